@@ -1,0 +1,36 @@
+/* clock.h - the one clock of the core: CLOCK_BOOTTIME in nanoseconds, which counts a suspended machine
+ * (R1). Tests put a virtual clock in its place; nothing else of the core knows of it. */
+#ifndef MORTISE_CORE_CLOCK_H
+#define MORTISE_CORE_CLOCK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+#define NS_PER_MS INT64_C(1000000)
+#define NS_PER_S INT64_C(1000000000)
+
+/* Nanoseconds that stand in for the clock, or -1 for the real one. For unit tests alone. */
+extern _Atomic int64_t clock_virtual_ns;
+
+static inline int64_t clock_now(void)
+{
+    int64_t instead = atomic_load_explicit(&clock_virtual_ns, memory_order_relaxed);
+    if (__builtin_expect(instead >= 0, 0))
+        return instead;
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (int64_t)now.tv_sec * NS_PER_S + now.tv_nsec;
+}
+
+/* a + b, a in ns and b in ms >= 0, without overflow: NEVER at the most. */
+static inline int64_t clock_after_ms(int64_t at_ns, int64_t ms)
+{
+    int64_t ns, sum;
+    if (__builtin_mul_overflow(ms, NS_PER_MS, &ns) || __builtin_add_overflow(at_ns, ns, &sum))
+        return INT64_MAX;
+    return sum;
+}
+
+#endif

@@ -1,0 +1,399 @@
+/* core.h - the core's own structures, and which file does what with them.
+ *
+ *   caller -> api.c -> contest.c (the local queue, the head's request) -> pump.c -> module stack
+ *          <- grant.c (the grant under the watchdog) <- contest.c <-
+ *
+ *   client.c    opens and closes, counts calls in flight
+ *   contest.c   who waits for a name in this process; asks the backend for the head
+ *   grant.c     what the backend gave: deadline, state, loss, hand-over, release
+ *   release.c   releases, repeated until they are sure, though nobody may be waiting
+ *   timer.c     the heap of due times; watchdog.c the thread that serves it, and renewals
+ *   notify.c    callbacks of the application; events to observers
+ *   query.c     inspect, list, break, ping, and what is asked without a backend
+ *
+ * Locks, outermost first: client.lock (entries, contests, grants, timers, counters, free lists);
+ * client.notify_lock (callbacks waiting); pump.lock. Completions run with none of them held.
+ * A function that needs the client's lock says so by its suffix `_locked`. */
+#ifndef MORTISE_CORE_CORE_H
+#define MORTISE_CORE_CORE_H
+
+#include "clock.h"
+#include "handle.h"
+#include "loader.h"
+#include "pump.h"
+#include "status.h"
+
+#define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
+#include <uthash.h>
+
+struct client;
+struct contest;
+struct entry;
+struct grant;
+struct waiter;
+
+/* ---- timer.c --------------------------------------------------------------------------------- */
+
+enum timer_kind {
+    TIMER_GRANT,   /* renew, or find the deadline passed */
+    TIMER_CONTEST, /* ask again for the head */
+    TIMER_RELEASE, /* repeat a release, or stop waiting for its answer */
+    TIMER_WAITER   /* an async acquire has waited long enough */
+};
+
+struct timer {
+    int64_t due_ns;
+    uint32_t place; /* in the heap, from 1; 0: not in it */
+    enum timer_kind kind;
+};
+
+struct timer_heap {
+    struct timer **timers;
+    size_t count, capacity;
+};
+
+/* Room for one more timer than there may be: so that setting one never fails. */
+bool timer_reserve_locked(struct client *client);
+void timer_unreserve_locked(struct client *client);
+void timer_set_locked(struct client *client, struct timer *timer, int64_t due_ns);
+void timer_stop_locked(struct client *client, struct timer *timer);
+
+/* ---- callbacks ------------------------------------------------------------------------------- */
+
+/* A callback of the application that is to be run. */
+struct notice {
+    struct notice *next;
+    mortise_lease *lease;  /* of a change of state; NULL: the outcome of an async acquire */
+    mortise_lease_state state;
+    mortise_state_callback on_state;
+    void *user_data;
+    struct waiter *waiter; /* of that acquire; freed with the notice */
+};
+
+/* ---- the local queue -------------------------------------------------------------------------- */
+
+/* A name that is in use in this process: held, or wanted. */
+struct entry {
+    UT_hash_handle hh;
+    struct contest *queue;  /* the local callers that wait, or NULL */
+    struct grant *grants;   /* whose leases have not been released; lost ones too */
+    uint32_t references;    /* contests, grants, asks, releases */
+    uint32_t name_len;
+    char name[];            /* with the namespace; NUL-terminated */
+};
+
+enum waiter_state { WAITER_QUEUED, WAITER_DECIDED };
+
+/* One caller that wants a name: on its stack (sync) or on the heap (async). */
+struct waiter {
+    struct waiter *next, *previous;
+    struct contest *contest;
+    enum waiter_state state;
+    mortise_status status; /* when decided */
+    struct grant *grant;   /* a free slot, taken beforehand; when decided with OK: the grant */
+    mortise_lease *lease;  /* its handle then */
+    mortise_error *error;  /* to be filled on failure; may be NULL */
+
+    const char *owner;     /* NULL: unshared */
+    size_t owner_len;
+    int64_t ttl_ms;
+    int64_t max_hold_ms;
+    bool try_once, no_renew;
+    bool queued;           /* had to wait */
+    int64_t asked_ns, until_ns;
+    uint64_t caller;       /* for events; the mortise_request of an async one */
+    mortise_state_callback on_state;
+    void *user_data;
+
+    struct notice *lost_notice; /* made beforehand, if on_state */
+
+    bool async;
+    struct sleeper sleeper; /* not async */
+    struct timer timer;     /* async, from here on */
+    struct notice notice;
+    mortise_error error_room;
+    mortise_acquire_callback callback;
+    void *callback_data;
+    struct waiter *next_async, *previous_async;
+};
+
+/* The request of a contest for its head. */
+struct ask {
+    struct task task; /* first: a task is its ask */
+    struct client *client;
+    struct contest *contest; /* NULL: abandoned, what it brings is given back */
+    struct entry *entry;
+    mortise_info holder; /* lent to the driver; not cleared on reuse */
+    char owner[];
+};
+
+/* Callers of this process that want one name, first come, first served; only the head has a request in
+ * the backend. A try, and an owner that may hold the name already, gets a contest of its own with one
+ * waiter (`alone`) that stands in no queue. */
+struct contest {
+    struct client *client;
+    struct entry *entry;
+    struct contest *next_free;
+    struct contest *next_lone, *previous_lone; /* of the client, if alone */
+    struct waiter *first, *last;
+    uint32_t count;
+    uint32_t references;     /* itself, while it has waiters; a job that is posted */
+    bool alone;
+    struct ask *ask;         /* in the backend now */
+    struct timer retry;
+    mortise_grant_id grant;  /* under which the head asks: one for the acquisition, not for each try */
+    bool grant_valid;
+    bool repeat;             /* a request under it may have been executed, its reply was lost */
+    int64_t first_sent_ns;   /* of that one */
+    bool news;               /* came while asking: ask again at once if it was busy */
+    unsigned busy_count, failures; /* answers in a row */
+    int64_t failing_ns;      /* since when no answer came; 0: one did */
+    bool watch_wanted, watching;
+    struct job watch_job;
+    mortise_error *trouble;  /* the last failure while failing_ns is set; made when first needed */
+    mortise_info holder;     /* as of the last BUSY. The last member: it is not cleared on reuse */
+};
+
+/* Puts the waiter into the queue of the entry, or into a contest of its own. False: no memory. */
+bool contest_join_locked(struct client *client, struct entry *entry, bool alone,
+                         struct waiter *waiter, struct task_list *starts);
+/* The waiter gives up: status says why, its *error is filled. Kick the pump afterwards. */
+void contest_leave_locked(struct waiter *waiter, mortise_status status, struct task_list *starts);
+void contest_timer_locked(struct contest *contest, struct task_list *starts);
+/* A grant of this name was given back to the backend: the head may ask again. */
+void contest_freed_locked(struct client *client, struct entry *entry, struct task_list *starts);
+/* The head of the entry's queue was given a grant by hand-over: takes it off and goes on. */
+void contest_served_locked(struct contest *contest, struct waiter *waiter, struct task_list *starts);
+void contest_news(struct client *client, const char *name, size_t name_len);
+void contest_news_all(struct client *client);
+/* Decides a waiter: it is off every queue. Sync: wakes it; async: a notice. */
+void waiter_decide_locked(struct client *client, struct waiter *waiter, mortise_status status);
+
+struct entry *entry_find_locked(struct client *client, const char *name, size_t name_len);
+struct entry *entry_make_locked(struct client *client, const char *name, size_t name_len);
+void entry_unref_locked(struct client *client, struct entry *entry);
+
+/* ---- grants ----------------------------------------------------------------------------------- */
+
+#define DEADLINE_PASSED INT64_MIN /* seen to have passed: final */
+
+/* A grant and the lease on it. The handle of its slot is the lease: a hand-over renews the slot, and
+ * the old handle is spent. */
+struct grant {
+    struct slot slot;
+    struct client *client;
+    mortise_client *_Atomic client_handle;
+    _Atomic int64_t deadline_ns;
+    _Atomic uint64_t token;
+    _Atomic bool suspect;
+    bool lost;               /* dealt with: told, counted */
+    bool released;
+    bool renew;
+    uint16_t handovers;
+    uint16_t failures;       /* of renewals, in a row */
+    uint32_t references;     /* the lease; a renewal under way */
+    struct entry *entry;
+    struct grant *next, *previous; /* of the entry */
+    mortise_grant_id id;
+    char *owner;             /* NULL: unshared */
+    uint32_t owner_len;
+    uint32_t ttl_ms;
+    int64_t granted_ns;      /* by the backend */
+    int64_t renewed_ns;      /* from when the deadline counts */
+    int64_t hold_until_ns;   /* no renewal after this; NEVER */
+    struct timer timer;
+    struct task *renewal;    /* under way */
+    uint64_t number;         /* of the lease, for events */
+    mortise_state_callback on_state;
+    void *user_data;
+    struct notice *lost_notice; /* made beforehand where there is an on_state */
+};
+
+/* The deadline as it stands at `now`; DEADLINE_PASSED is final. Any thread, no lock. */
+int64_t grant_deadline(struct grant *grant, int64_t now);
+/* Takes a free slot with room for its timer and owner, before anything is asked of the backend. */
+struct grant *grant_new_locked(struct client *client, const char *owner, size_t owner_len);
+void grant_unref_locked(struct grant *grant);
+/* The ask was granted: true and the waiter has it, or false: the answer came too late to be of use. */
+bool grant_give_locked(struct waiter *waiter, struct entry *entry, const mortise_op *op);
+/* Ends the lease; what the backend must be told is appended to *starts. The status is LOST, NOMEM, or
+ * OK with *release, the release that may be waited for (NULL: handed over, nothing to ask). */
+struct release;
+mortise_status grant_release_locked(struct grant *grant, struct release **release,
+                                    struct task_list *starts);
+void grant_timer_locked(struct grant *grant, int64_t now, struct task_list *starts);
+/* 1 % of the ttl and 2 ms: how far the server's clock and ours may drift apart (R1). */
+int64_t drift_margin_ns(int64_t ttl_ms);
+
+/* ---- releases ---------------------------------------------------------------------------------- */
+
+/* A release, for a caller or in the background: repeated under the grant id until it is sure (R4). */
+struct release {
+    struct task task; /* first */
+    struct client *client;
+    struct entry *entry;
+    struct timer timer;
+    struct sleeper *sleeper; /* of the caller that waits, or NULL: in the background */
+    mortise_status *status;  /* of that caller; what it is told if it stops waiting */
+    mortise_error *error;    /* likewise, may be NULL */
+    struct release *next_release, *previous_release; /* of the client */
+    int64_t until_ns;        /* the claim has ended by then at the latest */
+    unsigned attempts;
+    bool running;            /* in the pump */
+    bool maybe_done;         /* a former try may have released it: its absence is no loss */
+    char owner[];
+};
+
+/* Appended to *starts. until_ns: when the claim has ended by itself. NULL: no memory. */
+struct release *release_begin_locked(struct client *client, struct entry *entry,
+                                       const mortise_grant_id *id, const char *owner,
+                                       size_t owner_len, uint64_t token, int64_t until_ns,
+                                       struct task_list *starts);
+void release_attend_locked(struct release *release, struct sleeper *sleeper,
+                           mortise_status *status, mortise_error *error);
+/* The caller stops waiting: the request goes on in the background. */
+void release_detach_locked(struct release *release);
+void release_timer_locked(struct release *release, struct task_list *starts);
+/* The client closes: those that wait to be repeated are repeated now; those left over end. */
+void releases_end_locked(struct client *client);
+void releases_hurry_locked(struct client *client, struct task_list *starts);
+
+/* ---- watchdog.c -------------------------------------------------------------------------------- */
+
+bool watchdog_ready(struct client *client); /* starts the thread, once; false: no thread could be had */
+void watchdog_wake_locked(struct client *client, int64_t due_ns);
+void watchdog_stop(struct client *client); /* bounded: it waits for nothing but the lock */
+/* Serves what is due now; returns the next due time. The thread's body; tests call it by hand. */
+int64_t watchdog_run(struct client *client);
+
+/* ---- notify.c ---------------------------------------------------------------------------------- */
+
+bool notify_ready(struct client *client); /* somebody is there to run callbacks; false: no thread */
+struct notice *notify_new(void);          /* a notice made beforehand, so that a loss can be told */
+void notify_state_locked(struct grant *grant, mortise_lease_state state);
+void notify_acquired_locked(struct client *client, struct waiter *waiter);
+/* No callback of this lease runs on another thread when this returns, and none will. */
+void notify_drain_lease(struct client *client, mortise_lease *lease);
+bool notify_inside(void); /* this thread runs a callback */
+/* Runs at most so many callbacks on this thread; returns how many. *gone: the client was closed in one
+ * of them, and freed. */
+int notify_run(struct client *client, size_t at_most, bool *gone);
+size_t notify_count(struct client *client);
+int notify_open_fd(struct client *client);
+/* Around mortise_dispatch(): the client is not freed in between, unless notify_run() says so. */
+bool notify_dispatch_begin(struct client *client); /* false: mortise_fd() was not called */
+void notify_dispatch_end(struct client *client);
+/* The last of a client: runs what is left on this thread, if callbacks run nowhere else, and ends the
+ * notifier. True: nothing runs any more, the caller frees the client; false: who runs the callback
+ * that is under way (perhaps this thread) frees it when it returns. */
+bool notify_stop(struct client *client, int64_t until_ns, bool may_free);
+/* The client closes: nobody waits for a callback any more, which may be the one that closes it. */
+void notify_closing(struct client *client);
+void observe_locked(struct client *client, mortise_event_kind kind, const struct entry *entry,
+                    const struct grant *grant, const struct waiter *waiter, mortise_status status);
+
+/* ---- api.c ------------------------------------------------------------------------------------- */
+
+/* The name with the namespace before it, into `full` (MORTISE_NAME_MAX + 1 bytes). */
+mortise_status api_name(struct client *client, const char *name, bool may_be_empty, char *full,
+                        size_t *length, mortise_error *error);
+
+/* ---- query.c ---- */
+
+void query_emit(mortise_op *op, const mortise_info *info);
+/* The client closes: callers that wait for an answer return. */
+void queries_cancel_locked(struct client *client);
+
+/* ---- client.c ---------------------------------------------------------------------------------- */
+
+struct settings {
+    int64_t ttl_ms, renew_every_ms, wait_ms, handover_window_ms, handover_max;
+    int64_t unreachable_timeout_ms, close_timeout_ms;
+    const char *namespace_;
+    size_t namespace_len;
+    bool log;
+};
+
+#define RANDOM_POOL 2048
+
+struct client {
+    struct slot slot;
+    /* these two are never reset: a caller with an old handle may be counting */
+    _Atomic uint32_t users;   /* calls in flight; a futex of the close */
+    _Atomic uint32_t awaited; /* closes that wait for the last of them */
+    pthread_mutex_t lock;
+    bool closing;
+    struct settings settings;
+    struct config *config;
+    mortise_value *core_values;
+    struct loader loader;
+    struct instance *top;
+    struct instance *observers[8];
+    size_t observer_count;
+    uint32_t capabilities;
+    bool notify_capable;     /* tells of a release */
+    char id[33];
+    char note[MORTISE_NOTE_MAX];
+    size_t note_len;
+
+    struct pump pump;
+    struct entry *entries;   /* a hash table by name */
+    struct contest *lone;    /* the contests that stand in no queue */
+    struct contest *free_contests;
+    struct task_list free_asks, free_releases; /* of those without an owner: none is made in a steady cycle */
+    struct timer_heap timers;
+    size_t timers_reserved;
+    struct waiter *asyncs;
+    uint64_t callers, leases; /* numbers given */
+    uint64_t outstanding;     /* asks, renewals and releases that have not come to their end */
+    struct release *releases; /* all that are under way */
+    struct query *queries;    /* likewise */
+    struct sleeper *drain;    /* of close: woken when there are none */
+    bool abandoning;          /* no release is repeated any more */
+    bool left_behind;         /* one was given up unsure */
+    mortise_stats stats;
+
+    unsigned char random[RANDOM_POOL];
+    size_t random_left;
+
+    pthread_t watchdog;
+    bool watchdog_runs, watchdog_stops, manual;
+    _Atomic bool watchdog_started;
+    int watchdog_timer; /* a timerfd on CLOCK_BOOTTIME */
+    int64_t watchdog_at_ns;
+
+    pthread_mutex_t notify_lock; /* of what follows */
+    pthread_cond_t notify_cond;  /* a notice came; a callback returned; the notifier ended */
+    struct notice *notices, **notices_end;
+    size_t notice_count;
+    pthread_t notifier;
+    bool notifier_runs, notifier_stops;
+    bool notify_closing;
+    bool closed_inside, frees;   /* who runs the callback that is under way ends, frees the client */
+    bool running;                /* a callback is under way */
+    pthread_t running_thread;
+    mortise_lease *running_lease;
+    _Atomic bool notifier_started;
+    bool fd_mode, signaled;
+    unsigned dispatchers;        /* threads in mortise_dispatch() */
+    int notify_fd, notify_event; /* mortise_fd: an epoll of the pump's and of an eventfd; or -1 */
+};
+
+/* Counts a call in; OK, CLOSED or FORKED. Every OK is followed by client_leave. */
+mortise_status client_enter(mortise_client *handle, struct client **client, mortise_error *error);
+void client_leave(struct client *client);
+void client_free(struct client *client); /* the very last */
+void client_random_locked(struct client *client, void *bytes, size_t size);
+/* An ask, a renewal or a release begins, ends: the close waits for the last one. */
+void client_began_locked(struct client *client);
+void client_ended_locked(struct client *client);
+/* A number from 0 to below. */
+int64_t client_jitter_locked(struct client *client, int64_t below);
+static inline struct client *pump_client(struct pump *pump)
+{
+    return (struct client *)(void *)((char *)pump - offsetof(struct client, pump));
+}
+/* For tests: no threads are started; time, pump and callbacks are driven by hand. */
+extern _Atomic bool client_manual;
+
+#endif

@@ -1,0 +1,145 @@
+/* host.c - the table that a module gets from the core (mortise_host in driver.h). Each function finds
+ * the pump through its instance; all but now, post, log and random are called inside the pump. */
+#include "core.h"
+#include "pump_inside.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct instance *instance_of(mortise_host *host)
+{
+    return (struct instance *)host;
+}
+
+static struct pump *pump_of(mortise_host *host)
+{
+    return instance_of(host)->core;
+}
+
+static int64_t host_now(mortise_host *host)
+{
+    (void)host;
+    return clock_now();
+}
+
+static void host_log(mortise_host *host, int level, const char *format, ...)
+{
+    char line[1024];
+    if (level > 6 || !pump_client(pump_of(host))->settings.log)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof(line), format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "mortise: [%s] %s\n", instance_of(host)->section, line);
+}
+
+/* Completing from a thread that is not inside the pump, or twice, breaks the contract: the core cannot
+ * mend it, but it must not be harmed by it. */
+static bool complete(mortise_host *host, mortise_op *op, mortise_status status)
+{
+    struct pump *pump = pump_of(host);
+    if (pump_inside_here != pump) {
+        host_log(host, 3, "the module completed an op outside of the pump; ignored");
+        return false;
+    }
+    if (pump_complete(pump, op, status))
+        return true;
+    host_log(host, 3, "the module completed an op that was not outstanding; ignored");
+    return false;
+}
+
+static void host_complete(mortise_host *host, mortise_op *op, mortise_status status)
+{
+    complete(host, op, status);
+}
+
+static void host_fail(mortise_host *host, mortise_op *op, mortise_status status, int32_t native,
+                      bool retryable, const char *format, ...)
+{
+    if (!complete(host, op, status))
+        return;
+    mortise_error *error = malloc(sizeof(*error)); /* without it the status has to do */
+    if (error == NULL)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    failed_with(error, status, instance_of(host)->module.name, native, retryable, format,
+                arguments);
+    va_end(arguments);
+    free(op->error);
+    op->error = error;
+}
+
+static void host_emit(mortise_host *host, mortise_op *op, const mortise_info *info)
+{
+    (void)host;
+    query_emit(op, info);
+}
+
+static void host_news(mortise_host *host, const char *name, size_t name_len)
+{
+    struct instance *above = instance_of(host)->above;
+    while (above != NULL && above->module.news == NULL)
+        above = above->above;
+    if (above != NULL)
+        above->module.news(above->ctx, name, name_len);
+    else
+        contest_news(pump_client(pump_of(host)), name, name_len);
+}
+
+static void host_news_all(mortise_host *host)
+{
+    contest_news_all(pump_client(pump_of(host)));
+}
+
+static void host_post(mortise_host *host, void (*run)(void *ctx, void *argument), void *argument)
+{
+    if (!pump_post(pump_of(host), instance_of(host), run, argument))
+        host_log(host, 3, "out of memory: an event of the module was dropped");
+}
+
+static void host_closing(mortise_host *host, int fd)
+{
+    pump_closing_fd(pump_of(host), fd);
+}
+
+static void host_random(mortise_host *host, void *bytes, size_t size)
+{
+    struct client *client = pump_client(pump_of(host));
+    pthread_mutex_lock(&client->lock);
+    client_random_locked(client, bytes, size);
+    pthread_mutex_unlock(&client->lock);
+}
+
+static mortise_status host_open_below(mortise_host *host, const char *section,
+                                      mortise_below **below, mortise_error *error)
+{
+    struct client *client = pump_client(pump_of(host));
+    struct instance *instance;
+    mortise_status status =
+        loader_open(&client->loader, section, instance_of(host), 0, &instance, error);
+    *below = status == MORTISE_OK ? &instance->below : NULL;
+    return status;
+}
+
+void host_prepare(struct instance *instance, void *pump)
+{
+    instance->core = pump;
+    instance->host = (mortise_host){
+        .size = sizeof(mortise_host),
+        .now = host_now,
+        .complete = host_complete,
+        .fail = host_fail,
+        .emit = host_emit,
+        .news = host_news,
+        .news_all = host_news_all,
+        .post = host_post,
+        .closing = host_closing,
+        .log = host_log,
+        .random = host_random,
+        .quote = quote_name,
+        .open_below = host_open_below,
+    };
+}

@@ -1,0 +1,40 @@
+/* loader_internal.h - what the loader is made of: module_path.c (where modules are looked for),
+ * handshake.c (whether what was found is one), loader.c (opening and closing). Nobody else's. */
+#ifndef MORTISE_CORE_LOADER_INTERNAL_H
+#define MORTISE_CORE_LOADER_INTERNAL_H
+
+#include "loader.h"
+
+#define PROBLEM_SIZE 512
+#define MODULE_SUFFIX ".so"
+#define MODULE_NAME_MAX 31 /* it has room in mortise_error.driver */
+
+/* ---- module_path.c ----------------------------------------------------------------------------- */
+
+/* The folders of the module path, in order; those that do not exist too. */
+struct folders {
+    char **paths;
+    size_t count;
+};
+
+mortise_status folders_make(const struct config *config, struct folders *folders,
+                            mortise_error *error);
+void folders_free(struct folders *folders);
+/* The first file of that name in the folders, for free(). CONFIG: none, with each path tried. */
+mortise_status folders_find(const struct folders *folders, const char *name, char **path,
+                            mortise_error *error);
+/* Whether a module may be called so: 1 to MODULE_NAME_MAX letters, digits, '_' and '-'. */
+bool module_name_sound(const char *name, size_t length);
+/* Whether only its owner and group may write there; else *error says so. A path that is not there is
+ * nobody's to write. */
+mortise_status path_check_writers(const char *path, mortise_error *error);
+
+/* ---- handshake.c ------------------------------------------------------------------------------- */
+
+/* Checks what the symbol of `path` points to and copies it; fields that it does not have are zero. */
+mortise_status handshake(const char *path, const mortise_module *found, mortise_module *module,
+                         mortise_error *error);
+/* "driver", "plugin", "observer"; NULL for another number. */
+const char *module_kind_word(uint32_t kind);
+
+#endif

@@ -1,0 +1,366 @@
+/* notify.c - callbacks of the application, and events to observers.
+ *
+ * Callbacks wait in a queue and are run one at a time, with no lock held, on a notifier thread of the
+ * client (started when first needed) or in mortise_dispatch(): a callback that blocks holds up the
+ * callbacks behind it and nothing else. A callback may use every function of the library; closing the
+ * client inside one leaves the freeing to who runs it. */
+#include "core.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+static _Thread_local unsigned depth; /* of callbacks on this thread */
+
+bool notify_inside(void)
+{
+    return depth > 0;
+}
+
+struct notice *notify_new(void)
+{
+    return calloc(1, sizeof(struct notice));
+}
+
+/* ---- the queue ---- */
+
+/* notify lock held */
+static void signal_fd(struct client *client)
+{
+    uint64_t one = 1;
+    if (!client->signaled)
+        client->signaled = write(client->notify_event, &one, sizeof(one)) == (ssize_t)sizeof(one);
+}
+
+static void push(struct client *client, struct notice *notice)
+{
+    pthread_mutex_lock(&client->notify_lock);
+    notice->next = NULL;
+    *client->notices_end = notice;
+    client->notices_end = &notice->next;
+    client->notice_count++;
+    if (!client->fd_mode)
+        pthread_cond_broadcast(&client->notify_cond);
+    else if (client->dispatchers == 0) /* else who dispatches looks before it returns */
+        signal_fd(client);
+    pthread_mutex_unlock(&client->notify_lock);
+}
+
+void notify_state_locked(struct grant *grant, mortise_lease_state state)
+{
+    struct notice *notice = NULL;
+    if (grant->on_state == NULL)
+        return;
+    if (state == MORTISE_STATE_LOST) {
+        notice = grant->lost_notice;
+        grant->lost_notice = NULL;
+    } else
+        notice = notify_new(); /* without memory, a suspicion goes untold; a loss does not */
+    if (notice == NULL)
+        return;
+    *notice = (struct notice){.lease = slot_handle(&grant->slot),
+                              .state = state,
+                              .on_state = grant->on_state,
+                              .user_data = grant->user_data};
+    push(grant->client, notice);
+}
+
+void notify_acquired_locked(struct client *client, struct waiter *waiter)
+{
+    timer_stop_locked(client, &waiter->timer);
+    timer_unreserve_locked(client);
+    if (waiter->previous_async != NULL)
+        waiter->previous_async->next_async = waiter->next_async;
+    else
+        client->asyncs = waiter->next_async;
+    if (waiter->next_async != NULL)
+        waiter->next_async->previous_async = waiter->previous_async;
+    pump_attention(&client->pump, -1);
+    waiter->notice = (struct notice){.waiter = waiter};
+    push(client, &waiter->notice);
+}
+
+/* ---- running ---- */
+
+static void call(struct notice *notice)
+{
+    struct waiter *waiter = notice->waiter;
+    depth++;
+    if (waiter != NULL)
+        waiter->callback(waiter->status, waiter->lease,
+                         waiter->status == MORTISE_OK ? NULL : waiter->error, waiter->callback_data);
+    else if (slot_is(slab_find(&grant_slab, notice->lease), notice->lease))
+        notice->on_state(notice->lease, notice->state, notice->user_data);
+    depth--;
+    if (waiter != NULL) {
+        free(waiter->lost_notice);
+        free(waiter);
+    } else
+        free(notice);
+}
+
+/* notify lock held */
+static struct notice *pop(struct client *client)
+{
+    struct notice *notice = client->notices;
+    if (notice == NULL || client->running)
+        return NULL;
+    client->notices = notice->next;
+    if (client->notices == NULL)
+        client->notices_end = &client->notices;
+    client->notice_count--;
+    client->running = true;
+    client->running_thread = pthread_self();
+    client->running_lease = notice->lease;
+    return notice;
+}
+
+/* notify lock held, but not on the way; true: the client was closed meanwhile, and this thread ends it */
+static bool run(struct client *client, struct notice *notice)
+{
+    pthread_mutex_unlock(&client->notify_lock);
+    call(notice);
+    pthread_mutex_lock(&client->notify_lock);
+    client->running = false;
+    client->running_lease = NULL;
+    pthread_cond_broadcast(&client->notify_cond);
+    return client->closed_inside;
+}
+
+/* The client was closed in a callback: what is left is run, and it ends. `mine`: this thread is one of the
+ * dispatchers. notify lock held, not after */
+static void run_rest_and_free(struct client *client, unsigned mine)
+{
+    struct notice *notice;
+    while ((notice = pop(client)) != NULL)
+        run(client, notice);
+    while (client->dispatchers > mine)
+        pthread_cond_wait(&client->notify_cond, &client->notify_lock);
+    bool frees = client->frees;
+    pthread_mutex_unlock(&client->notify_lock);
+    if (frees)
+        client_free(client);
+}
+
+int notify_run(struct client *client, size_t at_most, bool *gone)
+{
+    int count = 0;
+    struct notice *notice;
+    *gone = false;
+    pthread_mutex_lock(&client->notify_lock);
+    while (at_most-- > 0 && (notice = pop(client)) != NULL) {
+        count++;
+        if (run(client, notice)) {
+            run_rest_and_free(client, 1);
+            *gone = true;
+            return count;
+        }
+    }
+    pthread_mutex_unlock(&client->notify_lock);
+    return count;
+}
+
+size_t notify_count(struct client *client)
+{
+    pthread_mutex_lock(&client->notify_lock);
+    size_t count = client->notice_count;
+    pthread_mutex_unlock(&client->notify_lock);
+    return count;
+}
+
+static void *notifier_main(void *argument)
+{
+    struct client *client = argument;
+    pthread_mutex_lock(&client->notify_lock);
+    for (;;) {
+        struct notice *notice = client->fd_mode ? NULL : pop(client);
+        if (notice != NULL && run(client, notice)) {
+            pthread_detach(pthread_self());
+            run_rest_and_free(client, 0);
+            return NULL;
+        }
+        if (notice == NULL && client->notifier_stops)
+            break;
+        if (notice == NULL)
+            pthread_cond_wait(&client->notify_cond, &client->notify_lock);
+    }
+    client->notifier_runs = false;
+    pthread_cond_broadcast(&client->notify_cond);
+    pthread_mutex_unlock(&client->notify_lock);
+    return NULL;
+}
+
+/* notify lock held */
+static bool start(struct client *client)
+{
+    if (client->fd_mode || client->notifier_runs || client->manual)
+        return true;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    client->notifier_runs = pthread_create(&client->notifier, NULL, notifier_main, client) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return client->notifier_runs;
+}
+
+bool notify_ready(struct client *client)
+{
+    if (atomic_load_explicit(&client->notifier_started, memory_order_acquire))
+        return true;
+    pthread_mutex_lock(&client->notify_lock);
+    bool ready = start(client);
+    atomic_store(&client->notifier_started, ready);
+    pthread_mutex_unlock(&client->notify_lock);
+    return ready;
+}
+
+void notify_drain_lease(struct client *client, mortise_lease *lease)
+{
+    pthread_mutex_lock(&client->notify_lock);
+    while (client->running && client->running_lease == lease && !client->notify_closing &&
+           !pthread_equal(client->running_thread, pthread_self()))
+        pthread_cond_wait(&client->notify_cond, &client->notify_lock);
+    pthread_mutex_unlock(&client->notify_lock);
+}
+
+/* ---- the application's descriptor ---- */
+
+static bool add(int epoll, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+    return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+/* notify lock held */
+static bool open_fd(struct client *client, int pump_epoll)
+{
+    client->notify_fd = epoll_create1(EPOLL_CLOEXEC);
+    client->notify_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (client->notify_fd >= 0 && client->notify_event >= 0 &&
+        add(client->notify_fd, pump_epoll) && add(client->notify_fd, client->notify_event))
+        return true;
+    if (client->notify_fd >= 0)
+        close(client->notify_fd);
+    if (client->notify_event >= 0)
+        close(client->notify_event);
+    client->notify_fd = client->notify_event = -1;
+    return false;
+}
+
+int notify_open_fd(struct client *client)
+{
+    int pump_fd = pump_epoll(&client->pump);
+    pthread_mutex_lock(&client->notify_lock);
+    if (!client->fd_mode && pump_fd >= 0 && open_fd(client, pump_fd)) {
+        client->fd_mode = true;
+        if (client->notices != NULL)
+            signal_fd(client);
+    }
+    int fd = client->notify_fd;
+    pthread_mutex_unlock(&client->notify_lock);
+    return fd;
+}
+
+bool notify_dispatch_begin(struct client *client)
+{
+    pthread_mutex_lock(&client->notify_lock);
+    bool may = client->fd_mode;
+    client->dispatchers += may;
+    pthread_mutex_unlock(&client->notify_lock);
+    return may;
+}
+
+void notify_dispatch_end(struct client *client)
+{
+    uint64_t value;
+    pthread_mutex_lock(&client->notify_lock);
+    client->dispatchers--;
+    if (client->notices != NULL)
+        signal_fd(client);
+    else if (client->signaled &&
+             read(client->notify_event, &value, sizeof(value)) == (ssize_t)sizeof(value))
+        client->signaled = false;
+    pthread_cond_broadcast(&client->notify_cond);
+    pthread_mutex_unlock(&client->notify_lock);
+}
+
+/* ---- the end ---- */
+
+static void wait_until(struct client *client, int64_t until_ns)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    int64_t left = until_ns - clock_now(), ns;
+    left = left < NS_PER_MS ? NS_PER_MS : left;
+    ns = at.tv_nsec + left % NS_PER_S;
+    at.tv_sec += (time_t)(left / NS_PER_S + ns / NS_PER_S);
+    at.tv_nsec = (long)(ns % NS_PER_S);
+    pthread_cond_timedwait(&client->notify_cond, &client->notify_lock, &at);
+}
+
+void notify_closing(struct client *client)
+{
+    pthread_mutex_lock(&client->notify_lock);
+    client->notify_closing = true;
+    pthread_cond_broadcast(&client->notify_cond);
+    pthread_mutex_unlock(&client->notify_lock);
+}
+
+bool notify_stop(struct client *client, int64_t until_ns, bool may_free)
+{
+    pthread_mutex_lock(&client->notify_lock);
+    bool joined = client->notifier_runs;
+    client->notifier_stops = true;
+    pthread_cond_broadcast(&client->notify_cond);
+    bool self = client->running && pthread_equal(client->running_thread, pthread_self());
+    /* only a callback can take long; who is between two of them is not stuck */
+    while (!self && (client->running ? clock_now() < until_ns
+                                     : client->notifier_runs || client->dispatchers > 0))
+        wait_until(client, until_ns);
+    if (client->running) { /* in this callback, or in one that does not return */
+        client->closed_inside = true;
+        client->frees = may_free;
+        pthread_mutex_unlock(&client->notify_lock);
+        return false;
+    }
+    struct notice *notice;
+    while (!client->notifier_runs && (notice = pop(client)) != NULL)
+        run(client, notice);
+    pthread_mutex_unlock(&client->notify_lock);
+    if (joined)
+        pthread_join(client->notifier, NULL);
+    return true;
+}
+
+/* ---- observers ---- */
+
+void observe_locked(struct client *client, mortise_event_kind kind, const struct entry *entry,
+                    const struct grant *grant, const struct waiter *waiter, mortise_status status)
+{
+    if (__builtin_expect(client->observer_count == 0, 1))
+        return;
+    mortise_event event = {.size = sizeof(event),
+                           .kind = kind,
+                           .at_ns = clock_now(),
+                           .name = entry->name,
+                           .name_len = entry->name_len,
+                           .status = status};
+    if (waiter != NULL) {
+        event.caller = waiter->caller;
+        event.owner = waiter->owner;
+        event.owner_len = waiter->owner_len;
+    }
+    if (grant != NULL) {
+        event.owner = grant->owner;
+        event.owner_len = grant->owner_len;
+        event.grant = grant->id;
+        event.lease = grant->number;
+        event.token = atomic_load_explicit(&grant->token, memory_order_relaxed);
+        event.deadline_ns = atomic_load(&grant->deadline_ns);
+    }
+    for (size_t i = 0; i < client->observer_count; i++)
+        client->observers[i]->module.observe(client->observers[i]->ctx, &event);
+}

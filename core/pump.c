@@ -1,0 +1,564 @@
+/* pump.c - the inside of the pump: lists of work, calls into the stack, completions; see pump.h. */
+#include "core.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "pump_inside.h"
+
+#define BATCH 256 /* ops in one call of `start` */
+#define ROUNDS 16 /* that a caller makes for others */
+
+/* Where a task is; under the pump's lock. */
+enum task_phase { TASK_IDLE, TASK_QUEUED, TASK_STARTED, TASK_DELIVERED };
+
+/* op.core_state, of the thread inside alone: what may be completed. Ops of plugins are zero. */
+enum { OP_OF_PLUGIN = 0, OP_STARTED = 1, OP_COMPLETED = 2, OP_OF_PLUGIN_COMPLETED = 3 };
+
+_Thread_local struct pump *pump_inside_here;
+
+struct posted {
+    struct posted *next;
+    void *ctx; /* the instance */
+    void (*run)(void *ctx, void *argument);
+    void *argument;
+};
+
+/* What is taken off the lists for one round inside. */
+struct work {
+    struct task *starts, *canceled; /* canceled: before they were started */
+    struct task *cancels;
+    struct posted *posted;
+    struct pollfd ready[PUMP_FDS];
+    size_t ready_count;
+    bool turn;
+};
+
+mortise_status pump_init(struct pump *pump)
+{
+    memset(pump, 0, sizeof(*pump));
+    pump->epoll = pump->poke = -1;
+    pump->due_ns = MORTISE_NEVER;
+    pump->posted_end = &pump->posted;
+    pump->jobs_end = &pump->jobs;
+    pump->done_end = &pump->done;
+    pthread_mutex_init(&pump->lock, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&pump->left, &monotonic);
+    pthread_cond_init(&pump->service_cond, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return MORTISE_OK;
+}
+
+void pump_destroy(struct pump *pump)
+{
+    if (pump->epoll >= 0)
+        close(pump->epoll);
+    if (pump->poke >= 0)
+        close(pump->poke);
+    while (pump->posted != NULL) {
+        struct posted *posted = pump->posted;
+        pump->posted = posted->next;
+        free(posted);
+    }
+    pthread_cond_destroy(&pump->service_cond);
+    pthread_cond_destroy(&pump->left);
+    pthread_mutex_destroy(&pump->lock);
+}
+
+void pump_attach(struct pump *pump, struct instance *top)
+{
+    pthread_mutex_lock(&pump->lock);
+    pump->top = top;
+    pthread_mutex_unlock(&pump->lock);
+    pump_kick(pump);
+}
+
+bool pump_is_inside(struct pump *pump)
+{
+    return pump_inside_here == pump;
+}
+
+bool pump_has_work_locked(const struct pump *pump)
+{
+    return pump->top != NULL && (pump->starts.first != NULL || pump->cancels != NULL ||
+                                 pump->posted != NULL || pump->jobs != NULL || pump->turn_wanted);
+}
+
+/* ---- taking work, doing it ---- */
+
+static void take_starts_locked(struct pump *pump, struct work *work)
+{
+    struct task_list starts = {NULL, NULL}, canceled = {NULL, NULL};
+    for (struct task *task = pump->starts.first, *next; task != NULL; task = next) {
+        next = task->next;
+        task->phase = TASK_STARTED;
+        task->op.core_state = OP_STARTED;
+        task_append(task->cancel_wanted ? &canceled : &starts, task);
+        pump->started += !task->cancel_wanted;
+    }
+    pump->starts = (struct task_list){NULL, NULL};
+    work->starts = starts.first;
+    work->canceled = canceled.first;
+}
+
+static void take_work_locked(struct pump *pump, struct work *work)
+{
+    take_starts_locked(pump, work);
+    work->cancels = pump->cancels;
+    pump->cancels = NULL;
+    for (struct task *task = work->cancels; task != NULL; task = task->cancel_next)
+        task->on_cancels = false;
+    work->posted = pump->posted;
+    pump->posted = NULL;
+    pump->posted_end = &pump->posted;
+    work->turn = pump->turn_wanted;
+    work->ready_count = pump->ready_count;
+    if (work->ready_count > 0)
+        memcpy(work->ready, pump->ready, work->ready_count * sizeof(work->ready[0]));
+    pump->turn_wanted = false;
+    pump->ready_count = 0;
+}
+
+static void push_done(struct pump *pump, mortise_op *op, mortise_status status)
+{
+    op->status = status;
+    op->next = NULL;
+    *pump->done_end = op;
+    pump->done_end = &op->next;
+}
+
+static void run_starts(struct pump *pump, struct task *task)
+{
+    mortise_op *ops[BATCH];
+    while (task != NULL) {
+        size_t n = 0;
+        for (; task != NULL && n < BATCH; task = task->next)
+            ops[n++] = &task->op;
+        pump->top->module.start(pump->top->ctx, ops, n);
+    }
+}
+
+static void run_canceled(struct pump *pump, struct task *task)
+{
+    for (; task != NULL; task = task->next) {
+        task->op.core_state = OP_COMPLETED;
+        push_done(pump, &task->op, MORTISE_CANCELED);
+    }
+}
+
+static void run_cancels(struct pump *pump, struct task *task)
+{
+    for (; task != NULL; task = task->cancel_next)
+        if (task->op.core_state == OP_STARTED)
+            pump->top->module.cancel(pump->top->ctx, &task->op);
+}
+
+static void run_posted(struct posted *posted)
+{
+    while (posted != NULL) {
+        struct posted *next = posted->next;
+        struct instance *instance = posted->ctx;
+        posted->run(instance->ctx, posted->argument);
+        free(posted);
+        posted = next;
+    }
+}
+
+/* One by one under the lock: a job may be posted anew, or be freed, as soon as it runs. */
+static void run_jobs(struct pump *pump)
+{
+    for (;;) {
+        pthread_mutex_lock(&pump->lock);
+        struct job *job = pump->jobs;
+        if (job != NULL) {
+            pump->jobs = job->next;
+            if (pump->jobs == NULL)
+                pump->jobs_end = &pump->jobs;
+            job->posted = false;
+        }
+        pthread_mutex_unlock(&pump->lock);
+        if (job == NULL)
+            return;
+        job->run(job);
+    }
+}
+
+static void run_work(struct pump *pump, struct work *work, bool jobs)
+{
+    run_posted(work->posted);
+    if (work->turn)
+        pump->top->module.turn(pump->top->ctx, work->ready, work->ready_count);
+    if (jobs)
+        run_jobs(pump);
+    run_canceled(pump, work->canceled);
+    run_starts(pump, work->starts);
+    run_cancels(pump, work->cancels);
+}
+
+static void unlink_cancel_locked(struct pump *pump, struct task *task)
+{
+    if (!task->on_cancels)
+        return;
+    task->on_cancels = false;
+    if (task->cancel_previous != NULL)
+        task->cancel_previous->cancel_next = task->cancel_next;
+    else
+        pump->cancels = task->cancel_next;
+    if (task->cancel_next != NULL)
+        task->cancel_next->cancel_previous = task->cancel_previous;
+}
+
+/* Takes the completed ops: from here on pump_cancel() leaves them alone. pump lock held */
+static mortise_op *take_done_locked(struct pump *pump)
+{
+    mortise_op *done = pump->done;
+    pump->done = NULL;
+    pump->done_end = &pump->done;
+    for (mortise_op *op = done; op != NULL; op = op->next) {
+        if (op->core_state != OP_COMPLETED)
+            continue;
+        struct task *task = (struct task *)op;
+        task->phase = TASK_DELIVERED;
+        unlink_cancel_locked(pump, task);
+        if (task->unattended) {
+            task->unattended = false;
+            pump->unattended--;
+        }
+    }
+    return done;
+}
+
+static void deliver(mortise_op *op)
+{
+    while (op != NULL) {
+        mortise_op *next = op->next;
+        mortise_error *error = op->error;
+        op->next = NULL;
+        op->done(op); /* may free it */
+        free(error);
+        op = next;
+    }
+}
+
+/* ---- interest ---- */
+
+static void sync_epoll_locked(struct pump *pump, const struct pollfd *fds, size_t count)
+{
+    if (pump->epoll < 0)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        struct epoll_event event = {.events = (uint32_t)fds[i].events, .data.fd = fds[i].fd};
+        size_t k = 0;
+        while (k < pump->interest_count && pump->interest[k].fd != fds[i].fd)
+            k++;
+        if (k == pump->interest_count)
+            epoll_ctl(pump->epoll, EPOLL_CTL_ADD, fds[i].fd, &event);
+        else if (pump->interest[k].events != fds[i].events)
+            epoll_ctl(pump->epoll, EPOLL_CTL_MOD, fds[i].fd, &event);
+    }
+    for (size_t k = 0; k < pump->interest_count; k++) {
+        size_t i = 0;
+        while (i < count && fds[i].fd != pump->interest[k].fd)
+            i++;
+        if (i == count)
+            epoll_ctl(pump->epoll, EPOLL_CTL_DEL, pump->interest[k].fd, NULL);
+    }
+}
+
+static bool same_interest(const struct pump *pump, const struct pollfd *fds, size_t count)
+{
+    if (count != pump->interest_count)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        if (fds[i].fd != pump->interest[i].fd || fds[i].events != pump->interest[i].events)
+            return false;
+    return true;
+}
+
+static void update_interest_locked(struct pump *pump)
+{
+    struct pollfd fds[PUMP_FDS];
+    pump->due_ns = MORTISE_NEVER;
+    size_t count = 0;
+    if (pump->top != NULL)
+        count = pump->top->module.interest(pump->top->ctx, fds, PUMP_FDS, &pump->due_ns);
+    if (count > PUMP_FDS)
+        count = PUMP_FDS;
+    if (same_interest(pump, fds, count))
+        return;
+    sync_epoll_locked(pump, fds, count);
+    memcpy(pump->interest, fds, count * sizeof(fds[0]));
+    pump->interest_count = count;
+}
+
+/* The epoll set, made when somebody first has to poll. pump lock held */
+bool pump_open_epoll_locked(struct pump *pump)
+{
+    if (pump->epoll >= 0)
+        return true;
+    int epoll = epoll_create1(EPOLL_CLOEXEC);
+    int poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = poke};
+    if (epoll < 0 || poke < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, poke, &event) < 0) {
+        if (epoll >= 0)
+            close(epoll);
+        if (poke >= 0)
+            close(poke);
+        return false;
+    }
+    pump->epoll = epoll;
+    pump->poke = poke;
+    size_t count = pump->interest_count;
+    pump->interest_count = 0;
+    struct pollfd fds[PUMP_FDS];
+    memcpy(fds, pump->interest, count * sizeof(fds[0]));
+    sync_epoll_locked(pump, fds, count);
+    pump->interest_count = count;
+    return true;
+}
+
+/* Wakes the thread that sleeps in epoll_wait, if there is one. pump lock held */
+void pump_poke_locked(struct pump *pump)
+{
+    if (!pump->polling || pump->poked || pump->poke < 0)
+        return;
+    uint64_t one = 1;
+    pump->poked = write(pump->poke, &one, sizeof(one)) == (ssize_t)sizeof(one);
+}
+
+/* ---- inside ---- */
+
+static void flush_wakes(struct pump *pump)
+{
+    for (size_t i = 0; i < pump->wake_count; i++)
+        syscall(SYS_futex, pump->wakes[i], FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    pump->wake_count = 0;
+}
+
+/* Remembers a futex to be woken when this thread leaves the inside. */
+void pump_wake_later(struct pump *pump, _Atomic uint32_t *word)
+{
+    if (pump->wake_count == sizeof(pump->wakes) / sizeof(pump->wakes[0]))
+        flush_wakes(pump);
+    pump->wakes[pump->wake_count++] = word;
+}
+
+/* One round: what is on the lists now, and what comes of it. pump lock held, but not on the way */
+static void round_inside(struct pump *pump)
+{
+    struct work work;
+    take_work_locked(pump, &work);
+    bool jobs = pump->jobs != NULL;
+    pthread_mutex_unlock(&pump->lock);
+    run_work(pump, &work, jobs);
+    pthread_mutex_lock(&pump->lock);
+    while (pump->done != NULL) {
+        mortise_op *done = take_done_locked(pump);
+        pthread_mutex_unlock(&pump->lock);
+        deliver(done);
+        pthread_mutex_lock(&pump->lock);
+    }
+}
+
+static void leave_inside_locked(struct pump *pump)
+{
+    update_interest_locked(pump);
+    pump->inside = false;
+    pump->turns++;
+    if (pump->polling && (pump->poke_wanted || pump->due_ns < pump->polling_until_ns))
+        pump_poke_locked(pump);
+    pump->poke_wanted = false;
+    pthread_cond_broadcast(&pump->left);
+    service_attend_locked(pump, false); /* who is about to lead looks after the timer */
+}
+
+/* Who is decided is woken after each round: what comes in next may take long. */
+static void flush_wakes_locked(struct pump *pump)
+{
+    if (pump->wake_count == 0)
+        return;
+    pthread_mutex_unlock(&pump->lock);
+    flush_wakes(pump);
+    pthread_mutex_lock(&pump->lock);
+}
+
+static void work_inside(struct pump *pump, unsigned rounds)
+{
+    pump->inside = true;
+    struct pump *outer = pump_inside_here; /* a module may use a client of its own */
+    pump_inside_here = pump;
+    while (pump_has_work_locked(pump) && rounds-- > 0) {
+        round_inside(pump);
+        flush_wakes_locked(pump);
+    }
+    pump_inside_here = outer;
+    leave_inside_locked(pump);
+}
+
+/* pump lock held, but not on the way */
+void pump_serve_locked(struct pump *pump)
+{
+    work_inside(pump, UINT_MAX);
+}
+
+void pump_go_inside_locked(struct pump *pump)
+{
+    work_inside(pump, pump->manual ? UINT_MAX : ROUNDS);
+    if (pump_has_work_locked(pump) && !pump->inside && !service_take_over_locked(pump))
+        work_inside(pump, UINT_MAX);
+}
+
+void pump_kick(struct pump *pump)
+{
+    pthread_mutex_lock(&pump->lock);
+    if (!pump->inside && pump_has_work_locked(pump))
+        pump_go_inside_locked(pump);
+    service_attend_locked(pump, true);
+    pthread_mutex_unlock(&pump->lock);
+}
+
+/* ---- ops from the core ---- */
+
+static void queue_starts_locked(struct pump *pump, struct task_list *tasks)
+{
+    for (struct task *task = tasks->first, *next; task != NULL; task = next) {
+        next = task->next;
+        task->phase = TASK_QUEUED;
+        if (task->unattended)
+            pump->unattended++;
+        task_append(&pump->starts, task);
+    }
+    *tasks = (struct task_list){NULL, NULL};
+}
+
+void pump_start(struct pump *pump, struct task_list *tasks)
+{
+    pthread_mutex_lock(&pump->lock);
+    queue_starts_locked(pump, tasks);
+    if (!pump->inside && pump_has_work_locked(pump))
+        pump_go_inside_locked(pump);
+    if (pump->due_ns != MORTISE_NEVER) /* if all was answered at once, nobody is about to lead */
+        service_attend_locked(pump, true);
+    pthread_mutex_unlock(&pump->lock);
+}
+
+void pump_start_detached(struct pump *pump, struct task_list *tasks)
+{
+    pthread_mutex_lock(&pump->lock);
+    queue_starts_locked(pump, tasks);
+    if (!pump->inside && pump_has_work_locked(pump) && !service_take_over_locked(pump))
+        pump_go_inside_locked(pump); /* no thread could be had: better here than never */
+    pthread_mutex_unlock(&pump->lock);
+}
+
+void pump_cancel(struct pump *pump, struct task *task)
+{
+    pthread_mutex_lock(&pump->lock);
+    if (task->phase != TASK_DELIVERED && !task->cancel_wanted) {
+        task->cancel_wanted = true;
+        if (task->phase == TASK_STARTED) {
+            task->on_cancels = true;
+            task->cancel_previous = NULL;
+            task->cancel_next = pump->cancels;
+            if (pump->cancels != NULL)
+                pump->cancels->cancel_previous = task;
+            pump->cancels = task;
+        }
+    }
+    pthread_mutex_unlock(&pump->lock);
+}
+
+void pump_unattend(struct pump *pump, struct task *task)
+{
+    pthread_mutex_lock(&pump->lock);
+    if (!task->unattended && task->phase != TASK_DELIVERED) {
+        task->unattended = true;
+        if (task->phase != TASK_IDLE) { /* else counted when it is queued */
+            pump->unattended++;
+            service_attend_locked(pump, false);
+        }
+    }
+    pthread_mutex_unlock(&pump->lock);
+}
+
+void pump_attention(struct pump *pump, int change)
+{
+    pthread_mutex_lock(&pump->lock);
+    pump->unattended = (unsigned)((int)pump->unattended + change);
+    if (change > 0)
+        service_attend_locked(pump, false);
+    pthread_mutex_unlock(&pump->lock);
+}
+
+bool pump_post_job(struct pump *pump, struct job *job)
+{
+    pthread_mutex_lock(&pump->lock);
+    bool fresh = !job->posted;
+    if (fresh) {
+        job->posted = true;
+        job->next = NULL;
+        *pump->jobs_end = job;
+        pump->jobs_end = &job->next;
+    }
+    pthread_mutex_unlock(&pump->lock);
+    return fresh;
+}
+
+/* ---- ops from modules (host.c) ---- */
+
+bool pump_complete(struct pump *pump, mortise_op *op, mortise_status status)
+{
+    if (op->core_state == OP_STARTED)
+        op->core_state = OP_COMPLETED;
+    else if (op->core_state == OP_OF_PLUGIN)
+        op->core_state = OP_OF_PLUGIN_COMPLETED;
+    else
+        return false;
+    push_done(pump, op, status);
+    return true;
+}
+
+bool pump_post(struct pump *pump, struct instance *instance,
+               void (*run)(void *ctx, void *argument), void *argument)
+{
+    struct posted *posted = malloc(sizeof(*posted));
+    if (posted == NULL)
+        return false;
+    *posted = (struct posted){.ctx = instance, .run = run, .argument = argument};
+    pthread_mutex_lock(&pump->lock);
+    *pump->posted_end = posted;
+    pump->posted_end = &posted->next;
+    if (!pump->inside) {
+        if (pump->polling)
+            pump_poke_locked(pump);
+        else if (!pump->led)
+            service_take_over_locked(pump);
+    }
+    pthread_mutex_unlock(&pump->lock);
+    return true;
+}
+
+void pump_closing_fd(struct pump *pump, int fd)
+{
+    pthread_mutex_lock(&pump->lock);
+    for (size_t i = 0; i < pump->interest_count; i++) {
+        if (pump->interest[i].fd != fd)
+            continue;
+        if (pump->epoll >= 0)
+            epoll_ctl(pump->epoll, EPOLL_CTL_DEL, fd, NULL);
+        pump->interest[i] = pump->interest[--pump->interest_count];
+        break;
+    }
+    pthread_mutex_unlock(&pump->lock);
+}

@@ -1,0 +1,41 @@
+/* pump_inside.h - what the files of the pump (pump.c, wait.c, service.c, host.c) share among themselves. */
+#ifndef MORTISE_CORE_PUMP_INSIDE_H
+#define MORTISE_CORE_PUMP_INSIDE_H
+
+#include "pump.h"
+
+/* The pump that this thread is inside of, or NULL. */
+extern _Thread_local struct pump *pump_inside_here;
+
+/* pump.c; pump lock held */
+bool pump_has_work_locked(const struct pump *pump);
+/* Does what is on the lists; a caller leaves what keeps coming in to the service thread, which serves
+ * without end. Nobody is inside. */
+void pump_go_inside_locked(struct pump *pump);
+void pump_serve_locked(struct pump *pump);
+bool pump_open_epoll_locked(struct pump *pump);
+void pump_poke_locked(struct pump *pump);
+
+/* pump.c; inside */
+void pump_wake_later(struct pump *pump, _Atomic uint32_t *word);
+bool pump_complete(struct pump *pump, mortise_op *op, mortise_status status);
+void pump_closing_fd(struct pump *pump, int fd);
+/* any thread */
+bool pump_post(struct pump *pump, struct instance *instance,
+               void (*run)(void *ctx, void *argument), void *argument);
+
+/* wait.c; pump lock held. Polls until something is ready, `until_ns`, or a poke; notes what is ready. */
+void pump_poll_locked(struct pump *pump, int64_t until_ns);
+/* The same without waiting, beside the thread that polls: true if there is something to be done. */
+bool pump_peek_locked(struct pump *pump);
+void pump_name_next_locked(struct pump *pump);
+/* Waits on `left` or another condition until `until_ns` of clock_now(). */
+void pump_cond_wait_locked(struct pump *pump, pthread_cond_t *cond, int64_t until_ns);
+
+/* service.c; pump lock held. Sees to it that the service thread looks after what is outstanding that no
+ * caller waits for; and, if no caller is about to lead, after the driver's timer. */
+void service_attend_locked(struct pump *pump, bool timer);
+/* Has the service thread do what is on the lists at once; false: there is none. */
+bool service_take_over_locked(struct pump *pump);
+
+#endif

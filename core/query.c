@@ -1,0 +1,292 @@
+/* query.c - what is asked of the backend but locks: inspect, list, break, ping; and about modules.
+ *
+ * A query lives on the heap until it is completed, since the driver may hold it longer than the caller
+ * waits; results are copied out of it. */
+#include "core.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct query {
+    struct task task; /* first */
+    struct client *client;
+    struct sleeper *sleeper; /* NULL: the caller has gone */
+    struct query *next, *previous;
+    mortise_status status;
+    bool errored;
+    mortise_error error;
+    mortise_info info;
+    mortise_info *list;
+    size_t list_count, list_capacity;
+    bool list_failed;
+    char text[256];
+    size_t name_len;
+    char name[MORTISE_NAME_MAX + 1];
+};
+
+static void query_free(struct query *query)
+{
+    free(query->list);
+    free(query);
+}
+
+static void unlink_locked(struct query *query)
+{
+    if (query->previous != NULL)
+        query->previous->next = query->next;
+    else
+        query->client->queries = query->next;
+    if (query->next != NULL)
+        query->next->previous = query->previous;
+}
+
+static void query_done(mortise_op *op)
+{
+    struct query *query = (struct query *)op;
+    struct client *client = query->client;
+    pthread_mutex_lock(&client->lock);
+    unlink_locked(query);
+    query->status = op->status;
+    if (op->error != NULL) {
+        query->errored = true;
+        query->error = *op->error;
+    }
+    struct sleeper *sleeper = query->sleeper;
+    if (sleeper != NULL)
+        sleeper_wake(sleeper); /* the caller frees it */
+    else
+        query_free(query);
+    client_ended_locked(client);
+    pthread_mutex_unlock(&client->lock);
+}
+
+void queries_cancel_locked(struct client *client)
+{
+    for (struct query *query = client->queries; query != NULL; query = query->next)
+        pump_cancel(&client->pump, &query->task);
+}
+
+/* The inside of the pump: a result of a list. */
+void query_emit(mortise_op *op, const mortise_info *info)
+{
+    struct query *query = (struct query *)op;
+    if (op->done != query_done)
+        return;
+    if (query->list_count == query->list_capacity) {
+        size_t capacity = query->list_capacity == 0 ? 16 : query->list_capacity * 2;
+        mortise_info *grown = reallocarray(query->list, capacity, sizeof(*grown));
+        query->list_failed |= grown == NULL;
+        if (grown == NULL)
+            return;
+        query->list = grown;
+        query->list_capacity = capacity;
+    }
+    query->list[query->list_count] = *info;
+    query->list[query->list_count++].size = sizeof(*info);
+}
+
+static struct query *query_new(struct client *client, mortise_op_kind kind, const char *name,
+                               mortise_status *status, mortise_error *error)
+{
+    struct query *query = calloc(1, sizeof(*query));
+    *status = query == NULL ? failed(error, MORTISE_NOMEM, "out of memory")
+                            : api_name(client, name,
+                                       kind == MORTISE_OP_LIST || kind == MORTISE_OP_PING,
+                                       query->name, &query->name_len, error);
+    if (*status != MORTISE_OK) {
+        free(query);
+        return NULL;
+    }
+    mortise_op *op = &query->task.op;
+    query->client = client;
+    query->info.size = sizeof(query->info);
+    query->info.waiters = -1;
+    query->info.held_ms = query->info.remaining_ms = -1;
+    op->kind = kind;
+    op->name = query->name;
+    op->name_len = query->name_len;
+    op->info = &query->info;
+    op->buffer = query->text;
+    op->buffer_size = sizeof(query->text);
+    op->note = client->note;
+    op->note_len = client->note_len;
+    op->done = query_done;
+    return query;
+}
+
+static void explain(const struct query *query, const char *verb, mortise_error *error)
+{
+    char name[QUOTED_SIZE];
+    size_t prefix = query->client->settings.namespace_len;
+    if (query->errored && error != NULL)
+        *error = query->error;
+    else
+        failed(error, query->status, "%s %s: %s", verb,
+               quote_name(query->name + prefix, query->name_len - prefix, name, sizeof(name)),
+               mortise_status_text(query->status));
+}
+
+/* Starts the query and waits; true: it is complete and the caller's, false: it is the pump's. */
+static bool run(struct query *query)
+{
+    struct client *client = query->client;
+    struct sleeper sleeper;
+    struct task_list starts = {NULL, NULL};
+    sleeper_init(&sleeper, &client->pump);
+    pthread_mutex_lock(&client->lock);
+    bool closing = client->closing;
+    if (!closing) {
+        query->sleeper = &sleeper;
+        query->next = client->queries;
+        if (client->queries != NULL)
+            client->queries->previous = query;
+        client->queries = query;
+        client_began_locked(client);
+        task_append(&starts, &query->task);
+    }
+    pthread_mutex_unlock(&client->lock);
+    query->status = closing ? MORTISE_CLOSED : query->status;
+    if (closing)
+        return true;
+    pump_start(&client->pump, &starts);
+    int64_t until = clock_after_ms(clock_now(), client->settings.unreachable_timeout_ms);
+    if (pump_wait(&client->pump, &sleeper, until))
+        return true;
+    pthread_mutex_lock(&client->lock);
+    bool done = sleeper_done(&sleeper);
+    if (!done) {
+        query->sleeper = NULL;
+        pump_unattend(&client->pump, &query->task);
+        pump_cancel(&client->pump, &query->task);
+    }
+    pthread_mutex_unlock(&client->lock);
+    pump_kick(&client->pump);
+    return done;
+}
+
+/* Asks and explains a failure; the query (NULL: none) is the caller's to free. */
+static mortise_status ask(struct query **query, const char *verb, mortise_error *error)
+{
+    if (!run(*query)) {
+        *query = NULL;
+        return failed(error, MORTISE_UNREACHABLE, "%s: the backend did not answer in time", verb);
+    }
+    struct query *done = *query;
+    if (done->status == MORTISE_CANCELED)
+        done->status = MORTISE_CLOSED;
+    if (done->status != MORTISE_OK)
+        explain(done, verb, error);
+    return done->status;
+}
+
+static mortise_status need(const struct client *client, uint32_t capability, const char *verb,
+                           mortise_error *error)
+{
+    if ((client->capabilities & capability) != 0)
+        return MORTISE_OK;
+    return failed(error, MORTISE_NOTSUP, "driver %s: cannot %s", client->top->section, verb);
+}
+
+static void strip_namespace(const struct client *client, mortise_info *info)
+{
+    size_t prefix = client->settings.namespace_len, length = strlen(info->name);
+    if (prefix > 0 && length >= prefix)
+        memmove(info->name, info->name + prefix, length - prefix + 1);
+}
+
+mortise_status mortise_inspect(mortise_client *handle, const char *name, mortise_info *info,
+                               mortise_error *error)
+{
+    struct client *client;
+    mortise_status status;
+    if (info == NULL || info->size < sizeof(info->size))
+        return failed(error, MORTISE_INVALID, "mortise_inspect: info->size is not set");
+    if ((status = client_enter(handle, &client, error)) != MORTISE_OK)
+        return status;
+    struct query *query = NULL;
+    status = need(client, MORTISE_CAP_INSPECT, "inspect", error);
+    if (status == MORTISE_OK)
+        query = query_new(client, MORTISE_OP_INSPECT, name, &status, error);
+    if (query != NULL)
+        status = ask(&query, "inspect", error);
+    if (status == MORTISE_OK) {
+        size_t size = info->size < sizeof(*info) ? info->size : sizeof(*info), given = info->size;
+        snprintf(query->info.name, sizeof(query->info.name), "%s", query->name);
+        strip_namespace(client, &query->info);
+        memcpy(info, &query->info, size);
+        info->size = given;
+    }
+    if (query != NULL)
+        query_free(query);
+    client_leave(client);
+    return status;
+}
+
+mortise_status mortise_list(mortise_client *handle, const char *prefix, mortise_list_callback each,
+                            void *user_data, mortise_error *error)
+{
+    struct client *client;
+    if (each == NULL)
+        return failed(error, MORTISE_INVALID, "mortise_list: no callback");
+    mortise_status status = client_enter(handle, &client, error);
+    if (status != MORTISE_OK)
+        return status;
+    struct query *query = NULL;
+    status = need(client, MORTISE_CAP_LIST, "list", error);
+    if (status == MORTISE_OK)
+        query = query_new(client, MORTISE_OP_LIST, prefix, &status, error);
+    if (query != NULL)
+        status = ask(&query, "list", error);
+    if (status == MORTISE_OK && query->list_failed)
+        status = failed(error, MORTISE_NOMEM, "list: out of memory");
+    size_t count = status == MORTISE_OK ? query->list_count : 0;
+    for (size_t i = 0; i < count; i++)
+        strip_namespace(client, &query->list[i]);
+    client_leave(client); /* the callback may close it */
+    for (size_t i = 0; i < count && each(&query->list[i], user_data); i++)
+        ;
+    if (query != NULL)
+        query_free(query);
+    return status;
+}
+
+mortise_status mortise_break(mortise_client *handle, const char *name, uint64_t token,
+                             mortise_error *error)
+{
+    struct client *client;
+    if (token == 0)
+        return failed(error, MORTISE_INVALID, "mortise_break: the token is 0");
+    mortise_status status = client_enter(handle, &client, error);
+    if (status != MORTISE_OK)
+        return status;
+    struct query *query = query_new(client, MORTISE_OP_RELEASE, name, &status, error);
+    if (query != NULL) {
+        query->task.op.flags = MORTISE_OP_BREAK;
+        query->task.op.token = token;
+        status = ask(&query, "break", error);
+    }
+    if (query != NULL)
+        query_free(query);
+    client_leave(client);
+    return status;
+}
+
+mortise_status mortise_ping(mortise_client *handle, char *text, size_t size, mortise_error *error)
+{
+    struct client *client;
+    if (size > 0)
+        text[0] = '\0';
+    mortise_status status = client_enter(handle, &client, error);
+    if (status != MORTISE_OK)
+        return status;
+    struct query *query = query_new(client, MORTISE_OP_PING, NULL, &status, error);
+    if (query != NULL)
+        status = ask(&query, "ping", error);
+    if (status == MORTISE_OK && size > 0)
+        snprintf(text, size, "%s", query->text);
+    if (query != NULL)
+        query_free(query);
+    client_leave(client);
+    return status;
+}

@@ -1,0 +1,42 @@
+/* url.h - a configuration in one line: scheme://user:password@authority/path?key=value&key=value.
+ *
+ * Takes such a URL apart. Knows no schema: which part means what, the driver's rows say. */
+#ifndef MORTISE_CORE_URL_H
+#define MORTISE_CORE_URL_H
+
+#include <mortise/driver.h>
+
+struct url_item {
+    char *raw; /* "key=value" as it was written */
+    char *key;
+    char *text;  /* decoded */
+    char *near;  /* the key that may have been meant, of the schemas asked so far; or NULL */
+    bool known;  /* some schema has it */
+    bool passed; /* the driver got it with the URL as a whole */
+};
+
+/* Parts that are not there are NULL; decoded, but `authority` and the raw ones. */
+struct url {
+    char *scheme; /* in lower case */
+    char *user, *password;
+    char *authority; /* "a:1,[::1]:2", without user and password */
+    char *path;      /* with its leading '/', if it has one */
+    char *raw_base;  /* all before the '?' */
+    char *raw_path;
+    struct url_item *items;
+    size_t item_count;
+};
+
+/* Whether `where` is a URL and not a path: a letter, then letters, digits, '+', '-' and '.', then ':'. */
+bool url_is(const char *where);
+/* Takes it apart. CONFIG: its message names no more of the URL than the scheme, since where the password
+ * ends is unsure in what is malformed. NOMEM. On failure *url is empty. */
+mortise_status url_parse(const char *text, struct url *url, mortise_error *error);
+void url_free(struct url *url);
+
+/* The URL with scheme, authority, path and those query keys that `shown` accepts. For free(). */
+char *url_without_secrets(const struct url *url, bool (*shown)(const char *key));
+/* The URL as it was written, less the query keys that are known. For free(). */
+char *url_whole(const struct url *url);
+
+#endif

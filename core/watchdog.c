@@ -1,0 +1,175 @@
+/* watchdog.c - the thread that serves the heap of due times: renewals, deadlines, retries, time-outs.
+ *
+ * It never goes into the module stack (a driver stuck in a disk must not keep it from telling a loss):
+ * what is to be asked of the backend is handed to the service thread. It never runs a callback of the
+ * application. It sleeps on a timerfd of CLOCK_BOOTTIME, so that it wakes when a suspended machine does.
+ * What is due within a slack is taken together, so that a driver can batch it. */
+#include "core.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#define SLACK_NS (NS_PER_MS / 2)
+#define BATCH_TIMERS 256 /* served under one holding of the lock */
+
+static struct grant *timer_grant(struct timer *timer)
+{
+    return (struct grant *)(void *)((char *)timer - offsetof(struct grant, timer));
+}
+
+static struct contest *timer_contest(struct timer *timer)
+{
+    return (struct contest *)(void *)((char *)timer - offsetof(struct contest, retry));
+}
+
+static struct release *timer_release(struct timer *timer)
+{
+    return (struct release *)(void *)((char *)timer - offsetof(struct release, timer));
+}
+
+static struct waiter *timer_waiter(struct timer *timer)
+{
+    return (struct waiter *)(void *)((char *)timer - offsetof(struct waiter, timer));
+}
+
+static void serve_locked(struct client *client, struct timer *timer, int64_t now,
+                         struct task_list *starts)
+{
+    timer_stop_locked(client, timer);
+    switch (timer->kind) {
+    case TIMER_GRANT:
+        grant_timer_locked(timer_grant(timer), now, starts);
+        break;
+    case TIMER_CONTEST:
+        contest_timer_locked(timer_contest(timer), starts);
+        break;
+    case TIMER_RELEASE:
+        release_timer_locked(timer_release(timer), starts);
+        break;
+    case TIMER_WAITER:
+        contest_leave_locked(timer_waiter(timer), MORTISE_TIMEDOUT, starts);
+        break;
+    }
+}
+
+/* A deadline is served when it has passed, everything else up to a slack before it is due. */
+static bool is_due(struct timer *timer, int64_t now)
+{
+    int64_t due_ns = timer->due_ns;
+    if (timer->kind != TIMER_GRANT)
+        return due_ns <= now;
+    int64_t deadline = atomic_load(&timer_grant(timer)->deadline_ns);
+    return due_ns <= now || (due_ns <= now + SLACK_NS && due_ns < deadline);
+}
+
+/* Serves one batch; true: there may be more. */
+static bool serve_batch(struct client *client)
+{
+    struct task_list starts = {NULL, NULL};
+    int served = 0;
+    pthread_mutex_lock(&client->lock);
+    int64_t now = clock_now();
+    struct timer_heap *heap = &client->timers;
+    for (; served < BATCH_TIMERS && heap->count > 0 && is_due(heap->timers[0], now); served++)
+        serve_locked(client, heap->timers[0], now, &starts);
+    pthread_mutex_unlock(&client->lock);
+    pump_start_detached(&client->pump, &starts);
+    return served == BATCH_TIMERS;
+}
+
+int64_t watchdog_run(struct client *client)
+{
+    while (serve_batch(client))
+        ;
+    pthread_mutex_lock(&client->lock);
+    int64_t next = client->timers.count > 0 ? client->timers.timers[0]->due_ns : MORTISE_NEVER;
+    pthread_mutex_unlock(&client->lock);
+    return next;
+}
+
+/* client lock held */
+static void arm_locked(struct client *client, int64_t due_ns)
+{
+    struct itimerspec at = {.it_value = {0, 1}};
+    client->watchdog_at_ns = due_ns;
+    if (due_ns == MORTISE_NEVER)
+        at.it_value.tv_nsec = 0; /* disarmed */
+    else if (due_ns > 0)
+        at.it_value = (struct timespec){(time_t)(due_ns / NS_PER_S), (long)(due_ns % NS_PER_S)};
+    timerfd_settime(client->watchdog_timer, TFD_TIMER_ABSTIME, &at, NULL);
+}
+
+void watchdog_wake_locked(struct client *client, int64_t due_ns)
+{
+    if (client->watchdog_runs && due_ns < client->watchdog_at_ns)
+        arm_locked(client, due_ns);
+}
+
+static void *watchdog_main(void *argument)
+{
+    struct client *client = argument;
+    for (;;) {
+        watchdog_run(client);
+        pthread_mutex_lock(&client->lock);
+        bool stops = client->watchdog_stops;
+        int64_t due_ns =
+            client->timers.count > 0 ? client->timers.timers[0]->due_ns : MORTISE_NEVER;
+        arm_locked(client, stops ? 0 : due_ns);
+        if (stops)
+            client->watchdog_runs = false;
+        pthread_mutex_unlock(&client->lock);
+        if (stops)
+            return NULL;
+        uint64_t expirations;
+        while (read(client->watchdog_timer, &expirations, sizeof(expirations)) < 0 &&
+               errno == EINTR)
+            ;
+    }
+}
+
+/* client lock held */
+static bool start_locked(struct client *client)
+{
+    if (client->watchdog_runs || client->manual)
+        return true;
+    if (client->watchdog_timer < 0)
+        client->watchdog_timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC);
+    if (client->watchdog_timer < 0)
+        return false;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    client->watchdog_at_ns = 0;
+    client->watchdog_runs =
+        pthread_create(&client->watchdog, NULL, watchdog_main, client) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return client->watchdog_runs;
+}
+
+bool watchdog_ready(struct client *client)
+{
+    if (atomic_load_explicit(&client->watchdog_started, memory_order_acquire))
+        return true;
+    pthread_mutex_lock(&client->lock);
+    bool ready = start_locked(client);
+    atomic_store(&client->watchdog_started, ready);
+    pthread_mutex_unlock(&client->lock);
+    return ready;
+}
+
+void watchdog_stop(struct client *client)
+{
+    pthread_mutex_lock(&client->lock);
+    bool runs = client->watchdog_runs;
+    client->watchdog_stops = true;
+    if (runs)
+        arm_locked(client, 0);
+    pthread_mutex_unlock(&client->lock);
+    if (runs)
+        pthread_join(client->watchdog, NULL);
+    if (client->watchdog_timer >= 0)
+        close(client->watchdog_timer);
+    client->watchdog_timer = -1;
+}
