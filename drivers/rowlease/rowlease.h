@@ -1,0 +1,139 @@
+/* rowlease.h - leases kept in the rows of a table: the algorithm, without a database.
+ *
+ * For drivers of SQL databases. A row is what the database holds about one name. The functions below take
+ * a row as it was read, an op and the time, and say what is to be answered and what the row has to become;
+ * the driver then writes it *by compare-and-swap* (only where the row is still as it was read; else it
+ * reads again). They know no SQL, no connection and no clock, keep nothing and allocate nothing.
+ * SPDX-License-Identifier: MIT
+ *
+ * THE ROW
+ *
+ *   free      no grants, expires_us passed (0). Kept for its version, which is the last token given.
+ *   reserved  no grants, expires_us to come: it was given back while others waited, and is kept for the
+ *             first of them for a moment. Without that, a process that releases and acquires in a loop
+ *             would win against each waiter it wakes.
+ *   held      grants, expires_us to come. owner NULL: one grant id of 16 bytes (unshared). Else a set of
+ *             (grant id, own expiry) of that one owner; expires_us is the largest of the expiries.
+ *   expired   grants, expires_us passed: as good as free; whoever comes takes it.
+ *
+ *              acquire (absent, free, expired; reserved: first waiter only)
+ *     absent ─────────────────────────────────────────────────────────────▶ held ◀─┐ renew, join,
+ *        ▲        free ──────────────────────────────────────────────────▶  │ │ └───┘ leave (not last)
+ *        │         ▲  ▲                                    release, break   │ │ time
+ *        │ swept   │  └──── time ──── reserved ◀──────────(with waiters)────┤ ▼
+ *        └─────────┴────────────────────────────────────────(without)───────┘ expired ──▶ held (another)
+ *
+ * The version is token and optimistic lock in one: it changes with each new hold, by
+ * max(version + 1, wall clock in µs, the op's token floor), and with nothing else (R6).
+ *
+ * THE HOLES, and what closes them
+ *
+ *   The process stops between reading the clock and the statement's execution. It then acts with a `now`
+ *   that is too old. acquire: takes only what had expired by then already (fewer rows than it might) and
+ *   claims until now + ttl, which its own deadline is counted from as well. renew: extends to max(claim,
+ *   now + ttl), on a row that is provably still its own, and takes its deadline from the same `now`.
+ *   release: a claim that ran out in between is given back as if it had not; nobody else had it, and the
+ *   holder's own clock knows. register: the time left that it is told is too long by the stop, as for any
+ *   process that is stopped after the answer. So a stop never makes a claim longer than its holder
+ *   believes, nor lets two hold.
+ *   The reply is lost (or the process dies before it reads it): everything is named by the grant id.
+ *   Acquired again under the id that holds: the same version, the same expiry. Released again: LOST or
+ *   NOTOWNER, and nothing is touched.
+ *   Two change the row at once: the compare-and-swap of one fails, and it begins anew.
+ *   The claim runs out while its holder is at work: the next one takes the row and changes its version;
+ *   the late renewal or release names the old grant and touches nothing.
+ *   A release between "it is held" and "I wait": both are one compare-and-swap; it fails if the row was
+ *   given back, and the acquire begins anew.
+ *   The releaser dies before it wakes anybody: the waiters' hint (the time left when they asked) ends.
+ *   The first waiter dies or is stopped: the releaser looks again when the reservation is over, drops it
+ *   from the list and wakes the next; a stopped one asks again when it goes on, and is queued anew.
+ *   Another acquires in the moment in which a reservation lapses: allowed; the waiter is BUSY once more
+ *   and keeps its place.
+ *   A waiter gives up: its id is taken out; if the name was being kept for it, the next is woken.
+ *   The version reaches the end of 63 bits: refused, never wrapped. */
+#ifndef MORTISE_ROWLEASE_ROWLEASE_H
+#define MORTISE_ROWLEASE_ROWLEASE_H
+
+#include <mortise/driver.h>
+
+#define ROWLEASE_HOLD_SIZE                                                                         \
+    (MORTISE_GRANT_ID_SIZE + 8) /* in a shared row: id, expiry (µs, big-endian) */
+#define ROWLEASE_HOLDS_MAX 1024
+#define ROWLEASE_INBOX_SIZE 8 /* what names a waiting client: a random number */
+#define ROWLEASE_WAITERS_MAX 256
+
+struct rowlease_inbox {
+    unsigned char bytes[ROWLEASE_INBOX_SIZE];
+};
+
+/* One row, as read or as it is to become. Lengths of 0 are NULL in the database. */
+struct rowlease_row {
+    bool exists;
+    bool shared; /* has an owner */
+    int64_t version;
+    int64_t acquired_us, expires_us; /* on the clock of struct rowlease_time */
+    size_t owner_len, grants_len, waiters_len, note_len;
+    char owner[MORTISE_OWNER_MAX];
+    char note[MORTISE_NOTE_MAX];
+    unsigned char grants[ROWLEASE_HOLDS_MAX * ROWLEASE_HOLD_SIZE];
+    unsigned char waiters[ROWLEASE_WAITERS_MAX * ROWLEASE_INBOX_SIZE];
+};
+
+struct rowlease_time {
+    int64_t now_us;     /* the clock that all clients of the database agree on */
+    int64_t wall_us;    /* wall time, for tokens only */
+    int64_t reserve_us; /* how long a reservation lasts */
+};
+
+struct rowlease_answer {
+    mortise_status status; /* BACKEND: `trouble` says why */
+    const char *trouble;
+    bool write;      /* the row was changed: the answer counts once it is written */
+    bool wake;       /* then the first of row.waiters is to be told */
+    bool registered; /* BUSY, register: the inbox stands in the list */
+    uint64_t token;
+    int64_t from_us;     /* the claim counts from here… */
+    int64_t good_for_ms; /* …for so long */
+    int64_t hint_ms;     /* BUSY: the holder's claim ends then if it is not renewed */
+};
+
+/* Whether the sizes read from a database make sense together; such a row is refused, not guessed at. */
+bool rowlease_valid(const struct rowlease_row *row);
+void rowlease_copy(struct rowlease_row *to, const struct rowlease_row *from);
+bool rowlease_held(const struct rowlease_row *row, int64_t now_us);
+
+/* The version of a new hold; false: there is none left. */
+bool rowlease_next_version(const struct rowlease_row *row, uint64_t token_floor, int64_t wall_us,
+                           int64_t *version);
+
+/* The ops. Each changes *row to what it has to become if answer.write, and leaves it alone otherwise.
+ * inbox NULL: this client cannot wait. */
+struct rowlease_answer rowlease_acquire(struct rowlease_row *row, const mortise_op *op,
+                                        struct rowlease_time time,
+                                        const struct rowlease_inbox *inbox);
+struct rowlease_answer rowlease_renew(struct rowlease_row *row, const mortise_op *op,
+                                      struct rowlease_time time);
+struct rowlease_answer rowlease_release(struct rowlease_row *row, const mortise_op *op,
+                                        struct rowlease_time time);
+/* Waits for a name that is held or kept for another; OK either way, `registered` tells. */
+struct rowlease_answer rowlease_register(struct rowlease_row *row, struct rowlease_time time,
+                                         const struct rowlease_inbox *inbox);
+/* Takes waiters off the list (gone, or not waiting any more) and wakes the next where the name was being
+ * kept for one of them. */
+struct rowlease_answer rowlease_forget(struct rowlease_row *row, struct rowlease_time time,
+                                       const struct rowlease_inbox *inboxes, size_t count);
+/* The reservation made with the release of `version` is over and the name still free: the first waiter
+ * loses its place, the next is woken. */
+struct rowlease_answer rowlease_pass_over(struct rowlease_row *row, struct rowlease_time time,
+                                          int64_t version);
+
+/* What inspect and list tell of a row; the name is left alone. */
+void rowlease_inspect(const struct rowlease_row *row, int64_t now_us, mortise_info *info);
+
+/* Microseconds and milliseconds of an op, rounded so that a claim never looks longer than it is. */
+static inline int64_t rowlease_ttl_us(const mortise_op *op)
+{
+    return op->ttl_ms * 1000;
+}
+
+#endif

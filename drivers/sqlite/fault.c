@@ -1,0 +1,104 @@
+/* fault.c - SQLite's result codes, as statuses of Mortise and as lines that a person can act on. Each names
+ * the file; none holds more of a name than its quoted form. */
+#include "internal.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+mortise_status fault_error(mortise_error *error, mortise_status status, int native, bool retryable,
+                           const char *format, ...)
+{
+    memset(error, 0, sizeof(*error));
+    error->status = status;
+    error->native = native;
+    error->retryable = retryable;
+    snprintf(error->driver, sizeof(error->driver), "sqlite");
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(error->message, sizeof(error->message), format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+/* Another client is at work in the file: nothing was done, the same may succeed in a moment. */
+bool fault_is_busy(int rc)
+{
+    int kind = rc & 0xff;
+    return kind == SQLITE_BUSY || kind == SQLITE_LOCKED || kind == SQLITE_PROTOCOL;
+}
+
+static const struct {
+    int rc;
+    mortise_status status;
+    bool retryable;
+    const char *text;
+} faults[] = {
+    {SQLITE_FULL, MORTISE_BACKEND, true, "the disk is full"},
+    {SQLITE_IOERR, MORTISE_INDETERMINATE, true, "I/O error"},
+    {SQLITE_CORRUPT, MORTISE_BACKEND, false, "the database is corrupt"},
+    {SQLITE_NOTADB, MORTISE_BACKEND, false, "this is no SQLite database, or it is corrupt"},
+    {SQLITE_READONLY, MORTISE_BACKEND, false, "the database cannot be written"},
+    {SQLITE_CANTOPEN, MORTISE_BACKEND, true, "the database or its log cannot be opened"},
+    {SQLITE_PERM, MORTISE_BACKEND, false, "access to the database is denied"},
+    {SQLITE_AUTH, MORTISE_BACKEND, false, "access to the database is denied"},
+    {SQLITE_NOMEM, MORTISE_NOMEM, true, "out of memory"},
+    {SQLITE_NOLFS, MORTISE_BACKEND, false, "the file system does not support such a large file"},
+    {SQLITE_BUSY, MORTISE_UNREACHABLE, true, "another process keeps the database locked"},
+    {SQLITE_LOCKED, MORTISE_UNREACHABLE, true, "another process keeps the database locked"},
+    {SQLITE_PROTOCOL, MORTISE_UNREACHABLE, true, "another process keeps the database locked"},
+    {SQLITE_MISMATCH, MORTISE_BACKEND, false, "the row makes no sense; was it written by hand?"},
+};
+
+static const char *describe(int rc, struct fault *fault)
+{
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+        if (faults[i].rc != (rc & 0xff))
+            continue;
+        fault->status = faults[i].status;
+        fault->retryable = faults[i].retryable;
+        return faults[i].text;
+    }
+    fault->status = MORTISE_BACKEND;
+    return sqlite3_errstr(rc);
+}
+
+struct fault fault_read(struct driver *driver, int rc)
+{
+    struct fault fault = {.native = rc};
+    int code = 0, kind = rc & 0xff;
+    if (driver->db != NULL && (kind == SQLITE_IOERR || kind == SQLITE_CANTOPEN))
+        code = sqlite3_system_errno(driver->db);
+    if (code == ENOSPC || code == EDQUOT) /* found when the log's index grew, say */
+        kind = SQLITE_FULL;
+    fault.full = kind == SQLITE_FULL;
+    const char *text = describe(fault.full ? SQLITE_FULL : rc, &fault);
+    snprintf(fault.text, sizeof(fault.text), "%s%s%s", text, code != 0 ? ": " : "",
+             code != 0 ? strerror(code) : "");
+    return fault;
+}
+
+static const char *doing(mortise_op_kind kind)
+{
+    static const char *const words[] = {"",     "acquire", "renew", "release", "inspect",
+                                        "list", "read",    "write", "ping"};
+    return (size_t)kind < sizeof(words) / sizeof(words[0]) ? words[kind] : "";
+}
+
+/* Reads and renewals that failed had no effect that anybody would have to look for. */
+static mortise_status status_for(const mortise_op *op, const struct fault *fault)
+{
+    bool leaves = op->kind == MORTISE_OP_ACQUIRE || op->kind == MORTISE_OP_RELEASE ||
+                  op->kind == MORTISE_OP_WRITE;
+    return fault->status == MORTISE_INDETERMINATE && !leaves ? MORTISE_UNREACHABLE : fault->status;
+}
+
+void fault_tell(struct driver *driver, mortise_op *op, const struct fault *fault)
+{
+    char quoted[QUOTED_SIZE];
+    mortise_host *host = driver->host;
+    host->quote(op->name, op->name_len, quoted, sizeof(quoted));
+    host->fail(host, op, status_for(op, fault), fault->native, fault->retryable, "%s: %s (%s %s)",
+               driver->path, fault->text, doing(op->kind), quoted);
+}

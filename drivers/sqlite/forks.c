@@ -1,0 +1,98 @@
+/* forks.c - a forked child may open clients of its own, though its parent had some open.
+ *
+ * SQLite keeps, per process and file, what it has locked, and a copy of that goes to a forked child, which
+ * has none of these locks. A connection that the child opens later would believe in them: other
+ * processes could take themselves for the last one and remove the log under it. SQLite has no call that
+ * forgets; but giving up, in the child, what each inherited file believes to hold comes to the same. It
+ * does not touch the parent, whose locks are its own.
+ *
+ * It is only safe if no thread was in the middle of a call when the process was forked, so fork() waits for
+ * them: calls into the module are short. Knows nothing of ops and rows. */
+#include "internal.h"
+
+#include <pthread.h>
+#include <unistd.h>
+#include <utlist.h>
+
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct driver *drivers; /* open in this process, or in the one that it was forked from */
+
+static void before_fork(void)
+{
+    struct driver *driver;
+    pthread_mutex_lock(&list_lock);
+    DL_FOREACH2(drivers, driver, next_open)
+    pthread_mutex_lock(&driver->lock);
+}
+
+static void after_fork(void)
+{
+    struct driver *driver;
+    DL_FOREACH2(drivers, driver, next_open)
+    pthread_mutex_unlock(&driver->lock);
+    pthread_mutex_unlock(&list_lock);
+}
+
+static void prepare(void)
+{
+    pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+/* The inherited connection is never used again, nor closed: only its locks are forgotten. */
+static void forget_locks(struct driver *driver)
+{
+    sqlite3_file *file = NULL;
+    if (driver->db == NULL ||
+        sqlite3_file_control(driver->db, "main", SQLITE_FCNTL_FILE_POINTER, &file) != SQLITE_OK ||
+        file == NULL || file->pMethods == NULL)
+        return;
+    if (file->pMethods->iVersion >= 2 && file->pMethods->xShmUnmap != NULL)
+        file->pMethods->xShmUnmap(file, 0);
+    file->pMethods->xUnlock(file, SQLITE_LOCK_NONE);
+}
+
+void forks_open_begin(void)
+{
+    struct driver *driver, *next;
+    pthread_once(&once, prepare);
+    pthread_mutex_lock(&list_lock);
+    DL_FOREACH_SAFE2(drivers, driver, next, next_open)
+    {
+        if (driver->pid == getpid())
+            continue;
+        forget_locks(driver);
+        DL_DELETE2(drivers, driver, previous_open, next_open);
+    }
+}
+
+/* opened NULL: it failed. */
+void forks_open_end(struct driver *opened)
+{
+    if (opened != NULL) {
+        opened->pid = getpid();
+        DL_APPEND2(drivers, opened, previous_open, next_open);
+    }
+    pthread_mutex_unlock(&list_lock);
+}
+
+void forks_close_begin(struct driver *driver)
+{
+    pthread_mutex_lock(&list_lock);
+    DL_DELETE2(drivers, driver, previous_open, next_open);
+}
+
+void forks_close_end(void)
+{
+    pthread_mutex_unlock(&list_lock);
+}
+
+void forks_enter(struct driver *driver)
+{
+    pthread_mutex_lock(&driver->lock);
+}
+
+void forks_leave(struct driver *driver)
+{
+    pthread_mutex_unlock(&driver->lock);
+}

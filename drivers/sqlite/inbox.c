@@ -1,0 +1,236 @@
+/* inbox.c - how one process tells another that a name is free: a datagram to a Unix socket.
+ *
+ * Each client that has ever waited has one inbox: a socket in the folder "<database>-wake", named by its
+ * random id in hex. A message is the lock's name. Reaching sockets by /proc/thread-self/fd/<folder>/<id>
+ * keeps the paths short, however deep the folder is. A socket whose process is gone refuses; who finds that
+ * removes it. Knows no row and no op. */
+#include "internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ID_TEXT (2 * ROWLEASE_INBOX_SIZE + 1)
+#define SWEEP_MAX 256  /* folder entries looked at in one sweep */
+#define SWEEP_AGE_S 60 /* a socket that is being made refuses for an instant */
+
+static void id_text(const struct rowlease_inbox *inbox, char *text)
+{
+    for (size_t i = 0; i < ROWLEASE_INBOX_SIZE; i++)
+        snprintf(text + 2 * i, 3, "%02x", inbox->bytes[i]);
+}
+
+static bool is_id(const char *text)
+{
+    return strlen(text) == ID_TEXT - 1 && strspn(text, "0123456789abcdef") == ID_TEXT - 1;
+}
+
+static struct sockaddr_un address_of(const struct driver *driver, const char *id)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof(address.sun_path), "/proc/thread-self/fd/%d/%s",
+             driver->wake_folder, id);
+    return address;
+}
+
+static int open_socket(void)
+{
+    return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+/* Removed by somebody's cleaning, and perhaps made anew by another client: ours leads nowhere then. */
+static bool renew_folder(struct driver *driver)
+{
+    struct stat about;
+    if (fstat(driver->wake_folder, &about) == 0 && about.st_nlink > 0)
+        return false;
+    int fd = place_open_wake_folder(driver);
+    if (fd < 0)
+        return false;
+    close(driver->wake_folder);
+    driver->wake_folder = fd;
+    return true;
+}
+
+/* ---- the own inbox ----------------------------------------------------------------------------- */
+
+/* Who may write the database may write to the inbox. Nobody knows its id before this is done. */
+static bool open_to_others(const struct driver *driver, const char *id)
+{
+    struct stat about;
+    if (stat(driver->path, &about) != 0)
+        return false;
+    uid_t owner = geteuid() == 0 ? about.st_uid : (uid_t)-1;
+    mode_t mode = about.st_mode & 0666;
+    if (fchownat(driver->wake_folder, id, owner, about.st_gid, AT_SYMLINK_NOFOLLOW) != 0)
+        mode &= 0606;
+    return fchmodat(driver->wake_folder, id, mode, 0) == 0;
+}
+
+static bool bind_inbox(struct driver *driver, int fd)
+{
+    char id[ID_TEXT];
+    id_text(&driver->inbox, id);
+    struct sockaddr_un address = address_of(driver, id);
+    int rc = bind(fd, (const struct sockaddr *)&address, sizeof(address));
+    if (rc != 0 && renew_folder(driver)) {
+        address = address_of(driver, id);
+        rc = bind(fd, (const struct sockaddr *)&address, sizeof(address));
+    }
+    return rc == 0 && open_to_others(driver, id);
+}
+
+bool inbox_ready(struct driver *driver)
+{
+    if (driver->inbox_fd >= 0)
+        return true;
+    int fd = open_socket();
+    driver->host->random(driver->host, &driver->inbox, sizeof(driver->inbox));
+    if (fd >= 0 && bind_inbox(driver, fd)) {
+        driver->inbox_fd = fd;
+        driver->inbox_failed = false;
+        return true;
+    }
+    if (!driver->inbox_failed)
+        driver->host->log(
+            driver->host, 4,
+            "cannot be told of releases, asks every %d ms instead: a socket in %s-wake: "
+            "%s",
+            POLL_MS, driver->path, strerror(errno));
+    driver->inbox_failed = true;
+    if (fd >= 0)
+        close(fd);
+    return false;
+}
+
+bool inbox_is_lost(struct driver *driver)
+{
+    char id[ID_TEXT];
+    struct stat about;
+    id_text(&driver->inbox, id);
+    return driver->inbox_fd < 0 || fstatat(driver->wake_folder, id, &about, 0) != 0;
+}
+
+void inbox_close(struct driver *driver)
+{
+    char id[ID_TEXT];
+    if (driver->inbox_fd >= 0) {
+        id_text(&driver->inbox, id);
+        unlinkat(driver->wake_folder, id, 0);
+        driver->host->closing(driver->host, driver->inbox_fd);
+        close(driver->inbox_fd);
+        driver->inbox_fd = -1;
+    }
+}
+
+/* ---- messages ---------------------------------------------------------------------------------- */
+
+/* Whatever is in it, it only makes somebody look: nobody gets a lock by what a message says. */
+size_t inbox_receive(struct driver *driver, char *name, size_t size)
+{
+    while (driver->inbox_fd >= 0) {
+        ssize_t n = recv(driver->inbox_fd, name, size, MSG_TRUNC);
+        if (n > 0 && (size_t)n <= size)
+            return (size_t)n;
+        if (n < 0 && errno != EINTR)
+            break;
+    }
+    return 0;
+}
+
+static bool outbox_ready(struct driver *driver)
+{
+    if (driver->outbox_fd < 0)
+        driver->outbox_fd = open_socket();
+    return driver->outbox_fd >= 0;
+}
+
+/* ENOENT in a folder that is gone says nothing about who waits in the new one. */
+static bool says_gone(struct driver *driver, int code, bool *again)
+{
+    *again = code == ENOENT && renew_folder(driver);
+    return !*again && (code == ECONNREFUSED || code == ENOENT);
+}
+
+/* EAGAIN: the process behind it lives, and has more to read than a socket holds; it then looks at all
+ * that it waits for. Other failures: it is there, but we may not tell it, or cannot now. */
+bool inbox_send(struct driver *driver, const struct rowlease_inbox *to, const char *name,
+                size_t name_len)
+{
+    char id[ID_TEXT];
+    bool again = false, gone = false;
+    id_text(to, id);
+    if (!outbox_ready(driver))
+        return true;
+    do {
+        struct sockaddr_un address = address_of(driver, id);
+        if (sendto(driver->outbox_fd, name, name_len, MSG_NOSIGNAL,
+                   (const struct sockaddr *)&address, sizeof(address)) >= 0 ||
+            errno == EAGAIN)
+            return true;
+        gone = says_gone(driver, errno, &again);
+    } while (again);
+    if (gone)
+        unlinkat(driver->wake_folder, id, 0);
+    else if (!driver->outbox_failed)
+        driver->host->log(driver->host, 4, "cannot tell a waiting process of a release: %s",
+                          strerror(errno));
+    driver->outbox_failed = driver->outbox_failed || !gone;
+    return !gone;
+}
+
+/* Without telling it anything. If nobody is behind it, it is removed. */
+static bool is_alive(struct driver *driver, const char *id)
+{
+    int fd = open_socket();
+    bool again = false, gone = false;
+    do {
+        struct sockaddr_un address = address_of(driver, id);
+        gone = fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof(address)) != 0 &&
+               says_gone(driver, errno, &again);
+    } while (again);
+    if (fd >= 0)
+        close(fd);
+    if (gone)
+        unlinkat(driver->wake_folder, id, 0);
+    return !gone;
+}
+
+bool inbox_is_alive(struct driver *driver, const struct rowlease_inbox *inbox)
+{
+    char id[ID_TEXT];
+    id_text(inbox, id);
+    return is_alive(driver, id);
+}
+
+/* ---- what killed processes left ------------------------------------------------------------------ */
+
+static bool is_old(const struct driver *driver, const char *id)
+{
+    struct stat about;
+    return is_id(id) && fstatat(driver->wake_folder, id, &about, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISSOCK(about.st_mode) && about.st_ctime + SWEEP_AGE_S < time(NULL);
+}
+
+void inbox_sweep(struct driver *driver)
+{
+    int fd = openat(driver->wake_folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
+    if (folder == NULL) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    const struct dirent *entry;
+    for (int i = 0; i < SWEEP_MAX && (entry = readdir(folder)) != NULL; i++)
+        if (is_old(driver, entry->d_name))
+            is_alive(driver, entry->d_name);
+    closedir(folder);
+}

@@ -1,0 +1,223 @@
+/* module.c - the SQLite driver as a module: its table, its options, how an instance is opened and closed.
+ *
+ * A database file on a disk of this host is the backend: no server, nothing to install, safe between all
+ * processes of the host. internal.h says which file does what, and what happens where something fails. */
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#if SQLITE_VERSION_NUMBER < 3037000
+#error "SQLite 3.37 or later is needed"
+#endif
+
+#define SWEEP_CHANCE 16 /* one in so many clients sweeps when it is opened */
+
+static const mortise_option options[OPTION_COUNT] = {
+    [OPTION_PATH] = {.key = "path",
+                     .type = MORTISE_OPTION_TEXT,
+                     .flags = MORTISE_OPTION_URL_PATH,
+                     .help = "the database, an absolute path on a local disk; without it "
+                             "/var/lib/mortise/locks.db for root, else mortise/locks.db in "
+                             "$XDG_STATE_HOME or ~/.local/state"},
+    [OPTION_SYNCHRONOUS] = {.key = "synchronous",
+                            .type = MORTISE_OPTION_CHOICE,
+                            .default_text = "normal",
+                            .choices = "normal|full",
+                            .help = "full writes each grant to the disk before it counts; normal "
+                                    "survives any crash but that of the host, with which all its "
+                                    "holders end"},
+    [OPTION_BUSY_TIMEOUT] = {.key = "busy_timeout",
+                             .type = MORTISE_OPTION_DURATION,
+                             .default_text = "5s",
+                             .minimum = 0,
+                             .maximum = 3600000,
+                             .help = "how long an operation puts up with a database that another "
+                                     "process keeps locked"},
+    [OPTION_RESERVE] = {.key = "reserve",
+                        .type = MORTISE_OPTION_DURATION,
+                        .default_text = "20ms",
+                        .minimum = 0,
+                        .maximum = 10000,
+                        .help =
+                            "how long a released lock is kept for the process that waits for it "
+                            "longest; 0 lets whoever comes first have it"},
+    [OPTION_MODE] = {.key = "mode",
+                     .type = MORTISE_OPTION_TEXT,
+                     .default_text = "0600",
+                     .help =
+                         "permissions of a database that is made, in octal: 0660 shares it with "
+                         "the group"},
+    [OPTION_FILESYSTEM] = {.key = "filesystem",
+                           .type = MORTISE_OPTION_CHOICE,
+                           .default_text = "local",
+                           .choices = "local|any",
+                           .help =
+                               "any: do not refuse a folder on a network file system; only where "
+                               "no other host uses it"},
+};
+
+static mortise_status check_library(mortise_error *error)
+{
+    if (sqlite3_threadsafe() == 0)
+        return fault_error(error, MORTISE_CONFIG, 0, false,
+                           "the SQLite library of this system was built without thread safety");
+    if (sqlite3_libversion_number() < 3037000)
+        return fault_error(error, MORTISE_CONFIG, 0, false,
+                           "SQLite 3.37 or later is needed; the library of this system is %s",
+                           sqlite3_libversion());
+    return MORTISE_OK;
+}
+
+static void free_driver(struct driver *driver)
+{
+    pthread_mutex_destroy(&driver->lock);
+    if (driver->outbox_fd >= 0)
+        close(driver->outbox_fd);
+    if (driver->wake_folder >= 0)
+        close(driver->wake_folder);
+    free(driver->outcomes);
+    free(driver);
+}
+
+static struct driver *new_driver(const mortise_open_args *args)
+{
+    struct driver *driver = calloc(1, sizeof(*driver));
+    if (driver == NULL)
+        return NULL;
+    pthread_mutex_init(&driver->lock, NULL);
+    driver->host = args->host;
+    driver->values = args->values;
+    driver->wake_folder = driver->inbox_fd = driver->outbox_fd = -1;
+    driver->retry_ns = driver->chore_ns = MORTISE_NEVER;
+    driver->checkpoint_at = INT32_MAX;                               /* until the first commit */
+    driver->outcomes = calloc(BATCH_MAX, sizeof(*driver->outcomes)); /* without: one by one */
+    return driver;
+}
+
+static void sweep_by_chance(struct driver *driver)
+{
+    unsigned char chance;
+    driver->host->random(driver->host, &chance, sizeof(chance));
+    if (chance % SWEEP_CHANCE == 0)
+        upkeep_sweep(driver);
+}
+
+static mortise_status begin(struct driver *driver, mortise_error *error)
+{
+    mortise_status status = clock_open(driver, error);
+    if (status == MORTISE_OK)
+        status = place_find(driver, error);
+    if (status == MORTISE_OK)
+        status = database_open(driver, driver->values[OPTION_BUSY_TIMEOUT].number, error);
+    if (status != MORTISE_OK)
+        return status;
+    upkeep_begin(driver);
+    sweep_by_chance(driver);
+    return MORTISE_OK;
+}
+
+static mortise_status open_driver(const mortise_open_args *args, void **ctx, mortise_error *error)
+{
+    mortise_status status = check_library(error);
+    if (status != MORTISE_OK)
+        return status;
+    struct driver *driver = new_driver(args);
+    if (driver == NULL)
+        return fault_error(error, MORTISE_NOMEM, 0, true, "out of memory");
+    forks_open_begin();
+    status = begin(driver, error);
+    forks_open_end(status == MORTISE_OK ? driver : NULL);
+    if (status != MORTISE_OK)
+        free_driver(driver);
+    else
+        *ctx = driver;
+    return status;
+}
+
+static void start(void *ctx, mortise_op **ops, size_t n)
+{
+    forks_enter(ctx);
+    flow_start(ctx, ops, n);
+    forks_leave(ctx);
+}
+
+static void cancel(void *ctx, mortise_op *op)
+{
+    forks_enter(ctx);
+    flow_cancel(ctx, op);
+    forks_leave(ctx);
+}
+
+static void watch(void *ctx, const char *name, size_t name_len)
+{
+    forks_enter(ctx);
+    waiting_watch(ctx, name, name_len);
+    forks_leave(ctx);
+}
+
+static void unwatch(void *ctx, const char *name, size_t name_len)
+{
+    forks_enter(ctx);
+    waiting_unwatch(ctx, name, name_len);
+    forks_leave(ctx);
+}
+
+static size_t interest(void *ctx, struct pollfd *fds, size_t capacity, int64_t *due_ns)
+{
+    const struct driver *driver = ctx;
+    int64_t due = driver->retry_ns < driver->chore_ns ? driver->retry_ns : driver->chore_ns;
+    if (due < *due_ns)
+        *due_ns = due;
+    if (driver->inbox_fd < 0 || capacity == 0)
+        return 0;
+    fds[0] = (struct pollfd){.fd = driver->inbox_fd, .events = POLLIN};
+    return 1;
+}
+
+static void turn(void *ctx, const struct pollfd *ready, size_t n)
+{
+    struct driver *driver = ctx;
+    (void)ready;
+    (void)n;
+    forks_enter(driver);
+    flow_turn(driver);
+    waiting_turn(driver);
+    upkeep_run(driver);
+    forks_leave(driver);
+}
+
+static void close_driver(void *ctx)
+{
+    struct driver *driver = ctx;
+    driver->broken = false;
+    driver->look_ns = MORTISE_NEVER; /* no opening anew from here on */
+    forks_close_begin(driver);
+    waiting_close(driver);
+    database_close(driver);
+    forks_close_end();
+    free_driver(driver);
+}
+
+const mortise_module mortise_module_v1 = {
+    MORTISE_MODULE_HEAD,
+    .kind = MORTISE_KIND_DRIVER,
+    .capabilities = MORTISE_CAP_LEASE | MORTISE_CAP_FENCING | MORTISE_CAP_DURABLE |
+                    MORTISE_CAP_INSPECT | MORTISE_CAP_LIST | MORTISE_CAP_NOTIFY |
+                    MORTISE_CAP_REENTRANT,
+    .name = "sqlite",
+    .version = "0.1.0",
+    .summary = "a database file on this host: no server, safe between its processes",
+    .options = options,
+    .option_count = OPTION_COUNT,
+    .open = open_driver,
+    .start = start,
+    .cancel = cancel,
+    .interest = interest,
+    .turn = turn,
+    .close = close_driver,
+    .watch = watch,
+    .unwatch = unwatch,
+    .schema = sql_schema_text,
+};

@@ -1,0 +1,214 @@
+/* place.c - which file the locks are in, and its folder. Makes the default folder, the file and the folder
+ * of inboxes beside it, with the right owners and modes. Never opens the file itself: see internal.h for
+ * what that would do to other clients of this process. */
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static mortise_status wrong(mortise_error *error, int code, const char *what, const char *path)
+{
+    return fault_error(error, MORTISE_CONFIG, code, false, "%s %s: %s", what, path, strerror(code));
+}
+
+static mortise_status fits(int length, size_t size, mortise_error *error)
+{
+    if (length >= 0 && (size_t)length < size)
+        return MORTISE_OK;
+    return fault_error(error, MORTISE_CONFIG, ENAMETOOLONG, false,
+                       "the path of the database is too long");
+}
+
+/* The home folder by the user database, for those who run without HOME. */
+static bool home_of_user(char *home, size_t size)
+{
+    char buffer[4096];
+    struct passwd entry, *found = NULL;
+    if (getpwuid_r(geteuid(), &entry, buffer, sizeof(buffer), &found) != 0 || found == NULL)
+        return false;
+    int n = snprintf(home, size, "%s", entry.pw_dir);
+    return n > 0 && (size_t)n < size && home[0] == '/';
+}
+
+static mortise_status default_path(char *path, size_t size, mortise_error *error)
+{
+    char home[PATH_MAX];
+    if (geteuid() == 0)
+        return fits(snprintf(path, size, "/var/lib/mortise/locks.db"), size, error);
+    const char *state = secure_getenv("XDG_STATE_HOME");
+    if (state != NULL && state[0] == '/')
+        return fits(snprintf(path, size, "%s/mortise/locks.db", state), size, error);
+    const char *given = secure_getenv("HOME");
+    if (given == NULL || given[0] != '/') {
+        if (!home_of_user(home, sizeof(home)))
+            return fault_error(error, MORTISE_CONFIG, 0, false,
+                               "no home folder to keep the locks in: set `path`");
+        given = home;
+    }
+    return fits(snprintf(path, size, "%s/.local/state/mortise/locks.db", given), size, error);
+}
+
+/* mkdir -p of the folder the file is in, each 0700. */
+static mortise_status make_folders(const char *path, mortise_error *error)
+{
+    char folder[PATH_MAX];
+    for (const char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path), path);
+        if (mkdir(folder, 0700) != 0 && errno != EEXIST && access(folder, F_OK) != 0)
+            return wrong(error, errno, "cannot make the folder", folder);
+    }
+    return MORTISE_OK;
+}
+
+/* The default folder is ours alone: a stranger's could be replaced under us. */
+static mortise_status check_default_folder(const char *folder, mortise_error *error)
+{
+    struct stat about;
+    if (stat(folder, &about) != 0)
+        return wrong(error, errno, "cannot use the folder", folder);
+    if (about.st_uid == geteuid() && (about.st_mode & 022) == 0)
+        return MORTISE_OK;
+    return fault_error(error, MORTISE_CONFIG, 0, false,
+                       "the folder %s must belong to uid %ld, and nobody else may write in it (it "
+                       "belongs to uid %ld, mode %03o); or set `path`",
+                       folder, (long)geteuid(), (long)about.st_uid,
+                       (unsigned)about.st_mode & 07777u);
+}
+
+/* Absolute, symbolic links of the folder and of the file resolved: what is beside the file (log, inboxes)
+ * must be the same for everybody. *folder is the folder. */
+static mortise_status resolve(struct driver *driver, const char *path, char *folder,
+                              mortise_error *error)
+{
+    char file[PATH_MAX];
+    if (realpath(path, file) == NULL) {
+        if (errno != ENOENT)
+            return wrong(error, errno, "cannot use", path);
+        const char *slash = strrchr(path, '/');
+        if (strlen(path) >= sizeof(file))
+            return fits(-1, 0, error);
+        snprintf(file, sizeof(file), "%.*s", slash == path ? 1 : (int)(slash - path), path);
+        if (realpath(file, folder) == NULL)
+            return wrong(error, errno, "cannot use the folder", file);
+        return fits(snprintf(driver->path, sizeof(driver->path), "%s%s",
+                             strcmp(folder, "/") == 0 ? "" : folder, slash),
+                    sizeof(driver->path), error);
+    }
+    snprintf(driver->path, sizeof(driver->path), "%s", file);
+    char *slash = strrchr(file, '/');
+    snprintf(folder, PATH_MAX, "%.*s", slash == file ? 1 : (int)(slash - file), file);
+    return MORTISE_OK;
+}
+
+static mortise_status read_mode(struct driver *driver, mortise_error *error)
+{
+    const char *text = driver->values[OPTION_MODE].text;
+    char *end;
+    errno = 0;
+    unsigned long mode = strtoul(text, &end, 8);
+    if (errno != 0 || *text < '0' || *text > '7' || *end != '\0' || (mode & ~0666ul) != 0 ||
+        (mode & 0600) != 0600)
+        return fault_error(error, MORTISE_CONFIG, 0, false,
+                           "mode is \"%.20s\"; expected permissions such as 0600 or 0660", text);
+    driver->mode = (unsigned)mode;
+    return MORTISE_OK;
+}
+
+/* An empty file is an empty database; SQLite gives what it puts beside it the same owner and mode. Made by
+ * us so that it never has a wider mode than it should; `given`: whatever the umask. */
+static mortise_status make_file(const struct driver *driver, mortise_error *error)
+{
+    struct stat about;
+    int fd = open(driver->path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW,
+                  (mode_t)driver->mode);
+    if (fd >= 0) {
+        if (driver->values[OPTION_MODE].given)
+            fchmod(fd, (mode_t)driver->mode);
+        close(fd);
+        return MORTISE_OK;
+    }
+    if (errno != EEXIST)
+        return wrong(error, errno, "cannot make the database", driver->path);
+    if (stat(driver->path, &about) != 0)
+        return wrong(error, errno, "cannot use", driver->path);
+    if (!S_ISREG(about.st_mode))
+        return fault_error(error, MORTISE_CONFIG, 0, false, "%s is not a file", driver->path);
+    return MORTISE_OK;
+}
+
+/* SQLite would open what it may not write for reading, and fail later and less clearly. */
+static mortise_status check_access(const char *path, int how, mortise_error *error)
+{
+    if (faccessat(AT_FDCWD, path, how, AT_EACCESS) == 0)
+        return MORTISE_OK;
+    int code = errno;
+    return fault_error(error, MORTISE_CONFIG, code, false, "%s must be writable for uid %ld: %s",
+                       path, (long)geteuid(), strerror(code));
+}
+
+mortise_status place_find(struct driver *driver, mortise_error *error)
+{
+    char path[PATH_MAX], folder[PATH_MAX];
+    const char *given = driver->values[OPTION_PATH].text;
+    mortise_status status = read_mode(driver, error);
+    if (status != MORTISE_OK)
+        return status;
+    bool by_default = given == NULL || given[0] == '\0';
+    if (by_default)
+        status = default_path(path, sizeof(path), error);
+    else if (given[0] != '/' || given[strlen(given) - 1] == '/')
+        return fault_error(error, MORTISE_CONFIG, 0, false,
+                           "path is \"%.200s\"; expected the absolute path of a file", given);
+    else
+        status = fits(snprintf(path, sizeof(path), "%s", given), sizeof(path), error);
+
+    if (status == MORTISE_OK && by_default)
+        status = make_folders(path, error);
+    if (status == MORTISE_OK)
+        status = resolve(driver, path, folder, error);
+    if (status == MORTISE_OK && by_default)
+        status = check_default_folder(folder, error);
+    if (status == MORTISE_OK && driver->values[OPTION_FILESYSTEM].number == 0)
+        status = filesystem_check(folder, error);
+    if (status == MORTISE_OK)
+        status = check_access(folder, W_OK | X_OK, error);
+    if (status == MORTISE_OK)
+        status = make_file(driver, error);
+    return status == MORTISE_OK ? check_access(driver->path, R_OK | W_OK, error) : status;
+}
+
+/* The same owner, group and permissions as the database has, as far as this user may give them. */
+static void match_folder(int fd, const struct stat *file)
+{
+    struct stat folder;
+    if (fstat(fd, &folder) != 0 || (folder.st_uid != geteuid() && geteuid() != 0))
+        return;
+    mode_t mode = file->st_mode & 0666;
+    uid_t owner = geteuid() == 0 ? file->st_uid : (uid_t)-1;
+    if (folder.st_uid != file->st_uid || folder.st_gid != file->st_gid)
+        if (fchown(fd, owner, file->st_gid) != 0)
+            mode &= 0600; /* not of that group: then it cannot be shared with it */
+    mode |= (mode & 0444) >> 2;
+    if ((folder.st_mode & 0777) != mode)
+        fchmod(fd, mode);
+}
+
+/* Whoever may use the database may make inboxes, and send to them. */
+int place_open_wake_folder(const struct driver *driver)
+{
+    char folder[PATH_MAX + 8];
+    struct stat file;
+    snprintf(folder, sizeof(folder), "%s-wake", driver->path);
+    if (stat(driver->path, &file) != 0 || (mkdir(folder, 0700) != 0 && errno != EEXIST))
+        return -1;
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0)
+        match_folder(fd, &file);
+    return fd;
+}

@@ -1,0 +1,147 @@
+/* upkeep.c - what has to be done now and then, outside of any op: checkpoints, and the sweeping of rows that
+ * have been free for long. Knows no op.
+ *
+ * Checkpoints. SQLite before 3.51.3 can lose committed pages if a process begins a checkpoint while the log
+ * is wholly copied and another one begins the log anew in that instant: the first one then goes by a
+ * header that is no longer true. With many processes that write all the time, it would happen. So SQLite's
+ * own checkpoints are off, and ours keep away from that state: one process at a time (flock on the folder
+ * of inboxes), and it commits something *after* it has that lock and *before* it begins. Then the log
+ * holds a frame that nobody has copied, and as long as that is so nobody begins it anew.
+ * A process stopped in the middle of a checkpoint lets the log grow, no more; so does one in SQLite's own.
+ *
+ * Sweeping. A row is kept for its version. Where that is older than a day of wall clock, the next token is
+ * larger without it, unless the clock is set back by more than a day. Each sweep looks at the next stretch
+ * of names, and notes in the file where it ended. */
+#include "internal.h"
+
+#include <string.h>
+#include <sys/file.h>
+
+#define CHECKPOINT_FRAMES 1000
+#define CHECKPOINT_AGAIN 250 /* frames until the next try, where one could not be made */
+#define SWEEP_ROWS 512
+#define SWEEP_EVERY_NS (INT64_C(60000) * NS_PER_MS)
+
+int upkeep_committed(void *ctx, sqlite3 *db, const char *schema, int frames)
+{
+    struct driver *driver = ctx;
+    (void)db;
+    (void)schema;
+    driver->log_frames = frames;
+    return SQLITE_OK;
+}
+
+/* ---- checkpoints ------------------------------------------------------------------------------- */
+
+static void checkpoint(struct driver *driver, bool touch, int mode)
+{
+    int frames = 0, copied = 0;
+    driver->checkpoint_at = driver->log_frames + CHECKPOINT_AGAIN;
+    if (flock(driver->wake_folder, LOCK_EX | LOCK_NB) != 0)
+        return;
+    int rc = touch ? database_run(driver, SQL_TOUCH) : SQLITE_OK;
+    if (rc == SQLITE_OK)
+        rc = sqlite3_wal_checkpoint_v2(driver->db, "main", mode, &frames, &copied);
+    flock(driver->wake_folder, LOCK_UN);
+    if (rc == SQLITE_OK && copied >= frames)
+        driver->checkpoint_at = CHECKPOINT_FRAMES; /* the next to write begins the log anew */
+}
+
+/* No room to commit anything first. FULL holds the write lock, so that nobody can begin the log anew. */
+void upkeep_checkpoint_full(struct driver *driver)
+{
+    checkpoint(driver, false, SQLITE_CHECKPOINT_FULL);
+}
+
+/* A database that was just made is in the log only; copied, its pages have their room on the disk. */
+void upkeep_begin(struct driver *driver)
+{
+    if (driver->log_frames > 0)
+        checkpoint(driver, true, SQLITE_CHECKPOINT_PASSIVE);
+}
+
+void upkeep_run(struct driver *driver)
+{
+    if (driver->log_frames < CHECKPOINT_FRAMES)
+        driver->checkpoint_at = CHECKPOINT_FRAMES;
+    if (driver->log_frames < driver->checkpoint_at || driver->db == NULL)
+        return;
+    checkpoint(driver, true, SQLITE_CHECKPOINT_PASSIVE);
+    driver->log_frames = 0; /* until the next commit tells */
+    if (driver->host->now(driver->host) >= driver->sweep_ns)
+        upkeep_sweep(driver);
+}
+
+/* ---- sweeping ---------------------------------------------------------------------------------- */
+
+struct stretch {
+    unsigned char from[MORTISE_NAME_MAX], to[MORTISE_NAME_MAX];
+    int from_len, to_len; /* 0: from the first name; to the last */
+};
+
+/* The blob of a statement's only row; 0 bytes: none. */
+static int take_name(sqlite3_stmt *statement, unsigned char *name, int *len)
+{
+    int rc = sqlite3_step(statement);
+    *len = 0;
+    if (rc == SQLITE_ROW) {
+        const void *bytes = sqlite3_column_blob(statement, 0);
+        int n = sqlite3_column_bytes(statement, 0);
+        if (bytes != NULL && n > 0 && n <= MORTISE_NAME_MAX) {
+            memcpy(name, bytes, (size_t)n);
+            *len = n;
+        }
+    }
+    sqlite3_reset(statement);
+    return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+static int find_stretch(struct driver *driver, struct stretch *stretch)
+{
+    sqlite3_stmt *end = driver->statements[SQL_SWEEP_TO];
+    int rc = take_name(driver->statements[SQL_SWEEP_FROM], stretch->from, &stretch->from_len);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_bind_blob(end, 1, stretch->from, stretch->from_len, SQLITE_STATIC);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_bind_int(end, 2, SWEEP_ROWS);
+    return rc == SQLITE_OK ? take_name(end, stretch->to, &stretch->to_len) : rc;
+}
+
+static int sweep_stretch(struct driver *driver, const struct stretch *stretch, int *swept)
+{
+    sqlite3_stmt *sweep = driver->statements[SQL_SWEEP];
+    struct rowlease_time time = clock_read(driver);
+    int rc = sqlite3_bind_blob(sweep, 1, stretch->from, stretch->from_len, SQLITE_STATIC);
+    if (stretch->to_len > 0)
+        rc |= sqlite3_bind_blob(sweep, 2, stretch->to, stretch->to_len, SQLITE_STATIC);
+    else
+        rc |= sqlite3_bind_null(sweep, 2);
+    rc |= sqlite3_bind_int64(sweep, 3, time.now_us);
+    rc |= sqlite3_bind_int64(sweep, 4, time.wall_us - DAY_US);
+    if (rc == SQLITE_OK)
+        rc = database_run(driver, SQL_SWEEP);
+    *swept = rc == SQLITE_OK ? sqlite3_changes(driver->db) : 0;
+    return rc;
+}
+
+static int note_end(struct driver *driver, const struct stretch *stretch)
+{
+    sqlite3_stmt *note = driver->statements[SQL_SWEEP_NOTE];
+    int rc = stretch->to_len > 0
+                 ? sqlite3_bind_blob(note, 1, stretch->to, stretch->to_len, SQLITE_STATIC)
+                 : sqlite3_bind_null(note, 1);
+    return rc == SQLITE_OK ? database_run(driver, SQL_SWEEP_NOTE) : rc;
+}
+
+/* Where it found something, the next stretch follows with the next checkpoint. A busy file: next time. */
+void upkeep_sweep(struct driver *driver)
+{
+    struct stretch stretch;
+    int swept = 0, rc = find_stretch(driver, &stretch);
+    if (rc == SQLITE_OK)
+        rc = sweep_stretch(driver, &stretch, &swept);
+    if (rc == SQLITE_OK && (stretch.from_len > 0 || stretch.to_len > 0))
+        note_end(driver, &stretch);
+    inbox_sweep(driver);
+    driver->sweep_ns = driver->host->now(driver->host) + (swept > 0 ? 0 : SWEEP_EVERY_NS);
+}
