@@ -1,0 +1,113 @@
+/* break.c - `mortise break`: an operator ends another's grant.
+ *
+ * Only the very grant that the token names: if the lock changed hands since the operator looked,
+ * nothing is done. The library makes that check and the act one step in the server. */
+#include "tool.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+
+static const char help[] =
+    "Usage: mortise break NAME --token TOKEN\n"
+    "Ends the grant of NAME that has this TOKEN (`mortise status NAME` shows it), and no other: if "
+    "the\n"
+    "lock changed hands in between, nothing is done. For operators: make sure first that its "
+    "holder\n"
+    "is dead, or that it can stand two at once; it is told only at its next renewal.\n"
+    "\n"
+    "      --token TOKEN         the token of the grant\n"
+    "  -C, --config FILE|URL     config file or URL\n"
+    "\n"
+    "Exit code: 0 done, 1 nothing done (changed hands, or not held), 64 usage,\n"
+    "69 backend unreachable or cannot do it, 78 config.\n";
+
+enum { OPTION_TOKEN = OPTION_PRIVATE };
+static const struct option options[] = {
+    {"token", required_argument, NULL, OPTION_TOKEN}, COMMON_OPTIONS, {0}};
+
+static void name_holder(const mortise_info *info, char *text, size_t size)
+{
+    char host[4 * sizeof info->host];
+
+    if (info->host[0] == '\0')
+        snprintf(text, size, "its holder");
+    else
+        snprintf(text, size, "%s (pid %" PRId64 ")", printable(info->host, host, sizeof host),
+                 info->pid);
+}
+
+static int changed_hands(mortise_client *client, const char *name, const char *shown,
+                         uint64_t token)
+{
+    char holder[512];
+    mortise_info info = {.size = sizeof info};
+
+    if (mortise_inspect(client, name, &info, NULL) != MORTISE_OK || !info.held) {
+        say("%s changed hands: it is not held with token %" PRIu64 " any more; nothing was done",
+            shown, token);
+        return EXIT_NOTHING_DONE;
+    }
+    name_holder(&info, holder, sizeof holder);
+    say("%s changed hands: %s has it with token %" PRIu64 ", not %" PRIu64 "; nothing was done",
+        shown, holder, info.token, token);
+    return EXIT_NOTHING_DONE;
+}
+
+static int break_grant(mortise_client *client, const char *name, uint64_t token)
+{
+    char shown[QUOTED_SIZE], holder[512];
+    mortise_info info = {.size = sizeof info};
+    mortise_error error;
+
+    quoted(name, shown, sizeof shown);
+    /* asked before the act, for the message only: the act checks the token itself */
+    bool known = mortise_inspect(client, name, &info, NULL) == MORTISE_OK && info.held &&
+                 info.token == token;
+    mortise_status status = mortise_break(client, name, token, &error);
+    switch (status) {
+    case MORTISE_OK:
+        if (!known)
+            info.host[0] = '\0';
+        name_holder(&info, holder, sizeof holder);
+        say("broke %s: the grant with token %" PRIu64 " was taken from %s", shown, token, holder);
+        return EXIT_DONE;
+    case MORTISE_NOTOWNER:
+        return changed_hands(client, name, shown, token);
+    case MORTISE_LOST:
+        say("nobody holds %s; nothing was done", shown);
+        return EXIT_NOTHING_DONE;
+    default:
+        say_error(&error);
+        return exit_code_of(status);
+    }
+}
+
+int command_break(int argc, char **argv)
+{
+    int option, code = EXIT_DONE;
+    uint64_t token = 0;
+
+    while ((option = getopt_long(argc, argv, ":C:", options, NULL)) != -1) {
+        if (option == OPTION_TOKEN) {
+            if (!parse_number(optarg, 1, UINT64_MAX, &token)) {
+                char shown[QUOTED_SIZE];
+                return bad_usage(argv[0], "--token %.100s is not a token: a number from 1 on is",
+                                 quoted(optarg, shown, sizeof shown));
+            }
+        } else if (option_common(option, argv, help, &code)) {
+            return code;
+        }
+    }
+    if (argc - optind != 1)
+        return bad_usage(argv[0], argc > optind ? "only one lock can be named" : "no lock named");
+    if (!name_is_good(argv[0], argv[optind]))
+        return EXIT_BAD_USAGE;
+    if (token == 0)
+        return bad_usage(argv[0], "--token is missing: which grant is meant");
+    mortise_client *client = open_client(&code);
+    if (client == NULL)
+        return code;
+    code = break_grant(client, argv[optind], token);
+    mortise_close(client, NULL);
+    return code;
+}

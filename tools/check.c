@@ -1,0 +1,140 @@
+/* check.c - `mortise check`: is the configuration right, are the modules there, does the server answer.
+ *
+ * A line for each thing looked at, "ok" or what is wrong with it; the exit code says the same to a
+ * script. It takes no lock. */
+#include "tool.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+
+static const char help[] =
+    "Usage: mortise check [--json]\n"
+    "Looks at the configuration, the modules it needs and the server, and says of each whether it "
+    "is\n"
+    "right. Takes no lock.\n"
+    "\n"
+    "      --json                an array of objects: what, ok, detail\n"
+    "  -C, --config FILE|URL     config file or URL\n"
+    "\n"
+    "Exit code: 0 all is right, 64 usage, 69 the server does not answer, 78 config or modules.\n";
+
+static const struct option options[] = {
+    {"json", no_argument, NULL, OPTION_JSON}, COMMON_OPTIONS, {0}};
+
+struct report {
+    bool as_json;
+    struct json json;
+};
+
+static void line(struct report *report, const char *what, bool ok, const char *detail)
+{
+    if (report->as_json) {
+        json_open(&report->json, '{');
+        json_text(&report->json, "what", what);
+        json_bool(&report->json, "ok", ok);
+        json_text(&report->json, "detail", detail);
+        json_close(&report->json, '}');
+        return;
+    }
+    const bool colour = with_colour();
+    const char *begin = !colour ? "" : ok ? "\033[32m" : "\033[31m";
+    printf("%-8s %s%-5s%s %s\n", what, begin, ok ? "ok" : "wrong", colour ? "\033[0m" : "", detail);
+}
+
+static void append_capabilities(uint32_t capabilities, char *text, size_t size)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+#define APPEND(name, bit, word, help)                                                              \
+    if ((capabilities & (1u << (bit))) && used < size)                                             \
+        used += (size_t)snprintf(text + used, size - used, "%s" word, used ? ", " : "");
+    MORTISE_CAPABILITY_MAP(APPEND)
+#undef APPEND
+}
+
+static void check_modules(struct report *report, mortise_client *client)
+{
+    mortise_module_info info = {.size = sizeof info};
+    char capabilities[256], detail[2048];
+
+    for (size_t i = 0; mortise_module_at(client, i, &info); i++) {
+        append_capabilities(info.capabilities, capabilities, sizeof capabilities);
+        snprintf(detail, sizeof detail, "%s %s, section [%s], %s%s%s", info.name, info.version,
+                 info.section, info.path ? info.path : "built in", capabilities[0] ? ": " : "",
+                 capabilities);
+        line(report, info.kind, true, detail);
+    }
+}
+
+static int64_t now_us(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000000 + time.tv_nsec / 1000;
+}
+
+static int check_server(struct report *report, mortise_client *client)
+{
+    char text[512] = "", shown[QUOTED_SIZE], detail[2048];
+    mortise_error error;
+    int64_t begin = now_us();
+    mortise_status status = mortise_ping(client, text, sizeof text, &error);
+    int64_t took = now_us() - begin;
+
+    if (status != MORTISE_OK) {
+        line(report, "server", false, error.message);
+        return exit_code_of(status);
+    }
+    snprintf(detail, sizeof detail, "%s, answered in %" PRId64 ".%02" PRId64 " ms",
+             printable(text, shown, sizeof shown), took / 1000, took % 1000 / 10);
+    line(report, "server", true, detail);
+    return EXIT_DONE;
+}
+
+static int check_all(struct report *report)
+{
+    mortise_client *client;
+    mortise_error error;
+    mortise_status status = mortise_open(config_where, &client, &error);
+
+    if (status != MORTISE_OK) {
+        line(report, status == MORTISE_CONFIG ? "config" : "open", false, error.message);
+        return exit_code_of(status);
+    }
+    line(report, "config", true, mortise_config_source(client));
+    check_modules(report, client);
+    int code = check_server(report, client);
+    status = mortise_close(client, &error);
+    if (status != MORTISE_OK && code == EXIT_DONE) {
+        line(report, "close", false, error.message);
+        code = exit_code_of(status);
+    }
+    return code;
+}
+
+int command_check(int argc, char **argv)
+{
+    struct report report = {.json = {.out = stdout}};
+    int option, code = EXIT_DONE;
+
+    while ((option = getopt_long(argc, argv, ":C:", options, NULL)) != -1) {
+        if (option == OPTION_JSON)
+            report.as_json = true;
+        else if (option_common(option, argv, help, &code))
+            return code;
+    }
+    if (optind < argc)
+        return bad_usage(argv[0], "it takes no arguments");
+    if (report.as_json)
+        json_open(&report.json, '[');
+    code = check_all(&report);
+    if (report.as_json) {
+        json_close(&report.json, ']');
+        putchar('\n');
+    }
+    return finish_output(code);
+}

@@ -1,0 +1,74 @@
+/* command.c - how the keeper starts the command: group, terminal, environment, signals.
+ *
+ * Runs in the keeper, which has no threads. Knows nothing of locks: what the command finds in its
+ * environment stands in the shared page. */
+#include "keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+/* The owners of the runs around this one, so that a run inside of both knows them all. */
+static void set_outer_owners(void)
+{
+    const char *outer = getenv("MORTISE_OWNER"), *others = getenv("MORTISE_OUTER_OWNERS");
+    char *list;
+
+    if (outer == NULL)
+        return;
+    if (asprintf(&list, "%s%s%s", others ? others : "", others ? " " : "", outer) < 0)
+        return;
+    setenv("MORTISE_OUTER_OWNERS", list, 1);
+    free(list);
+}
+
+static void set_environment(const struct keeper_page *page, int lease_fd)
+{
+    char text[32];
+
+    set_outer_owners();
+    setenv("MORTISE_NAME", page->name, 1);
+    setenv("MORTISE_OWNER", page->owner, 1);
+    setenv("MORTISE_DRIVER", page->driver, 1);
+    snprintf(text, sizeof text, "%" PRIu64, page->token);
+    setenv("MORTISE_TOKEN", text, 1);
+    snprintf(text, sizeof text, "%d", lease_fd);
+    setenv("MORTISE_LEASE_FD", text, 1);
+}
+
+/* The child, up to exec. Every signal is blocked here until the last moment: the keeper's mask. */
+static _Noreturn void become_command(struct keeper_page *page, const struct keeper_setup *setup,
+                                     int lease_fd, pid_t keeper)
+{
+    setpgid(0, 0);
+    if (page->foreground)
+        tcsetpgrp(setup->terminal, getpid());
+    /* A second belt: should the keeper be killed, the command is at least not alone (its children then
+     * fall to the wrapper). The keeper may have died before this line. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != keeper)
+        _exit(EXIT_SYSTEM);
+    set_environment(page, lease_fd);
+    fcntl(lease_fd, F_SETFD, 0);
+    if (setup->command_ignores_child)
+        signal(SIGCHLD, SIG_IGN);
+    sigprocmask(SIG_SETMASK, &setup->command_mask, NULL);
+    execvp(setup->command[0], setup->command);
+    atomic_store(&page->start_errno, errno);
+    _exit(errno == ENOENT || errno == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
+}
+
+pid_t command_start(struct keeper_page *page, const struct keeper_setup *setup, int lease_fd)
+{
+    const pid_t keeper = getpid();
+    pid_t pid = fork();
+
+    if (pid == 0)
+        become_command(page, setup, lease_fd, keeper);
+    if (pid > 0)
+        setpgid(pid, pid); /* both do it: whoever comes first; fails once it has executed */
+    return pid;
+}

@@ -1,0 +1,81 @@
+# bash completion for mortise(1)
+
+# Names of locks that are held, as they can be typed: those without blanks, quotes or escapes.
+_mortise_names() {
+    local config=() i
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        case ${COMP_WORDS[i]} in
+        -C | --config) config=(-C "${COMP_WORDS[i + 1]}") ;;
+        esac
+    done
+    timeout 2 "${COMP_WORDS[0]}" "${config[@]}" list "$1" 2>/dev/null | cut -f 1 |
+        grep -v '[][ \\"'\''$`*?(){}<>|&;!]'
+}
+
+_mortise_modules() {
+    timeout 2 "${COMP_WORDS[0]}" drivers 2>/dev/null | cut -f 1
+}
+
+_mortise() {
+    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
+    local command='' names=0 i
+    local common='--config --help --version'
+    COMPREPLY=()
+
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        case ${COMP_WORDS[i]} in
+        --) # from here on it is another command's line
+            if declare -F _command_offset >/dev/null; then
+                _command_offset $((i + 1))
+            else
+                mapfile -t COMPREPLY < <(compgen -c -- "$word")
+            fi
+            return
+            ;;
+        -C | --config | -w | --wait | -E | --conflict-exit-code | --ttl | --grace | --on-loss | \
+            --token | --interval) i=$((i + 1)) ;;
+        -*) ;;
+        *) if [ -z "$command" ]; then command=${COMP_WORDS[i]}; else names=$((names + 1)); fi ;;
+        esac
+    done
+
+    case $before in
+    -C | --config)
+        mapfile -t COMPREPLY < <(compgen -f -- "$word")
+        return
+        ;;
+    --on-loss)
+        mapfile -t COMPREPLY < <(compgen -W 'kill warn' -- "$word")
+        return
+        ;;
+    -w | --wait)
+        mapfile -t COMPREPLY < <(compgen -W '10s 1m forever' -- "$word")
+        return
+        ;;
+    -E | --conflict-exit-code | --ttl | --grace | --token | --interval)
+        return
+        ;;
+    esac
+
+    local words=''
+    case $command in
+    '')
+        words="run status list break watch check drivers schema migrate bench $common"
+        ;;
+    run)
+        words="--nonblock --wait --ttl --grace --on-loss --conflict-exit-code --command $common --"
+        [ $names -gt 0 ] || [[ $word == -* ]] || words+=" $(_mortise_names "$word")"
+        ;;
+    status) words="--json $common $(_mortise_names "$word")" ;;
+    list) words="--json $common $(_mortise_names "$word")" ;;
+    watch) words="--json --interval $common $(_mortise_names "$word")" ;;
+    break) words="--token $common $(_mortise_names "$word")" ;;
+    check) words="--json $common" ;;
+    drivers) words="--json --options $common $(_mortise_modules)" ;;
+    schema) words="$common $(_mortise_modules)" ;;
+    migrate) words="status plan advance $common" ;;
+    esac
+    [[ $word == -* ]] || words=$(printf '%s\n' $words | grep -v '^-')
+    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
+}
+complete -F _mortise mortise

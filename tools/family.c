@@ -1,0 +1,95 @@
+/* family.c - a process's children and those that were given to it as their subreaper.
+ *
+ * Signals go to direct children only: a child that is not yet waited for keeps its pid, so that nobody
+ * else can be hit; whoever its death orphans becomes a direct child in turn. Knows no lock and no
+ * command. */
+#include "keeper.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* The parent of a process by /proc/PID/stat, or 0. The name in brackets may hold anything. */
+static pid_t parent_of(const char *pid_text)
+{
+    char path[64], text[512];
+
+    snprintf(path, sizeof path, "/proc/%.20s/stat", pid_text);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    ssize_t length = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (length <= 0)
+        return 0;
+    text[length] = '\0';
+    const char *after_name = strrchr(text, ')');
+    if (after_name == NULL || strlen(after_name) < 5)
+        return 0;
+    return (pid_t)strtol(after_name + 4, NULL, 10); /* ") S PARENT" */
+}
+
+/* The kernel's list of them, which not every kernel has. */
+static bool each_listed(pid_t parent, void (*each)(pid_t child, void *argument), void *argument)
+{
+    char path[64];
+
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)parent, (int)parent);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    long child;
+    while (fscanf(file, "%ld", &child) == 1)
+        each((pid_t)child, argument);
+    fclose(file);
+    return true;
+}
+
+void family_each(pid_t parent, void (*each)(pid_t child, void *argument), void *argument)
+{
+    if (each_listed(parent, each, argument))
+        return;
+    DIR *directory = opendir("/proc");
+    if (directory == NULL)
+        return;
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' &&
+            parent_of(entry->d_name) == parent)
+            each((pid_t)strtol(entry->d_name, NULL, 10), argument);
+    }
+    closedir(directory);
+}
+
+bool family_alive(void)
+{
+    siginfo_t info;
+
+    /* A dead child cannot stop or continue any more, so that without WEXITED the kernel counts only
+     * living ones, and says ECHILD when there are none. */
+    return waitid(P_ALL, 0, &info, WSTOPPED | WCONTINUED | WNOHANG | WNOWAIT) == 0 ||
+           errno != ECHILD;
+}
+
+static void kill_child(pid_t child, void *argument)
+{
+    (void)argument;
+    kill(child, SIGKILL);
+}
+
+void family_end(void)
+{
+    for (;;) {
+        pid_t child;
+        while ((child = waitpid(-1, NULL, WNOHANG)) > 0)
+            continue;
+        if (child < 0 && errno == ECHILD)
+            return;
+        family_each(getpid(), kill_child, NULL);
+        poll(NULL, 0, 2); /* the dead take a moment; there is no event for "another orphan came" */
+    }
+}

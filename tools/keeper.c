@@ -1,0 +1,434 @@
+/* keeper.c - the keeper's life: it is the command's parent and its family's reaper, and the only one
+ * that ends it.
+ *
+ * Three things make it act: the wrapper's word (a signal to pass on, a lost lock), the wrapper's death,
+ * and the clock: where the instants in the shared page are not moved on in time, whether the server is
+ * away or the wrapper itself is stopped, it ends the command so that all is gone before the deadline.
+ * Every signal is blocked here; only SIGKILL and SIGSTOP touch a keeper. Knows no lock and no library.
+ *
+ * The command, once dead, is left unwaited-for until the rest of its family is gone: so its pid, which
+ * names the group, cannot be given to anybody else, and a signal to the group never goes astray. */
+#include "keeper.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fcntl.h>
+
+enum {
+    ORPHANED_GRACE_MS = 400, /* between TERM and KILL when the wrapper is dead */
+    ANSWER_MS = 10,          /* for the wrapper to move the page on, when asked late */
+    KILL_AGAIN_MS = 5        /* until all are gone: each death may bring new orphans */
+};
+
+enum phase { IDLE, RUNNING, ENDING, KILLING };
+
+struct state {
+    struct keeper_page *page;
+    const struct keeper_setup *setup;
+    pid_t wrapper_group;
+    int socket, children, timer; /* what is polled */
+    int lease_read, lease_write; /* MORTISE_LEASE_FD: end of file once lease_write is closed */
+    enum phase phase;
+    pid_t command;
+    bool command_dead, command_waited_for;
+    bool asked; /* LOOK was sent, and the page has not been moved on since */
+    bool wrapper_dead, lost;
+    int64_t answer_by_ns; /* valid while asked */
+    int64_t kill_at_ns;   /* valid while ENDING */
+};
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+int64_t boottime_ns(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_BOOTTIME, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+static void tell(struct state *state, enum message_kind kind, int32_t value)
+{
+    struct message message = {kind, value};
+
+    /* A wrapper that is stopped may not read: what matters stands in the page as well. */
+    send(state->socket, &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* ---- Signals to the family ------------------------------------------------------------------- */
+
+struct signal_orphans {
+    pid_t command;
+    int number;
+};
+
+static void signal_orphan(pid_t child, void *argument)
+{
+    const struct signal_orphans *orphans = argument;
+
+    if (child != orphans->command && getpgid(child) != orphans->command)
+        kill(child, orphans->number);
+}
+
+static void signal_group(struct state *state, int number)
+{
+    if (state->phase != IDLE && !state->command_waited_for)
+        killpg(state->command, number);
+}
+
+/* The group, and what was orphaned outside of it (daemons, other sessions). */
+static void signal_everyone(struct state *state, int number)
+{
+    struct signal_orphans orphans = {state->command, number};
+
+    signal_group(state, number);
+    family_each(getpid(), signal_orphan, &orphans);
+}
+
+static void pass_on(struct state *state, int number)
+{
+    bool ends = number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
+
+    if (state->command_dead && ends)
+        signal_everyone(state, number);
+    else
+        signal_group(state, number);
+}
+
+/* ---- Ending ---------------------------------------------------------------------------------- */
+
+static void close_lease(struct state *state)
+{
+    if (state->lease_write >= 0)
+        close(state->lease_write);
+    state->lease_write = -1;
+}
+
+static void begin_killing(struct state *state)
+{
+    state->phase = KILLING;
+    signal_everyone(state, SIGKILL);
+}
+
+/* TERM now, KILL after the grace, but before the deadline whatever the grace. A group that is stopped
+ * is not continued: what has no lock to go on with does not go on; it is killed as it is. */
+static void begin_ending(struct state *state, int64_t grace_ms)
+{
+    int64_t kill_at_ns =
+        earlier(boottime_ns() + grace_ms * 1000000, atomic_load(&state->page->kill_ns));
+
+    close_lease(state);
+    if (state->phase == ENDING) {
+        state->kill_at_ns = earlier(state->kill_at_ns, kill_at_ns);
+        return;
+    }
+    if (state->phase != RUNNING)
+        return;
+    state->phase = ENDING;
+    state->kill_at_ns = kill_at_ns;
+    signal_everyone(state, SIGTERM);
+}
+
+static void begin_lost(struct state *state)
+{
+    state->lost = true;
+    if (state->page->warn_only)
+        close_lease(state);
+    else
+        begin_ending(state, atomic_load(&state->page->grace_ms));
+}
+
+static void wrapper_died(struct state *state)
+{
+    state->wrapper_dead = true;
+    if (state->phase == IDLE)
+        _exit(EXIT_DONE);
+    begin_ending(state, ORPHANED_GRACE_MS);
+}
+
+static void give_terminal_back(struct state *state)
+{
+    if (state->page->foreground && tcgetpgrp(state->setup->terminal) == state->command)
+        tcsetpgrp(state->setup->terminal, state->wrapper_group);
+}
+
+static _Noreturn void all_gone(struct state *state)
+{
+    atomic_store(&state->page->done, 1);
+    if (state->wrapper_dead) {
+        give_terminal_back(state);
+        say("the process that held the lock was killed; its command was ended");
+    } else {
+        tell(state, MESSAGE_DONE, 0);
+    }
+    _exit(EXIT_DONE);
+}
+
+/* ---- Children -------------------------------------------------------------------------------- */
+
+static void command_died(struct state *state)
+{
+    int status = 0;
+    siginfo_t info = {0};
+
+    waitid(P_PID, (id_t)state->command, &info, WEXITED | WNOHANG | WNOWAIT);
+    if (info.si_code == CLD_EXITED)
+        status = (info.si_status & 0xff) << 8;
+    else
+        status = info.si_status & 0x7f;
+    state->command_dead = true;
+    atomic_store(&state->page->wait_status, status);
+    atomic_store(&state->page->ended, 1);
+    tell(state, MESSAGE_ENDED, status);
+}
+
+/* Waits for the dead up to the command, which is only looked at. */
+static void reap_until_command(struct state *state)
+{
+    for (;;) {
+        siginfo_t info = {0};
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
+            return;
+        if (info.si_pid == state->command) {
+            command_died(state);
+            return;
+        }
+        waitpid(info.si_pid, NULL, WNOHANG);
+    }
+}
+
+struct reap {
+    pid_t command;
+    bool found, others;
+};
+
+static void reap_child(pid_t child, void *argument)
+{
+    struct reap *reap = argument;
+
+    if (child == reap->command)
+        reap->found = true;
+    else if (waitpid(child, NULL, WNOHANG) == 0)
+        reap->others = true;
+}
+
+/* The command is dead: waits for the rest, and for it at the very end. */
+static void reap_rest(struct state *state)
+{
+    struct reap reap = {.command = state->command};
+
+    if (family_alive() && !state->command_waited_for) {
+        family_each(getpid(), reap_child, &reap);
+        /* Not found means that there is no /proc to look in: do without the group's name then. */
+        if (reap.others && reap.found)
+            return;
+    }
+    state->command_waited_for = true;
+    pid_t child;
+    while ((child = waitpid(-1, NULL, WNOHANG)) > 0)
+        continue;
+    if (child < 0 && errno == ECHILD)
+        all_gone(state);
+}
+
+static void look_for_stop(struct state *state)
+{
+    siginfo_t info = {0};
+
+    if (waitid(P_PID, (id_t)state->command, &info, WSTOPPED | WNOHANG) == 0 && info.si_pid != 0)
+        tell(state, MESSAGE_STOPPED, info.si_status);
+}
+
+static void on_children(struct state *state)
+{
+    struct signalfd_siginfo drained[8];
+
+    while (read(state->children, drained, sizeof drained) > 0)
+        continue;
+    if (state->phase == IDLE)
+        return;
+    if (!state->command_dead) {
+        look_for_stop(state);
+        reap_until_command(state);
+    }
+    if (state->command_dead)
+        reap_rest(state);
+    if (state->phase == KILLING)
+        signal_everyone(state, SIGKILL);
+}
+
+/* ---- The wrapper's word ---------------------------------------------------------------------- */
+
+static void start(struct state *state)
+{
+    state->command = command_start(state->page, state->setup, state->lease_read);
+    if (state->command < 0) {
+        atomic_store(&state->page->start_errno, errno);
+        atomic_store(&state->page->wait_status, EXIT_SYSTEM << 8);
+        all_gone(state);
+    }
+    close(state->lease_read);
+    atomic_store(&state->page->command_pid, state->command);
+    state->phase = RUNNING;
+}
+
+static void on_message(struct state *state)
+{
+    struct message message;
+
+    for (;;) {
+        ssize_t length = recv(state->socket, &message, sizeof message, MSG_DONTWAIT);
+        if (length == 0 || (length < 0 && errno == ECONNRESET)) {
+            wrapper_died(state);
+            return;
+        }
+        if (length != (ssize_t)sizeof message)
+            return;
+        if (message.kind == MESSAGE_START && state->phase == IDLE)
+            start(state);
+        else if (message.kind == MESSAGE_SIGNAL)
+            pass_on(state, message.value);
+        else if (message.kind == MESSAGE_LOST)
+            begin_lost(state);
+    }
+}
+
+/* ---- The clock ------------------------------------------------------------------------------- */
+
+static int64_t later(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static void on_running_time(struct state *state, int64_t now_ns)
+{
+    const int64_t act_ns = atomic_load(&state->page->act_ns);
+
+    if (state->lost)
+        return;
+    if (now_ns < atomic_load(&state->page->ask_ns)) { /* it was renewed */
+        state->asked = false;
+        return;
+    }
+    if (!state->asked) {
+        /* Asked late (the machine was suspended): the wrapper gets a moment to answer all the same. */
+        tell(state, MESSAGE_LOOK, 0);
+        state->asked = true;
+        state->answer_by_ns = now_ns + ANSWER_MS * 1000000;
+    } else if (now_ns >= later(act_ns, state->answer_by_ns)) {
+        atomic_store(&state->page->late, 1);
+        tell(state, MESSAGE_LATE, 0);
+        begin_lost(state);
+    }
+}
+
+static void on_time(struct state *state)
+{
+    const int64_t now_ns = boottime_ns();
+    uint64_t times;
+
+    while (read(state->timer, &times, sizeof times) > 0)
+        continue;
+    if (state->phase == RUNNING)
+        on_running_time(state, now_ns);
+    else if (state->phase == ENDING && now_ns >= state->kill_at_ns)
+        begin_killing(state);
+    else if (state->phase == KILLING)
+        signal_everyone(state, SIGKILL);
+}
+
+static int64_t next_due(struct state *state)
+{
+    switch (state->phase) {
+    case IDLE:
+        break;
+    case RUNNING:
+        if (state->lost)
+            break;
+        if (state->asked)
+            return later(atomic_load(&state->page->act_ns), state->answer_by_ns);
+        return atomic_load(&state->page->ask_ns);
+    case ENDING:
+        return state->kill_at_ns;
+    case KILLING:
+        return boottime_ns() + KILL_AGAIN_MS * 1000000;
+    }
+    return NEVER_NS;
+}
+
+static void arm_timer(struct state *state)
+{
+    int64_t due_ns = next_due(state);
+    struct itimerspec when = {0};
+
+    if (due_ns != NEVER_NS) {
+        due_ns = due_ns > 0 ? due_ns : 1; /* zero would disarm it */
+        when.it_value.tv_sec = due_ns / 1000000000;
+        when.it_value.tv_nsec = due_ns % 1000000000;
+    }
+    timerfd_settime(state->timer, TFD_TIMER_ABSTIME, &when, NULL);
+}
+
+/* ---- Life ------------------------------------------------------------------------------------ */
+
+static bool prepare(struct state *state)
+{
+    sigset_t everything, child;
+    int lease[2];
+
+    sigfillset(&everything);
+    sigprocmask(SIG_SETMASK, &everything, NULL);
+    setpgid(0, 0); /* `kill -9 %1` and ^C mean the wrapper's group or the command's, not this one */
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    prctl(PR_SET_NAME, "mortise-keeper");
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    state->children = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+    state->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (state->children < 0 || state->timer < 0 || pipe2(lease, O_CLOEXEC) != 0)
+        return false;
+    state->lease_read = lease[0];
+    state->lease_write = lease[1];
+    return true;
+}
+
+_Noreturn void keeper_main(struct keeper_page *page, int socket, pid_t wrapper_group,
+                           const struct keeper_setup *setup)
+{
+    struct state state = {.page = page,
+                          .setup = setup,
+                          .wrapper_group = wrapper_group,
+                          .socket = socket,
+                          .phase = IDLE,
+                          .lease_write = -1};
+
+    if (!prepare(&state)) {
+        say("the keeper cannot start: %s", strerror(errno));
+        _exit(EXIT_SYSTEM);
+    }
+    for (;;) {
+        struct pollfd fds[] = {{.fd = state.wrapper_dead ? -1 : socket, .events = POLLIN},
+                               {.fd = state.children, .events = POLLIN},
+                               {.fd = state.timer, .events = POLLIN}};
+        arm_timer(&state);
+        if (poll(fds, 3, -1) < 0)
+            continue;
+        if (fds[1].revents != 0)
+            on_children(&state);
+        if (fds[0].revents != 0)
+            on_message(&state);
+        if (fds[2].revents != 0)
+            on_time(&state);
+    }
+}

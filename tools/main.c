@@ -1,0 +1,108 @@
+/* main.c - the `mortise` command: finds the subcommand and hands over.
+ *
+ * Knows the names of the subcommands and the options that may stand before them; what a subcommand
+ * does is its own file's. */
+#include "tool.h"
+
+#include <getopt.h>
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *config_where;
+
+struct command {
+    const char *name;
+    int (*function)(int argc, char **argv);
+};
+
+static const struct command commands[] = {
+    {"run", command_run},         {"status", command_status}, {"list", command_list},
+    {"break", command_break},     {"watch", command_watch},   {"check", command_check},
+    {"drivers", command_drivers}, {"schema", command_schema}, {"migrate", command_migrate},
+    {"bench", command_bench},
+};
+enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+
+static const char help[] =
+    "Usage: mortise [-C FILE|URL] COMMAND …\n"
+    "Distributed locks from the shell: what flock(1) is to a host, for a cluster.\n"
+    "\n"
+    "  mortise run [-n] [-w TIME] NAME -- COMMAND [ARGUMENT…]\n"
+    "                            run COMMAND while holding the lock NAME\n"
+    "  mortise status NAME…      who holds these locks\n"
+    "  mortise list [PREFIX]     all locks that are held\n"
+    "  mortise watch [PREFIX]    the same, live\n"
+    "  mortise break NAME --token T\n"
+    "                            end another's grant, the very one with this token\n"
+    "  mortise check             is the configuration right, does the server answer\n"
+    "  mortise drivers [NAME --options]\n"
+    "                            modules that are installed, and their config keys\n"
+    "  mortise schema NAME       the SQL that makes a driver's table\n"
+    "  mortise migrate …         from one backend to another\n"
+    "  mortise bench …           compare the drivers, if the harness is installed\n"
+    "\n"
+    "  -C, --config FILE|URL     config file or URL (sqlite:/path, redis://host …);\n"
+    "                            default: $MORTISE_CONFIG, the user's mortise/mortise.conf,\n"
+    "                            the system's, a SQLite file\n"
+    "      --help                of each COMMAND too\n"
+    "      --version\n"
+    "\n"
+    "Example: mortise run -w 10s nightly -- ./nightly.sh\n"
+    "`man mortise` has the rest.\n";
+
+static const struct option options[] = {COMMON_OPTIONS, {0}};
+
+static int unknown_command(const char *word)
+{
+    const char *names[COMMAND_COUNT];
+    char shown[QUOTED_SIZE];
+
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        names[i] = commands[i].name;
+    quoted(word, shown, sizeof shown);
+    const char *near = nearest(word, names, COMMAND_COUNT);
+    if (near != NULL)
+        return bad_usage(NULL, "unknown command %.200s (did you mean \"%s\"?)", shown, near);
+    return bad_usage(NULL, "unknown command %.200s", shown);
+}
+
+int main(int argc, char **argv)
+{
+    int option, code;
+
+    setlocale(LC_CTYPE, "");
+    while ((option = getopt_long(argc, argv, "+:C:h", options, NULL)) != -1) {
+        if (option_common(option == 'h' ? OPTION_HELP : option, argv, help, &code))
+            return code;
+    }
+    if (optind >= argc)
+        return bad_usage(NULL, "no command given");
+    const char *word = argv[optind];
+    if (strcmp(word, "help") == 0) {
+        fputs(help, stdout);
+        return finish_output(EXIT_DONE);
+    }
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        if (strcmp(word, commands[i].name) == 0) {
+            argc -= optind;
+            argv += optind;
+            optind = 0; /* GNU: start anew with another argv */
+            return commands[i].function(argc, argv);
+        }
+    }
+    return unknown_command(word);
+}
+
+mortise_client *open_client(int *code)
+{
+    mortise_client *client;
+    mortise_error error;
+    mortise_status status = mortise_open(config_where, &client, &error);
+
+    if (status == MORTISE_OK)
+        return client;
+    say_error(&error);
+    *code = exit_code_of(status);
+    return NULL;
+}

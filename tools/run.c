@@ -1,0 +1,165 @@
+/* run.c - `mortise run`: a command under a lock. The model, and the order of things.
+ *
+ * Three processes:
+ *
+ *   wrapper    this one. Has the library, the lease and the terminal's good manners; renews, passes
+ *   |          signals on, and never touches the command itself.
+ *   +- keeper      (keeper.c) forked before the library is opened, in a process group of its own.
+ *      |           The command's parent, and subreaper: whoever is orphaned below it becomes its
+ *      |           child, daemons in sessions of their own too, so that it knows when all are gone, and
+ *      |           can kill all without guessing. Blocks every signal.
+ *      +- command      in a process group of its own: the terminal's foreground if ours was.
+ *
+ * Who dies, and what then:
+ * - The command: the keeper waits for the rest of its family, says DONE and ends; the wrapper releases
+ *   the lock and ends with the command's code. Not before: a lock is not given on while a process that
+ *   was started under it still runs.
+ * - The wrapper (kill -9): the keeper reads end of file, sends TERM, soon after KILL. The lock stands
+ *   until its ttl, longer than the family.
+ * - The keeper (kill -9): the kernel kills the command (PR_SET_PDEATHSIG); the wrapper, a subreaper too,
+ *   gets the rest, kills it, waits for it, and releases the lock.
+ *
+ * Loss. A page of shared memory says when to act: the wrapper moves it on as the lease is renewed, the
+ * keeper does it: at deadline - grace - margin TERM, at deadline - margin KILL. So it makes no
+ * difference whether the server is away or the wrapper is stopped, and nobody waits to be told. Before
+ * it acts it asks the wrapper to look; that is the only timer, and the wrapper has none. A lease
+ * that is lost early (an operator broke it) is reported by the library; the wrapper passes that on.
+ *
+ * Stops. ^Z reaches the command's group; the keeper reports it and the wrapper stops its own group, so
+ * that the shell sees its job stopped. TSTP sent to the wrapper is passed on, and it stops once the
+ * command has. Continued, it looks at the lease first: where that is lost the command is not continued.
+ * While all are stopped nothing is renewed, and the keeper ends the command before the deadline.
+ *
+ * Signals are blocked from the first instant and read from a signalfd, in one poll loop with the
+ * library's descriptor and the keeper's socket: there is no handler, and no thread but the library's. */
+#include "run.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static bool become_wrapper(struct run *run)
+{
+    struct keeper_setup setup;
+
+    if (!signals_take(run))
+        return false;
+    terminal_open(run);
+    setup = (struct keeper_setup){.command = run->command,
+                                  .command_mask = run->original_mask,
+                                  .command_ignores_child = run->child_ignored,
+                                  .terminal = run->terminal};
+    /* For the keeper's death only: it is the nearer one, and reaps while it lives. */
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    return keeper_start(&run->keeper, &setup);
+}
+
+/* Gives the lock back; what the backend says of it decides whether it was ours to the end. */
+static void release(struct run *run)
+{
+    mortise_error error;
+    /* What is lost, or was given up for late, is nothing to wait for. */
+    mortise_status status = run->lost ? mortise_release_nowait(run->lease, &error)
+                                      : mortise_release(run->lease, &error);
+
+    run->lease = NULL;
+    if (status == MORTISE_LOST || status == MORTISE_NOTOWNER) {
+        if (!run->lost)
+            say("%s: the lock was lost before the command ended", run->shown);
+        run->lost = true;
+    } else if (status != MORTISE_OK && !run->lost) {
+        say("%s could not be released and stands until its ttl has passed: %s", run->shown,
+            error.message);
+    }
+}
+
+static int say_start_error(const struct run *run, int number)
+{
+    char shown[QUOTED_SIZE];
+
+    say("cannot run %s: %s", quoted(run->command[0], shown, sizeof shown), strerror(number));
+    return number == ENOENT || number == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
+}
+
+static int code_of_command(const struct run *run)
+{
+    int number = atomic_load(&run->keeper.page->start_errno);
+
+    if (number != 0 && atomic_load(&run->keeper.page->command_pid) == 0) {
+        say("cannot start a process: %s", strerror(number));
+        return EXIT_SYSTEM;
+    }
+    if (number != 0)
+        return say_start_error(run, number);
+    if (WIFSIGNALED(run->wait_status))
+        return EXIT_SIGNAL_BASE + WTERMSIG(run->wait_status);
+    return WEXITSTATUS(run->wait_status);
+}
+
+/* ^C was typed while the command had the terminal: a script that runs us must see it too, as it would
+ * without us, or it goes on with its next line. */
+static int typed_signal(const struct run *run)
+{
+    int number = WIFSIGNALED(run->wait_status) ? WTERMSIG(run->wait_status) : 0;
+
+    if (!run->had_terminal || run->lost || number == run->passed_on)
+        return 0;
+    return number == SIGINT || number == SIGQUIT ? number : 0;
+}
+
+enum { CLOSE_SECONDS = 1 };
+
+/* While the library is closed a signal ends us at once: everything is in order but its connections.
+ * Where the lock was lost, or the wait ended by a signal, a backend that does not answer must not keep
+ * us: what it has of us it drops by itself. */
+static void close_client(struct run *run, int code)
+{
+    signals_end_at_once(run);
+    if (run->lost || run->interrupted)
+        signals_end_after(CLOSE_SECONDS, code);
+    mortise_close(run->client, NULL);
+    signals_held_back(run);
+}
+
+static int run_under_lock(struct run *run)
+{
+    int code;
+
+    if (!run_wait(run, &code)) {
+        keeper_stop(&run->keeper);
+        close_client(run, code);
+        return code;
+    }
+    run_hold(run);
+    release(run);
+    code = run->lost ? EXIT_LOST : code_of_command(run);
+    keeper_stop(&run->keeper);
+    close_client(run, code);
+    if (typed_signal(run) != 0)
+        signals_die(run, typed_signal(run));
+    return code;
+}
+
+int command_run(int argc, char **argv)
+{
+    struct run run = {0};
+    int code = EXIT_DONE;
+
+    if (!run_read_options(&run, argc, argv, &code))
+        return code;
+    if (!become_wrapper(&run)) {
+        say("cannot start: %s", strerror(errno));
+        return EXIT_SYSTEM;
+    }
+    signals_end_at_once(&run);
+    run.client = open_client(&code);
+    signals_held_back(&run);
+    if (run.client == NULL) {
+        keeper_stop(&run.keeper);
+        return code;
+    }
+    return run_under_lock(&run);
+}

@@ -1,0 +1,85 @@
+/* run.h - the parts of `mortise run`. The model is told in run.c. */
+#ifndef MORTISE_TOOLS_RUN_H
+#define MORTISE_TOOLS_RUN_H
+
+#include "keeper.h"
+
+struct run {
+    /* what was asked for: run_options.c */
+    const char *name;
+    char *const *command;
+    char *shell_command[4]; /* -c: sh -c TEXT */
+    bool by_shell;
+    int64_t wait_ms;         /* as mortise_options */
+    int64_t ttl_ms;          /* 0: the config's */
+    int64_t grace_ms;        /* -1: a sixth of the ttl */
+    int not_had_code;        /* -E */
+    bool warn_only;          /* --on-loss=warn */
+    char shown[QUOTED_SIZE]; /* the name, quoted */
+
+    /* signals: run_signals.c */
+    sigset_t original_mask, handled;
+    bool child_ignored;
+    int signals; /* signalfd */
+
+    /* terminal: run_terminal.c */
+    int terminal; /* of /dev/tty, or -1 */
+    pid_t group;  /* the wrapper's own */
+
+    /* the lock: run_wait.c */
+    mortise_client *client;
+    mortise_lease *lease;
+    int events;       /* mortise_fd */
+    bool answered;    /* the acquire's callback has come */
+    bool interrupted; /* the wait was ended by a signal */
+    mortise_status status;
+    mortise_error error;
+    int64_t begin_ns;    /* of the wait */
+    int64_t span_ms;     /* the longest time to the deadline that was seen: about the ttl */
+    int64_t deadline_ns; /* as published last */
+
+    /* the command: run_hold.c */
+    struct keeper keeper;
+    bool lost, lost_told, ended, gone;
+    bool grace_limited; /* said that --grace was cut */
+    int64_t lost_ns;    /* when that was seen */
+    bool rest_told;     /* that others than the command itself go on */
+    bool stop_alone;    /* TSTP came to the wrapper, not to the terminal's group */
+    bool had_terminal;  /* the command had it when it died */
+    int passed_on;      /* the last of INT and QUIT that the wrapper passed on */
+    int wait_status;
+};
+
+bool run_read_options(struct run *run, int argc, char **argv, int *code);
+
+/* Blocks what is handled, from the first instant; what was ignored stays ignored. */
+bool signals_take(struct run *run);
+/* Between these two, INT, TERM, HUP and QUIT end the process at once, by its code: while the library
+ * is opened or closed, when there is nothing of ours to put in order. */
+void signals_end_at_once(const struct run *run);
+void signals_held_back(const struct run *run);
+/* Ends the process with code if it is still there by then. */
+void signals_end_after(unsigned seconds, int code);
+/* The next signal, 0 if there is none. */
+int signals_next(const struct run *run);
+/* Stops this process (or its whole group) as TSTP does, and returns when it was continued, or at once
+ * where nobody could continue it. */
+void signals_stop(const struct run *run, bool alone);
+/* Dies of a signal, and has its group told too: for ^C that was typed for the command. */
+_Noreturn void signals_die(const struct run *run, int number);
+
+void terminal_open(struct run *run);
+/* Whether the wrapper's group is in the foreground of the terminal. */
+bool terminal_is_ours(const struct run *run);
+bool terminal_is_commands(const struct run *run);
+void terminal_give(const struct run *run);
+void terminal_take(const struct run *run);
+
+/* Waits for the lock. True: run->lease is held; false: the process ends with *code. */
+bool run_wait(struct run *run, int *code);
+/* Holds it while the command runs; returns when every process is gone. */
+void run_hold(struct run *run);
+/* Tells the keeper until when the lock is ours. */
+void run_publish(struct run *run);
+
+#endif

@@ -1,0 +1,192 @@
+/* run_options.c - the command line of `mortise run`. Knows what may be said, not what it does. */
+#include "run.h"
+
+#include <getopt.h>
+#include <string.h>
+
+static const char help[] =
+    "Usage: mortise run [OPTION…] NAME -- COMMAND [ARGUMENT…]\n"
+    "       mortise run [OPTION…] -c NAME 'SHELL COMMAND'\n"
+    "Waits for the lock NAME, runs COMMAND while holding it, and releases it when COMMAND and "
+    "every\n"
+    "process it started are gone.\n"
+    "\n"
+    "  -n, --nonblock            do not wait: the same as -w 0\n"
+    "  -w, --wait TIME           wait for so long at most: 10s, 500ms, 2m, forever; a number is "
+    "seconds\n"
+    "  -E, --conflict-exit-code CODE\n"
+    "                            exit code when the lock is not had in time (75)\n"
+    "  -c, --command             the one argument is run by /bin/sh -c\n"
+    "      --ttl TIME            how long the lock outlives a host that dies (the config's ttl)\n"
+    "      --grace TIME          between TERM and KILL when the lock is lost (a sixth of the ttl)\n"
+    "      --on-loss kill|warn   end the command when the lock is lost (kill), or only say so\n"
+    "  -C, --config FILE|URL     config file or URL\n"
+    "\n"
+    "COMMAND finds MORTISE_NAME, MORTISE_TOKEN (a number that grows with every holder), "
+    "MORTISE_OWNER,\n"
+    "MORTISE_DRIVER, and MORTISE_LEASE_FD: a descriptor that reads end of file once the lock is "
+    "lost.\n"
+    "\n"
+    "Exit code: COMMAND's own; 128+N if it, or the wait, was ended by signal N; 75 not had in "
+    "time;\n"
+    "76 the lock was lost; 69 backend unreachable; 78 config; 64 usage; 126 not executable;\n"
+    "127 not found.\n";
+
+enum { OPTION_TTL = OPTION_PRIVATE, OPTION_GRACE, OPTION_ON_LOSS };
+static const struct option options[] = {{"nonblock", no_argument, NULL, 'n'},
+                                        {"nb", no_argument, NULL, 'n'},
+                                        {"wait", required_argument, NULL, 'w'},
+                                        {"timeout", required_argument, NULL, 'w'},
+                                        {"conflict-exit-code", required_argument, NULL, 'E'},
+                                        {"command", no_argument, NULL, 'c'},
+                                        {"ttl", required_argument, NULL, OPTION_TTL},
+                                        {"grace", required_argument, NULL, OPTION_GRACE},
+                                        {"on-loss", required_argument, NULL, OPTION_ON_LOSS},
+                                        COMMON_OPTIONS,
+                                        {0}};
+
+static bool read_time(const char *what, int64_t minimum, int64_t maximum, int64_t *ms)
+{
+    char shown[QUOTED_SIZE], low[DURATION_SIZE], high[DURATION_SIZE];
+
+    if (!parse_duration(optarg, ms)) {
+        bad_usage("run", "%s %.100s is not a time such as 500ms, 30s or 2m", what,
+                  quoted(optarg, shown, sizeof shown));
+        return false;
+    }
+    if (*ms < minimum || *ms > maximum) {
+        bad_usage("run", "%s %.100s is not between %s and %s", what,
+                  quoted(optarg, shown, sizeof shown), format_duration(minimum, low),
+                  format_duration(maximum, high));
+        return false;
+    }
+    return true;
+}
+
+static bool read_wait(struct run *run)
+{
+    if (strcmp(optarg, "forever") == 0) {
+        run->wait_ms = MORTISE_WAIT_FOREVER;
+        return true;
+    }
+    return read_time("-w", 0, MORTISE_WAIT_MAX_MS, &run->wait_ms);
+}
+
+static bool read_code(struct run *run)
+{
+    char shown[QUOTED_SIZE];
+    uint64_t number;
+
+    if (!parse_number(optarg, 0, 255, &number)) {
+        bad_usage("run", "-E %.100s is not an exit code from 0 to 255",
+                  quoted(optarg, shown, sizeof shown));
+        return false;
+    }
+    run->not_had_code = (int)number;
+    return true;
+}
+
+static bool read_on_loss(struct run *run)
+{
+    char shown[QUOTED_SIZE];
+
+    run->warn_only = strcmp(optarg, "warn") == 0;
+    if (run->warn_only || strcmp(optarg, "kill") == 0)
+        return true;
+    bad_usage("run", "--on-loss %.100s is neither kill nor warn",
+              quoted(optarg, shown, sizeof shown));
+    return false;
+}
+
+static bool read_own(struct run *run, int option, bool *own)
+{
+    *own = true;
+    switch (option) {
+    case 'n':
+        run->wait_ms = 0;
+        return true;
+    case 'w':
+        return read_wait(run);
+    case 'E':
+        return read_code(run);
+    case 'c':
+        run->by_shell = true;
+        return true;
+    case OPTION_TTL:
+        return read_time("--ttl", MORTISE_TTL_MIN_MS, MORTISE_TTL_MAX_MS, &run->ttl_ms);
+    case OPTION_GRACE:
+        return read_time("--grace", 0, MORTISE_TTL_MAX_MS, &run->grace_ms);
+    case OPTION_ON_LOSS:
+        return read_on_loss(run);
+    default:
+        *own = false;
+        return true;
+    }
+}
+
+/* Options up to the first word that is none. */
+static bool read_some(struct run *run, int argc, char **argv, int *code)
+{
+    int option;
+    bool own;
+
+    while ((option = getopt_long(argc, argv, "+:nw:E:cC:", options, NULL)) != -1) {
+        if (!read_own(run, option, &own)) {
+            *code = EXIT_BAD_USAGE;
+            return false;
+        }
+        if (!own && option_common(option, argv, help, code))
+            return false;
+    }
+    return true;
+}
+
+static int read_command(struct run *run, int argc, char **argv)
+{
+    static char shell[] = "/bin/sh", dash_c[] = "-c"; /* argv is not const, by tradition */
+
+    if (optind >= argc)
+        return bad_usage("run", "no command given");
+    run->command = argv + optind;
+    if (argv[optind][0] == '\0')
+        return bad_usage("run", "the command is empty");
+    if (!run->by_shell)
+        return EXIT_DONE;
+    if (argc - optind != 1)
+        return bad_usage("run", "-c takes one string, not %d", argc - optind);
+    run->shell_command[0] = shell;
+    run->shell_command[1] = dash_c;
+    run->shell_command[2] = argv[optind];
+    run->command = run->shell_command;
+    return EXIT_DONE;
+}
+
+bool run_read_options(struct run *run, int argc, char **argv, int *code)
+{
+    char *const own_name = argv[0];
+
+    run->wait_ms = MORTISE_WAIT_DEFAULT;
+    run->grace_ms = -1;
+    run->not_had_code = EXIT_NOT_HAD;
+    if (!read_some(run, argc, argv, code))
+        return false;
+    if (optind >= argc) {
+        *code = bad_usage("run", "no lock named");
+        return false;
+    }
+    *code = EXIT_BAD_USAGE;
+    run->name = argv[optind];
+    if (!name_is_good("run", run->name))
+        return false;
+    quoted(run->name, run->shown, sizeof run->shown);
+    /* Options may follow the name as well (flock's `FILE -c TEXT`): up to "--" or the command. The
+     * name takes the place of getopt's program, so that it starts behind it. */
+    argc -= optind;
+    argv += optind;
+    optind = 0;
+    argv[0] = own_name;
+    if (!read_some(run, argc, argv, code))
+        return false;
+    *code = read_command(run, argc, argv);
+    return *code == EXIT_DONE;
+}

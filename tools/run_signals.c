@@ -1,0 +1,144 @@
+/* run_signals.c - the signals of the wrapper: blocked at once, read from a descriptor.
+ *
+ * Knows nothing of the lock or the command. A signal that was ignored when we were started (nohup, a
+ * shell's background job) stays ignored, for us and for the command. */
+#include "run.h"
+
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+static const int ending[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+static const int others[] = {SIGUSR1, SIGUSR2, SIGTSTP};
+static const int always[] = {SIGCONT, SIGWINCH, SIGCHLD};
+/* Kept off only: a closed stderr, and terminal calls from the background, must not end or stop us. */
+static const int kept_off[] = {SIGPIPE, SIGTTOU};
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+static bool is_ignored(int number)
+{
+    struct sigaction action;
+
+    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+static void add_unless_ignored(sigset_t *set, const int *numbers, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!is_ignored(numbers[i]))
+            sigaddset(set, numbers[i]);
+    }
+}
+
+bool signals_take(struct run *run)
+{
+    sigemptyset(&run->handled);
+    add_unless_ignored(&run->handled, ending, COUNT(ending));
+    add_unless_ignored(&run->handled, others, COUNT(others));
+    for (size_t i = 0; i < COUNT(always); i++)
+        sigaddset(&run->handled, always[i]);
+    sigset_t blocked = run->handled;
+    for (size_t i = 0; i < COUNT(kept_off); i++)
+        sigaddset(&blocked, kept_off[i]);
+    pthread_sigmask(SIG_BLOCK, &blocked, &run->original_mask);
+    /* Ignored, it would have the kernel wait for our children. */
+    run->child_ignored = is_ignored(SIGCHLD);
+    if (run->child_ignored)
+        signal(SIGCHLD, SIG_DFL);
+    run->signals = signalfd(-1, &run->handled, SFD_CLOEXEC | SFD_NONBLOCK);
+    return run->signals >= 0;
+}
+
+static void end_at_once(int number)
+{
+    _exit(EXIT_SIGNAL_BASE + number);
+}
+
+static void set_ending(const struct run *run, void (*handler)(int number), int how)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    for (size_t i = 0; i < COUNT(ending); i++) {
+        if (sigismember(&run->handled, ending[i]))
+            sigaddset(&set, ending[i]);
+    }
+    if (how == SIG_BLOCK)
+        pthread_sigmask(how, &set, NULL);
+    for (size_t i = 0; i < COUNT(ending); i++) {
+        struct sigaction action = {.sa_handler = handler};
+        if (sigismember(&set, ending[i]))
+            sigaction(ending[i], &action, NULL);
+    }
+    if (how == SIG_UNBLOCK)
+        pthread_sigmask(how, &set, NULL);
+}
+
+void signals_end_at_once(const struct run *run)
+{
+    set_ending(run, end_at_once, SIG_UNBLOCK);
+}
+
+void signals_held_back(const struct run *run)
+{
+    set_ending(run, SIG_DFL, SIG_BLOCK);
+}
+
+static volatile sig_atomic_t late_code;
+
+static void end_late(int number)
+{
+    (void)number;
+    _exit(late_code);
+}
+
+void signals_end_after(unsigned seconds, int code)
+{
+    struct sigaction action = {.sa_handler = end_late};
+    sigset_t set;
+
+    late_code = code;
+    sigaction(SIGALRM, &action, NULL);
+    sigemptyset(&set);
+    sigaddset(&set, SIGALRM);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    alarm(seconds);
+}
+
+int signals_next(const struct run *run)
+{
+    struct signalfd_siginfo info;
+
+    return read(run->signals, &info, sizeof info) == (ssize_t)sizeof info ? (int)info.ssi_signo : 0;
+}
+
+void signals_stop(const struct run *run, bool alone)
+{
+    sigset_t stop;
+
+    if (!sigismember(&run->handled, SIGTSTP))
+        return; /* ignored: we are not to be stopped */
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTSTP);
+    kill(alone ? getpid() : 0, SIGTSTP);
+    pthread_sigmask(SIG_UNBLOCK, &stop, NULL); /* stopped here, until somebody continues us */
+    pthread_sigmask(SIG_BLOCK, &stop, NULL);
+}
+
+_Noreturn void signals_die(const struct run *run, int number)
+{
+    sigset_t set;
+    const struct rlimit no_core = {0, 0};
+
+    setrlimit(RLIMIT_CORE, &no_core); /* the command has left one, if anybody */
+    signal(number, SIG_DFL);
+    sigemptyset(&set);
+    sigaddset(&set, number);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    kill(0, number);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    (void)run;
+    _exit(EXIT_SIGNAL_BASE + number);
+}

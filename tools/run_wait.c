@@ -1,0 +1,214 @@
+/* run_wait.c - `mortise run` until it has the lock: queue, signals, and what to say if it fails.
+ *
+ * The acquire is asynchronous, so that one poll loop sees the lock and the signals: INT, TERM, HUP and
+ * QUIT leave the queue at once. Knows nothing of the command. */
+#include "run.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OUTER_OWNERS "MORTISE_OUTER_OWNERS"
+
+static void on_state(mortise_lease *lease, mortise_lease_state state, void *user_data)
+{
+    struct run *run = user_data;
+
+    if (state == MORTISE_STATE_LOST && lease == run->lease)
+        run->lost = true;
+}
+
+static void on_acquired(mortise_status status, mortise_lease *lease, const mortise_error *error,
+                        void *user_data)
+{
+    struct run *run = user_data;
+
+    run->answered = true;
+    run->status = status;
+    run->lease = lease;
+    if (error != NULL)
+        run->error = *error;
+}
+
+/* ---- Nested runs ----------------------------------------------------------------------------- */
+
+static bool is_outer_owner(const char *owner)
+{
+    const char *list = getenv(OUTER_OWNERS), *nearest_one = getenv("MORTISE_OWNER");
+    const size_t length = strlen(owner);
+
+    if (length == 0)
+        return false;
+    if (nearest_one != NULL && strcmp(nearest_one, owner) == 0)
+        return true;
+    while (list != NULL && *list != '\0') {
+        size_t word = strcspn(list, " ");
+        if (word == length && memcmp(list, owner, length) == 0)
+            return true;
+        list += word + (list[word] == ' ');
+    }
+    return false;
+}
+
+/* Whether a run around this one holds the very lock: it would wait for us, and we for it. Asked only
+ * inside another run. The backend decides; where it cannot tell, the environment does. */
+static bool would_wait_for_itself(struct run *run)
+{
+    mortise_info info = {.size = sizeof info};
+    const char *outer_name = getenv("MORTISE_NAME");
+
+    if (getenv("MORTISE_OWNER") == NULL)
+        return false;
+    signals_end_at_once(run);
+    mortise_status status = mortise_inspect(run->client, run->name, &info, NULL);
+    signals_held_back(run);
+    if (status == MORTISE_NOTSUP)
+        return outer_name != NULL && strcmp(outer_name, run->name) == 0;
+    return status == MORTISE_OK && info.held && is_outer_owner(info.owner);
+}
+
+/* ---- Failures -------------------------------------------------------------------------------- */
+
+static void how_it_ended(const struct run *run, char *text, size_t size)
+{
+    char waited[DURATION_SIZE];
+    int64_t waited_ms = (boottime_ns() - run->begin_ns) / 1000000;
+
+    if (run->wait_ms == 0)
+        snprintf(text, size, "not waited for");
+    else if (run->wait_ms > 0)
+        snprintf(text, size, "gave up after %s", format_duration(run->wait_ms, waited));
+    else
+        snprintf(text, size, "gave up after %s", format_duration(waited_ms / 1000 * 1000, waited));
+}
+
+static void say_not_had(struct run *run)
+{
+    char host[4 * sizeof((mortise_info *)0)->host], held[DURATION_SIZE];
+    char after[64], since[48] = "";
+    mortise_info info = {.size = sizeof info};
+
+    how_it_ended(run, after, sizeof after);
+    if (mortise_inspect(run->client, run->name, &info, NULL) != MORTISE_OK || !info.held) {
+        say("%s was held by another; %s", run->shown, after);
+        return;
+    }
+    if (info.held_ms >= 0)
+        snprintf(since, sizeof since, " for %s", format_duration(info.held_ms, held));
+    if (info.host[0] != '\0' && info.pid > 0)
+        say("%s is held by %s (pid %" PRId64 ")%s; %s", run->shown,
+            printable(info.host, host, sizeof host), info.pid, since, after);
+    else
+        say("%s is held by another%s; %s", run->shown, since, after);
+}
+
+static int failed_to_acquire(struct run *run)
+{
+    if (run->status == MORTISE_BUSY || run->status == MORTISE_TIMEDOUT) {
+        signals_end_at_once(run); /* the holder is asked for; nothing is left to be put in order */
+        say_not_had(run);
+        signals_held_back(run);
+        return run->not_had_code;
+    }
+    say_error(&run->error);
+    return exit_code_of(run->status);
+}
+
+/* ---- Waiting --------------------------------------------------------------------------------- */
+
+enum { LEAVE_SECONDS = 2 };
+
+/* Leaves the queue. It takes one answer of the backend at most; one that is away is not waited for. A second signal does not wait for the answer. */
+static int leave(struct run *run, mortise_request request, int number)
+{
+    run->interrupted = true;
+    mortise_cancel(run->client, request);
+    signals_end_after(LEAVE_SECONDS, EXIT_SIGNAL_BASE + number);
+    signals_end_at_once(run);
+    while (!run->answered) {
+        struct pollfd fd = {.fd = run->events, .events = POLLIN};
+        poll(&fd, 1, -1);
+        mortise_dispatch(run->client);
+    }
+    mortise_release_nowait(run->lease, NULL); /* it came at the last moment; NULL is fine */
+    run->lease = NULL;
+    signals_held_back(run);
+    return EXIT_SIGNAL_BASE + number;
+}
+
+static int next_ending_signal(struct run *run)
+{
+    for (int number; (number = signals_next(run)) != 0;) {
+        if (number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT)
+            return number;
+        if (number == SIGTSTP)
+            signals_stop(run, true);
+    }
+    return 0;
+}
+
+enum { HELD = -1 }; /* no exit code: -E may ask for any */
+
+static int wait_once(struct run *run, int64_t wait_ms)
+{
+    const mortise_options *options = MORTISE_OPTIONS(.wait_ms = wait_ms, .ttl_ms = run->ttl_ms,
+                                                     .on_state = on_state, .user_data = run);
+    mortise_request request;
+
+    run->answered = run->lost = false;
+    run->status = mortise_acquire_async(run->client, run->name, options, on_acquired, run, &request,
+                                        &run->error);
+    if (run->status != MORTISE_OK)
+        return failed_to_acquire(run);
+    mortise_dispatch(run->client);
+    while (!run->answered) {
+        struct pollfd fds[] = {{.fd = run->signals, .events = POLLIN},
+                               {.fd = run->events, .events = POLLIN}};
+        if (poll(fds, 2, -1) < 0)
+            continue;
+        int number = fds[0].revents != 0 ? next_ending_signal(run) : 0;
+        if (number != 0)
+            return leave(run, request, number);
+        mortise_dispatch(run->client);
+    }
+    return run->status == MORTISE_OK ? HELD : failed_to_acquire(run);
+}
+
+static int wait_until_held(struct run *run)
+{
+    int64_t wait_ms = run->wait_ms;
+    mortise_status status;
+
+    run->begin_ns = boottime_ns();
+    run->events = mortise_fd(run->client, &status);
+    if (run->events < 0) {
+        say("%s: %s", run->shown, mortise_status_text(status));
+        return exit_code_of(status);
+    }
+    if (would_wait_for_itself(run)) {
+        say("%s is held by the mortise run that this one was started under; it would wait for "
+            "itself",
+            run->shown);
+        return run->not_had_code;
+    }
+    for (;;) {
+        int code = wait_once(run, wait_ms);
+        if (code != HELD || mortise_state(run->lease) != MORTISE_STATE_LOST)
+            return code;
+        /* We were stopped when our turn came, and it passed: nothing was done under it, so queue anew. */
+        mortise_release_nowait(run->lease, NULL);
+        run->lease = NULL;
+        if (run->wait_ms > 0) {
+            int64_t rest_ms = run->wait_ms - (boottime_ns() - run->begin_ns) / 1000000;
+            wait_ms = rest_ms > 0 ? rest_ms : 0;
+        }
+    }
+}
+
+bool run_wait(struct run *run, int *code)
+{
+    *code = wait_until_held(run);
+    return *code == HELD;
+}

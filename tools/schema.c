@@ -1,0 +1,95 @@
+/* schema.c - `mortise schema`, and the commands that live in programs of their own.
+ *
+ * schema prints the statements that a driver needs in its database; bench hands over to mortise-bench;
+ * migrate says that it is not here. */
+#include "tool.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char schema_help[] =
+    "Usage: mortise schema NAME\n"
+    "Prints the statements that make what the driver NAME needs in its database (postgres: the "
+    "table),\n"
+    "for those whose role may not make it itself: mortise schema postgres | psql …\n"
+    "\n"
+    "  -C, --config FILE|URL     config file or URL (its module_path is searched)\n"
+    "\n"
+    "Exit code: 0, 64 usage, 69 the driver has none, 78 config or no such driver.\n";
+
+static const char migrate_help[] =
+    "Usage: mortise migrate status|plan|advance\n"
+    "Walks a fleet from one backend to another. Not in this build.\n";
+
+static const struct option options[] = {COMMON_OPTIONS, {0}};
+
+static void write_text(const char *text, size_t length, void *user_data)
+{
+    (void)user_data;
+    fwrite(text, 1, length, stdout);
+}
+
+int command_schema(int argc, char **argv)
+{
+    int option, code = EXIT_DONE;
+    mortise_error error;
+
+    while ((option = getopt_long(argc, argv, ":C:", options, NULL)) != -1) {
+        if (option_common(option, argv, schema_help, &code))
+            return code;
+    }
+    if (argc - optind != 1)
+        return bad_usage(argv[0],
+                         argc > optind ? "only one driver can be named" : "no driver named");
+    mortise_status status = mortise_schema(config_where, argv[optind], write_text, NULL, &error);
+    if (status != MORTISE_OK)
+        say_error(&error);
+    return finish_output(exit_code_of(status));
+}
+
+int command_migrate(int argc, char **argv)
+{
+    int option, code = EXIT_DONE;
+
+    while ((option = getopt_long(argc, argv, "+:C:", options, NULL)) != -1) {
+        if (option_common(option, argv, migrate_help, &code))
+            return code;
+    }
+    say("migrate is not in this build");
+    return EXIT_BACKEND_AWAY;
+}
+
+/* The harness beside this very program first (a build folder, another prefix), then the PATH. */
+static void exec_bench(char **argv)
+{
+    char path[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - sizeof "mortise-bench");
+
+    if (length > 0) {
+        path[length] = '\0';
+        char *slash = strrchr(path, '/');
+        memcpy(slash + 1, "mortise-bench", sizeof "mortise-bench");
+        execv(path, argv);
+    }
+    execvp("mortise-bench", argv);
+}
+
+int command_bench(int argc, char **argv)
+{
+    static char name[] = "mortise-bench";
+
+    (void)argc;
+    if (config_where != NULL)
+        setenv("MORTISE_CONFIG", config_where, 1);
+    argv[0] = name;
+    exec_bench(argv);
+    if (errno == ENOENT)
+        say("bench needs the program mortise-bench, which is not installed");
+    else
+        say("cannot run mortise-bench: %s", strerror(errno));
+    return errno == ENOENT ? EXIT_BACKEND_AWAY : EXIT_SYSTEM;
+}

@@ -1,0 +1,142 @@
+/* usage.c - options that all commands share, wrong usage, and exit codes of failures.
+ *
+ * Knows no command: the text of its help is handed in. */
+#include "tool.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+int exit_code_of(mortise_status status)
+{
+    switch (status) {
+    case MORTISE_OK:
+        return EXIT_DONE;
+    case MORTISE_BUSY:
+    case MORTISE_TIMEDOUT:
+        return EXIT_NOT_HAD;
+    case MORTISE_LOST:
+    case MORTISE_NOTOWNER:
+        return EXIT_LOST;
+    case MORTISE_CONFIG:
+        return EXIT_BAD_CONFIG;
+    case MORTISE_INVALID:
+        return EXIT_BAD_USAGE;
+    case MORTISE_NOMEM:
+        return EXIT_SYSTEM;
+    case MORTISE_UNREACHABLE:
+    case MORTISE_INDETERMINATE:
+    case MORTISE_BACKEND:
+    case MORTISE_NOTSUP:
+        return EXIT_BACKEND_AWAY;
+    case MORTISE_CANCELED:
+    case MORTISE_CLOSED:
+    case MORTISE_FORKED:
+    case MORTISE_DEADLOCK:
+        break;
+    }
+    return EXIT_BROKEN_PROMISE;
+}
+
+int bad_usage(const char *command, const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (command == NULL)
+        say("%s; see `mortise --help`", text);
+    else
+        say("%s: %s; see `mortise %s --help`", command, text, command);
+    return EXIT_BAD_USAGE;
+}
+
+/* The option as the user wrote it: getopt_long has just read it. */
+static const char *written_option(char **argv, char *buffer)
+{
+    const char *word = argv[optind - 1];
+
+    if (optopt > 0 && optopt < 256 && (word[0] != '-' || word[1] != '-'))
+        snprintf(buffer, QUOTED_SIZE, "-%c", optopt);
+    else
+        snprintf(buffer, QUOTED_SIZE, "%.*s", (int)strcspn(word, "="), word);
+    return buffer;
+}
+
+static int wrong_option(int option, char **argv, const char *command)
+{
+    char written[QUOTED_SIZE], shown[QUOTED_SIZE];
+
+    printable(written_option(argv, written), shown, sizeof shown);
+    if (option == ':')
+        return bad_usage(command, "option %.100s needs a value", shown);
+    if (optopt >= OPTION_HELP || (optopt != 0 && strncmp(written, "--", 2) == 0))
+        return bad_usage(command, "option %.100s takes no value", shown);
+    return bad_usage(command, "unknown option %.100s", shown);
+}
+
+bool option_common(int option, char **argv, const char *help, int *code)
+{
+    /* getopt_long leaves the command's name in argv[0]; main's own is the path of the program. */
+    const char *command = strncmp(help, "Usage: mortise [", 16) == 0 ? NULL : argv[0];
+
+    switch (option) {
+    case 'C':
+        if (optarg[0] == '\0') {
+            *code = bad_usage(command, "option -C needs a file or a URL, not an empty text");
+            return true;
+        }
+        config_where = optarg;
+        return false;
+    case OPTION_HELP:
+        fputs(help, stdout);
+        break;
+    case OPTION_VERSION:
+        printf("mortise %d.%d.%d (library %s)\n", MORTISE_VERSION_MAJOR, MORTISE_VERSION_MINOR,
+               MORTISE_VERSION_PATCH, mortise_version());
+        break;
+    default:
+        *code = wrong_option(option, argv, command);
+        return true;
+    }
+    *code = finish_output(EXIT_DONE);
+    return true;
+}
+
+bool parse_number(const char *text, uint64_t minimum, uint64_t maximum, uint64_t *number)
+{
+    char *end;
+
+    if (text[0] < '0' || text[0] > '9')
+        return false; /* strtoull takes blanks and signs */
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (errno != 0 || *end != '\0' || value < minimum || value > maximum)
+        return false;
+    *number = value;
+    return true;
+}
+
+bool name_is_good(const char *command, const char *name)
+{
+    if (name[0] == '\0') {
+        bad_usage(command, "the name of the lock is empty");
+        return false;
+    }
+    if (strlen(name) > MORTISE_NAME_MAX) {
+        bad_usage(command, "the name of the lock is longer than %d bytes", MORTISE_NAME_MAX);
+        return false;
+    }
+    return true;
+}
+
+void *must_have(void *memory)
+{
+    if (memory != NULL)
+        return memory;
+    say("out of memory");
+    exit(EXIT_SYSTEM);
+}
