@@ -1,0 +1,104 @@
+#!/bin/sh
+# The recipes of docs/recipes.md, as printed there: the crontab line is run as cron runs it, the units are
+# verified by systemd and their commands run, the rest is at least well-formed.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
+. "$(dirname "$0")/common"
+
+page=$(dirname "$0")/../../docs/recipes.md
+[ -r "$page" ] || skip "no docs/recipes.md"
+
+# block WORDS: the text of the fenced block whose first line is ```WORDS
+block() {
+    awk -v fence="\`\`\`$1" '$0 == "```" { inside = 0 } inside; $0 == fence { inside = 1 }' "$page"
+}
+
+what "the crontab line, as cron runs it"
+block crontab >"$DIR/crontab"
+line=$(grep -E '^[0-9*]' "$DIR/crontab")
+path=$(sed -n 's/^PATH=//p' "$DIR/crontab")
+minute_to_weekday='^([^ ]+ ){5}'
+yes "five fields and a command" grep -Eq "$minute_to_weekday" <<<"$line"
+no "no % that cron would take for a line's end" grep -q '%' <<<"$line"
+mkdir -p "$DIR/home" "$DIR/bin"
+ln -sf "$BIN" "$DIR/bin/mortise"
+as_cron() {
+    (cd "$DIR/home" && env -i SHELL=/bin/sh HOME="$DIR/home" LOGNAME=somebody MORTISE_CONFIG="$MORTISE_CONFIG" \
+        MORTISE_MODULE_PATH="${MORTISE_MODULE_PATH:-}" PATH="$DIR/bin:$path" \
+        /bin/sh -c "$(sed -E "s/$minute_to_weekday//" <<<"$line")" </dev/null)
+}
+as_cron >"$DIR/one" 2>&1 &
+one=$!
+until_true is_held nightly
+begin=$(ms)
+as_cron >"$DIR/two" 2>&1
+same "a second host: a success" 0 $?
+yes "within moments" [ $(($(ms) - begin)) -lt 4000 ]
+has_line "that says who has it" "$DIR/two" '^mortise: "nightly" is held by .*; gave up after 1 s'
+same_code "the first one ends with 0" 0 $one
+same "silently" "" "$(cat "$DIR/one")"
+same "the job was done once" 1 "$(wc -l <"$DIR/home/nightly.log")"
+
+what "the units"
+mkdir "$DIR/units"
+for unit in nightly.service nightly.timer worker.service; do
+    block "systemd $unit" >"$DIR/printed"
+    yes "$unit is printed" [ -s "$DIR/printed" ]
+    # the program stands where this one is
+    sed "s|/usr/local/bin/mortise|$BIN|" "$DIR/printed" >"$DIR/units/$unit"
+done
+if command -v systemd-analyze >/dev/null; then
+    for unit in nightly.service nightly.timer worker.service; do
+        systemd-analyze verify --man=no "$DIR/units/$unit" >"$DIR/out" 2>&1
+        same "systemd-analyze verify $unit" 0 $?
+        same "nothing to complain about" "" "$(grep -F "$unit" "$DIR/out")"
+    done
+else
+    printf 'not checked here: systemd-analyze verify (no systemd)\n'
+fi
+exec_start() {
+    sed -n "s|^ExecStart=||p" "$DIR/units/$1"
+}
+sh -c "$(exec_start nightly.service | sed "s|/var/tmp/|$DIR/|")"
+same "the job's command" 0 $?
+yes "did its work" [ -s "$DIR/nightly.log" ]
+sh -c "exec $(exec_start worker.service)" >"$DIR/active" &
+worker=$!
+yes "the worker becomes active" until_true holds "$DIR/active" '^active'
+sh -c "exec $(exec_start worker.service)" >"$DIR/standby" &
+standby=$!
+until_true someone_waits worker
+no "another one stands by" [ -s "$DIR/standby" ]
+kill -TERM $worker
+yes "and takes over when the first is stopped" until_true holds "$DIR/standby" '^active'
+kill -TERM $standby
+same_code "stopped as well" 143 $standby
+
+what "the manifest"
+if command -v python3 >/dev/null && python3 -c 'import yaml' 2>/dev/null; then
+    block yaml | python3 -c 'import sys, yaml
+job = yaml.safe_load(sys.stdin)
+command = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["command"]
+sys.exit(command[:2] != ["mortise", "run"])'
+    same "is YAML, and its command a run" 0 $?
+else
+    printf 'not checked here: the manifest (no YAML reader)\n'
+fi
+
+what "the script"
+block sh >"$DIR/script"
+printf '#!/bin/sh\n' >"$DIR/bin/prepare"
+printf '#!/bin/sh\necho switched "$@"\n' >"$DIR/bin/switch_over"
+chmod 755 "$DIR/bin/prepare" "$DIR/bin/switch_over"
+PATH=$DIR/bin:$PATH sh "$DIR/script" >"$DIR/out"
+same "runs" 0 $?
+has_line "and hands the token on" "$DIR/out" '^switched --token [0-9]+$'
+"$BIN" run --on-loss warn --ttl 600ms "${N}fd" -- bash -c '
+    if read -r -t 0 -u "$MORTISE_LEASE_FD"; then echo too early; fi
+    '"$BIN"' break "$MORTISE_NAME" --token "$MORTISE_TOKEN"
+    for i in $(seq 500); do
+        if read -r -t 0 -u "$MORTISE_LEASE_FD"; then echo lost; exit; fi
+        sleep 0.01
+    done' >"$DIR/out" 2>/dev/null
+same "its question to the descriptor has the right answers" lost "$(cat "$DIR/out")"
+
+end

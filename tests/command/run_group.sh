@@ -1,0 +1,117 @@
+#!/bin/sh
+# The family of the command: released only when all are gone, and nobody survives a killed wrapper.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
+. "$(dirname "$0")/common"
+
+# A command with a child in its group, a grandchild, and a daemon in a session of its own whose parent
+# is dead. Writes their pids, then runs "$1".
+cat >"$DIR/family" <<END
+sh -c 'echo \$\$ >$DIR/child; sleep 1000 & echo \$! >$DIR/grandchild; wait' &
+sh -c 'setsid sh -c "echo \\\$\\\$ >$DIR/daemon; exec sleep 1000" &'
+while [ ! -s $DIR/child ] || [ ! -s $DIR/grandchild ] || [ ! -s $DIR/daemon ]; do sleep 0.01; done
+echo \$\$ >$DIR/command
+eval "\$1"
+END
+
+family() { # OPTIONS… -- WHAT: starts it in the background, WRAPPER; FAMILY are the pids
+    rm -f "$DIR/child" "$DIR/grandchild" "$DIR/daemon" "$DIR/command"
+    local then=${*: -1}
+    "$BIN" run "${@:1:$#-1}" "${N}f" -- sh "$DIR/family" "$then" 2>"$DIR/err" &
+    WRAPPER=$!
+    until_true filled "$DIR/command" || wrong "the family did not start: $(cat "$DIR/err")"
+    FAMILY="$(cat "$DIR/child") $(cat "$DIR/grandchild") $(cat "$DIR/daemon") $(cat "$DIR/command")"
+    KEEPER=$(keeper_of $WRAPPER)
+}
+
+what "released only when the whole family is gone"
+family 'exit 5'
+yes "the command ends" until_true gone "$(cat "$DIR/command")"
+yes "the wrapper stays" alive $WRAPPER
+yes "the lock is held" is_held "${N}f"
+yes "it says why" until_true holds "$DIR/err" "^mortise: \"${N}f\" is kept: the command has ended, but"
+has_line "naming one" "$DIR/err" 'sh \(pid [0-9]+\)|sleep \(pid [0-9]+\)'
+kill "$(cat "$DIR/grandchild")"
+yes "the child ends with its own" until_true gone "$(cat "$DIR/child")"
+sleep 0.1
+yes "the daemon is left: the lock is held" is_held "${N}f"
+kill "$(cat "$DIR/daemon")"
+same_code "the last one gone, it ends with the command's code" 5 $WRAPPER
+yes "the lock is free" is_free "${N}f"
+yes "no keeper is left" until_true gone "$KEEPER"
+
+what "TERM after the command has ended reaches what is left, the daemon too"
+family 'exit 0'
+until_true gone "$(cat "$DIR/command")"
+begin=$(ms)
+kill -TERM $WRAPPER
+same_code "the command's code" 0 $WRAPPER
+yes "all are gone" all_gone $FAMILY
+yes "at once ($(($(ms) - begin)) ms)" [ $(($(ms) - begin)) -lt 2000 ]
+
+what "kill -9 of the wrapper: the keeper ends all within a second"
+family 'while :; do sleep 1; done'
+begin=$(ms)
+kill -KILL $WRAPPER
+yes "all are gone" until_true all_gone $FAMILY
+took=$(($(ms) - begin))
+yes "within a second ($took ms)" [ $took -lt 1000 ]
+yes "and the keeper too" until_true gone "$KEEPER"
+yes "it says so" until_true holds "$DIR/err" '^mortise: the process that held the lock was killed'
+yes "the lock was not given back: it stands until its ttl" is_held "${N}f"
+"$BIN" break "${N}f" --token "$(json "${N}f" token)" 2>/dev/null
+
+what "kill -9 of the wrapper's whole group, as a shell's kill %1 does"
+family 'while :; do sleep 1; done'
+kill -KILL -- -$WRAPPER
+yes "all are gone" until_true all_gone $FAMILY "$KEEPER"
+"$BIN" break "${N}f" --token "$(json "${N}f" token)" 2>/dev/null
+
+what "kill -9 of the wrapper, and the family ignores TERM"
+family 'trap "" TERM; kill -STOP $(cat '"$DIR"'/child); while :; do sleep 1; done'
+begin=$(ms)
+kill -KILL $WRAPPER
+yes "all are gone" until_true all_gone $FAMILY
+took=$(($(ms) - begin))
+yes "within a second ($took ms)" [ $took -lt 1000 ]
+"$BIN" break "${N}f" --token "$(json "${N}f" token)" 2>/dev/null
+
+what "kill -9 of the keeper: the wrapper ends all and gives the lock back"
+family 'while :; do sleep 1; done'
+kill -KILL "$KEEPER"
+same_code "the code says killed" 137 $WRAPPER
+yes "all are gone" all_gone $FAMILY
+yes "the lock is free" is_free "${N}f"
+has_line "it says so" "$DIR/err" "^mortise: \"${N}f\": the keeper process was killed"
+
+what "kill -9 of the wrapper while it waits"
+hold "${N}g"
+"$BIN" run "${N}g" -- touch "$DIR/ran" 2>/dev/null &
+waiter=$!
+until_true someone_waits "${N}g"
+keeper=$(keeper_of $waiter)
+kill -KILL $waiter
+wait $waiter 2>/dev/null
+yes "its keeper ends" until_true gone "$keeper"
+let_go "$HOLDER"
+"$BIN" run -w 5 "${N}g" -- true
+same "the next one gets the lock" 0 $?
+no "its command never ran" [ -e "$DIR/ran" ]
+
+what "the command is in a group of its own, and so is the keeper"
+hold "${N}a"
+group() { sed 's/.*) . [0-9]* \([0-9]*\) .*/\1/' "/proc/$1/stat"; }
+keeper=$(keeper_of "$HOLDER")
+same "the command leads its group" "$HOLDER_COMMAND" "$(group "$HOLDER_COMMAND")"
+same "the keeper leads its own" "$keeper" "$(group "$keeper")"
+no "neither is the wrapper's" [ "$(group "$HOLDER")" = "$(group "$keeper")" ]
+threads=1
+grep -q libtsan "/proc/$keeper/maps" && threads=2 # the sanitizer's own
+same "the keeper has one thread" $threads "$(ls "/proc/$keeper/task" | wc -l)"
+let_go "$HOLDER"
+
+what "many processes that come and go leave nothing behind"
+"$BIN" run "${N}a" -- bash -c 'for i in $(seq 200); do (true &) ; done'
+same "two hundred orphans" 0 $?
+yes "the lock is free" is_free "${N}a"
+
+end

@@ -1,0 +1,201 @@
+#!/bin/sh
+# The lock is lost while the command runs: TERM, grace, KILL, and all is over before the deadline.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
+. "$(dirname "$0")/common"
+
+# A command with a child; both log what reaches them. STUBBORN ones ignore TERM.
+cat >"$DIR/victim" <<END
+[ "\$1" = stubborn ] && trap '' TERM || trap 'echo TERM >>$DIR/log; exit 0' TERM
+bash -c '[ '"\$1"' = stubborn ] && trap "" TERM; echo \$\$ >$DIR/child; while :; do sleep 0.01; done' &
+while [ ! -s $DIR/child ]; do sleep 0.01; done
+echo \$\$ >$DIR/command
+while :; do date +%s%N >$DIR/beat.new; mv $DIR/beat.new $DIR/beat; sleep 0.01; done
+END
+
+start() { # KIND OPTIONS…
+    local kind=$1
+    shift
+    rm -f "$DIR/child" "$DIR/command" "$DIR/log" "$DIR/beat"
+    : >"$DIR/log"
+    "$BIN" run "$@" "${N}x" -- bash "$DIR/victim" "$kind" 2>"$DIR/err" &
+    WRAPPER=$!
+    until_true filled "$DIR/command" || wrong "the command did not start: $(cat "$DIR/err")"
+    COMMAND=$(cat "$DIR/command")
+    CHILD=$(cat "$DIR/child")
+}
+
+break_it() {
+    "$BIN" break "${N}x" --token "$(json "${N}x" token)" 2>"$DIR/break.err"
+}
+
+# The instant of the deadline as the backend knows it; later than the holder's own by the drift margin
+# and the way. What was renewed until then counts.
+deadline() {
+    local begin
+    begin=$(ms)
+    echo $((begin + $(json "${N}x" remaining_ms)))
+}
+
+what "broken by an operator: TERM, and exit code 76"
+start gentle --ttl 1500ms
+break_it
+same_code "the code, though the command ended with 0" 76 $WRAPPER
+has_line "said" "$DIR/err" "^mortise: \"${N}x\": the lock was lost; the command is being ended"
+same "one line" 1 "$(grep -c ^mortise: "$DIR/err")"
+same "the command got TERM once" TERM "$(cat "$DIR/log")"
+yes "the child is gone too" all_gone "$COMMAND" "$CHILD"
+
+what "broken, and the command ignores TERM: KILL after the grace"
+start stubborn --ttl 3s --grace 300ms
+break_it
+until_true holds "$DIR/err" 'was lost' || wrong "the loss was not seen"
+begin=$(ms)
+yes "it is given a grace" alive "$COMMAND"
+until_true all_gone "$COMMAND" "$CHILD"
+took=$(($(ms) - begin))
+yes "killed after about 300 ms ($took ms)" [ $took -ge 150 ]
+yes "and not much later" [ $took -lt 1200 ]
+same_code "the code" 76 $WRAPPER
+
+what "the next holder is there already while the loser ends"
+start stubborn --ttl 3s --grace 200ms
+break_it
+"$BIN" run -n "${N}x" -- true
+same "another gets the lock" 0 $?
+same_code "the loser's code" 76 $WRAPPER
+yes "the loser's release took nothing from anybody" is_free "${N}x"
+
+what "--on-loss warn: the command goes on, the code is 76 all the same"
+"$BIN" run --ttl 600ms --on-loss warn "${N}x" -- bash -c "echo >$DIR/command
+    until grep -q lost $DIR/err; do sleep 0.01; done; echo survived >$DIR/log; exit 3" 2>"$DIR/err" &
+wrapper=$!
+until_true filled "$DIR/command"
+break_it
+same_code "the code" 76 $wrapper
+has_line "said" "$DIR/err" 'the lock was lost; the command goes on without it'
+same "the command came to its end" survived "$(cat "$DIR/log")"
+
+what "MORTISE_LEASE_FD reads end of file when the lock is lost"
+"$BIN" run --ttl 600ms --on-loss warn "${N}x" -- bash -c "echo >$DIR/fd
+    cat <&\$MORTISE_LEASE_FD; echo end of file >$DIR/log" 2>/dev/null &
+wrapper=$!
+: >"$DIR/log"
+until_true filled "$DIR/fd"
+sleep 0.2
+no "not before" [ -s "$DIR/log" ]
+break_it
+same_code "the code" 76 $wrapper
+same "it came" "end of file" "$(cat "$DIR/log")"
+
+what "lost in the very last moment: a command that ends with 0 is not believed"
+"$BIN" run --ttl 20s "${N}x" -- bash -c "echo >$DIR/last; until [ -e $DIR/broken ]; do sleep 0.01; done" \
+    2>"$DIR/err" &
+wrapper=$!
+until_true filled "$DIR/last"
+break_it
+: >"$DIR/broken"
+same_code "the code" 76 $wrapper
+has_line "said" "$DIR/err" "^mortise: \"${N}x\": the lock was lost before the command ended"
+
+if can_freeze; then
+    what "the backend does not answer: all is gone before the deadline"
+    for kind in gentle stubborn; do
+        start $kind --ttl 2s
+        freeze
+        # read before the freeze is impossible to do at once with it: the ttl from now is later, or the same
+        latest=$(($(ms) + 2000))
+        until_true all_gone "$COMMAND" "$CHILD"
+        left=$((latest - $(ms)))
+        yes "$kind: gone before the deadline ($left ms before the latest it can be)" [ $left -gt 0 ]
+        begin=$(ms)
+        same_code "$kind: the code" 76 $WRAPPER
+        took=$(($(ms) - begin))
+        yes "$kind: a backend that is away does not keep the wrapper ($took ms)" [ $took -lt 3000 ]
+        has_line "$kind: said" "$DIR/err" 'the lock could not be renewed in time; the command is being ended'
+        thaw
+        [ $kind = stubborn ] || same "it got TERM" TERM "$(cat "$DIR/log")"
+    done
+
+    what "a signal while waiting for a backend that does not answer"
+    hold "${N}y"
+    "$BIN" run "${N}y" -- true 2>"$DIR/err" &
+    waiter=$!
+    until_true someone_waits "${N}y" || wrong "no waiter was seen"
+    freeze
+    begin=$(ms)
+    kill -INT $waiter
+    same_code "the code" 130 $waiter
+    took=$(($(ms) - begin))
+    yes "soon ($took ms)" [ $took -lt 3500 ]
+    thaw
+    let_go "$HOLDER"
+
+    what "the backend comes back in time: nobody notices"
+    start gentle --ttl 3s
+    freeze
+    sleep 0.8
+    thaw
+    sleep 3
+    yes "the command runs on over the ttl" alive "$COMMAND"
+    kill -TERM $WRAPPER
+    same "nothing was said" "" "$(grep -v Terminated "$DIR/err")"
+    wait $WRAPPER
+else
+    printf 'not checked here: a backend that does not answer (no sqlite3 to freeze it with)\n'
+fi
+
+what "kept over many ttls"
+begin=$(ms)
+"$BIN" run --ttl 500ms "${N}x" -- sleep 3
+same "three seconds on a ttl of 500 ms" 0 $?
+
+what "the wrapper is stopped (SIGSTOP) and the command runs on: the keeper ends it before the deadline"
+start stubborn --ttl 1500ms
+kill -STOP $WRAPPER
+latest=$(deadline)
+until_true all_gone "$COMMAND" "$CHILD"
+left=$((latest - $(ms)))
+yes "gone before the deadline ($left ms before)" [ $left -gt 0 ]
+kill -CONT $WRAPPER
+same_code "continued, it ends with" 76 $WRAPPER
+has_line "said" "$DIR/err" 'could not be renewed in time|was lost'
+
+what "stopped with TSTP for longer than the ttl: the command does not go on"
+start stubborn --ttl 1s
+kill -TSTP $WRAPPER
+yes "the command is stopped first" until_true stopped "$COMMAND"
+yes "its child too" until_true stopped "$CHILD"
+yes "then the wrapper" until_true stopped $WRAPPER
+last=$(cat "$DIR/beat")
+until_true is_free "${N}x" || wrong "the lock did not run out"
+yes "all are gone by then" until_true all_gone "$COMMAND" "$CHILD"
+kill -CONT $WRAPPER
+same_code "continued, it ends with" 76 $WRAPPER
+same "the command did not take another step" "$last" "$(cat "$DIR/beat")"
+
+what "stopped with TSTP and continued in time: the command goes on"
+start gentle --ttl 10s
+kill -TSTP $WRAPPER
+until_true stopped $WRAPPER || wrong "the wrapper does not stop"
+last=$(cat "$DIR/beat")
+kill -CONT $WRAPPER
+another_beat() { [ "$(cat "$DIR/beat")" != "$last" ]; }
+yes "it goes on" until_true another_beat
+kill -TERM $WRAPPER
+same_code "and ends as it likes" 0 $WRAPPER
+
+what "a lock that is broken while all are stopped: the command does not go on"
+start stubborn --ttl 10s --grace 100ms
+kill -TSTP $WRAPPER
+until_true stopped $WRAPPER || wrong "the wrapper does not stop"
+break_it
+kill -CONT $WRAPPER
+same_code "the code" 76 $WRAPPER
+yes "all are gone" all_gone "$COMMAND" "$CHILD"
+
+what "a grace that does not fit is cut, and said"
+"$BIN" run --ttl 2s --grace 1h "${N}x" -- true 2>"$DIR/err"
+same "it runs" 0 $?
+has_line "said" "$DIR/err" "^mortise: \"${N}x\": a grace of 1 h does not fit in the ttl and is limited to"
+
+end

@@ -1,0 +1,172 @@
+#!/bin/sh
+# `mortise run` under a shell with job control, on a real terminal: ^C, ^Z, fg, bg, reading, loops.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
+. "$(dirname "$0")/common"
+. "$(dirname "$0")/terminal"
+
+# A new screen and a marker, so that nothing old is taken for new.
+step=0
+fresh() {
+    step=$((step + 1))
+    line "clear; echo step-$step-begins"
+    until_true shows "^step-$step-begins" || wrong "the shell does not answer: $(pane)"
+}
+
+beats() { # FILE: it goes on being written
+    local then
+    then=$(cat "$1" 2>/dev/null)
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        sleep 0.05
+        [ "$(cat "$1" 2>/dev/null)" != "$then" ] && return 0
+    done
+    return 1
+}
+
+# Of a command: its wrapper, the parent of its parent.
+wrapper_of() {
+    parent_of "$(parent_of "$1")"
+}
+
+# The trap: bash takes an INT for handled when the program it waits for ends by itself at that moment.
+beat="trap \"exit 130\" INT; while :; do date +%s%N >$DIR/beat.new; mv $DIR/beat.new $DIR/beat; sleep 0.01; done"
+
+open_shell 100 30
+
+what "^C"
+fresh
+line "\$m run ${N}a -- sh -c 'echo begun; sleep 1000'"
+sees "the command runs" '^begun'
+type_keys C-c
+sees "^C ends the command; the shell is told 128+2" '^\[130\]'
+yes "the lock is free" until_true is_free "${N}a"
+fresh
+line "\$m run ${N}a -- bash -c 'trap \"echo caught; exit 4\" INT; echo begun; while :; do sleep 0.05; done'"
+sees "a command that catches it" '^begun'
+type_keys C-c
+sees "is told once" '^caught|\^Ccaught'
+sees "and its own code counts" '^\[4\]'
+fresh
+line "for i in 1 2 3; do \$m run ${N}a -- sh -c 'echo begun; sleep 1000'; done; echo after"
+sees "a loop" '^begun'
+type_keys C-c
+sees "is ended by ^C as a whole" '^\[130\]'
+no "its next round did not begin" shows '^after'
+same "once only" 1 "$(pane | grep -c '^begun')"
+fresh
+cat >"$DIR/script" <<END
+$BIN run ${N}a -- sh -c 'echo begun; sleep 1000'
+echo the script goes on
+END
+line "bash $DIR/script"
+sees "a script" '^begun'
+type_keys C-c
+sees "is ended by ^C too" '^\[130\]'
+no "its next line is not reached" shows 'the script goes on'
+
+what "^C while waiting"
+hold "${N}h"
+fresh
+line "\$m run ${N}h -- true"
+until_true someone_waits "${N}h" || wrong "no waiter was seen"
+type_keys C-c
+sees "^C leaves the queue" '^(\^C)?\[130\]'
+yes "its place is gone" until_true nobody_waits "${N}h"
+let_go "$HOLDER"
+
+what "^Z and fg"
+fresh
+line "\$m run --ttl 20s ${N}a -- bash -c '$beat'"
+until_true beats "$DIR/beat" || wrong "the command does not start"
+type_keys C-z
+sees "the shell sees its job stopped" 'Stopped'
+no "the command stands still" beats "$DIR/beat"
+yes "the lock is held" is_held "${N}a"
+line "bg"
+yes "bg lets it go on" until_true beats "$DIR/beat"
+line "fg"
+type_keys C-z
+until_true shows 'Stopped.*run' || wrong "not stopped again"
+line "echo; fg"
+yes "fg lets it go on" until_true beats "$DIR/beat"
+type_keys C-c
+sees "and ^C reaches it" '^(\^C)?\[130\]'
+yes "the lock is free" until_true is_free "${N}a"
+
+what "^Z for longer than the ttl"
+fresh
+line "\$m run --ttl 1s ${N}a -- bash -c '$beat'"
+until_true beats "$DIR/beat" || wrong "the command does not start"
+type_keys C-z
+sees "stopped" 'Stopped'
+until_true is_free "${N}a" || wrong "the lock does not run out"
+last=$(cat "$DIR/beat")
+line "fg"
+sees "continued, it says so" '^mortise: ".*": the lock (could not be renewed in time|was lost)'
+sees "and ends with 76" '^\[76\]'
+same "the command did not take another step" "$last" "$(cat "$DIR/beat")"
+
+what "reading from the terminal"
+# What is typed before the command has the terminal may be taken by the shell's line editor.
+reader="echo \\\$\\\$ >$DIR/reader; echo ask; read x; echo got \\\$x"
+runs_on() { ! stopped "$(cat "$DIR/reader")"; }
+fresh
+line "\$m run ${N}a -- sh -c \"$reader\""
+sees "in the foreground" '^ask'
+line "hello"
+sees "it reads" '^got hello'
+fresh
+rm -f "$DIR/reader"
+line "\$m run ${N}a -- sh -c \"$reader\" &"
+until_true filled "$DIR/reader"
+yes "in the background it is stopped by it" until_true stopped "$(cat "$DIR/reader")"
+until_true stopped "$(wrapper_of "$(cat "$DIR/reader")")" || wrong "the wrapper does not stop"
+line ""
+sees "and the shell says so, as of any job" 'Stopped'
+line "fg"
+until_true runs_on
+line "again"
+sees "fg, and it reads" '^got again'
+fresh
+line "\$m run ${N}a -- sh -c \"sleep 0.4; $reader\" & sleep 0.1; fg"
+sees "brought to the foreground while it runs" '^ask'
+line "third"
+sees "it reads as well" '^got third'
+
+what "a full-screen program, a shell, a pipe"
+fresh
+line "\$m run ${N}a -- bash --noprofile --norc -i"
+sees "an interactive shell has the terminal" 'bash-[0-9.]+[#$]'
+line "echo sleeping; sleep 1000"
+until_true shows '^sleeping'
+type_keys C-c
+line "echo inner \$?"
+sees "with job control of its own" '^inner 130'
+line "exit 6"
+sees "it ends" '^\[6\]'
+fresh
+line "echo through a pipe | \$m run ${N}a -- cat | tr a-z A-Z"
+sees "in the middle of a pipe" '^THROUGH A PIPE'
+fresh
+line "\$m run ${N}a -- stty size"
+sees "it sees the terminal's size" '^30 100'
+tm resize-window -t t -x 90 -y 25 2>/dev/null
+fresh
+line "\$m run ${N}a -- bash -c 'trap \"echo resized\" WINCH; trap \"exit 130\" INT; echo begun; for i in \$(seq 1000); do sleep 0.01; done'"
+sees "running" '^begun'
+tm resize-window -t t -x 95 -y 28
+sees "and is told when it changes" '^resized'
+type_keys C-c
+sees "ended" '^(\^C)?\[130\]'
+
+what "the shell has the terminal back, as it was"
+fresh
+line "\$m run ${N}a -- sh -c 'kill -9 \$PPID; sleep 1000'"
+sees "after the keeper was killed" '^\[137\]'
+line "stty -a | tr ' ;' '\n\n' | grep -cx -e icanon -e echo"
+sees "lines are edited and echoed" '^2'
+line "read x; echo got \$x"
+line "typed"
+sees "what is typed is read" '^got typed'
+
+close_terminal
+end

@@ -1,0 +1,117 @@
+/* break.c - a lease that is taken away by an operator: its holder learns of it, what it does afterwards
+ * touches nobody else's grant, and only the very grant that was named is broken. */
+#include "conformance.h"
+
+struct told {
+    struct test_count lost;
+};
+
+static void on_state(mortise_lease *lease, mortise_lease_state state, void *user_data)
+{
+    struct told *told = user_data;
+    (void)lease;
+    if (state == MORTISE_STATE_LOST)
+        test_count_add(&told->lost, 1);
+}
+
+static void test_break(void)
+{
+    mortise_client *holder = open_client(NULL), *operator= open_client(NULL);
+    const char *name = fresh_name();
+    struct told told = {TEST_COUNT_INIT};
+    mortise_lease *lease = NULL;
+    EXPECT(OK, mortise_acquire(holder, name,
+                               MORTISE_OPTIONS(.ttl_ms = subject.ttl_ms, .on_state = on_state,
+                                               .user_data = &told),
+                               &lease, &detail));
+    uint64_t token = mortise_token(lease);
+    if (!has(MORTISE_CAP_FENCING)) {
+        EXPECT(NOTSUP, mortise_break(operator, name, 1, &detail));
+        give(lease);
+    } else {
+        EXPECT(NOTOWNER, mortise_break(operator, name, token + 1, &detail));
+        CU_ASSERT_NOT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
+        EXPECT(OK, mortise_break(operator, name, token, &detail));
+        EXPECT(LOST, mortise_break(operator, name, token, &detail));
+        CU_ASSERT(test_count_wait(&told.lost, 1)); /* at its next renewal */
+        CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
+        EXPECT(LOST, mortise_release(lease, &detail));
+    }
+    close_client(holder);
+    close_client(operator);
+}
+
+/* Whose grant was broken gives back: the next holder keeps what it has. */
+static void test_release_after_break(void)
+{
+    mortise_client *holder = open_client(NULL), *other = open_client(NULL);
+    const char *name = fresh_name();
+    if (has(MORTISE_CAP_FENCING)) {
+        mortise_lease *lease = take(holder, name, 60000);
+        uint64_t token = mortise_token(lease);
+        EXPECT(OK, mortise_break(other, name, token, &detail));
+        mortise_lease *next = take(other, name, 60000);
+        CU_ASSERT(mortise_token(next) > token);
+        EXPECT(NOTOWNER, mortise_break(holder, name, token, &detail));
+        EXPECT(LOST, mortise_release(lease, &detail)); /* the backend says so, before any renewal */
+        CU_ASSERT_EQUAL(mortise_state(next), MORTISE_STATE_HELD);
+        EXPECT(BUSY, try_once(holder, name));
+        give(next);
+    }
+    close_client(holder);
+    close_client(other);
+}
+
+/* A waiter does not sleep through it. */
+static void test_break_wakes(void)
+{
+    mortise_client *holder = open_client(NULL), *waiter = open_client(NULL);
+    const char *name = fresh_name();
+    if (has(MORTISE_CAP_FENCING)) {
+        struct blocked blocked;
+        mortise_lease *lease = take(holder, name, has(MORTISE_CAP_NOTIFY) ? 60000 : subject.ttl_ms);
+        blocked_start(&blocked, waiter, name, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS));
+        CU_ASSERT(wait_local_waiters(waiter, 1));
+        EXPECT(OK, mortise_break(subject.looker, name, mortise_token(lease), &detail));
+        int64_t broken_ms = test_now_ms();
+        EXPECT(OK, blocked_join(&blocked));
+        CU_ASSERT(test_now_ms() - broken_ms < subject.slack_ms);
+        give(blocked.lease);
+        EXPECT(LOST, mortise_release(lease, &detail));
+    }
+    close_client(holder);
+    close_client(waiter);
+}
+
+/* A grant that was broken is not handed on within the process. */
+static void test_broken_is_not_handed_on(void)
+{
+    mortise_client *holder = open_client("handover_window = 60s");
+    const char *name = fresh_name();
+    struct pending pending = PENDING_INIT;
+    if (has(MORTISE_CAP_FENCING)) {
+        struct told told = {TEST_COUNT_INIT};
+        mortise_lease *lease = NULL;
+        EXPECT(OK, mortise_acquire(holder, name,
+                                   MORTISE_OPTIONS(.ttl_ms = subject.ttl_ms, .on_state = on_state,
+                                                   .user_data = &told),
+                                   &lease, &detail));
+        uint64_t token = mortise_token(lease);
+        EXPECT(OK, mortise_break(subject.looker, name, token, &detail));
+        CU_ASSERT(test_count_wait(&told.lost, 1));
+        pending_start(&pending, holder, name, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS));
+        EXPECT(LOST, mortise_release(lease, &detail));
+        PENDING_EXPECT(&pending, OK);
+        CU_ASSERT(mortise_token(pending.lease) > token);
+        give(pending.lease);
+    }
+    close_client(holder);
+}
+
+const CU_TestInfo break_tests[] = {
+    {"break", test_break},
+    {"release after a break", test_release_after_break},
+    {"a break wakes who waits", test_break_wakes},
+    {"what is broken is not handed on", test_broken_is_not_handed_on},
+    CU_TEST_INFO_NULL,
+};

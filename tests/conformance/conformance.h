@@ -1,0 +1,150 @@
+/* conformance.h - what the parts of the conformance suite share.
+ *
+ * The suite runs on one *subject*: a driver or stack, given as a config and a short descriptor, and on the
+ * public header only. What the subject does not promise is tested too: it must say NOTSUP, exactly. */
+#ifndef MORTISE_TESTS_CONFORMANCE_H
+#define MORTISE_TESTS_CONFORMANCE_H
+
+#include <mortise/mortise.h>
+#include <support.h>
+
+#include <CUnit/CUnit.h>
+
+/* ---- The subject (subject.c) ------------------------------------------------------------------ */
+
+/* What a hook can do to the server, beside starting it. */
+enum {
+    HOOK_RESTART =
+        1u << 0, /* stop, start: it is away and comes back with what it promised to keep */
+    HOOK_FREEZE = 1u << 1, /* freeze, thaw: it takes requests and answers none until it is thawed */
+    HOOK_LOSE = 1u << 2    /* lose, pass: requests are executed, replies are lost */
+};
+
+struct subject {
+    const char
+        *where; /* a config file's template or a URL; @DIR@ and what `start` printed replaced */
+    const char *hooks;  /* a script, "sim" for the sim driver's own, or NULL */
+    unsigned can;       /* HOOK_… */
+    bool processes;     /* locks are seen by other processes */
+    int64_t ttl_ms;     /* a short one, for tests in which time must pass */
+    int64_t slack_ms;   /* how late after a ttl a successor may come on a busy machine */
+    int names, waiters; /* how many the crowd tests use */
+    const char *taker;  /* the program; NULL: none was built */
+    char folder[256];   /* @DIR@ */
+    uint32_t capabilities;
+    mortise_client *looker; /* looks in after each test */
+};
+extern struct subject subject;
+
+/* Reads the descriptor (key=value …), makes the folder, starts the server. 0, or an exit code. */
+int subject_begin(int argc, char **argv);
+/* False: something was left in the server. */
+bool subject_end(void);
+/* Calls the hook; false: it failed. */
+bool subject_hook(const char *verb);
+static inline bool has(mortise_capability capability)
+{
+    return (subject.capabilities & (uint32_t)capability) != 0;
+}
+
+/* What to open for the subject with these settings of the [mortise] section ("ttl = 1s\nwait = 2s"),
+ * NULL for none: a path or URL, valid until the end. */
+const char *subject_where(const char *settings);
+/* The in-process hooks of the sim driver (sim_hooks.c). */
+bool sim_hook(const char *verb);
+
+/* ---- Asserting -------------------------------------------------------------------------------- */
+
+/* The detail of the last call that was given it; threads other than the test's do not use it. */
+extern mortise_error detail;
+
+bool expect_at(mortise_status got, mortise_status wanted, const char *call, const char *file,
+               unsigned line);
+/* EXPECT(OK, mortise_release(lease, &detail)): says what came instead, with its message. */
+#define EXPECT(wanted, call) expect_at((call), MORTISE_##wanted, #call, __FILE__, __LINE__)
+
+/* ---- Helpers of the tests (helpers.c) --------------------------------------------------------- */
+
+/* Opens the subject; asserts that it worked. NULL else. */
+mortise_client *open_client(const char *settings);
+void close_client(mortise_client *client);
+/* A name that nothing has used yet, below this run's own prefix. Valid for the next 64 calls. */
+const char *fresh_name(void);
+/* All names of this test begin so. */
+const char *test_prefix(void);
+void helpers_before(void);
+/* After a test: soon, the backend holds nothing under this test's prefix. */
+void helpers_after(void);
+
+/* Takes it within patience, asserts, NULL on failure. ttl 0: the config's. */
+mortise_lease *take(mortise_client *client, const char *name, int64_t ttl_ms);
+/* Tries once. */
+mortise_status try_once(mortise_client *client, const char *name);
+/* Gives it back, asserts OK. */
+void give(mortise_lease *lease);
+/* Of a lease whose client was closed: it was released, by that, and its client is closed. */
+void expect_spent(mortise_status status);
+mortise_info look(mortise_client *client, const char *name);
+mortise_stats stats_of(mortise_client *client);
+/* Polls until the state is reached; false within patience. */
+bool wait_state(mortise_lease *lease, mortise_lease_state state, int64_t timeout_ms);
+/* Until inspect says that so many wait; false: within patience, or the driver does not tell. */
+bool wait_waiters(const char *name, int count);
+/* Until the client's own count says so. */
+bool wait_local_waiters(mortise_client *client, uint64_t count);
+
+/* An async acquire and what became of it. */
+struct pending {
+    mortise_request request;
+    struct test_count calls; /* of the callback */
+    mortise_status status;
+    mortise_lease *lease;
+    uint64_t token;
+    int place;            /* in the order of completions */
+    pthread_t thread;     /* that ran the callback */
+    bool release_at_once; /* in the callback */
+};
+#define PENDING_INIT                                                                               \
+    (struct pending)                                                                               \
+    {                                                                                              \
+        .calls = TEST_COUNT_INIT                                                                   \
+    }
+void pending_start(struct pending *pending, mortise_client *client, const char *name,
+                   const mortise_options *options);
+/* Waits for the callback, asserts the status. Ends the suite if it does not come. */
+void pending_expect(struct pending *pending, mortise_status status);
+#define PENDING_EXPECT(pending, wanted) pending_expect(pending, MORTISE_##wanted)
+/* Places count from 1 again. */
+void pending_reset_places(void);
+
+/* A thread in a blocking acquire. */
+struct blocked {
+    pthread_t thread;
+    mortise_client *client;
+    const char *name;
+    mortise_options options;
+    struct test_count done;
+    mortise_status status;
+    mortise_lease *lease;
+    int64_t took_ms;
+};
+void blocked_start(struct blocked *blocked, mortise_client *client, const char *name,
+                   const mortise_options *options);
+/* Waits for its return; ends the suite if that does not come. */
+mortise_status blocked_join(struct blocked *blocked);
+
+/* A taker (tests/taker.c) on the subject; asserts that it is ready. */
+bool taker_start(struct test_process *taker, const char *settings);
+/* Says a line and hears the answer, of which it asserts the beginning. */
+bool taker_expect(struct test_process *taker, const char *line, const char *answer);
+/* The number after "OK ". */
+uint64_t taker_number(struct test_process *taker, const char *line);
+void taker_end(struct test_process *taker);
+
+/* ---- The parts -------------------------------------------------------------------------------- */
+
+extern const CU_TestInfo basic_tests[], names_tests[], contend_tests[], order_tests[],
+    async_tests[], callback_tests[], life_tests[], break_tests[], owner_tests[], look_tests[],
+    process_tests[], fork_tests[], close_tests[], open_tests[], server_tests[];
+
+#endif

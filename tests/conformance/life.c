@@ -1,0 +1,209 @@
+/* life.c - a lease in time: its deadline, its renewal, the most that it may be held, its end. */
+#include "conformance.h"
+
+#include <time.h>
+
+/* What on_state said. */
+struct told {
+    struct test_count calls, lost, suspect;
+    mortise_lease *lease;
+};
+#define TOLD_INIT                                                                                  \
+    {                                                                                              \
+        TEST_COUNT_INIT, TEST_COUNT_INIT, TEST_COUNT_INIT, NULL                                    \
+    }
+
+static void on_state(mortise_lease *lease, mortise_lease_state state, void *user_data)
+{
+    struct told *told = user_data;
+    told->lease = lease;
+    test_count_add(&told->calls, 1);
+    if (state == MORTISE_STATE_LOST)
+        test_count_add(&told->lost, 1);
+    if (state == MORTISE_STATE_SUSPECT)
+        test_count_add(&told->suspect, 1);
+}
+
+static mortise_lease *take_with(mortise_client *client, const char *name,
+                                const mortise_options *options)
+{
+    mortise_lease *lease = NULL;
+    EXPECT(OK, mortise_acquire(client, name, options, &lease, &detail));
+    return lease;
+}
+
+/* Held to the deadline and lost from it on, whoever looks; the next one comes after, not before. */
+static void test_deadline(void)
+{
+    mortise_client *client = open_client(NULL), *other = open_client(NULL);
+    const char *name = fresh_name();
+    struct told told = TOLD_INIT;
+    int64_t began_ms = test_now_ms(), ttl_ms = subject.ttl_ms;
+    mortise_lease *lease = take_with(client, name,
+                                     MORTISE_OPTIONS(.ttl_ms = ttl_ms, .no_renew = true,
+                                                     .on_state = on_state, .user_data = &told));
+    int64_t remaining_ms = mortise_remaining_ms(lease), last_ms = remaining_ms;
+    CU_ASSERT(remaining_ms <= ttl_ms - 2 - ttl_ms / 100); /* the drift margin */
+    mortise_lease *next = NULL;
+    EXPECT(OK, mortise_acquire(other, name, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS), &next,
+                               &detail));
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
+    CU_ASSERT_EQUAL(mortise_remaining_ms(lease), 0);
+    CU_ASSERT(test_now_ms() - began_ms >= remaining_ms);
+    CU_ASSERT(test_now_ms() - began_ms < ttl_ms + subject.slack_ms);
+    CU_ASSERT(test_count_wait(&told.lost, 1));
+    CU_ASSERT_PTR_EQUAL(told.lease, lease);
+    CU_ASSERT(last_ms >= 0);
+    if (has(MORTISE_CAP_FENCING))
+        CU_ASSERT(mortise_token(next) > mortise_token(lease));
+    EXPECT(LOST, mortise_release(lease, &detail));
+    EXPECT(INVALID, mortise_release(lease, &detail));
+    CU_ASSERT_EQUAL(test_count_get(&told.lost), 1);
+    CU_ASSERT_EQUAL(mortise_state(next), MORTISE_STATE_HELD); /* that release did it no harm */
+    EXPECT(BUSY, try_once(client, name));
+    give(next);
+    close_client(client);
+    close_client(other);
+}
+
+#define MS INT64_C(1000000)
+
+static int64_t clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (int64_t)now.tv_sec * 1000 * MS + now.tv_nsec;
+}
+
+/* Remaining time only falls, and the state agrees with it at each look, without waiting for the library's
+ * threads to notice. */
+static void test_remaining_falls(void)
+{
+    mortise_client *client = open_client(NULL);
+    mortise_lease *lease = take_with(client, fresh_name(),
+                                     MORTISE_OPTIONS(.ttl_ms = subject.ttl_ms, .no_renew = true));
+    int64_t last_ms = INT64_MAX, now_ns = clock_ns(), until_ns = now_ns + TEST_PATIENCE_MS * MS;
+    int64_t latest_ns =
+        INT64_MAX; /* the deadline is not later: each look at the time left says more */
+    int rises = 0, late = 0;
+    bool lost = false;
+    while (!lost && now_ns < until_ns) {
+        if (last_ms >
+            20) { /* then only the state: a look at the time may find the loss by itself */
+            int64_t left_ms = mortise_remaining_ms(lease);
+            int64_t by_now_ns = clock_ns() + (left_ms + 1) * MS;
+            rises += left_ms > last_ms || left_ms < 0;
+            last_ms = left_ms;
+            latest_ns = by_now_ns < latest_ns ? by_now_ns : latest_ns;
+        }
+        now_ns = clock_ns();
+        lost = mortise_state(lease) == MORTISE_STATE_LOST;
+        late += now_ns > latest_ns && !lost;
+    }
+    CU_ASSERT_EQUAL(rises, 0);
+    CU_ASSERT_EQUAL(late, 0);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
+    CU_ASSERT_EQUAL(mortise_remaining_ms(lease), 0);
+    EXPECT(LOST, mortise_release_nowait(lease, &detail));
+    CU_ASSERT_EQUAL(stats_of(client).losses, 1);
+    close_client(client);
+}
+
+/* Ten times its ttl, and nobody else comes in. */
+static void test_renewal(void)
+{
+    mortise_client *client = open_client(NULL), *other = open_client(NULL);
+    const char *name = fresh_name();
+    struct told told = TOLD_INIT;
+    mortise_lease *lease = take_with(client, name,
+                                     MORTISE_OPTIONS(.ttl_ms = subject.ttl_ms, .on_state = on_state,
+                                                     .user_data = &told)),
+                  *refused;
+    uint64_t token = mortise_token(lease);
+    for (int i = 0; i < 10; i++) {
+        EXPECT(TIMEDOUT, mortise_acquire(other, name, MORTISE_OPTIONS(.wait_ms = subject.ttl_ms),
+                                         &refused, &detail));
+        CU_ASSERT_NOT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
+        CU_ASSERT(mortise_remaining_ms(lease) <= subject.ttl_ms);
+    }
+    CU_ASSERT_EQUAL(mortise_token(lease), token);
+    CU_ASSERT_EQUAL(test_count_get(&told.lost), 0);
+    CU_ASSERT(stats_of(client).renewals >= 10);
+    give(lease);
+    EXPECT(OK, try_once(other, name));
+    close_client(client);
+    close_client(other);
+}
+
+/* Renewal ends with the lease: it does not bring a released one back. */
+static void test_no_renewal_after_release(void)
+{
+    mortise_client *client = open_client(NULL), *other = open_client(NULL);
+    const char *name = fresh_name();
+    for (int i = 0; i < 20; i++) {
+        mortise_lease *lease = take(client, name, MORTISE_TTL_MIN_MS);
+        wait_state(lease, MORTISE_STATE_LOST, 10 + i);
+        mortise_status status = mortise_release(lease, &detail);
+        CU_ASSERT(status == MORTISE_OK || status == MORTISE_LOST); /* so short a ttl may be lost */
+    }
+    mortise_lease *lease = take(other, name, 60000);
+    CU_ASSERT_EQUAL(stats_of(client).held, 0);
+    give(lease);
+    close_client(client);
+    close_client(other);
+}
+
+static void test_max_hold(void)
+{
+    mortise_client *client = open_client(NULL), *other = open_client(NULL);
+    const char *name = fresh_name();
+    struct told told = TOLD_INIT;
+    int64_t began_ms = test_now_ms(), hold_ms = 3 * subject.ttl_ms;
+    mortise_lease *lease =
+                      take_with(client, name,
+                                MORTISE_OPTIONS(.ttl_ms = subject.ttl_ms, .max_hold_ms = hold_ms,
+                                                .on_state = on_state, .user_data = &told)),
+                  *next = NULL, *refused;
+    EXPECT(TIMEDOUT, mortise_acquire(other, name, MORTISE_OPTIONS(.wait_ms = hold_ms / 2), &refused,
+                                     &detail));
+    CU_ASSERT_NOT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
+    EXPECT(OK, mortise_acquire(other, name, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS), &next,
+                               &detail));
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
+    CU_ASSERT(test_now_ms() - began_ms < hold_ms + subject.ttl_ms + subject.slack_ms);
+    CU_ASSERT(test_count_wait(&told.lost, 1));
+    EXPECT(LOST, mortise_release(lease, &detail));
+    give(next);
+    close_client(client);
+    close_client(other);
+}
+
+/* After release has returned, on_state is not called any more. */
+static void test_not_told_after_release(void)
+{
+    mortise_client *client = open_client(NULL);
+    for (int i = 0; i < 10; i++) {
+        struct told told = TOLD_INIT;
+        mortise_lease *lease =
+            take_with(client, fresh_name(),
+                      MORTISE_OPTIONS(.ttl_ms = MORTISE_TTL_MIN_MS, .no_renew = true,
+                                      .on_state = on_state, .user_data = &told));
+        wait_state(lease, MORTISE_STATE_LOST, 40 + i);
+        mortise_release(lease, NULL);
+        int calls = test_count_get(&told.calls);
+        EXPECT(OK, try_once(client, fresh_name()));
+        CU_ASSERT_EQUAL(test_count_get(&told.calls), calls);
+        CU_ASSERT(calls <= 1);
+    }
+    close_client(client);
+}
+
+const CU_TestInfo life_tests[] = {
+    {"deadline", test_deadline},
+    {"remaining time falls", test_remaining_falls},
+    {"renewal over ten ttls", test_renewal},
+    {"no renewal after release", test_no_renewal_after_release},
+    {"max_hold", test_max_hold},
+    {"not told after release", test_not_told_after_release},
+    CU_TEST_INFO_NULL,
+};

@@ -1,0 +1,239 @@
+/* server.c - the server is stopped, started again, frozen, and loses replies, where the subject's hooks can
+ * do that to it. */
+#include "conformance.h"
+
+static const char patience[] = "unreachable_timeout = 500ms\nclose_timeout = 1s";
+
+struct told {
+    struct test_count suspect, lost;
+};
+#define TOLD_INIT                                                                                  \
+    {                                                                                              \
+        TEST_COUNT_INIT, TEST_COUNT_INIT                                                           \
+    }
+
+static void on_state(mortise_lease *lease, mortise_lease_state state, void *user_data)
+{
+    struct told *told = user_data;
+    (void)lease;
+    if (state != MORTISE_STATE_HELD)
+        test_count_add(state == MORTISE_STATE_LOST ? &told->lost : &told->suspect, 1);
+}
+
+static mortise_lease *take_told(mortise_client *client, const char *name, int64_t ttl_ms,
+                                struct told *told)
+{
+    mortise_lease *lease = NULL;
+    EXPECT(OK, mortise_acquire(client, name,
+                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = ttl_ms,
+                                               .on_state = on_state, .user_data = told),
+                               &lease, &detail));
+    return lease;
+}
+
+/* The server is away: a call that needs it ends, in time, with one of the errors that say so. */
+static void expect_away(mortise_client *client)
+{
+    mortise_lease *lease = (mortise_lease *)(uintptr_t)1;
+    int64_t began_ms = test_now_ms();
+    mortise_status status =
+        mortise_acquire(client, fresh_name(),
+                        MORTISE_OPTIONS(.wait_ms = 300, .ttl_ms = subject.ttl_ms), &lease, &detail);
+    CU_ASSERT(status == MORTISE_UNREACHABLE || status == MORTISE_TIMEDOUT ||
+              status == MORTISE_INDETERMINATE);
+    CU_ASSERT_PTR_NULL(lease);
+    CU_ASSERT(test_now_ms() - began_ms < 300 + subject.slack_ms);
+}
+
+static bool works(void *argument)
+{
+    mortise_lease *lease;
+    return mortise_acquire(argument, fresh_name(), MORTISE_OPTIONS(.wait_ms = 300), &lease, NULL) ==
+               MORTISE_OK &&
+           mortise_release(lease, NULL) == MORTISE_OK;
+}
+
+/* It loses what it holds by its own clock, while the server is away; then all goes on. */
+static void test_restart(void)
+{
+    if (!(subject.can & HOOK_RESTART))
+        return;
+    mortise_client *client = open_client(patience), *other = open_client(patience);
+    const char *name = fresh_name();
+    struct told told = TOLD_INIT;
+    char text[256];
+    mortise_lease *lease = take_told(client, name, 3 * subject.ttl_ms, &told);
+    uint64_t token = mortise_token(lease);
+    CU_ASSERT_FATAL(subject_hook("stop"));
+    CU_ASSERT(test_count_wait(&told.suspect, 1));
+    expect_away(other);
+    mortise_status pinged = mortise_ping(other, text, sizeof text, &detail);
+    CU_ASSERT(pinged == MORTISE_UNREACHABLE || pinged == MORTISE_INDETERMINATE);
+    mortise_client *late = open_client(patience); /* no error: the calls say it */
+    expect_away(late);
+    CU_ASSERT(wait_state(lease, MORTISE_STATE_LOST, 3 * subject.ttl_ms + subject.slack_ms));
+    CU_ASSERT(test_count_wait(&told.lost, 1));
+    EXPECT(LOST, mortise_release(lease, &detail));
+    CU_ASSERT_FATAL(subject_hook("start"));
+    CU_ASSERT(test_poll(works, client, TEST_PATIENCE_MS));
+    CU_ASSERT(test_poll(works, other, TEST_PATIENCE_MS));
+    CU_ASSERT(test_poll(works, late, TEST_PATIENCE_MS));
+    lease = take(other, name, 0);
+    CU_ASSERT(!has(MORTISE_CAP_FENCING) || mortise_token(lease) > token);
+    give(lease);
+    close_client(client);
+    close_client(other);
+    close_client(late);
+}
+
+/* A grant outlives the restart, where that is promised, and its waiter is not forgotten. */
+static void test_durable(void)
+{
+    if (!(subject.can & HOOK_RESTART))
+        return;
+    mortise_client *client = open_client("renew_every = 100ms"), *other = open_client(NULL);
+    const char *name = fresh_name();
+    struct blocked blocked;
+    mortise_lease *lease = take(client, name, 30000);
+    blocked_start(&blocked, other, name, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS));
+    CU_ASSERT(wait_local_waiters(other, 1));
+    CU_ASSERT_FATAL(subject_hook("stop"));
+    CU_ASSERT_FATAL(subject_hook("start"));
+    CU_ASSERT(test_poll(works, client, TEST_PATIENCE_MS));
+    if (has(MORTISE_CAP_DURABLE)) {
+        CU_ASSERT_EQUAL(test_count_get(&blocked.done), 0);
+        CU_ASSERT(wait_state(lease, MORTISE_STATE_HELD, TEST_PATIENCE_MS));
+        give(lease);
+    } else {
+        mortise_release(lease, NULL);
+    }
+    EXPECT(OK, blocked_join(&blocked));
+    give(blocked.lease);
+    close_client(client);
+    close_client(other);
+}
+
+/* It takes requests and answers none. */
+static void test_frozen(void)
+{
+    if (!(subject.can & HOOK_FREEZE))
+        return;
+    mortise_client *client = open_client(patience);
+    const char *name = fresh_name();
+    struct told told = TOLD_INIT;
+    mortise_lease *lease = take_told(client, name, subject.ttl_ms, &told);
+    CU_ASSERT_FATAL(subject_hook("freeze"));
+    CU_ASSERT(wait_state(lease, MORTISE_STATE_LOST, subject.ttl_ms + subject.slack_ms));
+    CU_ASSERT(test_count_wait(&told.lost, 1));
+    expect_away(client);
+    EXPECT(LOST, mortise_release(lease, &detail));
+    CU_ASSERT_FATAL(subject_hook("thaw"));
+    CU_ASSERT(test_poll(works, client, TEST_PATIENCE_MS));
+    give(take(client, name, 0));
+    close_client(client);
+}
+
+/* Close does not wait for a server that does not answer, and says what it left: a claim of 3 s. */
+static void test_close_frozen(void)
+{
+    if (!(subject.can & HOOK_FREEZE))
+        return;
+    mortise_client *client = open_client(patience);
+    struct pending pending = PENDING_INIT;
+    mortise_lease *lease = take(client, fresh_name(), 3000);
+    CU_ASSERT_FATAL(subject_hook("freeze"));
+    pending_start(&pending, client, fresh_name(), MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 3000));
+    int64_t began_ms = test_now_ms();
+    EXPECT(UNREACHABLE, mortise_close(client, &detail));
+    CU_ASSERT(test_now_ms() - began_ms < 1000 + subject.slack_ms);
+    PENDING_EXPECT(&pending, CLOSED);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
+    CU_ASSERT_FATAL(subject_hook("thaw"));
+    CU_ASSERT(test_poll(works, subject.looker, TEST_PATIENCE_MS));
+}
+
+/* Executed, but nobody is told: what was not had in time is given back, without waiting for its ttl. */
+static void test_reply_lost(void)
+{
+    if (!(subject.can & HOOK_LOSE))
+        return;
+    mortise_client *client = open_client(patience), *other = open_client(NULL);
+    const char *name = fresh_name();
+    mortise_lease *lease;
+    CU_ASSERT_FATAL(subject_hook("lose"));
+    mortise_status status = mortise_acquire(
+        client, name, MORTISE_OPTIONS(.wait_ms = 300, .ttl_ms = 60000), &lease, &detail);
+    CU_ASSERT(status == MORTISE_INDETERMINATE || status == MORTISE_UNREACHABLE ||
+              status == MORTISE_TIMEDOUT);
+    CU_ASSERT_PTR_NULL(lease);
+    CU_ASSERT_FATAL(subject_hook("pass"));
+    give(take(other, name, 60000));
+    close_client(client);
+    close_client(other);
+}
+
+struct asked {
+    mortise_client *client;
+    uint64_t before;
+};
+
+/* The first one and a repeat. */
+static bool more_requests(void *argument)
+{
+    const struct asked *asked = argument;
+    return stats_of(asked->client).requests >= asked->before + 2;
+}
+
+/* Repeated under the same grant, it is had once. */
+static void test_reply_lost_repeated(void)
+{
+    if (!(subject.can & HOOK_LOSE))
+        return;
+    mortise_client *client = open_client("unreachable_timeout = 20s"), *other = open_client(NULL);
+    const char *name = fresh_name();
+    struct pending pending = PENDING_INIT;
+    CU_ASSERT_FATAL(subject_hook("lose"));
+    struct asked asked = {client, stats_of(client).requests};
+    pending_start(&pending, client, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 60000));
+    CU_ASSERT(test_poll(more_requests, &asked, TEST_PATIENCE_MS));
+    CU_ASSERT_FATAL(subject_hook("pass"));
+    PENDING_EXPECT(&pending, OK);
+    EXPECT(BUSY, try_once(other, name));
+    give(pending.lease);
+    EXPECT(OK, try_once(other, name));
+    close_client(client);
+    close_client(other);
+}
+
+/* A release whose reply was lost is repeated, and told as the success that it was. */
+static void test_release_reply_lost(void)
+{
+    if (!(subject.can & HOOK_LOSE))
+        return;
+    mortise_client *client = open_client(patience), *other = open_client(NULL);
+    const char *name = fresh_name();
+    mortise_lease *lease = take(client, name, 60000);
+    CU_ASSERT_FATAL(subject_hook("lose"));
+    mortise_status status = mortise_release(lease, &detail);
+    CU_ASSERT(status == MORTISE_OK || status == MORTISE_UNREACHABLE ||
+              status == MORTISE_INDETERMINATE);
+    CU_ASSERT_FATAL(subject_hook("pass"));
+    lease = take(other, name, 60000);
+    CU_ASSERT(test_poll(works, client, TEST_PATIENCE_MS));
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
+    EXPECT(BUSY, try_once(client, name));
+    give(lease);
+    close_client(client);
+    close_client(other);
+}
+
+const CU_TestInfo server_tests[] = {
+    {"server restarted", test_restart},
+    {"grants over a restart", test_durable},
+    {"server frozen", test_frozen},
+    {"close while it is frozen", test_close_frozen},
+    {"reply of an acquire lost", test_reply_lost},
+    {"reply lost, acquire repeated", test_reply_lost_repeated},
+    {"reply of a release lost", test_release_reply_lost},
+    CU_TEST_INFO_NULL,
+};

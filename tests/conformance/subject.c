@@ -1,0 +1,248 @@
+/* subject.c - what the suite runs on: the descriptor, the config that is made from a template, the server
+ * that a hooks script starts.
+ *
+ * conformance WHERE [KEY=VALUE …]
+ *   WHERE           a config file's template, or a URL; @DIR@ is a folder of this run's
+ *   hooks=SCRIPT    called as SCRIPT VERB FOLDER; `start` prints NAME=VALUE lines, which replace @NAME@ in
+ *                   WHERE, and may exit 77 to skip; `left` prints what is left in the server, nothing if
+ *                   all is well; `end` ends the server. "sim": the sim driver's own.
+ *   can=VERBS       what the hooks can do beside: restart,freeze,lose
+ *   processes=no    other processes do not see the locks
+ *   ttl=MS slack=MS names=N waiters=N taker=PROGRAM */
+#include "conformance.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+struct subject subject = {
+    .processes = true, .ttl_ms = 400, .slack_ms = 5000, .names = 10000, .waiters = 1000};
+
+static char *text; /* of the template, or the URL */
+static bool is_url;
+
+/* ---- hooks ------------------------------------------------------------------------------------ */
+
+static bool set_can(const char *words)
+{
+    static const struct {
+        const char *word;
+        unsigned bit;
+    } verbs[] = {{"restart", HOOK_RESTART}, {"freeze", HOOK_FREEZE}, {"lose", HOOK_LOSE}};
+    while (*words) {
+        size_t length = strcspn(words, ","), i = 0;
+        while (i < 3 && (strlen(verbs[i].word) != length || strncmp(verbs[i].word, words, length)))
+            i++;
+        if (i == 3)
+            return false;
+        subject.can |= verbs[i].bit;
+        words += length + (words[length] == ',');
+    }
+    return true;
+}
+
+/* Runs the script; its output's lines go to `each`. Returns its exit code, -1 if there is none. */
+static int run_script(const char *verb, void (*each)(const char *line))
+{
+    struct test_process script;
+    char line[1024];
+    const char *const argv[] = {subject.hooks, verb, subject.folder, NULL};
+    if (!test_spawn(&script, argv))
+        return -1;
+    while (test_hear(&script, line, sizeof line, 60000))
+        if (each)
+            each(line);
+    int status = test_reap(&script, 60000);
+    test_kill(&script);
+    return status >= 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+bool subject_hook(const char *verb)
+{
+    if (!subject.hooks)
+        return false;
+    if (strcmp(subject.hooks, "sim") == 0)
+        return sim_hook(verb);
+    return run_script(verb, NULL) == 0;
+}
+
+static bool something_left;
+
+static void tell_left(const char *line)
+{
+    fprintf(stderr, "left in the server: %s\n", line);
+    something_left = true;
+}
+
+/* ---- the config -------------------------------------------------------------------------------- */
+
+/* text with every @key@ replaced. */
+static void replace(const char *key, const char *value)
+{
+    char pattern[128], *place;
+    snprintf(pattern, sizeof pattern, "@%s@", key);
+    while (text && (place = strstr(text, pattern))) {
+        char *longer;
+        int length = asprintf(&longer, "%.*s%s%s", (int)(place - text), text, value,
+                              place + strlen(pattern));
+        free(text);
+        text = length < 0 ? NULL : longer;
+    }
+}
+
+static void replace_line(const char *line)
+{
+    char key[64] = "";
+    const char *equals = strchr(line, '=');
+    if (equals && (size_t)(equals - line) < sizeof key) {
+        memcpy(key, line, (size_t)(equals - line));
+        replace(key, equals + 1);
+    }
+}
+
+/* "ttl = 1s\nwait = 2s" as "ttl=1s&wait=2s" behind a URL. */
+static char *url_with(const char *settings)
+{
+    char *url, *to;
+    if (asprintf(&url, "%s%c%s", text, strchr(text, '?') ? '&' : '?', settings) < 0)
+        return NULL;
+    to = url + strlen(text);
+    for (const char *from = to; *from; from++)
+        if (*from != ' ')
+            *to++ = *from == '\n' ? '&' : *from;
+    *to = '\0';
+    return url;
+}
+
+/* The template with the settings at the head of its [mortise] section, as a file. */
+static char *file_with(const char *settings)
+{
+    static int count;
+    static const char section[] = "[mortise]\n";
+    char *path = NULL, *whole = NULL;
+    const char *place = strstr(text, section);
+    place = place ? place + strlen(section) : text;
+    if (asprintf(&path, "%s/mortise%d.conf", subject.folder, count++) < 0 ||
+        asprintf(&whole, "%.*s%s\n%s", (int)(place - text), text, settings, place) < 0)
+        return NULL;
+    bool written = test_file_write(path, whole);
+    free(whole);
+    return written ? path : NULL;
+}
+
+const char *subject_where(const char *settings)
+{
+    static struct {
+        const char *settings;
+        char *where;
+    } made[128]; /* freed by nobody: until the end */
+    const char *wanted = settings ? settings : "";
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
+        if (!made[i].where) {
+            made[i].settings = strdup(wanted);
+            made[i].where = is_url ? url_with(wanted) : file_with(wanted);
+        }
+        if (made[i].settings && strcmp(made[i].settings, wanted) == 0)
+            return made[i].where;
+    }
+    return NULL;
+}
+
+/* ---- begin and end ---------------------------------------------------------------------------- */
+
+static bool set_number(const char *value, int64_t *number)
+{
+    char *end;
+    *number = strtoll(value, &end, 10);
+    return *number > 0 && *end == '\0';
+}
+
+static bool set_key(const char *key, const char *value)
+{
+    int64_t number = 0;
+    if (strcmp(key, "hooks") == 0)
+        subject.hooks = value;
+    else if (strcmp(key, "can") == 0)
+        return set_can(value);
+    else if (strcmp(key, "taker") == 0)
+        subject.taker = value;
+    else if (strcmp(key, "processes") == 0)
+        subject.processes = strcmp(value, "no") != 0;
+    else if (strcmp(key, "ttl") == 0)
+        return set_number(value, &subject.ttl_ms);
+    else if (strcmp(key, "slack") == 0)
+        return set_number(value, &subject.slack_ms);
+    else if (!set_number(value, &number) || number > 1000000)
+        return false;
+    else if (strcmp(key, "names") == 0)
+        subject.names = (int)number;
+    else if (strcmp(key, "waiters") == 0)
+        subject.waiters = (int)number;
+    else
+        return false;
+    return true;
+}
+
+static bool set_argument(char *argument)
+{
+    char *equals = strchr(argument, '=');
+    if (!equals)
+        return false;
+    *equals = '\0';
+    bool known = set_key(argument, equals + 1);
+    *equals = '=';
+    return known;
+}
+
+static int start_server(void)
+{
+    if (!subject.hooks || strcmp(subject.hooks, "sim") == 0)
+        return 0;
+    int code = run_script("start", replace_line);
+    if (code == TEST_SKIP_CODE)
+        return test_skip("conformance", "the server cannot be started here");
+    return code == 0 ? 0 : 1;
+}
+
+int subject_begin(int argc, char **argv)
+{
+    if (argc < 2) {
+        fprintf(stderr, "usage: conformance WHERE [KEY=VALUE …]\n");
+        return 64;
+    }
+    for (int i = 2; i < argc; i++)
+        if (strncmp(argv[i], "only=", 5) != 0 && !set_argument(argv[i])) {
+            fprintf(stderr, "conformance: what is \"%s\"?\n", argv[i]);
+            return 64;
+        }
+    const char *slash = strchr(argv[1], '/'), *colon = strchr(argv[1], ':');
+    is_url = colon && (!slash || colon < slash);
+    text = is_url ? strdup(argv[1]) : test_file_read(argv[1]);
+    if (!text || !test_folder_make(subject.folder, sizeof subject.folder)) {
+        fprintf(stderr, "conformance: cannot read %s, or make a folder\n", argv[1]);
+        return 1;
+    }
+    replace("DIR", subject.folder);
+    int code = start_server();
+    subject.where = code == 0 ? subject_where(NULL) : NULL;
+    if (code == 0 && EXPECT(OK, mortise_open(subject.where, &subject.looker, &detail)))
+        subject.capabilities = mortise_capabilities(subject.looker);
+    if (code == 0 && subject.hooks && strcmp(subject.hooks, "sim") == 0 && !sim_hook("find"))
+        code = 1;
+    return code;
+}
+
+bool subject_end(void)
+{
+    mortise_close(subject.looker, NULL);
+    mortise_close(subject.looker, NULL);
+    if (subject.hooks && strcmp(subject.hooks, "sim") == 0) {
+        something_left = !sim_hook("left");
+    } else if (subject.hooks) {
+        something_left = run_script("left", tell_left) != 0 || something_left;
+        run_script("end", NULL);
+    }
+    test_folder_remove(subject.folder);
+    return !something_left;
+}

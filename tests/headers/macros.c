@@ -1,0 +1,33 @@
+/* macros.c - the macros of the public headers, used as applications and modules use them. Compiled only,
+ * as strict C11: they must not make an application's warnings theirs. Knows no behaviour. */
+#include <mortise/driver.h>
+#include <mortise/mortise.h>
+
+const mortise_module mortise_module_v1 = {
+    MORTISE_MODULE_HEAD,
+    .kind = MORTISE_KIND_OBSERVER,
+    .name = "nothing",
+};
+
+int main(void)
+{
+    mortise_client *client = NULL;
+    mortise_lease *lease = NULL, *inner = NULL;
+    mortise_error error;
+
+    if (mortise_open("sqlite:/nowhere", &client, &error) != MORTISE_OK)
+        return 1;
+    mortise_status status = mortise_acquire(
+        client, "outer", MORTISE_OPTIONS(.wait_ms = 5000, .ttl_ms = 1000), &lease, &error);
+    if (status != MORTISE_OK)
+        return 1;
+
+    MORTISE_WITH (lease) {
+        (void)mortise_acquire(client, "inner", MORTISE_OPTIONS(.owner = MORTISE_OWNER_THREAD),
+                              &inner, NULL);
+        MORTISE_WITH (inner)
+            if (mortise_state(inner) == MORTISE_STATE_LOST)
+                return 2;
+    }
+    return mortise_close(client, NULL) == MORTISE_OK ? 0 : 1;
+}

@@ -1,0 +1,110 @@
+# packages.sh - what building and testing need, and how it is had on Debian and Ubuntu. Sourced by
+# examples/quickstart.sh and tests/run.sh; knows nothing of what they do with it.
+#
+# What is there is found by looking for the thing itself (a command, a header, a pkg-config module), not
+# for the package: so where all is present nothing is installed and no package manager is needed.
+
+# Package, kind of evidence, evidence.
+packages_to_build='
+gcc             compiler  cc
+libc6-dev       header    stdio.h
+cmake           command   cmake
+ninja-build     generator ninja
+pkg-config      command   pkg-config
+libinih-dev     module    inih
+uthash-dev      header    uthash.h
+libsqlite3-dev  module    sqlite3
+'
+packages_to_test='
+g++             command   g++
+libcunit1-dev   module    cunit
+sqlite3         command   sqlite3
+python3         command   python3
+tmux            command   tmux
+'
+
+packages_compiler() {
+    for compiler in "${CC:-cc}" gcc clang; do
+        if command -v "$compiler" >/dev/null 2>&1; then
+            echo "$compiler"
+            return
+        fi
+    done
+    return 1
+}
+
+# packages_present KIND EVIDENCE
+packages_present() {
+    case $1 in
+    command) command -v "$2" >/dev/null 2>&1 ;;
+    compiler) packages_compiler >/dev/null ;;
+    generator) command -v ninja >/dev/null 2>&1 || command -v make >/dev/null 2>&1 ;;
+    module) pkg-config --exists "$2" 2>/dev/null ;;
+    header) printf '#include <%s>\n' "$2" | "$(packages_compiler)" -E -x c - >/dev/null 2>&1 ;;
+    esac
+}
+
+# packages_missing LIST: the packages whose evidence is not there.
+packages_missing() {
+    printf '%s\n' "$1" | while read -r package kind evidence; do
+        [ -z "$package" ] || packages_present "$kind" "$evidence" || printf '%s ' "$package"
+    done
+}
+
+# packages_as_root COMMAND…: sudo where it is needed; asks for a password only at a terminal.
+packages_as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif [ -t 0 ]; then
+        sudo "$@"
+    else
+        sudo -n "$@"
+    fi
+}
+
+# packages_have_candidates PACKAGE…: whether apt's lists are there and know each.
+packages_have_candidates() {
+    for package in "$@"; do
+        LC_ALL=C apt-cache policy "$package" 2>/dev/null | grep -q '^  Candidate: [^(]' || return 1
+    done
+}
+
+packages_apt_get() {
+    packages_as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get -q -y -o DPkg::Lock::Timeout=300 "$@" </dev/null
+}
+
+# packages_install LIST: installs what is missing of it, and says so. Fails where it cannot.
+packages_install() {
+    missing=$(packages_missing "$1")
+    [ -n "$missing" ] || return 0
+    by_hand="apt-get install --no-install-recommends $missing"
+    if ! command -v apt-get >/dev/null 2>&1; then
+        echo "Missing, and there is no apt-get here. On Debian they are called: $missing" >&2
+        return 1
+    fi
+    if [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null 2>&1; then
+        echo "Missing, and there is no sudo here. As root: $by_hand" >&2
+        return 1
+    fi
+
+    echo "Installing with apt-get: $missing"
+    packages_log=$(mktemp "${TMPDIR:-/tmp}/mortise-apt.XXXXXX")
+    # shellcheck disable=SC2086 # the list is words
+    if packages_install_now $missing >"$packages_log" 2>&1; then
+        rm -f -- "$packages_log"
+        return 0
+    fi
+    tail -n 20 "$packages_log" >&2
+    rm -f -- "$packages_log"
+    echo "That failed. By hand: $by_hand" >&2
+    return 1
+}
+
+# Lists that are missing or out of date are fetched, once.
+packages_install_now() {
+    if packages_have_candidates "$@" && packages_apt_get install --no-install-recommends "$@"; then
+        return 0
+    fi
+    packages_apt_get update && packages_apt_get install --no-install-recommends "$@"
+}

@@ -1,0 +1,93 @@
+#!/bin/sh
+# run.sh [--sanitize] [--nightly] - the whole test with one command: installs what testing needs, builds, and
+# runs every test.
+#
+#   --sanitize   also under AddressSanitizer + UndefinedBehaviorSanitizer, and under ThreadSanitizer
+#   --nightly    all of that, and the tests take their time (MORTISE_NIGHTLY=1)
+#
+# Builds in build-test*/. With MORTISE_REQUIRE_ALL=1 in the environment a test that cannot run here is a
+# failure, not a skip.
+set -eu
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+. "$root/tests/packages.sh"
+. "$root/cmake/build.sh"
+
+usage() {
+    sed -n '2,9s/^# \{0,1\}//p' "$0"
+    exit "$1"
+}
+
+sanitize=no
+for argument in "$@"; do
+    case $argument in
+    --sanitize) sanitize=yes ;;
+    --nightly)
+        sanitize=yes
+        MORTISE_NIGHTLY=1
+        export MORTISE_NIGHTLY
+        ;;
+    -h | --help) usage 0 ;;
+    *) usage 64 >&2 ;;
+    esac
+done
+case ${MORTISE_REQUIRE_ALL:-0} in
+0) require_all=OFF ;;
+*) require_all=ON ;;
+esac
+
+total=0 skipped=0 failures=''
+
+# count WHAT FILE: a number from the head of a JUnit report, 0 if there is none.
+count() {
+    number=$(sed -n "s/^[[:space:]]*$1=\"\([0-9][0-9]*\)\".*/\1/p" "$2" 2>/dev/null | head -n 1)
+    echo "${number:-0}"
+}
+
+# run_suite NAME PRESET FOLDER COMMAND…: builds FOLDER and runs COMMAND --test-dir FOLDER …, which is ctest.
+# Remembers a failure, so that the other suites run nevertheless.
+run_suite() {
+    name=$1 preset=$2 folder=$3
+    shift 3
+    echo "== $name: building"
+    if ! build_tree "$folder" "$preset" "-DMORTISE_REQUIRE_ALL=$require_all"; then
+        failures="$failures, $name (does not build)"
+        return 0
+    fi
+    echo "== $name: testing"
+    report=$folder/report.xml
+    rm -f -- "$report"
+    if ! "$@" --test-dir "$folder" --output-on-failure --no-tests=error -j2 \
+        --output-junit "$report"; then
+        failures="$failures, $name"
+    fi
+    total=$((total + $(count tests "$report")))
+    skipped=$((skipped + $(count skipped "$report") + $(count disabled "$report")))
+}
+
+# ThreadSanitizer cannot lay out its memory where a kernel randomises addresses too widely.
+fixed_addresses=''
+if setarch "$(uname -m)" -R true 2>/dev/null; then
+    fixed_addresses="setarch $(uname -m) -R"
+fi
+
+packages_install "$packages_to_build$packages_to_test" || exit 1
+run_suite plain debug "$root/build-test" ctest
+if [ "$sanitize" = yes ]; then
+    run_suite 'address and undefined behaviour' asan-ubsan "$root/build-test-asan" ctest -LE build
+    # shellcheck disable=SC2086 # words
+    run_suite 'threads' tsan "$root/build-test-tsan" $fixed_addresses ctest -LE build
+fi
+
+if [ -n "$failures" ]; then
+    echo "FAILED: ${failures#, }. See above."
+    exit 1
+fi
+if [ "$skipped" -gt 0 ]; then
+    if [ "$require_all" = ON ]; then
+        echo "FAILED: $skipped of $total tests were skipped, and MORTISE_REQUIRE_ALL is set."
+        exit 1
+    fi
+    echo "All tests that can run here passed: $((total - skipped)) of $total; $skipped skipped."
+else
+    echo "All $total tests passed."
+fi

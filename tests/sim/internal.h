@@ -1,0 +1,166 @@
+/* internal.h - what the files of the sim driver share: names and claims (store.c), what is asked of them
+ * (serve.c), ops that are not answered at once (flight.c, ghost.c), their fate (script.c), the module (sim.c), the
+ * test's side of it (api.c).
+ *
+ * One mutex guards all of it (sim_lock). Other clients' waiters are told through host->post, which is
+ * called after the mutex was given back (sim_unlock), since a core may hold locks of its own there. */
+#ifndef MORTISE_TESTS_SIM_INTERNAL_H
+#define MORTISE_TESTS_SIM_INTERNAL_H
+
+#include "sim.h"
+
+struct claim;
+struct flight;
+
+/* One client's wish to be told of a name. */
+struct watch {
+    struct watch *next, *previous; /* of the instance */
+    struct watch *claim_next, *claim_previous;
+    struct instance *instance;
+    struct claim *claim;
+    bool told; /* news are due */
+};
+
+/* One opened module. */
+struct instance {
+    struct instance *next, *previous;
+    mortise_host *host;
+    uint32_t capabilities;
+    int64_t latency_ns;
+    bool queue, notify;
+    struct watch *watches;
+    struct flight *timed;  /* ordered by due_ns */
+    struct flight *parked; /* held, queued or silent */
+    size_t flights;        /* in both; with due_ns touched in the instance's own pump only */
+    int64_t due_ns;
+    /* drain() is due in the instance's pump; it was posted */
+    bool dirty, posted, news_all;
+    struct instance *dirty_next;
+    unsigned pokers; /* threads that are posting to it just now */
+};
+
+/* ---- store.c: names and claims. sim_lock is held in all of them. ----------------------------------- */
+
+/* The rarer parts of a name: shared owner, further grants, waiters. */
+struct extra {
+    char *owner; /* NULL: unshared */
+    size_t owner_len;
+    struct grant *more; /* grants beside the first */
+    size_t more_count, more_capacity;
+    struct watch *watches;
+    struct flight *queue;
+};
+
+struct grant {
+    mortise_grant_id id;
+    int64_t expires_ns;
+};
+
+/* A name that is or was held. Kept small: a benchmark holds 100,000 of them beside the core's leases. */
+struct claim {
+    struct claim *chain;
+    struct extra *extra; /* NULL for most */
+    int64_t since_ns;
+    uint64_t token;
+    struct grant grant;
+    uint32_t hash;
+    uint16_t name_len;
+    uint8_t note; /* whose: an index */
+    bool held;
+    char name[];
+};
+
+static inline size_t more_count(const struct claim *claim)
+{
+    return claim->extra ? claim->extra->more_count : 0;
+}
+
+struct claim *store_find(const char *name, size_t name_len);
+/* Finds or adds; NULL: out of memory. */
+struct claim *store_name(const char *name, size_t name_len);
+struct extra *store_extra(struct claim *claim);
+/* Drops what expired; hands on to the queue. Returns whether it is held now. */
+bool claim_refresh(struct claim *claim, int64_t now_ns);
+int64_t claim_expires(const struct claim *claim);
+/* The grants of a claim: find, take for the first one (a new token), add another of the same owner,
+ * remove one (the claim is dropped with its last). False: out of memory. */
+struct grant *claim_grant(struct claim *claim, const mortise_grant_id *id);
+bool claim_take(struct claim *claim, const mortise_op *op, int64_t now_ns);
+bool claim_add(struct claim *claim, const struct grant *grant);
+void claim_remove(struct claim *claim, struct grant *grant);
+bool claim_same_owner(const struct claim *claim, const mortise_op *op);
+void claim_drop(struct claim *claim);
+/* It became free: the queue's head gets it, or the watchers are told. */
+void claim_freed(struct claim *claim, int64_t now_ns);
+bool claim_seize(struct claim *claim, int64_t expires_ns, int64_t now_ns);
+void store_each(void (*visit)(struct claim *claim, void *argument), void *argument);
+void store_tokens_from(uint64_t token);
+void store_reset(void);
+/* The note of who took it; empty if unknown. */
+const char *store_note(const struct claim *claim);
+size_t store_count(void);
+
+/* ---- serve.c. sim_lock is held. ---------------------------------------------------------------- */
+
+/* Does what the op asks, at once. Of an acquire, *claim is the name: for who wants to queue. A ghost is
+ * an op that nobody reads the results of. */
+mortise_status serve(struct instance *instance, mortise_op *op, int64_t now_ns, int64_t sent_ns,
+                     bool ghost, struct claim **claim);
+void serve_reset(void);
+
+/* ---- flight.c: ops under way. sim_lock is held in all of them. ----------------- */
+
+void flight_start(struct instance *instance, mortise_op *op, int64_t now_ns);
+void flight_cancel(mortise_op *op, int64_t now_ns);
+/* Lands what is due, what was let go and what the queue granted. */
+void flight_turn(struct instance *instance, int64_t now_ns);
+int64_t flight_due(struct instance *instance);
+/* The queue's turn has come: gives the name to its head. Returns whether there was one. */
+bool flight_grant_head(struct claim *claim, int64_t now_ns);
+size_t flight_queue_length(const struct claim *claim);
+/* Whether a request under this grant may still be executed. */
+bool flight_may_come(const mortise_grant_id *grant);
+size_t flight_outstanding(const struct instance *instance);
+void flight_forget(struct instance *instance);
+void flight_reset(void);
+uint64_t flight_count(int kind);
+uint64_t flight_held(int rule);
+void flight_let_go(int rule);
+
+/* ---- ghost.c. sim_lock is held. ------------------------------------------------------------------ */
+
+void ghost_add(const struct instance *instance, const mortise_op *op, int rule, bool held,
+               int64_t due_ns);
+void ghosts_arrive(int64_t now_ns);
+bool ghost_under(const mortise_grant_id *grant);
+uint64_t ghost_held(int rule);
+void ghost_let_go(int rule);
+size_t ghost_count(void);
+void ghosts_reset(void);
+
+/* ---- script.c. sim_lock is held. ---------------------------------------------------------------- */
+
+int script_add(const sim_rule *rule);
+bool script_exists(void);
+/* The fate of this op, which is counted as a hit; NULL: no rule. Valid until the mutex is given back. */
+const sim_rule *script_match(const mortise_op *op, int *number);
+void script_end(int number);
+uint64_t script_hits(int number);
+/* Until the CLOCK_MONOTONIC instant. */
+bool script_wait_hits(int number, uint64_t n, int64_t deadline_ns);
+void script_reset(void);
+
+/* ---- sim.c ------------------------------------------------------------------------------------ */
+
+extern struct instance *sim_instances;
+void sim_lock(void);
+/* `self`, if any, has been drained by the caller; all other dirty instances are poked. */
+void sim_unlock(struct instance *self);
+/* Waits for `condition` of flight.c with the mutex, until the CLOCK_MONOTONIC instant. */
+bool sim_wait_until(int64_t deadline_ns);
+void sim_changed(void);
+void sim_dirty(struct instance *instance);
+/* An instant for what no client asked: the first instance's clock, 0 if none is open. */
+int64_t sim_any_now(void);
+
+#endif

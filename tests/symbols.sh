@@ -1,0 +1,45 @@
+#!/bin/sh
+# symbols.sh HEADER LIBRARY MODULE… - the library exports what HEADER declares, and from a module leaves the
+# one symbol that it is loaded by. What else were exported could be taken for a symbol of the application, or
+# of another module, and would be ABI without anybody's wish.
+set -eu
+
+# The names that FILE defines for others (versions of symbols and the linker's own names left aside).
+exported() {
+    nm -D --defined-only "$1" | awk '{ sub(/@.*/, "", $NF); print $NF }' |
+        grep -v -x -E '_(init|fini|edata|end)|__bss_start' | sort || true
+}
+
+# The functions that FILE declares with MORTISE_API.
+declared() {
+    tr '\n' ' ' <"$1" | awk 'BEGIN { RS = "MORTISE_API " }
+        NR > 1 && match($0, /^[^;{]*mortise_[a-z0-9_]+\(/) {
+            $0 = substr($0, 1, RLENGTH - 1); sub(/.*[^a-z0-9_]/, ""); print }' | sort
+}
+
+failures=0
+complain() {
+    printf '%s\n' "symbols: $1" >&2
+    failures=1
+}
+
+header=$1 library=$2
+shift 2
+names=$(exported "$library")
+wanted=$(declared "$header")
+[ -n "$wanted" ] || complain "nothing was found in $header"
+for name in $wanted; do
+    printf '%s\n' "$names" | grep -q -x "$name" || complain "$library does not export $name"
+done
+for name in $names; do
+    printf '%s\n' "$wanted" | grep -q -x "$name" ||
+        complain "$library exports $name, which $header does not declare"
+done
+
+[ $# -gt 0 ] || complain "no module was given"
+for module in "$@"; do
+    names=$(exported "$module")
+    [ "$names" = mortise_module_v1 ] ||
+        complain "$module exports \"$(echo $names)\", which should be mortise_module_v1 alone"
+done
+exit $failures

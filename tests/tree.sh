@@ -1,0 +1,67 @@
+#!/bin/sh
+# tree.sh ROOT - the rules of the house that a compiler does not check: which part may know which. Comments
+# are left aside: an example in one may name what the code must not.
+set -eu
+cd -- "$1"
+failures=0
+code=$(mktemp "${TMPDIR:-/tmp}/mortise-tree.XXXXXX")
+trap 'rm -f -- "$code"' EXIT
+files=$(find include core drivers plugins tools bench examples tests -name '*.[ch]' -type f | sort)
+
+# All code as lines "FILE:NUMBER: TEXT", less its comments. Knows strings and character constants.
+# shellcheck disable=SC2086 # no file of the tree has a space in its name
+awk '
+FNR == 1 {
+    inside = 0
+    if ($0 !~ /^\/\*/) print FILENAME ":1: it does not open by saying what it is for" >"/dev/stderr"
+}
+{
+    line = $0; out = ""
+    while (length(line) > 0) {
+        if (inside) {
+            end = index(line, "*/")
+            if (end == 0) break
+            line = substr(line, end + 2); inside = 0
+        } else if (match(line, /^([^"\047\/]+|"([^"\\]|\\.)*"|\047([^\047\\]|\\.)*\047)/)) {
+            out = out substr(line, 1, RLENGTH); line = substr(line, RLENGTH + 1)
+        } else if (substr(line, 1, 2) == "/*") {
+            inside = 1; line = substr(line, 3)
+        } else if (substr(line, 1, 2) == "//") {
+            break
+        } else {
+            out = out substr(line, 1, 1); line = substr(line, 2)
+        }
+    }
+    print FILENAME ":" FNR ": " out
+}' $files >"$code" 2>"$code.opening"
+if [ -s "$code.opening" ]; then
+    cat "$code.opening" >&2
+    failures=1
+fi
+rm -f -- "$code.opening"
+
+# forbid RULE PATTERN FOLDER|FOLDER… : no code below the folders may match.
+forbid() {
+    hits=$(grep -i -E "^($3)/[^:]*:[0-9]+:.*($2)" -- "$code" || true)
+    [ -n "$hits" ] || return 0
+    failures=1
+    printf '%s\n' "$hits" | sed "s|\$|   <- $1|" >&2
+}
+
+include='#[[:space:]]*include[[:space:]]*'
+modules='drivers|plugins|tests/sim'
+programs='tools|bench|examples'
+everything="include|core|drivers|plugins|$programs|tests"
+
+forbid 'the core knows no backend' \
+    'redis|redlock|zookeeper|zoo_|postgres|libpq|sqlite|mysql|mariadb|etcd|consul' core
+forbid 'a module includes no core header' "$include\"[^\"]*core/" "$modules"
+forbid 'of mortise, a module includes <mortise/driver.h> only' \
+    "$include([\"<]mortise/[^d]|\"[^\"]*mortise/)" "$modules"
+forbid 'of mortise, a program includes <mortise/mortise.h> only' \
+    "$include([\"<]mortise/[^m]|\"[^\"]*(core|drivers|plugins|mortise)/)" "$programs"
+forbid 'a test waits for the event, it does not sleep' \
+    '[^a-z0-9_](u|nano|clock_nano)?sleep[[:space:]]*\(' tests
+forbid 'unchecked: use the bounded or checking function' \
+    '[^a-z0-9_](strcpy|strcat|stpcpy|v?sprintf|gets|ato(i|l|ll|f))[[:space:]]*\(' "$everything"
+exit $failures

@@ -1,0 +1,495 @@
+/* test_contest.c - who waits for a name in this process: first come, first served; only the head has a request in
+ * the backend; news, hints and back-offs; who does not stand in the queue. */
+#include "rig.h"
+
+#define CONFIG "ttl = 3s\nhandover_max = 0\n"
+#define CROWD 50
+
+static struct rig rig;
+static struct outcome got, other, crowd[CROWD];
+
+static void start(const char *config)
+{
+    rig_open(&rig, config);
+    tap(&rig);
+}
+
+static void finish(void)
+{
+    settle();
+    CU_ASSERT_EQUAL(stats_of(&rig).waiting, 0);
+    CU_ASSERT_EQUAL(rig.client->outstanding, 0);
+    ASSERT_NOTHING_LEFT();
+    rig_close(&rig);
+}
+
+static void give_back(struct outcome *outcome)
+{
+    CU_ASSERT_EQUAL_FATAL(outcome->status, MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release(outcome->lease, NULL), MORTISE_OK);
+}
+
+/* ---- the queue ------------------------------------------------------------------------------------ */
+
+/* [27] A crowd of local callers costs the backend one contender, and is served in order. */
+static void crowd_in_order(const char *config)
+{
+    start(config);
+    sim->seize("a", MORTISE_NEVER);
+    for (int i = 0; i < CROWD; i++)
+        want(&rig, &crowd[i], "a", FOREVER);
+    CU_ASSERT_EQUAL(sim->waiters("a"), 1);
+    CU_ASSERT(tapped_count(MORTISE_OP_ACQUIRE) <= 2); /* and once more when its watch is in force */
+    CU_ASSERT_EQUAL(stats_of(&rig).waiting, CROWD);
+    advance_ms(10000);
+    tap_count = 0;
+    sim->give_back("a");
+    for (int i = 0; i < CROWD; i++) {
+        advance_ms(150); /* well before any poll or ttl */
+        CU_ASSERT_EQUAL(crowd[i].order, i + 1);
+        give_back(&crowd[i]);
+    }
+    CU_ASSERT(tapped_count(MORTISE_OP_ACQUIRE) <= 3 * CROWD);
+    finish();
+}
+
+static void test_crowd_told_by_news(void)
+{
+    crowd_in_order(CONFIG);
+}
+
+static void test_crowd_in_a_fair_backend(void)
+{
+    crowd_in_order(CONFIG "[sim]\nqueue = yes\n");
+}
+
+static void test_waiter_behind_leaves_in_time(void)
+{
+    start(CONFIG);
+    sim->seize("a", MORTISE_NEVER);
+    want(&rig, &got, "a", FOREVER);
+    want(&rig, &other, "a", MORTISE_OPTIONS(.wait_ms = 700));
+    advance_ms(699);
+    CU_ASSERT_EQUAL(other.calls, 0);
+    advance_ms(1);
+    CU_ASSERT_EQUAL(other.status, MORTISE_TIMEDOUT);
+    CU_ASSERT_EQUAL(got.calls, 0);
+    sim->give_back("a");
+    settle();
+    give_back(&got);
+    finish();
+}
+
+/* The head leaves: its place in the backend's queue is the process's, and serves the next. */
+static void test_place_is_kept(void)
+{
+    start(CONFIG "[sim]\nqueue = yes\n");
+    sim->seize("a", MORTISE_NEVER);
+    want(&rig, &got, "a", MORTISE_OPTIONS(.wait_ms = 500));
+    want(&rig, &other, "a", FOREVER);
+    advance_ms(500);
+    CU_ASSERT_EQUAL(got.status, MORTISE_TIMEDOUT);
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_ACQUIRE), 1);
+    CU_ASSERT_EQUAL(sim->waiters("a"), 1);
+    sim->give_back("a");
+    settle();
+    give_back(&other);
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_ACQUIRE), 1);
+    finish();
+}
+
+/* Unless the next wants something else: it gets what it asked for. */
+static void test_place_is_given_up(void)
+{
+    start(CONFIG "[sim]\nqueue = yes\n");
+    sim->seize("a", MORTISE_NEVER);
+    want(&rig, &got, "a", MORTISE_OPTIONS(.wait_ms = 500));
+    want(&rig, &other, "a", MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 8000));
+    advance_ms(500);
+    CU_ASSERT_EQUAL(sim->waiters("a"), 1);
+    sim->give_back("a");
+    settle();
+    CU_ASSERT_EQUAL_FATAL(other.status, MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_remaining_ms(other.lease), 8000 - 80 - 2);
+    give_back(&other);
+    finish();
+}
+
+/* ---- how it is told of a release ------------------------------------------------------------------ */
+
+static void test_news_at_once(void)
+{
+    start(CONFIG);
+    sim->seize("a", MORTISE_NEVER);
+    want(&rig, &got, "a", FOREVER);
+    advance_ms(100);
+    tap_count = 0;
+    sim->give_back("a");
+    settle(); /* no time passes */
+    give_back(&got);
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_ACQUIRE), 1);
+    finish();
+}
+
+/* [7] News that come while the answer "busy" is on its way are not lost. */
+static void test_news_while_asking(void)
+{
+    start(CONFIG);
+    sim->seize("a", MORTISE_NEVER);
+    want(&rig, &got, "a", FOREVER);
+    int slow = SCRIPT(.kinds = OP(ACQUIRE), .times = 1, .reply_ns = 100 * MS);
+    sim->news_all();
+    settle(); /* asked, found busy */
+    advance_ms(50);
+    CU_ASSERT_EQUAL(sim->hits(slow), 1);
+    sim->give_back("a");
+    settle();
+    CU_ASSERT_EQUAL(got.calls, 0);
+    advance_ms(50);
+    give_back(&got);
+    finish();
+}
+
+/* The release falls between the answer "busy" and the watch being in force. */
+static bool give_back_after_busy(mortise_op *op)
+{
+    if (op->kind == MORTISE_OP_ACQUIRE && sim->waiters("a") == 0) {
+        tap_answer = NULL;
+        op->hint_ms = -1;
+        tapped_host()->complete(tapped_host(), op, MORTISE_BUSY);
+        sim->give_back("a");
+        return true;
+    }
+    return false;
+}
+
+static void test_release_before_the_watch(void)
+{
+    start(CONFIG);
+    sim->seize("a", MORTISE_NEVER);
+    tap_answer = give_back_after_busy;
+    want(&rig, &got, "a", FOREVER);
+    CU_ASSERT_EQUAL(got.calls, 1);
+    give_back(&got);
+    finish();
+}
+
+/* The holder died: nobody tells, and it is asked again when its claim has ended. */
+static void test_holder_died(void)
+{
+    start(CONFIG);
+    sim->seize("a", START_NS + 2000 * MS);
+    want(&rig, &got, "a", FOREVER);
+    tap_count = 0;
+    advance_ms(1999);
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_ACQUIRE), 0); /* [17], [20] nobody polls */
+    advance_ms(150);
+    give_back(&got);
+    CU_ASSERT(got.at_ns >= START_NS + 2000 * MS);
+    finish();
+}
+
+/* A backend that tells of nothing is polled, with pauses that grow to a quarter of a second. */
+static void test_polling(void)
+{
+    start(CONFIG "[sim]\nnotify = no\n");
+    sim->seize("a", MORTISE_NEVER);
+    want(&rig, &got, "a", FOREVER);
+    advance_ms(10000);
+    size_t polls = tapped_count(MORTISE_OP_ACQUIRE);
+    CU_ASSERT(polls >= 40 && polls <= 100);
+    for (size_t i = 1; i < polls; i++) {
+        int64_t pause_ns =
+            tapped(MORTISE_OP_ACQUIRE, i)->at_ns - tapped(MORTISE_OP_ACQUIRE, i - 1)->at_ns;
+        CU_ASSERT(pause_ns >= 10 * MS && pause_ns <= 251 * MS);
+    }
+    sim->give_back("a");
+    advance_ms(251);
+    give_back(&got);
+    finish();
+}
+
+static void test_watch_is_balanced(void)
+{
+    start(CONFIG);
+    for (int i = 0; i < 5; i++) {
+        sim->seize("a", MORTISE_NEVER);
+        want(&rig, &got, "a", MORTISE_OPTIONS(.wait_ms = 100));
+        want(&rig, &other, "a", FOREVER);
+        CU_ASSERT_EQUAL(sim->waiters("a"), 1);
+        advance_ms(100);
+        CU_ASSERT_EQUAL(sim->waiters("a"), 1);
+        if (i % 2 == 0)
+            sim->give_back("a");
+        else
+            mortise_cancel(rig.handle, other.request);
+        settle();
+        CU_ASSERT_EQUAL(sim->waiters("a"), 0); /* [8] */
+        if (i % 2 == 0)
+            give_back(&other);
+        sim->give_back("a");
+    }
+    finish();
+}
+
+/* ---- a backend in trouble -------------------------------------------------------------------------- */
+
+static void test_away_for_too_long(void)
+{
+    start(CONFIG);
+    SCRIPT(.kinds = OP(ACQUIRE), .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE, .native = 111);
+    want(&rig, &got, "a", FOREVER);
+    want(&rig, &other, "a", FOREVER);
+    advance_ms(9900);
+    CU_ASSERT_EQUAL(got.calls + other.calls, 0);
+    advance_ms(1200);
+    CU_ASSERT_EQUAL(got.status, MORTISE_UNREACHABLE);
+    CU_ASSERT_EQUAL(other.status, MORTISE_UNREACHABLE);
+    CU_ASSERT_EQUAL(got.error.native, 111); /* the driver's own word */
+    size_t tries = tapped_count(MORTISE_OP_ACQUIRE);
+    CU_ASSERT(tries >= 10 && tries <= 40);
+    advance_ms(60000);
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_ACQUIRE), tries);
+    finish();
+}
+
+static void test_away_for_a_while(void)
+{
+    start(CONFIG);
+    int away = SCRIPT(.kinds = OP(ACQUIRE), .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE);
+    want(&rig, &got, "a", FOREVER);
+    advance_ms(9000);
+    sim->end(away);
+    advance_ms(1000);
+    give_back(&got);
+    finish();
+}
+
+/* Failures that lie apart are not added up. */
+static void test_trouble_is_forgotten(void)
+{
+    start(CONFIG "unreachable_timeout = 1s\n[sim]\nnotify = no\n");
+    sim->seize("a", MORTISE_NEVER);
+    want(&rig, &got, "a", FOREVER);
+    for (int i = 0; i < 10; i++) {
+        SCRIPT(.kinds = OP(ACQUIRE), .times = 1, .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE);
+        advance_ms(700);
+    }
+    CU_ASSERT_EQUAL(got.calls, 0);
+    sim->give_back("a");
+    advance_ms(300);
+    give_back(&got);
+    finish();
+}
+
+static void test_news_end_a_backoff(void)
+{
+    start(CONFIG);
+    int away = SCRIPT(.kinds = OP(ACQUIRE), .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE);
+    want(&rig, &got, "a", FOREVER);
+    advance_ms(5000);
+    sim->end(away);
+    sim->news_all(); /* does not reach it: it watches nothing yet */
+    contest_news_all(rig.client);
+    settle();
+    give_back(&got);
+    finish();
+}
+
+/* [16] Not "held by another": nobody knows. */
+static void test_time_out_says_why(void)
+{
+    start(CONFIG);
+    SCRIPT(.kinds = OP(ACQUIRE), .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE);
+    want(&rig, &got, "a", MORTISE_OPTIONS(.wait_ms = 300));
+    advance_ms(300);
+    CU_ASSERT_EQUAL(got.status, MORTISE_UNREACHABLE);
+    sim->reset();
+    sim->seize("a", MORTISE_NEVER);
+    want(&rig, &got, "a", MORTISE_OPTIONS(.wait_ms = 300));
+    advance_ms(300);
+    CU_ASSERT_EQUAL(got.status, MORTISE_TIMEDOUT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(got.error.message, "\"a\" is held by elsewhere (pid 1)"));
+    sim->give_back("a");
+    finish();
+}
+
+/* A refusal that is final concerns the head alone: the next may want something that is allowed. */
+static void test_refusal_is_the_heads(void)
+{
+    start(CONFIG);
+    sim->seize("a", MORTISE_NEVER);
+    want(&rig, &got, "a", FOREVER);
+    want(&rig, &other, "a", FOREVER);
+    SCRIPT(.kinds = OP(ACQUIRE), .times = 1, .fate = SIM_REFUSE, .status = MORTISE_BACKEND);
+    sim->give_back("a");
+    settle();
+    CU_ASSERT_EQUAL(got.status, MORTISE_BACKEND);
+    give_back(&other);
+    finish();
+}
+
+static bool answer_stale(mortise_op *op)
+{
+    if (op->kind != MORTISE_OP_ACQUIRE)
+        return false;
+    op->token = 1;
+    op->from_ns = clock_now() - 60 * NS_PER_S;
+    op->good_for_ms = op->ttl_ms;
+    tapped_host()->complete(tapped_host(), op, MORTISE_OK);
+    return true;
+}
+
+/* Grants that are over when they arrive are given back, and asked for again with pauses. */
+static void test_grants_that_come_too_late(void)
+{
+    start(CONFIG "unreachable_timeout = 2s\n");
+    tap_answer = answer_stale;
+    want(&rig, &got, "a", FOREVER);
+    advance_ms(4000);
+    CU_ASSERT_EQUAL(got.calls, 1);
+    CU_ASSERT_EQUAL(got.status, MORTISE_UNREACHABLE);
+    size_t tries = tapped_count(MORTISE_OP_ACQUIRE);
+    CU_ASSERT(tries >= 3 && tries <= 30);
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RELEASE), tries);
+    tap_answer = NULL;
+    finish();
+}
+
+/* ---- who stands in no queue ------------------------------------------------------------------------ */
+
+static void test_tries(void)
+{
+    start(CONFIG);
+    sim->seize("a", MORTISE_NEVER);
+    want(&rig, &got, "a", TRY);
+    CU_ASSERT_EQUAL(got.status, MORTISE_BUSY);
+    CU_ASSERT_PTR_NOT_NULL(strstr(got.error.message, "elsewhere"));
+    CU_ASSERT_EQUAL(taps[0].op.flags & MORTISE_OP_TRY, MORTISE_OP_TRY);
+    CU_ASSERT_EQUAL(sim->waiters(NULL), 0);
+    want(&rig, &other, "a", FOREVER);
+    tap_count = 0;
+    want(&rig, &got, "a", TRY); /* never past those who wait; the backend need not be asked */
+    CU_ASSERT_EQUAL(got.status, MORTISE_BUSY);
+    CU_ASSERT_EQUAL(tap_count, 0);
+    sim->give_back("a");
+    settle();
+    give_back(&other);
+    finish();
+}
+
+#define AS(owner_) MORTISE_OPTIONS(.wait_ms = -1, .owner = owner_)
+
+/* An owner that holds the name does not wait behind others, who may be waiting for it. */
+static void test_owner_passes_the_queue(void)
+{
+    struct outcome more;
+    start(CONFIG);
+    want(&rig, &got, "a", AS("o"));
+    want(&rig, &other, "a", FOREVER);
+    want(&rig, &more, "a", AS("o"));
+    CU_ASSERT_EQUAL(other.calls, 0);
+    give_back(&more);
+    CU_ASSERT_EQUAL(other.calls, 0);
+    give_back(&got);
+    advance_ms(200);
+    give_back(&other);
+    finish();
+}
+
+/* The same when its owner comes to hold the name while it stands in the queue. */
+static void test_owner_leaves_the_queue(void)
+{
+    struct outcome first;
+    start(CONFIG);
+    sim->seize("a", MORTISE_NEVER);
+    want(&rig, &first, "a", AS("o"));
+    want(&rig, &other, "a", FOREVER);
+    want(&rig, &got, "a", AS("o"));
+    sim->give_back("a");
+    advance_ms(200);
+    CU_ASSERT_EQUAL_FATAL(first.status, MORTISE_OK);
+    CU_ASSERT_EQUAL(got.calls, 1);
+    CU_ASSERT_EQUAL(other.calls, 0);
+    give_back(&got);
+    give_back(&first);
+    advance_ms(200);
+    give_back(&other);
+    finish();
+}
+
+/* What the core knows of itself needs no word from the driver about the holder. */
+static void test_owner_leaves_the_queue_untold(void)
+{
+    struct outcome first;
+    start(CONFIG);
+    sim->seize("a", MORTISE_NEVER);
+    want(&rig, &first, "a", AS("o"));
+    want(&rig, &got, "a", AS("o"));
+    int held = SCRIPT(.kinds = OP(ACQUIRE), .skip = 1, .hold_request = true);
+    sim->give_back("a");
+    settle();
+    CU_ASSERT_EQUAL_FATAL(first.status, MORTISE_OK);
+    sim->end(held);
+    sim->let_go(held);
+    settle();
+    CU_ASSERT_EQUAL(got.calls, 1);
+    give_back(&got);
+    give_back(&first);
+    finish();
+}
+
+/* What a request that nobody waits for any more says about its name is not said of another's. */
+static void test_holders_are_not_mixed_up(void)
+{
+    struct rig second;
+    start(CONFIG);
+    rig_open(&second, CONFIG);
+    sim->seize("a", MORTISE_NEVER);
+    mortise_lease *lease = take(&second, "b", NULL);
+    int held = SCRIPT(.name = "a", .kinds = OP(ACQUIRE), .hold_request = true,
+                      .on_cancel = SIM_CANCEL_IGNORED);
+    want(&rig, &got, "a", FOREVER);
+    mortise_cancel(rig.handle, got.request);
+    settle();
+    want(&rig, &other, "b", MORTISE_OPTIONS(.wait_ms = 500));
+    sim->let_go(held);
+    advance_ms(500);
+    CU_ASSERT_EQUAL(other.status, MORTISE_TIMEDOUT);
+    CU_ASSERT_PTR_NULL(strstr(other.error.message, "elsewhere"));
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    rig_close(&second);
+    sim->give_back("a");
+    finish();
+}
+
+int main(void)
+{
+    static const CU_TestInfo tests[] = {
+        {"[27] a crowd in order, by news", test_crowd_told_by_news},
+        {"[27] a crowd in order, in a fair backend", test_crowd_in_a_fair_backend},
+        {"a waiter behind leaves in time", test_waiter_behind_leaves_in_time},
+        {"the place in the backend is kept", test_place_is_kept},
+        {"or given up", test_place_is_given_up},
+        {"news are acted on at once", test_news_at_once},
+        {"[7] news while asking", test_news_while_asking},
+        {"[7] a release before the watch", test_release_before_the_watch},
+        {"the holder died", test_holder_died},
+        {"polling", test_polling},
+        {"[8] watches are balanced", test_watch_is_balanced},
+        {"away for too long", test_away_for_too_long},
+        {"away for a while", test_away_for_a_while},
+        {"trouble is forgotten", test_trouble_is_forgotten},
+        {"news end a back-off", test_news_end_a_backoff},
+        {"[16] a time-out says why", test_time_out_says_why},
+        {"a refusal is the head's", test_refusal_is_the_heads},
+        {"grants that come too late", test_grants_that_come_too_late},
+        {"tries", test_tries},
+        {"an owner passes the queue", test_owner_passes_the_queue},
+        {"an owner leaves the queue", test_owner_leaves_the_queue},
+        {"an owner leaves the queue, untold", test_owner_leaves_the_queue_untold},
+        {"holders are not mixed up", test_holders_are_not_mixed_up},
+        CU_TEST_INFO_NULL,
+    };
+    return rig_run("contest", tests);
+}

@@ -1,0 +1,276 @@
+/* test_modules.c - modules found and refused: the handshake field by field, by fixtures that are wrong in one
+ * way each; the module path (R11); looking at modules without opening them. */
+#include "loader_test.h"
+
+/* ---- The handshake --------------------------------------------------------------------------- */
+
+static void refused(const char *name, const char *wanted)
+{
+    char message[1200];
+
+    snprintf(message, sizeof(message), FIXTURES "/%s.so%s", name, wanted);
+    open_bad(FILE_NAME, name, 0, MORTISE_CONFIG, message);
+}
+
+static void refused_size(const char *name, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void refused_size(const char *name, const char *format, ...)
+{
+    char wanted[256];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(wanted, sizeof(wanted), format, arguments);
+    va_end(arguments);
+    refused(name, wanted);
+}
+
+static void test_handshake(void)
+{
+    size_t module = sizeof(mortise_module), op = sizeof(mortise_op);
+    size_t least = offsetof(mortise_module, capabilities_of);
+    size_t least_op = offsetof(mortise_op, core_state) + sizeof(uint32_t);
+
+    put_config("");
+    refused("bad_magic", ": magic is 0x12345678, expected 0x4d525431: not a module");
+    refused("bad_abi", ": abi is 2, expected 1: built for another mortise");
+    refused_size("big_module",
+                 ": module_size is %zu, expected at most %zu: built for a newer mortise",
+                 module + 8, module);
+    refused_size("small_module", ": module_size is %zu, expected %zu to %zu", least - 8, least,
+                 module);
+    refused_size("odd_module", ": module_size is %zu, expected a multiple of %zu", module - 4,
+                 sizeof(void *));
+    refused_size("big_op", ": op_size is %zu, expected at most %zu: built for a newer mortise",
+                 op + 8, op);
+    refused_size("small_op", ": op_size is 16, expected %zu to %zu", least_op, op);
+    refused_size("bad_option", ": option_size is %zu, expected %zu", sizeof(mortise_option) - 8,
+                 sizeof(mortise_option));
+    refused("bad_kind", ": kind is 4, expected 1 to 3");
+    refused("bad_name", ": name is not 1 to 31 letters, digits, '_' and '-'");
+    refused("no_turn", ": turn is missing, which every driver must have");
+    refused("no_summary", ": summary is missing, which every driver must have");
+    refused("no_options", ": options is missing, which every driver must have");
+    refused("deaf", ": observe is missing, which every observer must have");
+    refused("bad_schema",
+            ": options: level has the default \"12\", expected a whole number, 1 to 9");
+    refused("no_symbol", ": the symbol mortise_module_v1 is missing: not a module");
+    refused("unresolved",
+            " cannot be loaded: undefined symbol: mortise_fixture_not_there"); /* RTLD_NOW */
+}
+
+/* An older, smaller table: what it does not have is zero. */
+static void test_older(void)
+{
+    struct bench bench;
+
+    put_config("");
+    bench_load(&bench, FILE_NAME);
+    struct instance *old = open_good(&bench, "old");
+    CU_ASSERT_PTR_NULL(old->module.capabilities_of);
+    CU_ASSERT_PTR_NULL(old->module.schema);
+    CU_ASSERT_EQUAL(old->capabilities, MORTISE_CAP_LEASE);
+    bench_close(&bench);
+}
+
+/* ---- The module path (R11) ------------------------------------------------------------------- */
+
+static void refused_name(const char *name, const char *quoted)
+{
+    char wanted[256];
+    snprintf(wanted, sizeof(wanted),
+             "mortise.conf: bad module name %s: expected 1 to 31 letters, digits, '_' and '-'",
+             quoted);
+    open_bad(FILE_NAME, name, 0, MORTISE_CONFIG, wanted);
+}
+
+static void test_names(void)
+{
+    put_config("");
+    refused_name("", "\"\"");
+    refused_name("../sink", "\"../sink\"");
+    refused_name("/etc/passwd", "\"/etc/passwd\"");
+    refused_name("sink.so", "\"sink.so\"");
+    refused_name("s nk", "\"s nk\"");
+    refused_name("mortise", "\"mortise\"");
+    refused_name("aaaaaaaaaabbbbbbbbbbccccccccccdd", "\"aaaaaaaaaabbbbbbbbbbccccccccccdd\"");
+    refused_name("\xc3\xa4", "\"\\xc3\\xa4\"");
+}
+
+static void test_not_found(void)
+{
+    char wanted[512];
+
+    snprintf(wanted, sizeof(wanted),
+             "no module \"none\": tried " FIXTURES "/none.so, /nowhere/none.so, %s/none.so",
+             MORTISE_MODULE_DIR);
+    put("mortise.conf", "[mortise]\nmodule_path = ${FIXTURES}:/nowhere\n");
+    open_bad(FILE_NAME, "none", 0, MORTISE_CONFIG, wanted);
+    put("mortise.conf", "[mortise]\nmodule_path = ${FIXTURES}/sink.so:${FIXTURES}:${FIXTURES}\n");
+    struct bench bench; /* what is no folder has no modules */
+    bench_load(&bench, FILE_NAME);
+    open_good(&bench, "sink");
+    bench_close(&bench);
+}
+
+static void bad_path(const char *path, const char *wanted)
+{
+    char text[512];
+    snprintf(text, sizeof(text), "[mortise]\nmodule_path = %s\n", path);
+    put(FILE_NAME, text);
+    open_bad(FILE_NAME, "sink", 0, MORTISE_CONFIG, wanted);
+}
+
+static void test_paths(void)
+{
+    char path[256], wanted[512];
+
+    bad_path("relative", "module path \"relative\": relative is not an absolute folder");
+    bad_path("./x", "module path \"./x\": ./x is not an absolute folder");
+    bad_path("/a::/b", "module path \"/a::/b\": an empty part is not an absolute folder");
+    bad_path("/a:", "module path \"/a:\": an empty part is not an absolute folder");
+    bad_path("/a:b:/c", "module path \"/a:b:/c\": b is not an absolute folder");
+
+    mkdir("open", 0700);
+    chmod("open", 0777);
+    snprintf(path, sizeof(path), "%s/open", test_folder);
+    snprintf(wanted, sizeof(wanted),
+             "%s: no module is loaded from where everybody may write (chmod o-w)", path);
+    bad_path(path, wanted);
+    chmod("open", 01777);
+    bad_path(path, wanted);
+    chmod("open", 0755);
+    put("open/sink.so", "not a shared object");
+    snprintf(wanted, sizeof(wanted), "%s/sink.so cannot be loaded: file too short", path);
+    bad_path(path, wanted);
+    put("open/sink.so", "this is not a shared object, but a text that is long enough to have had a "
+                        "header of one");
+    snprintf(wanted, sizeof(wanted), "%s/sink.so cannot be loaded: invalid ELF header", path);
+    bad_path(path, wanted);
+    chmod("open/sink.so", 0666);
+    snprintf(wanted, sizeof(wanted),
+             "%s/sink.so: no module is loaded from where everybody may write (chmod o-w)", path);
+    bad_path(path, wanted);
+    CU_ASSERT_EQUAL(unlink("open/sink.so"), 0);
+    CU_ASSERT_EQUAL(symlink("sink.so", "open/sink.so"), 0);
+    snprintf(wanted, sizeof(wanted), "%s/sink.so cannot be read: Too many levels of symbolic links",
+             path);
+    bad_path(path, wanted);
+
+    put_config("");
+    chmod(FILE_NAME, 0620);
+    open_bad(FILE_NAME, "sink", 0, MORTISE_CONFIG,
+             "mortise.conf: [mortise] module_path is refused: others than its owner may write the "
+             "file (chmod go-w)");
+}
+
+/* ---- Looking without opening ----------------------------------------------------------------- */
+
+struct seen {
+    char text[4096];
+    size_t stop_after, calls;
+};
+
+static bool see(const mortise_module_info *info, const mortise_option_info *options,
+                size_t option_count, const char *problem, void *user_data)
+{
+    struct seen *seen = user_data;
+    size_t used = strlen(seen->text);
+
+    CU_ASSERT_EQUAL(info->size, sizeof(*info));
+    CU_ASSERT_EQUAL(strncmp(info->path, "/", 1), 0);
+    snprintf(seen->text + used, sizeof(seen->text) - used, "%s|%s|%s|%u|%zu|%s\n", info->name,
+             info->kind, info->version, info->abi, option_count,
+             option_count > 0  ? options[option_count - 1].range
+             : problem == NULL ? ""
+                               : "!");
+    return ++seen->calls != seen->stop_after;
+}
+
+static void test_scan(void)
+{
+    static const char *const wanted[] = {"sink|driver|1.2|1|4|yes|no\n",
+                                         "layer|plugin|1.3|1|3|yes|no\n",
+                                         "ear|observer|1.1|1|0|\n",
+                                         "old|driver|1.0|1|0|\n",
+                                         "bad_abi|||0|0|!\n",
+                                         "no_symbol|||0|0|!\n"};
+    struct seen seen = {.text = ""};
+    char text[512];
+
+    put_config("");
+    struct config *config = load_good(FILE_NAME);
+    CU_ASSERT_EQUAL(loader_scan(config, see, &seen, NULL), MORTISE_OK);
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
+        CU_ASSERT_PTR_NOT_NULL(strstr(seen.text, wanted[i]));
+    CU_ASSERT(strstr(seen.text, "ear|") < strstr(seen.text, "sink|")); /* by name */
+    seen = (struct seen){.stop_after = 2};
+    CU_ASSERT_EQUAL(loader_scan(config, see, &seen, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(seen.calls, 2);
+    config_free(config);
+
+    /* an earlier folder goes first, another name of a module is no module of its own, and what is
+     * called otherwise is none */
+    mkdir("scan", 0755);
+    put("scan/sink.so", "x");
+    put("scan/readme.txt", "x");
+    put("scan/.so", "x");
+    put("scan/a b.so", "x");
+    CU_ASSERT_EQUAL(symlink(FIXTURES "/ear.so", "scan/ear.so"), 0);
+    CU_ASSERT_EQUAL(symlink("ear.so", "scan/oreille.so"), 0);
+    CU_ASSERT_EQUAL(symlink(FIXTURES "/layer.so", "scan/couche.so"), 0);
+    snprintf(text, sizeof(text), "[mortise]\nmodule_path = %s/scan:%s/nowhere\n", test_folder,
+             test_folder);
+    put(FILE_NAME, text);
+    config = load_good(FILE_NAME);
+    seen = (struct seen){.text = ""};
+    CU_ASSERT_EQUAL(loader_scan(config, see, &seen, NULL), MORTISE_OK);
+    CU_ASSERT_STRING_EQUAL(seen.text,
+                           "layer|plugin|1.3|1|3|yes|no\near|observer|1.1|1|0|\nsink|||0|0|!\n");
+    config_free(config);
+    snprintf(text, sizeof(text), "[mortise]\nmodule_path = %s/scan:${FIXTURES}\n", test_folder);
+    put(FILE_NAME, text);
+    config = load_good(FILE_NAME);
+    seen = (struct seen){.text = ""};
+    CU_ASSERT_EQUAL(loader_scan(config, see, &seen, NULL), MORTISE_OK);
+    CU_ASSERT_PTR_NULL(strstr(seen.text, "sink|driver"));
+    config_free(config);
+    put(FILE_NAME, "[mortise]\nmodule_path = x\n");
+    config = load_good(FILE_NAME);
+    CU_ASSERT_EQUAL(loader_scan(config, see, &seen, NULL), MORTISE_CONFIG);
+    config_free(config);
+}
+
+static void take_name(const mortise_module *module, void *argument)
+{
+    snprintf(argument, 32, "%s", module->name);
+}
+
+static void test_peek(void)
+{
+    char name[32] = "";
+    mortise_error error;
+
+    put_config("");
+    struct config *config = load_good(FILE_NAME);
+    CU_ASSERT_EQUAL(loader_peek(config, "sink", take_name, name, &error), MORTISE_OK);
+    CU_ASSERT_STRING_EQUAL(name, "sink");
+    name[0] = '\0';
+    CU_ASSERT_EQUAL(loader_peek(config, "bad_kind", take_name, name, &error), MORTISE_CONFIG);
+    CU_ASSERT_EQUAL(loader_peek(config, "../sink", take_name, name, &error), MORTISE_CONFIG);
+    CU_ASSERT_STRING_EQUAL(name, "");
+    config_free(config);
+}
+
+int main(void)
+{
+    CU_TestInfo tests[] = {{"the handshake", test_handshake},
+                           {"an older module", test_older},
+                           {"bad names", test_names},
+                           {"not found", test_not_found},
+                           {"bad paths", test_paths},
+                           {"scan", test_scan},
+                           {"peek", test_peek},
+                           CU_TEST_INFO_NULL};
+    return run_tests("modules", tests);
+}
