@@ -1,0 +1,102 @@
+/* common.h - what the benchmarks share: rounds, medians, ratios, a table, a JSON file.
+ *
+ * A benchmark has *series* (one figure per round) that are taken in turn, A B C A B C, so that what
+ * else the machine does meets all of them alike; and *checks*: a ratio of two series, or a series by
+ * itself, against a target. A ratio is the median of the rounds' ratios, not the ratio of the medians,
+ * for the same reason. Nothing here fails because a machine is slow: targets are told, and only
+ * --check makes a missed one the program's exit status. */
+#ifndef MORTISE_BENCH_COMMON_H
+#define MORTISE_BENCH_COMMON_H
+
+#include <mortise/mortise.h>
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define BENCH_ROUNDS_MAX 99
+#define BENCH_ANY_CPU (-1)
+
+/* What the command line said. */
+struct bench_options {
+    bool quick;       /* is it alive at all: few, short rounds */
+    int rounds;       /* at least 1 */
+    double seconds;   /* of one measurement in one round */
+    int cpu;          /* pin everything to it, or BENCH_ANY_CPU */
+    bool check;       /* a missed target is the exit status */
+    const char *only; /* measure this series alone (for a profiler); NULL: all */
+    const char *folder;
+    const char *json;
+};
+
+extern struct bench_options bench;
+
+/* Reads the arguments; pins; ends the program on --help and on what it does not know.
+ * `name` stands in the JSON file, `title` above the table. */
+void bench_begin(int argc, char **argv, const char *name, const char *title, double seconds);
+/* Prints the table, writes the JSON file; the program's exit status. */
+int bench_end(void);
+void bench_die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+/* ---- series ---------------------------------------------------------------------------------- */
+
+struct bench_series {
+    const char *key, *label, *unit;
+    double values[BENCH_ROUNDS_MAX];
+    size_t count;
+};
+
+/* Static text; the series lives as long as the program. */
+struct bench_series *bench_series(const char *key, const char *label, const char *unit);
+void bench_add(struct bench_series *series, double value);
+double bench_median(const struct bench_series *series);
+
+/* ---- checks ---------------------------------------------------------------------------------- */
+
+enum bench_bound { BENCH_AT_MOST, BENCH_AT_LEAST };
+
+/* `over` NULL: the series itself is compared with the target. Looked at in bench_end(). */
+void bench_check(const char *key, const char *label, const struct bench_series *series,
+                 const struct bench_series *over, enum bench_bound bound, double target);
+/* A property that holds or not. */
+void bench_proof(const char *key, const char *label, bool holds);
+
+/* ---- rounds ---------------------------------------------------------------------------------- */
+
+/* One thing that is measured in each round. */
+struct bench_case {
+    struct bench_series *series;
+    /* The round's figure, from about so many seconds of work. */
+    double (*measure)(struct bench_case *self, double seconds);
+    void (*loop)(void *context, size_t n); /* for bench_ns_per_turn: the work, n times */
+    void *context;
+    double turn_ns; /* as measured last; likewise */
+};
+
+/* A `measure`: nanoseconds per turn of `loop`. */
+double bench_ns_per_turn(struct bench_case *self, double seconds);
+/* Warms up each case, then takes the rounds in turn. */
+void bench_rounds(struct bench_case *cases, size_t count);
+
+/* ---- the machine ----------------------------------------------------------------------------- */
+
+int64_t bench_now_ns(void); /* CLOCK_MONOTONIC */
+void bench_sleep_until_ns(int64_t at_ns);
+/* This thread and those it makes from now on; BENCH_ANY_CPU: where the program began. */
+void bench_pin(int cpu);
+int bench_first_cpu(void); /* of those that the program may use */
+pthread_t bench_thread(void *(*body)(void *), void *argument);
+
+/* A client, or the end of the program. The module path is the build folder's unless the environment
+ * says otherwise. */
+mortise_client *bench_open(const char *where);
+void bench_close(mortise_client *client);
+mortise_lease *bench_acquire(mortise_client *client, const char *name,
+                             const mortise_options *options);
+void bench_release(mortise_lease *lease);
+
+/* A fresh folder below --folder, $TMPDIR or /tmp; it goes with its files when the program ends. */
+const char *bench_folder(void);
+
+#endif

@@ -1,0 +1,173 @@
+/* floor.c - the bare floor of a cycle on SQLite; see floor.h.
+ *
+ * The statements are not written down here: SQLite is asked to tell of each connection that is opened in
+ * this process and of each statement that is begun on it, while a client of the library makes one cycle.
+ * So the floor is what the driver does today, or the program ends and says that it is not. What is bound
+ * to the statements is this file's own, and it fails where they do not touch their row. */
+#include "floor.h"
+
+#include "common.h"
+
+#include <sqlite3.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define SEEN_MAX 64
+#define TEXT_MAX 1024
+#define ACQUIRE_PARAMETERS 6 /* name, least version, grant, now, expiry, note -> version */
+#define RELEASE_PARAMETERS 5 /* name, version, grant, now, end of a reservation -> waiters */
+#define TTL_US INT64_C(30000000)
+
+/* What was begun on the driver's connection, in order. */
+static struct {
+    char texts[SEEN_MAX][TEXT_MAX];
+    size_t count;
+} seen;
+
+static struct {
+    sqlite3 *db;
+    sqlite3_stmt *acquire, *release;
+    uint64_t grants; /* made so far */
+} bare;
+
+static const char name[] = "floor";
+static const char note[] = "localhost\n12345\ncycle";
+
+/* ---- watching the driver ---- */
+
+static int statement_begun(unsigned event, void *context, void *statement, void *text)
+{
+    (void)event;
+    (void)context;
+    (void)statement;
+    if (seen.count < SEEN_MAX)
+        snprintf(seen.texts[seen.count++], TEXT_MAX, "%s", (const char *)text);
+    return 0;
+}
+
+static int connection_opened(sqlite3 *db, char **error, const struct sqlite3_api_routines *api)
+{
+    (void)error;
+    (void)api;
+    return sqlite3_trace_v2(db, SQLITE_TRACE_STMT, statement_begun, NULL);
+}
+
+static void open_driver_once(const char *path)
+{
+    char url[TEXT_MAX + 16];
+    snprintf(url, sizeof(url), "sqlite:%s", path);
+    mortise_client *client = bench_open(url);
+    bench_release(bench_acquire(client, name, NULL)); /* so that the row is there */
+    seen.count = seen.count < SEEN_MAX ? seen.count : SEEN_MAX;
+    size_t before = seen.count;
+    mortise_lease *lease = bench_acquire(client, name, NULL);
+    size_t middle = seen.count;
+    bench_release(lease);
+    if (middle != before + 1 || seen.count != middle + 1)
+        bench_die("a cycle on SQLite was %zu + %zu statements, not 1 + 1", middle - before,
+                  seen.count - middle);
+    bench_close(client);
+    memmove(seen.texts[SEEN_MAX - 2], seen.texts[before], sizeof(seen.texts[0]));
+    memmove(seen.texts[SEEN_MAX - 1], seen.texts[middle], sizeof(seen.texts[0]));
+    seen.count = before;
+}
+
+static void watch_driver(const char *path)
+{
+    void (*hook)(void) = (void (*)(void))connection_opened;
+    if (sqlite3_auto_extension(hook) != SQLITE_OK)
+        bench_die("SQLite does not tell of its connections");
+    open_driver_once(path);
+    sqlite3_cancel_auto_extension(hook);
+}
+
+/* ---- a connection of our own ---- */
+
+static void need(bool fine, const char *doing)
+{
+    if (!fine)
+        bench_die("the floor: %s: %s", doing, sqlite3_errmsg(bare.db));
+}
+
+static sqlite3_stmt *prepare(const char *text, int parameters)
+{
+    sqlite3_stmt *statement = NULL;
+    int rc = sqlite3_prepare_v3(bare.db, text, -1, SQLITE_PREPARE_PERSISTENT, &statement, NULL);
+    need(rc == SQLITE_OK, text);
+    if (sqlite3_bind_parameter_count(statement) != parameters)
+        bench_die("the driver's statements take other parameters now; floor.c must follow: %s",
+                  text);
+    return statement;
+}
+
+void floor_open(const char *folder)
+{
+    char path[TEXT_MAX];
+    snprintf(path, sizeof(path), "%s/floor.db", folder);
+    watch_driver(path);
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE;
+    need(sqlite3_open_v2(path, &bare.db, flags, NULL) == SQLITE_OK, "open");
+    for (size_t i = 0; i < seen.count; i++)
+        if (sqlite3_strnicmp(seen.texts[i], "PRAGMA", 6) == 0)
+            need(sqlite3_exec(bare.db, seen.texts[i], NULL, NULL, NULL) == SQLITE_OK,
+                 seen.texts[i]);
+    bare.acquire = prepare(seen.texts[SEEN_MAX - 2], ACQUIRE_PARAMETERS);
+    bare.release = prepare(seen.texts[SEEN_MAX - 1], RELEASE_PARAMETERS);
+}
+
+void floor_close(void)
+{
+    sqlite3_finalize(bare.acquire);
+    sqlite3_finalize(bare.release);
+    sqlite3_close(bare.db);
+}
+
+/* ---- the cycle ---- */
+
+static int64_t clock_us(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static int bind_common(sqlite3_stmt *statement, int64_t version, const void *grant, int64_t now_us,
+                       int64_t then_us)
+{
+    int rc = sqlite3_bind_blob(statement, 1, name, sizeof(name) - 1, SQLITE_STATIC);
+    rc |= sqlite3_bind_int64(statement, 2, version);
+    rc |= sqlite3_bind_blob(statement, 3, grant, 16, SQLITE_STATIC);
+    rc |= sqlite3_bind_int64(statement, 4, now_us);
+    return rc | sqlite3_bind_int64(statement, 5, then_us);
+}
+
+/* The one row that comes back; the commit is in the second step. */
+static int64_t run(sqlite3_stmt *statement, const char *doing)
+{
+    need(sqlite3_step(statement) == SQLITE_ROW, doing);
+    int64_t value = sqlite3_column_int64(statement, 0);
+    need(sqlite3_step(statement) == SQLITE_DONE, doing);
+    need(sqlite3_reset(statement) == SQLITE_OK, doing);
+    return value;
+}
+
+static void cycle(void)
+{
+    uint64_t grant[2] = {++bare.grants, UINT64_C(0x9e3779b97f4a7c15) * bare.grants};
+    int64_t now_us = clock_us(CLOCK_BOOTTIME);
+    int rc = bind_common(bare.acquire, clock_us(CLOCK_REALTIME), grant, now_us, now_us + TTL_US);
+    rc |= sqlite3_bind_blob(bare.acquire, 6, note, sizeof(note) - 1, SQLITE_STATIC);
+    need(rc == SQLITE_OK, "bind");
+    int64_t version = run(bare.acquire, "acquire");
+    now_us = clock_us(CLOCK_BOOTTIME);
+    need(bind_common(bare.release, version, grant, now_us, now_us) == SQLITE_OK, "bind");
+    run(bare.release, "release");
+}
+
+void floor_cycles(void *context, size_t n)
+{
+    (void)context;
+    while (n-- > 0)
+        cycle();
+}

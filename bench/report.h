@@ -1,0 +1,32 @@
+/* report.h - between common.c, which collects a benchmark's figures, and report.c, which tells them. */
+#ifndef MORTISE_BENCH_REPORT_H
+#define MORTISE_BENCH_REPORT_H
+
+#include "common.h"
+
+struct report_figure {
+    double median, least, most;
+};
+
+struct report_check {
+    const char *key, *label;
+    const struct bench_series *series, *over; /* NULL: a proof */
+    enum bench_bound bound;
+    double target;
+    bool measured; /* else there is nothing to tell */
+    struct report_figure figure;
+    bool met;
+};
+
+struct report {
+    const char *name, *title;
+    const struct bench_series *series;
+    const struct report_check *checks;
+    size_t series_count, check_count;
+};
+
+struct report_figure report_figure(const double *values, size_t count);
+void report_print(const struct report *report);
+bool report_write(const struct report *report, const char *path); /* one object per line */
+
+#endif

@@ -1,0 +1,93 @@
+#!/bin/sh
+# report.sh FIGURES PAGE - writes the tables of docs/performance.md anew from the JSON files in the folder
+# FIGURES, between the page's two marker lines. So no figure there is typed by hand. Reads the form in which
+# report.c writes them: one object per line.
+set -eu
+[ $# -eq 2 ] || {
+    echo 'usage: report.sh FIGURES PAGE' >&2
+    exit 64
+}
+figures=$1 page=$2
+first='<!-- figures: written by bench/report.sh -->' last='<!-- end of figures -->'
+programs='state cycle handover leases'
+
+for program in $programs; do
+    [ -f "$figures/$program.json" ] || {
+        echo "report.sh: $figures/$program.json is missing; run bench/run.sh" >&2
+        exit 1
+    }
+    if grep -q '"quick": true' "$figures/$program.json"; then
+        echo "report.sh: $program was run with --quick: too short for the page" >&2
+        exit 1
+    fi
+done
+for marker in "$first" "$last"; do
+    grep -q -x -F -- "$marker" "$page" || {
+        echo "report.sh: $page lacks the line \"$marker\"" >&2
+        exit 1
+    }
+done
+
+# One program's figures as a Markdown table.
+table() {
+    awk '
+    # The value of a key on this line: text without its quotes, or a number.
+    function value(key,    at, rest) {
+        at = index($0, "\"" key "\": ")
+        if (at == 0) return ""
+        rest = substr($0, at + length(key) + 4)
+        if (substr(rest, 1, 1) == "\"") {
+            rest = substr(rest, 2)
+            return substr(rest, 1, index(rest, "\"") - 1)
+        }
+        match(rest, /^[^,}]*/)
+        return substr(rest, 1, RLENGTH)
+    }
+    # Three digits that mean something, thousands apart.
+    function figure(number,    text, digits) {
+        digits = number >= 100 || number == 0 ? 0 : number >= 10 ? 1 : number >= 1 ? 2 : 3
+        text = sprintf("%." digits "f", number)
+        while (digits == 0 && match(text, /[0-9][0-9][0-9][0-9]($|,)/))
+            text = substr(text, 1, RSTART) "," substr(text, RSTART + 1)
+        return text
+    }
+    function spread() { return figure(value("least")) " to " figure(value("most")) }
+    /"program": / { program = value("program") }
+    /"title": / { title = value("title") }
+    /"machine": / {
+        machine = value("processor") ", " value("cores") " cores, " value("system") " " \
+            value("release") ", " value("date")
+    }
+    /"rounds": / { rounds = value("rounds"); cpu = value("cpu") }
+    /"series": \[/ {
+        printf "**`bench/%s`**: %s. %s; %d round%s%s.\n\n", program, title, machine, rounds,
+            rounds == 1 ? "" : "s", cpu >= 0 ? ", all on processor " cpu : ""
+        print "| | median | least to most | target | |\n|---|---|---|---|---|"
+    }
+    /^  \{"series": / {
+        printf "| %s | %s %s | %s | | |\n", value("label"), figure(value("median")), value("unit"), spread()
+    }
+    /^  \{"check": / {
+        met = value("met") == "true" ? "met" : "**missed**"
+        unit = value("unit") == "" ? "" : " " value("unit")
+        if (value("bound") == "")
+            printf "| **%s** | | | must hold | %s |\n", value("label"), met
+        else
+            printf "| **%s** | **%s%s** | %s | %s %s%s | %s |\n", value("label"),
+                figure(value("median")), unit, spread(), value("bound"), value("target"), unit, met
+    }
+    END { print "" }
+    ' "$1"
+}
+
+new=$(mktemp "${TMPDIR:-/tmp}/mortise-report.XXXXXX")
+trap 'rm -f -- "$new"' EXIT
+{
+    sed "/^$first\$/q" "$page"
+    echo
+    for program in $programs; do
+        table "$figures/$program.json"
+    done
+    sed -n "/^$last\$/,\$p" "$page"
+} >"$new"
+cat -- "$new" >"$page" # keeps the page's mode
