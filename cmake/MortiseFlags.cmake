@@ -1,0 +1,26 @@
+# How every C file of the project is compiled: the language, the warnings, the sanitizers.
+
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+add_compile_definitions(_GNU_SOURCE)
+add_compile_options(
+    -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wcast-qual
+    -Wwrite-strings -Wundef -Wformat=2 -Wvla)
+if(MORTISE_WERROR)
+    add_compile_options(-Werror)
+endif()
+
+if(MORTISE_SANITIZE)
+    # A finding of any of them must fail a test, so none may be recovered from.
+    add_compile_options(
+        "-fsanitize=${MORTISE_SANITIZE}" -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    add_link_options("-fsanitize=${MORTISE_SANITIZE}")
+    set(MORTISE_NO_UNDEFINED "") # the sanitizers' runtime is not linked to shared objects
+else()
+    set(MORTISE_NO_UNDEFINED "-Wl,--no-undefined")
+endif()

@@ -1,0 +1,34 @@
+# What `cmake --install` puts where. Modules install themselves (MortiseModule.cmake).
+include(CMakePackageConfigHelpers)
+
+# The command finds the library by its place relative to it, so that a prefix can be moved.
+file(RELATIVE_PATH bin_to_lib "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}")
+set_target_properties(mortise PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
+
+install(TARGETS libmortise EXPORT MortiseTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(TARGETS mortise RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/mortise" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+        FILES_MATCHING PATTERN "*.h")
+install(FILES "${PROJECT_SOURCE_DIR}/docs/man/mortise.1" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
+install(FILES "${PROJECT_SOURCE_DIR}/tools/completion/mortise.bash" RENAME mortise
+        DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions")
+
+# CMake package
+set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/Mortise")
+set(module_dir "${CMAKE_INSTALL_LIBDIR}/mortise")
+install(EXPORT MortiseTargets NAMESPACE Mortise:: DESTINATION "${package_dir}")
+configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/MortiseConfig.cmake.in"
+    "${PROJECT_BINARY_DIR}/MortiseConfig.cmake"
+    INSTALL_DESTINATION "${package_dir}" PATH_VARS module_dir)
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/MortiseConfigVersion.cmake"
+    COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/MortiseConfig.cmake"
+              "${PROJECT_BINARY_DIR}/MortiseConfigVersion.cmake" DESTINATION "${package_dir}")
+
+# pkg-config file: paths relative to the file itself, for the same reason as above.
+set(pkgconfig_dir "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig")
+foreach(what PREFIX FULL_LIBDIR FULL_INCLUDEDIR)
+    file(RELATIVE_PATH pc_${what} "${pkgconfig_dir}" "${CMAKE_INSTALL_${what}}")
+endforeach()
+configure_file("${PROJECT_SOURCE_DIR}/cmake/mortise.pc.in" "${PROJECT_BINARY_DIR}/mortise.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/mortise.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")

@@ -1,0 +1,62 @@
+# How a test is entered in ctest: one place for labels, time limits, skips and a clean environment.
+
+# Sanitized programs are slower; a time limit only bounds failure, so it may be generous.
+set(time_factor 1)
+if(MORTISE_SANITIZE)
+    set(time_factor 4)
+endif()
+
+# Nothing of the person who runs the tests (a config, modules, a namespace) may reach them.
+set(MORTISE_TEST_HOME "${PROJECT_BINARY_DIR}/tests/home")
+file(MAKE_DIRECTORY "${MORTISE_TEST_HOME}")
+
+set(MORTISE_TEST_MODULES "${PROJECT_BINARY_DIR}/tests/modules")
+set(MORTISE_TEST_FIXTURES "${PROJECT_BINARY_DIR}/tests/fixtures")
+
+# mortise_test(NAME LABEL label COMMAND … [TIMEOUT seconds] [ENVIRONMENT VAR=text …] [SERIAL])
+#
+# Exit code 77 is a skip; with MORTISE_REQUIRE_ALL it is a failure as any other. SERIAL: runs alone.
+# Every test finds the command in its PATH, and in its environment MORTISE_COMMAND (the command's file),
+# MORTISE_SOURCE_DIR, MORTISE_BUILD_DIR and MORTISE_MODULE_PATH: the built modules and the test modules.
+function(mortise_test NAME)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "LABEL;TIMEOUT" "COMMAND;ENVIRONMENT")
+    if(NOT arg_LABEL OR NOT arg_COMMAND OR arg_UNPARSED_ARGUMENTS)
+        message(FATAL_ERROR "mortise_test(${NAME}): needs LABEL and COMMAND; not understood: "
+                            "\"${arg_UNPARSED_ARGUMENTS}\"")
+    endif()
+    if(NOT arg_TIMEOUT)
+        set(arg_TIMEOUT 60)
+    endif()
+    math(EXPR timeout "${arg_TIMEOUT} * ${time_factor}")
+
+    add_test(NAME "${NAME}" COMMAND ${arg_COMMAND})
+    set_tests_properties("${NAME}" PROPERTIES
+        LABELS "${arg_LABEL}" TIMEOUT ${timeout} RUN_SERIAL "${arg_SERIAL}"
+        ENVIRONMENT "${MORTISE_TEST_ENVIRONMENT};${arg_ENVIRONMENT}"
+        ENVIRONMENT_MODIFICATION "PATH=path_list_prepend:${MORTISE_COMMAND_DIR};MORTISE_CONFIG=unset:")
+    if(NOT MORTISE_REQUIRE_ALL)
+        set_tests_properties("${NAME}" PROPERTIES SKIP_RETURN_CODE 77)
+    endif()
+endfunction()
+
+set(MORTISE_TEST_ENVIRONMENT
+    "HOME=${MORTISE_TEST_HOME}"
+    "XDG_CONFIG_HOME=${MORTISE_TEST_HOME}"
+    "MORTISE_COMMAND=${MORTISE_COMMAND_DIR}/mortise"
+    "MORTISE_SOURCE_DIR=${PROJECT_SOURCE_DIR}"
+    "MORTISE_BUILD_DIR=${PROJECT_BINARY_DIR}"
+    "MORTISE_MODULE_PATH=${MORTISE_BUILT_MODULES}:${MORTISE_TEST_MODULES}"
+    "ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1"
+    "UBSAN_OPTIONS=print_stacktrace=1"
+    "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
+if(MORTISE_REQUIRE_ALL)
+    list(APPEND MORTISE_TEST_ENVIRONMENT "MORTISE_REQUIRE_ALL=1")
+endif()
+
+# mortise_left_out(what why): a part of the tests that cannot be built here.
+function(mortise_left_out what why)
+    if(MORTISE_REQUIRE_ALL)
+        message(FATAL_ERROR "${what}: ${why}")
+    endif()
+    message(STATUS "${what}: left out, ${why}")
+endfunction()
