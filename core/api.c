@@ -126,8 +126,7 @@ static mortise_status busy_locally(struct waiter *waiter, const struct full_name
 {
     char quoted[QUOTED_SIZE];
     size_t prefix = client->settings.namespace_len;
-    return failed(waiter->error, MORTISE_BUSY,
-                  "%s is wanted by %u callers of this process already",
+    return failed(waiter->error, MORTISE_BUSY, "%s is wanted by %u callers of this process already",
                   quote_name(name->text + prefix, name->length - prefix, quoted, sizeof(quoted)),
                   queue->count);
 }
@@ -409,7 +408,8 @@ static mortise_status lease_enter(mortise_lease *lease, struct grant **grant,
         return failed(error, MORTISE_INVALID, "not a lease: %p", (void *)lease);
     mortise_client *handle = atomic_load_explicit(&found->client_handle, memory_order_relaxed);
     if (!slot_is(&found->slot, lease))
-        return failed(error, MORTISE_INVALID, "the lease was released before, or its client closed");
+        return failed(error, MORTISE_INVALID,
+                      "the lease was released before, or its client closed");
     *grant = found;
     return client_enter(handle, client, error);
 }

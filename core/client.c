@@ -215,8 +215,8 @@ static mortise_status open_observers(struct client *client, mortise_error *error
     char section[128];
     while (list != NULL && next_word(&list, section, sizeof(section))) {
         struct instance *instance;
-        mortise_status status = loader_open(&client->loader, section, NULL, MORTISE_KIND_OBSERVER,
-                                            &instance, error);
+        mortise_status status =
+            loader_open(&client->loader, section, NULL, MORTISE_KIND_OBSERVER, &instance, error);
         if (status != MORTISE_OK)
             return status;
     }
@@ -244,11 +244,10 @@ static mortise_status check_require(struct client *client, mortise_error *error)
             i++;
         if (i == count) {
             const char *near = nearest_word(word, capability_words, count);
-            return failed(error, MORTISE_CONFIG,
-                          "%s: [mortise] require: unknown capability \"%s\"%s%s%s",
-                          config_source(client->config), word,
-                          near == NULL ? "" : " (did you mean \"", near == NULL ? "" : near,
-                          near == NULL ? "" : "\"?)");
+            return failed(
+                error, MORTISE_CONFIG, "%s: [mortise] require: unknown capability \"%s\"%s%s%s",
+                config_source(client->config), word, near == NULL ? "" : " (did you mean \"",
+                near == NULL ? "" : near, near == NULL ? "" : "\"?)");
         }
         if ((client->capabilities & 1u << i) == 0)
             return failed(error, MORTISE_CONFIG,
@@ -354,8 +353,7 @@ void client_free(struct client *client)
     slab_give(&client_slab, &client->slot);
 }
 
-static void close_entry_locked(struct client *client, struct entry *entry,
-                               struct task_list *starts)
+static void close_entry_locked(struct client *client, struct entry *entry, struct task_list *starts)
 {
     entry->references++;
     while (entry->queue != NULL && entry->queue->last != NULL)

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POLL_MIN_MS 20    /* of a backend that does not tell of a release */
+#define POLL_MIN_MS 20 /* of a backend that does not tell of a release */
 #define POLL_MAX_MS 250
 #define BACKOFF_MIN_MS 20 /* of a backend that does not answer */
 #define BACKOFF_MAX_MS 1000
@@ -137,8 +137,8 @@ static void forget_grant_locked(struct contest *contest, struct task_list *start
     struct waiter *waiter = contest->first;
     if (contest->repeat && contest->ask == NULL && waiter != NULL)
         release_begin_locked(contest->client, contest->entry, &contest->grant, waiter->owner,
-                               waiter->owner_len, 0, clock_after_ms(clock_now(), waiter->ttl_ms),
-                               starts);
+                             waiter->owner_len, 0, clock_after_ms(clock_now(), waiter->ttl_ms),
+                             starts);
     contest->grant_valid = contest->repeat = false;
     contest->first_sent_ns = 0;
 }
@@ -184,7 +184,8 @@ static void contest_end_locked(struct contest *contest)
 /* Inside the pump. */
 static void watch_run(struct job *job)
 {
-    struct contest *contest = (struct contest *)(void *)((char *)job - offsetof(struct contest, watch_job));
+    struct contest *contest =
+        (struct contest *)(void *)((char *)job - offsetof(struct contest, watch_job));
     struct client *client = contest->client;
     struct instance *top = client->top;
     pthread_mutex_lock(&client->lock);
@@ -464,8 +465,7 @@ static void granted_locked(struct contest *contest, const mortise_op *op, struct
     waiter_decide_locked(client, head, MORTISE_OK);
 }
 
-void contest_served_locked(struct contest *contest, struct waiter *waiter,
-                           struct task_list *starts)
+void contest_served_locked(struct contest *contest, struct waiter *waiter, struct task_list *starts)
 {
     struct client *client = contest->client;
     take_off_locked(contest, waiter, starts);
@@ -593,7 +593,7 @@ static void no_answer_locked(struct contest *contest, const mortise_op *op,
         contest->failing_ns = now;
     bool over = now >= clock_after_ms(contest->failing_ns, client->settings.unreachable_timeout_ms);
     if (over || (contest->first->try_once && op->status != MORTISE_INDETERMINATE)) {
-        mortise_status status = contest->repeat                ? MORTISE_INDETERMINATE
+        mortise_status status = contest->repeat                 ? MORTISE_INDETERMINATE
                                 : op->status == MORTISE_BACKEND ? MORTISE_BACKEND
                                                                 : MORTISE_UNREACHABLE;
         fail_all_locked(contest, status, starts);
@@ -625,8 +625,7 @@ static bool is_passing(const mortise_op *op)
     }
 }
 
-static void answered_locked(struct contest *contest, const mortise_op *op,
-                            struct task_list *starts)
+static void answered_locked(struct contest *contest, const mortise_op *op, struct task_list *starts)
 {
     contest->ask = NULL;
     if (op->status == MORTISE_OK)
@@ -658,7 +657,7 @@ static void ask_done(mortise_op *op)
     else if (op->status == MORTISE_OK || op->status == MORTISE_INDETERMINATE ||
              (op->flags & MORTISE_OP_REPEAT) != 0)
         release_begin_locked(client, ask->entry, &op->grant, op->owner, op->owner_len, op->token,
-                               clock_after_ms(clock_now(), op->ttl_ms), &starts);
+                             clock_after_ms(clock_now(), op->ttl_ms), &starts);
     ask_free_locked(client, ask);
     pthread_mutex_unlock(&client->lock);
     pump_start(&client->pump, &starts);

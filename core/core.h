@@ -63,7 +63,7 @@ void timer_stop_locked(struct client *client, struct timer *timer);
 /* A callback of the application that is to be run. */
 struct notice {
     struct notice *next;
-    mortise_lease *lease;  /* of a change of state; NULL: the outcome of an async acquire */
+    mortise_lease *lease; /* of a change of state; NULL: the outcome of an async acquire */
     mortise_lease_state state;
     mortise_state_callback on_state;
     void *user_data;
@@ -75,11 +75,11 @@ struct notice {
 /* A name that is in use in this process: held, or wanted. */
 struct entry {
     UT_hash_handle hh;
-    struct contest *queue;  /* the local callers that wait, or NULL */
-    struct grant *grants;   /* whose leases have not been released; lost ones too */
-    uint32_t references;    /* contests, grants, asks, releases */
+    struct contest *queue; /* the local callers that wait, or NULL */
+    struct grant *grants;  /* whose leases have not been released; lost ones too */
+    uint32_t references;   /* contests, grants, asks, releases */
     uint32_t name_len;
-    char name[];            /* with the namespace; NUL-terminated */
+    char name[]; /* with the namespace; NUL-terminated */
 };
 
 enum waiter_state { WAITER_QUEUED, WAITER_DECIDED };
@@ -94,14 +94,14 @@ struct waiter {
     mortise_lease *lease;  /* its handle then */
     mortise_error *error;  /* to be filled on failure; may be NULL */
 
-    const char *owner;     /* NULL: unshared */
+    const char *owner; /* NULL: unshared */
     size_t owner_len;
     int64_t ttl_ms;
     int64_t max_hold_ms;
     bool try_once, no_renew;
-    bool queued;           /* had to wait */
+    bool queued; /* had to wait */
     int64_t asked_ns, until_ns;
-    uint64_t caller;       /* for events; the mortise_request of an async one */
+    uint64_t caller; /* for events; the mortise_request of an async one */
     mortise_state_callback on_state;
     void *user_data;
 
@@ -137,21 +137,22 @@ struct contest {
     struct contest *next_lone, *previous_lone; /* of the client, if alone */
     struct waiter *first, *last;
     uint32_t count;
-    uint32_t references;     /* itself, while it has waiters; a job that is posted */
+    uint32_t references; /* itself, while it has waiters; a job that is posted */
     bool alone;
-    struct ask *ask;         /* in the backend now */
+    struct ask *ask; /* in the backend now */
     struct timer retry;
-    mortise_grant_id grant;  /* under which the head asks: one for the acquisition, not for each try */
+    mortise_grant_id
+        grant; /* under which the head asks: one for the acquisition, not for each try */
     bool grant_valid;
-    bool repeat;             /* a request under it may have been executed, its reply was lost */
-    int64_t first_sent_ns;   /* of that one */
-    bool news;               /* came while asking: ask again at once if it was busy */
+    bool repeat;           /* a request under it may have been executed, its reply was lost */
+    int64_t first_sent_ns; /* of that one */
+    bool news;             /* came while asking: ask again at once if it was busy */
     unsigned busy_count, failures; /* answers in a row */
-    int64_t failing_ns;      /* since when no answer came; 0: one did */
+    int64_t failing_ns;            /* since when no answer came; 0: one did */
     bool watch_wanted, watching;
     struct job watch_job;
-    mortise_error *trouble;  /* the last failure while failing_ns is set; made when first needed */
-    mortise_info holder;     /* as of the last BUSY. The last member: it is not cleared on reuse */
+    mortise_error *trouble; /* the last failure while failing_ns is set; made when first needed */
+    mortise_info holder;    /* as of the last BUSY. The last member: it is not cleared on reuse */
 };
 
 /* Puts the waiter into the queue of the entry, or into a contest of its own. False: no memory. */
@@ -163,7 +164,8 @@ void contest_timer_locked(struct contest *contest, struct task_list *starts);
 /* A grant of this name was given back to the backend: the head may ask again. */
 void contest_freed_locked(struct client *client, struct entry *entry, struct task_list *starts);
 /* The head of the entry's queue was given a grant by hand-over: takes it off and goes on. */
-void contest_served_locked(struct contest *contest, struct waiter *waiter, struct task_list *starts);
+void contest_served_locked(struct contest *contest, struct waiter *waiter,
+                           struct task_list *starts);
 void contest_news(struct client *client, const char *name, size_t name_len);
 void contest_news_all(struct client *client);
 /* Decides a waiter: it is off every queue. Sync: wakes it; async: a notice. */
@@ -186,24 +188,24 @@ struct grant {
     _Atomic int64_t deadline_ns;
     _Atomic uint64_t token;
     _Atomic bool suspect;
-    bool lost;               /* dealt with: told, counted */
+    bool lost; /* dealt with: told, counted */
     bool released;
     bool renew;
     uint16_t handovers;
-    uint16_t failures;       /* of renewals, in a row */
-    uint32_t references;     /* the lease; a renewal under way */
+    uint16_t failures;   /* of renewals, in a row */
+    uint32_t references; /* the lease; a renewal under way */
     struct entry *entry;
     struct grant *next, *previous; /* of the entry */
     mortise_grant_id id;
-    char *owner;             /* NULL: unshared */
+    char *owner; /* NULL: unshared */
     uint32_t owner_len;
     uint32_t ttl_ms;
-    int64_t granted_ns;      /* by the backend */
-    int64_t renewed_ns;      /* from when the deadline counts */
-    int64_t hold_until_ns;   /* no renewal after this; NEVER */
+    int64_t granted_ns;    /* by the backend */
+    int64_t renewed_ns;    /* from when the deadline counts */
+    int64_t hold_until_ns; /* no renewal after this; NEVER */
     struct timer timer;
-    struct task *renewal;    /* under way */
-    uint64_t number;         /* of the lease, for events */
+    struct task *renewal; /* under way */
+    uint64_t number;      /* of the lease, for events */
     mortise_state_callback on_state;
     void *user_data;
     struct notice *lost_notice; /* made beforehand where there is an on_state */
@@ -237,20 +239,20 @@ struct release {
     mortise_status *status;  /* of that caller; what it is told if it stops waiting */
     mortise_error *error;    /* likewise, may be NULL */
     struct release *next_release, *previous_release; /* of the client */
-    int64_t until_ns;        /* the claim has ended by then at the latest */
+    int64_t until_ns;                                /* the claim has ended by then at the latest */
     unsigned attempts;
-    bool running;            /* in the pump */
-    bool maybe_done;         /* a former try may have released it: its absence is no loss */
+    bool running;    /* in the pump */
+    bool maybe_done; /* a former try may have released it: its absence is no loss */
     char owner[];
 };
 
 /* Appended to *starts. until_ns: when the claim has ended by itself. NULL: no memory. */
 struct release *release_begin_locked(struct client *client, struct entry *entry,
-                                       const mortise_grant_id *id, const char *owner,
-                                       size_t owner_len, uint64_t token, int64_t until_ns,
-                                       struct task_list *starts);
-void release_attend_locked(struct release *release, struct sleeper *sleeper,
-                           mortise_status *status, mortise_error *error);
+                                     const mortise_grant_id *id, const char *owner,
+                                     size_t owner_len, uint64_t token, int64_t until_ns,
+                                     struct task_list *starts);
+void release_attend_locked(struct release *release, struct sleeper *sleeper, mortise_status *status,
+                           mortise_error *error);
 /* The caller stops waiting: the request goes on in the background. */
 void release_detach_locked(struct release *release);
 void release_timer_locked(struct release *release, struct task_list *starts);
@@ -260,7 +262,8 @@ void releases_hurry_locked(struct client *client, struct task_list *starts);
 
 /* ---- watchdog.c -------------------------------------------------------------------------------- */
 
-bool watchdog_ready(struct client *client); /* starts the thread, once; false: no thread could be had */
+bool watchdog_ready(
+    struct client *client); /* starts the thread, once; false: no thread could be had */
 void watchdog_wake_locked(struct client *client, int64_t due_ns);
 void watchdog_stop(struct client *client); /* bounded: it waits for nothing but the lock */
 /* Serves what is due now; returns the next due time. The thread's body; tests call it by hand. */
@@ -287,7 +290,7 @@ void notify_dispatch_end(struct client *client);
  * notifier. True: nothing runs any more, the caller frees the client; false: who runs the callback
  * that is under way (perhaps this thread) frees it when it returns. */
 bool notify_stop(struct client *client, int64_t until_ns, bool may_free);
-/* The client closes: nobody waits for a callback any more, which may be the one that closes it. */
+/* The client closes, on this thread: nobody waits for the callback that may be closing it. */
 void notify_closing(struct client *client);
 void observe_locked(struct client *client, mortise_event_kind kind, const struct entry *entry,
                     const struct grant *grant, const struct waiter *waiter, mortise_status status);
@@ -331,16 +334,17 @@ struct client {
     struct instance *observers[8];
     size_t observer_count;
     uint32_t capabilities;
-    bool notify_capable;     /* tells of a release */
+    bool notify_capable; /* tells of a release */
     char id[33];
     char note[MORTISE_NOTE_MAX];
     size_t note_len;
 
     struct pump pump;
-    struct entry *entries;   /* a hash table by name */
-    struct contest *lone;    /* the contests that stand in no queue */
+    struct entry *entries; /* a hash table by name */
+    struct contest *lone;  /* the contests that stand in no queue */
     struct contest *free_contests;
-    struct task_list free_asks, free_releases; /* of those without an owner: none is made in a steady cycle */
+    struct task_list free_asks,
+        free_releases; /* of those without an owner: none is made in a steady cycle */
     struct timer_heap timers;
     size_t timers_reserved;
     struct waiter *asyncs;
@@ -369,8 +373,9 @@ struct client {
     pthread_t notifier;
     bool notifier_runs, notifier_stops;
     bool notify_closing;
-    bool closed_inside, frees;   /* who runs the callback that is under way ends, frees the client */
-    bool running;                /* a callback is under way */
+    pthread_t closer;          /* the thread that closes, if so */
+    bool closed_inside, frees; /* who runs the callback that is under way ends, frees the client */
+    bool running;              /* a callback is under way */
     pthread_t running_thread;
     mortise_lease *running_lease;
     _Atomic bool notifier_started;

@@ -175,7 +175,8 @@ bool grant_give_locked(struct waiter *waiter, struct entry *entry, const mortise
 {
     struct grant *grant = waiter->grant;
     int64_t now = clock_now();
-    int64_t deadline = clock_after_ms(op->from_ns, op->good_for_ms) - drift_margin_ns(waiter->ttl_ms);
+    int64_t deadline =
+        clock_after_ms(op->from_ns, op->good_for_ms) - drift_margin_ns(waiter->ttl_ms);
     if (now >= deadline)
         return false;
     grant->id = op->grant;
@@ -213,8 +214,8 @@ static void lost_locked(struct grant *grant, bool gone, struct task_list *starts
     notify_state_locked(grant, MORTISE_STATE_LOST);
     if (unsure)
         release_begin_locked(client, grant->entry, &grant->id, grant->owner, grant->owner_len,
-                               atomic_load(&grant->token),
-                               clock_after_ms(clock_now(), grant->ttl_ms), starts);
+                             atomic_load(&grant->token), clock_after_ms(clock_now(), grant->ttl_ms),
+                             starts);
 }
 
 /* ---- renewal ---- */
@@ -299,7 +300,7 @@ static void too_late_locked(struct grant *grant, const mortise_op *op, struct ta
     if (grant->released || (op->status != MORTISE_OK && op->status != MORTISE_INDETERMINATE))
         return;
     release_begin_locked(grant->client, grant->entry, &grant->id, grant->owner, grant->owner_len,
-                           op->token, clock_after_ms(clock_now(), grant->ttl_ms), starts);
+                         op->token, clock_after_ms(clock_now(), grant->ttl_ms), starts);
 }
 
 static void renewal_done(mortise_op *op)
@@ -369,9 +370,8 @@ static void hand_over_locked(struct grant *grant, struct waiter *heir, struct ta
     slot_spend(&heir->grant->slot);
     grant_unref_locked(heir->grant);
     grant->handovers++;
-    grant->hold_until_ns = heir->max_hold_ms > 0
-                               ? clock_after_ms(clock_now(), heir->max_hold_ms)
-                               : MORTISE_NEVER;
+    grant->hold_until_ns =
+        heir->max_hold_ms > 0 ? clock_after_ms(clock_now(), heir->max_hold_ms) : MORTISE_NEVER;
     take_callback_locked(grant, heir);
     grant->number = ++client->leases;
     heir->grant = grant;
@@ -407,8 +407,8 @@ mortise_status grant_release_locked(struct grant *grant, struct release **releas
         pump_cancel(&client->pump, grant->renewal);
     if (!grant->lost) {
         *release = release_begin_locked(client, grant->entry, &grant->id, grant->owner,
-                                          grant->owner_len, atomic_load(&grant->token),
-                                          clock_after_ms(now, grant->ttl_ms), starts);
+                                        grant->owner_len, atomic_load(&grant->token),
+                                        clock_after_ms(now, grant->ttl_ms), starts);
         status = *release == NULL ? MORTISE_NOMEM : MORTISE_OK;
         atomic_store(&grant->deadline_ns, DEADLINE_PASSED);
         timer_stop_locked(client, &grant->timer);

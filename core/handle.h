@@ -12,14 +12,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SLAB_CHUNK 256  /* slots that are allocated together */
+#define SLAB_CHUNK 256 /* slots that are allocated together */
 #define SLAB_CHUNKS 65536
 
 /* The head of everything that is kept in a slab. */
 struct slot {
     _Atomic uint32_t generation; /* odd: the handle with this generation is live */
     uint32_t index;
-    _Atomic uint32_t epoch; /* fork_epoch at the taking: another one means that this process is a child */
+    _Atomic uint32_t
+        epoch; /* fork_epoch at the taking: another one means that this process is a child */
     struct slot *next_free;
 };
 

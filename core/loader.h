@@ -11,17 +11,17 @@
 /* One opened module. The host is the first member: a mortise_host * is its instance. */
 struct instance {
     mortise_host host;
-    void *core;              /* the core's own (struct pump *), set by host_prepare */
-    struct instance *above;  /* the plugin that opened it, or NULL */
-    struct instance *next;   /* the opening order, last opened first: the order of closing is this one
+    void *core;             /* the core's own (struct pump *), set by host_prepare */
+    struct instance *above; /* the plugin that opened it, or NULL */
+    struct instance *next; /* the opening order, last opened first: the order of closing is this one
                               * for stacks, since a module above is closed before those below */
-    char *section;           /* "redis:old" */
-    char *path;              /* the file it came from */
-    void *library;           /* of dlopen */
-    mortise_module module;   /* a copy; fields that an older module does not have are zero */
+    char *section;         /* "redis:old" */
+    char *path;            /* the file it came from */
+    void *library;         /* of dlopen */
+    mortise_module module; /* a copy; fields that an older module does not have are zero */
     mortise_value *values;
-    mortise_below below;     /* for the plugin above */
-    void *ctx;               /* of module.open; NULL until then */
+    mortise_below below; /* for the plugin above */
+    void *ctx;           /* of module.open; NULL until then */
     uint32_t capabilities;
 };
 
@@ -45,11 +45,11 @@ mortise_status loader_open(struct loader *loader, const char *section, struct in
 void loader_close_all(struct loader *loader);
 
 /* For mortise_modules(): every NAME.so of the module path, handshake done, not opened. */
-mortise_status loader_scan(const struct config *config, mortise_module_callback each, void *user_data,
-                           mortise_error *error);
+mortise_status loader_scan(const struct config *config, mortise_module_callback each,
+                           void *user_data, mortise_error *error);
 /* For mortise_schema(): loads one module without opening it, calls `use` with its table. */
 mortise_status loader_peek(const struct config *config, const char *name,
-                           void (*use)(const mortise_module *module, void *argument), void *argument,
-                           mortise_error *error);
+                           void (*use)(const mortise_module *module, void *argument),
+                           void *argument, mortise_error *error);
 
 #endif

@@ -6,6 +6,7 @@
  * client inside one leaves the freeing to who runs it. */
 #include "core.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +14,12 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-static _Thread_local unsigned depth; /* of callbacks on this thread */
+static _Thread_local unsigned depth;       /* of callbacks on this thread */
+static _Thread_local uint32_t depth_epoch; /* a child made in a callback is in none */
 
 bool notify_inside(void)
 {
-    return depth > 0;
+    return depth > 0 && depth_epoch == atomic_load_explicit(&fork_epoch, memory_order_relaxed);
 }
 
 struct notice *notify_new(void)
@@ -89,9 +91,11 @@ static void call(struct notice *notice)
 {
     struct waiter *waiter = notice->waiter;
     depth++;
+    depth_epoch = atomic_load_explicit(&fork_epoch, memory_order_relaxed);
     if (waiter != NULL)
         waiter->callback(waiter->status, waiter->lease,
-                         waiter->status == MORTISE_OK ? NULL : waiter->error, waiter->callback_data);
+                         waiter->status == MORTISE_OK ? NULL : waiter->error,
+                         waiter->callback_data);
     else if (slot_is(slab_find(&grant_slab, notice->lease), notice->lease))
         notice->on_state(notice->lease, notice->state, notice->user_data);
     depth--;
@@ -118,16 +122,22 @@ static struct notice *pop(struct client *client)
     return notice;
 }
 
-/* notify lock held, but not on the way; true: the client was closed meanwhile, and this thread ends it */
-static bool run(struct client *client, struct notice *notice)
+enum ran { GOES_ON, CLOSED_INSIDE, FORKED_INSIDE };
+
+/* notify lock held, but not on the way. CLOSED_INSIDE: the client was closed meanwhile, and this thread
+ * ends it. FORKED_INSIDE: this is the child of a fork in the callback; the client is the parent's, nothing
+ * of it may be touched, and the lock is not held. */
+static enum ran run(struct client *client, struct notice *notice)
 {
     pthread_mutex_unlock(&client->notify_lock);
     call(notice);
+    if (atomic_load(&client->slot.epoch) != atomic_load(&fork_epoch))
+        return FORKED_INSIDE;
     pthread_mutex_lock(&client->notify_lock);
     client->running = false;
     client->running_lease = NULL;
     pthread_cond_broadcast(&client->notify_cond);
-    return client->closed_inside;
+    return client->closed_inside ? CLOSED_INSIDE : GOES_ON;
 }
 
 /* The client was closed in a callback: what is left is run, and it ends. `mine`: this thread is one of the
@@ -136,7 +146,8 @@ static void run_rest_and_free(struct client *client, unsigned mine)
 {
     struct notice *notice;
     while ((notice = pop(client)) != NULL)
-        run(client, notice);
+        if (run(client, notice) == FORKED_INSIDE)
+            return;
     while (client->dispatchers > mine)
         pthread_cond_wait(&client->notify_cond, &client->notify_lock);
     bool frees = client->frees;
@@ -153,11 +164,12 @@ int notify_run(struct client *client, size_t at_most, bool *gone)
     pthread_mutex_lock(&client->notify_lock);
     while (at_most-- > 0 && (notice = pop(client)) != NULL) {
         count++;
-        if (run(client, notice)) {
+        enum ran ran = run(client, notice);
+        if (ran == CLOSED_INSIDE)
             run_rest_and_free(client, 1);
-            *gone = true;
+        *gone = ran != GOES_ON;
+        if (*gone)
             return count;
-        }
     }
     pthread_mutex_unlock(&client->notify_lock);
     return count;
@@ -177,7 +189,10 @@ static void *notifier_main(void *argument)
     pthread_mutex_lock(&client->notify_lock);
     for (;;) {
         struct notice *notice = client->fd_mode ? NULL : pop(client);
-        if (notice != NULL && run(client, notice)) {
+        enum ran ran = notice == NULL ? GOES_ON : run(client, notice);
+        if (ran == FORKED_INSIDE)
+            return NULL;
+        if (ran == CLOSED_INSIDE) {
             pthread_detach(pthread_self());
             run_rest_and_free(client, 0);
             return NULL;
@@ -220,8 +235,9 @@ bool notify_ready(struct client *client)
 void notify_drain_lease(struct client *client, mortise_lease *lease)
 {
     pthread_mutex_lock(&client->notify_lock);
-    while (client->running && client->running_lease == lease && !client->notify_closing &&
-           !pthread_equal(client->running_thread, pthread_self()))
+    while (client->running && client->running_lease == lease &&
+           !pthread_equal(client->running_thread, pthread_self()) &&
+           !(client->notify_closing && pthread_equal(client->closer, client->running_thread)))
         pthread_cond_wait(&client->notify_cond, &client->notify_lock);
     pthread_mutex_unlock(&client->notify_lock);
 }
@@ -239,8 +255,8 @@ static bool open_fd(struct client *client, int pump_epoll)
 {
     client->notify_fd = epoll_create1(EPOLL_CLOEXEC);
     client->notify_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (client->notify_fd >= 0 && client->notify_event >= 0 &&
-        add(client->notify_fd, pump_epoll) && add(client->notify_fd, client->notify_event))
+    if (client->notify_fd >= 0 && client->notify_event >= 0 && add(client->notify_fd, pump_epoll) &&
+        add(client->notify_fd, client->notify_event))
         return true;
     if (client->notify_fd >= 0)
         close(client->notify_fd);
@@ -280,9 +296,8 @@ void notify_dispatch_end(struct client *client)
     client->dispatchers--;
     if (client->notices != NULL)
         signal_fd(client);
-    else if (client->signaled &&
-             read(client->notify_event, &value, sizeof(value)) == (ssize_t)sizeof(value))
-        client->signaled = false;
+    else if (client->signaled)
+        client->signaled = read(client->notify_event, &value, sizeof(value)) < 0 && errno == EINTR;
     pthread_cond_broadcast(&client->notify_cond);
     pthread_mutex_unlock(&client->notify_lock);
 }
@@ -305,6 +320,7 @@ void notify_closing(struct client *client)
 {
     pthread_mutex_lock(&client->notify_lock);
     client->notify_closing = true;
+    client->closer = pthread_self();
     pthread_cond_broadcast(&client->notify_cond);
     pthread_mutex_unlock(&client->notify_lock);
 }
@@ -328,7 +344,8 @@ bool notify_stop(struct client *client, int64_t until_ns, bool may_free)
     }
     struct notice *notice;
     while (!client->notifier_runs && (notice = pop(client)) != NULL)
-        run(client, notice);
+        if (run(client, notice) == FORKED_INSIDE)
+            return false;
     pthread_mutex_unlock(&client->notify_lock);
     if (joined)
         pthread_join(client->notifier, NULL);

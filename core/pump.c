@@ -529,8 +529,8 @@ bool pump_complete(struct pump *pump, mortise_op *op, mortise_status status)
     return true;
 }
 
-bool pump_post(struct pump *pump, struct instance *instance,
-               void (*run)(void *ctx, void *argument), void *argument)
+bool pump_post(struct pump *pump, struct instance *instance, void (*run)(void *ctx, void *argument),
+               void *argument)
 {
     struct posted *posted = malloc(sizeof(*posted));
     if (posted == NULL)

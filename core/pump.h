@@ -34,17 +34,17 @@
 struct sleeper {
     _Atomic uint32_t word; /* a futex: enum sleeper_word in pump.c */
     struct pump *pump;
-    bool aside; /* never leads */
+    bool aside;                      /* never leads */
     struct sleeper *next, *previous; /* among the followers; pump lock */
 };
 
 /* An op of the core's. The op is the first member: a mortise_op * is its task. */
 struct task {
     mortise_op op;
-    struct task *next, *previous;    /* on a list of tasks to start, or free */
+    struct task *next, *previous; /* on a list of tasks to start, or free */
     struct task *cancel_next, *cancel_previous;
-    uint8_t phase;                   /* enum task_phase in pump.c; with the flags: pump lock */
-    bool unattended;                 /* counted in pump.unattended: no caller sleeps for it */
+    uint8_t phase;   /* enum task_phase in pump.c; with the flags: pump lock */
+    bool unattended; /* counted in pump.unattended: no caller sleeps for it */
     bool cancel_wanted, on_cancels;
 };
 
@@ -74,8 +74,8 @@ struct pump {
     bool turn_wanted;
 
     bool inside;
-    mortise_op *done, **done_end;  /* completed, not yet delivered: of the thread inside */
-    _Atomic uint32_t *wakes[64];   /* futexes to wake when it leaves: likewise */
+    mortise_op *done, **done_end; /* completed, not yet delivered: of the thread inside */
+    _Atomic uint32_t *wakes[64];  /* futexes to wake when it leaves: likewise */
     size_t wake_count;
     pthread_cond_t left; /* somebody left the inside */
 
@@ -88,19 +88,19 @@ struct pump {
     unsigned unattended; /* tasks and async waiters outstanding that no caller sleeps for */
     uint64_t started;    /* tasks given to the driver: a counter for mortise_stats */
 
-    int epoll, poke; /* -1 until needed */
-    bool poked;      /* `poke` was written and not yet drained */
-    bool poke_wanted; /* by the thread inside, when it leaves */
+    int epoll, poke;                  /* -1 until needed */
+    bool poked;                       /* `poke` was written and not yet drained */
+    bool poke_wanted;                 /* by the thread inside, when it leaves */
     struct pollfd interest[PUMP_FDS]; /* what `epoll` knows */
     size_t interest_count;
     int64_t due_ns;
 
     pthread_t service;
     pthread_cond_t service_cond;
-    bool service_runs, service_sleeps, service_leads, service_hurry, stopping;
+    bool service_runs, service_sleeps, service_guards, service_leads, service_hurry, stopping;
     int64_t service_until_ns; /* how long it sleeps, if it does */
-    bool dispatched; /* the application polls the descriptor (mortise_fd) */
-    bool manual;     /* tests turn it by hand: no service thread */
+    bool dispatched;          /* the application polls the descriptor (mortise_fd) */
+    bool manual;              /* tests turn it by hand: no service thread */
 };
 
 mortise_status pump_init(struct pump *pump);

@@ -21,8 +21,8 @@ void pump_wake_later(struct pump *pump, _Atomic uint32_t *word);
 bool pump_complete(struct pump *pump, mortise_op *op, mortise_status status);
 void pump_closing_fd(struct pump *pump, int fd);
 /* any thread */
-bool pump_post(struct pump *pump, struct instance *instance,
-               void (*run)(void *ctx, void *argument), void *argument);
+bool pump_post(struct pump *pump, struct instance *instance, void (*run)(void *ctx, void *argument),
+               void *argument);
 
 /* wait.c; pump lock held. Polls until something is ready, `until_ns`, or a poke; notes what is ready. */
 void pump_poll_locked(struct pump *pump, int64_t until_ns);
@@ -35,6 +35,8 @@ void pump_cond_wait_locked(struct pump *pump, pthread_cond_t *cond, int64_t unti
 /* service.c; pump lock held. Sees to it that the service thread looks after what is outstanding that no
  * caller waits for; and, if no caller is about to lead, after the driver's timer. */
 void service_attend_locked(struct pump *pump, bool timer);
+/* A leader left without a successor: the service thread that was looking on is to look now. */
+void service_follow_up_locked(struct pump *pump);
 /* Has the service thread do what is on the lists at once; false: there is none. */
 bool service_take_over_locked(struct pump *pump);
 

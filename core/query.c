@@ -90,10 +90,10 @@ static struct query *query_new(struct client *client, mortise_op_kind kind, cons
                                mortise_status *status, mortise_error *error)
 {
     struct query *query = calloc(1, sizeof(*query));
-    *status = query == NULL ? failed(error, MORTISE_NOMEM, "out of memory")
-                            : api_name(client, name,
-                                       kind == MORTISE_OP_LIST || kind == MORTISE_OP_PING,
-                                       query->name, &query->name_len, error);
+    *status = query == NULL
+                  ? failed(error, MORTISE_NOMEM, "out of memory")
+                  : api_name(client, name, kind == MORTISE_OP_LIST || kind == MORTISE_OP_PING,
+                             query->name, &query->name_len, error);
     if (*status != MORTISE_OK) {
         free(query);
         return NULL;

@@ -103,8 +103,8 @@ struct release *release_begin_locked(struct client *client, struct entry *entry,
     return release;
 }
 
-void release_attend_locked(struct release *release, struct sleeper *sleeper,
-                           mortise_status *status, mortise_error *error)
+void release_attend_locked(struct release *release, struct sleeper *sleeper, mortise_status *status,
+                           mortise_error *error)
 {
     release->sleeper = sleeper;
     release->status = status;
@@ -166,14 +166,13 @@ static mortise_status told(const struct release *release, mortise_status status)
     return status;
 }
 
-static void answered_locked(struct release *release, const mortise_op *op,
-                            struct task_list *starts)
+static void answered_locked(struct release *release, const mortise_op *op, struct task_list *starts)
 {
     struct client *client = release->client;
     int64_t now = clock_now();
     release->running = false;
-    bool found = op->status == MORTISE_OK || op->status == MORTISE_LOST ||
-                 op->status == MORTISE_NOTOWNER;
+    bool found =
+        op->status == MORTISE_OK || op->status == MORTISE_LOST || op->status == MORTISE_NOTOWNER;
     bool final = is_final(op), answer = final || found;
     if (answer)
         tell_locked(release, told(release, op->status));

@@ -7,9 +7,9 @@
 
 #include <signal.h>
 
-#define GRACE_NS (5 * NS_PER_MS)        /* how long something may stand before the thread leads */
-#define GUARD_MAX_NS (100 * NS_PER_MS)  /* how often a leader that does nothing is looked at */
-#define DISPATCH_NS (2 * NS_PER_MS)     /* how long the application has for mortise_dispatch */
+#define GRACE_NS (5 * NS_PER_MS)       /* how long something may stand before the thread leads */
+#define GUARD_MAX_NS (100 * NS_PER_MS) /* how often a leader that does nothing is looked at */
+#define DISPATCH_NS (2 * NS_PER_MS)    /* how long the application has for mortise_dispatch */
 
 static bool needed_locked(const struct pump *pump)
 {
@@ -33,7 +33,9 @@ static void sleep_locked(struct pump *pump)
 static void guard_locked(struct pump *pump, int64_t *tick_ns)
 {
     uint64_t turns = pump->turns, looks = pump->looks;
+    pump->service_guards = true;
     pump_cond_wait_locked(pump, &pump->service_cond, clock_now() + *tick_ns);
+    pump->service_guards = false;
     if (pump->turns != turns || pump->looks != looks || pump->inside || pump->stopping)
         *tick_ns = GRACE_NS;
     else if (pump_peek_locked(pump))
@@ -130,6 +132,14 @@ void service_attend_locked(struct pump *pump, bool timer)
         pump->service_sleeps = false; /* one signal is enough */
         pthread_cond_signal(&pump->service_cond);
     }
+}
+
+void service_follow_up_locked(struct pump *pump)
+{
+    if (!pump->service_guards || pump->unattended == 0)
+        return;
+    pump->service_guards = false;
+    pthread_cond_signal(&pump->service_cond);
 }
 
 bool service_take_over_locked(struct pump *pump)

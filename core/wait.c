@@ -107,7 +107,8 @@ static void drain_poke_locked(struct pump *pump)
         pump->poked = false;
 }
 
-/* Sub-millisecond time-outs where the kernel has them (Linux 5.11), else rounded up. */
+/* Sub-millisecond time-outs where the kernel has them (Linux 5.11) and a sandbox allows them, else
+ * rounded up. */
 static int epoll_wait_ns(int epoll, struct epoll_event *events, int capacity, int64_t timeout_ns)
 {
 #ifdef SYS_epoll_pwait2
@@ -116,7 +117,7 @@ static int epoll_wait_ns(int epoll, struct epoll_event *events, int capacity, in
         !atomic_load_explicit(&absent, memory_order_relaxed)) {
         struct timespec timeout = {timeout_ns / NS_PER_S, timeout_ns % NS_PER_S};
         long n = syscall(SYS_epoll_pwait2, epoll, events, capacity, &timeout, NULL, 0);
-        if (n >= 0 || errno != ENOSYS)
+        if (n >= 0 || errno == EINTR)
             return (int)n;
         atomic_store_explicit(&absent, true, memory_order_relaxed);
     }
@@ -187,7 +188,8 @@ static void lead_locked(struct pump *pump, struct sleeper *sleeper, int64_t unti
         int64_t now = clock_now();
         if (now >= until_ns)
             break;
-        if (pump->inside || pump->polling) /* another is there: the service thread, or a caller's start */
+        if (pump->inside ||
+            pump->polling) /* another is there: the service thread, or a caller's start */
             pump_cond_wait_locked(pump, &pump->left, until_ns);
         else if (pump_has_work_locked(pump))
             pump_go_inside_locked(pump);
@@ -212,6 +214,7 @@ void pump_name_next_locked(struct pump *pump)
         if (atomic_load(&next->word) == NAMED)
             return;
     }
+    service_follow_up_locked(pump);
     service_attend_locked(pump, true);
 }
 

@@ -142,8 +142,7 @@ static bool start_locked(struct client *client)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     client->watchdog_at_ns = 0;
-    client->watchdog_runs =
-        pthread_create(&client->watchdog, NULL, watchdog_main, client) == 0;
+    client->watchdog_runs = pthread_create(&client->watchdog, NULL, watchdog_main, client) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return client->watchdog_runs;
 }

@@ -170,7 +170,7 @@ MORTISE_API mortise_status mortise_acquire(mortise_client *client, const char *n
 /* Gives a lease back and waits for the backend's answer. The handle is spent whatever is returned.
  * OK: it was held to the end. LOST: the deadline had passed, or the backend said that it was gone:
  * what was done last may have overlapped with another holder. INVALID: not a lease, or released
- * before. UNREACHABLE, INDETERMINATE: no answer; repeated in the background until it is sure, the
+ * before (mortise_close() releases too). UNREACHABLE, INDETERMINATE: no answer; repeated in the background until it is sure, the
  * ttl bounds it. CLOSED, FORKED. NULL is OK and does nothing. */
 MORTISE_API mortise_status mortise_release(mortise_lease *lease, mortise_error *error);
 
@@ -319,7 +319,7 @@ MORTISE_API const char *mortise_config_source(mortise_client *client);
 typedef struct mortise_stats {
     size_t size;              /* sizeof(mortise_stats), set by the caller */
     uint64_t acquires;        /* leases given */
-    uint64_t waits;           /* of them, those that had to wait */
+    uint64_t waits;           /* of them, those that waited behind others, as far as the core knows */
     uint64_t wait_ns;         /* time that those waited, together */
     uint64_t failures;        /* acquires that failed, of whatever cause */
     uint64_t handovers;       /* leases passed on within the process */
