@@ -1,9 +1,9 @@
-/* contest.c - who waits for a name in this process, and the request of the head in the backend.
+/* contest.c - who waits for a name in this process: the queue, its head, and how it ends.
  *
  * The states of a contest, and what leads on:
  *
  *   asking    `ask` is in the backend.  OK -> the head has it, the next head asks.
- *             BUSY -> waiting, watched. No answer, reply lost -> failing.
+ *             BUSY -> waiting, watched. No answer, reply lost -> failing. (ask.c)
  *   waiting   `retry` runs to when the holder's claim ends; news -> asking.
  *   failing   `retry` runs as a back-off; under the same grant id if a request may have been executed.
  *             After `unreachable_timeout` all waiters fail.
@@ -13,24 +13,12 @@
  * Where the head leaves, its ask serves the next, if that one wants the same (owner and ttl): the place
  * in the backend's queue is the process's. A contest is recycled when it has no waiters and its job has
  * run. */
-#include "core.h"
+#include "contest_inside.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define POLL_MIN_MS 20 /* of a backend that does not tell of a release */
-#define POLL_MAX_MS 250
-#define BACKOFF_MIN_MS 20 /* of a backend that does not answer */
-#define BACKOFF_MAX_MS 1000
-#define HINT_UNKNOWN_MS 30000
-
-static void ask_locked(struct contest *contest, struct task_list *starts);
-static void ask_done(mortise_op *op);
-static void no_answer_locked(struct contest *contest, const mortise_op *op,
-                             struct task_list *starts);
-static void join_owners_locked(struct contest *contest, const char *owner, size_t owner_len,
-                               struct task_list *starts);
 static void watch_run(struct job *job);
 
 /* ---- entries ---- */
@@ -118,31 +106,6 @@ static void contest_unref_locked(struct contest *contest)
     client->free_contests = contest;
 }
 
-/* Nobody waits for the ask any more: what it brings is given back. */
-static void abandon_ask_locked(struct contest *contest)
-{
-    struct ask *ask = contest->ask;
-    if (ask == NULL)
-        return;
-    contest->ask = NULL;
-    ask->contest = NULL;
-    pump_unattend(&contest->client->pump, &ask->task);
-    pump_cancel(&contest->client->pump, &ask->task);
-}
-
-/* A new acquisition begins, under a new grant id. If the old one may have been granted to a request
- * whose reply was lost, that is released until it is sure. */
-static void forget_grant_locked(struct contest *contest, struct task_list *starts)
-{
-    struct waiter *waiter = contest->first;
-    if (contest->repeat && contest->ask == NULL && waiter != NULL)
-        release_begin_locked(contest->client, contest->entry, &contest->grant, waiter->owner,
-                             waiter->owner_len, 0, clock_after_ms(clock_now(), waiter->ttl_ms),
-                             starts);
-    contest->grant_valid = contest->repeat = false;
-    contest->first_sent_ns = 0;
-}
-
 /* The job, which waits for this lock if it runs already, keeps the contest; and a close waits for it. */
 static void job_began_locked(struct contest *contest)
 {
@@ -150,7 +113,7 @@ static void job_began_locked(struct contest *contest)
     client_began_locked(contest->client);
 }
 
-static void watch_locked(struct contest *contest, bool wanted)
+void contest_watch_locked(struct contest *contest, bool wanted)
 {
     if (contest->watch_wanted == wanted || contest->client->top->module.watch == NULL)
         return;
@@ -171,9 +134,9 @@ static void unlink_lone_locked(struct contest *contest)
 
 static void contest_end_locked(struct contest *contest)
 {
-    abandon_ask_locked(contest);
+    ask_abandon_locked(contest);
     timer_stop_locked(contest->client, &contest->retry);
-    watch_locked(contest, false);
+    contest_watch_locked(contest, false);
     if (contest->entry->queue == contest)
         contest->entry->queue = NULL;
     if (contest->alone)
@@ -240,7 +203,7 @@ static bool same_owner(const struct waiter *a, const char *owner, size_t owner_l
 }
 
 /* Marks that it has to wait. */
-static void queue_waiter_locked(struct client *client, struct waiter *waiter)
+void contest_queue_waiter_locked(struct client *client, struct waiter *waiter)
 {
     if (waiter->queued)
         return;
@@ -260,14 +223,14 @@ bool contest_join_locked(struct client *client, struct entry *entry, bool alone,
     if (contest->first == waiter)
         ask_locked(contest, starts);
     else
-        queue_waiter_locked(client, waiter);
+        contest_queue_waiter_locked(client, waiter);
     return true;
 }
 
 /* Takes a waiter off; the contest goes on or ends. The ask of a head that leaves serves the next, or is
  * replaced. */
-static void take_off_locked(struct contest *contest, struct waiter *waiter,
-                            struct task_list *starts)
+void contest_take_off_locked(struct contest *contest, struct waiter *waiter,
+                             struct task_list *starts)
 {
     bool was_head = contest->first == waiter, last = contest->count == 1;
     bool asking = contest->ask != NULL;
@@ -275,12 +238,12 @@ static void take_off_locked(struct contest *contest, struct waiter *waiter,
                    !(same_owner(waiter->next, waiter->owner, waiter->owner_len) &&
                      waiter->next->ttl_ms == waiter->ttl_ms);
     if (last || replace)
-        forget_grant_locked(contest, starts);
+        ask_forget_grant_locked(contest, starts);
     remove_waiter_locked(contest, waiter);
     if (last)
         contest_end_locked(contest);
     else if (replace && asking) {
-        abandon_ask_locked(contest);
+        ask_abandon_locked(contest);
         ask_locked(contest, starts);
     }
 }
@@ -307,6 +270,47 @@ void waiter_decide_locked(struct client *client, struct waiter *waiter, mortise_
         notify_acquired_locked(client, waiter);
     else
         sleeper_wake(&waiter->sleeper); /* last: it may be gone now */
+}
+
+void contest_served_locked(struct contest *contest, struct waiter *waiter, struct task_list *starts)
+{
+    struct client *client = contest->client;
+    contest_take_off_locked(contest, waiter, starts);
+    waiter_decide_locked(client, waiter, MORTISE_OK);
+}
+
+/* Waiters whose owner holds the name now must not wait behind others: those may wait for them. */
+void contest_join_owners_locked(struct contest *contest, const char *owner, size_t owner_len,
+                                struct task_list *starts)
+{
+    struct client *client = contest->client;
+    if (owner_len == 0)
+        return;
+    for (struct waiter *waiter = contest->first, *next; waiter != NULL; waiter = next) {
+        next = waiter->next;
+        if (waiter == contest->first || !same_owner(waiter, owner, owner_len))
+            continue;
+        remove_waiter_locked(contest, waiter);
+        if (!contest_join_locked(client, contest->entry, true, waiter, starts))
+            push_waiter_locked(contest, waiter);
+    }
+}
+
+/* A lone waiter that may wait joins the queue: it is not the owner that holds. */
+void contest_join_queue_locked(struct contest *contest, struct task_list *starts)
+{
+    struct waiter *waiter = contest->first;
+    struct client *client = contest->client;
+    struct entry *entry = contest->entry;
+    entry->references++;
+    remove_waiter_locked(contest, waiter);
+    if (contest_join_locked(client, entry, false, waiter, starts)) {
+        contest_end_locked(contest);
+    } else {
+        push_waiter_locked(contest, waiter);
+        contest_fail_locked(contest, waiter, MORTISE_NOMEM, NULL, starts);
+    }
+    entry_unref_locked(client, entry);
 }
 
 /* ---- failing ---- */
@@ -337,9 +341,8 @@ static void explain(const struct contest *contest, const struct waiter *waiter,
                mortise_status_text(status), (long long)waited_ms);
 }
 
-static void fail_waiter_locked(struct contest *contest, struct waiter *waiter,
-                               mortise_status status, const mortise_error *error,
-                               struct task_list *starts)
+void contest_fail_locked(struct contest *contest, struct waiter *waiter, mortise_status status,
+                         const mortise_error *error, struct task_list *starts)
 {
     struct client *client = contest->client;
     if (waiter->error != NULL && error != NULL) {
@@ -348,7 +351,7 @@ static void fail_waiter_locked(struct contest *contest, struct waiter *waiter,
     } else if (waiter->error != NULL)
         explain(contest, waiter, status);
     observe_locked(client, MORTISE_EVENT_FAILED, contest->entry, NULL, waiter, status);
-    take_off_locked(contest, waiter, starts);
+    contest_take_off_locked(contest, waiter, starts);
     waiter_decide_locked(client, waiter, status);
 }
 
@@ -361,306 +364,7 @@ void contest_leave_locked(struct waiter *waiter, mortise_status status, struct t
         status = contest->repeat ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE;
     } else if (status == MORTISE_TIMEDOUT && waiter->try_once)
         status = MORTISE_UNREACHABLE;
-    fail_waiter_locked(contest, waiter, status, trouble, starts);
-}
-
-/* ---- asking ---- */
-
-static struct ask *ask_new_locked(struct client *client, size_t owner_len)
-{
-    struct ask *ask;
-    if (owner_len == 0 && client->free_asks.first != NULL) {
-        ask = (struct ask *)client->free_asks.first;
-        task_remove(&client->free_asks, &ask->task);
-    } else
-        ask = malloc(sizeof(*ask) + owner_len);
-    if (ask != NULL)
-        memset(ask, 0, offsetof(struct ask, holder));
-    return ask;
-}
-
-static void ask_free_locked(struct client *client, struct ask *ask)
-{
-    entry_unref_locked(client, ask->entry);
-    if (ask->task.op.owner_len == 0)
-        task_append(&client->free_asks, &ask->task);
-    else
-        free(ask);
-    client_ended_locked(client);
-}
-
-static void fill_op(const struct contest *contest, struct ask *ask)
-{
-    const struct waiter *head = contest->first;
-    mortise_op *op = &ask->task.op;
-    op->kind = MORTISE_OP_ACQUIRE;
-    op->flags = (contest->alone ? MORTISE_OP_TRY : 0u) | (contest->repeat ? MORTISE_OP_REPEAT : 0u);
-    op->name = contest->entry->name;
-    op->name_len = contest->entry->name_len;
-    if (head->owner_len > 0) {
-        memcpy(ask->owner, head->owner, head->owner_len);
-        op->owner = ask->owner;
-        op->owner_len = head->owner_len;
-    }
-    op->note = contest->client->note;
-    op->note_len = contest->client->note_len;
-    op->grant = contest->grant;
-    op->ttl_ms = head->ttl_ms;
-    ask->holder.size = sizeof(ask->holder);
-    ask->holder.held = false;
-    ask->holder.held_ms = -1;
-    op->info = &ask->holder;
-    op->first_sent_ns = contest->first_sent_ns;
-    op->hint_ms = -1;
-    op->done = ask_done;
-}
-
-static void ask_locked(struct contest *contest, struct task_list *starts)
-{
-    struct client *client = contest->client;
-    struct ask *ask = ask_new_locked(client, contest->first->owner_len);
-    timer_stop_locked(client, &contest->retry);
-    if (ask == NULL) { /* not a reason to fail: memory may be had in a while */
-        timer_set_locked(client, &contest->retry, clock_after_ms(clock_now(), BACKOFF_MAX_MS));
-        return;
-    }
-    if (!contest->grant_valid) {
-        client_random_locked(client, &contest->grant, sizeof(contest->grant));
-        contest->grant_valid = true;
-    }
-    fill_op(contest, ask);
-    ask->client = client;
-    ask->contest = contest;
-    ask->entry = contest->entry;
-    ask->entry->references++;
-    contest->ask = ask;
-    contest->news = false;
-    client_began_locked(client);
-    task_append(starts, &ask->task);
-}
-
-/* ---- answers ---- */
-
-static void granted_locked(struct contest *contest, const mortise_op *op, struct task_list *starts)
-{
-    struct client *client = contest->client;
-    struct waiter *head = contest->first;
-    contest->grant_valid = contest->repeat = false;
-    contest->first_sent_ns = 0;
-    if (!grant_give_locked(head, contest->entry, op)) {
-        /* the answer took as long as the claim lasts: give it back, begin anew */
-        release_begin_locked(client, contest->entry, &op->grant, op->owner, op->owner_len,
-                             op->token, clock_after_ms(clock_now(), op->ttl_ms), starts);
-        no_answer_locked(contest, op, starts);
-        return;
-    }
-    contest->failing_ns = 0;
-    contest->failures = contest->busy_count = 0;
-    if (contest->entry->queue != NULL)
-        join_owners_locked(contest->entry->queue, op->owner, op->owner_len, starts);
-    bool last = contest->count == 1;
-    take_off_locked(contest, head, starts);
-    if (!last && contest->ask == NULL)
-        ask_locked(contest, starts); /* for the next head: its place among the processes */
-    waiter_decide_locked(client, head, MORTISE_OK);
-}
-
-void contest_served_locked(struct contest *contest, struct waiter *waiter, struct task_list *starts)
-{
-    struct client *client = contest->client;
-    take_off_locked(contest, waiter, starts);
-    waiter_decide_locked(client, waiter, MORTISE_OK);
-}
-
-/* How long to wait for news: until the holder's claim ends; or, if nobody tells, until the next look. */
-static int64_t retry_ms_locked(struct contest *contest, int64_t hint_ms)
-{
-    struct client *client = contest->client;
-    int64_t ms = hint_ms < 0 ? HINT_UNKNOWN_MS : hint_ms;
-    if (!client->notify_capable) {
-        unsigned doublings = contest->busy_count < 5 ? contest->busy_count : 5;
-        int64_t poll_ms = (int64_t)POLL_MIN_MS << doublings;
-        poll_ms = poll_ms > POLL_MAX_MS ? POLL_MAX_MS : poll_ms;
-        poll_ms = poll_ms / 2 + client_jitter_locked(client, poll_ms / 2 + 1);
-        return poll_ms < ms ? poll_ms : ms + 1;
-    }
-    int64_t spread = ms / 10 < 100 ? ms / 10 : 100;
-    return ms + 1 + client_jitter_locked(client, spread + 1);
-}
-
-/* Waiters whose owner holds the name now must not wait behind others: those may wait for them. */
-static void join_owners_locked(struct contest *contest, const char *owner, size_t owner_len,
-                               struct task_list *starts)
-{
-    struct client *client = contest->client;
-    if (owner_len == 0)
-        return;
-    for (struct waiter *waiter = contest->first, *next; waiter != NULL; waiter = next) {
-        next = waiter->next;
-        if (waiter == contest->first || !same_owner(waiter, owner, owner_len))
-            continue;
-        remove_waiter_locked(contest, waiter);
-        if (!contest_join_locked(client, contest->entry, true, waiter, starts))
-            push_waiter_locked(contest, waiter);
-    }
-}
-
-/* A lone waiter that may wait joins the queue: it is not the owner that holds. */
-static void join_queue_locked(struct contest *contest, struct task_list *starts)
-{
-    struct waiter *waiter = contest->first;
-    struct client *client = contest->client;
-    struct entry *entry = contest->entry;
-    entry->references++;
-    remove_waiter_locked(contest, waiter);
-    if (contest_join_locked(client, entry, false, waiter, starts)) {
-        contest_end_locked(contest);
-    } else {
-        push_waiter_locked(contest, waiter);
-        fail_waiter_locked(contest, waiter, MORTISE_NOMEM, NULL, starts);
-    }
-    entry_unref_locked(client, entry);
-}
-
-static void busy_locked(struct contest *contest, const mortise_op *op, struct task_list *starts)
-{
-    struct client *client = contest->client;
-    struct waiter *head = contest->first;
-    contest->busy_count++;
-    if (op->info->held)
-        contest->holder = *op->info;
-    contest->failing_ns = 0;
-    contest->failures = 0;
-    if (contest->repeat) /* the lost one may yet be executed: this id cannot be used again */
-        forget_grant_locked(contest, starts);
-    contest->first_sent_ns = 0;
-    if (head->try_once) {
-        fail_waiter_locked(contest, head, MORTISE_BUSY, NULL, starts);
-        return;
-    }
-    if (contest->alone) {
-        join_queue_locked(contest, starts);
-        return;
-    }
-    queue_waiter_locked(client, head);
-    watch_locked(contest, true);
-    if (contest->holder.held)
-        join_owners_locked(contest, contest->holder.owner, strlen(contest->holder.owner), starts);
-    if (contest->news)
-        ask_locked(contest, starts);
-    else
-        timer_set_locked(client, &contest->retry,
-                         clock_after_ms(clock_now(), retry_ms_locked(contest, op->hint_ms)));
-}
-
-static void remember_trouble(struct contest *contest, const mortise_op *op)
-{
-    char name[QUOTED_SIZE];
-    if (contest->trouble == NULL && (contest->trouble = malloc(sizeof(mortise_error))) == NULL)
-        return;
-    if (op->error != NULL)
-        *contest->trouble = *op->error;
-    else if (op->status == MORTISE_OK)
-        failed(contest->trouble, MORTISE_UNREACHABLE,
-               "acquire %s: granted, but the answer took longer than the ttl",
-               quote_name(op->name, op->name_len, name, sizeof(name)));
-    else
-        failed(contest->trouble, op->status, "acquire %s: %s",
-               quote_name(op->name, op->name_len, name, sizeof(name)),
-               mortise_status_text(op->status));
-}
-
-static void fail_all_locked(struct contest *contest, mortise_status status,
-                            struct task_list *starts)
-{
-    while (contest->count > 1)
-        fail_waiter_locked(contest, contest->last, status, contest->trouble, starts);
-    fail_waiter_locked(contest, contest->first, status, contest->trouble, starts);
-}
-
-/* No answer, or a passing refusal: again, while anybody has time left. */
-static void no_answer_locked(struct contest *contest, const mortise_op *op,
-                             struct task_list *starts)
-{
-    struct client *client = contest->client;
-    int64_t now = clock_now();
-    remember_trouble(contest, op);
-    if (op->status == MORTISE_INDETERMINATE) {
-        contest->repeat = true;
-        contest->first_sent_ns = op->first_sent_ns;
-    }
-    if (contest->failing_ns == 0)
-        contest->failing_ns = now;
-    bool over = now >= clock_after_ms(contest->failing_ns, client->settings.unreachable_timeout_ms);
-    if (over || (contest->first->try_once && op->status != MORTISE_INDETERMINATE)) {
-        mortise_status status = contest->repeat                 ? MORTISE_INDETERMINATE
-                                : op->status == MORTISE_BACKEND ? MORTISE_BACKEND
-                                                                : MORTISE_UNREACHABLE;
-        fail_all_locked(contest, status, starts);
-        return;
-    }
-    unsigned failures = contest->failures++;
-    if (failures == 0 && op->status == MORTISE_INDETERMINATE) {
-        ask_locked(contest, starts);
-        return;
-    }
-    int64_t backoff_ms = (int64_t)BACKOFF_MIN_MS << (failures < 6 ? failures : 6);
-    backoff_ms = backoff_ms > BACKOFF_MAX_MS ? BACKOFF_MAX_MS : backoff_ms;
-    backoff_ms = backoff_ms / 2 + client_jitter_locked(client, backoff_ms / 2 + 1);
-    timer_set_locked(client, &contest->retry, clock_after_ms(now, backoff_ms));
-}
-
-static bool is_passing(const mortise_op *op)
-{
-    switch (op->status) {
-    case MORTISE_INDETERMINATE:
-    case MORTISE_UNREACHABLE:
-    case MORTISE_CANCELED:
-    case MORTISE_TIMEDOUT:
-        return true;
-    case MORTISE_BACKEND:
-        return op->error != NULL && op->error->retryable;
-    default:
-        return false;
-    }
-}
-
-static void answered_locked(struct contest *contest, const mortise_op *op, struct task_list *starts)
-{
-    contest->ask = NULL;
-    if (op->status == MORTISE_OK)
-        granted_locked(contest, op, starts);
-    else if (op->status == MORTISE_BUSY)
-        busy_locked(contest, op, starts);
-    else if (is_passing(op))
-        no_answer_locked(contest, op, starts);
-    else {
-        remember_trouble(contest, op);
-        struct waiter *head = contest->first;
-        bool more = contest->count > 1;
-        forget_grant_locked(contest, starts);
-        fail_waiter_locked(contest, head, op->status, contest->trouble, starts);
-        if (more && contest->ask == NULL)
-            ask_locked(contest, starts);
-    }
-}
-
-/* The completion of an ask: inside the pump, no lock held. */
-static void ask_done(mortise_op *op)
-{
-    struct ask *ask = (struct ask *)op;
-    struct client *client = ask->client;
-    struct task_list starts = {NULL, NULL};
-    pthread_mutex_lock(&client->lock);
-    if (ask->contest != NULL)
-        answered_locked(ask->contest, op, &starts);
-    else if (op->status == MORTISE_OK || op->status == MORTISE_INDETERMINATE ||
-             (op->flags & MORTISE_OP_REPEAT) != 0)
-        release_begin_locked(client, ask->entry, &op->grant, op->owner, op->owner_len, op->token,
-                             clock_after_ms(clock_now(), op->ttl_ms), &starts);
-    ask_free_locked(client, ask);
-    pthread_mutex_unlock(&client->lock);
-    pump_start(&client->pump, &starts);
+    contest_fail_locked(contest, waiter, status, trouble, starts);
 }
 
 /* ---- what wakes a waiting contest ---- */

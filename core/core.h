@@ -4,11 +4,12 @@
  *          <- grant.c (the grant under the watchdog) <- contest.c <-
  *
  *   client.c    opens and closes, counts calls in flight
- *   contest.c   who waits for a name in this process; asks the backend for the head
+ *   contest.c   who waits for a name in this process; ask.c: the request of the head in the backend
  *   grant.c     what the backend gave: deadline, state, loss, hand-over, release
  *   release.c   releases, repeated until they are sure, though nobody may be waiting
  *   timer.c     the heap of due times; watchdog.c the thread that serves it, and renewals
  *   notify.c    callbacks of the application; events to observers
+ *   lease.c     the public calls on a lease; api.c: on acquiring one
  *   query.c     inspect, list, break, ping, and what is asked without a backend
  *
  * Locks, outermost first: client.lock (entries, contests, grants, timers, counters, free lists);

@@ -13,13 +13,16 @@ bool pump_has_work_locked(const struct pump *pump);
  * without end. Nobody is inside. */
 void pump_go_inside_locked(struct pump *pump);
 void pump_serve_locked(struct pump *pump);
+
+/* interest.c; pump lock held */
+void pump_update_interest_locked(struct pump *pump);
 bool pump_open_epoll_locked(struct pump *pump);
 void pump_poke_locked(struct pump *pump);
 
 /* pump.c; inside */
 void pump_wake_later(struct pump *pump, _Atomic uint32_t *word);
 bool pump_complete(struct pump *pump, mortise_op *op, mortise_status status);
-void pump_closing_fd(struct pump *pump, int fd);
+void pump_closing_fd(struct pump *pump, int fd); /* interest.c */
 /* any thread */
 bool pump_post(struct pump *pump, struct instance *instance, void (*run)(void *ctx, void *argument),
                void *argument);
