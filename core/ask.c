@@ -69,6 +69,7 @@ static void fill_op(const struct contest *contest, struct ask *ask)
     const struct waiter *head = contest->first;
     mortise_op *op = &ask->task.op;
     op->kind = MORTISE_OP_ACQUIRE;
+    op->core_state = OP_IDLE;
     op->flags = (contest->alone ? MORTISE_OP_TRY : 0u) | (contest->repeat ? MORTISE_OP_REPEAT : 0u);
     op->name = contest->entry->name;
     op->name_len = contest->entry->name_len;
@@ -208,8 +209,10 @@ static void remember_trouble(struct contest *contest, const mortise_op *op)
 static void fail_all_locked(struct contest *contest, mortise_status status,
                             struct task_list *starts)
 {
+    /* those behind the head have sent nothing */
+    mortise_status behind = status == MORTISE_INDETERMINATE ? MORTISE_UNREACHABLE : status;
     while (contest->count > 1)
-        contest_fail_locked(contest, contest->last, status, contest->trouble, starts);
+        contest_fail_locked(contest, contest->last, behind, contest->trouble, starts);
     contest_fail_locked(contest, contest->first, status, contest->trouble, starts);
 }
 

@@ -36,7 +36,9 @@ mortise_status client_enter(mortise_client *handle, struct client **client, mort
     if (found == NULL)
         return failed(error, MORTISE_INVALID, "not a client: %p", (void *)handle);
     atomic_fetch_add(&found->users, 1);
-    if (!slot_is(&found->slot, handle)) {
+    /* sequentially consistent, as is the close: either it sees the count, or this the spent handle */
+    if (atomic_load(&found->slot.generation) != (uint32_t)((uintptr_t)handle >> 32) ||
+        !slot_is(&found->slot, handle)) {
         count_out(found);
         return failed(error, MORTISE_CLOSED, "the client was closed");
     }
@@ -90,13 +92,25 @@ void client_ended_locked(struct client *client)
 
 /* ---- randomness: from the kernel, a page at a time ---- */
 
+static bool refill_random(struct client *client)
+{
+    ssize_t got;
+    do
+        got = getrandom(client->random, sizeof(client->random), 0);
+    while (got < 0 && errno == EINTR);
+    if (got <= 0 && client->random_works)
+        abort(); /* it worked at the open: a grant id that is not random must never be made */
+    client->random_works = got > 0;
+    client->random_left = got > 0 ? (size_t)got : 0;
+    return client->random_works;
+}
+
 void client_random_locked(struct client *client, void *bytes, size_t size)
 {
     char *out = bytes;
     while (size > 0) {
         if (client->random_left == 0) {
-            ssize_t got = getrandom(client->random, sizeof(client->random), 0);
-            client->random_left = got > 0 ? (size_t)got : 0;
+            refill_random(client);
             continue;
         }
         size_t n = size < client->random_left ? size : client->random_left;
@@ -160,8 +174,6 @@ static struct client *client_new(void)
     client->manual = atomic_load(&client_manual);
     pump_init(&client->pump);
     client->pump.manual = client->manual;
-    make_id(client);
-    make_note(client);
     return client;
 }
 
@@ -303,7 +315,14 @@ mortise_status mortise_open(const char *where, mortise_client **handle, mortise_
     struct client *client = client_new();
     if (client == NULL)
         return failed(error, MORTISE_NOMEM, "out of memory");
-    mortise_status status = open_stack(client, where, error);
+    mortise_status status = MORTISE_OK;
+    if (!refill_random(client))
+        status = failed(error, MORTISE_BACKEND, "getrandom: %s", strerror(errno));
+    if (status == MORTISE_OK) {
+        make_id(client);
+        make_note(client);
+        status = open_stack(client, where, error);
+    }
     if (status != MORTISE_OK) {
         slot_spend(&client->slot);
         /* a module may have posted something, and the service thread come for it */

@@ -291,8 +291,10 @@ void contest_join_owners_locked(struct contest *contest, const char *owner, size
         if (waiter == contest->first || !same_owner(waiter, owner, owner_len))
             continue;
         remove_waiter_locked(contest, waiter);
-        if (!contest_join_locked(client, contest->entry, true, waiter, starts))
-            push_waiter_locked(contest, waiter);
+        if (!contest_join_locked(client, contest->entry, true, waiter, starts)) {
+            push_waiter_locked(contest, waiter); /* no memory: it waits as before */
+            return;
+        }
     }
 }
 
@@ -380,11 +382,12 @@ void contest_freed_locked(struct client *client, struct entry *entry, struct tas
     struct contest *contest = entry->queue;
     if (contest == NULL || contest->ask != NULL || contest->first == NULL)
         return;
-    if (contest->watching && client->notify_capable)
+    if (contest->watching && client->notify_capable) {
         /* its turn among the processes comes by news; should they be lost, soon by itself */
-        timer_set_locked(client, &contest->retry,
-                         clock_after_ms(clock_now(), 50 + client_jitter_locked(client, 50)));
-    else
+        int64_t soon_ns = clock_after_ms(clock_now(), 50 + client_jitter_locked(client, 50));
+        if (contest->retry.place == 0 || soon_ns < contest->retry.due_ns)
+            timer_set_locked(client, &contest->retry, soon_ns);
+    } else
         ask_locked(contest, starts);
 }
 

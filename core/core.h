@@ -360,6 +360,7 @@ struct client {
 
     unsigned char random[RANDOM_POOL];
     size_t random_left;
+    bool random_works;
 
     pthread_t watchdog;
     bool watchdog_runs, watchdog_stops, manual;
@@ -372,7 +373,7 @@ struct client {
     struct notice *notices, **notices_end;
     size_t notice_count;
     pthread_t notifier;
-    bool notifier_runs, notifier_stops;
+    bool notifier_made, notifier_runs, notifier_stops;
     bool notify_closing;
     pthread_t closer;          /* the thread that closes, if so */
     bool closed_inside, frees; /* who runs the callback that is under way ends, frees the client */

@@ -229,6 +229,7 @@ static void renew_locked(struct grant *grant, int64_t now, struct task_list *sta
         return; /* again when the timer is due */
     mortise_op *op = &renewal->task.op;
     op->kind = MORTISE_OP_RENEW;
+    op->core_state = OP_IDLE;
     op->name = grant->entry->name;
     op->name_len = grant->entry->name_len;
     op->owner = grant->owner;

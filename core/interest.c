@@ -8,19 +8,28 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-static void sync_epoll_locked(struct pump *pump, const struct pollfd *fds, size_t count)
+/* Where the kernel refuses, the entry is left without events: it is tried again when next looked at. */
+static void set_epoll(struct pump *pump, struct pollfd *fd, bool known)
+{
+    struct epoll_event event = {.events = (uint32_t)fd->events, .data.fd = fd->fd};
+    int first = known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD,
+        second = EPOLL_CTL_ADD + EPOLL_CTL_MOD - first;
+    if (epoll_ctl(pump->epoll, first, fd->fd, &event) < 0 &&
+        epoll_ctl(pump->epoll, second, fd->fd, &event) < 0)
+        fd->events = 0;
+}
+
+static void sync_epoll_locked(struct pump *pump, struct pollfd *fds, size_t count)
 {
     if (pump->epoll < 0)
         return;
     for (size_t i = 0; i < count; i++) {
-        struct epoll_event event = {.events = (uint32_t)fds[i].events, .data.fd = fds[i].fd};
         size_t k = 0;
         while (k < pump->interest_count && pump->interest[k].fd != fds[i].fd)
             k++;
-        if (k == pump->interest_count)
-            epoll_ctl(pump->epoll, EPOLL_CTL_ADD, fds[i].fd, &event);
-        else if (pump->interest[k].events != fds[i].events)
-            epoll_ctl(pump->epoll, EPOLL_CTL_MOD, fds[i].fd, &event);
+        bool known = k < pump->interest_count;
+        if (!known || pump->interest[k].events != fds[i].events)
+            set_epoll(pump, &fds[i], known);
     }
     for (size_t k = 0; k < pump->interest_count; k++) {
         size_t i = 0;
@@ -79,6 +88,7 @@ bool pump_open_epoll_locked(struct pump *pump)
     struct pollfd fds[PUMP_FDS];
     memcpy(fds, pump->interest, count * sizeof(fds[0]));
     sync_epoll_locked(pump, fds, count);
+    memcpy(pump->interest, fds, count * sizeof(fds[0]));
     pump->interest_count = count;
     return true;
 }
@@ -103,5 +113,10 @@ void pump_closing_fd(struct pump *pump, int fd)
         pump->interest[i] = pump->interest[--pump->interest_count];
         break;
     }
+    for (size_t i = 0; i < pump->ready_count;) /* nor was it ready */
+        if (pump->ready[i].fd == fd)
+            pump->ready[i] = pump->ready[--pump->ready_count];
+        else
+            i++;
     pthread_mutex_unlock(&pump->lock);
 }

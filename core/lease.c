@@ -143,7 +143,9 @@ int64_t mortise_remaining_ms(mortise_lease *lease)
 uint64_t mortise_token(mortise_lease *lease)
 {
     struct grant *grant = slab_find(&grant_slab, lease);
-    if (grant == NULL || !slot_is(&grant->slot, lease))
+    if (grant == NULL || !slot_is(&grant->slot, lease) ||
+        atomic_load_explicit(&grant->slot.epoch, memory_order_relaxed) !=
+            atomic_load_explicit(&fork_epoch, memory_order_relaxed))
         return 0;
     uint64_t token = atomic_load_explicit(&grant->token, memory_order_relaxed);
     return slot_is(&grant->slot, lease) ? token : 0;

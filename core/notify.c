@@ -148,10 +148,14 @@ static void run_rest_and_free(struct client *client, unsigned mine)
     while ((notice = pop(client)) != NULL)
         if (run(client, notice) == FORKED_INSIDE)
             return;
-    while (client->dispatchers > mine)
+    bool notifier = client->notifier_made && pthread_equal(client->notifier, pthread_self());
+    while (client->dispatchers > mine || (client->notifier_runs && !notifier))
         pthread_cond_wait(&client->notify_cond, &client->notify_lock);
-    bool frees = client->frees;
+    bool frees = client->frees, join = client->notifier_made && !notifier;
+    pthread_t other = client->notifier;
     pthread_mutex_unlock(&client->notify_lock);
+    if (join)
+        pthread_join(other, NULL);
     if (frees)
         client_free(client);
 }
@@ -217,6 +221,7 @@ static bool start(struct client *client)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     client->notifier_runs = pthread_create(&client->notifier, NULL, notifier_main, client) == 0;
+    client->notifier_made = client->notifier_runs;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return client->notifier_runs;
 }
@@ -328,7 +333,6 @@ void notify_closing(struct client *client)
 bool notify_stop(struct client *client, int64_t until_ns, bool may_free)
 {
     pthread_mutex_lock(&client->notify_lock);
-    bool joined = client->notifier_runs;
     client->notifier_stops = true;
     pthread_cond_broadcast(&client->notify_cond);
     bool self = client->running && pthread_equal(client->running_thread, pthread_self());
@@ -346,8 +350,9 @@ bool notify_stop(struct client *client, int64_t until_ns, bool may_free)
     while (!client->notifier_runs && (notice = pop(client)) != NULL)
         if (run(client, notice) == FORKED_INSIDE)
             return false;
+    bool join = client->notifier_made;
     pthread_mutex_unlock(&client->notify_lock);
-    if (joined)
+    if (join)
         pthread_join(client->notifier, NULL);
     return true;
 }

@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <limits.h>
 #include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +13,9 @@
 
 #include "pump_inside.h"
 
-#define BATCH 256 /* ops in one call of `start` */
-#define ROUNDS 16 /* that a caller makes for others */
+#define BATCH 256                 /* ops in one call of `start` */
+#define CALLER_NS (5 * NS_PER_MS) /* how long a caller begins rounds for others */
+#define ROUNDS 16                 /* of the service thread between two looks at the descriptors */
 
 /* Where a task is; under the pump's lock. */
 enum task_phase { TASK_IDLE, TASK_QUEUED, TASK_STARTED, TASK_DELIVERED };
@@ -196,9 +196,9 @@ static void run_jobs(struct pump *pump)
 
 static void run_work(struct pump *pump, struct work *work, bool jobs)
 {
-    run_posted(work->posted);
-    if (work->turn)
+    if (work->turn) /* before anything that may close a descriptor that was seen to be ready */
         pump->top->module.turn(pump->top->ctx, work->ready, work->ready_count);
+    run_posted(work->posted);
     if (jobs)
         run_jobs(pump);
     run_canceled(pump, work->canceled);
@@ -307,14 +307,31 @@ static void flush_wakes_locked(struct pump *pump)
     pthread_mutex_lock(&pump->lock);
 }
 
-static void work_inside(struct pump *pump, unsigned rounds)
+/* After each round: a leader whose outcome was decided in it need not wait for the next. */
+static void poke_leader_locked(struct pump *pump)
+{
+    if (!pump->poke_wanted)
+        return;
+    pump->poke_wanted = false;
+    pump_poke_locked(pump);
+    pthread_cond_broadcast(&pump->left);
+}
+
+/* until_ns: no further round begins then; NEVER: the service thread, which looks at the descriptors
+ * now and then while work keeps coming in. */
+static void work_inside(struct pump *pump, int64_t until_ns)
 {
     pump->inside = true;
     struct pump *outer = pump_inside_here; /* a module may use a client of its own */
     pump_inside_here = pump;
-    while (pump_has_work_locked(pump) && rounds-- > 0) {
+    for (unsigned rounds = 1; pump_has_work_locked(pump); rounds++) {
         round_inside(pump);
         flush_wakes_locked(pump);
+        poke_leader_locked(pump);
+        if (until_ns != MORTISE_NEVER && pump_has_work_locked(pump) && clock_now() >= until_ns)
+            break;
+        if (until_ns == MORTISE_NEVER && rounds % ROUNDS == 0)
+            pump_peek_locked(pump);
     }
     pump_inside_here = outer;
     leave_inside_locked(pump);
@@ -323,14 +340,14 @@ static void work_inside(struct pump *pump, unsigned rounds)
 /* pump lock held, but not on the way */
 void pump_serve_locked(struct pump *pump)
 {
-    work_inside(pump, UINT_MAX);
+    work_inside(pump, MORTISE_NEVER);
 }
 
 void pump_go_inside_locked(struct pump *pump)
 {
-    work_inside(pump, pump->manual ? UINT_MAX : ROUNDS);
+    work_inside(pump, pump->manual ? MORTISE_NEVER : clock_now() + CALLER_NS);
     if (pump_has_work_locked(pump) && !pump->inside && !service_take_over_locked(pump))
-        work_inside(pump, UINT_MAX);
+        work_inside(pump, MORTISE_NEVER);
 }
 
 void pump_kick(struct pump *pump)

@@ -38,6 +38,9 @@ struct sleeper {
     struct sleeper *next, *previous; /* among the followers; pump lock */
 };
 
+/* op.core_state of a task that is not in the stack: nothing may complete it. (Ops of plugins have 0.) */
+#define OP_IDLE 4
+
 /* An op of the core's. The op is the first member: a mortise_op * is its task. */
 struct task {
     mortise_op op;

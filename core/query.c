@@ -104,6 +104,7 @@ static struct query *query_new(struct client *client, mortise_op_kind kind, cons
     query->info.waiters = -1;
     query->info.held_ms = query->info.remaining_ms = -1;
     op->kind = kind;
+    op->core_state = OP_IDLE;
     op->name = query->name;
     op->name_len = query->name_len;
     op->info = &query->info;

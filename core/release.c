@@ -57,6 +57,7 @@ static void run_locked(struct release *release, struct task_list *starts)
 {
     mortise_op *op = &release->task.op, asked = *op;
     memset(&release->task, 0, sizeof(release->task));
+    op->core_state = OP_IDLE;
     op->kind = MORTISE_OP_RELEASE;
     op->flags = release->attempts > 0 ? MORTISE_OP_REPEAT : 0u;
     op->name = release->entry->name;
@@ -81,8 +82,10 @@ struct release *release_begin_locked(struct client *client, struct entry *entry,
                                      struct task_list *starts)
 {
     struct release *release = release_new_locked(client, owner_len);
-    if (release == NULL)
+    if (release == NULL) {
+        client->left_behind = true; /* to its ttl */
         return NULL;
+    }
     mortise_op *op = &release->task.op;
     release->entry = entry;
     entry->references++;
@@ -166,40 +169,51 @@ static mortise_status told(const struct release *release, mortise_status status)
     return status;
 }
 
+/* No answer yet: what the caller is told if it stops waiting. */
+static void note_failure(struct release *release, const mortise_op *op)
+{
+    if (release->status == NULL)
+        return;
+    bool sent = op->status != MORTISE_UNREACHABLE || release->maybe_done;
+    *release->status = sent ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE;
+    if (release->error != NULL && op->error != NULL)
+        *release->error = *op->error;
+}
+
+static void again_locked(struct release *release, bool answered, struct task_list *starts)
+{
+    struct client *client = release->client;
+    unsigned attempts = release->attempts++;
+    if (attempts == 0 && !answered) {
+        run_locked(release, starts);
+        return;
+    }
+    int64_t ms = (int64_t)BACKOFF_MIN_MS << (attempts < 8 ? attempts : 8);
+    ms = ms > BACKOFF_MAX_MS ? BACKOFF_MAX_MS : ms;
+    ms = ms / 2 + client_jitter_locked(client, ms / 2 + 1);
+    timer_set_locked(client, &release->timer, clock_after_ms(clock_now(), ms));
+}
+
 static void answered_locked(struct release *release, const mortise_op *op, struct task_list *starts)
 {
     struct client *client = release->client;
-    int64_t now = clock_now();
     release->running = false;
     bool found =
         op->status == MORTISE_OK || op->status == MORTISE_LOST || op->status == MORTISE_NOTOWNER;
-    bool final = is_final(op), answer = final || found;
-    if (answer)
+    bool final = is_final(op), over = clock_now() >= release->until_ns;
+    if (final || found)
         tell_locked(release, told(release, op->status));
-    else if (release->status != NULL) {
-        *release->status = op->status == MORTISE_UNREACHABLE && !release->maybe_done
-                               ? MORTISE_UNREACHABLE
-                               : MORTISE_INDETERMINATE;
-        if (release->error != NULL && op->error != NULL)
-            *release->error = *op->error;
-    }
-    if (op->status == MORTISE_INDETERMINATE)
-        release->maybe_done = true;
-    if (!final && now < release->until_ns && !client->abandoning) {
-        unsigned attempts = release->attempts++;
-        if (attempts == 0 && !answer) {
-            run_locked(release, starts);
-            return;
-        }
-        int64_t ms = (int64_t)BACKOFF_MIN_MS << (attempts < 8 ? attempts : 8);
-        ms = ms > BACKOFF_MAX_MS ? BACKOFF_MAX_MS : ms;
-        ms = ms / 2 + client_jitter_locked(client, ms / 2 + 1);
-        timer_set_locked(client, &release->timer, clock_after_ms(now, ms));
+    else
+        note_failure(release, op);
+    release->maybe_done |= op->status == MORTISE_INDETERMINATE;
+    release->task.op.error = NULL; /* the pump frees it after this */
+    if (!final && !over && !client->abandoning) {
+        again_locked(release, found, starts);
         return;
     }
     if (release->status != NULL) /* it has heard nothing yet */
         tell_locked(release, *release->status);
-    client->left_behind |= !found && (client->closing || now < release->until_ns);
+    client->left_behind |= !found && (client->closing || !over);
     release_free_locked(release);
 }
 

@@ -313,7 +313,8 @@ typedef struct mortise_module {
     void (*cancel)(void *ctx, mortise_op *op);
     /* Which descriptors to poll and when to be turned at the latest. Fills at most `capacity` entries
      * (fd, events) and returns how many; *due_ns is MORTISE_NEVER at the call, to be lowered to an
-     * instant. Called after every other call; must be quick and change nothing. */
+     * instant. Called after every other call, with a lock of the core held: it must be quick, change
+     * nothing, and take no lock under which host->post may be called. */
     size_t (*interest)(void *ctx, struct pollfd *fds, size_t capacity, int64_t *due_ns);
     /* Some of the descriptors are ready (revents set), or n is 0 and the instant has come, or neither. */
     void (*turn)(void *ctx, const struct pollfd *ready, size_t n);

@@ -18,7 +18,8 @@
  * where it is given it is filled on failure and left alone on success. Out-parameters are NULL (or 0)
  * on failure. Bad arguments return MORTISE_INVALID and do nothing.
  *
- * Times. Durations are int64_t milliseconds (`_ms`) and count while the machine is suspended.
+ * Times. Durations are int64_t milliseconds (`_ms`). Deadlines of leases count while the machine is
+ * suspended; a wait that was under way then may end later by as long as the suspension.
  *
  * fork. After fork() a client belongs to the parent: in the child every call on it returns
  * MORTISE_FORKED, mortise_state() says LOST, and nothing touches the parent's sockets or files. */
