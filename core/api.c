@@ -182,7 +182,7 @@ static mortise_status acquire(struct client *client, const struct full_name *nam
     sleeper_init(&waiter->sleeper, &client->pump);
     pthread_mutex_lock(&client->lock);
     mortise_status status = join_locked(client, name, waiter, &starts);
-    pthread_mutex_unlock(&client->lock);
+    client_unlock(client);
     if (status != MORTISE_OK)
         return status;
     pump_start(&client->pump, &starts);
@@ -191,7 +191,7 @@ static mortise_status acquire(struct client *client, const struct full_name *nam
     pthread_mutex_lock(&client->lock);
     if (waiter->state == WAITER_QUEUED)
         contest_leave_locked(waiter, MORTISE_TIMEDOUT, &starts);
-    pthread_mutex_unlock(&client->lock);
+    client_unlock(client);
     pump_start(&client->pump, &starts);
     return waiter->status;
 }
@@ -283,7 +283,7 @@ static mortise_status acquire_async(struct client *client, const struct full_nam
         } else if (status != MORTISE_OK)
             unlink_async_locked(client, waiter);
     }
-    pthread_mutex_unlock(&client->lock);
+    client_unlock(client);
     if (status != MORTISE_OK)
         return failed(error, status, "%s",
                       status == MORTISE_CLOSED ? "the client was closed" : "out of memory");
@@ -351,7 +351,7 @@ mortise_status mortise_cancel(mortise_client *handle, mortise_request request)
         waiter = waiter->next_async;
     if (waiter != NULL)
         contest_leave_locked(waiter, MORTISE_CANCELED, &starts);
-    pthread_mutex_unlock(&client->lock);
+    client_unlock(client);
     pump_start(&client->pump, &starts);
     client_leave(client);
     return waiter != NULL ? MORTISE_OK : MORTISE_INVALID;

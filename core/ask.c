@@ -297,6 +297,6 @@ static void ask_done(mortise_op *op)
         release_begin_locked(client, ask->entry, &op->grant, op->owner, op->owner_len, op->token,
                              clock_after_ms(clock_now(), op->ttl_ms), &starts);
     ask_free_locked(client, ask);
-    pthread_mutex_unlock(&client->lock);
+    client_unlock(client);
     pump_start(&client->pump, &starts);
 }

@@ -60,6 +60,19 @@ void client_leave(struct client *client)
     count_out(client);
 }
 
+void client_unlock(struct client *client)
+{
+    struct wake_list wakes;
+    wakes.count = client->wakes.count;
+    wakes.leader = client->wakes.leader;
+    memcpy(wakes.words, client->wakes.words, wakes.count * sizeof(wakes.words[0]));
+    client->wakes.count = 0;
+    client->wakes.leader = false;
+    pthread_mutex_unlock(&client->lock);
+    if (wakes.count > 0 || wakes.leader)
+        wake_list_flush(&client->pump, &wakes);
+}
+
 /* Every call that had entered has left; false: one is stuck. */
 static bool wait_for_users(struct client *client, int64_t until_ns)
 {
@@ -86,7 +99,7 @@ void client_ended_locked(struct client *client)
     if (--client->outstanding == 0 && client->drain != NULL) {
         struct sleeper *drain = client->drain;
         client->drain = NULL;
-        sleeper_wake(drain);
+        sleeper_wake_later(drain, &client->wakes);
     }
 }
 
@@ -390,6 +403,7 @@ static void give_up_all(struct client *client)
     struct task_list starts = {NULL, NULL};
     pthread_mutex_lock(&client->lock);
     client->closing = true;
+    entry_forget_idle_locked(client);
     while (client->lone != NULL)
         contest_leave_locked(client->lone->first, MORTISE_CLOSED, &starts);
     for (struct entry *entry = client->entries, *next; entry != NULL; entry = next) {
@@ -398,7 +412,7 @@ static void give_up_all(struct client *client)
     }
     releases_hurry_locked(client, &starts);
     queries_cancel_locked(client);
-    pthread_mutex_unlock(&client->lock);
+    client_unlock(client);
     pump_start_detached(&client->pump, &starts);
 }
 
@@ -412,7 +426,7 @@ static bool drain(struct client *client, int64_t until_ns)
     bool wait = client->outstanding > 0;
     if (wait)
         client->drain = &sleeper;
-    pthread_mutex_unlock(&client->lock);
+    client_unlock(client);
     if (wait)
         pump_wait_aside(&client->pump, &sleeper, until_ns);
     struct task_list starts = {NULL, NULL};
@@ -422,7 +436,7 @@ static bool drain(struct client *client, int64_t until_ns)
     client->abandoning = true;
     if (client->outstanding > 0) /* what is in the driver is canceled, what waits ends */
         releases_end_locked(client);
-    pthread_mutex_unlock(&client->lock);
+    client_unlock(client);
     pump_start_detached(&client->pump, &starts);
     return drained;
 }
@@ -498,7 +512,7 @@ mortise_status mortise_stats_get(mortise_client *handle, mortise_stats *stats)
     pthread_mutex_lock(&client->pump.lock);
     now.requests = client->pump.started;
     pthread_mutex_unlock(&client->pump.lock);
-    pthread_mutex_unlock(&client->lock);
+    client_unlock(client);
     now.size = stats->size;
     memcpy(stats, &now, size);
     client_leave(client);

@@ -34,6 +34,8 @@ struct entry *entry_make_locked(struct client *client, const char *name, size_t 
 {
     struct entry *entry = entry_find_locked(client, name, name_len);
     if (entry != NULL) {
+        if (client->idle == entry)
+            client->idle = NULL;
         entry->references++;
         return entry;
     }
@@ -51,12 +53,31 @@ struct entry *entry_make_locked(struct client *client, const char *name, size_t 
     return entry;
 }
 
+static void entry_free_locked(struct client *client, struct entry *entry)
+{
+    HASH_DELETE(hh, client->entries, entry);
+    free(entry);
+}
+
+/* One is kept: a caller that takes the same name again and again makes no entry, and no table, each time. */
 void entry_unref_locked(struct client *client, struct entry *entry)
 {
     if (--entry->references > 0)
         return;
-    HASH_DELETE(hh, client->entries, entry);
-    free(entry);
+    struct entry *leaves = entry;
+    if (!client->closing) {
+        leaves = client->idle;
+        client->idle = entry;
+    }
+    if (leaves != NULL)
+        entry_free_locked(client, leaves);
+}
+
+void entry_forget_idle_locked(struct client *client)
+{
+    if (client->idle != NULL)
+        entry_free_locked(client, client->idle);
+    client->idle = NULL;
 }
 
 /* ---- making and ending a contest ---- */
@@ -157,7 +178,7 @@ static void watch_run(struct job *job)
     struct entry *entry = contest->entry;
     entry->references++;
     contest_unref_locked(contest);
-    pthread_mutex_unlock(&client->lock);
+    client_unlock(client);
     if (change && wanted)
         top->module.watch(top->ctx, entry->name, entry->name_len);
     else if (change && top->module.unwatch != NULL)
@@ -165,7 +186,7 @@ static void watch_run(struct job *job)
     pthread_mutex_lock(&client->lock);
     entry_unref_locked(client, entry);
     client_ended_locked(client);
-    pthread_mutex_unlock(&client->lock);
+    client_unlock(client);
 }
 
 /* ---- waiters ---- */
@@ -269,7 +290,7 @@ void waiter_decide_locked(struct client *client, struct waiter *waiter, mortise_
     if (waiter->async)
         notify_acquired_locked(client, waiter);
     else
-        sleeper_wake(&waiter->sleeper); /* last: it may be gone now */
+        sleeper_wake_later(&waiter->sleeper, &client->wakes); /* last: it may be gone now */
 }
 
 void contest_served_locked(struct contest *contest, struct waiter *waiter, struct task_list *starts)
@@ -406,7 +427,7 @@ void contest_news(struct client *client, const char *name, size_t name_len)
     struct entry *entry = entry_find_locked(client, name, name_len);
     if (entry != NULL && entry->queue != NULL)
         news_locked(entry->queue, &starts);
-    pthread_mutex_unlock(&client->lock);
+    client_unlock(client);
     pump_start(&client->pump, &starts);
 }
 
@@ -417,6 +438,6 @@ void contest_news_all(struct client *client)
     for (struct entry *entry = client->entries; entry != NULL; entry = entry->hh.next)
         if (entry->queue != NULL)
             news_locked(entry->queue, &starts);
-    pthread_mutex_unlock(&client->lock);
+    client_unlock(client);
     pump_start(&client->pump, &starts);
 }

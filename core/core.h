@@ -175,6 +175,7 @@ void waiter_decide_locked(struct client *client, struct waiter *waiter, mortise_
 struct entry *entry_find_locked(struct client *client, const char *name, size_t name_len);
 struct entry *entry_make_locked(struct client *client, const char *name, size_t name_len);
 void entry_unref_locked(struct client *client, struct entry *entry);
+void entry_forget_idle_locked(struct client *client); /* the client closes */
 
 /* ---- grants ----------------------------------------------------------------------------------- */
 
@@ -326,6 +327,7 @@ struct client {
     _Atomic uint32_t users;   /* calls in flight; a futex of the close */
     _Atomic uint32_t awaited; /* closes that wait for the last of them */
     pthread_mutex_t lock;
+    struct wake_list wakes; /* of those who were decided under the lock: done by client_unlock() */
     bool closing;
     struct settings settings;
     struct config *config;
@@ -342,6 +344,7 @@ struct client {
 
     struct pump pump;
     struct entry *entries; /* a hash table by name */
+    struct entry *idle;    /* one of them that nobody refers to, kept for who asks for it again */
     struct contest *lone;  /* the contests that stand in no queue */
     struct contest *free_contests;
     struct task_list free_asks,
@@ -389,6 +392,9 @@ struct client {
 /* Counts a call in; OK, CLOSED or FORKED. Every OK is followed by client_leave. */
 mortise_status client_enter(mortise_client *handle, struct client **client, mortise_error *error);
 void client_leave(struct client *client);
+/* Unlocks client.lock, and then wakes who was decided meanwhile: one who wakes while the lock is still
+ * held would run into it at once. Nothing else unlocks it. */
+void client_unlock(struct client *client);
 void client_free(struct client *client); /* the very last */
 void client_random_locked(struct client *client, void *bytes, size_t size);
 /* An ask, a renewal or a release begins, ends: the close waits for the last one. */

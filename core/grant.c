@@ -322,7 +322,7 @@ static void renewal_done(mortise_op *op)
         renewal_failed_locked(grant, op->status, &starts);
     grant_unref_locked(grant);
     client_ended_locked(client);
-    pthread_mutex_unlock(&client->lock);
+    client_unlock(client);
     free(renewal);
     pump_start(&client->pump, &starts);
 }

@@ -24,6 +24,9 @@ static int64_t host_now(mortise_host *host)
 }
 
 static void host_log(mortise_host *host, int level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void host_log(mortise_host *host, int level, const char *format, ...)
 {
     char line[1024];
     if (level > 6 || !pump_client(pump_of(host))->settings.log)
@@ -54,6 +57,10 @@ static void host_complete(mortise_host *host, mortise_op *op, mortise_status sta
 {
     complete(host, op, status);
 }
+
+static void host_fail(mortise_host *host, mortise_op *op, mortise_status status, int32_t native,
+                      bool retryable, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
 
 static void host_fail(mortise_host *host, mortise_op *op, mortise_status status, int32_t native,
                       bool retryable, const char *format, ...)
@@ -110,7 +117,7 @@ static void host_random(mortise_host *host, void *bytes, size_t size)
     struct client *client = pump_client(pump_of(host));
     pthread_mutex_lock(&client->lock);
     client_random_locked(client, bytes, size);
-    pthread_mutex_unlock(&client->lock);
+    client_unlock(client);
 }
 
 static mortise_status host_open_below(mortise_host *host, const char *section,

@@ -21,13 +21,15 @@ static mortise_status lease_enter(mortise_lease *lease, struct grant **grant,
 /* Waits for the answer to a release; it goes on in the background if none comes. */
 static void await_release(struct client *client, struct release *release, struct sleeper *sleeper)
 {
+    if (sleeper_done(sleeper)) /* it was answered at once: not worth a look at the clock */
+        return;
     int64_t until = clock_after_ms(clock_now(), client->settings.unreachable_timeout_ms);
     if (pump_wait(&client->pump, sleeper, until))
         return;
     pthread_mutex_lock(&client->lock);
     if (!sleeper_done(sleeper))
         release_detach_locked(release);
-    pthread_mutex_unlock(&client->lock);
+    client_unlock(client);
 }
 
 static void explain_release(const char *name, mortise_status status, const mortise_error *detail,
@@ -55,7 +57,7 @@ static mortise_status end_lease(struct grant *grant, struct client *client, mort
     detail.status = MORTISE_OK;
     pthread_mutex_lock(&client->lock);
     if (!slot_is(&grant->slot, lease)) {
-        pthread_mutex_unlock(&client->lock);
+        client_unlock(client);
         return failed(error, MORTISE_INVALID,
                       "the lease was released before, or its client closed");
     }
@@ -68,7 +70,7 @@ static mortise_status end_lease(struct grant *grant, struct client *client, mort
     bool waits = release != NULL && sleeper != NULL;
     if (waits)
         release_attend_locked(release, sleeper, &status, error == NULL ? NULL : &detail);
-    pthread_mutex_unlock(&client->lock);
+    client_unlock(client);
     pump_start(&client->pump, &starts);
     if (calls_back)
         notify_drain_lease(client, lease);
@@ -173,7 +175,7 @@ size_t mortise_owner(mortise_lease *lease, char *buffer, size_t size)
     pthread_mutex_lock(&client->lock);
     if (slot_is(&grant->slot, lease))
         length = owner_text(grant, buffer, size);
-    pthread_mutex_unlock(&client->lock);
+    client_unlock(client);
     client_leave(client);
     return length;
 }

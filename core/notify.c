@@ -190,6 +190,7 @@ size_t notify_count(struct client *client)
 static void *notifier_main(void *argument)
 {
     struct client *client = argument;
+    pthread_setname_np(pthread_self(), "mortise-notify");
     pthread_mutex_lock(&client->notify_lock);
     for (;;) {
         struct notice *notice = client->fd_mode ? NULL : pop(client);

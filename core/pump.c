@@ -375,6 +375,8 @@ static void queue_starts_locked(struct pump *pump, struct task_list *tasks)
 
 void pump_start(struct pump *pump, struct task_list *tasks)
 {
+    if (tasks->first == NULL && pump_inside_here == pump)
+        return; /* a completion: what it noted is seen before this thread leaves the inside */
     pthread_mutex_lock(&pump->lock);
     queue_starts_locked(pump, tasks);
     if (!pump->inside && pump_has_work_locked(pump))

@@ -41,6 +41,13 @@ struct sleeper {
 /* op.core_state of a task that is not in the stack: nothing may complete it. (Ops of plugins have 0.) */
 #define OP_IDLE 4
 
+/* Sleepers that are decided and still to be woken. */
+struct wake_list {
+    _Atomic uint32_t *words[8]; /* futexes */
+    size_t count;
+    bool leader; /* the leader is one of them, and may be polling */
+};
+
 /* An op of the core's. The op is the first member: a mortise_op * is its task. */
 struct task {
     mortise_op op;
@@ -138,6 +145,10 @@ bool pump_wait_aside(struct pump *pump, struct sleeper *sleeper, int64_t until_n
 /* Once; any thread, any lock. The sleeper may be gone as soon as this is called. */
 void sleeper_wake(struct sleeper *sleeper);
 bool sleeper_done(const struct sleeper *sleeper);
+/* The same in two parts, for a caller with a lock held: from the first on the sleeper is decided (and may
+ * be gone), the system calls are left to the second. Inside the pump all of it is left to the pump. */
+void sleeper_wake_later(struct sleeper *sleeper, struct wake_list *list);
+void wake_list_flush(struct pump *pump, struct wake_list *list);
 
 /* One turn without waiting (mortise_dispatch, tests). */
 void pump_turn(struct pump *pump);

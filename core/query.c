@@ -58,7 +58,7 @@ static void query_done(mortise_op *op)
     else
         query_free(query);
     client_ended_locked(client);
-    pthread_mutex_unlock(&client->lock);
+    client_unlock(client);
 }
 
 void queries_cancel_locked(struct client *client)
@@ -146,7 +146,7 @@ static bool run(struct query *query)
         client_began_locked(client);
         task_append(&starts, &query->task);
     }
-    pthread_mutex_unlock(&client->lock);
+    client_unlock(client);
     query->status = closing ? MORTISE_CLOSED : query->status;
     if (closing)
         return true;
@@ -161,7 +161,7 @@ static bool run(struct query *query)
         pump_unattend(&client->pump, &query->task);
         pump_cancel(&client->pump, &query->task);
     }
-    pthread_mutex_unlock(&client->lock);
+    client_unlock(client);
     pump_kick(&client->pump);
     return done;
 }

@@ -131,7 +131,7 @@ static void tell_locked(struct release *release, mortise_status status)
     release->sleeper = NULL;
     release->status = NULL;
     release->error = NULL;
-    sleeper_wake(sleeper);
+    sleeper_wake_later(sleeper, &release->client->wakes);
 }
 
 void release_detach_locked(struct release *release)
@@ -200,7 +200,8 @@ static void answered_locked(struct release *release, const mortise_op *op, struc
     release->running = false;
     bool found =
         op->status == MORTISE_OK || op->status == MORTISE_LOST || op->status == MORTISE_NOTOWNER;
-    bool final = is_final(op), over = clock_now() >= release->until_ns;
+    bool final = is_final(op);
+    bool over = !(final && found) && clock_now() >= release->until_ns; /* not asked for then */
     if (final || found)
         tell_locked(release, told(release, op->status));
     else
@@ -224,7 +225,7 @@ static void release_done(mortise_op *op)
     struct task_list starts = {NULL, NULL};
     pthread_mutex_lock(&client->lock);
     answered_locked(release, op, &starts);
-    pthread_mutex_unlock(&client->lock);
+    client_unlock(client);
     pump_start(&client->pump, &starts);
 }
 

@@ -39,25 +39,42 @@ static void wake_futex(_Atomic uint32_t *word)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
-void sleeper_wake(struct sleeper *sleeper)
+void sleeper_wake_later(struct sleeper *sleeper, struct wake_list *list)
 {
     struct pump *pump = sleeper->pump; /* the sleeper may be gone after the exchange */
-    uint32_t before = atomic_exchange(&sleeper->word, DONE);
-    if (before == ASLEEP) {
-        if (pump_inside_here == pump)
-            pump_wake_later(pump, &sleeper->word);
-        else
-            wake_futex(&sleeper->word);
-    } else if (before == LEADING) {
-        if (pump_inside_here == pump) {
-            pump->poke_wanted = true; /* if the leader is another thread */
-            return;
-        }
+    _Atomic uint32_t *word = &sleeper->word;
+    uint32_t before = atomic_exchange(word, DONE);
+    bool inside = pump_inside_here == pump;
+    if (before == LEADING && inside)
+        pump->poke_wanted = true; /* if the leader is another thread */
+    else if (before == LEADING)
+        list->leader = true;
+    else if (before == ASLEEP && inside)
+        pump_wake_later(pump, word);
+    else if (before == ASLEEP && list->count < sizeof(list->words) / sizeof(list->words[0]))
+        list->words[list->count++] = word;
+    else if (before == ASLEEP)
+        wake_futex(word); /* very many at once: it is not worth the room */
+}
+
+void wake_list_flush(struct pump *pump, struct wake_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        wake_futex(list->words[i]);
+    if (list->leader) {
         pthread_mutex_lock(&pump->lock);
         pump_poke_locked(pump);
         pthread_cond_broadcast(&pump->left);
         pthread_mutex_unlock(&pump->lock);
     }
+}
+
+void sleeper_wake(struct sleeper *sleeper)
+{
+    struct pump *pump = sleeper->pump;
+    struct wake_list list = {.count = 0};
+    sleeper_wake_later(sleeper, &list);
+    wake_list_flush(pump, &list);
 }
 
 /* How long to sleep in the kernel, at most: a virtual clock moves without waking anybody. */
@@ -260,7 +277,7 @@ static void follow_locked(struct pump *pump, struct sleeper *sleeper, int64_t un
 
 static void wait_locked(struct pump *pump, struct sleeper *sleeper, int64_t until_ns)
 {
-    while (!sleeper_done(sleeper) && clock_now() < until_ns) {
+    while (!sleeper_done(sleeper) && (until_ns == MORTISE_NEVER || clock_now() < until_ns)) {
         if (pump->led && !pump->service_leads) {
             follow_locked(pump, sleeper, until_ns);
             continue;

@@ -74,7 +74,7 @@ static bool serve_batch(struct client *client)
     struct timer_heap *heap = &client->timers;
     for (; served < BATCH_TIMERS && heap->count > 0 && is_due(heap->timers[0], now); served++)
         serve_locked(client, heap->timers[0], now, &starts);
-    pthread_mutex_unlock(&client->lock);
+    client_unlock(client);
     pump_start_detached(&client->pump, &starts);
     return served == BATCH_TIMERS;
 }
@@ -85,7 +85,7 @@ int64_t watchdog_run(struct client *client)
         ;
     pthread_mutex_lock(&client->lock);
     int64_t next = client->timers.count > 0 ? client->timers.timers[0]->due_ns : MORTISE_NEVER;
-    pthread_mutex_unlock(&client->lock);
+    client_unlock(client);
     return next;
 }
 
@@ -110,6 +110,7 @@ void watchdog_wake_locked(struct client *client, int64_t due_ns)
 static void *watchdog_main(void *argument)
 {
     struct client *client = argument;
+    pthread_setname_np(pthread_self(), "mortise-watch");
     for (;;) {
         watchdog_run(client);
         pthread_mutex_lock(&client->lock);
@@ -119,7 +120,7 @@ static void *watchdog_main(void *argument)
         arm_locked(client, stops ? 0 : due_ns);
         if (stops)
             client->watchdog_runs = false;
-        pthread_mutex_unlock(&client->lock);
+        client_unlock(client);
         if (stops)
             return NULL;
         uint64_t expirations;
@@ -154,7 +155,7 @@ bool watchdog_ready(struct client *client)
     pthread_mutex_lock(&client->lock);
     bool ready = start_locked(client);
     atomic_store(&client->watchdog_started, ready);
-    pthread_mutex_unlock(&client->lock);
+    client_unlock(client);
     return ready;
 }
 
@@ -165,7 +166,7 @@ void watchdog_stop(struct client *client)
     client->watchdog_stops = true;
     if (runs)
         arm_locked(client, 0);
-    pthread_mutex_unlock(&client->lock);
+    client_unlock(client);
     if (runs)
         pthread_join(client->watchdog, NULL);
     if (client->watchdog_timer >= 0)
