@@ -3,6 +3,7 @@
 #include "rowlease.h"
 
 #include "note.h"
+#include "waiters.h"
 
 #include <string.h>
 
@@ -86,54 +87,20 @@ bool rowlease_held(const struct rowlease_row *row, int64_t now_us)
     return row->exists && row->grants_len > 0 && row->expires_us > now_us;
 }
 
-/* ---- waiters ----------------------------------------------------------------------------------- */
-
-static size_t waiter_find(const struct rowlease_row *row, const struct rowlease_inbox *inbox)
-{
-    size_t at = 0;
-    while (at < row->waiters_len &&
-           memcmp(row->waiters + at, inbox->bytes, ROWLEASE_INBOX_SIZE) != 0)
-        at += ROWLEASE_INBOX_SIZE;
-    return at;
-}
-
-static bool waiter_remove(struct rowlease_row *row, const struct rowlease_inbox *inbox)
-{
-    size_t at = waiter_find(row, inbox), after = at + ROWLEASE_INBOX_SIZE;
-    if (at >= row->waiters_len)
-        return false;
-    memmove(row->waiters + at, row->waiters + after, row->waiters_len - after);
-    row->waiters_len -= ROWLEASE_INBOX_SIZE;
-    return true;
-}
-
-/* Puts the inbox last, unless it is there; false: the list is full. */
-static bool waiter_add(struct rowlease_row *row, const struct rowlease_inbox *inbox, bool *changed)
-{
-    if (waiter_find(row, inbox) < row->waiters_len)
-        return true;
-    if (row->waiters_len + ROWLEASE_INBOX_SIZE > sizeof(row->waiters))
-        return false;
-    memcpy(row->waiters + row->waiters_len, inbox->bytes, ROWLEASE_INBOX_SIZE);
-    row->waiters_len += ROWLEASE_INBOX_SIZE;
-    *changed = true;
-    return true;
-}
-
 /* Nobody holds it, but it is kept for a waiter who is not this one. */
 static bool is_reserved(const struct rowlease_row *row, int64_t now_us,
                         const struct rowlease_inbox *inbox)
 {
     if (row->grants_len > 0 || row->expires_us <= now_us || row->waiters_len == 0)
         return false;
-    return inbox == NULL || memcmp(row->waiters, inbox->bytes, ROWLEASE_INBOX_SIZE) != 0;
+    return inbox == NULL || !waiter_is_first(row, inbox);
 }
 
 /* ---- rows -------------------------------------------------------------------------------------- */
 
 bool rowlease_valid(const struct rowlease_row *row)
 {
-    if (row->version < 0 || row->expires_us < 0 || row->waiters_len % ROWLEASE_INBOX_SIZE != 0)
+    if (row->version < 0 || row->expires_us < 0 || row->waiters_len % ROWLEASE_WAITER_SIZE != 0)
         return false;
     if (row->grants_len == 0)
         return true;
@@ -229,15 +196,33 @@ static struct rowlease_answer busy(struct rowlease_row *row, const mortise_op *o
     return answer;
 }
 
+#define GRACE_US 20000 /* for the first waiter, where nothing is reserved */
+
+/* The name was kept for the first waiter, which did not come in time: it loses its place. */
+static void pass_over(struct rowlease_row *row, struct rowlease_time time,
+                      const struct rowlease_inbox *inbox, struct rowlease_answer *answer)
+{
+    int64_t grace_us = time.reserve_us > 0 ? 0 : GRACE_US;
+    if (row->grants_len > 0 || row->waiters_len == 0 || time.now_us < row->expires_us + grace_us ||
+        (inbox != NULL && waiter_is_first(row, inbox)))
+        return;
+    answer->passed = true;
+    memcpy(answer->passed_over.bytes, row->waiters, ROWLEASE_INBOX_SIZE);
+    waiter_remove_at(row, 0);
+}
+
 /* A new hold. The inbox of a client that has the name now leaves the list, but not that of one of many
  * owners: another caller of the same client may be waiting under it, and the last holder may be another
  * client, so that nobody would tell it. */
 static struct rowlease_answer take(struct rowlease_row *row, const mortise_op *op,
                                    struct rowlease_time time, const struct rowlease_inbox *inbox)
 {
+    struct rowlease_answer passing = {.passed = false}, answer;
     int64_t version;
     if (!rowlease_next_version(row, op->token_floor, time.wall_us, &version))
         return refused("its tokens are used up");
+    if (row->exists)
+        pass_over(row, time, inbox, &passing);
     row->exists = true;
     row->version = version;
     row->acquired_us = time.now_us;
@@ -252,7 +237,11 @@ static struct rowlease_answer take(struct rowlease_row *row, const mortise_op *o
     else if (inbox != NULL)
         waiter_remove(row, inbox);
     set_note(row, op);
-    return granted(row, time.now_us, row->expires_us, true);
+    answer = granted(row, time.now_us, row->expires_us, true);
+    answer.passed = passing.passed;
+    answer.passed_over = passing.passed_over;
+    answer.wake = waiter_oversleeps(row);
+    return answer;
 }
 
 /* One more grant of the owner that holds. The token is the hold's; where the op's floor is above it, the
@@ -351,7 +340,6 @@ struct rowlease_answer rowlease_release(struct rowlease_row *row, const mortise_
     if (!rowlease_held(row, time.now_us) || i == hold_count(row))
         return release_late(row, time.now_us);
 
-    int64_t before_us = row->expires_us;
     if (by_token)
         row->grants_len = 0;
     else
@@ -360,9 +348,9 @@ struct rowlease_answer rowlease_release(struct rowlease_row *row, const mortise_
         holds_settle(row, time.now_us);
     if (row->grants_len == 0) {
         set_free(row, time);
-        answer.wake = row->waiters_len > 0;
-    } else { /* the waiters were told a later end: one of them should look again */
-        answer.wake = row->waiters_len > 0 && row->expires_us < before_us;
+        answer.wake = answer.kept = row->waiters_len > 0;
+    } else {
+        answer.wake = waiter_oversleeps(row);
     }
     return answer;
 }
@@ -384,13 +372,14 @@ struct rowlease_answer rowlease_forget(struct rowlease_row *row, struct rowlease
     struct rowlease_answer answer = {.status = MORTISE_OK};
     bool first = false;
     for (size_t i = 0; i < count; i++) {
-        first = first || (row->waiters_len > 0 &&
-                          memcmp(row->waiters, inboxes[i].bytes, ROWLEASE_INBOX_SIZE) == 0);
+        first = first || waiter_is_first(row, &inboxes[i]);
         answer.write = waiter_remove(row, &inboxes[i]) || answer.write;
     }
     if (first && row->grants_len == 0) {
         set_free(row, time);
-        answer.wake = row->waiters_len > 0;
+        answer.wake = answer.kept = row->waiters_len > 0;
+    } else if (first) {
+        answer.wake = waiter_oversleeps(row);
     }
     return answer;
 }
@@ -402,12 +391,10 @@ struct rowlease_answer rowlease_pass_over(struct rowlease_row *row, struct rowle
     if (!row->exists || row->version != version || row->grants_len > 0 || row->waiters_len == 0 ||
         row->expires_us > time.now_us)
         return answer;
-    memmove(row->waiters, row->waiters + ROWLEASE_INBOX_SIZE,
-            row->waiters_len - ROWLEASE_INBOX_SIZE);
-    row->waiters_len -= ROWLEASE_INBOX_SIZE;
+    waiter_remove_at(row, 0);
     set_free(row, time);
     answer.write = true;
-    answer.wake = row->waiters_len > 0;
+    answer.wake = answer.kept = row->waiters_len > 0;
     return answer;
 }
 
@@ -439,7 +426,7 @@ void rowlease_inspect(const struct rowlease_row *row, int64_t now_us, mortise_in
     info->pid = info->held_ms = info->remaining_ms = 0;
     info->token = 0;
     info->leases = 0;
-    info->waiters = row->exists ? (int32_t)(row->waiters_len / ROWLEASE_INBOX_SIZE) : 0;
+    info->waiters = row->exists ? (int32_t)(row->waiters_len / ROWLEASE_WAITER_SIZE) : 0;
     if (!info->held)
         return;
     if (row->shared) {

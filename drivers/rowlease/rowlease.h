@@ -45,10 +45,13 @@
  *   A release between "it is held" and "I wait": both are one compare-and-swap; it fails if the row was
  *   given back, and the acquire begins anew.
  *   The releaser dies before it wakes anybody: the waiters' hint (the time left when they asked) ends.
+ *   The next holder's claim ends before that hint, since its ttl is shorter, and it dies: each waiter's place
+ *   says until when it sleeps, and who takes the name tells the first one to look again if it would
+ *   oversleep. (Only the first: if that one dies too, the others' hints end.)
  *   The first waiter dies or is stopped: the releaser looks again when the reservation is over, drops it
- *   from the list and wakes the next; a stopped one asks again when it goes on, and is queued anew.
- *   Another acquires in the moment in which a reservation lapses: allowed; the waiter is BUSY once more
- *   and keeps its place.
+ *   from the list and wakes the next. Who acquires a name after its reservation has lapsed drops it, too:
+ *   a stopped process costs one reservation, not one with each release. When it goes on, it finds that it
+ *   was told, asks again and is queued anew.
  *   A waiter gives up: its id is taken out; if the name was being kept for it, the next is woken.
  *   The version reaches the end of 63 bits: refused, never wrapped. */
 #ifndef MORTISE_ROWLEASE_ROWLEASE_H
@@ -60,6 +63,8 @@
     (MORTISE_GRANT_ID_SIZE + 8) /* in a shared row: id, expiry (µs, big-endian) */
 #define ROWLEASE_HOLDS_MAX 1024
 #define ROWLEASE_INBOX_SIZE 8 /* what names a waiting client: a random number */
+#define ROWLEASE_WAITER_SIZE                                                                       \
+    (ROWLEASE_INBOX_SIZE + 4) /* inbox; until when it sleeps (big-endian) */
 #define ROWLEASE_WAITERS_MAX 256
 
 struct rowlease_inbox {
@@ -76,7 +81,7 @@ struct rowlease_row {
     char owner[MORTISE_OWNER_MAX];
     char note[MORTISE_NOTE_MAX];
     unsigned char grants[ROWLEASE_HOLDS_MAX * ROWLEASE_HOLD_SIZE];
-    unsigned char waiters[ROWLEASE_WAITERS_MAX * ROWLEASE_INBOX_SIZE];
+    unsigned char waiters[ROWLEASE_WAITERS_MAX * ROWLEASE_WAITER_SIZE];
 };
 
 struct rowlease_time {
@@ -88,14 +93,21 @@ struct rowlease_time {
 struct rowlease_answer {
     mortise_status status; /* BACKEND: `trouble` says why */
     const char *trouble;
-    bool write;      /* the row was changed: the answer counts once it is written */
-    bool wake;       /* then the first of row.waiters is to be told */
+    bool write;  /* the row was changed: the answer counts once it is written */
+    bool wake;   /* then the first of row.waiters is to be told */
+    bool kept;   /* and the name is kept for it: look again when that is over */
+    bool passed; /* acquire: `passed_over` had its time and lost its place; it is to be told */
+    struct rowlease_inbox passed_over;
     bool registered; /* BUSY, register: the inbox stands in the list */
     uint64_t token;
     int64_t from_us;     /* the claim counts from here… */
     int64_t good_for_ms; /* …for so long */
     int64_t hint_ms;     /* BUSY: the holder's claim ends then if it is not renewed */
 };
+
+/* The first of a list of waiters; returns how many there are in all. */
+size_t rowlease_waiters(const unsigned char *list, size_t len, struct rowlease_inbox *inboxes,
+                        size_t max);
 
 /* Whether the sizes read from a database make sense together; such a row is refused, not guessed at. */
 bool rowlease_valid(const struct rowlease_row *row);

@@ -298,6 +298,9 @@ static void run_queue(struct driver *driver)
 
 void flow_start(struct driver *driver, mortise_op **ops, size_t n)
 {
+    bool convenient = true; /* asked now: completed ops are not ours */
+    for (size_t i = 0; i < n; i++)
+        convenient = convenient && ops[i]->kind != MORTISE_OP_ACQUIRE;
     if (n == 1 && driver->queue == NULL) {
         if (run_one(driver, ops[0]) != SQLITE_OK) {
             enqueue(driver, ops[0]);
@@ -309,7 +312,7 @@ void flow_start(struct driver *driver, mortise_op **ops, size_t n)
         if (driver->retry_ns == MORTISE_NEVER)
             run_queue(driver);
     }
-    upkeep_run(driver);
+    upkeep_run(driver, convenient);
 }
 
 void flow_turn(struct driver *driver)

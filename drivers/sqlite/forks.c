@@ -17,6 +17,7 @@
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct driver *drivers; /* open in this process, or in the one that it was forked from */
+static unsigned generation;    /* of forks; a process id may be the same in another namespace */
 
 static void before_fork(void)
 {
@@ -34,9 +35,15 @@ static void after_fork(void)
     pthread_mutex_unlock(&list_lock);
 }
 
+static void after_fork_in_child(void)
+{
+    generation++;
+    after_fork();
+}
+
 static void prepare(void)
 {
-    pthread_atfork(before_fork, after_fork, after_fork);
+    pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
 /* The inherited connection is never used again, nor closed: only its locks are forgotten. */
@@ -52,38 +59,30 @@ static void forget_locks(struct driver *driver)
     file->pMethods->xUnlock(file, SQLITE_LOCK_NONE);
 }
 
-void forks_open_begin(void)
+void forks_open_begin(struct driver *opening)
 {
     struct driver *driver, *next;
     pthread_once(&once, prepare);
     pthread_mutex_lock(&list_lock);
     DL_FOREACH_SAFE2(drivers, driver, next, next_open)
     {
-        if (driver->pid == getpid())
+        if (driver->generation == generation && driver->pid == getpid())
             continue;
         forget_locks(driver);
         DL_DELETE2(drivers, driver, previous_open, next_open);
     }
-}
-
-/* opened NULL: it failed. */
-void forks_open_end(struct driver *opened)
-{
-    if (opened != NULL) {
-        opened->pid = getpid();
-        DL_APPEND2(drivers, opened, previous_open, next_open);
-    }
+    opening->generation = generation;
+    opening->pid = getpid();
+    DL_APPEND2(drivers, opening, previous_open, next_open);
     pthread_mutex_unlock(&list_lock);
+    pthread_mutex_lock(&opening->lock);
 }
 
-void forks_close_begin(struct driver *driver)
+void forks_end(struct driver *driver)
 {
+    pthread_mutex_unlock(&driver->lock);
     pthread_mutex_lock(&list_lock);
     DL_DELETE2(drivers, driver, previous_open, next_open);
-}
-
-void forks_close_end(void)
-{
     pthread_mutex_unlock(&list_lock);
 }
 

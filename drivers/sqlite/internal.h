@@ -106,6 +106,7 @@ struct driver {
     /* forks.c */
     pthread_mutex_t lock; /* held in each call, so that fork() waits for its end */
     pid_t pid;
+    unsigned generation;
     struct driver *next_open, *previous_open;
 
     /* place.c, clock.c */
@@ -247,19 +248,17 @@ void inbox_sweep(struct driver *driver);
 
 /* ---- forks.c: around each call of the core ----------------------------------------------------------- */
 
-void forks_open_begin(void);
-void forks_open_end(struct driver *opened);
-void forks_close_begin(struct driver *driver);
-void forks_close_end(void);
+void forks_open_begin(struct driver *opening); /* enters, too */
 void forks_enter(struct driver *driver);
 void forks_leave(struct driver *driver);
+void forks_end(struct driver *driver); /* leaves; it is closed, or was never opened */
 
 /* ---- upkeep.c ------------------------------------------------------------------------------------- */
 
 int upkeep_committed(void *ctx, sqlite3 *db, const char *schema, int frames);
 void upkeep_begin(struct driver *driver); /* after the database was opened */
 /* After the ops: a checkpoint if the log is long, and with it now and then a sweep. */
-void upkeep_run(struct driver *driver);
+void upkeep_run(struct driver *driver, bool convenient);
 void upkeep_checkpoint_full(struct driver *driver); /* the disk is full: make room in the log */
 void upkeep_sweep(struct driver *driver);
 

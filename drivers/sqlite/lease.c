@@ -36,8 +36,9 @@ static int quick_acquire(struct driver *driver, const mortise_op *op, struct row
     if (!rowlease_next_version(&absent, op->token_floor, time.wall_us, &version))
         return SQLITE_OK; /* the long way refuses it */
     int rc = bind_common(statement, op, version, time.now_us, time.now_us + rowlease_ttl_us(op));
-    if (op->note_len > 0)
-        rc |= sqlite3_bind_blob64(statement, 6, op->note, op->note_len, SQLITE_STATIC);
+    size_t note_len = op->note_len < MORTISE_NOTE_MAX ? op->note_len : MORTISE_NOTE_MAX;
+    if (note_len > 0)
+        rc |= sqlite3_bind_blob64(statement, 6, op->note, note_len, SQLITE_STATIC);
     else
         rc |= sqlite3_bind_null(statement, 6);
     if (rc != SQLITE_OK)
@@ -72,14 +73,13 @@ static int quick_renew(struct driver *driver, const mortise_op *op, struct rowle
 
 static void read_waiters(sqlite3_stmt *statement, const mortise_op *op, struct outcome *outcome)
 {
-    const void *list = sqlite3_column_blob(statement, 0);
+    const unsigned char *list = sqlite3_column_blob(statement, 0);
+    size_t len = (size_t)sqlite3_column_bytes(statement, 0);
     if (list == NULL)
         return;
     outcome->version = (int64_t)op->token;
-    outcome->waiter_count = (size_t)sqlite3_column_bytes(statement, 0) / ROWLEASE_INBOX_SIZE;
-    outcome->answer.wake = outcome->waiter_count > 0;
-    size_t n = outcome->waiter_count < WAKE_MAX ? outcome->waiter_count : WAKE_MAX;
-    memcpy(outcome->waiters, list, n * ROWLEASE_INBOX_SIZE);
+    outcome->waiter_count = rowlease_waiters(list, len, outcome->waiters, WAKE_MAX);
+    outcome->answer.wake = outcome->answer.kept = outcome->waiter_count > 0;
 }
 
 static int quick_release(struct driver *driver, const mortise_op *op, struct rowlease_time time,

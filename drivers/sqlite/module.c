@@ -126,13 +126,15 @@ static mortise_status open_driver(const mortise_open_args *args, void **ctx, mor
     struct driver *driver = new_driver(args);
     if (driver == NULL)
         return fault_error(error, MORTISE_NOMEM, 0, true, "out of memory");
-    forks_open_begin();
+    forks_open_begin(driver);
     status = begin(driver, error);
-    forks_open_end(status == MORTISE_OK ? driver : NULL);
-    if (status != MORTISE_OK)
-        free_driver(driver);
-    else
+    if (status == MORTISE_OK) {
+        forks_leave(driver);
         *ctx = driver;
+    } else {
+        forks_end(driver);
+        free_driver(driver);
+    }
     return status;
 }
 
@@ -184,7 +186,7 @@ static void turn(void *ctx, const struct pollfd *ready, size_t n)
     forks_enter(driver);
     flow_turn(driver);
     waiting_turn(driver);
-    upkeep_run(driver);
+    upkeep_run(driver, false);
     forks_leave(driver);
 }
 
@@ -193,10 +195,10 @@ static void close_driver(void *ctx)
     struct driver *driver = ctx;
     driver->broken = false;
     driver->look_ns = MORTISE_NEVER; /* no opening anew from here on */
-    forks_close_begin(driver);
+    forks_enter(driver);
     waiting_close(driver);
     database_close(driver);
-    forks_close_end();
+    forks_end(driver);
     free_driver(driver);
 }
 

@@ -111,10 +111,8 @@ int row_swap(struct driver *driver, const char *name, size_t name_len,
 static void note_waiters(const struct rowlease_row *row, struct outcome *outcome)
 {
     outcome->version = row->version;
-    outcome->waiter_count = row->waiters_len / ROWLEASE_INBOX_SIZE;
-    size_t n = outcome->waiter_count < WAKE_MAX ? outcome->waiter_count : WAKE_MAX;
-    if (n > 0)
-        memcpy(outcome->waiters, row->waiters, n * ROWLEASE_INBOX_SIZE);
+    outcome->waiter_count =
+        rowlease_waiters(row->waiters, row->waiters_len, outcome->waiters, WAKE_MAX);
 }
 
 int row_change_to(struct driver *driver, const char *name, size_t name_len, row_change *change,

@@ -12,7 +12,7 @@ const char sql_schema[] =
     "expiry)...\n"
     "    acquired_at INTEGER NOT NULL,  -- microseconds since the host's start\n"
     "    expires_at INTEGER NOT NULL,\n"
-    "    waiters BLOB,                  -- the inboxes of those who wait, in order\n"
+    "    waiters BLOB,                  -- (inbox, until)... of those who wait, in order\n"
     "    note BLOB                      -- host, pid and program of the holder\n"
     ") WITHOUT ROWID;\n"
     "CREATE TABLE IF NOT EXISTS mortise_record(\n"
@@ -47,7 +47,8 @@ const char *const sql_texts[SQL_COUNT] = {
         "VALUES (?1, ?2, NULL, ?3, ?4, ?5, ?6) "
         "ON CONFLICT(name) DO UPDATE SET version = max(version + 1, ?2), owner = NULL, "
         "grants = ?3, acquired_at = ?4, expires_at = ?5, note = ?6 "
-        "WHERE expires_at <= ?4 AND version < 9223372036854775807 RETURNING version",
+        "WHERE expires_at <= ?4 AND version < 9223372036854775807 AND waiters IS NULL RETURNING "
+        "version",
     [SQL_RENEW] = "UPDATE mortise_lock SET expires_at = max(expires_at, ?5) "
                   "WHERE name = ?1 AND version = ?2 AND grants = ?3 AND owner IS NULL "
                   "AND expires_at > ?4 RETURNING expires_at",

@@ -7,14 +7,15 @@
 #include <stddef.h>
 
 enum sql {
-    SQL_ACQUIRE, /* name, least version, grant, now, expiry, note -> version; unshared, if free */
-    SQL_RENEW,   /* name, version, grant, now, expiry -> expiry; unshared */
-    SQL_RELEASE, /* name, version, grant, now, end of the reservation -> waiters; unshared */
-    SQL_READ,    /* name -> version, owner, grants, acquired_at, expires_at, waiters, note */
-    SQL_INSERT,  /* name, then the row's columns in that order */
-    SQL_SWAP,    /* likewise; then the old version, grants, expires_at, waiters */
-    SQL_LIST,    /* from, before (or NULL), now -> name, then as SQL_READ */
-    SQL_PING,    /* -> layout */
+    SQL_ACQUIRE,      /* name, least version, grant, now, expiry, note -> version; unshared, if
+                       * free and nobody waits */
+    SQL_RENEW,        /* name, version, grant, now, expiry -> expiry; unshared */
+    SQL_RELEASE,      /* name, version, grant, now, end of the reservation -> waiters; unshared */
+    SQL_READ,         /* name -> version, owner, grants, acquired_at, expires_at, waiters, note */
+    SQL_INSERT,       /* name, then the row's columns in that order */
+    SQL_SWAP,         /* likewise; then the old version, grants, expires_at, waiters */
+    SQL_LIST,         /* from, before (or NULL), now -> name, then as SQL_READ */
+    SQL_PING,         /* -> layout */
     SQL_RECORD_READ,  /* name -> version, value */
     SQL_RECORD_MAKE,  /* name, value -> version */
     SQL_RECORD_WRITE, /* name, value, version -> version */

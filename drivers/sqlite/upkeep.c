@@ -18,6 +18,7 @@
 #include <sys/file.h>
 
 #define CHECKPOINT_FRAMES 1000
+#define CHECKPOINT_OVERDUE 4000
 #define CHECKPOINT_AGAIN 250 /* frames until the next try, where one could not be made */
 #define SWEEP_ROWS 512
 #define SWEEP_EVERY_NS (INT64_C(60000) * NS_PER_MS)
@@ -60,11 +61,15 @@ void upkeep_begin(struct driver *driver)
         checkpoint(driver, true, SQLITE_CHECKPOINT_PASSIVE);
 }
 
-void upkeep_run(struct driver *driver)
+/* It takes the time of a disk flush. Whoever has just acquired a lock, or is about to be woken for one, had
+ * better not spend that time on it, while others wait for the same: somebody releases soon. */
+void upkeep_run(struct driver *driver, bool convenient)
 {
     if (driver->log_frames < CHECKPOINT_FRAMES)
         driver->checkpoint_at = CHECKPOINT_FRAMES;
     if (driver->log_frames < driver->checkpoint_at || driver->db == NULL)
+        return;
+    if (!convenient && driver->log_frames < CHECKPOINT_OVERDUE)
         return;
     checkpoint(driver, true, SQLITE_CHECKPOINT_PASSIVE);
     driver->log_frames = 0; /* until the next commit tells */

@@ -130,7 +130,7 @@ static void wake(struct driver *driver, struct name *name, const struct outcome 
     struct outcome outcome = *first;
     while (outcome.answer.wake && outcome.waiter_count > 0) {
         if (tell(driver, name, &outcome.waiters[0])) {
-            if (outcome.waiter_count > 1)
+            if (outcome.answer.kept)
                 check_later(driver, name, outcome.version);
             return;
         }
@@ -145,12 +145,8 @@ static void wake(struct driver *driver, struct name *name, const struct outcome 
     }
 }
 
-static void settle_acquire(struct driver *driver, const mortise_op *op,
-                           const struct outcome *outcome)
+static void settle_list(struct driver *driver, struct name *name, const struct outcome *outcome)
 {
-    struct name *name = waiting_name(driver, op->name, op->name_len, false);
-    if (name == NULL)
-        return;
     if (outcome->left_list) {
         name->registered = name->enlist = name->delist = false;
         name->check_ns = MORTISE_NEVER;
@@ -162,6 +158,18 @@ static void settle_acquire(struct driver *driver, const mortise_op *op,
             chore_at(driver, name->grace_ns);
         }
     }
+}
+
+static void settle_acquire(struct driver *driver, const mortise_op *op,
+                           const struct outcome *outcome)
+{
+    if (outcome->answer.passed)
+        inbox_send(driver, &outcome->answer.passed_over, op->name, op->name_len);
+    struct name *name = waiting_name(driver, op->name, op->name_len, outcome->answer.wake);
+    if (name == NULL)
+        return;
+    settle_list(driver, name, outcome);
+    wake(driver, name, outcome);
     drop_if_idle(driver, name);
 }
 
@@ -350,9 +358,9 @@ static void wake_second(struct driver *driver, struct name *name)
     struct rowlease_inbox second;
     if (row_read(driver, name->bytes, name->len, &driver->row) != SQLITE_OK ||
         row->version != name->check_version || row->grants_len > 0 ||
-        row->waiters_len < 2 * ROWLEASE_INBOX_SIZE)
+        row->waiters_len < 2 * ROWLEASE_WAITER_SIZE)
         return;
-    memcpy(&second, row->waiters + ROWLEASE_INBOX_SIZE, sizeof(second));
+    memcpy(&second, row->waiters + ROWLEASE_WAITER_SIZE, sizeof(second));
     inbox_send(driver, &second, name->bytes, name->len);
 }
 

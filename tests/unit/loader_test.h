@@ -18,6 +18,8 @@ struct bench {
 };
 
 static inline void bench_log(mortise_host *host, int level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static inline void bench_log(mortise_host *host, int level, const char *format, ...)
 {
     struct bench *bench = ((struct instance *)host)->core;
     size_t used = strlen(bench->said);

@@ -5,6 +5,8 @@
 
 #include "rowlease.h"
 
+#include <CUnit/CUnit.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define S INT64_C(1000000) /* a second, in µs */
@@ -65,6 +67,58 @@ static inline struct rowlease_answer release(int grant, const char *owner, uint6
 static inline void clear(void)
 {
     memset(&row, 0, sizeof(row));
+}
+
+/* ---- a client on a random walk ------------------------------------------------------------------- */
+
+struct believer { /* what a client must believe, by the answers it got */
+    bool holds;
+    const char *owner;
+    uint64_t token;
+    int64_t until_us;
+};
+
+static inline void step(struct believer *all, int i, int64_t now, uint64_t *last_token)
+{
+    static const char *const owners[] = {NULL, NULL, "ann", "bob"};
+    struct believer *one = &all[i];
+    struct rowlease_inbox inbox = inbox_of(i + 1);
+    int64_t stopped = rand() % 4 == 0 ? rand() % (2 * S) : 0; /* its clock was read so long ago */
+    int64_t then = now - stopped, before = one->until_us;
+    struct rowlease_answer answer;
+    switch (rand() % 4) {
+    case 0:
+        if (one->holds && one->until_us > now)
+            break;
+        one->owner = owners[rand() % 4];
+        answer = acquire(1000 + i, one->owner, 50 + rand() % 3000, then, &inbox);
+        one->holds = answer.status == MORTISE_OK;
+        one->token = answer.token;
+        one->until_us = answer.from_us + answer.good_for_ms * 1000;
+        CU_ASSERT_TRUE(!one->holds || answer.token >= *last_token);
+        CU_ASSERT_TRUE(!one->holds || one->owner != NULL || !answer.write ||
+                       answer.token > *last_token);
+        if (one->holds)
+            *last_token = answer.token;
+        break;
+    case 1:
+        if (!one->holds)
+            break;
+        answer = renew(1000 + i, one->owner, one->token, 50 + rand() % 3000, then);
+        CU_ASSERT_TRUE(answer.status == MORTISE_OK || before <= now);
+        if (answer.status == MORTISE_OK) {
+            one->until_us = answer.from_us + answer.good_for_ms * 1000;
+            CU_ASSERT_TRUE(one->until_us > before - 1000);
+        }
+        break;
+    case 2:
+        answer = release(1000 + i, one->owner, one->token, then);
+        CU_ASSERT_TRUE(answer.status == MORTISE_OK || !one->holds || before <= now);
+        one->holds = false;
+        break;
+    default:
+        rowlease_forget(&row, at(then), &inbox, 1);
+    }
 }
 
 #endif

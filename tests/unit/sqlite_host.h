@@ -90,6 +90,9 @@ static inline void host_complete(mortise_host *host, mortise_op *op, mortise_sta
 
 static inline void host_fail(mortise_host *host, mortise_op *op, mortise_status status,
                              int32_t native, bool retryable, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
+static inline void host_fail(mortise_host *host, mortise_op *op, mortise_status status,
+                             int32_t native, bool retryable, const char *format, ...)
 {
     struct call *call = (struct call *)op;
     va_list arguments;
@@ -129,6 +132,8 @@ static inline void host_closing(mortise_host *host, int fd)
     CU_ASSERT(fcntl(fd, F_GETFD) >= 0);
 }
 
+static inline void host_log(mortise_host *host, int level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 static inline void host_log(mortise_host *host, int level, const char *format, ...)
 {
     struct client *client = (struct client *)host;

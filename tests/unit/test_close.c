@@ -180,6 +180,40 @@ static void never_answers(void)
     CU_ASSERT_EQUAL(sim->instances(), 0);
 }
 
+static _Atomic int cancels;
+static void (*sim_cancel)(void *ctx, mortise_op *op);
+
+static void count_cancel(void *ctx, mortise_op *op)
+{
+    atomic_fetch_add(&cancels, 1);
+    sim_cancel(ctx, op);
+}
+
+/* A driver that answers nothing but a cancel: each of its ops has come back before it is closed. */
+static void test_unanswered_is_canceled(void)
+{
+    enum { LEASES = 5 };
+    for (int round = 0; round < 5; round++) {
+        mortise_lease *lease;
+        rig_open_real(&rig, CONFIG);
+        atomic_store(&cancels, 0);
+        pthread_mutex_lock(&rig.client->pump.lock);
+        sim_cancel = rig.client->top->module.cancel;
+        rig.client->top->module.cancel = count_cancel;
+        pthread_mutex_unlock(&rig.client->pump.lock);
+        for (int i = 0; i < LEASES; i++) {
+            char name[16];
+            snprintf(name, sizeof(name), "%d of %d", i, round);
+            CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, name, TRY, &lease, NULL), MORTISE_OK);
+        }
+        int rule = SCRIPT(.kinds = OP(RELEASE), .fate = SIM_SILENT);
+        close_in_time(MORTISE_UNREACHABLE);
+        CU_ASSERT_EQUAL(atomic_load(&cancels), LEASES);
+        sim->end(rule);
+    }
+    CU_ASSERT_EQUAL(sim->instances(), 0);
+}
+
 /* The answer comes while the close waits for it. */
 static void test_answers_late(void)
 {
@@ -326,7 +360,7 @@ static void *release_it(void *argument)
 static void release_while_closing(const sim_rule *rule)
 {
     struct caller caller;
-    rig_open_real(&rig, CONFIG "unreachable_timeout = 1h\n");
+    rig_open_real(&rig, CONFIG "unreachable_timeout = 20s\n");
     caller = (struct caller){.client = rig.handle};
     CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", MORTISE_OPTIONS(.owner = "o"),
                                           &caller.lease, NULL),
@@ -336,6 +370,7 @@ static void release_while_closing(const sim_rule *rule)
     CU_ASSERT(sim->wait_hits(number, 1, TEST_PATIENCE_MS));
     close_in_time(MORTISE_UNREACHABLE);
     pthread_join(caller.thread, NULL);
+    CU_ASSERT(caller.took_ms < 10000);
     CU_ASSERT(caller.status == MORTISE_UNREACHABLE || caller.status == MORTISE_INDETERMINATE);
     CU_ASSERT_EQUAL(sim->instances(), 0); /* nobody is left inside: all of it is gone */
 }
@@ -441,6 +476,32 @@ static void test_release_unanswered(void)
     in_child(release_unanswered);
 }
 
+static void *poke(void *argument)
+{
+    (void)argument;
+    while (atomic_load(&knock))
+        sim->news_all();
+    return NULL;
+}
+
+/* The driver has posted something, so the service thread is there, when something else does not open. */
+static void failed_open_with_threads(void)
+{
+    pthread_t thread;
+    atomic_store(&knock, true);
+    pthread_create(&thread, NULL, poke, NULL);
+    for (int i = 0; i < 300; i++)
+        CU_ASSERT_EQUAL(rig_try_open(&rig, false, "observe = nosuch\n", NULL), MORTISE_CONFIG);
+    atomic_store(&knock, false);
+    pthread_join(thread, NULL);
+    CU_ASSERT_EQUAL(sim->instances(), 0);
+}
+
+static void test_failed_open_with_threads(void)
+{
+    in_child(failed_open_with_threads);
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -450,6 +511,7 @@ int main(void)
         {"a second close", test_twice},
         {"R9: the backend is away", test_backend_away},
         {"R9: the driver never answers", test_never_answers},
+        {"the end cancels what is unanswered", test_unanswered_is_canceled},
         {"the driver answers late", test_answers_late},
         {"it grants while the client closes", test_granted_while_closing},
         {"it answers twice", test_answers_twice},
@@ -461,6 +523,7 @@ int main(void)
         {"knocking at the door", test_knocking_at_the_door},
         {"old trouble", test_old_trouble},
         {"an open that failed", test_failed_open},
+        {"an open that failed, with threads", test_failed_open_with_threads},
         CU_TEST_INFO_NULL,
     };
     return rig_run("close", tests);

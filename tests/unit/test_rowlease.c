@@ -22,7 +22,6 @@ static void test_take_and_give_back(void)
     CU_ASSERT_EQUAL(row.expires_us, 6 * S);
     CU_ASSERT_TRUE(rowlease_valid(&row) && rowlease_held(&row, 6 * S - 1));
     CU_ASSERT_FALSE(rowlease_held(&row, 6 * S));
-
     struct rowlease_answer gone = release(1, NULL, got.token, 5 * S + 1);
     CU_ASSERT_EQUAL(gone.status, MORTISE_OK);
     CU_ASSERT_FALSE(gone.wake);
@@ -230,7 +229,7 @@ static void test_first_waiter_comes_first(void)
     CU_ASSERT_EQUAL(acquire(3, NULL, 1000, 5 * S, &bob).status, MORTISE_BUSY);
     CU_ASSERT_EQUAL(acquire(3, "x", 1000, 5 * S, &bob).status, MORTISE_BUSY);
     CU_ASSERT_EQUAL(acquire(2, NULL, 1000, 5 * S, &ann).status, MORTISE_OK);
-    CU_ASSERT_EQUAL(row.waiters_len, ROWLEASE_INBOX_SIZE);
+    CU_ASSERT_EQUAL(row.waiters_len, ROWLEASE_WAITER_SIZE);
     CU_ASSERT_EQUAL(memcmp(row.waiters, &bob, sizeof(bob)), 0);
 }
 
@@ -255,6 +254,35 @@ static void test_lapsed_reservation(void)
     CU_ASSERT_EQUAL(acquire(9, NULL, 1000, 5 * S + 2 * RESERVE, NULL).status, MORTISE_OK);
 }
 
+/* Whoever takes a name after its reservation lapsed leaves the late one behind, who is told so. */
+static void test_late_waiter_is_passed_over(void)
+{
+    struct rowlease_inbox ann = inbox_of(1), bob = inbox_of(2);
+    struct rowlease_row kept, late;
+    clear();
+    acquire(1, NULL, 1000, 5 * S, NULL);
+    acquire(2, NULL, 1000, 5 * S, &ann);
+    acquire(3, NULL, 1000, 5 * S, &bob);
+    late = row; /* it runs out: that is not the waiter's fault */
+    CU_ASSERT_FALSE(acquire(9, NULL, 1000, 6 * S, NULL).passed);
+    row = late;
+    release(1, NULL, 0, 5 * S);
+    kept = row;
+    struct rowlease_answer got = acquire(9, NULL, 1000, 5 * S + RESERVE, NULL);
+    CU_ASSERT_TRUE(got.passed && memcmp(&got.passed_over, &ann, sizeof(ann)) == 0);
+    CU_ASSERT_EQUAL(row.waiters_len, ROWLEASE_WAITER_SIZE);
+    row = kept;
+    CU_ASSERT_FALSE(acquire(2, NULL, 1000, 5 * S + RESERVE, &ann).passed);
+    row = kept; /* nothing is reserved here: it has some time all the same */
+    mortise_op op = op_of(MORTISE_OP_ACQUIRE, 9, NULL, 1000);
+    struct rowlease_time none = at(5 * S + RESERVE + 19999);
+    none.reserve_us = 0;
+    CU_ASSERT_FALSE(rowlease_acquire(&row, &op, none, NULL).passed);
+    row = kept;
+    none.now_us++;
+    CU_ASSERT_TRUE(rowlease_acquire(&row, &op, none, NULL).passed);
+}
+
 static void test_waiter_gives_up(void)
 {
     struct rowlease_inbox ann = inbox_of(1), bob = inbox_of(2);
@@ -277,6 +305,37 @@ static void test_waiter_gives_up(void)
     CU_ASSERT_FALSE(rowlease_forget(&row, at(5 * S + 1), &ann, 1).write);
     gone = rowlease_forget(&row, at(5 * S + 1), &bob, 1);
     CU_ASSERT_TRUE(gone.write && !gone.wake && row.expires_us == 0);
+}
+
+/* The next holder's claim ends before the waiters would look again by themselves. */
+static void test_oversleeping(void)
+{
+    struct rowlease_inbox ann = inbox_of(1), bob = inbox_of(2);
+    for (int shorter = 0; shorter < 2; shorter++) {
+        clear();
+        acquire(1, NULL, 60000, 5 * S, NULL);
+        acquire(2, NULL, 60000, 5 * S, &ann);
+        acquire(3, NULL, 60000, 5 * S, &bob);
+        release(1, NULL, 0, 6 * S);
+        struct rowlease_answer got = acquire(2, NULL, shorter ? 2000 : 60000, 6 * S, &ann);
+        CU_ASSERT_EQUAL(got.status, MORTISE_OK);
+        CU_ASSERT_EQUAL(got.wake, shorter == 1);
+        CU_ASSERT_FALSE(got.kept);
+        struct rowlease_answer busy = acquire(3, NULL, 60000, 6 * S, &bob);
+        CU_ASSERT_TRUE(busy.write && busy.registered); /* it sleeps until another instant now */
+        CU_ASSERT_FALSE(acquire(3, NULL, 60000, 6 * S, &bob).write);
+        acquire(4, NULL, 60000, 6 * S, &ann);
+        CU_ASSERT_FALSE(rowlease_forget(&row, at(6 * S), &bob, 1).wake);
+        release(2, NULL, 0, 6 * S);
+        CU_ASSERT_FALSE(acquire(4, NULL, 60000, 6 * S, &ann).wake);
+    }
+    /* one of many holds ends, and with it the time that the waiters were told */
+    clear();
+    acquire(1, "ann", 60000, 5 * S, NULL);
+    acquire(2, "ann", 2000, 5 * S, NULL);
+    acquire(3, NULL, 60000, 5 * S, &bob);
+    CU_ASSERT_TRUE(release(1, "ann", 0, 5 * S).wake);
+    CU_ASSERT_TRUE(rowlease_held(&row, 6 * S));
 }
 
 static void test_register(void)
@@ -350,71 +409,16 @@ static void test_senseless_rows(void)
 {
     clear();
     acquire(1, NULL, 1000, S, NULL);
-    struct rowlease_row good = row;
-    row.grants_len = 15;
-    CU_ASSERT_FALSE(rowlease_valid(&row));
-    row = good;
-    row.shared = true;
-    CU_ASSERT_FALSE(rowlease_valid(&row));
-    row = good;
-    row.waiters_len = 7;
-    CU_ASSERT_FALSE(rowlease_valid(&row));
-    row = good;
-    row.version = -1;
-    CU_ASSERT_FALSE(rowlease_valid(&row));
+    struct rowlease_row wrong[4] = {row, row, row, row};
+    wrong[0].grants_len = 15;
+    wrong[1].shared = true;
+    wrong[2].waiters_len = 8;
+    wrong[3].version = -1;
+    for (int i = 0; i < 4; i++)
+        CU_ASSERT_FALSE(rowlease_valid(&wrong[i]));
 }
 
 /* ---- a random walk ------------------------------------------------------------------------------- */
-
-struct believer { /* what a client must believe, by the answers it got */
-    bool holds;
-    const char *owner;
-    uint64_t token;
-    int64_t until_us;
-};
-
-static void step(struct believer *all, int i, int64_t now, uint64_t *last_token)
-{
-    static const char *const owners[] = {NULL, NULL, "ann", "bob"};
-    struct believer *one = &all[i];
-    struct rowlease_inbox inbox = inbox_of(i + 1);
-    int64_t stopped = rand() % 4 == 0 ? rand() % (2 * S) : 0; /* its clock was read so long ago */
-    int64_t then = now - stopped, before = one->until_us;
-    struct rowlease_answer answer;
-    switch (rand() % 4) {
-    case 0:
-        if (one->holds && one->until_us > now)
-            break;
-        one->owner = owners[rand() % 4];
-        answer = acquire(1000 + i, one->owner, 50 + rand() % 3000, then, &inbox);
-        one->holds = answer.status == MORTISE_OK;
-        one->token = answer.token;
-        one->until_us = answer.from_us + answer.good_for_ms * 1000;
-        CU_ASSERT_TRUE(!one->holds || answer.token >= *last_token);
-        CU_ASSERT_TRUE(!one->holds || one->owner != NULL || !answer.write ||
-                       answer.token > *last_token);
-        if (one->holds)
-            *last_token = answer.token;
-        break;
-    case 1:
-        if (!one->holds)
-            break;
-        answer = renew(1000 + i, one->owner, one->token, 50 + rand() % 3000, then);
-        CU_ASSERT_TRUE(answer.status == MORTISE_OK || before <= now);
-        if (answer.status == MORTISE_OK) {
-            one->until_us = answer.from_us + answer.good_for_ms * 1000;
-            CU_ASSERT_TRUE(one->until_us > before - 1000);
-        }
-        break;
-    case 2:
-        answer = release(1000 + i, one->owner, one->token, then);
-        CU_ASSERT_TRUE(answer.status == MORTISE_OK || !one->holds || before <= now);
-        one->holds = false;
-        break;
-    default:
-        rowlease_forget(&row, at(then), &inbox, 1);
-    }
-}
 
 /* At no instant may two believe that they hold, unless they have the owner in common. */
 static void test_random_walk(void)
@@ -455,7 +459,9 @@ int main(void)
         {"break", test_break},
         {"the first waiter comes first", test_first_waiter_comes_first},
         {"a reservation lapses", test_lapsed_reservation},
+        {"a late waiter is passed over", test_late_waiter_is_passed_over},
         {"a waiter gives up", test_waiter_gives_up},
+        {"a waiter that would oversleep", test_oversleeping},
         {"register", test_register},
         {"inspect", test_inspect},
         {"notes", test_notes},

@@ -243,13 +243,12 @@ static void test_restart_of_the_host(void)
     CU_ASSERT_TRUE(inspect(&client, "a").held);
     CU_ASSERT_EQUAL(run(&client, &other), MORTISE_BUSY);
     client_close(&client);
-    CU_ASSERT_EQUAL(
-        outside(
-            path,
-            "UPDATE mortise_meta SET value = 'another' WHERE key = 'boot_id'; "
-            "UPDATE mortise_lock SET version = 9000000000000000000, waiters = x'0102030405060708'",
-            NULL),
-        0);
+    CU_ASSERT_EQUAL(outside(path,
+                            "UPDATE mortise_meta SET value = 'another' WHERE key = 'boot_id'; "
+                            "UPDATE mortise_lock SET version = 9000000000000000000, waiters = "
+                            "x'010203040506070800000000'",
+                            NULL),
+                    0);
     OPEN_OK(&client, "path", path);
     CU_ASSERT_FALSE(inspect(&client, "a").held);
     CU_ASSERT_EQUAL(inspect(&client, "a").waiters, 0);

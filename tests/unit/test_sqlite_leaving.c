@@ -80,6 +80,42 @@ static void test_stopped_waiter(void)
     assert_nothing_left();
 }
 
+/* It is the only one that waits, and the others take turns without it: it costs them one reservation. */
+static void test_stopped_waiter_costs_once(void)
+{
+    for (int by_check = 0; by_check < 2; by_check++) {
+        struct client client;
+        struct call lock;
+        struct talk talk = talk_open();
+        path = database(by_check ? "once-check" : "once");
+        OPEN_OK(&client, "path", path);
+        acquire(&client, &lock, "a", 0);
+        pid_t stopped = child_start(wait_once, &talk);
+        CU_ASSERT_TRUE_FATAL(hear(talk.ready));
+        int status;
+        kill(stopped, SIGSTOP);
+        CU_ASSERT_EQUAL(waitpid(stopped, &status, WUNTRACED), stopped);
+        CU_ASSERT_EQUAL(release(&client, &lock), MORTISE_OK);
+        CU_ASSERT_EQUAL(acquire(&client, &lock, "a", MORTISE_OP_TRY), MORTISE_BUSY);
+        clock_shift_ns += 21 * MS; /* by who comes next, or by the releaser's timer */
+        if (by_check)
+            client_turn(&client, time_now());
+        else
+            CU_ASSERT_EQUAL(acquire(&client, &lock, "a", MORTISE_OP_TRY), MORTISE_OK);
+        CU_ASSERT_EQUAL(inspect(&client, "a").waiters, 0);
+        for (int i = 0; i < 10; i++) {
+            if (by_check || i > 0)
+                CU_ASSERT_EQUAL(acquire(&client, &lock, "a", MORTISE_OP_TRY), MORTISE_OK);
+            CU_ASSERT_EQUAL(release(&client, &lock), MORTISE_OK);
+        }
+        kill(stopped, SIGCONT);
+        CU_ASSERT_EQUAL(child_end(stopped), 0);
+        client_close(&client);
+        talk_close(&talk);
+        assert_nothing_left();
+    }
+}
+
 /* The releaser closes at once, as a command does: nobody is there to look after the stopped one. */
 static void test_stopped_waiter_and_closed_releaser(void)
 {
@@ -259,6 +295,7 @@ int main(void)
     CU_TestInfo tests[] = {
         {"killed waiters", test_killed_waiters},
         {"a stopped waiter", test_stopped_waiter},
+        {"a stopped waiter costs once", test_stopped_waiter_costs_once},
         {"a stopped waiter, the releaser gone", test_stopped_waiter_and_closed_releaser},
         {"waiters that give up", test_giving_up},
         {"busy, and then not watched", test_busy_without_watch},

@@ -181,6 +181,37 @@ static void test_in_order(void)
     assert_nothing_left();
 }
 
+/* A claim that is shorter than the one before it: the next waiter would sleep too long if its holder died. */
+static void test_shorter_claim(void)
+{
+    for (int shorter = 0; shorter < 2; shorter++) {
+        struct client holder, first, second;
+        struct call lock, one = waiting("a"), two = waiting("a");
+        path = database(shorter ? "shorter" : "as-long");
+        OPEN_OK(&holder, "path", path);
+        OPEN_OK(&first, "path", path);
+        OPEN_OK(&second, "path", path);
+        acquire(&holder, &lock, "a", 0);
+        one.op.ttl_ms = shorter ? 1000 : 31000;
+        CU_ASSERT_EQUAL(run(&first, &one), MORTISE_BUSY);
+        module->watch(first.ctx, "a", 1);
+        CU_ASSERT_EQUAL(run(&second, &two), MORTISE_BUSY);
+        module->watch(second.ctx, "a", 1);
+        CU_ASSERT_EQUAL(release(&holder, &lock), MORTISE_OK);
+        CU_ASSERT_EQUAL(run(&first, &one), MORTISE_OK);
+        CU_ASSERT_EQUAL(wait_news(&second, 1, 20 * MS), shorter == 1);
+        CU_ASSERT_EQUAL(run(&second, &two), MORTISE_BUSY);
+        CU_ASSERT_EQUAL(two.op.hint_ms <= 1000, shorter == 1);
+        module->unwatch(first.ctx, "a", 1);
+        module->unwatch(second.ctx, "a", 1);
+        release(&first, &one);
+        client_close(&holder);
+        client_close(&first);
+        client_close(&second);
+        assert_nothing_left();
+    }
+}
+
 /* Two callers of one client, one behind the other: it is woken by its own release. */
 static void test_own_waiter(void)
 {
@@ -285,6 +316,7 @@ int main(void)
         {"woken by a release, without polling", test_woken_by_a_release},
         {"woken by a break", test_woken_by_a_break},
         {"in order, and nobody pushes in", test_in_order},
+        {"a shorter claim than the one before", test_shorter_claim},
         {"a waiter behind its own client", test_own_waiter},
         {"many names at once", test_many_names_at_once},
         {"another time namespace", test_time_namespace},

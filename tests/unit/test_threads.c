@@ -10,7 +10,7 @@
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define SCALE 1
 #else
-#define SCALE 8
+#define SCALE 4
 #endif
 
 #define NAMES 3
@@ -38,17 +38,20 @@ static struct guarded {
 static _Atomic long passes;
 static mortise_lease *_Atomic shown; /* some lease, for others to look at */
 
+static bool closing; /* leases may end at any time */
+
 static void pass(int which, mortise_lease *lease)
 {
     struct guarded *here = &guarded[which];
     CHECK(!here->inside);
     here->inside = true;
-    CHECK(mortise_token(lease) >= here->token);
-    here->token = mortise_token(lease);
+    uint64_t token = mortise_token(lease);
+    CHECK(token >= here->token || (closing && token == 0));
+    here->token = token;
     here->passes++;
     atomic_fetch_add(&passes, 1);
     atomic_store(&shown, lease);
-    CHECK(mortise_state(lease) != MORTISE_STATE_LOST);
+    CHECK(mortise_state(lease) != MORTISE_STATE_LOST || closing);
     CHECK(here->inside);
     here->inside = false;
 }
@@ -85,7 +88,7 @@ static void take_and_give(mortise_client *client, unsigned *seed)
     pass(which, lease);
     status = chance(seed, 3) ? mortise_release(lease, NULL) : mortise_release_nowait(lease, NULL);
     CHECK(status == MORTISE_OK || status == MORTISE_INVALID || status == MORTISE_CLOSED);
-    CHECK(mortise_state(lease) == MORTISE_STATE_LOST);
+    CHECK(mortise_state(lease) == MORTISE_STATE_LOST || status == MORTISE_CLOSED);
     CHECK(mortise_release(lease, NULL) != MORTISE_OK);
 }
 
@@ -272,10 +275,9 @@ static void test_hammer_and_close(void)
     for (int round = 0; round < 10 * SCALE; round++) {
         struct worker workers[THREADS];
         begin();
+        closing = true;
         rig_open_real(&rig, round % 2 ? "" : "[sim]\nlatency = 1ms\n");
         start_workers(workers, THREADS, &rig.handle, 1, 100000);
-        for (int i = 0; i < THREADS; i++)
-            workers[i].rounds = 100000;
         while (atomic_load(&passes) < 20)
             poll(NULL, 0, 1);
         mortise_status status = mortise_close(rig.handle, NULL);
@@ -285,6 +287,7 @@ static void test_hammer_and_close(void)
         CU_ASSERT_EQUAL(atomic_load(&async_open), 0);
         ASSERT_NOTHING_LEFT();
     }
+    closing = false;
     check_end();
 }
 

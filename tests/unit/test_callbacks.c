@@ -1,0 +1,458 @@
+/* test_callbacks.c - callbacks of the application (R7): on_state and async completions run with no lock held, one
+ * at a time, never on a thread that others depend on; every call works inside, but a wait for a lock. */
+#include "rig.h"
+
+#include <poll.h>
+#include <semaphore.h>
+
+#define CONFIG "ttl = 3s\n"
+
+static struct rig rig;
+static struct outcome got;
+
+static bool readable(int fd)
+{
+    struct pollfd pollfd = {.fd = fd, .events = POLLIN};
+    return poll(&pollfd, 1, 0) == 1;
+}
+
+/* ---- inside a callback ---------------------------------------------------------------------------- */
+
+static int ran;
+
+static bool ignore_info(const mortise_info *info, void *user_data)
+{
+    (void)info;
+    return ++*(int *)user_data > 0;
+}
+
+/* Each call of the API, inside. The lease is the one that the callback is about. */
+static void call_everything(mortise_lease *lease)
+{
+    mortise_lease *more = NULL;
+    mortise_error error;
+    mortise_info info = {.size = sizeof(info)};
+    char text[64];
+    int listed = 0;
+    ran++;
+    CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "b", FOREVER, &more, &error), MORTISE_DEADLOCK);
+    CU_ASSERT_EQUAL(error.status, MORTISE_DEADLOCK);
+    CU_ASSERT_PTR_NULL(more);
+    CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "b", MORTISE_OPTIONS(.wait_ms = 1), &more, NULL),
+                    MORTISE_DEADLOCK);
+    CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "b", NULL, &more, NULL), MORTISE_DEADLOCK);
+    CU_ASSERT_EQUAL(mortise_dispatch(rig.handle), MORTISE_DEADLOCK);
+    CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "b", TRY, &more, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release(more, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_inspect(rig.handle, "a", &info, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_list(rig.handle, NULL, ignore_info, &listed, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_ping(rig.handle, text, sizeof(text), NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_acquire_async(rig.handle, "c", FOREVER, told, &got, NULL, NULL),
+                    MORTISE_OK);
+    stats_of(&rig);
+    mortise_state(lease);
+    mortise_token(lease);
+    mortise_owner(lease, text, sizeof(text));
+    CU_ASSERT_NOT_EQUAL(mortise_release(lease, NULL), MORTISE_INVALID);
+}
+
+static void acquired_and_all(mortise_status status, mortise_lease *lease,
+                             const mortise_error *error, void *user_data)
+{
+    (void)user_data;
+    CU_ASSERT_EQUAL(status, MORTISE_OK);
+    CU_ASSERT_PTR_NULL(error);
+    call_everything(lease);
+}
+
+static void state_and_all(mortise_lease *lease, mortise_lease_state state, void *user_data)
+{
+    (void)user_data;
+    if (state == MORTISE_STATE_LOST)
+        call_everything(lease);
+}
+
+static void test_everything_inside(void)
+{
+    rig_open(&rig, CONFIG);
+    ran = 0;
+    memset(&got, 0, sizeof(got));
+    CU_ASSERT_EQUAL(
+        mortise_acquire_async(rig.handle, "a", FOREVER, acquired_and_all, NULL, NULL, NULL),
+        MORTISE_OK);
+    settle();
+    CU_ASSERT_EQUAL(ran, 1);
+    CU_ASSERT_EQUAL_FATAL(got.calls, 1); /* what was begun inside came to its end */
+    CU_ASSERT_EQUAL(mortise_release(got.lease, NULL), MORTISE_OK);
+    take(&rig, "a", MORTISE_OPTIONS(.on_state = state_and_all));
+    sim->lose("a");
+    advance_ms(1000);
+    CU_ASSERT_EQUAL(ran, 2);
+    CU_ASSERT_EQUAL_FATAL(got.calls, 2);
+    CU_ASSERT_EQUAL(mortise_release(got.lease, NULL), MORTISE_OK);
+    ASSERT_NOTHING_LEFT();
+    rig_close(&rig);
+}
+
+static void free_to_wait(mortise_status status, mortise_lease *lease, const mortise_error *error,
+                         void *user_data)
+{
+    (void)status;
+    (void)error;
+    (void)user_data;
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+}
+
+/* The mark of a callback ends with it. */
+static void test_waiting_after_a_callback(void)
+{
+    mortise_lease *lease;
+    rig_open(&rig, CONFIG);
+    mortise_acquire_async(rig.handle, "a", FOREVER, free_to_wait, NULL, NULL, NULL);
+    settle();
+    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", FOREVER, &lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    rig_close(&rig);
+}
+
+/* ---- a client that is closed in a callback --------------------------------------------------------- */
+
+static void close_here(mortise_status status, mortise_lease *lease, const mortise_error *error,
+                       void *user_data)
+{
+    mortise_status *closed = user_data;
+    (void)lease;
+    (void)error;
+    if (status == MORTISE_OK)
+        *closed = rig_close_any(&rig);
+}
+
+static void test_close_in_dispatch(void)
+{
+    mortise_status closed = MORTISE_BUSY;
+    struct outcome waiting;
+    rig_open(&rig, CONFIG);
+    sim->seize("b", MORTISE_NEVER);
+    want(&rig, &waiting, "b", FOREVER);
+    mortise_client *client = rig.handle;
+    mortise_acquire_async(client, "a", FOREVER, close_here, &closed, NULL, NULL);
+    settle();
+    CU_ASSERT_EQUAL(closed, MORTISE_OK);
+    CU_ASSERT_EQUAL(waiting.calls, 1); /* told all the same */
+    CU_ASSERT_EQUAL(waiting.status, MORTISE_CLOSED);
+    CU_ASSERT_EQUAL(mortise_dispatch(client), MORTISE_CLOSED);
+    sim->give_back("b");
+    ASSERT_NOTHING_LEFT();
+    CU_ASSERT_EQUAL(sim->instances(), 0);
+}
+
+static bool no_instances(void *argument)
+{
+    (void)argument;
+    return sim->instances() == 0;
+}
+
+static void close_real(mortise_status status, mortise_lease *lease, const mortise_error *error,
+                       void *user_data)
+{
+    (void)lease;
+    (void)error;
+    if (status == MORTISE_OK)
+        CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+    test_count_add(user_data, 1);
+}
+
+static void test_close_on_the_notifier(void)
+{
+    static struct test_count done = TEST_COUNT_INIT;
+    for (int i = 0; i < 20; i++) {
+        rig_open_real(&rig, CONFIG);
+        mortise_acquire_async(rig.handle, "a", FOREVER, close_real, &done, NULL, NULL);
+        CU_ASSERT(test_count_wait(&done, i + 1));
+    }
+    CU_ASSERT(test_poll(no_instances, NULL, TEST_PATIENCE_MS));
+    ASSERT_NOTHING_LEFT();
+}
+
+/* ---- order, and exactly once ----------------------------------------------------------------------- */
+
+/* A change of state that was not told before the release is not told after it. */
+static void test_not_after_the_release(void)
+{
+    struct states states = {0};
+    rig_open(&rig, CONFIG);
+    mortise_lease *lease =
+        take(&rig, "a", MORTISE_OPTIONS(.on_state = on_state, .user_data = &states));
+    SCRIPT(.kinds = OP(RENEW), .times = 1, .fate = SIM_LOSE_REPLY, .status = MORTISE_INDETERMINATE);
+    set_now(START_NS + 1000 * MS);
+    watchdog_run(rig.client); /* suspect, and held again: noted, not told */
+    CU_ASSERT_EQUAL(stats_of(&rig).renewal_failures, 1);
+    CU_ASSERT_EQUAL(states.count, 0);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    take(&rig, "a", NULL); /* the same slot, perhaps */
+    settle();
+    CU_ASSERT_EQUAL(states.count, 0);
+    rig_close(&rig);
+}
+
+static void test_loss_is_told_once(void)
+{
+    struct states states = {0};
+    rig_open(&rig, CONFIG);
+    mortise_lease *lease =
+        take(&rig, "a", MORTISE_OPTIONS(.on_state = on_state, .user_data = &states));
+    SCRIPT(.kinds = OP(RENEW), .fate = SIM_LOSE_REPLY, .status = MORTISE_INDETERMINATE);
+    for (int i = 0; i < 100; i++) {
+        advance_ms(100);
+        mortise_state(lease);
+    }
+    CU_ASSERT_EQUAL(states.count, 2);
+    CU_ASSERT_EQUAL(states.seen[0], MORTISE_STATE_SUSPECT);
+    CU_ASSERT_EQUAL(states.seen[1], MORTISE_STATE_LOST);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
+    settle();
+    CU_ASSERT_EQUAL(states.count, 2);
+    rig_close(&rig);
+}
+
+struct running {
+    sem_t entered, leave;
+    _Atomic bool left;
+};
+
+static void linger(mortise_lease *lease, mortise_lease_state state, void *user_data)
+{
+    struct running *running = user_data;
+    (void)lease;
+    (void)state;
+    sem_post(&running->entered);
+    while (sem_wait(&running->leave) != 0)
+        continue;
+    atomic_store(&running->left, true);
+}
+
+static void *let_leave(void *argument)
+{
+    struct running *running = argument;
+    poll(NULL, 0, 20); /* in which a release that does not wait would return */
+    sem_post(&running->leave);
+    return NULL;
+}
+
+/* A release waits for the callback of its lease that is under way on another thread. */
+static void test_release_waits_for_its_callback(void)
+{
+    struct running running = {.left = false};
+    pthread_t helper;
+    mortise_lease *lease;
+    sem_init(&running.entered, 0, 0);
+    sem_init(&running.leave, 0, 0);
+    rig_open_real(&rig, CONFIG);
+    CU_ASSERT_EQUAL_FATAL(
+        mortise_acquire(rig.handle, "a",
+                        MORTISE_OPTIONS(.ttl_ms = 60, .no_renew = true, .on_state = linger,
+                                        .user_data = &running),
+                        &lease, NULL),
+        MORTISE_OK);
+    while (sem_wait(&running.entered) != 0)
+        continue;
+    pthread_create(&helper, NULL, let_leave, &running);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
+    CU_ASSERT(atomic_load(&running.left));
+    pthread_join(helper, NULL);
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+}
+
+static bool renewed_often(void *argument)
+{
+    (void)argument;
+    return stats_of(&rig).renewals >= 20;
+}
+
+/* A callback that does not come back delays no renewal, no other name, no release of another lease. */
+static void test_blocked_callback_harms_nobody(void)
+{
+    struct running running = {.left = false};
+    mortise_lease *lost, *kept, *other;
+    sem_init(&running.entered, 0, 0);
+    sem_init(&running.leave, 0, 0);
+    rig_open_real(&rig, CONFIG);
+    CU_ASSERT_EQUAL_FATAL(
+        mortise_acquire(rig.handle, "lost",
+                        MORTISE_OPTIONS(.ttl_ms = 60, .no_renew = true, .on_state = linger,
+                                        .user_data = &running),
+                        &lost, NULL),
+        MORTISE_OK);
+    while (sem_wait(&running.entered) != 0)
+        continue;
+    CU_ASSERT_EQUAL_FATAL(
+        mortise_acquire(rig.handle, "kept", MORTISE_OPTIONS(.ttl_ms = 200), &kept, NULL),
+        MORTISE_OK);
+    CU_ASSERT(test_poll(renewed_often, NULL, TEST_PATIENCE_MS));
+    CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "other", FOREVER, &other, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release(other, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release(kept, NULL), MORTISE_OK);
+    CU_ASSERT_FALSE(atomic_load(&running.left));
+    sem_post(&running.leave);
+    CU_ASSERT_EQUAL(mortise_release(lost, NULL), MORTISE_LOST);
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+}
+
+/* R9: nor does it keep a close for ever. */
+static void test_blocked_callback_and_close(void)
+{
+    static struct running running; /* outlives this function, as its thread does */
+    mortise_lease *lost;
+    sem_init(&running.entered, 0, 0);
+    sem_init(&running.leave, 0, 0);
+    rig_open_real(&rig, CONFIG "close_timeout = 100ms\n");
+    CU_ASSERT_EQUAL_FATAL(
+        mortise_acquire(rig.handle, "lost",
+                        MORTISE_OPTIONS(.ttl_ms = 60, .no_renew = true, .on_state = linger,
+                                        .user_data = &running),
+                        &lost, NULL),
+        MORTISE_OK);
+    while (sem_wait(&running.entered) != 0)
+        continue;
+    int64_t from_ms = test_now_ms();
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+    CU_ASSERT(test_now_ms() - from_ms < 5000);
+    CU_ASSERT_FALSE(atomic_load(&running.left));
+    sem_post(&running.leave); /* its thread frees what is left */
+    CU_ASSERT(test_poll(no_instances, NULL, TEST_PATIENCE_MS));
+    while (!atomic_load(&running.left))
+        poll(NULL, 0, 1);
+}
+
+struct crossed {
+    struct test_count begun, ended;
+};
+
+static void close_while_released(mortise_lease *lease, mortise_lease_state state, void *user_data)
+{
+    struct crossed *crossed = user_data;
+    (void)lease;
+    (void)state;
+    test_count_add(&crossed->begun, 1);
+    poll(NULL, 0, 20); /* so that the release waits for this; it passes too if it does not yet */
+    mortise_close(rig.handle, NULL);
+    test_count_add(&crossed->ended, 1);
+}
+
+/* The release waits for the callback, and the callback closes the client, which waits for the release. */
+static void test_release_and_close_cross(void)
+{
+    static struct crossed crossed = {TEST_COUNT_INIT, TEST_COUNT_INIT};
+    mortise_lease *lease;
+    rig_open_real(&rig, "close_timeout = 1h\n");
+    CU_ASSERT_EQUAL_FATAL(
+        mortise_acquire(rig.handle, "a",
+                        MORTISE_OPTIONS(.ttl_ms = 60, .no_renew = true,
+                                        .on_state = close_while_released, .user_data = &crossed),
+                        &lease, NULL),
+        MORTISE_OK);
+    CU_ASSERT(test_count_wait(&crossed.begun, 1));
+    int64_t from_ms = test_now_ms();
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
+    CU_ASSERT(test_count_wait(&crossed.ended, 1));
+    CU_ASSERT(test_now_ms() - from_ms < 900);
+    CU_ASSERT(test_poll(no_instances, NULL, TEST_PATIENCE_MS));
+}
+
+/* ---- the descriptor -------------------------------------------------------------------------------- */
+
+static void test_descriptor(void)
+{
+    rig_open(&rig, CONFIG);
+    mortise_status status;
+    int fd = mortise_fd(rig.handle, &status);
+    CU_ASSERT_EQUAL(status, MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_fd(rig.handle, NULL), fd);
+    CU_ASSERT_FALSE(readable(fd));
+    CU_ASSERT_EQUAL(mortise_dispatch(rig.handle), 0);
+    memset(&got, 0, sizeof(got));
+    for (int i = 0; i < 3; i++)
+        mortise_acquire_async(rig.handle, "a", TRY, told, &got, NULL, NULL);
+    CU_ASSERT_EQUAL(got.calls, 0); /* not on the caller's stack */
+    CU_ASSERT(readable(fd));
+    CU_ASSERT_EQUAL(mortise_dispatch(rig.handle), 3);
+    CU_ASSERT_EQUAL(got.calls, 3);
+    CU_ASSERT_FALSE(readable(fd));
+    rig_close(&rig);
+    CU_ASSERT_EQUAL(mortise_fd(rig.handle, &status), -1);
+    CU_ASSERT_EQUAL(status, MORTISE_CLOSED);
+}
+
+static void test_dispatch_without_a_descriptor(void)
+{
+    rig_open_real(&rig, CONFIG);
+    CU_ASSERT_EQUAL(mortise_dispatch(rig.handle), MORTISE_INVALID);
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+}
+
+/* Callbacks that were due before the descriptor was asked for come by it. */
+static void test_descriptor_late(void)
+{
+    mortise_error error;
+    CU_ASSERT_EQUAL_FATAL(rig_try_open(&rig, true, CONFIG, &error), MORTISE_OK);
+    memset(&got, 0, sizeof(got));
+    mortise_acquire_async(rig.handle, "a", TRY, told, &got, NULL, NULL);
+    int fd = mortise_fd(rig.handle, NULL);
+    CU_ASSERT(readable(fd));
+    CU_ASSERT_EQUAL(mortise_dispatch(rig.handle), 1);
+    CU_ASSERT_EQUAL(got.calls, 1);
+    rig_close(&rig);
+}
+
+/* A program with an event loop, on a real client: nothing runs on a thread that is not its own. */
+static pthread_t looping;
+
+static void on_my_thread(mortise_status status, mortise_lease *lease, const mortise_error *error,
+                         void *user_data)
+{
+    (void)error;
+    CU_ASSERT_EQUAL(status, MORTISE_OK);
+    CU_ASSERT(pthread_equal(pthread_self(), looping));
+    CU_ASSERT_EQUAL(mortise_release_nowait(lease, NULL), MORTISE_OK);
+    ++*(int *)user_data;
+}
+
+static void test_event_loop(void)
+{
+    enum { COUNT = 30 };
+    int done = 0;
+    looping = pthread_self();
+    rig_open_real(&rig, CONFIG "[sim]\nlatency = 2ms\n");
+    int fd = mortise_fd(rig.handle, NULL);
+    for (int i = 0; i < COUNT; i++)
+        mortise_acquire_async(rig.handle, i % 2 ? "a" : "b", FOREVER, on_my_thread, &done, NULL, NULL);
+    while (done < COUNT) {
+        struct pollfd pollfd = {.fd = fd, .events = POLLIN};
+        CU_ASSERT_FATAL(poll(&pollfd, 1, TEST_PATIENCE_MS) == 1);
+        CU_ASSERT(mortise_dispatch(rig.handle) >= 0);
+    }
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+    ASSERT_NOTHING_LEFT();
+}
+
+int main(void)
+{
+    static const CU_TestInfo tests[] = {
+        {"R7: every call works inside, but waiting", test_everything_inside},
+        {"waiting after a callback", test_waiting_after_a_callback},
+        {"close inside, in dispatch", test_close_in_dispatch},
+        {"close inside, on the notifier", test_close_on_the_notifier},
+        {"not after the release", test_not_after_the_release},
+        {"a loss is told once", test_loss_is_told_once},
+        {"a release waits for its callback", test_release_waits_for_its_callback},
+        {"R7: a blocked callback harms nobody", test_blocked_callback_harms_nobody},
+        {"R9: a blocked callback and a close", test_blocked_callback_and_close},
+        {"a release and a close cross", test_release_and_close_cross},
+        {"the descriptor", test_descriptor},
+        {"no dispatch without a descriptor", test_dispatch_without_a_descriptor},
+        {"a descriptor asked for late", test_descriptor_late},
+        {"an event loop", test_event_loop},
+        CU_TEST_INFO_NULL,
+    };
+    return rig_run("callbacks", tests);
+}

@@ -1,0 +1,231 @@
+/* test_fork.c - after fork() a client is its parent's (R8): in the child every call says FORKED, every lease is
+ * lost, the parent's descriptors and backend are left alone; the child may open a client of its own. */
+#include "rig.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct rig rig;
+
+#define EXPECT(condition)                                                                          \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            return __LINE__;                                                                       \
+    } while (0)
+
+/* Runs in a child; what it returns is 0, or the line that was wrong. */
+static int in_child(int (*test)(mortise_lease *lease), mortise_lease *lease)
+{
+    int status, line = -1, ends[2];
+    CU_ASSERT_FATAL(pipe(ends) == 0);
+    fflush(NULL);
+    pid_t child = fork();
+    CU_ASSERT_FATAL(child >= 0);
+    if (child == 0) {
+        alarm(60); /* a hang is a failure */
+        line = test(lease);
+        ssize_t written = write(ends[1], &line, sizeof(line));
+        syscall(SYS_exit_group, written < 0); /* no sanitizer's last look: the parent's memory is not its own */
+    }
+    close(ends[1]);
+    if (read(ends[0], &line, sizeof(line)) != (ssize_t)sizeof(line))
+        line = -1;
+    close(ends[0]);
+    CU_ASSERT_EQUAL(waitpid(child, &status, 0), child);
+    if (line != 0)
+        fprintf(stderr, "    the child failed at line %d\n", line);
+    return line;
+}
+
+static bool ignore_info(const mortise_info *info, void *user_data)
+{
+    (void)info;
+    (void)user_data;
+    return true;
+}
+
+static int everything_says_forked(mortise_lease *lease)
+{
+    mortise_lease *more;
+    mortise_error error;
+    mortise_status status = MORTISE_OK;
+    mortise_info info = {.size = sizeof(info)};
+    mortise_stats stats = {.size = sizeof(stats)};
+    char text[64];
+    EXPECT(mortise_state(lease) == MORTISE_STATE_LOST);
+    EXPECT(mortise_remaining_ms(lease) == 0);
+    EXPECT(mortise_acquire(rig.handle, "b", FOREVER, &more, &error) == MORTISE_FORKED);
+    EXPECT(more == NULL && error.status == MORTISE_FORKED);
+    EXPECT(mortise_acquire(rig.handle, "b", TRY, &more, NULL) == MORTISE_FORKED);
+    EXPECT(mortise_acquire_async(rig.handle, "b", TRY, told, NULL, NULL, NULL) == MORTISE_FORKED);
+    EXPECT(mortise_cancel(rig.handle, 1) == MORTISE_FORKED);
+    EXPECT(mortise_release(lease, &error) == MORTISE_FORKED);
+    EXPECT(mortise_release_nowait(lease, NULL) == MORTISE_FORKED);
+    EXPECT(mortise_owner(lease, text, sizeof(text)) == 0);
+    EXPECT(mortise_inspect(rig.handle, "a", &info, NULL) == MORTISE_FORKED);
+    EXPECT(mortise_list(rig.handle, NULL, ignore_info, NULL, NULL) == MORTISE_FORKED);
+    EXPECT(mortise_break(rig.handle, "a", 1, NULL) == MORTISE_FORKED);
+    EXPECT(mortise_ping(rig.handle, text, sizeof(text), NULL) == MORTISE_FORKED);
+    EXPECT(mortise_stats_get(rig.handle, &stats) == MORTISE_FORKED);
+    EXPECT(mortise_dispatch(rig.handle) == MORTISE_FORKED);
+    EXPECT(mortise_fd(rig.handle, &status) == -1 && status == MORTISE_FORKED);
+    EXPECT(mortise_capabilities(rig.handle) == 0);
+    EXPECT(mortise_config_source(rig.handle) == NULL);
+    EXPECT(mortise_close(rig.handle, &error) == MORTISE_FORKED);
+    EXPECT(mortise_close(rig.handle, &error) == MORTISE_FORKED);
+    return 0;
+}
+
+static void test_everything_says_forked(void)
+{
+    rig_open(&rig, "");
+    mortise_lease *lease = take(&rig, "a", NULL);
+    CU_ASSERT_EQUAL(in_child(everything_says_forked, lease), 0);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD); /* here it goes on */
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    rig_close(&rig);
+}
+
+/* The pump's descriptors are shared with the parent: whatever the child does, what they poll stays. */
+static void test_parent_with_threads_goes_on(void)
+{
+    mortise_lease *lease, *next;
+    rig_open_real(&rig, "[sim]\nlatency = 2ms\n");
+    CU_ASSERT_EQUAL_FATAL(
+        mortise_acquire(rig.handle, "a", MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 150), &lease, NULL),
+        MORTISE_OK);
+    for (int i = 0; i < 5; i++)
+        CU_ASSERT_EQUAL(in_child(everything_says_forked, lease), 0);
+    uint64_t renewals = stats_of(&rig).renewals;
+    while (stats_of(&rig).renewals < renewals + 3)
+        usleep(1000);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
+    CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "b", FOREVER, &next, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release(next, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+}
+
+static int a_client_of_its_own(mortise_lease *parents)
+{
+    struct rig own;
+    mortise_error error;
+    mortise_lease *lease, *more;
+    for (int i = 0; i < RIGS_MAX; i++) /* the parent's are not driven here */
+        rigs[i] = NULL;
+    EXPECT(rig_try_open(&own, true, "ttl = 3s\n", &error) == MORTISE_OK);
+    EXPECT(own.handle != rig.handle);
+    EXPECT(mortise_acquire(own.handle, "b", TRY, &lease, NULL) == MORTISE_OK);
+    EXPECT(lease != parents);
+    EXPECT(mortise_state(lease) == MORTISE_STATE_HELD);
+    EXPECT(mortise_state(parents) == MORTISE_STATE_LOST);
+    EXPECT(mortise_acquire(rig.handle, "b", TRY, &more, NULL) == MORTISE_FORKED);
+    EXPECT(mortise_release(lease, NULL) == MORTISE_OK);
+    EXPECT(mortise_close(own.handle, NULL) == MORTISE_OK);
+    EXPECT(mortise_acquire(rig.handle, "b", TRY, &more, NULL) == MORTISE_FORKED);
+    return 0;
+}
+
+static void test_a_client_of_its_own(void)
+{
+    rig_open(&rig, "");
+    mortise_lease *lease = take(&rig, "a", NULL);
+    CU_ASSERT_EQUAL(in_child(a_client_of_its_own, lease), 0);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    rig_close(&rig);
+}
+
+static int grandchild(mortise_lease *lease)
+{
+    struct rig own;
+    mortise_error error;
+    mortise_lease *mine, *more;
+    for (int i = 0; i < RIGS_MAX; i++)
+        rigs[i] = NULL;
+    EXPECT(rig_try_open(&own, true, "", &error) == MORTISE_OK);
+    EXPECT(mortise_acquire(own.handle, "c", TRY, &mine, NULL) == MORTISE_OK);
+    pid_t child = fork();
+    if (child == 0) {
+        bool right = mortise_state(mine) == MORTISE_STATE_LOST &&
+                     mortise_state(lease) == MORTISE_STATE_LOST &&
+                     mortise_acquire(own.handle, "d", TRY, &more, NULL) == MORTISE_FORKED &&
+                     mortise_acquire(rig.handle, "d", TRY, &more, NULL) == MORTISE_FORKED;
+        syscall(SYS_exit_group, right ? 0 : 1);
+    }
+    int status;
+    EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    EXPECT(mortise_release(mine, NULL) == MORTISE_OK);
+    EXPECT(mortise_close(own.handle, NULL) == MORTISE_OK);
+    return 0;
+}
+
+static void test_grandchild(void)
+{
+    rig_open(&rig, "");
+    mortise_lease *lease = take(&rig, "a", NULL);
+    CU_ASSERT_EQUAL(in_child(grandchild, lease), 0);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    rig_close(&rig);
+}
+
+static _Atomic bool churning;
+
+static void *churn(void *argument)
+{
+    (void)argument;
+    mortise_lease *lease;
+    while (atomic_load(&churning))
+        if (mortise_acquire(rig.handle, "churned", FOREVER, &lease, NULL) == MORTISE_OK)
+            mortise_release(lease, NULL);
+    return NULL;
+}
+
+static int first_words(mortise_lease *lease)
+{
+    mortise_lease *more;
+    EXPECT(mortise_state(lease) == MORTISE_STATE_LOST);
+    EXPECT(mortise_acquire(rig.handle, "b", FOREVER, &more, NULL) == MORTISE_FORKED);
+    EXPECT(mortise_release(lease, NULL) == MORTISE_FORKED);
+    EXPECT(mortise_close(rig.handle, NULL) == MORTISE_FORKED);
+    return 0;
+}
+
+/* At any moment: other threads hold any lock of the library's when the process forks. */
+static void test_at_any_moment(void)
+{
+#ifndef __SANITIZE_THREAD__ /* which cannot follow a fork of many threads */
+    pthread_t threads[3];
+    mortise_lease *lease;
+    rig_open_real(&rig, "");
+    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
+    atomic_store(&churning, true);
+    for (int i = 0; i < 3; i++)
+        pthread_create(&threads[i], NULL, churn, NULL);
+    for (int i = 0; i < 50; i++)
+        CU_ASSERT_EQUAL(in_child(first_words, lease), 0);
+    atomic_store(&churning, false);
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+#else
+    (void)churn;
+    (void)first_words;
+#endif
+}
+
+int main(void)
+{
+    static const CU_TestInfo tests[] = {
+        {"R8: every call says FORKED", test_everything_says_forked},
+        {"R8: the parent goes on", test_parent_with_threads_goes_on},
+        {"R8: a client of its own", test_a_client_of_its_own},
+        {"R8: a grandchild", test_grandchild},
+        {"R8: at any moment", test_at_any_moment},
+        CU_TEST_INFO_NULL,
+    };
+    return rig_run("fork", tests);
+}

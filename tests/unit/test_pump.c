@@ -1,0 +1,530 @@
+/* test_pump.c - who calls into the module stack, and when: batches, leaders and followers, the service thread,
+ * posts, timers, descriptors; with a driver of the test's own that keeps ops until a byte comes down a pipe.
+ *
+ * Where a leader must do its duty, the client has no service thread that would do it in its stead ("alone").
+ * Waits are for events; a time-out bounds failure. */
+#include "rig.h"
+
+#include <poll.h>
+#include <semaphore.h>
+#include <unistd.h>
+
+static struct rig rig;
+static struct outcome got;
+
+/* ---- a driver on a pipe ----------------------------------------------------------------------------- */
+
+static struct fake {
+    int in, out;
+    mortise_op *first, **end;
+    int64_t due_ns;      /* one op is completed then */
+    int64_t due_after_ms; /* set at the next start */
+    bool renew_pipe;     /* at the next turn */
+    bool at_once;        /* complete in start */
+    _Atomic int turns, starts, canceled, posts;
+} fake;
+
+static mortise_host *host(void)
+{
+    return &rig.client->top->host;
+}
+
+static void grant(mortise_op *op)
+{
+    op->token = 1;
+    op->from_ns = clock_now();
+    op->good_for_ms = op->ttl_ms;
+    op->sure = true;
+    host()->complete(host(), op, MORTISE_OK);
+}
+
+static void grant_first(void)
+{
+    mortise_op *op = fake.first;
+    if (op == NULL)
+        return;
+    fake.first = op->next;
+    if (fake.first == NULL)
+        fake.end = &fake.first;
+    grant(op);
+}
+
+static void fake_start(void *ctx, mortise_op **ops, size_t n)
+{
+    (void)ctx;
+    for (size_t i = 0; i < n; i++) {
+        if (fake.at_once || ops[i]->kind != MORTISE_OP_ACQUIRE) {
+            grant(ops[i]);
+            continue;
+        }
+        ops[i]->next = NULL;
+        *fake.end = ops[i];
+        fake.end = &ops[i]->next;
+    }
+    if (fake.due_after_ms > 0)
+        fake.due_ns = clock_after_ms(clock_now(), fake.due_after_ms);
+    fake.due_after_ms = 0;
+    atomic_fetch_add(&fake.starts, (int)n);
+}
+
+static void fake_cancel(void *ctx, mortise_op *op)
+{
+    (void)ctx;
+    for (mortise_op **place = &fake.first; *place != NULL; place = &(*place)->next)
+        if (*place == op) {
+            *place = op->next;
+            if (*place == NULL)
+                fake.end = place;
+            break;
+        }
+    atomic_fetch_add(&fake.canceled, 1);
+    host()->complete(host(), op, MORTISE_CANCELED);
+}
+
+static size_t fake_interest(void *ctx, struct pollfd *fds, size_t capacity, int64_t *due_ns)
+{
+    (void)ctx;
+    if (fake.due_ns < *due_ns)
+        *due_ns = fake.due_ns;
+    if (capacity == 0)
+        return 0;
+    fds[0] = (struct pollfd){.fd = fake.in, .events = POLLIN};
+    return 1;
+}
+
+static void make_pipe(void)
+{
+    int ends[2] = {-1, -1};
+    if (pipe(ends) != 0)
+        abort();
+    fake.in = ends[0];
+    fake.out = ends[1];
+}
+
+static void fake_turn(void *ctx, const struct pollfd *ready, size_t n)
+{
+    char byte;
+    (void)ctx;
+    if (clock_now() >= fake.due_ns) {
+        fake.due_ns = MORTISE_NEVER;
+        grant_first();
+    }
+    if (n > 0 && ready[0].fd == fake.in && read(fake.in, &byte, 1) == 1)
+        grant_first();
+    if (n > 0 && fake.renew_pipe) {
+        fake.renew_pipe = false;
+        host()->closing(host(), fake.in);
+        close(fake.in);
+        close(fake.out);
+        make_pipe(); /* on the same numbers */
+    }
+    atomic_fetch_add(&fake.turns, 1);
+}
+
+static mortise_module sims;
+
+/* alone: no threads but the callers'. */
+static void start(bool alone)
+{
+    mortise_error error;
+    set_now(-1);
+    CU_ASSERT_EQUAL_FATAL(rig_try_open(&rig, alone, "", &error), MORTISE_OK);
+    memset(&fake, 0, sizeof(fake));
+    fake.end = &fake.first;
+    fake.due_ns = MORTISE_NEVER;
+    make_pipe();
+    mortise_module *module = &rig.client->top->module;
+    pthread_mutex_lock(&rig.client->pump.lock);
+    sims = *module;
+    module->start = fake_start;
+    module->cancel = fake_cancel;
+    module->interest = fake_interest;
+    module->turn = fake_turn;
+    pthread_mutex_unlock(&rig.client->pump.lock);
+}
+
+static void finish(void)
+{
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+    close(fake.in);
+    close(fake.out);
+}
+
+static void send_byte(void)
+{
+    CU_ASSERT_EQUAL(write(fake.out, "x", 1), 1);
+}
+
+/* ---- callers --------------------------------------------------------------------------------------- */
+
+struct caller {
+    pthread_t thread;
+    char name[16];
+    int64_t wait_ms;
+    mortise_status status;
+    mortise_lease *lease;
+    _Atomic bool done;
+};
+
+static struct test_count returned = TEST_COUNT_INIT;
+
+static void *call(void *argument)
+{
+    struct caller *caller = argument;
+    caller->status = mortise_acquire(rig.handle, caller->name,
+                                     MORTISE_OPTIONS(.wait_ms = caller->wait_ms), &caller->lease, NULL);
+    test_count_add(&returned, 1);
+    return NULL;
+}
+
+static bool started(void *argument)
+{
+    return atomic_load(&fake.starts) >= *(int *)argument;
+}
+
+static bool polling(void *argument)
+{
+    struct pump *pump = &rig.client->pump;
+    (void)argument;
+    pthread_mutex_lock(&pump->lock);
+    bool is = pump->polling;
+    pthread_mutex_unlock(&pump->lock);
+    return is;
+}
+
+/* The callers' requests are with the driver, and one of them polls. */
+static void launch(struct caller *callers, int count, int64_t wait_ms)
+{
+    int wanted = atomic_load(&fake.starts) + count;
+    for (int i = 0; i < count; i++) {
+        callers[i] = (struct caller){.wait_ms = wait_ms};
+        snprintf(callers[i].name, sizeof(callers[i].name), "%d", i);
+        pthread_create(&callers[i].thread, NULL, call, &callers[i]);
+    }
+    CU_ASSERT(test_poll(started, &wanted, TEST_PATIENCE_MS));
+    CU_ASSERT(test_poll(polling, NULL, TEST_PATIENCE_MS));
+}
+
+static void land(struct caller *callers, int count, mortise_status wanted)
+{
+    for (int i = 0; i < count; i++) {
+        pthread_join(callers[i].thread, NULL);
+        CU_ASSERT_EQUAL(callers[i].status, wanted);
+    }
+}
+
+/* ---- leaders and followers ------------------------------------------------------------------------- */
+
+/* One byte, one answer, whoever leads: a leader that leaves names the next. */
+static void test_leaders_name_the_next(void)
+{
+    enum { CALLERS = 8 };
+    struct caller callers[CALLERS];
+    for (int round = 0; round < 10; round++) {
+        start(true);
+        int before = test_count_get(&returned);
+        launch(callers, CALLERS, TEST_PATIENCE_MS);
+        for (int i = 0; i < CALLERS; i++) {
+            send_byte();
+            CU_ASSERT(test_count_wait(&returned, before + i + 1));
+        }
+        land(callers, CALLERS, MORTISE_OK);
+        finish();
+    }
+}
+
+/* All answers in one turn: every follower is woken. */
+static void test_all_at_once(void)
+{
+    enum { CALLERS = 8 };
+    struct caller callers[CALLERS];
+    start(true);
+    launch(callers, CALLERS, TEST_PATIENCE_MS);
+    for (int i = 0; i < CALLERS; i++)
+        send_byte();
+    land(callers, CALLERS, MORTISE_OK);
+    finish();
+}
+
+/* Each leaves at its own time, leading or not, with its request taken back. */
+static void test_followers_time_out(void)
+{
+    enum { CALLERS = 6 };
+    struct caller callers[CALLERS];
+    start(true);
+    launch(callers, CALLERS, 30);
+    land(callers, CALLERS, MORTISE_TIMEDOUT);
+    CU_ASSERT_EQUAL(atomic_load(&fake.canceled), CALLERS);
+    CU_ASSERT_PTR_NULL(fake.first);
+    finish();
+}
+
+/* The leader sleeps; a follower's request brings an earlier timer: it must be woken to it. */
+static void test_earlier_timer(void)
+{
+    struct caller leader, follower = {.name = "late", .wait_ms = TEST_PATIENCE_MS};
+    start(true);
+    launch(&leader, 1, TEST_PATIENCE_MS);
+    int before = test_count_get(&returned);
+    pthread_mutex_lock(&rig.client->pump.lock);
+    fake.due_after_ms = 10;
+    pthread_mutex_unlock(&rig.client->pump.lock);
+    pthread_create(&follower.thread, NULL, call, &follower);
+    CU_ASSERT(test_count_wait_ms(&returned, before + 1, 5000));
+    send_byte();
+    land(&leader, 1, MORTISE_OK);
+    land(&follower, 1, MORTISE_OK);
+    finish();
+}
+
+/* A descriptor that is closed and made anew on the same number is polled again. */
+static void test_new_descriptor(void)
+{
+    struct caller callers[3];
+    start(true);
+    launch(callers, 3, TEST_PATIENCE_MS);
+    for (int i = 0; i < 3; i++) {
+        int before = test_count_get(&returned);
+        pthread_mutex_lock(&rig.client->pump.lock);
+        fake.renew_pipe = true;
+        int turns = atomic_load(&fake.turns);
+        pthread_mutex_unlock(&rig.client->pump.lock);
+        send_byte();
+        CU_ASSERT(test_count_wait(&returned, before + 1));
+        CU_ASSERT(atomic_load(&fake.turns) > turns);
+    }
+    land(callers, 3, MORTISE_OK);
+    finish();
+}
+
+/* ---- posts ----------------------------------------------------------------------------------------- */
+
+static struct test_count posted = TEST_COUNT_INIT;
+static _Atomic bool was_inside;
+
+static void run_posted(void *ctx, void *argument)
+{
+    atomic_store(&was_inside, ctx == rig.client->top->ctx && pump_is_inside(&rig.client->pump) &&
+                                  argument == &posted);
+    test_count_add(&posted, 1);
+}
+
+/* From any thread, while a leader sleeps in its poll. */
+static void test_post_wakes_the_leader(void)
+{
+    struct caller leader;
+    start(true);
+    launch(&leader, 1, TEST_PATIENCE_MS);
+    int before = test_count_get(&posted);
+    host()->post(host(), run_posted, &posted);
+    CU_ASSERT(test_count_wait_ms(&posted, before + 1, 5000));
+    CU_ASSERT(atomic_load(&was_inside));
+    send_byte();
+    land(&leader, 1, MORTISE_OK);
+    finish();
+}
+
+/* And when nobody is there. */
+static void test_post_to_nobody(void)
+{
+    start(false);
+    for (int i = 0; i < 3; i++) {
+        int before = test_count_get(&posted);
+        host()->post(host(), run_posted, &posted);
+        CU_ASSERT(test_count_wait(&posted, before + 1));
+    }
+    CU_ASSERT(atomic_load(&was_inside));
+    finish();
+}
+
+/* ---- the service thread ---------------------------------------------------------------------------- */
+
+static struct test_count told_count = TEST_COUNT_INIT;
+
+static void count_told(mortise_status status, mortise_lease *lease, const mortise_error *error,
+                       void *user_data)
+{
+    (void)lease;
+    (void)error;
+    (void)user_data;
+    test_count_add(&told_count, status == MORTISE_OK);
+}
+
+/* What no caller waits for is looked after, a while after every caller has gone too. */
+static void test_service_leads(void)
+{
+    struct caller caller;
+    start(false);
+    int before = test_count_get(&told_count);
+    CU_ASSERT_EQUAL(
+        mortise_acquire_async(rig.handle, "async", FOREVER, count_told, NULL, NULL, NULL),
+        MORTISE_OK);
+    launch(&caller, 1, TEST_PATIENCE_MS);
+    send_byte();
+    CU_ASSERT(test_count_wait(&told_count, before + 1));
+    send_byte();
+    land(&caller, 1, MORTISE_OK);
+    CU_ASSERT_EQUAL(
+        mortise_acquire_async(rig.handle, "again", FOREVER, count_told, NULL, NULL, NULL),
+        MORTISE_OK);
+    send_byte();
+    CU_ASSERT(test_count_wait(&told_count, before + 2));
+    finish();
+}
+
+static bool turned(void *argument)
+{
+    return atomic_load(&fake.turns) > *(int *)argument;
+}
+
+/* A driver's timer is served though all that was asked was answered at once, and nobody waits. */
+static void test_timer_of_an_idle_driver(void)
+{
+    mortise_lease *lease;
+    start(false);
+    fake.at_once = true;
+    for (int i = 0; i < 3; i++) {
+        int turns = atomic_load(&fake.turns);
+        pthread_mutex_lock(&rig.client->pump.lock);
+        fake.due_after_ms = 20;
+        pthread_mutex_unlock(&rig.client->pump.lock);
+        CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
+        CU_ASSERT(test_poll(turned, &turns, 5000));
+        CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    }
+    finish();
+}
+
+/* ---- batches, and what never reaches the driver ----------------------------------------------------- */
+
+static sem_t entered, leave;
+static size_t batches[64], batch_count;
+
+static void slow_start(void *ctx, mortise_op **ops, size_t n)
+{
+    if (batch_count < 64)
+        batches[batch_count++] = n;
+    if (batch_count == 1) {
+        sem_post(&entered);
+        while (sem_wait(&leave) != 0)
+            continue;
+    }
+    fake_start(ctx, ops, n);
+}
+
+static void start_slow(struct caller *first)
+{
+    start(true);
+    CU_ASSERT(mortise_fd(rig.handle, NULL) >= 0);
+    sem_init(&entered, 0, 0);
+    sem_init(&leave, 0, 0);
+    batch_count = 0;
+    fake.at_once = true;
+    pthread_mutex_lock(&rig.client->pump.lock);
+    rig.client->top->module.start = slow_start;
+    pthread_mutex_unlock(&rig.client->pump.lock);
+    *first = (struct caller){.name = "first", .wait_ms = TEST_PATIENCE_MS};
+    pthread_create(&first->thread, NULL, call, first);
+    while (sem_wait(&entered) != 0)
+        continue;
+}
+
+/* Nobody waits for a driver that is busy with another's request; what gathers meanwhile goes as one batch. */
+static void test_requests_gather(void)
+{
+    enum { COUNT = 600, BATCH_MAX = 256 };
+    struct caller first;
+    int before = test_count_get(&told_count);
+    start_slow(&first);
+    for (int i = 0; i < COUNT; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "n%d", i);
+        CU_ASSERT_EQUAL(
+            mortise_acquire_async(rig.handle, name, FOREVER, count_told, NULL, NULL, NULL),
+            MORTISE_OK); /* returns though the driver is stuck */
+    }
+    sem_post(&leave);
+    land(&first, 1, MORTISE_OK);
+    CU_ASSERT_EQUAL(batch_count, 4);
+    CU_ASSERT(batches[1] == BATCH_MAX && batches[2] == BATCH_MAX &&
+              batches[3] == COUNT - 2 * BATCH_MAX);
+    CU_ASSERT_EQUAL(mortise_dispatch(rig.handle), COUNT);
+    CU_ASSERT_EQUAL(test_count_get(&told_count), before + COUNT);
+    finish();
+}
+
+static void test_canceled_before_it_was_started(void)
+{
+    struct caller first;
+    start_slow(&first);
+    memset(&got, 0, sizeof(got));
+    CU_ASSERT_EQUAL(
+        mortise_acquire_async(rig.handle, "a", FOREVER, told, &got, &got.request, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_cancel(rig.handle, got.request), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_dispatch(rig.handle), 1);
+    CU_ASSERT_EQUAL(got.status, MORTISE_CANCELED); /* told though the driver is stuck */
+    sem_post(&leave);
+    land(&first, 1, MORTISE_OK);
+    CU_ASSERT_EQUAL(batch_count, 1); /* the driver never heard of it */
+    CU_ASSERT_EQUAL(atomic_load(&fake.canceled), 0);
+    finish();
+}
+
+/* ---- a driver that breaks its contract -------------------------------------------------------------- */
+
+/* Completing from outside of the pump is ignored; the op is still the driver's. */
+static void test_completed_from_outside(void)
+{
+    struct caller caller;
+    start(true);
+    launch(&caller, 1, TEST_PATIENCE_MS);
+    host()->complete(host(), fake.first, MORTISE_OK);
+    host()->fail(host(), fake.first, MORTISE_BACKEND, 1, false, "from outside");
+    CU_ASSERT_EQUAL(fake.first->status, MORTISE_OK); /* untouched: zero */
+    send_byte();
+    land(&caller, 1, MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_state(caller.lease), MORTISE_STATE_HELD);
+    finish();
+}
+
+static void twice_start(void *ctx, mortise_op **ops, size_t n)
+{
+    (void)ctx;
+    for (size_t i = 0; i < n; i++) {
+        grant(ops[i]);
+        host()->complete(host(), ops[i], MORTISE_BUSY);
+        host()->fail(host(), ops[i], MORTISE_BACKEND, 1, false, "again");
+    }
+}
+
+static void test_completed_twice(void)
+{
+    mortise_lease *lease;
+    start(true);
+    rig.client->top->module.start = twice_start;
+    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    finish();
+}
+
+int main(void)
+{
+    static const CU_TestInfo tests[] = {
+        {"leaders name the next", test_leaders_name_the_next},
+        {"all at once", test_all_at_once},
+        {"followers time out", test_followers_time_out},
+        {"an earlier timer", test_earlier_timer},
+        {"a new descriptor", test_new_descriptor},
+        {"a post wakes the leader", test_post_wakes_the_leader},
+        {"a post to nobody", test_post_to_nobody},
+        {"the service thread leads", test_service_leads},
+        {"the timer of an idle driver", test_timer_of_an_idle_driver},
+        {"requests gather", test_requests_gather},
+        {"canceled before it was started", test_canceled_before_it_was_started},
+        {"completed from outside", test_completed_from_outside},
+        {"completed twice", test_completed_twice},
+        CU_TEST_INFO_NULL,
+    };
+    return rig_run("pump", tests);
+}
