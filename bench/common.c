@@ -204,9 +204,9 @@ static void settle_check(struct report_check *check)
     for (size_t i = 0; i < count; i++)
         values[i] = over == NULL ? series->values[i] : series->values[i] / over->values[i];
     check->figure = report_figure(values, count);
-    check->met =
-        count > 0 && (check->bound == BENCH_AT_MOST ? check->figure.median <= check->target
-                                                    : check->figure.median >= check->target);
+    check->measured = count > 0;
+    check->met = check->bound == BENCH_AT_MOST ? check->figure.median <= check->target
+                                               : check->figure.median >= check->target;
 }
 
 int bench_end(void)

@@ -137,7 +137,7 @@ static void measure_window(mortise_client *client, struct load load, int periods
             if (before[k].id == after[i].id)
                 after[i].ns -= before[k].ns;
         all += after[i].ns;
-        if (strstr(after[i].what, "watchdog") != NULL)
+        if (strstr(after[i].what, "watch") != NULL)
             bench_add(load.watchdog, after[i].ns / window * 100);
     }
     bench_add(load.share, all / window * 100);

@@ -45,7 +45,8 @@ table() {
     }
     # Three digits that mean something, thousands apart.
     function figure(number,    text, digits) {
-        digits = number >= 100 || number == 0 ? 0 : number >= 10 ? 1 : number >= 1 ? 2 : 3
+        number += 0
+        digits = (number >= 100 || number == 0) ? 0 : (number >= 10) ? 1 : (number >= 1) ? 2 : 3
         text = sprintf("%." digits "f", number)
         while (digits == 0 && match(text, /[0-9][0-9][0-9][0-9]($|,)/))
             text = substr(text, 1, RSTART) "," substr(text, RSTART + 1)
@@ -60,16 +61,16 @@ table() {
     }
     /"rounds": / { rounds = value("rounds"); cpu = value("cpu") }
     /"series": \[/ {
-        printf "**`bench/%s`**: %s. %s; %d round%s%s.\n\n", program, title, machine, rounds,
-            rounds == 1 ? "" : "s", cpu >= 0 ? ", all on processor " cpu : ""
+        pinned = (cpu + 0 >= 0) ? ", all on processor " cpu : ""
+        printf "**`bench/%s`**: %s. %s; median of %d rounds%s.\n\n", program, title, machine, rounds, pinned
         print "| | median | least to most | target | |\n|---|---|---|---|---|"
     }
     /^  \{"series": / {
         printf "| %s | %s %s | %s | | |\n", value("label"), figure(value("median")), value("unit"), spread()
     }
     /^  \{"check": / {
-        met = value("met") == "true" ? "met" : "**missed**"
-        unit = value("unit") == "" ? "" : " " value("unit")
+        met = (value("met") == "true") ? "met" : "**missed**"
+        unit = (value("unit") == "") ? "" : " " value("unit")
         if (value("bound") == "")
             printf "| **%s** | | | must hold | %s |\n", value("label"), met
         else
@@ -80,14 +81,19 @@ table() {
     ' "$1"
 }
 
-new=$(mktemp "${TMPDIR:-/tmp}/mortise-report.XXXXXX")
-trap 'rm -f -- "$new"' EXIT
-{
-    sed "/^$first\$/q" "$page"
-    echo
-    for program in $programs; do
-        table "$figures/$program.json"
-    done
-    sed -n "/^$last\$/,\$p" "$page"
-} >"$new"
-cat -- "$new" >"$page" # keeps the page's mode
+new=$(mktemp -d "${TMPDIR:-/tmp}/mortise-report.XXXXXX")
+trap 'rm -rf -- "$new"' EXIT
+for program in $programs; do
+    table "$figures/$program.json"
+done >"$new/tables"
+awk -v first="$first" -v last="$last" -v tables="$new/tables" '
+    $0 == last { between = 0 }
+    !between { print }
+    $0 == first {
+        between = 1
+        print ""
+        while ((getline line < tables) > 0)
+            print line
+    }
+' "$page" >"$new/page"
+cat -- "$new/page" >"$page" # keeps the page as the file that it is

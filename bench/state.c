@@ -18,6 +18,19 @@
 
 #define LOOKS 100000
 
+/* Their runtimes make system calls of their own, and wait for threads in ways of their own. */
+#if defined(__has_feature)
+#define BUILT_WITH(sanitizer) __has_feature(sanitizer)
+#else
+#define BUILT_WITH(sanitizer) 0
+#endif
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) ||                               \
+    BUILT_WITH(thread_sanitizer) || BUILT_WITH(address_sanitizer)
+#define SANITIZED true
+#else
+#define SANITIZED false
+#endif
+
 static void look_at_clock(void *context, size_t n)
 {
     struct timespec now;
@@ -105,6 +118,8 @@ static bool survives(mortise_lease *lease, bool *possible)
 static void prove_no_system_call(mortise_lease *lease)
 {
     bool possible;
+    if (SANITIZED)
+        return;
     bool caller_ended = !survives(NULL, &possible);
     if (!possible || !caller_ended)
         bench_die("a seccomp filter cannot be had here, so nothing can be proved with it");

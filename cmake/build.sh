@@ -1,8 +1,8 @@
 # build.sh - configures and builds one tree, quietly where all is well. Sourced by examples/quickstart.sh
 # and tests/run.sh; needs $root, the top of the source tree.
 
-# build_tree FOLDER PRESET [-DNAME=VALUE …]: what is printed goes to FOLDER/build.log, and to the terminal if
-# it fails.
+# build_tree FOLDER PRESET [-DNAME=VALUE …]: what is printed goes to FOLDER/build.log; its end is shown if
+# that fails.
 build_tree() {
     tree=$1 preset=$2
     shift 2
@@ -14,7 +14,8 @@ build_tree() {
     fi
     if ! { (cd -- "$root" && cmake --preset "$preset" -B "$tree" "$@") &&
         cmake --build "$tree" --parallel "$(getconf _NPROCESSORS_ONLN)"; } >"$tree/build.log" 2>&1; then
-        cat "$tree/build.log" >&2
+        tail -n 40 "$tree/build.log" >&2
+        echo "That failed; all of it is in $tree/build.log" >&2
         return 1
     fi
 }

@@ -2,7 +2,7 @@
 # quickstart.sh - Mortise at work in one command, on a fresh Debian or Ubuntu: installs what building needs,
 # builds a release in build/, and lets eight processes share a number in a file, with the lock and without.
 set -eu
-root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 . "$root/tests/packages.sh"
 . "$root/cmake/build.sh"
 

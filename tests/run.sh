@@ -8,7 +8,7 @@
 # Builds in build-test*/. With MORTISE_REQUIRE_ALL=1 in the environment a test that cannot run here is a
 # failure, not a skip.
 set -eu
-root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 . "$root/tests/packages.sh"
 . "$root/cmake/build.sh"
 

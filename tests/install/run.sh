@@ -1,9 +1,9 @@
 #!/bin/sh
-# run.sh BUILD CMAKE COMPILER - installs BUILD into a fresh prefix, moves the prefix, and builds and runs a
+# run.sh BUILD CMAKE GENERATOR COMPILER - installs BUILD into a fresh prefix, moves the prefix, and builds and runs a
 # program against it in two ways, find_package and pkg-config. The modules must come from that prefix, and
 # neither from the build tree nor from where it was configured to be installed.
 set -eu
-build=$1 cmake=$2 compiler=$3
+build=$1 cmake=$2 generator=$3 compiler=$4
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 work=$(mktemp -d "${TMPDIR:-/tmp}/mortise install.XXXXXX")
 trap 'rm -rf -- "$work"' EXIT
@@ -45,8 +45,8 @@ done
 [ -z "$(find "$prefix" -name 'sim.so')" ] || fail "a test module was installed"
 "$prefix/bin/mortise" --version >>"$log" 2>&1 || fail "the installed command does not start"
 
-"$cmake" -S "$here/consumer" -B "$work/consumer" -DCMAKE_C_COMPILER="$compiler" \
-    -DCMAKE_PREFIX_PATH="$prefix" >"$log" 2>&1 || fail "find_package(Mortise) failed"
+"$cmake" -S "$here/consumer" -B "$work/consumer" -G "$generator" \
+    -DCMAKE_C_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$prefix" >"$log" 2>&1 || fail "find_package(Mortise) failed"
 "$cmake" --build "$work/consumer" >"$log" 2>&1 || fail "the consumer does not build"
 consumer "$work/consumer/consumer"
 
