@@ -416,9 +416,9 @@ static void give_up_all(struct client *client)
     pump_start_detached(&client->pump, &starts);
 }
 
-/* Waits until nothing is outstanding; false: something was left to its ttl. This thread does not go into
- * the stack, where a driver might keep it (R9). */
-static bool drain(struct client *client, int64_t until_ns)
+/* Waits until nothing is outstanding. This thread does not go into the stack, where a driver might keep
+ * it (R9). */
+static bool wait_drained(struct client *client, int64_t until_ns)
 {
     struct sleeper sleeper;
     sleeper_init(&sleeper, &client->pump);
@@ -429,15 +429,28 @@ static bool drain(struct client *client, int64_t until_ns)
     client_unlock(client);
     if (wait)
         pump_wait_aside(&client->pump, &sleeper, until_ns);
-    struct task_list starts = {NULL, NULL};
     pthread_mutex_lock(&client->lock);
     client->drain = NULL;
-    bool drained = client->outstanding == 0 && !client->left_behind;
+    bool drained = client->outstanding == 0;
+    client_unlock(client);
+    return drained;
+}
+
+/* Brings what is outstanding to its end, by cancellation if need be; false: something was left to its ttl. */
+static bool drain(struct client *client, int64_t until_ns)
+{
+    bool drained = wait_drained(client, until_ns);
+    struct task_list starts = {NULL, NULL};
+    pthread_mutex_lock(&client->lock);
     client->abandoning = true;
-    if (client->outstanding > 0) /* what is in the driver is canceled, what waits ends */
-        releases_end_locked(client);
+    releases_end_locked(client);
     client_unlock(client);
     pump_start_detached(&client->pump, &starts);
+    if (!drained) /* the driver completes what is canceled promptly, unless it is stuck */
+        wait_drained(client, clock_after_ms(clock_now(), STUCK_MS));
+    pthread_mutex_lock(&client->lock);
+    drained = drained && !client->left_behind;
+    client_unlock(client);
     return drained;
 }
 
