@@ -39,9 +39,9 @@ struct state {
     enum phase phase;
     pid_t command;
     bool command_dead, command_waited_for;
-    bool asked; /* LOOK was sent, and the page has not been moved on since */
     bool wrapper_dead, lost;
-    int64_t answer_by_ns; /* valid while asked */
+    int64_t asked_for_ns; /* the ask_ns that LOOK was sent for; the page has another: answered */
+    int64_t answer_by_ns; /* if not, by when it should be */
     int64_t kill_at_ns;   /* valid while ENDING */
 };
 
@@ -313,19 +313,19 @@ static int64_t later(int64_t a, int64_t b)
 
 static void on_running_time(struct state *state, int64_t now_ns)
 {
+    /* In this order: whatever is moved on in between, an act that was not asked for is never taken. */
+    const int64_t ask_ns = atomic_load(&state->page->ask_ns);
     const int64_t act_ns = atomic_load(&state->page->act_ns);
 
     if (state->lost)
         return;
-    if (now_ns < atomic_load(&state->page->ask_ns)) { /* it was renewed */
-        state->asked = false;
+    if (now_ns < ask_ns)
         return;
-    }
-    if (!state->asked) {
+    if (state->asked_for_ns != ask_ns) {
         /* Asked late (the machine was suspended): the wrapper gets a moment to answer all the same. */
-        tell(state, MESSAGE_LOOK, 0);
-        state->asked = true;
+        state->asked_for_ns = ask_ns;
         state->answer_by_ns = now_ns + ANSWER_MS * 1000000;
+        tell(state, MESSAGE_LOOK, 0);
     } else if (now_ns >= later(act_ns, state->answer_by_ns)) {
         atomic_store(&state->page->late, 1);
         tell(state, MESSAGE_LATE, 0);
@@ -350,15 +350,18 @@ static void on_time(struct state *state)
 
 static int64_t next_due(struct state *state)
 {
+    int64_t ask_ns;
+
     switch (state->phase) {
     case IDLE:
         break;
     case RUNNING:
         if (state->lost)
             break;
-        if (state->asked)
+        ask_ns = atomic_load(&state->page->ask_ns);
+        if (state->asked_for_ns == ask_ns)
             return later(atomic_load(&state->page->act_ns), state->answer_by_ns);
-        return atomic_load(&state->page->ask_ns);
+        return ask_ns;
     case ENDING:
         return state->kill_at_ns;
     case KILLING:

@@ -43,7 +43,8 @@ void run_publish(struct run *run)
     const int64_t left_ms = mortise_remaining_ms(run->lease);
     const int64_t deadline_ns = now_ns + left_ms * MS_NS;
 
-    if (left_ms <= 0 || deadline_ns <= run->deadline_ns)
+    /* Milliseconds are rounded: what moves by less was not renewed, and the keeper must see that. */
+    if (left_ms <= 0 || deadline_ns <= run->deadline_ns + 2 * MS_NS)
         return;
     run->deadline_ns = deadline_ns;
     run->span_ms = clamp(run->ttl_ms, left_ms > run->span_ms ? left_ms : run->span_ms, INT64_MAX);
