@@ -60,7 +60,7 @@ int64_t boottime_ns(void)
 
 static void tell(struct state *state, enum message_kind kind, int32_t value)
 {
-    struct message message = {kind, value};
+    struct message message = {(int32_t)kind, value};
 
     /* A wrapper that is stopped may not read: what matters stands in the page as well. */
     send(state->socket, &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL);

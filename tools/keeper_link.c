@@ -33,7 +33,7 @@ bool keeper_start(struct keeper *keeper, const struct keeper_setup *setup)
 
 void keeper_send(const struct keeper *keeper, enum message_kind kind, int32_t value)
 {
-    struct message message = {kind, value};
+    struct message message = {(int32_t)kind, value};
 
     /* Never waits: a keeper that does not read its messages is stopped, and must not stop us. */
     send(keeper->socket, &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL);

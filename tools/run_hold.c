@@ -87,8 +87,24 @@ static void on_late(struct run *run)
 
 /* ---- Stop and continue ----------------------------------------------------------------------- */
 
+/* We may have been away for long. The clock says whether the deadline has passed; whether an operator
+ * broke the lock, or another has it, only the backend knows, and the next renewal would ask it too late.
+ * Where it does not answer, or cannot tell, the deadline stands, and the keeper sees to it. */
+static bool is_still_ours(const struct run *run)
+{
+    mortise_info info = {.size = sizeof info};
+    char owner[MORTISE_OWNER_MAX + 1];
+
+    if (mortise_inspect(run->client, run->name, &info, NULL) != MORTISE_OK)
+        return true;
+    mortise_owner(run->lease, owner, sizeof owner);
+    return info.held && info.token == mortise_token(run->lease) && strcmp(info.owner, owner) == 0;
+}
+
 static void resume(struct run *run)
 {
+    if (!run->lost && mortise_state(run->lease) != MORTISE_STATE_LOST && !is_still_ours(run))
+        run->lost = true;
     look_for_loss(run);
     if (run->lost && !run->warn_only)
         return; /* what was stopped stays so until it is killed */

@@ -87,7 +87,7 @@ same "the command came to its end" survived "$(cat "$DIR/log")"
 
 what "MORTISE_LEASE_FD reads end of file when the lock is lost"
 "$BIN" run --ttl 600ms --on-loss warn "${N}x" -- bash -c "echo >$DIR/fd
-    cat <&\$MORTISE_LEASE_FD; echo end of file >$DIR/log" 2>/dev/null &
+    timeout 10 cat <&\$MORTISE_LEASE_FD && echo end of file >$DIR/log" 2>/dev/null &
 wrapper=$!
 : >"$DIR/log"
 until_true filled "$DIR/fd"
@@ -202,13 +202,15 @@ kill -TERM $WRAPPER
 same_code "and ends as it likes" 0 $WRAPPER
 
 what "a lock that is broken while all are stopped: the command does not go on"
-start stubborn --ttl 10s --grace 100ms
+start stubborn --ttl 20s --grace 300ms
 kill -TSTP $WRAPPER
 until_true stopped $WRAPPER || wrong "the wrapper does not stop"
+last=$(cat "$DIR/beat")
 break_it
 kill -CONT $WRAPPER
 same_code "the code" 76 $WRAPPER
 yes "all are gone" all_gone "$COMMAND" "$CHILD"
+same "the command did not take another step" "$last" "$(cat "$DIR/beat")"
 
 what "a grace that does not fit is cut, and said"
 "$BIN" run --ttl 2s --grace 1h "${N}x" -- true 2>"$DIR/err"

@@ -63,6 +63,22 @@ type_keys C-c
 sees "is ended by ^C too" '^\[130\]'
 no "its next line is not reached" shows 'the script goes on'
 
+what "a script has the terminal again for its next line"
+cat >"$DIR/script" <<END
+$BIN run ${N}a -- sh -c 'read x; echo the command got \$x'
+echo next
+read x
+echo the script got \$x
+END
+fresh
+line "bash $DIR/script"
+until_true is_held "${N}a"
+line "one"
+sees "the command reads" '^the command got one'
+until_true shows '^next'
+line "two"
+sees "then the script" '^the script got two'
+
 what "^C while waiting"
 hold "${N}h"
 fresh

@@ -50,8 +50,14 @@ type_keys q
 sees "the shell is back" '^before'
 line "echo code \$?"
 sees "its code" '^code 0'
-line "stty -a | tr ' ;' '\n\n' | grep -cx -e icanon -e echo"
-sees "the terminal is as it was" '^2'
+
+what "the terminal is as it was"
+# looked at before the shell's line editor sets it anew
+line "clear"
+line "\$m watch $N; stty -a | tr ' ;' '\n\n' | grep -cx -e icanon -e echo"
+sees "drawn" '^NAME +STATE'
+type_keys q
+sees "lines are edited and echoed" '^2'
 
 what "ended by ^C"
 line "clear"

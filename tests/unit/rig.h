@@ -201,9 +201,9 @@ static inline void want(struct rig *rig, struct outcome *outcome, const char *na
 {
     memset(outcome, 0, sizeof(*outcome));
     outcome->status = (mortise_status)1;
-    CU_ASSERT_EQUAL(mortise_acquire_async(rig->handle, name, options, told, outcome,
-                                          &outcome->request, NULL),
-                    MORTISE_OK);
+    CU_ASSERT_EQUAL(
+        mortise_acquire_async(rig->handle, name, options, told, outcome, &outcome->request, NULL),
+        MORTISE_OK);
     settle();
 }
 

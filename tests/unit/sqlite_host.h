@@ -73,9 +73,14 @@ struct call {
     mortise_info info;
 };
 
+/* Called whenever the module asks for the time: what a test wants to happen in the middle of an op. */
+static void (*on_now)(void);
+
 static inline int64_t host_now(mortise_host *host)
 {
     (void)host;
+    if (on_now != NULL)
+        on_now();
     return time_now();
 }
 
@@ -371,10 +376,12 @@ static inline void outside_close(void *db)
 
 static inline const char *database(const char *name)
 {
-    static char paths[4][PATH_MAX + 32];
+    static char paths[4][PATHS_MAX];
     static unsigned next;
     char *path = paths[next++ % 4];
-    snprintf(path, sizeof(paths[0]), "%s/%s.db", folder, name);
+    int n = snprintf(path, PATHS_MAX, "%s/%s.db", folder, name);
+    if (n < 0 || n >= PATHS_MAX)
+        abort();
     return path;
 }
 

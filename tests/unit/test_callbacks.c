@@ -425,7 +425,8 @@ static void test_event_loop(void)
     rig_open_real(&rig, CONFIG "[sim]\nlatency = 2ms\n");
     int fd = mortise_fd(rig.handle, NULL);
     for (int i = 0; i < COUNT; i++)
-        mortise_acquire_async(rig.handle, i % 2 ? "a" : "b", FOREVER, on_my_thread, &done, NULL, NULL);
+        mortise_acquire_async(rig.handle, i % 2 ? "a" : "b", FOREVER, on_my_thread, &done, NULL,
+                              NULL);
     while (done < COUNT) {
         struct pollfd pollfd = {.fd = fd, .events = POLLIN};
         CU_ASSERT_FATAL(poll(&pollfd, 1, TEST_PATIENCE_MS) == 1);

@@ -1,47 +1,11 @@
 /* test_close.c - the end of a client (R9): it comes in a bounded time, with what waits failed and what is held
- * given back, whatever the driver does: answers late, twice, never, or stands still inside a call.
+ * given back, also when the driver answers late, or twice, or nothing but a cancel. Worse drivers: test_stuck.c.
  *
  * Where the end has to wait for something the client is a real one, with threads and the machine's clock;
  * its close_timeout is short, and what is bounded is asserted with a bound that only bounds failure. */
-#include "rig.h"
+#include "close_test.h"
 
-#include <semaphore.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#define CONFIG "ttl = 30s\nclose_timeout = 200ms\n"
-
-static struct rig rig;
 static struct outcome got;
-
-static void print_failures(void)
-{
-    for (CU_pFailureRecord failure = CU_get_failure_list(); failure != NULL;
-         failure = failure->pNext)
-        fprintf(stderr, "  in the child: %s:%u: %s\n", failure->strFileName,
-                failure->uiLineNumber, failure->strCondition);
-}
-
-/* For tests whose driver breaks its contract for good: what is left standing by the core, as it must be,
- * ends with a process of its own. */
-static void in_child(void (*test)(void))
-{
-    int status;
-    fflush(NULL);
-    pid_t child = fork();
-    CU_ASSERT_FATAL(child >= 0);
-    if (child == 0) {
-        alarm(60); /* a hang is a failure */
-        unsigned before = CU_get_number_of_failures();
-        test();
-        if (CU_get_number_of_failures() > before)
-            print_failures();
-        syscall(SYS_exit_group, CU_get_number_of_failures() > before); /* no sanitizer's last look */
-    }
-    CU_ASSERT_FATAL(waitpid(child, &status, 0) == child);
-    CU_ASSERT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
 
 /* ---- what is held, what waits ---------------------------------------------------------------------- */
 
@@ -80,24 +44,6 @@ static void test_fails_what_waits(void)
     CU_ASSERT_EQUAL(sim->held(held), 0);
     sim->give_back("a");
     ASSERT_NOTHING_LEFT();
-}
-
-struct caller {
-    pthread_t thread;
-    mortise_client *client;
-    mortise_lease *lease;
-    mortise_status status;
-    int64_t took_ms;
-};
-
-static void *wait_for_a(void *argument)
-{
-    struct caller *caller = argument;
-    int64_t from_ms = test_now_ms();
-    caller->status =
-        mortise_acquire(caller->client, "a", FOREVER, &caller->lease, NULL);
-    caller->took_ms = test_now_ms() - from_ms;
-    return NULL;
 }
 
 static bool all_wait(void *argument)
@@ -145,20 +91,6 @@ static void test_twice(void)
 
 /* ---- a driver in trouble --------------------------------------------------------------------------- */
 
-/* Closes a real client and asserts that it does not take much longer than close_timeout. */
-static void close_in_time(mortise_status wanted)
-{
-    mortise_error error = {.message = ""};
-    int64_t from_ms = test_now_ms();
-    CU_ASSERT_EQUAL(mortise_close(rig.handle, &error), wanted);
-    int64_t took_ms = test_now_ms() - from_ms;
-    CU_ASSERT(took_ms < 5000);
-    if (wanted == MORTISE_UNREACHABLE) {
-        CU_ASSERT(took_ms >= 200);
-        CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "sim"));
-    }
-}
-
 static void test_backend_away(void)
 {
     mortise_lease *lease;
@@ -168,16 +100,6 @@ static void test_backend_away(void)
     close_in_time(MORTISE_UNREACHABLE); /* and it says so */
     CU_ASSERT_EQUAL(sim->instances(), 0);
     CU_ASSERT_EQUAL(sim->claims(), 1); /* until its ttl */
-}
-
-static void never_answers(void)
-{
-    mortise_lease *lease;
-    rig_open_real(&rig, CONFIG);
-    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
-    SCRIPT(.fate = SIM_SILENT, .on_cancel = SIM_CANCEL_IGNORED);
-    close_in_time(MORTISE_UNREACHABLE);
-    CU_ASSERT_EQUAL(sim->instances(), 0);
 }
 
 static _Atomic int cancels;
@@ -231,9 +153,8 @@ static void test_granted_while_closing(void)
     rig_open_real(&rig, "ttl = 30s\nclose_timeout = 20s\n");
     int slow = SCRIPT(.kinds = OP(ACQUIRE), .reply_ns = 50 * MS, .on_cancel = SIM_CANCEL_IGNORED);
     memset(&got, 0, sizeof(got));
-    CU_ASSERT_EQUAL(
-        mortise_acquire_async(rig.handle, "a", FOREVER, told, &got, &got.request, NULL),
-        MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_acquire_async(rig.handle, "a", FOREVER, told, &got, &got.request, NULL),
+                    MORTISE_OK);
     CU_ASSERT(sim->wait_hits(slow, 1, TEST_PATIENCE_MS));
     CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
     CU_ASSERT_EQUAL(got.calls, 1);
@@ -252,141 +173,6 @@ static void test_answers_twice(void)
     take(&rig, "b", NULL);
     rig_close(&rig);
     ASSERT_NOTHING_LEFT();
-}
-
-/* ---- a driver that stands still inside a call ------------------------------------------------------ */
-
-static sem_t stuck, go;
-
-static void stuck_start(void *ctx, mortise_op **ops, size_t n)
-{
-    sem_post(&stuck);
-    while (sem_wait(&go) != 0)
-        continue;
-    sim_start(ctx, ops, n);
-}
-
-static void stand_still(void)
-{
-    sem_init(&stuck, 0, 0);
-    sem_init(&go, 0, 0);
-    pthread_mutex_lock(&rig.client->pump.lock);
-    sim_start = rig.client->top->module.start;
-    rig.client->top->module.start = stuck_start;
-    pthread_mutex_unlock(&rig.client->pump.lock);
-}
-
-static bool service_ended(void *argument)
-{
-    struct pump *pump = argument;
-    pthread_mutex_lock(&pump->lock);
-    bool ended = !pump->inside && !pump->service_runs;
-    pthread_mutex_unlock(&pump->lock);
-    return ended;
-}
-
-/* The driver goes on, and nothing that it touches has been freed. What the close left standing stays. */
-static void go_on(int threads)
-{
-    for (int i = 0; i < threads; i++)
-        sem_post(&go);
-    CU_ASSERT(test_poll(service_ended, &rig.client->pump, TEST_PATIENCE_MS));
-}
-
-/* A caller of ours is in there. */
-static void stuck_with_a_caller(void)
-{
-    struct caller caller;
-    rig_open_real(&rig, CONFIG);
-    stand_still();
-    caller = (struct caller){.client = rig.handle};
-    pthread_create(&caller.thread, NULL, wait_for_a, &caller);
-    while (sem_wait(&stuck) != 0)
-        continue;
-    close_in_time(MORTISE_UNREACHABLE);
-    go_on(10);
-    pthread_join(caller.thread, NULL);
-    CU_ASSERT_EQUAL(caller.status, MORTISE_CLOSED);
-}
-
-/* The close's own requests would be the first to be caught. */
-static void stuck_with_the_close(void)
-{
-    mortise_lease *lease;
-    rig_open_real(&rig, CONFIG);
-    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
-    stand_still();
-    close_in_time(MORTISE_UNREACHABLE);
-    go_on(10);
-}
-
-static void close_inside(mortise_lease *lease, mortise_lease_state state, void *user_data)
-{
-    (void)lease;
-    if (state != MORTISE_STATE_LOST)
-        return;
-    mortise_close(rig.handle, NULL);
-    test_count_add(user_data, 1);
-}
-
-/* The driver is stuck in a renewal, so the lease is lost, so the callback closes the client: who runs the
- * callback must not free what the stuck thread will come back to. */
-static void stuck_and_closed_in_a_callback(void)
-{
-    static struct test_count closed = TEST_COUNT_INIT;
-    mortise_lease *lease;
-    rig_open_real(&rig, CONFIG);
-    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a",
-                                          MORTISE_OPTIONS(.ttl_ms = 100, .on_state = close_inside,
-                                                          .user_data = &closed),
-                                          &lease, NULL),
-                          MORTISE_OK);
-    stand_still();
-    CU_ASSERT(test_count_wait(&closed, 1));
-    go_on(10);
-}
-
-/* ---- callers that wait for an answer --------------------------------------------------------------- */
-
-static void *release_it(void *argument)
-{
-    struct caller *caller = argument;
-    int64_t from_ms = test_now_ms();
-    caller->status = mortise_release(caller->lease, NULL);
-    caller->took_ms = test_now_ms() - from_ms;
-    return NULL;
-}
-
-static void release_while_closing(const sim_rule *rule)
-{
-    struct caller caller;
-    rig_open_real(&rig, CONFIG "unreachable_timeout = 20s\n");
-    caller = (struct caller){.client = rig.handle};
-    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", MORTISE_OPTIONS(.owner = "o"),
-                                          &caller.lease, NULL),
-                          MORTISE_OK);
-    int number = sim->script(rule);
-    pthread_create(&caller.thread, NULL, release_it, &caller);
-    CU_ASSERT(sim->wait_hits(number, 1, TEST_PATIENCE_MS));
-    close_in_time(MORTISE_UNREACHABLE);
-    pthread_join(caller.thread, NULL);
-    CU_ASSERT(caller.took_ms < 10000);
-    CU_ASSERT(caller.status == MORTISE_UNREACHABLE || caller.status == MORTISE_INDETERMINATE);
-    CU_ASSERT_EQUAL(sim->instances(), 0); /* nobody is left inside: all of it is gone */
-}
-
-/* Its release is between two tries. */
-static void test_release_backs_off(void)
-{
-    release_while_closing(&(sim_rule){
-        .kinds = OP(RELEASE), .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE});
-}
-
-/* Its release is with the driver, which does not answer. */
-static void release_unanswered(void)
-{
-    release_while_closing(&(sim_rule){
-        .kinds = OP(RELEASE), .fate = SIM_SILENT, .on_cancel = SIM_CANCEL_IGNORED});
 }
 
 /* ---- many calls and a close ------------------------------------------------------------------------ */
@@ -449,59 +235,6 @@ static void test_failed_open(void)
     CU_ASSERT_EQUAL(sim->instances(), 0);
 }
 
-/* ---- the same, each in its process ------------------------------------------------------------------ */
-
-static void test_never_answers(void)
-{
-    in_child(never_answers);
-}
-
-static void test_stuck_with_a_caller(void)
-{
-    in_child(stuck_with_a_caller);
-}
-
-static void test_stuck_with_the_close(void)
-{
-    in_child(stuck_with_the_close);
-}
-
-static void test_stuck_and_closed_in_a_callback(void)
-{
-    in_child(stuck_and_closed_in_a_callback);
-}
-
-static void test_release_unanswered(void)
-{
-    in_child(release_unanswered);
-}
-
-static void *poke(void *argument)
-{
-    (void)argument;
-    while (atomic_load(&knock))
-        sim->news_all();
-    return NULL;
-}
-
-/* The driver has posted something, so the service thread is there, when something else does not open. */
-static void failed_open_with_threads(void)
-{
-    pthread_t thread;
-    atomic_store(&knock, true);
-    pthread_create(&thread, NULL, poke, NULL);
-    for (int i = 0; i < 300; i++)
-        CU_ASSERT_EQUAL(rig_try_open(&rig, false, "observe = nosuch\n", NULL), MORTISE_CONFIG);
-    atomic_store(&knock, false);
-    pthread_join(thread, NULL);
-    CU_ASSERT_EQUAL(sim->instances(), 0);
-}
-
-static void test_failed_open_with_threads(void)
-{
-    in_child(failed_open_with_threads);
-}
-
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -510,20 +243,13 @@ int main(void)
         {"callers that wait return", test_callers_return},
         {"a second close", test_twice},
         {"R9: the backend is away", test_backend_away},
-        {"R9: the driver never answers", test_never_answers},
         {"the end cancels what is unanswered", test_unanswered_is_canceled},
         {"the driver answers late", test_answers_late},
         {"it grants while the client closes", test_granted_while_closing},
         {"it answers twice", test_answers_twice},
-        {"R9: it is stuck with a caller", test_stuck_with_a_caller},
-        {"R9: it is stuck with the close", test_stuck_with_the_close},
-        {"R9: it is stuck, a callback closes", test_stuck_and_closed_in_a_callback},
-        {"a release that backs off", test_release_backs_off},
-        {"a release without an answer", test_release_unanswered},
         {"knocking at the door", test_knocking_at_the_door},
         {"old trouble", test_old_trouble},
         {"an open that failed", test_failed_open},
-        {"an open that failed, with threads", test_failed_open_with_threads},
         CU_TEST_INFO_NULL,
     };
     return rig_run("close", tests);

@@ -28,7 +28,8 @@ static int in_child(int (*test)(mortise_lease *lease), mortise_lease *lease)
         alarm(60); /* a hang is a failure */
         line = test(lease);
         ssize_t written = write(ends[1], &line, sizeof(line));
-        syscall(SYS_exit_group, written < 0); /* no sanitizer's last look: the parent's memory is not its own */
+        syscall(SYS_exit_group,
+                written < 0); /* no sanitizer's last look: the parent's memory is not its own */
     }
     close(ends[1]);
     if (read(ends[0], &line, sizeof(line)) != (ssize_t)sizeof(line))
@@ -89,19 +90,24 @@ static void test_everything_says_forked(void)
     rig_close(&rig);
 }
 
+static bool were_renewed(void *argument)
+{
+    return stats_of(&rig).renewals >= *(uint64_t *)argument;
+}
+
 /* The pump's descriptors are shared with the parent: whatever the child does, what they poll stays. */
 static void test_parent_with_threads_goes_on(void)
 {
     mortise_lease *lease, *next;
     rig_open_real(&rig, "[sim]\nlatency = 2ms\n");
-    CU_ASSERT_EQUAL_FATAL(
-        mortise_acquire(rig.handle, "a", MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 150), &lease, NULL),
-        MORTISE_OK);
+    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a",
+                                          MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 150), &lease,
+                                          NULL),
+                          MORTISE_OK);
     for (int i = 0; i < 5; i++)
         CU_ASSERT_EQUAL(in_child(everything_says_forked, lease), 0);
-    uint64_t renewals = stats_of(&rig).renewals;
-    while (stats_of(&rig).renewals < renewals + 3)
-        usleep(1000);
+    uint64_t wanted = stats_of(&rig).renewals + 3;
+    CU_ASSERT(test_poll(were_renewed, &wanted, TEST_PATIENCE_MS));
     CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
     CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "b", FOREVER, &next, NULL), MORTISE_OK);
     CU_ASSERT_EQUAL(mortise_release(next, NULL), MORTISE_OK);
@@ -217,6 +223,46 @@ static void test_at_any_moment(void)
 #endif
 }
 
+static int tables_are_free(mortise_lease *lease)
+{
+    (void)lease;
+    EXPECT(pthread_mutex_trylock(&client_slab.lock) == 0);
+    EXPECT(pthread_mutex_trylock(&grant_slab.lock) == 0);
+    return 0;
+}
+
+static struct test_count locked = TEST_COUNT_INIT;
+
+static bool nothing(void *argument)
+{
+    (void)argument;
+    return false;
+}
+
+static void *hold_the_tables(void *argument)
+{
+    (void)argument;
+    pthread_mutex_lock(&client_slab.lock);
+    pthread_mutex_lock(&grant_slab.lock);
+    test_count_add(&locked, 1);
+    test_poll(nothing, NULL, 20); /* the fork comes now; it passes as well if it comes later */
+    pthread_mutex_unlock(&grant_slab.lock);
+    pthread_mutex_unlock(&client_slab.lock);
+    return NULL;
+}
+
+/* The tables of handles outlive the fork: no thread that is not there in the child holds their locks. */
+static void test_tables_are_free(void)
+{
+    pthread_t thread;
+    rig_open(&rig, "");
+    pthread_create(&thread, NULL, hold_the_tables, NULL);
+    CU_ASSERT(test_count_wait(&locked, 1));
+    CU_ASSERT_EQUAL(in_child(tables_are_free, NULL), 0);
+    pthread_join(thread, NULL);
+    rig_close(&rig);
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -225,6 +271,7 @@ int main(void)
         {"R8: a client of its own", test_a_client_of_its_own},
         {"R8: a grandchild", test_grandchild},
         {"R8: at any moment", test_at_any_moment},
+        {"R8: the tables are free", test_tables_are_free},
         CU_TEST_INFO_NULL,
     };
     return rig_run("fork", tests);

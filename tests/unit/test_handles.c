@@ -53,7 +53,8 @@ static void test_release_after_the_loss(void)
     advance_ms(10000);
     mortise_lease *next = take(&rig, "a", NULL);
     CU_ASSERT(mortise_token(next) > mortise_token(lease));
-    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST); /* [40] it does not look successful */
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL),
+                    MORTISE_LOST); /* [40] it does not look successful */
     CU_ASSERT(is_spent(lease));
     CU_ASSERT_EQUAL(mortise_state(next), MORTISE_STATE_HELD);
     CU_ASSERT_EQUAL(sim->claims(), 1);
@@ -93,7 +94,8 @@ static void test_after_the_close(void)
     CU_ASSERT_PTR_NOT_EQUAL(next.handle, client);
     CU_ASSERT(is_spent(lease));
     CU_ASSERT_EQUAL(mortise_acquire(client, "a", FOREVER, &more, NULL), MORTISE_CLOSED);
-    CU_ASSERT_EQUAL(mortise_acquire_async(client, "a", TRY, told, &got, NULL, NULL), MORTISE_CLOSED);
+    CU_ASSERT_EQUAL(mortise_acquire_async(client, "a", TRY, told, &got, NULL, NULL),
+                    MORTISE_CLOSED);
     CU_ASSERT_EQUAL(mortise_cancel(client, 1), MORTISE_CLOSED);
     CU_ASSERT_EQUAL(mortise_dispatch(client), MORTISE_CLOSED);
     CU_ASSERT_EQUAL(mortise_inspect(client, "a", &info, NULL), MORTISE_CLOSED);
@@ -129,7 +131,7 @@ static void test_forged(void)
         CU_ASSERT(status == MORTISE_INVALID || status == MORTISE_CLOSED);
     }
     for (int64_t off = -4; off <= 4; off++) { /* other generations of the same slot */
-        uintptr_t forged = real + (uintptr_t)(off << 32);
+        uintptr_t forged = real + ((uintptr_t)off << 32);
         CU_ASSERT(off == 0 || is_spent((mortise_lease *)forged));
     }
     CU_ASSERT(is_spent((mortise_lease *)(uintptr_t)&local));

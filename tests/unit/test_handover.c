@@ -177,7 +177,8 @@ static void test_near_its_deadline(void)
     advance_ms(1400);
     CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
     set_now(START_NS + 2000 * MS); /* less than a third is left; the watchdog has not run */
-    want(&rig, &got, "a", FOREVER); /* now it has: the lease is suspect; but for that, the time would tell */
+    want(&rig, &got, "a",
+         FOREVER); /* now it has: the lease is suspect; but for that, the time would tell */
     atomic_store(&((struct grant *)slab_find(&grant_slab, lease))->suspect, false);
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
     CU_ASSERT_EQUAL(stats_of(&rig).handovers, 0);

@@ -32,8 +32,7 @@ static void finish(void)
 static bool same_grant(size_t i, size_t k)
 {
     const struct tapped *a = tapped(MORTISE_OP_ACQUIRE, i), *b = tapped(MORTISE_OP_ACQUIRE, k);
-    return a != NULL && b != NULL &&
-           memcmp(&a->op.grant, &b->op.grant, sizeof(a->op.grant)) == 0;
+    return a != NULL && b != NULL && memcmp(&a->op.grant, &b->op.grant, sizeof(a->op.grant)) == 0;
 }
 
 /* ---- acquire ------------------------------------------------------------------------------------- */
@@ -300,8 +299,7 @@ static void test_release_executed(void)
     LOSE(RELEASE, .times = 1);
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
     CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RELEASE), 2);
-    CU_ASSERT_EQUAL(tapped(MORTISE_OP_RELEASE, 1)->op.flags & MORTISE_OP_REPEAT,
-                    MORTISE_OP_REPEAT);
+    CU_ASSERT_EQUAL(tapped(MORTISE_OP_RELEASE, 1)->op.flags & MORTISE_OP_REPEAT, MORTISE_OP_REPEAT);
     finish();
 }
 
@@ -364,7 +362,8 @@ int main(void)
     static const CU_TestInfo tests[] = {
         {"R4: acquire executed, reply lost", test_acquire_executed},
         {"R4: so is a try", test_try_executed},
-        {"R4: the acquire is executed after the release", test_acquire_ghost_comes_after_the_release},
+        {"R4: the acquire is executed after the release",
+         test_acquire_ghost_comes_after_the_release},
         {"R4: it is executed after a busy try", test_acquire_ghost_busy_try},
         {"R4: it is executed while its caller waits", test_acquire_ghost_busy_wait},
         {"R4: no reply at all", test_acquire_never_answered},

@@ -180,8 +180,8 @@ static void test_every_story_ends(void)
         const struct seen_event *event = &events[i];
         CU_ASSERT_FATAL(event->lease < CALLERS * 4 && event->caller < CALLERS * 4);
         asked[event->caller] += event->kind == EVENT(ASKED);
-        asked[event->caller] -= event->kind == EVENT(GRANTED) || event->kind == EVENT(HANDED_OVER) ||
-                                event->kind == EVENT(FAILED);
+        asked[event->caller] -= event->kind == EVENT(GRANTED) ||
+                                event->kind == EVENT(HANDED_OVER) || event->kind == EVENT(FAILED);
         granted[event->lease] += event->kind == EVENT(GRANTED) || event->kind == EVENT(HANDED_OVER);
         granted[event->lease] -= event->kind == EVENT(RELEASED);
     }

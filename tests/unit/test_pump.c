@@ -3,157 +3,11 @@
  *
  * Where a leader must do its duty, the client has no service thread that would do it in its stead ("alone").
  * Waits are for events; a time-out bounds failure. */
-#include "rig.h"
+#include "fake_driver.h"
 
-#include <poll.h>
 #include <semaphore.h>
-#include <unistd.h>
 
-static struct rig rig;
 static struct outcome got;
-
-/* ---- a driver on a pipe ----------------------------------------------------------------------------- */
-
-static struct fake {
-    int in, out;
-    mortise_op *first, **end;
-    int64_t due_ns;      /* one op is completed then */
-    int64_t due_after_ms; /* set at the next start */
-    bool renew_pipe;     /* at the next turn */
-    bool at_once;        /* complete in start */
-    _Atomic int turns, starts, canceled, posts;
-} fake;
-
-static mortise_host *host(void)
-{
-    return &rig.client->top->host;
-}
-
-static void grant(mortise_op *op)
-{
-    op->token = 1;
-    op->from_ns = clock_now();
-    op->good_for_ms = op->ttl_ms;
-    op->sure = true;
-    host()->complete(host(), op, MORTISE_OK);
-}
-
-static void grant_first(void)
-{
-    mortise_op *op = fake.first;
-    if (op == NULL)
-        return;
-    fake.first = op->next;
-    if (fake.first == NULL)
-        fake.end = &fake.first;
-    grant(op);
-}
-
-static void fake_start(void *ctx, mortise_op **ops, size_t n)
-{
-    (void)ctx;
-    for (size_t i = 0; i < n; i++) {
-        if (fake.at_once || ops[i]->kind != MORTISE_OP_ACQUIRE) {
-            grant(ops[i]);
-            continue;
-        }
-        ops[i]->next = NULL;
-        *fake.end = ops[i];
-        fake.end = &ops[i]->next;
-    }
-    if (fake.due_after_ms > 0)
-        fake.due_ns = clock_after_ms(clock_now(), fake.due_after_ms);
-    fake.due_after_ms = 0;
-    atomic_fetch_add(&fake.starts, (int)n);
-}
-
-static void fake_cancel(void *ctx, mortise_op *op)
-{
-    (void)ctx;
-    for (mortise_op **place = &fake.first; *place != NULL; place = &(*place)->next)
-        if (*place == op) {
-            *place = op->next;
-            if (*place == NULL)
-                fake.end = place;
-            break;
-        }
-    atomic_fetch_add(&fake.canceled, 1);
-    host()->complete(host(), op, MORTISE_CANCELED);
-}
-
-static size_t fake_interest(void *ctx, struct pollfd *fds, size_t capacity, int64_t *due_ns)
-{
-    (void)ctx;
-    if (fake.due_ns < *due_ns)
-        *due_ns = fake.due_ns;
-    if (capacity == 0)
-        return 0;
-    fds[0] = (struct pollfd){.fd = fake.in, .events = POLLIN};
-    return 1;
-}
-
-static void make_pipe(void)
-{
-    int ends[2] = {-1, -1};
-    if (pipe(ends) != 0)
-        abort();
-    fake.in = ends[0];
-    fake.out = ends[1];
-}
-
-static void fake_turn(void *ctx, const struct pollfd *ready, size_t n)
-{
-    char byte;
-    (void)ctx;
-    if (clock_now() >= fake.due_ns) {
-        fake.due_ns = MORTISE_NEVER;
-        grant_first();
-    }
-    if (n > 0 && ready[0].fd == fake.in && read(fake.in, &byte, 1) == 1)
-        grant_first();
-    if (n > 0 && fake.renew_pipe) {
-        fake.renew_pipe = false;
-        host()->closing(host(), fake.in);
-        close(fake.in);
-        close(fake.out);
-        make_pipe(); /* on the same numbers */
-    }
-    atomic_fetch_add(&fake.turns, 1);
-}
-
-static mortise_module sims;
-
-/* alone: no threads but the callers'. */
-static void start(bool alone)
-{
-    mortise_error error;
-    set_now(-1);
-    CU_ASSERT_EQUAL_FATAL(rig_try_open(&rig, alone, "", &error), MORTISE_OK);
-    memset(&fake, 0, sizeof(fake));
-    fake.end = &fake.first;
-    fake.due_ns = MORTISE_NEVER;
-    make_pipe();
-    mortise_module *module = &rig.client->top->module;
-    pthread_mutex_lock(&rig.client->pump.lock);
-    sims = *module;
-    module->start = fake_start;
-    module->cancel = fake_cancel;
-    module->interest = fake_interest;
-    module->turn = fake_turn;
-    pthread_mutex_unlock(&rig.client->pump.lock);
-}
-
-static void finish(void)
-{
-    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
-    close(fake.in);
-    close(fake.out);
-}
-
-static void send_byte(void)
-{
-    CU_ASSERT_EQUAL(write(fake.out, "x", 1), 1);
-}
 
 /* ---- callers --------------------------------------------------------------------------------------- */
 
@@ -171,8 +25,9 @@ static struct test_count returned = TEST_COUNT_INIT;
 static void *call(void *argument)
 {
     struct caller *caller = argument;
-    caller->status = mortise_acquire(rig.handle, caller->name,
-                                     MORTISE_OPTIONS(.wait_ms = caller->wait_ms), &caller->lease, NULL);
+    caller->status =
+        mortise_acquire(rig.handle, caller->name, MORTISE_OPTIONS(.wait_ms = caller->wait_ms),
+                        &caller->lease, NULL);
     test_count_add(&returned, 1);
     return NULL;
 }
@@ -275,6 +130,27 @@ static void test_earlier_timer(void)
     land(&leader, 1, MORTISE_OK);
     land(&follower, 1, MORTISE_OK);
     finish();
+}
+
+/* The leader sleeps, and its outcome comes in another caller's call: it must be woken, that one follows. */
+static void test_outcome_by_another(void)
+{
+    struct caller leader, follower = {.name = "next", .wait_ms = TEST_PATIENCE_MS};
+    for (int round = 0; round < 5; round++) {
+        start(true);
+        launch(&leader, 1, TEST_PATIENCE_MS);
+        int before = test_count_get(&returned);
+        pthread_mutex_lock(&rig.client->pump.lock);
+        fake.in_turn = true;
+        pthread_mutex_unlock(&rig.client->pump.lock);
+        pthread_create(&follower.thread, NULL, call, &follower);
+        CU_ASSERT(test_count_wait_ms(&returned, before + 1, 5000));
+        land(&leader, 1, MORTISE_OK);
+        CU_ASSERT_EQUAL(mortise_state(leader.lease), MORTISE_STATE_HELD);
+        send_byte();
+        land(&follower, 1, MORTISE_OK);
+        finish();
+    }
 }
 
 /* A descriptor that is closed and made anew on the same number is polled again. */
@@ -458,8 +334,8 @@ static void test_canceled_before_it_was_started(void)
     struct caller first;
     start_slow(&first);
     memset(&got, 0, sizeof(got));
-    CU_ASSERT_EQUAL(
-        mortise_acquire_async(rig.handle, "a", FOREVER, told, &got, &got.request, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_acquire_async(rig.handle, "a", FOREVER, told, &got, &got.request, NULL),
+                    MORTISE_OK);
     CU_ASSERT_EQUAL(mortise_cancel(rig.handle, got.request), MORTISE_OK);
     CU_ASSERT_EQUAL(mortise_dispatch(rig.handle), 1);
     CU_ASSERT_EQUAL(got.status, MORTISE_CANCELED); /* told though the driver is stuck */
@@ -478,7 +354,7 @@ static void test_completed_from_outside(void)
     struct caller caller;
     start(true);
     launch(&caller, 1, TEST_PATIENCE_MS);
-    host()->complete(host(), fake.first, MORTISE_OK);
+    host()->complete(host(), fake.first, MORTISE_NOTSUP);
     host()->fail(host(), fake.first, MORTISE_BACKEND, 1, false, "from outside");
     CU_ASSERT_EQUAL(fake.first->status, MORTISE_OK); /* untouched: zero */
     send_byte();
@@ -515,6 +391,7 @@ int main(void)
         {"all at once", test_all_at_once},
         {"followers time out", test_followers_time_out},
         {"an earlier timer", test_earlier_timer},
+        {"an outcome by another", test_outcome_by_another},
         {"a new descriptor", test_new_descriptor},
         {"a post wakes the leader", test_post_wakes_the_leader},
         {"a post to nobody", test_post_to_nobody},

@@ -53,7 +53,7 @@ static void test_scope(void)
     start(CONFIG);
     mortise_lease *lease = take(&rig, "a", NULL);
     int rounds = 0;
-    MORTISE_WITH(lease) {
+    MORTISE_WITH (lease) {
         rounds++;
         CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
     }
@@ -61,10 +61,10 @@ static void test_scope(void)
     CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
     lease = take(&rig, "a", NULL);
     for (int i = 0; i < 1; i++)
-        MORTISE_WITH(lease) {
+        MORTISE_WITH (lease) {
             continue;
         }
-    MORTISE_WITH((mortise_lease *)NULL) {
+    MORTISE_WITH ((mortise_lease *)NULL) {
         rounds++;
     }
     CU_ASSERT_EQUAL(rounds, 1);
@@ -239,8 +239,9 @@ static void caller_goes(const sim_rule *rule, mortise_status wanted)
 
 static void test_caller_goes_backend_away(void)
 {
-    caller_goes(&(sim_rule){.kinds = OP(RELEASE), .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE},
-                MORTISE_UNREACHABLE);
+    caller_goes(
+        &(sim_rule){.kinds = OP(RELEASE), .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE},
+        MORTISE_UNREACHABLE);
 }
 
 static void test_caller_goes_no_answer(void)
@@ -250,10 +251,31 @@ static void test_caller_goes_no_answer(void)
 
 static void test_caller_goes_replies_lost(void)
 {
-    caller_goes(&(sim_rule){.kinds = OP(RELEASE),
-                            .fate = SIM_LOSE_REPLY,
-                            .status = MORTISE_INDETERMINATE},
-                MORTISE_INDETERMINATE);
+    caller_goes(
+        &(sim_rule){.kinds = OP(RELEASE), .fate = SIM_LOSE_REPLY, .status = MORTISE_INDETERMINATE},
+        MORTISE_INDETERMINATE);
+}
+
+static bool nothing_outstanding(void *argument)
+{
+    (void)argument;
+    pthread_mutex_lock(&rig.client->lock);
+    bool none = rig.client->outstanding == 0;
+    pthread_mutex_unlock(&rig.client->lock);
+    return none;
+}
+
+/* On a real client: the answer that comes after the caller has gone is read by somebody. */
+static void test_caller_goes_answer_comes(void)
+{
+    mortise_lease *lease;
+    rig_open_real(&rig, CONFIG "unreachable_timeout = 50ms\n");
+    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
+    SCRIPT(.kinds = OP(RELEASE), .reply_ns = 150 * MS, .on_cancel = SIM_CANCEL_IGNORED);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_INDETERMINATE);
+    CU_ASSERT(test_poll(nothing_outstanding, NULL, 5000));
+    ASSERT_NOTHING_LEFT();
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
 }
 
 /* It is told at the first answer, though the release goes on until it is sure. */
@@ -327,6 +349,7 @@ int main(void)
         {"the caller goes: backend away", test_caller_goes_backend_away},
         {"the caller goes: no answer", test_caller_goes_no_answer},
         {"the caller goes: replies lost", test_caller_goes_replies_lost},
+        {"the caller goes, the answer comes", test_caller_goes_answer_comes},
         {"R4: told before it is sure", test_told_before_it_is_sure},
         {"a waiter behind a slow release", test_waiter_behind_a_slow_release},
         {"a renewal under way", test_renewal_under_way},

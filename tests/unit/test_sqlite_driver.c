@@ -357,6 +357,12 @@ static void test_inspect_and_ping(void)
     CU_ASSERT_EQUAL(info.token, lock.op.token);
     CU_ASSERT_EQUAL(info.waiters, 0);
     CU_ASSERT_EQUAL(strlen(info.owner), 32);
+    static const char long_note[1000] = "host\n7\n";
+    lock = call_make(MORTISE_OP_ACQUIRE, "b");
+    lock.op.note = long_note;
+    lock.op.note_len = sizeof(long_note);
+    CU_ASSERT_EQUAL(run(&client, &lock), MORTISE_OK);
+    CU_ASSERT_EQUAL(inspect(&client, "b").pid, 7);
     ping.op.buffer = text;
     ping.op.buffer_size = sizeof(text);
     CU_ASSERT_EQUAL(run(&client, &ping), MORTISE_OK);

@@ -253,6 +253,30 @@ static void test_removed_inbox(void)
     }
 }
 
+/* The one that should have told it died before it could: who takes the name tells it. */
+static void test_never_told(void)
+{
+    struct client holder, client;
+    struct call lock, other = waiting("a");
+    path = database("never-told");
+    OPEN_OK(&holder, "path", path);
+    OPEN_OK(&client, "path", path);
+    acquire(&holder, &lock, "a", 0);
+    CU_ASSERT_EQUAL(run(&client, &other), MORTISE_BUSY);
+    module->watch(client.ctx, "a", 1);
+    CU_ASSERT_EQUAL(outside(path, "UPDATE mortise_lock SET grants = NULL, expires_at = 1", NULL),
+                    0);
+    CU_ASSERT_EQUAL(acquire(&holder, &lock, "a", MORTISE_OP_TRY), MORTISE_OK);
+    CU_ASSERT_TRUE(wait_news(&client, 1, WAIT_MS * MS));
+    CU_ASSERT_EQUAL(run(&client, &other), MORTISE_BUSY);
+    CU_ASSERT_EQUAL(release(&holder, &lock), MORTISE_OK);
+    CU_ASSERT_TRUE(wait_news(&client, 2, WAIT_MS * MS));
+    module->unwatch(client.ctx, "a", 1);
+    client_close(&client);
+    client_close(&holder);
+    assert_nothing_left();
+}
+
 /* A place in a list that nobody remembers (a commit that failed and yet was made): who is told of a name
  * that it does not want passes it on at once. */
 static void test_unwanted_place(void)
@@ -301,6 +325,7 @@ int main(void)
         {"busy, and then not watched", test_busy_without_watch},
         {"the inbox removed by somebody", test_removed_inbox},
         {"watched without an acquire", test_watch_alone},
+        {"a waiter that was never told", test_never_told},
         {"a place that nobody wants", test_unwanted_place},
         CU_TEST_INFO_NULL,
     };

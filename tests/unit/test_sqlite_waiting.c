@@ -212,6 +212,61 @@ static void test_shorter_claim(void)
     }
 }
 
+/* ---- between looking and queueing ---------------------------------------------------------------- */
+
+static int calls_left;
+static const char *in_between;
+
+static void happen(void)
+{
+    if (--calls_left == 0) {
+        on_now = NULL;
+        CU_ASSERT_EQUAL(outside(path, in_between, NULL), 0);
+        on_now = happen;
+    }
+}
+
+/* Given back, or lost to another, at each point at which an acquire that waits looks at the clock: it either
+ * gets it, or stands in the list of a name that is held. */
+static void test_released_in_between(void)
+{
+    static const char *const events[] = {
+        "UPDATE mortise_lock SET grants = NULL, expires_at = 0 WHERE waiters IS NULL; "
+        "INSERT INTO mortise_record SELECT x'00', 1, x'00' WHERE changes() = 1",
+        "UPDATE mortise_lock SET version = version + 1, grants = zeroblob(16) WHERE waiters IS "
+        "NULL; "
+        "INSERT INTO mortise_record SELECT x'01', 1, x'01' WHERE changes() = 1"};
+    for (int i = 0; i < 2 * 8; i++) {
+        struct client holder, client;
+        struct call lock, other = waiting("a"), happened = call_make(MORTISE_OP_READ, "");
+        char name[32], buffer[8], key[1] = {(char)(i / 8)};
+        snprintf(name, sizeof(name), "between%d", i);
+        path = database(name);
+        OPEN_OK(&holder, "path", path);
+        OPEN_OK(&client, "path", path);
+        acquire(&holder, &lock, "a", 0);
+        in_between = events[i / 8];
+        calls_left = i % 8 + 1;
+        on_now = happen;
+        mortise_status status = run(&client, &other);
+        on_now = NULL;
+        happened.op.name = key;
+        happened.op.name_len = 1;
+        happened.op.buffer = buffer;
+        happened.op.buffer_size = sizeof(buffer);
+        CU_ASSERT_EQUAL(run(&client, &happened), MORTISE_OK);
+        bool in_time = happened.op.record_version > 0;
+        CU_ASSERT_EQUAL(status, in_time && i < 8 ? MORTISE_OK : MORTISE_BUSY);
+        mortise_info info = inspect(&holder, "a");
+        CU_ASSERT_TRUE(info.held);
+        CU_ASSERT_EQUAL(info.waiters, status == MORTISE_BUSY);
+        CU_ASSERT_EQUAL(info.token, status == MORTISE_OK ? other.op.token
+                                                         : lock.op.token + (in_time && i >= 8));
+        client_close(&client);
+        client_close(&holder);
+    }
+}
+
 /* Two callers of one client, one behind the other: it is woken by its own release. */
 static void test_own_waiter(void)
 {
@@ -317,6 +372,7 @@ int main(void)
         {"woken by a break", test_woken_by_a_break},
         {"in order, and nobody pushes in", test_in_order},
         {"a shorter claim than the one before", test_shorter_claim},
+        {"released while it queues", test_released_in_between},
         {"a waiter behind its own client", test_own_waiter},
         {"many names at once", test_many_names_at_once},
         {"another time namespace", test_time_namespace},

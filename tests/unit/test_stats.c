@@ -124,9 +124,12 @@ static void test_renewals_and_losses(void)
 int main(void)
 {
     static const CU_TestInfo tests[] = {
-        {"nothing yet", test_nothing_yet},   {"a few leases", test_plain},
-        {"waits", test_waits},               {"failures", test_failures},
-        {"hand-overs", test_handovers},      {"renewals and losses", test_renewals_and_losses},
+        {"nothing yet", test_nothing_yet},
+        {"a few leases", test_plain},
+        {"waits", test_waits},
+        {"failures", test_failures},
+        {"hand-overs", test_handovers},
+        {"renewals and losses", test_renewals_and_losses},
         CU_TEST_INFO_NULL,
     };
     return rig_run("stats", tests);

@@ -48,7 +48,8 @@ static void test_over_hand_over_and_loss(void)
     CU_ASSERT_EQUAL_FATAL(next.status, MORTISE_OK);
     CU_ASSERT(mortise_token(next.lease) > last);
     last = mortise_token(next.lease);
-    CU_ASSERT_EQUAL(mortise_token(got.lease), first); /* of no use any more: that is what it is for */
+    CU_ASSERT_EQUAL(mortise_token(got.lease),
+                    first); /* of no use any more: that is what it is for */
     advance_ms(1000);
     CU_ASSERT_EQUAL(mortise_state(got.lease), MORTISE_STATE_LOST);
     CU_ASSERT_EQUAL(mortise_release(got.lease, NULL), MORTISE_LOST);

@@ -4,13 +4,6 @@
  * With a ttl of 3 s: renewed every second, patience for an answer 500 ms, margin 1 % + 2 ms = 32 ms. */
 #include "rig.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <sched.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #define CONFIG "ttl = 3s\n"
 #define MARGIN_MS 32
 #define TTL_MS 3000
@@ -126,9 +119,8 @@ static void test_due_together_go_together(void)
 
 static void test_no_renew_just_ends(void)
 {
-    mortise_lease *lease =
-        open_and_take(CONFIG, MORTISE_OPTIONS(.no_renew = true, .on_state = on_state,
-                                              .user_data = &states));
+    mortise_lease *lease = open_and_take(
+        CONFIG, MORTISE_OPTIONS(.no_renew = true, .on_state = on_state, .user_data = &states));
     advance_ms(DEADLINE_MS - 1);
     CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
     advance_ms(1);
@@ -142,9 +134,8 @@ static void test_no_renew_just_ends(void)
 /* [2] of a thread that died: the renewals end, then the lease. */
 static void test_max_hold(void)
 {
-    mortise_lease *lease =
-        open_and_take(CONFIG, MORTISE_OPTIONS(.max_hold_ms = 5000, .on_state = on_state,
-                                              .user_data = &states));
+    mortise_lease *lease = open_and_take(
+        CONFIG, MORTISE_OPTIONS(.max_hold_ms = 5000, .on_state = on_state, .user_data = &states));
     advance_ms(4000 + DEADLINE_MS - 1);
     CU_ASSERT_EQUAL(stats_of(&rig).renewals, 4);
     CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
@@ -250,8 +241,8 @@ static void test_late_success_seen(void)
 static void test_answer_after_the_loss(void)
 {
     mortise_lease *lease = open_and_take(CONFIG, WATCHED);
-    int held = SCRIPT(.kinds = OP(RENEW), .times = 1, .hold_reply = true,
-                      .on_cancel = SIM_CANCEL_IGNORED);
+    int held =
+        SCRIPT(.kinds = OP(RENEW), .times = 1, .hold_reply = true, .on_cancel = SIM_CANCEL_IGNORED);
     advance_ms(TTL_MS);
     expect_states(2, MORTISE_STATE_SUSPECT, MORTISE_STATE_LOST);
     CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RELEASE), 1);
@@ -432,61 +423,6 @@ static void test_long_sleep(void)
     rig_close(&rig);
 }
 
-/* In a time namespace whose CLOCK_BOOTTIME is a day ahead, as if the machine had slept so long. 0, or the line
- * that was wrong. */
-static int live_on_boottime(void)
-{
-    struct timespec monotonic;
-    mortise_lease *lease;
-    rig_open_real(&rig, "");
-    clock_gettime(CLOCK_MONOTONIC, &monotonic);
-    if (clock_now() / NS_PER_S - monotonic.tv_sec < 80000)
-        return __LINE__;
-    if (mortise_acquire(rig.handle, "a", MORTISE_OPTIONS(.ttl_ms = 500), &lease, NULL) != MORTISE_OK)
-        return __LINE__;
-    while (mortise_state(lease) == MORTISE_STATE_HELD && stats_of(&rig).renewals < 4)
-        poll(NULL, 0, 1);
-    if (mortise_release(lease, NULL) != MORTISE_OK) /* the watchdog woke in time */
-        return __LINE__;
-    return mortise_close(rig.handle, NULL) == MORTISE_OK ? 0 : __LINE__;
-}
-
-static bool shift_boottime(void)
-{
-    static const char offset[] = "boottime 86400 0";
-    int fd = unshare(CLONE_NEWTIME) == 0 ? open("/proc/self/timens_offsets", O_WRONLY) : -1;
-    bool shifted = fd >= 0 && write(fd, offset, sizeof(offset) - 1) > 0;
-    if (fd >= 0)
-        close(fd);
-    return shifted;
-}
-
-static void test_boottime(void)
-{
-    enum { SKIPPED = 77, WRONG = 1 };
-    int status;
-    fflush(NULL);
-    pid_t outer = fork();
-    CU_ASSERT_FATAL(outer >= 0);
-    if (outer == 0) {
-        bool shifted = shift_boottime();
-        pid_t inner = shifted ? fork() : -1; /* the namespace is that of children */
-        if (inner == 0) {
-            int line = live_on_boottime();
-            if (line != 0)
-                fprintf(stderr, "    the child failed at line %d\n", line);
-            syscall(SYS_exit_group, line != 0 ? WRONG : 0);
-        }
-        bool right = inner > 0 && waitpid(inner, &status, 0) == inner && status == 0;
-        syscall(SYS_exit_group, inner < 0 ? SKIPPED : right ? 0 : WRONG);
-    }
-    CU_ASSERT_EQUAL_FATAL(waitpid(outer, &status, 0), outer);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED)
-        fprintf(stderr, "    skipped: no time namespace to be had ");
-    else
-        CU_ASSERT_EQUAL(status, 0);
-}
-
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -496,9 +432,9 @@ int main(void)
         {"renewals that are due together go together", test_due_together_go_together},
         {"no_renew: it just ends", test_no_renew_just_ends},
         {"max_hold ends the renewals", test_max_hold},
-        {"R1: a deadline counts from before the request", test_deadline_counts_from_before_the_request},
+        {"R1: a deadline counts from before the request",
+         test_deadline_counts_from_before_the_request},
         {"R1: a renewal never shortens", test_renewal_never_shortens},
-        {"R1: the clock is BOOTTIME", test_boottime},
         {"R2: the state is a clock compare", test_state_is_a_clock_compare},
         {"R2: a late success that nobody saw coming", test_late_success_unseen},
         {"R2: a late success after a look", test_late_success_seen},

@@ -1,0 +1,78 @@
+/* test_boottime.c - the clock of deadlines counts while the machine sleeps (R1): the library lives in a time
+ * namespace whose CLOCK_BOOTTIME is a day ahead of CLOCK_MONOTONIC, as after a day of sleep; a client is renewed
+ * there by a watchdog that sleeps on the same clock. Needs to be root where user namespaces are closed. */
+#include "rig.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct rig rig;
+
+/* In a time namespace whose CLOCK_BOOTTIME is a day ahead, as if the machine had slept so long. 0, or the line
+ * that was wrong. */
+static int live_on_boottime(void)
+{
+    struct timespec monotonic;
+    mortise_lease *lease;
+    rig_open_real(&rig, "");
+    clock_gettime(CLOCK_MONOTONIC, &monotonic);
+    if (clock_now() / NS_PER_S - monotonic.tv_sec < 80000)
+        return __LINE__;
+    if (mortise_acquire(rig.handle, "a", MORTISE_OPTIONS(.ttl_ms = 500), &lease, NULL) !=
+        MORTISE_OK)
+        return __LINE__;
+    while (mortise_state(lease) == MORTISE_STATE_HELD && stats_of(&rig).renewals < 4)
+        poll(NULL, 0, 1);
+    if (mortise_release(lease, NULL) != MORTISE_OK) /* the watchdog woke in time */
+        return __LINE__;
+    return mortise_close(rig.handle, NULL) == MORTISE_OK ? 0 : __LINE__;
+}
+
+static bool shift_boottime(void)
+{
+    static const char offset[] = "boottime 86400 0";
+    int fd = unshare(CLONE_NEWTIME) == 0 ? open("/proc/self/timens_offsets", O_WRONLY) : -1;
+    bool shifted = fd >= 0 && write(fd, offset, sizeof(offset) - 1) > 0;
+    if (fd >= 0)
+        close(fd);
+    return shifted;
+}
+
+static void test_boottime(void)
+{
+    enum { SKIPPED = 77, WRONG = 1 };
+    int status;
+    fflush(NULL);
+    pid_t outer = fork();
+    CU_ASSERT_FATAL(outer >= 0);
+    if (outer == 0) {
+        bool shifted = shift_boottime();
+        pid_t inner = shifted ? fork() : -1; /* the namespace is that of children */
+        if (inner == 0) {
+            int line = live_on_boottime();
+            if (line != 0)
+                fprintf(stderr, "    the child failed at line %d\n", line);
+            syscall(SYS_exit_group, line != 0 ? WRONG : 0);
+        }
+        bool right = inner > 0 && waitpid(inner, &status, 0) == inner && status == 0;
+        syscall(SYS_exit_group, inner < 0 ? SKIPPED : right ? 0 : WRONG);
+    }
+    CU_ASSERT_EQUAL_FATAL(waitpid(outer, &status, 0), outer);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED)
+        fprintf(stderr, "    skipped: no time namespace to be had ");
+    else
+        CU_ASSERT_EQUAL(status, 0);
+}
+
+int main(void)
+{
+    static const CU_TestInfo tests[] = {
+        {"R1: the clock is BOOTTIME", test_boottime},
+        CU_TEST_INFO_NULL,
+    };
+    return rig_run("boottime", tests);
+}

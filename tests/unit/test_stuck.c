@@ -1,0 +1,223 @@
+/* test_stuck.c - the end of a client whose driver breaks its contract for good (R9): it never answers, not even a
+ * cancel, or stands still inside a call. The close comes in a bounded time, and nothing that the driver may
+ * still touch is freed: so something is left standing, in a process of its own. */
+#include "close_test.h"
+
+#include <semaphore.h>
+
+static void never_answers(void)
+{
+    mortise_lease *lease;
+    rig_open_real(&rig, CONFIG);
+    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
+    SCRIPT(.fate = SIM_SILENT, .on_cancel = SIM_CANCEL_IGNORED);
+    close_in_time(MORTISE_UNREACHABLE);
+    CU_ASSERT_EQUAL(sim->instances(), 0);
+}
+
+/* ---- a driver that stands still inside a call ------------------------------------------------------ */
+
+static sem_t stuck, go;
+
+static void stuck_start(void *ctx, mortise_op **ops, size_t n)
+{
+    sem_post(&stuck);
+    while (sem_wait(&go) != 0)
+        continue;
+    sim_start(ctx, ops, n);
+}
+
+static void stand_still(void)
+{
+    sem_init(&stuck, 0, 0);
+    sem_init(&go, 0, 0);
+    pthread_mutex_lock(&rig.client->pump.lock);
+    sim_start = rig.client->top->module.start;
+    rig.client->top->module.start = stuck_start;
+    pthread_mutex_unlock(&rig.client->pump.lock);
+}
+
+static bool service_ended(void *argument)
+{
+    struct pump *pump = argument;
+    pthread_mutex_lock(&pump->lock);
+    bool ended = !pump->inside && !pump->service_runs;
+    pthread_mutex_unlock(&pump->lock);
+    return ended;
+}
+
+/* The driver goes on, and nothing that it touches has been freed. What the close left standing stays. */
+static void go_on(int threads)
+{
+    for (int i = 0; i < threads; i++)
+        sem_post(&go);
+    CU_ASSERT(test_poll(service_ended, &rig.client->pump, TEST_PATIENCE_MS));
+}
+
+/* A caller of ours is in there. */
+static void stuck_with_a_caller(void)
+{
+    struct caller caller;
+    rig_open_real(&rig, CONFIG);
+    stand_still();
+    caller = (struct caller){.client = rig.handle};
+    pthread_create(&caller.thread, NULL, wait_for_a, &caller);
+    while (sem_wait(&stuck) != 0)
+        continue;
+    close_in_time(MORTISE_UNREACHABLE);
+    go_on(10);
+    pthread_join(caller.thread, NULL);
+    CU_ASSERT_EQUAL(caller.status, MORTISE_CLOSED);
+}
+
+/* The close's own requests would be the first to be caught. */
+static void stuck_with_the_close(void)
+{
+    mortise_lease *lease;
+    rig_open_real(&rig, CONFIG);
+    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
+    stand_still();
+    close_in_time(MORTISE_UNREACHABLE);
+    go_on(10);
+}
+
+static void close_inside(mortise_lease *lease, mortise_lease_state state, void *user_data)
+{
+    (void)lease;
+    if (state != MORTISE_STATE_LOST)
+        return;
+    mortise_close(rig.handle, NULL);
+    test_count_add(user_data, 1);
+}
+
+/* The driver is stuck in a renewal, so the lease is lost, so the callback closes the client: who runs the
+ * callback must not free what the stuck thread will come back to. */
+static void stuck_and_closed_in_a_callback(void)
+{
+    static struct test_count closed = TEST_COUNT_INIT;
+    mortise_lease *lease;
+    rig_open_real(&rig, CONFIG);
+    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a",
+                                          MORTISE_OPTIONS(.ttl_ms = 100, .on_state = close_inside,
+                                                          .user_data = &closed),
+                                          &lease, NULL),
+                          MORTISE_OK);
+    stand_still();
+    CU_ASSERT(test_count_wait(&closed, 1));
+    go_on(10);
+}
+
+/* ---- callers that wait for an answer --------------------------------------------------------------- */
+
+static void *release_it(void *argument)
+{
+    struct caller *caller = argument;
+    int64_t from_ms = test_now_ms();
+    caller->status = mortise_release(caller->lease, NULL);
+    caller->took_ms = test_now_ms() - from_ms;
+    return NULL;
+}
+
+static void release_while_closing(const sim_rule *rule)
+{
+    struct caller caller;
+    rig_open_real(&rig, CONFIG "unreachable_timeout = 20s\n");
+    caller = (struct caller){.client = rig.handle};
+    CU_ASSERT_EQUAL_FATAL(
+        mortise_acquire(rig.handle, "a", MORTISE_OPTIONS(.owner = "o"), &caller.lease, NULL),
+        MORTISE_OK);
+    int number = sim->script(rule);
+    pthread_create(&caller.thread, NULL, release_it, &caller);
+    CU_ASSERT(sim->wait_hits(number, 1, TEST_PATIENCE_MS));
+    close_in_time(MORTISE_UNREACHABLE);
+    pthread_join(caller.thread, NULL);
+    CU_ASSERT(caller.took_ms < 10000);
+    CU_ASSERT(caller.status == MORTISE_UNREACHABLE || caller.status == MORTISE_INDETERMINATE);
+    CU_ASSERT_EQUAL(sim->instances(), 0); /* nobody is left inside: all of it is gone */
+}
+
+/* Its release is between two tries. */
+static void test_release_backs_off(void)
+{
+    release_while_closing(
+        &(sim_rule){.kinds = OP(RELEASE), .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE});
+}
+
+/* Its release is with the driver, which does not answer. */
+static void release_unanswered(void)
+{
+    release_while_closing(
+        &(sim_rule){.kinds = OP(RELEASE), .fate = SIM_SILENT, .on_cancel = SIM_CANCEL_IGNORED});
+}
+
+/* ---- an open that fails ------------------------------------------------------------------------------ */
+
+static _Atomic bool knock;
+
+static void *poke(void *argument)
+{
+    (void)argument;
+    while (atomic_load(&knock))
+        sim->news_all();
+    return NULL;
+}
+
+/* The driver has posted something, so the service thread is there, when something else does not open. */
+static void failed_open_with_threads(void)
+{
+    pthread_t thread;
+    atomic_store(&knock, true);
+    pthread_create(&thread, NULL, poke, NULL);
+    for (int i = 0; i < 300; i++)
+        CU_ASSERT_EQUAL(rig_try_open(&rig, false, "observe = nosuch\n", NULL), MORTISE_CONFIG);
+    atomic_store(&knock, false);
+    pthread_join(thread, NULL);
+    CU_ASSERT_EQUAL(sim->instances(), 0);
+}
+
+static void test_failed_open_with_threads(void)
+{
+    in_child(failed_open_with_threads);
+}
+
+/* ---- the same, each in its process ------------------------------------------------------------------ */
+
+static void test_never_answers(void)
+{
+    in_child(never_answers);
+}
+
+static void test_stuck_with_a_caller(void)
+{
+    in_child(stuck_with_a_caller);
+}
+
+static void test_stuck_with_the_close(void)
+{
+    in_child(stuck_with_the_close);
+}
+
+static void test_stuck_and_closed_in_a_callback(void)
+{
+    in_child(stuck_and_closed_in_a_callback);
+}
+
+static void test_release_unanswered(void)
+{
+    in_child(release_unanswered);
+}
+
+int main(void)
+{
+    static const CU_TestInfo tests[] = {
+        {"R9: the driver never answers", test_never_answers},
+        {"R9: it is stuck with a caller", test_stuck_with_a_caller},
+        {"R9: it is stuck with the close", test_stuck_with_the_close},
+        {"R9: it is stuck, a callback closes", test_stuck_and_closed_in_a_callback},
+        {"a release that backs off", test_release_backs_off},
+        {"a release without an answer", test_release_unanswered},
+        {"an open that failed, with threads", test_failed_open_with_threads},
+        CU_TEST_INFO_NULL,
+    };
+    return rig_run("stuck", tests);
+}
