@@ -9,7 +9,7 @@ set -eu
 }
 figures=$1 page=$2
 first='<!-- figures: written by bench/report.sh -->' last='<!-- end of figures -->'
-programs='state cycle handover leases'
+programs='state cycle handover leases command'
 
 for program in $programs; do
     [ -f "$figures/$program.json" ] || {

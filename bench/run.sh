@@ -10,7 +10,7 @@
 # Needs nothing but the build folder. Fails if a program does, or with --check if it misses a target.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
-programs='state cycle handover leases'
+programs='state cycle handover leases command'
 
 usage() {
     sed -n '2,11s/^# \{0,1\}//p' "$0"
