@@ -55,6 +55,19 @@ same "one line" 1 "$(grep -c ^mortise: "$DIR/err")"
 same "the command got TERM once" TERM "$(cat "$DIR/log")"
 yes "the child is gone too" all_gone "$COMMAND" "$CHILD"
 
+database=${MORTISE_CONFIG#sqlite:}
+database=${database%%\?*}
+if [ -f "$database" ] && command -v sqlite3 >/dev/null; then
+    what "its row is deleted: the next renewal finds out"
+    start gentle --ttl 1500ms
+    until_true sqlite3 "$database" "DELETE FROM mortise_lock" # again while the file is busy
+    same_code "the code" 76 $WRAPPER
+    has_line "said" "$DIR/err" 'the lock was lost; the command is being ended'
+    yes "all are gone" all_gone "$COMMAND" "$CHILD"
+else
+    echo "not checked here: what happens when the row is deleted (sqlite3 is not installed)"
+fi
+
 what "broken, and the command ignores TERM: KILL after the grace"
 start stubborn --ttl 3s --grace 300ms
 break_it
