@@ -17,6 +17,7 @@ static struct fake {
     int64_t due_ns;       /* one op is completed then */
     int64_t due_after_ms; /* set at the next start */
     bool renew_pipe;      /* at the next turn */
+    bool keep_all;        /* releases too, and whatever is canceled */
     bool at_once;         /* complete in start */
     bool in_turn;         /* complete the first one that waits, at the next start */
     _Atomic int turns, starts, canceled, posts;
@@ -53,7 +54,7 @@ static inline void fake_start(void *ctx, mortise_op **ops, size_t n)
     if (fake.in_turn)
         grant_first();
     for (size_t i = 0; i < n; i++) {
-        if (fake.at_once || ops[i]->kind != MORTISE_OP_ACQUIRE) {
+        if (fake.at_once || (ops[i]->kind != MORTISE_OP_ACQUIRE && !fake.keep_all)) {
             grant(ops[i]);
             continue;
         }
@@ -70,6 +71,8 @@ static inline void fake_start(void *ctx, mortise_op **ops, size_t n)
 static inline void fake_cancel(void *ctx, mortise_op *op)
 {
     (void)ctx;
+    if (fake.keep_all)
+        return;
     for (mortise_op **place = &fake.first; *place != NULL; place = &(*place)->next)
         if (*place == op) {
             *place = op->next;

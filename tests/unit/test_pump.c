@@ -248,6 +248,33 @@ static void test_service_leads(void)
     finish();
 }
 
+static bool nothing_outstanding(void *argument)
+{
+    (void)argument;
+    pthread_mutex_lock(&rig.client->lock);
+    bool none = rig.client->outstanding == 0;
+    client_unlock(rig.client);
+    return none;
+}
+
+/* The answer to a release whose caller has gone is read, though nobody waits and no timer is set. */
+static void test_answer_that_nobody_waits_for(void)
+{
+    mortise_lease *lease;
+    start(false);
+    fake.at_once = true;
+    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
+    pthread_mutex_lock(&rig.client->pump.lock);
+    fake.at_once = false;
+    fake.keep_all = true;
+    pthread_mutex_unlock(&rig.client->pump.lock);
+    rig.client->settings.unreachable_timeout_ms = 50;
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_INDETERMINATE);
+    send_byte();
+    CU_ASSERT(test_poll(nothing_outstanding, NULL, 5000));
+    finish();
+}
+
 static bool turned(void *argument)
 {
     return atomic_load(&fake.turns) > *(int *)argument;
@@ -396,6 +423,7 @@ int main(void)
         {"a post wakes the leader", test_post_wakes_the_leader},
         {"a post to nobody", test_post_to_nobody},
         {"the service thread leads", test_service_leads},
+        {"an answer that nobody waits for", test_answer_that_nobody_waits_for},
         {"the timer of an idle driver", test_timer_of_an_idle_driver},
         {"requests gather", test_requests_gather},
         {"canceled before it was started", test_canceled_before_it_was_started},

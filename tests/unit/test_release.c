@@ -261,7 +261,7 @@ static bool nothing_outstanding(void *argument)
     (void)argument;
     pthread_mutex_lock(&rig.client->lock);
     bool none = rig.client->outstanding == 0;
-    pthread_mutex_unlock(&rig.client->lock);
+    client_unlock(rig.client);
     return none;
 }
 
