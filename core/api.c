@@ -287,7 +287,7 @@ static mortise_status acquire_async(struct client *client, const struct full_nam
     if (status != MORTISE_OK)
         return failed(error, status, "%s",
                       status == MORTISE_CLOSED ? "the client was closed" : "out of memory");
-    pump_start(&client->pump, &starts);
+    pump_start_soon(&client->pump, &starts);
     pump_hurry(&client->pump);
     return MORTISE_OK;
 }
@@ -390,7 +390,9 @@ int mortise_dispatch(mortise_client *handle)
     int cancel_state; /* a callback is not to be canceled either: the client would wait for its end */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
     client_leave(client);
+    pump_hold(&client->pump);
     int count = begun ? notify_run(client, notify_count(client), &gone) : MORTISE_INVALID;
+    pump_let_go(begun && !gone ? &client->pump : NULL);
     if (begun && !gone)
         notify_dispatch_end(client);
     pthread_setcancelstate(cancel_state, NULL);

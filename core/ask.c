@@ -226,6 +226,9 @@ static void no_answer_locked(struct contest *contest, const mortise_op *op,
     if (op->status == MORTISE_INDETERMINATE) {
         contest->repeat = true;
         contest->first_sent_ns = op->first_sent_ns;
+    } else if (!contest->repeat) {
+        contest->grant_valid =
+            false; /* a backend that fails over may remember what was taken back */
     }
     if (contest->failing_ns == 0)
         contest->failing_ns = now;

@@ -297,7 +297,12 @@ static mortise_status open_stack(struct client *client, const char *where, morti
                                      .client_id = client->id,
                                      .note = client->note,
                                      .host_prepare = host_prepare,
+                                     .host_forget = host_forget,
                                      .argument = &client->pump};
+    const mortise_value *given =
+        client->core_values != NULL ? &client->core_values[CORE_NAMESPACE] : NULL;
+    if (given != NULL && given->given)
+        client->loader.name_space = given->text;
     if (status == MORTISE_OK)
         status = loader_open(&client->loader, config_driver(client->config), NULL, 0, &client->top,
                              error);
@@ -310,8 +315,7 @@ static mortise_status open_stack(struct client *client, const char *where, morti
         return status;
     client->capabilities = client->top->capabilities;
     client->notify_capable = (client->capabilities & MORTISE_CAP_NOTIFY) != 0;
-    const mortise_value *given = &client->core_values[CORE_NAMESPACE];
-    const char *fallback = client->top->module.default_namespace;
+    const char *fallback = client->top->below.default_namespace;
     client->settings.namespace_ = given->given ? given->text : fallback;
     if (client->settings.namespace_ == NULL)
         client->settings.namespace_ = "";
@@ -484,9 +488,9 @@ mortise_status mortise_close(mortise_client *handle, mortise_error *error)
         pthread_setcancelstate(cancel_state, NULL);
     if (drained && stopped)
         return MORTISE_OK;
-    return failed(error, MORTISE_UNREACHABLE,
-                  "close: driver %s did not answer in time; what was held ends with its ttl",
-                  driver);
+    return failed(
+        error, MORTISE_UNREACHABLE,
+        "close: driver %s could not give back all in time; what is left ends with its ttl", driver);
 }
 
 /* ---- asking about a client ---- */

@@ -10,6 +10,7 @@
  *   timer.c     the heap of due times; watchdog.c the thread that serves it, and renewals
  *   notify.c    callbacks of the application; events to observers
  *   lease.c     the public calls on a lease; api.c: on acquiring one
+ *   resolve.c   host names, looked up for the modules
  *   query.c     inspect, list, break, ping, and what is asked without a backend
  *
  * Locks, outermost first: client.lock (entries, contests, grants, timers, counters, free lists);
@@ -202,6 +203,9 @@ struct grant {
     char *owner; /* NULL: unshared */
     uint32_t owner_len;
     uint32_t ttl_ms;
+    uint32_t span_ms;      /* how long the claim is good for at a time: the ttl, or less */
+    bool ends;             /* with its ttl, however often it is renewed until then */
+    bool doubted;          /* during a renewal: another one is to follow */
     int64_t granted_ns;    /* by the backend */
     int64_t renewed_ns;    /* from when the deadline counts */
     int64_t hold_until_ns; /* no renewal after this; NEVER */
@@ -226,6 +230,9 @@ struct release;
 mortise_status grant_release_locked(struct grant *grant, struct release **release,
                                     struct task_list *starts);
 void grant_timer_locked(struct grant *grant, int64_t now, struct task_list *starts);
+/* The backend's word that what is held of a name, or of all (NULL), should be looked at: renews it now.
+ * Inside the pump. */
+void grants_doubt(struct client *client, const char *name, size_t name_len);
 /* 1 % of the ttl and 2 ms: how far the server's clock and ours may drift apart (R1). */
 int64_t drift_margin_ns(int64_t ttl_ms);
 

@@ -65,6 +65,7 @@ struct grant *grant_new_locked(struct client *client, const char *owner, size_t 
     atomic_store_explicit(&grant->token, 0, memory_order_relaxed);
     atomic_store_explicit(&grant->suspect, false, memory_order_relaxed);
     grant->lost = grant->released = grant->renew = false;
+    grant->ends = grant->doubted = false;
     grant->handovers = grant->failures = 0;
     grant->references = 1;
     grant->entry = NULL;
@@ -122,8 +123,13 @@ static void unlink_locked(struct grant *grant)
 static int64_t renew_every_ns(const struct grant *grant)
 {
     int64_t every_ms = grant->client->settings.renew_every_ms;
-    int64_t third_ms = grant->ttl_ms / 3;
+    int64_t third_ms = grant->span_ms < 3 ? 1 : grant->span_ms / 3;
     return (every_ms > 0 && every_ms < third_ms ? every_ms : third_ms) * NS_PER_MS;
+}
+
+static void set_span(struct grant *grant, int64_t ttl_ms, int64_t good_for_ms)
+{
+    grant->span_ms = (uint32_t)(good_for_ms < ttl_ms ? good_for_ms : ttl_ms);
 }
 
 static bool is_renewed(const struct grant *grant, int64_t now)
@@ -136,12 +142,12 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* After the first failure at once, then doubling from a fiftieth of the ttl to a sixth. */
+/* After the first failure at once, then doubling from a fiftieth of the span to a sixth. */
 static int64_t backoff_ns(struct grant *grant)
 {
-    int64_t ttl_ns = (int64_t)grant->ttl_ms * NS_PER_MS;
-    int64_t step = ttl_ns / 50 << (grant->failures < 6 ? grant->failures : 6);
-    step = step < NS_PER_MS ? NS_PER_MS : earlier(step, ttl_ns / 6);
+    int64_t span_ns = (int64_t)grant->span_ms * NS_PER_MS;
+    int64_t step = span_ns / 50 << (grant->failures < 6 ? grant->failures : 6);
+    step = step < NS_PER_MS ? NS_PER_MS : earlier(step, span_ns / 6);
     return step / 2 + client_jitter_locked(grant->client, step / 2 + 1);
 }
 
@@ -175,8 +181,9 @@ bool grant_give_locked(struct waiter *waiter, struct entry *entry, const mortise
 {
     struct grant *grant = waiter->grant;
     int64_t now = clock_now();
+    set_span(grant, waiter->ttl_ms, op->good_for_ms);
     int64_t deadline =
-        clock_after_ms(op->from_ns, op->good_for_ms) - drift_margin_ns(waiter->ttl_ms);
+        clock_after_ms(op->from_ns, op->good_for_ms) - drift_margin_ns(grant->span_ms);
     if (now >= deadline)
         return false;
     grant->id = op->grant;
@@ -186,6 +193,10 @@ bool grant_give_locked(struct waiter *waiter, struct entry *entry, const mortise
     grant->renew = !waiter->no_renew;
     grant->hold_until_ns =
         waiter->max_hold_ms > 0 ? clock_after_ms(now, waiter->max_hold_ms) : MORTISE_NEVER;
+    if (waiter->no_renew && grant->span_ms < grant->ttl_ms) {
+        grant->renew = grant->ends = true; /* the claim alone does not last that long */
+        grant->hold_until_ns = clock_after_ms(op->from_ns, waiter->ttl_ms);
+    }
     take_callback_locked(grant, waiter);
     grant->number = ++grant->client->leases;
     atomic_store_explicit(&grant->token, op->token, memory_order_relaxed);
@@ -223,7 +234,7 @@ static void lost_locked(struct grant *grant, bool gone, struct task_list *starts
 static void renew_locked(struct grant *grant, int64_t now, struct task_list *starts)
 {
     struct renewal *renewal = calloc(1, sizeof(*renewal));
-    int64_t patience_ns = (int64_t)grant->ttl_ms * NS_PER_MS / 6;
+    int64_t patience_ns = (int64_t)grant->span_ms * NS_PER_MS / 6;
     set_timer_locked(grant, now + (patience_ns < NS_PER_MS ? NS_PER_MS : patience_ns));
     if (renewal == NULL)
         return; /* again when the timer is due */
@@ -238,11 +249,14 @@ static void renew_locked(struct grant *grant, int64_t now, struct task_list *sta
     op->note_len = grant->client->note_len;
     op->grant = grant->id;
     op->ttl_ms = grant->ttl_ms;
+    if (grant->ends)
+        op->ttl_ms = (grant->hold_until_ns - now) / NS_PER_MS + 1;
     op->token = atomic_load_explicit(&grant->token, memory_order_relaxed);
     op->done = renewal_done;
     renewal->task.unattended = true;
     renewal->grant = grant;
     grant->renewal = &renewal->task;
+    grant->doubted = false;
     grant->references++;
     client_began_locked(grant->client);
     task_append(starts, &renewal->task);
@@ -251,8 +265,9 @@ static void renew_locked(struct grant *grant, int64_t now, struct task_list *sta
 static void renewed_locked(struct grant *grant, const mortise_op *op, struct task_list *starts)
 {
     struct client *client = grant->client;
+    set_span(grant, grant->ttl_ms, op->good_for_ms);
     int64_t deadline =
-        clock_after_ms(op->from_ns, op->good_for_ms) - drift_margin_ns(grant->ttl_ms);
+        clock_after_ms(op->from_ns, op->good_for_ms) - drift_margin_ns(grant->span_ms);
     if (!extend_deadline(grant, deadline)) {
         grant->failures++; /* the claim stands in the backend, but the lease is over */
         lost_locked(grant, false, starts);
@@ -264,7 +279,11 @@ static void renewed_locked(struct grant *grant, const mortise_op *op, struct tas
     if (atomic_exchange(&grant->suspect, false))
         notify_state_locked(grant, MORTISE_STATE_HELD);
     observe_locked(client, MORTISE_EVENT_RENEWED, grant->entry, grant, NULL, MORTISE_OK);
-    set_renewal_timer_locked(grant, clock_now());
+    int64_t now = clock_now();
+    if (grant->doubted && is_renewed(grant, now))
+        renew_locked(grant, now, starts);
+    else
+        set_renewal_timer_locked(grant, now);
 }
 
 static void suspect_locked(struct grant *grant, mortise_status status)
@@ -341,6 +360,32 @@ void grant_timer_locked(struct grant *grant, int64_t now, struct task_list *star
         set_timer_locked(grant, MORTISE_NEVER);
 }
 
+static void doubt_locked(struct entry *entry, int64_t now, struct task_list *starts)
+{
+    for (struct grant *grant = entry->grants; grant != NULL; grant = grant->next) {
+        if (grant->lost || !is_renewed(grant, now))
+            continue;
+        if (grant->renewal != NULL)
+            grant->doubted = true;
+        else
+            renew_locked(grant, now, starts);
+    }
+}
+
+void grants_doubt(struct client *client, const char *name, size_t name_len)
+{
+    struct task_list starts = {NULL, NULL};
+    pthread_mutex_lock(&client->lock);
+    int64_t now = clock_now();
+    struct entry *entry = name == NULL ? NULL : entry_find_locked(client, name, name_len);
+    if (entry != NULL)
+        doubt_locked(entry, now, &starts);
+    for (entry = name == NULL ? client->entries : NULL; entry != NULL; entry = entry->hh.next)
+        doubt_locked(entry, now, &starts);
+    client_unlock(client);
+    pump_start(&client->pump, &starts);
+}
+
 /* ---- released ---- */
 
 /* The local caller that may have the grant without a word to the backend, or NULL. */
@@ -359,7 +404,7 @@ static struct waiter *heir_locked(struct grant *grant, int64_t now)
         return NULL;
     int64_t deadline = grant_deadline(grant, now);
     if (atomic_load(&grant->suspect) || deadline == DEADLINE_PASSED ||
-        deadline - now < (int64_t)grant->ttl_ms * NS_PER_MS / 3)
+        deadline - now < (int64_t)grant->span_ms * NS_PER_MS / 3)
         return NULL;
     return heir;
 }

@@ -38,6 +38,29 @@ static void host_log(mortise_host *host, int level, const char *format, ...)
     fprintf(stderr, "mortise: [%s] %s\n", instance_of(host)->section, line);
 }
 
+static int64_t within(int64_t number, int64_t least, int64_t most)
+{
+    return number < least ? least : number > most ? most : number;
+}
+
+/* What no driver can mean is not worked with: a request that was sent in the future (R1), a claim or a holder's
+ * that outlives every ttl. */
+static void bound_numbers(mortise_op *op)
+{
+    if (op->kind != MORTISE_OP_ACQUIRE && op->kind != MORTISE_OP_RENEW)
+        return;
+    op->hint_ms = within(op->hint_ms, -1, MORTISE_TTL_MAX_MS);
+    if (op->status != MORTISE_OK)
+        return;
+    op->from_ns = within(op->from_ns, 0, clock_now());
+    op->good_for_ms = within(op->good_for_ms, 0, MORTISE_TTL_MAX_MS);
+}
+
+static mortise_status known(mortise_status status)
+{
+    return status > MORTISE_OK || status < MORTISE_BACKEND ? MORTISE_BACKEND : status;
+}
+
 /* Completing from a thread that is not inside the pump, or twice, breaks the contract: the core cannot
  * mend it, but it must not be harmed by it. */
 static bool complete(mortise_host *host, mortise_op *op, mortise_status status)
@@ -47,8 +70,10 @@ static bool complete(mortise_host *host, mortise_op *op, mortise_status status)
         host_log(host, 3, "the module completed an op outside of the pump; ignored");
         return false;
     }
-    if (pump_complete(pump, op, status))
+    if (pump_complete(pump, op, known(status))) {
+        bound_numbers(op);
         return true;
+    }
     host_log(host, 3, "the module completed an op that was not outstanding; ignored");
     return false;
 }
@@ -72,7 +97,7 @@ static void host_fail(mortise_host *host, mortise_op *op, mortise_status status,
         return;
     va_list arguments;
     va_start(arguments, format);
-    failed_with(error, status, instance_of(host)->module.name, native, retryable, format,
+    failed_with(error, op->status, instance_of(host)->module.name, native, retryable, format,
                 arguments);
     va_end(arguments);
     free(op->error);
@@ -99,6 +124,11 @@ static void host_news(mortise_host *host, const char *name, size_t name_len)
 static void host_news_all(mortise_host *host)
 {
     contest_news_all(pump_client(pump_of(host)));
+}
+
+static void host_doubt(mortise_host *host, const char *name, size_t name_len)
+{
+    grants_doubt(pump_client(pump_of(host)), name, name_len);
 }
 
 static void host_post(mortise_host *host, void (*run)(void *ctx, void *argument), void *argument)
@@ -131,6 +161,12 @@ static mortise_status host_open_below(mortise_host *host, const char *section,
     return status;
 }
 
+static bool host_resolve(mortise_host *host, const char *node, const char *port,
+                         mortise_resolved resolved, void *argument)
+{
+    return resolve_begin(pump_of(host), instance_of(host), node, port, resolved, argument);
+}
+
 void host_prepare(struct instance *instance, void *pump)
 {
     instance->core = pump;
@@ -148,5 +184,14 @@ void host_prepare(struct instance *instance, void *pump)
         .random = host_random,
         .quote = quote_name,
         .open_below = host_open_below,
+        .resolve = host_resolve,
+        .doubt = host_doubt,
     };
+}
+
+/* A module that did not open may have threads' answers on their way while the client goes on without it. */
+void host_forget(struct instance *instance, void *pump)
+{
+    resolve_forget(pump, instance);
+    pump_forget_posted(pump, instance);
 }

@@ -32,12 +32,28 @@ static void await_release(struct client *client, struct release *release, struct
     client_unlock(client);
 }
 
-static void explain_release(const char *name, mortise_status status, const mortise_error *detail,
-                            mortise_error *error)
+/* What a lease was called, for a message: it may be gone by then. Quoted only if there is one. */
+struct called {
+    char text[MORTISE_NAME_MAX];
+    size_t length;
+};
+
+static void remember_name(struct called *called, const struct grant *grant, size_t prefix)
 {
+    called->length = grant->entry->name_len - prefix;
+    memcpy(called->text, grant->entry->name + prefix, called->length);
+}
+
+static void explain_release(const struct called *called, mortise_status status,
+                            const mortise_error *detail, mortise_error *error)
+{
+    char name[QUOTED_SIZE];
+    if (error == NULL)
+        return;
+    quote_name(called->text, called->length, name, sizeof(name));
     if (status == MORTISE_LOST)
         failed(error, status, "release %s: the lease was lost before", name);
-    else if (detail->status == status && error != NULL)
+    else if (detail->status == status)
         *error = *detail;
     else if (status == MORTISE_NOMEM)
         failed(error, status, "release %s: out of memory; it ends with its ttl", name);
@@ -52,7 +68,7 @@ static mortise_status end_lease(struct grant *grant, struct client *client, mort
 {
     struct release *release = NULL;
     struct task_list starts = {NULL, NULL};
-    char name[QUOTED_SIZE] = "";
+    struct called called;
     mortise_error detail;
     detail.status = MORTISE_OK;
     pthread_mutex_lock(&client->lock);
@@ -62,22 +78,23 @@ static mortise_status end_lease(struct grant *grant, struct client *client, mort
                       "the lease was released before, or its client closed");
     }
     bool calls_back = grant->on_state != NULL;
-    size_t prefix = client->settings.namespace_len;
     if (error != NULL)
-        quote_name(grant->entry->name + prefix, grant->entry->name_len - prefix, name,
-                   sizeof(name));
+        remember_name(&called, grant, client->settings.namespace_len);
     mortise_status status = grant_release_locked(grant, &release, &starts);
     bool waits = release != NULL && sleeper != NULL;
     if (waits)
         release_attend_locked(release, sleeper, &status, error == NULL ? NULL : &detail);
     client_unlock(client);
-    pump_start(&client->pump, &starts);
+    if (waits)
+        pump_start(&client->pump, &starts);
+    else
+        pump_start_soon(&client->pump, &starts);
     if (calls_back)
         notify_drain_lease(client, lease);
     if (waits)
         await_release(client, release, sleeper);
     if (status != MORTISE_OK)
-        explain_release(name, status, &detail, error);
+        explain_release(&called, status, &detail, error);
     return status;
 }
 

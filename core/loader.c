@@ -114,20 +114,16 @@ struct opening {
     mortise_error *error;
 };
 
-static void instance_free(struct instance *instance)
+static void instance_free(const struct loader *loader, struct instance *instance)
 {
     struct library library = {.path = instance->path, .handle = instance->library};
 
+    if (instance->core != NULL && loader->host_forget != NULL)
+        loader->host_forget(instance, loader->argument);
     config_values_free(instance->values, instance->module.option_count);
     library_free(&library);
     free(instance->section);
     free(instance);
-}
-
-static void instance_close(struct instance *instance)
-{
-    instance->module.close(instance->ctx);
-    instance_free(instance);
 }
 
 /* Closes what was opened since `stop` was the last. */
@@ -136,7 +132,8 @@ static void close_until(struct loader *loader, struct instance *stop)
     while (loader->instances != stop) {
         struct instance *instance = loader->instances;
         loader->instances = instance->next;
-        instance_close(instance);
+        instance->module.close(instance->ctx);
+        instance_free(loader, instance);
     }
 }
 
@@ -223,7 +220,8 @@ static mortise_status call_open(const struct opening *o, struct instance *instan
                                     .values = instance->values,
                                     .section = instance->section,
                                     .client_id = loader->client_id,
-                                    .note = loader->note};
+                                    .note = loader->note,
+                                    .name_space = loader->name_space};
 
     loader->host_prepare(instance, loader->argument);
     mortise_status status = instance->module.open(&args, &instance->ctx, &told);
@@ -257,7 +255,7 @@ static mortise_status make_instance(const struct opening *o, struct library *lib
     if (status == MORTISE_OK)
         *made = instance;
     else
-        instance_free(instance);
+        instance_free(o->loader, instance);
     return status;
 }
 
@@ -268,8 +266,12 @@ static void link_instance(struct loader *loader, struct instance *instance)
     instance->capabilities = module->capabilities;
     if (module->capabilities_of != NULL)
         instance->capabilities &= module->capabilities_of(instance->ctx);
-    instance->below = (mortise_below){
-        .module = module, .ctx = instance->ctx, .capabilities = instance->capabilities};
+    instance->below = (mortise_below){.module = module,
+                                      .ctx = instance->ctx,
+                                      .capabilities = instance->capabilities,
+                                      .default_namespace = module->namespace_of != NULL
+                                                               ? module->namespace_of(instance->ctx)
+                                                               : module->default_namespace};
     instance->next = loader->instances;
     loader->instances = instance;
 }

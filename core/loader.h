@@ -29,9 +29,12 @@ struct loader {
     struct config *config;
     const char *client_id; /* 32 hex digits */
     const char *note;
+    const char *name_space;     /* of the config, or NULL */
     struct instance *instances; /* all that were opened */
     /* Fills instance->host and ->core before the module's open is called. */
     void (*host_prepare)(struct instance *instance, void *argument);
+    /* The instance is about to be freed: whatever it asked the host for must not come any more. */
+    void (*host_forget)(struct instance *instance, void *argument);
     void *argument;
 };
 

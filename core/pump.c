@@ -15,6 +15,7 @@
 
 #define BATCH 256                 /* ops in one call of `start` */
 #define CALLER_NS (5 * NS_PER_MS) /* how long a caller begins rounds for others */
+#define HELD_MAX 128              /* starts that callbacks hold back at most */
 #define ROUNDS 16                 /* of the service thread between two looks at the descriptors */
 
 /* Where a task is; under the pump's lock. */
@@ -62,6 +63,7 @@ mortise_status pump_init(struct pump *pump)
 
 void pump_destroy(struct pump *pump)
 {
+    resolve_end(pump);
     if (pump->epoll >= 0)
         close(pump->epoll);
     if (pump->poke >= 0)
@@ -317,7 +319,7 @@ static void poke_leader_locked(struct pump *pump)
     pthread_cond_broadcast(&pump->left);
 }
 
-/* until_ns: no further round begins then; NEVER: the service thread, which looks at the descriptors
+/* until_ns: no further round begins then; 0: in CALLER_NS; NEVER: the service thread, which looks at the descriptors
  * now and then while work keeps coming in. */
 static void work_inside(struct pump *pump, int64_t until_ns)
 {
@@ -328,8 +330,14 @@ static void work_inside(struct pump *pump, int64_t until_ns)
         round_inside(pump);
         flush_wakes_locked(pump);
         poke_leader_locked(pump);
-        if (until_ns != MORTISE_NEVER && pump_has_work_locked(pump) && clock_now() >= until_ns)
-            break;
+        if (until_ns != MORTISE_NEVER && pump_has_work_locked(pump)) {
+            int64_t now = clock_now();
+            if (until_ns ==
+                0) /* counted from the end of the first round, which is mostly the last */
+                until_ns = now + CALLER_NS;
+            else if (now >= until_ns)
+                break;
+        }
         if (until_ns == MORTISE_NEVER && rounds % ROUNDS == 0)
             pump_peek_locked(pump);
     }
@@ -345,7 +353,7 @@ void pump_serve_locked(struct pump *pump)
 
 void pump_go_inside_locked(struct pump *pump)
 {
-    work_inside(pump, pump->manual ? MORTISE_NEVER : clock_now() + CALLER_NS);
+    work_inside(pump, pump->manual ? MORTISE_NEVER : 0);
     if (pump_has_work_locked(pump) && !pump->inside && !service_take_over_locked(pump))
         work_inside(pump, MORTISE_NEVER);
 }
@@ -383,6 +391,40 @@ void pump_start(struct pump *pump, struct task_list *tasks)
         pump_go_inside_locked(pump);
     if (pump->due_ns != MORTISE_NEVER) /* if all was answered at once, nobody is about to lead */
         service_attend_locked(pump, true);
+    pthread_mutex_unlock(&pump->lock);
+}
+
+/* The pump whose callbacks this thread runs, and how much it has held back for it. */
+static _Thread_local struct pump *held_here;
+static _Thread_local unsigned held;
+
+void pump_hold(struct pump *pump)
+{
+    held_here = pump;
+    held = 0;
+}
+
+void pump_start_soon(struct pump *pump, struct task_list *tasks)
+{
+    if (held_here != pump || ++held > HELD_MAX) {
+        held = 0;
+        pump_start(pump, tasks);
+        return;
+    }
+    pthread_mutex_lock(&pump->lock);
+    queue_starts_locked(pump, tasks);
+    service_attend_locked(pump, false); /* should the callback take long */
+    pthread_mutex_unlock(&pump->lock);
+}
+
+void pump_let_go(struct pump *pump)
+{
+    held_here = NULL;
+    if (pump == NULL)
+        return;
+    pthread_mutex_lock(&pump->lock);
+    if (pump->starts.first != NULL && !pump->inside && !pump->stopping)
+        pump_go_inside_locked(pump);
     pthread_mutex_unlock(&pump->lock);
 }
 
@@ -462,12 +504,23 @@ bool pump_complete(struct pump *pump, mortise_op *op, mortise_status status)
     return true;
 }
 
+struct posted *pump_posting(void)
+{
+    return malloc(sizeof(struct posted));
+}
+
 bool pump_post(struct pump *pump, struct instance *instance, void (*run)(void *ctx, void *argument),
                void *argument)
 {
-    struct posted *posted = malloc(sizeof(*posted));
-    if (posted == NULL)
-        return false;
+    struct posted *posted = pump_posting();
+    if (posted != NULL)
+        pump_post_made(pump, posted, instance, run, argument);
+    return posted != NULL;
+}
+
+void pump_post_made(struct pump *pump, struct posted *posted, struct instance *instance,
+                    void (*run)(void *ctx, void *argument), void *argument)
+{
     *posted = (struct posted){.ctx = instance, .run = run, .argument = argument};
     pthread_mutex_lock(&pump->lock);
     *pump->posted_end = posted;
@@ -479,5 +532,20 @@ bool pump_post(struct pump *pump, struct instance *instance, void (*run)(void *c
             service_take_over_locked(pump);
     }
     pthread_mutex_unlock(&pump->lock);
-    return true;
+}
+
+void pump_forget_posted(struct pump *pump, const struct instance *instance)
+{
+    pthread_mutex_lock(&pump->lock);
+    struct posted **link = &pump->posted;
+    while (*link != NULL) {
+        struct posted *posted = *link;
+        if (posted->ctx == instance) {
+            *link = posted->next;
+            free(posted);
+        } else
+            link = &posted->next;
+    }
+    pump->posted_end = link;
+    pthread_mutex_unlock(&pump->lock);
 }

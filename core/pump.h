@@ -70,6 +70,7 @@ struct job {
 };
 
 struct posted; /* a module's function, from host->post */
+struct board;  /* of the look-ups under way: resolve.c */
 
 struct pump {
     pthread_mutex_t lock;
@@ -111,6 +112,7 @@ struct pump {
     int64_t service_until_ns; /* how long it sleeps, if it does */
     bool dispatched;          /* the application polls the descriptor (mortise_fd) */
     bool manual;              /* tests turn it by hand: no service thread */
+    struct board *board;      /* NULL until a name is first looked up */
 };
 
 mortise_status pump_init(struct pump *pump);
@@ -119,12 +121,20 @@ void pump_destroy(struct pump *pump);
 void pump_attach(struct pump *pump, struct instance *top);
 /* Fills host and core of an instance: the `host_prepare` of the loader; argument is the pump. */
 void host_prepare(struct instance *instance, void *pump);
+/* The `host_forget`: what the instance posted, and look-ups that it began, tell nobody any more. */
+void host_forget(struct instance *instance, void *pump);
 
 /* Starts tasks (linked by next), and does what else is on the lists. A task that was canceled before is
  * completed with CANCELED. */
 void pump_start(struct pump *pump, struct task_list *tasks);
 /* The same for a thread that must not go inside (the watchdog): the service thread does it. */
 void pump_start_detached(struct pump *pump, struct task_list *tasks);
+/* While this thread runs callbacks of the application: what pump_start_soon() is given is held back, so that
+ * what many callbacks ask for goes out together; until pump_let_go() (NULL: the pump may be gone), or
+ * something that is waited for, or the service thread a few milliseconds later. */
+void pump_hold(struct pump *pump);
+void pump_start_soon(struct pump *pump, struct task_list *tasks);
+void pump_let_go(struct pump *pump);
 /* Asks for the cancellation of a task that may or may not have been started. Only notes it: call
  * pump_kick() after the client's lock was released. The task must not have been delivered. */
 void pump_cancel(struct pump *pump, struct task *task);

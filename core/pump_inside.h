@@ -4,8 +4,8 @@
 
 #include "pump.h"
 
-/* The pump that this thread is inside of, or NULL. */
-extern _Thread_local struct pump *pump_inside_here;
+/* The pump that this thread is inside of, or NULL. (Looked at so often that a call for it would show.) */
+extern _Thread_local struct pump *pump_inside_here __attribute__((tls_model("initial-exec")));
 
 /* pump.c; pump lock held */
 bool pump_has_work_locked(const struct pump *pump);
@@ -26,6 +26,20 @@ void pump_closing_fd(struct pump *pump, int fd); /* interest.c */
 /* any thread */
 bool pump_post(struct pump *pump, struct instance *instance, void (*run)(void *ctx, void *argument),
                void *argument);
+
+/* resolve.c; inside, or while the instance is opened: as host->resolve. */
+bool resolve_begin(struct pump *pump, struct instance *instance, const char *node, const char *port,
+                   mortise_resolved resolved, void *argument);
+/* The pump has stopped: what is still under way will tell nobody. */
+void resolve_end(struct pump *pump);
+/* The instance goes, and nobody is inside: likewise for what it began. */
+void resolve_forget(struct pump *pump, const struct instance *instance);
+void pump_forget_posted(struct pump *pump, const struct instance *instance);
+
+/* The same in two parts, the second of which cannot fail. A posting that is not posted is freed by free(). */
+struct posted *pump_posting(void);
+void pump_post_made(struct pump *pump, struct posted *posted, struct instance *instance,
+                    void (*run)(void *ctx, void *argument), void *argument);
 
 /* wait.c; pump lock held. Polls until something is ready, `until_ns`, or a poke; notes what is ready. */
 void pump_poll_locked(struct pump *pump, int64_t until_ns);

@@ -202,14 +202,16 @@ static void lead_locked(struct pump *pump, struct sleeper *sleeper, int64_t unti
     if (!move(sleeper, AWAKE, LEADING))
         return;
     while (!sleeper_done(sleeper)) {
+        if (!pump->inside && !pump->polling && pump_has_work_locked(pump)) {
+            pump_go_inside_locked(pump);
+            continue;
+        }
         int64_t now = clock_now();
         if (now >= until_ns)
             break;
         if (pump->inside ||
             pump->polling) /* another is there: the service thread, or a caller's start */
             pump_cond_wait_locked(pump, &pump->left, until_ns);
-        else if (pump_has_work_locked(pump))
-            pump_go_inside_locked(pump);
         else if (pump->due_ns <= now)
             pump->turn_wanted = true;
         else

@@ -37,6 +37,7 @@ struct run {
     int64_t begin_ns;    /* of the wait */
     int64_t span_ms;     /* the longest time to the deadline that was seen: about the ttl */
     int64_t deadline_ns; /* as published last */
+    bool asked;          /* by the keeper for a later one, which there was not yet */
 
     /* the command: run_hold.c */
     struct keeper keeper;

@@ -47,7 +47,9 @@ void run_publish(struct run *run)
     if (left_ms <= 0 || deadline_ns <= run->deadline_ns + 2 * MS_NS)
         return;
     run->deadline_ns = deadline_ns;
-    run->span_ms = clamp(run->ttl_ms, left_ms > run->span_ms ? left_ms : run->span_ms, INT64_MAX);
+    run->asked = false;
+    /* Not the ttl: what a session holds may be good for less. */
+    run->span_ms = left_ms > run->span_ms ? left_ms : run->span_ms;
     /* The lead is for us to answer in, on a machine that is busy; the margin for the dead to go. */
     const int64_t margin_ms = clamp(run->span_ms / 20, 5, 500);
     const int64_t lead_ms = clamp(run->span_ms / 6, 5, 500);
@@ -192,6 +194,7 @@ static void on_message(struct run *run, const struct message *message)
     switch (message->kind) {
     case MESSAGE_LOOK:
         look_for_loss(run);
+        run->asked = true;
         run_publish(run);
         break;
     case MESSAGE_STOPPED:
@@ -300,7 +303,7 @@ static void fill_page(struct run *run)
     page->foreground = terminal_is_ours(run);
 }
 
-enum { REST_TOLD_AFTER_MS = 1000, KEEPER_LATE_MS = 1000 };
+enum { LOOK_AGAIN_MS = 20, REST_TOLD_AFTER_MS = 1000, KEEPER_LATE_MS = 1000 };
 
 /* A keeper that does not end the command in time is itself stopped: killed, it leaves the rest to us. */
 static bool keeper_is_late(const struct run *run)
@@ -316,12 +319,16 @@ static void on_timeout(struct run *run)
         kill(run->keeper.pid, SIGKILL);
     if (run->ended && !run->rest_told)
         say_rest(run);
+    if (run->asked)
+        run_publish(run);
 }
 
 static int timeout_ms(const struct run *run)
 {
     bool wanted = (run->ended && !run->rest_told) || (run->lost && !run->warn_only);
 
+    if (run->asked && !run->lost && !run->ended)
+        return LOOK_AGAIN_MS; /* the renewal may be on its way */
     return wanted ? REST_TOLD_AFTER_MS : -1;
 }
 

@@ -4,11 +4,11 @@
 
 #include <string.h>
 
-/* When a waiter asks again by itself: in tenths of a second, rounded up. 32 bits are 13 years of uptime. */
+/* When a waiter asks again by itself: in tenths of a second, rounded up. 32 bits of them are 13 years, after
+ * which they begin anew: two are compared by their difference. */
 static uint32_t ticks_of(int64_t us)
 {
-    int64_t ticks = us / 100000 + (us % 100000 > 0);
-    return ticks < 0 ? 0 : ticks > UINT32_MAX ? UINT32_MAX : (uint32_t)ticks;
+    return (uint32_t)(us / 100000 + (us % 100000 > 0));
 }
 
 static uint32_t waiter_ticks(const unsigned char *waiter)
@@ -83,7 +83,12 @@ size_t rowlease_waiters(const unsigned char *list, size_t len, struct rowlease_i
     return count;
 }
 
+bool rowlease_oversleeps(const unsigned char *list, size_t len, int64_t expires_us)
+{
+    return len >= ROWLEASE_WAITER_SIZE && (int32_t)(waiter_ticks(list) - ticks_of(expires_us)) > 0;
+}
+
 bool waiter_oversleeps(const struct rowlease_row *row)
 {
-    return row->waiters_len > 0 && waiter_ticks(row->waiters) > ticks_of(row->expires_us);
+    return rowlease_oversleeps(row->waiters, row->waiters_len, row->expires_us);
 }

@@ -142,8 +142,9 @@ static void tell_busy(struct driver *driver, mortise_op *op, struct outcome *out
 {
     struct rowlease_answer *answer = &outcome->answer;
     outcome->joined_list = answer->registered;
-    if ((op->flags & MORTISE_OP_TRY) == 0 && !answer->registered && answer->hint_ms > POLL_MS)
-        answer->hint_ms = POLL_MS;
+    int64_t most_ms = answer->registered ? ROWLEASE_LOOK_MS : POLL_MS;
+    if ((op->flags & MORTISE_OP_TRY) == 0 && answer->hint_ms > most_ms)
+        answer->hint_ms = most_ms;
     if (op->info != NULL)
         look_tell(&driver->next, clock_read(driver).now_us, op->name, op->name_len, op->info);
 }

@@ -61,7 +61,8 @@ typedef struct mortise_grant_id {
 typedef enum mortise_op_kind {
     /* in: name, grant, owner, ttl_ms, token_floor, note, flags, first_sent_ns.
      * OK: token (larger than any given before for the name and >= token_floor; the token of the hold
-     * if the same owner's or the same grant's stands), from_ns, good_for_ms.
+     * if the same owner's or the same grant's stands), from_ns, good_for_ms. If that is less than ttl_ms,
+     * because the claim hangs on a session, say, then the core renews it accordingly earlier.
      * BUSY: another's. hint_ms: how long the holder's claim lasts at most if not renewed (-1 unknown),
      * and *info (if given) about the holder. With MORTISE_OP_TRY answer at once and register nowhere;
      * without it the caller waits: a driver with a queue of its own keeps the op until its turn comes
@@ -146,6 +147,12 @@ struct mortise_op {
 
 typedef struct mortise_below mortise_below;
 
+struct addrinfo; /* of <netdb.h> */
+
+/* A look-up has ended, in the pump: addresses (freed when this returns), or NULL and why not (a line). */
+typedef void (*mortise_resolved)(void *ctx, void *argument, const struct addrinfo *addresses,
+                                 const char *problem);
+
 /* One per opened module. Functions may be called only from the pump, unless said otherwise. */
 typedef struct mortise_host mortise_host;
 struct mortise_host {
@@ -184,6 +191,16 @@ struct mortise_host {
      * after this module's close. */
     mortise_status (*open_below)(mortise_host *host, const char *section,
                                  mortise_below **below, mortise_error *error);
+
+    /* Looks up a host name or numeric address, and a port number (stream sockets), on a thread of the
+     * core's, for a resolver may block for minutes. `resolved` is called once, unless the module is
+     * closed before. False: out of memory or threads; it will not be called. */
+    bool (*resolve)(mortise_host *host, const char *node, const char *port,
+                    mortise_resolved resolved, void *argument);
+    /* What is held of `name` (as in op->name) may have been lost, or be in danger, or be well again: the
+     * core renews it at once and not when that is due, and so is told. Harmless if nothing is the matter.
+     * name NULL: all that is held (the server is another one, say). */
+    void (*doubt)(mortise_host *host, const char *name, size_t name_len);
 };
 
 /* A module opened below another. A plugin issues ops of its own to it (zeroed; `done` set). */
@@ -191,6 +208,7 @@ struct mortise_below {
     const struct mortise_module *module;
     void *ctx;
     uint32_t capabilities;
+    const char *default_namespace; /* of this instance; NULL: none */
 };
 
 /* ---- The schema ------------------------------------------------------------------------------- */
@@ -284,6 +302,8 @@ typedef struct mortise_open_args {
     const char *section;         /* "redis:old" */
     const char *client_id;       /* 32 hex digits, fresh for each client */
     const char *note;            /* as in ops */
+    const char *name_space;      /* what the config says; NULL: nothing, and names have that of the
+                                  * module at the top before them (default_namespace, namespace_of) */
 } mortise_open_args;
 
 typedef struct mortise_module {
@@ -331,11 +351,14 @@ typedef struct mortise_module {
     void (*unwatch)(void *ctx, const char *name, size_t name_len);
     /* Plugins: news from a module below. */
     void (*news)(void *ctx, const char *name, size_t name_len);
-    /* Every event of the client. Called from any thread with core locks held: under a microsecond, no
-     * blocking, no call back into the core. */
+    /* Every event of the client, in their order. Called from any thread, one call at a time, with core
+     * locks held: under a microsecond, no blocking, no call back into the core but host->now. */
     void (*observe)(void *ctx, const mortise_event *event);
     /* The statements that `mortise schema` prints; static text. */
     const char *(*schema)(void);
+    /* Plugins: instead of default_namespace, that of the module below, say, so that clients with and
+     * without the plugin mean the same lock by a name. NULL: none. Lives as long as the instance. */
+    const char *(*namespace_of)(void *ctx);
 } mortise_module;
 
 #define MORTISE_MODULE_HEAD                                                                         \

@@ -178,6 +178,7 @@ MORTISE_API mortise_status mortise_release(mortise_lease *lease, mortise_error *
 
 /* The same, but returns once the request is on its way: a cycle costs one round trip. What this
  * client asks next comes after it; mortise_close() waits for it; a broken connection repeats it.
+ * Inside mortise_dispatch() the requests of all callbacks that run go out together at its end.
  * OK, LOST (known before asking), INVALID, CLOSED, FORKED. */
 MORTISE_API mortise_status mortise_release_nowait(mortise_lease *lease, mortise_error *error);
 
