@@ -1,0 +1,301 @@
+/* confirm.c - min_replicas: what was granted or renewed is told only when so many replicas have it.
+ *
+ *            granted, renewed      PUBLISH, WAIT N            N or more
+ *   waiting ─────────────────▶ waiting ─────────▶ asked ───────────────────▶ completed: OK
+ *                                │                  │ fewer, an error,
+ *                                │ no connection    ▼ the connection broke
+ *                                └───────────▶ a renewal: UNREACHABLE, the deadline stays
+ *                                              an acquire: released, then UNREACHABLE
+ *
+ * WAIT holds up all that comes behind it, so it has a connection of its own. It speaks of that connection's
+ * writes; but replication is one stream, in the order in which the primary executed: who has a write that was made
+ * after the grant has the grant. So a write that leaves nothing (PUBLISH to a channel of nobody's) is sent on that
+ * connection once the grant is known, and WAIT behind it. One WAIT is under way at a time, for all that were
+ * granted until it was sent; those that come meanwhile go with the next.
+ *
+ *   The two connections are to different servers (a failover in between): the run ids tell, and nothing is
+ *     confirmed.
+ *   A renewal is not confirmed: the server's claim is longer than the deadline that the holder believes. The
+ *     next renewal tries again.
+ *   The release of an acquire that is not confirmed fails: INDETERMINATE, the core releases that grant until it
+ *     is sure.
+ *   It is canceled meanwhile: INDETERMINATE, likewise.
+ *   The replicas are slow: a renewal gives up after a sixth of the ttl, by the core.
+ *   It takes longer than the ttl: the core finds the deadline passed, and releases. */
+#include "internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define CHANNEL "mortise:sync"
+
+/* The release of an acquire that was not confirmed: an op of the driver's own. */
+struct undo {
+    mortise_op op; /* first; issuer is the driver */
+    struct driver *driver;
+    mortise_op *of; /* NULL: canceled */
+    struct link_fault fault;
+    char texts[]; /* the name, the owner */
+};
+
+static void replied(struct link_call *call, unsigned index, redisReply *reply);
+static void lost(struct link_call *call, enum link_loss loss, const struct link_fault *fault);
+
+static struct driver *driver_of(struct link_call *call)
+{
+    return (struct driver *)(void *)((char *)call - offsetof(struct driver, confirm.call));
+}
+
+/* ---- not confirmed -------------------------------------------------------------------------------------- */
+
+static struct undo *new_undo(struct driver *driver, mortise_op *of, const struct link_fault *fault)
+{
+    struct undo *undo = calloc(1, sizeof(*undo) + of->name_len + of->owner_len);
+    if (undo == NULL)
+        return NULL;
+    undo->driver = driver;
+    undo->of = of;
+    undo->fault = *fault;
+    memcpy(undo->texts, of->name, of->name_len);
+    if (of->owner_len > 0)
+        memcpy(undo->texts + of->name_len, of->owner, of->owner_len);
+    undo->op.kind = MORTISE_OP_RELEASE;
+    undo->op.name = undo->texts;
+    undo->op.name_len = of->name_len;
+    undo->op.owner = of->owner_len > 0 ? undo->texts + of->name_len : NULL;
+    undo->op.owner_len = of->owner_len;
+    undo->op.grant = of->grant;
+    undo->op.ttl_ms = of->ttl_ms;
+    undo->op.token = of->token;
+    undo->op.issuer = driver;
+    return undo;
+}
+
+static void fail_unsure(struct driver *driver, mortise_op *op, const struct link_fault *fault)
+{
+    struct link_fault unsure = *fault;
+    unsure.status = MORTISE_INDETERMINATE;
+    unsure.retryable = true;
+    flow_fail(driver, op, &unsure);
+}
+
+void confirm_undone(struct driver *driver, mortise_op *op, mortise_status status)
+{
+    struct undo *undo = (struct undo *)op;
+    bool gone = status == MORTISE_OK ||
+                ((status == MORTISE_LOST || status == MORTISE_NOTOWNER) && op->sure);
+    if (undo->of != NULL && gone)
+        flow_fail(driver, undo->of, &undo->fault);
+    else if (undo->of != NULL)
+        fail_unsure(driver, undo->of, &undo->fault);
+    free(undo);
+}
+
+static void refuse(struct driver *driver, mortise_op *op, const struct link_fault *fault)
+{
+    if (op->kind == MORTISE_OP_RENEW) {
+        flow_fail(driver, op, fault);
+        return;
+    }
+    struct undo *undo = new_undo(driver, op, fault);
+    if (undo == NULL) {
+        fail_unsure(driver, op, fault);
+        return;
+    }
+    mortise_op *release = &undo->op;
+    op->driver_data[0] = undo;
+    flow_start(driver, &release, 1);
+}
+
+static void refuse_all(struct driver *driver, mortise_op **list, const struct link_fault *fault)
+{
+    while (*list != NULL) {
+        mortise_op *op = *list;
+        DL_DELETE2(*list, op, previous, next);
+        refuse(driver, op, fault);
+    }
+}
+
+static void refuse_text(struct driver *driver, mortise_op **list, const char *why)
+{
+    struct link_fault fault;
+    link_fault_set(&fault, MORTISE_UNREACHABLE, true, 0, "%s: %s", driver->link.endpoint.text, why);
+    refuse_all(driver, list, &fault);
+}
+
+/* ---- to be confirmed -------------------------------------------------------------------------------------- */
+
+bool confirm_takes(struct driver *driver, mortise_op *op, mortise_status status)
+{
+    struct confirm *confirm = &driver->confirm;
+    bool grants = op->kind == MORTISE_OP_ACQUIRE || op->kind == MORTISE_OP_RENEW;
+    if (confirm->replicas == 0 || status != MORTISE_OK || !grants)
+        return false;
+    if (strcmp(confirm->run_id, driver->link.run_id) != 0)
+        refuse_text(driver, &confirm->waiting, "another server is the primary now");
+    memcpy(confirm->run_id, driver->link.run_id, sizeof(confirm->run_id));
+    op->driver_data[0] = NULL;
+    op->driver_data[1] = confirm; /* a mark */
+    op->next = op->previous = NULL;
+    DL_APPEND2(confirm->waiting, op, previous, next);
+    link_want(&confirm->link);
+    return true;
+}
+
+static void ask(struct driver *driver)
+{
+    struct confirm *confirm = &driver->confirm;
+    struct link *link = &confirm->link;
+    mortise_op *op;
+    confirm->asked = confirm->waiting;
+    confirm->waiting = NULL;
+    confirm->failed = false;
+    DL_FOREACH2(confirm->asked, op, next)
+    {
+        op->driver_data[0] = &confirm->call;
+    }
+    confirm->call.replied = replied;
+    confirm->call.lost = lost;
+    link_call_begin(link, &confirm->call);
+    link_command(link, 3);
+    link_text(link, "PUBLISH");
+    link_text(link, CHANNEL);
+    link_text(link, "");
+    link_command(link, 3);
+    link_text(link, "WAIT");
+    link_number(link, confirm->replicas);
+    link_number(link, confirm->timeout_ms);
+    link_call_end(link, &confirm->call, 2);
+}
+
+void confirm_turn(struct driver *driver)
+{
+    struct confirm *confirm = &driver->confirm;
+    struct link *link = &confirm->link;
+    if (confirm->waiting == NULL || confirm->under_way || !link_is_up(link))
+        return;
+    if (confirm->run_id[0] == '\0') {
+        refuse_text(driver, &confirm->waiting,
+                    "without the right to INFO nothing can be confirmed (min_replicas)");
+    } else if (strcmp(link->run_id, confirm->run_id) != 0) {
+        refuse_text(driver, &confirm->waiting, "another server is the primary now");
+        link_leave(link, "another server is the primary now");
+    } else {
+        confirm->under_way = true;
+        ask(driver);
+    }
+}
+
+/* ---- answers ---------------------------------------------------------------------------------------------- */
+
+static void fail_call(struct driver *driver, const redisReply *reply)
+{
+    struct confirm *confirm = &driver->confirm;
+    struct link_fault *fault = &confirm->fault;
+    if (confirm->failed)
+        return;
+    confirm->failed = true;
+    link_fault_reply(&confirm->link, reply, fault);
+    if (fault->error == LINK_ERROR_NOPERM || fault->error == LINK_ERROR_UNKNOWN)
+        return;
+    fault->status = MORTISE_UNREACHABLE;
+    fault->retryable = true;
+}
+
+static void count(struct driver *driver, const redisReply *reply)
+{
+    struct confirm *confirm = &driver->confirm;
+    if (reply->type == REDIS_REPLY_INTEGER && reply->integer >= confirm->replicas)
+        return;
+    confirm->failed = true;
+    link_fault_set(&confirm->fault, MORTISE_UNREACHABLE, true, 0,
+                   "%s: after %" PRId64 " ms %lld of %" PRId64 " replicas had it (min_replicas)",
+                   confirm->link.endpoint.text, confirm->timeout_ms,
+                   reply->type == REDIS_REPLY_INTEGER ? reply->integer : 0, confirm->replicas);
+}
+
+static void confirm_all(struct driver *driver)
+{
+    struct confirm *confirm = &driver->confirm;
+    while (confirm->asked != NULL) {
+        mortise_op *op = confirm->asked;
+        DL_DELETE2(confirm->asked, op, previous, next);
+        flow_end(driver, op, MORTISE_OK);
+    }
+}
+
+static void replied(struct link_call *call, unsigned index, redisReply *reply)
+{
+    struct driver *driver = driver_of(call);
+    struct confirm *confirm = &driver->confirm;
+    if (reply->type == REDIS_REPLY_ERROR)
+        fail_call(driver, reply);
+    if (index + 1 < call->expected)
+        return;
+    confirm->under_way = false;
+    if (!confirm->failed)
+        count(driver, reply);
+    if (confirm->failed)
+        refuse_all(driver, &confirm->asked, &confirm->fault);
+    else
+        confirm_all(driver);
+}
+
+static void lost(struct link_call *call, enum link_loss loss, const struct link_fault *fault)
+{
+    struct driver *driver = driver_of(call);
+    (void)loss;
+    driver->confirm.under_way = false;
+    refuse_all(driver, &driver->confirm.asked, fault);
+}
+
+/* ---- the connection ------------------------------------------------------------------------------------------ */
+
+static void up(struct link *link, void *owner)
+{
+    (void)link;
+    (void)owner; /* confirm_turn comes at the end of each turn */
+}
+
+static void down(struct link *link, void *owner, const struct link_fault *fault)
+{
+    struct driver *driver = owner;
+    if (link->broke && driver->confirm.waiting != NULL)
+        return;
+    refuse_all(driver, &driver->confirm.waiting, fault);
+    link_unwant(link);
+}
+
+void confirm_open(struct driver *driver, int64_t replicas, int64_t timeout_ms)
+{
+    static const struct link_callbacks callbacks = {.up = up, .down = down, .seek = place_seek};
+    struct confirm *confirm = &driver->confirm;
+    confirm->replicas = replicas;
+    confirm->timeout_ms = timeout_ms;
+    confirm->settings = driver->settings;
+    confirm->settings.command_timeout_ms += timeout_ms; /* WAIT answers that late */
+    link_init(&confirm->link, driver->host, &confirm->settings, &callbacks, driver);
+}
+
+bool confirm_has(const struct driver *driver, const mortise_op *op)
+{
+    return op->driver_data[1] == &driver->confirm;
+}
+
+bool confirm_cancel(struct driver *driver, mortise_op *op)
+{
+    struct confirm *confirm = &driver->confirm;
+    if (!confirm_has(driver, op))
+        return false;
+    if (op->driver_data[0] == NULL) {
+        DL_DELETE2(confirm->waiting, op, previous, next);
+    } else if (op->driver_data[0] == &confirm->call) {
+        DL_DELETE2(confirm->asked, op, previous, next);
+    } else {
+        struct undo *undo = op->driver_data[0];
+        undo->of = NULL;
+        flow_cancel(driver, &undo->op);
+    }
+    flow_end(driver, op, MORTISE_INDETERMINATE);
+    return true;
+}

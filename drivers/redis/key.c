@@ -1,0 +1,86 @@
+/* key.c - the names of keys and channels, and what a grant and an owner are called in the server. */
+#include "internal.h"
+
+#include <stdlib.h>
+
+void key_put(struct link *link, const struct driver *driver, const mortise_op *op, enum key key)
+{
+    (void)driver;
+    key_put_of(link, op->name, op->name_len, key);
+}
+
+void key_put_of(struct link *link, const char *name, size_t name_len, enum key key)
+{
+    static const char *const words[] = {
+        [KEY_TOKEN] = "token", [KEY_NEWS] = "news", [KEY_QUEUE] = "queue", [KEY_RECORD] = "record"};
+    struct key_parts parts = {.count = 0};
+    if (key == KEY_LOCK) {
+        link_argument(link, name, name_len);
+        return;
+    }
+    key_add_side(&parts, name, name_len, words[key]);
+    link_parts(link, parts.part, parts.count);
+}
+
+/* Redisson's: "redisson_lock__channel:{name}", without braces where the name has some. */
+static void add_channel(struct key_parts *parts, const struct driver *driver, const char *name,
+                        size_t length)
+{
+    if (driver->layout != LAYOUT_REDISSON) {
+        key_add_side(parts, name, length, "news");
+        return;
+    }
+    bool braced = memchr(name, '{', length) != NULL;
+    key_add_text(parts, braced ? "redisson_lock__channel:" : "redisson_lock__channel:{");
+    key_add(parts, name, length);
+    key_add_text(parts, braced ? "" : "}");
+}
+
+void key_put_channel(struct link *link, const struct driver *driver, const mortise_op *op)
+{
+    struct key_parts parts = {.count = 0};
+    add_channel(&parts, driver, op->name, op->name_len);
+    link_parts(link, parts.part, parts.count);
+}
+
+char *key_channel(const struct driver *driver, const char *name, size_t name_len, size_t *length)
+{
+    struct key_parts parts = {.count = 0};
+    add_channel(&parts, driver, name, name_len);
+    return key_join(&parts, length);
+}
+
+void key_put_grant(struct link *link, const mortise_op *op)
+{
+    char hex[GRANT_HEX + 1];
+    key_hex(&op->grant, hex);
+    link_argument(link, hex, GRANT_HEX);
+}
+
+size_t key_field(const mortise_op *op, char field[FIELD_MAX + 1])
+{
+    static const unsigned char groups[] = {8, 4, 4, 4, 12};
+    char hex[GRANT_HEX + 1];
+    if (op->owner_len > 0 && op->owner_len <= FIELD_MAX) {
+        memcpy(field, op->owner, op->owner_len);
+        return op->owner_len;
+    }
+    key_hex(&op->grant, hex);
+    const char *from = hex;
+    char *to = field;
+    for (size_t i = 0; i < sizeof(groups); i++) {
+        memcpy(to, from, groups[i]);
+        from += groups[i];
+        to += groups[i];
+        *to++ = i + 1 < sizeof(groups) ? '-' : ':';
+    }
+    *to++ = '0';
+    return (size_t)(to - field);
+}
+
+void key_put_owner(struct link *link, const mortise_op *op)
+{
+    char field[FIELD_MAX + 1];
+    link_argument(link, field, key_field(op, field));
+    link_text(link, op->owner_len > 0 ? "1" : "0");
+}

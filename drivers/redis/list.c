@@ -1,0 +1,248 @@
+/* list.c - all held locks under a prefix: the keys by SCAN, a page at a time, then what each says of itself.
+ * The answer is what held during the listing, not at one instant. What is no lock of this layout is left
+ * out, since a database may have other keys.
+ *
+ *   SCAN ──page──▶ a look at each of its keys ──▶ SCAN … cursor 0 ──▶ sorted, told
+ *
+ * The op is canceled: the next answer frees the list. The connection breaks: the op fails, and so does it. */
+#include "../redislink/pages.h"
+#include "internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct found {
+    struct found *next;
+    mortise_info info;
+    size_t name_len;
+    char name[]; /* with the namespace */
+};
+
+/* In place of a flight: it makes many calls. */
+struct list {
+    struct link_call call; /* first */
+    struct driver *driver;
+    mortise_op *op; /* NULL: canceled, or failed */
+    char cursor[PAGE_CURSOR_SIZE];
+    redisReply *page; /* the keys of this page; owned */
+    size_t at;        /* the key being looked at */
+    bool again;       /* a look was refused: see look.c */
+    struct found *found;
+    size_t count;
+};
+
+static void scan(struct list *list);
+static void look_at_page(struct list *list);
+static void lost(struct link_call *call, enum link_loss loss, const struct link_fault *fault);
+
+static void free_list(struct list *list)
+{
+    struct found *found = list->found, *next;
+    for (; found != NULL; found = next) {
+        next = found->next;
+        free(found);
+    }
+    if (list->page != NULL)
+        freeReplyObject(list->page);
+    free(list);
+}
+
+static void fail_list(struct list *list, const struct link_fault *fault)
+{
+    if (list->op != NULL)
+        flow_fail(list->driver, list->op, fault);
+    free_list(list);
+}
+
+static void refuse_list(struct list *list, const redisReply *reply)
+{
+    struct link_fault fault;
+    link_fault_reply(&list->driver->link, reply, &fault);
+    fail_list(list, &fault);
+}
+
+static void begin(struct list *list, void (*replied)(struct link_call *, unsigned, redisReply *))
+{
+    list->call.replied = replied;
+    list->call.lost = lost;
+    link_call_begin(&list->driver->link, &list->call);
+}
+
+/* ---- the end ------------------------------------------------------------------------------------------ */
+
+static int compare(const void *a, const void *b)
+{
+    const struct found *one = *(const struct found *const *)a;
+    const struct found *two = *(const struct found *const *)b;
+    size_t shorter = one->name_len < two->name_len ? one->name_len : two->name_len;
+    int order = memcmp(one->name, two->name, shorter);
+    return order != 0 ? order : (one->name_len > two->name_len) - (one->name_len < two->name_len);
+}
+
+static void tell(struct list *list)
+{
+    struct driver *driver = list->driver;
+    struct found **all = malloc((list->count + 1) * sizeof(struct found *));
+    size_t n = 0;
+    if (all == NULL) {
+        flow_fail_memory(driver, list->op);
+        return;
+    }
+    for (struct found *found = list->found; found != NULL; found = found->next)
+        all[n++] = found;
+    qsort(all, n, sizeof(struct found *), compare);
+    for (size_t i = 0; i < n; i++)
+        if (i == 0 || compare(&all[i - 1], &all[i]) != 0) /* SCAN may tell of a key twice */
+            driver->host->emit(driver->host, list->op, &all[i]->info);
+    free(all);
+    flow_complete(driver, list->op, MORTISE_OK);
+}
+
+/* ---- looking at each -------------------------------------------------------------------------------------- */
+
+static bool keep(struct list *list, const redisReply *key, const mortise_info *info)
+{
+    struct found *found = malloc(sizeof(*found) + key->len);
+    if (found == NULL)
+        return false;
+    found->info = *info;
+    found->name_len = key->len;
+    memcpy(found->name, key->str, key->len);
+    found->next = list->found;
+    list->found = found;
+    list->count++;
+    return true;
+}
+
+/* The info tells the name with its namespace, as ops do; the core takes it off. */
+static bool take(struct list *list, const redisReply *key, const redisReply *reply)
+{
+    mortise_info info = {.size = sizeof(info)};
+    if ((size_t)key->len > MORTISE_NAME_MAX)
+        return true; /* longer than any name */
+    if (!look_take(list->driver, reply, &info) || !info.held || info.remaining_ms == -1)
+        return true;
+    memcpy(info.name, key->str, key->len);
+    info.name[key->len] = '\0';
+    return keep(list, key, &info);
+}
+
+static void next_page(struct list *list)
+{
+    freeReplyObject(list->page);
+    list->page = NULL;
+    if (strcmp(list->cursor, "0") != 0) {
+        scan(list);
+        return;
+    }
+    tell(list);
+    free_list(list);
+}
+
+static void looked(struct link_call *call, unsigned index, redisReply *reply)
+{
+    struct list *list = (struct list *)call;
+    bool last = index + 1 == call->expected;
+    const redisReply *keys = list->page->element[1];
+    unsigned each = look_replies(list->driver);
+    /* a key of another type is refused inside the transaction: that is no failure, the others are */
+    if (reply->type == REDIS_REPLY_ERROR && list->op != NULL) {
+        struct link_fault fault;
+        link_fault_reply(&list->driver->link, reply, &fault);
+        flow_fail(list->driver, list->op, &fault);
+        list->op = NULL;
+    }
+    if (index % each == each - 1 && list->op != NULL) {
+        const redisReply *key = keys->element[list->at++];
+        list->again |= reply->type == REDIS_REPLY_NIL;
+        if (reply->type == REDIS_REPLY_ARRAY && !take(list, key, reply)) {
+            flow_fail_memory(list->driver, list->op);
+            list->op = NULL;
+        }
+    }
+    if (!last)
+        return;
+    if (list->op == NULL)
+        free_list(list);
+    else if (list->again)
+        look_at_page(list); /* who is found twice is told once */
+    else
+        next_page(list);
+}
+
+/* ---- pages -------------------------------------------------------------------------------------------------- */
+
+static void look_at_page(struct list *list)
+{
+    redisReply *keys = list->page->element[1];
+    list->at = 0;
+    list->again = false;
+    if (keys->elements == 0) {
+        next_page(list);
+        return;
+    }
+    begin(list, looked);
+    for (size_t i = 0; i < keys->elements; i++)
+        look_put(list->driver, keys->element[i]->str, keys->element[i]->len);
+    link_call_end(&list->driver->link, &list->call,
+                  (unsigned)keys->elements * look_replies(list->driver));
+}
+
+static void scanned(struct link_call *call, unsigned index, redisReply *reply)
+{
+    struct list *list = (struct list *)call;
+    (void)index;
+    if (list->op == NULL)
+        free_list(list);
+    else if (!page_is_one(reply))
+        refuse_list(list, reply);
+    else if ((list->page = page_take(reply, list->cursor)) == NULL) {
+        flow_fail_memory(list->driver, list->op);
+        free_list(list);
+    } else
+        look_at_page(list);
+}
+
+static void scan(struct list *list)
+{
+    struct link *link = &list->driver->link;
+    begin(list, scanned);
+    if (!page_put(link, list->cursor, list->op->name, list->op->name_len)) {
+        flow_fail_memory(list->driver, list->op);
+        free_list(list);
+        return;
+    }
+    link_call_end(link, &list->call, 1);
+}
+
+void list_start(struct driver *driver, mortise_op *op)
+{
+    struct list *list = calloc(1, sizeof(*list));
+    if (list == NULL) {
+        flow_fail_memory(driver, op);
+        return;
+    }
+    list->driver = driver;
+    list->op = op;
+    memcpy(list->cursor, "0", 2);
+    op->driver_data[0] = list;
+    scan(list);
+}
+
+bool list_cancel(struct driver *driver, mortise_op *op)
+{
+    struct list *list = op->driver_data[0];
+    if (op->kind != MORTISE_OP_LIST || list == NULL)
+        return false;
+    list->op = NULL;
+    flow_complete(driver, op, MORTISE_CANCELED);
+    return true;
+}
+
+static void lost(struct link_call *call, enum link_loss loss, const struct link_fault *fault)
+{
+    struct list *list = (struct list *)call;
+    if (list->op != NULL)
+        flow_lose(list->driver, list->op, loss, fault);
+    free_list(list);
+}

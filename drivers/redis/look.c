@@ -1,0 +1,109 @@
+/* look.c - looking at one lock, and at the server. What a lock says of itself, how long it still lives and
+ * what time it is there are read as one step. With atomicity = watch an EXEC may be refused, since a
+ * transaction of this very connection was watching: then it is done again. */
+#include "internal.h"
+
+#include <stdio.h>
+
+static void put_word(struct link *link, const char *word)
+{
+    link_command(link, 1);
+    link_text(link, word);
+}
+
+static void put_of_key(struct link *link, const char *word, const char *key, size_t key_len)
+{
+    link_command(link, 2);
+    link_text(link, word);
+    link_argument(link, key, key_len);
+}
+
+void look_put(struct driver *driver, const char *key, size_t key_len)
+{
+    struct link *link = &driver->link;
+    transaction_disturb(driver); /* EXEC ends what the connection watches */
+    put_word(link, "MULTI");
+    put_of_key(link, driver->layout == LAYOUT_STRING ? "GET" : "HGETALL", key, key_len);
+    put_of_key(link, "PTTL", key, key_len);
+    put_word(link, "TIME");
+    if (driver->queued) {
+        link_command(link, 2);
+        link_text(link, "LLEN");
+        key_put_of(link, key, key_len, KEY_QUEUE);
+    }
+    put_word(link, "EXEC");
+}
+
+unsigned look_replies(const struct driver *driver)
+{
+    return driver->queued ? 6 : 5;
+}
+
+bool look_take(const struct driver *driver, const redisReply *reply, mortise_info *info)
+{
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements + 2 != look_replies(driver))
+        return false;
+    const redisReply *held = reply->element[0], *remaining = reply->element[1];
+    uint64_t now_us = holder_time_us(reply->element[2]);
+    bool lock = false;
+    if (held->type == REDIS_REPLY_STRING)
+        lock = holder_of_string(held->str, held->len, now_us, info);
+    else if (held->type == REDIS_REPLY_ARRAY && held->elements > 0)
+        lock = holder_of_hash(driver, held, now_us, info);
+    if (info->held && remaining->type == REDIS_REPLY_INTEGER)
+        info->remaining_ms = remaining->integer < 0 ? -1 : remaining->integer;
+    if (driver->queued && reply->element[3]->type == REDIS_REPLY_INTEGER)
+        info->waiters = (int32_t)reply->element[3]->integer;
+    if (!driver->fencing)
+        info->token = 0;
+    return lock;
+}
+
+static void inspected(struct flight *flight, redisReply *reply)
+{
+    mortise_info *info = flight->op->info;
+    if (reply->type == REDIS_REPLY_NIL) {
+        flow_go_on(flight, inspected);
+        look_put(flight->driver, flight->op->name, flight->op->name_len);
+        link_call_end(&flight->driver->link, &flight->call, look_replies(flight->driver));
+        return;
+    }
+    info->held = false;
+    info->waiters = -1;
+    info->held_ms = info->remaining_ms = 0;
+    look_take(flight->driver, reply, info);
+    flow_complete(flight->driver, flight->op, MORTISE_OK);
+}
+
+void look_inspect(struct driver *driver, mortise_op *op)
+{
+    struct flight *flight = flow_take_off(driver, op, inspected);
+    if (flight == NULL)
+        return;
+    look_put(driver, op->name, op->name_len);
+    link_call_end(&driver->link, &flight->call, look_replies(driver));
+}
+
+/* ---- ping -------------------------------------------------------------------------------------------- */
+
+static void pinged(struct flight *flight, redisReply *reply)
+{
+    struct driver *driver = flight->driver;
+    mortise_op *op = flight->op;
+    const char *version = driver->link.version;
+    (void)reply;
+    if (op->buffer != NULL && op->buffer_size > 0)
+        snprintf(op->buffer, op->buffer_size, "Redis %s at %s",
+                 version[0] != '\0' ? version : "(unknown version)",
+                 driver->settings.endpoint.text);
+    flow_complete(driver, op, MORTISE_OK);
+}
+
+void look_ping(struct driver *driver, mortise_op *op)
+{
+    struct flight *flight = flow_take_off(driver, op, pinged);
+    if (flight == NULL)
+        return;
+    put_word(&driver->link, "PING");
+    link_call_end(&driver->link, &flight->call, 1);
+}

@@ -1,0 +1,370 @@
+/* module.c - the Redis driver as a module: its table, its options, how an instance is opened and closed.
+ *
+ * One primary, one connection for all that a client asks, one more for those who wait; one to wait for replicas,
+ * where that is asked for. internal.h says which file does what, and what happens where something fails. */
+#include "../redislink/settings.h"
+#include "internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define LINKS_MAX (4 + PRIMARY_CANDIDATES)
+
+static const mortise_option options[OPTION_COUNT] = {
+    [OPTION_SERVERS] = {.key = "servers",
+                        .type = MORTISE_OPTION_TEXT,
+                        .flags = MORTISE_OPTION_URL_AUTHORITY,
+                        .default_text = "127.0.0.1:6379",
+                        .help = "the server: host, host:port, [IPv6]:port, or the path of a "
+                                "socket; of several (a, b, c) the primary is used"},
+    [OPTION_SENTINEL] = {.key = "sentinel",
+                         .type = MORTISE_OPTION_TEXT,
+                         .help = "name@a,b,c: instead of servers, the sentinels that know where "
+                                 "the primary of that name is (port 26379)"},
+    [OPTION_SENTINEL_USERNAME] = {.key = "sentinel_username",
+                                  .type = MORTISE_OPTION_TEXT,
+                                  .help = "an ACL user of the sentinels"},
+    [OPTION_SENTINEL_PASSWORD] = {.key = "sentinel_password",
+                                  .type = MORTISE_OPTION_TEXT,
+                                  .flags = MORTISE_OPTION_SECRET,
+                                  .help = "of the sentinels; theirs is not the servers'"},
+    [OPTION_USERNAME] = {.key = "username",
+                         .type = MORTISE_OPTION_TEXT,
+                         .flags = MORTISE_OPTION_URL_USER,
+                         .help = "an ACL user (Redis 6 and later); without it, the default user"},
+    [OPTION_PASSWORD] = {.key = "password",
+                         .type = MORTISE_OPTION_TEXT,
+                         .flags = MORTISE_OPTION_SECRET | MORTISE_OPTION_URL_PASSWORD,
+                         .help = "of the user"},
+    [OPTION_DATABASE] = {.key = "database",
+                         .type = MORTISE_OPTION_INT,
+                         .flags = MORTISE_OPTION_URL_PATH,
+                         .default_text = "0",
+                         .minimum = 0,
+                         .maximum = 1000000,
+                         .help = "its number"},
+    [OPTION_TLS] = {.key = "tls",
+                    .type = MORTISE_OPTION_CHOICE,
+                    .flags = MORTISE_OPTION_URL_SCHEME,
+                    .default_text = "no",
+                    .choices = "no|yes|redis|rediss",
+                    .help = "yes (or the scheme rediss): encrypted, the server's certificate is "
+                            "checked; where this build can"},
+    [OPTION_TLS_CA] = {.key = "tls_ca",
+                       .type = MORTISE_OPTION_TEXT,
+                       .help = "a file of trusted certificates; without it, the system's"},
+    [OPTION_TLS_CERT] = {.key = "tls_cert",
+                         .type = MORTISE_OPTION_TEXT,
+                         .help = "the client's own certificate, a file; needs tls_key"},
+    [OPTION_TLS_KEY] = {.key = "tls_key",
+                        .type = MORTISE_OPTION_TEXT,
+                        .help = "the client's own key, a file"},
+    [OPTION_MODE] = {.key = "mode",
+                     .type = MORTISE_OPTION_CHOICE,
+                     .default_text = "string",
+                     .choices = "string|hash",
+                     .help =
+                         "what a lock is in the server; a hash can be shared by an owner's leases"},
+    [OPTION_DIALECT] = {.key = "dialect",
+                        .type = MORTISE_OPTION_CHOICE,
+                        .default_text = "native",
+                        .choices = "native|redisson",
+                        .help = "redisson: the layout, the channel and the message of Redisson's "
+                                "RLock, for sharing locks with Java; needs mode = hash"},
+    [OPTION_ATOMICITY] = {.key = "atomicity",
+                          .type = MORTISE_OPTION_CHOICE,
+                          .default_text = "lua",
+                          .choices = "lua|watch",
+                          .help = "watch: WATCH and MULTI instead of scripts, where those are "
+                                  "forbidden; slower"},
+    [OPTION_FENCING] = {.key = "fencing",
+                        .type = MORTISE_OPTION_BOOL,
+                        .default_text = "on",
+                        .help = "off: no tokens; with mode = string the bare SET NX PX that other "
+                                "clients use"},
+    [OPTION_QUEUE] = {.key = "queue",
+                      .type = MORTISE_OPTION_BOOL,
+                      .default_text = "yes",
+                      .help =
+                          "waiters stand in a line in the server, and a release hands the lock to "
+                          "the first; no (forced by fencing = off, dialect = redisson and "
+                          "atomicity = watch): they are told and try again"},
+    [OPTION_FOREIGN] = {.key = "foreign",
+                        .type = MORTISE_OPTION_CHOICE,
+                        .default_text = "none",
+                        .choices = "none|poll",
+                        .help = "poll: other clients use the same locks and tell nobody of a "
+                                "release; waiters look every `retry`, too"},
+    [OPTION_RETRY] = {.key = "retry",
+                      .type = MORTISE_OPTION_DURATION,
+                      .default_text = "100ms",
+                      .minimum = 1,
+                      .maximum = 3600000,
+                      .help = "see foreign"},
+    [OPTION_CONNECT_TIMEOUT] = {.key = "connect_timeout",
+                                .type = MORTISE_OPTION_DURATION,
+                                .default_text = "2s",
+                                .minimum = 10,
+                                .maximum = 3600000,
+                                .help = "how long an attempt to connect may take"},
+    [OPTION_COMMAND_TIMEOUT] = {.key = "command_timeout",
+                                .type = MORTISE_OPTION_DURATION,
+                                .default_text = "3s",
+                                .minimum = 10,
+                                .maximum = 3600000,
+                                .help = "no answer for so long: the connection is taken for dead"},
+    [OPTION_MIN_REPLICAS] = {.key = "min_replicas",
+                             .type = MORTISE_OPTION_INT,
+                             .default_text = "0",
+                             .minimum = 0,
+                             .maximum = 100,
+                             .help = "a lock is had, and renewed, only when so many replicas have "
+                                     "acknowledged it"},
+    [OPTION_REPLICA_TIMEOUT] = {.key = "replica_timeout",
+                                .type = MORTISE_OPTION_DURATION,
+                                .default_text = "1s",
+                                .minimum = 1,
+                                .maximum = 3600000,
+                                .help = "how long they are waited for; best less than a sixth of "
+                                        "the ttl"},
+};
+
+/* ---- the settings ------------------------------------------------------------------------------------- */
+
+static const char *without_password(const char *list)
+{
+    const char *at = strrchr(list, '@');
+    return at != NULL ? at + 1 : list;
+}
+
+/* "name@a,b,c" */
+static mortise_status read_sentinels(struct driver *driver, mortise_error *error)
+{
+    const mortise_value *values = driver->values;
+    const char *text = values[OPTION_SENTINEL].text, *at = strchr(text, '@'), *problem;
+    char name[PRIMARY_NAME_MAX + 1];
+    struct link_settings like = driver->settings;
+    size_t length = at != NULL ? (size_t)(at - text) : 0;
+    if (values[OPTION_SERVERS].given)
+        return settings_explain(
+            error, MORTISE_CONFIG,
+            "[redis] servers and sentinel exclude each other: sentinels say where the "
+            "server is");
+    if (length == 0 || length >= sizeof(name) || strcspn(text, " \t\n") < length)
+        return settings_explain(
+            error, MORTISE_CONFIG,
+            "[redis] sentinel = NAME@HOST, HOST … is expected, NAME of 1 to %d bytes",
+            PRIMARY_NAME_MAX);
+    memcpy(name, text, length);
+    name[length] = '\0';
+    like.username = values[OPTION_SENTINEL_USERNAME].text;
+    like.password = values[OPTION_SENTINEL_PASSWORD].text;
+    like.database = 0;
+    if (like.username != NULL && like.password == NULL)
+        return settings_explain(error, MORTISE_CONFIG,
+                                "[redis] sentinel_username needs sentinel_password");
+    if (!place_open(driver, at + 1, name, &like, &problem))
+        return settings_explain(error, MORTISE_CONFIG, "[redis] sentinel = …@\"%.200s\": %s",
+                                without_password(at + 1), problem);
+    return MORTISE_OK;
+}
+
+static mortise_status read_servers(struct driver *driver, mortise_error *error)
+{
+    const char *list = driver->values[OPTION_SERVERS].text, *problem;
+    bool read = strchr(list, ',') != NULL
+                    ? place_open(driver, list, NULL, &driver->settings, &problem)
+                    : endpoint_next(&list, LINK_PORT, &driver->settings.endpoint, &problem);
+    if (read)
+        return MORTISE_OK;
+    return settings_explain(error, MORTISE_CONFIG, "[redis] servers = \"%.200s\": %s",
+                            without_password(driver->values[OPTION_SERVERS].text), problem);
+}
+
+static mortise_status read_mode(struct driver *driver, mortise_error *error)
+{
+    const mortise_value *values = driver->values;
+    bool hash = values[OPTION_MODE].number == 1, redisson = values[OPTION_DIALECT].number == 1;
+    if (redisson && !hash)
+        return settings_explain(error, MORTISE_CONFIG,
+                                "[redis] dialect = redisson needs mode = hash");
+    driver->layout = redisson ? LAYOUT_REDISSON : hash ? LAYOUT_HASH : LAYOUT_STRING;
+    driver->watches = values[OPTION_ATOMICITY].number == 1;
+    driver->fencing = values[OPTION_FENCING].number != 0;
+    bool possible = driver->fencing && !driver->watches && !redisson;
+    if (values[OPTION_QUEUE].given && values[OPTION_QUEUE].number != 0 && !possible)
+        return settings_explain(
+            error, MORTISE_CONFIG,
+            "[redis] queue = yes is not possible with fencing = off, dialect = redisson or "
+            "atomicity = watch");
+    driver->queued = possible && values[OPTION_QUEUE].number != 0;
+    driver->foreign_polled = values[OPTION_FOREIGN].number == 1;
+    driver->retry_ms = values[OPTION_RETRY].number;
+    return MORTISE_OK;
+}
+
+static mortise_status read_settings(struct driver *driver, const char *note, mortise_error *error)
+{
+    const mortise_value *values = driver->values;
+    struct link_settings *settings = &driver->settings;
+    settings->username = values[OPTION_USERNAME].text;
+    settings->password = values[OPTION_PASSWORD].text;
+    settings->database = values[OPTION_DATABASE].number;
+    settings->connect_timeout_ms = values[OPTION_CONNECT_TIMEOUT].number;
+    settings->command_timeout_ms = values[OPTION_COMMAND_TIMEOUT].number;
+    settings->tls = values[OPTION_TLS].number % 2 == 1; /* "yes", "rediss" */
+    settings->tls_ca = values[OPTION_TLS_CA].text;
+    settings->tls_cert = values[OPTION_TLS_CERT].text;
+    settings->tls_key = values[OPTION_TLS_KEY].text;
+    settings_name_client(settings, note);
+    mortise_status status = settings_check(settings, "redis", error);
+    if (status == MORTISE_OK)
+        status = values[OPTION_SENTINEL].given ? read_sentinels(driver, error)
+                                               : read_servers(driver, error);
+    return status == MORTISE_OK ? read_mode(driver, error) : status;
+}
+
+/* ---- the slots ------------------------------------------------------------------------------------------- */
+
+static void free_driver(struct driver *driver)
+{
+    struct flight *flight = driver->free_flights, *next;
+    for (; flight != NULL; flight = next) {
+        next = flight->next_free;
+        free(flight);
+    }
+    flow_forget_doubts(driver);
+    transaction_free(driver);
+    primary_close(driver->primary);
+    free(driver);
+}
+
+/* Connects nowhere yet: the first op does. */
+static mortise_status open_driver(const mortise_open_args *args, void **ctx, mortise_error *error)
+{
+    static const struct link_callbacks callbacks = {
+        .up = flow_up, .down = flow_down, .seek = place_seek};
+    struct driver *driver = calloc(1, sizeof(*driver));
+    if (driver == NULL)
+        return settings_explain(error, MORTISE_NOMEM, "out of memory");
+    driver->host = args->host;
+    driver->values = args->values;
+    mortise_status status = read_settings(driver, args->note, error);
+    if (status == MORTISE_OK && driver->watches && !transaction_open(driver))
+        status = settings_explain(error, MORTISE_NOMEM, "out of memory");
+    if (status != MORTISE_OK) {
+        free_driver(driver);
+        return status;
+    }
+    snprintf(driver->inbox, sizeof(driver->inbox), "mortise:inbox:%.32s", args->client_id);
+    link_init(&driver->link, driver->host, &driver->settings, &callbacks, driver);
+    news_open(driver);
+    confirm_open(driver, args->values[OPTION_MIN_REPLICAS].number,
+                 args->values[OPTION_REPLICA_TIMEOUT].number);
+    *ctx = driver;
+    return MORTISE_OK;
+}
+
+static uint32_t capabilities_of(void *ctx)
+{
+    const struct driver *driver = ctx;
+    uint32_t capabilities =
+        MORTISE_CAP_LEASE | MORTISE_CAP_NOTIFY | MORTISE_CAP_INSPECT | MORTISE_CAP_LIST;
+    if (driver->fencing)
+        capabilities |= MORTISE_CAP_FENCING;
+    if (driver->queued)
+        capabilities |= MORTISE_CAP_FAIR;
+    if (driver->layout != LAYOUT_STRING)
+        capabilities |= MORTISE_CAP_REENTRANT;
+    return capabilities;
+}
+
+static void start(void *ctx, mortise_op **ops, size_t n)
+{
+    flow_start(ctx, ops, n);
+}
+
+static void cancel(void *ctx, mortise_op *op)
+{
+    flow_cancel(ctx, op);
+}
+
+static void watch(void *ctx, const char *name, size_t name_len)
+{
+    news_watch(ctx, name, name_len);
+}
+
+static void unwatch(void *ctx, const char *name, size_t name_len)
+{
+    news_unwatch(ctx, name, name_len);
+}
+
+static size_t interest(void *ctx, struct pollfd *fds, size_t capacity, int64_t *due_ns)
+{
+    const struct driver *driver = ctx;
+    size_t n = link_interest(&driver->link, fds, capacity, due_ns);
+    n += link_interest(&driver->news, fds + n, capacity - n, due_ns);
+    n += link_interest(&driver->confirm.link, fds + n, capacity - n, due_ns);
+    if (driver->primary != NULL)
+        n += primary_interest(driver->primary, fds + n, capacity - n, due_ns);
+    if (place_look_due_ns(driver) < *due_ns)
+        *due_ns = place_look_due_ns(driver);
+    if (queue_due_ns(driver) < *due_ns)
+        *due_ns = queue_due_ns(driver);
+    return n;
+}
+
+static void turn(void *ctx, const struct pollfd *ready, size_t n)
+{
+    struct driver *driver = ctx;
+    struct pollfd fds[LINKS_MAX];
+    int64_t due_ns = MORTISE_NEVER;
+    if (driver->primary != NULL && place_looks(driver)) {
+        n = interest(ctx, fds, LINKS_MAX, &due_ns);
+        ready = poll(fds, (nfds_t)n, 0) > 0 ? fds : NULL;
+        n = ready != NULL ? n : 0;
+    }
+    link_turn(&driver->link, ready, n);
+    flow_turn(driver);
+    link_turn(&driver->news, ready, n);
+    link_turn(&driver->confirm.link, ready, n);
+    if (driver->primary != NULL)
+        primary_turn(driver->primary, ready, n);
+    confirm_turn(driver);
+    queue_turn(driver);
+    link_flush(&driver->link);
+    link_flush(&driver->news);
+    link_flush(&driver->confirm.link);
+}
+
+static void close_driver(void *ctx)
+{
+    struct driver *driver = ctx;
+    news_close(driver);
+    link_close(&driver->confirm.link);
+    link_close(&driver->link);
+    free_driver(driver);
+}
+
+const mortise_module mortise_module_v1 = {
+    MORTISE_MODULE_HEAD,
+    .kind = MORTISE_KIND_DRIVER,
+    .capabilities = MORTISE_CAP_LEASE | MORTISE_CAP_FENCING | MORTISE_CAP_INSPECT |
+                    MORTISE_CAP_LIST | MORTISE_CAP_NOTIFY | MORTISE_CAP_REENTRANT |
+                    MORTISE_CAP_FAIR,
+    .name = "redis",
+    .version = "0.1.0",
+    .summary = "one Redis primary: scripts, one connection, waiters told by subscription",
+    .default_namespace = "mortise:",
+    .options = options,
+    .option_count = OPTION_COUNT,
+    .open = open_driver,
+    .start = start,
+    .cancel = cancel,
+    .interest = interest,
+    .turn = turn,
+    .close = close_driver,
+    .capabilities_of = capabilities_of,
+    .watch = watch,
+    .unwatch = unwatch,
+};

@@ -1,0 +1,216 @@
+/* news.c - the second connection, for subscriptions: opened when somebody first waits; it tells the core of
+ * releases. A name is subscribed to while a head waits for it in this process, and no longer.
+ *
+ * The confirmation of a subscription is news, too: a release in between would be missed. So is that of a
+ * subscription that was made anew after the connection broke. */
+#include "internal.h"
+
+#include <stdlib.h>
+
+struct watched {
+    UT_hash_handle hh;
+    size_t name_len;
+    char *channel; /* the key of the table */
+    char name[];
+};
+
+static void up(struct link *link, void *owner);
+static void down(struct link *link, void *owner, const struct link_fault *fault);
+static void push(struct link *link, void *owner, redisReply *reply);
+
+static const struct link_callbacks callbacks = {
+    .up = up, .down = down, .push = push, .seek = place_seek};
+
+void news_open(struct driver *driver)
+{
+    link_init(&driver->news, driver->host, &driver->settings, &callbacks, driver);
+}
+
+static void say(struct driver *driver, const char *command, const struct watched *watched)
+{
+    struct link *link = &driver->news;
+    if (!link_is_up(link))
+        return; /* all is said when it is */
+    link_command(link, 2);
+    link_text(link, command);
+    link_argument(link, watched->channel, watched->hh.keylen);
+}
+
+/* ---- asked by the core ------------------------------------------------------------------------------- */
+
+static struct watched *find(struct driver *driver, const char *channel, size_t length)
+{
+    struct watched *watched;
+    HASH_FIND(hh, driver->watched, channel, length, watched);
+    return watched;
+}
+
+/* Owns the channel from here on. NULL without memory: its waiters wait for their hint. */
+static struct watched *add(struct driver *driver, const char *name, size_t name_len, char *channel,
+                           size_t length)
+{
+    struct watched *watched = malloc(sizeof(*watched) + name_len);
+    if (watched == NULL) {
+        free(channel);
+        return NULL;
+    }
+    watched->name_len = name_len;
+    memcpy(watched->name, name, name_len);
+    watched->channel = channel;
+    HASH_ADD_KEYPTR(hh, driver->watched, watched->channel, length, watched);
+    if (watched->hh.tbl != NULL)
+        return watched;
+    free(channel);
+    free(watched);
+    return NULL;
+}
+
+void news_watch(struct driver *driver, const char *name, size_t name_len)
+{
+    size_t length;
+    char *channel = key_channel(driver, name, name_len, &length);
+    if (channel == NULL || find(driver, channel, length) != NULL) {
+        free(channel);
+        return;
+    }
+    struct watched *watched = add(driver, name, name_len, channel, length);
+    if (watched == NULL)
+        return;
+    say(driver, "SUBSCRIBE", watched);
+    link_want(&driver->news);
+    link_flush(&driver->news);
+}
+
+void news_unwatch(struct driver *driver, const char *name, size_t name_len)
+{
+    size_t length;
+    char *channel = key_channel(driver, name, name_len, &length);
+    struct watched *watched = channel != NULL ? find(driver, channel, length) : NULL;
+    free(channel);
+    if (watched == NULL)
+        return;
+    say(driver, "UNSUBSCRIBE", watched);
+    HASH_DEL(driver->watched, watched);
+    free(watched->channel);
+    free(watched);
+    if (driver->watched == NULL && !driver->inbox_wanted)
+        link_unwant(&driver->news); /* it stays open for the next */
+    link_flush(&driver->news);
+}
+
+/* ---- told by the server -------------------------------------------------------------------------------- */
+
+static void say_inbox(struct driver *driver)
+{
+    struct link *link = &driver->news;
+    link_command(link, 2);
+    link_text(link, "SUBSCRIBE");
+    link_text(link, driver->inbox);
+}
+
+static void up(struct link *link, void *owner)
+{
+    struct driver *driver = owner;
+    (void)link;
+    if (driver->inbox_wanted)
+        say_inbox(driver);
+    for (struct watched *watched = driver->watched; watched != NULL; watched = watched->hh.next)
+        say(driver, "SUBSCRIBE", watched);
+}
+
+static void down(struct link *link, void *owner, const struct link_fault *fault)
+{
+    struct driver *driver = owner;
+    (void)fault;
+    driver->inbox_ready = false;
+    if (driver->watched == NULL && !driver->inbox_wanted)
+        link_unwant(link);
+}
+
+static void refused(struct driver *driver, const redisReply *reply)
+{
+    struct link_fault fault;
+    link_fault_reply(&driver->news, reply, &fault);
+    if (fault.error != LINK_ERROR_NOPERM && fault.error != LINK_ERROR_UNKNOWN) {
+        link_break(&driver->news, &fault); /* again, on another connection */
+        return;
+    }
+    if (driver->deaf)
+        return;
+    driver->deaf = true;
+    driver->host->log(driver->host, 4,
+                      "%s: subscribing is refused; waiters look every %lld ms instead", fault.text,
+                      (long long)driver->retry_ms);
+    driver->host->news_all(driver->host); /* to be told the shorter hint */
+    queue_ask_all(driver);                /* they are told that they are BUSY */
+}
+
+static bool is_word(const redisReply *reply, const char *word)
+{
+    return reply->type == REDIS_REPLY_STRING && (size_t)reply->len == strlen(word) &&
+           memcmp(reply->str, word, reply->len) == 0;
+}
+
+void news_want_inbox(struct driver *driver)
+{
+    if (driver->inbox_wanted)
+        return; /* it is under way */
+    driver->inbox_wanted = true;
+    if (link_is_up(&driver->news))
+        say_inbox(driver);
+    link_want(&driver->news);
+    link_flush(&driver->news);
+}
+
+bool news_inbox_ready(const struct driver *driver)
+{
+    return driver->inbox_ready;
+}
+
+static void take_inbox(struct driver *driver, const redisReply *reply)
+{
+    const redisReply *text = reply->element[2];
+    if (is_word(reply->element[0], "subscribe")) {
+        driver->inbox_ready = true;
+        queue_ask_all(driver);
+    } else if (text->type == REDIS_REPLY_STRING)
+        queue_told(driver, text->str, text->len);
+}
+
+/* ["subscribe", channel, count], ["message", channel, text], ["unsubscribe", channel, count] */
+static void push(struct link *link, void *owner, redisReply *reply)
+{
+    struct driver *driver = owner;
+    (void)link;
+    if (reply->type == REDIS_REPLY_ERROR) {
+        refused(driver, reply);
+        return;
+    }
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
+        reply->element[1]->type != REDIS_REPLY_STRING || is_word(reply->element[0], "unsubscribe"))
+        return;
+    if (driver->queued && is_word(reply->element[1], driver->inbox)) {
+        take_inbox(driver, reply);
+        return;
+    }
+    struct watched *watched = find(driver, reply->element[1]->str, reply->element[1]->len);
+    if (watched != NULL)
+        driver->host->news(driver->host, watched->name, watched->name_len);
+}
+
+void news_suspect(struct driver *driver, const struct link_fault *fault)
+{
+    if (link_is_up(&driver->news))
+        link_break(&driver->news, fault);
+}
+
+void news_close(struct driver *driver)
+{
+    struct watched *watched, *next;
+    HASH_ITER (hh, driver->watched, watched, next) {
+        HASH_DEL(driver->watched, watched);
+        free(watched->channel);
+        free(watched);
+    }
+    link_close(&driver->news);
+}

@@ -1,0 +1,196 @@
+/* place.c - where the server is, when there are several (servers, sentinel), and what follows from a new one:
+ * what is held is renewed there at once, tokens do not go back with its clock. ../redislink/primary.h finds it;
+ * internal.h has the faults. */
+#include "internal.h"
+
+#include <stdio.h>
+
+#define NS_PER_US 1000
+#define LOOK_NS (500 * NS_PER_MS)
+#define HURRY_NS (10 * NS_PER_MS) /* while a connection is being made */
+
+static void each_link(struct driver *driver, void (*run)(struct link *link, const void *argument),
+                      const void *argument)
+{
+    run(&driver->link, argument);
+    run(&driver->news, argument);
+    run(&driver->confirm.link, argument);
+}
+
+/* ---- seeking -------------------------------------------------------------------------------------------- */
+
+/* The others go where the main connection is. */
+void place_seek(struct link *link, void *owner)
+{
+    struct driver *driver = owner;
+    bool known = link != &driver->link && link_is_up(&driver->link);
+    if (driver->primary == NULL || known)
+        link_found(link);
+    else
+        primary_look(driver->primary);
+}
+
+static void go_to(struct link *link, const void *endpoint)
+{
+    const struct endpoint *at = endpoint;
+    if (link->state == LINK_SEEKING)
+        link_found(link);
+    else if (link->state != LINK_DOWN && strcmp(link->endpoint.text, at->text) != 0)
+        link_leave(link, "another server is the primary now");
+}
+
+static void found(void *owner, const struct endpoint *endpoint)
+{
+    struct driver *driver = owner;
+    driver->settings.endpoint = driver->confirm.settings.endpoint = *endpoint;
+    each_link(driver, go_to, endpoint);
+}
+
+static void give_up(struct link *link, const void *fault)
+{
+    link_not_found(link, fault);
+}
+
+static void not_found(void *owner, const struct link_fault *fault)
+{
+    each_link(owner, give_up, fault);
+}
+
+static void leave(struct link *link, const void *why)
+{
+    link_leave(link, why);
+}
+
+static void moved(void *owner)
+{
+    each_link(owner, leave, "the sentinels name another primary");
+}
+
+bool place_open(struct driver *driver, const char *list, const char *sentinel_name,
+                const struct link_settings *like, const char **problem)
+{
+    static const struct primary_callbacks callbacks = {
+        .found = found, .not_found = not_found, .moved = moved};
+    driver->primary =
+        primary_open(driver->host, list, sentinel_name, like, &callbacks, driver, problem);
+    driver->settings.primary = driver->primary != NULL;
+    snprintf(driver->settings.endpoint.text, sizeof(driver->settings.endpoint.text), "the primary");
+    return driver->primary != NULL;
+}
+
+/* ---- another server ---------------------------------------------------------------------------------------- */
+
+static uint64_t clock_at(const struct driver *driver, int64_t ns)
+{
+    return driver->clock_us + (uint64_t)((ns - driver->clock_ns) / NS_PER_US);
+}
+
+/* The furthest clock that was seen goes on here, by this machine's. */
+static void compare_clocks(struct driver *driver, const struct link *link)
+{
+    if (link->clock_us == 0)
+        return;
+    driver->clock_behind =
+        driver->clock_us != 0 && link->clock_us < clock_at(driver, link->clock_ns);
+    if (driver->clock_behind)
+        return;
+    driver->clock_us = link->clock_us;
+    driver->clock_ns = link->clock_ns;
+}
+
+uint64_t place_floor(const struct driver *driver, const mortise_op *op)
+{
+    if (!driver->clock_behind)
+        return op->token_floor;
+    uint64_t floor = clock_at(driver, driver->host->now(driver->host));
+    floor = floor > FLOOR_MAX ? FLOOR_MAX : floor;
+    return floor > op->token_floor ? floor : op->token_floor;
+}
+
+void place_up(struct driver *driver)
+{
+    const struct link *link = &driver->link;
+    bool another = driver->run_id[0] != '\0' && strcmp(driver->run_id, link->run_id) != 0;
+    memcpy(driver->run_id, link->run_id, sizeof(driver->run_id));
+    compare_clocks(driver, link);
+    if (another)
+        driver->host->doubt(driver->host, NULL, 0);
+}
+
+/* ---- while there is none ------------------------------------------------------------------------------------- */
+
+void place_note(struct driver *driver, const mortise_op *op)
+{
+    if (driver->primary == NULL || (op->kind != MORTISE_OP_ACQUIRE && op->kind != MORTISE_OP_RENEW))
+        return;
+    int64_t until_ns = op->from_ns + op->ttl_ms * NS_PER_MS;
+    if (op->ttl_ms > driver->longest_ms)
+        driver->longest_ms = op->ttl_ms;
+    if (until_ns > driver->leases_until_ns)
+        driver->leases_until_ns = until_ns;
+}
+
+/* Nobody polls while nothing is asked; but a lease should hear of a failover before its next renewal. */
+int64_t place_look_due_ns(const struct driver *driver)
+{
+    if (driver->leases_until_ns <= driver->looked_ns)
+        return MORTISE_NEVER;
+    bool busy = link_is_connecting(&driver->link) || primary_is_busy(driver->primary);
+    return driver->looked_ns + (busy ? HURRY_NS : LOOK_NS);
+}
+
+bool place_looks(struct driver *driver)
+{
+    int64_t now = driver->host->now(driver->host);
+    if (now < place_look_due_ns(driver))
+        return false;
+    driver->looked_ns = now;
+    return true;
+}
+
+void place_broke(struct driver *driver)
+{
+    if (driver->primary != NULL)
+        driver->restless_until_ns =
+            driver->host->now(driver->host) + driver->longest_ms * NS_PER_MS;
+}
+
+bool place_is_restless(const struct driver *driver)
+{
+    return driver->restless_until_ns != 0 &&
+           driver->host->now(driver->host) < driver->restless_until_ns;
+}
+
+/* ---- a release that found nothing ------------------------------------------------------------------------------ */
+
+static void role_told(struct flight *flight, redisReply *reply)
+{
+    struct driver *driver = flight->driver;
+    struct link_fault fault;
+    const redisReply *role =
+        reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 ? reply->element[0] : NULL;
+    if (role != NULL && role->type == REDIS_REPLY_STRING && role->len == 6 &&
+        memcmp(role->str, "master", 6) == 0) {
+        flow_end(driver, flight->op, flight->verdict);
+        return;
+    }
+    link_fault_set(&fault, MORTISE_UNREACHABLE, true, 0, "%s: it is not the primary any more",
+                   driver->link.endpoint.text);
+    flow_fail(driver, flight->op, &fault);
+    link_break(&driver->link, &fault);
+}
+
+bool place_questions(struct driver *driver, mortise_op *op, mortise_status status)
+{
+    if (driver->primary == NULL || op->kind != MORTISE_OP_RELEASE ||
+        (status != MORTISE_LOST && status != MORTISE_NOTOWNER))
+        return false;
+    struct flight *flight = flow_take_off(driver, op, role_told);
+    if (flight == NULL)
+        return true;
+    flight->verdict = status;
+    link_command(&driver->link, 1);
+    link_text(&driver->link, "ROLE");
+    link_call_end(&driver->link, &flight->call, 1);
+    return true;
+}

@@ -1,0 +1,356 @@
+/* queue.c - queue = yes: the waiters of all processes stand in a queue in the server, and who releases hands the
+ * lock to the first of them by a message to its client's inbox: one is woken, in order, by no request of its own.
+ * Here are the ops that wait so, their *seats*, and when they ask again.
+ *
+ * THE PROTOCOL. In the server, for a lock N: the lock (its grant, its expiry); the queue, a list of *places*, each
+ * with the waiter's grant id, its ttl, its client's inbox, when the server last heard of it (`seen`), and the
+ * *stamp*, which is the waiter's own: the instant, on its host's monotonic clock, before it sent the request that
+ * made or refreshed this place. A script is one atomic step:
+ *
+ *   acquire (queue_*_acquire)   it holds already: "yours". The lock is free and the queue empty: taken. Free, and
+ *                               somebody waits (a holder has died): hand-on; if nobody before it was given it:
+ *                               taken. Else it sits: its place is refreshed (stamp, seen; the places before
+ *                               it that are not fresh are taken out), or appended: "queued", with what remains of
+ *                               the holder's time, and the shortest ttl of those before it. A try never sits: "busy".
+ *   hand-on (include/queue)     pops places until one gets the lock, for its whole ttl from now, under a new token;
+ *                               PUBLISH "<grant> <token> <stamp>" to its inbox. Passed over: who was not seen in
+ *                               two thirds of its ttl; whose inbox nobody listens to.
+ *   release, break              the lock is deleted, then hand-on; if nobody took it, a message to the channel of
+ *                               the name, for those that wait without a queue. Release under a grant that does not
+ *                               hold: its place is taken out of the queue.
+ *   join (hash)                 who waits for the owner that a lock was just given to holds with it, at once.
+ *   renew                       as everywhere: extends what stands under this grant, or says that it is gone.
+ *
+ * In the client:
+ *
+ *            busy, no inbox            subscribed         "queued"
+ *   flight ───────────────▶ unplaced ────────────▶ flight ────────▶ seated ──"<grant> <token> <stamp>"──▶ granted
+ *      │                                             ▲                │          from the inbox
+ *      └──taken──▶ granted                           └───refresh──────┘
+ *                                                         │ taken, "yours"
+ *                                                         └──────────────▶ granted
+ *
+ *   refresh: the same acquire again: every third of the ttl; when what remained of the holder's time is over; as often
+ *     as the shortest ttl of those before it, who may hold and die unseen; when a connection is back; every `retry`
+ *     with foreign = poll. At most one request of a seat is under way.
+ *   F (op->first_sent_ns): the stamp of the last request that was answered "queued"; before, the first sending.
+ *
+ * WHY THE DEADLINE IS EARLIER THAN THE EXPIRY. A push carries the stamp that the place had when it was popped: the
+ * request with that stamp was executed before the lock was given, and sent after the stamp; so deadline = stamp +
+ * ttl is earlier than the expiry, given + ttl, whatever was delayed, lost or repeated on any leg. A push whose stamp
+ * is before F tells of a grant that is gone ("queued" was answered since), and counts for nothing. "Yours": what
+ * was given was given after the last "queued", so it counts from F. Nothing else moves F: least of all a push.
+ * The first renewal is due a third of the ttl after that instant, when the next refresh would have been: at once, if
+ * that has passed already. No place is served that was last seen two thirds of its ttl ago, so a third is left.
+ *
+ * THE HOLES, step by step:
+ *
+ *   The inbox must be subscribed to before a place is taken: who hands on to an inbox without a listener takes its
+ *     client for dead. Until it is, an acquire only tries. (unplaced)
+ *   The push comes before the answer that there is a place, since they take different connections: the seat is made
+ *     before the request is sent.
+ *   The push comes after a refresh has said "yours", or twice: there is no seat any more; nothing happens.
+ *   The push comes while a refresh is on its way that was executed before it: then the stamp is that refresh's, and
+ *     nothing more will come of it. Or that has not been executed yet: then it is waited for, and says "yours"; if
+ *     it is late by more than the lease it takes the lock anew. Nobody would give back what it takes after the push
+ *     was believed.
+ *   The push is lost, with or without its connection: the next refresh finds "yours", a third of the ttl later at
+ *     the latest; when a connection is made anew, at once.
+ *   The push is late by more than the ttl: its deadline has passed; the core gives the grant back.
+ *   The push is late, and its grant ended, and the place was taken anew: its stamp is before F: ignored.
+ *   The request is lost, or its reply: the op is INDETERMINATE: the core asks again under the same grant, "again": the
+ *     place is found, not doubled. A request of an older connection that is executed after that can double it, or set
+ *     an old stamp: then the push is ignored, and the refresh finds "yours". The link ends old connections; where it
+ *     may not, releases go on until the past is settled, and each takes out all places of its grant.
+ *   Whatever fails once a place may be there is INDETERMINATE, also a refusal (OOM, READONLY, NOPERM) or BUSY: the
+ *     grant may be given at any time, and must be asked for with its F, or released. A first request that is
+ *     refused has done nothing: every script reads what it needs before its first write.
+ *   The caller gives up: INDETERMINATE at once; the core's release takes the place out of the queue, or, if the push
+ *     crosses, hands the lock on. Without a connection: the place is passed over after two thirds of its ttl; if it
+ *     was given the lock, that ends with the ttl.
+ *   The process is killed, with a place: its sockets are closed, nobody listens: passed over. A push in the instant
+ *     before the server has seen the end: the lock is a dead one's, for its ttl, as if killed just after.
+ *   Why no short provisional grant then, until the receiver confirms: its deadline would count from the stamp too,
+ *     which is up to a third of the ttl old: past already, and nobody could hold without a request of its own.
+ *   The process is stopped, or its host died without a word, with a place: given the lock, once, for its ttl; or passed
+ *     over, when two thirds of the ttl are over. When it goes on, the stamp says that the deadline has passed.
+ *   The holder dies: all waiters ask when its time is over; the first to ask hands on, in the order of the queue.
+ *   The holder dies, a newcomer tries before any waiter has asked: its own script hands on; it is BUSY.
+ *   The server lost its data (flushed, restarted): the refresh takes the lock, or a new place, at the end.
+ *   The connection breaks: who is seated stays; all ask when it is back; if it cannot be made anew they are
+ *     INDETERMINATE. The inbox's connection breaks: until it is back a refresh only tries, and leaves the place
+ *     as it is; it may be passed over in the meantime, and is taken anew.
+ *   Two threads: only the head of a name's local queue is an op; the pump serialises. Two clients in a process, and an
+ *     owner's callers: a grant each, a place each.
+ *   Out of memory, here: BUSY; the core asks again later. There: refused at the first write, nothing was done.
+ *   Out of tokens: nobody is given the lock; an acquire says so.
+ *   PUBLISH is refused by an ACL: nobody listens: the queue is emptied, and waiters take their turn when they ask.
+ *   SUBSCRIBE is refused: nobody sits; waiters look every `retry` (news.c).
+ *   The queue expires with all in it, twice the longest ttl after the last refresh; an evicted one is made anew.
+ *   Neighbours without the queue take what is free, and do not hand on what they release: waiters find out when they
+ *     ask: with foreign = poll soon, else when the time is over that they were told. Never two holders: the lock
+ *     is the same key.
+ *   The server's clock jumps forward: locks end early, as everywhere, and places look old: taken anew. Back: places
+ *     look fresh for longer. */
+#include "internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct seat {
+    UT_hash_handle hh;
+    struct seat *next, *previous; /* in the order of due_ns, which is not NEVER */
+    mortise_op *op;
+    int64_t due_ns;
+    bool placed; /* there may be a place in the server */
+};
+
+static struct seat *seat_of(const struct driver *driver, const mortise_op *op)
+{
+    bool may = driver->queued && op->kind == MORTISE_OP_ACQUIRE && !flow_is_held_back(driver, op) &&
+               !confirm_has(driver, op);
+    return may ? op->driver_data[1] : NULL;
+}
+
+/* ---- the seats -------------------------------------------------------------------------------------- */
+
+static void set_due(struct driver *driver, struct seat *seat, int64_t due_ns)
+{
+    if (seat->due_ns != MORTISE_NEVER)
+        DL_DELETE2(driver->seats, seat, previous, next);
+    seat->due_ns = due_ns;
+    if (due_ns == MORTISE_NEVER)
+        return;
+    struct seat *after = driver->seats != NULL ? driver->seats->previous : NULL; /* the last */
+    while (after != NULL && after->due_ns > due_ns)
+        after = after == driver->seats ? NULL : after->previous;
+    if (after == NULL)
+        DL_PREPEND2(driver->seats, seat, previous, next);
+    else
+        DL_APPEND_ELEM2(driver->seats, after, seat, previous, next);
+}
+
+void queue_unseat(struct driver *driver, mortise_op *op)
+{
+    struct seat *seat = seat_of(driver, op);
+    if (seat == NULL)
+        return;
+    op->driver_data[1] = NULL;
+    HASH_DELETE(hh, driver->seated, seat);
+    set_due(driver, seat, MORTISE_NEVER);
+    free(seat);
+}
+
+static struct seat *new_seat(struct driver *driver, mortise_op *op)
+{
+    struct seat *seat = calloc(1, sizeof(*seat));
+    if (seat == NULL)
+        return NULL;
+    seat->op = op;
+    seat->due_ns = MORTISE_NEVER;
+    seat->placed = (op->flags & MORTISE_OP_REPEAT) != 0;
+    HASH_ADD_KEYPTR(hh, driver->seated, &op->grant, sizeof(op->grant), seat);
+    if (seat->hh.tbl == NULL) {
+        free(seat);
+        return NULL;
+    }
+    op->driver_data[1] = seat;
+    return seat;
+}
+
+bool queue_is_seated(const struct driver *driver, const mortise_op *op)
+{
+    return seat_of(driver, op) != NULL;
+}
+
+bool queue_is_placed(const struct driver *driver, const mortise_op *op)
+{
+    const struct seat *seat = seat_of(driver, op);
+    return seat != NULL && seat->placed;
+}
+
+/* ---- asking ------------------------------------------------------------------------------------------- */
+
+static bool may_wait(const struct driver *driver, const mortise_op *op)
+{
+    return driver->queued && !driver->deaf && (op->flags & MORTISE_OP_TRY) == 0;
+}
+
+enum wish queue_wish(struct driver *driver, mortise_op *op, int64_t sent_ns, char text[WISH_SIZE])
+{
+    struct seat *seat = seat_of(driver, op);
+    if (!may_wait(driver, op) || !news_inbox_ready(driver))
+        return WISH_NONE;
+    if (seat == NULL)
+        seat = new_seat(driver, op);
+    if (seat == NULL)
+        return WISH_NONE;
+    bool again = seat->placed;
+    snprintf(text, WISH_SIZE, "%c%010" PRId64 " %019" PRId64 " %016" PRIu64 " %s",
+             again ? 'a' : 'n', op->ttl_ms, sent_ns, place_floor(driver, op), driver->inbox);
+    seat->placed = true;
+    return again ? WISH_AGAIN : WISH_NEW;
+}
+
+void queue_refused(struct driver *driver, const mortise_op *op, enum wish wish)
+{
+    struct seat *seat = seat_of(driver, op);
+    if (seat != NULL && wish == WISH_NEW)
+        seat->placed = false;
+}
+
+static void ask(struct driver *driver, struct seat *seat)
+{
+    set_due(driver, seat, MORTISE_NEVER);
+    if (seat->op->driver_data[0] == NULL)
+        flow_send(driver, seat->op);
+}
+
+/* Around `retry`, so that waiters do not keep step. */
+static int64_t retry_ms(struct driver *driver)
+{
+    uint32_t number;
+    driver->host->random(driver->host, &number, sizeof(number));
+    return driver->retry_ms / 2 + 1 + number % (driver->retry_ms + 1);
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* So often that it learns of each who holds before it that its time is running out. */
+static int64_t refresh_ms(struct driver *driver, const mortise_op *op, int64_t remaining_ms,
+                          int64_t least_ms)
+{
+    int64_t ms = op->ttl_ms / 3;
+    if (remaining_ms >= 0)
+        ms = smaller(ms, remaining_ms + 1);
+    if (least_ms > 0)
+        ms = smaller(ms, least_ms);
+    return driver->foreign_polled ? smaller(ms, retry_ms(driver)) : ms;
+}
+
+bool queue_keep(struct driver *driver, mortise_op *op, enum wish wish, const redisReply *refusal,
+                int64_t sent_ns)
+{
+    int64_t remaining_ms = refusal->element[0]->integer, least_ms = 0;
+    const redisReply *least = refusal->element[1];
+    if (wish != WISH_NONE && least->type == REDIS_REPLY_STRING)
+        least_ms = (int64_t)(holder_number(least->str, least->len) & INT64_MAX);
+
+    struct seat *seat = seat_of(driver, op);
+    if (!may_wait(driver, op))
+        return false;
+    if (seat == NULL)
+        seat = new_seat(driver, op);
+    if (seat == NULL)
+        return false;
+    op->driver_data[0] = NULL;
+    if (wish != WISH_NONE)
+        op->first_sent_ns = sent_ns; /* whatever is granted from here on is later than this */
+    else if (news_inbox_ready(driver)) {
+        ask(driver, seat); /* it has come in between */
+        return true;
+    } else
+        news_want_inbox(driver);
+    set_due(driver, seat,
+            driver->host->now(driver->host) +
+                refresh_ms(driver, op, remaining_ms, least_ms) * NS_PER_MS);
+    return true;
+}
+
+/* ---- what brings them on --------------------------------------------------------------------------------- */
+
+void queue_ask_all(struct driver *driver)
+{
+    struct seat *seat, *next;
+    if (!link_is_up(&driver->link))
+        return;
+    HASH_ITER (hh, driver->seated, seat, next)
+        ask(driver, seat);
+}
+
+int64_t queue_due_ns(const struct driver *driver)
+{
+    return driver->seats != NULL ? driver->seats->due_ns : MORTISE_NEVER;
+}
+
+void queue_turn(struct driver *driver)
+{
+    if (driver->seats == NULL)
+        return;
+    int64_t now = driver->host->now(driver->host);
+    while (driver->seats != NULL && driver->seats->due_ns <= now) {
+        if (link_is_up(&driver->link)) {
+            ask(driver, driver->seats);
+            continue;
+        }
+        set_due(driver, driver->seats, MORTISE_NEVER); /* asked when the connection is back */
+        link_want(&driver->link);
+    }
+}
+
+static bool read_hex(const char *text, mortise_grant_id *grant)
+{
+    for (size_t i = 0; i < GRANT_HEX; i++) {
+        int digit = text[i] >= '0' && text[i] <= '9'   ? text[i] - '0'
+                    : text[i] >= 'a' && text[i] <= 'f' ? text[i] - 'a' + 10
+                                                       : -1;
+        if (digit < 0)
+            return false;
+        unsigned char high = i % 2 == 0 ? 0 : (unsigned char)(grant->bytes[i / 2] << 4);
+        grant->bytes[i / 2] = (unsigned char)(high | digit);
+    }
+    return true;
+}
+
+/* What came to the inbox. False: it makes no sense. */
+static bool read_push(const char *text, size_t length, mortise_grant_id *grant, uint64_t *token,
+                      int64_t *stamp_ns)
+{
+    const char *number = text + GRANT_HEX + 1, *end = text + length;
+    if (length < GRANT_HEX + 4 || !read_hex(text, grant) || text[GRANT_HEX] != ' ')
+        return false;
+    const char *space = memchr(number, ' ', (size_t)(end - number));
+    if (space == NULL)
+        return false;
+    uint64_t stamp = holder_number(space + 1, (size_t)(end - space - 1));
+    *token = holder_number(number, (size_t)(space - number));
+    *stamp_ns = stamp <= INT64_MAX ? (int64_t)stamp : 0;
+    return *token > 0 && *stamp_ns > 0;
+}
+
+void queue_told(struct driver *driver, const char *text, size_t length)
+{
+    mortise_grant_id grant;
+    struct seat *seat;
+    uint64_t token;
+    int64_t stamp_ns;
+    const char *from = driver->news.run_id, *at = driver->link.run_id;
+    if (!read_push(text, length, &grant, &token, &stamp_ns))
+        return;
+    /* from a server that is not, or not yet, the one that is asked: the next refresh finds it */
+    if ((from[0] != '\0' && at[0] != '\0' && strcmp(from, at) != 0) ||
+        (driver->confirm.replicas > 0 && !link_is_up(&driver->link)))
+        return;
+    HASH_FIND(hh, driver->seated, &grant, sizeof(grant), seat);
+    if (seat == NULL || !seat->placed || stamp_ns < seat->op->first_sent_ns ||
+        stamp_ns > driver->host->now(driver->host))
+        return;
+    struct flight *flight = seat->op->driver_data[0];
+    if (flight != NULL && flight->call.sent_ns != stamp_ns)
+        return; /* a refresh overtaken by the push: it will say "yours" */
+    if (flight != NULL)
+        flight->op = NULL; /* it was "queued" before that */
+    lease_granted(driver, seat->op, token, false, stamp_ns);
+}
+
+void queue_lose_all(struct driver *driver, const struct link_fault *fault)
+{
+    struct seat *seat, *next;
+    HASH_ITER (hh, driver->seated, seat, next)
+        if (seat->op->driver_data[0] == NULL)
+            flow_lose(driver, seat->op, LINK_NOT_SENT, fault);
+}

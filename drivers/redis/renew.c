@@ -1,0 +1,140 @@
+/* renew.c - renewals: many in one script, each with its own result. */
+#include "internal.h"
+
+#include <stdlib.h>
+
+/* One script call for many ops. */
+struct batch {
+    struct link_call call; /* first */
+    struct driver *driver;
+    enum script script;
+    bool by_text;
+    size_t count;
+    mortise_op *ops[]; /* NULL: canceled */
+};
+
+static void replied(struct link_call *call, unsigned index, redisReply *reply);
+static void lost(struct link_call *call, enum link_loss loss, const struct link_fault *fault);
+
+void renew_answer(struct driver *driver, mortise_op *op, char digit, int64_t sent_ns)
+{
+    if (digit == '3') {
+        struct link_fault fault;
+        link_fault_set(&fault, MORTISE_UNREACHABLE, true, 0,
+                       "%s: it refuses to tell who holds the lock", driver->settings.endpoint.text);
+        flow_fail(driver, op, &fault);
+        return;
+    }
+    op->from_ns = sent_ns;
+    op->good_for_ms = op->ttl_ms;
+    flow_complete(driver, op,
+                  digit == '2'   ? MORTISE_OK
+                  : digit == '1' ? MORTISE_NOTOWNER
+                                 : MORTISE_LOST);
+}
+
+/* ---- sending ---------------------------------------------------------------------------------------- */
+
+static void put(struct batch *batch)
+{
+    static const enum script scripts[] = {[LAYOUT_STRING] = SCRIPT_STRING_RENEW,
+                                          [LAYOUT_HASH] = SCRIPT_HASH_RENEW,
+                                          [LAYOUT_REDISSON] = SCRIPT_REDISSON_RENEW};
+    struct driver *driver = batch->driver;
+    struct link *link = &driver->link;
+    bool redisson = driver->layout == LAYOUT_REDISSON;
+    unsigned n = (unsigned)batch->count;
+    batch->script = scripts[driver->layout];
+    batch->by_text = script_put(driver, batch->script, n, redisson ? 4 * n : 2 * n);
+    for (unsigned i = 0; i < n; i++)
+        key_put(link, driver, batch->ops[i], KEY_LOCK);
+    for (unsigned i = 0; i < n; i++) {
+        key_put_grant(link, batch->ops[i]);
+        link_number(link, batch->ops[i]->ttl_ms);
+        if (redisson)
+            key_put_owner(link, batch->ops[i]);
+    }
+}
+
+void renew_start(struct driver *driver, mortise_op **ops, size_t n)
+{
+    struct batch *batch = malloc(sizeof(*batch) + n * sizeof(*ops));
+    if (batch == NULL) {
+        for (size_t i = 0; i < n; i++)
+            flow_fail_memory(driver, ops[i]);
+        return;
+    }
+    batch->driver = driver;
+    batch->count = n;
+    batch->call.replied = replied;
+    batch->call.lost = lost;
+    link_call_begin(&driver->link, &batch->call);
+    for (size_t i = 0; i < n; i++) {
+        batch->ops[i] = ops[i];
+        ops[i]->driver_data[0] = batch;
+        flow_sent(ops[i], &batch->call);
+    }
+    put(batch);
+    link_call_end(&driver->link, &batch->call, 1);
+}
+
+bool renew_cancel(struct driver *driver, mortise_op *op)
+{
+    struct batch *batch = op->driver_data[0];
+    if (op->kind != MORTISE_OP_RENEW || batch == NULL)
+        return false;
+    for (size_t i = 0; i < batch->count; i++)
+        if (batch->ops[i] == op)
+            batch->ops[i] = NULL;
+    flow_complete(driver, op, MORTISE_INDETERMINATE);
+    return true;
+}
+
+/* ---- answers ------------------------------------------------------------------------------------------ */
+
+/* The script is not known: those that are still wanted go again, with its text. */
+static void send_text(struct batch *batch)
+{
+    size_t n = 0;
+    batch->driver->known[batch->script] = false;
+    for (size_t i = 0; i < batch->count; i++)
+        if (batch->ops[i] != NULL)
+            batch->ops[n++] = batch->ops[i];
+    if (n > 0)
+        renew_start(batch->driver, batch->ops, n);
+}
+
+static void refused(struct batch *batch, const redisReply *reply)
+{
+    struct link_fault fault;
+    link_fault_reply(&batch->driver->link, reply, &fault);
+    if (fault.error == LINK_ERROR_NOSCRIPT && !batch->by_text) {
+        send_text(batch);
+        return;
+    }
+    for (size_t i = 0; i < batch->count; i++)
+        if (batch->ops[i] != NULL)
+            flow_fail(batch->driver, batch->ops[i], &fault);
+}
+
+static void replied(struct link_call *call, unsigned index, redisReply *reply)
+{
+    struct batch *batch = (struct batch *)call;
+    bool answer = reply->type == REDIS_REPLY_STRING && (size_t)reply->len == batch->count;
+    (void)index;
+    if (!answer)
+        refused(batch, reply);
+    for (size_t i = 0; answer && i < batch->count; i++)
+        if (batch->ops[i] != NULL)
+            renew_answer(batch->driver, batch->ops[i], reply->str[i], call->sent_ns);
+    free(batch);
+}
+
+static void lost(struct link_call *call, enum link_loss loss, const struct link_fault *fault)
+{
+    struct batch *batch = (struct batch *)call;
+    for (size_t i = 0; i < batch->count; i++)
+        if (batch->ops[i] != NULL)
+            flow_lose(batch->driver, batch->ops[i], loss, fault);
+    free(batch);
+}

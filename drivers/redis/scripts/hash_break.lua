@@ -1,0 +1,12 @@
+-- Ends the hold that has this token, with all its grants.
+-- KEYS: lock. ARGV: token, channel. 2 done, 1 another's, 0 not there.
+local token = redis.call('hget', KEYS[1], 't')
+if not token then
+    return 0
+end
+if token ~= ARGV[1] then
+    return 1
+end
+redis.call('del', KEYS[1])
+redis.pcall('publish', ARGV[2], '')
+return 2

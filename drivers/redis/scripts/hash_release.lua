@@ -1,0 +1,25 @@
+-- Gives one grant back. The lock is free, and who waits is told, when it was the last; else it expires with
+-- the last of the others.
+-- KEYS: lock. ARGV: grant, channel. 2 done, 1 another's, 0 not there.
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local fields, mine, last = redis.call('hgetall', KEYS[1]), nil, 0
+for i = 1, #fields, 2 do
+    local field, value = fields[i], fields[i + 1]
+    if field == 'g:' .. ARGV[1] then
+        mine = tonumber(value) or 0
+    elseif #field == 34 and string.sub(field, 1, 2) == 'g:' then
+        last = math.max(last, tonumber(value) or 0)
+    end
+end
+if not mine then
+    return #fields > 0 and (last > now or last == 0) and 1 or 0
+end
+if last > now then
+    redis.call('hdel', KEYS[1], 'g:' .. ARGV[1], 'n:' .. ARGV[1])
+    redis.call('pexpireat', KEYS[1], string.format('%.0f', last))
+else
+    redis.call('del', KEYS[1])
+    redis.pcall('publish', ARGV[2], '')
+end
+return mine > now and 2 or 0

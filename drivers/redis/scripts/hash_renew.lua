@@ -1,0 +1,32 @@
+-- Renews many grants, each where it stands; never shortens what is there.
+-- KEYS: locks. ARGV: for each grant, ttl (ms).
+-- For each a digit: 2 renewed, 1 another's, 0 gone, 3 it cannot be told.
+local time, out = redis.call('time'), {}
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+for i = 1, #KEYS do
+    local field = 'g:' .. ARGV[2 * i - 1]
+    local fields = redis.pcall('hgetall', KEYS[i])
+    local mine, last = 0, 0
+    for j = 1, #fields, 2 do
+        if #fields[j] == 34 and string.sub(fields[j], 1, 2) == 'g:' then
+            local ends = tonumber(fields[j + 1]) or 0
+            last = math.max(last, ends)
+            mine = fields[j] == field and ends or mine
+        end
+    end
+    if mine > now then
+        local ends = math.max(mine, now + ARGV[2 * i])
+        -- first what a full memory does not refuse: the script may write then
+        redis.call('pexpireat', KEYS[i], string.format('%.0f', math.max(ends, last)))
+        out[i] = '0'
+        if redis.call('exists', KEYS[i]) == 1 then -- or this script was stopped for longer than the ttl
+            redis.call('hset', KEYS[i], field, string.format('%.0f', ends))
+            out[i] = '2'
+        end
+    elseif fields.err then
+        out[i] = string.find(fields.err, 'WRONGTYPE') and '1' or '3'
+    else
+        out[i] = last > now and '1' or '0'
+    end
+end
+return table.concat(out)

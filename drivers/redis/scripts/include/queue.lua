@@ -1,0 +1,124 @@
+-- The queue of those who wait for a lock, in their order: a list of places. A place has parts of fixed width, so
+-- that it is cut, not matched; its numbers have leading zeros, and compare as text:
+--   grant 1-32, seen (µs) 34-49, least (ms) 51-60, till (µs) 62-77, ttl (ms) 79-88, stamp 90-108, floor of the
+--   token 110-125, inbox 127-172, then a line's end and the note.
+-- The stamp is the waiter's own: when it sent the request that made or refreshed the place. Least is the shortest ttl
+-- of its own and of those before it; till, until when the queue lives at least.
+local call, sub = redis.call, string.sub
+local function grant_of(place)
+    return sub(place, 1, 32)
+end
+local function ttl_of(place)
+    return sub(place, 79, 88)
+end
+local function note_of(place)
+    return sub(place, 174)
+end
+local function text(number)
+    return string.format('%.0f', number)
+end
+-- now: µs, as text of 16 digits. nil: there is no token left.
+local function next_token(key, now, floor)
+    local last = call('get', key)
+    if (not last or (#last == 16 and last < now)) and tonumber(floor) <= tonumber(now) then
+        call('set', key, now, 'px', '86400000')
+        return now
+    end
+    local token = math.max((tonumber(last) or 0) + 1, tonumber(floor), tonumber(now))
+    if token > 9007199254740991 then
+        return nil
+    end
+    call('set', key, text(token), 'px', text(math.floor((token - now) / 1000) + 86400000))
+    return text(token)
+end
+-- All places of the grant.
+local function leave(queue, grant)
+    for _, place in ipairs(call('lrange', queue, 0, -1)) do
+        if grant_of(place) == grant then
+            call('lrem', queue, 1, place)
+        end
+    end
+end
+-- Has been waited for within two thirds of its ttl: who is told has a third left.
+local function is_fresh(place, now)
+    return #place > 172 and 3 * (now - sub(place, 34, 49)) < 2000 * ttl_of(place)
+end
+-- The own place, from 0, in a queue from which those before it that are not fresh have been taken; and the one
+-- before it.
+local function find_place(queue, now, grant)
+    local at, before = 0, nil
+    for _, place in ipairs(call('lrange', queue, 0, -1)) do
+        if grant_of(place) == grant then
+            return at, before
+        elseif is_fresh(place, now) then
+            at, before = at + 1, place
+        else
+            call('lrem', queue, 1, place)
+        end
+    end
+    return nil, before
+end
+-- The queue lives for twice the ttl at least, and no less than it does. An error: it must not stay for ever.
+local function live_on(queue, ttl)
+    if call('pttl', queue) < 2 * ttl then
+        local done = redis.pcall('pexpire', queue, text(2 * ttl))
+        if type(done) == 'table' then
+            call('del', queue)
+            return done
+        end
+    end
+end
+-- A place is taken, or refreshed. wish: "n" and what of the place is the waiter's own, 79-172; "a", it may have one
+-- already. Returns the least of it, or an error: nothing was done.
+local function sit(queue, now, grant, wish, note)
+    local at, before
+    if sub(wish, 1, 1) == 'a' then
+        at, before = find_place(queue, now, grant)
+    else
+        before = call('lindex', queue, '-1')
+    end
+    local ttl = sub(wish, 2, 11)
+    local least, till = ttl, before and sub(before, 62, 77) or ''
+    if before and sub(before, 51, 60) < least then
+        least = sub(before, 51, 60)
+    end
+    local long = not at and before and till - now > 1000 * ttl
+    if not long then
+        till = text(now + 2000 * ttl)
+    end
+    local place = grant .. ' ' .. now .. ' ' .. least .. ' ' .. till .. ' ' .. sub(wish, 2) .. '\n' .. note
+    if at then
+        call('lset', queue, at, place)
+    else
+        call('rpush', queue, place)
+    end
+    return not long and live_on(queue, ttl) or least
+end
+-- False: its client is gone.
+local function tell(place, token)
+    local told = redis.pcall('publish', sub(place, 127, 172), grant_of(place) .. ' ' .. token .. ' ' .. sub(place, 90, 108))
+    return type(told) == 'number' and told > 0
+end
+-- Gives the lock, which nobody has any more, to the first who waits, and tells its inbox. `place` is the first, popped
+-- already. Passed over: places that are not fresh; inboxes that nobody listens to. take(place, token) makes the
+-- lock, or returns an error. Who asks this, `self`, is not given it: the others before it were passed over. True:
+-- it is another's now; else it is nobody's.
+local function hand_on(lock, tokens, queue, place, now, self, take)
+    while place do
+        if grant_of(place) == self then
+            break
+        end
+        if is_fresh(place, now) then
+            local token = next_token(tokens, now, sub(place, 110, 125))
+            if not token or take(place, token) then
+                break
+            end
+            if tell(place, token) then
+                return true
+            end
+        end
+        place = call('lpop', queue)
+    end
+    call('del', lock)
+    return false
+end

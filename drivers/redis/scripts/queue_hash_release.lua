@@ -1,0 +1,32 @@
+-- Gives one grant back; the lock is handed on when it was the last; a grant that only waits leaves the queue.
+-- KEYS: lock, token, queue. ARGV: grant, channel. 2 done, 1 another's, 0 not there.
+local time = redis.call('time')
+local now = time[1] .. string.sub('00000' .. time[2], -6)
+local now_ms = math.floor(now / 1000)
+local fields, mine, last = redis.call('hgetall', KEYS[1]), nil, 0
+for i = 1, #fields, 2 do
+    local field, value = fields[i], fields[i + 1]
+    if field == 'g:' .. ARGV[1] then
+        mine = tonumber(value) or 0
+    elseif #field == 34 and string.sub(field, 1, 2) == 'g:' then
+        last = math.max(last, tonumber(value) or 0)
+    end
+end
+local waiting = redis.call('exists', KEYS[3]) == 1
+-- include queue
+-- include queue_hash
+if not mine then
+    if waiting then
+        leave(KEYS[3], ARGV[1])
+    end
+    return #fields > 0 and (last > now_ms or last == 0) and 1 or 0
+end
+if last > now_ms then
+    redis.call('hdel', KEYS[1], 'g:' .. ARGV[1], 'n:' .. ARGV[1])
+    redis.call('pexpireat', KEYS[1], text(last))
+else
+    if not hand_on_hash(KEYS[1], KEYS[2], KEYS[3], now, nil) then
+        redis.pcall('publish', ARGV[2], '')
+    end
+end
+return mine > now_ms and 2 or 0

@@ -1,0 +1,17 @@
+-- Ends the grant that has this token, whosever it is, and hands the lock on.
+-- KEYS: lock, token, queue. ARGV: token, channel. 2 done, 1 another's, 0 not there.
+-- include queue
+-- include queue_string
+local held = call('get', KEYS[1])
+if not held then
+    return 0
+end
+if string.match(held, '^%x+ (%d+) ') ~= ARGV[1] then
+    return 1
+end
+local time = call('time')
+local now = time[1] .. sub('00000' .. time[2], -6)
+if not hand_on(KEYS[1], KEYS[2], KEYS[3], call('lpop', KEYS[3]), now, nil, taker(KEYS[1], now)) then
+    redis.pcall('publish', ARGV[2], '')
+end
+return 2

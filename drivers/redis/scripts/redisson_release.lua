@@ -1,0 +1,38 @@
+-- Gives one hold back, and those of the owner's grants that have ended. As Redisson's unlock does, the hash
+-- goes with the last, and its channel says 0. If all that are left are ours, it expires with the last of them.
+-- KEYS: lock. ARGV: grant, channel, owner's field, 1 if shared. 2 done, 1 another's, 0 not there.
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local fields, hold, gone, left, last = redis.call('hgetall', KEYS[1]), {}, {}, 0, 0
+local grant, shared = 'mortise:' .. ARGV[1], ARGV[4] == '1'
+for i = 1, #fields, 2 do
+    local field, value = fields[i], fields[i + 1]
+    hold[field] = value
+    if #field == 40 and string.sub(field, 1, 8) == 'mortise:' then
+        if field == grant or (tonumber(value) or 0) <= now then
+            gone[#gone + 1] = field
+        else
+            left, last = left + 1, math.max(last, tonumber(value))
+        end
+    end
+end
+if not hold[ARGV[3]] then
+    return #fields > 0 and 1 or 0
+end
+if shared and not hold[grant] then
+    return 0
+end
+local count = (tonumber(hold[ARGV[3]]) or 0) - (shared and #gone or 1)
+if count <= 0 then
+    redis.call('del', KEYS[1])
+    redis.pcall('publish', ARGV[2], '0')
+else
+    if shared then -- first what a full memory does not refuse: the script may write then
+        redis.call('hdel', KEYS[1], unpack(gone))
+    end
+    redis.call('hincrby', KEYS[1], ARGV[3], shared and -#gone or -1)
+    if shared and count == left then
+        redis.call('pexpireat', KEYS[1], string.format('%.0f', last))
+    end
+end
+return (not shared or (tonumber(hold[grant]) or 0) > now) and 2 or 0

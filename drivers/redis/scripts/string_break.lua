@@ -1,0 +1,12 @@
+-- Ends the grant that has this token, whosever it is.
+-- KEYS: lock. ARGV: token, channel. 2 done, 1 another's, 0 not there.
+local held = redis.call('get', KEYS[1])
+if not held then
+    return 0
+end
+if string.match(held, '^%x+ (%d+) ') ~= ARGV[1] then
+    return 1
+end
+redis.call('del', KEYS[1])
+redis.pcall('publish', ARGV[2], '')
+return 2

@@ -1,0 +1,60 @@
+/* address.c - the addresses of a server: the path of a socket, or what its name is resolved to, by the host and
+ * outside of the pump. */
+#include "link.h"
+
+#include <netdb.h>
+#include <string.h>
+#include <sys/un.h>
+
+static void add_address(struct link *link, const void *address, size_t length)
+{
+    if (link->address_count == LINK_ADDRESSES || length > sizeof(link->addresses[0].address))
+        return;
+    memcpy(&link->addresses[link->address_count].address, address, length);
+    link->addresses[link->address_count++].length = (socklen_t)length;
+}
+
+static void resolved(void *ctx, void *argument, const struct addrinfo *addresses,
+                     const char *problem)
+{
+    struct link *link = argument;
+    (void)ctx;
+    link->looking_up = false;
+    if (link->state != LINK_RESOLVING)
+        return;                         /* that attempt has ended */
+    if (link->looked_up != link->aim) { /* it was for another server */
+        link_look_up(link);
+        return;
+    }
+    if (addresses == NULL) {
+        link_fault_set(&link->last, MORTISE_UNREACHABLE, true, 0, "%s: %s", link->endpoint.text,
+                       problem);
+        link_attempt_failed(link);
+        return;
+    }
+    for (; addresses != NULL; addresses = addresses->ai_next)
+        add_address(link, addresses->ai_addr, addresses->ai_addrlen);
+    link_connect(link);
+}
+
+void link_look_up(struct link *link)
+{
+    const struct endpoint *endpoint = &link->endpoint;
+    if (endpoint->port[0] == '\0') {
+        struct sockaddr_un path = {.sun_family = AF_UNIX};
+        memcpy(path.sun_path, endpoint->host, strlen(endpoint->host));
+        add_address(link, &path, sizeof(path));
+        link_connect(link);
+        return;
+    }
+    if (link->looking_up) /* the resolver has not answered yet: its answer serves this attempt */
+        return;
+    link->looking_up = true;
+    link->looked_up = link->aim;
+    if (link->host->resolve(link->host, endpoint->host, endpoint->port, resolved, link))
+        return;
+    link->looking_up = false;
+    link_fault_set(&link->last, MORTISE_NOMEM, true, 0, "%s: out of memory or threads",
+                   endpoint->text);
+    link_attempt_failed(link);
+}

@@ -1,0 +1,146 @@
+/* command.c - commands as bytes of the Redis protocol (RESP2: arrays of bulk strings), straight into the
+ * link's buffer of what is to be sent. Nothing is ever pasted: each argument has its length before it. */
+#include "link.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define GROWTH_MIN 4096
+
+void link_bytes_free(struct link_bytes *bytes)
+{
+    free(bytes->data);
+    *bytes = (struct link_bytes){.data = NULL};
+}
+
+static bool make_room(struct link_bytes *bytes, size_t length)
+{
+    if (bytes->done > bytes->capacity / 2) { /* what was written makes room */
+        memmove(bytes->data, bytes->data + bytes->done, bytes->length - bytes->done);
+        bytes->length -= bytes->done;
+        bytes->done = 0;
+    }
+    if (bytes->capacity - bytes->length >= length)
+        return true;
+    if (length > SIZE_MAX / 2 - bytes->length || bytes->failed)
+        return false;
+    size_t capacity = bytes->capacity < GROWTH_MIN ? GROWTH_MIN : bytes->capacity;
+    while (capacity < bytes->length + length)
+        capacity *= 2;
+    char *data = realloc(bytes->data, capacity);
+    if (data == NULL)
+        return false;
+    bytes->data = data;
+    bytes->capacity = capacity;
+    return true;
+}
+
+/* Writes the digits of number so that they end before `end`; returns where they begin. */
+static char *digits(char *end, uint64_t number)
+{
+    do {
+        *--end = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    return end;
+}
+
+#define HEAD_MAX 24 /* "$18446744073709551615\r\n" */
+
+/* "$12\r\n", "*3\r\n"; returns where it ends. There is room. */
+static char *put_head(char *to, char kind, uint64_t number)
+{
+    char text[HEAD_MAX], *end = text + sizeof(text), *begin = digits(end, number);
+    *to++ = kind;
+    memcpy(to, begin, (size_t)(end - begin));
+    to += end - begin;
+    *to++ = '\r';
+    *to++ = '\n';
+    return to;
+}
+
+/* The room for an argument of so many bytes, behind its head; NULL without memory. */
+static char *begin_argument(struct link_bytes *bytes, size_t length)
+{
+    if (length > SIZE_MAX / 4 || !make_room(bytes, length + HEAD_MAX + 2)) {
+        bytes->failed = true;
+        return NULL;
+    }
+    return put_head(bytes->data + bytes->length, '$', length);
+}
+
+static void end_argument(struct link_bytes *bytes, char *to)
+{
+    *to++ = '\r';
+    *to++ = '\n';
+    bytes->length = (size_t)(to - bytes->data);
+}
+
+void link_command(struct link *link, unsigned arguments)
+{
+    struct link_bytes *bytes = &link->out;
+    if (!make_room(bytes, HEAD_MAX))
+        bytes->failed = true;
+    else
+        bytes->length =
+            (size_t)(put_head(bytes->data + bytes->length, '*', arguments) - bytes->data);
+}
+
+void link_parts(struct link *link, const struct link_part *parts, unsigned count)
+{
+    size_t length = 0;
+    for (unsigned i = 0; i < count; i++)
+        length += parts[i].length;
+    char *to = begin_argument(&link->out, length);
+    for (unsigned i = 0; to != NULL && i < count; i++) {
+        if (parts[i].length > 0)
+            memcpy(to, parts[i].data, parts[i].length);
+        to += parts[i].length;
+    }
+    if (to != NULL)
+        end_argument(&link->out, to);
+}
+
+void link_argument(struct link *link, const void *data, size_t length)
+{
+    char *to = begin_argument(&link->out, length);
+    if (to == NULL)
+        return;
+    if (length > 0)
+        memcpy(to, data, length);
+    end_argument(&link->out, to + length);
+}
+
+void link_text(struct link *link, const char *text)
+{
+    link_argument(link, text, strlen(text));
+}
+
+void link_number(struct link *link, int64_t number)
+{
+    char text[24], *end = text + sizeof(text);
+    char *begin = digits(end, number < 0 ? 0 - (uint64_t)number : (uint64_t)number);
+    if (number < 0)
+        *--begin = '-';
+    link_argument(link, begin, (size_t)(end - begin));
+}
+
+static uint64_t stream_position(const struct link *link)
+{
+    return link->written + (link->out.length - link->out.done);
+}
+
+void link_call_begin(struct link *link, struct link_call *call)
+{
+    call->begins_at = stream_position(link);
+    call->sent_ns = link->host->now(link->host);
+}
+
+void link_call_end(struct link *link, struct link_call *call, unsigned replies)
+{
+    call->next = NULL;
+    call->expected = replies;
+    call->got = 0;
+    *link->last_call = call;
+    link->last_call = &call->next;
+}

@@ -1,0 +1,294 @@
+/* handshake.c - what is said first on a new connection: who we are (AUTH, SELECT, CLIENT SETNAME), and who
+ * that is (CLIENT ID, INFO: the id of the process). Then, if an older connection to the same process broke,
+ * that one is ended there (CLIENT KILL ID), so that nothing in its buffers is executed later; see link.h.
+ * Where only a primary will do, it is asked whether it is one (ROLE), and what time it is there.
+ *
+ * A server that refuses to tell, or to kill, is no reason to fail: then the past is not settled. */
+#include "link.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum step {
+    STEP_AUTH = 1,
+    STEP_SELECT,
+    STEP_NAME,
+    STEP_ID,
+    STEP_INFO,
+    STEP_ROLE,
+    STEP_TIME,
+    STEP_KILL
+};
+
+static void greeted(struct link_call *call, unsigned index, redisReply *reply);
+static void lost(struct link_call *call, enum link_loss loss, const struct link_fault *fault);
+
+static struct link *link_of(struct link_call *call)
+{
+    return (struct link *)(void *)((char *)call - offsetof(struct link, greeting));
+}
+
+/* ---- the past --------------------------------------------------------------------------------------- */
+
+static struct link_past *past_here(struct link *link)
+{
+    for (unsigned i = 0; i < link->past_count; i++)
+        if (strcmp(link->pasts[i].run_id, link->run_id) == 0)
+            return &link->pasts[i];
+    return NULL;
+}
+
+static void drop_past(struct link *link, unsigned which)
+{
+    link->past_count--;
+    memmove(&link->pasts[which], &link->pasts[which + 1],
+            (link->past_count - which) * sizeof(link->pasts[0]));
+}
+
+/* One that is there already could not be ended: nor can both. */
+void link_remember(struct link *link)
+{
+    link->settled = false;
+    if (link->run_id[0] == '\0')
+        link->blind = true;
+    if (link->run_id[0] == '\0' || past_here(link) != NULL)
+        return;
+    if (link->past_count == LINK_PASTS)
+        drop_past(link, 0);
+    struct link_past *past = &link->pasts[link->past_count++];
+    memcpy(past->run_id, link->run_id, sizeof(past->run_id));
+    past->id = link->id;
+}
+
+/* Of one server: the process that it was connected to is no more. */
+static void forget_others(struct link *link)
+{
+    for (unsigned i = link->past_count; i-- > 0;)
+        if (strcmp(link->pasts[i].run_id, link->run_id) != 0)
+            drop_past(link, i);
+}
+
+/* The old connection that is to be ended here, and can be; or NULL. */
+static const struct link_past *look_back(struct link *link)
+{
+    if (link->run_id[0] == '\0') {
+        link->settled = link->past_count == 0 && !link->blind;
+        return NULL;
+    }
+    if (!link->settings->primary)
+        forget_others(link);
+    const struct link_past *past = past_here(link);
+    link->settled = past == NULL && !link->blind;
+    return past != NULL && past->id != 0 ? past : NULL;
+}
+
+static void killed(struct link *link, bool done)
+{
+    struct link_past *past = past_here(link);
+    if (past != NULL && done)
+        drop_past(link, (unsigned)(past - link->pasts));
+    else if (past != NULL)
+        past->id = 0;
+    link->settled = done && !link->blind;
+}
+
+/* ---- what is said --------------------------------------------------------------------------------------- */
+
+static void begin(struct link *link)
+{
+    memset(link->steps, 0, sizeof(link->steps));
+    link->greeting_failed = false;
+    link->greeting.replied = greeted;
+    link->greeting.lost = lost;
+    link_call_begin(link, &link->greeting);
+}
+
+static void step(struct link *link, unsigned *count, enum step which, unsigned arguments,
+                 const char *command)
+{
+    link->steps[(*count)++] = (unsigned char)which;
+    link_command(link, arguments);
+    link_text(link, command);
+}
+
+void link_greet(struct link *link)
+{
+    const struct link_settings *settings = link->settings;
+    unsigned count = 0;
+    link->id = 0;
+    link->run_id[0] = '\0';
+    link->uptime_s = -1;
+    link->clock_us = 0;
+    begin(link);
+    if (settings->password != NULL) {
+        step(link, &count, STEP_AUTH, settings->username != NULL ? 3 : 2, "AUTH");
+        if (settings->username != NULL)
+            link_text(link, settings->username);
+        link_text(link, settings->password);
+    }
+    if (settings->database != 0) {
+        step(link, &count, STEP_SELECT, 2, "SELECT");
+        link_number(link, settings->database);
+    }
+    step(link, &count, STEP_NAME, 3, "CLIENT");
+    link_text(link, "SETNAME");
+    link_text(link, settings->client_name);
+    step(link, &count, STEP_ID, 2, "CLIENT");
+    link_text(link, "ID");
+    step(link, &count, STEP_INFO, 2, "INFO");
+    link_text(link, "server");
+    if (settings->primary) {
+        step(link, &count, STEP_ROLE, 1, "ROLE");
+        step(link, &count, STEP_TIME, 1, "TIME");
+    }
+    link_call_end(link, &link->greeting, count);
+    link_flush(link);
+}
+
+static void kill_old(struct link *link, const struct link_past *past)
+{
+    unsigned count = 0;
+    begin(link);
+    step(link, &count, STEP_KILL, 4, "CLIENT");
+    link_text(link, "KILL");
+    link_text(link, "ID");
+    link_number(link, past->id);
+    link_call_end(link, &link->greeting, count);
+    link_flush(link);
+}
+
+void link_info(const redisReply *reply, const char *key, char *to, size_t size)
+{
+    const char *text = memmem(reply->str, reply->len, key, strlen(key));
+    to[0] = '\0';
+    if (text == NULL)
+        return;
+    text += strlen(key);
+    size_t left = reply->len - (size_t)(text - reply->str), n = 0;
+    while (n < left && n < size - 1 && text[n] > ' ' && text[n] <= '~') {
+        to[n] = text[n];
+        n++;
+    }
+    to[n] = '\0';
+}
+
+/* -1 where it does not say so. */
+static void read_uptime(struct link *link, const redisReply *reply)
+{
+    char text[24];
+    link_info(reply, "uptime_in_seconds:", text, sizeof(text));
+    link->uptime_s = text[0] == '\0' || text[0] == '-' ? -1 : 0;
+    for (const char *at = text; *at >= '0' && *at <= '9' && link->uptime_s < UINT32_MAX; at++)
+        link->uptime_s = link->uptime_s * 10 + (*at - '0');
+}
+
+static void fail(struct link *link, const redisReply *reply)
+{
+    if (link->greeting_failed)
+        return; /* the first is the cause */
+    link->greeting_failed = true;
+    link_fault_reply(link, reply, &link->greeting_fault);
+    if (link->greeting_fault.error == LINK_ERROR_OTHER &&
+        memmem(reply->str, reply->len, "max number of clients", 21) != NULL) {
+        link->greeting_fault.status = MORTISE_UNREACHABLE;
+        link->greeting_fault.retryable = true;
+    }
+}
+
+/* Errors that say that nothing will work on this connection, or not now. */
+static bool is_hopeless(const redisReply *reply)
+{
+    enum link_error error = link_error_of(reply->str, reply->len);
+    return error == LINK_ERROR_NOAUTH || error == LINK_ERROR_BUSY || error == LINK_ERROR_LOADING ||
+           memmem(reply->str, reply->len, "max number of clients", 21) != NULL;
+}
+
+static bool is_word(const redisReply *reply, const char *word)
+{
+    return reply->type == REDIS_REPLY_STRING && (size_t)reply->len == strlen(word) &&
+           memcmp(reply->str, word, reply->len) == 0;
+}
+
+static void take_role(struct link *link, const redisReply *reply)
+{
+    bool told = reply->type == REDIS_REPLY_ARRAY && reply->elements > 0;
+    if (!told && !link->greeting_failed)
+        fail(link, reply);
+    if (!told || link->greeting_failed || is_word(reply->element[0], "master"))
+        return;
+    link->greeting_failed = true;
+    link_fault_set(&link->greeting_fault, MORTISE_UNREACHABLE, true, 0,
+                   "%s: this is not the primary", link->endpoint.text);
+}
+
+static uint64_t number_of(const redisReply *reply)
+{
+    uint64_t number = 0;
+    for (size_t i = 0; reply->type == REDIS_REPLY_STRING && i < (size_t)reply->len && i < 16; i++)
+        number = number * 10 +
+                 (uint64_t)(reply->str[i] >= '0' && reply->str[i] <= '9' ? reply->str[i] - '0' : 0);
+    return number;
+}
+
+static void take_time(struct link *link, const redisReply *reply)
+{
+    if (reply->elements != 2)
+        return;
+    link->clock_us = number_of(reply->element[0]) * 1000000 + number_of(reply->element[1]);
+    link->clock_ns = link->host->now(link->host);
+}
+
+static void take(struct link *link, enum step which, redisReply *reply)
+{
+    bool refused = reply->type == REDIS_REPLY_ERROR;
+    if (refused && (which == STEP_AUTH || which == STEP_SELECT || is_hopeless(reply)))
+        fail(link, reply);
+    else if (which == STEP_ID && reply->type == REDIS_REPLY_INTEGER)
+        link->id = reply->integer;
+    else if (which == STEP_INFO && reply->type == REDIS_REPLY_STRING) {
+        link_info(reply, "run_id:", link->run_id, sizeof(link->run_id));
+        link_info(reply, "redis_version:", link->version, sizeof(link->version));
+        read_uptime(link, reply);
+    } else if (which == STEP_ROLE)
+        take_role(link, reply);
+    else if (which == STEP_TIME && reply->type == REDIS_REPLY_ARRAY)
+        take_time(link, reply);
+    else if (which == STEP_KILL)
+        killed(link, !refused);
+}
+
+/* A script that has asked for the time must not write, before Redis 5. */
+static void check_version(struct link *link)
+{
+    if (link->version[0] < '0' || link->version[0] > '4' || link->version[1] != '.')
+        return;
+    link->greeting_failed = true;
+    link_fault_set(&link->greeting_fault, MORTISE_BACKEND, false, 0,
+                   "%s: Redis 5.0 or later is needed; this is %s", link->endpoint.text,
+                   link->version);
+}
+
+static void greeted(struct link_call *call, unsigned index, redisReply *reply)
+{
+    struct link *link = link_of(call);
+    enum step which = link->steps[index];
+    take(link, which, reply);
+    if (index + 1 < call->expected)
+        return;
+    if (!link->greeting_failed)
+        check_version(link);
+    if (link->greeting_failed)
+        link_greeted(link, &link->greeting_fault);
+    else if (which != STEP_KILL && look_back(link) != NULL)
+        kill_old(link, look_back(link));
+    else
+        link_greeted(link, NULL);
+}
+
+/* link.c knows why, and goes on from there. */
+static void lost(struct link_call *call, enum link_loss loss, const struct link_fault *fault)
+{
+    (void)call;
+    (void)loss;
+    (void)fault;
+}

@@ -1,0 +1,23 @@
+/* keys.h - names of keys, made of pieces; see keys.c. */
+#ifndef MORTISE_DRIVERS_REDISLINK_KEYS_H
+#define MORTISE_DRIVERS_REDISLINK_KEYS_H
+
+#include "link.h"
+
+#define GRANT_HEX 32
+
+struct key_parts {
+    struct link_part part[8];
+    unsigned count;
+};
+void key_add(struct key_parts *parts, const void *data, size_t length);
+void key_add_text(struct key_parts *parts, const char *text);
+/* "{name}:mortise:word", or "{tag}:mortise:word:name". */
+void key_add_side(struct key_parts *parts, const char *name, size_t length, const char *word);
+/* Malloc'ed, with *length; NULL without memory. */
+char *key_join(const struct key_parts *parts, size_t *length);
+/* Whether a lock of this name could be taken for a key beside another. */
+bool key_is_side(const char *name, size_t name_len);
+void key_hex(const mortise_grant_id *grant, char hex[GRANT_HEX + 1]);
+
+#endif

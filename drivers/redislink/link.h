@@ -1,0 +1,323 @@
+/* link.h - one connection to one Redis server: connected by address, pipelined, non-blocking, made anew
+ * when it breaks. What the drivers that speak Redis stand on; it knows nothing of locks.
+ *
+ *   link.c       the states below, timers, reading and writing
+ *   address.c    what a name is resolved to
+ *   replies.c    what is answered, handed to whom it is for
+ *   socket.c     a socket to the next address; TLS where hiredis has it
+ *   handshake.c  what is said first on a new connection
+ *   command.c    commands as bytes
+ *   fault.c      error replies, told apart
+ *   endpoint.c   "host:port", "[::1]:6379", "/path/of/socket"
+ *
+ * Beside it primary.h: which of several servers it is, where that is not known.
+ *
+ *           wanted           where it is             addresses             connected
+ *   DOWN ──────────▶ SEEKING ────────────▶ RESOLVING ─────────▶ CONNECTING ──────────▶ GREETING ──▶ UP
+ *    ▲  backoff         │ nowhere              │ none, time         │ next address,      │ error,     │ EOF, error,
+ *    └──────────────────┴──────────────────────┴────────────────────┴── time ────────────┴── time ────┘ no answer,
+ *                                                                                                      a replica now
+ * (SEEKING only where there is one to ask: callbacks->seek.)
+ *
+ * Calls may be made while it is UP, and are answered in their order. When it breaks each outstanding call
+ * is told once, whether any byte of it can have reached the server; then `down`.
+ *
+ *   The reply is lost: its call is told LINK_LOST; what it asked may have been executed, or may yet be: it
+ *     may sit in the old connection's buffers, in this kernel, on the way, in the server's. So the next
+ *     greeting ends the old connection in the server (CLIENT KILL ID, by the id that the server gave it),
+ *     before anything else is asked. Only then, or if the server is another process by now (its run id),
+ *     is the past `settled`: nothing of an older connection will be executed here any more.
+ *   CLIENT KILL is not permitted, or not known: the past stays unsettled, and link_settled says so.
+ *   The run id is another: the id of the old connection may be somebody else's by now; nobody is killed.
+ *     Of one server that means that the old process is no more. Of several, the old one may live, and
+ *     execute what it was sent: that changes its own data only, which a primary that is none of its
+ *     replicas never gets to see. So the past is settled *here*; it is remembered for when this link
+ *     comes back to that very process (`pasts`): then the old connection is ended there, first.
+ *   The server restarts between the run id and the kill: then this connection is dead too, and its greeting
+ *     fails.
+ *   The server is stopped (SIGSTOP): the kernel accepts for it, and nothing is answered: the greeting ends
+ *     by connect_timeout, a call by command_timeout, each breaks the connection.
+ *   The network is cut: the same; with nothing outstanding TCP keepalive finds it.
+ *   The answer comes for another: replies are matched by order, so a connection on which anything was read
+ *     that no call asked for is broken at once.
+ *   Out of memory for a command: half a command must not be sent; the connection is broken.
+ *   The server closed an idle connection: nobody was reading. link_look finds it before the next call.
+ *   It becomes a replica while it is UP: READONLY. No further calls are made; those that are outstanding have
+ *     their own answers, and then it is left, and the primary is sought. (Where no primary is sought, calls
+ *     just say READONLY.)
+ *   It closes each connection soon after the greeting, without an answer: a failed attempt, with its backoff.
+ *   The resolver hangs: it has its own thread; a second look-up is not begun before the first has ended.
+ *
+ * All of it runs in the pump (driver.h). SIGPIPE never arises. */
+#ifndef MORTISE_DRIVERS_REDISLINK_LINK_H
+#define MORTISE_DRIVERS_REDISLINK_LINK_H
+
+#include <mortise/driver.h>
+
+#include <hiredis/hiredis.h>
+#include <sys/socket.h>
+
+#define LINK_ADDRESSES 8
+#define LINK_NS_PER_MS INT64_C(1000000)
+#define LINK_PORT "6379"
+
+/* ---- where (endpoint.c) ------------------------------------------------------------------------- */
+
+struct endpoint {
+    char host[256]; /* or the path of a socket */
+    char port[6];   /* "": host is a path */
+    char text[270]; /* for messages, and to tell two apart */
+};
+/* Reads one of a comma-separated list at *list and moves it on; `port` is for where none is given. False:
+ * *problem says what is wrong. */
+bool endpoint_next(const char **list, const char *port, struct endpoint *endpoint,
+                   const char **problem);
+/* Of a host and a port as a server tells them. False: they are none. */
+bool endpoint_set(struct endpoint *endpoint, const char *host, size_t host_len, const char *port,
+                  size_t port_len);
+
+/* ---- faults (fault.c) ----------------------------------------------------------------------------- */
+
+/* Error replies that mean something to a caller. */
+enum link_error {
+    LINK_ERROR_OTHER,
+    LINK_ERROR_NOSCRIPT,
+    LINK_ERROR_READONLY,  /* a replica */
+    LINK_ERROR_LOADING,   /* reading its data; or a cluster that is down */
+    LINK_ERROR_BUSY,      /* in somebody's script */
+    LINK_ERROR_OOM,       /* maxmemory */
+    LINK_ERROR_MISCONF,   /* it cannot write to its disk, or too few replicas: it refuses writes */
+    LINK_ERROR_MOVED,     /* a node of a cluster */
+    LINK_ERROR_NOAUTH,    /* it wants a password, or another one */
+    LINK_ERROR_NOPERM,    /* ACL */
+    LINK_ERROR_WRONGTYPE, /* the key is something else */
+    LINK_ERROR_UNKNOWN    /* it does not know this command */
+};
+
+struct link_fault {
+    mortise_status status; /* UNREACHABLE: nothing was done; BACKEND: refused */
+    bool retryable;
+    enum link_error error;
+    int native;     /* errno, or 0 */
+    char text[300]; /* "127.0.0.1:6379: connection refused" */
+};
+
+struct link;
+/* What an error reply says, for a message; the connection goes on. */
+void link_fault_reply(const struct link *link, const redisReply *reply, struct link_fault *fault);
+enum link_error link_error_of(const char *text, size_t length);
+
+/* ---- calls ---------------------------------------------------------------------------------------- */
+
+enum link_loss {
+    LINK_LOST,    /* sent, at least in part, and no (complete) answer */
+    LINK_NOT_SENT /* not a byte of it */
+};
+
+/* One or more commands that are sent together. Embedded in the caller's own structure, which must stay
+ * until `replied` was called for the last reply, or `lost`. Both may make further calls. */
+struct link_call {
+    struct link_call *next;
+    unsigned expected, got; /* replies */
+    uint64_t begins_at;     /* in the stream of this connection */
+    int64_t sent_ns;        /* before it was handed to the transport */
+    /* Each reply in turn; index from 0. The reply is freed afterwards. */
+    void (*replied)(struct link_call *call, unsigned index, redisReply *reply);
+    void (*lost)(struct link_call *call, enum link_loss loss, const struct link_fault *fault);
+};
+
+struct link_callbacks {
+    void (*up)(struct link *link, void *owner);
+    /* An attempt has failed, or the connection broke (link->broke), which is then made anew at once if it
+     * had lasted. Not called by link_close. */
+    void (*down)(struct link *link, void *owner, const struct link_fault *fault);
+    /* Set: no calls are made, every reply is pushed (a connection for subscriptions). */
+    void (*push)(struct link *link, void *owner, redisReply *reply);
+    /* Set: asked before each attempt where the server is. Answered, at once or later, by link_found, with
+     * settings->endpoint as it is then, or link_not_found. */
+    void (*seek)(struct link *link, void *owner);
+};
+
+struct link_settings {
+    struct endpoint endpoint;
+    const char *username, *password; /* NULL: none */
+    int64_t database;
+    bool tls;
+    const char *tls_ca, *tls_cert, *tls_key; /* NULL: the system's, none */
+    int64_t connect_timeout_ms, command_timeout_ms;
+    bool primary; /* what is no primary is refused, and left when it becomes a replica */
+    char client_name[64];
+};
+
+enum link_state {
+    LINK_DOWN,
+    LINK_SEEKING,
+    LINK_RESOLVING,
+    LINK_CONNECTING,
+    LINK_GREETING,
+    LINK_UP
+};
+
+struct link_bytes {
+    char *data;
+    size_t length, capacity, done; /* done: already written */
+    bool failed;                   /* out of memory: what is there is not complete */
+};
+
+#define LINK_RUN_ID_SIZE 41
+#define LINK_PASTS 4
+
+/* A connection that broke, and in whose buffers requests may be. */
+struct link_past {
+    char run_id[LINK_RUN_ID_SIZE]; /* of the process that it was connected to */
+    int64_t id;                    /* there; 0: it cannot be ended */
+};
+
+struct link {
+    mortise_host *host;
+    const struct link_settings *settings;
+    const struct link_callbacks *callbacks;
+    void *owner;
+
+    enum link_state state;
+    struct endpoint endpoint; /* of this attempt */
+    unsigned aim;             /* counts the endpoints that were another */
+    unsigned looked_up;       /* for which of them the look-up is */
+    bool wanted;              /* to be UP as soon as may be */
+    bool looking_up;          /* a look-up is under way; its answer will come */
+    bool closed;
+    int64_t due_ns;         /* of the state: connect again, give this address or attempt up */
+    int64_t attempt_end_ns; /* of this attempt */
+    int64_t progress_ns;    /* when something was last read */
+    int64_t up_ns;          /* since when it is, or was, UP */
+    bool useful;            /* it has answered something beyond the greeting */
+    bool broke;             /* it was UP, and no attempt since has failed */
+    unsigned failures;      /* attempts, since it was last UP for a while */
+
+    struct {
+        struct sockaddr_storage address;
+        socklen_t length;
+    } addresses[LINK_ADDRESSES];
+    size_t address_count, address_at;
+    struct link_fault last; /* why it is not UP */
+
+    int fd;                /* -1 */
+    redisContext *context; /* wraps fd: reader and TLS */
+    bool blocked;          /* the kernel took not all: POLLOUT */
+    void *tls;             /* an SSL, or NULL */
+    bool tls_pending;      /* TLS has something to write still */
+    bool reading;          /* replies are being told: if it breaks now, that is done afterwards: */
+    bool breaks;
+    bool demoted; /* it is a replica by now: to be left when all is answered */
+    struct link_fault why;
+    struct link_bytes out;
+    uint64_t written; /* bytes of this connection's stream */
+    struct link_call *first, **last_call;
+
+    /* the greeting: handshake.c */
+    struct link_call greeting;
+    unsigned char steps[8];
+    bool greeting_failed;
+    struct link_fault greeting_fault;
+    int64_t id; /* of this connection in the server; 0 unknown */
+    char run_id[LINK_RUN_ID_SIZE];
+    char version[16];
+    int64_t uptime_s;  /* of the server, when this connection was made; -1 unknown */
+    uint64_t clock_us; /* TIME as it was told (settings->primary); 0 unknown */
+    int64_t clock_ns;  /* when that was heard */
+    struct link_past pasts[LINK_PASTS]; /* the oldest first; one for each process */
+    unsigned past_count;
+    bool blind; /* there is one of a process that is not known */
+    bool settled;
+};
+
+void link_init(struct link *link, mortise_host *host, const struct link_settings *settings,
+               const struct link_callbacks *callbacks, void *owner);
+/* Frees everything. The calls outstanding are told that they are lost; `down` is not called. */
+void link_close(struct link *link);
+
+/* It is to be UP: begins an attempt, now or after the backoff. */
+void link_want(struct link *link);
+/* It need not be made anew when it breaks. An open connection stays. */
+void link_unwant(struct link *link);
+bool link_is_up(const struct link *link);
+/* It is on its way up. */
+bool link_is_connecting(const struct link *link);
+/* Answers to callbacks->seek; nothing, if it is not asking. */
+void link_found(struct link *link);
+void link_not_found(struct link *link, const struct link_fault *fault);
+/* The server is elsewhere: what there is of a connection is broken, and made anew without a pause. */
+void link_leave(struct link *link, const char *why);
+/* Closes it and tells nobody: no calls are outstanding that change anything, and none will be said to be lost.
+ * It may be wanted again. */
+void link_rest(struct link *link);
+/* Looks whether an idle connection has been closed by the server in the meantime; then it is broken now,
+ * while nothing is outstanding, not by the next call. Cheap unless it was idle for a while. */
+void link_look(struct link *link);
+/* No request of an earlier connection can be executed any more by the server that it is connected to. */
+bool link_settled(const struct link *link);
+/* Breaks it: as if the server had closed it. */
+void link_break(struct link *link, const struct link_fault *fault);
+
+/* For interest and turn of the module. */
+size_t link_interest(const struct link *link, struct pollfd *fds, size_t capacity, int64_t *due_ns);
+void link_turn(struct link *link, const struct pollfd *ready, size_t n);
+/* Hands what was called to the kernel. To be called once after a batch of calls. */
+void link_flush(struct link *link);
+
+/* ---- commands (command.c) --------------------------------------------------------------------------- */
+
+/* The commands of a call: link_call_begin, then for each command link_command and its arguments (as many
+ * as it said), then link_call_end. Only while UP (or inside handshake.c). */
+void link_call_begin(struct link *link, struct link_call *call);
+void link_command(struct link *link, unsigned arguments);
+void link_argument(struct link *link, const void *data, size_t length);
+struct link_part {
+    const void *data;
+    size_t length;
+};
+/* One argument in pieces. */
+void link_parts(struct link *link, const struct link_part *parts, unsigned count);
+void link_text(struct link *link, const char *text);
+void link_number(struct link *link, int64_t number);
+void link_call_end(struct link *link, struct link_call *call, unsigned replies);
+/* A push connection has no calls: commands are just sent. */
+
+void link_bytes_free(struct link_bytes *bytes);
+
+/* ---- inside (address.c, socket.c, handshake.c) ------------------------------------------------------------------ */
+
+/* address.c: where the endpoint is; then one of the two below is called. */
+void link_look_up(struct link *link);
+/* Connects to the next of the addresses. */
+void link_connect(struct link *link);
+/* For the reason in `last`. */
+void link_attempt_failed(struct link *link);
+/* Connects to the address at address_at: the descriptor, or -1 with errno. */
+int link_socket(const struct link *link);
+/* Wraps fd; begins TLS. False: fault. */
+bool link_wrap(struct link *link, struct link_fault *fault);
+void link_unwrap(struct link *link);
+/* Bytes written, 0 if the kernel takes none now, -1 with errno. */
+ssize_t link_write(struct link *link);
+/* Reads what there is into the reader: REDIS_OK or an error in context. */
+int link_read(struct link *link);
+void link_break_text(struct link *link, const char *text);
+/* replies.c: tells what the reader has, whole; it may break. */
+void link_tell_replies(struct link *link);
+/* Tells the replies ":123\r\n" that the bytes begin with; returns how many bytes those are. */
+size_t link_tell_integers(struct link *link, const char *bytes, size_t length);
+/* Why TLS failed, where it did; else NULL. */
+const char *link_tls_reason(const struct link *link);
+const char *link_tls_problem(const struct link_settings *settings);
+void link_greet(struct link *link);
+/* handshake.c: it was UP, and broke; what was asked on it may still be in its buffers. */
+void link_remember(struct link *link);
+/* The value of "key:" in the text of INFO. */
+void link_info(const redisReply *reply, const char *key, char *to, size_t size);
+/* The greeting has ended: UP, or the attempt has failed. */
+void link_greeted(struct link *link, const struct link_fault *fault);
+void link_fault_set(struct link_fault *fault, mortise_status status, bool retryable, int native,
+                    const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+#endif

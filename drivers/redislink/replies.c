@@ -1,0 +1,93 @@
+/* replies.c - what a server answers, handed to whom it is for: the calls in their order, or on a connection for
+ * subscriptions whoever takes what is pushed. Reads nothing and ends no connection: what breaks it here is done
+ * by link.c afterwards. */
+#include "link.h"
+
+static void tell_call(struct link *link, redisReply *reply)
+{
+    struct link_call *call = link->first;
+    unsigned index = call->got++;
+    if (call->got == call->expected) {
+        link->first = call->next;
+        if (link->first == NULL)
+            link->last_call = &link->first;
+    }
+    call->replied(call, index, reply);
+}
+
+static bool says_replica(const struct link *link, const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_ERROR && link->settings->primary && link->state == LINK_UP &&
+           link_error_of(reply->str, reply->len) == LINK_ERROR_READONLY;
+}
+
+static void tell(struct link *link, redisReply *reply)
+{
+    link->useful |= link->state == LINK_UP;
+    link->demoted |= says_replica(link, reply);
+    if (link->first != NULL)
+        tell_call(link, reply);
+    else if (link->callbacks->push != NULL)
+        link->callbacks->push(link, link->owner, reply);
+    else if (reply->type == REDIS_REPLY_ERROR) { /* why it is about to close the connection */
+        struct link_fault fault;
+        link_fault_reply(link, reply, &fault);
+        fault.status = MORTISE_UNREACHABLE;
+        fault.retryable = true;
+        link_break(link, &fault);
+    } else
+        link_break_text(link, "an answer that nobody asked for");
+    if (link->demoted && link->first == NULL)
+        link_break_text(link, "it is a replica now");
+}
+
+/* The length of ":123\r\n" at the beginning of the bytes, and its number; 0 if that is not there, whole. */
+static size_t read_integer(const char *bytes, size_t length, long long *number)
+{
+    size_t at = 1;
+    bool minus = length > 1 && bytes[1] == '-';
+    at += minus;
+    size_t from = at;
+    for (*number = 0; at < length && at - from < 18 && bytes[at] >= '0' && bytes[at] <= '9'; at++)
+        *number = *number * 10 + (bytes[at] - '0');
+    if (length == 0 || bytes[0] != ':' || at == from || at + 2 > length || bytes[at] != '\r' ||
+        bytes[at + 1] != '\n')
+        return 0;
+    if (minus)
+        *number = -*number;
+    return at + 2;
+}
+
+size_t link_tell_integers(struct link *link, const char *bytes, size_t length)
+{
+    size_t told = 0, n;
+    redisReply reply = {.type = REDIS_REPLY_INTEGER};
+    link->reading = true;
+    while (!link->breaks && link->first != NULL &&
+           (n = read_integer(bytes + told, length - told, &reply.integer)) > 0) {
+        told += n;
+        link->progress_ns = link->host->now(link->host);
+        tell(link, &reply);
+        reply = (redisReply){.type = REDIS_REPLY_INTEGER}; /* its parts may have been taken */
+    }
+    link->reading = false;
+    return told;
+}
+
+void link_tell_replies(struct link *link)
+{
+    link->reading = true;
+    while (!link->breaks) {
+        void *reply = NULL;
+        if (redisGetReplyFromReader(link->context, &reply) != REDIS_OK) {
+            link_break_text(link, "what it answers is not the Redis protocol");
+            break;
+        }
+        if (reply == NULL)
+            break;
+        link->progress_ns = link->host->now(link->host);
+        tell(link, reply);
+        freeReplyObject(reply);
+    }
+    link->reading = false;
+}

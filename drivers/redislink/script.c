@@ -1,0 +1,20 @@
+/* script.c - a script is called by its digest; by its text where this connection has not told it to the
+ * server yet, or the server says that it does not know it (NOSCRIPT: it is to be sent again then). */
+#include "script.h"
+
+bool script_call(struct link *link, const struct link_script *script, bool *known, unsigned keys,
+                 unsigned arguments)
+{
+    bool by_text = !*known;
+    *known = true; /* what follows comes after it */
+    link_command(link, 3 + keys + arguments);
+    if (by_text) {
+        link_argument(link, "EVAL", 4);
+        link_argument(link, script->text, script->length);
+    } else {
+        link_argument(link, "EVALSHA", 7);
+        link_argument(link, script->digest, 40);
+    }
+    link_number(link, keys);
+    return by_text;
+}

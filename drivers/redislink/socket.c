@@ -1,0 +1,301 @@
+/* socket.c - a socket to one address, and what is put around it: hiredis's context, whose reader takes the
+ * replies apart, and TLS where hiredis has it (1.0 and later, with its own SSL layer; the certificate is
+ * checked against the name of the server).
+ *
+ * Plain bytes are written with MSG_NOSIGNAL; TLS writes by itself, so SIGPIPE is kept from this thread
+ * for as long. */
+#include "link.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ELEMENTS_MAX (1 << 20) /* of one reply: what no server in its senses answers */
+#define READ_MAX 16384
+#define KEEPALIVE_IDLE_S 15
+#define KEEPALIVE_EVERY_S 5
+#define KEEPALIVE_TRIES 3
+
+/* TCP options are comfort: a kernel without one of them is no reason to fail. */
+static void set_options(int fd)
+{
+    static const struct {
+        int level, option, value;
+    } options[] = {
+        {IPPROTO_TCP, TCP_NODELAY, 1},
+        {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S},
+        {IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_EVERY_S},
+        {IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_TRIES},
+    };
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+        setsockopt(fd, options[i].level, options[i].option, &options[i].value, sizeof(int));
+}
+
+int link_socket(const struct link *link)
+{
+    const struct sockaddr *address =
+        (const struct sockaddr *)&link->addresses[link->address_at].address;
+    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd == 0) { /* the program closed its stdin; hiredis takes 0 for none */
+        fd = fcntl(0, F_DUPFD_CLOEXEC, 3);
+        close(0);
+    }
+    if (fd < 0)
+        return -1;
+    if (address->sa_family != AF_UNIX)
+        set_options(fd);
+    if (connect(fd, address, link->addresses[link->address_at].length) == 0 || errno == EINPROGRESS)
+        return fd;
+    int problem = errno;
+    close(fd);
+    errno = problem;
+    return -1;
+}
+
+/* Integers that come first are told at once, without the reader: it makes an object of each. */
+static int read_plain(struct link *link)
+{
+    char bytes[READ_MAX];
+    redisContext *context = link->context;
+    ssize_t n = recv(link->fd, bytes, sizeof(bytes), 0);
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        return REDIS_OK;
+    if (n <= 0) {
+        context->err = n == 0 ? REDIS_ERR_EOF : REDIS_ERR_IO;
+        snprintf(context->errstr, sizeof(context->errstr), "%s",
+                 n == 0 ? "the server closed the connection" : strerror(errno));
+        return REDIS_ERR;
+    }
+    bool empty = context->reader->pos == context->reader->len && context->reader->ridx == -1;
+    size_t told = empty ? link_tell_integers(link, bytes, (size_t)n) : 0;
+    if (told == (size_t)n || link->breaks)
+        return REDIS_OK;
+    return redisReaderFeed(context->reader, bytes + told, (size_t)n - told);
+}
+
+/* ---- TLS ------------------------------------------------------------------------------------------ */
+
+#ifdef MORTISE_REDIS_TLS
+#include <arpa/inet.h>
+#include <hiredis/hiredis_ssl.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <signal.h>
+#include <time.h>
+
+const char *link_tls_problem(const struct link_settings *settings)
+{
+    (void)settings;
+    return NULL;
+}
+
+static bool load(SSL_CTX *context, const struct link_settings *settings)
+{
+    bool trusts = settings->tls_ca != NULL
+                      ? SSL_CTX_load_verify_locations(context, settings->tls_ca, NULL) == 1
+                      : SSL_CTX_set_default_verify_paths(context) == 1;
+    if (!trusts || settings->tls_cert == NULL)
+        return trusts;
+    return SSL_CTX_use_certificate_chain_file(context, settings->tls_cert) == 1 &&
+           SSL_CTX_use_PrivateKey_file(context, settings->tls_key, SSL_FILETYPE_PEM) == 1;
+}
+
+/* The peer must have a certificate for the host's name, or for its address if that is what was given. */
+static bool set_name(SSL *ssl, const char *host)
+{
+    unsigned char address[sizeof(struct in6_addr)];
+    X509_VERIFY_PARAM *check = SSL_get0_param(ssl);
+    if (inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1)
+        return X509_VERIFY_PARAM_set1_ip_asc(check, host) == 1;
+    return SSL_set_tlsext_host_name(ssl, host) == 1 && SSL_set1_host(ssl, host) == 1;
+}
+
+static SSL *new_tls(const struct link *link)
+{
+    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+    if (context == NULL)
+        return NULL;
+    SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
+    SSL *ssl = load(context, link->settings) ? SSL_new(context) : NULL;
+    SSL_CTX_free(context); /* the SSL has it */
+    if (ssl != NULL && !set_name(ssl, link->endpoint.host)) {
+        SSL_free(ssl);
+        ssl = NULL;
+    }
+    return ssl;
+}
+
+/* Runs what may write through TLS, with SIGPIPE kept from the application. */
+static int without_sigpipe(int (*run)(redisContext *context, void *argument), redisContext *context,
+                           void *argument)
+{
+    sigset_t pipe, before, pending;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    sigpending(&pending);
+    bool was_pending = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &pipe, &before);
+    int result = run(context, argument), problem = errno;
+    while (!was_pending && sigtimedwait(&pipe, NULL, &(struct timespec){0, 0}) < 0 &&
+           errno == EINTR)
+        ;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = problem;
+    return result;
+}
+
+static int begin_tls(redisContext *context, void *ssl)
+{
+    return redisInitiateSSL(context, ssl);
+}
+
+static int flush_tls(redisContext *context, void *done)
+{
+    return redisBufferWrite(context, done);
+}
+
+static int read_tls(redisContext *context, void *unused)
+{
+    (void)unused;
+    return redisBufferRead(context);
+}
+
+static bool wrap_tls(struct link *link, struct link_fault *fault)
+{
+    char reason[160] = "the certificates or the key cannot be used";
+    ERR_clear_error();
+    SSL *ssl = new_tls(link);
+    link->tls = ssl;
+    if (ssl == NULL)
+        ERR_error_string_n(ERR_get_error(), reason, sizeof(reason));
+    else if (without_sigpipe(begin_tls, link->context, ssl) == REDIS_OK)
+        return true;
+    link_fault_set(fault, MORTISE_BACKEND, ssl != NULL, 0, "%s: TLS: %s", link->endpoint.text,
+                   ssl == NULL ? reason : link->context->errstr);
+    if (ssl != NULL)
+        SSL_free(ssl); /* it is the context's only after a success */
+    link->tls = NULL;
+    return false;
+}
+
+static ssize_t write_tls(struct link *link)
+{
+    struct link_bytes *out = &link->out;
+    size_t length = out->length - out->done;
+    int done = 0;
+    if (length > 0 &&
+        redisAppendFormattedCommand(link->context, out->data + out->done, length) != REDIS_OK)
+        return -1;
+    if (without_sigpipe(flush_tls, link->context, &done) != REDIS_OK)
+        return -1;
+    link->tls_pending = !done;
+    return (ssize_t)length;
+}
+
+const char *link_tls_reason(const struct link *link)
+{
+    static const char *const failed = "TLS failed";
+    if (link->tls == NULL)
+        return NULL;
+    long verdict = SSL_get_verify_result(link->tls);
+    if (verdict != X509_V_OK)
+        return X509_verify_cert_error_string(verdict);
+    const char *reason = ERR_reason_error_string(ERR_peek_last_error());
+    return reason != NULL ? reason : SSL_is_init_finished(link->tls) ? NULL : failed;
+}
+
+static int read_more(struct link *link)
+{
+    return link->settings->tls ? without_sigpipe(read_tls, link->context, NULL) : read_plain(link);
+}
+
+#else
+
+const char *link_tls_problem(const struct link_settings *settings)
+{
+    return settings->tls
+               ? "TLS is asked for, but this build has none: it needs hiredis 1.0 or later "
+                 "with its SSL library"
+               : NULL;
+}
+
+static bool wrap_tls(struct link *link, struct link_fault *fault)
+{
+    link_fault_set(fault, MORTISE_CONFIG, false, 0, "%s: %s", link->endpoint.text,
+                   link_tls_problem(link->settings));
+    return false;
+}
+
+static ssize_t write_tls(struct link *link)
+{
+    (void)link;
+    errno = ENOTSUP;
+    return -1;
+}
+
+const char *link_tls_reason(const struct link *link)
+{
+    (void)link;
+    return NULL;
+}
+
+static int read_more(struct link *link)
+{
+    return read_plain(link);
+}
+
+#endif
+
+/* ---- around the socket ------------------------------------------------------------------------------ */
+
+bool link_wrap(struct link *link, struct link_fault *fault)
+{
+    link->context = redisConnectFd(link->fd);
+    if (link->context == NULL || link->context->err != 0) {
+        link_fault_set(fault, MORTISE_NOMEM, true, 0, "%s: out of memory", link->endpoint.text);
+        return false;
+    }
+    link->context->flags &= ~REDIS_BLOCK;
+#if HIREDIS_MAJOR >= 1
+    link->context->reader->maxelements = ELEMENTS_MAX;
+#endif
+    return !link->settings->tls || wrap_tls(link, fault);
+}
+
+void link_unwrap(struct link *link)
+{
+    if (link->fd >= 0)
+        link->host->closing(link->host, link->fd);
+    if (link->context != NULL)
+        redisFree(link->context); /* closes the descriptor */
+    else if (link->fd >= 0)
+        close(link->fd);
+    link->context = NULL;
+    link->tls = NULL; /* freed with the context */
+    link->fd = -1;
+    link->blocked = link->tls_pending = false;
+}
+
+ssize_t link_write(struct link *link)
+{
+    struct link_bytes *out = &link->out;
+    if (link->settings->tls)
+        return write_tls(link);
+    ssize_t n;
+    do
+        n = send(link->fd, out->data + out->done, out->length - out->done, MSG_NOSIGNAL);
+    while (n < 0 && errno == EINTR);
+    return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : n;
+}
+
+int link_read(struct link *link)
+{
+    return read_more(link);
+}
