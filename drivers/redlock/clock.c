@@ -1,0 +1,62 @@
+/* clock.c - what time it is in the nodes, to propose tokens that they can take: microseconds of their clocks, a little
+ * ahead. A wrong guess costs a round trip and nothing else.
+ *
+ * Each answer tells a node's time. One whose clock is far ahead of the middle one's is left out, so that it does not
+ * carry all tokens with it: it takes none that are proposed, and the others do. */
+#include "internal.h"
+
+#include <time.h>
+
+#define SLACK_US 2000 /* what a request is on its way, and clocks differ */
+#define LATE_NS (INT64_C(10) * NS_PER_MS)
+#define OUTLIER_US 1000000 /* so far ahead a clock is wrong */
+
+/* The way there counts as slack; a late answer says nothing. */
+void clock_note(struct node *node, int64_t sent_ns, int64_t now_us)
+{
+    if (now_of(node->driver) - sent_ns > LATE_NS)
+        return;
+    node->ahead_us = now_us - sent_ns / 1000;
+}
+
+/* Those that are known, in their order; how many. */
+static unsigned sort_known(const struct driver *driver, int64_t *ahead)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < driver->count; i++) {
+        int64_t each = driver->nodes[i].ahead_us;
+        unsigned at = n;
+        if (each == 0)
+            continue;
+        for (; at > 0 && ahead[at - 1] > each; at--)
+            ahead[at] = ahead[at - 1];
+        ahead[at] = each;
+        n++;
+    }
+    return n;
+}
+
+uint64_t clock_propose(struct driver *driver, uint64_t floor)
+{
+    int64_t ahead[NODES_MAX];
+    unsigned n = sort_known(driver, ahead);
+    if (n == 0)
+        return floor; /* they will tell: this host's clock may be wrong */
+    int64_t limit = ahead[(n - 1) / 2] + OUTLIER_US;
+    while (n > 1 && ahead[n - 1] > limit)
+        n--;
+    int64_t token = now_of(driver) / 1000 + ahead[n - 1] + SLACK_US;
+    if (token <= driver->proposed_us) /* guesses differ; ours do not fall behind one another */
+        token = driver->proposed_us + 1;
+    if (token <= 0 || (uint64_t)token <= floor || (uint64_t)token >= TOKEN_MAX)
+        return floor;
+    driver->proposed_us = token;
+    return (uint64_t)token;
+}
+
+uint64_t clock_wall_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}

@@ -1,0 +1,286 @@
+/* lease.c - what becomes of a grant: renewed, with its lost votes repaired; released, or undone because nobody wants it;
+ * see internal.h. */
+#include "internal.h"
+
+/* ---- undoing ------------------------------------------------------------------------------------------------- */
+
+static void undo_put(struct ballot *ballot, struct vote *vote)
+{
+    ballot_script(vote, SCRIPT_UNDO, 1, 3);
+    put_key(vote);
+    put_grant(vote);
+    put_side(vote, "news");
+    link_argument(&vote->node->link, ballot->claim->loud ? "1" : "0", 1);
+}
+
+static bool is_certain(const struct ballot *ballot, unsigned node)
+{
+    const struct claim *claim = ballot->claim;
+    return (claim->broken & 1u << node) == 0 || link_settled(&ballot->driver->nodes[node].link);
+}
+
+static enum vote_state undo_take(struct ballot *ballot, struct vote *vote, redisReply *reply)
+{
+    unsigned node = vote->node->index;
+    bool found = reply->type == REDIS_REPLY_INTEGER && reply->integer == 2;
+    if (!ballot->decided) {
+        mortise_info *info = ballot->attempt != NULL ? ballot->info : NULL;
+        ballot->certain += is_certain(ballot, node);
+        ballot->others += tally_add(&ballot->tally, reply, info);
+    }
+    claim_undone(ballot->driver, ballot->claim, ballot->generation, node);
+    return found ? VOTE_YES : VOTE_NO;
+}
+
+static void complete_release(struct ballot *ballot, bool over)
+{
+    struct driver *driver = ballot->driver;
+    mortise_op *op = ballot->op;
+    unsigned answered = driver->count - ballot->counts[VOTE_FAULT];
+    bool found = ballot->counts[VOTE_YES] >= driver->quorum;
+    bool gone = ballot->counts[VOTE_NO] > driver->count - driver->quorum;
+    if (!found && !gone && !over)
+        return;
+    ballot_decide(ballot);
+    if (op == NULL)
+        return;
+    op->sure = ballot->certain >= driver->quorum;
+    if (found)
+        flow_complete(driver, op, MORTISE_OK);
+    else if (gone)
+        flow_complete(driver, op, ballot->others > 0 ? MORTISE_NOTOWNER : MORTISE_LOST);
+    else
+        flow_fail_few(driver, op, MORTISE_INDETERMINATE, answered, &ballot->why);
+}
+
+static void undo_look(struct ballot *ballot, bool over)
+{
+    struct attempt *attempt = ballot->attempt;
+    const struct seen *best = tally_best(&ballot->tally);
+    bool held = best != NULL && best->nodes >= ballot->driver->quorum;
+    if (attempt == NULL) {
+        complete_release(ballot, over || ballot->op == NULL);
+        return;
+    }
+    if (!over && !held)
+        return;
+    ballot_decide(ballot);
+    attempt_undone(attempt, ballot);
+}
+
+static const struct ballot_kind undoing = {
+    .put = undo_put, .take = undo_take, .look = undo_look, .undoes = true};
+
+/* Where nothing was asked for there is nothing. A node that is late is not waited for. */
+static void undo_node(struct ballot *ballot, unsigned i)
+{
+    const struct node *node = &ballot->driver->nodes[i];
+    if ((ballot->claim->maybe & 1u << i) == 0) {
+        ballot_set(ballot, i, VOTE_NO);
+        ballot->certain++;
+        return;
+    }
+    bool usable = node_is_usable(node, ballot->sent_ns);
+    if (link_is_up(&node->link))
+        ballot_ask(ballot, i, usable ? VOTE_ASKED : VOTE_FAULT);
+    else
+        ballot_set(ballot, i, VOTE_FAULT);
+    if (!usable)
+        link_fault_set(&ballot->why, MORTISE_UNREACHABLE, true, 0, "%s: no answer",
+                       node->settings.endpoint.text);
+}
+
+struct ballot *undo_new(struct driver *driver, struct claim *claim, bool loud)
+{
+    struct ballot *ballot = ballot_new(driver, &undoing, claim);
+    claim_end(driver, claim, loud);
+    if (ballot == NULL) {
+        claim_again(driver, claim, claim->maybe);
+        return NULL;
+    }
+    for (unsigned i = 0; i < driver->count; i++)
+        undo_node(ballot, i);
+    return ballot;
+}
+
+bool undo_on(struct driver *driver, struct claim *claim, unsigned node)
+{
+    struct ballot *ballot = ballot_new(driver, &undoing, claim);
+    if (ballot == NULL)
+        return false;
+    ballot_ask(ballot, node, VOTE_ASKED);
+    ballot_begun(ballot);
+    return true;
+}
+
+static void undo_all(struct driver *driver, struct claim *claim)
+{
+    struct ballot *ballot = undo_new(driver, claim, true);
+    if (ballot != NULL)
+        ballot_begun(ballot);
+}
+
+/* ---- release ------------------------------------------------------------------------------------------------------ */
+
+static uint32_t nodes_up(const struct driver *driver)
+{
+    uint32_t bits = 0;
+    for (unsigned i = 0; i < driver->count; i++)
+        bits |= link_is_up(&driver->nodes[i].link) ? 1u << i : 0;
+    return bits;
+}
+
+void lease_release(struct driver *driver, mortise_op *op)
+{
+    bool known = claim_find(driver, &op->grant) != NULL;
+    struct claim *claim = claim_take(driver, op);
+    if (claim == NULL) {
+        flow_fail_memory(driver, op);
+        return;
+    }
+    if (!known) /* nothing of it is left as far as we know: a look does no harm */
+        claim->maybe = nodes_up(driver);
+    struct ballot *ballot = undo_new(driver, claim, true);
+    claim_unref(claim);
+    if (ballot == NULL) {
+        flow_fail_memory(driver, op);
+        return;
+    }
+    ballot->op = op;
+    op->driver_data[0] = ballot;
+    ballot_begun(ballot);
+}
+
+/* ---- repair --------------------------------------------------------------------------------------------------------- */
+
+static void repair_put(struct ballot *ballot, struct vote *vote)
+{
+    ballot_script(vote, SCRIPT_REPAIR, 2, 4);
+    put_key(vote);
+    put_side(vote, "token");
+    put_grant(vote);
+    link_number(&vote->node->link, ballot->ttl_ms);
+    put_digits(vote);
+    link_argument(&vote->node->link, ballot->driver->note, ballot->driver->note_len);
+}
+
+static enum vote_state repair_take(struct ballot *ballot, struct vote *vote, redisReply *reply)
+{
+    (void)ballot;
+    (void)vote;
+    (void)reply;
+    return VOTE_YES;
+}
+
+static const struct ballot_kind repairing = {
+    .put = repair_put, .take = repair_take, .places = true};
+
+/* The renewal has won: the node gets the lock back for as long as the others have it. Without memory: by the next one. */
+static void repair(struct ballot *renewal, struct vote *vote)
+{
+    struct driver *driver = renewal->driver;
+    struct claim *claim = renewal->claim;
+    int64_t left_ms =
+        renewal->ttl_ms - (now_of(driver) - renewal->sent_ns + NS_PER_MS - 1) / NS_PER_MS;
+    vote->gone = false;
+    if (left_ms <= 0 || claim->ending || !claim->listed ||
+        claim->generation != renewal->generation || !link_is_up(&vote->node->link))
+        return;
+    struct ballot *ballot = ballot_new(driver, &repairing, claim);
+    if (ballot == NULL)
+        return;
+    ballot->ttl_ms = left_ms;
+    ballot_number(ballot, renewal->token);
+    ballot_ask(ballot, vote->node->index, VOTE_ASKED);
+    ballot_begun(ballot);
+}
+
+/* ---- renew ------------------------------------------------------------------------------------------------------------ */
+
+static void renew_put(struct ballot *ballot, struct vote *vote)
+{
+    ballot_script(vote, SCRIPT_RENEW, 1, 2);
+    put_key(vote);
+    put_grant(vote);
+    link_number(&vote->node->link, ballot->ttl_ms);
+}
+
+static enum vote_state renew_take(struct ballot *ballot, struct vote *vote, redisReply *reply)
+{
+    int64_t answer = reply->type == REDIS_REPLY_INTEGER ? reply->integer : -1;
+    if (answer == 2)
+        return VOTE_YES;
+    if (answer < 0)
+        return VOTE_FAULT;
+    ballot->others += answer == 1;
+    vote->gone = answer == 0;
+    if (vote->gone && ballot->won)
+        repair(ballot, vote);
+    return VOTE_NO;
+}
+
+static void renew_won(struct ballot *ballot)
+{
+    struct driver *driver = ballot->driver;
+    mortise_op *op = ballot->op;
+    ballot->won = op != NULL; /* one that was canceled may have been so for a release */
+    if (op == NULL)
+        return;
+    for (unsigned i = 0; i < driver->count; i++)
+        if (ballot->votes[i].gone)
+            repair(ballot, &ballot->votes[i]);
+    op->from_ns = ballot->sent_ns;
+    op->good_for_ms = op->ttl_ms;
+    flow_complete(driver, op, MORTISE_OK);
+}
+
+/* The grant has no quorum, and cannot have one again: what it has left must not stand in others' way. */
+static void renew_lost(struct ballot *ballot)
+{
+    struct driver *driver = ballot->driver;
+    if (ballot->generation == ballot->claim->generation)
+        undo_all(driver, ballot->claim);
+    if (ballot->op != NULL)
+        flow_complete(driver, ballot->op, ballot->others > 0 ? MORTISE_NOTOWNER : MORTISE_LOST);
+}
+
+static void renew_look(struct ballot *ballot, bool over)
+{
+    const struct driver *driver = ballot->driver;
+    bool won = ballot->counts[VOTE_YES] >= driver->quorum;
+    bool lost = ballot->counts[VOTE_NO] > driver->count - driver->quorum;
+    if (!won && !lost && !over)
+        return;
+    ballot_decide(ballot);
+    if (won)
+        renew_won(ballot);
+    else if (lost)
+        renew_lost(ballot);
+    else if (ballot->op != NULL)
+        flow_fail_few(ballot->driver, ballot->op, MORTISE_UNREACHABLE,
+                      ballot->counts[VOTE_YES] + ballot->counts[VOTE_NO], &ballot->why);
+}
+
+static const struct ballot_kind renewing = {
+    .put = renew_put, .take = renew_take, .look = renew_look};
+
+void lease_renew(struct driver *driver, mortise_op *op)
+{
+    struct claim *claim = claim_find(driver, &op->grant);
+    if (claim == NULL || claim->ending) { /* it was undone */
+        flow_complete(driver, op, MORTISE_LOST);
+        return;
+    }
+    struct ballot *ballot = ballot_new(driver, &renewing, claim);
+    if (ballot == NULL) {
+        flow_fail_memory(driver, op);
+        return;
+    }
+    ballot->op = op;
+    ballot->ttl_ms = op->ttl_ms;
+    ballot->token = op->token;
+    claim_lasts(claim, ballot->sent_ns, op->ttl_ms);
+    op->driver_data[0] = ballot;
+    ballot_ask_usable(ballot);
+    ballot_begun(ballot);
+}

@@ -1,0 +1,200 @@
+/* look.c - looking at one lock, and at the nodes; and break, which looks whom the token names, and undoes that grant. */
+#include "internal.h"
+
+#include <stdio.h>
+
+/* ---- who has it ----------------------------------------------------------------------------------------------- */
+
+static void look_put(struct ballot *ballot, struct vote *vote)
+{
+    (void)ballot;
+    ballot_script(vote, SCRIPT_LOOK, 1, 0);
+    put_key(vote);
+}
+
+/* [nothing], or [{remaining, value, now}]: yes, somebody has it there. */
+static enum vote_state look_take(struct ballot *ballot, struct vote *vote, redisReply *reply)
+{
+    (void)vote;
+    if (ballot->decided || reply->type != REDIS_REPLY_ARRAY || reply->elements != 1)
+        return VOTE_NO;
+    return tally_add(&ballot->tally, reply->element[0], ballot->info) ? VOTE_YES : VOTE_NO;
+}
+
+/* True: the nodes that have answered are enough to tell, or no more will come. Else it has been failed, or is open. */
+static bool is_told(struct ballot *ballot, bool over)
+{
+    struct driver *driver = ballot->driver;
+    unsigned answered = ballot->counts[VOTE_YES] + ballot->counts[VOTE_NO];
+    const struct seen *best = tally_best(&ballot->tally);
+    bool known = (best != NULL && best->nodes >= driver->quorum) ||
+                 ballot->counts[VOTE_NO] >= driver->quorum;
+    if (!known && !over)
+        return false;
+    ballot_decide(ballot);
+    if (ballot->op == NULL)
+        return false;
+    if (answered >= driver->quorum)
+        return true;
+    flow_fail_few(driver, ballot->op, MORTISE_UNREACHABLE, answered, &ballot->why);
+    return false;
+}
+
+static void inspect_look(struct ballot *ballot, bool over)
+{
+    struct driver *driver = ballot->driver;
+    if (!is_told(ballot, over))
+        return;
+    mortise_info *info = ballot->op->info;
+    if (!tally_is_held(driver, tally_best(&ballot->tally), ballot->counts[VOTE_FAULT]))
+        info->held = false;
+    if (!driver->fencing)
+        info->token = 0;
+    info->waiters = -1;
+    flow_complete(driver, ballot->op, MORTISE_OK);
+}
+
+static const struct ballot_kind inspecting = {
+    .put = look_put, .take = look_take, .look = inspect_look};
+
+/* NULL: no memory; the op was failed. */
+static struct ballot *new_look(struct driver *driver, mortise_op *op,
+                               const struct ballot_kind *kind)
+{
+    struct claim *claim = claim_new(op->name, op->name_len);
+    struct ballot *ballot = claim != NULL ? ballot_new(driver, kind, claim) : NULL;
+    if (claim != NULL)
+        claim_unref(claim); /* the ballot has it */
+    if (ballot == NULL) {
+        flow_fail_memory(driver, op);
+        return NULL;
+    }
+    ballot->op = op;
+    op->driver_data[0] = ballot;
+    return ballot;
+}
+
+void look_inspect(struct driver *driver, mortise_op *op)
+{
+    struct ballot *ballot = new_look(driver, op, &inspecting);
+    if (ballot == NULL)
+        return;
+    op->info->held = false;
+    op->info->held_ms = op->info->remaining_ms = 0;
+    ballot->info = op->info;
+    ballot_ask_usable(ballot);
+    ballot_begun(ballot);
+}
+
+/* ---- break ------------------------------------------------------------------------------------------------------- */
+
+static bool read_grant(const struct seen *seen, mortise_grant_id *grant)
+{
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < MORTISE_GRANT_ID_SIZE; i++) {
+        const char *high = memchr(digits, seen->grant[2 * i], 16);
+        const char *low = memchr(digits, seen->grant[2 * i + 1], 16);
+        if (seen->length != GRANT_HEX || high == NULL || low == NULL)
+            return false;
+        grant->bytes[i] = (unsigned char)((high - digits) << 4 | (low - digits));
+    }
+    return true;
+}
+
+/* Another's grant: in no table, so it is not seen to that it ends on nodes that are down. */
+static void undo_grant(struct driver *driver, mortise_op *op, const mortise_grant_id *grant)
+{
+    struct claim *claim = claim_new(op->name, op->name_len);
+    struct ballot *ballot = NULL;
+    if (claim != NULL) {
+        claim->grant = *grant;
+        claim->maybe = (1u << driver->count) - 1;
+        ballot = undo_new(driver, claim, true);
+        claim_unref(claim);
+    }
+    if (ballot == NULL) {
+        flow_fail_memory(driver, op);
+        return;
+    }
+    ballot->op = op;
+    op->driver_data[0] = ballot;
+    ballot_begun(ballot);
+}
+
+static void break_look(struct ballot *ballot, bool over)
+{
+    struct driver *driver = ballot->driver;
+    mortise_op *op = ballot->op;
+    mortise_grant_id grant;
+    if (!is_told(ballot, over))
+        return;
+    op->driver_data[0] = NULL;
+    for (unsigned i = 0; i < ballot->tally.count; i++) {
+        const struct seen *seen = &ballot->tally.seen[i];
+        if (seen->token == op->token && read_grant(seen, &grant)) {
+            undo_grant(driver, op, &grant);
+            return;
+        }
+    }
+    bool held = tally_is_held(driver, tally_best(&ballot->tally), ballot->counts[VOTE_FAULT]);
+    flow_complete(driver, op, held ? MORTISE_NOTOWNER : MORTISE_LOST);
+}
+
+static const struct ballot_kind breaking = {.put = look_put, .take = look_take, .look = break_look};
+
+void look_break(struct driver *driver, mortise_op *op)
+{
+    struct ballot *ballot = new_look(driver, op, &breaking);
+    if (ballot == NULL)
+        return;
+    ballot_ask_usable(ballot);
+    ballot_begun(ballot);
+}
+
+/* ---- ping ----------------------------------------------------------------------------------------------------------- */
+
+static void ping_put(struct ballot *ballot, struct vote *vote)
+{
+    (void)ballot;
+    link_command(&vote->node->link, 1);
+    link_argument(&vote->node->link, "PING", 4);
+}
+
+static enum vote_state ping_take(struct ballot *ballot, struct vote *vote, redisReply *reply)
+{
+    (void)ballot;
+    (void)vote;
+    (void)reply;
+    return VOTE_YES;
+}
+
+static void ping_look(struct ballot *ballot, bool over)
+{
+    struct driver *driver = ballot->driver;
+    mortise_op *op = ballot->op;
+    unsigned answered = ballot->counts[VOTE_YES];
+    if (!over)
+        return;
+    ballot_decide(ballot);
+    if (op == NULL)
+        return;
+    if (answered < driver->quorum) {
+        flow_fail_few(driver, op, MORTISE_UNREACHABLE, answered, &ballot->why);
+        return;
+    }
+    if (op->buffer != NULL && op->buffer_size > 0)
+        snprintf(op->buffer, op->buffer_size, "%u of %u nodes answer, %u may vote", answered,
+                 driver->count, nodes_usable(driver, true));
+    flow_complete(driver, op, MORTISE_OK);
+}
+
+static const struct ballot_kind pinging = {.put = ping_put, .take = ping_take, .look = ping_look};
+
+void look_ping(struct driver *driver, mortise_op *op)
+{
+    struct ballot *ballot = new_look(driver, op, &pinging);
+    if (ballot == NULL)
+        return;
+    ballot_ask_usable(ballot);
+    ballot_begun(ballot);
+}

@@ -1,0 +1,308 @@
+/* module.c - the Redlock driver as a module: its table, its options, how an instance is opened, turned and closed.
+ *
+ * N independent masters, a connection to each for all that a client asks, one more to each for those who wait.
+ * internal.h says which file does what, and what happens where something fails. */
+#include "internal.h"
+
+#include "../redislink/settings.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const mortise_option options[OPTION_COUNT] = {
+    [OPTION_NODES] = {.key = "nodes",
+                      .type = MORTISE_OPTION_TEXT,
+                      .flags = MORTISE_OPTION_REQUIRED | MORTISE_OPTION_URL_AUTHORITY,
+                      .help =
+                          "3, 5, 7 … independent masters, none a replica of another: host:port, "
+                          "with commas between"},
+    [OPTION_NODE_TIMEOUT] = {.key = "node_timeout",
+                             .type = MORTISE_OPTION_DURATION,
+                             .default_text = "500ms",
+                             .minimum = 5,
+                             .maximum = 60000,
+                             .help = "a node that is silent for so long is not waited for"},
+    [OPTION_MAX_TTL] = {.key = "max_ttl",
+                        .type = MORTISE_OPTION_DURATION,
+                        .default_text = "60s",
+                        .minimum = MORTISE_TTL_MIN_MS,
+                        .maximum = MORTISE_TTL_MAX_MS,
+                        .help = "the longest ttl of the fleet, the same for all: a node that was "
+                                "started does not vote before that"},
+    [OPTION_NODE_PERSISTENT] = {.key = "node_persistent",
+                                .type = MORTISE_OPTION_BOOL,
+                                .default_text = "no",
+                                .help = "yes: each node has appendonly yes and appendfsync always, "
+                                        "and votes as soon as it is back"},
+    [OPTION_FENCING] = {.key = "fencing",
+                        .type = MORTISE_OPTION_BOOL,
+                        .default_text = "on",
+                        .help = "off: no tokens, one round trip less; the bare SET NX PX of other "
+                                "Redlock clients"},
+    [OPTION_FOREIGN] = {.key = "foreign",
+                        .type = MORTISE_OPTION_CHOICE,
+                        .default_text = "none",
+                        .choices = "none|poll",
+                        .help = "poll: other clients use the same locks and tell nobody of a "
+                                "release; waiters look every `retry`, too"},
+    [OPTION_RETRY] = {.key = "retry",
+                      .type = MORTISE_OPTION_DURATION,
+                      .default_text = "100ms",
+                      .minimum = 1,
+                      .maximum = 3600000,
+                      .help = "see foreign; and while it cannot be told who has a lock"},
+    [OPTION_USERNAME] = {.key = "username",
+                         .type = MORTISE_OPTION_TEXT,
+                         .flags = MORTISE_OPTION_URL_USER,
+                         .help = "an ACL user (Redis 6 and later); without it, the default user"},
+    [OPTION_PASSWORD] = {.key = "password",
+                         .type = MORTISE_OPTION_TEXT,
+                         .flags = MORTISE_OPTION_SECRET | MORTISE_OPTION_URL_PASSWORD,
+                         .help = "of the user, the same on all nodes"},
+    [OPTION_DATABASE] = {.key = "database",
+                         .type = MORTISE_OPTION_INT,
+                         .flags = MORTISE_OPTION_URL_PATH,
+                         .default_text = "0",
+                         .minimum = 0,
+                         .maximum = 1000000,
+                         .help = "its number"},
+    [OPTION_TLS] = {.key = "tls",
+                    .type = MORTISE_OPTION_BOOL,
+                    .default_text = "no",
+                    .help = "encrypted, the nodes' certificates are checked; where this build can"},
+    [OPTION_TLS_CA] = {.key = "tls_ca",
+                       .type = MORTISE_OPTION_TEXT,
+                       .help = "a file of trusted certificates; without it, the system's"},
+    [OPTION_TLS_CERT] = {.key = "tls_cert",
+                         .type = MORTISE_OPTION_TEXT,
+                         .help = "the client's own certificate, a file; needs tls_key"},
+    [OPTION_TLS_KEY] = {.key = "tls_key",
+                        .type = MORTISE_OPTION_TEXT,
+                        .help = "the client's own key, a file"},
+    [OPTION_CONNECT_TIMEOUT] = {.key = "connect_timeout",
+                                .type = MORTISE_OPTION_DURATION,
+                                .default_text = "1s",
+                                .minimum = 10,
+                                .maximum = 3600000,
+                                .help = "how long an attempt to connect may take"},
+    [OPTION_COMMAND_TIMEOUT] = {.key = "command_timeout",
+                                .type = MORTISE_OPTION_DURATION,
+                                .default_text = "2s",
+                                .minimum = 10,
+                                .maximum = 3600000,
+                                .help = "no answer for so long: the connection is taken for dead"},
+};
+
+/* ---- the settings ----------------------------------------------------------------------------------------- */
+
+static mortise_status wrong_nodes(const struct driver *driver, const char *problem,
+                                  mortise_error *error)
+{
+    const char *list = driver->values[OPTION_NODES].text;
+    const char *at = strrchr(list, '@'), *shown = at != NULL ? at + 1 : list; /* no password */
+    return settings_explain(error, MORTISE_CONFIG, "[redlock] nodes = \"%.200s\": %s", shown,
+                            problem);
+}
+
+static bool is_twice(const struct driver *driver, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (strcmp(driver->nodes[i].settings.endpoint.text,
+                   driver->nodes[n].settings.endpoint.text) == 0)
+            return true;
+    return false;
+}
+
+static mortise_status read_nodes(struct driver *driver, mortise_error *error)
+{
+    const char *list = driver->values[OPTION_NODES].text, *problem;
+    unsigned n = 0;
+    do {
+        if (n == NODES_MAX)
+            return wrong_nodes(driver, "there are more than 15", error);
+        if (!endpoint_next(&list, LINK_PORT, &driver->nodes[n].settings.endpoint, &problem))
+            return wrong_nodes(driver, problem, error);
+        if (is_twice(driver, n))
+            return wrong_nodes(driver, "a node is named twice, and would vote twice", error);
+        n++;
+    } while (*list != '\0');
+    if (n == 1)
+        return wrong_nodes(
+            driver, "one node is no majority; for a single server use the driver redis", error);
+    if (n % 2 == 0)
+        return wrong_nodes(driver,
+                           "an odd number is needed: one node more would bear no more "
+                           "failures",
+                           error);
+    driver->count = n;
+    driver->quorum = n / 2 + 1;
+    return MORTISE_OK;
+}
+
+static mortise_status read_settings(struct driver *driver, const char *note, mortise_error *error)
+{
+    const mortise_value *values = driver->values;
+    mortise_status status = read_nodes(driver, error);
+    driver->node_timeout_ns = values[OPTION_NODE_TIMEOUT].number * NS_PER_MS;
+    driver->max_ttl_ms = values[OPTION_MAX_TTL].number;
+    driver->persistent = values[OPTION_NODE_PERSISTENT].number != 0;
+    driver->fencing = values[OPTION_FENCING].number != 0;
+    driver->foreign_polled = values[OPTION_FOREIGN].number == 1;
+    driver->retry_ms = values[OPTION_RETRY].number;
+    driver->note_len = strnlen(note, MORTISE_NOTE_MAX);
+    memcpy(driver->note, note, driver->note_len);
+    for (unsigned i = 0; status == MORTISE_OK && i < driver->count; i++) {
+        struct link_settings *settings = &driver->nodes[i].settings;
+        settings->username = values[OPTION_USERNAME].text;
+        settings->password = values[OPTION_PASSWORD].text;
+        settings->database = values[OPTION_DATABASE].number;
+        settings->tls = values[OPTION_TLS].number != 0;
+        settings->tls_ca = values[OPTION_TLS_CA].text;
+        settings->tls_cert = values[OPTION_TLS_CERT].text;
+        settings->tls_key = values[OPTION_TLS_KEY].text;
+        settings->connect_timeout_ms = values[OPTION_CONNECT_TIMEOUT].number;
+        settings->command_timeout_ms = values[OPTION_COMMAND_TIMEOUT].number;
+        settings_name_client(settings, note);
+        status = settings_check(settings, "redlock", error);
+    }
+    return status;
+}
+
+/* ---- the slots ----------------------------------------------------------------------------------------------- */
+
+/* Connects nowhere yet: the first op does. */
+static mortise_status open_driver(const mortise_open_args *args, void **ctx, mortise_error *error)
+{
+    struct driver *driver = calloc(1, sizeof(*driver));
+    if (driver == NULL)
+        return settings_explain(error, MORTISE_NOMEM, "out of memory");
+    driver->host = args->host;
+    driver->values = args->values;
+    driver->again_ns = driver->sweep_ns = driver->news_due_ns = MORTISE_NEVER;
+    mortise_status status = read_settings(driver, args->note, error);
+    if (status != MORTISE_OK) {
+        free(driver);
+        return status;
+    }
+    for (unsigned i = 0; i < driver->count; i++) {
+        driver->nodes[i].driver = driver;
+        driver->nodes[i].index = i;
+        node_open(driver, &driver->nodes[i]);
+    }
+    *ctx = driver;
+    return MORTISE_OK;
+}
+
+static uint32_t capabilities_of(void *ctx)
+{
+    const struct driver *driver = ctx;
+    uint32_t capabilities = MORTISE_CAP_LEASE | MORTISE_CAP_NOTIFY | MORTISE_CAP_INSPECT |
+                            MORTISE_CAP_LIST | MORTISE_CAP_QUORUM;
+    return driver->fencing ? capabilities | MORTISE_CAP_FENCING : capabilities;
+}
+
+static void start(void *ctx, mortise_op **ops, size_t n)
+{
+    flow_start(ctx, ops, n);
+    flow_flush(ctx);
+}
+
+static void cancel(void *ctx, mortise_op *op)
+{
+    flow_cancel(ctx, op);
+    flow_flush(ctx);
+}
+
+static void watch(void *ctx, const char *name, size_t name_len)
+{
+    news_watch(ctx, name, name_len);
+    flow_flush(ctx);
+}
+
+static void unwatch(void *ctx, const char *name, size_t name_len)
+{
+    news_unwatch(ctx, name, name_len);
+    flow_flush(ctx);
+}
+
+static void lower(int64_t *due_ns, int64_t to_ns)
+{
+    if (to_ns < *due_ns)
+        *due_ns = to_ns;
+}
+
+static size_t interest(void *ctx, struct pollfd *fds, size_t capacity, int64_t *due_ns)
+{
+    const struct driver *driver = ctx;
+    lower(due_ns, ballots_due_ns(driver));
+    if (driver->waiting != NULL && driver->fresh_until_ns > driver->turned_ns)
+        lower(due_ns, driver->fresh_until_ns);
+    lower(due_ns, attempts_due_ns(driver));
+    lower(due_ns, claims_due_ns(driver));
+    lower(due_ns, driver->news_due_ns);
+    return nodes_interest(driver, fds, capacity, due_ns);
+}
+
+static void turn_links(struct driver *driver, const struct pollfd *ready, size_t n)
+{
+    for (unsigned i = 0; i < driver->count; i++) {
+        link_turn(&driver->nodes[i].link, ready, n);
+        link_turn(&driver->nodes[i].news, ready, n);
+    }
+}
+
+static void turn(void *ctx, const struct pollfd *ready, size_t n)
+{
+    struct driver *driver = ctx;
+    struct pollfd fds[2 * NODES_MAX];
+    if (n == 0) { /* by time: nobody may have polled for a while */
+        int64_t due_ns = MORTISE_NEVER;
+        n = nodes_interest(driver, fds, 2 * NODES_MAX, &due_ns);
+        if (poll(fds, (nfds_t)n, 0) < 0)
+            n = 0;
+        ready = fds;
+    }
+    turn_links(driver, ready, n);
+    int64_t now = now_of(driver);
+    driver->turned_ns = now;
+    ballots_turn(driver, now);
+    attempts_turn(driver, now);
+    claims_turn(driver, now);
+    news_turn(driver, now);
+    flow_look(driver);
+    flow_flush(driver);
+}
+
+static void close_driver(void *ctx)
+{
+    struct driver *driver = ctx;
+    news_close(driver);
+    for (unsigned i = 0; i < driver->count; i++)
+        link_close(&driver->nodes[i].link);
+    claims_free(driver);
+    ballots_free(driver);
+    attempts_free(driver);
+    free(driver);
+}
+
+const mortise_module mortise_module_v1 = {
+    MORTISE_MODULE_HEAD,
+    .kind = MORTISE_KIND_DRIVER,
+    .capabilities = MORTISE_CAP_LEASE | MORTISE_CAP_FENCING | MORTISE_CAP_INSPECT |
+                    MORTISE_CAP_LIST | MORTISE_CAP_NOTIFY | MORTISE_CAP_QUORUM,
+    .name = "redlock",
+    .version = "0.1.0",
+    .summary = "a majority of independent Redis servers, asked in parallel",
+    .default_namespace = "mortise:",
+    .options = options,
+    .option_count = OPTION_COUNT,
+    .open = open_driver,
+    .start = start,
+    .cancel = cancel,
+    .interest = interest,
+    .turn = turn,
+    .close = close_driver,
+    .capabilities_of = capabilities_of,
+    .watch = watch,
+    .unwatch = unwatch,
+};

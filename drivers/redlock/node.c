@@ -1,0 +1,216 @@
+/* node.c - the nodes: when they are connected to, whether one can be asked now, and whether its vote counts; see
+ * internal.h. */
+#include "internal.h"
+
+#include <stdio.h>
+
+#define IDLE_NS                                                                                    \
+    (INT64_C(10000) * NS_PER_MS) /* without ops for so long, dead nodes are left alone */
+#define LOOK_NS                                                                                    \
+    (INT64_C(10) * NS_PER_MS) /* how often connections being made are looked at if nobody polls */
+
+static bool is_idle(const struct driver *driver)
+{
+    return driver->claims == NULL && driver->waiting == NULL &&
+           now_of(driver) - driver->active_ns > IDLE_NS;
+}
+
+/* ---- the guard after a restart ----------------------------------------------------------------------------- */
+
+static void guard_for(struct node *node, int64_t ms)
+{
+    int64_t until_ns = now_of(node->driver) + ms * NS_PER_MS;
+    if (until_ns > node->guarded_until_ns)
+        node->guarded_until_ns = until_ns;
+}
+
+/* The server's seconds are rounded and its clock may have been set: where this client knew the process before, its own
+ * clock counts, too. One that does not tell is taken for fresh. */
+static void look_at_age(struct node *node)
+{
+    const struct driver *driver = node->driver;
+    const struct link *link = &node->link;
+    int64_t age_ms = link->uptime_s > 0 ? (link->uptime_s - 1) * 1000 : 0;
+    bool another = node->run_id[0] != '\0' && strcmp(node->run_id, link->run_id) != 0;
+    if (link->run_id[0] == '\0' || (node->run_id[0] == '\0' && age_ms < driver->max_ttl_ms))
+        guard_for(node, driver->max_ttl_ms - age_ms);
+    else if (another) {
+        int64_t known_ms = (now_of(driver) - node->alive_ns) / NS_PER_MS; /* it is no older */
+        guard_for(node, driver->max_ttl_ms - (age_ms < known_ms ? age_ms : known_ms));
+    }
+    memcpy(node->run_id, link->run_id, sizeof(node->run_id));
+}
+
+bool node_counts(const struct node *node, int64_t now_ns)
+{
+    return node->driver->persistent || now_ns >= node->guarded_until_ns;
+}
+
+/* ---- up and down ---------------------------------------------------------------------------------------------- */
+
+/* One server has one vote, by however many names it is in the list. */
+static void look_for_twin(struct node *node)
+{
+    struct driver *driver = node->driver;
+    node->twin = false;
+    for (unsigned i = 0; i < driver->count; i++) {
+        const struct node *other = &driver->nodes[i];
+        if (other == node || other->twin || !link_is_up(&other->link) ||
+            node->link.run_id[0] == '\0' || strcmp(other->link.run_id, node->link.run_id) != 0)
+            continue;
+        node->twin = true;
+        driver->host->log(driver->host, 3,
+                          "[redlock] %s and %s are the same server, which has one vote",
+                          other->settings.endpoint.text, node->settings.endpoint.text);
+    }
+}
+
+static void up(struct link *link, void *owner)
+{
+    struct node *node = owner;
+    (void)link;
+    look_for_twin(node);
+    memset(node->known, 0, sizeof(node->known));
+    node->fresh = false;
+    look_at_age(node);
+    claims_node_up(node->driver, node);
+    flow_look(node->driver);
+}
+
+static void down(struct link *link, void *owner, const struct link_fault *fault)
+{
+    struct node *node = owner;
+    if (link->broke) {
+        node->alive_ns = link->progress_ns;
+        news_suspect(node, fault);
+    } else
+        node->fresh = false;
+    if (is_idle(node->driver))
+        link_unwant(link);
+    flow_look(node->driver);
+}
+
+void node_open(struct driver *driver, struct node *node)
+{
+    static const struct link_callbacks callbacks = {.up = up, .down = down};
+    link_init(&node->link, driver->host, &node->settings, &callbacks, node);
+    news_open(node);
+}
+
+void nodes_want(struct driver *driver)
+{
+    int64_t now = now_of(driver);
+    driver->active_ns = now;
+    for (unsigned i = 0; i < driver->count; i++) {
+        struct node *node = &driver->nodes[i];
+        if (node->link.wanted) {
+            link_look(&node->link);
+            continue;
+        }
+        node->fresh = true;
+        driver->fresh_until_ns = now + driver->node_timeout_ns;
+        link_want(&node->link);
+    }
+}
+
+/* ---- what can be asked ------------------------------------------------------------------------------------------ */
+
+int64_t node_late_ns(const struct node *node)
+{
+    const struct link *link = &node->link;
+    if (link->first == NULL)
+        return MORTISE_NEVER;
+    int64_t since =
+        link->first->sent_ns > link->progress_ns ? link->first->sent_ns : link->progress_ns;
+    return since + node->driver->node_timeout_ns;
+}
+
+bool node_is_usable(const struct node *node, int64_t now_ns)
+{
+    return link_is_up(&node->link) && !node->twin && now_ns < node_late_ns(node);
+}
+
+unsigned nodes_usable(const struct driver *driver, bool counted)
+{
+    int64_t now = now_of(driver);
+    unsigned n = 0;
+    for (unsigned i = 0; i < driver->count; i++)
+        n += node_is_usable(&driver->nodes[i], now) &&
+             (!counted || node_counts(&driver->nodes[i], now));
+    return n;
+}
+
+/* It may be there in a moment. */
+static bool is_coming(const struct node *node)
+{
+    return !link_is_up(&node->link) && (node->fresh || node->link.broke);
+}
+
+bool nodes_are_ready(const struct driver *driver)
+{
+    bool fresh = false, coming = false;
+    for (unsigned i = 0; i < driver->count; i++) {
+        fresh |= driver->nodes[i].fresh;
+        coming |= is_coming(&driver->nodes[i]);
+    }
+    if (!coming)
+        return true;
+    return nodes_usable(driver, false) >= driver->quorum &&
+           (!fresh || now_of(driver) >= driver->fresh_until_ns);
+}
+
+const struct link_fault *nodes_refusal(const struct driver *driver)
+{
+    const struct link_fault *refusal = NULL;
+    unsigned refusals = 0;
+    for (unsigned i = 0; i < driver->count; i++) {
+        const struct link *link = &driver->nodes[i].link;
+        if (link_is_up(link) || link->last.status != MORTISE_BACKEND || link->last.retryable)
+            continue;
+        refusal = &link->last;
+        refusals++;
+    }
+    return refusals > driver->count - driver->quorum ? refusal : NULL;
+}
+
+const char *nodes_problem(const struct driver *driver)
+{
+    int64_t now = now_of(driver);
+    const char *problem = "";
+    for (unsigned i = 0; i < driver->count; i++) {
+        const struct node *node = &driver->nodes[i];
+        if (!link_is_up(&node->link))
+            return node->link.last.text;
+        if (!node_is_usable(node, now))
+            problem = "a node does not answer in time (node_timeout)";
+        else if (!node_counts(node, now))
+            problem = "a node was started less than max_ttl ago, and may have forgotten grants; "
+                      "its vote does not "
+                      "count yet (see node_persistent)";
+    }
+    return problem;
+}
+
+/* ---- the pump ------------------------------------------------------------------------------------------------------ */
+
+/* If nobody is outstanding nobody polls: connections that are being made are looked at by time. */
+static bool is_being_made(const struct link *link)
+{
+    return link->state == LINK_CONNECTING || link->state == LINK_GREETING;
+}
+
+size_t nodes_interest(const struct driver *driver, struct pollfd *fds, size_t capacity,
+                      int64_t *due_ns)
+{
+    size_t n = 0;
+    bool made = false;
+    for (unsigned i = 0; i < driver->count; i++) {
+        const struct node *node = &driver->nodes[i];
+        n += link_interest(&node->link, fds + n, capacity - n, due_ns);
+        n += link_interest(&node->news, fds + n, capacity - n, due_ns);
+        made |= is_being_made(&node->link) || is_being_made(&node->news);
+    }
+    if (made && driver->turned_ns + LOOK_NS < *due_ns)
+        *due_ns = driver->turned_ns + LOOK_NS;
+    return n;
+}

@@ -1,0 +1,9 @@
+-- Who has these locks: for each nothing, or {remaining ms, value, now in us}. What is no string is no lock.
+-- KEYS: locks.
+local time = redis.call('time')
+local now, out = string.format('%.0f', time[1] * 1000000 + time[2]), {}
+for i = 1, #KEYS do
+    local held = redis.pcall('get', KEYS[i])
+    out[i] = type(held) == 'string' and {redis.call('pttl', KEYS[i]), held, now} or false
+end
+return out

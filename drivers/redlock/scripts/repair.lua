@@ -1,0 +1,13 @@
+-- Gives a node that lost it a lock back that a majority has, with its token.
+-- KEYS: lock, token. ARGV: grant, ttl (ms), token (16 digits), note. 2 done, 1 there is one.
+local time = redis.call('time')
+local now = time[1] * 1000000 + time[2]
+local value = string.format('%s %s %016.0f\n%s', ARGV[1], ARGV[3], now, ARGV[4])
+if not redis.call('set', KEYS[1], value, 'nx', 'px', ARGV[2]) then
+    return 1
+end
+local token = tonumber(ARGV[3])
+if token > 0 and tonumber(redis.call('get', KEYS[2]) or 0) < token then
+    redis.call('set', KEYS[2], ARGV[3], 'px', string.format('%.0f', math.max(token - now, 0) / 1000 + 86400000))
+end
+return 2

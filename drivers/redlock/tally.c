@@ -1,0 +1,70 @@
+/* tally.c - who has a lock, of what several nodes say: grants by how many nodes name them. A grant that q nodes name
+ * holds it; one that fewer name may be a split vote, or a holder whose other nodes are down. */
+#include "internal.h"
+
+static struct seen *find(struct tally *tally, const char *value, size_t length)
+{
+    size_t id = length < GRANT_HEX ? length : GRANT_HEX;
+    for (unsigned i = 0; i < tally->count; i++)
+        if (tally->seen[i].length == id && memcmp(tally->seen[i].grant, value, id) == 0)
+            return &tally->seen[i];
+    if (tally->count == SEEN_MAX)
+        return NULL;
+    struct seen *seen = &tally->seen[tally->count++];
+    *seen = (struct seen){.length = id};
+    memcpy(seen->grant, value, id);
+    return seen;
+}
+
+static uint64_t token_of(const char *value, size_t length)
+{
+    if (length < GRANT_HEX + 1 + TOKEN_DIGITS || value[GRANT_HEX] != ' ')
+        return 0;
+    return holder_number(value + GRANT_HEX + 1, TOKEN_DIGITS);
+}
+
+bool tally_add(struct tally *tally, const redisReply *reply, mortise_info *info)
+{
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
+        reply->element[0]->type != REDIS_REPLY_INTEGER ||
+        reply->element[1]->type != REDIS_REPLY_STRING ||
+        reply->element[2]->type != REDIS_REPLY_STRING)
+        return false;
+    int64_t remaining_ms = reply->element[0]->integer < 0 ? -1 : reply->element[0]->integer;
+    const redisReply *value = reply->element[1], *now = reply->element[2];
+    struct seen *seen = find(tally, value->str, value->len);
+    if (seen == NULL)
+        return true;
+    uint64_t token = token_of(value->str, value->len);
+    seen->nodes++;
+    if (remaining_ms < 0 || (seen->remaining_ms >= 0 && remaining_ms > seen->remaining_ms))
+        seen->remaining_ms = remaining_ms;
+    bool tells = token > seen->token || seen->nodes == 1;
+    if (token > seen->token)
+        seen->token = token;
+    if (info != NULL && seen == tally_best(tally)) {
+        if (tells || info->token != seen->token)
+            holder_of_string(value->str, value->len, holder_number(now->str, now->len), info);
+        info->token = seen->token;
+        info->remaining_ms = seen->remaining_ms;
+    }
+    return true;
+}
+
+const struct seen *tally_best(const struct tally *tally)
+{
+    const struct seen *best = NULL;
+    for (unsigned i = 0; i < tally->count; i++)
+        if (best == NULL || tally->seen[i].nodes > best->nodes)
+            best = &tally->seen[i];
+    return best;
+}
+
+bool tally_is_held(const struct driver *driver, const struct seen *best, unsigned unknown)
+{
+    if (best == NULL)
+        return false;
+    if (best->nodes >= driver->quorum)
+        return true;
+    return best->nodes + unknown >= driver->quorum && (!driver->fencing || best->token > 0);
+}
