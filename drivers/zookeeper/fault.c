@@ -1,0 +1,102 @@
+/* fault.c - the library's codes as statuses and messages: what was being done, to which lock, where. */
+#include "driver.h"
+
+#include <netdb.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+bool fault_is_loss(int rc)
+{
+    switch (rc) {
+    case ZCONNECTIONLOSS:
+    case ZOPERATIONTIMEOUT:
+    case ZSESSIONEXPIRED:
+    case ZSESSIONMOVED:
+    case ZCLOSING:
+    case ZINVALIDSTATE:
+    case ZRUNTIMEINCONSISTENCY:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static const char *verb_of(const mortise_op *op)
+{
+    switch (op->kind) {
+    case MORTISE_OP_ACQUIRE:
+        return "acquire";
+    case MORTISE_OP_RENEW:
+        return "renew";
+    case MORTISE_OP_RELEASE:
+        return (op->flags & MORTISE_OP_BREAK) != 0 ? "break" : "release";
+    case MORTISE_OP_INSPECT:
+        return "inspect";
+    case MORTISE_OP_LIST:
+        return "list";
+    case MORTISE_OP_READ:
+        return "read record";
+    case MORTISE_OP_WRITE:
+        return "write record";
+    case MORTISE_OP_PING:
+        return "ping";
+    }
+    return "ask";
+}
+
+static const char *text_of(const struct driver *driver, int rc)
+{
+    if (rc == ZNOAUTH && driver->auth_scheme == NULL)
+        return "not authorised (the nodes have an ACL; set auth)";
+    if (rc == ZNOAUTH)
+        return "not authorised: the nodes belong to another user, or the password is wrong";
+    if (rc == ZAUTHFAILED)
+        return "the servers refused the authentication";
+    if (rc == ZUNIMPLEMENTED)
+        return "the servers are too old: containers need ZooKeeper 3.5.1";
+    return zerror(rc);
+}
+
+static const char *quoted(struct driver *driver, const mortise_op *op, char *buffer)
+{
+    buffer[0] = '\0';
+    if (op->kind == MORTISE_OP_PING)
+        return buffer;
+    return driver->host->quote(op->name, op->name_len, buffer, QUOTED_SIZE);
+}
+
+void fault_tell(struct driver *driver, mortise_op *op, mortise_status status, int rc)
+{
+    char name[QUOTED_SIZE], server[NI_MAXHOST];
+    bool passing = fault_is_loss(rc) || rc == ZTHROTTLEDOP;
+    if (status == MORTISE_BACKEND && rc == ZSYSTEMERROR)
+        status = MORTISE_NOMEM;
+    driver->host->fail(driver->host, op, status, rc, passing || status != MORTISE_BACKEND,
+                       "ZooKeeper %.200s: %s (%s %s)",
+                       session_server(driver, server, sizeof(server)), text_of(driver, rc),
+                       verb_of(op), quoted(driver, op, name));
+}
+
+void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status status)
+{
+    char name[QUOTED_SIZE];
+    if (driver->refused != 0) {
+        fault_tell(driver, op, MORTISE_BACKEND, driver->refused);
+        return;
+    }
+    driver->host->fail(driver->host, op, status, ZCONNECTIONLOSS, true,
+                       "ZooKeeper %.200s: no connection%s%s (%s %s)",
+                       driver->values[OPTION_SERVERS].text, driver->trouble[0] != '\0' ? "; " : "",
+                       driver->trouble, verb_of(op), quoted(driver, op, name));
+}
+
+mortise_status fault_error(mortise_error *error, mortise_status status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    *error = (mortise_error){.status = status, .driver = "zookeeper"};
+    vsnprintf(error->message, sizeof(error->message), format, arguments);
+    va_end(arguments);
+    return status;
+}

@@ -1,0 +1,354 @@
+/* request.c - requests to the library, and the mailbox by which its threads hand answers and events to the
+ * pump. Knows nothing of claims.
+ *
+ * A request is on its session's list from before it is sent until it is answered, so that none is lost
+ * when the library drops it with its handle. */
+#include "driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- the mailbox: any thread --------------------------------------------------------------------- */
+
+static void drain(void *ctx, void *argument)
+{
+    (void)argument;
+    mail_read(ctx);
+}
+
+static void put(struct driver *driver, struct mail *mail, bool quiet)
+{
+    struct mailbox *box = &driver->mailbox;
+    mail->next = NULL;
+    pthread_mutex_lock(&box->lock);
+    *box->end = mail;
+    box->end = &mail->next;
+    bool post = !box->posted && !quiet;
+    box->posted |= post;
+    pthread_cond_signal(&box->filled);
+    pthread_mutex_unlock(&box->lock);
+    if (post)
+        driver->host->post(driver->host, drain, NULL);
+}
+
+static struct mail *take_all(struct driver *driver)
+{
+    struct mailbox *box = &driver->mailbox;
+    pthread_mutex_lock(&box->lock);
+    struct mail *first = box->first;
+    box->first = NULL;
+    box->end = &box->first;
+    box->posted = false;
+    pthread_mutex_unlock(&box->lock);
+    return first;
+}
+
+void mail_init(struct driver *driver)
+{
+    pthread_condattr_t monotonic;
+    pthread_mutex_init(&driver->mailbox.lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&driver->mailbox.filled, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    driver->mailbox.end = &driver->mailbox.first;
+}
+
+/* Nobody wants to know any more. */
+static void throw_away(struct driver *driver)
+{
+    for (struct mail *mail = take_all(driver), *next; mail != NULL; mail = next) {
+        next = mail->next;
+        if (mail->is_event) {
+            free(mail);
+            continue;
+        }
+        struct request *request = (struct request *)mail;
+        request->answered = NULL;
+        request_end(driver, request);
+    }
+}
+
+void mail_settle(struct driver *driver, int64_t timeout_ms)
+{
+    struct mailbox *box = &driver->mailbox;
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    int64_t ns = until.tv_nsec + timeout_ms * NS_PER_MS;
+    until.tv_sec += (time_t)(ns / (1000 * NS_PER_MS));
+    until.tv_nsec = (long)(ns % (1000 * NS_PER_MS));
+    for (int rc = 0; rc == 0;) {
+        throw_away(driver);
+        if (driver->session->open == 0)
+            return;
+        pthread_mutex_lock(&box->lock);
+        while (rc == 0 && box->first == NULL)
+            rc = pthread_cond_timedwait(&box->filled, &box->lock, &until);
+        pthread_mutex_unlock(&box->lock);
+    }
+}
+
+void mail_end(struct driver *driver)
+{
+    throw_away(driver);
+    pthread_cond_destroy(&driver->mailbox.filled);
+    pthread_mutex_destroy(&driver->mailbox.lock);
+}
+
+/* An event that finds no memory is lost; a look at everything after the next connection makes up for it.
+ * The watcher of the handle is told of the session, the one of the nodes of nodes. */
+static void put_event(struct session *session, int type, int state, const char *path)
+{
+    size_t size = path == NULL ? 1 : strlen(path) + 1;
+    struct event *event = malloc(sizeof(*event) + size);
+    if (event == NULL)
+        return;
+    event->mail.session = session;
+    event->mail.is_event = true;
+    event->type = type;
+    event->state = state;
+    memcpy(event->path, path == NULL ? "" : path, size);
+    put(session->driver, &event->mail, false);
+}
+
+void watch_session(zhandle_t *zh, int type, int state, const char *path, void *session)
+{
+    (void)zh;
+    (void)path;
+    if (type == ZOO_SESSION_EVENT)
+        put_event(session, type, state, NULL);
+}
+
+static void watch_node(zhandle_t *zh, int type, int state, const char *path, void *session)
+{
+    (void)zh;
+    if (type != ZOO_SESSION_EVENT)
+        put_event(session, type, state, path);
+}
+
+/* ---- answers: the library's threads ---------------------------------------------------------------- */
+
+static void answer(const void *data, int rc, const struct Stat *stat)
+{
+    struct request *request = (struct request *)(uintptr_t)data;
+    request->rc = rc;
+    if (rc == ZOK && stat != NULL)
+        request->stat = *stat;
+    put(request->mail.session->driver, &request->mail, request->quiet);
+}
+
+static void answer_text(const void *data, int rc, const char *text, size_t size,
+                        const struct Stat *stat)
+{
+    struct request *request = (struct request *)(uintptr_t)data;
+    if (rc == ZOK && text != NULL) {
+        request->text = malloc(size + 1);
+        if (request->text == NULL)
+            rc = ZSYSTEMERROR;
+        else {
+            memcpy(request->text, text, size);
+            request->text[size] = '\0';
+            request->text_size = size;
+        }
+    }
+    answer(data, rc, stat);
+}
+
+static void on_void(int rc, const void *data)
+{
+    answer(data, rc, NULL);
+}
+
+static void on_stat(int rc, const struct Stat *stat, const void *data)
+{
+    answer(data, rc, stat);
+}
+
+static void on_made(int rc, const char *path, const struct Stat *stat, const void *data)
+{
+    answer_text(data, rc, path, path == NULL ? 0 : strlen(path), stat);
+}
+
+static void on_path(int rc, const char *path, const void *data)
+{
+    on_made(rc, path, NULL, data);
+}
+
+static void on_data(int rc, const char *value, int length, const struct Stat *stat,
+                    const void *data)
+{
+    answer_text(data, rc, value == NULL ? "" : value, length < 0 ? 0 : (size_t)length, stat);
+}
+
+/* All in one piece: the pointers, then the names. */
+/* A broken answer leaves holes in the list: the library does not look. */
+static bool is_whole(const struct String_vector *strings)
+{
+    if (strings == NULL || strings->count <= 0)
+        return true;
+    for (int32_t i = 0; strings->data != NULL && i < strings->count; i++)
+        if (strings->data[i] == NULL)
+            return false;
+    return strings->data != NULL;
+}
+
+static struct children *copy_children(const struct String_vector *strings)
+{
+    size_t count = strings == NULL || strings->count < 0 ? 0 : (size_t)strings->count;
+    size_t size = sizeof(struct children) + count * sizeof(char *);
+    for (size_t i = 0; i < count; i++)
+        size += strlen(strings->data[i]) + 1;
+    struct children *children = malloc(size);
+    if (children == NULL)
+        return NULL;
+    char *to = (char *)&children->names[count];
+    children->count = count;
+    for (size_t i = 0; i < count; i++) {
+        size_t length = strlen(strings->data[i]) + 1;
+        memcpy(to, strings->data[i], length);
+        children->names[i] = to;
+        to += length;
+    }
+    return children;
+}
+
+static void on_children(int rc, const struct String_vector *strings, const void *data)
+{
+    struct request *request = (struct request *)(uintptr_t)data;
+    if (rc == ZOK && !is_whole(strings))
+        rc = ZMARSHALLINGERROR;
+    else if (rc == ZOK && (request->children = copy_children(strings)) == NULL)
+        rc = ZSYSTEMERROR;
+    answer(data, rc, NULL);
+}
+
+/* ---- sending: the pump ----------------------------------------------------------------------------- */
+
+static struct request *begin(struct driver *driver, struct reply_to to)
+{
+    struct session *session = driver->session;
+    struct request *request = session == NULL ? NULL : calloc(1, sizeof(*request));
+    if (request == NULL)
+        return NULL;
+    request->mail.session = session;
+    request->answered = to.answered;
+    request->target = to.target;
+    request->step = to.step;
+    request->quiet = to.quiet;
+    request->sent_ns = now_of(driver);
+    DL_APPEND(session->requests, request);
+    session->open++;
+    return request;
+}
+
+/* One that the library refused may be answered all the same: then nobody hears it. */
+static bool sent(struct request *request, int rc)
+{
+    if (rc == ZINVALIDSTATE) { /* the session is over, which the pump is about to hear */
+        answer(request, rc, NULL);
+        return true;
+    }
+    if (rc != ZOK)
+        request->answered = NULL;
+    return rc == ZOK;
+}
+
+bool send_create(struct driver *driver, const char *path, const char *data, size_t size, int mode,
+                 struct reply_to to)
+{
+    struct request *request = begin(driver, to);
+    return request != NULL && sent(request, zoo_acreate2(driver->session->zh, path, data, (int)size,
+                                                         driver->acl, mode, on_made, request));
+}
+
+bool send_delete(struct driver *driver, const char *path, struct reply_to to)
+{
+    struct request *request = begin(driver, to);
+    return request != NULL &&
+           sent(request, zoo_adelete(driver->session->zh, path, -1, on_void, request));
+}
+
+bool send_set(struct driver *driver, const char *path, const char *data, size_t size, int version,
+              struct reply_to to)
+{
+    struct request *request = begin(driver, to);
+    return request != NULL && sent(request, zoo_aset(driver->session->zh, path, data, (int)size,
+                                                     version, on_stat, request));
+}
+
+bool send_get(struct driver *driver, const char *path, bool watch, struct reply_to to)
+{
+    struct request *request = begin(driver, to);
+    if (request != NULL && watch && (request->watched = strdup(path)) != NULL)
+        watch_note(driver, path);
+    return request != NULL &&
+           sent(request, zoo_awget(driver->session->zh, path, watch ? watch_node : NULL,
+                                   driver->session, on_data, request));
+}
+
+bool send_exists(struct driver *driver, const char *path, struct reply_to to)
+{
+    struct request *request = begin(driver, to);
+    return request != NULL && sent(request, zoo_awexists(driver->session->zh, path, watch_node,
+                                                         driver->session, on_stat, request));
+}
+
+bool send_list(struct driver *driver, const char *path, struct reply_to to)
+{
+    struct request *request = begin(driver, to);
+    return request != NULL &&
+           sent(request, zoo_aget_children(driver->session->zh, path, 0, on_children, request));
+}
+
+bool send_sync(struct driver *driver, struct reply_to to)
+{
+    struct request *request = begin(driver, to);
+    const char *path = driver->root[0] == '\0' ? "/" : driver->root;
+    return request != NULL && sent(request, zoo_async(driver->session->zh, path, on_path, request));
+}
+
+/* ---- reading: the pump ----------------------------------------------------------------------------- */
+
+void request_end(struct driver *driver, struct request *request)
+{
+    DL_DELETE(request->mail.session->requests, request);
+    request->mail.session->open--;
+    if (request->watched != NULL && request->mail.session == driver->session) {
+        if (request->rc == ZOK)
+            watch_note(driver,
+                       request->watched); /* an event of an earlier one may have struck it out */
+        else
+            watch_forget(driver, request->watched);
+    }
+    if (request->answered != NULL)
+        request->answered(driver, request);
+    free(request->watched);
+    free(request->text);
+    free(request->children);
+    free(request);
+}
+
+void mail_read(struct driver *driver)
+{
+    for (struct mail *mail = take_all(driver), *next; mail != NULL; mail = next) {
+        next = mail->next;
+        bool stale = mail->session != driver->session;
+        if (!mail->is_event) {
+            struct request *request = (struct request *)mail;
+            if (stale)
+                request->rc = ZSESSIONEXPIRED;
+            request_end(driver, request);
+            continue;
+        }
+        struct event *event = (struct event *)mail;
+        if (!stale && event->type != ZOO_SESSION_EVENT)
+            watch_forget(driver, event->path);
+        if (!stale && event->type == ZOO_SESSION_EVENT)
+            session_event(driver, event->state);
+        else if (!stale && !base_event(driver, event->path))
+            claims_event(driver, event->path, event->type == ZOO_DELETED_EVENT);
+        free(event);
+    }
+    claims_late(driver);
+}

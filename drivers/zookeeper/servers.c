@@ -1,0 +1,161 @@
+/* servers.c - the servers of the config: a list of names or addresses, looked up by the core, so that the
+ * library is given addresses alone and never asks a resolver itself. */
+#include "driver.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_PORT "2181"
+#define SERVERS_MAX 64
+
+/* "host", "host:port", "[address]:port", or an IPv6 address as it is. False: none of them. */
+static bool split(const char *text, size_t length, char *host, char *port, size_t size)
+{
+    const char *end = text + length, *colon = memrchr(text, ':', length);
+    const char *host_end = colon == NULL ? end : colon;
+    if (text[0] == '[') {
+        const char *close = memchr(text, ']', length);
+        if (close == NULL || (close + 1 != end && close[1] != ':'))
+            return false;
+        colon = close + 1 == end ? NULL : close + 1;
+        host_end = close;
+        text++;
+    } else if (colon != NULL && memchr(text, ':', (size_t)(colon - text)) != NULL) {
+        colon = NULL;
+        host_end = end;
+    }
+    snprintf(host, size, "%.*s", (int)(host_end - text), text);
+    snprintf(port, size, "%.*s", colon == NULL ? 4 : (int)(end - colon - 1),
+             colon == NULL ? DEFAULT_PORT : colon + 1);
+    char *rest;
+    long number = strtol(port, &rest, 10);
+    return host[0] != '\0' && port[0] != '\0' && *rest == '\0' && number > 0 && number < 65536;
+}
+
+static struct server *server_new(struct driver *driver, const char *host, const char *port)
+{
+    struct server *server = calloc(1, sizeof(*server));
+    if (server == NULL)
+        return NULL;
+    server->driver = driver;
+    server->host = strdup(host);
+    server->port = strdup(port);
+    LL_APPEND(driver->servers, server);
+    driver->server_count++;
+    return server->host == NULL || server->port == NULL ? NULL : server;
+}
+
+mortise_status servers_read(struct driver *driver, mortise_error *error)
+{
+    const char *list = driver->values[OPTION_SERVERS].text;
+    char host[256], port[256];
+    for (const char *at = list;; at++) {
+        at += strspn(at, ", \t");
+        size_t length = strcspn(at, ", \t");
+        if (length == 0)
+            break;
+        if (length >= sizeof(host) || !split(at, length, host, port, sizeof(host)))
+            return fault_error(error, MORTISE_CONFIG,
+                               "zookeeper: servers: \"%.*s\" is not HOST or HOST:PORT",
+                               (int)(length < 200 ? length : 200), at);
+        if (driver->server_count == SERVERS_MAX)
+            return fault_error(error, MORTISE_CONFIG, "zookeeper: more than %d servers",
+                               SERVERS_MAX);
+        if (server_new(driver, host, port) == NULL)
+            return fault_error(error, MORTISE_NOMEM, "zookeeper: out of memory");
+        at += length;
+        if (*at == '\0')
+            break;
+    }
+    return driver->server_count > 0
+               ? MORTISE_OK
+               : fault_error(error, MORTISE_CONFIG, "zookeeper: servers: none is named");
+}
+
+/* Without brackets: the library takes all before the last colon as the address. */
+static char *append_address(char *text, const struct addrinfo *address)
+{
+    char host[NI_MAXHOST], port[NI_MAXSERV], *longer;
+    if (getnameinfo(address->ai_addr, address->ai_addrlen, host, sizeof(host), port, sizeof(port),
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+        return text;
+    int length = asprintf(&longer, "%s%s%s:%s", text == NULL ? "" : text, text == NULL ? "" : ",",
+                          host, port);
+    if (length < 0)
+        return text;
+    free(text);
+    return longer;
+}
+
+static void resolved(void *ctx, void *argument, const struct addrinfo *addresses,
+                     const char *problem)
+{
+    struct driver *driver = ctx;
+    struct server *server = argument;
+    server->asked = false;
+    if (addresses != NULL) { /* else what was known of it before has to do */
+        free(server->addresses);
+        server->addresses = NULL;
+    } else if (!is_connected(driver))
+        snprintf(driver->trouble, sizeof(driver->trouble), "%.80s: %.60s", server->host, problem);
+    for (; addresses != NULL; addresses = addresses->ai_next)
+        server->addresses = append_address(server->addresses, addresses);
+    if (!servers_asking(driver))
+        session_servers_known(driver);
+}
+
+void servers_ask(struct driver *driver)
+{
+    struct server *server;
+    driver->lookup_ns = now_of(driver);
+    LL_FOREACH (driver->servers, server)
+        if (!server->asked)
+            server->asked =
+                driver->host->resolve(driver->host, server->host, server->port, resolved, server);
+}
+
+bool servers_asking(const struct driver *driver)
+{
+    const struct server *server;
+    LL_FOREACH (driver->servers, server)
+        if (server->asked)
+            return true;
+    return false;
+}
+
+char *servers_text(const struct driver *driver)
+{
+    const struct server *server;
+    size_t size = 1;
+    LL_FOREACH (driver->servers, server)
+        size += server->addresses == NULL ? 0 : strlen(server->addresses) + 1;
+    char *text = size > 1 ? malloc(size) : NULL, *to = text;
+    LL_FOREACH (driver->servers, server) {
+        if (text == NULL || server->addresses == NULL)
+            continue;
+        size_t length = strlen(server->addresses);
+        if (to != text)
+            *to++ = ',';
+        memcpy(to, server->addresses, length);
+        to += length;
+    }
+    if (text != NULL)
+        *to = '\0';
+    return text;
+}
+
+void servers_free(struct driver *driver)
+{
+    struct server *server, *next;
+    LL_FOREACH_SAFE(driver->servers, server, next)
+    {
+        free(server->host);
+        free(server->port);
+        free(server->addresses);
+        free(server);
+    }
+    driver->servers = NULL;
+}
