@@ -1,0 +1,134 @@
+/* fault.c - what the server says went wrong, as statuses of Mortise and as lines that a person can act on.
+ * None holds more of a name than its quoted form. */
+#include "internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+mortise_status fault_error(mortise_error *error, mortise_status status, int native, bool retryable,
+                           const char *format, ...)
+{
+    memset(error, 0, sizeof(*error));
+    error->status = status;
+    error->native = native;
+    error->retryable = retryable;
+    snprintf(error->driver, sizeof(error->driver), "postgres");
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(error->message, sizeof(error->message), format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+void fault_line(const char *text, char *line, size_t size)
+{
+    size_t used = 0;
+    while (*text == '\n' || *text == ' ')
+        text++;
+    for (; *text != '\0' && used + 3 < size; text++) {
+        if (*text == '\n' && text[1] == '\0')
+            break;
+        if (*text == '\n')
+            line[used++] = ';';
+        line[used++] = *text == '\n' || *text == '\t' ? ' ' : *text;
+    }
+    line[used] = '\0';
+}
+
+/* ---- SQLSTATEs --------------------------------------------------------------------------------- */
+
+enum { AGAIN = 1, RESET = 2, LOCKED = 4, LOUD = 8, WAITED = 16 };
+
+static const struct {
+    const char *state; /* five letters, or the two of a class */
+    mortise_status status;
+    bool retryable;
+    unsigned flags;
+    const char *text;
+} faults[] = {
+    {"40001", MORTISE_UNREACHABLE, true, AGAIN, "too many serialization failures"},
+    {"40P01", MORTISE_UNREACHABLE, true, AGAIN, "too many deadlocks"},
+    {"55P03", MORTISE_UNREACHABLE, true, LOCKED | WAITED, "another session keeps the row locked"},
+    {"57014", MORTISE_UNREACHABLE, true, LOCKED, "the statement was canceled"},
+    {"25006", MORTISE_UNREACHABLE, true, RESET,
+     "transactions are read-only; is it a standby, or default_transaction_read_only on?"},
+    {"22012", MORTISE_UNREACHABLE, true, AGAIN | RESET, "it took too long to reach the server"},
+    {"25P02", MORTISE_UNREACHABLE, true, AGAIN | RESET, "the transaction had failed"},
+    {"26000", MORTISE_UNREACHABLE, true, AGAIN | RESET,
+     "prepared statements are lost; is there a pooler? (pooler = yes)"},
+    {"0A000", MORTISE_UNREACHABLE, true, AGAIN | RESET, NULL}, /* cached plan: altered table */
+    {"42P01", MORTISE_UNREACHABLE, true, RESET, "the tables are gone"},
+    {"42501", MORTISE_BACKEND, false, 0, NULL},
+    {"53100", MORTISE_BACKEND, true, 0, "the server's disk is full"},
+    {"53", MORTISE_BACKEND, true, 0, NULL},
+    {"54000", MORTISE_BACKEND, true, AGAIN | LOUD, NULL}, /* too many notifications in the queue */
+    {"57P", MORTISE_UNREACHABLE, true, RESET, NULL},
+    {"08", MORTISE_UNREACHABLE, true, RESET, NULL},
+    {"58", MORTISE_BACKEND, true, 0, NULL},
+};
+
+/* Five letters of six bits each, as the server's own sources have them. */
+static int pack_state(const char *state)
+{
+    int packed = 0;
+    for (int i = 0; i < 5 && state[i] != '\0'; i++)
+        packed |= (state[i] - '0') << (6 * i);
+    return packed;
+}
+
+static void describe(const char *state, struct fault *fault)
+{
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+        if (strncmp(faults[i].state, state, strlen(faults[i].state)) != 0)
+            continue;
+        fault->status = faults[i].status;
+        fault->retryable = faults[i].retryable;
+        fault->again = (faults[i].flags & AGAIN) != 0;
+        fault->reset = (faults[i].flags & RESET) != 0;
+        fault->locked = (faults[i].flags & LOCKED) != 0;
+        fault->loud = (faults[i].flags & LOUD) != 0;
+        fault->waited = (faults[i].flags & WAITED) != 0;
+        if (faults[i].text != NULL)
+            snprintf(fault->text, sizeof(fault->text), "%s", faults[i].text);
+        return;
+    }
+}
+
+void fault_read(const PGresult *result, struct fault *fault)
+{
+    const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
+    const char *text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+    *fault = (struct fault){.status = MORTISE_BACKEND};
+    fault_line(text != NULL ? text : PQresultErrorMessage(result), fault->text,
+               sizeof(fault->text));
+    if (state != NULL) {
+        fault->native = pack_state(state);
+        describe(state, fault);
+    } else { /* libpq's own: the connection is gone */
+        fault->status = MORTISE_UNREACHABLE;
+        fault->retryable = fault->reset = true;
+    }
+    if (severity != NULL && (strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0))
+        fault->reset = true;
+}
+
+/* ---- telling ----------------------------------------------------------------------------------- */
+
+static const char *doing(mortise_op_kind kind)
+{
+    static const char *const words[] = {"",     "acquire", "renew", "release", "inspect",
+                                        "list", "read",    "write", "ping"};
+    return (size_t)kind < sizeof(words) / sizeof(words[0]) ? words[kind] : "";
+}
+
+void fault_tell(struct link *link, mortise_op *op, mortise_status status, const struct fault *fault)
+{
+    char quoted[QUOTED_SIZE], where[200];
+    mortise_host *host = link->driver->host;
+    host->quote(op->name, op->name_len, quoted, sizeof(quoted));
+    host->fail(host, op, status != MORTISE_OK ? status : fault->status, fault->native,
+               fault->retryable, "%s: %s (%s %s)", link_where(link, where, sizeof(where)),
+               fault->text, doing(op->kind), quoted);
+}

@@ -1,0 +1,155 @@
+/* ghost.c - lost connections whose backends may still be at work on what they were sent. What they are, and
+ * why it matters, stands in internal.h. */
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define AGAIN_NS (5 * NS_PER_MS)
+#define AGAIN_STEPS 8    /* doublings, to 1.3 s: it may be one that cannot be ended */
+#define DRIFT_SHARE 1000 /* a clock that is slower by more is broken */
+
+static bool was_asked(const struct request *request)
+{
+    return request->task == TASK_OP && request->kind == MORTISE_OP_ACQUIRE &&
+           request->step != STEP_READ &&
+           !(request->step == STEP_SWAP && request->answer.status != MORTISE_OK);
+}
+
+/* It may write, or keep rows locked while it waits for the rest of a group. */
+static bool may_write(const struct request *request)
+{
+    return request->lane != LANE_READING && request->task != TASK_GHOST;
+}
+
+/* Until nothing of it can be executed any more. The server's clock was read a while ago, and may be slower
+ * than ours; the commit comes after the look at it, and may wait (for a standby, say). */
+static int64_t pooled_ns(const struct link *link, int64_t now)
+{
+    const struct driver *driver = link->driver;
+    int64_t drift_ns = (now - link->clock_ns) / DRIFT_SHARE;
+    int64_t commit_ns = driver->values[OPTION_COMMAND_TIMEOUT].number * NS_PER_MS;
+    return flight_patience_ns(driver) * 102 / 100 + 2 * NS_PER_MS + drift_ns + commit_ns;
+}
+
+/* Nobody asks for longer than the longest claim. Behind a pooler: see there. */
+void ghost_make(struct link *link, const struct request *requests)
+{
+    struct driver *driver = link->driver;
+    size_t count = 0;
+    bool ends = false; /* at least it is to be ended */
+    for (const struct request *request = requests; request != NULL; request = request->next) {
+        count += was_asked(request);
+        ends = ends || (link->backend_start != 0 && may_write(request));
+    }
+    if (count == 0 && !ends)
+        return;
+    struct ghost *ghost = calloc(1, sizeof(*ghost) + count * sizeof(ghost->grants[0]));
+    if (ghost == NULL && (ghost = calloc(1, sizeof(*ghost))) == NULL)
+        return; /* a claim may last until its ttl */
+    ghost->pid = link->backend_start != 0 ? link->pid : 0;
+    ghost->backend_start = link->backend_start;
+    int64_t now = driver->host->now(driver->host);
+    ghost->until_ns = now + MORTISE_TTL_MAX_MS * NS_PER_MS;
+    if (link->pooled)
+        ghost->until_ns = now + pooled_ns(link, now);
+    ghost->settled_ns = now + 2 * driver->values[OPTION_COMMAND_TIMEOUT].number * NS_PER_MS;
+    for (const struct request *request = requests; request != NULL; request = request->next)
+        if (was_asked(request))
+            ghost->grants[ghost->count++] = request->grant;
+    ghost->next = driver->ghosts;
+    driver->ghosts = ghost;
+    driver->ghost_ns = now;
+}
+
+int64_t ghost_settled(const struct driver *driver)
+{
+    int64_t settled_ns = 0;
+    for (const struct ghost *ghost = driver->ghosts; ghost != NULL; ghost = ghost->next)
+        if (ghost->settled_ns > settled_ns)
+            settled_ns = ghost->settled_ns;
+    return settled_ns;
+}
+
+bool ghost_has(const struct driver *driver, const mortise_grant_id *grant)
+{
+    for (const struct ghost *ghost = driver->ghosts; ghost != NULL; ghost = ghost->next)
+        for (size_t i = 0; i < ghost->count; i++)
+            if (memcmp(&ghost->grants[i], grant, sizeof(*grant)) == 0)
+                return true;
+    return false;
+}
+
+static void look_for(struct driver *driver, struct ghost *ghost)
+{
+    struct request *request = request_new(driver, TASK_GHOST);
+    if (request == NULL) {
+        driver->ghost_ns = driver->host->now(driver->host) + 1000 * NS_PER_MS;
+        return;
+    }
+    request->ghost = ghost;
+    ghost->errand = request;
+    args_int4(&request->args, ghost->pid);
+    args_time(&request->args, ghost->backend_start);
+    request->alone = true;
+    request_send(request, STEP_QUICK, SQL_GHOST, LANE_LAZY);
+    flight_first(request); /* what comes after it may wait for a row that the ghost keeps locked */
+}
+
+static void lay(struct driver *driver, struct ghost *ghost)
+{
+    struct ghost **at = &driver->ghosts;
+    while (*at != ghost)
+        at = &(*at)->next;
+    *at = ghost->next;
+    free(ghost);
+}
+
+/* No row: it is gone, and whatever it did is done. */
+void ghost_answered(struct request *request)
+{
+    struct driver *driver = request->driver;
+    struct ghost *ghost = request->ghost;
+    int64_t now = driver->host->now(driver->host);
+    ghost->errand = NULL;
+    ghost->looks += ghost->looks < AGAIN_STEPS;
+    if (request->result != NULL && PQresultStatus(request->result) == PGRES_TUPLES_OK &&
+        PQntuples(request->result) == 0)
+        lay(driver, ghost);
+    else
+        ghost->look_ns = now + jitter_ns(driver, AGAIN_NS << ghost->looks);
+    driver->ghost_ns = now;
+    request_free(request);
+}
+
+static void next_look(struct driver *driver, int64_t due_ns)
+{
+    if (due_ns < driver->ghost_ns)
+        driver->ghost_ns = due_ns;
+}
+
+void ghost_turn(struct driver *driver)
+{
+    struct ghost *ghost, *next;
+    int64_t now = driver->host->now(driver->host);
+    if (driver->ghosts == NULL || now < driver->ghost_ns || driver->main.state != LINK_READY)
+        return;
+    driver->ghost_ns = MORTISE_NEVER;
+    for (ghost = driver->ghosts; ghost != NULL; ghost = next) {
+        next = ghost->next;
+        if (ghost->errand != NULL)
+            continue;
+        if (ghost->until_ns <= now)
+            lay(driver, ghost);
+        else if (ghost->pid != 0 && ghost->look_ns <= now)
+            look_for(driver, ghost);
+        else
+            next_look(driver, ghost->pid != 0 ? ghost->look_ns : ghost->until_ns);
+    }
+}
+
+void ghost_free(struct driver *driver)
+{
+    while (driver->ghosts != NULL)
+        lay(driver, driver->ghosts);
+}

@@ -1,0 +1,69 @@
+/* locked.c - names whose rows another session keeps locked. Whoever waits for one in the server stalls all that
+ * stands behind it on the connection, and, by the rows that its group has locked before, other clients. So
+ * statements wait for a short while only; one that waited in vain goes out again after a pause, alone, until
+ * lock_timeout is over; and what is asked of that name soon after goes alone from the start. */
+#include "internal.h"
+
+#include <string.h>
+
+#define SLICE_MS 200
+#define PAUSE_STEPS 2 /* doublings: others get the connection for longer than this one */
+#define KEPT_NS (10000 * NS_PER_MS)
+
+int64_t locked_slice_ms(const struct driver *driver)
+{
+    int64_t ms = driver->values[OPTION_LOCK_TIMEOUT].number;
+    return ms < SLICE_MS ? ms : SLICE_MS;
+}
+
+static uint32_t mark_of(const char *name, size_t len)
+{
+    uint32_t hash = UINT32_C(2166136261);
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ (unsigned char)name[i]) * UINT32_C(16777619);
+    return hash;
+}
+
+bool locked_lately(struct driver *driver, const char *name, size_t len)
+{
+    int64_t now = driver->locked_until_ns > 0 ? driver->host->now(driver->host) : 0;
+    uint32_t mark = now < driver->locked_until_ns ? mark_of(name, len) : 0;
+    for (size_t i = 0; i < LOCKED_MAX && now < driver->locked_until_ns; i++)
+        if (driver->locked[i].mark == mark && driver->locked[i].until_ns > now)
+            return true;
+    return false;
+}
+
+static void keep_in_mind(struct driver *driver, const char *name, size_t len, int64_t now)
+{
+    uint32_t mark = mark_of(name, len);
+    struct locked *place = &driver->locked[0];
+    for (size_t i = 0; i < LOCKED_MAX; i++) {
+        struct locked *at = &driver->locked[i];
+        if (at->mark == mark) {
+            place = at;
+            break;
+        }
+        if (at->until_ns < place->until_ns)
+            place = at;
+    }
+    *place = (struct locked){.mark = mark, .until_ns = now + KEPT_NS};
+    driver->locked_until_ns = place->until_ns;
+}
+
+bool locked_again(struct request *request, const char *name, size_t len)
+{
+    struct driver *driver = request->driver;
+    int64_t now = driver->host->now(driver->host);
+    int64_t patience_ns = driver->values[OPTION_LOCK_TIMEOUT].number * NS_PER_MS;
+    int64_t slice_ns = locked_slice_ms(driver) * NS_PER_MS;
+    unsigned steps = request->waits < PAUSE_STEPS ? request->waits : PAUSE_STEPS;
+    keep_in_mind(driver, name, len, now);
+    if (request->locked_ns == 0)
+        request->locked_ns = request->sent_ns;
+    if (now + slice_ns / 2 - request->locked_ns >= patience_ns)
+        return false;
+    request->waits++;
+    request->not_before_ns = now + jitter_ns(driver, slice_ns << steps);
+    return true;
+}

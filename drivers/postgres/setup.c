@@ -1,0 +1,235 @@
+/* setup.c - a new connection: whether it is the backend's own, whether the tables are there and are ours,
+ * the settings, the prepared statements. Two round trips; one more, once in the life of a database, to make
+ * the tables. */
+#include "internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SERVER_MIN 120000
+
+static bool send_text(struct link *link, const char *text, const struct args *args,
+                      const char *types)
+{
+    Oid oids[ARGS_MAX];
+    int formats[ARGS_MAX];
+    int count = args != NULL ? args->count : 0;
+    for (int i = 0; i < count; i++) {
+        oids[i] = sql_oid(types[i]);
+        formats[i] = 1;
+    }
+    link->setup_count++;
+    return PQsendQueryParams(link->conn, text, count, oids, args != NULL ? args->values : NULL,
+                             args != NULL ? args->lengths : NULL, formats, 1) == 1;
+}
+
+static bool send_prepare(struct link *link, enum sql sql)
+{
+    const struct sql_text *text = &sql_texts[sql];
+    Oid oids[ARGS_MAX];
+    int count = (int)strlen(text->types);
+    for (int i = 0; i < count; i++)
+        oids[i] = sql_oid(text->types[i]);
+    link->setup_count++;
+    return PQsendPrepare(link->conn, text->name, text->text, count, oids) == 1;
+}
+
+static bool send_identify(struct link *link)
+{
+    struct driver *driver = link->driver;
+    struct args args = {.count = 0};
+    char lock_ms[24], statement_ms[24];
+    int64_t lock = locked_slice_ms(driver),
+            statement = driver->values[OPTION_COMMAND_TIMEOUT].number;
+    int setting = (int)driver->values[OPTION_POOLER].number;
+    int32_t told = setting == POOLER_NO ? -1 : setting == POOLER_YES ? 0 : PQbackendPID(link->conn);
+    snprintf(lock_ms, sizeof(lock_ms), "%lld", (long long)lock);
+    snprintf(statement_ms, sizeof(statement_ms), "%lld", (long long)statement);
+    args_int4(&args, told);
+    args_text(&args, lock_ms);
+    args_text(&args, statement_ms);
+    return send_text(link, sql_identify, &args, "4xx");
+}
+
+static bool send_make(struct link *link)
+{
+    for (size_t i = 0; i < sql_make_count; i++)
+        if (!send_text(link, sql_make[i], NULL, ""))
+            return false;
+    return true;
+}
+
+static bool send_listen(struct link *link)
+{
+    char text[CHANNEL_SIZE + 16];
+    snprintf(text, sizeof(text), "LISTEN %s", link->driver->channel);
+    link->listens = true;
+    return send_text(link, text, NULL, "");
+}
+
+static bool has_to_listen(const struct link *link)
+{
+    return link->live && !link->pooled && link->driver->listen_wanted && !link->listens;
+}
+
+static bool send_prepares(struct link *link)
+{
+    bool sent = send_text(link, sql_layout, NULL, "");
+    for (int sql = 0; sql < SQL_COUNT && !link->pooled && sent; sql++)
+        sent = send_prepare(link, (enum sql)sql);
+    if (has_to_listen(link))
+        sent = sent && send_listen(link);
+    return sent;
+}
+
+static void begin(struct link *link, enum setup_phase phase)
+{
+    link->phase = phase;
+    link->setup_at = link->setup_count = 0;
+    link->setup_got = false;
+    bool sent = phase == SETUP_IDENTIFY ? send_identify(link)
+                : phase == SETUP_MAKE   ? send_make(link)
+                : phase == SETUP_LISTEN ? send_listen(link)
+                                        : send_prepares(link);
+    if (!sent || PQpipelineSync(link->conn) != 1 || !flight_flush(link))
+        link_failed(link, MORTISE_UNREACHABLE, true, 0, PQerrorMessage(link->conn));
+}
+
+void setup_listen(struct link *link)
+{
+    const struct driver *driver = link->driver;
+    if (link->state != LINK_READY || !has_to_listen(link) || !flight_none(link))
+        return;
+    link->state = LINK_SETTING_UP;
+    link->deadline_ns =
+        driver->host->now(driver->host) + driver->values[OPTION_CONNECT_TIMEOUT].number * NS_PER_MS;
+    link_look_soon(link);
+    begin(link, SETUP_LISTEN);
+}
+
+void setup_begin(struct link *link)
+{
+    if (PQserverVersion(link->conn) < SERVER_MIN) {
+        link_failed(link, MORTISE_BACKEND, false, 0, "PostgreSQL 12 or later is needed");
+        return;
+    }
+    link->state = LINK_SETTING_UP;
+    begin(link, SETUP_IDENTIFY);
+}
+
+/* ---- answers ----------------------------------------------------------------------------------- */
+
+static bool is_true(const PGresult *result, int column)
+{
+    return !PQgetisnull(result, 0, column) && PQgetvalue(result, 0, column)[0] != 0;
+}
+
+static void told_pooler(struct link *link)
+{
+    struct driver *driver = link->driver;
+    if (driver->pooler_told || driver->values[OPTION_POOLER].number == POOLER_YES)
+        return;
+    driver->pooler_told = true;
+    driver->host->log(driver->host, 4,
+                      "postgres: there is a pooler before the server: waiters look by themselves "
+                      "from time to time (pooler = yes in the config says so from the start)");
+}
+
+static bool take_identity(struct link *link, const PGresult *result)
+{
+    bool same = is_true(result, 0), lock = is_true(result, 3), meta = is_true(result, 4);
+    int setting = (int)link->driver->values[OPTION_POOLER].number;
+    link->pooled = setting == POOLER_YES || (setting == POOLER_AUTO && !same);
+    if (link->pooled)
+        told_pooler(link);
+    link->pid = same ? (int)result_int8(result, 0, 6) : 0;
+    link->backend_start = same && !PQgetisnull(result, 0, 1) ? result_time(result, 0, 1) : 0;
+    link->clock_us = result_time(result, 0, 5);
+    link->clock_ns = link->driver->host->now(link->driver->host);
+    link->tables_missing = !lock && !meta;
+    if (is_true(result, 2)) {
+        link_failed(link, MORTISE_UNREACHABLE, true, 0, "the server is a standby, and read-only");
+        return false;
+    }
+    if (lock == meta)
+        return true;
+    link_failed(
+        link, MORTISE_BACKEND, false, 0,
+        "of the tables mortise_lock and mortise_meta only one is there: they are of another "
+        "program, or of another version (see `mortise schema postgres`)");
+    return false;
+}
+
+static bool take_layout(struct link *link, const PGresult *result)
+{
+    char text[200], layout[32] = "";
+    if (PQntuples(result) == 1)
+        snprintf(layout, sizeof(layout), "%s", PQgetvalue(result, 0, 0));
+    if (strcmp(layout, LAYOUT_VERSION) == 0)
+        return true;
+    snprintf(
+        text, sizeof(text),
+        "the layout of its tables is \"%s\", this driver knows %s; all programs that use it need "
+        "the same version of Mortise",
+        layout, LAYOUT_VERSION);
+    link_failed(link, MORTISE_BACKEND, false, 0, text);
+    return false;
+}
+
+static bool refused(struct link *link, const PGresult *result)
+{
+    struct fault fault;
+    char text[600];
+    fault_read(result, &fault);
+    bool no_right = link->phase == SETUP_MAKE && !fault.retryable;
+    snprintf(text, sizeof(text), "%s%s", fault.text,
+             no_right ? ": the tables are not there, and this role may not make them; run what "
+                        "`mortise schema postgres` prints as one that may"
+                      : "");
+    if (fault.native != 0 && link->phase == SETUP_PREPARE && !fault.reset)
+        snprintf(text, sizeof(text), "%s; was the layout of its tables changed?", fault.text);
+    link_failed(link, fault.status, fault.retryable || fault.again, fault.native, text);
+    return false;
+}
+
+/* The sync has come: all statements of the phase succeeded. */
+static bool phase_done(struct link *link)
+{
+    if (link->setup_at < link->setup_count) {
+        link_failed(link, MORTISE_UNREACHABLE, true, 0, "answers are missing");
+        return false;
+    }
+    if (link->phase >= SETUP_PREPARE && has_to_listen(link)) { /* the first waiter came meanwhile */
+        begin(link, SETUP_LISTEN);
+        return link->state == LINK_SETTING_UP;
+    }
+    if (link->phase >= SETUP_PREPARE) {
+        link_ready(link);
+        return link->state == LINK_READY;
+    }
+    bool make = link->phase == SETUP_IDENTIFY && link->tables_missing;
+    begin(link, make ? SETUP_MAKE : SETUP_PREPARE);
+    return link->state == LINK_SETTING_UP;
+}
+
+bool setup_result(struct link *link, PGresult *result)
+{
+    bool goes_on = true;
+    ExecStatusType status = result != NULL ? PQresultStatus(result) : PGRES_COMMAND_OK;
+    if (result == NULL) {
+        link->setup_at += link->setup_got;
+        link->setup_got = false;
+        return true;
+    }
+    link->setup_got = true;
+    if (status == PGRES_PIPELINE_SYNC)
+        goes_on = phase_done(link);
+    else if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK)
+        goes_on = refused(link, result);
+    else if (link->phase == SETUP_IDENTIFY)
+        goes_on = PQntuples(result) == 1 && take_identity(link, result);
+    else if (link->phase == SETUP_PREPARE && link->setup_at == 0)
+        goes_on = take_layout(link, result);
+    PQclear(result);
+    return goes_on;
+}

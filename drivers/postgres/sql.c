@@ -1,0 +1,201 @@
+/* sql.c - the texts of the statements; see sql.h for what is bound to them, and internal.h for why an op is
+ * one statement where it can be.
+ *
+ * Time is clock_timestamp(), never now(), which is the transaction's beginning. It is read after a wait for
+ * the row where whoever was waited for changed it: then all is computed anew. Where that one only locked
+ * it, or was rolled back, what was computed before the wait is written: a claim that ends a little early, by
+ * the wait, but still a ttl after the statement was sent. A row that is free expired at -infinity. */
+#include "sql.h"
+
+#define MAKE_LOCK                                                                                  \
+    "CREATE TABLE IF NOT EXISTS mortise_lock(\n"                                                   \
+    "    name bytea NOT NULL PRIMARY KEY,\n"                                                       \
+    "    version bigint NOT NULL,           -- of the last hold: its token\n"                      \
+    "    owner bytea,                       -- null: the hold is not shared\n"                     \
+    "    grants bytea,                      -- who holds: a grant id, or with an owner (id, "      \
+    "expiry)...\n"                                                                                 \
+    "    acquired_at timestamptz NOT NULL,\n"                                                      \
+    "    expires_at timestamptz NOT NULL,   -- -infinity: free\n"                                  \
+    "    waiters bytea,                     -- (inbox, until)... of those who wait, in order\n"    \
+    "    note bytea                         -- host, pid and program of the holder\n"              \
+    ") WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02)"
+#define MAKE_RECORD                                                                                \
+    "CREATE TABLE IF NOT EXISTS mortise_record(\n"                                                 \
+    "    name bytea NOT NULL PRIMARY KEY,\n"                                                       \
+    "    version bigint NOT NULL,\n"                                                               \
+    "    value bytea NOT NULL\n"                                                                   \
+    ")"
+#define MAKE_META                                                                                  \
+    "CREATE TABLE IF NOT EXISTS mortise_meta(\n"                                                   \
+    "    key text NOT NULL PRIMARY KEY,     -- layout; swept: when last\n"                         \
+    "    value text NOT NULL\n"                                                                    \
+    ")"
+#define MAKE_LAYOUT                                                                                \
+    "INSERT INTO mortise_meta(key, value) VALUES ('layout', '" LAYOUT_VERSION "') "                \
+    "ON CONFLICT (key) DO NOTHING"
+
+const char *sql_schema_text(void)
+{
+    return "-- In the schema that the role's search_path begins with. The role needs SELECT, "
+           "INSERT, "
+           "UPDATE\n-- and DELETE on the three.\n" MAKE_LOCK ";\n" MAKE_RECORD ";\n" MAKE_META
+           ";\n" MAKE_LAYOUT ";\n";
+}
+
+/* Two clients that make a table at once would get in each other's way, IF NOT EXISTS or not. */
+const char *const sql_make[] = {"SELECT pg_advisory_xact_lock(5642811930437154125)", MAKE_LOCK,
+                                MAKE_RECORD, MAKE_META, MAKE_LAYOUT};
+const size_t sql_make_count = sizeof(sql_make) / sizeof(sql_make[0]);
+
+/* Settings are for a connection of our own: behind a pooler they would stay with somebody else's. */
+const char sql_identify[] =
+    "SELECT mine.same, (SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()), "
+    "pg_is_in_recovery(), to_regclass('mortise_lock') IS NOT NULL, "
+    "to_regclass('mortise_meta') IS NOT NULL, clock_timestamp(), pg_backend_pid()::bigint, "
+    "CASE WHEN mine.same THEN set_config('lock_timeout', $2, false) "
+    "|| set_config('statement_timeout', $3, false) "
+    "|| set_config('default_transaction_isolation', 'read committed', false) "
+    "|| set_config('jit', 'off', false) "
+    "|| set_config('plan_cache_mode', 'force_generic_plan', false) || "
+    "set_config('synchronous_commit', "
+    "CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' "
+    "ELSE current_setting('synchronous_commit') END, false) "
+    "|| set_config('default_transaction_read_only', 'off', false) "
+    "|| set_config('tcp_keepalives_idle', '10', false) "
+    "|| set_config('tcp_keepalives_interval', '3', false) "
+    "|| set_config('tcp_keepalives_count', '3', false) "
+    "|| set_config('tcp_user_timeout', $3, false) "
+    "|| CASE WHEN current_setting('idle_session_timeout', true) IS NOT NULL "
+    "THEN set_config('idle_session_timeout', '0', false) ELSE '' END "
+    "|| CASE WHEN current_setting('transaction_timeout', true) IS NOT NULL "
+    "THEN set_config('transaction_timeout', '0', false) ELSE '' END END "
+    "FROM (SELECT $1 IN (-1, pg_backend_pid()) AS same) AS mine";
+const char sql_layout[] = "SELECT value FROM mortise_meta WHERE key = 'layout'";
+const char sql_settings[] =
+    "SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true), "
+    "CASE current_setting('synchronous_commit') WHEN 'off' "
+    "THEN set_config('synchronous_commit', 'on', true) END";
+const char sql_in_time[] =
+    "SELECT clock_timestamp(), 1 / CASE WHEN clock_timestamp() > $1 THEN 0 ELSE 1 END";
+
+#define CLOCK_US "(date_part('epoch', clock_timestamp()) * 1000000)::bigint"
+#define LAZY "set_config('synchronous_commit', 'off', true)"
+#define ROW_COLUMNS "version, owner, grants, acquired_at, expires_at, waiters, note"
+#define SWAP                                                                                       \
+    "UPDATE mortise_lock SET version = $2, owner = $3, grants = $4, acquired_at = $5, "            \
+    "expires_at = $6, waiters = $7, note = $8 WHERE name = $1 AND version = $9 "                   \
+    "AND grants IS NOT DISTINCT FROM $10 AND expires_at = $11 "                                    \
+    "AND waiters IS NOT DISTINCT FROM $12 RETURNING true, "                                        \
+    "CASE WHEN $13 IS NOT NULL THEN pg_notify($13, $14) END"
+/* Where there is a second waiter, it sleeps on when the claim has ended: see rowlease_oversleeps(). Tenths of
+ * a second since 2000, of which the row has 32 bits. */
+#define SECOND_OVERSLEEPS                                                                          \
+    "length(waiters) > 12 AND "                                                                    \
+    "((('x' || encode(substr(waiters, 21, 4), 'hex'))::bit(32)::bigint "                           \
+    "- ceil((date_part('epoch', clock_timestamp() + $4) - 946684800) * 10)::bigint) "              \
+    "& 4294967295) BETWEEN 1 AND 2147483647"
+#define TAKE                                                                                       \
+    "UPDATE mortise_lock SET version = greatest(version + 1, " CLOCK_US ", $2), owner = NULL, "    \
+    "grants = $3, acquired_at = clock_timestamp(), expires_at = clock_timestamp() + $4, note = $5"
+#define TAKE_FREE                                                                                  \
+    TAKE " WHERE name = $1 AND expires_at <= clock_timestamp() "                                   \
+         "AND version < 9223372036854775807 AND waiters IS NULL RETURNING version"
+#define NOTIFY_FIRST                                                                               \
+    "pg_notify('mortise_' || encode(substr(waiters, 1, 8), 'hex'), encode(name, 'hex'))"
+
+const struct sql_text sql_texts[SQL_COUNT] = {
+    /* Not INSERT … ON CONFLICT DO UPDATE: that locks the row, and writes that to the log, also where the
+     * row is somebody else's. */
+    [SQL_ACQUIRE] = {TAKE_FREE, "mortise_acquire", "bnbib"},
+    [SQL_ACQUIRE_NEW] = {"WITH taken AS (" TAKE_FREE "), "
+                         "made AS (INSERT INTO mortise_lock(name, version, grants, acquired_at, "
+                         "expires_at, note) SELECT $1, greatest(" CLOCK_US ", $2), $3, "
+                         "clock_timestamp(), clock_timestamp() + $4, $5 "
+                         "WHERE NOT EXISTS (SELECT FROM mortise_lock WHERE name = $1) "
+                         "ON CONFLICT (name) DO NOTHING RETURNING version) "
+                         "SELECT version FROM taken UNION ALL SELECT version FROM made",
+                         "mortise_acquire_new", "bnbib"},
+    /* Whoever would oversleep is to be told, which is for a transaction that shares its commit with none. */
+    [SQL_ACQUIRE_NEXT] = {TAKE ", waiters = nullif(substr(waiters, 13), '') "
+                               "WHERE name = $1 "
+                               "AND (grants IS NULL OR expires_at <= clock_timestamp()) "
+                               "AND version < 9223372036854775807 "
+                               "AND substr(waiters, 1, 8) = $6 AND NOT (" SECOND_OVERSLEEPS ") "
+                               "RETURNING version",
+                          "mortise_acquire_next", "bnbibb"},
+    [SQL_RENEW] = {"UPDATE mortise_lock SET "
+                   "expires_at = greatest(expires_at, clock_timestamp() + $4) "
+                   "WHERE name = $1 AND version = $2 AND grants = $3 AND owner IS NULL "
+                   "AND expires_at > clock_timestamp() RETURNING true",
+                   "mortise_renew", "bnbi"},
+    [SQL_RELEASE] = {"UPDATE mortise_lock SET grants = NULL, acquired_at = '-infinity', "
+                     "note = NULL, expires_at = CASE WHEN waiters IS NULL THEN '-infinity' "
+                     "ELSE clock_timestamp() + $4 END "
+                     "WHERE name = $1 AND version = $2 AND grants = $3 AND owner IS NULL "
+                     "AND expires_at > clock_timestamp() "
+                     "RETURNING waiters, CASE WHEN $5 AND waiters IS NOT NULL THEN " NOTIFY_FIRST
+                     " END, " LAZY,
+                     "mortise_release", "bnbio"},
+    [SQL_READ] = {"SELECT version, owner, grants, acquired_at, expires_at, waiters, note, "
+                  "clock_timestamp() FROM (SELECT $1::bytea AS wanted) AS asked "
+                  "LEFT JOIN mortise_lock ON name = wanted",
+                  "mortise_read", "b"},
+    [SQL_INSERT] = {"INSERT INTO mortise_lock(name, " ROW_COLUMNS ") "
+                    "VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (name) DO NOTHING "
+                    "RETURNING true",
+                    "mortise_insert", "bnbbttbb"},
+    [SQL_SWAP] = {SWAP, "mortise_swap", "bnbbttbbnbtbxx"},
+    [SQL_SWAP_LAZY] = {SWAP ", " LAZY, "mortise_swap_lazy", "bnbbttbbnbtbxx"},
+    [SQL_NOTIFY] = {"SELECT pg_notify($1, $2), " LAZY, "mortise_notify", "xx"},
+    [SQL_LIST] = {"SELECT name, " ROW_COLUMNS ", clock_timestamp() FROM mortise_lock "
+                  "WHERE name >= $1 AND ($2 IS NULL OR name < $2) "
+                  "AND expires_at > clock_timestamp() AND grants IS NOT NULL ORDER BY name",
+                  "mortise_list", "bb"},
+    [SQL_PING] = {"SELECT current_setting('server_version'), value FROM mortise_meta "
+                  "WHERE key = 'layout'",
+                  "mortise_ping", ""},
+    [SQL_RECORD_READ] = {"SELECT version, value FROM mortise_record WHERE name = $1",
+                         "mortise_record_read", "b"},
+    [SQL_RECORD_MAKE] = {"INSERT INTO mortise_record(name, version, value) VALUES ($1, 1, $2) "
+                         "ON CONFLICT (name) DO NOTHING RETURNING version",
+                         "mortise_record_make", "bb"},
+    [SQL_RECORD_WRITE] = {"UPDATE mortise_record SET version = version + 1, value = $2 "
+                          "WHERE name = $1 AND version = $3 AND version < 9223372036854775807 "
+                          "RETURNING version",
+                          "mortise_record_write", "bbn"},
+    [SQL_GHOST] = {"SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                   "WHERE pid = $1 AND backend_start = $2",
+                   "mortise_ghost", "4t"},
+    /* A row is kept for its version. Where that is older than a day of wall clock, the next token is larger
+     * without it, unless the clock is set back by more than a day. */
+    [SQL_SWEEP] = {"WITH turn AS (INSERT INTO mortise_meta AS meta(key, value) "
+                   "VALUES ('swept', " CLOCK_US "::text) "
+                   "ON CONFLICT (key) DO UPDATE SET value = excluded.value "
+                   "WHERE abs(excluded.value::bigint - meta.value::bigint) >= $1 "
+                   "RETURNING true) "
+                   "DELETE FROM mortise_lock WHERE name IN (SELECT name FROM mortise_lock "
+                   "WHERE EXISTS (SELECT FROM turn) "
+                   "AND expires_at <= clock_timestamp() AND version < " CLOCK_US " - 86400000000 "
+                   "ORDER BY name LIMIT 512 FOR UPDATE SKIP LOCKED) RETURNING true, " LAZY,
+                   "mortise_sweep", "n"},
+};
+
+unsigned sql_oid(char letter)
+{
+    switch (letter) {
+    case 'b':
+        return 17; /* bytea */
+    case 'n':
+        return 20; /* bigint */
+    case '4':
+        return 23; /* integer */
+    case 'i':
+        return 1186; /* interval */
+    case 't':
+        return 1184; /* timestamptz */
+    case 'o':
+        return 16; /* boolean */
+    default:
+        return 25; /* text */
+    }
+}

@@ -1,0 +1,54 @@
+/* sql.h - the statements of the PostgreSQL driver, by number. What is bound to each stands beside it.
+ *
+ * Prepared once per connection, or sent with their text behind a pooler. Nothing is ever pasted into one
+ * (R10), but for the channel of LISTEN, which takes no parameter and is our own random number in hex. */
+#ifndef MORTISE_POSTGRES_SQL_H
+#define MORTISE_POSTGRES_SQL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum sql {
+    SQL_ACQUIRE, /* name, floor, grant, ttl, note -> version; unshared, if free and nobody waits */
+    SQL_ACQUIRE_NEW,  /* likewise; makes the row where there is none */
+    SQL_ACQUIRE_NEXT, /* likewise, inbox -> version; if that inbox is the first, and the second
+                       * sleeps no longer than the claim lasts */
+    SQL_RENEW,        /* name, version, grant, ttl -> true; unshared */
+    SQL_RELEASE, /* name, version, grant, reservation, whether to notify -> waiters; unshared */
+    SQL_READ,    /* name -> version, owner, grants, acquired_at, expires_at, waiters, note, clock */
+    SQL_INSERT,  /* name, then the row's columns in that order -> true */
+    SQL_SWAP, /* likewise; then the old version, grants, expires_at, waiters; then channel (or null) and
+               * payload -> true */
+    SQL_SWAP_LAZY,    /* likewise */
+    SQL_NOTIFY,       /* channel, payload */
+    SQL_LIST,         /* from, before (or null) -> name, then as SQL_READ */
+    SQL_PING,         /* -> server version, layout */
+    SQL_RECORD_READ,  /* name -> version, value */
+    SQL_RECORD_MAKE,  /* name, value -> version */
+    SQL_RECORD_WRITE, /* name, value, version -> version */
+    SQL_GHOST, /* pid, start of the backend -> whether it was told to end; no row: it is gone */
+    SQL_SWEEP, /* if the last is so many µs ago -> true for each row that was swept */
+    SQL_COUNT
+};
+
+#define LAYOUT_VERSION "1"
+
+struct sql_text {
+    const char *text;
+    const char *name;  /* of the prepared statement */
+    const char *types; /* of the parameters, a letter each: see sql_oid() */
+};
+
+extern const struct sql_text sql_texts[SQL_COUNT];
+/* The pid that we were told (-1: it does not matter), lock and statement time-outs -> is it so, start of the
+ * backend, recovery, is there mortise_lock, mortise_meta, clock, pid. */
+extern const char sql_identify[];
+extern const char sql_layout[];   /* -> layout */
+extern const char sql_settings[]; /* lock time-out, statement time-out: of one transaction */
+extern const char sql_in_time[];  /* an instant -> clock; fails (division by zero) after it */
+extern const char *const sql_make[];
+extern const size_t sql_make_count;
+unsigned sql_oid(char letter);
+const char *sql_schema_text(void);
+
+#endif

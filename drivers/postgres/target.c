@@ -1,0 +1,322 @@
+/* target.c - where the servers are. libpq puts the connection's settings together from the string, the
+ * environment and the service file; then it would look up the hosts' names itself, and block. So it is
+ * asked what it would use, the names are looked up by the host, and it gets addresses. Knows no link. */
+#include "internal.h"
+
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what libpq would use ------------------------------------------------------------------------ */
+
+static const char *option_text(const struct driver *driver, enum option option)
+{
+    const char *text = driver->values[option].text;
+    return text != NULL && *text != '\0' ? text : NULL;
+}
+
+/* Asked to connect with a value that it refuses, it merges all sources and stops before the network. */
+static PGconn *probe(struct driver *driver)
+{
+    const char *const keys[] = {"dbname", "channel_binding", NULL};
+    const char *const values[] = {driver->values[OPTION_CONNINFO].text, "mortise", NULL};
+    return PQconnectStartParams(keys, values, 1);
+}
+
+static const char *merged(const PQconninfoOption *options, const char *key)
+{
+    for (; options->keyword != NULL; options++)
+        if (strcmp(options->keyword, key) == 0)
+            return options->val != NULL ? options->val : "";
+    return "";
+}
+
+/* The n-th of a list with commas, as a copy; one that has a single element holds for all. */
+static char *list_item(const char *list, size_t n)
+{
+    if (strchr(list, ',') == NULL)
+        return strdup(list);
+    for (; n > 0 && list != NULL; n--) {
+        list = strchr(list, ',');
+        list = list != NULL ? list + 1 : NULL;
+    }
+    return list != NULL ? strndup(list, strcspn(list, ",")) : strdup("");
+}
+
+static size_t list_size(const char *list)
+{
+    size_t count = *list != '\0';
+    for (; *list != '\0'; list++)
+        count += *list == ',';
+    return count;
+}
+
+static bool is_socket(const char *host)
+{
+    return *host == '\0' || *host == '/' || *host == '@';
+}
+
+static bool add_host(struct driver *driver, const char *hosts, const char *addresses,
+                     const char *ports, size_t n)
+{
+    struct host_entry *entry = &driver->hosts[driver->host_count++];
+    entry->driver = driver;
+    entry->name = *hosts != '\0' ? list_item(hosts, n) : strdup("");
+    entry->address = *addresses != '\0' ? list_item(addresses, n) : strdup("");
+    entry->port = list_item(ports, n);
+    if (entry->name == NULL || entry->address == NULL || entry->port == NULL)
+        return false;
+    if (*entry->port == '\0') {
+        free(entry->port);
+        entry->port = strdup("5432");
+    }
+    entry->look_up = *entry->address == '\0' && !is_socket(entry->name);
+    return entry->port != NULL;
+}
+
+static const char *const default_keys[DEFAULTS] = {"keepalives_idle",      "keepalives_interval",
+                                                   "keepalives_count",     "tcp_user_timeout",
+                                                   "target_session_attrs", "gssencmode"};
+
+/* Where conninfo, environment or service file say otherwise, that is it. */
+static void take_defaults(struct driver *driver, const PQconninfoOption *options)
+{
+    static const char *const libpqs[DEFAULTS] = {"", "", "", "", "any", "prefer"};
+    for (size_t i = 0; i < DEFAULTS; i++)
+        driver->defaults[i] = strcmp(merged(options, default_keys[i]), libpqs[i]) == 0;
+}
+
+static mortise_status take_hosts(struct driver *driver, const PQconninfoOption *options,
+                                 mortise_error *error)
+{
+    const char *hosts = merged(options, "host"), *addresses = merged(options, "hostaddr"),
+               *ports = merged(options, "port");
+    size_t host_count = list_size(hosts), address_count = list_size(addresses);
+    size_t count = address_count > 0 ? address_count : host_count > 0 ? host_count : 1;
+    take_defaults(driver, options);
+    if (count > HOSTS_MAX)
+        return fault_error(error, MORTISE_CONFIG, 0, false, "more than %d hosts", HOSTS_MAX);
+    if ((host_count > 1 && address_count > 0 && host_count != address_count) ||
+        (list_size(ports) > 1 && list_size(ports) != count))
+        return fault_error(error, MORTISE_CONFIG, 0, false,
+                           "host, hostaddr and port must name as many servers each");
+    if (ports[strspn(ports, "0123456789,")] != '\0')
+        return fault_error(error, MORTISE_CONFIG, 0, false,
+                           "a port is no number; is there a / in a URL's password? (%%2F)");
+    for (size_t i = 0; i < count; i++)
+        if (!add_host(driver, hosts, addresses, ports, i))
+            return fault_error(error, MORTISE_NOMEM, 0, true, "out of memory");
+    return MORTISE_OK;
+}
+
+/* libpq quotes what it stumbles over, which may be a piece of a password (R10). */
+static mortise_status check_text(const char *text, mortise_error *error)
+{
+    char *why = NULL, line[256];
+    const char *rest = strncmp(text, "postgres", 8) == 0 ? strstr(text, "://") : NULL;
+    rest = rest != NULL ? strchr(rest + 3, '/') : NULL;
+    if (rest != NULL && memchr(rest, '@', strcspn(rest, "?")) != NULL)
+        return fault_error(error, MORTISE_CONFIG, 0, false,
+                           "conninfo: an @ behind a /; is there a / in the password? (%%2F)");
+    if (strchr(text, '=') == NULL && strstr(text, "://") == NULL)
+        return MORTISE_OK; /* the name of a database, or nothing */
+    PQconninfoOption *options = PQconninfoParse(text, &why);
+    fault_line(why != NULL ? why : "out of memory", line, sizeof(line));
+    PQfreemem(why);
+    if (options == NULL)
+        return fault_error(error, MORTISE_CONFIG, 0, false,
+                           "conninfo: %.*s… (the rest may hold a password, and is not shown)",
+                           (int)strcspn(line, "\""), line);
+    PQconninfoFree(options);
+    return MORTISE_OK;
+}
+
+mortise_status target_find(struct driver *driver, mortise_error *error)
+{
+    char line[256];
+    mortise_status status = check_text(driver->values[OPTION_CONNINFO].text, error);
+    if (status != MORTISE_OK)
+        return status;
+    PGconn *conn = probe(driver);
+    PQconninfoOption *options = conn != NULL ? PQconninfo(conn) : NULL;
+    if (options == NULL)
+        status = fault_error(error, MORTISE_NOMEM, 0, true, "out of memory");
+    else if (strcmp(merged(options, "channel_binding"), "mortise") != 0) {
+        fault_line(PQerrorMessage(conn), line, sizeof(line)); /* no such service, say */
+        status = fault_error(error, MORTISE_CONFIG, 0, false, "%s", line);
+    } else
+        status = take_hosts(driver, options, error);
+    PQconninfoFree(options);
+    PQfinish(conn);
+    if (status != MORTISE_OK)
+        target_free(driver);
+    return status;
+}
+
+void target_free(struct driver *driver)
+{
+    for (size_t i = 0; i < driver->host_count; i++) {
+        free(driver->hosts[i].name);
+        free(driver->hosts[i].address);
+        free(driver->hosts[i].port);
+    }
+    driver->host_count = 0;
+}
+
+/* ---- addresses --------------------------------------------------------------------------------- */
+
+/* In the order of the hosts, in whichever order they are found. */
+static void add_address(struct driver *driver, const struct host_entry *entry, const char *text)
+{
+    if (driver->address_count == ADDRESSES_MAX || strlen(text) >= sizeof(driver->addresses->text))
+        return;
+    struct address *address = &driver->addresses[driver->address_count++];
+    for (; address > driver->addresses && address[-1].entry > entry; address--)
+        *address = address[-1];
+    address->entry = entry;
+    address->host = entry->name;
+    address->port = entry->port;
+    memcpy(address->text, text, strlen(text) + 1);
+}
+
+static void resolved(void *ctx, void *argument, const struct addrinfo *found, const char *problem)
+{
+    struct driver *driver = ctx;
+    struct host_entry *entry = argument;
+    char text[64];
+    entry->asked = false;
+    driver->asked_count--;
+    for (const struct addrinfo *at = found; at != NULL; at = at->ai_next)
+        if (getnameinfo(at->ai_addr, at->ai_addrlen, text, sizeof(text), NULL, 0, NI_NUMERICHOST) ==
+            0)
+            add_address(driver, entry, text);
+    if (found == NULL)
+        snprintf(driver->resolve_trouble, sizeof(driver->resolve_trouble), "host \"%.60s\": %s",
+                 entry->name, problem);
+    if (driver->asked_count == 0)
+        link_resolved(driver);
+}
+
+static bool ask(struct driver *driver, struct host_entry *entry)
+{
+    driver->asked_count++;
+    entry->asked = true;
+    if (driver->host->resolve(driver->host, entry->name, entry->port, resolved, entry))
+        return true;
+    entry->asked = false;
+    driver->asked_count--;
+    snprintf(driver->resolve_trouble, sizeof(driver->resolve_trouble), "out of memory");
+    return false;
+}
+
+bool target_resolve(struct driver *driver)
+{
+    if (driver->asked_count > 0) /* for the other link */
+        return false;
+    driver->address_count = 0;
+    driver->resolve_trouble[0] = '\0';
+    for (size_t i = 0; i < driver->host_count; i++)
+        if (!driver->hosts[i].look_up)
+            add_address(driver, &driver->hosts[i], driver->hosts[i].address);
+        else
+            ask(driver, &driver->hosts[i]);
+    return driver->asked_count == 0;
+}
+
+/* ---- connecting -------------------------------------------------------------------------------- */
+
+/* Lists of the same length, from what was found. */
+struct lists {
+    char hosts[ADDRESSES_MAX * 256], addresses[ADDRESSES_MAX * 64], ports[ADDRESSES_MAX * 8];
+};
+
+static bool append(char *list, size_t size, const char *item, bool first)
+{
+    size_t used = strlen(list);
+    int n = snprintf(list + used, size - used, "%s%s", first ? "" : ",", item);
+    return n >= 0 && (size_t)n < size - used;
+}
+
+static bool make_lists(const struct driver *driver, struct lists *lists)
+{
+    bool fits = true;
+    lists->hosts[0] = lists->addresses[0] = lists->ports[0] = '\0';
+    for (size_t i = 0; i < driver->address_count; i++) {
+        size_t at = (driver->first_address + i) % driver->address_count;
+        const struct address *address = &driver->addresses[at];
+        fits = append(lists->hosts, sizeof(lists->hosts), address->host, i == 0) && fits;
+        fits = append(lists->addresses, sizeof(lists->addresses), address->text, i == 0) && fits;
+        fits = append(lists->ports, sizeof(lists->ports), address->port, i == 0) && fits;
+    }
+    return fits;
+}
+
+/* libpq itself waits for ever at one that is silent. */
+bool target_pass_by(struct driver *driver, const PGconn *conn)
+{
+    const char *host = PQhost(conn), *text = PQhostaddr(conn), *port = PQport(conn);
+    if (driver->address_count < 2 || host == NULL || text == NULL || port == NULL)
+        return false;
+    for (size_t i = 0; i < driver->address_count; i++) {
+        const struct address *address = &driver->addresses[i];
+        if (strcmp(address->text, text) != 0 || strcmp(address->port, port) != 0 ||
+            strcmp(address->host, host) != 0)
+            continue;
+        driver->first_address = (i + 1) % driver->address_count;
+        return true;
+    }
+    return false;
+}
+
+struct settings {
+    const char *keys[DEFAULTS + 8], *values[DEFAULTS + 8];
+    size_t count;
+};
+
+static void set(struct settings *settings, const char *key, const char *value)
+{
+    settings->keys[settings->count] = key;
+    settings->values[settings->count++] = value;
+}
+
+/* A silent network is noticed by the kernel; Kerberos would look for its servers' names. Of several hosts the
+ * one that can be written is meant. */
+static void set_defaults(struct settings *settings, const struct driver *driver,
+                         const char *timeout_ms)
+{
+    const char *const ours[DEFAULTS] = {
+        "10", "3", "3", timeout_ms, driver->address_count > 1 ? "primary" : "any", "disable"};
+    for (size_t i = 0; i < DEFAULTS; i++)
+        if (driver->defaults[i])
+            set(settings, default_keys[i], ours[i]);
+    set(settings, "fallback_application_name", "mortise");
+}
+
+/* What comes later overrides what came before. */
+PGconn *target_connect(struct driver *driver)
+{
+    struct settings settings = {.count = 0};
+    struct lists *lists = malloc(sizeof(*lists));
+    const char *password = option_text(driver, OPTION_PASSWORD);
+    char timeout_ms[24];
+    if (lists == NULL || !make_lists(driver, lists)) {
+        free(lists);
+        return NULL;
+    }
+    snprintf(timeout_ms, sizeof(timeout_ms), "%lld",
+             (long long)driver->values[OPTION_COMMAND_TIMEOUT].number);
+    set_defaults(&settings, driver, timeout_ms);
+    set(&settings, "dbname", driver->values[OPTION_CONNINFO].text);
+    if (driver->defaults[DEFAULT_GSSENCMODE])
+        set(&settings, "gssencmode", "disable"); /* "prefer" may stand there */
+    set(&settings, "host", lists->hosts);
+    set(&settings, "hostaddr", lists->addresses);
+    set(&settings, "port", lists->ports);
+    if (password != NULL)
+        set(&settings, "password", password);
+    set(&settings, NULL, NULL);
+    PGconn *conn = PQconnectStartParams(settings.keys, settings.values, 1);
+    free(lists);
+    return conn;
+}
