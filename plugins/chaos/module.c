@@ -1,0 +1,176 @@
+/* module.c - the chaos plugin as a module: late, lost and refused requests, lost replies, requests that arrive when
+ * nobody expects them any more, lost renewals and news, and pauses, over any driver, by a seed: for game days, and for
+ * tests of what is written with Mortise and of Mortise itself. internal.h says what it keeps to. */
+#include "internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OF_1000(key_, help_)                                                                       \
+    {                                                                                              \
+        .key = (key_), .type = MORTISE_OPTION_INT, .default_text = "0", .minimum = 0,              \
+        .maximum = 1000, .help = (help_)                                                           \
+    }
+#define SOME_TIME(key_, default_, help_)                                                           \
+    {                                                                                              \
+        .key = (key_), .type = MORTISE_OPTION_DURATION, .default_text = (default_), .minimum = 0,  \
+        .maximum = 3600000, .help = (help_)                                                        \
+    }
+
+static const mortise_option options[OPTION_COUNT] = {
+    [OPTION_BELOW] = {.key = "below",
+                      .type = MORTISE_OPTION_TEXT,
+                      .flags = MORTISE_OPTION_REQUIRED,
+                      .help = "the section of the driver, or plugin, that is to suffer"},
+    [OPTION_SEED] = {.key = "seed",
+                     .type = MORTISE_OPTION_INT,
+                     .default_text = "1",
+                     .minimum = 0,
+                     .maximum = INT64_MAX,
+                     .help = "decides what happens to which request: the same seed, config and "
+                             "requests, the same faults"},
+    [OPTION_DELAY] =
+        SOME_TIME("delay", "0ms", "requests arrive up to so late, in the order of their coming"),
+    [OPTION_REPLY_DELAY] = SOME_TIME("reply_delay", "0ms", "replies arrive up to so late"),
+    [OPTION_REFUSE] =
+        OF_1000("refuse", "of 1000 requests so many are refused: UNREACHABLE, nothing was sent"),
+    [OPTION_LOSE_REQUESTS] =
+        OF_1000("lose_requests", "of 1000 requests so many are lost: INDETERMINATE, not executed"),
+    [OPTION_LOSE_REPLIES] = OF_1000(
+        "lose_replies", "of 1000 requests so many lose their reply: INDETERMINATE, executed"),
+    [OPTION_GHOSTS] = OF_1000("ghosts", "of 1000 requests so many are INDETERMINATE at once and "
+                                        "executed up to ghost_delay later"),
+    [OPTION_GHOST_DELAY] = SOME_TIME("ghost_delay", "1s", "how late a ghost arrives at most"),
+    [OPTION_LOSE_RENEWALS] =
+        OF_1000("lose_renewals", "of 1000 renewals so many are refused, beside the above"),
+    [OPTION_LOSE_NEWS] = OF_1000("lose_news", "of 1000 news of a release so many are lost"),
+    [OPTION_PAUSE_EVERY] =
+        SOME_TIME("pause_every", "0ms", "once in each such period everything stands still"),
+    [OPTION_PAUSE_FOR] = SOME_TIME("pause_for", "0ms", "for so long: requests, replies and news"),
+    [OPTION_ONLY] = {.key = "only",
+                     .type = MORTISE_OPTION_TEXT,
+                     .help =
+                         "the kinds of requests that suffer (pauses aside), as a list: acquire, "
+                         "renew, release, inspect, list, read, write, ping; without it, all"},
+    [OPTION_TELL] = {.key = "tell",
+                     .type = MORTISE_OPTION_BOOL,
+                     .default_text = "no",
+                     .help = "whether each fault is told to the log"},
+};
+
+static mortise_status chaos_open(const mortise_open_args *args, void **ctx, mortise_error *error)
+{
+    struct chaos *chaos = calloc(1, sizeof(*chaos));
+    if (chaos == NULL)
+        return error->status = MORTISE_NOMEM;
+    chaos->host = args->host;
+    chaos->values = args->values;
+    chaos->opened_ns = chaos->last_due_ns = args->host->now(args->host);
+    mortise_status status = fate_check(chaos, args->section, error);
+    if (status == MORTISE_OK)
+        status = args->host->open_below(args->host, args->values[OPTION_BELOW].text, &chaos->below,
+                                        error);
+    if (status == MORTISE_OK)
+        *ctx = chaos;
+    else
+        free(chaos);
+    return status;
+}
+
+static void chaos_close(void *ctx)
+{
+    struct chaos *chaos = ctx;
+    flow_end(chaos);
+    free(chaos->heap);
+    free(chaos);
+}
+
+static void chaos_start(void *ctx, mortise_op **ops, size_t n)
+{
+    flow_start(ctx, ops, n);
+}
+
+static void chaos_cancel(void *ctx, mortise_op *op)
+{
+    flow_cancel(ctx, op);
+}
+
+/* In a pause nobody looks at what the module below would like to be told. */
+static size_t chaos_interest(void *ctx, struct pollfd *fds, size_t capacity, int64_t *due_ns)
+{
+    const struct chaos *chaos = ctx;
+    int64_t own_ns = flow_due(chaos), now_ns = chaos->host->now(chaos->host);
+    int64_t end_ns = fate_pause_end(chaos, now_ns);
+    size_t n = 0;
+    if (end_ns == 0)
+        n = chaos->below->module->interest(chaos->below->ctx, fds, capacity, due_ns);
+    else if (end_ns < *due_ns)
+        *due_ns = end_ns;
+    if (own_ns < *due_ns)
+        *due_ns = own_ns;
+    return n;
+}
+
+static void chaos_turn(void *ctx, const struct pollfd *ready, size_t n)
+{
+    struct chaos *chaos = ctx;
+    if (fate_pause_end(chaos, chaos->host->now(chaos->host)) != 0)
+        return;
+    chaos->below->module->turn(chaos->below->ctx, ready, n);
+    flow_turn(chaos);
+}
+
+static uint32_t chaos_capabilities(void *ctx)
+{
+    const struct chaos *chaos = ctx;
+    return chaos->below->capabilities;
+}
+
+static const char *chaos_namespace(void *ctx)
+{
+    const struct chaos *chaos = ctx;
+    return chaos->below->default_namespace;
+}
+
+static void chaos_watch(void *ctx, const char *name, size_t name_len)
+{
+    flow_watch(ctx, name, name_len);
+}
+
+static void chaos_unwatch(void *ctx, const char *name, size_t name_len)
+{
+    flow_unwatch(ctx, name, name_len);
+}
+
+static void chaos_news(void *ctx, const char *name, size_t name_len)
+{
+    flow_news(ctx, name, name_len);
+}
+
+#define ALL_CAPABILITIES                                                                           \
+    (MORTISE_CAP_LEASE | MORTISE_CAP_SESSION | MORTISE_CAP_FENCING | MORTISE_CAP_FAIR |            \
+     MORTISE_CAP_NOTIFY | MORTISE_CAP_INSPECT | MORTISE_CAP_LIST | MORTISE_CAP_REENTRANT |         \
+     MORTISE_CAP_QUORUM | MORTISE_CAP_DURABLE)
+
+const mortise_module mortise_module_v1 = {
+    MORTISE_MODULE_HEAD,
+    .kind = MORTISE_KIND_PLUGIN,
+    .capabilities = ALL_CAPABILITIES,
+    .name = "chaos",
+    .version = "0.1.0",
+    .summary = "delays, loses and refuses requests of the driver below, by a seed",
+    .options = options,
+    .option_count = OPTION_COUNT,
+    .open = chaos_open,
+    .start = chaos_start,
+    .cancel = chaos_cancel,
+    .interest = chaos_interest,
+    .turn = chaos_turn,
+    .close = chaos_close,
+    .capabilities_of = chaos_capabilities,
+    .namespace_of = chaos_namespace,
+    .watch = chaos_watch,
+    .unwatch = chaos_unwatch,
+    .news = chaos_news,
+};

@@ -1,0 +1,159 @@
+/* protocol.h - how the migrate plugin moves a fleet from one backend to another with no instant at which two holders
+ * are possible: the protocol, and at each of its steps what happens if a reply is lost there, a process stops
+ * there, a server restarts there, or somebody gives up there. tests/model/migrate.pml is a model of registers, presences
+ * and steps, and is checked. The plugin itself is not in this build yet; this file says what it is to do.
+ *
+ * 1. PHASES
+ *
+ *   old    a client uses `from` only          old and both meet on `from`
+ *   both   `from`, then `to`                  both and new meet on `to`
+ *   new    `to` only                          old and new would meet nowhere: they must never be there together
+ *
+ * A fleet goes old → both → new by a rolling restart for each change of phase, and back the same way. Two things keep
+ * old and new apart, whatever is restarted when: a *register* on each side says which phases may use that side;
+ * a *presence* on each side, a lease, says who does.
+ *
+ *   stage   register of `from`   register of `to`     who may live
+ *     1       {old, both}          {both}             old, both       (what absent registers mean)
+ *     1.5     {both}               {both}             both            (in the middle of a step)
+ *     2       {both}               {both, new}        both, new
+ *     3       {}                   {new}              new             `from` may be shut down
+ *
+ * 2. THE REGISTER is a record (OP_READ, OP_WRITE) on each side, under the namespace of the locks. It holds the phases
+ * that may use that side, and a floor: every token that is given on that side from then on is above it (see 6).
+ * Its version is what makes a step safe against another operator's.
+ *
+ *   A reply to a write is lost: the register is read; it is what was written, under a version that is one more: done. It
+ *   is something else: somebody else was there, and the step ends.
+ *   A register is absent: stage 1. So a client of phase new is refused where nobody has taken a step: a phase
+ *   cannot be skipped.
+ *   The server loses its records (Redis without persistence, restored from an old backup): `to` says {both}, and
+ *   new clients are refused until the operator has looked: fails closed. `from` says {old, both} while new
+ *   clients may live: an old client therefore reads the other side's register too, if that side can be reached, and
+ *   refuses where new is allowed. One that cannot reach it is let in: that is the hole that remains, and
+ *   docs/promises.md has to have it. A record must be as durable as it is asked to be.
+ *
+ * 3. THE PRESENCE of a client is a lock on each side that its phase uses, with a name of its own (phase and client id),
+ * the client's note (host, pid, program), and a ttl of its own (`presence`, 30 s); the plugin renews it, in the same batch as
+ * whatever else is due. Its deadline D counts as that of any lease: from before the request was first sent, less the
+ * margin (R1); the server lets it go later than that. No grant's deadline is later than D: what acquire and renew
+ * report is shortened to it. So:
+ *
+ *   (a) A presence that is gone in the server is that of a client that holds nothing and, until it has registered again,
+ *       will hold nothing.
+ *
+ *   The client is killed: its presence ends by its ttl, with its locks, and by nobody's hand.
+ *   The client is stopped: D passes; its leases are LOST at its first look (R2). When it goes on, a grant that comes
+ *   now is too late by its deadline, and the core gives it back. Before its next grant it registers anew (4).
+ *   A renewal's reply is lost: repeated; until it is answered D stays where it is, and all grants with it: SUSPECT.
+ *   The renewal says LOST (an operator broke it, the server forgot it): all grants are LOST: renewals of them are
+ *   answered so, their claims are released, and the client registers anew.
+ *   Both: two presences; D is the earlier.
+ *   The client closes: its locks are released first, then the presences. If that cannot be, they end by their ttl.
+ *
+ * 4. TO REGISTER (at the first request, and whenever D has passed):
+ *
+ *   (i)   take the presence, on each side that the phase uses;
+ *   (ii)  then read the register, on each of these sides;
+ *   (iii) if the phase is not allowed: give the presences back and refuse (CONFIG: which side, which phases it allows, and whom
+ *         one would meet: host and pid of a presence of the other phase);
+ *   (iv)  if D has passed meanwhile: again from (i). Else registered, until D passes.
+ *
+ * Presence before register, and in a step register before presences: one of the two sees the other. This needs
+ * that a read that follows an own write on the same side sees at least the state that write was made in (driver.h
+ * promises it of READ and LIST; ZooKeeper's begin with a sync).
+ *
+ *   Stops between (i) and (ii) for long: its presence may be gone, the step taken; the read shows it. Between (ii) and
+ *   (iv): D has passed. Later: (a).
+ *   A reply of (i) is lost: the same grant id again. The late request is executed when nobody waits: a presence of
+ *   nobody, which holds a step up for its ttl.
+ *   A side cannot be reached: UNREACHABLE, naming the side: a client of phase both is not half a client.
+ *   Whoever is refused tries again when somebody asks again: the plugin does not remember a refusal.
+ *   A hundred clients register in one second, of random phases, while steps are taken: each is by itself in the above.
+ *
+ * 5. A STEP closes one side's register to a phase, waits until (a) holds for all of that phase, and then opens the other
+ * side's. `advance` does one step; the operator may die, or be another one, between any two actions.
+ *
+ *   1 → 2   read both registers, with their versions f and t
+ *           write `from` := {both}, if its version is f still; *always*, though it be {both} already
+ *           wait until no presence of phase old is on `from`
+ *           take the floor (6)
+ *           write `to` := {both, new}, if its version is t still
+ *   2 → 1   the same with the sides exchanged: `to` := {both}; no presence of phase new on `to`; `from` := {old, both}
+ *   2 → 3   `to` := {new}; no presence of phase both on `to`; then `from` := {}, and `from` may go
+ *   3 → 2   `from` := {both}, which must be reachable again; `to` := {both, new}
+ *
+ * Why it is safe. The only openings that matter are {…, new} on `to` and {old, …} on `from`; each is written only
+ * after a writing of the other side by the same operator that closed it, and only if its own register was not written since before
+ * that. Were both open at the end, operator P would have closed `from` at p1, opened `to` at p2 > p1, operator Q closed
+ * `to` at q1, opened `from` at q2 > q1. `to` stayed open: q1 was before p2; P's version was read before p1 and was good still
+ * at p2, so q1 < p1. For `from` likewise p1 < q1. This is why a register that is closed already is written again.
+ *
+ *   Stops, dies anywhere: the registers are in a state of the table, or in stage 1.5, from where `advance` goes on in either
+ *   direction. Nobody has to clean up.
+ *   The presences do not go (a client that nobody restarted): `advance` names them and waits, or gives up, and the way
+ *   back is open.
+ *   A server restarts in a wait: with its records it goes on. Presences that a server forgot are LOST to their
+ *   clients at their next renewal, but not before: see 2 for what a server that forgets cannot promise; the step
+ *   waits for one presence ttl if the server's run is another than when it began (PING tells it).
+ *
+ * 6. TOKENS grow per name over every mix of phases, and on the way back. Two things do it:
+ *
+ *   In phase both a grant has a token that is above all that either side gave for that name before, and is no more than
+ *   what each side has as its last: x from `from` (asked with the floor T), y from `to` (asked with the floor x).
+ *     y = x: the token is x. y > x: x may be less than what `to` gave before. `from` is given back and tried again with the floor y, which
+ *     brings x' >= y: the token is y. Somebody else was faster there: `to` is given back, and all begins again.
+ *   T is the wall clock in microseconds and a lead (a second, and what the last grants showed to be needed; a minute at most), so that
+ *   y = x nearly always and the second try is rare. A floor decides no deadline.
+ *
+ *   For names that nobody takes in phase both, the floors in the registers: a step takes, after the presences are gone, one token
+ *   of the side that was closed (a lock of its own), adds an hour of microseconds, and writes that as the floor of the side
+ *   that it opens. Old and new clients give their side's floor with every acquire; both clients the larger. No token of the closed
+ *   side is above it: they come from that server's clock, or grow by its transactions, or were asked for with a floor
+ *   that was at most a minute ahead.
+ *
+ * 7. BOTH, op by op. In old and new an op goes to its side as it is but for floor and deadline.
+ *
+ *   acquire   `from` first, always, then `to`: so two of them never wait for each other.
+ *     `from` BUSY        BUSY, with its hint and holder; nothing is held. The core watches `from`.
+ *     `from` has it      `to` is asked. As long as that takes, the claim on `from` is renewed, each third of the ttl.
+ *     `to` BUSY, a try   `from` is given back. Sure: BUSY. Not sure: INDETERMINATE, and the core releases until it is.
+ *     `to` BUSY          the op stays here, as with a driver that has a queue: `to` is watched, and asked again on news or
+ *                        at the hint. (A BUSY to the core would lose the claim on `from`, or leave it with nobody.)
+ *     `to` UNREACHABLE   `from` is given back; then UNREACHABLE, naming `to`; not sure: INDETERMINATE.
+ *     either one's reply lost   INDETERMINATE. The core asks again under the same grant id, both sides get REPEAT and
+ *                        the first sending's instant; or it releases, on both sides.
+ *     `from` LOST while waiting for `to`   `to` is canceled, and given back if that is not certain; all begins again.
+ *     canceled           at once: CANCELED if nothing was sent to either, else INDETERMINATE.
+ *     both               from = the earlier sending; good until the earliest of both claims' ends and D. Passed: the core
+ *                        gives it back.
+ *   renew     both at once. Both OK: as above, shortened to D. Either LOST or NOTOWNER: the other is released, LOST.
+ *             Either without an answer: that failure, so SUSPECT; what the other side was extended by is of no use.
+ *             D is not far enough: the presence is renewed first; if that is lost, LOST.
+ *   release   `to`, then `from`, both even if one fails; OK if either was there and neither failed; NOTOWNER, LOST if so on both;
+ *             a failure of either is the answer; `sure` if both are. By token (break): on both, those that have it.
+ *   inspect, list, watch   `from`, in phases old and both.
+ *   read, write   of applications: none; the registers are the plugin's.
+ *   ping      both; the line names both.
+ *
+ *   Out of memory in the middle: as if `to` had not been reached.
+ *   The capabilities are those that both sides have (session: either one's).
+ *
+ * 8. NAMES. Where the config gives no namespace, each side has its own driver's: so clients of phase old mean the same locks as
+ * clients without the plugin, and those of phase new as clients that have done with it. Clients without the plugin
+ * have no presence: they must be gone before the first step, and must not come back before the last. No register can see them.
+ *
+ * 9. WHAT IT NEEDS of the core beyond what there is: the results of a LIST that a plugin asks for (host->emit
+ * knows the core's own only), and records for the command (mortise.h has none). */
+#ifndef MORTISE_MIGRATE_PROTOCOL_H
+#define MORTISE_MIGRATE_PROTOCOL_H
+
+#include <mortise/driver.h>
+
+enum phase { PHASE_OLD = 1, PHASE_BOTH = 2, PHASE_NEW = 4 };
+
+/* What a register is when it is absent. */
+#define REGISTER_FROM_ABSENT (PHASE_OLD | PHASE_BOTH)
+#define REGISTER_TO_ABSENT PHASE_BOTH
+
+#endif

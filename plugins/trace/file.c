@@ -1,0 +1,106 @@
+/* file.c - where the lines go. A file is named by an absolute path and is opened again when the path leads to
+ * another one: so it is rotated by renaming it. A descriptor of the application is made one of ours, so
+ * that it can be written without waiting and is not changed for others. */
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FLAGS (O_WRONLY | O_APPEND | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+
+static bool take(struct file *file, int fd)
+{
+    struct stat status;
+    if (fd < 0 || fstat(fd, &status) < 0) {
+        if (fd >= 0)
+            close(fd);
+        return false;
+    }
+    file->fd = fd;
+    file->device = status.st_dev;
+    file->inode = status.st_ino;
+    file->regular = S_ISREG(status.st_mode);
+    file->socket = S_ISSOCK(status.st_mode);
+    return true;
+}
+
+/* Another open description of the same file, where there can be one. */
+static int reopened(int fd)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    int own = open(path, FLAGS);
+    return own >= 0 ? own : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+}
+
+mortise_status file_open(struct file *file, const char *path, int fd, mortise_error *error)
+{
+    *file = (struct file){.path = path, .fd = -1};
+    if (take(file, path != NULL ? open(path, FLAGS | O_CREAT, 0640) : reopened(fd)))
+        return MORTISE_OK;
+    error->native = errno;
+    if (path != NULL)
+        snprintf(error->message, sizeof(error->message), "the trace cannot be written to %s: %s",
+                 path, strerror(errno));
+    else
+        snprintf(error->message, sizeof(error->message),
+                 "the trace cannot be written to descriptor %d: %s", fd, strerror(errno));
+    return error->status = MORTISE_CONFIG;
+}
+
+bool file_follow(struct file *file)
+{
+    struct stat status;
+    if (file->path == NULL || (stat(file->path, &status) == 0 && status.st_dev == file->device &&
+                               status.st_ino == file->inode))
+        return false;
+    int before = file->fd;
+    if (!take(file, open(file->path, FLAGS | O_CREAT, 0640)))
+        return false;
+    close(before);
+    return true;
+}
+
+/* Into a pipe at most what goes in whole or not at all: as many whole lines as fit, or one. */
+static size_t whole_lines(const char *bytes, size_t size)
+{
+    const char *end = memrchr(bytes, '\n', size < PIPE_BUF ? size : PIPE_BUF);
+    if (end == NULL)
+        end = memchr(bytes, '\n', size);
+    return end == NULL ? size : (size_t)(end - bytes) + 1;
+}
+
+ssize_t file_write(const struct file *file, const char *bytes, size_t size)
+{
+    if (file->regular)
+        return write(file->fd, bytes, size);
+    size = whole_lines(bytes, size);
+    if (file->socket)
+        return send(file->fd, bytes, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    struct pollfd ready = {.fd = file->fd, .events = POLLOUT};
+    if (poll(&ready, 1, 0) == 0) { /* it may not be O_NONBLOCK */
+        errno = EAGAIN;
+        return -1;
+    }
+    return write(file->fd, bytes, size);
+}
+
+void file_wait(const struct file *file, int timeout_ms)
+{
+    struct pollfd ready = {.fd = file->fd, .events = POLLOUT};
+    poll(&ready, 1, timeout_ms);
+}
+
+void file_close(struct file *file)
+{
+    if (file->fd >= 0)
+        close(file->fd);
+    file->fd = -1;
+}

@@ -1,0 +1,124 @@
+/* module.c - the trace observer as a module: writes every event of a client as a line of JSON, for people, for
+ * programs that watch a fleet, and for the tests that prove from it that no two held at once. internal.h says
+ * which file does what, and what becomes of the events where something fails. */
+#include "internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum option { OPTION_PATH, OPTION_FD, OPTION_BUFFER, OPTION_FLUSH, OPTION_COUNT };
+
+static const mortise_option options[OPTION_COUNT] = {
+    [OPTION_PATH] = {.key = "path",
+                     .type = MORTISE_OPTION_TEXT,
+                     .help = "the file, an absolute path; lines are added to it, and one that was "
+                             "renamed is made anew"},
+    [OPTION_FD] = {.key = "fd",
+                   .type = MORTISE_OPTION_INT,
+                   .minimum = 0,
+                   .maximum = 1048576,
+                   .help = "instead of a file, a descriptor that the program was given"},
+    [OPTION_BUFFER] = {.key = "buffer",
+                       .type = MORTISE_OPTION_INT,
+                       .default_text = "4096",
+                       .minimum = 16,
+                       .maximum = 1048576,
+                       .help = "KiB of events that may wait to be written; what finds no room is "
+                               "dropped, and counted in the trace"},
+    [OPTION_FLUSH] = {.key = "flush",
+                      .type = MORTISE_OPTION_DURATION,
+                      .default_text = "100ms",
+                      .minimum = 1,
+                      .maximum = 60000,
+                      .help = "how long an event waits at most: what a process that is killed "
+                              "leaves out"},
+};
+
+static mortise_status refused(mortise_error *error, const char *section, const char *why)
+{
+    snprintf(error->message, sizeof(error->message), "[%s] %s", section, why);
+    return error->status = MORTISE_CONFIG;
+}
+
+static mortise_status open_file(struct trace *trace, const mortise_open_args *args,
+                                mortise_error *error)
+{
+    const mortise_value *path = &args->values[OPTION_PATH], *fd = &args->values[OPTION_FD];
+    if (path->given == fd->given)
+        return refused(error, args->section,
+                       path->given ? "has both path and fd: where is the trace to go?"
+                                   : "needs path or fd: where is the trace to go?");
+    if (path->given && path->text[0] != '/')
+        return refused(error, args->section, "path must be absolute");
+    return file_open(&trace->file, path->text, (int)fd->number, error);
+}
+
+static void trace_free(struct trace *trace)
+{
+    file_close(&trace->file);
+    ring_free(&trace->ring);
+    free(trace);
+}
+
+static mortise_status begin(struct trace *trace, const mortise_open_args *args,
+                            mortise_error *error)
+{
+    mortise_status status = open_file(trace, args, error);
+    if (status != MORTISE_OK)
+        return status;
+    line_opened(&trace->text, trace);
+    if (!ring_make(&trace->ring, (size_t)args->values[OPTION_BUFFER].number * 1024))
+        return error->status = MORTISE_NOMEM;
+    if (writer_start(trace))
+        return MORTISE_OK;
+    snprintf(error->message, sizeof(error->message), "[%s] no thread could be had", args->section);
+    return error->status = MORTISE_NOMEM;
+}
+
+static mortise_status trace_open(const mortise_open_args *args, void **ctx, mortise_error *error)
+{
+    struct trace *trace = aligned_alloc(_Alignof(struct trace), sizeof(*trace));
+    if (trace == NULL)
+        return error->status = MORTISE_NOMEM;
+    memset(trace, 0, sizeof(*trace));
+    trace->file.fd = -1;
+    trace->host = args->host;
+    trace->flush_ms = args->values[OPTION_FLUSH].number;
+    snprintf(trace->client, sizeof(trace->client), "%s", args->client_id);
+    snprintf(trace->note, sizeof(trace->note), "%s", args->note);
+    snprintf(trace->section, sizeof(trace->section), "%s", args->section);
+    mortise_status status = begin(trace, args, error);
+    if (status == MORTISE_OK)
+        *ctx = trace;
+    else
+        trace_free(trace);
+    return status;
+}
+
+static void trace_close(void *ctx)
+{
+    struct trace *trace = ctx;
+    writer_stop(trace);
+    trace_free(trace);
+}
+
+static void trace_observe(void *ctx, const mortise_event *event)
+{
+    struct trace *trace = ctx;
+    if (ring_put(&trace->ring, event))
+        writer_attend(trace);
+}
+
+const mortise_module mortise_module_v1 = {
+    MORTISE_MODULE_HEAD,
+    .kind = MORTISE_KIND_OBSERVER,
+    .name = "trace",
+    .version = "0.1.0",
+    .summary = "writes every event of a client as a line of JSON",
+    .options = options,
+    .option_count = OPTION_COUNT,
+    .open = trace_open,
+    .observe = trace_observe,
+    .close = trace_close,
+};

@@ -1,0 +1,188 @@
+/* writer.c - the thread that takes events out of the ring and writes them as lines.
+ *
+ * While events come it looks every `flush`; when none came for QUIET_ROUNDS of that it sleeps until the next one
+ * wakes it, so that an idle client costs nothing. */
+#include "internal.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum sleep {
+    AWAKE,
+    NAPPING, /* for `flush`, or until the ring is half full */
+    ASLEEP,  /* until an event comes */
+    RESTING  /* for `flush`: it cannot write now */
+};
+
+#define QUIET_ROUNDS 10
+/* Between two looks at whether a slow reader made room, or the client closes. */
+#define READER_MS 50
+
+/* ---- the caller's side ------------------------------------------------------------------------- */
+
+static void wake(struct trace *trace, uint32_t from)
+{
+    if (atomic_compare_exchange_strong(&trace->sleep, &from, AWAKE))
+        syscall(SYS_futex, &trace->sleep, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+void writer_attend(struct trace *trace)
+{
+    uint32_t sleep = atomic_load(&trace->sleep);
+    if (sleep == ASLEEP || (sleep == NAPPING && ring_is_half_full(&trace->ring)))
+        wake(trace, sleep);
+}
+
+/* ---- the writer's ------------------------------------------------------------------------------ */
+
+static void sleep_as(struct trace *trace, enum sleep how)
+{
+    struct timespec period = {.tv_sec = trace->flush_ms / 1000,
+                              .tv_nsec = trace->flush_ms % 1000 * 1000000};
+    atomic_store(&trace->sleep, how);
+    /* what came before that has woken nobody */
+    bool needed = atomic_load(&trace->stops) || (how == ASLEEP && !ring_is_empty(&trace->ring)) ||
+                  (how == NAPPING && ring_is_half_full(&trace->ring));
+    if (!needed)
+        syscall(SYS_futex, &trace->sleep, FUTEX_WAIT_PRIVATE, how, how == ASLEEP ? NULL : &period,
+                NULL, 0);
+    atomic_store(&trace->sleep, AWAKE);
+}
+
+/* Another file: the line that the old one ends within stands in the new one whole. */
+static void go_back_to_line(struct text *text)
+{
+    while (text->done > 0 && text->bytes[text->done - 1] != '\n')
+        text->done--;
+}
+
+static void complain(struct trace *trace)
+{
+    int cause = errno;
+    if (!trace->failing)
+        trace->host->log(trace->host, 4, "the trace cannot be written: %s; tried again",
+                         strerror(cause));
+    trace->failing = true;
+}
+
+/* Writes what is in `text`, as far as that goes now. */
+static bool write_text(struct trace *trace)
+{
+    struct text *text = &trace->text;
+    if (text->used == text->done)
+        return true;
+    if (file_follow(&trace->file))
+        go_back_to_line(text);
+    while (text->done < text->used) {
+        ssize_t wrote = file_write(&trace->file, text->bytes + text->done, text->used - text->done);
+        if (wrote < 0 && errno == EINTR)
+            continue;
+        if (wrote < 0) {
+            if (errno != EAGAIN)
+                complain(trace);
+            return false;
+        }
+        text->done += (size_t)wrote;
+    }
+    if (trace->failing)
+        trace->host->log(trace->host, 4, "the trace is written again");
+    trace->failing = false;
+    text->used = text->done = 0;
+    return true;
+}
+
+static void take_out(struct trace *trace)
+{
+    const struct record *record;
+    while (text_has_room(&trace->text) && (record = ring_look(&trace->ring)) != NULL) {
+        if (record->dropped > 0)
+            line_dropped(&trace->text, trace, record->at_ns, record->dropped);
+        line_event(&trace->text, trace, record);
+        trace->events++;
+        ring_drop(&trace->ring, record);
+    }
+}
+
+/* All that is there; false: it could not be written. *any: there was something. */
+static bool write_all(struct trace *trace, bool *any)
+{
+    for (;;) {
+        take_out(trace);
+        if (trace->text.used == 0)
+            return true;
+        *any = true;
+        if (!write_text(trace))
+            return false;
+    }
+}
+
+/* For what is left when the client closes: patience in all, not per piece. */
+static bool write_rest(struct trace *trace)
+{
+    int64_t until_ns = trace->host->now(trace->host) + CLOSE_PATIENCE_MS * INT64_C(1000000);
+    bool any;
+    while (!write_all(trace, &any)) {
+        int64_t left_ms = (until_ns - trace->host->now(trace->host)) / 1000000;
+        if (left_ms <= 0 || trace->failing)
+            return false;
+        file_wait(&trace->file, (int)left_ms);
+    }
+    return true;
+}
+
+static void finish(struct trace *trace)
+{
+    uint64_t dropped = atomic_load(&trace->ring.dropped);
+    bool written = write_rest(trace);
+    if (written) {
+        if (trace->ring.dropping > 0) /* the producer is gone */
+            line_dropped(&trace->text, trace, trace->host->now(trace->host), trace->ring.dropping);
+        line_closed(&trace->text, trace, trace->events, dropped);
+        written = write_rest(trace);
+    }
+    if (!written)
+        trace->host->log(trace->host, 3, "the end of the trace could not be written");
+}
+
+static void *writer_main(void *argument)
+{
+    struct trace *trace = argument;
+    unsigned quiet = 0;
+    pthread_setname_np(pthread_self(), "mortise-trace");
+    while (!atomic_load(&trace->stops)) {
+        bool any = false, written = write_all(trace, &any);
+        quiet = any ? 0 : quiet + 1;
+        if (trace->failing)
+            sleep_as(trace, RESTING);
+        else if (!written)
+            file_wait(&trace->file, READER_MS);
+        else
+            sleep_as(trace, quiet < QUIET_ROUNDS ? NAPPING : ASLEEP);
+    }
+    finish(trace);
+    return NULL;
+}
+
+bool writer_start(struct trace *trace)
+{
+    sigset_t all, before; /* signals are for the application's threads; SIGPIPE for nobody */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool started = pthread_create(&trace->thread, NULL, writer_main, trace) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
+}
+
+void writer_stop(struct trace *trace)
+{
+    atomic_store(&trace->stops, true);
+    wake(trace, NAPPING);
+    wake(trace, ASLEEP);
+    wake(trace, RESTING);
+    pthread_join(trace->thread, NULL);
+}
