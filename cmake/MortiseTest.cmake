@@ -47,8 +47,9 @@ set(MORTISE_TEST_ENVIRONMENT
     "MORTISE_BUILD_DIR=${PROJECT_BINARY_DIR}"
     "MORTISE_MODULE_PATH=${MORTISE_BUILT_MODULES}:${MORTISE_TEST_MODULES}"
     "ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1"
+    "LSAN_OPTIONS=print_suppressions=0:suppressions=${PROJECT_SOURCE_DIR}/tests/lsan.supp"
     "UBSAN_OPTIONS=print_stacktrace=1"
-    "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1")
+    "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp")
 if(MORTISE_REQUIRE_ALL)
     list(APPEND MORTISE_TEST_ENVIRONMENT "MORTISE_REQUIRE_ALL=1")
 endif()

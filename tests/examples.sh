@@ -26,3 +26,19 @@ where=sqlite:$work/locks.db
 expect 'hello, alone; my token is [1-9]*' "$examples/hello" "$where"
 expect '2000 of 2000 (* microseconds per acquire)' "$examples/counter" "$where" "$work/number"
 expect '* of 2000 (* additions lost)' "$examples/counter" --without-lock "$where" "$work/number"
+expect '*was refused; 90 are left' "$examples/fenced_update" "$where" "sqlite:$work/goods.db"
+
+# The same with PostgreSQL for both, where there is a server. Its folder is closed by mktemp; the server,
+# which does not run as root, opens it to itself.
+servers=$MORTISE_SOURCE_DIR/tests/servers.sh
+if [ -e "$MORTISE_BUILD_DIR/lib/mortise/postgres.so" ]; then
+    mkdir "$work/server"
+    if values=$(sh "$servers" start postgres "$work/server" "guard=$$"); then
+        port=$(printf '%s\n' "$values" | sed -n 's/^PORT=//p')
+        url=postgresql://mortise@127.0.0.1:$port/mortise
+        expect '*was refused; 90 are left' "$examples/fenced_update" "$url" "$url"
+        sh "$servers" end postgres "$work/server"
+    elif [ "$?" -ne 77 ] || [ "${MORTISE_REQUIRE_ALL:-0}" = 1 ]; then
+        exit 1
+    fi
+fi

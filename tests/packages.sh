@@ -14,6 +14,9 @@ pkg-config      command   pkg-config
 libinih-dev     module    inih
 uthash-dev      header    uthash.h
 libsqlite3-dev  module    sqlite3
+libhiredis-dev  module    hiredis
+libzookeeper-mt-dev header zookeeper/zookeeper.h
+libpq-dev       module    libpq
 '
 packages_to_test='
 g++             command   g++
@@ -21,6 +24,21 @@ libcunit1-dev   module    cunit
 sqlite3         command   sqlite3
 python3         command   python3
 tmux            command   tmux
+redis-server    command   redis-server
+redis-tools     command   redis-cli
+python3-redis   python    redis
+zookeeper       file      /usr/share/java/zookeeper.jar
+default-jdk-headless command javac
+python3-kazoo   python    kazoo
+libcurator-recipes-java file /usr/share/java/curator-recipes.jar
+postgresql      postgres  postgres
+pgbouncer       command   pgbouncer
+faketime        command   faketime
+spin            command   spin
+'
+# Beside those, for what takes minutes.
+packages_nightly='
+spin            command   spin
 '
 
 packages_compiler() {
@@ -40,6 +58,9 @@ packages_present() {
     compiler) packages_compiler >/dev/null ;;
     generator) command -v ninja >/dev/null 2>&1 || command -v make >/dev/null 2>&1 ;;
     module) pkg-config --exists "$2" 2>/dev/null ;;
+    postgres) command -v postgres >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 ;;
+    python) /usr/bin/python3 -c "import $2" 2>/dev/null ;;
+    file) [ -f "$2" ] ;;
     header) printf '#include <%s>\n' "$2" | "$(packages_compiler)" -E -x c - >/dev/null 2>&1 ;;
     esac
 }

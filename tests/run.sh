@@ -18,11 +18,13 @@ usage() {
 }
 
 sanitize=no
+nightly='-LE nightly' # what takes minutes, and is left out otherwise
 for argument in "$@"; do
     case $argument in
     --sanitize) sanitize=yes ;;
     --nightly)
         sanitize=yes
+        nightly=''
         MORTISE_NIGHTLY=1
         export MORTISE_NIGHTLY
         ;;
@@ -56,7 +58,7 @@ run_suite() {
     echo "== $name: testing"
     report=$folder/report.xml
     rm -f -- "$report"
-    if ! "$@" --test-dir "$folder" --output-on-failure --no-tests=error -j2 \
+    if ! "$@" --test-dir "$folder" --output-on-failure --no-tests=error -j3 \
         --output-junit "$report"; then
         failures="$failures, $name"
     fi
@@ -70,13 +72,15 @@ if setarch "$(uname -m)" -R true 2>/dev/null; then
     fixed_addresses="setarch $(uname -m) -R"
 fi
 
-packages_install "$packages_to_build$packages_to_test" || exit 1
-run_suite plain debug "$root/build-test" ctest
+[ -z "$nightly" ] || packages_nightly=''
+packages_install "$packages_to_build$packages_to_test$packages_nightly" || exit 1
+# shellcheck disable=SC2086 # words
+run_suite plain debug "$root/build-test" ctest $nightly
 if [ "$sanitize" = yes ]; then
-    run_suite 'address and undefined behaviour' asan-ubsan "$root/build-test-asan" ctest -LE build
+    run_suite 'address and undefined behaviour' asan-ubsan "$root/build-test-asan" ctest -LE 'build|variant|nightly'
     # The command has no threads but the library's, and its tests look at the clock: not here.
     # shellcheck disable=SC2086 # words
-    run_suite 'threads' tsan "$root/build-test-tsan" $fixed_addresses ctest -LE 'build|command'
+    run_suite 'threads' tsan "$root/build-test-tsan" $fixed_addresses ctest -LE 'build|variant|command|nightly'
 fi
 
 if [ -n "$failures" ]; then

@@ -176,8 +176,8 @@ for _ in $(seq $(($(nproc) + 1))); do
     timeout 30 sh -c 'while :; do :; done' &
     busy="$busy $!"
 done
-"$BIN" run --ttl 1500ms "${N}x" -- sleep 6
-same "six seconds on a ttl of 1.5 s" 0 $?
+"$BIN" run --ttl 3s "${N}x" -- sleep 9
+same "nine seconds on a ttl of 3 s" 0 $?
 # shellcheck disable=SC2086 # words
 kill $busy
 

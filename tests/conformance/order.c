@@ -127,6 +127,8 @@ static void test_others_get_a_turn(void)
     lonely.release_at_once = true;
     pending_start(&lonely, other, name, patiently());
     CU_ASSERT(wait_local_waiters(other, 1));
+    if (has(MORTISE_CAP_FAIR))
+        wait_waiters(name, 1); /* in the queue, before the crowd is */
     for (int i = 0; i < COUNT; i++) {
         pendings[i] = PENDING_INIT;
         pendings[i].release_at_once = true;

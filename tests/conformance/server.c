@@ -2,6 +2,8 @@
  * do that to it. */
 #include "conformance.h"
 
+#include <stdio.h>
+
 static const char patience[] = "unreachable_timeout = 500ms\nclose_timeout = 1s";
 
 struct told {
@@ -86,27 +88,34 @@ static void test_restart(void)
     close_client(late);
 }
 
-/* A grant outlives the restart, where that is promised, and its waiter is not forgotten. */
+/* A grant outlives the restart, where that is promised, and its waiter is not forgotten; if the restart did not
+ * outlast the lease, which on a busy machine it may where that lives with a short session. */
 static void test_durable(void)
 {
     if (!(subject.can & HOOK_RESTART))
         return;
-    mortise_client *client = open_client("renew_every = 100ms"), *other = open_client(NULL);
+    mortise_client *client = open_client("renew_every = 100ms\nunreachable_timeout = 60s"),
+                   *other = open_client("unreachable_timeout = 60s");
     const char *name = fresh_name();
     struct blocked blocked;
     mortise_lease *lease = take(client, name, 30000);
-    blocked_start(&blocked, other, name, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS));
+    blocked_start(&blocked, other, name, MORTISE_OPTIONS(.wait_ms = 3 * TEST_PATIENCE_MS));
     CU_ASSERT(wait_local_waiters(other, 1));
+    int64_t deadline_ms = test_now_ms();
+    deadline_ms += mortise_remaining_ms(lease);
     CU_ASSERT_FATAL(subject_hook("stop"));
     CU_ASSERT_FATAL(subject_hook("start"));
     CU_ASSERT(test_poll(works, client, TEST_PATIENCE_MS));
-    if (has(MORTISE_CAP_DURABLE)) {
+    bool in_time = test_now_ms() + 500 < deadline_ms;
+    if (has(MORTISE_CAP_DURABLE) && in_time) {
         CU_ASSERT_EQUAL(test_count_get(&blocked.done), 0);
         CU_ASSERT(wait_state(lease, MORTISE_STATE_HELD, TEST_PATIENCE_MS));
         give(lease);
     } else {
         mortise_release(lease, NULL);
     }
+    if (!in_time)
+        printf("(not in time) ");
     EXPECT(OK, blocked_join(&blocked));
     give(blocked.lease);
     close_client(client);

@@ -20,6 +20,9 @@
 
 #define MS NS_PER_MS
 #define START_NS (1000 * NS_PER_S)
+#ifndef RIG_DRIVER
+#define RIG_DRIVER "sim" /* at the top of the stack */
+#endif
 
 static const sim_api *sim;
 static char rig_folder[256];
@@ -53,7 +56,7 @@ static inline mortise_status rig_try_open(struct rig *rig, bool manual, const ch
     static int number;
     char path[300], text[2000];
     snprintf(path, sizeof(path), "%s/%d.conf", rig_folder, ++number);
-    snprintf(text, sizeof(text), "[mortise]\ndriver = sim\nlog = none\n%s", settings);
+    snprintf(text, sizeof(text), "[mortise]\ndriver = " RIG_DRIVER "\nlog = none\n%s", settings);
     CU_ASSERT_FATAL(test_file_write(path, text));
     atomic_store(&client_manual, manual);
     mortise_status status = mortise_open(path, &rig->handle, error);
@@ -369,7 +372,8 @@ static inline int rig_run(const char *suite, const CU_TestInfo *tests)
     sim = library != NULL ? dlsym(library, SIM_API_SYMBOL) : NULL;
     if (sim == NULL || CU_initialize_registry() != CUE_SUCCESS ||
         !test_folder_make(rig_folder, sizeof(rig_folder)) ||
-        setenv("MORTISE_MODULE_PATH", TEST_SIM_DIR ":" TEST_FIXTURE_DIR, 1) != 0) {
+        setenv("MORTISE_MODULE_PATH", TEST_SIM_DIR ":" TEST_FIXTURE_DIR ":" TEST_MODULE_DIR, 1) !=
+            0) {
         fprintf(stderr, "%s: %s\n", suite, library != NULL ? "set-up failed" : dlerror());
         return 1;
     }

@@ -150,6 +150,8 @@ static void test_stack(void)
     CU_ASSERT_PTR_NULL(top->above);
     CU_ASSERT_PTR_EQUAL(top->next->above, top);
     CU_ASSERT_PTR_EQUAL(top->next->next->above, top);
+    CU_ASSERT_STRING_EQUAL(top->next->below.default_namespace, "drain:");
+    CU_ASSERT_STRING_EQUAL(top->below.default_namespace, "drain:"); /* of the one below */
     bench_close(&bench);
     CU_ASSERT_STRING_EQUAL(bench.said, "open sink -; open sink:b b; open layer over sink 9; "
                                        "close layer; close sink:b; close sink; ");

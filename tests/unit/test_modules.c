@@ -190,7 +190,7 @@ static bool see(const mortise_module_info *info, const mortise_option_info *opti
 static void test_scan(void)
 {
     static const char *const wanted[] = {"sink|driver|1.2|1|4|yes|no\n",
-                                         "layer|plugin|1.3|1|3|yes|no\n",
+                                         "layer|plugin|1.3|1|4|yes|no\n",
                                          "ear|observer|1.1|1|0|\n",
                                          "old|driver|1.0|1|0|\n",
                                          "bad_abi|||0|0|!\n",
@@ -226,7 +226,7 @@ static void test_scan(void)
     seen = (struct seen){.text = ""};
     CU_ASSERT_EQUAL(loader_scan(config, see, &seen, NULL), MORTISE_OK);
     CU_ASSERT_STRING_EQUAL(seen.text,
-                           "layer|plugin|1.3|1|3|yes|no\near|observer|1.1|1|0|\nsink|||0|0|!\n");
+                           "layer|plugin|1.3|1|4|yes|no\near|observer|1.1|1|0|\nsink|||0|0|!\n");
     config_free(config);
     snprintf(text, sizeof(text), "[mortise]\nmodule_path = %s/scan:${FIXTURES}\n", test_folder);
     put(FILE_NAME, text);

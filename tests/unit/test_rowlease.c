@@ -443,6 +443,22 @@ static void test_random_walk(void)
     }
 }
 
+/* The 32 bits in which a row keeps until when a waiter sleeps begin anew every 13 years. */
+static void test_sleep_wraps(void)
+{
+    static const int64_t TICK_US = 100000, ROUND = INT64_C(1) << 32;
+    unsigned char place[ROWLEASE_WAITER_SIZE] = {0};
+    unsigned char *until = place + ROWLEASE_INBOX_SIZE;
+    until[3] = 10; /* after the turn */
+    CU_ASSERT_TRUE(rowlease_oversleeps(place, sizeof(place), (ROUND + 5) * TICK_US));
+    CU_ASSERT_TRUE(rowlease_oversleeps(place, sizeof(place), (ROUND - 5) * TICK_US));
+    CU_ASSERT_FALSE(rowlease_oversleeps(place, sizeof(place), (ROUND + 10) * TICK_US));
+    CU_ASSERT_FALSE(rowlease_oversleeps(place, sizeof(place), (ROUND + 11) * TICK_US));
+    memset(until, 0xff, 4); /* just before it */
+    CU_ASSERT_FALSE(rowlease_oversleeps(place, sizeof(place), (ROUND + 5) * TICK_US));
+    CU_ASSERT_FALSE(rowlease_oversleeps(place, 0, 0));
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {
@@ -452,6 +468,7 @@ int main(void)
         {"expired", test_expired},
         {"a renewal never shortens", test_renewal_never_shortens},
         {"tokens grow and never wrap", test_tokens},
+        {"until when a waiter sleeps does", test_sleep_wraps},
         {"owners share", test_owners_share},
         {"the last live grant leaves", test_last_live_grant_leaves},
         {"a join raises the hold to its floor", test_join_raises_to_floor},

@@ -1,0 +1,208 @@
+/* fenced_update.c - a row that a lock protects, and a holder that is stopped at the worst moment.
+ *
+ *     fenced_update LOCKS STORE      e.g. sqlite:/tmp/locks.db sqlite:/tmp/goods.db, or
+ *                                    postgresql://app@db/shop postgresql://app@db/shop
+ *
+ * Two processes sell from one stock. The first takes the lock, reads the stock, and is stopped for longer than
+ * its lease lasts. The second gets the lock then, sells, and gives it back. The first goes on, and writes what
+ * it had in mind. Each write carries its lease's token, and the store takes none that is smaller than one it
+ * has seen: so that last write touches no row, and nothing is lost. (A real program asks mortise_state() right
+ * before, too. This one does not, to show what the token is for: it may be stopped between the two.) */
+#include <mortise/mortise.h>
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifdef WITH_SQLITE
+#include <sqlite3.h>
+#endif
+#ifdef WITH_LIBPQ
+#include <libpq-fe.h>
+#endif
+
+#define ITEM 1
+#define IN_STOCK 100
+#define TTL_MS 500
+
+static void die(const char *doing, const char *why)
+{
+    fprintf(stderr, "fenced_update: %s: %s\n", doing, why);
+    exit(1);
+}
+
+/* ---- the store: any that can compare and write in one step ----------------------------------------- */
+
+struct store {
+#ifdef WITH_SQLITE
+    sqlite3 *sqlite;
+#endif
+#ifdef WITH_LIBPQ
+    PGconn *pq;
+#endif
+    int unused;
+};
+
+static const char make[] = "CREATE TABLE goods(id bigint PRIMARY KEY, amount bigint NOT NULL, "
+                           "token bigint NOT NULL)";
+static const char fill[] = "INSERT INTO goods VALUES (1, 100, 0)";
+static const char look[] = "SELECT amount FROM goods WHERE id = 1";
+/* This is the whole trick. `<=`: a holder may write more than once. */
+static const char fenced[] =
+    "UPDATE goods SET amount = $1, token = $2 WHERE id = $3 AND token <= $2";
+
+static void need_store(const char *where, bool there)
+{
+    if (!there)
+        die(where, "this program was built without that store");
+}
+
+static void store_open(struct store *store, const char *where)
+{
+    bool there = false;
+    memset(store, 0, sizeof(*store));
+#ifdef WITH_SQLITE
+    if (strncmp(where, "sqlite:", 7) == 0) {
+        there = true;
+        if (sqlite3_open(where + 7, &store->sqlite) != SQLITE_OK)
+            die(where, sqlite3_errmsg(store->sqlite));
+        sqlite3_busy_timeout(store->sqlite, 5000);
+    }
+#endif
+#ifdef WITH_LIBPQ
+    if (strncmp(where, "postgres", 8) == 0) {
+        there = true;
+        store->pq = PQconnectdb(where);
+        if (PQstatus(store->pq) != CONNECTION_OK)
+            die(where, PQerrorMessage(store->pq));
+    }
+#endif
+    need_store(where, there);
+}
+
+static void store_close(struct store *store)
+{
+#ifdef WITH_SQLITE
+    sqlite3_close(store->sqlite);
+#endif
+#ifdef WITH_LIBPQ
+    PQfinish(store->pq);
+#endif
+    store->unused = 0;
+}
+
+/* Runs a statement; the first value that it returns, or how many rows it changed. */
+static int64_t store_run(struct store *store, const char *sql, int64_t amount, uint64_t token)
+{
+    int64_t value = 0;
+    (void)store, (void)sql, (void)amount, (void)token;
+#ifdef WITH_SQLITE
+    if (store->sqlite != NULL) {
+        sqlite3_stmt *statement;
+        if (sqlite3_prepare_v2(store->sqlite, sql, -1, &statement, NULL) != SQLITE_OK)
+            die(sql, sqlite3_errmsg(store->sqlite));
+        if (sqlite3_bind_parameter_count(statement) == 3) {
+            sqlite3_bind_int64(statement, 1, amount);
+            sqlite3_bind_int64(statement, 2, (int64_t)token);
+            sqlite3_bind_int64(statement, 3, ITEM);
+        }
+        bool row = sqlite3_step(statement) == SQLITE_ROW;
+        value = row ? sqlite3_column_int64(statement, 0) : sqlite3_changes(store->sqlite);
+        if (sqlite3_finalize(statement) != SQLITE_OK)
+            die(sql, sqlite3_errmsg(store->sqlite));
+    }
+#endif
+#ifdef WITH_LIBPQ
+    if (store->pq != NULL) {
+        char item_text[24], amount_text[24], token_text[24];
+        const char *const values[] = {amount_text, token_text, item_text};
+        snprintf(item_text, sizeof(item_text), "%d", ITEM);
+        snprintf(amount_text, sizeof(amount_text), "%" PRId64, amount);
+        snprintf(token_text, sizeof(token_text), "%" PRIu64, token);
+        int count = strchr(sql, '$') != NULL ? 3 : 0;
+        PGresult *result = PQexecParams(store->pq, sql, count, NULL, values, NULL, NULL, 0);
+        if (PQresultStatus(result) != PGRES_COMMAND_OK && PQresultStatus(result) != PGRES_TUPLES_OK)
+            die(sql, PQerrorMessage(store->pq));
+        const char *text = PQntuples(result) > 0 ? PQgetvalue(result, 0, 0) : PQcmdTuples(result);
+        value = strtoll(text, NULL, 10);
+        PQclear(result);
+    }
+#endif
+    return value;
+}
+
+/* ---- selling ----------------------------------------------------------------------------------- */
+
+static mortise_lease *take(mortise_client *client)
+{
+    mortise_lease *lease;
+    mortise_error error;
+    if (mortise_acquire(client, "stock", MORTISE_OPTIONS(.wait_ms = 20000, .ttl_ms = TTL_MS),
+                        &lease, &error) != MORTISE_OK)
+        die("acquire", error.message);
+    return lease;
+}
+
+static mortise_client *open_locks(const char *where)
+{
+    mortise_client *client;
+    mortise_error error;
+    if (mortise_open(where, &client, &error) != MORTISE_OK)
+        die(where, error.message);
+    return client;
+}
+
+/* Sells so many; between the look and the write it says that it has looked, and waits for an answer. */
+static bool sell(const char *locks, const char *where, int count, int say, int hear)
+{
+    struct store store;
+    mortise_client *client = open_locks(locks);
+    store_open(&store, where);
+    mortise_lease *lease = take(client);
+    int64_t amount = store_run(&store, look, 0, 0);
+    char byte = 'x';
+    if (say >= 0 && (write(say, &byte, 1) != 1 || read(hear, &byte, 1) != 1))
+        die("pipe", "it is closed");
+    bool sold = store_run(&store, fenced, amount - count, mortise_token(lease)) == 1;
+    mortise_release(lease, NULL);
+    mortise_close(client, NULL);
+    store_close(&store);
+    return sold;
+}
+
+int main(int argc, char **argv)
+{
+    struct store store;
+    int said[2], heard[2], status;
+    char byte;
+    if (argc != 3 || pipe(said) != 0 || pipe(heard) != 0)
+        die("usage", "fenced_update LOCKS STORE");
+    store_open(&store, argv[2]);
+    store_run(&store, make, 0, 0);
+    store_run(&store, fill, 0, 0);
+    store_close(&store);
+
+    pid_t slow = fork(); /* before any client is opened */
+    if (slow == 0)
+        _exit(sell(argv[1], argv[2], 1, said[1], heard[0]) ? 1 : 0);
+    if (slow < 0 || read(said[0], &byte, 1) != 1) /* it has looked: 100 */
+        die("the first process", "it did not get the lock");
+    kill(slow, SIGSTOP);
+    bool sold = sell(argv[1], argv[2], 10, -1, -1); /* waits until the lease has run out */
+    kill(slow, SIGCONT);
+    if (write(heard[1], &byte, 1) != 1 || waitpid(slow, &status, 0) != slow)
+        die("the first process", "it is gone");
+
+    store_open(&store, argv[2]);
+    int64_t left = store_run(&store, look, 0, 0);
+    store_close(&store);
+    bool refused = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    printf("of %d, 10 were sold%s; the write of the holder that had been stopped was %s; %" PRId64
+           " are left\n",
+           IN_STOCK, sold ? "" : " (not!)", refused ? "refused" : "taken (!)", left);
+    return sold && refused && left == IN_STOCK - 10 ? 0 : 1;
+}

@@ -1,0 +1,14 @@
+#!/bin/sh
+# redis.sh VERB FOLDER - the hooks of the conformance suite for Redis: see hooks.sh, redis_left.sh.
+# shellcheck disable=SC2034 # KIND
+KIND=redis
+
+# shellcheck source=redis_left.sh
+. "$(dirname -- "$0")/redis_left.sh"
+
+left() {
+    left_on_server
+}
+
+# shellcheck source=hooks.sh
+. "$(dirname -- "$0")/hooks.sh"

@@ -1,0 +1,403 @@
+/* test_postgres.c - the PostgreSQL driver and what can go wrong with its server: crashes, sessions that are
+ * ended, rows that somebody locks, standbys, clocks, rights. On a private server with a standby, whose first
+ * member has a clock that can be set, and with the fault proxy before it where connections are to break. */
+#include "postgres_server.h"
+
+/* ---- crashes ----------------------------------------------------------------------------------- */
+
+/* What was told was committed: a grant, and a renewal, are there after the server went down like that. */
+static void crash_after_grant(int signal)
+{
+    ask("ALTER ROLE mortise SET synchronous_commit = off"); /* of no effect on what must be durable */
+    ask("ALTER SYSTEM SET wal_writer_delay = '10s'"); /* what is not durable would be lost for sure */
+    ask("SELECT pg_reload_conf()");
+    mortise_client *client = open_client("renew_every = 100ms", ""), *other = open_client("", "");
+    mortise_stats stats = {.size = sizeof stats};
+    char expiry[64];
+    mortise_lease *lease = take(client, "crash", 30000);
+    while (mortise_stats_get(client, &stats) == MORTISE_OK && stats.renewals == 0)
+        sched_yield();
+    snprintf(expiry, sizeof expiry, "%s",
+             ask("SELECT expires_at FROM mortise_lock WHERE name = 'crash'"));
+    CU_ASSERT_FATAL(server_stop(signal));
+    CU_ASSERT_FATAL(act("start", "only=1"));
+    char sql[256];
+    snprintf(sql, sizeof sql, "SELECT expires_at >= '%s' FROM mortise_lock WHERE name = 'crash'",
+             expiry);
+    CU_ASSERT_STRING_EQUAL(ask(sql), "t");
+    CU_ASSERT_EQUAL(try_for(other, "crash", 300), MORTISE_TIMEDOUT);
+    give(lease);
+    CU_ASSERT_EQUAL(try_for(other, "crash", PATIENCE_MS), MORTISE_OK);
+    mortise_close(client, NULL);
+    mortise_close(other, NULL);
+    ask("ALTER ROLE mortise RESET synchronous_commit");
+    ask("ALTER SYSTEM RESET wal_writer_delay");
+    ask("SELECT pg_reload_conf()");
+}
+
+static void test_crash_after_grant(void)
+{
+    crash_after_grant(SIGKILL);
+}
+
+static void test_immediate_stop_after_renewal(void)
+{
+    crash_after_grant(SIGQUIT);
+}
+
+/* Who waited before the crash is told of a release after it. */
+static void test_crash_while_waiting(void)
+{
+    mortise_client *client = open_client("", ""), *other = open_client("", "");
+    struct waiter waiter;
+    mortise_lease *lease = take(client, "waited", HOLD_MS);
+    waiter_begin(&waiter, other, "waited");
+    CU_ASSERT_FATAL(act("kill", "only=1"));
+    CU_ASSERT_FATAL(act("start", "only=1"));
+    CU_ASSERT(soon("SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE 'LISTEN%'", "t"));
+    give(lease);
+    CU_ASSERT_EQUAL(waiter_end(&waiter), MORTISE_OK);
+    mortise_close(client, NULL);
+    mortise_close(other, NULL);
+}
+
+/* ---- sessions ---------------------------------------------------------------------------------- */
+
+static void test_listener_terminated(void)
+{
+    mortise_client *client = open_client("", ""), *other = open_client("", "");
+    struct waiter waiter;
+    mortise_lease *lease = take(client, "listener", HOLD_MS);
+    waiter_begin(&waiter, other, "listener");
+    CU_ASSERT_STRING_EQUAL(ask("SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                               "WHERE query LIKE 'LISTEN%'"),
+                           "t");
+    CU_ASSERT(soon("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'", "1"));
+    give(lease);
+    CU_ASSERT_EQUAL(waiter_end(&waiter), MORTISE_OK);
+    mortise_close(client, NULL);
+    mortise_close(other, NULL);
+}
+
+/* A lease is not its session's: it stands when that is gone (DistributedLock#168: it went with it, or never). */
+static void test_all_terminated(void)
+{
+    mortise_client *client = open_client("", "");
+    for (int i = 0; i < 5; i++) {
+        mortise_lease *lease = take(client, "session", HOLD_MS);
+        ask("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = "
+            "'mortise'");
+        give(lease);
+    }
+    mortise_close(client, NULL);
+}
+
+/* Not a connection for each waiter. */
+static void test_two_connections(void)
+{
+    enum { LEASES = 1000, WAITERS = 100 };
+    static mortise_lease *leases[LEASES];
+    static struct waiter waiters[WAITERS];
+    static char names[LEASES][16];
+    mortise_client *holder = open_client("", ""), *client = open_client("renew_every = 100ms", "");
+    mortise_lease *wanted[WAITERS];
+    for (int i = 0; i < LEASES; i++) {
+        snprintf(names[i], sizeof names[i], "many-%d", i);
+        leases[i] = take(client, names[i], 30000);
+    }
+    char waited[WAITERS][16];
+    for (int i = 0; i < WAITERS; i++) {
+        snprintf(waited[i], sizeof waited[i], "wait-%d", i);
+        wanted[i] = take(holder, waited[i], HOLD_MS);
+        waiters[i] = (struct waiter){.client = client, .name = waited[i]};
+        pthread_create(&waiters[i].thread, NULL, wait_in_line, &waiters[i]);
+    }
+    CU_ASSERT(soon("SELECT count(*) FROM mortise_lock WHERE waiters IS NOT NULL", "100"));
+    mortise_close(holder, NULL); /* all of its leases are given back */
+    for (int i = 0; i < WAITERS; i++)
+        CU_ASSERT_EQUAL(waiter_end(&waiters[i]), MORTISE_OK);
+    (void)wanted;
+    CU_ASSERT(
+        soon("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'mortise'", "2"));
+    for (int i = 0; i < LEASES; i++)
+        give(leases[i]);
+    mortise_close(client, NULL);
+}
+
+/* ---- connections ------------------------------------------------------------------------------- */
+
+/* The connection breaks while an acquire waits in the server. Its backend would take the lock later, for
+ * nobody: it is ended before a release is believed. */
+static void test_ghost(void)
+{
+    char conninfo[200];
+    snprintf(conninfo, sizeof conninfo, "host=127.0.0.1 port=%d dbname=mortise user=mortise",
+             proxy.port);
+    mortise_client *client = open_as(conninfo, "", "command_timeout = 600s");
+    mortise_client *other = open_client("", "");
+    give(take(client, "ghost", HOLD_MS));
+    row_fault("ghost", 1, "PERFORM pg_sleep(600)");
+    CU_ASSERT_NOT_EQUAL(try_for(client, "ghost", 200), MORTISE_OK);
+    CU_ASSERT(soon("SELECT count(*) " SLEEPERS, "1"));
+    CU_ASSERT(test_proxy_say(&proxy, "cut"));
+    CU_ASSERT(soon("SELECT count(*) " SLEEPERS, "0"));
+    row_fault_end();
+    CU_ASSERT_EQUAL(try_for(other, "ghost", 0), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_close(client, &detail), MORTISE_OK);
+    mortise_close(other, NULL);
+}
+
+/* Reset behind so many bytes of the running connection, or of the next one: whatever was under way is had in
+ * the end, once, and given back. */
+static void test_cut_anywhere(void)
+{
+    static const struct {
+        const char *way;
+        bool anew; /* the connection is being made */
+        int last, step;
+    } cuts[] = {{"up", false, 270, 9},
+                {"down", false, 220, 9},
+                {"up", true, 9000, 501},
+                {"down", true, 1500, 83}};
+    char conninfo[200];
+    snprintf(conninfo, sizeof conninfo, "host=127.0.0.1 port=%d dbname=mortise user=mortise",
+             proxy.port);
+    mortise_client *client = open_as(conninfo, "", ""), *other = open_client("", "");
+    for (size_t k = 0; k < sizeof cuts / sizeof *cuts; k++)
+        for (int n = 0; n < cuts[k].last; n += cuts[k].step) {
+            give(take(client, "cut", HOLD_MS));
+            CU_ASSERT(!cuts[k].anew || test_proxy_say(&proxy, "cut"));
+            CU_ASSERT(test_proxy_say(&proxy, "cut-after %s %d", cuts[k].way, n));
+            mortise_lease *lease = take(client, "cut", HOLD_MS);
+            CU_ASSERT_EQUAL(try_for(other, "cut", 0), MORTISE_BUSY);
+            give(lease);
+            CU_ASSERT_EQUAL(try_for(other, "cut", 0), MORTISE_OK);
+            CU_ASSERT(test_proxy_say(&proxy, "pass"));
+        }
+    CU_ASSERT_EQUAL(mortise_close(client, &detail), MORTISE_OK);
+    mortise_close(other, NULL);
+}
+
+/* A client that is stopped anywhere leaves no row locked for longer than its statement. */
+static void test_client_stopped(void)
+{
+    struct test_process taker;
+    char url[200], count[300], line[64];
+    snprintf(url, sizeof url, "postgresql://mortise@127.0.0.1:%s/mortise", port);
+    snprintf(count, sizeof count, "%s/count", folder);
+    CU_ASSERT_FATAL(test_file_write(count, "0"));
+    const char *const argv[] = {getenv("MORTISE_TAKER"), url, NULL};
+    CU_ASSERT_FATAL(test_spawn(&taker, argv) && test_hear(&taker, line, sizeof line, PATIENCE_MS));
+    CU_ASSERT(test_say(&taker, "spin stopped %s 1000000", count));
+    CU_ASSERT(soon("SELECT count(*) FROM mortise_lock WHERE name = 'stopped'", "1"));
+    for (int i = 0; i < 10; i++) {
+        CU_ASSERT(test_signal(&taker, SIGSTOP));
+        CU_ASSERT(
+            soon("SELECT count(*) >= 0 FROM (SELECT 1 FROM mortise_lock FOR UPDATE NOWAIT) AS rows",
+                 "t"));
+        CU_ASSERT_STRING_EQUAL(
+            ask("SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in%'"), "0");
+        CU_ASSERT(test_signal(&taker, SIGCONT));
+    }
+    test_kill(&taker);
+}
+
+/* A pooler that nobody told us of is noticed: who waits looks by itself. */
+static void test_pooler_unannounced(void)
+{
+    char conninfo[200];
+    snprintf(conninfo, sizeof conninfo, "host=127.0.0.1 port=%s dbname=mortise user=mortise",
+             pooler_port);
+    mortise_client *client = open_as(conninfo, "log = none", ""),
+                   *other = open_as(conninfo, "log = none", "");
+    mortise_lease *lease = take(client, "pooled", HOLD_MS);
+    struct waiter waiter = {.client = other, .name = "pooled"};
+    pthread_create(&waiter.thread, NULL, wait_in_line, &waiter);
+    give(lease);
+    CU_ASSERT_EQUAL(waiter_end(&waiter), MORTISE_OK);
+    mortise_close(client, NULL);
+    mortise_close(other, NULL);
+}
+
+/* ---- retried ----------------------------------------------------------------------------------- */
+
+struct contender {
+    pthread_t thread;
+    mortise_client *client;
+    int failed;
+};
+
+static void *contend(void *argument)
+{
+    struct contender *contender = argument;
+    for (int i = 0; i < 50; i++)
+        contender->failed += try_for(contender->client, i % 2 ? "contended-1" : "contended-2",
+                                     PATIENCE_MS) != MORTISE_OK;
+    return NULL;
+}
+
+/* As a role whose transactions are serializable, and which may not be told otherwise behind a pooler. */
+static void test_serializable(void)
+{
+    struct contender contenders[4];
+    ask("ALTER ROLE mortise SET default_transaction_isolation = serializable");
+    for (size_t i = 0; i < 4; i++) {
+        contenders[i] = (struct contender){.client = open_client("", "pooler = yes")};
+        pthread_create(&contenders[i].thread, NULL, contend, &contenders[i]);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        pthread_join(contenders[i].thread, NULL);
+        CU_ASSERT_EQUAL(contenders[i].failed, 0);
+        mortise_close(contenders[i].client, NULL);
+    }
+    ask("ALTER ROLE mortise RESET default_transaction_isolation");
+}
+
+/* ---- standbys, clocks, rights ------------------------------------------------------------------ */
+
+static bool is_read_only(void *client)
+{
+    return try_for(client, "standby", 0) == MORTISE_UNREACHABLE &&
+           strstr(detail.message, "read-only") != NULL;
+}
+
+static void test_standby(void)
+{
+    char conninfo[200];
+    snprintf(conninfo, sizeof conninfo, "host=127.0.0.1 port=%s dbname=mortise user=mortise",
+             standby_port);
+    mortise_client *client = open_as(conninfo, "", "");
+    CU_ASSERT(test_poll(is_read_only, client, PATIENCE_MS));
+    mortise_close(client, NULL);
+    snprintf(conninfo, sizeof conninfo,
+             "host=127.0.0.1,127.0.0.1 port=%s,%s dbname=mortise user=mortise", standby_port, port);
+    client = open_as(conninfo, "", "");
+    CU_ASSERT_EQUAL(try_for(client, "standby", PATIENCE_MS), MORTISE_OK);
+    mortise_close(client, NULL);
+}
+
+static void set_clock(const char *offset)
+{
+    char path[300];
+    snprintf(path, sizeof path, "%s/faketime", folder);
+    FILE *file = fopen(path, "w"); /* as it is: the server may read it */
+    CU_ASSERT_FATAL(file != NULL && fputs(offset, file) >= 0 && fclose(file) == 0);
+}
+
+/* Forward: claims end early, their holders are told by the next renewal, and have smaller tokens. Back:
+ * tokens grow nevertheless. */
+static void test_clock(void)
+{
+    mortise_client *client = open_client("renew_every = 100ms", ""), *other = open_client("", "");
+    mortise_lease *lease = take(client, "clock", 30000);
+    uint64_t token = mortise_token(lease);
+    set_clock("+1h\n");
+    mortise_lease *next = take(other, "clock", 30000);
+    CU_ASSERT(mortise_token(next) > token + UINT64_C(3500000000));
+    token = mortise_token(next);
+    while (mortise_state(lease) != MORTISE_STATE_LOST)
+        sched_yield();
+    CU_ASSERT_EQUAL(mortise_release(lease, &detail), MORTISE_LOST);
+    give(next);
+    set_clock("-1h\n");
+    lease = take(client, "clock", 30000);
+    CU_ASSERT(mortise_token(lease) > token);
+    give(lease);
+    set_clock("+0\n");
+    mortise_close(client, NULL);
+    mortise_close(other, NULL);
+}
+
+/* The claim ended in the database, and another had it: its holder is told so by the release (Spring#9291), and
+ * nothing of it is left in this process (Spring#1888). */
+static void test_expired_there(void)
+{
+    mortise_client *client = open_client("", ""), *other = open_client("", "");
+    mortise_lease *lease = take(client, "expired", HOLD_MS);
+    uint64_t token = mortise_token(lease);
+    ask("UPDATE mortise_lock SET expires_at = clock_timestamp() WHERE name = 'expired'");
+    mortise_lease *next = take(other, "expired", HOLD_MS);
+    CU_ASSERT(mortise_token(next) > token);
+    CU_ASSERT_EQUAL(mortise_release(lease, &detail), MORTISE_LOST);
+    CU_ASSERT_EQUAL(try_for(client, "expired", 0), MORTISE_BUSY);
+    give(next);
+    CU_ASSERT_EQUAL(try_for(client, "expired", 0), MORTISE_OK);
+    mortise_close(client, NULL);
+    mortise_close(other, NULL);
+}
+
+/* Rows that are free for a day go; one that is held, or was used today, stays. One client in sixteen does it. */
+static void test_swept(void)
+{
+    static const char unswept[] = "SELECT count(*) > 1 FROM mortise_lock WHERE version = 1";
+    mortise_client *client = open_client("", "");
+    CU_ASSERT_EQUAL(try_for(client, "sweeper", PATIENCE_MS), MORTISE_OK); /* the tables are there */
+    mortise_close(client, NULL);
+    ask("INSERT INTO mortise_lock(name, version, acquired_at, expires_at) "
+        "SELECT decode(to_hex(i), 'hex'), 1, '-infinity', '-infinity' "
+        "FROM generate_series(4096, 4196, 16) AS i");
+    ask("INSERT INTO mortise_lock(name, version, grants, acquired_at, expires_at) "
+        "VALUES ('kept', 1, '0123456789abcdef', now(), now() + interval '1 h')");
+    for (int i = 0; i < 1000 && strcmp(ask(unswept), "t") == 0; i++) {
+        ask("INSERT INTO mortise_meta VALUES ('swept', '0') "
+            "ON CONFLICT (key) DO UPDATE SET value = '0'"); /* long ago */
+        client = open_client("", "");
+        CU_ASSERT_EQUAL(try_for(client, "sweeper", PATIENCE_MS), MORTISE_OK);
+        CU_ASSERT_EQUAL(mortise_close(client, &detail), MORTISE_OK);
+    }
+    CU_ASSERT_STRING_EQUAL(ask("SELECT name FROM mortise_lock WHERE version = 1"), "\\x6b657074");
+    CU_ASSERT_STRING_EQUAL(ask("SELECT count(*) FROM mortise_lock WHERE name = 'sweeper'"), "1");
+    CU_ASSERT_STRING_EQUAL(ask("SELECT count(*) FROM mortise_meta WHERE key = 'swept'"), "1");
+    ask("DELETE FROM mortise_lock WHERE name = 'kept'");
+}
+
+static void test_no_right(void)
+{
+    char conninfo[200];
+    ask("CREATE ROLE poor LOGIN");
+    ask("CREATE DATABASE bare");
+    snprintf(conninfo, sizeof conninfo, "host=127.0.0.1 port=%s dbname=bare user=poor", port);
+    mortise_client *client = open_as(conninfo, "", "");
+    CU_ASSERT_EQUAL(try_for(client, "poor", PATIENCE_MS), MORTISE_BACKEND);
+    says("mortise schema postgres");
+    mortise_close(client, NULL);
+}
+
+static void test_other_layout(void)
+{
+    mortise_client *client;
+    ask("UPDATE mortise_meta SET value = '0' WHERE key = 'layout'");
+    client = open_client("", "");
+    CU_ASSERT_EQUAL(try_for(client, "layout", PATIENCE_MS), MORTISE_BACKEND);
+    says("layout");
+    ask("UPDATE mortise_meta SET value = '1' WHERE key = 'layout'");
+    CU_ASSERT_EQUAL(try_for(client, "layout", PATIENCE_MS), MORTISE_OK);
+    mortise_close(client, NULL);
+}
+
+/* ---- main -------------------------------------------------------------------------------------- */
+
+int main(int argc, char **argv)
+{
+    CU_TestInfo tests[] = {
+        {"crash right after a grant, a renewal", test_crash_after_grant},
+        {"immediate stop right after a grant, a renewal", test_immediate_stop_after_renewal},
+        {"crash while somebody waits", test_crash_while_waiting},
+        {"the listening session is terminated", test_listener_terminated},
+        {"all sessions are terminated", test_all_terminated},
+        {"a thousand leases, a hundred waiters, two connections", test_two_connections},
+        {"a backend that outlives its connection", test_ghost},
+        {"a connection that breaks at any byte", test_cut_anywhere},
+        {"a client that is stopped", test_client_stopped},
+        {"a pooler that nobody told of", test_pooler_unannounced},
+        {"serialization failures", test_serializable},
+        {"a read-only standby", test_standby},
+        {"the server's clock is set", test_clock},
+        {"expired in the database", test_expired_there},
+        {"rows that are free for long", test_swept},
+        {"a role without rights", test_no_right},
+        {"another layout", test_other_layout},
+        CU_TEST_INFO_NULL,
+    };
+    return server_run(tests, argc, argv);
+}

@@ -1,0 +1,174 @@
+/* test_postgres_links.c - the PostgreSQL driver's connections: to hosts of which one is silent, as a role with
+ * settings of its own, lost with a backend that goes on; and who is in each other's way. On servers as those
+ * of test_postgres.c. */
+#include "postgres_server.h"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+static mortise_client *open_behind_proxy(const char *settings, const char *more)
+{
+    char conninfo[200];
+    snprintf(conninfo, sizeof conninfo,
+             "host=127.0.0.1 port=%d dbname=mortise user=mortise sslmode=disable", proxy.port);
+    return open_as(conninfo, settings, more);
+}
+
+/* The first of two hosts takes connections and says nothing, as one that is frozen. */
+static void test_silent_host(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    char conninfo[200];
+    int silent = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CU_ASSERT_FATAL(silent >= 0 && bind(silent, (struct sockaddr *)&address, size) == 0 &&
+                    listen(silent, 8) == 0 &&
+                    getsockname(silent, (struct sockaddr *)&address, &size) == 0);
+    snprintf(conninfo, sizeof conninfo,
+             "host=127.0.0.1,127.0.0.1 port=%d,%s dbname=mortise user=mortise",
+             ntohs(address.sin_port), port);
+    mortise_client *client = open_as(conninfo, "", "connect_timeout = 1s");
+    CU_ASSERT_EQUAL(try_for(client, "silent", 0), MORTISE_OK);
+    mortise_close(client, NULL);
+    close(silent);
+}
+
+static void test_read_only_role(void)
+{
+    char conninfo[200];
+    ask("ALTER ROLE mortise SET default_transaction_read_only = on");
+    mortise_client *client = open_client("", "");
+    CU_ASSERT_EQUAL(try_for(client, "read only", 0), MORTISE_OK);
+    mortise_close(client, NULL);
+    snprintf(conninfo, sizeof conninfo,
+             "host=127.0.0.1,127.0.0.1 port=%s,%s dbname=mortise user=mortise", standby_port, port);
+    client = open_as(conninfo, "", "");
+    CU_ASSERT_EQUAL(try_for(client, "read only", 0), MORTISE_OK);
+    mortise_close(client, NULL);
+    ask("ALTER ROLE mortise RESET default_transaction_read_only");
+}
+
+static void *release(void *lease)
+{
+    give(lease);
+    return NULL;
+}
+
+/* The connection breaks while a release waits in the server: its backend is ended as one of an acquire is, for
+ * what it has locked meanwhile nobody else could take. */
+static void test_ghost_of_release(void)
+{
+    pthread_t thread;
+    char there[128];
+    mortise_client *client = open_behind_proxy("", "command_timeout = 600s");
+    mortise_lease *lease = take(client, "released", HOLD_MS);
+    row_fault("released", 1, "PERFORM pg_sleep(600)");
+    CU_ASSERT_FATAL(pthread_create(&thread, NULL, release, lease) == 0);
+    CU_ASSERT(soon("SELECT count(*) " SLEEPERS, "1"));
+    snprintf(there, sizeof there, "SELECT count(*) FROM pg_stat_activity WHERE pid = %.20s",
+             ask("SELECT pid " SLEEPERS));
+    CU_ASSERT(test_proxy_say(&proxy, "cut"));
+    CU_ASSERT(soon(there, "0"));
+    pthread_join(thread, NULL);
+    row_fault_end();
+    mortise_close(client, NULL);
+}
+
+/* The queue of notifications is full: the release is none the less, and so is an acquire of who is next. */
+static void test_notify_fails(void)
+{
+    ask("CREATE FUNCTION public.pg_notify(text, text) RETURNS void LANGUAGE plpgsql AS "
+        "'BEGIN RAISE EXCEPTION ''full'' USING ERRCODE = ''54000''; END'");
+    ask("ALTER ROLE mortise SET search_path = public, pg_catalog");
+    mortise_client *client = open_client("", ""), *other = open_client("", "");
+    struct waiter waiter;
+    mortise_lease *lease = take(client, "full", HOLD_MS);
+    waiter_begin(&waiter, other, "full");
+    give(lease);
+    CU_ASSERT_STRING_EQUAL(ask("SELECT grants IS NULL FROM mortise_lock WHERE name = 'full'"), "t");
+    ask("DROP FUNCTION public.pg_notify(text, text)");
+    CU_ASSERT_EQUAL(waiter_end(&waiter), MORTISE_OK); /* it is told as soon as that goes */
+    ask("ALTER ROLE mortise RESET search_path");
+    mortise_close(client, NULL);
+    mortise_close(other, NULL);
+}
+
+/* ---- owners ------------------------------------------------------------------------------------ */
+
+struct member {
+    pthread_t thread;
+    mortise_client *client;
+    int failed;
+};
+
+static void *come_and_go(void *argument)
+{
+    struct member *member = argument;
+    for (int i = 0; i < 10; i++) {
+        mortise_lease *lease;
+        if (mortise_acquire(member->client, "shared",
+                            MORTISE_OPTIONS(.wait_ms = 0, .owner = "team"), &lease,
+                            &detail) != MORTISE_OK ||
+            mortise_release(lease, &detail) != MORTISE_OK)
+            fprintf(stderr, "%d: %s\n", ++member->failed, detail.message);
+    }
+    return NULL;
+}
+
+static void test_owners(void)
+{
+    enum { MEMBERS = 60, CLIENTS = 12 };
+    static struct member members[MEMBERS];
+    mortise_client *clients[CLIENTS];
+    for (size_t i = 0; i < CLIENTS; i++)
+        clients[i] = open_client("unreachable_timeout = 60s", "");
+    for (size_t i = 0; i < MEMBERS; i++) {
+        members[i] = (struct member){.client = clients[i % CLIENTS]};
+        CU_ASSERT_FATAL(pthread_create(&members[i].thread, NULL, come_and_go, &members[i]) == 0);
+    }
+    for (size_t i = 0; i < MEMBERS; i++) {
+        pthread_join(members[i].thread, NULL);
+        CU_ASSERT_EQUAL(members[i].failed, 0);
+    }
+    for (size_t i = 0; i < CLIENTS; i++)
+        mortise_close(clients[i], NULL);
+}
+
+/* ---- what is said ------------------------------------------------------------------------------ */
+
+/* No piece of a password is in an error. */
+static void test_password_unsaid(void)
+{
+    static const char *const conninfos[] = {
+        "password=sec ret", "password=sec'ret x'y", "postgresql://u:pa%ZZret@h/db",
+        "postgresql://u:ret/ssw@h/db", "postgresql://u:12/3ret@h/db"};
+    for (size_t i = 0; i < sizeof conninfos / sizeof *conninfos; i++) {
+        char path[300], text[300];
+        mortise_client *client = NULL;
+        snprintf(path, sizeof path, "%s/unsaid.conf", folder);
+        snprintf(text, sizeof text, "[mortise]\ndriver = postgres\n[postgres]\nconninfo = %s\n",
+                 conninfos[i]);
+        CU_ASSERT_FATAL(test_file_write(path, text));
+        mortise_status status = mortise_open(path, &client, &detail);
+        CU_ASSERT_EQUAL(status, MORTISE_CONFIG);
+        CU_ASSERT_PTR_NULL(strstr(detail.message, "ret"));
+        if (status == MORTISE_OK)
+            mortise_close(client, NULL);
+    }
+}
+
+/* ---- main -------------------------------------------------------------------------------------- */
+
+int main(int argc, char **argv)
+{
+    CU_TestInfo tests[] = {
+        {"a host that is silent", test_silent_host},
+        {"a role that reads only", test_read_only_role},
+        {"a backend that releases when its connection is gone", test_ghost_of_release},
+        {"notifications fail", test_notify_fails},
+        {"many of one owner", test_owners},
+        {"passwords that libpq cannot parse", test_password_unsaid},
+        CU_TEST_INFO_NULL,
+    };
+    return server_run(tests, argc, argv);
+}

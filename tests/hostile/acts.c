@@ -1,0 +1,154 @@
+/* acts.c - what the lying server says, by the kind of server that it pretends to be. */
+#include "acts.h"
+
+#define REDIS_OK "+OK\r\n"
+#define NEVER_ENDS "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+#define NESTED_8 "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n"
+#define NESTED_64 NESTED_8 NESTED_8 NESTED_8 NESTED_8 NESTED_8 NESTED_8 NESTED_8 NESTED_8
+
+/* No server of any kind. */
+const struct act any_acts[] = {
+    {.name = "silent"},
+    {.name = "closes when asked", .then = CLOSE},
+    {.name = "resets when asked", .then = RESET},
+    {.name = "zeros",
+     .answer = TEXT("\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0")},
+    {.name = "ones",
+     .answer =
+         TEXT("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff")},
+    {.name = "noise",
+     .answer =
+         TEXT("\x8f\x01\x9d\xfe\x00\x7f\xee\x42\r\n\x80\x00\x00\x01\xc3\x28\x1b[31m\x07\x90\xd5")},
+    {.name = "noise as a greeting",
+     .greeting =
+         TEXT("\x8f\x01\x9d\xfe\x00\x7f\xee\x42\r\n\x80\x00\x00\x01\xc3\x28\x1b[31m\x07\x90\xd5")},
+    {.name = "HTTP",
+     .answer = TEXT("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"),
+     .then = CLOSE},
+    {.name = "SSH", .greeting = TEXT("SSH-2.0-OpenSSH_9.2\r\n")},
+    {.name = "a TLS alert", .answer = TEXT("\x15\x03\x03\x00\x02\x02\x28"), .then = CLOSE},
+    {.name = "a line that never ends", .answer = TEXT(NEVER_ENDS), .endless = true},
+    {.name = "zeros that never end",
+     .answer = TEXT("\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"),
+     .endless = true},
+    {.name = NULL},
+};
+
+const struct act redis_acts[] = {
+    {.name = "half a status", .answer = TEXT("+O"), .then = CLOSE},
+    {.name = "half a text", .answer = TEXT("$5\r\nab"), .then = CLOSE},
+    {.name = "half a text, and silence", .answer = TEXT("$5\r\nab")},
+    {.name = "half a list, and silence", .answer = TEXT("*3\r\n:1\r\n")},
+    {.name = "a huge text", .answer = TEXT("$2147483647\r\nabc")},
+    {.name = "a text longer than memory", .answer = TEXT("$9223372036854775807\r\nabc")},
+    {.name = "a text of a negative length", .answer = TEXT("$-77\r\nabc\r\n")},
+    {.name = "a length beyond numbers", .answer = TEXT("$999999999999999999999999\r\n")},
+    {.name = "a huge list", .answer = TEXT("*100000000\r\n:1\r\n")},
+    {.name = "a list longer than memory", .answer = TEXT("*9223372036854775807\r\n:1\r\n")},
+    {.name = "a list of a negative length", .answer = TEXT("*-9\r\n:1\r\n")},
+    {.name = "lists in lists", .answer = TEXT(NESTED_64 NESTED_64)},
+    {.name = "a number beyond numbers", .answer = TEXT(":99999999999999999999999999\r\n")},
+    {.name = "no number", .answer = TEXT(":\r\n:x\r\n:-\r\n")},
+    {.name = "empty errors", .answer = TEXT("-\r\n-\r\n-\r\n-\r\n")},
+    {.name = "an error with colours", .answer = TEXT("-ERR \x1b[31mred\x07\xff\xc3\r\n")},
+    {.name = "another type", .answer = TEXT("%1\r\n+a\r\n+b\r\n")},
+    {.name = "more answers than questions",
+     .answer = TEXT(":1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n"),
+     .is_plausible = true},
+    {.name = "answers that never end",
+     .answer = TEXT(":1\r\n:1\r\n:1\r\n:1\r\n"),
+     .endless = true,
+     .is_plausible = true},
+    {.name = "drips", .answer = TEXT(REDIS_OK), .drips = true, .is_plausible = true},
+    {.name = "polite, then noise",
+     .polite = 1,
+     .manners = TEXT(":7\r\n+OK\r\n+OK\r\n"),
+     .answer = TEXT("\x8f\x01\x9d\r\n")},
+    {.name = "polite, then a huge text",
+     .polite = 1,
+     .manners = TEXT(":7\r\n+OK\r\n"),
+     .answer = TEXT("$2147483647\r\nabc")},
+    {.name = NULL},
+};
+
+/* A type and a length of four bytes stand before each message. */
+#define PG_READY "R\0\0\0\x08\0\0\0\0K\0\0\0\x0c\0\0\0\x01\0\0\0\x02Z\0\0\0\x05I"
+const struct act postgres_acts[] = {
+    {.name = "half a message", .answer = TEXT("R\0\0"), .then = CLOSE},
+    {.name = "half a message, and silence", .answer = TEXT("R\0\0\0\x08\0")},
+    {.name = "a huge message", .answer = TEXT("R\x7f\xff\xff\xff\0\0\0\0")},
+    {.name = "a huge error", .answer = TEXT("E\x7f\xff\xff\xffSFATAL")},
+    {.name = "a message of no length", .answer = TEXT("R\0\0\0\0\0\0\0\0")},
+    {.name = "a negative length", .answer = TEXT("R\xff\xff\xff\xf0\0\0\0\0")},
+    {.name = "an unknown way to log in", .answer = TEXT("R\0\0\0\x08\0\0\x7f\x01")},
+    {.name = "a password in clear", .answer = TEXT("R\0\0\0\x08\0\0\0\x03")},
+    {.name = "SASL without methods", .answer = TEXT("R\0\0\0\x09\0\0\0\x0a\0")},
+    {.name = "a parameter without an end", .answer = TEXT("S\0\0\0\x0cserver__")},
+    {.name = "an error without fields", .answer = TEXT("E\0\0\0\x05\0"), .then = CLOSE},
+    {.name = "an error with colours",
+     .answer = TEXT("E\0\0\0\x16SFATAL\0M\x1b[31m\x07\xff\0\0\0"),
+     .then = CLOSE},
+    {.name = "an old server's error", .answer = TEXT("Enothing of that kind\n\0"), .then = CLOSE},
+    {.name = "ready at once", .answer = TEXT(PG_READY)},
+    {.name = "ready, then noise",
+     .polite = 1,
+     .manners = TEXT(PG_READY),
+     .answer = TEXT("\x8f\x01\x9d\xfe\x00\x7f\xee\x42")},
+    {.name = "ready, then a row without columns",
+     .polite = 1,
+     .manners = TEXT(PG_READY),
+     .answer = TEXT("D\0\0\0\x06\x7f\xff")},
+    {.name = "ready, then many columns",
+     .polite = 1,
+     .manners = TEXT(PG_READY),
+     .answer = TEXT("1\0\0\0\4"
+                    "2\0\0\0\4T\0\0\0\x06\x7f\xff")},
+    {.name = "ready, then ready for ever",
+     .polite = 1,
+     .manners = TEXT(PG_READY),
+     .answer = TEXT("Z\0\0\0\x05I"),
+     .endless = true},
+    {.name = "ready, then a huge notice",
+     .polite = 1,
+     .manners = TEXT(PG_READY),
+     .answer = TEXT("N\x3f\xff\xff\xffS")},
+    {.name = "drips", .answer = TEXT(PG_READY), .drips = true},
+    {.name = NULL},
+};
+
+/* A length of four bytes stands before each message; the first one is of the session. */
+#define ZK_SESSION                                                                                 \
+    "\0\0\0\x25\0\0\0\0\0\0\x0b\xb8\0\0\0\0\0\0\0\x2a\0\0\0\x10"                                   \
+    "0123456789abcdef"                                                                             \
+    "\0"
+const struct act zookeeper_acts[] = {
+    {.name = "half a session", .answer = TEXT("\0\0\0\x25\0\0"), .then = CLOSE},
+    {.name = "half a session, and silence", .answer = TEXT("\0\0\0\x25\0\0\0\0\0\0\x0b")},
+    {.name = "a huge session", .answer = TEXT("\x7f\xff\xff\xff\0\0\0\0")},
+    {.name = "a session of a negative length", .answer = TEXT("\xff\xff\xff\xf0\0\0\0\0")},
+    {.name = "a session of no length", .answer = TEXT("\0\0\0\0\0\0\0\0")},
+    {.name = "a session with a huge password",
+     .answer = TEXT("\0\0\0\x25\0\0\0\0\0\0\x0b\xb8\0\0\0\0\0\0\0\x2a\x7f\xff\xff\xff"
+                    "0123456789abcdef"
+                    "\0")},
+    {.name = "a session, then noise",
+     .polite = 1,
+     .manners = TEXT(ZK_SESSION),
+     .answer = TEXT("\x8f\x01\x9d\xfe\x00\x7f\xee\x42")},
+    {.name = "a session, then a huge answer",
+     .polite = 1,
+     .manners = TEXT(ZK_SESSION),
+     .answer = TEXT("\x7f\xff\xff\xff\0\0\0\x01")},
+    {.name = "a session, then half an answer",
+     .polite = 1,
+     .manners = TEXT(ZK_SESSION),
+     .answer = TEXT("\0\0\0\x14\0\0\0\x01\0\0"),
+     .then = CLOSE},
+    {.name = "a session, then an answer to nobody",
+     .polite = 1,
+     .manners = TEXT(ZK_SESSION),
+     .answer = TEXT("\0\0\0\x10\x7f\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\0")},
+    {.name = "a session, then silence", .polite = 1, .manners = TEXT(ZK_SESSION)},
+    {.name = "drips", .answer = TEXT(ZK_SESSION), .drips = true},
+    {.name = NULL},
+};

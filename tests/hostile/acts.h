@@ -1,0 +1,9 @@
+/* acts.h - tables of what lying servers say; each ends with a nameless one. */
+#ifndef MORTISE_TESTS_HOSTILE_ACTS_H
+#define MORTISE_TESTS_HOSTILE_ACTS_H
+
+#include "liar.h"
+
+extern const struct act any_acts[], redis_acts[], postgres_acts[], zookeeper_acts[];
+
+#endif

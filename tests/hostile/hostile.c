@@ -1,0 +1,334 @@
+/* hostile.c - clients of servers that lie: whatever one says, every call comes back in a bounded time with a status
+ * and one printable line, nothing is granted that was not, nothing crashes and nothing leaks.
+ *
+ *     hostile KIND
+ *
+ * KIND: redis, postgres, zookeeper. First by what no such server says (acts.c); then with a real one behind
+ * the liar, which changes a byte here and there. */
+#include "acts.h"
+
+#include <mortise/mortise.h>
+#include <support.h>
+
+#include <CUnit/Basic.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define VISITORS 12 /* most of them wait */
+#define CORE "ttl=300ms&unreachable_timeout=200ms&close_timeout=200ms&log=none"
+
+static const struct kind {
+    const char *name, *url, *rest; /* the port stands between */
+    const struct act *acts;
+    size_t within; /* of what a real server says, the bytes that are changed */
+    unsigned
+        how; /* a bit of enum how each. libzookeeper believes what it is told: there it is only cut short */
+    /* The client library ends the process, by an assertion of its own in this file, where an answer fits to no
+     * question: each visit is a process, and that end is known. NULL: it does not. */
+    const char *asserts_in;
+} kinds[] = {
+    {.name = "redis",
+     .url = "redis://127.0.0.1:",
+     .rest = "?connect_timeout=300ms&command_timeout=200ms&" CORE,
+     .acts = redis_acts,
+     .within = 1500,
+     .how = ANYHOW},
+    {.name = "postgres",
+     .url = "postgresql://mortise@127.0.0.1:",
+     .rest = "/mortise?connect_timeout=300ms&command_timeout=200ms&" CORE,
+     .acts = postgres_acts,
+     .within = 6000,
+     .how = ANYHOW},
+    {.name = "zookeeper",
+     .url = "zookeeper://127.0.0.1:",
+     .rest = "/locks?connect_timeout=300ms&session_timeout=1s&" CORE,
+     .acts = zookeeper_acts,
+     .within = 1000,
+     .how = 1u << LESS,
+     .asserts_in = "zookeeper.c:"},
+};
+static const struct kind *kind;
+
+/* ---- one visit -------------------------------------------------------------------------------------- */
+
+struct visit {
+    char doing[128];
+    int port;
+    bool may_succeed;
+    unsigned failures;
+};
+
+static void fail(struct visit *visit, const char *what, mortise_status status,
+                 const mortise_error *error)
+{
+    visit->failures++;
+    fprintf(stderr, "    %s: %s: %s %s\n", visit->doing, what, mortise_status_name(status),
+            error->message);
+}
+
+/* One line of printable text that somebody can read, and the very status. */
+static bool is_sound(mortise_status status, const mortise_error *error)
+{
+    bool printable = error->message[0] != '\0';
+    for (const unsigned char *at = (const unsigned char *)error->message; *at; at++)
+        printable &= *at >= 0x20 && *at != 0x7f;
+    return printable && error->status == status;
+}
+
+static bool may_be(mortise_status status)
+{
+    return status == MORTISE_UNREACHABLE || status == MORTISE_INDETERMINATE ||
+           status == MORTISE_BACKEND || status == MORTISE_TIMEDOUT || status == MORTISE_NOMEM ||
+           status == MORTISE_BUSY;
+}
+
+/* True: it succeeded. */
+static bool expect(struct visit *visit, const char *call, mortise_status status, int64_t from_ms,
+                   const mortise_error *error)
+{
+    if (test_now_ms() - from_ms > TEST_PATIENCE_MS)
+        fail(visit, "took too long", status, error);
+    if (status == MORTISE_OK && visit->may_succeed)
+        return true;
+    if (!may_be(status) || !is_sound(status, error))
+        fail(visit, call, status, error);
+    return false;
+}
+
+static bool never(const mortise_info *info, void *user_data)
+{
+    (void)info;
+    (void)user_data;
+    return true;
+}
+
+static void call_all(struct visit *visit, mortise_client *client)
+{
+    mortise_error error = {.message = ""};
+    mortise_info info = {.size = sizeof info};
+    mortise_lease *lease = NULL;
+    char text[256];
+    int64_t from_ms = test_now_ms();
+    mortise_status status = mortise_acquire(
+        client, "lie", MORTISE_OPTIONS(.wait_ms = 150, .ttl_ms = 300), &lease, &error);
+    if (expect(visit, "acquire", status, from_ms, &error)) {
+        status = mortise_release(lease, &error);
+        if (status != MORTISE_OK && status != MORTISE_LOST && !may_be(status))
+            fail(visit, "release", status, &error);
+    }
+    from_ms = test_now_ms();
+    expect(visit, "try", mortise_acquire(client, "lie", MORTISE_OPTIONS(), &lease, &error), from_ms,
+           &error);
+    from_ms = test_now_ms();
+    expect(visit, "inspect", mortise_inspect(client, "lie", &info, &error), from_ms, &error);
+    from_ms = test_now_ms();
+    expect(visit, "list", mortise_list(client, "", never, NULL, &error), from_ms, &error);
+    from_ms = test_now_ms();
+    expect(visit, "ping", mortise_ping(client, text, sizeof text, &error), from_ms, &error);
+}
+
+static void visit_here(struct visit *visit)
+{
+    char url[512];
+    mortise_client *client;
+    mortise_error error = {.message = ""};
+    snprintf(url, sizeof url, "%s%d%s", kind->url, visit->port, kind->rest);
+    int64_t from_ms = test_now_ms();
+    mortise_status status = mortise_open(url, &client, &error);
+    if (status != MORTISE_OK) {
+        expect(visit, "open", status, from_ms, &error);
+        return;
+    }
+    call_all(visit, client);
+    from_ms = test_now_ms();
+    status = mortise_close(client, &error);
+    if (status != MORTISE_OK && status != MORTISE_UNREACHABLE)
+        fail(visit, "close", status, &error);
+    if (test_now_ms() - from_ms > TEST_PATIENCE_MS)
+        fail(visit, "close took too long", status, &error);
+}
+
+/* In a process of its own, which says what was wrong by lines. */
+static void visit_there(struct visit *visit)
+{
+    struct test_process process;
+    char port[16], line[1024];
+    bool known = false;
+    snprintf(port, sizeof port, "%d", visit->port);
+    const char *const argv[] = {
+        "/proc/self/exe", kind->name, port, visit->doing, visit->may_succeed ? "may" : NULL, NULL};
+    if (!test_spawn(&process, argv)) {
+        perror(visit->doing);
+        visit->failures++;
+        return;
+    }
+    while (test_hear(&process, line, sizeof line, 4 * TEST_PATIENCE_MS)) {
+        known |= strstr(line, kind->asserts_in) && strstr(line, "Assertion");
+        fprintf(stderr, "%s\n", line);
+    }
+    int status = test_reap(&process, TEST_PATIENCE_MS);
+    test_kill(&process);
+    if (status == 0 || (known && status >= 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT))
+        return;
+    fprintf(stderr, "    %s: ended with %d\n", visit->doing, status);
+    visit->failures++;
+}
+
+/* A sanitizer's malloc is to refuse a huge size, as any other does, and not to end the process. */
+static void allow_refusals(const char *variable)
+{
+    char value[1024];
+    const char *before = getenv(variable);
+    snprintf(value, sizeof value, "%s:allocator_may_return_null=1", before ? before : "");
+    setenv(variable, value, 1);
+}
+
+/* The child of visit_there. */
+static int be_visitor(int argc, char **argv)
+{
+    struct visit visit = {.port = (int)strtol(argv[2], NULL, 10), .may_succeed = argc > 4};
+    snprintf(visit.doing, sizeof visit.doing, "%s", argv[3]);
+    dup2(STDOUT_FILENO, STDERR_FILENO);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    visit_here(&visit);
+    return visit.failures > 0;
+}
+
+/* ---- many at once ----------------------------------------------------------------------------------- */
+
+static const struct act *acts[64];
+static int visits, server_port; /* 0: there is no server behind the liar */
+static uint64_t seed;
+static atomic_int next, failures;
+
+/* Visit `number`: of the acts, or with the server behind. */
+static void visit_liar(int number)
+{
+    static const struct act honest = {.name = "honest"};
+    struct liar liar;
+    struct visit visit = {.may_succeed = server_port != 0 || acts[number]->is_plausible};
+    struct change change = {.port = server_port,
+                            .random = (seed + (uint64_t)number) * 0x9e3779b97f4a7c15u | 1,
+                            .how = kind->how,
+                            .within = kind->within};
+    const struct act *act = server_port ? &honest : acts[number];
+    snprintf(visit.doing, sizeof visit.doing, "%s: %s (%llu)", kind->name, act->name,
+             (unsigned long long)(seed + (uint64_t)number));
+    if (!liar_start(&liar, act, &change)) {
+        perror("the liar");
+        atomic_fetch_add(&failures, 1);
+        return;
+    }
+    visit.port = liar.port;
+    if (kind->asserts_in)
+        visit_there(&visit);
+    else
+        visit_here(&visit);
+    liar_end(&liar);
+    atomic_fetch_add(&failures, (int)visit.failures);
+}
+
+static void *visitor(void *argument)
+{
+    int number;
+    (void)argument;
+    while ((number = atomic_fetch_add(&next, 1)) < visits)
+        visit_liar(number);
+    return NULL;
+}
+
+static void visit_all(int count)
+{
+    pthread_t threads[VISITORS];
+    struct rusage usage;
+    visits = count;
+    atomic_store(&next, 0);
+    atomic_store(&failures, 0);
+    for (int i = 0; i < VISITORS; i++)
+        CU_ASSERT_EQUAL_FATAL(pthread_create(&threads[i], NULL, visitor, NULL), 0);
+    for (int i = 0; i < VISITORS; i++)
+        pthread_join(threads[i], NULL);
+    CU_ASSERT_EQUAL(atomic_load(&failures), 0);
+    getrusage(RUSAGE_SELF, &usage);
+    CU_ASSERT(usage.ru_maxrss < 1024 * 1024); /* KiB: nobody believed a length */
+}
+
+static void test_acts(void)
+{
+    int count = 0;
+    for (const struct act *act = any_acts; act->name; act++)
+        acts[count++] = act;
+    for (const struct act *act = kind->acts; act->name; act++)
+        acts[count++] = act;
+    visit_all(count);
+}
+
+/* ---- a real server behind --------------------------------------------------------------------------- */
+
+static char folder[200];
+static int real_port;
+
+static int server(const char *verb, const char *argument)
+{
+    struct test_process process;
+    char line[1024], script[512];
+    const char *root = getenv("MORTISE_SOURCE_DIR");
+    snprintf(script, sizeof script, "%s/tests/servers.sh", root ? root : ".");
+    const char *const argv[] = {"/bin/sh", script, verb, kind->name, folder, argument, NULL};
+    if (!test_spawn(&process, argv))
+        return -1;
+    while (test_hear(&process, line, sizeof line, 60000))
+        if (strncmp(line, "PORT=", 5) == 0)
+            real_port = (int)strtol(line + 5, NULL, 10);
+    int status = test_reap(&process, 60000);
+    return status >= 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void test_changes(void)
+{
+    const char *nightly = getenv("MORTISE_NIGHTLY");
+    bool takes_its_time = nightly && strcmp(nightly, "1") == 0;
+    server_port = real_port;
+    seed = takes_its_time ? (uint64_t)test_now_ms() : 1;
+    printf(" (seed %llu) ", (unsigned long long)seed);
+    visit_all(takes_its_time ? 2000 : 60);
+}
+
+int main(int argc, char **argv)
+{
+    int code;
+    char guard[32];
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && argc > 1; i++)
+        if (strcmp(argv[1], kinds[i].name) == 0)
+            kind = &kinds[i];
+    if (kind && argc > 3)
+        return be_visitor(argc, argv);
+    if (!kind || argc > 2 || !test_folder_make(folder, sizeof folder)) {
+        fprintf(stderr, "usage: hostile redis|postgres|zookeeper\n");
+        return 64;
+    }
+    allow_refusals("ASAN_OPTIONS");
+    allow_refusals("TSAN_OPTIONS");
+    snprintf(guard, sizeof guard, "guard=%d", (int)getpid());
+    code = server("start", guard);
+    if (code == 0 && CU_initialize_registry() == CUE_SUCCESS) {
+        CU_pSuite suite = CU_add_suite("hostile", NULL, NULL);
+        CU_add_test(suite, "what no server says", test_acts);
+        CU_add_test(suite, "a changed byte here and there", test_changes);
+        CU_basic_set_mode(CU_BRM_VERBOSE);
+        code = CU_basic_run_tests() != CUE_SUCCESS || CU_get_number_of_failures() > 0;
+        CU_cleanup_registry();
+    } else if (code == TEST_SKIP_CODE) {
+        code = test_skip("hostile", "the server cannot be started here");
+    }
+    server("end", NULL);
+    test_folder_remove(folder);
+    return code;
+}

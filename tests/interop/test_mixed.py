@@ -1,0 +1,53 @@
+"""test_mixed.py - clients of this project's with different settings on one lock: the way of atomicity, the
+tokens and the queue are each client's own affair, exclusion is not. Those in the queue are told only by each
+other: among others they must look by themselves."""
+
+import itertools
+
+import interop
+from interop import TakerContender, contend
+
+WAYS = [
+    ("atomicity = " + atomicity, "fencing = " + fencing, "queue = no")
+    for atomicity, fencing in itertools.product(("lua", "watch"), ("on", "off"))
+]
+QUEUED = ("queue = yes", "foreign = poll", "retry = 10ms")
+
+
+class Cases:
+    queued = False
+
+    def ways(self):
+        return WAYS + [QUEUED] * self.queued
+
+    def test_the_count_is_exact(self):
+        """And each of them has its turns."""
+        counter = interop.Counter(self.folder)
+        ways = self.ways() + [QUEUED] * self.queued
+        turns = contend(counter, [TakerContender(self.taker(*way), self.name) for way in ways])
+        self.assertEqual(counter.value(), sum(turns))
+
+    def test_busy(self):
+        takers = [self.taker(*way) for way in self.ways()]
+        for holder, other in itertools.permutations(takers, 2):
+            self.assertEqual(holder.word("acquire", self.name, 0, 30000), "OK")
+            self.assertEqual(other.word("acquire", self.name, 0, 30000), "BUSY")
+            self.assertEqual(holder.word("release"), "OK")
+
+
+class String(Cases, interop.Case):
+    settings = ("mode = string",)
+    queued = True
+
+
+class Hash(Cases, interop.Case):
+    settings = ("mode = hash",)
+    queued = True
+
+
+class Redisson(Cases, interop.Case):
+    settings = ("mode = hash", "dialect = redisson")
+
+
+if __name__ == "__main__":
+    interop.main()

@@ -1,0 +1,93 @@
+#!/bin/sh
+# migrate.sh - checks the model of the migrate plugin's protocol with spin: all states of few clients; that the check
+# finds each part of the protocol that is left out; and, where the tests may take their time (MORTISE_NIGHTLY=1),
+# as many states of more clients as there is time for.
+set -eu
+here=$(cd -- "$(dirname -- "$0")" && pwd)
+folder=$(mktemp -d "${TMPDIR:-/tmp}/mortise-model.XXXXXX")
+trap 'rm -rf -- "$folder"' EXIT
+for tool in spin cc; do
+    command -v $tool >/dev/null && continue
+    echo "skipped: $tool is needed (apt-get install spin gcc)" >&2
+    [ "${MORTISE_REQUIRE_ALL:-}" = 1 ] && exit 1
+    exit 77
+done
+cd "$folder"
+
+# search SECONDS CC-FLAGS PAN-FLAGS MODEL-FLAGS…: leaves what was found in `found`. A search that does not come to
+# its end in time is cut off.
+search() {
+    seconds=$1 how=$2 arguments=$3
+    shift 3
+    rm -f -- pan*
+    spin -a "$@" "$here/migrate.pml" >spin.out || {
+        cat spin.out >&2
+        exit 1
+    }
+    # shellcheck disable=SC2086 # words
+    cc -O2 -w -DSAFETY -DMEMLIM=4000 -DVECTORSZ=2048 $how -o pan pan.c
+    # shellcheck disable=SC2086
+    timeout --signal=INT "$seconds" ./pan -m1000000 $arguments >found 2>&1 || true
+}
+
+states() {
+    sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' found | head -n 1
+}
+
+# holds WHAT MODEL-FLAGS…: all states, and none is wrong.
+holds() {
+    what=$1
+    shift
+    search 3000 -DCOLLAPSE '' "$@"
+    if ! grep -q 'errors: 0$' found || grep -q 'max search depth too small\|out of memory\|interrupted' found; then
+        echo "$what: wrong, or not looked at in full:" >&2
+        cat found >&2
+        exit 1
+    fi
+    echo "$what: holds in all $(states) states"
+}
+
+# fails WHAT MODEL-FLAGS…: an assertion is violated.
+fails() {
+    what=$1
+    shift
+    search 600 -DCOLLAPSE '' "$@"
+    grep -q 'assertion violated' found || {
+        echo "$what: not found out:" >&2
+        cat found >&2
+        exit 1
+    }
+    echo "$what: found out"
+}
+
+# wide SECONDS WHAT MODEL-FLAGS…: so far as the time allows, by bits; no proof, but a wide look.
+wide() {
+    seconds=$1 what=$2
+    shift 2
+    search "$seconds" -DBITSTATE -w31 "$@"
+    if ! grep -q 'errors: 0$' found; then
+        echo "$what: wrong:" >&2
+        cat found >&2
+        exit 1
+    fi
+    echo "$what: holds in some $(states) states"
+}
+
+pair='-DOLDS=1 -DBOTHS=0 -DNEWS=1'
+# shellcheck disable=SC2086 # words
+{
+    holds 'an old and a new client, an operator' $pair -DOPERATORS=1 -DSTEPS=1
+    fails 'a model in which nobody ever is new' $pair -DOPERATORS=1 -DSTEPS=1 -DTELL
+    for part in ORDER DEADLINE AGAIN WAIT; do
+        fails "without $part" $pair -DOPERATORS=1 -DSTEPS=1 -DBREAK_$part
+    done
+    for part in VERSION REWRITE; do
+        fails "without $part" $pair -DOPERATORS=2 -DSTEPS=1 -DBREAK_$part
+    done
+    holds 'an old and a new client, an operator of three steps' $pair -DOPERATORS=1 -DSTEPS=3
+    [ "${MORTISE_NIGHTLY:-}" = 1 ] || exit 0
+    holds 'an old and a new client, two operators' $pair -DOPERATORS=2 -DSTEPS=1
+    wide 300 'a client of each phase, two operators of two steps' -DOPERATORS=2 -DSTEPS=2
+    wide 300 'two clients of each phase, two operators of two steps' \
+        -DOLDS=2 -DBOTHS=2 -DNEWS=2 -DOPERATORS=2 -DSTEPS=2
+}

@@ -1,0 +1,248 @@
+/* test_trace_trouble.c - what becomes of a trace whose file is renamed, full or away, whose reader is slow or gone, and
+ * of one that is written by two; and what is refused. */
+#include "trace_test.h"
+
+/* Nobody reads: events are dropped, counted, and the count stands where they are missing. */
+static void test_full(void)
+{
+    enum { COUNT = 100000 };
+    struct trace trace;
+    struct story story = {0};
+    int ends[2];
+    CU_ASSERT_EQUAL_FATAL(pipe(ends), 0);
+    OPEN(&trace, NULL, ends[1], 16);
+    close(ends[1]);
+    send_numbers(&trace, 0, COUNT);
+    FILE *reader = fdopen(ends[0], "r");
+    char *line = NULL;
+    size_t size = 0;
+    while (story.lines < 100 && /* fewer than the buffer holds */
+           getline(&line, &size, reader) > 0) {
+        line[strcspn(line, "\n")] = '\0';
+        take_line(&story, line);
+    }
+    send_number(&trace, COUNT); /* there may be room again */
+    free(line);
+    pthread_t closer;
+    CU_ASSERT_EQUAL_FATAL(
+        pthread_create(&closer, NULL, (void *(*)(void *))(void (*)(void))close_trace, &trace), 0);
+    read_stream(&story, reader);
+    pthread_join(closer, NULL);
+    fclose(reader);
+    CU_ASSERT(story.dropped > 0);
+    CU_ASSERT_EQUAL(story.gaps, 0);
+    CU_ASSERT_EQUAL(story.torn, 0);
+    CU_ASSERT_EQUAL(story.events + story.dropped, COUNT + 1);
+    CU_ASSERT_EQUAL(story.told_events, story.events);
+    CU_ASSERT_EQUAL(story.told_dropped, story.dropped);
+}
+
+/* Closing does not wait for a reader that does not come, and says so. */
+static void test_nobody_reads(void)
+{
+    struct trace trace;
+    int ends[2];
+    logs.value = 0;
+    CU_ASSERT_EQUAL_FATAL(pipe(ends), 0);
+    OPEN(&trace, NULL, ends[1], 256);
+    send_numbers(&trace, 0, 5000);
+    int64_t before = test_now_ms();
+    close_trace(&trace);
+    CU_ASSERT(test_now_ms() - before < TEST_PATIENCE_MS);
+    CU_ASSERT_EQUAL(test_count_get(&logs), 1);
+    CU_ASSERT_EQUAL(fcntl(ends[1], F_GETFL) & O_NONBLOCK, 0); /* the application's is as it was */
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static void test_reader_gone(void)
+{
+    struct trace trace;
+    int ends[2];
+    logs.value = 0;
+    CU_ASSERT_EQUAL_FATAL(pipe(ends), 0);
+    OPEN(&trace, NULL, ends[1], 64);
+    close(ends[0]);
+    send_numbers(&trace, 0, 10);
+    CU_ASSERT(test_count_wait(&logs, 1)); /* and SIGPIPE ended nobody */
+    send_numbers(&trace, 10, 100000);
+    close_trace(&trace);
+    CU_ASSERT_EQUAL(test_count_get(&logs), 2);
+    close(ends[1]);
+}
+
+static void test_socket(void)
+{
+    struct trace trace;
+    struct story story = {0};
+    int ends[2];
+    CU_ASSERT_EQUAL_FATAL(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    OPEN(&trace, NULL, ends[1], 64);
+    send_numbers(&trace, 0, 100);
+    close_trace(&trace);
+    close(ends[1]);
+    FILE *reader = fdopen(ends[0], "r");
+    read_stream(&story, reader);
+    fclose(reader);
+    expect_whole(&story, 100);
+}
+
+static void test_rotation(void)
+{
+    enum { COUNT = 20000, PIECES = 10 };
+    struct trace trace;
+    struct story story = {0};
+    char names[PIECES][320];
+    fresh();
+    OPEN(&trace, path, -1, 16384);
+    for (int i = 0; i < PIECES; i++) {
+        send_numbers(&trace, (uint64_t)i * COUNT, (uint64_t)(i + 1) * COUNT);
+        snprintf(names[i], sizeof(names[i]), "%s.%d", path, i);
+        CU_ASSERT(wait_size(path, 1));
+        CU_ASSERT_EQUAL(rename(path, names[i]), 0); /* while it is being written */
+    }
+    close_trace(&trace);
+    for (int i = 0; i < PIECES; i++) {
+        read_file(&story, names[i]);
+        unlink(names[i]);
+    }
+    read_file(&story, path);
+    expect_whole(&story, (uint64_t)PIECES * COUNT);
+}
+
+/* The folder goes too: the lines stay with the file. */
+static void test_folder_away(void)
+{
+    struct trace trace;
+    struct story story = {0};
+    char inner[320], moved[320], file[340];
+    snprintf(inner, sizeof(inner), "%s/inner", folder);
+    snprintf(moved, sizeof(moved), "%s/moved", folder);
+    snprintf(file, sizeof(file), "%s/t", inner);
+    CU_ASSERT_EQUAL_FATAL(mkdir(inner, 0700), 0);
+    OPEN(&trace, file, -1, 64);
+    CU_ASSERT_EQUAL(rename(inner, moved), 0);
+    send_numbers(&trace, 0, 10);
+    close_trace(&trace);
+    snprintf(file, sizeof(file), "%s/t", moved);
+    read_file(&story, file);
+    expect_whole(&story, 10);
+}
+
+static void limit_files(rlim_t size)
+{
+    struct rlimit limit;
+    getrlimit(RLIMIT_FSIZE, &limit);
+    limit.rlim_cur = size == 0 ? limit.rlim_max : size;
+    CU_ASSERT_EQUAL(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+/* No more can be written, from within a line on; then it can. */
+static void test_disk_full(void)
+{
+    struct trace trace;
+    struct story story = {0};
+    fresh();
+    limit_files(9999);
+    OPEN(&trace, path, -1, 1024);
+    send_numbers(&trace, 0, 500);
+    CU_ASSERT(test_count_wait(&logs, 1));
+    CU_ASSERT_EQUAL(size_of(path), 9999);
+    send_numbers(&trace, 500, 1000);
+    limit_files(0);
+    CU_ASSERT(test_count_wait(&logs, 2)); /* it goes on by itself */
+    close_trace(&trace);
+    read_file(&story, path);
+    expect_whole(&story, 1000);
+}
+
+/* The same, and the file that is full is put aside: the line that it ends within stands whole in the next. */
+static void test_disk_full_and_rotated(void)
+{
+    struct trace trace;
+    struct story story = {0};
+    fresh();
+    limit_files(9999);
+    OPEN(&trace, path, -1, 1024);
+    send_numbers(&trace, 0, 100);
+    CU_ASSERT(test_count_wait(&logs, 1));
+    CU_ASSERT_EQUAL(rename(path, other_path), 0);
+    CU_ASSERT(test_count_wait(&logs, 2));
+    close_trace(&trace);
+    limit_files(0);
+    read_file(&story, other_path);
+    CU_ASSERT_EQUAL(story.torn, 1);
+    story.torn = 0;
+    read_file(&story, path);
+    expect_whole(&story, 100);
+}
+
+/* Full for good: closing does not wait. */
+static void test_disk_stays_full(void)
+{
+    struct trace trace;
+    fresh();
+    limit_files(9999);
+    OPEN(&trace, path, -1, 64);
+    send_numbers(&trace, 0, 100000);
+    CU_ASSERT(test_count_wait(&logs, 1));
+    int64_t before = test_now_ms();
+    close_trace(&trace);
+    CU_ASSERT(test_now_ms() - before < TEST_PATIENCE_MS);
+    CU_ASSERT_EQUAL(test_count_get(&logs), 2);
+    limit_files(0);
+}
+
+/* Two write to one file at once: lines are whole. */
+static void test_two(void)
+{
+    struct trace traces[2];
+    struct story story = {0};
+    fresh();
+    OPEN(&traces[0], path, -1, 4096);
+    OPEN(&traces[1], path, -1, 4096);
+    for (uint64_t i = 0; i < 10000; i++)
+        send_number(&traces[i % 2], i);
+    close_trace(&traces[0]);
+    close_trace(&traces[1]);
+    read_file(&story, path);
+    CU_ASSERT_EQUAL(story.torn, 0);
+    CU_ASSERT_EQUAL(story.events, 10000);
+    CU_ASSERT_EQUAL(story.opened + story.closed, 4);
+}
+
+static void refused(const char *file, int fd, const char *wanted)
+{
+    struct trace trace;
+    CU_ASSERT_EQUAL(open_trace(&trace, file, fd, 64), MORTISE_CONFIG);
+    CU_ASSERT_PTR_NOT_NULL(strstr(trace.error.message, wanted));
+}
+
+static void test_refused(void)
+{
+    refused(NULL, -1, "[trace] needs path or fd");
+    refused(path, 1, "[trace] has both path and fd");
+    refused("trace.json", -1, "[trace] path must be absolute");
+    refused("/nowhere/at/all", -1, "/nowhere/at/all: No such file or directory");
+    refused(folder, -1, "Is a directory");
+    refused(NULL, 1000000, "descriptor 1000000: Bad file descriptor");
+}
+
+int main(void)
+{
+    static CU_TestInfo tests[] = {
+        {"a full buffer", test_full},
+        {"nobody reads", test_nobody_reads},
+        {"the reader is gone", test_reader_gone},
+        {"a socket", test_socket},
+        {"renamed while it is written", test_rotation},
+        {"the folder is away", test_folder_away},
+        {"the disk is full, then not", test_disk_full},
+        {"full, and put aside", test_disk_full_and_rotated},
+        {"the disk stays full", test_disk_stays_full},
+        {"two write to one file", test_two},
+        {"refused", test_refused},
+        CU_TEST_INFO_NULL,
+    };
+    return trace_run("trace in trouble", tests);
+}

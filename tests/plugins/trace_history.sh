@@ -1,0 +1,69 @@
+#!/bin/sh
+# trace_history.sh - processes that fight for a lock leave a trace that proves what it has to; and a history
+# that is wrong in one way each is found out: a check that cannot fail is none.
+set -eu
+here=$(cd -- "$(dirname -- "$0")" && pwd)
+folder=$(mktemp -d "${TMPDIR:-/tmp}/mortise-trace.XXXXXX")
+trap 'rm -rf -- "$folder"' EXIT
+command -v python3 >/dev/null || {
+    echo 'skipped: python3 is needed' >&2
+    [ "${MORTISE_REQUIRE_ALL:-}" = 1 ] && exit 1
+    exit 77
+}
+
+cat >"$folder/mortise.conf" <<END
+[mortise]
+driver = sqlite
+observe = trace
+[sqlite]
+path = $folder/locks.db
+[trace]
+path = $folder/trace.json
+flush = 10ms
+END
+chmod 600 "$folder/mortise.conf"
+echo 0 >"$folder/counter"
+pids=
+for _ in 1 2 3 4; do
+    printf 'spin nightly %s 100\nquit\n' "$folder/counter" |
+        "$MORTISE_TAKER" "$folder/mortise.conf" >>"$folder/said" &
+    pids="$pids $!"
+done
+for pid in $pids; do
+    wait "$pid"
+done
+[ "$(cat "$folder/counter")" = 400 ] || {
+    echo "the counter is $(cat "$folder/counter"), not 400" >&2
+    exit 1
+}
+python3 "$here/check_trace.py" "$folder/trace.json" | tee "$folder/found"
+grep -q '^4 clients, .* 400 holds of 1 names: 0 faults$' "$folder/found"
+
+# wrong WHAT SCRIPT: the trace of one client, changed by sed, must be refused with WHAT.
+client=$(sed -n '1s/.*"client":"\([0-9a-f]*\)".*/\1/p' "$folder/trace.json")
+wrong() {
+    sed "$2" "$folder/trace.json" >"$folder/wrong.json"
+    cmp -s "$folder/trace.json" "$folder/wrong.json" && {
+        echo "\"$2\" changes nothing" >&2
+        exit 1
+    }
+    if python3 "$here/check_trace.py" "$folder/wrong.json" >/dev/null 2>"$folder/found"; then
+        echo "not found out: $1" >&2
+        exit 1
+    fi
+    grep -q "$1" "$folder/found" || {
+        echo "found for another reason: $1" >&2
+        cat "$folder/found" >&2
+        exit 1
+    }
+}
+# Of the leases that were granted: the line of the last one, the instant of the first (clients write in turns).
+granted=$(sed -n '/"event":"granted"/{=;s/.*"at_ns":\([0-9]*\).*/\1/p}' "$folder/trace.json" | paste - - |
+    sort -n -k 2 >"$folder/granted" && sed -n '$s/[^0-9].*//p' "$folder/granted")
+first=$(sed -n '1s/.*[^0-9]//p' "$folder/granted")
+wrong 'events were written' "${granted}d"
+wrong 'did not close' "/\"closed\".*$client\|$client.*\"closed\"/d"
+wrong 'came to no end' '/"released"/d'
+wrong 'token 1 after' "${granted}s/\"token\":[0-9]*/\"token\":1/"
+wrong 'and by another from' "${granted}s/\"at_ns\":[0-9]*/\"at_ns\":$first/"
+wrong 'not JSON' "${granted}s/}\$//"

@@ -1,0 +1,125 @@
+/* fake.c - see fake.h. One thread; understands commands as far as counting them needs. */
+#include "fake.h"
+
+#include <hiredis/hiredis.h>
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define CLIENTS_MAX 16
+
+static bool is_word(const redisReply *command, size_t at, const char *word)
+{
+    return command->type == REDIS_REPLY_ARRAY && command->elements > at &&
+           command->element[at]->str && strcasecmp(command->element[at]->str, word) == 0;
+}
+
+/* What belongs to a greeting is answered as by Redis. */
+static const char *greeting(const struct fake *fake, const redisReply *command)
+{
+    static const char info[] = "$61\r\nrun_id:0123456789012345678901234567890123456789\r\n"
+                               "x:12345678\r\n\r\n";
+    if (is_word(command, 0, "CLIENT"))
+        return is_word(command, 1, "ID") ? ":7\r\n" : "+OK\r\n";
+    if (is_word(command, 0, "INFO"))
+        return info;
+    if (fake->time && is_word(command, 0, "ROLE"))
+        return "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n";
+    if (fake->time && is_word(command, 0, "TIME"))
+        return fake->time;
+    return NULL;
+}
+
+static const char *answer_to(struct fake *fake, const redisReply *command)
+{
+    pthread_mutex_lock(&fake->lock);
+    const char *answer = greeting(fake, command);
+    if (!answer && fake->afterwards && fake->times-- <= 0)
+        answer = fake->afterwards;
+    else if (!answer)
+        answer = fake->answer;
+    pthread_mutex_unlock(&fake->lock);
+    return answer;
+}
+
+/* False: it has gone. */
+static bool serve(struct fake *fake, int fd, redisReader *reader)
+{
+    char bytes[4096];
+    void *command = NULL;
+    ssize_t got = recv(fd, bytes, sizeof bytes, 0);
+    if (got <= 0 || redisReaderFeed(reader, bytes, (size_t)got) != REDIS_OK)
+        return false;
+    while (redisReaderGetReply(reader, &command) == REDIS_OK && command) {
+        const char *answer = answer_to(fake, command);
+        freeReplyObject(command);
+        if (send(fd, answer, strlen(answer), MSG_NOSIGNAL) < 0)
+            return false;
+    }
+    return true;
+}
+
+static void *run(void *argument)
+{
+    struct fake *fake = argument;
+    struct pollfd fds[1 + CLIENTS_MAX] = {{.fd = fake->listener, .events = POLLIN}};
+    redisReader *readers[1 + CLIENTS_MAX] = {NULL};
+    for (int i = 1; i <= CLIENTS_MAX; i++)
+        fds[i] = (struct pollfd){.fd = -1, .events = POLLIN};
+    while (!atomic_load(&fake->stops)) {
+        if (poll(fds, 1 + CLIENTS_MAX, 20) <= 0)
+            continue;
+        for (int i = 1; i <= CLIENTS_MAX; i++) {
+            if (fds[i].fd >= 0 && fds[i].revents && !serve(fake, fds[i].fd, readers[i])) {
+                close(fds[i].fd);
+                redisReaderFree(readers[i]);
+                fds[i].fd = -1;
+            } else if (fds[i].fd < 0 && fds[0].revents) {
+                fds[0].revents = 0;
+                fds[i].fd = accept(fake->listener, NULL, NULL);
+                fds[i].revents = 0;
+                readers[i] = redisReaderCreate();
+            }
+        }
+    }
+    for (int i = 1; i <= CLIENTS_MAX; i++)
+        if (fds[i].fd >= 0) {
+            close(fds[i].fd);
+            redisReaderFree(readers[i]);
+        }
+    return NULL;
+}
+
+bool fake_start(struct fake *fake)
+{
+    struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof here;
+    *fake = (struct fake){.lock = PTHREAD_MUTEX_INITIALIZER, .answer = "+OK\r\n"};
+    fake->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fake->listener < 0 || bind(fake->listener, (struct sockaddr *)&here, sizeof here) != 0 ||
+        listen(fake->listener, 16) != 0 ||
+        getsockname(fake->listener, (struct sockaddr *)&here, &size) != 0)
+        return false;
+    fake->port = ntohs(here.sin_port);
+    return pthread_create(&fake->thread, NULL, run, fake) == 0;
+}
+
+void fake_answer(struct fake *fake, const char *answer, int times, const char *afterwards)
+{
+    pthread_mutex_lock(&fake->lock);
+    fake->answer = answer;
+    fake->times = times;
+    fake->afterwards = afterwards;
+    pthread_mutex_unlock(&fake->lock);
+}
+
+void fake_end(struct fake *fake)
+{
+    atomic_store(&fake->stops, true);
+    pthread_join(fake->thread, NULL);
+    close(fake->listener);
+}

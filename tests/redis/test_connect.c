@@ -1,0 +1,182 @@
+/* test_connect.c - ways to a server: a socket, IPv6, a database, users and passwords, a name that the server shows;
+ * what this build cannot do is refused at once. */
+#include "rig.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct server server, six, secret;
+
+/* A lock by this URL or path is this key in this database. */
+static void expect_key(struct server *where, const char *url, int database)
+{
+    mortise_client *client = NULL;
+    char text[256];
+    snprintf(doing, sizeof doing, "%.100s", url);
+    if (!EXPECT(OK, mortise_open(url, &client, &detail)))
+        return;
+    mortise_lease *lease = take(client, "way");
+    EXPECT(OK, mortise_ping(client, text, sizeof text, &detail));
+    CHECK(strncmp(text, "Redis ", 6) == 0);
+    CHECK(ask_is(where, "OK", "SELECT %d", database));
+    CHECK(holds(where, "way") == 1);
+    if (lease)
+        give(lease);
+    CHECK(holds(where, "way") == 0);
+    CHECK(ask_is(where, "OK", "SELECT 0"));
+    close_client(client);
+}
+
+static void test_socket(void)
+{
+    char text[256];
+    mortise_client *client = open_at(&server, server.socket, NULL, NULL);
+    mortise_lease *lease = take(client, "by socket");
+    CHECK(holds(&server, "by socket") == 1);
+    EXPECT(OK, mortise_ping(client, text, sizeof text, &detail));
+    CHECK(strstr(text, server.socket) != NULL);
+    give(lease);
+    close_client(client);
+    client = open_at(&server, "/nonexistent/redis.sock", "unreachable_timeout = 0ms", NULL);
+    EXPECT(UNREACHABLE, mortise_ping(client, text, sizeof text, &detail));
+    SAYS("/nonexistent/redis.sock: No such file");
+    mortise_close(client, NULL);
+}
+
+static void test_ipv6(void)
+{
+    char url[100];
+    if (six.port == 0) {
+        puts("skipped: this host has no ::1");
+        return;
+    }
+    snprintf(url, sizeof url, "redis://[::1]:%d", six.port);
+    expect_key(&six, url, 0);
+}
+
+static void test_host_name(void)
+{
+    char url[100];
+    snprintf(url, sizeof url, "redis://localhost:%d",
+             server.port); /* ::1 refuses; the next address does not */
+    expect_key(&server, url, 0);
+}
+
+static void test_database(void)
+{
+    char url[100];
+    mortise_lease *lease;
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d/3", server.port);
+    expect_key(&server, url, 3);
+    mortise_client *client = open_at(&server, NULL, NULL, "database = 16");
+    EXPECT(BACKEND, mortise_acquire(client, "way", MORTISE_OPTIONS(), &lease, &detail));
+    SAYS("DB index is out of range");
+    close_client(client);
+}
+
+static void test_client_name(void)
+{
+    char wanted[64];
+    mortise_client *client = open_at(&server, NULL, NULL, NULL);
+    give(take(client, "named"));
+    redisReply *list = ask(&server, "CLIENT LIST");
+    const char *name = list && list->str ? strstr(list->str, " name=mortise:") : NULL;
+    snprintf(wanted, sizeof wanted, ":%d:", (int)getpid());
+    CHECK(name != NULL && strstr(name, wanted) != NULL);
+    CHECK(name != NULL && strstr(name, wanted) < strchr(name + 1, ' '));
+    freeReplyObject(list);
+    close_client(client);
+}
+
+static void test_passwords(void)
+{
+    char url[120], path[300], settings[400];
+    mortise_client *client = NULL;
+    snprintf(url, sizeof url, "redis://mortise:secret@127.0.0.1:%d", secret.port);
+    expect_key(&secret, url, 0);
+    CHECK(strstr(url, "secret") != NULL);
+    EXPECT(OK, mortise_open(url, &client, &detail));
+    CHECK(strstr(mortise_config_source(client), "secret") == NULL);
+    close_client(client);
+    snprintf(path, sizeof path, "%s/password", secret.folder);
+    CHECK(test_file_write(path, "secret\n"));
+    snprintf(settings, sizeof settings, "username = mortise\npassword_file = %s\n", path);
+    client = open_at(&secret, NULL, NULL, settings);
+    EXPECT(OK, try_once(client, "by file"));
+    close_client(client);
+}
+
+static void expect_config(const char *servers, const char *redis, const char *says)
+{
+    mortise_client *client = NULL;
+    char *path = config_at(&server, servers, NULL, redis);
+    snprintf(doing, sizeof doing, "%.100s", servers ? servers : redis);
+    EXPECT(CONFIG, mortise_open(path, &client, &detail));
+    SAYS(says);
+    CHECK(strstr(detail.message, "hunter2") == NULL);
+    free(path);
+}
+
+static void test_wrong_settings(void)
+{
+    expect_config(NULL, "username = me\n", "username needs a password");
+    expect_config(NULL, "dialect = redisson\n", "needs mode = hash");
+    expect_config(NULL, "tls_cert = /a\n", "tls_key");
+    expect_config(NULL, "database = -1\n", "database");
+    expect_config("a:1, ", "", "missing between the commas");
+    expect_config("[::1", "", "host");
+    expect_config("fe80::1", "", "brackets");
+    expect_config("a:70000", "", "port");
+    expect_config(":hunter2@127.0.0.1", "", "servers");
+}
+
+/* Where the build has TLS, a server without it is refused, and not spoken to in plain text. */
+static void test_tls(void)
+{
+    mortise_client *client = NULL;
+    mortise_lease *lease = NULL;
+    char url[100];
+    int64_t before = info_number(&server, "stats", "total_commands_processed");
+    snprintf(url, sizeof url, "rediss://127.0.0.1:%d?unreachable_timeout=200ms", server.port);
+    mortise_status status = mortise_open(url, &client, &detail);
+    if (status == MORTISE_OK) {
+        CHECK(mortise_acquire(client, "tls", MORTISE_OPTIONS(), &lease, &detail) != MORTISE_OK);
+        mortise_close(client, NULL);
+    } else {
+        EXPECT(CONFIG, status);
+        SAYS("TLS is asked for, but this build has none");
+        SAYS("hiredis 1.0");
+    }
+    CHECK(info_number(&server, "stats", "total_commands_processed") == before + 1);
+}
+
+static const CU_TestInfo tests[] = {
+    {"a unix socket", test_socket},
+    {"IPv6", test_ipv6},
+    {"a host name with two addresses", test_host_name},
+    {"a database", test_database},
+    {"the client's name in the server", test_client_name},
+    {"users, passwords, password files", test_passwords},
+    {"settings that are wrong", test_wrong_settings},
+    {"rediss:// is TLS or nothing", test_tls},
+    CU_TEST_INFO_NULL,
+};
+
+int main(int argc, char **argv)
+{
+    static const char *const with_socket[] = {"socket=yes", NULL};
+    static const char *const with_ipv6[] = {"ipv6=yes", NULL};
+    static const char *const users[] = {"user=mortise", "password=secret", NULL};
+    int code = server_start(&server, with_socket);
+    if (code == 0)
+        code = server_start(&six, with_ipv6);
+    if (code == TEST_SKIP_CODE) /* of that part only */
+        code = six.port = 0;
+    if (code == 0)
+        code = server_start(&secret, users);
+    if (code == 0)
+        code = run_tests("redis: connecting", tests, argc, argv);
+    return servers_end((struct server *const[]){&server, &six, &secret}, 3, code);
+}

@@ -1,0 +1,377 @@
+/* test_delayed.c - what a client had sent on a connection that broke is executed later, when it has long gone on
+ * over another one: the bytes are kept back by the proxy, and let go at the end.
+ *
+ * Where the client may end its old connection in the server, nothing of it is executed. Where it may not, an
+ * acquire comes back after the lock was given back, and must be found and removed, long before its ttl. */
+#include "rig.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct server server;  /* where everything is permitted */
+static struct server limited; /* where CLIENT KILL is not */
+
+static const char timeouts[] = "connect_timeout = 600ms\ncommand_timeout = 600ms\n";
+static const char user[] = "username = mortise\npassword = secret\n";
+
+struct way {
+    const struct variant *variant;
+    struct server *server;
+    struct test_proxy proxy;
+    mortise_client *client;
+    char name[64];
+    int64_t token; /* the last one */
+};
+
+static bool begin(struct way *way, const char *what)
+{
+    char settings[256];
+    snprintf(doing, sizeof doing, "%s, %s", way->variant->name, what);
+    snprintf(way->name, sizeof way->name, "%s %s", what, way->variant->name);
+    snprintf(settings, sizeof settings, "%s%s%s", timeouts, way->server == &limited ? user : "",
+             way->variant->settings);
+    if (!start_proxy(way->server, &way->proxy))
+        return false;
+    way->client =
+        open_by(way->server, &way->proxy, "handover_max = 0\nclose_timeout = 300ms", settings);
+    return way->client != NULL;
+}
+
+/* A release that is not sure yet goes on; a close does not wait for its ttl, and says so. */
+static void end(struct way *way)
+{
+    mortise_status status = mortise_close(way->client, &detail);
+    if (status != MORTISE_UNREACHABLE || way->server != &limited)
+        EXPECT(OK, status);
+    CHECK(holds(way->server, way->name) == 0);
+    test_proxy_end(&way->proxy);
+}
+
+/* ---- holding back -------------------------------------------------------------------------------------------- */
+
+struct counted {
+    struct test_proxy *proxy;
+    const char *what;
+    int64_t from, to;
+};
+
+static bool is_counted(void *argument)
+{
+    const struct counted *counted = argument;
+    int64_t count = test_proxy_count(counted->proxy, counted->what);
+    return count >= counted->from && count <= counted->to;
+}
+
+static bool wait_count(struct way *way, const char *what, int64_t from, int64_t to)
+{
+    struct counted counted = {&way->proxy, what, from, to};
+    return test_poll(is_counted, &counted, TEST_PATIENCE_MS);
+}
+
+/* What is sent from now on is kept; returns how much was sent before. */
+static int64_t keep_back(struct way *way)
+{
+    int64_t sent = test_proxy_count(&way->proxy, "up_taken");
+    CHECK(test_proxy_say(&way->proxy, "delay 1000000 up"));
+    return sent;
+}
+
+/* Something is kept back; what is sent from now on, on other connections, is not. */
+static void keep_only(struct way *way, int64_t sent)
+{
+    CHECK(wait_count(way, "up_taken", sent + 1, INT64_MAX));
+    CHECK(test_proxy_say(&way->proxy, "delay 0 both"));
+}
+
+/* What was kept reaches the server, and then the end of that connection: when it is gone in the proxy, what
+ * the server would execute has been executed. */
+static void let_go(struct way *way)
+{
+    CHECK(test_proxy_count(&way->proxy, "now") == 2);
+    CHECK(test_proxy_say(&way->proxy, "pass"));
+    CHECK(wait_count(way, "now", 0, 1));
+}
+
+static int64_t token_of(struct way *way)
+{
+    return ask_number(way->server, "GET {mortise:%s}:mortise:token", way->name);
+}
+
+static bool token_has_grown(void *argument)
+{
+    struct way *way = argument;
+    return token_of(way) > way->token;
+}
+
+/* Everything is sent as when it is sent the second time: scripts by their digest. */
+static void warm_up(struct way *way)
+{
+    mortise_lease *lease = take_as(way->client, way->name, way->variant->owner, LONG_MS);
+    give(lease);
+    CHECK(holds(way->server, way->name) == 0);
+}
+
+/* ---- a delayed acquire ------------------------------------------------------------------------------------------- */
+
+/* Its request is kept back; repeated on a new connection it is granted, and released. */
+static void acquire_twice(struct way *way)
+{
+    struct pending pending = PENDING_INIT;
+    int64_t sent = keep_back(way);
+    pending_start(&pending, way->client, way->name,
+                  MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS, .owner = way->variant->owner));
+    keep_only(way, sent);
+    EXPECT(OK, pending_join(&pending));
+    CHECK(holds(way->server, way->name) == 1);
+    give(pending.lease);
+    CHECK(holds(way->server, way->name) == 0);
+    way->token = token_of(way);
+}
+
+static void delay_acquire(void *argument)
+{
+    struct way *way = argument;
+    if (!begin(way, "acquire"))
+        return;
+    warm_up(way);
+    acquire_twice(way);
+    let_go(way);
+    CHECK(holds(way->server, way->name) == 0);
+    CHECK(token_of(way) == way->token);
+    end(way);
+}
+
+/* By scripts, it comes back. A transaction is refused, since the keys it watched have changed. */
+static void return_acquire(void *argument)
+{
+    struct way *way = argument;
+    if (!begin(way, "acquire comes back"))
+        return;
+    warm_up(way);
+    acquire_twice(way);
+    let_go(way);
+    if (way->variant->fencing && has_scripts(way->variant))
+        CHECK(test_poll(token_has_grown, way, TEST_PATIENCE_MS));
+    CHECK(wait_holds(way->server, way->name, 0));
+    end(way);
+}
+
+/* ---- a delayed acquire that was given up ---------------------------------------------------------------------------- */
+
+static void give_up(struct way *way)
+{
+    struct pending pending = PENDING_INIT;
+    int64_t sent = keep_back(way);
+    pending_start(&pending, way->client, way->name,
+                  MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS, .owner = way->variant->owner));
+    keep_only(way, sent);
+    EXPECT(OK, mortise_cancel(way->client, pending.request));
+    EXPECT(CANCELED, pending_join(&pending));
+    CHECK(wait_works(way->client)); /* over a new connection, behind the first release */
+}
+
+static void delay_given_up(void *argument)
+{
+    struct way *way = argument;
+    if (!begin(way, "given up"))
+        return;
+    warm_up(way);
+    give_up(way);
+    way->token = token_of(way);
+    let_go(way);
+    CHECK(holds(way->server, way->name) == 0);
+    CHECK(token_of(way) == way->token);
+    end(way);
+}
+
+static void return_given_up(void *argument)
+{
+    struct way *way = argument;
+    if (!begin(way, "given up, comes back"))
+        return;
+    warm_up(way);
+    give_up(way);
+    let_go(way);
+    CHECK(wait_holds(way->server, way->name, 0));
+    end(way);
+}
+
+/* MULTI … EXEC of an acquire is kept back: what it watches is not changed by anybody, so it will be executed.
+ * Replies are late, for long enough to keep back what follows upon the first ones. */
+static void return_transaction(void *argument)
+{
+    struct way *way = argument;
+    struct pending pending = PENDING_INIT;
+    if (!begin(way, "transaction comes back"))
+        return;
+    warm_up(way);
+    way->token = token_of(way);
+    int64_t replied = test_proxy_count(&way->proxy, "down_taken");
+    CHECK(test_proxy_say(&way->proxy, "delay 400 down"));
+    pending_start(&pending, way->client, way->name,
+                  MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS, .owner = way->variant->owner));
+    CHECK(wait_count(way, "down_taken", replied + 1, INT64_MAX));
+    keep_only(way, keep_back(way));
+    EXPECT(OK, mortise_cancel(way->client, pending.request));
+    EXPECT(CANCELED, pending_join(&pending));
+    CHECK(wait_works(way->client));
+    let_go(way);
+    CHECK(test_poll(token_has_grown, way, TEST_PATIENCE_MS));
+    CHECK(wait_holds(way->server, way->name, 0));
+    end(way);
+}
+
+/* ---- a delayed release, a delayed renewal ------------------------------------------------------------------------------ */
+
+/* It is told right, and the next holder is left alone. */
+static void delay_release(void *argument)
+{
+    struct way *way = argument;
+    if (!begin(way, "release"))
+        return;
+    warm_up(way);
+    mortise_lease *lease = take_as(way->client, way->name, way->variant->owner, LONG_MS);
+    int64_t sent = keep_back(way);
+    EXPECT(OK, mortise_release_nowait(lease, &detail));
+    keep_only(way, sent);
+    CHECK(wait_holds(way->server, way->name, 0));
+    lease = take_as(way->client, way->name, way->variant->owner, LONG_MS);
+    let_go(way);
+    CHECK(holds(way->server, way->name) == 1);
+    CHECK(is_covered(way->server, way->name, lease));
+    give(lease);
+    end(way);
+}
+
+/* A renewal of a lock that was given back by then. */
+static void release_before_renewal(struct way *way)
+{
+    mortise_lease *lease = take_as(way->client, way->name, way->variant->owner, 2400);
+    keep_only(way, keep_back(way)); /* the first renewal is due at a third of the ttl */
+    CHECK(wait_renewals(way->client, 1));
+    CHECK(mortise_state(lease) == MORTISE_STATE_HELD);
+    give(lease);
+}
+
+static void delay_renewal(void *argument)
+{
+    struct way *way = argument;
+    if (!begin(way, "renewal"))
+        return;
+    warm_up(way);
+    release_before_renewal(way);
+    let_go(way);
+    CHECK(holds(way->server, way->name) == 0);
+    end(way);
+}
+
+/* And it is another's by then. */
+static void delay_renewal_of_next(void *argument)
+{
+    struct way *way = argument;
+    if (!begin(way, "renewal, next"))
+        return;
+    warm_up(way);
+    release_before_renewal(way);
+    mortise_lease *lease = take_as(way->client, way->name, way->variant->owner, LONG_MS);
+    let_go(way);
+    CHECK(holds(way->server, way->name) == 1);
+    CHECK(is_covered(way->server, way->name, lease));
+    give(lease);
+    end(way);
+}
+
+/* ---- the tests ------------------------------------------------------------------------------------------------------------- */
+
+static void in_variants(void (*run)(void *way), struct server *where, const char *with)
+{
+    struct way ways[32];
+    size_t n = 0;
+    memset(ways, 0, sizeof ways);
+    for (size_t i = 0; i < VARIANTS; i++)
+        if (strstr(variants[i].name, with) && (variants[i].fencing || !with[0])) {
+            ways[n].variant = &variants[i];
+            ways[n++].server = where;
+        }
+    in_parallel(run, ways, sizeof *ways, n);
+}
+
+static void test_acquire(void)
+{
+    in_variants(delay_acquire, &server, "");
+}
+
+static void test_acquire_returns(void)
+{
+    in_variants(return_acquire, &limited, "");
+}
+
+static void test_given_up(void)
+{
+    in_variants(delay_given_up, &server, "");
+}
+
+static void test_given_up_returns(void)
+{
+    in_variants(return_given_up, &limited, "");
+}
+
+static void test_transaction_returns(void)
+{
+    in_variants(return_transaction, &limited, "watch");
+}
+
+static void test_release(void)
+{
+    in_variants(delay_release, &server, "");
+}
+
+static void test_release_executed(void)
+{
+    in_variants(delay_release, &limited, "");
+}
+
+static void test_renewal(void)
+{
+    in_variants(delay_renewal, &server, "");
+}
+
+static void test_renewal_executed(void)
+{
+    in_variants(delay_renewal, &limited, "");
+}
+
+static void test_renewal_of_next(void)
+{
+    in_variants(delay_renewal_of_next, &limited, "");
+}
+
+static const CU_TestInfo tests[] = {
+    {"a delayed acquire is not executed", test_acquire},
+    {"a delayed acquire that is executed is removed", test_acquire_returns},
+    {"a delayed acquire, given up, is not executed", test_given_up},
+    {"a delayed acquire, given up, that is executed is removed", test_given_up_returns},
+    {"a delayed transaction that is executed is removed", test_transaction_returns},
+    {"a delayed release harms nobody", test_release},
+    {"a delayed release that is executed harms nobody", test_release_executed},
+    {"a delayed renewal harms nobody", test_renewal},
+    {"redisson#7272: a renewal executed after the release brings nothing back",
+     test_renewal_executed},
+    {"a delayed renewal that is executed does nothing to the next holder", test_renewal_of_next},
+    CU_TEST_INFO_NULL,
+};
+
+int main(int argc, char **argv)
+{
+    static const char *const users[] = {
+        "user=mortise", "password=secret",
+        "rights=~* &* -@all +@read +@write -@dangerous +@scripting +@pubsub +@transaction "
+        "+@connection +time +info -client|kill",
+        NULL};
+    int code = server_start(&server, NULL);
+    if (code == 0)
+        code = server_start(&limited, users);
+    if (code == 0)
+        code = run_tests("redis: delayed requests", tests, argc, argv);
+    return servers_end((struct server *const[]){&server, &limited}, 2, code);
+}

@@ -1,0 +1,335 @@
+/* test_failover.c - a list of servers without sentinels: the primary among them is found whichever it is, and again
+ * when it was killed, stopped, cut off, or made a replica; what is held is renewed there, or said to be lost. */
+#include "fake.h"
+#include "rig.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static struct house house;
+static struct server strangers;
+
+#define HELD_MS 600000 /* nothing is renewed because it is due */
+
+static const char timeouts[] = "connect_timeout = 1s\ncommand_timeout = 1s\n";
+static const char patient[] = "unreachable_timeout = 60s\n";
+
+static mortise_client *open_house(const char *redis)
+{
+    return open_at(&house.server, house.list, patient, redis ? redis : timeouts);
+}
+
+static mortise_lease *hold(mortise_client *client, const char *name, struct told *told)
+{
+    mortise_lease *lease = NULL;
+    EXPECT(OK, mortise_acquire(client, name,
+                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = HELD_MS,
+                                               .on_state = note_state, .user_data = told),
+                               &lease, &detail));
+    return lease;
+}
+
+/* Renewed where we look, and nobody was told of a loss. */
+static void check_kept(mortise_client *client, mortise_lease *lease, const char *name,
+                       struct told *told)
+{
+    CHECK(wait_renewals(client, 1)); /* the next one would be due in minutes */
+    CHECK(wait_state(lease, MORTISE_STATE_HELD, TEST_PATIENCE_MS));
+    CHECK(holds(&house.server, name) == 1);
+    CHECK(is_covered(&house.server, name, lease));
+    CHECK(test_count_get(&told->lost) == 0);
+}
+
+static uint64_t token_of(mortise_client *client, const char *name)
+{
+    mortise_lease *lease = take(client, name);
+    uint64_t token = lease ? mortise_token(lease) : 0;
+    CHECK(holds(&house.server, name) == 1);
+    if (lease)
+        give(lease);
+    return token;
+}
+
+/* ---- finding it ---------------------------------------------------------------------------------------------- */
+
+static void test_whichever(void)
+{
+    for (int i = 0; i < HOUSE; i++) {
+        house_mend(&house, i);
+        mortise_client *client = open_house(NULL);
+        CHECK(token_of(client, "whichever") > 0);
+        close_client(client);
+    }
+    char url[200], text[256];
+    mortise_client *client = NULL;
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d/0", house.ports[0],
+             house.ports[1], house.ports[2]);
+    if (!EXPECT(OK, mortise_open(url, &client, &detail)))
+        return;
+    EXPECT(OK, mortise_ping(client, text, sizeof text, &detail));
+    snprintf(url, sizeof url, "127.0.0.1:%d", house.ports[2]);
+    CHECK(strstr(text, url) != NULL);
+    close_client(client);
+}
+
+/* The first of the list says nothing: it is not waited for as long as it might be. */
+static void test_silent_first(void)
+{
+    house_mend(&house, 0);
+    mortise_client *client = open_house("connect_timeout = 1h\n");
+    house_do(&house, "freeze", 2);
+    CHECK(token_of(client, "silent") > 0);
+    house_do(&house, "thaw", 2);
+    close_client(client);
+}
+
+static void test_no_primary(void)
+{
+    mortise_lease *lease = NULL;
+    house_mend(&house, 0);
+    mortise_client *client = open_house(NULL);
+    house_do(&house, "kill", 0);
+    EXPECT(UNREACHABLE, mortise_acquire(client, "nobody", MORTISE_OPTIONS(), &lease, &detail));
+    SAYS("no primary among the servers");
+    SAYS("is a replica");
+    CHECK(detail.retryable);
+    house_promote(&house, 1);
+    CHECK(wait_works(client));
+    close_client(client);
+    house_do(&house, "start", 0);
+}
+
+/* Servers that have nothing to do with each other: neither is taken. */
+static void test_strangers(void)
+{
+    char list[80];
+    mortise_lease *lease = NULL;
+    snprintf(list, sizeof list, "127.0.0.1:%d, 127.0.0.1:%d", strangers.port, strangers.port2);
+    mortise_client *client = open_at(&strangers, list, NULL, timeouts);
+    EXPECT(UNREACHABLE, mortise_acquire(client, "which", MORTISE_OPTIONS(), &lease, &detail));
+    SAYS("more than one of the servers says that it is the primary");
+    close_client(client);
+    snprintf(list, sizeof list, "127.0.0.1:%d, localhost:%d", strangers.port, strangers.port);
+    client = open_at(&strangers, list, NULL, timeouts);
+    EXPECT(OK, try_once(client, "one by two names"));
+    close_client(client);
+}
+
+/* ---- it goes away ------------------------------------------------------------------------------------------------ */
+
+static void test_killed(void)
+{
+    struct told told = TOLD_INIT;
+    struct pending pending = PENDING_INIT;
+    house_mend(&house, 0);
+    mortise_client *client = open_house(NULL), *other = open_house(NULL);
+    mortise_lease *lease = hold(client, "kept", &told);
+    uint64_t token = token_of(client, "grows");
+    pending_start(&pending, other, "kept", MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    house_wait_replicas(&house, 2);
+    house_do(&house, "kill", 0);
+    house_promote(&house, 1);
+    check_kept(client, lease, "kept", &told);
+    CHECK(token_of(client, "grows") > token);
+    token = mortise_token(lease);
+    give(lease); /* its waiter waits at the new one */
+    EXPECT(OK, pending_join(&pending));
+    CHECK(mortise_token(pending.lease) > token);
+    CHECK(holds(&house.server, "kept") == 1);
+    give(pending.lease);
+    close_client(other);
+    close_client(client);
+    CHECK(server_is_clean(&house.server));
+    house_do(&house, "start", 0);
+}
+
+/* What no replica had is told to be lost, at once and not when the next renewal is due. */
+static void test_unreplicated(void)
+{
+    struct told told = TOLD_INIT;
+    house_mend(&house, 0);
+    mortise_client *client = open_house(NULL);
+    give(take(client, "connected"));
+    house_wait_replicas(&house, 2);
+    house_strand(&house, 1);
+    house_strand(&house, 2);
+    mortise_lease *lease = hold(client, "unseen", &told);
+    CHECK(holds(&house.server, "unseen") == 1);
+    house_do(&house, "kill", 0);
+    house_promote(&house, 1);
+    CHECK(test_count_wait(&told.lost, 1));
+    CHECK(mortise_state(lease) == MORTISE_STATE_LOST);
+    CHECK(token_of(client, "unseen") > mortise_token(lease));
+    EXPECT(LOST, mortise_release(lease, &detail));
+    close_client(client);
+    CHECK(server_is_clean(&house.server));
+    house_do(&house, "start", 0);
+}
+
+static bool is_suspect(void *told)
+{
+    return test_count_get(&((struct told *)told)->suspect) > 0;
+}
+
+/* It is stopped with a request in its buffers, and goes on when another is the primary: both say so. */
+static void test_stopped(void)
+{
+    struct told told = TOLD_INIT;
+    struct pending pending = PENDING_INIT;
+    char list[80];
+    house_mend(&house, 0);
+    mortise_client *client = open_at(&house.server, house.list,
+                                     "unreachable_timeout = 60s\nrenew_every = 200ms", timeouts);
+    mortise_lease *lease = hold(client, "kept", &told);
+    house_wait_replicas(&house, 2);
+    house_do(&house, "freeze", 0);
+    pending_start(&pending, client, "asked", MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    CHECK(test_poll(is_suspect, &told, TEST_PATIENCE_MS));
+    house_promote(&house, 1);
+    EXPECT(OK, pending_join(&pending));
+    CHECK(holds(&house.server, "asked") == 1);
+    check_kept(client, lease, "kept", &told);
+    house_do(&house, "thaw", 0);
+    snprintf(list, sizeof list, "127.0.0.1:%d, 127.0.0.1:%d", house.ports[0], house.ports[1]);
+    mortise_client *late = open_at(&house.server, list, patient, timeouts); /* sees both */
+    EXPECT(BUSY, try_once(late, "asked"));
+    CHECK(token_of(late, "grows") > mortise_token(lease));
+    close_client(late);
+    give(pending.lease);
+    give(lease);
+    CHECK(holds(&house.server, "asked") == 0 && holds(&house.server, "kept") == 0);
+    close_client(client);
+    CHECK(server_is_clean(&house.server));
+}
+
+/* The client is cut off from it, and nobody else. */
+static void test_cut_off(void)
+{
+    struct told told = TOLD_INIT;
+    struct test_proxy proxy;
+    char list[80];
+    house_mend(&house, 0);
+    if (!start_proxy(&house.server, &proxy))
+        return;
+    snprintf(list, sizeof list, "127.0.0.1:%d, 127.0.0.1:%d", proxy.port, house.ports[1]);
+    mortise_client *client =
+        open_at(&house.server, list, "unreachable_timeout = 60s\nrenew_every = 200ms", timeouts);
+    mortise_lease *lease = hold(client, "kept", &told);
+    house_wait_replicas(&house, 2);
+    CHECK(test_proxy_say(&proxy, "hold"));
+    CHECK(test_poll(is_suspect, &told, TEST_PATIENCE_MS));
+    house_promote(&house, 1);
+    check_kept(client, lease, "kept", &told);
+    give(lease);
+    close_client(client);
+    CHECK(server_is_clean(&house.server));
+    test_proxy_end(&proxy);
+}
+
+/* ---- it becomes a replica ---------------------------------------------------------------------------------------------- */
+
+/* With its connections as they are: the first write says READONLY. */
+static void test_demoted(void)
+{
+    struct told told = TOLD_INIT;
+    house_mend(&house, 0);
+    mortise_client *client = open_house(NULL);
+    mortise_lease *lease = hold(client, "kept", &told);
+    uint64_t token = token_of(client, "grows");
+    house_wait_replicas(&house, 2);
+    house_mend(&house, 1);
+    mortise_lease *next = take(client, "grows");
+    CHECK(mortise_token(next) > token);
+    CHECK(holds(&house.server, "grows") == 1);
+    CHECK(test_count_wait(&told.lost, 1)); /* house_mend has emptied it */
+    give(next);
+    EXPECT(LOST, mortise_release(lease, &detail));
+    close_client(client);
+    CHECK(server_is_clean(&house.server));
+}
+
+/* A replica that lags does not know the lock: its word that nothing is there does not count. */
+static void test_release_at_a_replica(void)
+{
+    struct told told = TOLD_INIT;
+    house_mend(&house, 0);
+    mortise_client *client = open_house(NULL);
+    mortise_lease *lease = hold(client, "there", &told);
+    house_wait_replicas(&house, 2);
+    house_promote(&house, 1);
+    redisReply *reply = house_ask(&house, 0, "DEL mortise:there");
+    CHECK(reply && reply->integer == 1);
+    freeReplyObject(reply);
+    house_strand(&house, 0);
+    CHECK(holds(&house.server, "there") == 1);
+    give(lease);
+    CHECK(holds(&house.server, "there") == 0);
+    close_client(client);
+    CHECK(server_is_clean(&house.server));
+}
+
+/* ---- clocks -------------------------------------------------------------------------------------------------- */
+
+/* The new primary's clock is a minute behind that of the old one, whose tokens it never had. Who was connected to
+ * the old one gets larger ones all the same; who was not, does not: docs/promises.md. */
+static void test_clock_behind(void)
+{
+    struct fake old;
+    struct timespec now;
+    char list[80], ahead[80], text[256];
+    clock_gettime(CLOCK_REALTIME, &now);
+    snprintf(ahead, sizeof ahead, "*2\r\n$10\r\n%lld\r\n$1\r\n0\r\n", (long long)now.tv_sec + 60);
+    uint64_t given = ((uint64_t)now.tv_sec + 60) * 1000000;
+    if (!CHECK(fake_start(&old)))
+        return;
+    pthread_mutex_lock(&old.lock);
+    old.time = ahead;
+    pthread_mutex_unlock(&old.lock);
+    snprintf(list, sizeof list, "127.0.0.1:%d, 127.0.0.1:%d", old.port, strangers.port);
+    CHECK(ask_is(&strangers, "OK", "REPLICAOF 127.0.0.1 1"));
+    mortise_client *client = open_at(&strangers, list, patient, timeouts);
+    mortise_client *other = open_at(&strangers, list, patient, timeouts);
+    EXPECT(OK, mortise_ping(client, text, sizeof text, &detail));
+    fake_end(&old);
+    CHECK(ask_is(&strangers, "OK", "REPLICAOF NO ONE"));
+    mortise_lease *lease = take(client, "one"), *less = take(other, "another");
+    CHECK(mortise_token(lease) > given);
+    CHECK(mortise_token(less) < given);
+    CHECK(is_covered(&strangers, "one", lease));
+    give(less);
+    give(lease);
+    close_client(other);
+    close_client(client);
+}
+
+static const CU_TestInfo tests[] = {
+    {"whichever is the primary", test_whichever},
+    {"the first of the list is silent", test_silent_first},
+    {"no primary", test_no_primary},
+    {"two that have nothing to do with each other", test_strangers},
+    {"the primary is killed", test_killed},
+    {"killed with what no replica had", test_unreplicated},
+    {"the primary is stopped, and goes on", test_stopped},
+    {"cut off from the primary", test_cut_off},
+    {"the primary becomes a replica", test_demoted},
+    {"a release that a lagging replica knows nothing of", test_release_at_a_replica},
+    {"the new primary's clock is behind", test_clock_behind},
+    CU_TEST_INFO_NULL,
+};
+
+int main(int argc, char **argv)
+{
+    static const char *const replicas[] = {"replicas=2", "conf=repl-diskless-sync yes",
+                                           "conf=repl-diskless-sync-delay 0", NULL};
+    static const char *const two[] = {"nodes=2", NULL};
+    int code = house_start(&house, replicas);
+    if (code == 0)
+        code = server_start(&strangers, two);
+    if (code == 0)
+        code = run_tests("redis: failover", tests, argc, argv);
+    if (code == 0)
+        house_mend(&house, house.primary);
+    return servers_end((struct server *const[]){&house.server, &strangers}, 2, code);
+}

@@ -1,0 +1,394 @@
+/* test_queue_push.c - the message that hands a lock over: lost, late, forged; and that the deadline which rests on
+ * it is earlier than the server's expiry, whatever is delayed. Leases here are not renewed, so that what is compared
+ * is what was handed over. And what becomes of waiters whose server forgets them. */
+#include "rig.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct server server;
+static const char *const modes[] = {"", "mode = hash\n"};
+#define MODES 2
+#define TTL_MS 3000
+
+/* ---- helpers --------------------------------------------------------------------------------------------------- */
+
+/* A waiter behind a proxy, and a holder. */
+struct way {
+    char name[48];
+    struct test_proxy proxy;
+    mortise_client *holder, *client;
+    mortise_lease *lease;
+    struct pending pending;
+};
+
+static bool begin(struct way *way, const char *settings, const char *name)
+{
+    snprintf(doing, sizeof doing, "%s", strstr(settings, "hash") ? "hash" : "string");
+    snprintf(way->name, sizeof way->name, "%s-%s", name, doing);
+    if (!start_proxy(&server, &way->proxy))
+        return false;
+    way->holder = open_at(&server, NULL, NULL, settings);
+    way->client = open_by(&server, &way->proxy, NULL, settings);
+    way->lease = take(way->holder, way->name);
+    return way->lease != NULL;
+}
+
+static void wait_for(struct way *way, int64_t ttl_ms)
+{
+    way->pending = PENDING_INIT;
+    pending_start(&way->pending, way->client, way->name,
+                  MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = ttl_ms, .no_renew = true));
+    CHECK(wait_queue(&server, way->name, 1));
+}
+
+/* Granted, and believed no longer than the server does. */
+static void receive(struct way *way)
+{
+    EXPECT(OK, pending_join(&way->pending));
+    CHECK(is_covered(&server, way->name, way->pending.lease));
+    CHECK(mortise_state(way->pending.lease) == MORTISE_STATE_HELD);
+}
+
+static void end(struct way *way)
+{
+    CHECK(test_proxy_say(&way->proxy, "pass"));
+    CHECK(queue_length(&server, way->name) == 0);
+    close_client(way->holder);
+    close_client(way->client);
+    test_proxy_end(&way->proxy);
+}
+
+struct place {
+    char grant[33], stamp[24], inbox[64];
+};
+
+static struct place place_of(const char *name)
+{
+    struct place place = {"", "", ""};
+    redisReply *reply = ask(&server, "LINDEX {mortise:%s}:mortise:queue 0", name);
+    if (reply && reply->str)
+        CHECK(sscanf(reply->str, "%32s %*s %*s %*s %*s %23s %*s %63s", place.grant, place.stamp,
+                     place.inbox) == 3);
+    freeReplyObject(reply);
+    return place;
+}
+
+struct refreshed {
+    const char *name;
+    struct place before;
+};
+
+static bool is_refreshed(void *argument)
+{
+    const struct refreshed *refreshed = argument;
+    struct place now = place_of(refreshed->name);
+    return now.stamp[0] && strcmp(now.stamp, refreshed->before.stamp) != 0;
+}
+
+static bool wait_refresh(const char *name)
+{
+    struct refreshed refreshed = {name, place_of(name)};
+    return test_poll(is_refreshed, &refreshed, TEST_PATIENCE_MS);
+}
+
+static bool has_replied(void *argument)
+{
+    struct way *way = argument;
+    return test_proxy_count(&way->proxy, "down_taken") == test_proxy_count(&way->proxy, "down");
+}
+
+/* ---- late ------------------------------------------------------------------------------------------------------------ */
+
+struct leg {
+    const char *mode;
+    const char *asking, *refreshing, *handing; /* what the proxy does meanwhile */
+};
+
+/* Every leg is late, by itself and with the others: what is asked, what is answered, what is pushed. */
+static void delay_legs(void *argument)
+{
+    const struct leg *leg = argument;
+    struct way way;
+    char name[40];
+    snprintf(name, sizeof name, "late %c%c%c", leg->asking[10], leg->refreshing[10],
+             leg->handing[10]);
+    if (!begin(&way, leg->mode, name))
+        return;
+    snprintf(doing, sizeof doing, "%s, %s, %s", leg->asking, leg->refreshing, leg->handing);
+    CHECK(test_proxy_say(&way.proxy, "%s", leg->asking));
+    wait_for(&way, TTL_MS);
+    CHECK(test_proxy_say(&way.proxy, "%s", leg->refreshing));
+    CHECK(wait_refresh(way.name));
+    CHECK(test_proxy_say(&way.proxy, "%s", leg->handing));
+    give(way.lease);
+    receive(&way);
+    CHECK(mortise_remaining_ms(way.pending.lease) <= TTL_MS - 200); /* it does count from before */
+    give(way.pending.lease);
+    end(&way);
+}
+
+static void test_late(void)
+{
+    static const char *const delays[] = {"delay 200 up", "delay 200 down", "delay 200 both"};
+    struct leg legs[2 * 27];
+    size_t n = 0;
+    for (int i = 0; i < 27; i++)
+        legs[n++] = (struct leg){modes[i % 2], delays[i % 3], delays[i / 3 % 3], delays[i / 9]};
+    in_parallel(delay_legs, legs, sizeof *legs, n);
+}
+
+/* So late that the lock has gone on in the meantime: it does not hold, and nobody is left out. */
+static void come_too_late(void *mode)
+{
+    struct way way;
+    struct pending other = PENDING_INIT;
+    char settings[80];
+    snprintf(settings, sizeof settings, "%scommand_timeout = 1m\n", *(const char **)mode);
+    if (!begin(&way, settings, "too late"))
+        return;
+    mortise_client *third = open_at(&server, NULL, NULL, settings);
+    wait_for(&way, 600);
+    CHECK(test_poll(has_replied, &way, TEST_PATIENCE_MS));
+    pending_start(&other, third, way.name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    CHECK(wait_queue(&server, way.name, 2));
+    CHECK(test_proxy_say(&way.proxy, "delay 1000000 both"));
+    give(way.lease);
+    EXPECT(OK, pending_join(&other)); /* when that has ended which nobody heard of */
+    CHECK(test_count_get(&way.pending.calls) == 0);
+    CHECK(test_proxy_say(&way.proxy, "pass"));
+    CHECK(wait_queue(&server, way.name, 1));
+    CHECK(test_count_get(&way.pending.calls) == 0);
+    uint64_t token = mortise_token(other.lease);
+    give(other.lease);
+    receive(&way);
+    CHECK(mortise_token(way.pending.lease) > token);
+    give(way.pending.lease);
+    close_client(third);
+    end(&way);
+}
+
+static void test_too_late(void)
+{
+    in_parallel(come_too_late, (void *)(uintptr_t)modes, sizeof *modes, MODES);
+}
+
+static bool is_on_its_way(void *argument)
+{
+    struct way *way = argument;
+    return test_proxy_count(&way->proxy, "up_taken") > test_proxy_count(&way->proxy, "up");
+}
+
+static bool is_free(void *name)
+{
+    return holds(&server, name) == 0;
+}
+
+/* The refresh is executed when all is over that the push had told of: it must not take the lock for nobody. */
+static void overtake(void *mode)
+{
+    struct way way;
+    char settings[80];
+    snprintf(settings, sizeof settings, "%scommand_timeout = 1m\n", *(const char **)mode);
+    if (!begin(&way, settings, "overtaken"))
+        return;
+    wait_for(&way, TTL_MS);
+    CHECK(test_poll(has_replied, &way, TEST_PATIENCE_MS));
+    CHECK(test_proxy_say(&way.proxy, "delay 1000000 up"));
+    CHECK(test_poll(is_on_its_way, &way, TEST_PATIENCE_MS));
+    give(way.lease);
+    CHECK(test_poll(is_free, way.name, TEST_PATIENCE_MS));
+    CHECK(test_proxy_say(&way.proxy, "pass"));
+    receive(&way);
+    give(way.pending.lease);
+    CHECK(is_free(way.name));
+    end(&way);
+}
+
+static void test_overtaken(void)
+{
+    in_parallel(overtake, (void *)(uintptr_t)modes, sizeof *modes, MODES);
+}
+
+/* A push of before the last "still queued", and others that make no sense. */
+static void test_old_push(void)
+{
+    struct way way;
+    if (!begin(&way, "", "old"))
+        return;
+    wait_for(&way, 900);
+    struct place place = place_of(way.name);
+    CHECK(wait_refresh(way.name));
+    CHECK(wait_refresh(way.name)); /* the one before has been answered, then */
+    static const char *const stamps[] = {"", "0", "x", "9223372036854775807",
+                                         "99999999999999999999999"};
+    CHECK(ask_number(&server, "PUBLISH %s %s", place.inbox, place.grant) == 1);
+    CHECK(ask_number(&server, "PUBLISH %s nonsense", place.inbox) == 1);
+    for (size_t i = 0; i < sizeof stamps / sizeof *stamps; i++)
+        ask_number(&server, "EVAL %s 0 %s %s %s",
+                   "return redis.call('publish', ARGV[1], ARGV[2] .. ' 17 ' .. ARGV[3])",
+                   place.inbox, place.grant, stamps[i]);
+    CHECK(ask_number(&server, "EVAL %s 0 %s %s %s",
+                     "return redis.call('publish', ARGV[1], ARGV[2] .. ' 17 ' .. ARGV[3])",
+                     place.inbox, place.grant, place.stamp) == 1);
+    CHECK(wait_refresh(way.name)); /* it goes on waiting */
+    CHECK(test_count_get(&way.pending.calls) == 0);
+    give(way.lease);
+    receive(&way);
+    CHECK(mortise_token(way.pending.lease) > 17);
+    give(way.pending.lease);
+    end(&way);
+}
+
+/* ---- lost ------------------------------------------------------------------------------------------------------------ */
+
+/* With the connection that it came on. */
+static void lose_connection(void *mode)
+{
+    struct way way;
+    if (!begin(&way, *(const char **)mode, "lost"))
+        return;
+    wait_for(&way, LONG_MS);
+    CHECK(test_poll(has_replied, &way, TEST_PATIENCE_MS));
+    CHECK(test_proxy_say(&way.proxy, "delay 1000000 down"));
+    give(way.lease);
+    CHECK(queue_length(&server, way.name) == 0 && holds(&server, way.name) == 1);
+    CHECK(test_proxy_say(&way.proxy, "delay 0 down"));
+    CHECK(test_proxy_say(&way.proxy, "cut"));
+    receive(&way); /* as soon as it has asked: its ttl is a minute */
+    give(way.pending.lease);
+    end(&way);
+}
+
+static void test_lost(void)
+{
+    in_parallel(lose_connection, (void *)(uintptr_t)modes, sizeof *modes, MODES);
+}
+
+/* By itself: the next refresh finds the grant. What the release does is done here, without the message. */
+static void test_lost_alone(void)
+{
+    static const char take_over[] =
+        "local place = redis.call('lpop', KEYS[2]) "
+        "local grant, ttl = string.sub(place, 1, 32), tonumber(string.sub(place, 79, 88)) "
+        "redis.call('set', KEYS[1], grant .. ' 9007199254740000 17\\nhost\\n1\\nx', 'px', ttl) "
+        "return 1";
+    struct way way;
+    if (!begin(&way, "", "lost alone"))
+        return;
+    wait_for(&way, 1500);
+    CHECK(ask_number(&server, "EVAL %s 2 mortise:%s {mortise:%s}:mortise:queue", take_over,
+                     way.name, way.name) == 1);
+    receive(&way);
+    CHECK(mortise_token(way.pending.lease) == UINT64_C(9007199254740000));
+    give(way.pending.lease);
+    EXPECT(LOST, mortise_release(way.lease, &detail));
+    end(&way);
+}
+
+/* ---- a server that forgets -------------------------------------------------------------------------------------------- */
+
+static void test_emptied(void)
+{
+    mortise_client *clients[3], *holder = open_at(&server, NULL, NULL, NULL);
+    struct pending pendings[3] = {PENDING_INIT, PENDING_INIT, PENDING_INIT};
+    bool served[3] = {false};
+    mortise_lease *lease = take(holder, "emptied");
+    uint64_t token = mortise_token(lease);
+    for (int i = 0; i < 3; i++) {
+        clients[i] = open_at(&server, NULL, NULL, NULL);
+        pending_start(&pendings[i], clients[i], "emptied",
+                      MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 900));
+        CHECK(wait_queue(&server, "emptied", i + 1));
+    }
+    CHECK(ask_is(&server, "OK", "FLUSHALL"));
+    for (int round = 0; round < 3; round++) { /* in whatever order they asked */
+        int next = 0;
+        while (served[next] || test_count_get(&pendings[next].calls) == 0)
+            next = (next + 1) % 3;
+        served[next] = true;
+        EXPECT(OK, pending_join(&pendings[next]));
+        CHECK(mortise_token(pendings[next].lease) > token);
+        token = mortise_token(pendings[next].lease);
+        give(pendings[next].lease);
+    }
+    EXPECT(LOST, mortise_release(lease, &detail));
+    for (int i = 0; i < 3; i++)
+        close_client(clients[i]);
+    close_client(holder);
+}
+
+/* Killed, and there again without its data. */
+static void test_restarted(void)
+{
+    mortise_client *holder = open_at(&server, NULL, "unreachable_timeout = 1m", NULL);
+    mortise_client *client = open_at(&server, NULL, "unreachable_timeout = 1m", NULL);
+    struct pending pending = PENDING_INIT;
+    mortise_lease *lease = take(holder, "restarted");
+    pending_start(&pending, client, "restarted", MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    CHECK(wait_queue(&server, "restarted", 1));
+    CHECK(server_do(&server, "kill", NULL));
+    CHECK(server_do(&server, "start", NULL));
+    EXPECT(OK, pending_join(&pending)); /* it asks as soon as it is connected */
+    CHECK(is_covered(&server, "restarted", pending.lease));
+    CHECK(mortise_token(pending.lease) > mortise_token(lease));
+    give(pending.lease);
+    mortise_release(lease, NULL);
+    close_client(holder);
+    close_client(client);
+}
+
+/* ---- too many at once --------------------------------------------------------------------------------------------------- */
+
+#define MANY 1000
+
+/* More than may be under way, nothing is answered, and all are given up. */
+static void test_many(void)
+{
+    static struct pending pendings[MANY];
+    struct test_proxy proxy;
+    if (!start_proxy(&server, &proxy))
+        return;
+    mortise_client *client = open_by(&server, &proxy, NULL, "command_timeout = 1m\n");
+    CHECK(wait_works(client));
+    CHECK(test_proxy_say(&proxy, "delay 1000000 both"));
+    for (int i = 0; i < MANY; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "many-%d", i);
+        pendings[i] = PENDING_INIT;
+        pending_start(&pendings[i], client, name, MORTISE_OPTIONS(.wait_ms = -1));
+    }
+    for (int i = 0; i < MANY; i += 2)
+        EXPECT(OK, mortise_cancel(client, pendings[i].request));
+    for (int i = 0; i < MANY; i += 2)
+        EXPECT(CANCELED, pending_join(&pendings[i]));
+    CHECK(test_proxy_say(&proxy, "pass"));
+    for (int i = 1; i < MANY; i += 2) {
+        EXPECT(OK, pending_join(&pendings[i]));
+        EXPECT(OK, mortise_release_nowait(pendings[i].lease, &detail));
+    }
+    close_client(client);
+    test_proxy_end(&proxy);
+}
+
+static const CU_TestInfo tests[] = {
+    {"the deadline of what is handed over, every leg late", test_late},
+    {"a push so late that the lock has gone on", test_too_late},
+    {"a push overtakes a refresh", test_overtaken},
+    {"an old push, and nonsense", test_old_push},
+    {"a push lost with its connection", test_lost},
+    {"a push lost alone", test_lost_alone},
+    {"the server is emptied while they wait", test_emptied},
+    {"the server is restarted while they wait", test_restarted},
+    {"more acquires than are let on the way", test_many},
+    CU_TEST_INFO_NULL,
+};
+
+int main(int argc, char **argv)
+{
+    int code = server_start(&server, NULL);
+    if (code == 0)
+        code = run_tests("redis: queue, pushes", tests, argc, argv);
+    return servers_end((struct server *const[]){&server}, 1, code);
+}

@@ -1,0 +1,307 @@
+/* test_refusals.c - what a server refuses, and why: each reason has an error of its own that a person understands,
+ * says whether trying again can help, and is tried again where it does. */
+#include "fake.h"
+#include "rig.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define RIGHTS                                                                                     \
+    "rights=~* &* -@all +@read +@write -@dangerous +@scripting +@pubsub +@transaction "            \
+    "+@connection "                                                                                \
+    "+time +info"
+
+static struct server server, acl;
+static struct fake fake;
+
+static mortise_client *open_fake(const char *core, const char *redis)
+{
+    char address[40];
+    snprintf(address, sizeof address, "127.0.0.1:%d", fake.port);
+    return open_at(&server, address, core, redis);
+}
+
+/* ---- what it says rarely ----------------------------------------------------------------------------------------- */
+
+static const struct refusal {
+    const char *answer;
+    mortise_status status;
+    bool retryable;
+    const char *says[2]; /* all of them stand in the message */
+} refusals[] = {
+    {"-LOADING Redis is loading the dataset in memory\r\n", MORTISE_UNREACHABLE, true, {"LOADING"}},
+    {"-MASTERDOWN Link with MASTER is down\r\n", MORTISE_UNREACHABLE, true, {"MASTERDOWN"}},
+    {"-BUSY Redis is busy running a script.\r\n", MORTISE_UNREACHABLE, true, {"BUSY"}},
+    {"-CLUSTERDOWN The cluster is down\r\n", MORTISE_UNREACHABLE, true, {"CLUSTERDOWN"}},
+    {"-READONLY You can't write against a read only replica.\r\n",
+     MORTISE_UNREACHABLE,
+     true,
+     {"READONLY", "not the primary"}},
+    {"-MOVED 3999 127.0.0.1:6381\r\n", MORTISE_BACKEND, false, {"MOVED", "a single primary"}},
+    {"-ASK 3999 127.0.0.1:6381\r\n", MORTISE_BACKEND, false, {"ASK", "a single primary"}},
+    {"-MISCONF Redis is configured to save RDB snapshots\r\n", MORTISE_BACKEND, true, {"MISCONF"}},
+    {"-NOREPLICAS Not enough good replicas to write.\r\n", MORTISE_BACKEND, true, {"NOREPLICAS"}},
+    {"-OOM command not allowed when used memory > 'maxmemory'.\r\n",
+     MORTISE_BACKEND,
+     true,
+     {"OOM"}},
+    {"-NOAUTH Authentication required.\r\n", MORTISE_BACKEND, false, {"NOAUTH"}},
+    {"-ERR unknown command 'EVAL', with args beginning with: 'a secret'\r\n",
+     MORTISE_BACKEND,
+     false,
+     {"unknown command 'EVAL'"}},
+    {"$3\r\nfoo\r\n", MORTISE_BACKEND, false, {"makes no sense"}},
+    {"+OK\r\n", MORTISE_BACKEND, false, {"makes no sense"}},
+};
+
+static void test_words(void)
+{
+    mortise_client *client = open_fake(NULL, NULL);
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        const struct refusal *refusal = &refusals[i];
+        char address[40];
+        mortise_lease *lease = NULL;
+        snprintf(doing, sizeof doing, "%.40s", refusal->answer);
+        snprintf(address, sizeof address, "127.0.0.1:%d: ", fake.port);
+        fake_answer(&fake, refusal->answer, 0, NULL);
+        mortise_status status =
+            mortise_acquire(client, "words", MORTISE_OPTIONS(), &lease, &detail);
+        CHECK(status == refusal->status && lease == NULL);
+        CHECK(detail.retryable == refusal->retryable);
+        SAYS(address);
+        SAYS("acquire \"mortise:words\"");
+        for (int j = 0; j < 2 && refusal->says[j]; j++)
+            SAYS(refusal->says[j]);
+        CHECK(strstr(detail.message, "secret") == NULL && strchr(detail.message, '\n') == NULL);
+    }
+    fake_answer(&fake, ":2\r\n", 0, NULL);
+    close_client(client);
+}
+
+/* No Redis at all. */
+static void test_other_protocol(void)
+{
+    mortise_client *client = open_fake("unreachable_timeout = 200ms", NULL);
+    mortise_lease *lease = NULL;
+    fake_answer(&fake, "HTTP/1.1 400 Bad Request\r\n\r\n", 0, NULL);
+    mortise_status status = mortise_acquire(client, "http", MORTISE_OPTIONS(), &lease, &detail);
+    CHECK(status == MORTISE_INDETERMINATE || status == MORTISE_UNREACHABLE);
+    SAYS("not the Redis protocol");
+    fake_answer(&fake, ":2\r\n", 0, NULL);
+    close_client(client);
+}
+
+/* It passes: who waits does not see it, and a lease that is held stays so. */
+static void test_passing(void)
+{
+    static const char *const passing[] = {
+        "-LOADING Redis is loading the dataset in memory\r\n",
+        "-BUSY Redis is busy running a script.\r\n",
+        "-READONLY You can't write against a read only replica.\r\n",
+        "-OOM command not allowed when used memory > 'maxmemory'.\r\n"};
+    for (size_t i = 0; i < sizeof passing / sizeof *passing; i++) {
+        mortise_client *client = open_fake("renew_every = 50ms", NULL);
+        struct told told = TOLD_INIT;
+        mortise_lease *lease = NULL;
+        snprintf(doing, sizeof doing, "%.20s", passing[i]);
+        fake_answer(&fake, passing[i], 3, ":1700000000000000\r\n");
+        EXPECT(OK, mortise_acquire(client, "passing",
+                                   MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = 2000,
+                                                   .on_state = note_state, .user_data = &told),
+                                   &lease, &detail));
+        CHECK(mortise_token(lease) == 1700000000000000);
+        fake_answer(&fake, passing[i], 2, "$1\r\n2\r\n");
+        CHECK(test_count_wait(&told.suspect, 1));
+        CHECK(test_count_wait(&told.held, 1));
+        CHECK(test_count_get(&told.lost) == 0);
+        fake_answer(&fake, passing[i], 2, ":2\r\n");
+        give(lease);
+        close_client(client);
+    }
+}
+
+/* ---- who may not ----------------------------------------------------------------------------------------------------- */
+
+static void expect_refused(const char *redis, const char *says, const char *advice)
+{
+    mortise_lease *lease = NULL;
+    snprintf(doing, sizeof doing, "%s", says);
+    mortise_client *client = open_at(&acl, NULL, NULL, redis);
+    EXPECT(BACKEND, mortise_acquire(client, "refused", MORTISE_OPTIONS(), &lease, &detail));
+    SAYS(says);
+    if (advice)
+        SAYS(advice);
+    CHECK(!detail.retryable);
+    CHECK(strstr(detail.message, "hunter2") == NULL);
+    close_client(client);
+}
+
+static void set_user(const char *rights)
+{
+    CHECK(ask_is(&acl, "OK", "ACL SETUSER mortise %s", rights));
+}
+
+static void test_passwords(void)
+{
+    expect_refused("username = mortise\npassword = hunter2\n", "WRONGPASS", NULL);
+    expect_refused("username = nobody\npassword = secret\n", "WRONGPASS", NULL);
+    expect_refused("", "NOAUTH", NULL);
+    expect_refused("password = hunter2\n", "WRONGPASS", NULL);
+}
+
+static const char user[] = "username = mortise\npassword = secret\n";
+static const char watching[] = "username = mortise\npassword = secret\natomicity = watch\n";
+
+static void test_scripts_forbidden(void)
+{
+    set_user("-@scripting");
+    expect_refused(user, "NOPERM", "atomicity = watch");
+    mortise_client *client = open_at(&acl, NULL, NULL, watching);
+    EXPECT(OK, try_once(client, "no scripts"));
+    close_client(client);
+    set_user("+@scripting");
+}
+
+/* Neither a script nor a transaction may touch the key; then it may. */
+static void test_keys_forbidden(void)
+{
+    CHECK(ask_is(&acl, "OK", "ACL SETUSER mortise resetkeys ~other:*"));
+    expect_refused(user, "NOPERM", NULL);
+    expect_refused(watching, "NOPERM", NULL);
+    CHECK(ask_is(&acl, "OK", "ACL SETUSER mortise ~*"));
+    mortise_client *client = open_at(&acl, NULL, NULL, user);
+    EXPECT(OK, try_once(client, "refused"));
+    close_client(client);
+}
+
+/* What is refused in the middle leaves nothing. */
+static void test_commands_forbidden(void)
+{
+    static const char *const commands[] = {"set",     "hset", "pexpire", "pexpireat",
+                                           "hincrby", "time", "get"};
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        char right[32];
+        snprintf(right, sizeof right, "-%s", commands[i]);
+        set_user(right);
+        for (size_t j = 0; j < VARIANTS; j++) {
+            char settings[200];
+            mortise_lease *lease = NULL;
+            snprintf(doing, sizeof doing, "%s, %s", variants[j].name, right);
+            snprintf(settings, sizeof settings, "%s%s", user, variants[j].settings);
+            mortise_client *client = open_at(&acl, NULL, NULL, settings);
+            mortise_status status = mortise_acquire(
+                client, "half-way", MORTISE_OPTIONS(.owner = variants[j].owner, .ttl_ms = LONG_MS),
+                &lease, &detail);
+            if (status != MORTISE_OK) {
+                EXPECT(BACKEND, status);
+                CHECK(holds(&acl, "half-way") == 0);
+            }
+            if (mortise_release(lease, NULL) == MORTISE_OK)
+                close_client(client);
+            else
+                mortise_close(client, NULL);
+            ask_number(&acl, "DEL mortise:half-way");
+        }
+        right[0] = '+';
+        set_user(right);
+    }
+}
+
+struct looked {
+    mortise_client *client;
+    uint64_t requests;
+};
+
+static bool has_looked(void *argument)
+{
+    const struct looked *looked = argument;
+    return stats_of(looked->client).requests >= looked->requests;
+}
+
+/* Waiters look every `retry`, and nothing else is amiss. */
+static void test_subscribing_forbidden(void)
+{
+    char settings[100];
+    struct pending pending = PENDING_INIT;
+    set_user("-subscribe");
+    snprintf(settings, sizeof settings, "%sretry = 20ms\n", user);
+    mortise_client *client = open_at(&acl, NULL, "log = none", settings);
+    mortise_client *holder = open_at(&acl, NULL, NULL, user);
+    for (int i = 0; i < 2; i++) {
+        mortise_lease *lease = take(holder, "deaf");
+        uint64_t asked = stats_of(client).requests;
+        pending = PENDING_INIT;
+        pending_start(&pending, client, "deaf", MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+        struct looked looked = {client, asked + 4};
+        CHECK(test_poll(has_looked, &looked, TEST_PATIENCE_MS));
+        CHECK(test_count_get(&pending.calls) == 0);
+        give(lease);
+        EXPECT(OK, pending_join(&pending));
+        give(pending.lease);
+    }
+    close_client(holder);
+    close_client(client);
+    set_user("+subscribe");
+}
+
+/* ---- the key is something else ---------------------------------------------------------------------------------------- */
+
+static void use_otherwise(void *argument)
+{
+    const struct variant *variant = argument;
+    char name[64];
+    mortise_lease *lease = NULL;
+    snprintf(doing, sizeof doing, "%s", variant->name);
+    snprintf(name, sizeof name, "otherwise %s", variant->name);
+    mortise_client *client = open_at(&server, NULL, "renew_every = 100ms", variant->settings);
+    mortise_lease *good = take_as(client, "good", variant->owner, LONG_MS);
+    CHECK(ask_number(&server, "LPUSH mortise:%s mine", name) == 1);
+    EXPECT(BACKEND, mortise_acquire(client, name, MORTISE_OPTIONS(.owner = variant->owner), &lease,
+                                    &detail));
+    SAYS("used for something else");
+    SAYS("otherwise");
+    CHECK(!detail.retryable);
+    CHECK(ask_number(&server, "LLEN mortise:%s", name) == 1);
+    CHECK(ask_number(&server, "DEL mortise:%s", name) == 1);
+    lease = take_as(client, name, variant->owner, LONG_MS);
+    CHECK(ask_number(&server, "DEL mortise:%s", name) == 1);
+    CHECK(ask_number(&server, "LPUSH mortise:%s mine", name) == 1); /* under our hands */
+    CHECK(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
+    EXPECT(LOST, mortise_release(lease, &detail));
+    CHECK(mortise_state(good) == MORTISE_STATE_HELD);
+    CHECK(ask_number(&server, "LLEN mortise:%s", name) == 1);
+    CHECK(ask_number(&server, "DEL mortise:%s", name) == 1);
+    give(good);
+    close_client(client);
+}
+
+static void test_wrong_type(void)
+{
+    for (size_t i = 0; i < VARIANTS; i++)
+        use_otherwise((void *)(uintptr_t)&variants[i]);
+}
+
+static const CU_TestInfo tests[] = {
+    {"refusals have words of their own", test_words},
+    {"not Redis at all", test_other_protocol},
+    {"refusals that pass are waited for", test_passing},
+    {"wrong passwords, none, unknown users", test_passwords},
+    {"scripts are forbidden", test_scripts_forbidden},
+    {"keys are forbidden", test_keys_forbidden},
+    {"single commands are forbidden", test_commands_forbidden},
+    {"subscribing is forbidden", test_subscribing_forbidden},
+    {"keys of another type", test_wrong_type},
+    CU_TEST_INFO_NULL,
+};
+
+int main(int argc, char **argv)
+{
+    static const char *const users[] = {"user=mortise", "password=secret", RIGHTS, NULL};
+    int code = fake_start(&fake) ? server_start(&server, NULL) : 1;
+    if (code == 0)
+        code = server_start(&acl, users);
+    if (code == 0)
+        code = run_tests("redis: refusals", tests, argc, argv);
+    fake_end(&fake);
+    return servers_end((struct server *const[]){&server, &acl}, 2, code);
+}

@@ -1,0 +1,270 @@
+/* test_replicas.c - min_replicas: a lock is had, and renewed, only when replicas have it; where they do not, the
+ * acquire fails in bounded time and leaves nothing, and the holder is told in time. */
+#include "rig.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct house house;
+
+#define MANY 20
+
+static mortise_client *open_house(const char *core, const char *redis)
+{
+    char settings[300];
+    snprintf(settings, sizeof settings, "connect_timeout = 1s\ncommand_timeout = 1s\n%s", redis);
+    return open_at(&house.server, house.list, core, settings);
+}
+
+static void freeze_replicas(const char *verb)
+{
+    house_do(&house, verb, 1);
+    house_do(&house, verb, 2);
+}
+
+static int64_t calls_of_wait(void)
+{
+    redisReply *reply = ask(&house.server, "INFO commandstats");
+    const char *at = reply && reply->str ? strstr(reply->str, "cmdstat_wait:calls=") : NULL;
+    long long calls = 0;
+    if (at)
+        sscanf(at, "cmdstat_wait:calls=%lld", &calls);
+    freeReplyObject(reply);
+    return calls;
+}
+
+/* ---- had ------------------------------------------------------------------------------------------------------- */
+
+static bool replica_has(int member, const char *name)
+{
+    redisReply *reply = house_ask(&house, member, "EXISTS mortise:%s", name);
+    bool has = reply && reply->integer == 1;
+    freeReplyObject(reply);
+    return has;
+}
+
+/* In every layout: when it is had, both replicas have it. */
+static void hold_one(void *argument)
+{
+    const struct variant *variant = argument;
+    char settings[200], name[64];
+    snprintf(doing, sizeof doing, "%s", variant->name);
+    snprintf(name, sizeof name, "replicated-%d", (int)(variant - variants));
+    snprintf(settings, sizeof settings, "min_replicas = 2\nreplica_timeout = 10s\n%s",
+             variant->settings);
+    mortise_client *client = open_house("handover_max = 0\nrenew_every = 50ms", settings);
+    for (int i = 0; i < 5; i++) {
+        mortise_lease *lease = take_as(client, name, variant->owner, LONG_MS);
+        CHECK(replica_has(1, name) && replica_has(2, name));
+        CHECK(is_covered(&house.server, name, lease));
+        CHECK(wait_renewals(client, stats_of(client).renewals + 2));
+        EXPECT(BUSY, variant->owner ? MORTISE_BUSY : try_once(client, name));
+        give(lease);
+    }
+    CHECK(stats_of(client).renewal_failures == 0);
+    close_client(client);
+}
+
+static void test_had(void)
+{
+    house_mend(&house, 0);
+    in_parallel(hold_one, (void *)(uintptr_t)variants, sizeof *variants, VARIANTS);
+    CHECK(server_is_clean(&house.server));
+}
+
+/* The primary dies as soon as a lock is had, which one replica was in reach to take: that one has it. */
+static void test_killed_at_once(void)
+{
+    struct told told = TOLD_INIT;
+    mortise_lease *lease = NULL;
+    house_mend(&house, 0);
+    mortise_client *client =
+        open_house("unreachable_timeout = 60s", "min_replicas = 1\nreplica_timeout = 10s\n");
+    house_strand(&house, 2);
+    EXPECT(OK, mortise_acquire(client, "kept",
+                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS,
+                                               .on_state = note_state, .user_data = &told),
+                               &lease, &detail));
+    house_do(&house, "kill", 0);
+    house_promote(&house, 1);
+    CHECK(holds(&house.server, "kept") == 1);
+    house_follow(&house, 2); /* to renew, one is needed */
+    CHECK(wait_renewals(client, 1));
+    CHECK(wait_state(lease, MORTISE_STATE_HELD, TEST_PATIENCE_MS));
+    CHECK(test_count_get(&told.lost) == 0);
+    give(lease);
+    close_client(client);
+    CHECK(server_is_clean(&house.server));
+    house_do(&house, "start", 0);
+}
+
+/* ---- not had --------------------------------------------------------------------------------------------------- */
+
+static void test_nobody_acknowledges(void)
+{
+    mortise_lease *lease = NULL;
+    house_mend(&house, 0);
+    mortise_client *client =
+        open_house("unreachable_timeout = 1s", "min_replicas = 1\nreplica_timeout = 300ms\n");
+    mortise_client *other = open_house(NULL, "");
+    CHECK(wait_works(client));
+    freeze_replicas("freeze");
+    for (int i = 0; i < 3; i++) {
+        EXPECT(UNREACHABLE, mortise_acquire(client, "replicated",
+                                            MORTISE_OPTIONS(.ttl_ms = LONG_MS), &lease, &detail));
+        SAYS("0 of 1 replicas");
+        CHECK(detail.retryable);
+        CHECK(holds(&house.server, "replicated") == 0);
+    }
+    EXPECT(OK, try_once(other, "replicated")); /* who does not ask for replicas */
+    EXPECT(UNREACHABLE,
+           mortise_acquire(client, "replicated",
+                           MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS), &lease,
+                           &detail)); /* by unreachable_timeout */
+    CHECK(holds(&house.server, "replicated") == 0);
+    freeze_replicas("thaw");
+    house_wait_replicas(&house, 2);
+    CHECK(wait_works(client));
+    close_client(other);
+    close_client(client);
+    CHECK(server_is_clean(&house.server));
+}
+
+/* Never was one. */
+static void test_too_many_asked(void)
+{
+    mortise_lease *lease = NULL;
+    house_mend(&house, 0);
+    mortise_client *client = open_house(NULL, "min_replicas = 3\nreplica_timeout = 1s\n");
+    EXPECT(UNREACHABLE, mortise_acquire(client, "three", MORTISE_OPTIONS(), &lease, &detail));
+    SAYS("2 of 3 replicas");
+    CHECK(holds(&house.server, "three") == 0);
+    close_client(client);
+    CHECK(server_is_clean(&house.server));
+}
+
+/* One WAIT for all that were granted meanwhile. */
+static void test_together(void)
+{
+    static struct pending pendings[MANY];
+    char name[32];
+    house_mend(&house, 0);
+    mortise_client *client = open_house(NULL, "min_replicas = 1\nreplica_timeout = 1s\n");
+    CHECK(wait_works(client));
+    freeze_replicas("freeze");
+    int64_t before = calls_of_wait();
+    for (int i = 0; i < MANY; i++) {
+        snprintf(name, sizeof name, "together-%d", i);
+        pendings[i] = PENDING_INIT;
+        pending_start(&pendings[i], client, name, MORTISE_OPTIONS(.ttl_ms = LONG_MS));
+    }
+    for (int i = 0; i < MANY; i++) {
+        snprintf(name, sizeof name, "together-%d", i);
+        EXPECT(UNREACHABLE, pending_join(&pendings[i]));
+        CHECK(holds(&house.server, name) == 0);
+    }
+    int64_t calls = calls_of_wait() - before;
+    CHECK(calls >= 1 && calls <= MANY / 2);
+    freeze_replicas("thaw");
+    close_client(client);
+    CHECK(server_is_clean(&house.server));
+}
+
+static bool is_there(void *name)
+{
+    return holds(&house.server, name) == 1;
+}
+
+/* The caller gives up while the replicas are waited for: nothing stays, now or later. */
+static void test_given_up(void)
+{
+    static char name[] = "given up";
+    struct pending pending = PENDING_INIT;
+    house_mend(&house, 0);
+    mortise_client *client = open_house(NULL, "min_replicas = 1\nreplica_timeout = 30s\n");
+    EXPECT(OK, try_once(client, name));
+    freeze_replicas("freeze");
+    pending_start(&pending, client, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    CHECK(test_poll(is_there, name, TEST_PATIENCE_MS));
+    EXPECT(OK, mortise_cancel(client, pending.request));
+    EXPECT(CANCELED, pending_join(&pending));
+    CHECK(wait_holds(&house.server, name, 0));
+    freeze_replicas("thaw");
+    house_wait_replicas(&house, 2);
+    CHECK(holds(&house.server, name) == 0);
+    close_client(client);
+    CHECK(server_is_clean(&house.server));
+}
+
+/* The connection that waits for the replicas breaks. */
+static void test_cut_while_waiting(void)
+{
+    static char name[] = "cut";
+    struct pending pending = PENDING_INIT;
+    house_mend(&house, 0);
+    mortise_client *client =
+        open_house("unreachable_timeout = 60s", "min_replicas = 1\nreplica_timeout = 30s\n");
+    EXPECT(OK, try_once(client, name));
+    freeze_replicas("freeze");
+    pending_start(&pending, client, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    CHECK(test_poll(is_there, name, TEST_PATIENCE_MS));
+    CHECK(ask_number(&house.server, "CLIENT KILL TYPE normal SKIPME yes") > 0);
+    freeze_replicas("thaw");
+    EXPECT(OK, pending_join(&pending));
+    CHECK(replica_has(1, name) || replica_has(2, name));
+    give(pending.lease);
+    CHECK(holds(&house.server, name) == 0);
+    close_client(client);
+    CHECK(server_is_clean(&house.server));
+}
+
+/* ---- renewals ---------------------------------------------------------------------------------------------------- */
+
+/* A holder whose renewals reach no replica is told, and loses the lease at its deadline: before the replicas'
+ * own copy of the lock ends. */
+static void test_renewals(void)
+{
+    struct told told = TOLD_INIT;
+    mortise_lease *lease = NULL;
+    house_mend(&house, 0);
+    mortise_client *client =
+        open_house("renew_every = 100ms", "min_replicas = 1\nreplica_timeout = 200ms\n");
+    EXPECT(OK, mortise_acquire(client, "renewed",
+                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = 8000,
+                                               .on_state = note_state, .user_data = &told),
+                               &lease, &detail));
+    CHECK(wait_renewals(client, 2));
+    freeze_replicas("freeze");
+    CHECK(test_count_wait(&told.suspect, 1));
+    freeze_replicas("thaw");
+    CHECK(wait_state(lease, MORTISE_STATE_HELD, TEST_PATIENCE_MS));
+    CHECK(test_count_get(&told.lost) == 0);
+    freeze_replicas("freeze");
+    CHECK(test_count_wait(&told.lost, 1));
+    EXPECT(LOST, mortise_release(lease, &detail));
+    freeze_replicas("thaw");
+    close_client(client);
+    CHECK(server_is_clean(&house.server));
+}
+
+static const CU_TestInfo tests[] = {
+    {"what is had is on the replicas", test_had},
+    {"the primary is killed at once", test_killed_at_once},
+    {"nobody acknowledges", test_nobody_acknowledges},
+    {"more are asked for than there are", test_too_many_asked},
+    {"many wait together", test_together},
+    {"given up while waiting for replicas", test_given_up},
+    {"the connections break while waiting for replicas", test_cut_while_waiting},
+    {"renewals", test_renewals},
+    CU_TEST_INFO_NULL,
+};
+
+int main(int argc, char **argv)
+{
+    static const char *const keys[] = {"replicas=2", "conf=repl-diskless-sync yes",
+                                       "conf=repl-diskless-sync-delay 0", NULL};
+    int code = house_start(&house, keys);
+    if (code == 0)
+        code = run_tests("redis: replicas", tests, argc, argv);
+    return servers_end((struct server *const[]){&house.server}, 1, code);
+}

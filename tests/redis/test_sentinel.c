@@ -1,0 +1,270 @@
+/* test_sentinel.c - three sentinels watch a primary and two replicas, all with passwords: the primary is killed,
+ * stopped, exchanged, comes back; sentinels are gone or silent; clients follow. */
+#include "rig.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct house house;
+
+#define HELD_MS 600000 /* nothing is renewed because it is due */
+
+static const char patient[] = "unreachable_timeout = 60s\n";
+static const char secrets[] = "sentinel_password = watch\npassword = secret\n";
+static const char timeouts[] = "connect_timeout = 1s\ncommand_timeout = 1s\n";
+
+static mortise_client *open_by_sentinels(const char *sentinels, const char *core, const char *redis)
+{
+    mortise_client *client = NULL;
+    char path[300], text[1000];
+    static int count;
+    snprintf(path, sizeof path, "%s/sentinel-%d.conf", house.server.folder, ++count);
+    snprintf(text, sizeof text, "[mortise]\ndriver = redis\n%s\n[redis]\nsentinel = locks@%s\n%s%s",
+             core, sentinels ? sentinels : house.server.sentinels, secrets,
+             redis ? redis : timeouts);
+    CHECK(test_file_write(path, text));
+    EXPECT(OK, mortise_open(path, &client, &detail));
+    return client;
+}
+
+static mortise_lease *hold(mortise_client *client, const char *name, struct told *told)
+{
+    mortise_lease *lease = NULL;
+    EXPECT(OK, mortise_acquire(client, name,
+                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = HELD_MS,
+                                               .on_state = note_state, .user_data = told),
+                               &lease, &detail));
+    return lease;
+}
+
+/* Of the others both are online; one that came back says that it is a primary itself, for some seconds. */
+static bool is_whole(void *unused)
+{
+    (void)unused;
+    for (int i = 0; i < HOUSE; i++) {
+        redisReply *reply = house_ask(&house, i, "INFO replication");
+        const char *text = reply && reply->str ? reply->str : "", *first = strstr(text, "online");
+        bool whole = first && strstr(first + 1, "online");
+        freeReplyObject(reply);
+        if (whole) {
+            house_look_at(&house, i);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* All run, and follow one; nothing is in it. */
+static void mend(void)
+{
+    CHECK(test_poll(is_whole, NULL, 60000));
+    house_wait_replicas(&house, 2);
+    CHECK(ask_is(&house.server, "OK", "FLUSHALL"));
+}
+
+struct renewal {
+    mortise_client *client;
+    struct told *told;
+    uint64_t before;
+};
+
+/* Known to be of the new primary: the old one is gone. */
+static bool was_renewed(void *argument)
+{
+    const struct renewal *renewal = argument;
+    return stats_of(renewal->client).renewals > renewal->before ||
+           test_count_get(&renewal->told->lost) > 0;
+}
+
+static void check_kept(mortise_client *client, mortise_lease *lease, const char *name,
+                       struct told *told, uint64_t before)
+{
+    struct renewal renewal = {client, told, before};
+    CHECK(test_poll(was_renewed, &renewal, 60000));
+    CHECK(wait_state(lease, MORTISE_STATE_HELD, TEST_PATIENCE_MS));
+    CHECK(test_count_get(&told->lost) == 0);
+    CHECK(holds(&house.server, name) == 1);
+    CHECK(is_covered(&house.server, name, lease));
+}
+
+/* ---- asking ----------------------------------------------------------------------------------------------------- */
+
+static void test_finding(void)
+{
+    char url[400], text[256], address[40];
+    mortise_client *client = NULL;
+    mend();
+    snprintf(address, sizeof address, "127.0.0.1:%d", house.server.port);
+    snprintf(url, sizeof url,
+             "redis:///0?sentinel=locks@%s&sentinel_password=watch&password=secret",
+             house.server.sentinels);
+    EXPECT(OK, mortise_open(url, &client, &detail));
+    EXPECT(OK, mortise_ping(client, text, sizeof text, &detail));
+    CHECK(strstr(text, address) != NULL);
+    EXPECT(OK, try_once(client, "by a URL"));
+    close_client(client);
+}
+
+static void expect_refused(const char *name, const char *settings, mortise_status wanted,
+                           const char *says)
+{
+    mortise_client *client = NULL;
+    mortise_lease *lease = NULL;
+    char path[300], text[700];
+    snprintf(path, sizeof path, "%s/refused.conf", house.server.folder);
+    snprintf(text, sizeof text, "[mortise]\ndriver = redis\n[redis]\nsentinel = %s%s\n%s", name,
+             house.server.sentinels, settings);
+    snprintf(doing, sizeof doing, "%s %s", name, settings);
+    CHECK(test_file_write(path, text));
+    mortise_status status = mortise_open(path, &client, &detail);
+    if (status == MORTISE_OK)
+        status = mortise_acquire(client, "refused", MORTISE_OPTIONS(), &lease, &detail);
+    CHECK(status == wanted);
+    SAYS(says);
+    CHECK(strstr(detail.message, "hunter2") == NULL);
+    mortise_close(client, NULL);
+}
+
+static void test_refused(void)
+{
+    mend();
+    expect_refused("other@", secrets, MORTISE_UNREACHABLE, "no sentinel tells where \"other\" is");
+    expect_refused("other@", secrets, MORTISE_UNREACHABLE, "does not know it");
+    expect_refused("locks@", "password = secret\n", MORTISE_BACKEND, "NOAUTH");
+    expect_refused("locks@", "sentinel_password = hunter2\n", MORTISE_BACKEND, "WRONGPASS");
+    expect_refused("locks@", "sentinel_password = watch\n", MORTISE_BACKEND, "NOAUTH");
+    expect_refused("", secrets, MORTISE_CONFIG, "NAME@HOST");
+    expect_refused("locks@", "servers = 127.0.0.1\n", MORTISE_CONFIG, "exclude each other");
+    expect_refused("locks@", "sentinel_username = me\n", MORTISE_CONFIG, "sentinel_password");
+    expect_refused("locks@,", secrets, MORTISE_CONFIG, "missing between the commas");
+}
+
+/* One of them is silent, one refuses: it is not waited for as long as it might be. */
+static void test_silent_sentinel(void)
+{
+    char list[200];
+    mend();
+    snprintf(list, sizeof list, "127.0.0.1:1, %s", house.server.sentinels);
+    mortise_client *client = open_by_sentinels(list, patient, "connect_timeout = 1h\n");
+    CHECK(server_do(&house.server, "freeze", "only=s1"));
+    EXPECT(OK, try_once(client, "silent"));
+    CHECK(server_do(&house.server, "thaw", "only=s1"));
+    close_client(client);
+}
+
+/* ---- failover ---------------------------------------------------------------------------------------------------- */
+
+/* Waiters, holders and tokens go along; and the old one, back as a replica, is left alone. */
+static void test_killed(void)
+{
+    struct told told = TOLD_INIT;
+    struct pending pending = PENDING_INIT;
+    mend();
+    int old = house.primary;
+    mortise_client *client = open_by_sentinels(NULL, patient, NULL);
+    mortise_client *other = open_by_sentinels(NULL, patient, NULL);
+    mortise_lease *lease = hold(client, "kept", &told);
+    mortise_lease *first = take(client, "grows");
+    uint64_t token = mortise_token(first), before = stats_of(client).renewals;
+    give(first);
+    pending_start(&pending, other, "kept", MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    house_wait_replicas(&house, 2);
+    house_do(&house, "kill", old);
+    if (house_wait_other(&house, old) < 0)
+        return;
+    check_kept(client, lease, "kept", &told, before);
+    first = take(client, "grows");
+    CHECK(mortise_token(first) > token);
+    token = mortise_token(lease);
+    give(lease);
+    EXPECT(OK, pending_join(&pending));
+    CHECK(mortise_token(pending.lease) > token);
+    house_do(&house, "start", old); /* as a primary, at first */
+    mend();
+    CHECK(house.primary != old);
+    CHECK(wait_works(client) && wait_works(other));
+    mortise_release(first, NULL); /* mend has emptied it */
+    mortise_release(pending.lease, NULL);
+    close_client(other);
+    close_client(client);
+    CHECK(server_is_clean(&house.server));
+}
+
+/* It is stopped, and nobody asks it anything: the sentinels tell. */
+static void test_stopped_and_idle(void)
+{
+    struct told told = TOLD_INIT;
+    mend();
+    int old = house.primary;
+    mortise_client *client =
+        open_by_sentinels(NULL, patient, "connect_timeout = 1s\ncommand_timeout = 1h\n");
+    mortise_lease *lease = hold(client, "kept", &told);
+    uint64_t before = stats_of(client).renewals;
+    house_wait_replicas(&house, 2);
+    house_do(&house, "freeze", old);
+    if (house_wait_other(&house, old) < 0)
+        return;
+    check_kept(client, lease, "kept", &told, before); /* the next renewal is due in minutes */
+    house_do(&house, "thaw", old);
+    give(lease);
+    CHECK(holds(&house.server, "kept") == 0);
+    close_client(client);
+    mend();
+    CHECK(server_is_clean(&house.server));
+}
+
+/* In order, by an operator, with requests going on: none fails. */
+static void test_exchanged(void)
+{
+    struct told told = TOLD_INIT;
+    mend();
+    int old = house.primary;
+    mortise_client *client =
+        open_by_sentinels(NULL, "unreachable_timeout = 60s\nrenew_every = 50ms", NULL);
+    mortise_lease *lease = hold(client, "kept", &told);
+    house_wait_replicas(&house, 2);
+    redisContext *sentinel =
+        redisConnect("127.0.0.1", (int)strtol(strrchr(house.server.sentinels, ':') + 1, NULL, 10));
+    freeReplyObject(redisCommand(sentinel, "AUTH watch"));
+    redisReply *reply = redisCommand(sentinel, "SENTINEL FAILOVER locks");
+    CHECK(reply && reply->str && strcmp(reply->str, "OK") == 0);
+    freeReplyObject(reply);
+    redisFree(sentinel);
+    if (house_wait_other(&house, old) < 0)
+        return;
+    check_kept(client, lease, "kept", &told, stats_of(client).renewals + 2);
+    give(lease);
+    CHECK(wait_works(client));
+    close_client(client);
+    mend();
+    CHECK(server_is_clean(&house.server));
+}
+
+static const CU_TestInfo tests[] = {
+    {"sentinels say where it is", test_finding},
+    {"names, passwords and settings that are wrong", test_refused},
+    {"a sentinel is silent, another one gone", test_silent_sentinel},
+    {"the primary is killed, and comes back", test_killed},
+    {"the primary is stopped while nothing is asked", test_stopped_and_idle},
+    {"the primary is exchanged", test_exchanged},
+    CU_TEST_INFO_NULL,
+};
+
+int main(int argc, char **argv)
+{
+    static const char *const keys[] = {"replicas=2",
+                                       "sentinels=3",
+                                       "password=secret",
+                                       "sentinel_password=watch",
+                                       "down_after=1000",
+                                       "conf=repl-diskless-sync yes",
+                                       "conf=repl-diskless-sync-delay 0",
+                                       NULL};
+    int code = house_start(&house, keys);
+    if (code == 0)
+        code = run_tests("redis: sentinels", tests, argc, argv);
+    if (house.server.port > 0)
+        mend();
+    return servers_end((struct server *const[]){&house.server}, 1, code);
+}

@@ -1,0 +1,265 @@
+/* test_memory.c - what nodes forget when they are restarted, and what they do not: the guard that keeps a second majority
+ * from forming; tokens over all majorities, over emptied nodes, and over a clock that jumps. On three nodes, the clock of
+ * the first can be set; and on five. */
+#include "nodes.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+static struct nodes nodes, five;
+
+static int64_t wall_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+struct successor {
+    mortise_lease *of; /* the former holder's */
+    struct test_count done;
+    mortise_status status;
+    mortise_lease *lease;
+    mortise_lease_state state_of;
+};
+
+static void succeeded(mortise_status status, mortise_lease *lease, const mortise_error *error,
+                      void *user_data)
+{
+    struct successor *successor = user_data;
+    (void)error;
+    successor->state_of = mortise_state(successor->of);
+    successor->status = status;
+    successor->lease = lease;
+    test_count_add(&successor->done, 1);
+}
+
+/* A lock that is not renewed is held; two of three nodes are emptied and restarted; another wants it. */
+static void test_guard_with(const char *settings, const char *name, int64_t ttl_ms,
+                            mortise_lease_state expected)
+{
+    mortise_client *client = nodes_open(&nodes, 7, "unreachable_timeout = 30s", settings);
+    mortise_client *other = nodes_open(&nodes, 7, "unreachable_timeout = 30s", settings);
+    struct successor successor = {.done = TEST_COUNT_INIT};
+    mortise_lease *lease = NULL;
+    EXPECT(OK,
+           mortise_acquire(client, name,
+                           MORTISE_OPTIONS(.wait_ms = 30000, .ttl_ms = ttl_ms, .no_renew = true),
+                           &lease, &detail));
+    uint64_t token = mortise_token(lease);
+    CHECK(wait_nodes_with(&nodes, name, 7));
+    successor.of = lease;
+    nodes_do(&nodes, "kill", 3);
+    nodes_do(&nodes, "start", 3);
+    EXPECT(OK, mortise_acquire_async(other, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 3000),
+                                     succeeded, &successor, NULL, &detail));
+    CHECK(test_count_wait(&successor.done, 1));
+    CHECK(successor.status == MORTISE_OK);
+    CHECK(successor.state_of == expected);
+    CHECK(mortise_token(successor.lease) > token);
+    give(successor.lease);
+    mortise_release(lease, NULL);
+    close_client(client);
+    close_client(other);
+}
+
+static void test_guard(void)
+{
+    test_guard_with("max_ttl = 8s\n", "guard", 8000, MORTISE_STATE_LOST);
+}
+
+/* Without the guard there is a second majority: that is what it is for. */
+static void test_no_guard(void)
+{
+    test_guard_with("node_persistent = yes\n", "no guard", LONG_MS, MORTISE_STATE_HELD);
+}
+
+/* Nodes that were just started do not vote: said so, not "taken". */
+static void test_guard_is_told(void)
+{
+    mortise_client *client = nodes_open(&nodes, 7, "unreachable_timeout = 200ms", "max_ttl = 1h\n");
+    EXPECT(UNREACHABLE, try_once(client, "told"));
+    SAYS("started less than max_ttl ago");
+    CHECK(nodes_with(&nodes, "told") == 0);
+    close_client(client);
+}
+
+/* ---- clocks ------------------------------------------------------------------------------------------------------ */
+
+static void set_clock(const char *offset)
+{
+    char path[300];
+    snprintf(path, sizeof path, "%s/faketime", nodes.group.folder);
+    CHECK(test_file_write(path, offset));
+}
+
+static bool has_jumped(void *argument)
+{
+    const int64_t *wanted_s = argument;
+    redisReply *reply = ask(&nodes.node[0], "TIME");
+    int64_t ahead_s = reply && reply->elements == 2
+                          ? strtoll(reply->element[0]->str, NULL, 10) - wall_us() / 1000000
+                          : 0;
+    freeReplyObject(reply);
+    return ahead_s >= *wanted_s - 5 && ahead_s <= *wanted_s + 5;
+}
+
+/* The clock of one of three nodes jumps: its keys expire there, while the holder counts on. Its majority is two nodes, one
+ * of them this: so another can have a majority, and the holder, who does not reach the third one, hears nothing before
+ * its deadline. The tokens order them. */
+static void test_clock_jumps(void)
+{
+    static int64_t hour_s = 3600, none_s = 0;
+    char name[] = "clock";
+    mortise_client *client =
+        nodes_open(&nodes, 3, "renew_every = 100ms", "node_persistent = yes\n");
+    mortise_client *other = nodes_open(&nodes, 5, NULL, "node_persistent = yes\n");
+    struct told told = TOLD_INIT;
+    mortise_lease *lease = NULL;
+    EXPECT(OK, mortise_acquire(
+                   client, name,
+                   MORTISE_OPTIONS(.ttl_ms = 3000, .on_state = note_state, .user_data = &told),
+                   &lease, &detail));
+    uint64_t token = mortise_token(lease);
+    CHECK(wait_nodes_with(&nodes, name, 3));
+    set_clock("+1h");
+    CHECK(test_poll(has_jumped, &hour_s, TEST_PATIENCE_MS));
+    mortise_lease *next = take(other, name);
+    CHECK(mortise_token(next) > token);
+    token = mortise_token(next);
+    CHECK(test_count_wait(&told.lost, 1));
+    set_clock("+0");
+    CHECK(test_poll(has_jumped, &none_s, TEST_PATIENCE_MS));
+    give(next);
+    mortise_release(lease, NULL);
+    lease = take(client, name); /* the clock is back, the token is not */
+    CHECK(mortise_token(lease) > token);
+    give(lease);
+    close_client(client);
+    close_client(other);
+}
+
+/* With all three there, the two others outvote the one that jumped. */
+static void test_clock_outvoted(void)
+{
+    static int64_t hour_s = 3600, none_s = 0;
+    mortise_client *client = nodes_open(&nodes, 7, NULL, "node_persistent = yes\n");
+    mortise_client *other = nodes_open(&nodes, 7, NULL, "node_persistent = yes\n");
+    give(take(client, "outvoted"));
+    mortise_lease *lease = take(client, "outvoted");
+    CHECK(wait_nodes_with(&nodes, "outvoted", 7));
+    set_clock("+1h");
+    CHECK(test_poll(has_jumped, &hour_s, TEST_PATIENCE_MS));
+    EXPECT(BUSY, try_once(other, "outvoted"));
+    for (int i = 0; i < 5; i++) {
+        uint64_t token = mortise_token(lease);
+        give(lease);
+        lease = take(i % 2 ? client : other, "outvoted");
+        CHECK(mortise_token(lease) > token);
+    }
+    give(lease);
+    set_clock("+0");
+    CHECK(test_poll(has_jumped, &none_s, TEST_PATIENCE_MS));
+    close_client(client);
+    close_client(other);
+}
+
+/* ---- tokens --------------------------------------------------------------------------------------------------------- */
+
+#define MAJORITIES 10
+
+/* Clients that reach three of five nodes each, all combinations. */
+static void open_majorities(mortise_client **clients)
+{
+    int count = 0;
+    for (unsigned set = 0; set <= ALL; set++)
+        if (__builtin_popcount(set) == 3)
+            clients[count++] = nodes_open(&five, set, NULL, AT_ONCE);
+    CHECK(count == MAJORITIES);
+}
+
+static uint64_t take_token(mortise_client *client, const char *name)
+{
+    mortise_lease *lease = take(client, name);
+    uint64_t token = mortise_token(lease);
+    give(lease);
+    return token;
+}
+
+/* Each majority after each other one; ahead of the clocks, which would hide a token that was not handed on. */
+static void test_all_majorities(void)
+{
+    mortise_client *clients[MAJORITIES];
+    const char *name = "majorities";
+    uint64_t last = (uint64_t)wall_us() + UINT64_C(3600000000);
+    open_majorities(clients);
+    for (int i = 0; i < 3; i++)
+        freeReplyObject(ask(&five.node[i], "SET {mortise:%s}:mortise:token %" PRIu64 " PX 9000000",
+                            name, last));
+    for (int i = 0; i < MAJORITIES; i++)
+        for (int k = 0; k < MAJORITIES; k++) {
+            uint64_t first = take_token(clients[i], name), second = take_token(clients[k], name);
+            snprintf(doing, sizeof doing, "majorities %d and %d", i, k);
+            CHECK(first > last);
+            CHECK(second > first);
+            last = second;
+        }
+    CHECK((int64_t)last < wall_us() + INT64_C(3700000000)); /* by one each */
+    for (int i = 0; i < MAJORITIES; i++)
+        close_client(clients[i]);
+}
+
+/* All nodes lose all: they grow by the clocks. */
+static void test_emptied(void)
+{
+    mortise_client *client = nodes_open(&five, ALL, NULL, AT_ONCE);
+    uint64_t token = take_token(client, "emptied"), next;
+    for (int i = 0; i < 3; i++) {
+        for (int k = 0; k < five.count; k++)
+            freeReplyObject(ask(&five.node[k], "FLUSHALL"));
+        next = take_token(client, "emptied");
+        CHECK(next > token);
+        token = next;
+    }
+    close_client(client);
+}
+
+/* One round trip where nodes take what is proposed; two where they do not. */
+static void test_rounds(void)
+{
+    mortise_client *client = nodes_open(&five, ALL, NULL, AT_ONCE);
+    for (int i = 0; i < 10; i++)
+        give(take(client, "rounds"));
+    int64_t before = nodes_commands(&five, "setrange");
+    for (int i = 0; i < 20; i++)
+        give(take(client, "rounds"));
+    CHECK(nodes_commands(&five, "setrange") - before <=
+          5 * 10); /* some may be late on a busy machine */
+    close_client(client);
+}
+
+static const CU_TestInfo tests[] = {
+    {"a node that was just started does not vote", test_guard_is_told},
+    {"restarted nodes do not make a second majority", test_guard},
+    {"without the guard they do", test_no_guard},
+    {"the clock of one node jumps", test_clock_jumps},
+    {"one clock of three is outvoted", test_clock_outvoted},
+    {"tokens grow over all majorities", test_all_majorities},
+    {"tokens grow over emptied nodes", test_emptied},
+    {"a token costs no round trip", test_rounds},
+    CU_TEST_INFO_NULL,
+};
+
+int main(int argc, char **argv)
+{
+    static const char *const keys[] = {"faketime=yes", NULL};
+    int code = nodes_start(&nodes, 3, keys);
+    if (code == 0)
+        code = nodes_start(&five, 5, NULL);
+    if (code == 0)
+        code = run_tests("redlock memory", tests, argc, argv);
+    bool clean = nodes_end(&nodes);
+    return (!nodes_end(&five) || !clean) && code == 0 ? 1 : code;
+}

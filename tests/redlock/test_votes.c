@@ -1,0 +1,331 @@
+/* test_votes.c - votes that are split, come late, or are for somebody who has gone; and holders who are cut off or stopped.
+ * On five nodes, with the fault proxy before each. */
+#include "nodes.h"
+
+#include <stdio.h>
+
+static struct nodes nodes = {.proxied = true};
+
+#define PATIENT "unreachable_timeout = 300ms\nclose_timeout = 3s"
+#define SOON AT_ONCE "node_timeout = 300ms\n"
+
+/* It is connected to all nodes, and nothing is on its way to any. */
+static void warm_up(mortise_client *client, const char *name)
+{
+    CHECK(wait_works(client));
+    give(take(client, name));
+    CHECK(wait_nodes_with(&nodes, name, 0));
+}
+
+/* ---- late votes ------------------------------------------------------------------------------------------------ */
+
+/* Three of the requests come to their nodes long after the attempt has failed. */
+static void test_late_votes(void)
+{
+    mortise_client *client = nodes_open_by(&nodes, PATIENT, SOON), *other;
+    other = nodes_open(&nodes, ALL, NULL, AT_ONCE);
+    warm_up(client, "late");
+    nodes_say(&nodes, 7, "hold-up");
+    mortise_status status = try_once(client, "late");
+    CHECK(status == MORTISE_INDETERMINATE || status == MORTISE_UNREACHABLE);
+    CHECK(wait_nodes_with(&nodes, "late", 0));
+    nodes_say(&nodes, 7, "pass"); /* the votes, and what undoes them behind */
+    mortise_lease *lease = take(other, "late");
+    give(lease);
+    CHECK(wait_nodes_with(&nodes, "late", 0));
+    CHECK(wait_works(client));
+    close_client(client);
+    close_client(other);
+}
+
+/* redisson#4456: one that is interrupted half-way leaves nothing. */
+static void test_interrupted(void)
+{
+    mortise_client *client = nodes_open_by(&nodes, NULL, AT_ONCE "node_timeout = 20s\n");
+    struct pending pending = PENDING_INIT;
+    warm_up(client, "interrupted");
+    nodes_say(&nodes, 7, "hold-down"); /* executed on all, answered by two */
+    pending_start(&pending, client, "interrupted",
+                  MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    CHECK(wait_nodes_with(&nodes, "interrupted", ALL));
+    EXPECT(OK, mortise_cancel(client, pending.request));
+    CHECK(pending_join(&pending) == MORTISE_CANCELED);
+    CHECK(wait_nodes_with(&nodes, "interrupted", 0)); /* though three still say nothing */
+    nodes_say(&nodes, 7, "pass");
+    give(take(client, "interrupted"));
+    close_client(client);
+}
+
+/* Two nodes do not answer: the others are enough, for the grant, its end, and the client's. */
+static void test_closed(void)
+{
+    mortise_client *client =
+        nodes_open_by(&nodes, "close_timeout = 5s", AT_ONCE "node_timeout = 20s\n");
+    warm_up(client, "closed");
+    nodes_say(&nodes, 3, "hold-down");
+    mortise_lease *lease = take(client, "closed");
+    give(lease);
+    CHECK(wait_nodes_with(&nodes, "closed", 0));
+    close_client(client);
+    nodes_say(&nodes, 3, "pass");
+}
+
+/* ---- split votes ------------------------------------------------------------------------------------------------ */
+
+struct contender {
+    mortise_client *client;
+    const char *name;
+    struct nodes *own; /* its proxies */
+    int rounds;
+};
+
+static void contend(void *argument)
+{
+    struct contender *contender = argument;
+    snprintf(doing, sizeof doing, "%s", contender->name);
+    for (int i = 0; i < contender->rounds && !failures; i++)
+        give(take(contender->client, contender->name));
+}
+
+/* All get it as often as they want; and no lock costs a node more than some tries. */
+static void settle(struct contender *contenders, int count, int rounds, const char *name)
+{
+    int64_t before = nodes_commands(&nodes, "evalsha");
+    for (int i = 0; i < count; i++) {
+        contenders[i].name = name;
+        contenders[i].rounds = rounds;
+    }
+    in_parallel(contend, contenders, sizeof *contenders, (size_t)count);
+    CHECK(wait_nodes_with(&nodes, name, 0));
+    double tries = (double)(nodes_commands(&nodes, "evalsha") - before) / 5 / (count * rounds);
+    printf("(%d contenders: %.1f requests per node and lock) ", count, tries);
+    CHECK(tries < 40);
+}
+
+static void open_contenders(struct contender *contenders, int count, unsigned set)
+{
+    for (int i = 0; i < count; i++)
+        contenders[i].client = nodes_open(&nodes, set, "handover_max = 0", AT_ONCE);
+}
+
+static void close_contenders(struct contender *contenders, int count)
+{
+    for (int i = 0; i < count; i++)
+        close_client(contenders[i].client);
+}
+
+static void test_contenders(void)
+{
+    static const int counts[] = {2, 3, 5};
+    for (int i = 0; i < 3; i++) {
+        struct contender contenders[5];
+        open_contenders(contenders, counts[i], ALL);
+        settle(contenders, counts[i], 30, "contenders");
+        close_contenders(contenders, counts[i]);
+    }
+}
+
+static mortise_client *open_own(struct nodes *own, int slow)
+{
+    for (int i = 0; i < 2; i++) {
+        if (!start_proxy(&nodes.node[i], &own->proxy[i]))
+            return NULL;
+        if (i == slow)
+            CHECK(test_proxy_say(&own->proxy[i], "delay 20 up"));
+    }
+    char list[100];
+    mortise_client *client = NULL;
+    snprintf(list, sizeof list, "127.0.0.1:%d, 127.0.0.1:%d, 127.0.0.1:1", own->proxy[0].port,
+             own->proxy[1].port);
+    EXPECT(OK, nodes_open_list(&nodes, list, "handover_max = 0", AT_ONCE "node_timeout = 5s\n",
+                               &client));
+    return client;
+}
+
+/* node-redlock: two nodes that answer, of three; each of the two contenders is first at another one. */
+static void test_split_of_two(void)
+{
+    struct nodes own[2];
+    struct contender contenders[2];
+    for (int i = 0; i < 2; i++)
+        contenders[i].client = open_own(&own[i], i);
+    settle(contenders, 2, 10, "split of two");
+    close_contenders(contenders, 2);
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < 2; k++)
+            test_proxy_end(&own[i].proxy[k]);
+}
+
+/* ---- waiting ------------------------------------------------------------------------------------------------------ */
+
+static int count_subscribed(const char *name)
+{
+    int count = 0;
+    for (int i = 0; i < nodes.count; i++) {
+        redisReply *reply = ask(&nodes.node[i], "PUBSUB NUMSUB {mortise:%s}:mortise:news", name);
+        count += reply && reply->elements == 2 && reply->element[1]->integer == 1;
+        freeReplyObject(reply);
+    }
+    return count;
+}
+
+static bool all_are_subscribed(void *argument)
+{
+    return count_subscribed(argument) == 5;
+}
+
+static bool three_are_subscribed(void *argument)
+{
+    return count_subscribed(argument) == 3;
+}
+
+static bool wait_subscribers_of_three(const char *name)
+{
+    return test_poll(three_are_subscribed, (void *)(uintptr_t)name, TEST_PATIENCE_MS);
+}
+
+/* It is told of the release; until then it asks nothing. */
+static bool wait_subscribed(const char *name)
+{
+    return test_poll(all_are_subscribed, (void *)(uintptr_t)name, TEST_PATIENCE_MS);
+}
+
+static void test_waiting(void)
+{
+    mortise_client *holder = nodes_open(&nodes, ALL, "renew_every = 50ms", AT_ONCE);
+    mortise_client *client = nodes_open(&nodes, ALL, NULL, AT_ONCE);
+    struct pending pending = PENDING_INIT;
+    mortise_lease *lease = take(holder, "waiting");
+    pending_start(&pending, client, "waiting", MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    CHECK(wait_subscribed("waiting"));
+    CHECK(wait_renewals(holder, stats_of(holder).renewals + 3)); /* its look after that is over */
+    uint64_t asked = stats_of(client).requests;
+    CHECK(wait_renewals(holder, stats_of(holder).renewals + 10));
+    CHECK(stats_of(client).requests <= asked + 1);
+    int64_t began_ms = test_now_ms();
+    give(lease);
+    CHECK(pending_join(&pending) == MORTISE_OK);
+    CHECK(pending.done_ms - began_ms < 20000); /* not after a ttl of 60 s */
+    give(pending.lease);
+    close_client(client);
+    close_client(holder);
+}
+
+/* Nodes are away, and come back: a waiter hears of a release by those that were there. */
+static void test_waiting_with_two_away(void)
+{
+    mortise_client *holder = nodes_open(&nodes, ALL, NULL, AT_ONCE);
+    mortise_client *client = nodes_open_by(&nodes, NULL, AT_ONCE);
+    struct pending pending = PENDING_INIT;
+    mortise_lease *lease = take(holder, "away");
+    nodes_say(&nodes, 17, "refuse");
+    pending_start(&pending, client, "away", MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    CHECK(wait_subscribers_of_three("away"));
+    give(lease);
+    CHECK(pending_join(&pending) == MORTISE_OK);
+    give(pending.lease);
+    nodes_say(&nodes, 17, "accept");
+    CHECK(wait_works(client));
+    CHECK(wait_nodes_with(&nodes, "away", 0));
+    close_client(client);
+    close_client(holder);
+}
+
+/* ---- holders that are cut off --------------------------------------------------------------------------------------- */
+
+struct successor {
+    mortise_lease *of; /* the former holder's */
+    struct test_count done;
+    mortise_lease *lease;
+    mortise_lease_state state_of;
+};
+
+static void succeeded(mortise_status status, mortise_lease *lease, const mortise_error *error,
+                      void *user_data)
+{
+    struct successor *successor = user_data;
+    (void)error;
+    successor->state_of = mortise_state(successor->of);
+    successor->lease = status == MORTISE_OK ? lease : NULL;
+    test_count_add(&successor->done, 1);
+}
+
+/* A holder on the side of the minority knows by its own clock that it has lost before the others let the next one in; and
+ * when it comes back, it cannot raise or take what the successor has. */
+static void test_cut_off(void)
+{
+    mortise_client *client = nodes_open_by(&nodes, PATIENT, SOON), *other;
+    mortise_request request;
+    other = nodes_open(&nodes, ALL, NULL, AT_ONCE);
+    struct successor successor = {.done = TEST_COUNT_INIT};
+    successor.of = take_as(client, "cut off", NULL, 1500);
+    uint64_t token = mortise_token(successor.of);
+    CHECK(wait_renewals(client, 1));
+    nodes_say(&nodes, 7, "hold");
+    EXPECT(OK, mortise_acquire_async(other, "cut off",
+                                     MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS), succeeded,
+                                     &successor, &request, &detail));
+    CHECK(test_count_wait(&successor.done, 1));
+    CHECK(successor.state_of == MORTISE_STATE_LOST);
+    CHECK(successor.lease != NULL);
+    uint64_t next = mortise_token(successor.lease);
+    CHECK(next > token);
+    nodes_say(&nodes, 7, "pass"); /* its late renewals */
+    CHECK(wait_works(client));
+    for (int i = 0; i < nodes.count; i++)
+        CHECK(last_token(&nodes, i, "cut off") <= next);
+    CHECK(mortise_state(successor.lease) == MORTISE_STATE_HELD);
+    EXPECT(LOST, mortise_release(successor.of, &detail));
+    CHECK(__builtin_popcount(nodes_with(&nodes, "cut off")) >= 3);
+    EXPECT(BUSY, try_once(client, "cut off"));
+    give(successor.lease);
+    CHECK(wait_nodes_with(&nodes, "cut off", 0));
+    close_client(client);
+    close_client(other);
+}
+
+/* It is stopped between its request and the votes, which come to the nodes when another holds the lock. */
+static void test_resumed(void)
+{
+    mortise_client *client = nodes_open_by(&nodes, NULL, AT_ONCE "node_timeout = 20s\n"), *other;
+    other = nodes_open(&nodes, ALL, NULL, AT_ONCE);
+    struct pending pending = PENDING_INIT;
+    warm_up(client, "resumed");
+    nodes_say(&nodes, ALL, "hold-up");
+    pending_start(&pending, client, "resumed", MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    mortise_lease *lease = take(other, "resumed");
+    uint64_t token = mortise_token(lease);
+    CHECK(wait_nodes_with(&nodes, "resumed", ALL));
+    nodes_say(&nodes, ALL, "pass");
+    CHECK(wait_subscribed("resumed")); /* it was refused, and waits */
+    for (int i = 0; i < nodes.count; i++)
+        CHECK(last_token(&nodes, i, "resumed") <= token);
+    CHECK(mortise_state(lease) == MORTISE_STATE_HELD);
+    give(lease);
+    CHECK(pending_join(&pending) == MORTISE_OK);
+    CHECK(mortise_token(pending.lease) > token);
+    give(pending.lease);
+    close_client(client);
+    close_client(other);
+}
+
+static const CU_TestInfo tests[] = {
+    {"late votes are undone", test_late_votes},
+    {"redisson#4456: an interrupted acquire leaves nothing", test_interrupted},
+    {"closed before all have answered", test_closed},
+    {"two, three and five contenders", test_contenders},
+    {"node-redlock: two live nodes, two contenders, a split vote", test_split_of_two},
+    {"a waiter is told", test_waiting},
+    {"a waiter is told while two nodes are away", test_waiting_with_two_away},
+    {"cut off with a minority", test_cut_off},
+    {"stopped between request and votes", test_resumed},
+    CU_TEST_INFO_NULL,
+};
+
+int main(int argc, char **argv)
+{
+    int code = nodes_start(&nodes, 5, NULL);
+    if (code == 0)
+        code = run_tests("redlock votes", tests, argc, argv);
+    return !nodes_end(&nodes) && code == 0 ? 1 : code;
+}

@@ -1,0 +1,424 @@
+#!/bin/sh
+# servers.sh VERB KIND FOLDER [KEY=VALUE …] - private servers for tests: real ones, in a folder of the test's
+# own, on free ports of the loopback interface. Knows processes and ports; what is special of a kind of
+# server stands in servers/KIND.sh.
+#
+# VERBs:
+#   start    starts what does not run, waits until it answers, prints NAME=VALUE lines (HOST, PORT, …).
+#            The KEYs are remembered in FOLDER: a later start needs none, uses the same ports and the same
+#            data, so that a restart keeps what the server is configured to keep. Exits 77 if the program is
+#            not installed, or cannot do here what the KEYs ask for.
+#   values   prints the lines again
+#   stop     ends it in an orderly way          kill   ends it with SIGKILL
+#   freeze   SIGSTOP                            thaw   SIGCONT
+#   end      ends whatever runs, however, frozen or not; may be repeated, or be called without a start
+#   ask      runs the server's own command-line client as one who may do all, on the first server; the words
+#            behind FOLDER (and behind only=N) are the client's. Bounded to a few seconds
+# stop, kill, freeze, thaw and end return when it has happened. All but end fail if a server is not running,
+# and show the end of its log.
+#
+# KEYs of all kinds:
+#   only=N         of several servers the one called N (start, stop, kill, freeze, thaw); not remembered
+#   guard=PID      start: the servers are ended when that process ends, however it ends. A test script gives
+#                  its own $$.
+# The other KEYs are the kind's: see the head of servers/KIND.sh.
+#
+# FOLDER is the caller's; it must exist. In it: settings, NAME.port, NAME.pid ("PID START-TIME"), NAME.log,
+# and NAME/ for the data, where NAME is a member: "1" is the first or only server of the group.
+#
+# ---- What servers/KIND.sh defines ----------------------------------------------------------------------
+#
+#   kind_programs=…    the programs it needs (words), looked for in $PATH
+#   kind_keys=…        the KEYs it knows (words)
+#   kind_members       prints the names of the group's servers: 1 2 3 …
+#   kind_prepare NAME  before each launch: makes what the server needs in $FOLDER/NAME (exists), writes its
+#                      configuration anew. Must keep data that is there. Ports are had from server_port.
+#   kind_run NAME      runs in a process of its own, whose stdin is /dev/null and whose output is the log:
+#                      ends in `exec SERVER …`, in the foreground (no daemon), so that its pid is ours.
+#   kind_ready NAME PID   one real request; succeeds if the server answers AND is the one with this pid or
+#                      this data: another test's server may sit on the port, while ours is about to fail.
+#                      Bounded by itself to about a second; quiet. Asked again until $kind_patience_s.
+#   kind_values        prints the NAME=VALUE lines; of further members PORT2, PORT3 … (member_suffix)
+#   kind_ask NAME WORD…   for `ask`
+# and, where the defaults do not do:
+#   kind_check         after the settings are read: prints why they cannot be had here and fails (exit 77)
+#   kind_pids NAME PID     prints all processes of the server, PID first (default: PID): for freeze, thaw, kill
+#   kind_in_turn=yes   each member is launched when the one before is ready; default no: all at once
+#   kind_stop_signal=TERM  kind_end_signal=KILL  kind_patience_s=30
+#
+# It may use: $FOLDER (absolute); faketime_library; setting KEY [DEFAULT]: the last value given; settings KEY: all of them, a
+# line each; server_port NAME [WHAT]: a free port, the same one for ever; member_suffix NAME: nothing for 1;
+# say TEXT: to stderr. A port turns out to be taken when the log says "Address already in use": then, as
+# long as nothing of the group has been ready, all is ended and begun again on other ports.
+# The caller's folder may be closed to other users: a server that does not run as root needs `chmod a+x` of it.
+set -eu
+
+kind_programs='' kind_keys='' kind_in_turn=no
+kind_stop_signal=TERM kind_end_signal=KILL kind_patience_s=30
+
+kind_check() { :; }
+kind_pids() { echo "$2"; }
+kind_ask() { fail "$KIND cannot be asked"; }
+
+say() {
+    printf 'servers.sh: %s\n' "$*" >&2
+}
+
+fail() {
+    say "$@"
+    exit 1
+}
+
+# ---- settings --------------------------------------------------------------------------------------
+
+# settings KEY: every value of it, a line each.
+settings() {
+    [ ! -f "$FOLDER/settings" ] || sed -n "s/^$1=//p" "$FOLDER/settings"
+}
+
+# setting KEY [DEFAULT]: the last one.
+setting() {
+    if [ -f "$FOLDER/settings" ] && grep -q "^$1=" "$FOLDER/settings"; then
+        settings "$1" | tail -n 1
+    else
+        printf '%s\n' "${2:-}"
+    fi
+}
+
+newline='
+'
+
+remember_setting() {
+    case " $kind_keys " in
+    *" ${1%%=*} "*) ;;
+    *) fail "$KIND does not know the key of \"$1\"; it knows: only guard $kind_keys" ;;
+    esac
+    case $1 in
+    *"$newline"*) fail "a value may not have more than one line: $1" ;;
+    esac
+    (umask 077 && printf '%s\n' "$1" >>"$FOLDER/settings")
+}
+
+# ---- processes -------------------------------------------------------------------------------------
+
+# start_time PID: of a process that runs; fails for one that is gone, or is a zombie nobody has reaped.
+start_time() {
+    stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
+    # shellcheck disable=SC2086 # words: behind the name, which may have spaces
+    set -- ${stat##*)}
+    case ${1:-Z} in
+    [ZXx]) return 1 ;;
+    esac
+    echo "${20}"
+}
+
+# process_of FILE: the pid in it, if that process runs and is still the one that was meant.
+process_of() {
+    [ -f "$1" ] || return 1
+    read -r noted_pid noted_time <"$1" || return 1
+    [ "$(start_time "$noted_pid" || true)" = "$noted_time" ] && echo "$noted_pid"
+}
+
+# note_process FILE PID: fails if it has ended already.
+note_process() {
+    noted_time=$(start_time "$2") || return 1
+    echo "$2 $noted_time" >"$1.new" && mv -- "$1.new" "$1"
+}
+
+member_pid() {
+    process_of "$FOLDER/$1.pid"
+}
+
+# member_died NAME DOING: says so, with the end of its log.
+member_died() {
+    say "$KIND $1 is not running ($2); the end of its log:"
+    tail -n 15 "$FOLDER/$1.log" 2>/dev/null | sed 's/^/    /' >&2 || true
+}
+
+now_s() {
+    read -r up _ </proc/uptime
+    echo "${up%.*}"
+}
+
+# faketime_library: the file to be loaded into a process whose clock is to be set; nothing: not installed
+faketime_library() {
+    for library in /usr/lib/*/faketime/libfaketime.so.1 /usr/lib/faketime/libfaketime.so.1; do
+        [ ! -f "$library" ] || echo "$library"
+    done | head -n 1
+}
+
+# until_within SECONDS COMMAND…: again and again, until it succeeds; fails when the time is over.
+until_within() {
+    give_up_s=$(($(now_s) + $1))
+    shift
+    until "$@"; do
+        [ "$(now_s)" -le "$give_up_s" ] || return 1
+        sleep 0.02
+    done
+}
+
+member_gone() {
+    ! member_pid "$1" >/dev/null
+}
+
+# signal_member NAME SIGNAL: to all of its processes.
+signal_member() {
+    signaled=$(member_pid "$1") || return 1
+    for process in $(kind_pids "$1" "$signaled"); do
+        kill "-$2" "$process" 2>/dev/null || true
+    done
+}
+
+# Whether all of it is stopped (T), for freeze.
+member_frozen() {
+    for process in $(kind_pids "$1" "$2"); do
+        stat=$(cat "/proc/$process/stat" 2>/dev/null) || continue
+        case ${stat##*) } in
+        [Tt]*) ;;
+        *) return 1 ;;
+        esac
+    done
+}
+
+# ---- ports -----------------------------------------------------------------------------------------
+
+# Below the range from which the kernel takes the ports of outgoing connections.
+port_is_taken() {
+    grep -q ":$(printf '%04X' "$1") 0" /proc/net/tcp /proc/net/tcp6 2>/dev/null
+}
+
+server_port() {
+    port_file=$FOLDER/$1${2:+-$2}.port
+    if [ ! -f "$port_file" ]; then
+        port=0
+        while [ "$port" -eq 0 ] || port_is_taken "$port" || port_is_ours "$port"; do
+            random=$(od -An -N2 -tu2 /dev/urandom)
+            port=$((12000 + random % 20000))
+        done
+        echo "$port" >"$port_file"
+    fi
+    cat "$port_file"
+}
+
+port_is_ours() {
+    cat "$FOLDER"/*.port 2>/dev/null | grep -qx "$1"
+}
+
+member_suffix() {
+    [ "$1" = 1 ] || echo "$1"
+}
+
+# ---- start -----------------------------------------------------------------------------------------
+
+launch() {
+    mkdir -p "$FOLDER/$1"
+    kind_prepare "$1" || fail "$KIND $1 could not be prepared"
+    [ ! -f "$FOLDER/$1.log" ] || mv -- "$FOLDER/$1.log" "$FOLDER/$1.log.before"
+    (kind_run "$1") </dev/null >"$FOLDER/$1.log" 2>&1 &
+    launched=$!
+    note_process "$FOLDER/$1.pid" "$launched" || rm -f -- "$FOLDER/$1.pid"
+}
+
+# Ready, or dead: then `waiting` says so.
+ready_or_dead() {
+    waiting=$(member_pid "$1") || {
+        waiting=dead
+        return 0
+    }
+    kind_ready "$1" "$waiting" >/dev/null 2>&1
+}
+
+# 0: it answers. 2: its port is taken. 1: neither, and it was told.
+wait_ready() {
+    if ! until_within "$kind_patience_s" ready_or_dead "$1"; then
+        say "$KIND $1 does not answer after $kind_patience_s s; the end of its log:"
+        tail -n 15 "$FOLDER/$1.log" | sed 's/^/    /' >&2
+        return 1
+    fi
+    [ "$waiting" = dead ] || return 0
+    if grep -qi 'address already in use' "$FOLDER/$1.log"; then
+        return 2
+    fi
+    member_died "$1" 'just started'
+    return 1
+}
+
+# start_members NAME…: launches what does not run. Exit code as of wait_ready.
+start_members() {
+    to_wait=''
+    for member in "$@"; do
+        if ! member_pid "$member" >/dev/null; then
+            launch "$member"
+            to_wait="$to_wait $member"
+        fi
+        [ "$kind_in_turn" != yes ] || wait_ready "$member" || return
+    done
+    for member in $to_wait; do
+        wait_ready "$member" || return
+    done
+}
+
+need_programs() {
+    for program in $kind_programs; do
+        command -v "$program" >/dev/null || skip "$program is not installed"
+    done
+}
+
+start() {
+    why=$(kind_check) || skip "${why:-not supported}"
+    attempt=1
+    while :; do
+        code=0
+        start_members "$@" || code=$?
+        [ "$code" -eq 2 ] || break
+        if [ -f "$FOLDER/ready" ]; then
+            fail "the port of this $KIND was taken by another process while it was stopped"
+        fi
+        end_members
+        [ "$attempt" -lt 20 ] || fail 'found no free ports in 20 attempts'
+        attempt=$((attempt + 1))
+        rm -f -- "$FOLDER"/*.port
+    done
+    [ "$code" -eq 0 ] || return 1
+    : >"$FOLDER/ready"
+    start_guard
+    kind_values
+}
+
+skip() {
+    say "skipped: $KIND: $*"
+    exit 77
+}
+
+# ---- the guard: a loop that outlives us, and ends the servers after the process that needs them ----
+
+start_guard() {
+    [ -n "$guard" ] || return 0
+    stop_guard
+    guarded_time=$(start_time "$guard") || fail "guard=$guard: there is no such process"
+    (
+        trap '' HUP INT QUIT
+        while [ "$(start_time "$guard" || true)" = "$guarded_time" ]; do
+            [ -d "$FOLDER" ] || exit 0
+            sleep 0.5
+        done
+        rm -f -- "$FOLDER/guard.pid" # it is us
+        cd / && exec sh "$here/servers.sh" end "$KIND" "$FOLDER"
+    ) </dev/null >/dev/null 2>&1 &
+    note_process "$FOLDER/guard.pid" $! || fail 'the guard has ended'
+}
+
+stop_guard() {
+    if guard_pid=$(process_of "$FOLDER/guard.pid"); then
+        kill "$guard_pid" 2>/dev/null || true
+    fi
+    rm -f -- "$FOLDER/guard.pid"
+}
+
+# ---- the other verbs -------------------------------------------------------------------------------
+
+# each VERB NAME…
+each() {
+    verb_of_each=$1
+    shift
+    for member in "$@"; do
+        pid=$(member_pid "$member") || {
+            member_died "$member" "$verb_of_each"
+            return 1
+        }
+        "${verb_of_each}_member" "$member" "$pid" ||
+            fail "$KIND $member (pid $pid): $verb_of_each has not happened in time"
+    done
+}
+
+stop_member() {
+    kill "-$kind_stop_signal" "$2"
+    signal_member "$1" CONT || true
+    until_within "$kind_patience_s" member_gone "$1"
+}
+
+# Stopped first: else a child that it makes at that moment would live on.
+kill_member() {
+    freeze_member "$1" "$2" || true
+    signal_member "$1" KILL
+    until_within "$kind_patience_s" member_gone "$1"
+}
+
+# Again and again, for it may just have made a child.
+freeze_member() {
+    until_within "$kind_patience_s" member_stops "$1" "$2"
+}
+
+member_stops() {
+    signal_member "$1" STOP
+    member_frozen "$1" "$2"
+}
+
+thaw_member() {
+    signal_member "$1" CONT
+}
+
+# However: the kind's way first, for a server that has more to give back than its memory.
+end_members() {
+    for member in $(kind_members); do
+        pid=$(member_pid "$member") || continue
+        kill "-$kind_end_signal" "$pid" 2>/dev/null || true
+        signal_member "$member" CONT || true
+        until_within 10 member_gone "$member" || kill_member "$member" "$pid" ||
+            fail "$KIND $member (pid $pid) cannot be ended"
+    done
+}
+
+# ---- main ------------------------------------------------------------------------------------------
+
+usage() {
+    sed -n '2,26s/^# \{0,1\}//p' "$0" >&2
+    exit 64
+}
+
+[ $# -ge 3 ] || usage
+VERB=$1 KIND=$2
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
+[ -f "$here/servers/$KIND.sh" ] || fail "there is no kind \"$KIND\""
+FOLDER=$(CDPATH='' cd -- "$3" 2>/dev/null && pwd -P) || {
+    [ "$VERB" != end ] || exit 0
+    fail "there is no folder $3"
+}
+shift 3
+# shellcheck source=/dev/null
+. "$here/servers/$KIND.sh"
+
+only='' guard=''
+if [ "$VERB" = ask ]; then
+    case ${1:-} in
+    only=*)
+        only=${1#only=}
+        shift
+        ;;
+    esac
+    kind_ask "${only:-1}" "$@"
+    # shellcheck disable=SC2317 # the default is not the last word
+    exit $?
+fi
+for argument in "$@"; do
+    case $argument in
+    only=*) only=${argument#only=} ;;
+    guard=*) guard=${argument#guard=} ;;
+    *=*) remember_setting "$argument" ;;
+    *) usage ;;
+    esac
+done
+[ "$VERB" != start ] || need_programs
+members=${only:-$(kind_members)}
+
+# shellcheck disable=SC2086 # members are words
+case $VERB in
+start) start $members ;;
+values) kind_values ;;
+stop | kill | freeze | thaw) each "$VERB" $members ;;
+end)
+    stop_guard
+    end_members
+    ;;
+*) usage ;;
+esac

@@ -1,0 +1,235 @@
+# redis.sh - private Redis servers, for servers.sh. Nothing here needs more than Redis 5; `user` needs 6.
+#
+# KEYs:
+#   password=TEXT     requirepass. With `user`: that user's password
+#   user=NAME         an ACL user with $rights and the password; the default user is off. "admin" with the
+#                     password "admin" may do all
+#   rights=WORDS      of that user, in the language of ACL SETUSER
+#   socket=yes        a unix socket too
+#   ipv6=yes          on ::1 too
+#   replicas=N        the first server is a primary of N replicas
+#   sentinels=N       N sentinels watch it by the name "locks": s1, s2 … They take it for dead after
+#                     down_after=MS (1000). A server that is started again begins as it did the first time
+#   sentinel_password=TEXT   of the sentinels
+#   nodes=N           N independent servers
+#   aof=yes           appendonly, appendfsync always: a restart keeps all
+#   maxclients=N, maxmemory=N
+#   faketime=yes      the clock of server 1 is what FOLDER/faketime says ("+0", "+1h", "-90s"; libfaketime)
+#   conf=LINE         a line of redis.conf, for each server; may be given more than once
+# Values: HOST PORT PORT2 … SOCKET SOCKET2 … HOST6 USER PASSWORD SENTINELS (as a client takes them)
+# shellcheck shell=sh disable=SC2034,SC2154 # the variables are servers.sh's
+
+kind_programs='redis-server redis-cli timeout'
+kind_keys='password user rights socket ipv6 replicas nodes aof maxclients maxmemory faketime conf'
+kind_keys="$kind_keys sentinels down_after sentinel_password"
+kind_in_turn=yes # a replica that finds no primary tries again after a second only
+
+# What a client of locks needs, and nothing that an operator does.
+redis_rights='~* &* -@all +@read +@write -@dangerous +@scripting +@pubsub +@transaction +@connection'
+redis_rights="$redis_rights +time +wait +info +role +client|id +client|setname +client|kill"
+
+redis_count() {
+    echo $(($(setting nodes 1) + $(setting replicas 0)))
+}
+
+kind_members() {
+    seq 1 "$(redis_count)"
+    seq -f 's%g' 1 "$(setting sentinels 0)"
+}
+
+is_sentinel() {
+    case $1 in
+    s*) ;;
+    *) return 1 ;;
+    esac
+}
+
+# What each says of itself, so that they need not find each other first.
+sentinel_id() {
+    printf '%040x' "$(server_port "$1")"
+}
+
+# redis_at_least MAJOR MINOR
+redis_at_least() {
+    redis_version=$(redis-server --version | sed -n 's/.* v=\([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
+    # shellcheck disable=SC2086 # two words
+    set -- "$1" "$2" $redis_version
+    [ "${3:-0}" -gt "$1" ] || { [ "${3:-0}" -eq "$1" ] && [ "${4:-0}" -ge "$2" ]; }
+}
+
+kind_check() {
+    if [ "$(setting faketime)" = yes ] && [ -z "$(faketime_library)" ]; then
+        echo 'libfaketime is not installed'
+        return 1
+    fi
+    if [ -n "$(setting user)" ] && ! redis_at_least 6 0; then
+        echo 'this Redis has no ACL users'
+        return 1
+    fi
+    if [ "$(setting ipv6)" = yes ] &&
+        ! grep -q '^00000000000000000000000000000001 ' /proc/net/if_inet6 2>/dev/null; then
+        echo 'this host has no ::1'
+        return 1
+    fi
+    if [ "$(setting nodes 1)" -gt 1 ] && [ "$(setting replicas 0)" -gt 0 ]; then
+        echo 'nodes and replicas exclude each other'
+        return 1
+    fi
+}
+
+redis_socket() {
+    redis_path=$FOLDER/$1/redis.sock
+    [ "${#redis_path}" -le 100 ] || {
+        say "too long for a unix socket: $redis_path"
+        return 1
+    }
+    echo "$redis_path"
+}
+
+# What a client that may do all authenticates with; empty where nothing is asked.
+redis_admin_password() {
+    if [ -n "$(setting user)" ]; then
+        echo admin
+    else
+        setting password
+    fi
+}
+
+redis_conf() {
+    addresses=127.0.0.1
+    [ "$(setting ipv6)" != yes ] || addresses='127.0.0.1 ::1'
+    cat <<CONF
+port $(server_port "$1")
+bind $addresses
+protected-mode yes
+daemonize no
+dir "$FOLDER/$1"
+logfile ""
+save ""
+repl-diskless-sync no
+databases 16
+CONF
+    [ "$(setting socket)" != yes ] || echo "unixsocket \"$(redis_socket "$1")\""
+    [ "$(setting aof)" != yes ] || printf 'appendonly yes\nappendfsync always\n'
+    [ -z "$(setting maxclients)" ] || echo "maxclients $(setting maxclients)"
+    [ -z "$(setting maxmemory)" ] || echo "maxmemory $(setting maxmemory)"
+    redis_conf_secrets
+    if [ "$(setting replicas 0)" -gt 0 ] && [ "$1" != 1 ]; then
+        echo "replicaof 127.0.0.1 $(server_port 1)"
+    fi
+    settings conf
+}
+
+redis_conf_secrets() {
+    if [ -n "$(setting user)" ]; then
+        rights=$(setting rights "$redis_rights") everything='~* &* +@all'
+        if ! redis_at_least 6 2; then # no rights on channels
+            rights=$(echo "$rights" | sed 's/&[^ ]*//g') everything='~* +@all'
+        fi
+        echo 'user default off'
+        echo "user admin on >admin $everything"
+        echo "user $(setting user) on >$(setting password) $rights"
+        printf 'masteruser admin\nmasterauth admin\n'
+    elif [ -n "$(setting password)" ]; then
+        printf 'requirepass "%s"\nmasterauth "%s"\n' "$(setting password)" "$(setting password)"
+    fi
+}
+
+# Written once: a sentinel keeps what it knows in it.
+sentinel_conf() {
+    redis_members=$(redis_count)
+    cat <<CONF
+port $(server_port "$1")
+bind 127.0.0.1
+daemonize no
+dir "$FOLDER/$1"
+logfile ""
+sentinel myid $(sentinel_id "$1")
+sentinel monitor locks 127.0.0.1 $(server_port 1) $(($(setting sentinels) / 2 + 1))
+sentinel down-after-milliseconds locks $(setting down_after 1000)
+sentinel failover-timeout locks 3000
+sentinel parallel-syncs locks $redis_members
+CONF
+    for redis_member in $(seq 2 "$redis_members"); do
+        echo "sentinel known-replica locks 127.0.0.1 $(server_port "$redis_member")"
+    done
+    for redis_member in $(seq -f 's%g' 1 "$(setting sentinels)"); do
+        [ "$redis_member" = "$1" ] ||
+            echo "sentinel known-sentinel locks 127.0.0.1 $(server_port "$redis_member") $(sentinel_id "$redis_member")"
+    done
+    [ -z "$(setting user)" ] || echo 'sentinel auth-user locks admin'
+    [ -z "$(redis_admin_password)" ] || echo "sentinel auth-pass locks $(redis_admin_password)"
+    [ -z "$(setting sentinel_password)" ] ||
+        printf 'requirepass "%s"\nsentinel sentinel-pass "%s"\n' "$(setting sentinel_password)" "$(setting sentinel_password)"
+}
+
+kind_prepare() {
+    if is_sentinel "$1"; then
+        [ -f "$FOLDER/$1/sentinel.conf" ] || (umask 077 && sentinel_conf "$1" >"$FOLDER/$1/sentinel.conf")
+        return
+    fi
+    if [ "$(setting socket)" = yes ]; then
+        redis_socket "$1" >/dev/null || return 1
+    fi
+    [ -f "$FOLDER/faketime" ] || echo +0 >"$FOLDER/faketime"
+    (umask 077 && redis_conf "$1" >"$FOLDER/$1/redis.conf")
+}
+
+kind_run() {
+    cd "$FOLDER/$1" || return
+    ! is_sentinel "$1" || exec redis-server sentinel.conf --sentinel
+    if [ "$1" = 1 ] && [ "$(setting faketime)" = yes ]; then
+        # libc too, for its malloc: jemalloc asks for the time before libfaketime can be asked
+        exec env "LD_PRELOAD=$(faketime_library) libc.so.6" "FAKETIME_TIMESTAMP_FILE=$FOLDER/faketime" \
+            FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1 redis-server redis.conf
+    fi
+    exec redis-server redis.conf
+}
+
+kind_ask() {
+    redis_port=$(server_port "$1") redis_user=$(setting user)
+    REDISCLI_AUTH=$(redis_admin_password)
+    ! is_sentinel "$1" || redis_user='' REDISCLI_AUTH=$(setting sentinel_password)
+    shift
+    [ -z "$REDISCLI_AUTH" ] || export REDISCLI_AUTH
+    set -- -h 127.0.0.1 -p "$redis_port" "$@"
+    [ -z "$redis_user" ] || set -- --user admin "$@"
+    timeout -s KILL 5 redis-cli "$@"
+}
+
+# A server that does not answer is asked again soon.
+redis_ask() {
+    (kind_ask "$@") </dev/null
+}
+
+kind_ready() {
+    redis_ask "$1" info server | grep -q "^process_id:$2[^0-9]*$" || return 1
+    ! is_sentinel "$1" || return 0
+    if [ "$(setting replicas 0)" -gt 0 ] && [ "$1" != 1 ]; then
+        redis_ask "$1" info replication | grep -Eq '^(role:master|master_link_status:up)'
+    else
+        # still loading what it has kept: not yet
+        redis_ask "$1" exists mortise:ready | grep -qx '[01]'
+    fi
+}
+
+kind_values() {
+    echo HOST=127.0.0.1
+    [ "$(setting ipv6)" != yes ] || echo HOST6=::1
+    [ "$(setting sentinels 0)" -eq 0 ] || {
+        printf SENTINELS
+        separator='='
+        for member in $(seq -f 's%g' 1 "$(setting sentinels)"); do
+            printf '%s127.0.0.1:%s' "$separator" "$(server_port "$member")"
+            separator=,
+        done
+        echo
+    }
+    for member in $(seq 1 "$(redis_count)"); do
+        suffix=$(member_suffix "$member")
+        echo "PORT$suffix=$(server_port "$member")"
+        [ "$(setting socket)" != yes ] || echo "SOCKET$suffix=$(redis_socket "$member")"
+    done
+    [ -z "$(setting user)" ] || echo "USER=$(setting user)"
+    [ -z "$(setting password)" ] || echo "PASSWORD=$(setting password)"
+}

@@ -1,0 +1,300 @@
+#!/bin/bash
+# test_redis.sh - servers.sh itself, on Redis: what a test that uses it builds upon. Waits for events only.
+set -u
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
+DIR=$(mktemp -d "${TMPDIR:-/tmp}/mortise-servers.XXXXXX") || exit 99
+failures=0
+HOST6='' SENTINELS='' PORT='' PORT2='' PORT3='' SOCKET='' # of the server that was started last
+
+servers() { # VERB FOLDER …
+    sh "$here/../servers.sh" "$1" redis "$DIR/$2" "${@:3}"
+}
+
+clean_up() {
+    for folder in "$DIR"/*/; do
+        servers end "$(basename "$folder")" 2>/dev/null
+    done
+    rm -rf -- "$DIR"
+}
+trap clean_up EXIT
+
+ok() {
+    printf 'ok    %s\n' "$1"
+}
+
+wrong() {
+    failures=$((failures + 1))
+    printf 'WRONG %s\n' "$1"
+}
+
+same() { # TEXT WANTED GOT
+    if [ "$2" = "$3" ]; then ok "$1"; else wrong "$1: wanted \"$2\", got \"$3\""; fi
+}
+
+like() { # TEXT PATTERN GOT
+    if grep -Eq -- "$2" <<<"$3"; then ok "$1"; else wrong "$1: no line like $2 in: $3"; fi
+}
+
+exits() { # TEXT CODE COMMAND…
+    local code=0
+    "${@:3}" >"$DIR/out" 2>"$DIR/err" || code=$?
+    same "$1" "$2" "$code"
+}
+
+# start FOLDER KEY=VALUE…: the values are in $HOST, $PORT, $PORT2 …
+start() {
+    mkdir -p "$DIR/$1"
+    local values
+    values=$(servers start "$1" guard=$$ "${@:2}") || {
+        wrong "start $*"
+        exit 1
+    }
+    eval "$values"
+}
+
+cli() { # PORT WORD…: as a client without rights of its own
+    timeout 10 redis-cli -h 127.0.0.1 -p "$1" "${@:2}" 2>&1
+}
+
+pid_in() { # FOLDER [NAME]
+    cut -d' ' -f1 "$DIR/$1/${2:-1}.pid"
+}
+
+runs() {
+    case $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null) in
+    '' | Z*) return 1 ;;
+    esac
+}
+
+soon() { # COMMAND…: within 20 s, by which failure is bounded
+    for _ in $(seq 1000); do
+        "$@" && return 0
+        sleep 0.02
+    done
+    return 1
+}
+
+gone() {
+    ! runs "$1"
+}
+
+test_life() {
+    mkdir "$DIR/life"
+    code=0
+    servers start life guard=$$ >"$DIR/values" || code=$?
+    if [ "$code" -eq 77 ]; then
+        echo 'SKIP: no redis-server here'
+        exit 77
+    fi
+    eval "$(cat "$DIR/values")"
+    same 'it answers' PONG "$(cli "$PORT" ping)"
+    same 'values says the same again' "$(cat "$DIR/values")" "$(servers values life)"
+    local port=$PORT pid
+    pid=$(pid_in life)
+    same 'started twice, it is the same one' "PORT=$port" "$(servers start life | grep PORT)"
+    same 'the same process' "$pid" "$(pid_in life)"
+    same 'it asks as one who may do all' "process_id:$pid" \
+        "$(servers ask life info server | tr -d '\r' | grep process_id)"
+    cli "$PORT" set kept no >/dev/null
+    exits 'stop' 0 servers stop life
+    if runs "$pid"; then wrong 'it has ended then'; else ok 'it has ended then'; fi
+    like 'nobody answers' refused "$(cli "$port" ping)"
+    exits 'a second stop fails' 1 servers stop life
+    like 'and shows the log' 'ready to exit' "$(cat "$DIR/err")"
+    start life
+    same 'the port is the same after a restart' "$port" "$PORT"
+    same 'nothing was to be kept' '' "$(cli "$PORT" get kept)"
+}
+
+test_freeze() {
+    start freeze
+    local pid
+    pid=$(pid_in freeze)
+    exits 'freeze' 0 servers freeze freeze
+    like 'it is stopped' '\) T ' "$(cat "/proc/$pid/stat")"
+    timeout 0.3 redis-cli -p "$PORT" ping >/dev/null
+    same 'it takes requests and answers none' 124 $?
+    exits 'thaw' 0 servers thaw freeze
+    same 'it answers again' PONG "$(cli "$PORT" ping)"
+    servers freeze freeze
+    exits 'stop of a frozen one' 0 servers stop freeze
+    if runs "$pid"; then wrong 'it has ended'; else ok 'it has ended'; fi
+    start freeze
+    pid=$(pid_in freeze)
+    servers freeze freeze
+    exits 'end of a frozen one' 0 servers end freeze
+    if runs "$pid"; then wrong 'that one has ended'; else ok 'that one has ended'; fi
+    exits 'end again' 0 servers end freeze
+    exits 'end of what was never there' 0 servers end nothing
+}
+
+test_durable() {
+    start durable aof=yes
+    cli "$PORT" set kept yes >/dev/null
+    servers kill durable
+    exits 'what was killed is not running' 1 servers freeze durable
+    start durable
+    same 'it has kept what it promised, over kill -9' yes "$(cli "$PORT" get kept)"
+    servers stop durable
+    start durable
+    same 'and over a stop' yes "$(cli "$PORT" get kept)"
+}
+
+test_replicas() {
+    start replicas replicas=2 password=secret
+    export REDISCLI_AUTH=secret
+    cli "$PORT" set a 1 >/dev/null
+    same 'both replicas follow' 2 "$(cli "$PORT" wait 2 10000)"
+    same 'the first has it' 1 "$(cli "$PORT2" get a)"
+    like 'and takes no writes' READONLY "$(cli "$PORT3" set a 2)"
+    exits 'one of them is stopped' 0 servers stop replicas only=2
+    like 'the others run' PONG "$(cli "$PORT3" ping)"
+    like 'that one does not' refused "$(cli "$PORT2" ping)"
+    start replicas only=2
+    same 'it follows again' 1 "$(cli "$PORT2" get a)"
+    exits 'kill the primary alone' 0 servers kill replicas only=1
+    same 'the replica is there still' 1 "$(cli "$PORT3" get a)"
+    unset REDISCLI_AUTH
+}
+
+primary_is() { # FOLDER PORT
+    servers ask "$1" only=s1 sentinel get-master-addr-by-name locks | grep -qx "$2"
+}
+
+another_primary() { # FOLDER PORT
+    local now
+    now=$(servers ask "$1" only=s1 sentinel get-master-addr-by-name locks | tail -n 1)
+    [ -n "$now" ] && [ "$now" != "$2" ]
+}
+
+test_sentinels() {
+    start sentinels replicas=2 sentinels=3 password=secret sentinel_password=watch
+    local first=$PORT
+    if soon primary_is sentinels "$first"; then ok 'the sentinels know the primary'; else wrong 'the sentinels do not'; fi
+    like 'they have a password' NOAUTH "$(cli "${SENTINELS##*:}" ping)"
+    servers kill sentinels only=1
+    if soon another_primary sentinels "$first"; then ok 'they choose another'; else wrong 'no failover'; fi
+    start sentinels only=1
+    exits 'a sentinel is stopped' 0 servers stop sentinels only=s2
+}
+
+test_nodes() {
+    start nodes nodes=3
+    same 'three masters' 'master master master' \
+        "$(for port in $PORT $PORT2 $PORT3; do cli "$port" role | head -n 1; done | xargs)"
+}
+
+test_secrets() {
+    start password password=secret
+    like 'no password, no answer' NOAUTH "$(cli "$PORT" ping)"
+    same 'with the password' PONG "$(REDISCLI_AUTH=secret cli "$PORT" ping)"
+    same 'who asks has it' PONG "$(servers ask password ping)"
+    same 'the configuration is nobody else'"'"'s to read' 600 "$(stat -c %a "$DIR/password/1/redis.conf")"
+
+    start acl user=mortise password=few
+    like 'the default user is off' NOAUTH "$(cli "$PORT" ping)"
+    local as='--user mortise --pass few --no-auth-warning'
+    # shellcheck disable=SC2086 # words
+    {
+        same 'allowed: a script' 1 "$(cli "$PORT" $as eval "return redis.call('incr', KEYS[1])" 1 n)"
+        same 'allowed: publish' 0 "$(cli "$PORT" $as publish channel text)"
+        same 'allowed: wait' 0 "$(cli "$PORT" $as wait 0 1)"
+        like 'denied: flushall' NOPERM "$(cli "$PORT" $as flushall)"
+        like 'denied: config' NOPERM "$(cli "$PORT" $as config get save)"
+        like 'denied: keys' NOPERM "$(cli "$PORT" $as keys '*')"
+    }
+    same 'who asks may do all' n "$(servers ask acl keys '*')"
+    start rights user=reader password=few 'rights=~r* +get'
+    as='--user reader --pass few --no-auth-warning'
+    # shellcheck disable=SC2086
+    like 'rights as given' NOPERM "$(cli "$PORT" $as get another)"
+}
+
+test_places() {
+    start socket socket=yes
+    same 'the unix socket answers' PONG "$(redis-cli -s "$SOCKET" ping)"
+    if grep -q '^0*1 ' /proc/net/if_inet6 2>/dev/null; then
+        start ipv6 ipv6=yes
+        same '::1 answers' PONG "$(redis-cli -h "$HOST6" -p "$PORT" ping)"
+    fi
+    start lines maxmemory=20mb 'conf=maxclients 17' 'conf=timeout 0'
+    same 'maxmemory' 20971520 "$(cli "$PORT" config get maxmemory | tail -n 1)"
+    same 'a line of the configuration' 17 "$(cli "$PORT" config get maxclients | tail -n 1)"
+}
+
+test_ports() {
+    start there
+    mkdir "$DIR/taken"
+    echo "$PORT" >"$DIR/taken/1.port"
+    local before=$PORT
+    start taken
+    if [ "$PORT" != "$before" ]; then ok 'a port that is taken: another'; else wrong "both at $PORT"; fi
+    same 'and it is ours that answers' "$(pid_in taken)" \
+        "$(cli "$PORT" info server | tr -d '\r' | sed -n 's/^process_id://p')"
+    servers stop taken
+    echo "$before" >"$DIR/taken/1.port"
+    exits 'taken while it was away: no other port' 1 servers start taken
+    like 'and it says so' 'was taken' "$(cat "$DIR/err")"
+    same 'who sits there is left alone' PONG "$(cli "$before" ping)"
+}
+
+test_refusals() {
+    mkdir "$DIR/refused"
+    exits 'an unknown key' 1 servers start refused colour=red
+    exits 'a value of two lines' 1 servers start refused "conf=a
+b"
+    exits 'an unknown verb' 64 servers paint refused
+    exits 'a server that dies at once' 1 servers start refused 'conf=no-such-setting 1'
+    like 'its log is shown' no-such-setting "$(cat "$DIR/err")"
+    mkdir "$DIR/bin" "$DIR/absent"
+    for program in sh dirname sed cat; do
+        ln -s "$(command -v "$program")" "$DIR/bin/"
+    done
+    exits 'not installed: a skip' 77 env PATH="$DIR/bin" sh "$here/../servers.sh" start redis "$DIR/absent"
+    rm -r -- "${DIR:?}/bin"
+}
+
+# A pid that is another process's by now.
+test_pids() {
+    start pids
+    local pid
+    pid=$(pid_in pids)
+    cp "$DIR/pids/1.pid" "$DIR/note"
+    sleep 100 &
+    echo "$! $(cut -d' ' -f2 "$DIR/note")" >"$DIR/pids/1.pid"
+    exits 'kill of a pid that is another process'"'"'s by now' 1 servers kill pids
+    exits 'end' 0 servers end pids
+    if runs $!; then ok 'that process is left alone'; else wrong 'that process was ended'; fi
+    kill $!
+    cp "$DIR/note" "$DIR/pids/1.pid"
+    exits 'end of our own' 0 servers end pids
+    if runs "$pid"; then wrong 'it has ended'; else ok 'it has ended'; fi
+}
+
+test_guard() {
+    mkdir "$DIR/guard"
+    sleep 100 &
+    local guarded=$! pid
+    servers start guard guard=$guarded nodes=2 >/dev/null
+    pid="$(pid_in guard) $(pid_in guard 2)"
+    servers freeze guard only=2
+    kill -9 $guarded
+    wait $guarded 2>/dev/null
+    for one in $pid; do
+        if soon gone "$one"; then ok 'ended with its guarded process'; else wrong "pid $one lives on"; fi
+    done
+}
+
+test_life
+test_freeze
+test_durable
+test_replicas
+test_sentinels
+test_nodes
+test_secrets
+test_places
+test_ports
+test_refusals
+test_pids
+test_guard
+[ "$failures" -eq 0 ]

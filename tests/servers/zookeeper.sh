@@ -1,0 +1,140 @@
+# zookeeper.sh - private ZooKeeper servers, for servers.sh: one alone, or an ensemble. Debian's package
+# "zookeeper" is enough: its jars are used, not its scripts, folders or service.
+#
+# KEYs:
+#   nodes=N           an ensemble of N; without it one server alone
+#   tick=MS           tickTime (200): sessions may be from twice to twenty times as long
+#   containers=MS     how often containers that are empty are looked for (60000)
+#   sync=no           the log is not forced to the disk before a request is answered
+#   heap=SIZE         of the JVM (64m)
+#   conf=LINE         a line of zoo.cfg, for each server; may be given more than once
+#   java=WORD         an argument of the JVM; likewise
+#   log=LINE          a line of log4j.properties; likewise
+#   way=N:M:PORT      server N of an ensemble, when it follows M, reaches M's quorum port at PORT, where the caller
+#                     has a proxy; likewise
+# Values: HOST PORT PORT2 … SERVERS (all of them, as a client takes them) ROLE ROLE2 … (leader, follower,
+# standalone, or "gone", at the time of asking)
+# `ask` runs ZooKeeper's own client with the words as its command.
+# shellcheck shell=sh disable=SC2034,SC2154 # the variables are servers.sh's
+
+kind_programs='java python3 timeout'
+kind_patience_s=90 # a JVM each, and an election
+kind_keys='nodes tick containers sync heap conf java log way'
+
+zookeeper_jars=/usr/share/java
+zookeeper_classes=''
+for zookeeper_jar in zookeeper zookeeper-jute slf4j-api slf4j-log4j12 log4j-1.2 netty-all \
+    netty-buffer netty-codec netty-common netty-handler netty-resolver netty-transport \
+    netty-transport-native-epoll snappy-java metrics-core commons-cli commons-io; do
+    [ ! -f "$zookeeper_jars/$zookeeper_jar.jar" ] ||
+        zookeeper_classes=$zookeeper_classes:$zookeeper_jars/$zookeeper_jar.jar
+done
+
+kind_check() {
+    [ -f "$zookeeper_jars/zookeeper.jar" ] || {
+        echo "there is no $zookeeper_jars/zookeeper.jar"
+        return 1
+    }
+}
+
+kind_members() {
+    seq 1 "$(setting nodes 1)"
+}
+
+# zookeeper_way N M: the quorum port of M as N sees it.
+zookeeper_way() {
+    zookeeper_port=$(settings way | sed -n "s/^$1:$2://p" | tail -n 1)
+    echo "${zookeeper_port:-$(server_port "$2" peer)}"
+}
+
+zookeeper_conf() {
+    cat <<CONF
+tickTime=$(setting tick 200)
+initLimit=50
+syncLimit=10
+dataDir=$FOLDER/$1/data
+clientPort=$(server_port "$1")
+clientPortAddress=127.0.0.1
+admin.enableServer=false
+4lw.commands.whitelist=*
+maxClientCnxns=0
+CONF
+    if [ "$(setting nodes 1)" -gt 1 ]; then
+        for zookeeper_peer in $(kind_members); do
+            echo "server.$zookeeper_peer=127.0.0.1:$(zookeeper_way "$1" "$zookeeper_peer"):$(server_port "$zookeeper_peer" election)"
+        done
+    fi
+    settings conf
+}
+
+kind_prepare() {
+    mkdir -p "$FOLDER/$1/data"
+    echo "$1" >"$FOLDER/$1/data/myid"
+    zookeeper_conf "$1" >"$FOLDER/$1/zoo.cfg"
+    cat >"$FOLDER/$1/log4j.properties" <<'CONF'
+log4j.rootLogger=WARN, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=%d{HH:mm:ss,SSS} %-5p %c{1}: %m%n
+CONF
+    settings log >>"$FOLDER/$1/log4j.properties"
+}
+
+kind_run() {
+    zookeeper_name=$1
+    set -- "-Xmx$(setting heap 64m)" -Xms16m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 \
+        "-Dlog4j.configuration=file:$FOLDER/$zookeeper_name/log4j.properties" \
+        "-Dznode.container.checkIntervalMs=$(setting containers 60000)" -Dzookeeper.jmx.log4j.disable=true
+    [ "$(setting sync)" != no ] || set -- "$@" -Dzookeeper.forceSync=no
+    for zookeeper_word in $(settings java); do
+        set -- "$@" "$zookeeper_word"
+    done
+    exec java "$@" -cp "$zookeeper_classes" org.apache.zookeeper.server.quorum.QuorumPeerMain \
+        "$FOLDER/$zookeeper_name/zoo.cfg"
+}
+
+# zookeeper_word NAME WORD: the answer to one of its "four letter words"; fails where it gives none.
+zookeeper_word() {
+    timeout 2 python3 -c '
+import socket, sys
+with socket.create_connection(("127.0.0.1", int(sys.argv[1])), 1) as server:
+    server.settimeout(1)
+    server.sendall(sys.argv[2].encode())
+    while data := server.recv(65536):
+        sys.stdout.write(data.decode(errors="replace"))
+' "$(server_port "$1")" "$2"
+}
+
+# It serves, as what it is in its ensemble, and its data is ours.
+kind_ready() {
+    zookeeper_word "$1" srvr 2>/dev/null | grep -q '^Mode: ' || return 1
+    zookeeper_word "$1" conf 2>/dev/null | grep -q "^dataDir=$FOLDER/$1/data"
+}
+
+zookeeper_role() {
+    member_pid "$1" >/dev/null || {
+        echo gone
+        return
+    }
+    zookeeper_mode=$(zookeeper_word "$1" srvr 2>/dev/null | sed -n 's/^Mode: //p')
+    echo "${zookeeper_mode:-gone}"
+}
+
+kind_values() {
+    echo HOST=127.0.0.1
+    zookeeper_all=''
+    for member in $(kind_members); do
+        echo "PORT$(member_suffix "$member")=$(server_port "$member")"
+        echo "ROLE$(member_suffix "$member")=$(zookeeper_role "$member")"
+        zookeeper_all=$zookeeper_all,127.0.0.1:$(server_port "$member")
+    done
+    echo "SERVERS=${zookeeper_all#,}"
+}
+
+kind_ask() {
+    zookeeper_name=$1
+    shift
+    timeout 20 java -Xmx64m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 \
+        "-Dlog4j.configuration=file:$FOLDER/$zookeeper_name/log4j.properties" -cp "$zookeeper_classes" \
+        org.apache.zookeeper.ZooKeeperMain -server "127.0.0.1:$(server_port "$zookeeper_name")" "$@"
+}

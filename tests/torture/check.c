@@ -1,0 +1,86 @@
+/* check.c - the checker of histories: proves from what clients wrote down (history.h) that no two held a name at one
+ * instant, that tokens grew in the order of the holds, that every waiter had its turn once the faults had
+ * ended, that nothing was left and every story has its end; or tells where not.
+ *
+ *     check [patience=MS] HISTORY …
+ *
+ * Reads all files as one history. Tells the first violations of each kind on stderr, FILE:LINE first, and on
+ * stdout one line of numbers: how many of each kind, and of what was read. patience: how long a caller may
+ * wait after the faults have ended (30000).
+ * Exits 0: none; 1: violations; 2: a file cannot be read; 64: usage. */
+#include "check.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TOLD_OF_A_KIND 10
+
+struct world world = {.patience_ns = INT64_C(30000000000)};
+
+static const char *const words[] = {
+#define VIOLATION_WORD(name, word) word,
+    VIOLATION_MAP(VIOLATION_WORD)
+#undef VIOLATION_WORD
+};
+
+void violation(enum violation kind, const char *file, unsigned long line, const char *format, ...)
+{
+    va_list arguments;
+    if (world.found[kind]++ >= TOLD_OF_A_KIND)
+        return;
+    fprintf(stderr, "%s:%lu: %s: ", file, line, words[kind]);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+}
+
+static bool set_patience(const char *text)
+{
+    char *end;
+    int64_t ms = strtoll(text, &end, 10);
+    world.patience_ns = ms * 1000000;
+    return end != text && *end == '\0' && ms >= 0 && ms <= 86400000;
+}
+
+/* True: there was a violation. */
+static bool tell(void)
+{
+    struct counter *counter, *next;
+    uint64_t writes = 0, refused = 0;
+    bool any = false;
+    for (size_t i = 0; i < VIOLATIONS; i++) {
+        printf("%s=%lu ", words[i], world.found[i]);
+        any |= world.found[i] > 0;
+    }
+    HASH_ITER (hh, world.counters, counter, next) {
+        writes += counter->writes;
+        refused += counter->refused;
+    }
+    printf("events=%lu clients=%u holds=%u writes=%llu refused=%llu\n", world.events,
+           HASH_COUNT(world.clients), utarray_len(world.holds), (unsigned long long)writes,
+           (unsigned long long)refused);
+    return any;
+}
+
+int main(int argc, char **argv)
+{
+    int first = 1;
+    if (argc > 1 && strncmp(argv[1], "patience=", 9) == 0 && set_patience(argv[1] + 9))
+        first = 2;
+    if (first >= argc || strncmp(argv[first], "patience=", 9) == 0) {
+        fprintf(stderr, "usage: check [patience=MS] HISTORY …\n");
+        return 64;
+    }
+    story_begin();
+    for (int i = first; i < argc; i++)
+        if (!history_read(argv[i], story_line, story_garbled)) {
+            fprintf(stderr, "check: %s cannot be read\n", argv[i]);
+            return 2;
+        }
+    story_end();
+    verdict();
+    return tell() ? 1 : 0;
+}

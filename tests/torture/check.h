@@ -1,0 +1,140 @@
+/* check.h - what the parts of the checker share: the story of each client, the holds that come of it, and the
+ * violations that are found. One thread; what is allocated stays until the end.
+ *
+ *   check.c    the program: reads histories, has them judged, tells
+ *   history.c  lines
+ *   story.c    line by line: each client's callers and leases; what does not add up
+ *   verdict.c  at the end: what holds of all clients show together
+ *
+ * A HOLD is an interval in which a process may have believed that a name is its own: from the instant at which
+ * it was told so, until it sent the release, was told of the loss, was dead, or its deadline had come, whichever is
+ * first. One that is stopped (SIGSTOP) writes nothing: its deadline ends it. */
+#ifndef MORTISE_TESTS_TORTURE_CHECK_H
+#define MORTISE_TESTS_TORTURE_CHECK_H
+
+#include "history.h"
+
+#include <utarray.h>
+#include <uthash.h>
+
+#define VIOLATION_MAP(X)                                                                           \
+    X(OVERLAP, "overlap")         /* two held one name at one instant */                           \
+    X(ORDER, "order")             /* a token that is not larger than one before */                 \
+    X(STARVED, "starved")         /* did not get its turn once the faults had ended */             \
+    X(LEFTOVER, "leftover")       /* what nobody holds any more is still there */                  \
+    X(UNBALANCED, "unbalanced")   /* events that do not fit to one another */                      \
+    X(LOST_UPDATE, "lost-update") /* a write that the token let pass, upon an old value */         \
+    X(GARBLED, "garbled")         /* a line that cannot be read, or is missing */
+
+enum violation {
+#define VIOLATION_ENUM(name, word) name,
+    VIOLATION_MAP(VIOLATION_ENUM)
+#undef VIOLATION_ENUM
+        VIOLATIONS
+};
+
+/* Counts it, and tells the first ones of a kind. */
+void violation(enum violation kind, const char *file, unsigned long line, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#define NEVER INT64_MAX
+#define GRANT_DIGITS 32
+
+/* A text that was seen, once; texts are equal if their addresses are. */
+struct text {
+    UT_hash_handle hh;
+    size_t size;
+    char bytes[];
+};
+const struct text *text_of(struct word word); /* NULL for an empty one */
+
+struct client;
+
+struct hold {
+    const struct client *client;
+    const struct text *name, *owner; /* owner NULL: its own */
+    char grant[GRANT_DIGITS + 1];
+    uint64_t lease, token;
+    int64_t from_ns, deadline_ns, end_ns; /* end: released, lost; NEVER: neither */
+    const char *end;                      /* how */
+    const char *file;
+    unsigned long line;
+};
+
+/* The end by whatever comes first. */
+int64_t hold_until(const struct hold *hold);
+
+/* A wait that took longer than `patience`. */
+struct long_wait {
+    const struct text *name;
+    int64_t asked_ns, done_ns;
+    const char *status, *file;
+    unsigned long line;
+};
+
+struct client {
+    UT_hash_handle hh;
+    const struct text *id;
+    int64_t pid, opened_ns;
+    bool closed, killed;
+    struct caller *callers;
+    struct lease *leases;
+    const char *file;
+    unsigned long line;
+};
+
+struct caller { /* who asked, and has no outcome */
+    UT_hash_handle hh;
+    uint64_t number;
+    const struct text *name;
+    int64_t asked_ns;
+    const char *file;
+    unsigned long line;
+};
+
+struct lease { /* one that was given, and not given back */
+    UT_hash_handle hh;
+    uint64_t number;
+    size_t hold; /* its index */
+};
+
+/* A process that the run killed. */
+struct killed {
+    int64_t pid, at_ns;
+};
+
+/* A file that ends within a line. */
+struct torn {
+    const char *file;
+    unsigned long line;
+};
+
+/* One that was written for a name's counter: the one with the largest token shown decides. */
+struct counter {
+    UT_hash_handle hh;
+    const struct text *name;
+    uint64_t fence, value, writes, refused;
+};
+
+struct world {
+    int64_t patience_ns, calm_ns;
+    struct client *clients;
+    struct counter *counters;
+    UT_array *holds, *waits, *killed, *torn; /* struct hold, long_wait, killed, torn */
+    unsigned long events, found[VIOLATIONS];
+};
+extern struct world world;
+
+/* ---- story.c ---------------------------------------------------------------------------------------- */
+
+void story_begin(void);
+void story_line(const struct line *line);
+void story_garbled(const char *file, unsigned long number, bool last);
+/* All has been read. */
+void story_end(void);
+
+/* ---- verdict.c -------------------------------------------------------------------------------------- */
+
+void verdict(void);
+
+#endif

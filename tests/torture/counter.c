@@ -1,0 +1,95 @@
+/* counter.c - the fenced counter of a torture run: see counter.h. */
+#include "counter.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LINE_MAX_SIZE 256
+/* All lines of one name are equally long: numbers are filled up with spaces. */
+#define LINE_FORMAT                                                                                \
+    "{\"event\":%-7s,\"token\":%20" PRIu64 ",\"value\":%20" PRIu64                                 \
+    ",\"thread\":%10d,\"name\":\"%s\"}\n"
+
+bool counter_open(struct counter *counter, const char *folder, const char *name)
+{
+    char path[4096];
+    *counter = (struct counter){.fd = -1, .name = name};
+    int length = snprintf(path, sizeof path, "%s/%s.counter.jsonl", folder, name);
+    if (length > 0 && (size_t)length < sizeof path)
+        counter->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    return counter->fd >= 0;
+}
+
+void counter_close(struct counter *counter)
+{
+    close(counter->fd);
+}
+
+static int make_line(const struct counter *counter, char *line, const char *event, uint64_t token,
+                     uint64_t value)
+{
+    int length = snprintf(line, LINE_MAX_SIZE, LINE_FORMAT, event, token, value, (int)gettid(),
+                          counter->name);
+    return length < LINE_MAX_SIZE ? length : -1;
+}
+
+static bool number_behind(const char *line, const char *key, uint64_t *number)
+{
+    const char *place = strstr(line, key);
+    if (place)
+        *number = strtoull(place + strlen(key), NULL, 10);
+    return place != NULL;
+}
+
+/* As the checker does it. False: it is no line of ours. *taken: a write that passed. */
+static bool decide(struct counter *counter, const char *line, bool *taken)
+{
+    uint64_t token, value;
+    bool is_write = strstr(line, "\"write\"") != NULL;
+    if (!number_behind(line, "\"token\":", &token) || !number_behind(line, "\"value\":", &value))
+        return false;
+    *taken = is_write && token >= counter->fence;
+    if (token > counter->fence)
+        counter->fence = token;
+    if (*taken)
+        counter->value = value;
+    return true;
+}
+
+/* Appends the line and decides all up to it, which others may have appended in the meantime. Ours is known by
+ * the thread: what this one wrote before has been decided. */
+static bool ask(struct counter *counter, const char *event, uint64_t token, uint64_t value,
+                bool *taken)
+{
+    char line[LINE_MAX_SIZE], seen[LINE_MAX_SIZE];
+    int length = make_line(counter, line, event, token, value);
+    if (length < 0 || write(counter->fd, line, (size_t)length) != length)
+        return false;
+    do {
+        if (pread(counter->fd, seen, (size_t)length, counter->decided) != length ||
+            seen[length - 1] != '\n')
+            return false;
+        seen[length] = '\0';
+        counter->decided += length;
+        if (!decide(counter, seen, taken))
+            return false;
+    } while (strcmp(seen, line) != 0);
+    return true;
+}
+
+bool counter_read(struct counter *counter, uint64_t token, uint64_t *value)
+{
+    bool taken;
+    bool done = ask(counter, "\"read\"", token, 0, &taken);
+    *value = counter->value;
+    return done;
+}
+
+bool counter_write(struct counter *counter, uint64_t token, uint64_t value, bool *taken)
+{
+    return ask(counter, "\"write\"", token, value, taken);
+}

@@ -1,0 +1,30 @@
+/* counter.h - a number that is only written by who holds its lock, in a storage that looks at tokens: what the locks
+ * of a torture run are for. Whoever reads or writes shows a token; the storage refuses writes with one that is
+ * smaller than the largest it was shown (docs/fencing.md).
+ *
+ * The storage is a file that only grows: each request is a line, appended by one write(2), and the order of the lines
+ * is the order in which they were decided. So a process that is stopped or killed at any instant harms nobody,
+ * and the checker decides all of it again from the same file. */
+#ifndef MORTISE_TESTS_TORTURE_COUNTER_H
+#define MORTISE_TESTS_TORTURE_COUNTER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct counter {
+    int fd;
+    const char *name;
+    off_t decided;         /* bytes of the file that we know */
+    uint64_t fence, value; /* as of there */
+};
+
+/* folder/name.counter.jsonl; the name must outlive the counter. One counter belongs to one thread. */
+bool counter_open(struct counter *counter, const char *folder, const char *name);
+void counter_close(struct counter *counter);
+/* False: the file is broken. */
+bool counter_read(struct counter *counter, uint64_t token, uint64_t *value);
+/* *taken: the storage let it pass. */
+bool counter_write(struct counter *counter, uint64_t token, uint64_t value, bool *taken);
+
+#endif

@@ -1,0 +1,41 @@
+/* history.h - what the checker reads: histories, which are JSON lines with one event each, as the trace
+ * observer writes them, and the lines that the torture run itself adds. Knows the lines' form, not what they mean.
+ *
+ * Of each client, the events in their order: {"event":"granted","at_ns":…,"client":"…","name":"…",…}, with the
+ * words of MORTISE_EVENT_MAP, and "opened" (has the pid), "closed", "dropped". Of the torture run:
+ *   {"event":"calm","at_ns":…}               the last fault has ended
+ *   {"event":"killed","at_ns":…,"pid":…}     that process was killed (SIGKILL), and is gone
+ *   {"event":"left","text":"…"}              found in the server afterwards
+ *   {"event":"read"|"write","name":…,"token":…,"value":…}   what was asked of the fenced counter, in the order
+ *                                            in which it was decided (counter.h)
+ * Keys and events that are not known are passed over. Instants are of one clock, so all of one machine. */
+#ifndef MORTISE_TESTS_TORTURE_HISTORY_H
+#define MORTISE_TESTS_TORTURE_HISTORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Text in the file: quotes and escapes as they stand there. */
+struct word {
+    const char *bytes;
+    size_t size;
+};
+
+struct line {
+    const char *file;
+    unsigned long number;
+    struct word event, name, owner, client, grant, status, text;
+    int64_t at_ns, deadline_ns, pid;
+    uint64_t lease, caller, token, value, count;
+};
+
+bool word_is(struct word word, const char *text);
+
+/* Calls each(line) for every line of the file, in order; garbled(file, number, last) for one that cannot be
+ * read, where `last` says that the file ends within it. A file may end in NUL bytes. False: it cannot be read
+ * at all. Words stay until the program ends. */
+bool history_read(const char *path, void (*each)(const struct line *line),
+                  void (*garbled)(const char *path, unsigned long number, bool last));
+
+#endif

@@ -1,0 +1,376 @@
+/* torture.c - a process of a torture run: threads that fight for a few names by every way the API has, and use
+ * what they get for a counter (counter.h) that only holders may write. Knows no driver, and nothing of the
+ * faults that happen around it (nemesis.py).
+ *
+ *     torture WHERE FOLDER NAME,NAME… [threads=N] [clients=N] [seed=N] [ttl=MS] [long=N]
+ *
+ * Of a hundred holds of the first name `long` (60) last for up to three times the ttl, of the other names one
+ * does: so faults meet holders, and many cycles. None does once all is calm.
+ *
+ * The first line out is "ready", or a status and its message. Commands on stdin, a line each:
+ *   calm    the last fault has ended: from now on every caller waits for as long as it takes
+ *   count   prints how often each status was had: "acquire.OK=12 release.LOST=1 …", and "holding=1" while something
+ *           is held for long
+ *   stop    all threads finish what they do; the clients are closed; the counts are printed; it ends. Also at
+ *           the end of stdin
+ * What may not happen is told on stderr at once, and makes the exit code 1. Dies with its parent. */
+#include "counter.h"
+
+#include <mortise/mortise.h>
+
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+enum { NAMES_MAX = 128, STATUSES = 16, CALLS = 5 };
+enum call { ACQUIRE, RELEASE, NOWAIT, CLOSE, WRITE };
+static const char *const call_words[CALLS] = {"acquire", "release", "nowait", "close", "write"};
+
+/* How often each call ended with each status. A write that the storage refuses counts as LOST. */
+static atomic_ulong counts[CALLS][STATUSES];
+static atomic_bool calm, stopping, wrong;
+static atomic_int holding; /* long holds, now */
+
+static char *names[NAMES_MAX];
+static size_t name_count;
+static const char *folder;
+static int64_t threads = 3, clients = 1, seed = 1, ttl_ms = 1000, long_share = 60;
+
+/* ---- what may happen ---------------------------------------------------------------------------------- */
+
+static void count(enum call call, mortise_status status)
+{
+    unsigned number = (unsigned)-(int)status;
+    atomic_fetch_add(&counts[call][number < STATUSES ? number : STATUSES - 1], 1);
+}
+
+static unsigned bits(mortise_status status)
+{
+    return 1u << (unsigned)-(int)status;
+}
+
+static bool may_be(enum call call, mortise_status status)
+{
+    unsigned away = bits(MORTISE_UNREACHABLE) | bits(MORTISE_INDETERMINATE);
+    const unsigned may[CALLS] = {
+        [ACQUIRE] = away | bits(MORTISE_OK) | bits(MORTISE_BUSY) | bits(MORTISE_TIMEDOUT) |
+                    bits(MORTISE_CANCELED) | bits(MORTISE_BACKEND),
+        [RELEASE] = away | bits(MORTISE_OK) | bits(MORTISE_LOST) | bits(MORTISE_BACKEND),
+        [NOWAIT] = bits(MORTISE_OK) | bits(MORTISE_LOST),
+        [CLOSE] = bits(MORTISE_OK) | bits(MORTISE_UNREACHABLE),
+    };
+    return may[call] & bits(status);
+}
+
+static void complain(const char *what, const char *name, const char *why)
+{
+    atomic_store(&wrong, true);
+    fprintf(stderr, "torture %d: %s of %s: %s\n", (int)getpid(), what, name, why);
+}
+
+static mortise_status seen(enum call call, const char *name, mortise_status status,
+                           const mortise_error *error)
+{
+    count(call, status);
+    if (!may_be(call, status))
+        complain(call_words[call], name, status == MORTISE_OK ? "done" : error->message);
+    return status;
+}
+
+static void tell_counts(void)
+{
+    for (int call = 0; call < CALLS; call++)
+        for (int number = 0; number < STATUSES; number++) {
+            unsigned long times = atomic_load(&counts[call][number]);
+            if (times > 0)
+                printf("%s.%s=%lu ", call_words[call], mortise_status_name((mortise_status)-number),
+                       times);
+        }
+    if (atomic_load(&holding) > 0)
+        printf("holding=%d ", atomic_load(&holding));
+    putchar('\n');
+}
+
+/* ---- a thread ------------------------------------------------------------------------------------------ */
+
+struct fighter {
+    pthread_t thread;
+    mortise_client *client;
+    uint64_t random;
+    struct counter counters[NAMES_MAX];
+};
+
+static uint64_t next_random(struct fighter *fighter)
+{
+    fighter->random ^= fighter->random << 13;
+    fighter->random ^= fighter->random >> 7;
+    fighter->random ^= fighter->random << 17;
+    return fighter->random;
+}
+
+static int64_t below(struct fighter *fighter, int64_t limit)
+{
+    return limit > 0 ? (int64_t)(next_random(fighter) % (uint64_t)limit) : 0;
+}
+
+/* The work that a holder does; nothing wakes it. */
+static void work(int64_t for_ms)
+{
+    poll(NULL, 0, (int)for_ms);
+}
+
+/* Reads, thinks, and writes one more. */
+static void add_one(struct fighter *fighter, mortise_lease *lease, size_t number, int64_t think_ms)
+{
+    struct counter *counter = &fighter->counters[number];
+    uint64_t value, token = mortise_token(lease);
+    bool taken = false;
+    if (mortise_state(lease) == MORTISE_STATE_LOST)
+        return;
+    if (!counter_read(counter, token, &value)) {
+        complain("the counter", names[number], "it cannot be read");
+        return;
+    }
+    work(think_ms);
+    if (mortise_state(lease) == MORTISE_STATE_LOST)
+        return;
+    if (!counter_write(counter, token, value + 1, &taken))
+        complain("the counter", names[number], "it cannot be written");
+    count(WRITE, taken ? MORTISE_OK : MORTISE_LOST);
+}
+
+/* Mostly for an instant, sometimes for longer than the ttl. */
+static void use(struct fighter *fighter, mortise_lease *lease, size_t number)
+{
+    int64_t share = number == 0 ? long_share : 1;
+    if (below(fighter, 100) < share && !atomic_load(&calm)) {
+        atomic_fetch_add(&holding, 1);
+        for (int64_t left_ms = below(fighter, ttl_ms * 3); left_ms > 0 && !atomic_load(&calm);
+             left_ms -= 25)
+            add_one(fighter, lease, number, 25);
+        atomic_fetch_sub(&holding, 1);
+    } else {
+        add_one(fighter, lease, number, below(fighter, 3) ? 0 : below(fighter, 8));
+    }
+}
+
+static void give_back(struct fighter *fighter, mortise_lease *lease, const char *name)
+{
+    mortise_error error;
+    if (below(fighter, 2))
+        seen(RELEASE, name, mortise_release(lease, &error), &error);
+    else
+        seen(NOWAIT, name, mortise_release_nowait(lease, &error), &error);
+}
+
+/* An async acquire: its outcome, which comes exactly once. */
+struct wish {
+    pthread_mutex_t lock;
+    pthread_cond_t done;
+    int times;
+    mortise_status status;
+    mortise_lease *lease;
+    mortise_error error;
+};
+
+static void wish_done(mortise_status status, mortise_lease *lease, const mortise_error *error,
+                      void *user_data)
+{
+    struct wish *wish = user_data;
+    pthread_mutex_lock(&wish->lock);
+    wish->times++;
+    wish->status = status;
+    wish->lease = lease;
+    if (error)
+        wish->error = *error;
+    pthread_cond_signal(&wish->done);
+    pthread_mutex_unlock(&wish->lock);
+}
+
+static mortise_status acquire_async(struct fighter *fighter, const char *name,
+                                    const mortise_options *options, mortise_lease **lease,
+                                    mortise_error *error)
+{
+    struct wish wish = {.lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
+    mortise_request request;
+    mortise_status status =
+        mortise_acquire_async(fighter->client, name, options, wish_done, &wish, &request, error);
+    if (status != MORTISE_OK)
+        return status;
+    if (below(fighter, 3) == 0) {
+        work(below(fighter, 4));
+        mortise_cancel(fighter->client, request);
+    }
+    pthread_mutex_lock(&wish.lock);
+    while (wish.times == 0)
+        pthread_cond_wait(&wish.done, &wish.lock);
+    pthread_mutex_unlock(&wish.lock);
+    *lease = wish.lease;
+    *error = wish.error;
+    return wish.status;
+}
+
+static mortise_options choose(struct fighter *fighter)
+{
+    mortise_options options = {.size = sizeof options, .ttl_ms = ttl_ms};
+    int64_t kind = below(fighter, 10);
+    if (atomic_load(&calm))
+        options.wait_ms = MORTISE_WAIT_FOREVER;
+    else
+        options.wait_ms = kind < 2 ? 0 : kind < 6 ? below(fighter, 400) + 1 : 3000;
+    options.no_renew = below(fighter, 16) == 0;
+    return options;
+}
+
+static void fight_once(struct fighter *fighter)
+{
+    size_t number = (size_t)below(fighter, (int64_t)name_count);
+    mortise_options options = choose(fighter);
+    mortise_error error = {.message = ""};
+    mortise_lease *lease = NULL;
+    mortise_status status;
+    if (below(fighter, 8) == 0)
+        status = acquire_async(fighter, names[number], &options, &lease, &error);
+    else
+        status = mortise_acquire(fighter->client, names[number], &options, &lease, &error);
+    if (seen(ACQUIRE, names[number], status, &error) == MORTISE_OK) {
+        use(fighter, lease, number);
+        give_back(fighter, lease, names[number]);
+    } else if (status != MORTISE_BUSY && status != MORTISE_TIMEDOUT) {
+        work(20); /* a backend that is away is not asked all the time */
+    }
+}
+
+static void *fight(void *argument)
+{
+    struct fighter *fighter = argument;
+    while (!atomic_load(&stopping))
+        fight_once(fighter);
+    return NULL;
+}
+
+static bool fighter_start(struct fighter *fighter, mortise_client *client, int64_t number)
+{
+    fighter->client = client;
+    fighter->random = (uint64_t)seed * 1000003 + (uint64_t)number * 7919 + 88172645463325252u;
+    for (size_t i = 0; i < name_count; i++)
+        if (!counter_open(&fighter->counters[i], folder, names[i]))
+            return false;
+    return pthread_create(&fighter->thread, NULL, fight, fighter) == 0;
+}
+
+static void fighter_join(struct fighter *fighter)
+{
+    pthread_join(fighter->thread, NULL);
+    for (size_t i = 0; i < name_count; i++)
+        counter_close(&fighter->counters[i]);
+}
+
+/* ---- the process ---------------------------------------------------------------------------------------- */
+
+static bool set_argument(const char *argument)
+{
+    const struct {
+        const char *key;
+        int64_t *to;
+    } keys[] = {{"threads=", &threads},
+                {"clients=", &clients},
+                {"seed=", &seed},
+                {"ttl=", &ttl_ms},
+                {"long=", &long_share}};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        size_t length = strlen(keys[i].key);
+        char *end;
+        if (strncmp(argument, keys[i].key, length) != 0)
+            continue;
+        *keys[i].to = strtoll(argument + length, &end, 10);
+        return *end == '\0' && *keys[i].to > 0;
+    }
+    return false;
+}
+
+static void split_names(char *text)
+{
+    char *rest = text;
+    for (char *name; name_count < NAMES_MAX && (name = strtok_r(rest, ",", &rest));)
+        names[name_count++] = name;
+}
+
+/* Until "stop". */
+static void obey(void)
+{
+    char line[64];
+    while (fgets(line, sizeof line, stdin) && strcmp(line, "stop\n") != 0) {
+        if (strcmp(line, "calm\n") == 0)
+            atomic_store(&calm, true);
+        else if (strcmp(line, "count\n") == 0)
+            tell_counts();
+    }
+    atomic_store(&stopping, true);
+}
+
+static bool open_clients(const char *where, mortise_client **opened)
+{
+    mortise_error error;
+    for (int64_t i = 0; i < clients; i++) {
+        mortise_status status = mortise_open(where, &opened[i], &error);
+        if (status != MORTISE_OK) {
+            printf("%s %s\n", mortise_status_name(status), error.message);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void close_clients(mortise_client **opened)
+{
+    mortise_error error;
+    for (int64_t i = 0; i < clients; i++)
+        seen(CLOSE, "the client", mortise_close(opened[i], &error), &error);
+}
+
+static bool run(const char *where)
+{
+    mortise_client **opened = calloc((size_t)clients, sizeof(*opened));
+    struct fighter *fighters = calloc((size_t)(clients * threads), sizeof(*fighters));
+    bool started = opened && fighters && open_clients(where, opened);
+    for (int64_t i = 0; i < clients * threads && started; i++)
+        started = fighter_start(&fighters[i], opened[i / threads], i);
+    if (started) {
+        printf("ready\n");
+        obey();
+        for (int64_t i = 0; i < clients * threads; i++)
+            fighter_join(&fighters[i]);
+        close_clients(opened);
+        tell_counts();
+    }
+    free(opened);
+    free(fighters);
+    return started && !atomic_load(&wrong);
+}
+
+int main(int argc, char **argv)
+{
+    pid_t parent = getppid();
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        return 1;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    for (int i = 4; i < argc; i++)
+        if (!set_argument(argv[i]))
+            argc = 0;
+    if (argc < 4) {
+        fprintf(stderr, "usage: torture WHERE FOLDER NAME,NAME… [KEY=NUMBER …]\n");
+        return 64;
+    }
+    folder = argv[2];
+    split_names(argv[3]);
+    return name_count > 0 && run(argv[1]) ? 0 : 1;
+}

@@ -1,0 +1,138 @@
+/* verdict.c - what the holds and waits of all clients show together: two who held one name at one instant, tokens
+ * that do not grow in the order of the holds, waiters that had no turn. */
+#include "check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define TEXT(text) (int)(text)->size, (text)->bytes
+#define NS_PER_MS 1000000
+
+int64_t hold_until(const struct hold *hold)
+{
+    return hold->end_ns < hold->deadline_ns ? hold->end_ns : hold->deadline_ns;
+}
+
+static int compare_numbers(int64_t a, int64_t b)
+{
+    return (a > b) - (a < b);
+}
+
+/* By name, then by the beginning; else as they were read: each client's are in order. */
+static int compare_holds(const void *a, const void *b)
+{
+    const struct hold *one = a, *other = b;
+    if (one->name != other->name)
+        return (uintptr_t)one->name < (uintptr_t)other->name ? -1 : 1;
+    int order = compare_numbers(one->from_ns, other->from_ns);
+    if (order == 0)
+        order = compare_numbers(hold_until(one), hold_until(other));
+    return order ? order : (one->token > other->token) - (one->token < other->token);
+}
+
+static bool share(const struct hold *one, const struct hold *other)
+{
+    return one->owner && one->owner == other->owner;
+}
+
+static void tell_overlap(const struct hold *first, const struct hold *second)
+{
+    int64_t until_ns = hold_until(first);
+    violation(
+        OVERLAP, second->file, second->line,
+        "%.*s: lease %llu of client %.*s (token %llu) while lease %llu of client %.*s (token %llu, "
+        "%s:%lu) was held for %.3f ms more (%s)",
+        TEXT(second->name), (unsigned long long)second->lease, TEXT(second->client->id),
+        (unsigned long long)second->token, (unsigned long long)first->lease,
+        TEXT(first->client->id), (unsigned long long)first->token, first->file, first->line,
+        (double)(until_ns - second->from_ns) / NS_PER_MS,
+        until_ns == first->end_ns ? first->end : "deadline");
+}
+
+/* Holds that have begun, of one name, and may go on. */
+struct active {
+    const struct hold **holds;
+    size_t count, room;
+};
+
+static void add_active(struct active *active, const struct hold *hold)
+{
+    if (active->count == active->room) {
+        active->room = active->room * 2 + 8;
+        const struct hold **more = realloc(active->holds, active->room * sizeof(*more));
+        if (!more)
+            abort();
+        active->holds = more;
+    }
+    active->holds[active->count++] = hold;
+}
+
+static void check_overlap(struct active *active, const struct hold *hold)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < active->count; i++) {
+        const struct hold *other = active->holds[i];
+        if (other->name != hold->name || hold_until(other) <= hold->from_ns)
+            continue;
+        active->holds[kept++] = other;
+        if (!share(other, hold))
+            tell_overlap(other, hold);
+    }
+    active->count = kept;
+    add_active(active, hold);
+}
+
+/* last: the one with the largest token before, of the same name; NULL: there is none. */
+static void check_order(const struct hold *last, const struct hold *hold)
+{
+    if (!last || hold->token > last->token || (hold->token == 0 && last->token == 0))
+        return;
+    bool handed_over = hold->client == last->client && strcmp(hold->grant, last->grant) == 0;
+    if (hold->token < last->token || !(handed_over || share(hold, last)))
+        violation(ORDER, hold->file, hold->line,
+                  "%.*s: lease %llu of client %.*s has token %llu, and %s:%lu had %llu before",
+                  TEXT(hold->name), (unsigned long long)hold->lease, TEXT(hold->client->id),
+                  (unsigned long long)hold->token, last->file, last->line,
+                  (unsigned long long)last->token);
+}
+
+static void judge_holds(void)
+{
+    struct active active = {NULL, 0, 0};
+    const struct hold *last = NULL;
+    if (utarray_len(world.holds) > 1)
+        utarray_sort(world.holds, compare_holds);
+    for (struct hold *hold = NULL; (hold = (struct hold *)utarray_next(world.holds, hold));) {
+        if (hold->from_ns >= hold_until(hold))
+            continue; /* told too late to be of use: held at no instant */
+        if (last && last->name != hold->name)
+            last = NULL;
+        check_overlap(&active, hold);
+        check_order(last, hold);
+        if (!last || hold->token > last->token)
+            last = hold;
+    }
+    free(active.holds);
+}
+
+/* Once the faults have ended, what is asked is had within `patience`, and nothing fails. */
+static void judge_wait(const struct long_wait *wait)
+{
+    int64_t from_ns = wait->asked_ns > world.calm_ns ? wait->asked_ns : world.calm_ns;
+    int64_t healed_ns = world.calm_ns + world.patience_ns;
+    int64_t took_ns = wait->done_ns - from_ns;
+    if (took_ns > world.patience_ns)
+        violation(STARVED, wait->file, wait->line, "%.*s: waited for %lld ms", TEXT(wait->name),
+                  (long long)(took_ns / NS_PER_MS));
+    else if (wait->status && wait->asked_ns > healed_ns && world.calm_ns > 0)
+        violation(STARVED, wait->file, wait->line, "%.*s: failed long after the last fault",
+                  TEXT(wait->name));
+}
+
+void verdict(void)
+{
+    judge_holds();
+    for (struct long_wait *wait = NULL;
+         (wait = (struct long_wait *)utarray_next(world.waits, wait));)
+        judge_wait(wait);
+}

@@ -1,0 +1,141 @@
+/* test_span.c - claims that are good for less than their ttl at a time, as those of a driver whose claims hang
+ * on a session; and the driver's word that what is held should be looked at (host->doubt). */
+#include "rig.h"
+
+#define TTL_MS 3000
+#define GOOD_MS 900
+#define MARGIN_MS (GOOD_MS / 100 + 2)
+
+static struct rig rig;
+static bool gone;
+
+/* A backend of a few lines: a claim is good for GOOD_MS, and for what is left of its ttl. */
+static bool answer(mortise_op *op)
+{
+    mortise_status status = gone ? MORTISE_LOST : MORTISE_OK;
+    if (op->kind != MORTISE_OP_ACQUIRE && op->kind != MORTISE_OP_RENEW &&
+        op->kind != MORTISE_OP_RELEASE)
+        return false;
+    op->from_ns = clock_now();
+    op->good_for_ms = op->ttl_ms < GOOD_MS ? op->ttl_ms : GOOD_MS;
+    op->token = 7;
+    op->sure = true;
+    tapped_host()->complete(tapped_host(), op, status);
+    return true;
+}
+
+static mortise_lease *open_and_take(const mortise_options *options)
+{
+    rig_open(&rig, "ttl = 3s\n");
+    tap(&rig);
+    tap_answer = answer;
+    gone = false;
+    return take(&rig, "a", options);
+}
+
+static void test_renewed_by_its_span(void)
+{
+    mortise_lease *lease = open_and_take(NULL);
+    CU_ASSERT_EQUAL(mortise_remaining_ms(lease), GOOD_MS - MARGIN_MS);
+    advance_ms(299);
+    CU_ASSERT_EQUAL(stats_of(&rig).renewals, 0);
+    advance_ms(1);
+    CU_ASSERT_EQUAL(stats_of(&rig).renewals, 1);
+    advance_ms(2700);
+    CU_ASSERT_EQUAL(stats_of(&rig).renewals, 10);
+    CU_ASSERT_EQUAL(tapped(MORTISE_OP_RENEW, 9)->op.ttl_ms, TTL_MS);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    rig_close(&rig);
+}
+
+/* It lasts for its ttl, though no single claim does; and ends then. */
+static void test_no_renew_lasts_for_its_ttl(void)
+{
+    mortise_lease *lease = open_and_take(MORTISE_OPTIONS(.no_renew = true));
+    advance_ms(2900);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
+    CU_ASSERT(mortise_remaining_ms(lease) <= TTL_MS - 2900);
+    advance_ms(101);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
+    uint64_t renewals = stats_of(&rig).renewals;
+    advance_ms(INT64_C(10) * TTL_MS);
+    CU_ASSERT_EQUAL(stats_of(&rig).renewals, renewals);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
+    rig_close(&rig);
+}
+
+static void doubt(void *ctx, void *name)
+{
+    (void)ctx;
+    tapped_host()->doubt(tapped_host(), name, name != NULL ? strlen(name) : 0);
+}
+
+static void test_doubt(void)
+{
+    mortise_lease *lease = open_and_take(NULL);
+    char name[] = "a", other[] = "b";
+    tapped_host()->post(tapped_host(), doubt, other); /* nobody's */
+    settle();
+    CU_ASSERT_EQUAL(stats_of(&rig).renewals, 0);
+    tapped_host()->post(tapped_host(), doubt, name);
+    settle();
+    CU_ASSERT_EQUAL(stats_of(&rig).renewals, 1); /* all is well */
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
+    tapped_host()->post(tapped_host(), doubt, NULL); /* all that is held */
+    settle();
+    CU_ASSERT_EQUAL(stats_of(&rig).renewals, 2);
+    gone = true;
+    tapped_host()->post(tapped_host(), doubt, name);
+    settle();
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
+    rig_close(&rig);
+}
+
+static mortise_op *kept;
+
+static bool keep(mortise_op *op)
+{
+    if (op->kind != MORTISE_OP_RENEW)
+        return answer(op);
+    kept = op;
+    return true;
+}
+
+static void let_go(void *ctx, void *argument)
+{
+    (void)ctx;
+    (void)argument;
+    tap_answer = answer;
+    answer(kept);
+}
+
+/* The answer that is under way says nothing about what came after it was given. */
+static void test_doubt_during_a_renewal(void)
+{
+    mortise_lease *lease = open_and_take(NULL);
+    char name[] = "a";
+    tap_answer = keep;
+    advance_ms(300);
+    tapped_host()->post(tapped_host(), doubt, name);
+    settle();
+    CU_ASSERT_EQUAL(stats_of(&rig).renewals, 0);
+    tapped_host()->post(tapped_host(), let_go, NULL);
+    settle();
+    CU_ASSERT_EQUAL(stats_of(&rig).renewals, 2);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    rig_close(&rig);
+}
+
+int main(void)
+{
+    static const CU_TestInfo tests[] = {
+        {"a claim is renewed by what it is good for", test_renewed_by_its_span},
+        {"no_renew: it lasts for its ttl", test_no_renew_lasts_for_its_ttl},
+        {"a doubt is a look", test_doubt},
+        {"a doubt during a renewal", test_doubt_during_a_renewal},
+        CU_TEST_INFO_NULL,
+    };
+    return rig_run("span", tests);
+}

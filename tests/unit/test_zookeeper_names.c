@@ -1,0 +1,202 @@
+/* test_zookeeper_names.c - folders, nodes and queues of the ZooKeeper driver without a server: every byte
+ * there and back, other clients' nodes, numbers at the end of their range, numbers given twice. */
+#include "names.h"
+
+#include <CUnit/Basic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- folders ----------------------------------------------------------------------------------- */
+
+static void there_and_back(const char *name, size_t name_len, const char *folder_wanted)
+{
+    char folder[FOLDER_MAX], name_again[MORTISE_NAME_MAX];
+    folder_of_name(name, name_len, true, folder);
+    if (folder_wanted != NULL)
+        CU_ASSERT_STRING_EQUAL(folder, folder_wanted);
+    CU_ASSERT_EQUAL(name_of_folder(folder, name_again, sizeof(name_again)), name_len);
+    CU_ASSERT_EQUAL(memcmp(name, name_again, name_len), 0);
+    CU_ASSERT(strlen(folder) > 0 && strchr(folder, '/') == NULL);
+    CU_ASSERT(strcmp(folder, ".") != 0 && strcmp(folder, "..") != 0);
+    for (const char *c = folder; *c != '\0'; c++)
+        CU_ASSERT(*c > ' ' && *c < 0x7f);
+}
+
+static void test_folders(void)
+{
+    char all[MORTISE_NAME_MAX];
+    there_and_back("nightly", 7, "nightly");
+    there_and_back("a/b", 3, "a%2Fb");
+    there_and_back("100%", 4, "100%25");
+    there_and_back(".", 1, "%2E");
+    there_and_back("..", 2, "%2E%2E");
+    there_and_back("...", 3, "...");
+    there_and_back(".a", 2, ".a");
+    there_and_back("zookeeper", 9, "%7Aookeeper");
+    there_and_back("zookeepers", 10, "zookeepers");
+    there_and_back("\xff\x01 ", 3, "%FF%01%20");
+    for (int c = 1; c < 256; c++) {
+        char name = (char)c;
+        there_and_back(&name, 1, NULL);
+        for (size_t i = 0; i < sizeof(all); i++)
+            all[i] = (char)(c + (int)i == 256 ? 1 : c + (int)i);
+        for (size_t i = 0; i < sizeof(all); i++)
+            all[i] = all[i] == '\0' ? 'x' : all[i];
+        there_and_back(all, sizeof(all), NULL);
+    }
+}
+
+static void test_folders_of_others(void)
+{
+    char name[MORTISE_NAME_MAX], folder[FOLDER_MAX];
+    CU_ASSERT_EQUAL(name_of_folder("%sessions", name, sizeof(name)), 0);
+    CU_ASSERT_EQUAL(name_of_folder("%tokens", name, sizeof(name)), 0);
+    CU_ASSERT_EQUAL(name_of_folder("%records", name, sizeof(name)), 0);
+    CU_ASSERT_EQUAL(name_of_folder("%", name, sizeof(name)), 0);
+    CU_ASSERT_EQUAL(name_of_folder("a%4", name, sizeof(name)), 0);
+    CU_ASSERT_EQUAL(name_of_folder("%00", name, sizeof(name)), 0);
+    memset(folder, 'n', sizeof(folder));
+    folder[MORTISE_NAME_MAX + 1] = '\0';
+    CU_ASSERT_EQUAL(name_of_folder(folder, name, sizeof(name)), 0);
+}
+
+/* ---- nodes ------------------------------------------------------------------------------------- */
+
+static const mortise_grant_id grant = {
+    {0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 0, 1, 2, 3, 4, 5, 6, 0xff}};
+
+static void test_nodes(void)
+{
+    char node[NODE_MAX], hex[33];
+    mortise_grant_id other = grant;
+    other.bytes[15]++;
+    node_prefix(STYLE_CURATOR, &grant, node);
+    CU_ASSERT_STRING_EQUAL(node, "_c_01234567-89ab-cdef-0001-0203040506ff-lock-");
+    CU_ASSERT(node_is_of(node, &grant));
+    CU_ASSERT_FALSE(node_is_of(node, &other));
+    node_prefix(STYLE_KAZOO, &grant, node);
+    CU_ASSERT_STRING_EQUAL(node, "0123456789abcdef00010203040506ff__lock__");
+    CU_ASSERT(node_is_of(node, &grant));
+    CU_ASSERT(node_owner(node, hex));
+    CU_ASSERT_STRING_EQUAL(hex, "0123456789abcdef00010203040506ff");
+    CU_ASSERT_FALSE(node_owner("lock-0000000001", hex));
+}
+
+static int32_t number(const char *node)
+{
+    int32_t found = 12345;
+    return node_number(node, &found) ? found : -12345;
+}
+
+static void test_numbers(void)
+{
+    CU_ASSERT_EQUAL(number("_c_01234567-89ab-cdef-0001-0203040506ff-lock-0000000007"), 7);
+    CU_ASSERT_EQUAL(number("0123456789abcdef00010203040506ff__lock__0000000008"), 8);
+    CU_ASSERT_EQUAL(number("lock-0000000009"), 9);
+    CU_ASSERT_EQUAL(number("x-lock-2147483647"), INT32_MAX);
+    CU_ASSERT_EQUAL(number("x-lock--2147483648"), INT32_MIN);
+    CU_ASSERT_EQUAL(number("x__lock__-000000001"), -1);
+    CU_ASSERT_EQUAL(number("x-lock-2147483648"), -12345);
+    CU_ASSERT_EQUAL(number("x-lock-99999999999"), -12345);
+    CU_ASSERT_EQUAL(number("x-lock-"), -12345);
+    CU_ASSERT_EQUAL(number("x-lock--"), -12345);
+    CU_ASSERT_EQUAL(number("x-lock-12a"), -12345);
+    CU_ASSERT_EQUAL(number("x__READ__0000000001"), -12345);
+    CU_ASSERT_EQUAL(number(""), -12345);
+}
+
+/* kazoo#730: the number after 2^31 - 1 is -2^31. */
+static void test_number_overflow_kazoo_730(void)
+{
+    CU_ASSERT(number_is_before(1, 2));
+    CU_ASSERT_FALSE(number_is_before(2, 1));
+    CU_ASSERT_FALSE(number_is_before(2, 2));
+    CU_ASSERT(number_is_before(INT32_MAX, INT32_MIN));
+    CU_ASSERT_FALSE(number_is_before(INT32_MIN, INT32_MAX));
+    CU_ASSERT(number_is_before(INT32_MAX - 5, INT32_MIN + 5));
+    CU_ASSERT(number_is_before(-1, 0));
+}
+
+/* ---- queues ------------------------------------------------------------------------------------ */
+
+static struct children *make(const char *const *names, size_t count)
+{
+    struct children *children = malloc(sizeof(*children) + count * sizeof(char *));
+    children->count = count;
+    for (size_t i = 0; i < count; i++)
+        children->names[i] = (char *)(uintptr_t)names[i];
+    return children;
+}
+
+static void test_queues(void)
+{
+    static const char *const names[] = {
+        "a-lock-0000000012", "b__lock__0000000009", "config",
+        "lock-0000000011",   "c__READ__0000000001", "d-lock-0000000010"};
+    struct children *children = make(names, 6);
+    size_t count;
+    CU_ASSERT_STRING_EQUAL(queue_first(children, &count), "b__lock__0000000009");
+    CU_ASSERT_EQUAL(count, 4);
+    struct queue_place place = queue_look(children, "a-lock-0000000012", NULL, 0);
+    CU_ASSERT(place.found);
+    CU_ASSERT_STRING_EQUAL(place.before, "lock-0000000011");
+    place = queue_look(children, "d-lock-0000000010", NULL, 0);
+    CU_ASSERT_STRING_EQUAL(place.before, "b__lock__0000000009");
+    place = queue_look(children, "b__lock__0000000009", NULL, 0);
+    CU_ASSERT(place.found);
+    CU_ASSERT_PTR_NULL(place.before);
+    place = queue_look(children, "e-lock-0000000008", NULL, 0);
+    CU_ASSERT_FALSE(place.found);
+    free(children);
+}
+
+static void test_queue_over_the_end_kazoo_730(void)
+{
+    static const char *const names[] = {"a-lock--2147483647", "b-lock-2147483647",
+                                        "c-lock--2147483648", "d-lock-2147483646"};
+    struct children *children = make(names, 4);
+    CU_ASSERT_STRING_EQUAL(queue_first(children, NULL), "d-lock-2147483646");
+    CU_ASSERT_STRING_EQUAL(queue_look(children, names[0], NULL, 0).before, "c-lock--2147483648");
+    CU_ASSERT_STRING_EQUAL(queue_look(children, names[2], NULL, 0).before, "b-lock-2147483647");
+    CU_ASSERT_STRING_EQUAL(queue_look(children, names[1], NULL, 0).before, "d-lock-2147483646");
+    free(children);
+}
+
+/* One of two with the same number is first, but not both: each waits for the other, until it was seen that
+ * the other came later. */
+static void test_number_given_twice(void)
+{
+    static const char *const names[] = {"a-lock-2147483647", "b-lock-2147483647"};
+    char *later[] = {(char *)(uintptr_t)names[1]};
+    struct children *children = make(names, 2);
+    CU_ASSERT_STRING_EQUAL(queue_look(children, names[0], NULL, 0).before, names[1]);
+    CU_ASSERT_STRING_EQUAL(queue_look(children, names[1], NULL, 0).before, names[0]);
+    CU_ASSERT_PTR_NULL(queue_look(children, names[0], later, 1).before);
+    free(children);
+}
+
+static CU_TestInfo tests[] = {
+    {"folders", test_folders},
+    {"folders of others", test_folders_of_others},
+    {"nodes", test_nodes},
+    {"numbers", test_numbers},
+    {"kazoo#730: numbers over the end", test_number_overflow_kazoo_730},
+    {"queues", test_queues},
+    {"kazoo#730: a queue over the end", test_queue_over_the_end_kazoo_730},
+    {"a number given twice", test_number_given_twice},
+    CU_TEST_INFO_NULL,
+};
+
+int main(void)
+{
+    CU_SuiteInfo suites[] = {{"zookeeper names", NULL, NULL, NULL, NULL, tests},
+                             CU_SUITE_INFO_NULL};
+    if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
+        return 1;
+    CU_basic_set_mode(CU_BRM_VERBOSE);
+    CU_basic_run_tests();
+    unsigned failures = CU_get_number_of_failures();
+    CU_cleanup_registry();
+    return failures == 0 ? 0 : 1;
+}

@@ -1,0 +1,234 @@
+/* test_zookeeper_proof.c - the deadline that beats prove, against a model of the ensemble: a follower that
+ * tells its leader with each ping whom it heard of, links that keep the order and take their time, a cut at
+ * any instant. Whatever happens, the leader expires the session after the deadline, not before. */
+#include "proof.h"
+
+#include <CUnit/Basic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MS INT64_C(1000000)
+#define NEVER INT64_MAX
+
+/* ---- the arithmetic ------------------------------------------------------------------------------ */
+
+static int64_t proven(int64_t instant_ms, int64_t timeout_ms)
+{
+    return (instant_ms + timeout_ms) * MS - (timeout_ms * MS / 100 + 2 * MS);
+}
+
+static void test_making_counts_at_once(void)
+{
+    struct proof proof;
+    proof_begin(&proof, 1000 * MS);
+    CU_ASSERT_EQUAL(proof.deadline_ns, 0);
+    proof_unanswered(&proof, 4000 * MS); /* no connection until after this was sent */
+    proof_connected(&proof, 6000, 2000);
+    CU_ASSERT_EQUAL(proof.deadline_ns, proven(4000, 6000));
+}
+
+static void test_three_beats(void)
+{
+    struct proof proof;
+    proof_begin(&proof, 1000 * MS);
+    proof_connected(&proof, 6000, 2000);
+    int64_t before = proof.deadline_ns;
+    proof_answered(&proof, 2000 * MS, 2010 * MS); /* P */
+    CU_ASSERT_EQUAL(proof.deadline_ns, before);
+    proof_answered(&proof, 3005 * MS, 3010 * MS); /* too soon for a Q of P */
+    proof_answered(&proof, 3010 * MS, 3020 * MS); /* Q, and an R of nothing */
+    CU_ASSERT_EQUAL(proof.deadline_ns, before);
+    proof_answered(&proof, 3020 * MS, 3030 * MS); /* R */
+    CU_ASSERT_EQUAL(proof.deadline_ns, proven(2000, 6000));
+    proof_answered(&proof, 5000 * MS, 5001 * MS);
+    CU_ASSERT_EQUAL(proof.deadline_ns, proven(2000, 6000)); /* its Q was sent half a tick before */
+    proof_answered(&proof, 5001 * MS, 5002 * MS);
+    CU_ASSERT_EQUAL(proof.deadline_ns, proven(3020, 6000));
+}
+
+static void test_reconnection_needs_a_beat(void)
+{
+    struct proof proof;
+    proof_begin(&proof, 1000 * MS);
+    proof_connected(&proof, 6000, 2000);
+    int64_t before = proof.deadline_ns;
+    proof_answered(&proof, 2000 * MS, 2010 * MS);
+    proof_unanswered(&proof, 3000 * MS);
+    proof_connected(&proof, 6000, 2000);
+    CU_ASSERT_EQUAL(proof.deadline_ns, before); /* checked by a leader who may be one no more */
+    proof_answered(&proof, 4000 * MS, 4010 * MS);
+    CU_ASSERT_EQUAL(proof.deadline_ns, proven(3000, 6000));
+    proof_answered(&proof, 5200 * MS, 5210 * MS); /* beats of another connection prove nothing */
+    proof_answered(&proof, 5210 * MS, 5220 * MS);
+    CU_ASSERT_EQUAL(proof.deadline_ns, proven(4000, 6000));
+}
+
+static void test_tick_unknown(void)
+{
+    struct proof proof;
+    proof_begin(&proof, 1000 * MS);
+    proof_connected(&proof, 6000, 0); /* half a tick is at most a quarter of the timeout */
+    int64_t before = proof.deadline_ns;
+    proof_answered(&proof, 2000 * MS, 2000 * MS);
+    proof_answered(&proof, 3499 * MS, 3499 * MS);
+    proof_answered(&proof, 3500 * MS, 3500 * MS);
+    CU_ASSERT_EQUAL(proof.deadline_ns, before);
+    proof_answered(&proof, 3501 * MS, 3501 * MS);
+    CU_ASSERT_EQUAL(proof.deadline_ns, proven(2000, 6000));
+}
+
+/* ---- the model ------------------------------------------------------------------------------------- */
+
+enum message { BEAT, PING, TOUCH };
+enum link { TO_FOLLOWER, TO_LEADER, FROM_LEADER, TO_CLIENT, LINKS };
+
+struct model {
+    int64_t now_ms, cut_ms, half_tick_ms, timeout_ms;
+    struct {
+        struct {
+            enum message message;
+            int64_t at_ms;
+        } queue[4096];
+        unsigned first, count;
+    } links[LINKS];
+    bool touched;       /* heard of since the last ping */
+    int64_t expires_ms; /* as the leader has it */
+    int64_t next_ping_ms;
+    int64_t beat_sent_ms, next_beat_ms; /* beat_sent < 0: none is on its way */
+};
+
+static uint64_t state;
+
+static int64_t random_below(int64_t limit)
+{
+    state = state * UINT64_C(6364136223846793005) + 1442695040888963407;
+    return (int64_t)((state >> 33) % (uint64_t)limit);
+}
+
+/* Links between the two servers carry nothing after the cut; what was on its way is lost. */
+static void put(struct model *model, enum link link, enum message message, int64_t delay_ms)
+{
+    unsigned last = model->links[link].count - 1;
+    int64_t at_ms = model->now_ms + (random_below(4) == 0 ? random_below(delay_ms) : 0);
+    if (model->links[link].count > model->links[link].first &&
+        at_ms < model->links[link].queue[last % 4096].at_ms)
+        at_ms = model->links[link].queue[last % 4096].at_ms;
+    if ((link == TO_LEADER || link == FROM_LEADER) && at_ms >= model->cut_ms)
+        return;
+    unsigned slot = model->links[link].count++ % 4096;
+    model->links[link].queue[slot].message = message;
+    model->links[link].queue[slot].at_ms = at_ms;
+}
+
+static bool take(struct model *model, enum link link, enum message *message)
+{
+    unsigned slot = model->links[link].first % 4096;
+    if (model->links[link].first == model->links[link].count ||
+        model->links[link].queue[slot].at_ms > model->now_ms)
+        return false;
+    *message = model->links[link].queue[slot].message;
+    model->links[link].first++;
+    return true;
+}
+
+static void follower(struct model *model, int64_t delay_ms)
+{
+    enum message message;
+    while (take(model, TO_FOLLOWER, &message)) {
+        model->touched = true;
+        put(model, TO_LEADER, BEAT, delay_ms);
+    }
+    while (take(model, FROM_LEADER, &message)) {
+        if (message == BEAT)
+            put(model, TO_CLIENT, BEAT, delay_ms);
+        else if (model->touched) {
+            put(model, TO_LEADER, TOUCH, delay_ms);
+            model->touched = false;
+        }
+    }
+}
+
+static void leader(struct model *model, int64_t delay_ms)
+{
+    enum message message;
+    if (model->now_ms >= model->next_ping_ms) {
+        put(model, FROM_LEADER, PING, delay_ms);
+        model->next_ping_ms += model->half_tick_ms;
+    }
+    while (take(model, TO_LEADER, &message)) {
+        if (message == BEAT)
+            put(model, FROM_LEADER, BEAT, delay_ms);
+        else
+            model->expires_ms = model->now_ms + model->timeout_ms;
+    }
+}
+
+static void client(struct model *model, struct proof *proof, int64_t delay_ms)
+{
+    enum message message;
+    while (take(model, TO_CLIENT, &message)) {
+        proof_answered(proof, model->beat_sent_ms * MS, model->now_ms * MS);
+        model->beat_sent_ms = -1;
+    }
+    if (model->beat_sent_ms < 0 && model->now_ms >= model->next_beat_ms) {
+        model->beat_sent_ms = model->now_ms;
+        model->next_beat_ms = model->now_ms + random_below(model->timeout_ms / 6);
+        put(model, TO_FOLLOWER, BEAT, delay_ms);
+    }
+}
+
+/* One life up to the cut and what is left in the links; how long the deadline moved. */
+static int64_t live(uint64_t seed, int64_t tick_ms, bool tick_known, int *violations)
+{
+    static struct model model;
+    struct proof proof;
+    state = seed * 2 + 1;
+    model = (struct model){.half_tick_ms = tick_ms / 2, .beat_sent_ms = -1};
+    model.timeout_ms = 2 * tick_ms + random_below(2 * tick_ms);
+    model.cut_ms = random_below(6 * model.timeout_ms);
+    model.next_ping_ms = random_below(model.half_tick_ms);
+    model.expires_ms = model.timeout_ms;
+    int64_t delay_ms = 1 + random_below(tick_ms);
+    proof_begin(&proof, 0);
+    proof_connected(&proof, model.timeout_ms, tick_known ? tick_ms : 0);
+    for (; model.now_ms < model.cut_ms + 4 * tick_ms; model.now_ms++) {
+        leader(&model, delay_ms);
+        follower(&model, delay_ms);
+        client(&model, &proof, delay_ms);
+        /* to the millisecond: the margin is for clocks that drift, and those of the model do not */
+        int64_t proven_ns = proof.deadline_ns + proof.timeout_ns / 100 + 2 * MS;
+        *violations += model.now_ms >= model.cut_ms && proven_ns > model.expires_ms * MS;
+    }
+    return proof.deadline_ns / MS - model.timeout_ms;
+}
+
+static void test_cut_off_at_any_instant(void)
+{
+    int violations = 0, moved = 0;
+    for (uint64_t seed = 0; seed < 6000; seed++)
+        moved += live(seed, 20 + (int64_t)(seed % 60), seed % 2 == 0, &violations) > 0;
+    CU_ASSERT_EQUAL(violations, 0);
+    CU_ASSERT(moved > 3000); /* nor is it safe by proving nothing */
+}
+
+static CU_TestInfo tests[] = {
+    {"the making of a session counts at once", test_making_counts_at_once},
+    {"three beats", test_three_beats},
+    {"a reconnection needs a beat", test_reconnection_needs_a_beat},
+    {"the tick is unknown", test_tick_unknown},
+    {"cut off at any instant", test_cut_off_at_any_instant},
+    CU_TEST_INFO_NULL,
+};
+
+int main(void)
+{
+    CU_SuiteInfo suites[] = {{"zookeeper proof", NULL, NULL, NULL, NULL, tests},
+                             CU_SUITE_INFO_NULL};
+    if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
+        return 1;
+    CU_basic_set_mode(CU_BRM_VERBOSE);
+    CU_basic_run_tests();
+    unsigned failures = CU_get_number_of_failures();
+    CU_cleanup_registry();
+    return failures == 0 ? 0 : 1;
+}

@@ -1,0 +1,107 @@
+#!/bin/sh
+# interop.sh - other people's clients and this driver on one lock, pair by pair, with a counter in a file that
+# each side reads and writes without any other protection: it comes out exact, or somebody was let in twice.
+# kazoo and Curator are Debian's (python3-kazoo, libcurator-recipes-java). Exits 77 if neither is here.
+set -eu
+
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
+folder=$(mktemp -d "${TMPDIR:-/tmp}/mortise-interop.XXXXXX")
+servers() {
+    servers_verb=$1
+    shift
+    sh "$here/../servers.sh" "$servers_verb" zookeeper "$folder" "$@"
+}
+end() {
+    servers end || true
+    rm -rf -- "$folder"
+}
+trap end EXIT
+
+python=''
+for candidate in python3 /usr/bin/python3; do
+    [ -n "$python" ] || ! "$candidate" -c 'import kazoo' 2>/dev/null || python=$candidate
+done
+jars=/usr/share/java
+curator=''
+if [ -f "$jars/curator-recipes.jar" ] && command -v javac >/dev/null; then
+    curator=yes
+fi
+[ -n "$python$curator" ] || {
+    echo 'interop.sh: skipped: neither kazoo nor Curator is installed' >&2
+    exit 77
+}
+
+# Idle folders are not swept: the others do not expect that one is gone that they have seen.
+servers start "guard=$$" tick=200 sync=no containers=3600000 conf=maxSessionTimeout=20000 >"$folder/values"
+address=127.0.0.1:$(sed -n 's/^PORT=//p' "$folder/values")
+counter=$folder/counter
+
+# add_ours STYLE N: by the command
+add_ours() {
+    n=0
+    while [ "$n" -lt "$2" ]; do
+        mortise -C "zookeeper://$address/pair?node_style=$1&session_timeout=20s" run -w 60s both -- \
+            sh -c 'read -r n <"$1" && echo $((n + 1)) >"$1"' sh "$counter" || return
+        n=$((n + 1))
+    done
+}
+
+# add_kazoo N PATTERNS: in one session
+add_kazoo() {
+    timeout 100 "$python" - "$address" "$counter" "$1" "$2" <<'CODE'
+import logging, sys
+from kazoo.client import KazooClient
+logging.basicConfig(level=logging.CRITICAL)
+address, counter, turns, patterns = sys.argv[1:]
+client = KazooClient(hosts=address)
+client.start()
+lock = client.Lock("/pair/both", "kazoo", extra_lock_patterns=patterns.split())
+for turn in range(int(turns)):
+    with lock:
+        with open(counter) as file:
+            number = int(file.read())
+        with open(counter, "w") as file:
+            file.write("%d\n" % (number + 1))
+client.stop()
+CODE
+}
+
+add_curator() {
+    classes=$folder:$(ls "$jars"/curator-*.jar "$jars"/zookeeper*.jar "$jars"/netty-*.jar \
+        "$jars"/slf4j-api.jar "$jars"/slf4j-nop.jar "$jars"/guava.jar "$jars"/failureaccess.jar \
+        "$jars"/metrics-core.jar "$jars"/snappy-java.jar 2>/dev/null | tr '\n' ':')
+    timeout 100 java -Xmx64m -cp "$classes" "$here/Adder.java" "$address" "$counter" "$1"
+}
+
+# pair NAME TURNS OTHER…: both sides at once
+pair() {
+    pair_name=$1 pair_style=$2 pair_turns=$3
+    shift 3
+    echo 0 >"$counter"
+    add_ours "$pair_style" "$pair_turns" &
+    ours=$!
+    failed=''
+    "$@" || failed=theirs
+    wait "$ours" || failed="$failed ours"
+    read -r sum <"$counter"
+    if [ -n "$failed" ] || [ "$sum" -ne $((2 * pair_turns)) ]; then
+        echo "interop.sh: $pair_name: $sum of $((2 * pair_turns)) $failed" >&2
+        exit 1
+    fi
+    echo "$pair_name: $sum"
+}
+
+if [ -n "$python" ]; then
+    pair 'kazoo, its own names' kazoo 60 add_kazoo 60 ''
+    pair 'kazoo, our default names by extra_lock_patterns' curator 60 add_kazoo 60 '-lock-'
+else
+    echo 'interop.sh: left out: kazoo is not installed' >&2
+fi
+if [ -n "$curator" ]; then
+    pair 'Curator' curator 60 add_curator 60
+else
+    echo 'interop.sh: left out: Curator is not installed' >&2
+fi
+if [ "${MORTISE_REQUIRE_ALL:-}" = 1 ]; then
+    [ -n "$python" ] && [ -n "$curator" ]
+fi

@@ -1,0 +1,81 @@
+/* main.c - the fault tests of the ZooKeeper driver. main SET [only=TEXT]: each set has servers of its own, one or
+ * three, the first of them behind the proxy; so sets can run side by side. */
+#include "stage.h"
+
+#include <CUnit/Basic.h>
+#include <stdio.h>
+#include <string.h>
+
+static CU_TestInfo *chosen(const CU_TestInfo *tests, const char *only)
+{
+    static CU_TestInfo some[8][64];
+    static int used;
+    CU_TestInfo *to = some[used++];
+    int n = 0;
+    for (; tests->pName; tests++)
+        if (!only || strstr(tests->pName, only))
+            to[n++] = *tests;
+    to[n] = (CU_TestInfo)CU_TEST_INFO_NULL;
+    return to;
+}
+
+/* A set of tests on one stage. */
+struct set {
+    const char *name;
+    int servers;
+    const char *const *keys;
+    const CU_TestInfo *tests[5];
+};
+
+static const char *const quick[] = {"tick=200",
+                                    "containers=300",
+                                    "sync=no",
+                                    "conf=maxSessionTimeout=8000",
+                                    "java=-Dznode.container.maxPerMinute=600000",
+                                    NULL};
+/* A follower that hears nothing of its leader serves for a minute; a tick that is long beside a session
+ * shows who trusts it. */
+static const char *const patient[] = {
+    "tick=1000", "sync=no", "conf=syncLimit=60",
+    "log=log4j.logger.org.apache.zookeeper.server.FinalRequestProcessor=DEBUG", NULL};
+
+static const struct set sets[] = {
+    {"nodes", 1, quick, {node_tests, fifo_tests, op_tests}},
+    {"cuts", 1, quick, {cut_tests, crowd_tests}},
+    {"sessions", 1, quick, {session_tests}},
+    {"ensemble", 3, quick, {ensemble_tests}},
+    {"follower", 3, patient, {follower_tests}},
+};
+
+static int run_set(const struct set *set, const char *only)
+{
+    CU_SuiteInfo suites[6] = {CU_SUITE_INFO_NULL};
+    char names[5][32];
+    for (int i = 0; set->tests[i]; i++) {
+        snprintf(names[i], sizeof names[i], "%s %d", set->name, i + 1);
+        suites[i] = (CU_SuiteInfo){.pName = names[i], .pTests = chosen(set->tests[i], only)};
+    }
+    int code = stage_begin(set->servers, set->keys);
+    if (code != 0)
+        return code;
+    if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
+        return 1;
+    CU_basic_set_mode(CU_BRM_VERBOSE);
+    CU_basic_run_tests();
+    unsigned failures = CU_get_number_of_failures();
+    CU_cleanup_registry();
+    stage_end();
+    return failures == 0 ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 5 && strcmp(argv[1], "fifo") == 0)
+        return fifo_main(argv + 2);
+    const char *only = argc > 2 && strncmp(argv[2], "only=", 5) == 0 ? argv[2] + 5 : NULL;
+    for (size_t i = 0; argc > 1 && i < sizeof sets / sizeof sets[0]; i++)
+        if (strcmp(sets[i].name, argv[1]) == 0)
+            return run_set(&sets[i], only);
+    fprintf(stderr, "usage: %s nodes|cuts|sessions|ensemble|follower [only=TEXT]\n", argv[0]);
+    return 64;
+}

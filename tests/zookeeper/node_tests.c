@@ -1,0 +1,213 @@
+/* node_tests.c - what operators and other clients may do to the nodes: deleted by hand, made by hand, left in
+ * great number. */
+#include "stage.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The session lives; a watch tells, not the next renewal, which is 2 s away at the least: within a second, unless
+ * the machine is busy with something else just then. */
+static void test_own_node_deleted(void)
+{
+    mortise_client *client = client_direct("&ttl=30s");
+    mortise_error error;
+    char node[128];
+    int soon = 0;
+    for (int i = 0; i < 5; i++) {
+        const char *name = fresh_name();
+        mortise_lease *lease = take(client, name);
+        CU_ASSERT_FATAL(contender(name, 0, node, sizeof node));
+        int64_t began_ms = test_now_ms();
+        CU_ASSERT(node_delete(name, node));
+        CU_ASSERT(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
+        soon += test_now_ms() - began_ms < 1000;
+        EXPECT(LOST, mortise_release(lease, &error));
+        CU_ASSERT_EQUAL(contenders(name), 0);
+    }
+    CU_ASSERT(soon >= 3);
+    client_end(client);
+}
+
+/* A waiter whose own node was deleted is in the queue again, and gets its turn. */
+static void test_waiting_node_deleted(void)
+{
+    mortise_client *holder = client_direct(""), *client = client_direct("");
+    const char *name = fresh_name();
+    struct waiter waiter = {0};
+    char node[128];
+    mortise_lease *lease = take(holder, name);
+    waiter_start(&waiter, client, name);
+    CU_ASSERT(wait_contenders(name, 2));
+    CU_ASSERT_FATAL(contender(name, 1, node, sizeof node));
+    CU_ASSERT(node_delete(name, node));
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(waiter_join(&waiter), MORTISE_OK);
+    CU_ASSERT_EQUAL(contenders(name), 1);
+    CU_ASSERT_EQUAL(mortise_release(waiter.lease, NULL), MORTISE_OK);
+    client_end(holder);
+    client_end(client);
+}
+
+/* ZooKeeper's C recipe: a predecessor that has gone while the holder is still there costs nobody the place,
+ * nor does it let anybody in. */
+static void test_vanished_predecessor_c_recipe(void)
+{
+    mortise_client *clients[4];
+    const char *name = fresh_name();
+    struct waiter waiters[3] = {{0}};
+    char node[128];
+    for (int i = 0; i < 4; i++)
+        clients[i] = client_direct("");
+    mortise_lease *lease = take(clients[3], name);
+    for (int i = 0; i < 3; i++) {
+        waiters[i].other = lease;
+        waiter_start(&waiters[i], clients[i], name);
+        CU_ASSERT(wait_contenders(name, i + 2));
+    }
+    CU_ASSERT_FATAL(contender(name, 1, node, sizeof node));
+    CU_ASSERT(node_delete(
+        name, node)); /* of waiters[0], which begins anew behind the others at its turn */
+    CU_ASSERT_FALSE(test_count_wait_ms(&waiters[1].done, 1, 200));
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(waiter_join(&waiters[1]), MORTISE_OK);
+    CU_ASSERT_EQUAL(test_count_get(&waiters[2].done), 0);
+    CU_ASSERT_EQUAL(mortise_release(waiters[1].lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(waiter_join(&waiters[2]), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release(waiters[2].lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(waiter_join(&waiters[0]), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release(waiters[0].lease, NULL), MORTISE_OK);
+    for (int i = 0; i < 4; i++)
+        client_end(clients[i]);
+}
+
+/* kazoo#730, on a server: a number below 0 was given before 0, one near 2^31 after it. */
+static void test_number_overflow_kazoo_730(void)
+{
+    mortise_client *client = client_direct("");
+    const char *name = fresh_name();
+    struct waiter waiter = {0};
+    CU_ASSERT_EQUAL(mortise_release(take(client, fresh_name()), NULL),
+                    MORTISE_OK); /* there is a root */
+    CU_ASSERT(node_make(name, NULL));
+    CU_ASSERT(node_make(name, "x-lock--000000007"));
+    waiter_start(&waiter, client, name);
+    CU_ASSERT(wait_contenders(name, 2));
+    CU_ASSERT_FALSE(test_count_wait_ms(&waiter.done, 1, 200));
+    CU_ASSERT(node_make(name, "y-lock-2147483646"));
+    CU_ASSERT(node_delete(name, "x-lock--000000007"));
+    CU_ASSERT_EQUAL(waiter_join(&waiter), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release(waiter.lease, NULL), MORTISE_OK);
+    CU_ASSERT(node_delete(name, "y-lock-2147483646"));
+    client_end(client);
+}
+
+/* A number that was given twice: the own one came first, as its czxid says. */
+static void test_number_given_twice(void)
+{
+    mortise_client *holder = client_direct(""), *client = client_direct("");
+    const char *name = fresh_name();
+    struct waiter waiter = {0};
+    char node[128], twin[128];
+    mortise_lease *lease = take(holder, name);
+    waiter_start(&waiter, client, name);
+    CU_ASSERT(wait_contenders(name, 2));
+    CU_ASSERT_FATAL(contender(name, 1, node, sizeof node));
+    snprintf(twin, sizeof twin, "a-lock-%s", strstr(node, "-lock-") + 6);
+    CU_ASSERT(node_make(name, twin));
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(waiter_join(&waiter), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release(waiter.lease, NULL), MORTISE_OK);
+    CU_ASSERT(node_delete(name, twin));
+    client_end(holder);
+    client_end(client);
+}
+
+static bool folders_gone(void *argument)
+{
+    struct String_vector folders = {0, NULL};
+    int left = 0;
+    (void)argument;
+    if (zoo_get_children(stage.peek, "/faults", 0, &folders) != ZOK)
+        return false;
+    for (int i = 0; i < folders.count; i++)
+        left += strncmp(folders.data[i], "leak", 4) == 0;
+    deallocate_String_vector(&folders);
+    return left == 0;
+}
+
+/* kazoo#329: what was locked once leaves no node behind, after the servers' interval. */
+static void test_parents_leak_kazoo_329(void)
+{
+    mortise_client *client = client_direct("");
+    char name[32];
+    for (int i = 0; i < 1000; i++) {
+        snprintf(name, sizeof name, "leak%d", i);
+        CU_ASSERT_EQUAL(mortise_release_nowait(take(client, name), NULL), MORTISE_OK);
+    }
+    CU_ASSERT(test_poll(folders_gone, NULL, TEST_PATIENCE_MS));
+    client_end(client);
+}
+
+/* A bigger token than its floor asks for is had by a base, which all later tokens have too: here by a node
+ * as a migration would leave it. */
+static void test_base_of_tokens(void)
+{
+    mortise_client *client = client_direct(""), *other = client_direct("");
+    const char *name = fresh_name();
+    mortise_error error;
+    mortise_lease *lease = take(client, name);
+    uint64_t token = mortise_token(lease);
+    mortise_release(lease, NULL);
+    CU_ASSERT_EQUAL(zoo_create(stage.peek, "/faults/%tokens", "1000000000000", 13,
+                               &ZOO_OPEN_ACL_UNSAFE, ZOO_PERSISTENT, NULL, 0),
+                    ZOK);
+    lease = take(client, name);
+    CU_ASSERT(mortise_token(lease) > token + UINT64_C(1000000000000));
+    CU_ASSERT(mortise_token(lease) < token + UINT64_C(1000000001000));
+    token = mortise_token(lease);
+    CU_ASSERT_EQUAL(zoo_set(stage.peek, "/faults/%tokens", "1000000005000", 13, -1), ZOK);
+    mortise_info info = {.size = sizeof info};
+    EXPECT(OK, mortise_inspect(other, name, &info, &error));
+    CU_ASSERT_EQUAL(info.token, token); /* what its holder counts with, not what is the base now */
+    EXPECT(NOTOWNER, mortise_break(other, name, token + 5000, &error));
+    EXPECT(OK, mortise_break(other, name, token, &error));
+    lease = take(other, name);
+    CU_ASSERT(mortise_token(lease) > token + 5000);
+    mortise_release(lease, NULL);
+    CU_ASSERT_EQUAL(zoo_delete(stage.peek, "/faults/%tokens", -1), ZOK);
+    client_end(client);
+    client_end(other);
+}
+
+/* A no_renew lease lasts for its ttl, though the session alone is not good for so long; and not longer. */
+static void test_no_renew_outlasts_session(void)
+{
+    mortise_client *client = client_direct(BRIEF), *other = client_direct("");
+    const char *name = fresh_name();
+    mortise_lease *lease, *next;
+    mortise_error error;
+    int64_t began_ms = test_now_ms(), ttl_ms = 3 * TIMEOUT_MS / 2;
+    EXPECT(OK, mortise_acquire(client, name, MORTISE_OPTIONS(.ttl_ms = ttl_ms, .no_renew = true),
+                               &lease, &error));
+    next = take(other, name);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
+    int64_t took_ms = test_now_ms() - began_ms;
+    CU_ASSERT(took_ms >= ttl_ms - ttl_ms / 50 - 20);
+    CU_ASSERT(took_ms < ttl_ms + 10000);
+    EXPECT(OK, mortise_release(next, &error));
+    client_end(client);
+    client_end(other);
+}
+
+const CU_TestInfo node_tests[] = {
+    {"the own node is deleted", test_own_node_deleted},
+    {"a waiter's node is deleted", test_waiting_node_deleted},
+    {"the C recipe: a vanished predecessor", test_vanished_predecessor_c_recipe},
+    {"kazoo#730: numbers over the end", test_number_overflow_kazoo_730},
+    {"a number given twice", test_number_given_twice},
+    {"kazoo#329: parents leak", test_parents_leak_kazoo_329},
+    {"the base of the tokens", test_base_of_tokens},
+    {"no_renew outlasts the session", test_no_renew_outlasts_session},
+    CU_TEST_INFO_NULL,
+};

@@ -1,0 +1,391 @@
+/* session_tests.c - the session ends under the client: closed by somebody who knows its password, expired
+ * while the process was stopped, at servers that were away; and who may have one: passwords, lists of
+ * servers. */
+#include "stage.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- ended from outside ------------------------------------------------------------------------------ */
+
+/* As the servers make it from the id: java.util.Random, seeded with the id and their "secret". */
+static void password_of(int64_t id, char password[16])
+{
+    uint64_t seed = ((uint64_t)id ^ UINT64_C(0xB3415C00)) ^ UINT64_C(0x5DEECE66D);
+    seed &= (UINT64_C(1) << 48) - 1;
+    for (int i = 0; i < 16; i += 4) {
+        seed = (seed * UINT64_C(0x5DEECE66D) + 0xB) & ((UINT64_C(1) << 48) - 1);
+        uint32_t number = (uint32_t)(seed >> 16);
+        for (int k = 0; k < 4; k++, number >>= 8)
+            password[i + k] = (char)number;
+    }
+}
+
+static void watch_nothing(zhandle_t *zh, int type, int state, const char *path, void *context)
+{
+    (void)zh;
+    (void)type;
+    (void)state;
+    (void)path;
+    (void)context;
+}
+
+static void be_quiet(const char *message)
+{
+    (void)message;
+}
+
+static bool is_answered(void *handle)
+{
+    return zoo_state(handle) == ZOO_CONNECTED_STATE ||
+           zoo_state(handle) == ZOO_EXPIRED_SESSION_STATE;
+}
+
+/* A second handle takes it over and closes it; again, if the client took it back in between, until the servers
+ * say that there is no such session. */
+bool session_close_by_hand(int64_t session)
+{
+    clientid_t id = {.client_id = session};
+    bool over = false;
+    password_of(session, id.passwd);
+    for (int tries = 0; tries < 50 && !over; tries++) {
+        zhandle_t *second = zookeeper_init2(stage.servers, watch_nothing, LIFE_MS, &id, NULL,
+                                            ZOO_NO_LOG_CLIENTENV, be_quiet);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(second);
+        test_poll(is_answered, second, TEST_PATIENCE_MS);
+        over = zoo_state(second) == ZOO_EXPIRED_SESSION_STATE;
+        zookeeper_close(second);
+    }
+    return over;
+}
+
+static int64_t session_of(mortise_client *client)
+{
+    char text[256] = "";
+    mortise_error error;
+    EXPECT(OK, mortise_ping(client, text, sizeof text, &error));
+    const char *place = strstr(text, "session 0x");
+    return place ? (int64_t)strtoull(place + 10, NULL, 16) : 0;
+}
+
+static void end_session(mortise_client *client)
+{
+    CU_ASSERT(session_close_by_hand(session_of(client)));
+}
+
+/* CURATOR-604: after the end of a session there is one owner, and the old one knows that it is not. */
+static void test_two_owners_curator_604(void)
+{
+    mortise_client *client = client_direct(""), *other = client_direct("");
+    const char *name = fresh_name();
+    mortise_error error;
+    mortise_lease *lease = take(client, name);
+    uint64_t token = mortise_token(lease);
+    struct waiter waiter = {0};
+    waiter_start(&waiter, other, name);
+    CU_ASSERT(wait_contenders(name, 2));
+    end_session(client);
+    CU_ASSERT_EQUAL(waiter_join(&waiter), MORTISE_OK);
+    CU_ASSERT(mortise_token(waiter.lease) > token);
+    CU_ASSERT(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
+    EXPECT(LOST, mortise_release(lease, &error));
+    CU_ASSERT_EQUAL(contenders(name), 1);
+    CU_ASSERT_EQUAL(mortise_state(waiter.lease), MORTISE_STATE_HELD);
+    EXPECT(OK, mortise_release(waiter.lease, &error));
+    lease = take(client, name); /* in a session of its own */
+    CU_ASSERT(mortise_token(lease) > token);
+    EXPECT(OK, mortise_release(lease, &error));
+    client_end(client);
+    client_end(other);
+}
+
+/* CURATOR-498: who waits goes on in the next session, with a node of that session. */
+static void test_dying_session_curator_498(void)
+{
+    mortise_client *holder = client_direct(""), *client = client_direct("");
+    const char *name = fresh_name();
+    mortise_error error;
+    char node[128], path[256];
+    struct Stat stat;
+    mortise_lease *lease = take(holder, name);
+    struct waiter waiter = {0};
+    waiter_start(&waiter, client, name);
+    CU_ASSERT(wait_contenders(name, 2));
+    int64_t before = session_of(client);
+    end_session(client);
+    EXPECT(OK, mortise_release(lease, &error));
+    CU_ASSERT_EQUAL(waiter_join(&waiter), MORTISE_OK);
+    CU_ASSERT_FATAL(contender(name, 0, node, sizeof node));
+    snprintf(path, sizeof path, "/faults/%s/%s", name, node);
+    CU_ASSERT_EQUAL(zoo_exists(stage.peek, path, 0, &stat), ZOK);
+    CU_ASSERT_EQUAL(stat.ephemeralOwner, session_of(client));
+    CU_ASSERT(stat.ephemeralOwner != before);
+    EXPECT(OK, mortise_release(waiter.lease, &error));
+    CU_ASSERT_EQUAL(contenders(name), 0);
+    client_end(client);
+    client_end(holder);
+}
+
+/* ZOOKEEPER-3162: two acquires of one session are two contenders; one waits for the other. */
+static void test_same_session_zookeeper_3162(void)
+{
+    mortise_client *client = client_direct("&handover_max=0");
+    const char *name = fresh_name();
+    mortise_lease *lease = take(client, name);
+    struct waiter waiter = {.other = lease};
+    waiter_start(&waiter, client, name);
+    CU_ASSERT(wait_contenders(name, 2));
+    CU_ASSERT_FALSE(test_count_wait_ms(&waiter.done, 1, 200));
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(waiter_join(&waiter), MORTISE_OK);
+    CU_ASSERT_EQUAL(waiter.other_state, MORTISE_STATE_LOST); /* spent */
+    CU_ASSERT_EQUAL(mortise_release(waiter.lease, NULL), MORTISE_OK);
+    client_end(client);
+}
+
+static void block(mortise_lease *lease, mortise_lease_state state, void *gate)
+{
+    (void)lease;
+    (void)state;
+    test_count_wait(gate, 1);
+}
+
+/* CURATOR-495: a callback of the application that blocks holds up no event: others get and lose their locks.
+ * */
+static void test_blocked_callback_curator_495(void)
+{
+    mortise_client *client = client_direct("");
+    const char *name = fresh_name(), *next = fresh_name();
+    mortise_error error;
+    char node[128];
+    struct test_count gate = TEST_COUNT_INIT;
+    mortise_lease *lease;
+    EXPECT(OK,
+           mortise_acquire(client, name,
+                           MORTISE_OPTIONS(.wait_ms = 5000, .on_state = block, .user_data = &gate),
+                           &lease, &error));
+    CU_ASSERT_FATAL(contender(name, 0, node, sizeof node));
+    CU_ASSERT(node_delete(name, node));
+    CU_ASSERT(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
+    mortise_lease *second = take(client, next);
+    CU_ASSERT_FATAL(contender(next, 0, node, sizeof node));
+    CU_ASSERT(node_delete(next, node));
+    CU_ASSERT(wait_state(second, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
+    test_count_add(&gate, 1);
+    mortise_release(lease, NULL);
+    mortise_release(second, NULL);
+    client_end(client);
+}
+
+/* ---- away for longer than the session ------------------------------------------------------------------ */
+
+static void test_away_longer_than_the_session(void)
+{
+    mortise_client *client = client_direct(BRIEF);
+    const char *name = fresh_name();
+    mortise_error error;
+    mortise_lease *lease = take(client, name);
+    uint64_t token = mortise_token(lease);
+    CU_ASSERT_FATAL(stage_server("freeze", 0));
+    CU_ASSERT(mortise_remaining_ms(lease) < TIMEOUT_MS); /* nobody can prolong it now */
+    CU_ASSERT(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
+    CU_ASSERT_FATAL(stage_server("thaw", 0));
+    EXPECT(LOST, mortise_release(lease, &error));
+    lease = take(client, name);
+    CU_ASSERT(mortise_token(lease) > token);
+    CU_ASSERT_EQUAL(contenders(name), 1);
+    EXPECT(OK, mortise_release(lease, &error));
+    client_end(client);
+}
+
+/* ---- how long a lease is good for ------------------------------------------------------------------------ */
+
+#define WATCHED 2
+
+struct shortest {
+    mortise_lease *leases[WATCHED];
+    int64_t left_ms;
+};
+
+static bool is_lost(void *argument)
+{
+    struct shortest *shortest = argument;
+    bool lost = false;
+    for (int i = 0; i < WATCHED; i++) {
+        int64_t left_ms = mortise_remaining_ms(shortest->leases[i]);
+        if (left_ms < shortest->left_ms)
+            shortest->left_ms = left_ms;
+        lost |= mortise_state(shortest->leases[i]) != MORTISE_STATE_HELD;
+    }
+    return lost;
+}
+
+/* The servers grant 8 s of what is asked for. From the first moment on, and for as long as all are well, a
+ * lease has more than a fifth of that left at any time: whoever watches it needs time to act. */
+static void test_never_near_its_end(void)
+{
+    static const char *const asked[WATCHED] = {"&session_timeout=8s", "&session_timeout=30s"};
+    mortise_client *clients[WATCHED];
+    struct shortest shortest = {.left_ms = INT64_MAX};
+    for (int i = 0; i < WATCHED; i++) {
+        clients[i] = client_direct(asked[i]);
+        shortest.leases[i] = take(clients[i], fresh_name());
+    }
+    CU_ASSERT_FALSE(test_poll(is_lost, &shortest, LIFE_MS));
+    printf("(%d ms) ", (int)shortest.left_ms);
+    CU_ASSERT(shortest.left_ms > LIFE_MS / 5);
+    for (int i = 0; i < WATCHED; i++) {
+        CU_ASSERT_EQUAL(mortise_release(shortest.leases[i], NULL), MORTISE_OK);
+        client_end(clients[i]);
+    }
+}
+
+/* ---- who may ---------------------------------------------------------------------------------------------- */
+
+/* @folder  Looked for while the name is held: the server sweeps empty ones. NULL: not looked for. */
+static mortise_status lock_in(const char *servers, const char *rest, const char *folder,
+                              mortise_error *error)
+{
+    char url[600];
+    mortise_client *client;
+    mortise_lease *lease;
+    snprintf(url, sizeof url, "zookeeper://%s%s", servers, rest);
+    mortise_status status = mortise_open(url, &client, error);
+    if (status != MORTISE_OK)
+        return status;
+    status =
+        mortise_acquire(client, "x", MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS), &lease, error);
+    if (status == MORTISE_OK && folder != NULL)
+        CU_ASSERT_EQUAL(zoo_exists(stage.peek, folder, 0, NULL), ZOK);
+    if (status == MORTISE_OK)
+        status = mortise_release(lease, error);
+    mortise_close(client, NULL);
+    return status;
+}
+
+static mortise_status lock_once(const char *servers, const char *rest, mortise_error *error)
+{
+    return lock_in(servers, rest, NULL, error);
+}
+
+static void test_acl(void)
+{
+    mortise_error error = {0};
+    EXPECT(OK, lock_once(stage.servers, "/secured?auth=digest:me:secret", &error));
+    EXPECT(OK, lock_once(stage.servers, "/secured?auth=digest:me:secret", &error));
+    EXPECT(BACKEND, lock_once(stage.servers, "/secured?auth=digest:me:wrong", &error));
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "the password is wrong"));
+    CU_ASSERT_PTR_NULL(strstr(error.message, "digest:me"));
+    EXPECT(BACKEND, lock_once(stage.servers, "/secured", &error));
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "set auth"));
+    EXPECT(CONFIG, lock_once(stage.servers, "/secured?auth=me", &error));
+    EXPECT(CONFIG, lock_once(stage.servers, "/secured?tls=yes", &error));
+}
+
+/* Who may make nodes but not delete them: each release says so, the node is not forgotten, and as soon as
+ * nothing else is held the session is ended for its sake. */
+static void test_may_not_delete(void)
+{
+    struct ACL some = {ZOO_PERM_CREATE | ZOO_PERM_READ, ZOO_ANYONE_ID_UNSAFE};
+    struct ACL_vector acl = {1, &some};
+    mortise_client *client = client_direct("");
+    const char *name = fresh_name(), *kept = fresh_name();
+    mortise_error error = {0};
+    char path[64];
+    mortise_lease *sign = take(client, kept);
+    snprintf(path, sizeof path, "/faults/%s", name);
+    CU_ASSERT_EQUAL_FATAL(zoo_create(stage.peek, path, "", 0, &acl, 0, NULL, 0), ZOK);
+    int64_t session = session_of(client);
+    EXPECT(BACKEND, mortise_release(take(client, name), &error));
+    CU_ASSERT_EQUAL(contenders(name), 1);
+    CU_ASSERT_EQUAL(session_of(client), session); /* not while there is another lock */
+    CU_ASSERT_EQUAL(mortise_state(sign), MORTISE_STATE_HELD);
+    EXPECT(OK, mortise_release(sign, &error));
+    CU_ASSERT(wait_contenders(name, 0));
+    CU_ASSERT(session_of(client) != session);
+    EXPECT(BACKEND, mortise_release(take(client, name), &error)); /* nothing else is held */
+    CU_ASSERT(wait_contenders(name, 0));
+    client_end(client);
+}
+
+/* What nobody waits for any more is freed at the end too; the leak checker looks. */
+static void test_closed_while_frozen(void)
+{
+    mortise_client *client = client_direct("&unreachable_timeout=300ms");
+    mortise_info info = {.size = sizeof info};
+    mortise_error error = {0};
+    const char *name = fresh_name();
+    EXPECT(OK, mortise_release(take(client, name), &error));
+    CU_ASSERT_FATAL(stage_server("freeze", 0));
+    CU_ASSERT(mortise_inspect(client, name, &info, &error) != MORTISE_OK);
+    client_end(client);
+    CU_ASSERT_FATAL(stage_server("thaw", 0));
+}
+
+static void test_roots(void)
+{
+    mortise_error error = {0};
+    EXPECT(OK, lock_in(stage.servers, "/a/b/c", "/a/b/c/x", &error));
+    EXPECT(OK, lock_in(stage.servers, "/", "/x", &error));
+    EXPECT(CONFIG, lock_once(stage.servers, "/a/../b", &error));
+}
+
+static void test_first_server_dead(void)
+{
+    mortise_error error = {0};
+    char servers[300];
+    snprintf(servers, sizeof servers, "127.0.0.1:1,%s", stage.servers);
+    EXPECT(OK, lock_once(servers, "/faults?session_timeout=4s", &error));
+    snprintf(servers, sizeof servers, "localhost:%d", stage.ports[0]);
+    EXPECT(OK, lock_once(servers, "/faults?session_timeout=4s", &error));
+    EXPECT(UNREACHABLE, lock_once("127.0.0.1:1", "/faults?unreachable_timeout=300ms", &error));
+    EXPECT(CONFIG, lock_once("127.0.0.1:x", "/faults", &error));
+}
+
+static bool name_is_told(void *argument)
+{
+    mortise_error error = {0};
+    (void)argument;
+    EXPECT(UNREACHABLE,
+           lock_once("name.invalid:2181", "/faults?unreachable_timeout=500ms", &error));
+    return strstr(error.message, "name.invalid: ") != NULL;
+}
+
+/* A name that could not be looked up is told of as long as there is no connection, and not for ever after. */
+static void test_first_name_unknown(void)
+{
+    mortise_error error = {0};
+    mortise_info info = {.size = sizeof info};
+    mortise_client *client = NULL;
+    char url[400];
+    CU_ASSERT(test_poll(name_is_told, NULL, TEST_PATIENCE_MS));
+    snprintf(url, sizeof url,
+             "zookeeper://name.invalid:2181,127.0.0.1:%d/faults?session_timeout=8s"
+             "&connect_timeout=300ms&unreachable_timeout=20s",
+             stage.proxy.port);
+    EXPECT(OK, mortise_open(url, &client, &error));
+    EXPECT(OK, mortise_release(take(client, fresh_name()), &error));
+    CU_ASSERT_FATAL(test_proxy_say(&stage.proxy, "refuse"));
+    CU_ASSERT(mortise_inspect(client, "x", &info, &error) != MORTISE_OK);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "no connection"));
+    CU_ASSERT_PTR_NULL(strstr(error.message, "name.invalid: "));
+    CU_ASSERT_FATAL(test_proxy_say(&stage.proxy, "accept"));
+    client_end(client);
+}
+
+const CU_TestInfo session_tests[] = {
+    {"CURATOR-604: two owners", test_two_owners_curator_604},
+    {"CURATOR-498: a dying session's node", test_dying_session_curator_498},
+    {"ZOOKEEPER-3162: two of one session", test_same_session_zookeeper_3162},
+    {"CURATOR-495: a callback that blocks", test_blocked_callback_curator_495},
+    {"away for longer than the session", test_away_longer_than_the_session},
+    {"never near its end", test_never_near_its_end},
+    {"digest ACL", test_acl},
+    {"may not delete", test_may_not_delete},
+    {"closed while frozen", test_closed_while_frozen},
+    {"roots", test_roots},
+    {"the first server is dead", test_first_server_dead},
+    {"the first name is unknown", test_first_name_unknown},
+    CU_TEST_INFO_NULL,
+};

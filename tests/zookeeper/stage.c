@@ -1,0 +1,359 @@
+/* stage.c - servers, proxy, clients and the bare handle of the fault tests; see stage.h. */
+#include "stage.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define ROOT "/faults"
+#define PATH_SIZE 800
+
+struct stage stage;
+
+/* ---- servers ------------------------------------------------------------------------------------- */
+
+static void read_value(const char *line)
+{
+    char key[16];
+    for (int i = 1; i <= 3; i++) {
+        int length = snprintf(key, sizeof key, i == 1 ? "PORT=" : "PORT%d=", i);
+        if (strncmp(line, key, (size_t)length) == 0)
+            stage.ports[i - 1] = (int)strtol(line + length, NULL, 10);
+    }
+    if (strncmp(line, "SERVERS=", 8) == 0)
+        snprintf(stage.servers, sizeof stage.servers, "%s", line + 8);
+}
+
+/* Runs servers.sh; its lines go to `each`. Its exit code. */
+static int run(const char *verb, const char *const *words, void (*each)(const char *line))
+{
+    struct test_process script;
+    char path[512], line[1024];
+    const char *argv[24] = {"/bin/sh", path, verb, "zookeeper", stage.folder};
+    int n = 5;
+    snprintf(path, sizeof path, "%s/tests/servers.sh", getenv("MORTISE_SOURCE_DIR"));
+    while (words && *words && n < 23)
+        argv[n++] = *words++;
+    if (!test_spawn(&script, argv))
+        return -1;
+    while (test_hear(&script, line, sizeof line, 60000))
+        if (each)
+            each(line);
+    int status = test_reap(&script, 60000);
+    test_kill(&script);
+    return status >= 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+bool stage_server(const char *verb, int only)
+{
+    char word[16];
+    const char *const words[] = {word, NULL};
+    snprintf(word, sizeof word, "only=%d", only);
+    return run(verb, only > 0 ? words : NULL, NULL) == 0;
+}
+
+bool stage_server_with(int only, const char *const *keys)
+{
+    char word[16];
+    const char *words[16] = {word};
+    snprintf(word, sizeof word, "only=%d", only);
+    for (int n = 1; *keys && n < 15; n++)
+        words[n] = *keys++;
+    return run("start", words, NULL) == 0;
+}
+
+int stage_quorum_port(int only)
+{
+    char path[300];
+    snprintf(path, sizeof path, "%s/%d-peer.port", stage.folder, only);
+    char *text = test_file_read(path);
+    int port = text ? (int)strtol(text, NULL, 10) : 0;
+    free(text);
+    return port;
+}
+
+static int leading;
+
+static void read_role(const char *line)
+{
+    if (strncmp(line, "ROLE", 4) == 0 && strstr(line, "=leader"))
+        leading = line[4] == '=' ? 1 : line[4] - '0';
+}
+
+static bool somebody_leads(void *argument)
+{
+    (void)argument;
+    leading = 0;
+    run("values", NULL, read_role);
+    return leading > 0;
+}
+
+int stage_leader(void)
+{
+    return test_poll(somebody_leads, NULL, TEST_PATIENCE_MS) ? leading : 0;
+}
+
+static void watch_nothing(zhandle_t *zh, int type, int state, const char *path, void *context)
+{
+    (void)zh;
+    (void)type;
+    (void)state;
+    (void)path;
+    (void)context;
+}
+
+static void be_quiet(const char *message)
+{
+    (void)message;
+}
+
+static bool peek_connected(void *argument)
+{
+    (void)argument;
+    return zoo_state(stage.peek) == ZOO_CONNECTED_STATE;
+}
+
+int stage_begin(int count, const char *const *keys)
+{
+    const char *words[16] = {NULL};
+    char guard[32], nodes[16];
+    int n = 0;
+    stage.count = count;
+    snprintf(guard, sizeof guard, "guard=%d", (int)getpid());
+    snprintf(nodes, sizeof nodes, "nodes=%d", count);
+    words[n++] = guard;
+    words[n++] = nodes;
+    while (keys && *keys && n < 15)
+        words[n++] = *keys++;
+    if (!test_folder_make(stage.folder, sizeof stage.folder))
+        return 1;
+    int code = run("start", words, read_value);
+    if (code != 0)
+        return code == TEST_SKIP_CODE ? test_skip("zookeeper", "there is no ZooKeeper here") : 1;
+    if (!test_proxy_start(&stage.proxy, stage.folder, "127.0.0.1", stage.ports[0]))
+        return 1;
+    stage.peek = zookeeper_init2(stage.servers, watch_nothing, 30000, NULL, NULL,
+                                 ZOO_NO_LOG_CLIENTENV, be_quiet);
+    if (stage.peek && test_poll(peek_connected, NULL, 3 * TEST_PATIENCE_MS))
+        return 0;
+    fprintf(stderr, "the servers have started, and let nobody in\n");
+    return 1;
+}
+
+void stage_end(void)
+{
+    if (stage.peek)
+        zookeeper_close(stage.peek);
+    test_proxy_end(&stage.proxy);
+    run("end", NULL, NULL);
+    test_folder_remove(stage.folder);
+}
+
+/* ---- clients --------------------------------------------------------------------------------------- */
+
+static mortise_client *open_at(const char *servers, const char *settings)
+{
+    char url[512];
+    mortise_client *client = NULL;
+    mortise_error error = {0};
+    snprintf(url, sizeof url, "zookeeper://%s" ROOT "?%s%s%s", servers,
+             strstr(settings, "session_timeout=") ? "" : "session_timeout=8s&",
+             strstr(settings, "unreachable_timeout=")
+                 ? ""
+                 : "unreachable_timeout=20s&connect_timeout=20s&",
+             settings[0] == '&' ? settings + 1 : "handover_window=50ms");
+    EXPECT(OK, mortise_open(url, &client, &error));
+    return client;
+}
+
+mortise_client *client_behind_proxy(const char *settings)
+{
+    char servers[64];
+    snprintf(servers, sizeof servers, "127.0.0.1:%d", stage.proxy.port);
+    return open_at(servers, settings);
+}
+
+mortise_client *client_direct(const char *settings)
+{
+    return open_at(stage.servers, settings);
+}
+
+mortise_client *client_at(int server, const char *settings)
+{
+    char servers[64];
+    snprintf(servers, sizeof servers, "127.0.0.1:%d", stage.ports[server - 1]);
+    return open_at(servers, settings);
+}
+
+void client_end(mortise_client *client)
+{
+    mortise_close(client, NULL);
+}
+
+bool expect(mortise_status got, mortise_status wanted, const mortise_error *error, unsigned line)
+{
+    char told[1200];
+    snprintf(told, sizeof told, "%s, wanted %s; %s", mortise_status_name(got),
+             mortise_status_name(wanted),
+             got != MORTISE_OK && error->status == got ? error->message : "");
+    CU_assertImplementation(got == wanted, line, told, __FILE__, "", CU_FALSE);
+    return got == wanted;
+}
+
+const char *fresh_name(void)
+{
+    static char names[16][32];
+    static unsigned next;
+    char *name = names[next % 16];
+    snprintf(name, sizeof names[0], "name%u", next++);
+    return name;
+}
+
+mortise_lease *take(mortise_client *client, const char *name)
+{
+    mortise_lease *lease = NULL;
+    mortise_error error = {0};
+    EXPECT(OK, mortise_acquire(client, name, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS), &lease,
+                               &error));
+    return lease;
+}
+
+/* ---- nodes ------------------------------------------------------------------------------------------ */
+
+static void path_of(const char *name, const char *node, char *path, size_t size)
+{
+    snprintf(path, size, ROOT "/%s%s%s", name, node ? "/" : "", node ? node : "");
+}
+
+static long number_of(const char *node)
+{
+    const char *mark = strstr(node, "lock-");
+    return mark ? strtol(mark + 5, NULL, 10) : strtol(node + strcspn(node, "_"), NULL, 10);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    long one = number_of(*(char *const *)a), two = number_of(*(char *const *)b);
+    return (one > two) - (one < two);
+}
+
+/* Through a sync: the handle may be at a server that lags. */
+static struct String_vector children_of(const char *name)
+{
+    struct String_vector children = {0, NULL};
+    char path[PATH_SIZE];
+    path_of(name, NULL, path, sizeof path);
+    if (zoo_get_children(stage.peek, path, 0, &children) != ZOK)
+        children.count = 0;
+    else
+        qsort(children.data, (size_t)children.count, sizeof *children.data, by_number);
+    return children;
+}
+
+int contenders(const char *name)
+{
+    struct String_vector children = children_of(name);
+    int count = children.count;
+    deallocate_String_vector(&children);
+    return count;
+}
+
+bool contender(const char *name, int n, char *node, size_t size)
+{
+    struct String_vector children = children_of(name);
+    bool found = n < children.count;
+    if (found)
+        snprintf(node, size, "%s", children.data[n]);
+    deallocate_String_vector(&children);
+    return found;
+}
+
+struct counted {
+    const char *name;
+    int count;
+};
+
+static bool counts(void *argument)
+{
+    const struct counted *counted = argument;
+    return contenders(counted->name) == counted->count;
+}
+
+bool wait_contenders(const char *name, int count)
+{
+    struct counted counted = {name, count};
+    return test_poll(counts, &counted, TEST_PATIENCE_MS);
+}
+
+bool node_delete(const char *name, const char *node)
+{
+    char path[PATH_SIZE];
+    path_of(name, node, path, sizeof path);
+    return zoo_delete(stage.peek, path, -1) == ZOK;
+}
+
+bool node_make(const char *name, const char *node)
+{
+    char path[PATH_SIZE];
+    path_of(name, node, path, sizeof path);
+    return zoo_create(stage.peek, path, "by hand", 7, &ZOO_OPEN_ACL_UNSAFE,
+                      node ? ZOO_EPHEMERAL : ZOO_PERSISTENT, NULL, 0) == ZOK;
+}
+
+int64_t deadline_of(mortise_lease *lease)
+{
+    int64_t now_ms = test_now_ms(), left_ms = mortise_remaining_ms(lease);
+    return left_ms > 0 ? now_ms + left_ms : 0;
+}
+
+struct awaited {
+    mortise_lease *lease;
+    mortise_lease_state state;
+};
+
+static bool state_is(void *argument)
+{
+    const struct awaited *awaited = argument;
+    return mortise_state(awaited->lease) == awaited->state;
+}
+
+bool wait_state(mortise_lease *lease, mortise_lease_state state, int64_t timeout_ms)
+{
+    struct awaited awaited = {lease, state};
+    return test_poll(state_is, &awaited, timeout_ms);
+}
+
+/* ---- waiters ----------------------------------------------------------------------------------------- */
+
+static void *wait_main(void *argument)
+{
+    struct waiter *waiter = argument;
+    waiter->status =
+        mortise_acquire(waiter->client, waiter->name, MORTISE_OPTIONS(.wait_ms = waiter->wait_ms),
+                        &waiter->lease, NULL);
+    if (waiter->other)
+        waiter->other_state = mortise_state(waiter->other);
+    waiter->granted_ms = test_now_ms();
+    test_count_add(&waiter->done, 1);
+    return NULL;
+}
+
+void waiter_start(struct waiter *waiter, mortise_client *client, const char *name)
+{
+    *waiter = (struct waiter){.client = client,
+                              .name = name,
+                              .wait_ms = 60000,
+                              .done = TEST_COUNT_INIT,
+                              .other = waiter->other};
+    if (pthread_create(&waiter->thread, NULL, wait_main, waiter) != 0)
+        CU_FAIL_FATAL("no thread");
+}
+
+mortise_status waiter_join(struct waiter *waiter)
+{
+    pthread_join(waiter->thread, NULL);
+    return waiter->status;
+}
