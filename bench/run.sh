@@ -7,13 +7,14 @@
 #   --report       then write them into docs/performance.md (report.sh)
 #   OPTION …       for the programs: --quick, --rounds N, --cpu N, --check; see state --help
 #
-# Needs nothing but the build folder. Fails if a program does, or with --check if it misses a target.
+# Needs nothing but the build folder (those of Redis, PostgreSQL and ZooKeeper: their servers; that of ZooKeeper
+# is left out where there is none). Fails if a program does, or with --check if it misses a target.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
-programs='state cycle handover leases command'
+programs='state cycle handover leases command redis redis_renew redis_queue redlock postgres'
 
 usage() {
-    sed -n '2,11s/^# \{0,1\}//p' "$0"
+    sed -n '2,12s/^# \{0,1\}//p' "$0"
     exit "$1"
 }
 
@@ -46,9 +47,25 @@ mkdir -p -- "$out"
 
 failures=''
 for program in $programs; do
+    [ -x "$build/bench/$program" ] || {
+        echo "run.sh: left out: $program is not in this build (see what cmake says)" >&2
+        continue
+    }
     # shellcheck disable=SC2086 # options are words
     "$build/bench/$program" $options --json "$out/$program.json" || failures="$failures $program"
 done
+if [ -x "$build/bench/zookeeper" ]; then
+    code=0
+    # shellcheck disable=SC2086 # options are words
+    sh "$here/zookeeper.sh" "$build" --out "$out" $options || code=$?
+    case $code in
+    0) ;;
+    77) echo 'run.sh: left out: there is no ZooKeeper here' >&2 ;;
+    *) failures="$failures zookeeper" ;;
+    esac
+else
+    echo 'run.sh: left out: zookeeper is not in this build (see what cmake says)' >&2
+fi
 if [ "$report" = yes ] && [ -z "$failures" ]; then
     sh "$here/report.sh" "$out" "$here/../docs/performance.md"
 fi

@@ -1,0 +1,40 @@
+/* redis_floor.h - the bare floors of a cycle on Redis: the driver's own requests, sent by hiredis and by
+ * nothing else. */
+#ifndef MORTISE_BENCH_REDIS_FLOOR_H
+#define MORTISE_BENCH_REDIS_FLOOR_H
+
+#include "redis_request.h"
+
+#define REDIS_IN_FLIGHT 64
+
+/* One after the other on one connection, each reply waited for. */
+struct redis_blocking {
+    redisContext *context;
+    struct redis_cycle cycle;
+};
+
+void redis_blocking_open(struct redis_blocking *blocking, const struct redis_server *server,
+                         struct redis_cycle cycle);
+void redis_blocking_cycle(struct redis_blocking *blocking);
+void redis_blocking_cycles(void *blocking, size_t n); /* a bench_case's loop */
+/* The same, but a release is written and its reply taken with the next acquire's. */
+void redis_blocking_cycles_nowait(void *blocking, size_t n);
+void redis_blocking_close(struct redis_blocking *blocking);
+
+/* So many at a time on one connection, each on its own name: what the replies that are there allow is
+ * written together. A release and the next acquire of its name go out together. */
+struct redis_pipeline {
+    redisContext *context;
+    struct redis_cycle cycles[REDIS_IN_FLIGHT];
+    /* Whose replies come, in their order: a number of a cycle; with the release's mark. */
+    unsigned expected[2 * REDIS_IN_FLIGHT];
+    size_t first, count;
+    size_t to_begin, to_end; /* cycles */
+};
+
+void redis_pipeline_open(struct redis_pipeline *pipeline, const struct redis_server *server,
+                         const struct redis_cycle *cycle);
+void redis_pipeline_cycles(void *pipeline, size_t n); /* likewise */
+void redis_pipeline_close(struct redis_pipeline *pipeline);
+
+#endif

@@ -1,0 +1,416 @@
+/* zookeeper.c - the ZooKeeper driver against the bare library, on one server and in one run: what an acquire
+ * costs beside the create that it is made of, a cycle beside the same requests one after the other, a
+ * hand-over beside a delete and the event that tells of it; and what many held locks cost.
+ *
+ * zookeeper.sh starts the servers; $MORTISE_BENCH_ZOOKEEPER is HOST:PORT of one. $MORTISE_BENCH_KIND says which it
+ * is: it waits for its disk ("zookeeper", the default: all figures), it does not ("zookeeper_unforced"), or it does
+ * not and shares a processor with the program ("zookeeper_one"): in the latter two cycles alone. */
+#include "common.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zookeeper/zookeeper.h>
+
+#define HELD 1000
+#define BEATS 10 /* in one timeout of a session */
+#define TIMEOUT_MS 4000
+
+static zhandle_t *bare, *second;
+
+/* ---- an answer that is waited for --------------------------------------------------------------- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static unsigned answers;
+static char made[256];
+static int64_t made_zxid;
+
+static void answer(void)
+{
+    pthread_mutex_lock(&lock);
+    answers++;
+    pthread_cond_signal(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+static void await(unsigned count)
+{
+    pthread_mutex_lock(&lock);
+    while (answers < count)
+        pthread_cond_wait(&changed, &lock);
+    answers = 0;
+    pthread_mutex_unlock(&lock);
+}
+
+static void on_made(int rc, const char *path, const struct Stat *stat, const void *data)
+{
+    (void)data;
+    if (rc != ZOK)
+        bench_die("create: %s", zerror(rc));
+    snprintf(made, sizeof(made), "%s", path);
+    made_zxid = stat->czxid;
+    answer();
+}
+
+static void on_void(int rc, const void *data)
+{
+    (void)data;
+    if (rc != ZOK)
+        bench_die("delete: %s", zerror(rc));
+    answer();
+}
+
+static void on_data(int rc, const char *value, int length, const struct Stat *stat,
+                    const void *data)
+{
+    (void)value;
+    (void)length;
+    (void)stat;
+    (void)data;
+    if (rc != ZOK)
+        bench_die("get: %s", zerror(rc));
+    answer();
+}
+
+static void on_event(zhandle_t *zh, int type, int state, const char *path, void *context)
+{
+    (void)zh;
+    (void)state;
+    (void)path;
+    (void)context;
+    if (type == ZOO_DELETED_EVENT)
+        answer();
+}
+
+/* ---- bare ---------------------------------------------------------------------------------------- */
+
+static const char data[] = "mortise/1 0\nhost\n12345\nzookeeper";
+
+static void bare_create(void)
+{
+    zoo_acreate2(bare, "/bench/bare/_c_00000000-0000-0000-0000-000000000000-lock-", data,
+                 sizeof(data) - 1, &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL_SEQUENTIAL, on_made, NULL);
+    await(1);
+}
+
+static void bare_delete(void)
+{
+    zoo_adelete(bare, made, -1, on_void, NULL);
+    await(1);
+}
+
+static void create_delete(void *context, size_t n)
+{
+    (void)context;
+    while (n-- > 0) {
+        bare_create();
+        bare_delete();
+    }
+}
+
+static void create_list_delete(void *context, size_t n)
+{
+    (void)context;
+    while (n-- > 0) {
+        char path[256];
+        struct String_vector children;
+        if (zoo_create(bare, "/bench/bare/lock-", data, sizeof(data) - 1, &ZOO_OPEN_ACL_UNSAFE,
+                       ZOO_EPHEMERAL_SEQUENTIAL, path, sizeof(path)) != ZOK ||
+            zoo_get_children(bare, "/bench/bare", 0, &children) != ZOK ||
+            zoo_delete(bare, path, -1) != ZOK)
+            bench_die("the bare cycle fails");
+        deallocate_String_vector(&children);
+    }
+}
+
+/* ---- what is timed only in part -------------------------------------------------------------------- */
+
+/* Nanoseconds of `timed` in a turn that has `before` and `after` too. */
+static double part(double seconds, void (*before)(void *), void (*timed)(void *),
+                   void (*after)(void *), void *context)
+{
+    int64_t until_ns = bench_now_ns() + (int64_t)(seconds * 1e9), spent_ns = 0;
+    int turns = 0;
+    for (; turns == 0 || bench_now_ns() < until_ns; turns++) {
+        if (before != NULL)
+            before(context);
+        int64_t began_ns = bench_now_ns();
+        timed(context);
+        spent_ns += bench_now_ns() - began_ns;
+        after(context);
+    }
+    return (double)spent_ns / turns;
+}
+
+static mortise_lease *held;
+
+static void acquire(void *client)
+{
+    held = bench_acquire(client, "one", NULL);
+}
+
+static void release(void *client)
+{
+    (void)client;
+    bench_release(held);
+}
+
+static void create(void *context)
+{
+    (void)context;
+    bare_create();
+}
+
+static void delete (void *context)
+{
+    (void)context;
+    bare_delete();
+}
+
+static double bare_acquire(struct bench_case *self, double seconds)
+{
+    return part(seconds, NULL, create, delete, self->context);
+}
+
+static double driver_acquire(struct bench_case *self, double seconds)
+{
+    return part(seconds, NULL, acquire, release, self->context);
+}
+
+/* A second session watches the node that is deleted: until it is told. */
+static void be_watched(void *context)
+{
+    (void)context;
+    bare_create();
+    zoo_awget(second, made, on_event, NULL, on_data, NULL);
+    await(1);
+}
+
+static void delete_and_hear(void *context)
+{
+    (void)context;
+    zoo_adelete(bare, made, -1, on_void, NULL);
+    await(2);
+}
+
+static void nothing(void *context)
+{
+    (void)context;
+}
+
+static double bare_handover(struct bench_case *self, double seconds)
+{
+    return part(seconds, be_watched, delete_and_hear, nothing, self->context);
+}
+
+/* A caller that waits on a thread of its own, as most do. */
+static mortise_lease *handed;
+static unsigned wanted;
+static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
+
+static void *take_turns(void *client)
+{
+    for (;;) {
+        pthread_mutex_lock(&lock);
+        while (wanted == 0)
+            pthread_cond_wait(&wake, &lock);
+        wanted--;
+        pthread_mutex_unlock(&lock);
+        handed = bench_acquire(client, "handed", NULL);
+        answer();
+    }
+    return NULL;
+}
+
+struct two {
+    mortise_client *holder, *waiter;
+};
+
+static void be_waited_for(void *context)
+{
+    struct two *two = context;
+    mortise_info info = {.size = sizeof(info)};
+    held = bench_acquire(two->holder, "handed", NULL);
+    pthread_mutex_lock(&lock);
+    wanted++;
+    pthread_cond_signal(&wake);
+    pthread_mutex_unlock(&lock);
+    do /* until it stands in the queue, and for its watch to be set */
+        for (int looks = 0; looks < 3; looks++)
+            mortise_inspect(two->holder, "handed", &info, NULL);
+    while (info.waiters != 1);
+}
+
+static void release_and_get(void *context)
+{
+    (void)context;
+    if (mortise_release_nowait(held, NULL) != MORTISE_OK)
+        bench_die("not released");
+    await(1);
+}
+
+static void give_back(void *context)
+{
+    (void)context;
+    bench_release(handed);
+}
+
+static double driver_handover(struct bench_case *self, double seconds)
+{
+    return part(seconds, be_waited_for, release_and_get, give_back, self->context);
+}
+
+/* ---- the driver's cycles ------------------------------------------------------------------------------ */
+
+static void cycles(void *client, size_t n)
+{
+    while (n-- > 0)
+        bench_release(bench_acquire(client, "one", NULL));
+}
+
+static void cycles_nowait(void *client, size_t n)
+{
+    while (n-- > 0)
+        if (mortise_release_nowait(bench_acquire(client, "one", NULL), NULL) != MORTISE_OK)
+            bench_die("not released");
+}
+
+/* The changes that the ensemble sees in so many beats while HELD locks are held and nothing is done. */
+static double writes_per_beat(const char *url)
+{
+    static mortise_lease *leases[HELD];
+    mortise_client *client = bench_open(url);
+    char name[32];
+    for (int i = 0; i < HELD; i++) {
+        snprintf(name, sizeof(name), "held%d", i);
+        leases[i] = bench_acquire(client, name, NULL);
+    }
+    bare_create();
+    int64_t before = made_zxid;
+    bare_delete();
+    bench_sleep_until_ns(bench_now_ns() + 2 * TIMEOUT_MS * INT64_C(1000000));
+    bare_create();
+    double writes = (double)(made_zxid - before - 2); /* less its own two */
+    bare_delete();
+    for (int i = 0; i < HELD; i++)
+        mortise_release_nowait(leases[i], NULL);
+    bench_close(client);
+    return writes / (2 * BEATS);
+}
+
+/* ---- all ------------------------------------------------------------------------------------------------ */
+
+static void be_quiet(const char *message)
+{
+    (void)message;
+}
+
+static zhandle_t *connect_to(const char *server)
+{
+    zhandle_t *zh =
+        zookeeper_init2(server, on_event, 30000, NULL, NULL, ZOO_NO_LOG_CLIENTENV, be_quiet);
+    if (zh == NULL ||
+        zoo_create(zh, "/bench", "", 0, &ZOO_OPEN_ACL_UNSAFE, 0, NULL, 0) < ZAPIERROR - 50)
+        bench_die("no server at %s", server);
+    zoo_create(zh, "/bench/bare", "", 0, &ZOO_OPEN_ACL_UNSAFE, 0, NULL, 0);
+    return zh;
+}
+
+static struct kind {
+    const char *name, *title;
+    bool forced;
+} kinds[] = {
+    {"zookeeper", "ZooKeeper, one server that waits for its disk", true},
+    {"zookeeper_unforced", "ZooKeeper, one server that does not wait for its disk", false},
+    {"zookeeper_one", "ZooKeeper, the same, client and server on one processor", false},
+};
+
+static const struct kind *kind_wanted(void)
+{
+    const char *name = getenv("MORTISE_BENCH_KIND");
+    for (size_t i = 0; name != NULL && i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (strcmp(kinds[i].name, name) == 0)
+            return &kinds[i];
+    return &kinds[0];
+}
+
+enum { CREATE, ACQUIRE, BARE_CYCLE, STRAIGHT, CYCLE, NOWAIT, EVENT, HANDOVER, ALL };
+
+static void checks(struct bench_series *const *s, bool forced)
+{
+    bench_check("acquire_over_create", "acquire / bare create", s[ACQUIRE], s[CREATE],
+                BENCH_AT_MOST, 1.2);
+    bench_check("straight_over_cycle", "bare create, list, delete / cycle", s[STRAIGHT], s[CYCLE],
+                BENCH_AT_LEAST, forced ? 1 : 1.25);
+    bench_check("bare_over_nowait", "bare create + delete / release_nowait cycle", s[BARE_CYCLE],
+                s[NOWAIT], BENCH_AT_LEAST, 1.3);
+    if (!forced)
+        return;
+    bench_check("handover_over_event", "hand-over / bare delete and its event", s[HANDOVER],
+                s[EVENT], BENCH_AT_MOST, 1.5);
+}
+
+/* When no other session beats. */
+static void count_writes(const char *url)
+{
+    struct bench_series *series = bench_series("writes", "writes per beat, 1,000 locks held", "");
+    bench_add(series, writes_per_beat(url));
+    bench_check("writes_per_beat", "writes per beat, 1,000 locks held", series, NULL, BENCH_AT_MOST,
+                1.2);
+}
+
+static void measure(const struct kind *kind, const char *url)
+{
+    mortise_client *client = bench_open(url);
+    struct two two = {client, bench_open(url)};
+    bench_thread(take_turns, two.waiter);
+    struct bench_series *s[ALL] = {
+        bench_series("bare_create", "bare create of an ephemeral sequential node", "ns"),
+        bench_series("acquire", "acquire", "ns"),
+        bench_series("bare_cycle", "bare create + delete, both waited for", "ns"),
+        bench_series("bare_straight", "bare create, list, delete, one after the other", "ns"),
+        bench_series("cycle", "acquire + release", "ns"),
+        bench_series("cycle_nowait", "acquire + release_nowait", "ns")};
+    if (kind->forced) {
+        s[EVENT] =
+            bench_series("bare_handover", "bare delete and the event that tells of it", "ns");
+        s[HANDOVER] = bench_series("handover", "release_nowait and the next one's acquire", "ns");
+    }
+    struct bench_case cases[] = {
+        {.series = s[CREATE], .measure = bare_acquire},
+        {.series = s[ACQUIRE], .measure = driver_acquire, .context = client},
+        {.series = s[BARE_CYCLE], .measure = bench_ns_per_turn, .loop = create_delete},
+        {.series = s[STRAIGHT], .measure = bench_ns_per_turn, .loop = create_list_delete},
+        {.series = s[CYCLE], .measure = bench_ns_per_turn, .loop = cycles, .context = client},
+        {.series = s[NOWAIT],
+         .measure = bench_ns_per_turn,
+         .loop = cycles_nowait,
+         .context = client},
+        {.series = s[EVENT], .measure = bare_handover},
+        {.series = s[HANDOVER], .measure = driver_handover, .context = &two}};
+    bench_rounds(cases, kind->forced ? ALL : EVENT);
+    checks(s, kind->forced);
+    bench_close(two.waiter);
+    bench_close(client);
+}
+
+int main(int argc, char **argv)
+{
+    const char *server = getenv("MORTISE_BENCH_ZOOKEEPER");
+    const struct kind *kind = kind_wanted();
+    char url[256];
+    bench_begin(argc, argv, kind->name, kind->title, 0.5);
+    if (server == NULL)
+        bench_die("run it by zookeeper.sh, which starts a server");
+    snprintf(url, sizeof(url), "zookeeper://%s/bench?session_timeout=%dms&handover_max=0", server,
+             TIMEOUT_MS);
+    bare = connect_to(server);
+    second = connect_to(server);
+    measure(kind, url);
+    if (kind->forced)
+        count_writes(url);
+    zookeeper_close(second);
+    zookeeper_close(bare);
+    return bench_end();
+}
