@@ -312,7 +312,6 @@ mortise_status api_name(struct client *client, const char *name, bool may_be_emp
 
 /* ---- query.c ---- */
 
-void query_emit(mortise_op *op, const mortise_info *info);
 /* The client closes: callers that wait for an answer return. */
 void queries_cancel_locked(struct client *client);
 

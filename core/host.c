@@ -107,7 +107,8 @@ static void host_fail(mortise_host *host, mortise_op *op, mortise_status status,
 static void host_emit(mortise_host *host, mortise_op *op, const mortise_info *info)
 {
     (void)host;
-    query_emit(op, info);
+    if (op->emitted != NULL)
+        op->emitted(op, info);
 }
 
 static void host_news(mortise_host *host, const char *name, size_t name_len)

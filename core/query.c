@@ -1,7 +1,7 @@
-/* query.c - what is asked of the backend but locks: inspect, list, break, ping; and about modules.
+/* query.c - what is asked of the backend but locks: inspect, list, break, ping, records.
  *
  * A query lives on the heap until it is completed, since the driver may hold it longer than the caller
- * waits; results are copied out of it. */
+ * waits; results are copied out of it, and what is written was copied into it. */
 #include "core.h"
 
 #include <stdio.h>
@@ -20,10 +20,19 @@ struct query {
     mortise_info *list;
     size_t list_count, list_capacity;
     bool list_failed;
-    char text[256];
     size_t name_len;
     char name[MORTISE_NAME_MAX + 1];
+    char bytes[]; /* PING's line, a record */
 };
+
+#define PING_SIZE 256
+
+static size_t bytes_of(mortise_op_kind kind)
+{
+    if (kind == MORTISE_OP_PING)
+        return PING_SIZE;
+    return kind == MORTISE_OP_READ || kind == MORTISE_OP_WRITE ? MORTISE_RECORD_MAX : 0;
+}
 
 static void query_free(struct query *query)
 {
@@ -68,11 +77,9 @@ void queries_cancel_locked(struct client *client)
 }
 
 /* The inside of the pump: a result of a list. */
-void query_emit(mortise_op *op, const mortise_info *info)
+static void query_emitted(mortise_op *op, const mortise_info *info)
 {
     struct query *query = (struct query *)op;
-    if (op->done != query_done)
-        return;
     if (query->list_count == query->list_capacity) {
         size_t capacity = query->list_capacity == 0 ? 16 : query->list_capacity * 2;
         mortise_info *grown = reallocarray(query->list, capacity, sizeof(*grown));
@@ -89,7 +96,7 @@ void query_emit(mortise_op *op, const mortise_info *info)
 static struct query *query_new(struct client *client, mortise_op_kind kind, const char *name,
                                mortise_status *status, mortise_error *error)
 {
-    struct query *query = calloc(1, sizeof(*query));
+    struct query *query = calloc(1, sizeof(*query) + bytes_of(kind));
     *status = query == NULL
                   ? failed(error, MORTISE_NOMEM, "out of memory")
                   : api_name(client, name, kind == MORTISE_OP_LIST || kind == MORTISE_OP_PING,
@@ -108,8 +115,9 @@ static struct query *query_new(struct client *client, mortise_op_kind kind, cons
     op->name = query->name;
     op->name_len = query->name_len;
     op->info = &query->info;
-    op->buffer = query->text;
-    op->buffer_size = sizeof(query->text);
+    op->buffer = query->bytes;
+    op->buffer_size = bytes_of(kind);
+    op->emitted = query_emitted;
     op->note = client->note;
     op->note_len = client->note_len;
     op->done = query_done;
@@ -285,7 +293,64 @@ mortise_status mortise_ping(mortise_client *handle, char *text, size_t size, mor
     if (query != NULL)
         status = ask(&query, "ping", error);
     if (status == MORTISE_OK && size > 0)
-        snprintf(text, size, "%s", query->text);
+        snprintf(text, size, "%s", query->bytes);
+    if (query != NULL)
+        query_free(query);
+    client_leave(client);
+    return status;
+}
+
+mortise_status mortise_record_read(mortise_client *handle, const char *name, void *buffer,
+                                   size_t *size, uint64_t *version, mortise_error *error)
+{
+    struct client *client;
+    if (size == NULL || version == NULL || (buffer == NULL && *size > 0))
+        return failed(error, MORTISE_INVALID, "mortise_record_read: no room for the answer");
+    size_t room = *size;
+    *size = 0;
+    *version = 0;
+    mortise_status status = client_enter(handle, &client, error);
+    if (status != MORTISE_OK)
+        return status;
+    struct query *query = query_new(client, MORTISE_OP_READ, name, &status, error);
+    if (query != NULL)
+        status = ask(&query, "read record", error);
+    if (status == MORTISE_OK && query->task.op.record_version > 0) {
+        const mortise_op *op = &query->task.op;
+        if (op->record_size > 0)
+            memcpy(buffer, op->buffer, op->record_size < room ? op->record_size : room);
+        *size = op->record_size;
+        *version = op->record_version;
+    }
+    if (query != NULL)
+        query_free(query);
+    client_leave(client);
+    return status;
+}
+
+mortise_status mortise_record_write(mortise_client *handle, const char *name, const void *record,
+                                    size_t size, uint64_t *version, mortise_error *error)
+{
+    struct client *client;
+    if (version == NULL || (record == NULL && size > 0) || size > MORTISE_RECORD_MAX)
+        return failed(error, MORTISE_INVALID,
+                      "mortise_record_write: no version, no record, or more than %d bytes",
+                      MORTISE_RECORD_MAX);
+    mortise_status status = client_enter(handle, &client, error);
+    if (status != MORTISE_OK)
+        return status;
+    struct query *query = query_new(client, MORTISE_OP_WRITE, name, &status, error);
+    if (query != NULL) {
+        mortise_op *op = &query->task.op;
+        if (size > 0)
+            memcpy(query->bytes, record, size);
+        op->record = query->bytes;
+        op->record_size = size;
+        op->record_version = *version;
+        status = ask(&query, "write record", error);
+    }
+    if (status == MORTISE_OK)
+        *version = query->task.op.record_version;
     if (query != NULL)
         query_free(query);
     client_leave(client);

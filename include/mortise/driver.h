@@ -48,7 +48,6 @@ extern "C" {
 #define MORTISE_MODULE_ABI 1
 #define MORTISE_GRANT_ID_SIZE 16
 #define MORTISE_NOTE_MAX 256
-#define MORTISE_RECORD_MAX 4096
 #define MORTISE_NEVER INT64_MAX /* of an instant: never */
 
 /* ---- Ops ------------------------------------------------------------------------------------- */
@@ -141,6 +140,10 @@ struct mortise_op {
     void *driver_data[2];
 
     uint32_t core_state; /* the core's: do not touch */
+
+    /* the issuer's: LIST: called for each result, in the pump, the module on the stack: it may copy and no
+     * more. NULL: results are dropped */
+    void (*emitted)(mortise_op *op, const mortise_info *info);
 };
 
 /* ---- The host: what the core gives a module --------------------------------------------------- */
@@ -166,7 +169,7 @@ struct mortise_host {
      * names the server, the lock and what was being done (escape foreign bytes: see `quote`). */
     void (*fail)(mortise_host *host, mortise_op *op, mortise_status status, int32_t native,
                  bool retryable, const char *format, ...) __attribute__((format(printf, 6, 7)));
-    /* LIST: one result; copied. */
+    /* LIST: one result, its name as in op->name; copied. */
     void (*emit)(mortise_host *host, mortise_op *op, const mortise_info *info);
     /* `name` (as in op->name), which is being watched, was released or may be free: its head is
      * started again. Spurious news are harmless; missing ones cost the waiters a ttl. */

@@ -50,6 +50,7 @@ extern "C" {
 #define MORTISE_OWNER_MAX 512       /* bytes in an owner */
 #define MORTISE_TTL_MIN_MS 50       /* shortest ttl: below it the drift margin and a round trip eat it */
 #define MORTISE_TTL_MAX_MS 86400000 /* longest ttl: 24 h; a crashed holder blocks others for so long */
+#define MORTISE_RECORD_MAX 4096 /* bytes in a record */
 #define MORTISE_WAIT_MAX_MS INT64_C(31536000000) /* longest finite wait: 365 days */
 
 /* ---- Status ---------------------------------------------------------------------------------- */
@@ -277,6 +278,21 @@ MORTISE_API mortise_status mortise_break(mortise_client *client, const char *nam
 /* Asks the backend for a sign of life: OK and one line of text about it (name, version, address). */
 MORTISE_API mortise_status mortise_ping(mortise_client *client, char *text, size_t size,
                                         mortise_error *error);
+
+/* For tools: a record is a few bytes under a name in the backend, beside the locks (a lock of the same name is
+ * another thing), that outlives all clients; for what has to be agreed upon once, as the phase of a migration.
+ * It lasts as long as the backend's data do.
+ *
+ * Reads into buffer at most *size bytes. OK: *size is the record's whole length (more than was given: it was cut),
+ * *version its version, >0; no such record: both 0. NOTSUP, UNREACHABLE, … */
+MORTISE_API mortise_status mortise_record_read(mortise_client *client, const char *name,
+                                               void *buffer, size_t *size, uint64_t *version,
+                                               mortise_error *error);
+/* Writes size bytes if the record's version is *version still (0: if there is none). OK: written, *version is the
+ * new one. BUSY: the version is another, nothing was written. INDETERMINATE, UNREACHABLE: perhaps written: read it. */
+MORTISE_API mortise_status mortise_record_write(mortise_client *client, const char *name,
+                                                const void *record, size_t size,
+                                                uint64_t *version, mortise_error *error);
 
 /* What a stack can promise; docs/promises.md says it in full. */
 #define MORTISE_CAPABILITY_MAP(X)                                                                   \

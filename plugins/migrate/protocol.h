@@ -32,6 +32,10 @@
  *   clients may live: an old client therefore reads the other side's register too, if that side can be reached, and
  *   refuses where new is allowed. One that cannot reach it is let in: that is the hole that remains, and
  *   docs/promises.md has to have it. A record must be as durable as it is asked to be.
+ *   A side keeps no records (Redlock: compare-and-write needs consensus): its register is kept on the other side, under
+ * a name of its own, and whoever needs it needs that side too: a client of phase old then does not open while `to` is
+ * away. (What matters is only that the presence is there before the register is read, and the register is written before
+ * presences are listed; where the two live is all the same.) Neither side keeps any: refused (CONFIG).
  *
  * 3. THE PRESENCE of a client is a lock on each side that its phase uses, with a name of its own (phase and client id),
  * the client's note (host, pid, program), and a ttl of its own (`presence`, 30 s); the plugin renews it, in the same batch as
@@ -141,10 +145,7 @@
  *
  * 8. NAMES. Where the config gives no namespace, each side has its own driver's: so clients of phase old mean the same locks as
  * clients without the plugin, and those of phase new as clients that have done with it. Clients without the plugin
- * have no presence: they must be gone before the first step, and must not come back before the last. No register can see them.
- *
- * 9. WHAT IT NEEDS of the core beyond what there is: the results of a LIST that a plugin asks for (host->emit
- * knows the core's own only), and records for the command (mortise.h has none). */
+ * have no presence: they must be gone before the first step, and must not come back before the last. No register can see them. */
 #ifndef MORTISE_MIGRATE_PROTOCOL_H
 #define MORTISE_MIGRATE_PROTOCOL_H
 

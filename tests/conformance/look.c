@@ -1,5 +1,5 @@
-/* look.c - inspect and list, exact where the driver has them, NOTSUP where it has not; what can be asked of
- * a stack. */
+/* look.c - inspect and list, exact where the driver has them, NOTSUP where it has not; records; what can be
+ * asked of a stack. */
 #include "conformance.h"
 
 #include <stdio.h>
@@ -212,6 +212,56 @@ static void test_stack(void)
     CU_ASSERT_FALSE(mortise_module_at(client, 0, &info));
 }
 
+/* Reads a record; its version, and what it holds in text. */
+static uint64_t record_of(mortise_client *client, const char *name, char *text, size_t room)
+{
+    uint64_t version = 0;
+    size_t size = room - 1;
+    EXPECT(OK, mortise_record_read(client, name, text, &size, &version, &detail));
+    CU_ASSERT_FATAL(size < room);
+    text[size] = '\0';
+    return version;
+}
+
+/* Compare and write; outlives the client that wrote; a lock of that name is another thing. */
+static void test_records(void)
+{
+    mortise_client *client = open_client(NULL), *other;
+    const char *name = fresh_name();
+    static char text[MORTISE_RECORD_MAX + 1], large[MORTISE_RECORD_MAX];
+    uint64_t version = 0, stale = 0;
+    size_t size = 0;
+    mortise_status status = mortise_record_write(client, name, "a\0b", 3, &version, &detail);
+    if (status == MORTISE_NOTSUP) { /* then nobody can read either */
+        EXPECT(NOTSUP, mortise_record_read(client, name, NULL, &size, &version, &detail));
+        close_client(client);
+        return;
+    }
+    EXPECT(OK, status);
+    CU_ASSERT(version > 0);
+    EXPECT(BUSY, mortise_record_write(client, name, "again", 5, &stale, &detail));
+    close_client(client);
+    other = open_client(NULL);
+    CU_ASSERT_EQUAL(record_of(other, name, text, sizeof text), version);
+    CU_ASSERT_EQUAL(memcmp(text, "a\0b", 4), 0);
+    stale = version;
+    memset(large, 'x', sizeof large);
+    EXPECT(OK, mortise_record_write(other, name, large, sizeof large, &version, &detail));
+    CU_ASSERT(version > stale);
+    EXPECT(BUSY, mortise_record_write(other, name, "stale", 5, &stale, &detail));
+    CU_ASSERT_EQUAL(record_of(other, name, text, sizeof text), version);
+    CU_ASSERT_EQUAL(memcmp(text, large, sizeof large), 0);
+    size = 10; /* cut, and the whole length told */
+    EXPECT(OK, mortise_record_read(other, name, text, &size, &version, &detail));
+    CU_ASSERT_EQUAL(size, sizeof large);
+    CU_ASSERT_EQUAL(record_of(other, fresh_name(), text, sizeof text), 0);
+    give(take(other, name, 60000));
+    EXPECT(OK, mortise_record_write(other, name, NULL, 0, &version, &detail));
+    CU_ASSERT_EQUAL(record_of(other, name, text, sizeof text), version);
+    CU_ASSERT_STRING_EQUAL(text, "");
+    close_client(other);
+}
+
 const CU_TestInfo look_tests[] = {
     {"inspect", test_inspect},
     {"inspect counts who waits", test_inspect_waiters},
@@ -219,5 +269,6 @@ const CU_TestInfo look_tests[] = {
     {"list", test_list},
     {"what expired is gone", test_expired_is_gone},
     {"the stack", test_stack},
+    {"records", test_records},
     CU_TEST_INFO_NULL,
 };

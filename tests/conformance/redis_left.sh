@@ -8,15 +8,17 @@ ask_server() {
     server ask ${only:+"$only"} "$@"
 }
 
-# Keys; one that keeps a name's last token may stay if it goes by itself.
+# Keys; one that keeps a name's last token may stay if it goes by itself; records are there to stay.
 left_keys() {
     ask_server --no-raw eval "
         local left = {}
         for _, key in ipairs(redis.call('keys', '*')) do
-            if not key:find(':mortise:token\$') then
+            if key:find(':mortise:token\$') then
+                if redis.call('pttl', key) < 0 then
+                    left[#left + 1] = 'key without a ttl ' .. key
+                end
+            elseif not key:find(':mortise:record\$') then
                 left[#left + 1] = 'key ' .. key
-            elseif redis.call('pttl', key) < 0 then
-                left[#left + 1] = 'key without a ttl ' .. key
             end
         end
         return left" 0 | grep -v '^(empty' || true
