@@ -143,6 +143,33 @@ static mortise_status load_url(struct config *config, const char *url, mortise_e
     return MORTISE_OK;
 }
 
+/* Where the "#SECTION" of FILE#SECTION begins, or NULL: what is there by the whole name is that file. */
+static const char *section_mark(const char *where)
+{
+    const char *mark = strrchr(where, '#');
+    struct stat st;
+
+    if (mark == NULL || mark == where || strchr(mark, '/') != NULL || stat(where, &st) == 0)
+        return NULL;
+    return mark;
+}
+
+/* A file of which another section is the top of the stack than the one that it names itself. */
+static mortise_status load_section(struct config *config, const char *where, const char *mark,
+                                   const char *whence, mortise_error *error)
+{
+    char *path = strndup(where, (size_t)(mark - where));
+
+    if (path == NULL)
+        return config_no_memory(error);
+    mortise_status status = load_file(config, path, whence, error);
+    free(path);
+    if (status != MORTISE_OK)
+        return status;
+    free(config->driver);
+    return set_text(&config->driver, mark + 1) ? MORTISE_OK : config_no_memory(error);
+}
+
 /* What the application, or $MORTISE_CONFIG, named. */
 static mortise_status load_named(struct config *config, const char *where, const char *whence,
                                  mortise_error *error)
@@ -151,6 +178,9 @@ static mortise_status load_named(struct config *config, const char *where, const
         return failed(error, MORTISE_CONFIG, "the path of the config file is empty%s", whence);
     if (url_is(where))
         return load_url(config, where, error);
+    const char *mark = section_mark(where);
+    if (mark != NULL)
+        return load_section(config, where, mark, whence, error);
     return load_file(config, where, whence, error);
 }
 

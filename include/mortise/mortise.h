@@ -101,7 +101,8 @@ typedef struct mortise_lease mortise_lease;
 
 /* Opens a client.
  *
- * where: a path of a config file ("/etc/mortise/mortise.conf"), or a URL whose scheme names the driver
+ * where: a path of a config file ("/etc/mortise/mortise.conf"; "FILE#SECTION" opens the module of that
+ * section in place of the one that `driver` names), or a URL whose scheme names the driver
  * ("sqlite:/var/lib/app/locks.db?ttl=10s"), or NULL: $MORTISE_CONFIG (path or URL; ignored in a
  * set-uid program), then mortise/mortise.conf in the user's ($XDG_CONFIG_HOME, ~/.config) and in the
  * system's config folder, then the embedded default (SQLite). Never the current folder.

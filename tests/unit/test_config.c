@@ -53,6 +53,26 @@ static void test_source(void)
     LOAD_BAD("", "the path of the config file is empty");
 }
 
+/* FILE#SECTION: what an operator looks at is a part of a stack. */
+static void test_other_section(void)
+{
+    put(FILE_NAME, "[mortise]\ndriver = redis:old\n[redis:old]\n[redis:new]\n");
+    expect_source(FILE_NAME "#redis:new", FILE_NAME, "redis:new");
+    expect_source("./" FILE_NAME "#sqlite", "./" FILE_NAME, "sqlite");
+    put(FILE_NAME, "[redis]\n");
+    struct config *config = load_good(FILE_NAME "#redis");
+    CU_ASSERT_EQUAL(config_check_driver(config, NULL), MORTISE_OK);
+    config_free(config);
+    put("a#b", "[mortise]\ndriver = whole\n");
+    put("a", "[mortise]\ndriver = part\n");
+    expect_source("a#b", "a#b", "whole");
+    expect_source("a#b#c", "a#b", "c");
+    expect_source("a#c", "a", "c");
+    LOAD_BAD("#c", "#c: cannot be read: No such file or directory");
+    LOAD_BAD("no#c", "no: cannot be read: No such file or directory");
+    LOAD_BAD("no#c/x", "no#c/x: cannot be read: No such file or directory");
+}
+
 static void test_unreadable(void)
 {
     char wanted[256];
@@ -439,6 +459,7 @@ static void test_threads(void)
 int main(void)
 {
     CU_TestInfo tests[] = {{"source and driver", test_source},
+                           {"another section", test_other_section},
                            {"a driver not chosen", test_choice},
                            {"files that cannot be read", test_unreadable},
                            {"a long path", test_long_path},
