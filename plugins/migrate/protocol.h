@@ -149,12 +149,6 @@
 #ifndef MORTISE_MIGRATE_PROTOCOL_H
 #define MORTISE_MIGRATE_PROTOCOL_H
 
-#include <mortise/driver.h>
-
-enum phase { PHASE_OLD = 1, PHASE_BOTH = 2, PHASE_NEW = 4 };
-
-/* What a register is when it is absent. */
-#define REGISTER_FROM_ABSENT (PHASE_OLD | PHASE_BOTH)
-#define REGISTER_TO_ABSENT PHASE_BOTH
+#include "record.h" /* names, texts and steps, as numbers */
 
 #endif
