@@ -1,0 +1,682 @@
+/* mortise.hpp - mortise.h for C++17: guards instead of handles, std::chrono, std::function. Header only.
+ *
+ * Link with libmortise as in C. mortise.h says what the functions do, what they return and which threads may
+ * call them; this header says only what C++ changes. SPDX-License-Identifier: MIT
+ *
+ *     mortise::client client = mortise::client::open("/etc/mortise/mortise.conf").value();
+ *     if (auto lease = client.try_acquire_for("nightly", 5s)) {
+ *         if (lease->held())                   // before each step that cannot be undone
+ *             write(row, lease->token());      // and pass the token along
+ *         if (auto released = lease->release(); !released)
+ *             undo(released.error().message);  // LOST: the work was not alone
+ *     } else if (!lease.error().contended())
+ *         complain(lease.error().message);
+ *
+ * ERRORS are values, and become exceptions where the caller wants them to. A function that can fail returns
+ * a result<T>: it is true and has the T, or is false and has an `error`. `value()` gives the T or throws
+ * mortise::exception, which carries the same error. One set of functions for both habits: a lock that is
+ * held by another is an everyday answer, not an exception; and a failed *release* may mean that the work must
+ * be undone, so no answer may be overlooked ([[nodiscard]]), while a program that cannot go on writes
+ * `.value()` and is done. Functions throw nothing else but std::bad_alloc. Without exceptions (-fno-exceptions)
+ * value() of a failure ends the program.
+ *
+ * GUARDS (client, lease) can be moved, not copied. A moved-from or empty one answers as the handle NULL
+ * does (INVALID, LOST, 0). Destructors release and close, and what these answer is lost: call release()
+ * where it matters. A lease may outlive its client; it is lost then. One object is used by one thread at a
+ * time, as any C++ object, but const functions may be called by several: so one client serves all threads.
+ * Assignment to a lease releases the one that was there *after* the new one is had.
+ *
+ * CALLBACKS (on_state, acquire_async) are kept alive until nobody can call them any more, however late or
+ * from where the lease is released, also inside the callback itself. They must not throw: that ends the
+ * program (std::terminate). ~lease and release() wait for an on_state of that lease that runs on another
+ * thread, so do not destroy a lease under a mutex that its callback takes. */
+#ifndef MORTISE_MORTISE_HPP
+#define MORTISE_MORTISE_HPP
+
+#include <mortise/mortise.h>
+
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace mortise {
+
+using milliseconds = std::chrono::milliseconds;
+
+/* ---- Errors ---------------------------------------------------------------------------------- */
+
+/* mortise_error, with strings of its own. */
+struct error {
+    mortise_status status = MORTISE_OK;
+    std::int32_t native = 0;
+    bool retryable = false;
+    std::string driver;
+    std::string message; /* empty if there was no memory for it */
+
+    error() = default;
+    explicit error(const mortise_error &from) noexcept
+        : status(from.status), native(from.native), retryable(from.retryable)
+    {
+        try_to([&] { driver = from.driver; });
+        try_to([&] { message = from.message; });
+    }
+    error(mortise_status why, const char *text) noexcept : status(why)
+    {
+        try_to([&] { message = text; });
+    }
+
+    /* Another has it: BUSY (tried once) or TIMEDOUT (waited). */
+    bool contended() const noexcept
+    {
+        return status == MORTISE_BUSY || status == MORTISE_TIMEDOUT;
+    }
+
+private:
+    template <class F> static void try_to(F &&act) noexcept
+    {
+#if defined(__cpp_exceptions)
+        try {
+            act();
+        } catch (const std::bad_alloc &) {
+        }
+#else
+        act();
+#endif
+    }
+};
+
+/* What value() throws. Copying it does not throw. */
+class exception : public std::runtime_error {
+public:
+    explicit exception(error why)
+        : std::runtime_error(why.message), why_(std::make_shared<const error>(std::move(why)))
+    {
+    }
+    const error &why() const noexcept { return *why_; }
+    mortise_status status() const noexcept { return why_->status; }
+
+private:
+    std::shared_ptr<const error> why_;
+};
+
+namespace detail {
+
+[[noreturn]] inline void raise(const error &why)
+{
+#if defined(__cpp_exceptions)
+    throw exception(why);
+#else
+    (void)why;
+    std::abort();
+#endif
+}
+
+} // namespace detail
+
+/* A T, or why there is none. error() of a success and * of a failure are the caller's mistake (undefined). */
+template <class T> class [[nodiscard]] result {
+public:
+    result(T value) : either_(std::in_place_index<0>, std::move(value)) {}
+    result(mortise::error why) : either_(std::in_place_index<1>, std::move(why)) {}
+
+    explicit operator bool() const noexcept { return either_.index() == 0; }
+    mortise_status status() const noexcept { return *this ? MORTISE_OK : error().status; }
+    const mortise::error &error() const noexcept { return *std::get_if<1>(&either_); }
+
+    T &operator*() noexcept { return *std::get_if<0>(&either_); }
+    const T &operator*() const noexcept { return *std::get_if<0>(&either_); }
+    T *operator->() noexcept { return std::get_if<0>(&either_); }
+    const T *operator->() const noexcept { return std::get_if<0>(&either_); }
+
+    T &value() &
+    {
+        need();
+        return **this;
+    }
+    const T &value() const &
+    {
+        need();
+        return **this;
+    }
+    T value() &&
+    {
+        need();
+        return std::move(**this);
+    }
+
+private:
+    void need() const
+    {
+        if (!*this)
+            detail::raise(error());
+    }
+    std::variant<T, mortise::error> either_;
+};
+
+/* Done, or why not. */
+template <> class [[nodiscard]] result<void> {
+public:
+    result() = default;
+    result(mortise::error why) : why_(std::move(why)) {}
+
+    explicit operator bool() const noexcept { return !why_; }
+    mortise_status status() const noexcept { return why_ ? why_->status : MORTISE_OK; }
+    const mortise::error &error() const noexcept { return *why_; }
+    void value() const
+    {
+        if (why_)
+            detail::raise(*why_);
+    }
+
+private:
+    std::optional<mortise::error> why_;
+};
+
+/* ---- A lease --------------------------------------------------------------------------------- */
+
+/* Looks at a lease and does not own it: what a state callback gets. Of a spent one: LOST, 0, "". */
+class lease_view {
+public:
+    lease_view() = default;
+    explicit lease_view(mortise_lease *handle) noexcept : handle_(handle) {}
+
+    mortise_lease_state state() const noexcept { return mortise_state(handle_); }
+    /* Not LOST: it is yours at this instant. Costs a look at the clock. */
+    bool held() const noexcept { return state() != MORTISE_STATE_LOST; }
+    milliseconds remaining() const noexcept { return milliseconds(mortise_remaining_ms(handle_)); }
+    std::uint64_t token() const noexcept { return mortise_token(handle_); }
+    std::string owner() const
+    {
+        char text[MORTISE_OWNER_MAX + 1];
+        std::size_t length = mortise_owner(handle_, text, sizeof(text));
+        return length < sizeof(text) ? std::string(text, length) : std::string();
+    }
+    /* For functions of mortise.h that are not here. */
+    mortise_lease *handle() const noexcept { return handle_; }
+
+protected:
+    mortise_lease *handle_ = nullptr;
+};
+
+using state_function = std::function<void(lease_view, mortise_lease_state)>;
+
+namespace detail {
+
+/* A state function at an address that C keeps. */
+struct watcher : std::enable_shared_from_this<watcher> {
+    explicit watcher(state_function told) : call(std::move(told)) {}
+    state_function call;
+    watcher *next = nullptr;       /* among the retired ones */
+    std::shared_ptr<watcher> self; /* while it is retired */
+
+    /* Its own reference: the callback may destroy the lease. */
+    static void trampoline(mortise_lease *lease, mortise_lease_state state, void *self) noexcept
+    {
+        std::shared_ptr<watcher> keep = static_cast<watcher *>(self)->shared_from_this();
+        keep->call(lease_view(lease), state);
+    }
+};
+
+/* What leases share with their client. Once mortise_release() has answered for a lease its watcher is not
+ * called again. But of one whose client is just being closed it only says INVALID, while a call may be on its
+ * way on another thread: such a watcher is retired, to be freed after the close. Lists are lock-free, because
+ * a fork may come at any instant and the child still runs destructors. */
+struct home {
+    mortise_client *client = nullptr;
+    std::atomic<watcher *> retired{nullptr};
+
+    home() = default;
+    home(const home &) = delete;
+    home &operator=(const home &) = delete;
+    ~home()
+    {
+        for (watcher *each = retired.load(), *next; each != nullptr; each = next) {
+            next = each->next;
+            std::shared_ptr<watcher> gone = std::move(each->self);
+        }
+    }
+    void retire(std::shared_ptr<watcher> old) noexcept
+    {
+        watcher *raw = old.get();
+        raw->self = std::move(old);
+        raw->next = retired.load();
+        while (!retired.compare_exchange_weak(raw->next, raw)) {
+        }
+    }
+};
+
+inline result<void> told(mortise_status status, const mortise_error &why)
+{
+    if (status == MORTISE_OK)
+        return {};
+    mortise::error detail(why);
+    detail.status = status;
+    return detail;
+}
+
+/* Rounded up, at least 0 and at most `most`; nothing overflows. */
+template <class Rep, class Period>
+std::int64_t whole_ms(std::chrono::duration<Rep, Period> time, std::int64_t most) noexcept
+{
+    double ms = std::chrono::duration<double, std::milli>(time).count();
+    if (!(ms > 0)) /* or not a number */
+        return 0;
+    return ms >= static_cast<double>(most) ? most : static_cast<std::int64_t>(std::ceil(ms));
+}
+
+} // namespace detail
+
+/* The right to a name, given back at the end of the scope. */
+class [[nodiscard]] lease : public lease_view {
+public:
+    lease() = default;
+    lease(lease &&other) noexcept { swap(other); }
+    lease &operator=(lease &&other) noexcept
+    {
+        lease(std::move(other)).swap(*this);
+        return *this;
+    }
+    lease(const lease &) = delete;
+    lease &operator=(const lease &) = delete;
+    ~lease() { drop(); }
+
+    /* There is a lease here, held or lost: not moved from, not released. held() tells about the lock. */
+    explicit operator bool() const noexcept { return handle_ != nullptr; }
+
+    /* As mortise_release(); the lease is empty then. */
+    result<void> release() { return give_back(mortise_release); }
+    /* As mortise_release_nowait(): one round trip for a cycle. */
+    result<void> release_nowait() { return give_back(mortise_release_nowait); }
+
+    void swap(lease &other) noexcept
+    {
+        std::swap(handle_, other.handle_);
+        home_.swap(other.home_);
+        watcher_.swap(other.watcher_);
+    }
+    friend void swap(lease &one, lease &other) noexcept { one.swap(other); }
+
+private:
+    friend class client;
+    lease(mortise_lease *handle, std::shared_ptr<detail::home> home,
+          std::shared_ptr<detail::watcher> told) noexcept
+        : lease_view(handle), home_(std::move(home)), watcher_(std::move(told))
+    {
+    }
+
+    mortise_status end(mortise_status (*how)(mortise_lease *, mortise_error *),
+                       mortise_error *why) noexcept
+    {
+        std::shared_ptr<detail::home> home = std::move(home_); /* outlives this: a callback may end it */
+        std::shared_ptr<detail::watcher> told = std::move(watcher_);
+        mortise_status status = how(std::exchange(handle_, nullptr), why);
+        bool over = status != MORTISE_INVALID && status != MORTISE_CLOSED && status != MORTISE_FORKED;
+        if (told && !over)
+            home->retire(std::move(told));
+        return status;
+    }
+    void drop() noexcept
+    {
+        if (handle_ != nullptr)
+            end(mortise_release, nullptr);
+    }
+    result<void> give_back(mortise_status (*how)(mortise_lease *, mortise_error *))
+    {
+        if (handle_ == nullptr)
+            return error(MORTISE_INVALID, "there is no lease here: moved from, or released before");
+        mortise_error why;
+        mortise_status status = end(how, &why);
+        return detail::told(status, why);
+    }
+
+    std::shared_ptr<detail::home> home_;
+    std::shared_ptr<detail::watcher> watcher_;
+};
+
+/* ---- Options --------------------------------------------------------------------------------- */
+
+/* options().ttl(10s).owner("job 7"): what is not named is the config's. Durations are rounded up to
+ * milliseconds; a ttl or max_hold of 0 or less is INVALID at the acquire. */
+class options {
+public:
+    template <class Rep, class Period> options &ttl(std::chrono::duration<Rep, Period> time)
+    {
+        ttl_ms_ = positive(detail::whole_ms(time, MORTISE_TTL_MAX_MS + 1));
+        return *this;
+    }
+    template <class Rep, class Period> options &max_hold(std::chrono::duration<Rep, Period> time)
+    {
+        max_hold_ms_ = positive(detail::whole_ms(time, MORTISE_WAIT_MAX_MS));
+        return *this;
+    }
+    options &owner(std::string_view name)
+    {
+        owner_ = std::string(name);
+        return *this;
+    }
+    /* This client and this thread: MORTISE_OWNER_THREAD. */
+    options &owner_thread() { return owner(MORTISE_OWNER_THREAD); }
+    options &no_renew(bool yes = true)
+    {
+        no_renew_ = yes;
+        return *this;
+    }
+    options &on_state(state_function told)
+    {
+        on_state_ = std::move(told);
+        return *this;
+    }
+
+private:
+    friend class client;
+    static std::int64_t positive(std::int64_t ms) noexcept { return ms > 0 ? ms : -1; }
+
+    std::int64_t ttl_ms_ = 0, max_hold_ms_ = 0;
+    std::optional<std::string> owner_;
+    bool no_renew_ = false;
+    state_function on_state_;
+};
+
+/* ---- A client -------------------------------------------------------------------------------- */
+
+class [[nodiscard]] client {
+public:
+    using request = mortise_request;
+    using acquired_function = std::function<void(result<lease>)>;
+
+    client() = default;
+    client(client &&) = default;
+    client &operator=(client &&other) noexcept
+    {
+        client old(std::move(*this));
+        home_ = std::move(other.home_);
+        return *this;
+    }
+    client(const client &) = delete;
+    client &operator=(const client &) = delete;
+    ~client()
+    {
+        if (home_)
+            mortise_close(home_->client, nullptr);
+    }
+
+    /* As mortise_open(): a file or a URL; without one, the default search. */
+    static result<client> open() { return open_at(nullptr); }
+    static result<client> open(const std::string &where)
+    {
+        if (has_zero(where))
+            return error(MORTISE_INVALID, "mortise_open: a zero byte in the path or URL");
+        return open_at(where.c_str());
+    }
+    /* As mortise_close(): everybody who waits is sent away, leases are lost. */
+    result<void> close()
+    {
+        std::shared_ptr<detail::home> home = home_; /* a callback may end this object meanwhile */
+        mortise_error why;
+        mortise_status status = mortise_close(home ? home->client : nullptr, &why);
+        return detail::told(status, why);
+    }
+    /* False: nothing was opened, or it was moved away. */
+    explicit operator bool() const noexcept { return home_ != nullptr; }
+
+    /* Waits as the config's `wait` says. */
+    result<lease> acquire(std::string_view name, const options &how = {}) const
+    {
+        return acquire_for_ms(name, MORTISE_WAIT_DEFAULT, how);
+    }
+    /* Waits for as long as it takes, whatever the config says. */
+    result<lease> acquire_forever(std::string_view name, const options &how = {}) const
+    {
+        return acquire_for_ms(name, MORTISE_WAIT_FOREVER, how);
+    }
+    /* Does not wait: BUSY. */
+    result<lease> try_acquire(std::string_view name, const options &how = {}) const
+    {
+        return acquire_for_ms(name, 0, how);
+    }
+    /* Waits for so long at most: TIMEDOUT. What is 0 or less (a deadline that has passed) tries once: BUSY. */
+    template <class Rep, class Period>
+    result<lease> try_acquire_for(std::string_view name, std::chrono::duration<Rep, Period> time,
+                                  const options &how = {}) const
+    {
+        return acquire_for_ms(name, detail::whole_ms(time, MORTISE_WAIT_MAX_MS), how);
+    }
+    template <class Clock, class Duration>
+    result<lease> try_acquire_until(std::string_view name,
+                                    const std::chrono::time_point<Clock, Duration> &until,
+                                    const options &how = {}) const
+    {
+        return try_acquire_for(name, until - Clock::now(), how);
+    }
+
+    /* As mortise_acquire_async(): `done` is called exactly once, unless this fails. The lease is the
+     * callback's; one that it does not move away is released when it returns. */
+    result<request> acquire_async(std::string_view name, acquired_function done,
+                                  const options &how = {}) const
+    {
+        return start(name, MORTISE_WAIT_DEFAULT, std::move(done), how);
+    }
+    template <class Rep, class Period>
+    result<request> acquire_async_for(std::string_view name, std::chrono::duration<Rep, Period> time,
+                                      acquired_function done, const options &how = {}) const
+    {
+        return start(name, detail::whole_ms(time, MORTISE_WAIT_MAX_MS), std::move(done), how);
+    }
+    /* False: unknown, or decided already. */
+    bool cancel(request which) const noexcept { return mortise_cancel(handle(), which) == MORTISE_OK; }
+
+    /* mortise_fd() and mortise_dispatch(), for event loops. */
+    result<int> fd() const
+    {
+        mortise_status status = MORTISE_OK;
+        int fd = mortise_fd(handle(), &status);
+        if (fd < 0)
+            return error(status, mortise_status_text(status));
+        return fd;
+    }
+    result<int> dispatch() const
+    {
+        int count = mortise_dispatch(handle());
+        mortise_status status = static_cast<mortise_status>(count < 0 ? count : MORTISE_OK);
+        if (count < 0)
+            return error(status, mortise_status_text(status));
+        return count;
+    }
+
+    result<mortise_info> inspect(std::string_view name) const
+    {
+        const std::string text(name);
+        if (has_zero(text))
+            return zero_in_name();
+        mortise_info info{};
+        info.size = sizeof(info);
+        mortise_error why;
+        mortise_status status = mortise_inspect(handle(), text.c_str(), &info, &why);
+        if (status != MORTISE_OK)
+            return detail::told(status, why).error();
+        return info;
+    }
+    result<std::vector<mortise_info>> list(std::string_view prefix = {}) const
+    {
+        const std::string text(prefix);
+        if (has_zero(text))
+            return zero_in_name();
+        listing all;
+        mortise_error why;
+        mortise_status status = mortise_list(handle(), text.c_str(), listing::add, &all, &why);
+#if defined(__cpp_exceptions)
+        if (all.problem)
+            std::rethrow_exception(all.problem);
+#endif
+        if (status != MORTISE_OK)
+            return detail::told(status, why).error();
+        return std::move(all.found);
+    }
+    /* As mortise_break(). */
+    result<void> break_grant(std::string_view name, std::uint64_t token) const
+    {
+        const std::string text(name);
+        if (has_zero(text))
+            return zero_in_name();
+        mortise_error why;
+        mortise_status status = mortise_break(handle(), text.c_str(), token, &why);
+        return detail::told(status, why);
+    }
+    result<std::string> ping() const
+    {
+        char text[512];
+        mortise_error why;
+        mortise_status status = mortise_ping(handle(), text, sizeof(text), &why);
+        if (status != MORTISE_OK)
+            return detail::told(status, why).error();
+        return std::string(text);
+    }
+    result<mortise_stats> stats() const
+    {
+        mortise_stats stats{};
+        stats.size = sizeof(stats);
+        mortise_status status = mortise_stats_get(handle(), &stats);
+        if (status != MORTISE_OK)
+            return error(status, mortise_status_text(status));
+        return stats;
+    }
+    bool can(mortise_capability what) const noexcept
+    {
+        return (mortise_capabilities(handle()) & static_cast<std::uint32_t>(what)) != 0;
+    }
+
+    /* For functions of mortise.h that are not here; NULL if empty. */
+    mortise_client *handle() const noexcept { return home_ ? home_->client : nullptr; }
+
+private:
+    explicit client(std::shared_ptr<detail::home> home) noexcept : home_(std::move(home)) {}
+
+    static bool has_zero(const std::string &text) noexcept
+    {
+        return text.find('\0') != std::string::npos;
+    }
+    /* C would take the part before it for the name, and so the lock of another thing. */
+    static error zero_in_name() { return error(MORTISE_INVALID, "a zero byte in the name of a lock"); }
+
+    static result<client> open_at(const char *where)
+    {
+        auto home = std::make_shared<detail::home>();
+        mortise_error why;
+        mortise_status status = mortise_open(where, &home->client, &why);
+        if (status != MORTISE_OK)
+            return detail::told(status, why).error();
+        return client(std::move(home));
+    }
+
+    /* The arguments of one acquire as C wants them. */
+    struct call {
+        call(std::string_view lock, std::int64_t wait_ms, const options &how) : name(lock)
+        {
+            if (how.on_state_)
+                told = std::make_shared<detail::watcher>(how.on_state_);
+            c.size = sizeof(c);
+            c.wait_ms = wait_ms;
+            c.ttl_ms = how.ttl_ms_;
+            c.max_hold_ms = how.max_hold_ms_;
+            c.no_renew = how.no_renew_;
+            c.owner = how.owner_ ? how.owner_->c_str() : nullptr;
+            c.on_state = told ? detail::watcher::trampoline : nullptr;
+            c.user_data = told.get();
+            zero = has_zero(name) || (how.owner_ && has_zero(*how.owner_));
+        }
+        std::string name;
+        std::shared_ptr<detail::watcher> told;
+        mortise_options c{};
+        bool zero;
+    };
+
+    result<lease> acquire_for_ms(std::string_view name, std::int64_t wait_ms, const options &how) const
+    {
+        call wanted(name, wait_ms, how);
+        if (wanted.zero)
+            return zero_in_name();
+        mortise_lease *got = nullptr;
+        mortise_error why;
+        mortise_status status = mortise_acquire(handle(), wanted.name.c_str(), &wanted.c, &got, &why);
+        if (status != MORTISE_OK)
+            return detail::told(status, why).error();
+        return lease(got, home_, std::move(wanted.told));
+    }
+
+    struct pending {
+        acquired_function done;
+        std::shared_ptr<detail::home> home;
+        std::shared_ptr<detail::watcher> told;
+
+        static void trampoline(mortise_status status, mortise_lease *got, const mortise_error *why,
+                               void *self) noexcept
+        {
+            std::unique_ptr<pending> mine(static_cast<pending *>(self));
+            if (status == MORTISE_OK)
+                mine->done(lease(got, std::move(mine->home), std::move(mine->told)));
+            else
+                mine->done(detail::told(status, *why).error());
+        }
+    };
+
+    result<request> start(std::string_view name, std::int64_t wait_ms, acquired_function done,
+                          const options &how) const
+    {
+        call wanted(name, wait_ms, how);
+        if (wanted.zero)
+            return zero_in_name();
+        if (!done)
+            return error(MORTISE_INVALID, "acquire_async: no callback");
+        auto mine = std::make_unique<pending>();
+        mine->done = std::move(done);
+        mine->home = home_;
+        mine->told = std::move(wanted.told);
+        request which = 0;
+        mortise_error why;
+        mortise_status status =
+            mortise_acquire_async(handle(), wanted.name.c_str(), &wanted.c, pending::trampoline,
+                                  mine.get(), &which, &why);
+        if (status != MORTISE_OK)
+            return detail::told(status, why).error();
+        (void)mine.release(); /* the callback's, which may have come and gone */
+        return which;
+    }
+
+    struct listing {
+        std::vector<mortise_info> found;
+        std::exception_ptr problem;
+
+        static bool add(const mortise_info *info, void *self) noexcept
+        {
+            auto *all = static_cast<listing *>(self);
+#if defined(__cpp_exceptions)
+            try {
+                all->found.push_back(*info);
+            } catch (...) {
+                all->problem = std::current_exception();
+                return false;
+            }
+#else
+            all->found.push_back(*info);
+#endif
+            return true;
+        }
+    };
+
+    std::shared_ptr<detail::home> home_;
+};
+
+} // namespace mortise
+#endif

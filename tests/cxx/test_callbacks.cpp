@@ -1,0 +1,251 @@
+/* test_callbacks.cpp - mortise.hpp: what is called back lives as long as it can be called and no longer, whoever
+ * ends the lease and wherever. With the SQLite driver. */
+#include "cxx_test.hpp"
+
+#include <cerrno>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using cxx_test::comes;
+using cxx_test::open;
+
+/* A short ttl: a lease that is broken is told LOST at its next renewal, after a third of it. */
+static const mortise::options brisk = mortise::options().ttl(3s);
+
+/* ---- on_state ---- */
+
+/* What a callback has captured: gone with it. */
+struct witness {
+    std::shared_ptr<int> kept = std::make_shared<int>(1);
+    std::weak_ptr<int> seen = kept;
+    std::shared_ptr<int> give()
+    {
+        return std::move(kept);
+    }
+};
+
+static void test_loss_is_told()
+{
+    mortise::client mine = open(), other = open();
+    witness memory;
+    std::promise<std::uint64_t> lost;
+    auto told = lost.get_future();
+    auto how = brisk;
+    how.on_state(
+        [&lost, kept = memory.give()](mortise::lease_view lease, mortise_lease_state state) {
+            if (state == MORTISE_STATE_LOST)
+                lost.set_value(lease.held() ? 0 : lease.token());
+        });
+    auto lease = mine.try_acquire("told", how).value();
+    how.on_state(nullptr);
+    mortise::lease moved = std::move(lease); /* the callback stays with it */
+    CU_ASSERT_EQUAL(other.break_grant("told", moved.token()).status(), MORTISE_OK);
+    CU_ASSERT_FATAL(comes(told));
+    CU_ASSERT_EQUAL(told.get(), moved.token());
+    CU_ASSERT_FALSE(moved.held());
+    CU_ASSERT_FALSE(memory.seen.expired());
+    CU_ASSERT_EQUAL(moved.release().status(), MORTISE_LOST);
+    CHECK(memory.seen.expired());
+}
+
+/* The lease is destroyed inside its own callback; what that captured is used after it. */
+static void test_released_inside()
+{
+    mortise::client mine = open(), other = open();
+    witness memory;
+    std::promise<int> lost;
+    auto told = lost.get_future();
+    auto slot = std::make_unique<mortise::lease>();
+    auto how = brisk;
+    how.on_state([&, kept = memory.give()](mortise::lease_view, mortise_lease_state state) {
+        if (state != MORTISE_STATE_LOST)
+            return;
+        slot.reset();
+        lost.set_value(*kept + 1);
+    });
+    *slot = mine.try_acquire("inside", how).value();
+    how.on_state(nullptr);
+    CU_ASSERT_EQUAL(other.break_grant("inside", slot->token()).status(), MORTISE_OK);
+    CU_ASSERT_FATAL(comes(told));
+    CU_ASSERT_EQUAL(told.get(), 2);
+    CU_ASSERT_EQUAL(mine.close().status(), MORTISE_OK); /* waits for the callback to return */
+    CHECK(memory.seen.expired());
+}
+
+/* The client ends first: the lease's callback is kept for as long as it could be on its way, and then freed. */
+static void test_lease_outlives_client()
+{
+    witness memory;
+    mortise::lease late;
+    {
+        mortise::client mine = open();
+        late = mine.try_acquire("late",
+                                mortise::options().on_state([kept = memory.give()](auto, auto) {}))
+                   .value();
+    }
+    CU_ASSERT_FALSE(late.held());
+    CU_ASSERT_EQUAL(late.release().status(), MORTISE_INVALID);
+    CHECK(memory.seen.expired());
+
+    witness more;
+    mortise::client mine = open();
+    late =
+        mine.try_acquire("late", mortise::options().on_state([kept = more.give()](auto, auto) {}))
+            .value();
+    CU_ASSERT_EQUAL(mine.close().status(), MORTISE_OK);
+    late = mortise::lease();
+    CU_ASSERT_FALSE(more.seen.expired());
+    mine = mortise::client();
+    CHECK(more.seen.expired());
+}
+
+/* A loss is being told when the client is closed and the lease ends, by other threads: the lease is spent by then,
+ * so its end waits for nobody, and the callback goes on with what it captured. */
+static void test_close_while_told()
+{
+    mortise::client mine = open(), other = open();
+    witness memory;
+    std::promise<void> entered, gate;
+    std::promise<int> left;
+    auto told = entered.get_future(), opened = gate.get_future();
+    auto done = left.get_future();
+    auto how = brisk;
+    how.on_state([&, kept = memory.give()](auto, mortise_lease_state state) {
+        if (state != MORTISE_STATE_LOST)
+            return;
+        entered.set_value();
+        opened.wait();
+        left.set_value(*kept + 1);
+    });
+    auto lease = mine.try_acquire("cross", how).value();
+    how.on_state(nullptr);
+    CHECK(other.break_grant("cross", lease.token()));
+    CU_ASSERT_FATAL(comes(told));
+    std::thread closer([&] { (void)mine.close(); });
+    while (lease.token() != 0) /* until the close has begun and spent it */
+        std::this_thread::yield();
+    CU_ASSERT_EQUAL(lease.release().status(), MORTISE_INVALID);
+    gate.set_value();
+    CU_ASSERT_FATAL(comes(done));
+    CU_ASSERT_EQUAL(done.get(), 2);
+    closer.join();
+    mine = mortise::client();
+    CHECK(memory.seen.expired());
+}
+
+/* In a child nothing of the parent's is touched, and its guards can be destroyed. */
+static void test_fork()
+{
+    mortise::client mine = open();
+    auto lease = std::make_unique<mortise::lease>(
+        mine.try_acquire("forked", mortise::options().on_state([](auto, auto) {})).value());
+    pid_t child = fork();
+    if (child == 0) {
+        bool held = lease->held();
+        mortise_status status = mine.try_acquire("x").status(),
+                       released = lease->release().status();
+        lease.reset();
+        mine = mortise::client();
+        _exit(!held && status == MORTISE_FORKED && released == MORTISE_FORKED ? 0 : 1);
+    }
+    CU_ASSERT_FATAL(child > 0);
+    int end = -1;
+    while (waitpid(child, &end, 0) < 0 && errno == EINTR) {
+    }
+    CU_ASSERT_EQUAL(end, 0);
+    CHECK(lease->held());
+    CU_ASSERT_EQUAL(lease->release().status(), MORTISE_OK);
+}
+
+/* ---- acquire_async ---- */
+
+static void test_async()
+{
+    mortise::client mine = open(), other = open();
+    auto had = std::make_shared<std::promise<mortise::lease>>();
+    auto comes_here = had->get_future();
+    witness memory;
+    auto asked = mine.acquire_async(
+        "async", [had, kept = memory.give()](mortise::result<mortise::lease> got) {
+            had->set_value(std::move(*got));
+        });
+    CU_ASSERT_EQUAL(asked.status(), MORTISE_OK);
+    CU_ASSERT_FATAL(comes(comes_here));
+    mortise::lease lease = comes_here.get();
+    CHECK(lease.held());
+
+    std::promise<mortise::error> failed;
+    auto why = failed.get_future();
+    auto waits = other.acquire_async("async", [&](auto got) { failed.set_value(got.error()); });
+    CHECK(other.cancel(waits.value()));
+    CU_ASSERT_FALSE(other.cancel(waits.value()));
+    CU_ASSERT_FATAL(comes(why));
+    CU_ASSERT_EQUAL(why.get().status, MORTISE_CANCELED);
+
+    std::promise<mortise_status> timed;
+    auto late = timed.get_future();
+    CHECK(other.acquire_async_for("async", 10ms, [&](auto got) { timed.set_value(got.status()); }));
+    CU_ASSERT_FATAL(comes(late));
+    CU_ASSERT_EQUAL(late.get(), MORTISE_TIMEDOUT);
+    CU_ASSERT_EQUAL(mine.acquire_async("x", nullptr).status(), MORTISE_INVALID);
+    CU_ASSERT_EQUAL(mine.close().status(), MORTISE_OK);
+    CHECK(memory.seen.expired());
+}
+
+/* A lease that the callback does not keep is given back, and so are those of a callback that cannot come. */
+static void test_async_unwanted()
+{
+    mortise::client mine = open(), other = open();
+    CHECK(mine.acquire_async("unwanted", [](auto) {}));
+    auto next = other.try_acquire_for("unwanted", 60s);
+    CU_ASSERT_EQUAL(next.status(), MORTISE_OK);
+    witness memory;
+    std::promise<mortise_status> closed;
+    auto told = closed.get_future();
+    CHECK(mine.acquire_async(
+        "unwanted", [&, kept = memory.give()](auto got) { closed.set_value(got.status()); }));
+    mine = mortise::client();
+    CU_ASSERT_FATAL(comes(told));
+    CU_ASSERT_EQUAL(told.get(), MORTISE_CLOSED);
+    CHECK(memory.seen.expired());
+}
+
+static void test_event_loop()
+{
+    enum { COUNT = 64 };
+    mortise::client mine = open();
+    CU_ASSERT_EQUAL(mine.dispatch().status(), MORTISE_INVALID); /* before fd() */
+    int fd = mine.fd().value();
+    auto here = std::this_thread::get_id();
+    std::vector<mortise::lease> held;
+    for (int i = 0; i < COUNT; i++)
+        CHECK(mine.acquire_async("loop/" + std::to_string(i), [&](auto got) {
+            CHECK(std::this_thread::get_id() == here);
+            held.push_back(std::move(got).value());
+        }));
+    while (held.size() < COUNT) {
+        struct pollfd ready = {fd, POLLIN, 0};
+        CU_ASSERT_FATAL(poll(&ready, 1, 60000) == 1);
+        CU_ASSERT_FATAL(static_cast<bool>(mine.dispatch()));
+    }
+    CU_ASSERT_EQUAL(mine.stats().value().held, COUNT);
+    held.clear();
+    CU_ASSERT_EQUAL(mine.stats().value().held, 0);
+}
+
+int main()
+{
+    static const CU_TestInfo tests[] = {
+        {"a loss is told", test_loss_is_told},
+        {"released inside", test_released_inside},
+        {"a lease outlives its client", test_lease_outlives_client},
+        {"a close while it is told", test_close_while_told},
+        {"fork", test_fork},
+        {"async", test_async},
+        {"async, unwanted", test_async_unwanted},
+        {"an event loop", test_event_loop},
+        CU_TEST_INFO_NULL,
+    };
+    return cxx_test::run("callbacks", tests);
+}
