@@ -133,9 +133,9 @@ static struct grants grants_of(const struct decision *d)
 
 /* ---- ends ---------------------------------------------------------------------------------------------------- */
 
-static void found(struct decision *d, uint64_t token)
+static void found(struct decision *d, uint64_t token, int64_t remaining_ms)
 {
-    lease_granted(d->driver, d->op, token, true, 0);
+    lease_found(d->driver, d->op, token, remaining_ms, d->view->read_ns);
 }
 
 static void busy(struct decision *d, int64_t remaining_ms)
@@ -190,7 +190,7 @@ static void string_acquire(struct decision *d)
     if (starts_with_grant(state, d->op)) {
         mortise_info info;
         holder_of_string(state->str, state->len, 0, &info);
-        found(d, info.token);
+        found(d, info.token, pttl(d));
         return;
     }
     if (!is_absent(state)) {
@@ -293,7 +293,7 @@ static void hash_acquire(struct decision *d)
     if (!is_absent(d->view->state) && !ours)
         busy(d, pttl(d)); /* not of this layout */
     else if (grants.mine > now_ms(d))
-        found(d, token);
+        found(d, token, (int64_t)(grants.mine - now_ms(d)));
     else if (live && !joins)
         busy(d, (int64_t)(grants.last - now_ms(d)));
     else {
@@ -485,7 +485,8 @@ static void redisson_acquire(struct decision *d)
     bool mine = !free && !foreign && is_mine(d, &holds);
     const redisReply *said = field_of(d->view->state, "mortise", 7);
     if (mine && (d->op->owner_len == 0 || holds.mine > now_ms(d)))
-        found(d, said != NULL ? leading_number(said) : 0);
+        found(d, said != NULL ? leading_number(said) : 0,
+              holds.mine > now_ms(d) ? (int64_t)(holds.mine - now_ms(d)) : pttl(d));
     else if (!free && !mine)
         busy(d, pttl(d));
     else

@@ -357,9 +357,14 @@ bool flow_is_held_back(const struct driver *driver, const mortise_op *op)
     return op->driver_data[1] == &driver->held_back;
 }
 
+bool flow_has_room(const struct driver *driver)
+{
+    return driver->asking < ASKING_MAX;
+}
+
 static bool hold_back(struct driver *driver, mortise_op *op)
 {
-    if (op->kind != MORTISE_OP_ACQUIRE || driver->asking < ASKING_MAX)
+    if (op->kind != MORTISE_OP_ACQUIRE || flow_has_room(driver))
         return false;
     op->driver_data[1] = &driver->held_back;
     op->next = op->previous = NULL;
@@ -376,7 +381,7 @@ static mortise_op *take_held_back(struct driver *driver, mortise_op *op)
 
 void flow_turn(struct driver *driver)
 {
-    while (driver->held_back != NULL && driver->asking < ASKING_MAX && link_is_up(&driver->link))
+    while (driver->held_back != NULL && flow_has_room(driver) && link_is_up(&driver->link))
         flow_send(driver, take_held_back(driver, driver->held_back));
 }
 
@@ -389,22 +394,35 @@ static void put_back(struct driver *driver)
 
 /* ---- sent --------------------------------------------------------------------------------------------- */
 
-/* What waited, in its order. Renewals go together, whatever stands between them. */
+/* Together, and before all else: they have deadlines. */
+static void send_renewals(struct driver *driver)
+{
+    mortise_op *renewals[RENEW_MAX], *op, *next;
+    size_t n = 0;
+    DL_FOREACH_SAFE2(driver->waiting, op, next, next)
+    {
+        if (op->kind != MORTISE_OP_RENEW)
+            continue;
+        DL_DELETE2(driver->waiting, op, previous, next);
+        renewals[n++] = op;
+        if (n < RENEW_MAX)
+            continue;
+        renew_start(driver, renewals, n);
+        n = 0;
+    }
+    if (n > 0)
+        renew_start(driver, renewals, n);
+}
+
+/* The rest of what waited, in its order. */
 static void send_waiting(struct driver *driver)
 {
-    mortise_op *renewals[RENEW_MAX];
-    size_t n = 0;
+    send_renewals(driver);
     while (driver->waiting != NULL) {
         mortise_op *op = driver->waiting;
         DL_DELETE2(driver->waiting, op, previous, next);
-        if (op->kind == MORTISE_OP_RENEW)
-            renewals[n++] = op;
-        else if (!hold_back(driver, op))
+        if (!hold_back(driver, op))
             flow_send(driver, op);
-        if (n == RENEW_MAX || (n > 0 && driver->waiting == NULL)) {
-            renew_start(driver, renewals, n);
-            n = 0;
-        }
     }
 }
 

@@ -43,14 +43,16 @@
  *   A canceled acquire is executed all the same: the release that the core sends then comes behind it on
  *     the same connection; or finds it doubtful on the next one.
  *   Thousands of locks are asked for at once, or one again and again by callers that then hand it over among
- *     themselves: so many acquires at most are under way, and the rest is held back here, so that renewals and
- *     releases do not stand behind them all; one that is canceled here costs the server nothing.
+ *     themselves, or are waited for when a connection is back: so many acquires at most are under way, and the rest is
+ *     held back here (those that wait in queues: queue.c), so that renewals and releases do not stand behind them
+ *     all; one that is canceled here costs the server nothing.
  *   The script is not known (flushed, another server): NOSCRIPT, nothing was done; sent again as text, unless
  *     it was canceled.
  *   The script fails half-way: its writes are in an order in which the last one makes the lock; OOM, READONLY,
  *     NOPERM come at the first one.
  *   PUBLISH is refused by an ACL: the release stands (pcall); waiters sleep to their hint.
- *   SUBSCRIBE is refused: said once in the log; waiters look again every `retry`.
+ *   SUBSCRIBE is refused: said once in the log; waiters look again every `retry`, and it is asked again now and then.
+ *   INFO is refused: whether the server is the same process is not known after a reconnection: what is held is renewed.
  *   A release is published between a waiter's BUSY and its subscription: the confirmation of the subscription
  *     is news, so it tries again then. The subscription's connection breaks: the same when it is back.
  *   WATCH: one transaction at a time on the connection; see transaction.c.
@@ -205,11 +207,16 @@ struct driver {
     struct watched *watched; /* by channel */
     char inbox[INBOX_SIZE];  /* this client's channel */
     bool inbox_wanted, inbox_ready;
-    bool deaf; /* subscribing is refused */
+    bool deaf;               /* listening to the inbox is refused */
+    unsigned refusals;       /* names to which subscribing is refused */
+    int64_t refused_ns;      /* the last time, or when it was asked again */
+    uint64_t said, answered; /* requests on this connection */
+    uint64_t inbox_said;     /* which of them it was */
 
     /* place.c */
     struct primary *primary; /* NULL: there is one server */
     char run_id[LINK_RUN_ID_SIZE];
+    bool was_up;
     int64_t longest_ms;      /* ttl that was granted */
     int64_t leases_until_ns; /* there may be leases */
     int64_t looked_ns;
@@ -227,6 +234,8 @@ void flow_start(struct driver *driver, mortise_op **ops, size_t n);
 void flow_cancel(struct driver *driver, mortise_op *op);
 /* Sends what was held back, as far as there is room. */
 void flow_turn(struct driver *driver);
+/* For one more acquire under way. */
+bool flow_has_room(const struct driver *driver);
 bool flow_is_held_back(const struct driver *driver, const mortise_op *op);
 void flow_up(struct link *link, void *owner);
 void flow_down(struct link *link, void *owner, const struct link_fault *fault);
@@ -286,9 +295,11 @@ bool script_put(struct driver *driver, enum script script, unsigned keys, unsign
 
 void lease_acquire(struct driver *driver, mortise_op *op);
 void lease_release(struct driver *driver, mortise_op *op);
-/* Granted: found, if it stood already. */
-void lease_granted(struct driver *driver, mortise_op *op, uint64_t token, bool found,
-                   int64_t sent_ns);
+/* Granted by a request that was sent then. */
+void lease_granted(struct driver *driver, mortise_op *op, uint64_t token, int64_t sent_ns);
+/* It stood already, and ends in so long (as PTTL says it); the request that says so was sent then. */
+void lease_found(struct driver *driver, mortise_op *op, uint64_t token, int64_t remaining_ms,
+                 int64_t sent_ns);
 /* remaining as PTTL says it; the holder is in *op->info by then. */
 void lease_busy(struct driver *driver, mortise_op *op, int64_t remaining_ms);
 /* 2 done, 1 another's, 0 not there. */
@@ -380,7 +391,7 @@ bool queue_is_seated(const struct driver *driver, const mortise_op *op);
 /* It may have a place, or the lock, in the server. */
 bool queue_is_placed(const struct driver *driver, const mortise_op *op);
 void queue_unseat(struct driver *driver, mortise_op *op);
-/* A connection is back. */
+/* A connection is back: they ask, as many at a time as there is room for. */
 void queue_ask_all(struct driver *driver);
 int64_t queue_due_ns(const struct driver *driver);
 void queue_turn(struct driver *driver);
@@ -399,6 +410,8 @@ void news_suspect(struct driver *driver, const struct link_fault *fault);
 /* The inbox: this client's own channel, subscribed to when a lock is first waited for. */
 void news_want_inbox(struct driver *driver);
 bool news_inbox_ready(const struct driver *driver);
+/* Nobody will be told of its release: it is to be looked for. */
+bool news_is_refused(struct driver *driver, const mortise_op *op);
 void news_close(struct driver *driver);
 
 #endif

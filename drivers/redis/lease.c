@@ -8,13 +8,26 @@ static void acquired(struct flight *flight, redisReply *reply);
 
 /* ---- what an answer means --------------------------------------------------------------------------- */
 
-void lease_granted(struct driver *driver, mortise_op *op, uint64_t token, bool found,
-                   int64_t sent_ns)
+void lease_granted(struct driver *driver, mortise_op *op, uint64_t token, int64_t sent_ns)
 {
     op->token = driver->fencing ? token : 0;
-    op->from_ns = found ? op->first_sent_ns : sent_ns;
+    op->from_ns = sent_ns;
     op->good_for_ms = op->ttl_ms;
     flow_complete(driver, op, MORTISE_OK);
+}
+
+/* What was first sent may be of another history than what is found: a request to another primary, which this one
+ * never heard of. So it is believed for no longer than it says, from before it was asked. */
+void lease_found(struct driver *driver, mortise_op *op, uint64_t token, int64_t remaining_ms,
+                 int64_t sent_ns)
+{
+    int64_t from_ns = op->first_sent_ns;
+    if (remaining_ms != -1 && remaining_ms < op->ttl_ms) {
+        int64_t left_ms = remaining_ms > 0 ? remaining_ms : 0;
+        int64_t latest_ns = sent_ns - (op->ttl_ms - left_ms) * NS_PER_MS;
+        from_ns = latest_ns < from_ns ? latest_ns : from_ns;
+    }
+    lease_granted(driver, op, token, from_ns);
 }
 
 void lease_busy(struct driver *driver, mortise_op *op, int64_t remaining_ms)
@@ -22,7 +35,7 @@ void lease_busy(struct driver *driver, mortise_op *op, int64_t remaining_ms)
     if (remaining_ms > MORTISE_TTL_MAX_MS)
         remaining_ms = MORTISE_TTL_MAX_MS;
     int64_t hint_ms = remaining_ms < -1 ? 0 : remaining_ms;
-    bool looks = driver->foreign_polled || driver->deaf;
+    bool looks = driver->foreign_polled || news_is_refused(driver, op);
     if (looks && (hint_ms < 0 || hint_ms > driver->retry_ms))
         hint_ms = driver->retry_ms;
     if (op->info != NULL)
@@ -136,7 +149,7 @@ static void looked(struct flight *flight, redisReply *reply)
     bool mine = held->type == REDIS_REPLY_STRING && held->len >= GRANT_HEX &&
                 memcmp(held->str, hex, GRANT_HEX) == 0;
     if (mine) {
-        lease_granted(driver, op, 0, true, 0);
+        lease_found(driver, op, 0, reply->element[1]->integer, flight->call.sent_ns);
         return;
     }
     if (op->info != NULL && held->type == REDIS_REPLY_STRING)
@@ -165,7 +178,7 @@ static void look(struct flight *flight)
 static void set(struct flight *flight, redisReply *reply)
 {
     if (reply->type == REDIS_REPLY_STATUS)
-        lease_granted(flight->driver, flight->op, 0, false, flight->call.sent_ns);
+        lease_granted(flight->driver, flight->op, 0, flight->call.sent_ns);
     else if (reply->type == REDIS_REPLY_NIL)
         look(flight);
     else
@@ -207,16 +220,30 @@ void lease_acquire(struct driver *driver, mortise_op *op)
     link_call_end(&driver->link, &flight->call, 1);
 }
 
+/* {remaining, …} */
+static bool is_pair(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements >= 2 &&
+           reply->element[0]->type == REDIS_REPLY_INTEGER;
+}
+
+/* {remaining, token} */
+static bool is_found(const redisReply *reply)
+{
+    return is_pair(reply) && reply->element[1]->type == REDIS_REPLY_INTEGER &&
+           reply->element[1]->integer > 0;
+}
+
 static void acquired(struct flight *flight, redisReply *reply)
 {
     struct driver *driver = flight->driver;
     mortise_op *op = flight->op;
-    if (reply->type == REDIS_REPLY_INTEGER && reply->integer != 0 && reply->integer != INT64_MIN) {
-        bool found = reply->integer < 0;
-        uint64_t token = (uint64_t)(found ? -reply->integer : reply->integer);
-        lease_granted(driver, op, token, found, flight->call.sent_ns);
-    } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements >= 2 &&
-               reply->element[0]->type == REDIS_REPLY_INTEGER) {
+    if (reply->type == REDIS_REPLY_INTEGER && reply->integer > 0) {
+        lease_granted(driver, op, (uint64_t)reply->integer, flight->call.sent_ns);
+    } else if (is_found(reply)) {
+        lease_found(driver, op, (uint64_t)reply->element[1]->integer, reply->element[0]->integer,
+                    flight->call.sent_ns);
+    } else if (is_pair(reply)) {
         if (queue_keep(driver, op, flight->wish, reply, flight->call.sent_ns))
             return;
         if (queue_is_placed(driver, op)) {

@@ -325,13 +325,13 @@ static void turn(void *ctx, const struct pollfd *ready, size_t n)
         n = ready != NULL ? n : 0;
     }
     link_turn(&driver->link, ready, n);
+    queue_turn(driver); /* first: who is not heard of in time loses its place */
     flow_turn(driver);
     link_turn(&driver->news, ready, n);
     link_turn(&driver->confirm.link, ready, n);
     if (driver->primary != NULL)
         primary_turn(driver->primary, ready, n);
     confirm_turn(driver);
-    queue_turn(driver);
     link_flush(&driver->link);
     link_flush(&driver->news);
     link_flush(&driver->confirm.link);

@@ -2,14 +2,23 @@
  * releases. A name is subscribed to while a head waits for it in this process, and no longer.
  *
  * The confirmation of a subscription is news, too: a release in between would be missed. So is that of a
- * subscription that was made anew after the connection broke. */
+ * subscription that was made anew after the connection broke.
+ *
+ * Where subscribing is refused, waiters look every `retry` instead: all of them, where it is the inbox that must not
+ * be listened to (nobody queues then), else those of the name. A refusal does not say what it is about, but each
+ * request has one answer, in their order: they are counted. While somebody waits so, it is asked again now and
+ * then, since rights are given, too. */
 #include "internal.h"
 
 #include <stdlib.h>
 
+#define AGAIN_NS (2000 * NS_PER_MS)
+
 struct watched {
     UT_hash_handle hh;
     size_t name_len;
+    uint64_t said; /* as which of the requests */
+    bool refused;
     char *channel; /* the key of the table */
     char name[];
 };
@@ -26,14 +35,22 @@ void news_open(struct driver *driver)
     link_init(&driver->news, driver->host, &driver->settings, &callbacks, driver);
 }
 
-static void say(struct driver *driver, const char *command, const struct watched *watched)
+static void say(struct driver *driver, const char *command, struct watched *watched)
 {
     struct link *link = &driver->news;
     if (!link_is_up(link))
         return; /* all is said when it is */
+    watched->said = ++driver->said;
     link_command(link, 2);
     link_text(link, command);
     link_argument(link, watched->channel, watched->hh.keylen);
+}
+
+static void set_refused(struct driver *driver, struct watched *watched, bool refused)
+{
+    driver->refusals += refused;
+    driver->refusals -= watched->refused;
+    watched->refused = refused;
 }
 
 /* ---- asked by the core ------------------------------------------------------------------------------- */
@@ -55,6 +72,8 @@ static struct watched *add(struct driver *driver, const char *name, size_t name_
         return NULL;
     }
     watched->name_len = name_len;
+    watched->said = 0;
+    watched->refused = false;
     memcpy(watched->name, name, name_len);
     watched->channel = channel;
     HASH_ADD_KEYPTR(hh, driver->watched, watched->channel, length, watched);
@@ -90,6 +109,7 @@ void news_unwatch(struct driver *driver, const char *name, size_t name_len)
     if (watched == NULL)
         return;
     say(driver, "UNSUBSCRIBE", watched);
+    set_refused(driver, watched, false);
     HASH_DEL(driver->watched, watched);
     free(watched->channel);
     free(watched);
@@ -103,6 +123,7 @@ void news_unwatch(struct driver *driver, const char *name, size_t name_len)
 static void say_inbox(struct driver *driver)
 {
     struct link *link = &driver->news;
+    driver->inbox_said = ++driver->said;
     link_command(link, 2);
     link_text(link, "SUBSCRIBE");
     link_text(link, driver->inbox);
@@ -112,6 +133,7 @@ static void up(struct link *link, void *owner)
 {
     struct driver *driver = owner;
     (void)link;
+    driver->said = driver->answered = 0;
     if (driver->inbox_wanted)
         say_inbox(driver);
     for (struct watched *watched = driver->watched; watched != NULL; watched = watched->hh.next)
@@ -127,22 +149,70 @@ static void down(struct link *link, void *owner, const struct link_fault *fault)
         link_unwant(link);
 }
 
+/* Who waits is told the shorter hint. */
+static void refuse_inbox(struct driver *driver)
+{
+    if (driver->deaf)
+        return;
+    driver->deaf = true;
+    driver->host->news_all(driver->host);
+    queue_ask_all(driver); /* they are told that they are BUSY */
+}
+
+static void refuse_name(struct driver *driver, uint64_t which)
+{
+    struct watched *watched = driver->watched;
+    while (watched != NULL && watched->said != which)
+        watched = watched->hh.next;
+    if (watched == NULL || watched->refused)
+        return;
+    set_refused(driver, watched, true);
+    driver->host->news(driver->host, watched->name, watched->name_len);
+}
+
 static void refused(struct driver *driver, const redisReply *reply)
 {
     struct link_fault fault;
+    bool known = driver->deaf || driver->refusals > 0;
     link_fault_reply(&driver->news, reply, &fault);
     if (fault.error != LINK_ERROR_NOPERM && fault.error != LINK_ERROR_UNKNOWN) {
         link_break(&driver->news, &fault); /* again, on another connection */
         return;
     }
+    driver->refused_ns = driver->host->now(driver->host);
+    if (driver->answered == driver->inbox_said)
+        refuse_inbox(driver);
+    else
+        refuse_name(driver, driver->answered);
+    if (!known && (driver->deaf || driver->refusals > 0))
+        driver->host->log(driver->host, 4,
+                          "%s: subscribing is refused; waiters look every %lld ms instead",
+                          fault.text, (long long)driver->retry_ms);
+}
+
+static void say_again(struct driver *driver)
+{
+    driver->refused_ns = driver->host->now(driver->host);
     if (driver->deaf)
-        return;
-    driver->deaf = true;
-    driver->host->log(driver->host, 4,
-                      "%s: subscribing is refused; waiters look every %lld ms instead", fault.text,
-                      (long long)driver->retry_ms);
-    driver->host->news_all(driver->host); /* to be told the shorter hint */
-    queue_ask_all(driver);                /* they are told that they are BUSY */
+        say_inbox(driver);
+    for (struct watched *watched = driver->watched; watched != NULL; watched = watched->hh.next)
+        if (watched->refused)
+            say(driver, "SUBSCRIBE", watched);
+    link_flush(&driver->news);
+}
+
+bool news_is_refused(struct driver *driver, const mortise_op *op)
+{
+    size_t length;
+    if (!driver->deaf && driver->refusals == 0)
+        return false;
+    if (link_is_up(&driver->news) &&
+        driver->host->now(driver->host) - driver->refused_ns >= AGAIN_NS)
+        say_again(driver);
+    char *channel = key_channel(driver, op->name, op->name_len, &length);
+    struct watched *watched = channel != NULL ? find(driver, channel, length) : NULL;
+    free(channel);
+    return driver->deaf || (watched != NULL && watched->refused);
 }
 
 static bool is_word(const redisReply *reply, const char *word)
@@ -172,6 +242,7 @@ static void take_inbox(struct driver *driver, const redisReply *reply)
     const redisReply *text = reply->element[2];
     if (is_word(reply->element[0], "subscribe")) {
         driver->inbox_ready = true;
+        driver->deaf = false;
         queue_ask_all(driver);
     } else if (text->type == REDIS_REPLY_STRING)
         queue_told(driver, text->str, text->len);
@@ -183,19 +254,25 @@ static void push(struct link *link, void *owner, redisReply *reply)
     struct driver *driver = owner;
     (void)link;
     if (reply->type == REDIS_REPLY_ERROR) {
+        driver->answered++;
         refused(driver, reply);
         return;
     }
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
-        reply->element[1]->type != REDIS_REPLY_STRING || is_word(reply->element[0], "unsubscribe"))
+        reply->element[1]->type != REDIS_REPLY_STRING)
+        return;
+    driver->answered += !is_word(reply->element[0], "message");
+    if (is_word(reply->element[0], "unsubscribe"))
         return;
     if (driver->queued && is_word(reply->element[1], driver->inbox)) {
         take_inbox(driver, reply);
         return;
     }
     struct watched *watched = find(driver, reply->element[1]->str, reply->element[1]->len);
-    if (watched != NULL)
-        driver->host->news(driver->host, watched->name, watched->name_len);
+    if (watched == NULL)
+        return;
+    set_refused(driver, watched, false);
+    driver->host->news(driver->host, watched->name, watched->name_len);
 }
 
 void news_suspect(struct driver *driver, const struct link_fault *fault)

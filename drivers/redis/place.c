@@ -110,10 +110,12 @@ uint64_t place_floor(const struct driver *driver, const mortise_op *op)
 void place_up(struct driver *driver)
 {
     const struct link *link = &driver->link;
-    bool another = driver->run_id[0] != '\0' && strcmp(driver->run_id, link->run_id) != 0;
+    bool same = link->run_id[0] != '\0' && strcmp(driver->run_id, link->run_id) == 0;
+    bool may_be_another = driver->was_up && !same; /* or it must not say which it is */
+    driver->was_up = true;
     memcpy(driver->run_id, link->run_id, sizeof(driver->run_id));
     compare_clocks(driver, link);
-    if (another)
+    if (may_be_another)
         driver->host->doubt(driver->host, NULL, 0);
 }
 

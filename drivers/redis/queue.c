@@ -34,12 +34,14 @@
  *     as the shortest ttl of those before it, who may hold and die unseen; when a connection is back; every `retry`
  *     with foreign = poll. At most one request of a seat is under way.
  *   F (op->first_sent_ns): the stamp of the last request that was answered "queued"; before, the first sending.
+ *   "Yours" says how long that stands yet.
  *
  * WHY THE DEADLINE IS EARLIER THAN THE EXPIRY. A push carries the stamp that the place had when it was popped: the
  * request with that stamp was executed before the lock was given, and sent after the stamp; so deadline = stamp +
  * ttl is earlier than the expiry, given + ttl, whatever was delayed, lost or repeated on any leg. A push whose stamp
  * is before F tells of a grant that is gone ("queued" was answered since), and counts for nothing. "Yours": what
- * was given was given after the last "queued", so it counts from F. Nothing else moves F: least of all a push.
+ * was given was given after the last "queued", so it counts from F, but no longer than the answer says that it
+ * stands, from before it was asked (another server may have another history). Nothing else moves F: least of all a push.
  * The first renewal is due a third of the ttl after that instant, when the next refresh would have been: at once, if
  * that has passed already. No place is served that was last seen two thirds of its ttl ago, so a third is left.
  *
@@ -87,6 +89,14 @@
  *   PUBLISH is refused by an ACL: nobody listens: the queue is emptied, and waiters take their turn when they ask.
  *   SUBSCRIBE is refused: nobody sits; waiters look every `retry` (news.c).
  *   The queue expires with all in it, twice the longest ttl after the last refresh; an evicted one is made anew.
+ *   Another server is the primary (a failover), with what it has of the lock and the queue. What it never had, or
+ *     undid never, is of another history: a grant that was broken, or taken back, at the old one, after which F moved
+ *     there, may stand here. So "yours" says how long it stands. A place is a place; but what it says of tokens
+ *     (its floor) the old primary was asked for: who finds itself given the lock under a token below the floor that it
+ *     asks for now (place.c: this clock is behind) is given a larger one, since it was told of none yet. A push is
+ *     believed only of the server that is asked, for a place that it was asked for. Who hands on here before those
+ *     that wait have come passes over them, as nobody listens; they are seated as they come: their order is lost.
+ *   Too many wait at once for one connection (it is back): they ask in turn, as the answers come (flow_has_room).
  *   Neighbours without the queue take what is free, and do not hand on what they release: waiters find out when they
  *     ask: with foreign = poll soon, else when the time is over that they were told. Never two holders: the lock
  *     is the same key.
@@ -251,7 +261,7 @@ bool queue_keep(struct driver *driver, mortise_op *op, enum wish wish, const red
     if (wish != WISH_NONE)
         op->first_sent_ns = sent_ns; /* whatever is granted from here on is later than this */
     else if (news_inbox_ready(driver)) {
-        ask(driver, seat); /* it has come in between */
+        set_due(driver, seat, driver->host->now(driver->host)); /* it has come in between */
         return true;
     } else
         news_want_inbox(driver);
@@ -263,18 +273,27 @@ bool queue_keep(struct driver *driver, mortise_op *op, enum wish wish, const red
 
 /* ---- what brings them on --------------------------------------------------------------------------------- */
 
+/* All become due in one instant: the list stays in its order, whatever that was. */
 void queue_ask_all(struct driver *driver)
 {
     struct seat *seat, *next;
     if (!link_is_up(&driver->link))
         return;
-    HASH_ITER (hh, driver->seated, seat, next)
-        ask(driver, seat);
+    int64_t now = driver->host->now(driver->host);
+    driver->seats = NULL;
+    HASH_ITER (hh, driver->seated, seat, next) {
+        seat->due_ns = seat->op->driver_data[0] == NULL ? now : MORTISE_NEVER;
+        if (seat->due_ns == now)
+            DL_APPEND2(driver->seats, seat, previous, next);
+    }
+    queue_turn(driver);
 }
 
+/* Where there is no room an answer comes first. */
 int64_t queue_due_ns(const struct driver *driver)
 {
-    return driver->seats != NULL ? driver->seats->due_ns : MORTISE_NEVER;
+    bool waits = driver->seats != NULL && (flow_has_room(driver) || !link_is_up(&driver->link));
+    return waits ? driver->seats->due_ns : MORTISE_NEVER;
 }
 
 void queue_turn(struct driver *driver)
@@ -282,8 +301,10 @@ void queue_turn(struct driver *driver)
     if (driver->seats == NULL)
         return;
     int64_t now = driver->host->now(driver->host);
-    while (driver->seats != NULL && driver->seats->due_ns <= now) {
-        if (link_is_up(&driver->link)) {
+    bool up = link_is_up(&driver->link);
+    while (driver->seats != NULL && driver->seats->due_ns <= now &&
+           (!up || flow_has_room(driver))) {
+        if (up) {
             ask(driver, driver->seats);
             continue;
         }
@@ -322,18 +343,25 @@ static bool read_push(const char *text, size_t length, mortise_grant_id *grant, 
     return *token > 0 && *stamp_ns > 0;
 }
 
+/* By the server that is asked, of a place that was made or refreshed over the connection that there is. Else it may be
+ * of another history, whose tokens do not go on from those that this client has seen: the refresh that goes out
+ * when the connection is there finds it. */
+static bool is_told_here(const struct driver *driver, int64_t stamp_ns)
+{
+    const struct link *from = &driver->news, *at = &driver->link;
+    bool strange =
+        from->run_id[0] != '\0' && at->run_id[0] != '\0' && strcmp(from->run_id, at->run_id) != 0;
+    return link_is_up(at) && stamp_ns >= at->up_ns && !strange &&
+           strcmp(from->endpoint.text, at->endpoint.text) == 0;
+}
+
 void queue_told(struct driver *driver, const char *text, size_t length)
 {
     mortise_grant_id grant;
     struct seat *seat;
     uint64_t token;
     int64_t stamp_ns;
-    const char *from = driver->news.run_id, *at = driver->link.run_id;
-    if (!read_push(text, length, &grant, &token, &stamp_ns))
-        return;
-    /* from a server that is not, or not yet, the one that is asked: the next refresh finds it */
-    if ((from[0] != '\0' && at[0] != '\0' && strcmp(from, at) != 0) ||
-        (driver->confirm.replicas > 0 && !link_is_up(&driver->link)))
+    if (!read_push(text, length, &grant, &token, &stamp_ns) || !is_told_here(driver, stamp_ns))
         return;
     HASH_FIND(hh, driver->seated, &grant, sizeof(grant), seat);
     if (seat == NULL || !seat->placed || stamp_ns < seat->op->first_sent_ns ||
@@ -344,7 +372,7 @@ void queue_told(struct driver *driver, const char *text, size_t length)
         return; /* a refresh overtaken by the push: it will say "yours" */
     if (flight != NULL)
         flight->op = NULL; /* it was "queued" before that */
-    lease_granted(driver, seat->op, token, false, stamp_ns);
+    lease_granted(driver, seat->op, token, stamp_ns);
 }
 
 void queue_lose_all(struct driver *driver, const struct link_fault *fault)

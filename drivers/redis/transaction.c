@@ -192,7 +192,8 @@ static struct view view_of(const struct transaction *t, size_t nth)
     return (struct view){.state = at[0],
                          .pttl = at[1],
                          .token = at[2],
-                         .now_us = holder_time_us(t->replies[t->reply_count - 1])};
+                         .now_us = holder_time_us(t->replies[t->reply_count - 1]),
+                         .read_ns = t->read_ns};
 }
 
 static unsigned decide_all(struct transaction *t, bool put)
@@ -334,7 +335,7 @@ static void tell(struct transaction *t, size_t i, const redisReply *results, siz
     if (has_error(results, from, t->plans[i].commands))
         flow_fail_odd(driver, op);
     else if (op->kind == MORTISE_OP_ACQUIRE)
-        lease_granted(driver, op, t->plans[i].token, false, t->read_ns);
+        lease_granted(driver, op, t->plans[i].token, t->read_ns);
     else if (op->kind == MORTISE_OP_RENEW)
         renew_answer(driver, op, gone ? '0' : '2', t->read_ns);
     else if (op->kind == MORTISE_OP_RELEASE)

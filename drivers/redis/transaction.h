@@ -11,6 +11,7 @@ struct view {
     const redisReply *pttl;  /* of the lock */
     const redisReply *token; /* GET of the token */
     uint64_t now_us;
+    int64_t read_ns; /* before that was asked */
 };
 
 /* What is to be written, in one MULTI; nothing if the op has been completed. */

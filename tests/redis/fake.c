@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
@@ -34,6 +35,29 @@ static const char *greeting(const struct fake *fake, const redisReply *command)
     return NULL;
 }
 
+/* False: it is none. */
+static bool subscribe(int fd, const redisReply *command, bool *sent)
+{
+    char answer[600];
+    if (!is_word(command, 0, "SUBSCRIBE") || command->elements != 2)
+        return false;
+    int length = snprintf(answer, sizeof answer, "*3\r\n$9\r\nsubscribe\r\n$%zu\r\n%s\r\n:1\r\n",
+                          (size_t)command->element[1]->len, command->element[1]->str);
+    *sent = send(fd, answer, (size_t)length, MSG_NOSIGNAL) >= 0;
+    return true;
+}
+
+static bool is_script(const redisReply *command)
+{
+    return is_word(command, 0, "EVALSHA") || is_word(command, 0, "EVAL");
+}
+
+static void note_script(struct fake *fake, const redisReply *command)
+{
+    if (command->elements >= 3 && command->elements < 3 + 16)
+        atomic_fetch_add(&fake->asked[command->elements - 3], 1);
+}
+
 static const char *answer_to(struct fake *fake, const redisReply *command)
 {
     pthread_mutex_lock(&fake->lock);
@@ -55,9 +79,15 @@ static bool serve(struct fake *fake, int fd, redisReader *reader)
     if (got <= 0 || redisReaderFeed(reader, bytes, (size_t)got) != REDIS_OK)
         return false;
     while (redisReaderGetReply(reader, &command) == REDIS_OK && command) {
-        const char *answer = answer_to(fake, command);
+        bool sent = true, script = is_script(command);
+        if (script)
+            note_script(fake, command);
+        if (!subscribe(fd, command, &sent) && !(script && atomic_load(&fake->silent))) {
+            const char *answer = answer_to(fake, command);
+            sent = send(fd, answer, strlen(answer), MSG_NOSIGNAL) >= 0;
+        }
         freeReplyObject(command);
-        if (send(fd, answer, strlen(answer), MSG_NOSIGNAL) < 0)
+        if (!sent)
             return false;
     }
     return true;
@@ -71,10 +101,12 @@ static void *run(void *argument)
     for (int i = 1; i <= CLIENTS_MAX; i++)
         fds[i] = (struct pollfd){.fd = -1, .events = POLLIN};
     while (!atomic_load(&fake->stops)) {
-        if (poll(fds, 1 + CLIENTS_MAX, 20) <= 0)
+        bool ready = poll(fds, 1 + CLIENTS_MAX, 20) > 0, cuts = atomic_exchange(&fake->cuts, false);
+        if (!ready && !cuts)
             continue;
         for (int i = 1; i <= CLIENTS_MAX; i++) {
-            if (fds[i].fd >= 0 && fds[i].revents && !serve(fake, fds[i].fd, readers[i])) {
+            if (fds[i].fd >= 0 &&
+                (cuts || (fds[i].revents && !serve(fake, fds[i].fd, readers[i])))) {
                 close(fds[i].fd);
                 redisReaderFree(readers[i]);
                 fds[i].fd = -1;
@@ -115,6 +147,12 @@ void fake_answer(struct fake *fake, const char *answer, int times, const char *a
     fake->times = times;
     fake->afterwards = afterwards;
     pthread_mutex_unlock(&fake->lock);
+}
+
+void fake_cut(struct fake *fake, bool silent)
+{
+    atomic_store(&fake->silent, silent);
+    atomic_store(&fake->cuts, true);
 }
 
 void fake_end(struct fake *fake)

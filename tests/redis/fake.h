@@ -1,5 +1,5 @@
-/* fake.h - a server that greets as Redis does and then gives one answer to everything: for what a real one says
- * rarely (it is loading, it is a node of a cluster, it is busy), or never. */
+/* fake.h - a server that greets as Redis does, lets subscribe, and then gives one answer to everything: for what a real
+ * one says rarely (it is loading, it is a node of a cluster, it is busy), or never; or none, and counts. */
 #ifndef MORTISE_TESTS_REDIS_FAKE_H
 #define MORTISE_TESTS_REDIS_FAKE_H
 
@@ -17,11 +17,16 @@ struct fake {
     int times;
     const char *time; /* what it says to TIME; then it is a primary, too. NULL: as to everything */
     atomic_bool stops;
+    atomic_bool silent;   /* scripts have no answer, as long as the connection lasts */
+    atomic_bool cuts;     /* its connections are to be closed, once */
+    atomic_int asked[16]; /* scripts called with so many arguments, keys among them */
 };
 
 bool fake_start(struct fake *fake);
 /* From now on; afterwards NULL: always the same. */
 void fake_answer(struct fake *fake, const char *answer, int times, const char *afterwards);
+/* Closes its connections; from then on it is silent, or not. */
+void fake_cut(struct fake *fake, bool silent);
 void fake_end(struct fake *fake);
 
 #endif

@@ -1,6 +1,7 @@
 /* test_queue_push.c - the message that hands a lock over: lost, late, forged; and that the deadline which rests on
  * it is earlier than the server's expiry, whatever is delayed. Leases here are not renewed, so that what is compared
  * is what was handed over. And what becomes of waiters whose server forgets them. */
+#include "fake.h"
 #include "rig.h"
 
 #include <stdio.h>
@@ -372,6 +373,71 @@ static void test_many(void)
     test_proxy_end(&proxy);
 }
 
+#define SEATS 600
+#define UNDER_WAY 256 /* of acquires, at most */
+
+static struct fake fake;
+
+/* Acquires that it was asked: three keys, and four arguments or, with a wish for a place, five. */
+static int asked(void)
+{
+    return atomic_load(&fake.asked[7]) + atomic_load(&fake.asked[8]);
+}
+
+static bool is_asked(void *at_least)
+{
+    return asked() >= *(const int *)at_least;
+}
+
+static bool have_places(void *unused)
+{
+    (void)unused;
+    return atomic_load(&fake.asked[8]) >= SEATS;
+}
+
+static bool is_released(void *unused)
+{
+    (void)unused;
+    return atomic_load(&fake.asked[5]) > 0;
+}
+
+/* Many wait in one client, for a lock each, when its connections break, and nothing is answered on the next one: a few
+ * of them ask, and what is to be given back is not behind all the others. Those follow when there are answers. */
+static void test_many_wait(void)
+{
+    static struct pending pendings[SEATS];
+    char address[40];
+    if (!CHECK(fake_start(&fake)))
+        return;
+    snprintf(address, sizeof address, "127.0.0.1:%d", fake.port);
+    mortise_client *client = open_at(&server, address, "unreachable_timeout = 1m",
+                                     "command_timeout = 10m\nconnect_timeout = 1m\n");
+    fake_answer(&fake, ":1700000000000000\r\n", 0, NULL);
+    mortise_lease *lease = take_as(client, "held", NULL, 600000);
+    fake_answer(&fake, "*2\r\n:600000\r\n$10\r\n0000600000\r\n", 0, NULL);
+    for (int i = 0; i < SEATS; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "seat-%d", i);
+        pendings[i] = PENDING_INIT;
+        pending_start(&pendings[i], client, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 600000));
+    }
+    CHECK(test_poll(have_places, NULL, TEST_PATIENCE_MS)); /* the next is asked in minutes */
+    int before = asked(), full = before + UNDER_WAY;
+    fake_cut(&fake, true);
+    CHECK(test_poll(is_asked, &full, TEST_PATIENCE_MS));
+    EXPECT(OK, mortise_release_nowait(lease, &detail));
+    CHECK(test_poll(is_released, NULL, TEST_PATIENCE_MS));
+    CHECK(asked() == full);
+    fake_answer(&fake, ":2\r\n", 0, NULL);
+    fake_cut(&fake, false);
+    for (int i = 0; i < SEATS; i++) {
+        EXPECT(OK, pending_join(&pendings[i]));
+        EXPECT(OK, mortise_release_nowait(pendings[i].lease, &detail));
+    }
+    close_client(client);
+    fake_end(&fake);
+}
+
 static const CU_TestInfo tests[] = {
     {"the deadline of what is handed over, every leg late", test_late},
     {"a push so late that the lock has gone on", test_too_late},
@@ -382,6 +448,7 @@ static const CU_TestInfo tests[] = {
     {"the server is emptied while they wait", test_emptied},
     {"the server is restarted while they wait", test_restarted},
     {"more acquires than are let on the way", test_many},
+    {"more that wait than are let on the way, when the connection is back", test_many_wait},
     CU_TEST_INFO_NULL,
 };
 

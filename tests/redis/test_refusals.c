@@ -218,6 +218,14 @@ static bool has_looked(void *argument)
     return stats_of(looked->client).requests >= looked->requests;
 }
 
+static bool has_listener(void *name)
+{
+    redisReply *reply = ask(&acl, "PUBSUB NUMSUB {mortise:%s}:mortise:news", (const char *)name);
+    bool has = reply && reply->elements == 2 && reply->element[1]->integer > 0;
+    freeReplyObject(reply);
+    return has;
+}
+
 /* Waiters look every `retry`, and nothing else is amiss. */
 static void test_subscribing_forbidden(void)
 {
@@ -242,6 +250,84 @@ static void test_subscribing_forbidden(void)
     close_client(holder);
     close_client(client);
     set_user("+subscribe");
+}
+
+/* Who had to look takes a place when it may listen again: nothing is opened anew. */
+static void test_subscribing_permitted_again(void)
+{
+    char settings[100];
+    struct pending pending = PENDING_INIT;
+    set_user("-subscribe");
+    snprintf(settings, sizeof settings, "%sretry = 20ms\n", user);
+    mortise_client *client = open_at(&acl, NULL, "log = none", settings);
+    mortise_client *holder = open_at(&acl, NULL, NULL, user);
+    mortise_lease *lease = take(holder, "deaf");
+    pending_start(&pending, client, "deaf", MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    struct looked looked = {client, 5}; /* the first one, and one for what was refused */
+    CHECK(test_poll(has_looked, &looked, TEST_PATIENCE_MS));
+    CHECK(queue_length(&acl, "deaf") == 0);
+    set_user("+subscribe");
+    CHECK(wait_queue(&acl, "deaf", 1));
+    CHECK(test_count_get(&pending.calls) == 0);
+    give(lease);
+    EXPECT(OK, pending_join(&pending));
+    CHECK(is_covered(&acl, "deaf", pending.lease));
+    give(pending.lease);
+    close_client(holder);
+    close_client(client);
+}
+
+/* One name must not be listened to, and another may: who waits for the one looks, who waits for the other is told. */
+static void test_one_name_forbidden(void)
+{
+    static char open[] = "open";
+    char settings[120];
+    struct pending one = PENDING_INIT, other = PENDING_INIT;
+    CHECK(ask_is(&acl, "OK", "ACL SETUSER mortise resetchannels &{mortise:open}:mortise:news"));
+    snprintf(settings, sizeof settings, "%squeue = no\nretry = 20ms\n", user);
+    mortise_client *client = open_at(&acl, NULL, "log = none", settings);
+    mortise_client *holder = open_at(&acl, NULL, NULL, "username = admin\npassword = admin\n");
+    mortise_lease *lease = take(holder, "closed"), *second = take(holder, open);
+    pending_start(&one, client, "closed", MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    struct looked looked = {client, 5};
+    CHECK(test_poll(has_looked, &looked, TEST_PATIENCE_MS));
+    pending_start(&other, client, open, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    CHECK(test_poll(has_listener, open, TEST_PATIENCE_MS));
+    give(second);
+    EXPECT(OK, pending_join(&other));
+    looked.requests = stats_of(client).requests + 4;
+    CHECK(test_poll(has_looked, &looked, TEST_PATIENCE_MS)); /* it does not rely on being told */
+    give(lease);
+    EXPECT(OK, pending_join(&one));
+    give(one.lease);
+    give(other.lease);
+    close_client(holder);
+    close_client(client);
+    set_user("allchannels");
+}
+
+/* ---- another server, or the same one ----------------------------------------------------------------------------------- */
+
+/* It must not say which process it is: what is held is looked after when the connection was made anew, for the server may
+ * have forgotten it. */
+static void test_unknown_process(void)
+{
+    char text[256];
+    struct told told = TOLD_INIT;
+    mortise_lease *lease = NULL;
+    set_user("-info");
+    mortise_client *client = open_at(&acl, NULL, "unreachable_timeout = 1m", user);
+    EXPECT(OK, mortise_acquire(
+                   client, "unknown",
+                   MORTISE_OPTIONS(.ttl_ms = 600000, .on_state = note_state, .user_data = &told),
+                   &lease, &detail)); /* renewed in minutes */
+    CHECK(ask_number(&acl, "DEL mortise:unknown") == 1);
+    CHECK(ask_number(&acl, "CLIENT KILL TYPE normal SKIPME yes") > 0);
+    EXPECT(OK, mortise_ping(client, text, sizeof text, &detail));
+    CHECK(test_count_wait(&told.lost, 1));
+    EXPECT(LOST, mortise_release(lease, &detail));
+    close_client(client);
+    set_user("+info");
 }
 
 /* ---- the key is something else ---------------------------------------------------------------------------------------- */
@@ -290,6 +376,9 @@ static const CU_TestInfo tests[] = {
     {"keys are forbidden", test_keys_forbidden},
     {"single commands are forbidden", test_commands_forbidden},
     {"subscribing is forbidden", test_subscribing_forbidden},
+    {"subscribing is forbidden, and permitted again", test_subscribing_permitted_again},
+    {"subscribing to one name is forbidden", test_one_name_forbidden},
+    {"a server that does not say which it is", test_unknown_process},
     {"keys of another type", test_wrong_type},
     CU_TEST_INFO_NULL,
 };

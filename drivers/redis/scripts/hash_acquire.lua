@@ -2,7 +2,8 @@
 -- owner, t the token, s since when (µs); for each grant g:<grant> the instant (ms) at which it ends, and
 -- n:<grant> its note. Without an owner the lock is one grant's.
 -- KEYS: lock, token. ARGV: grant, ttl (ms), floor of the token or '-' (no tokens), note, owner.
--- The token (1 without tokens); minus that if this very grant stands already; or {remaining ms, fields, now µs}.
+-- The token (1 without tokens); or {remaining ms, token} of this very grant, if it stands already; or {remaining ms,
+-- fields, now µs}.
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local now_ms, now_text = math.floor(now / 1000), string.format('%s%06d', time[1], time[2])
@@ -23,7 +24,7 @@ if #fields > 0 and not ours then -- not of this layout
     return {redis.call('pttl', KEYS[1]), fields, now_text}
 end
 if live > 0 and (tonumber(hold['g:' .. ARGV[1]]) or 0) > now_ms then
-    return -tonumber(hold.t)
+    return {hold['g:' .. ARGV[1]] - now_ms, tonumber(hold.t)}
 end
 if live > 0 and (ARGV[5] == '' or hold.o ~= ARGV[5]) then
     return {last - now_ms, fields, now_text}

@@ -1,7 +1,7 @@
 -- Takes a lock that is free and nobody's turn, joins the owner's hold, or waits: a hash as in hash_acquire.
 -- KEYS: lock, token, queue. ARGV: grant, ttl (ms), floor of the token, note, owner; wish (include/queue):
--- without one it only tries. The token; minus that if this very grant stands already; or {remaining ms, how often it
--- has to ask, ms}: it has a place; or {remaining ms, fields, now µs}.
+-- without one it only tries. The token; or {remaining ms, token} of this very grant, if it stands already; or {remaining
+-- ms, how often it has to ask, ms}: it has a place; or {remaining ms, fields, now µs}.
 local time = redis.call('time')
 local now = time[1] .. string.sub('00000' .. time[2], -6)
 local now_ms = math.floor(now / 1000)
@@ -30,7 +30,15 @@ if waiting and ours and live == 0 and hand_on_hash(KEYS[1], KEYS[2], KEYS[3], no
     read()
 end
 if ours and live > 0 and (tonumber(hold['g:' .. ARGV[1]]) or 0) > now_ms then
-    return -tonumber(hold.t)
+    -- given here before its floor was known here; nobody has been told of it, where nobody shares it
+    if tonumber(hold.t) < tonumber(ARGV[3]) and live == 1 then
+        hold.t = next_token(KEYS[2], now, ARGV[3])
+        if not hold.t then
+            return redis.error_reply('ERR the token has come to its end, 2^53')
+        end
+        redis.call('hset', KEYS[1], 't', hold.t)
+    end
+    return {hold['g:' .. ARGV[1]] - now_ms, tonumber(hold.t)}
 end
 local note = #ARGV[5] .. ' ' .. ARGV[5] .. ARGV[4]
 local joins = ours and live > 0 and ARGV[5] ~= '' and hold.o == ARGV[5]

@@ -2,8 +2,8 @@
 -- in string_acquire.
 -- KEYS: lock, token, queue. ARGV: grant, ttl (ms), floor of the token, note; wish (include/queue): without
 -- one it only tries.
--- The new token; or minus the token that this very grant has already; or {remaining ms, how often it has to ask,
--- ms}: it has a place; or {remaining ms, value, now µs}.
+-- The new token; or {remaining ms, token} of this very grant, if it stands already; or {remaining ms, how often it
+-- has to ask, ms}: it has a place; or {remaining ms, value, now µs}.
 local call, wish, held, free = redis.call, ARGV[5], nil, nil
 if not wish then
     free = call('exists', KEYS[1], KEYS[3]) == 0
@@ -47,11 +47,21 @@ end
 -- include queue
 -- include queue_string
 held = held or call('get', KEYS[1])
-if held and grant_of(held) == ARGV[1] then
-    return -tonumber(string.match(held, '^%x+ (%d+)'))
-end
 local time = call('time')
 local now = time[1] .. sub('00000' .. time[2], -6)
+if held and grant_of(held) == ARGV[1] then
+    local token, rest = string.match(held, '^%x+ (%d+)(.*)$')
+    local remaining = call('pttl', KEYS[1])
+    -- given here before its floor was known here; nobody has been told of it
+    if tonumber(token) < tonumber(ARGV[3]) and remaining > 0 then
+        token = next_token(KEYS[2], now, ARGV[3])
+        if not token then
+            return redis.error_reply('ERR the token has come to its end, 2^53')
+        end
+        call('set', KEYS[1], ARGV[1] .. ' ' .. token .. rest, 'px', remaining)
+    end
+    return {remaining, tonumber(token)}
+end
 -- free, and somebody waits: its holder has died
 if not held and hand_on(KEYS[1], KEYS[2], KEYS[3], call('lpop', KEYS[3]), now, ARGV[1], taker(KEYS[1], now)) then
     held = call('get', KEYS[1])

@@ -4,7 +4,8 @@
 -- cannot tell a repeat from a second hold, nor does it know which of its holds has ended.
 -- KEYS: lock, token. ARGV: grant, ttl (ms), floor of the token or '-' (no tokens), note, owner's field, 1 if
 -- shared.
--- The token (1 without tokens); minus that if this very grant stands already; or {remaining ms, fields, now µs}.
+-- The token (1 without tokens); or {remaining ms, token} of this very grant, if it stands already; or {remaining ms,
+-- fields, now µs}.
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
 local now_ms, now_text = math.floor(now / 1000), string.format('%s%06d', time[1], time[2])
@@ -29,7 +30,8 @@ if token == '0' and ARGV[3] ~= '-' then -- its holders have no tokens
 end
 local stands = ARGV[6] ~= '1' or (tonumber(hold['mortise:' .. ARGV[1]]) or 0) > now_ms
 if mine and stands then
-    return -math.max(1, tonumber(token) or 1)
+    local ends = ARGV[6] == '1' and hold['mortise:' .. ARGV[1]]
+    return {ends and ends - now_ms or redis.call('pttl', KEYS[1]), math.max(1, tonumber(token) or 1)}
 end
 if not free and not mine then
     return {redis.call('pttl', KEYS[1]), fields, now_text}

@@ -1,9 +1,9 @@
 -- Takes a free lock: a string "<grant> <token> <since, µs>\n<note>" that expires.
 -- KEYS: lock, token. ARGV: grant, ttl (ms), floor of the token, note.
--- The new token; or minus the token that this very grant has already; or {remaining ms, value, now µs}.
+-- The new token; or {remaining ms, token} of this very grant, if it stands already; or {remaining ms, value, now µs}.
 local held = redis.call('get', KEYS[1])
 if held and string.sub(held, 1, 32) == ARGV[1] then
-    return -tonumber(string.match(held, '^%x+ (%d+)'))
+    return {redis.call('pttl', KEYS[1]), tonumber((string.match(held, '^%x+ (%d+)')))}
 end
 local time = redis.call('time')
 local now_text = string.format('%s%06d', time[1], time[2])
