@@ -98,6 +98,36 @@ static void test_killed_at_once(void)
     house_do(&house, "start", 0);
 }
 
+/* Handed over by a release, to one who waits for replicas. */
+static void test_handed_over(void)
+{
+    static const char *const modes[] = {"", "mode = hash\n"};
+    house_mend(&house, 0);
+    for (int i = 0; i < 2; i++) {
+        char settings[100];
+        struct pending pending = PENDING_INIT;
+        snprintf(doing, sizeof doing, "mode %d", i);
+        snprintf(settings, sizeof settings, "min_replicas = 2\nreplica_timeout = 10s\n%s",
+                 modes[i]);
+        mortise_client *holder = open_house(NULL, modes[i]), *client = open_house(NULL, settings);
+        mortise_lease *lease = take(holder, "handed over");
+        pending_start(&pending, client, "handed over",
+                      MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS, .no_renew = true));
+        CHECK(wait_queue(&house.server, "handed over", 1));
+        int64_t calls = calls_of_wait();
+        give(lease);
+        EXPECT(OK, pending_join(&pending));
+        CHECK(calls_of_wait() > calls);
+        CHECK(queue_length(&house.server, "handed over") == 0);
+        CHECK(replica_has(1, "handed over") && replica_has(2, "handed over"));
+        CHECK(is_covered(&house.server, "handed over", pending.lease));
+        give(pending.lease);
+        close_client(holder);
+        close_client(client);
+    }
+    CHECK(server_is_clean(&house.server));
+}
+
 /* ---- not had --------------------------------------------------------------------------------------------------- */
 
 static void test_nobody_acknowledges(void)
@@ -126,6 +156,72 @@ static void test_nobody_acknowledges(void)
     house_wait_replicas(&house, 2);
     CHECK(wait_works(client));
     close_client(other);
+    close_client(client);
+    CHECK(server_is_clean(&house.server));
+}
+
+/* What is handed over reaches no replica: it goes on to the next, and who had it waits until replicas are there. */
+static void test_handed_over_in_vain(void)
+{
+    struct pending pending = PENDING_INIT, next = PENDING_INIT;
+    house_mend(&house, 0);
+    mortise_client *holder = open_house(NULL, ""), *third = open_house(NULL, "");
+    mortise_client *client =
+        open_house("unreachable_timeout = 10m", "min_replicas = 1\nreplica_timeout = 300ms\n");
+    mortise_lease *lease = take(holder, "in vain");
+    pending_start(&pending, client, "in vain", MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    CHECK(wait_queue(&house.server, "in vain", 1));
+    pending_start(&next, third, "in vain", MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    CHECK(wait_queue(&house.server, "in vain", 2));
+    freeze_replicas("freeze");
+    uint64_t token = mortise_token(lease);
+    give(lease);
+    EXPECT(OK, pending_join(&next)); /* its ttl is a minute: it was not waited for */
+    CHECK(test_count_get(&pending.calls) == 0);
+    CHECK(mortise_token(next.lease) > token);
+    freeze_replicas("thaw");
+    house_wait_replicas(&house, 2);
+    token = mortise_token(next.lease);
+    give(next.lease);
+    EXPECT(OK, pending_join(&pending));
+    CHECK(mortise_token(pending.lease) > token);
+    CHECK(replica_has(1, "in vain") || replica_has(2, "in vain"));
+    give(pending.lease);
+    close_client(client);
+    close_client(third);
+    close_client(holder);
+    CHECK(server_is_clean(&house.server));
+}
+
+static bool is_on_replica(void *name)
+{
+    return replica_has(1, name);
+}
+
+/* One replica has it, two were asked for, and while that is awaited and taken back another is the primary, which has it:
+ * it is taken back there, long before its ttl is over. */
+static void test_taken_back_at_the_next(void)
+{
+    static char name[] = "taken back";
+    struct pending pending = PENDING_INIT;
+    house_mend(&house, 0);
+    mortise_client *client =
+        open_house("unreachable_timeout = 3s", "min_replicas = 2\nreplica_timeout = 1s\n");
+    CHECK(wait_works(client));
+    house_do(&house, "freeze", 2);
+    pending_start(&pending, client, name, MORTISE_OPTIONS(.ttl_ms = LONG_MS));
+    CHECK(test_poll(is_on_replica, name, TEST_PATIENCE_MS));
+    house_do(&house, "freeze", 0);
+    house_promote(&house, 1);
+    CHECK(pending_join(&pending) != MORTISE_OK);
+    CHECK(wait_holds(&house.server, name, 0));
+    house_do(&house, "thaw", 0);
+    house_do(&house, "thaw", 2);
+    house_follow(&house, 0);
+    house_follow(&house, 2);
+    house_wait_replicas(&house, 2);
+    CHECK(wait_works(client));
+    CHECK(holds(&house.server, name) == 0);
     close_client(client);
     CHECK(server_is_clean(&house.server));
 }
@@ -250,7 +346,10 @@ static void test_renewals(void)
 static const CU_TestInfo tests[] = {
     {"what is had is on the replicas", test_had},
     {"the primary is killed at once", test_killed_at_once},
+    {"handed over", test_handed_over},
     {"nobody acknowledges", test_nobody_acknowledges},
+    {"handed over in vain", test_handed_over_in_vain},
+    {"taken back at the next primary", test_taken_back_at_the_next},
     {"more are asked for than there are", test_too_many_asked},
     {"many wait together", test_together},
     {"given up while waiting for replicas", test_given_up},
