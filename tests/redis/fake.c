@@ -52,8 +52,13 @@ static bool is_script(const redisReply *command)
     return is_word(command, 0, "EVALSHA") || is_word(command, 0, "EVAL");
 }
 
+/* Three keys, then a grant. */
 static void note_script(struct fake *fake, const redisReply *command)
 {
+    pthread_mutex_lock(&fake->lock);
+    if (command->elements > 6)
+        snprintf(fake->grant, sizeof fake->grant, "%s", command->element[6]->str);
+    pthread_mutex_unlock(&fake->lock);
     if (command->elements >= 3 && command->elements < 3 + 16)
         atomic_fetch_add(&fake->asked[command->elements - 3], 1);
 }

@@ -20,6 +20,7 @@ struct fake {
     atomic_bool silent;   /* scripts have no answer, as long as the connection lasts */
     atomic_bool cuts;     /* its connections are to be closed, once */
     atomic_int asked[16]; /* scripts called with so many arguments, keys among them */
+    char grant[33];       /* of the last one: the argument behind its keys */
 };
 
 bool fake_start(struct fake *fake);

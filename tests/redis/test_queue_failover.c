@@ -1,6 +1,7 @@
 /* test_queue_failover.c - another server is the primary while clients stand in a queue: whoever waits is served there, in
  * its turn where its place went with it; what it finds to be its own there is believed for no longer than that server
- * says, and its token does not go back. The clock of the first server can be set. */
+ * says, and its token does not go back. */
+#include "fake.h"
 #include "rig.h"
 
 #include <stdio.h>
@@ -9,6 +10,7 @@
 #include <time.h>
 
 static struct house house;
+static struct server lone; /* its clock can be set */
 
 #define HELD_MS 600000 /* nothing is renewed, or asked again, because it is due */
 #define LEFT_MS 120000
@@ -90,23 +92,15 @@ static const char give_it[] =
     "end "
     "return 1";
 
-static void give_at(int member, const char *name, const char *mode, const char *grant,
-                    const char *token)
+/* The server is a replica still. */
+static void give_at(struct server *server, const char *name, const char *mode, const char *grant)
 {
-    redisReply *reply =
-        house_ask(&house, member,
-                  "EVAL %s 3 mortise:%s {mortise:%s}:mortise:queue {mortise:%s}:mortise:token"
-                  " %s %s %d %s",
-                  give_it, name, name, name, grant, token, LEFT_MS, mode[0] ? "hash" : "string");
-    CHECK(reply && reply->integer == 1);
-    freeReplyObject(reply);
-}
-
-static void let_write(int member, const char *yes)
-{
-    redisReply *reply = house_ask(&house, member, "CONFIG SET replica-read-only %s", yes);
-    CHECK(reply && reply->type == REDIS_REPLY_STATUS);
-    freeReplyObject(reply);
+    CHECK(ask_is(server, "OK", "CONFIG SET replica-read-only no"));
+    CHECK(ask_number(server,
+                     "EVAL %s 3 mortise:%s {mortise:%s}:mortise:queue {mortise:%s}:mortise:token"
+                     " %s 17 %d %s",
+                     give_it, name, name, name, grant, LEFT_MS, mode[0] ? "hash" : "string") == 1);
+    CHECK(ask_is(server, "OK", "CONFIG SET replica-read-only yes"));
 }
 
 /* A lock that somebody holds, and somebody waits for. */
@@ -115,31 +109,30 @@ struct way {
     mortise_client *holder, *client;
     mortise_lease *lease;
     struct pending pending;
-    uint64_t token;
+    struct place place;
 };
 
 /* The waiter's grant stands at server 1 for two minutes, under token 17; nobody else knows of it. */
-static void find_elsewhere(struct way *ways, const char *what)
+static void find_elsewhere(struct way *ways)
 {
     for (int i = 0; i < MODES; i++) {
         struct way *way = &ways[i];
-        snprintf(way->name, sizeof way->name, "%s-%d", what, i);
+        snprintf(way->name, sizeof way->name, "found-%d", i);
         way->holder = open_house(modes[i]);
         way->client = open_house(modes[i]);
         way->lease = hold(way->holder, way->name, NULL);
-        way->token = way->lease ? mortise_token(way->lease) : 0;
         way->pending = PENDING_INIT;
         pending_start(&way->pending, way->client, way->name,
                       MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = HELD_MS, .no_renew = true));
         CHECK(wait_queue(&house.server, way->name, 1));
+        way->place = place_of(way->name);
     }
     house_wait_replicas(&house, 2);
     house_strand(&house, 1);
     house_strand(&house, 2);
-    let_write(1, "no");
+    house_look_at(&house, 1);
     for (int i = 0; i < MODES; i++)
-        give_at(1, ways[i].name, modes[i], place_of(ways[i].name).grant, "17");
-    let_write(1, "yes");
+        give_at(&house.server, ways[i].name, modes[i], ways[i].place.grant);
     fail_over();
 }
 
@@ -150,7 +143,6 @@ static void end_ways(struct way *ways)
         close_client(ways[i].holder);
         close_client(ways[i].client);
     }
-    ask_number(&house.server, "DEL mortise:house"); /* of the old one's clock */
     CHECK(server_is_clean(&house.server));
     house_do(&house, "start", 0);
 }
@@ -160,7 +152,7 @@ static void test_found(void)
 {
     struct way ways[MODES];
     house_mend(&house, 0);
-    find_elsewhere(ways, "found");
+    find_elsewhere(ways);
     for (int i = 0; i < MODES; i++) {
         snprintf(doing, sizeof doing, "%s", ways[i].name);
         EXPECT(OK, pending_join(&ways[i].pending));
@@ -177,7 +169,7 @@ static void test_found(void)
 static bool clock_is(void *argument)
 {
     const int64_t *wanted_s = argument;
-    redisReply *reply = house_ask(&house, 0, "TIME");
+    redisReply *reply = ask(&lone, "TIME");
     int64_t ahead_s = reply && reply->elements == 2
                           ? strtoll(reply->element[0]->str, NULL, 10) - (int64_t)time(NULL)
                           : INT64_MAX;
@@ -188,7 +180,7 @@ static bool clock_is(void *argument)
 static void set_clock(int64_t ahead_s)
 {
     char path[300], offset[24];
-    snprintf(path, sizeof path, "%s/faketime", house.server.folder);
+    snprintf(path, sizeof path, "%s/faketime", lone.folder);
     snprintf(offset, sizeof offset, "+%llds", (long long)ahead_s);
     CHECK(test_file_write(path, offset));
     CHECK(test_poll(clock_is, &ahead_s, TEST_PATIENCE_MS));
@@ -197,55 +189,94 @@ static void set_clock(int64_t ahead_s)
 /* The server's clock is an hour ahead of this host's: a waiter is handed the lock all the same. */
 static void test_clock_ahead(void)
 {
-    house_mend(&house, 0);
     set_clock(3600);
     for (int i = 0; i < MODES; i++) {
-        struct pending pending;
-        mortise_client *holder = open_house(modes[i]), *client = open_house(modes[i]);
+        struct pending pending = PENDING_INIT;
+        mortise_client *holder = open_at(&lone, NULL, NULL, modes[i]);
+        mortise_client *client = open_at(&lone, NULL, NULL, modes[i]);
         snprintf(doing, sizeof doing, "mode %d", i);
-        mortise_lease *lease = hold(holder, "ahead", NULL);
-        wait_as(&pending, client, "ahead", NULL, 1);
+        mortise_lease *lease = take(holder, "ahead");
+        pending_start(&pending, client, "ahead",
+                      MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS, .no_renew = true));
+        CHECK(wait_queue(&lone, "ahead", 1));
         uint64_t token = mortise_token(lease);
         CHECK(token / 1000000 > (uint64_t)time(NULL) + 3000);
         give(lease);
         EXPECT(OK, pending_join(&pending));
-        CHECK(is_covered(&house.server, "ahead", pending.lease));
+        CHECK(is_covered(&lone, "ahead", pending.lease));
+        CHECK(mortise_remaining_ms(pending.lease) > 0);
         CHECK(mortise_token(pending.lease) > token);
         give(pending.lease);
         close_client(holder);
         close_client(client);
     }
+    CHECK(server_is_clean(&lone));
+    CHECK(ask_is(&lone, "OK", "FLUSHALL"));
     set_clock(0);
-    CHECK(server_is_clean(&house.server));
 }
 
-/* The new primary's clock is behind, and it has forgotten the tokens of the old one. It gave the lock to a waiter
+static bool is_queued(void *asked)
+{
+    return atomic_load((atomic_int *)asked) > 0;
+}
+
+static void check_raised(mortise_client *client, const char *name, mortise_lease *lease)
+{
+    mortise_info info = {.size = sizeof info};
+    char text[32];
+    uint64_t token = mortise_token(lease);
+    EXPECT(OK, mortise_inspect(client, name, &info, &detail));
+    CHECK(info.held && info.token == token);
+    snprintf(text, sizeof text, "%llu", (unsigned long long)token);
+    CHECK(ask_is(&lone, text, "GET {mortise:%s}:mortise:token", name));
+    CHECK(is_covered(&lone, name, lease));
+}
+
+/* The old primary's clock was a minute ahead, and the new one has none of its tokens. It gave the lock to a waiter
  * before that one could say where tokens were. */
+static void arrive(const char *mode)
+{
+    struct fake old;
+    struct pending pending = PENDING_INIT;
+    char list[80], ahead[80], settings[120];
+    uint64_t given = ((uint64_t)time(NULL) + 60) * 1000000;
+    snprintf(ahead, sizeof ahead, "*2\r\n$10\r\n%llu\r\n$1\r\n0\r\n",
+             (unsigned long long)given / 1000000);
+    if (!CHECK(fake_start(&old)))
+        return;
+    pthread_mutex_lock(&old.lock);
+    old.time = ahead;
+    pthread_mutex_unlock(&old.lock);
+    fake_answer(&old, "*2\r\n:600000\r\n$10\r\n0000600000\r\n", 0, NULL);
+    CHECK(ask_is(&lone, "OK", "REPLICAOF 127.0.0.1 1"));
+    snprintf(list, sizeof list, "127.0.0.1:%d, 127.0.0.1:%d", old.port, lone.port);
+    snprintf(settings, sizeof settings, "%s%s", timeouts, mode);
+    mortise_client *client = open_at(&lone, list, patient, settings);
+    pending_start(&pending, client, "behind",
+                  MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = HELD_MS, .no_renew = true));
+    CHECK(test_poll(is_queued, &old.asked[mode[0] ? 9 : 8], TEST_PATIENCE_MS));
+    fake_end(&old);
+    give_at(&lone, "behind", mode, old.grant);
+    CHECK(ask_is(&lone, "OK", "REPLICAOF NO ONE"));
+    EXPECT(OK, pending_join(&pending));
+    CHECK(mortise_token(pending.lease) > given);
+    check_raised(client, "behind", pending.lease);
+    uint64_t token = mortise_token(pending.lease);
+    give(pending.lease);
+    mortise_lease *next = take(client, "behind");
+    CHECK(mortise_token(next) > token);
+    give(next);
+    close_client(client);
+    CHECK(server_is_clean(&lone));
+}
+
 static void test_clock_behind(void)
 {
-    struct way ways[MODES];
-    char text[64];
-    house_mend(&house, 0);
-    set_clock(3600);
-    find_elsewhere(ways, "behind");
     for (int i = 0; i < MODES; i++) {
-        mortise_info info = {.size = sizeof info};
-        snprintf(doing, sizeof doing, "%s", ways[i].name);
-        EXPECT(OK, pending_join(&ways[i].pending));
-        uint64_t token = mortise_token(ways[i].pending.lease);
-        CHECK(token > ways[i].token);
-        EXPECT(OK, mortise_inspect(ways[i].client, ways[i].name, &info, &detail));
-        CHECK(info.held && info.token == token);
-        snprintf(text, sizeof text, "%llu", (unsigned long long)token);
-        CHECK(ask_is(&house.server, text, "GET {mortise:%s}:mortise:token", ways[i].name));
-        CHECK(is_covered(&house.server, ways[i].name, ways[i].pending.lease));
-        give(ways[i].pending.lease);
-        mortise_lease *next = hold(ways[i].client, ways[i].name, NULL);
-        CHECK(mortise_token(next) > token);
-        give(next);
+        snprintf(doing, sizeof doing, "mode %d", i);
+        arrive(modes[i]);
+        CHECK(ask_is(&lone, "OK", "FLUSHALL"));
     }
-    end_ways(ways);
-    set_clock(0);
 }
 
 /* ---- those that wait ------------------------------------------------------------------------------------------------ */
@@ -425,10 +456,13 @@ static const CU_TestInfo tests[] = {
 
 int main(int argc, char **argv)
 {
-    static const char *const keys[] = {"replicas=2", "faketime=yes", "conf=repl-diskless-sync yes",
+    static const char *const keys[] = {"replicas=2", "conf=repl-diskless-sync yes",
                                        "conf=repl-diskless-sync-delay 0", NULL};
+    static const char *const clock[] = {"faketime=yes", NULL};
     int code = house_start(&house, keys);
     if (code == 0)
+        code = server_start(&lone, clock);
+    if (code == 0)
         code = run_tests("redis: queue, failover", tests, argc, argv);
-    return servers_end((struct server *const[]){&house.server}, 1, code);
+    return servers_end((struct server *const[]){&house.server, &lone}, 2, code);
 }
