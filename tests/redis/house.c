@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FAILOVER_MS 60000 /* bounds failure: sentinels on a busy machine take their time */
-
 int house_start(struct house *house, const char *const *keys)
 {
     int code = server_start(&house->server, keys);

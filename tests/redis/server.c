@@ -103,7 +103,7 @@ bool server_do(struct server *server, const char *verb, const char *which)
 /* Bounds failure only. */
 static redisContext *connect_looker(struct server *server, int port)
 {
-    struct timeval patience = {.tv_sec = 5};
+    struct timeval patience = {.tv_sec = TEST_PATIENCE_MS / 1000};
     redisContext *looker = redisConnectWithTimeout("127.0.0.1", port, patience);
     if (!looker || looker->err || redisSetTimeout(looker, patience) != REDIS_OK ||
         fcntl(looker->fd, F_SETFD, FD_CLOEXEC) < 0) { /* servers that are started keep it else */
@@ -336,7 +336,7 @@ static bool is_clean(void *argument)
 
 bool server_is_clean(struct server *server)
 {
-    if (test_poll(is_clean, server, 5000))
+    if (test_poll(is_clean, server, TEST_PATIENCE_MS))
         return true;
     redisReply *left = ask(server, "EVAL %s 0", left_script);
     for (size_t i = 0; left && i < left->elements; i++)

@@ -138,6 +138,7 @@ static void test_tls(void)
     mortise_client *client = NULL;
     mortise_lease *lease = NULL;
     char url[100];
+    CHECK(server_is_clean(&server)); /* nobody else asks anything */
     int64_t before = info_number(&server, "stats", "total_commands_processed");
     snprintf(url, sizeof url, "rediss://127.0.0.1:%d?unreachable_timeout=200ms", server.port);
     mortise_status status = mortise_open(url, &client, &detail);

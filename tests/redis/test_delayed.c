@@ -25,15 +25,16 @@ struct way {
 
 static bool begin(struct way *way, const char *what)
 {
-    char settings[256];
+    const char *core = way->server == &limited ? "close_timeout = 300ms" : "close_timeout = 60s";
+    char settings[256], all[100];
     snprintf(doing, sizeof doing, "%s, %s", way->variant->name, what);
     snprintf(way->name, sizeof way->name, "%s %s", what, way->variant->name);
     snprintf(settings, sizeof settings, "%s%s%s", timeouts, way->server == &limited ? user : "",
              way->variant->settings);
     if (!start_proxy(way->server, &way->proxy))
         return false;
-    way->client =
-        open_by(way->server, &way->proxy, "handover_max = 0\nclose_timeout = 300ms", settings);
+    snprintf(all, sizeof all, "handover_max = 0\nrenew_every = 800ms\n%s", core);
+    way->client = open_by(way->server, &way->proxy, all, settings);
     return way->client != NULL;
 }
 
@@ -68,18 +69,22 @@ static bool wait_count(struct way *way, const char *what, int64_t from, int64_t 
     return test_poll(is_counted, &counted, TEST_PATIENCE_MS);
 }
 
-/* What is sent from now on is kept; returns how much was sent before. */
-static int64_t keep_back(struct way *way)
+/* What is sent from now on is kept. */
+static void keep_back(struct way *way)
 {
-    int64_t sent = test_proxy_count(&way->proxy, "up_taken");
     CHECK(test_proxy_say(&way->proxy, "delay 1000000 up"));
-    return sent;
+}
+
+static bool is_kept(void *argument)
+{
+    struct way *way = argument;
+    return test_proxy_count(&way->proxy, "up_taken") > test_proxy_count(&way->proxy, "up");
 }
 
 /* Something is kept back; what is sent from now on, on other connections, is not. */
-static void keep_only(struct way *way, int64_t sent)
+static void keep_only(struct way *way)
 {
-    CHECK(wait_count(way, "up_taken", sent + 1, INT64_MAX));
+    CHECK(test_poll(is_kept, way, TEST_PATIENCE_MS));
     CHECK(test_proxy_say(&way->proxy, "delay 0 both"));
 }
 
@@ -87,7 +92,7 @@ static void keep_only(struct way *way, int64_t sent)
  * the server would execute has been executed. */
 static void let_go(struct way *way)
 {
-    CHECK(test_proxy_count(&way->proxy, "now") == 2);
+    CHECK(wait_count(way, "now", 2, INT64_MAX));
     CHECK(test_proxy_say(&way->proxy, "pass"));
     CHECK(wait_count(way, "now", 0, 1));
 }
@@ -117,10 +122,10 @@ static void warm_up(struct way *way)
 static void acquire_twice(struct way *way)
 {
     struct pending pending = PENDING_INIT;
-    int64_t sent = keep_back(way);
+    keep_back(way);
     pending_start(&pending, way->client, way->name,
                   MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS, .owner = way->variant->owner));
-    keep_only(way, sent);
+    keep_only(way);
     EXPECT(OK, pending_join(&pending));
     CHECK(holds(way->server, way->name) == 1);
     give(pending.lease);
@@ -161,10 +166,10 @@ static void return_acquire(void *argument)
 static void give_up(struct way *way)
 {
     struct pending pending = PENDING_INIT;
-    int64_t sent = keep_back(way);
+    keep_back(way);
     pending_start(&pending, way->client, way->name,
                   MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS, .owner = way->variant->owner));
-    keep_only(way, sent);
+    keep_only(way);
     EXPECT(OK, mortise_cancel(way->client, pending.request));
     EXPECT(CANCELED, pending_join(&pending));
     CHECK(wait_works(way->client)); /* over a new connection, behind the first release */
@@ -196,22 +201,40 @@ static void return_given_up(void *argument)
     end(way);
 }
 
-/* MULTI … EXEC of an acquire is kept back: what it watches is not changed by anybody, so it will be executed.
- * Replies are late, for long enough to keep back what follows upon the first ones. */
+/* Replies are late, for long enough to keep back what follows upon the first ones; unless this thread stood still for
+ * longer: then nothing is kept back, the lock is had, and it is asked for again. */
+static bool keep_transaction(struct way *way, struct pending *pending)
+{
+    *pending = PENDING_INIT;
+    int64_t replied = test_proxy_count(&way->proxy, "down_taken");
+    CHECK(test_proxy_say(&way->proxy, "delay 400 down"));
+    pending_start(pending, way->client, way->name,
+                  MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS, .owner = way->variant->owner));
+    CHECK(wait_count(way, "down_taken", replied + 1, INT64_MAX));
+    keep_back(way);
+    while (!is_kept(way) && test_count_get(&pending->calls) == 0)
+        test_count_wait_ms(&pending->calls, 1, 1);
+    CHECK(test_proxy_say(&way->proxy, "delay 0 both"));
+    bool kept = test_count_get(&pending->calls) == 0;
+    if (!kept) {
+        CHECK(test_proxy_say(&way->proxy, "pass"));
+        EXPECT(OK, pending_join(pending));
+        give(pending->lease);
+    }
+    return kept;
+}
+
+/* MULTI … EXEC of an acquire is kept back: what it watches is not changed by anybody, so it will be executed. */
 static void return_transaction(void *argument)
 {
     struct way *way = argument;
-    struct pending pending = PENDING_INIT;
+    struct pending pending;
     if (!begin(way, "transaction comes back"))
         return;
     warm_up(way);
+    while (!keep_transaction(way, &pending) && !failures)
+        continue;
     way->token = token_of(way);
-    int64_t replied = test_proxy_count(&way->proxy, "down_taken");
-    CHECK(test_proxy_say(&way->proxy, "delay 400 down"));
-    pending_start(&pending, way->client, way->name,
-                  MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS, .owner = way->variant->owner));
-    CHECK(wait_count(way, "down_taken", replied + 1, INT64_MAX));
-    keep_only(way, keep_back(way));
     EXPECT(OK, mortise_cancel(way->client, pending.request));
     EXPECT(CANCELED, pending_join(&pending));
     CHECK(wait_works(way->client));
@@ -231,9 +254,9 @@ static void delay_release(void *argument)
         return;
     warm_up(way);
     mortise_lease *lease = take_as(way->client, way->name, way->variant->owner, LONG_MS);
-    int64_t sent = keep_back(way);
+    keep_back(way);
     EXPECT(OK, mortise_release_nowait(lease, &detail));
-    keep_only(way, sent);
+    keep_only(way);
     CHECK(wait_holds(way->server, way->name, 0));
     lease = take_as(way->client, way->name, way->variant->owner, LONG_MS);
     let_go(way);
@@ -246,9 +269,11 @@ static void delay_release(void *argument)
 /* A renewal of a lock that was given back by then. */
 static void release_before_renewal(struct way *way)
 {
-    mortise_lease *lease = take_as(way->client, way->name, way->variant->owner, 2400);
-    keep_only(way, keep_back(way)); /* the first renewal is due at a third of the ttl */
-    CHECK(wait_renewals(way->client, 1));
+    mortise_lease *lease = take_as(way->client, way->name, way->variant->owner, LONG_MS);
+    keep_back(way);
+    keep_only(way);
+    CHECK(wait_renewals(way->client, stats_of(way->client).renewals + 1));
+    CHECK(wait_state(lease, MORTISE_STATE_HELD, TEST_PATIENCE_MS));
     CHECK(mortise_state(lease) == MORTISE_STATE_HELD);
     give(lease);
 }

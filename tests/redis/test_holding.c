@@ -44,35 +44,38 @@ static void test_renewal_outlives(void)
 
 struct mortal {
     mortise_client *client;
-    mortise_status status;
+    int64_t ttl_ms, max_hold_ms;
+    mortise_lease *lease;
 };
 
 static void take_and_die(void *argument)
 {
     struct mortal *mortal = argument;
-    mortise_lease *lease;
-    mortal->status =
-        mortise_acquire(mortal->client, "dead", MORTISE_OPTIONS(.ttl_ms = 300, .max_hold_ms = 600),
-                        &lease, &detail);
+    EXPECT(OK, mortise_acquire(
+                   mortal->client, "dead",
+                   MORTISE_OPTIONS(.ttl_ms = mortal->ttl_ms, .max_hold_ms = mortal->max_hold_ms),
+                   &mortal->lease, &detail));
 }
 
 static void test_dead_thread(void)
 {
-    mortise_client *client = open_at(&server, NULL, NULL, NULL);
+    mortise_client *client = open_at(&server, NULL, "renew_every = 100ms", NULL);
     mortise_client *other = open_at(&server, NULL, NULL, NULL);
-    struct mortal mortal = {.client = client};
-    int64_t began_ms = test_now_ms();
+    struct mortal mortal = {.client = client, .ttl_ms = LONG_MS, .max_hold_ms = 2 * LONG_MS};
     in_parallel(take_and_die, &mortal, sizeof mortal, 1);
-    CHECK(mortal.status == MORTISE_OK);
-    give(take(other, "dead"));
-    CHECK(test_now_ms() - began_ms >= 600); /* it was renewed until then */
+    CHECK(wait_renewals(client, stats_of(client).renewals + 3)); /* and its thread is dead */
+    give(mortal.lease);
+    mortal.ttl_ms = 300;
+    mortal.max_hold_ms = 600;
+    in_parallel(take_and_die, &mortal, sizeof mortal, 1);
+    give(take(other, "dead")); /* and not for ever */
     close_client(client);
     close_client(other);
 }
 
 /* ---- redisson#4698: the holder is never told that renewing failed --------------------------------------------- */
 
-static void expect_told(void (*fault)(struct test_proxy *proxy), int suspects)
+static void expect_told(void (*fault)(struct test_proxy *proxy), int64_t ttl_ms)
 {
     struct test_proxy proxy;
     struct told told = TOLD_INIT;
@@ -80,14 +83,13 @@ static void expect_told(void (*fault)(struct test_proxy *proxy), int suspects)
     if (!start_proxy(&server, &proxy))
         return;
     mortise_client *client =
-        open_by(&server, &proxy, "renew_every = 30ms\nclose_timeout = 3s", NULL);
+        open_by(&server, &proxy, "renew_every = 30ms\nclose_timeout = 60s", NULL);
     EXPECT(OK, mortise_acquire(client, "told",
-                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = 400,
+                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = ttl_ms,
                                                .on_state = note_state, .user_data = &told),
                                &lease, &detail));
     fault(&proxy);
     CHECK(test_count_wait(&told.lost, 1));
-    CHECK(test_count_get(&told.suspect) >= suspects);
     CHECK(mortise_state(lease) == MORTISE_STATE_LOST);
     EXPECT(LOST, mortise_release(lease, &detail));
     CHECK(test_proxy_say(&proxy, "pass"));
@@ -111,12 +113,29 @@ static void take_away(struct test_proxy *proxy)
     CHECK(ask_number(&server, "DEL mortise:told") == 1);
 }
 
+/* Before its end, if there is time. */
+static void expect_suspect(void)
+{
+    struct test_proxy proxy;
+    if (!start_proxy(&server, &proxy))
+        return;
+    mortise_client *client = open_by(&server, &proxy, "renew_every = 30ms", NULL);
+    mortise_lease *lease = take(client, "told");
+    refuse(&proxy);
+    CHECK(wait_state(lease, MORTISE_STATE_SUSPECT, TEST_PATIENCE_MS));
+    CHECK(test_proxy_say(&proxy, "pass"));
+    give(lease);
+    close_client(client);
+    test_proxy_end(&proxy);
+}
+
 static void test_told(void)
 {
-    expect_told(take_away, 0);
-    expect_told(refuse, 1);
+    expect_told(take_away, LONG_MS);
+    expect_suspect();
+    expect_told(refuse, 400);
     CHECK(wait_holds(&server, "told", 0));
-    expect_told(keep_silent, 0);
+    expect_told(keep_silent, 400);
     CHECK(wait_holds(&server, "told", 0));
 }
 
@@ -161,12 +180,24 @@ static void once_more(mortise_status status, mortise_lease *lease, const mortise
         begin_one(load);
 }
 
+struct acquired {
+    mortise_client *client;
+    uint64_t wanted;
+};
+
+static bool has_acquired(void *argument)
+{
+    const struct acquired *acquired = argument;
+    return stats_of(acquired->client).acquires >= acquired->wanted;
+}
+
+/* The load does not end before the renewals have come, however slow all of it is. */
 static void test_load(void)
 {
     static struct load loads[LOAD];
-    mortise_client *client = open_at(&server, NULL, NULL, NULL);
+    mortise_client *client = open_at(&server, NULL, "renew_every = 100ms", NULL);
     mortise_client *other = open_at(&server, NULL, NULL, NULL);
-    mortise_lease *lease = take_as(client, "loaded", NULL, 400);
+    mortise_lease *lease = take_as(client, "loaded", NULL, 10000);
     loads[0] = (struct load){.ended = TEST_COUNT_INIT, .lock = PTHREAD_MUTEX_INITIALIZER};
     for (int i = 0; i < LOAD; i++) {
         loads[i].client = client;
@@ -174,11 +205,11 @@ static void test_load(void)
         loads[i].all = loads;
         begin_one(&loads[i]);
     }
-    uint64_t before = stats_of(client).acquires;
-    EXPECT(TIMEDOUT, mortise_acquire(other, "loaded", MORTISE_OPTIONS(.wait_ms = 1600),
-                                     &(mortise_lease *){NULL}, &detail));
+    struct acquired acquired = {client, stats_of(client).acquires + LOAD + 1};
+    CHECK(wait_renewals(client, stats_of(client).renewals + 10));
+    EXPECT(BUSY, try_once(other, "loaded"));
     CHECK(mortise_state(lease) == MORTISE_STATE_HELD);
-    CHECK(stats_of(client).acquires > before + LOAD);
+    CHECK(test_poll(has_acquired, &acquired, TEST_PATIENCE_MS));
     pthread_mutex_lock(&loads[0].lock);
     loads[0].stops = true;
     pthread_mutex_unlock(&loads[0].lock);
@@ -209,14 +240,14 @@ static void test_reconnection(void)
         return;
     mortise_client *client = open_by(&server, &proxy, "renew_every = 50ms",
                                      "connect_timeout = 100ms\ncommand_timeout = 100ms");
-    mortise_lease *lease = take_as(client, "resumed", NULL, 4000);
+    mortise_lease *lease = take_as(client, "resumed", NULL, 15000); /* pauses grow with the ttl */
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
         struct failing failing = {client, stats_of(client).renewal_failures};
         snprintf(doing, sizeof doing, "%s", faults[i]);
         CHECK(test_proxy_say(&proxy, "%s", faults[i]));
         if (i > 0) /* a plain cut may be mended before anything is renewed */
             CHECK(test_poll(has_failed, &failing,
-                            4000)); /* SUSPECT; for how long is another matter */
+                            TEST_PATIENCE_MS)); /* SUSPECT; for how long is another matter */
         CHECK(test_proxy_say(&proxy, "pass"));
         CHECK(wait_renewals(client, stats_of(client).renewals + 2));
         CHECK(mortise_state(lease) == MORTISE_STATE_HELD);
@@ -239,7 +270,7 @@ static void take_crowd(mortise_client *client)
     for (int i = 0; i < CROWD; i++) {
         crowd[i] = PENDING_INIT;
         snprintf(name, sizeof name, "crowd-%d", i);
-        pending_start(&crowd[i], client, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 1500));
+        pending_start(&crowd[i], client, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 15000));
     }
     for (int i = 0; i < CROWD; i++)
         EXPECT(OK, pending_join(&crowd[i]));
@@ -252,8 +283,9 @@ static void test_thousands(void)
     mortise_lease *lease = NULL;
     if (!start_proxy(&server, &proxy))
         return;
-    mortise_client *client = open_at(&server, NULL, NULL, NULL);
-    mortise_client *cut_off = open_by(&server, &proxy, "close_timeout = 100ms", NULL);
+    mortise_client *client =
+        open_at(&server, NULL, "renew_every = 500ms\nclose_timeout = 60s", NULL);
+    mortise_client *cut_off = open_by(&server, &proxy, "close_timeout = 60s", NULL);
     EXPECT(OK, mortise_acquire(
                    cut_off, "dead shard",
                    MORTISE_OPTIONS(.ttl_ms = 1500, .on_state = note_state, .user_data = &dead),
@@ -276,6 +308,8 @@ static void test_thousands(void)
 
 /* ---- rueidislock: the network drops silently, and the loss is told 2.5 s after the lock expired ------------------------- */
 
+/* It does not wait for a command that waits for its answer: not for an hour. */
+
 static void test_silent_loss(void)
 {
     struct test_proxy proxy;
@@ -284,15 +318,13 @@ static void test_silent_loss(void)
     if (!start_proxy(&server, &proxy))
         return;
     mortise_client *client =
-        open_by(&server, &proxy, "close_timeout = 100ms", NULL); /* 3 s per command */
+        open_by(&server, &proxy, "close_timeout = 100ms", "command_timeout = 1h");
     EXPECT(OK, mortise_acquire(
                    client, "silent",
                    MORTISE_OPTIONS(.ttl_ms = 700, .on_state = note_state, .user_data = &told),
                    &lease, &detail));
     keep_silent(&proxy);
-    int64_t ends_ms = test_now_ms() + pttl(&server, "silent");
     CHECK(test_count_wait(&told.lost, 1));
-    CHECK(told.lost_ms <= ends_ms + 1000); /* it is told before that; a busy machine may be late */
     EXPECT(LOST, mortise_release(lease, &detail));
     CHECK(test_proxy_say(&proxy, "pass"));
     mortise_close(client, NULL);
@@ -301,11 +333,11 @@ static void test_silent_loss(void)
 
 /* ---- redis-py#621: the body ran without the lock --------------------------------------------------------------------------- */
 
-static int run_body(mortise_client *client, const char *name)
+static int run_body(mortise_client *client, const char *name, int64_t wait_ms)
 {
     mortise_lease *lease = NULL;
     int ran = 0;
-    mortise_acquire(client, name, MORTISE_OPTIONS(.wait_ms = 200), &lease, &detail);
+    mortise_acquire(client, name, MORTISE_OPTIONS(.wait_ms = wait_ms), &lease, &detail);
     MORTISE_WITH (lease) {
         ran++;
     }
@@ -317,17 +349,17 @@ static void test_body(void)
     struct test_proxy proxy;
     if (!start_proxy(&server, &proxy))
         return;
-    mortise_client *client = open_by(&server, &proxy, "unreachable_timeout = 200ms", NULL);
+    mortise_client *client = open_by(&server, &proxy, NULL, NULL);
     mortise_client *other = open_at(&server, NULL, NULL, NULL);
     mortise_lease *lease = take(other, "body");
-    CHECK(run_body(client, "body") == 0); /* another's */
+    CHECK(run_body(client, "body", 200) == 0); /* another's */
     give(lease);
-    CHECK(run_body(client, "body") == 1);
+    CHECK(run_body(client, "body", TEST_PATIENCE_MS) == 1);
     refuse(&proxy);
-    CHECK(run_body(client, "body") == 0); /* no server */
+    CHECK(run_body(client, "body", 200) == 0); /* no server */
     CHECK(test_proxy_say(&proxy, "pass"));
     CHECK(ask_number(&server, "HSET mortise:body a 1") == 1);
-    CHECK(run_body(client, "body") == 0); /* something else is there */
+    CHECK(run_body(client, "body", TEST_PATIENCE_MS) == 0); /* something else is there */
     CHECK(ask_number(&server, "DEL mortise:body") == 1);
     close_client(client);
     close_client(other);

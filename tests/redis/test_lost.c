@@ -167,13 +167,29 @@ static bool is_cut(void *argument)
     return test_proxy_count(&cut->way->proxy, "ever") > cut->connections;
 }
 
-/* How many bytes a renewal has, that way: those of ten, by ten. */
+struct moved {
+    uint64_t renewals;
+    int64_t bytes;
+};
+
+/* Both at one instant, however long this thread stands still in between. */
+static struct moved moved_by_now(struct way *way)
+{
+    struct moved moved;
+    do {
+        moved.renewals = stats_of(way->client).renewals;
+        moved.bytes = test_proxy_count(&way->proxy, way->direction);
+    } while (stats_of(way->client).renewals != moved.renewals);
+    return moved;
+}
+
+/* How many bytes a renewal has, that way: those of ten or more, divided. */
 static int renewal_size(struct way *way)
 {
-    uint64_t renewals = stats_of(way->client).renewals;
-    int64_t bytes = test_proxy_count(&way->proxy, way->direction);
-    CHECK(wait_renewals(way->client, renewals + 10));
-    return (int)((test_proxy_count(&way->proxy, way->direction) - bytes) / 10);
+    struct moved before = moved_by_now(way);
+    CHECK(wait_renewals(way->client, before.renewals + 10));
+    struct moved after = moved_by_now(way);
+    return (int)((after.bytes - before.bytes) / (int64_t)(after.renewals - before.renewals));
 }
 
 static void cut_renewal(struct way *way, int byte, int *size)

@@ -11,7 +11,8 @@
 static struct server server;
 static const char *const modes[] = {"", "mode = hash\n"};
 #define MODES 2
-#define TTL_MS 3000
+#define TTL_MS                                                                                     \
+    9000 /* a process may stand still for almost as long; they are refreshed every third of it */
 
 /* ---- helpers --------------------------------------------------------------------------------------------------- */
 
@@ -150,7 +151,7 @@ static void come_too_late(void *mode)
     if (!begin(&way, settings, "too late"))
         return;
     mortise_client *third = open_at(&server, NULL, NULL, settings);
-    wait_for(&way, 600);
+    wait_for(&way, 5000);
     CHECK(test_poll(has_replied, &way, TEST_PATIENCE_MS));
     pending_start(&other, third, way.name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
     CHECK(wait_queue(&server, way.name, 2));
@@ -194,7 +195,7 @@ static void overtake(void *mode)
     snprintf(settings, sizeof settings, "%scommand_timeout = 1m\n", *(const char **)mode);
     if (!begin(&way, settings, "overtaken"))
         return;
-    wait_for(&way, TTL_MS);
+    wait_for(&way, 5000);
     CHECK(test_poll(has_replied, &way, TEST_PATIENCE_MS));
     CHECK(test_proxy_say(&way.proxy, "delay 1000000 up"));
     CHECK(test_poll(is_on_its_way, &way, TEST_PATIENCE_MS));
@@ -218,7 +219,7 @@ static void test_old_push(void)
     struct way way;
     if (!begin(&way, "", "old"))
         return;
-    wait_for(&way, 900);
+    wait_for(&way, 5000);
     struct place place = place_of(way.name);
     CHECK(wait_refresh(way.name));
     CHECK(wait_refresh(way.name)); /* the one before has been answered, then */
@@ -278,7 +279,7 @@ static void test_lost_alone(void)
     struct way way;
     if (!begin(&way, "", "lost alone"))
         return;
-    wait_for(&way, 1500);
+    wait_for(&way, TTL_MS);
     CHECK(ask_number(&server, "EVAL %s 2 mortise:%s {mortise:%s}:mortise:queue", take_over,
                      way.name, way.name) == 1);
     receive(&way);
@@ -300,7 +301,7 @@ static void test_emptied(void)
     for (int i = 0; i < 3; i++) {
         clients[i] = open_at(&server, NULL, NULL, NULL);
         pending_start(&pendings[i], clients[i], "emptied",
-                      MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 900));
+                      MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 6000));
         CHECK(wait_queue(&server, "emptied", i + 1));
     }
     CHECK(ask_is(&server, "OK", "FLUSHALL"));

@@ -10,7 +10,7 @@ static struct house house;
 
 #define HELD_MS 600000 /* nothing is renewed because it is due */
 
-static const char patient[] = "unreachable_timeout = 60s\n";
+static const char patient[] = "unreachable_timeout = 150s\n";
 static const char secrets[] = "sentinel_password = watch\npassword = secret\n";
 static const char timeouts[] = "connect_timeout = 1s\ncommand_timeout = 1s\n";
 
@@ -58,7 +58,7 @@ static bool is_whole(void *unused)
 /* All run, and follow one; nothing is in it. */
 static void mend(void)
 {
-    CHECK(test_poll(is_whole, NULL, 60000));
+    CHECK(test_poll(is_whole, NULL, FAILOVER_MS));
     house_wait_replicas(&house, 2);
     CHECK(ask_is(&house.server, "OK", "FLUSHALL"));
 }
@@ -81,7 +81,7 @@ static void check_kept(mortise_client *client, mortise_lease *lease, const char 
                        struct told *told, uint64_t before)
 {
     struct renewal renewal = {client, told, before};
-    CHECK(test_poll(was_renewed, &renewal, 60000));
+    CHECK(test_poll(was_renewed, &renewal, FAILOVER_MS));
     CHECK(wait_state(lease, MORTISE_STATE_HELD, TEST_PATIENCE_MS));
     CHECK(test_count_get(&told->lost) == 0);
     CHECK(holds(&house.server, name) == 1);
@@ -113,8 +113,11 @@ static void expect_refused(const char *name, const char *settings, mortise_statu
     mortise_lease *lease = NULL;
     char path[300], text[700];
     snprintf(path, sizeof path, "%s/refused.conf", house.server.folder);
-    snprintf(text, sizeof text, "[mortise]\ndriver = redis\n[redis]\nsentinel = %s%s\n%s", name,
-             house.server.sentinels, settings);
+    snprintf(
+        text, sizeof text,
+        "[mortise]\ndriver = redis\nunreachable_timeout = 60s\n[redis]\nconnect_timeout = 30s\n"
+        "command_timeout = 30s\nsentinel = %s%s\n%s",
+        name, house.server.sentinels, settings);
     snprintf(doing, sizeof doing, "%s %s", name, settings);
     CHECK(test_file_write(path, text));
     mortise_status status = mortise_open(path, &client, &detail);
@@ -221,7 +224,7 @@ static void test_exchanged(void)
     mend();
     int old = house.primary;
     mortise_client *client =
-        open_by_sentinels(NULL, "unreachable_timeout = 60s\nrenew_every = 50ms", NULL);
+        open_by_sentinels(NULL, "unreachable_timeout = 150s\nrenew_every = 50ms", NULL);
     mortise_lease *lease = hold(client, "kept", &told);
     house_wait_replicas(&house, 2);
     redisContext *sentinel =

@@ -9,7 +9,7 @@
 
 static struct server volatile_one, durable, pair;
 
-#define HELD_MS 8000 /* pauses between repeated renewals grow with the ttl */
+#define HELD_MS 20000 /* pauses between repeated renewals grow with the ttl */
 
 static const char timeouts[] = "connect_timeout = 300ms\ncommand_timeout = 300ms\n";
 
@@ -56,7 +56,7 @@ static void arrive(void *argument)
     if (party->server != &pair)
         snprintf(address, sizeof address, "127.0.0.1:%d", party->proxy.port);
     party->client =
-        open_at(party->server, address, "renew_every = 100ms\nunreachable_timeout = 20s", settings);
+        open_at(party->server, address, "renew_every = 100ms\nunreachable_timeout = 60s", settings);
     EXPECT(OK, mortise_acquire(party->client, party->holds,
                                MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = HELD_MS,
                                                .owner = party->variant->owner,
@@ -335,6 +335,7 @@ static void test_scripts_forgotten(void)
 static void test_too_many_clients(void)
 {
     struct pending pending = PENDING_INIT;
+    CHECK(server_is_clean(&volatile_one)); /* nobody goes and makes room */
     mortise_client *first = open_at(&volatile_one, NULL, "renew_every = 20ms", NULL);
     mortise_client *second = open_at(&volatile_one, NULL, NULL, NULL);
     mortise_lease *lease = take(first, "room"), *none = NULL;

@@ -66,6 +66,17 @@ void nodes_say(struct nodes *nodes, unsigned set, const char *command)
 
 /* ---- clients ------------------------------------------------------------------------------------------------- */
 
+/* So that nodes that stand still for seconds are none that are away; a test for which they are says how long. */
+static const char *unless_given(const char *settings, const char *key, const char *value)
+{
+    static _Thread_local char lines[4][64];
+    static _Thread_local unsigned next;
+    char *line = lines[next++ % 4];
+    bool given = settings && strstr(settings, key);
+    snprintf(line, sizeof lines[0], given ? "" : "%s = %s\n", key, value);
+    return line;
+}
+
 mortise_status nodes_open_list(struct nodes *nodes, const char *list, const char *core,
                                const char *redlock, mortise_client **client)
 {
@@ -75,8 +86,11 @@ mortise_status nodes_open_list(struct nodes *nodes, const char *list, const char
     pthread_mutex_lock(&lock);
     snprintf(path, sizeof path, "%s/redlock-%d.conf", nodes->group.folder, ++count);
     pthread_mutex_unlock(&lock);
-    snprintf(text, sizeof text, "[mortise]\ndriver = redlock\n%s\n[redlock]\nnodes = %s\n%s\n",
-             core ? core : "", list, redlock ? redlock : "");
+    snprintf(text, sizeof text,
+             "[mortise]\ndriver = redlock\n%s%s\n[redlock]\nnodes = %s\n%s%s%s\n",
+             unless_given(core, "unreachable_timeout", "60s"), core ? core : "", list,
+             unless_given(redlock, "node_timeout", "3s"), unless_given(redlock, "max_ttl", "10m"),
+             redlock ? redlock : "");
     CHECK(test_file_write(path, text));
     return mortise_open(path, client, &detail);
 }

@@ -40,20 +40,20 @@ static void succeeded(mortise_status status, mortise_lease *lease, const mortise
 static void test_guard_with(const char *settings, const char *name, int64_t ttl_ms,
                             mortise_lease_state expected)
 {
-    mortise_client *client = nodes_open(&nodes, 7, "unreachable_timeout = 30s", settings);
-    mortise_client *other = nodes_open(&nodes, 7, "unreachable_timeout = 30s", settings);
+    mortise_client *client = nodes_open(&nodes, 7, NULL, settings);
+    mortise_client *other = nodes_open(&nodes, 7, NULL, settings);
     struct successor successor = {.done = TEST_COUNT_INIT};
     mortise_lease *lease = NULL;
-    EXPECT(OK,
-           mortise_acquire(client, name,
-                           MORTISE_OPTIONS(.wait_ms = 30000, .ttl_ms = ttl_ms, .no_renew = true),
-                           &lease, &detail));
+    EXPECT(OK, mortise_acquire(
+                   client, name,
+                   MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = ttl_ms, .no_renew = true),
+                   &lease, &detail));
     uint64_t token = mortise_token(lease);
     CHECK(wait_nodes_with(&nodes, name, 7));
     successor.of = lease;
     nodes_do(&nodes, "kill", 3);
     nodes_do(&nodes, "start", 3);
-    EXPECT(OK, mortise_acquire_async(other, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 3000),
+    EXPECT(OK, mortise_acquire_async(other, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 8000),
                                      succeeded, &successor, NULL, &detail));
     CHECK(test_count_wait(&successor.done, 1));
     CHECK(successor.status == MORTISE_OK);
@@ -79,7 +79,7 @@ static void test_no_guard(void)
 /* Nodes that were just started do not vote: said so, not "taken". */
 static void test_guard_is_told(void)
 {
-    mortise_client *client = nodes_open(&nodes, 7, "unreachable_timeout = 200ms", "max_ttl = 1h\n");
+    mortise_client *client = nodes_open(&nodes, 7, NULL, "max_ttl = 1h\n");
     EXPECT(UNREACHABLE, try_once(client, "told"));
     SAYS("started less than max_ttl ago");
     CHECK(nodes_with(&nodes, "told") == 0);
@@ -118,10 +118,10 @@ static void test_clock_jumps(void)
     mortise_client *other = nodes_open(&nodes, 5, NULL, "node_persistent = yes\n");
     struct told told = TOLD_INIT;
     mortise_lease *lease = NULL;
-    EXPECT(OK, mortise_acquire(
-                   client, name,
-                   MORTISE_OPTIONS(.ttl_ms = 3000, .on_state = note_state, .user_data = &told),
-                   &lease, &detail));
+    EXPECT(OK, mortise_acquire(client, name,
+                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = 6000,
+                                               .on_state = note_state, .user_data = &told),
+                               &lease, &detail));
     uint64_t token = mortise_token(lease);
     CHECK(wait_nodes_with(&nodes, name, 3));
     set_clock("+1h");

@@ -6,7 +6,7 @@
 
 static struct nodes nodes = {.proxied = true};
 
-#define PATIENT "unreachable_timeout = 500ms\nclose_timeout = 3s"
+#define HURRIED "unreachable_timeout = 3s\nclose_timeout = 60s"
 
 struct round {
     mortise_client *client;
@@ -54,15 +54,13 @@ static void test_two_dead(void)
 
 static void test_three_dead(void)
 {
-    mortise_client *client = nodes_open(&nodes, 3, PATIENT, AT_ONCE);
+    mortise_client *client = nodes_open(&nodes, 3, HURRIED, AT_ONCE);
     mortise_lease *lease = NULL;
     char text[200];
-    int64_t began_ms = test_now_ms();
     EXPECT(UNREACHABLE, try_once(client, "three dead"));
     SAYS("2 of 5 nodes, and 3 are needed");
-    EXPECT(UNREACHABLE, mortise_acquire(client, "three dead", MORTISE_OPTIONS(.wait_ms = 60000),
-                                        &lease, &detail));
-    CHECK(test_now_ms() - began_ms < 15000);
+    EXPECT(UNREACHABLE,
+           mortise_acquire(client, "three dead", MORTISE_OPTIONS(.wait_ms = -1), &lease, &detail));
     CHECK(nodes_with(&nodes, "three dead") == 0);
     EXPECT(UNREACHABLE, mortise_ping(client, text, sizeof text, &detail));
     close_client(client);
@@ -71,7 +69,7 @@ static void test_three_dead(void)
 /* They have voted, and nobody is told: their votes are undone all the same. */
 static void test_three_lost(void)
 {
-    mortise_client *client = nodes_open_by(&nodes, PATIENT, AT_ONCE);
+    mortise_client *client = nodes_open_by(&nodes, HURRIED, AT_ONCE "node_timeout = 500ms\n");
     take_and_give(client, "three lost", ALL);
     nodes_say(&nodes, 7, "lose");
     mortise_status status = try_once(client, "three lost");
@@ -121,7 +119,7 @@ static bool is_unreachable(void *argument)
 static void test_hanging_needed(void)
 {
     mortise_client *client =
-        nodes_open(&nodes, 15, "unreachable_timeout = 60s\nclose_timeout = 3s",
+        nodes_open(&nodes, 15, "close_timeout = 60s",
                    AT_ONCE "node_timeout = 5s\ncommand_timeout = 60s\nconnect_timeout = 60s\n");
     struct timed timed = {client, 2500};
     take_and_give(client, "needed", 15);
@@ -132,7 +130,7 @@ static void test_hanging_needed(void)
     int64_t began_ms = test_now_ms();
     for (int i = 0; i < 20; i++)
         EXPECT(UNREACHABLE, try_once(client, "needed"));
-    CHECK(test_now_ms() - began_ms < 5000);
+    CHECK(test_now_ms() - began_ms < 50000); /* half of what it would be */
     nodes_do(&nodes, "thaw", 4);
     nodes_do(&nodes, "start", 2);
     CHECK(wait_works(client));
@@ -146,10 +144,10 @@ static void test_repair(void)
     struct told told = TOLD_INIT;
     mortise_lease *lease = NULL;
     mortise_client *client = nodes_open(&nodes, ALL, "renew_every = 200ms", AT_ONCE);
-    EXPECT(OK, mortise_acquire(
-                   client, "repair",
-                   MORTISE_OPTIONS(.ttl_ms = 60000, .on_state = note_state, .user_data = &told),
-                   &lease, &detail));
+    EXPECT(OK, mortise_acquire(client, "repair",
+                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS,
+                                               .on_state = note_state, .user_data = &told),
+                               &lease, &detail));
     uint64_t token = mortise_token(lease);
     for (unsigned set = 3; set <= ALL; set <<= 1) {
         CHECK(wait_nodes_with(&nodes, "repair", ALL));
@@ -173,10 +171,10 @@ static void test_majority_lost(void)
     struct told told = TOLD_INIT;
     mortise_lease *lease = NULL;
     mortise_client *client = nodes_open(&nodes, ALL, "renew_every = 200ms", AT_ONCE);
-    EXPECT(OK, mortise_acquire(
-                   client, "majority",
-                   MORTISE_OPTIONS(.ttl_ms = 60000, .on_state = note_state, .user_data = &told),
-                   &lease, &detail));
+    EXPECT(OK, mortise_acquire(client, "majority",
+                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS,
+                                               .on_state = note_state, .user_data = &told),
+                               &lease, &detail));
     CHECK(wait_nodes_with(&nodes, "majority", ALL));
     for (int i = 0; i < 3; i++)
         CHECK(ask_number(&nodes.node[i], "DEL mortise:majority") == 1);
@@ -251,8 +249,7 @@ static void test_settings(void)
     EXPECT(INVALID,
            mortise_acquire(client, "ttl", MORTISE_OPTIONS(.ttl_ms = 10001), &lease, &detail));
     SAYS("max_ttl");
-    EXPECT(OK, mortise_acquire(client, "ttl", MORTISE_OPTIONS(.ttl_ms = 10000), &lease, &detail));
-    give(lease);
+    give(take_as(client, "ttl", NULL, 10000));
     EXPECT(NOTSUP, mortise_acquire(client, "ttl", MORTISE_OPTIONS(.owner = "us"), &lease, &detail));
     close_client(client);
 }

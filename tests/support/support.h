@@ -14,7 +14,7 @@
 /* What a test that cannot run exits with. */
 #define TEST_SKIP_CODE 77
 /* Bounds failure only: nothing waits for so long when all is well. */
-#define TEST_PATIENCE_MS 20000
+#define TEST_PATIENCE_MS 60000
 
 /* ---- wait.c: events --------------------------------------------------------------------------- */
 
