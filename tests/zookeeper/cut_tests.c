@@ -72,7 +72,7 @@ static void cut_at_all(const char *way, int last)
         lanes[i] = (struct lane){.way = way, .first = i, .last = last};
         CU_ASSERT_FATAL(
             test_proxy_start(&lanes[i].proxy, stage.folder, "127.0.0.1", stage.ports[0]));
-        snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d/faults?session_timeout=4s",
+        snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d/faults?" LIFE "&" PATIENT,
                  lanes[i].proxy.port);
         CU_ASSERT_EQUAL_FATAL(mortise_open(url, &lanes[i].client, NULL), MORTISE_OK);
     }
@@ -122,7 +122,7 @@ static void test_given_up_without_reply_curator_79(void)
 /* CURATOR-678: a release that fails is remembered and done on reconnection. */
 static void test_failed_release_curator_678(void)
 {
-    mortise_client *client = client_behind_proxy("&unreachable_timeout=300ms"),
+    mortise_client *client = client_behind_proxy("&unreachable_timeout=3s"),
                    *other = client_direct("");
     const char *name = fresh_name();
     mortise_lease *lease = take(client, name);
@@ -226,7 +226,7 @@ static void test_suspect_and_back(void)
  * in another: what both have left under one uuid is not taken for one, and none of it stays. */
 static void test_asked_in_two_sessions_curator_498(void)
 {
-    mortise_client *client = client_behind_proxy(BRIEF "&unreachable_timeout=30s"),
+    mortise_client *client = client_behind_proxy("&session_timeout=4s"),
                    *holder = client_direct("");
     const char *name = fresh_name();
     mortise_error error;
@@ -236,7 +236,7 @@ static void test_asked_in_two_sessions_curator_498(void)
     CU_ASSERT_FATAL(test_proxy_say(&stage.proxy, "lose"));
     waiter_start(&waiter, client, name);
     CU_ASSERT(wait_contenders(name, 2)); /* its first node, of which it does not know */
-    CU_ASSERT_FALSE(test_count_wait_ms(&waiter.done, 1, 3 * TIMEOUT_MS / 2));
+    CU_ASSERT_FALSE(test_count_wait_ms(&waiter.done, 1, 6000));
     CU_ASSERT_FATAL(test_proxy_say(&stage.proxy, "pass"));
     EXPECT(OK, mortise_release(lease, &error));
     CU_ASSERT_EQUAL(waiter_join(&waiter), MORTISE_OK);

@@ -21,6 +21,12 @@ static bool follows(void *argument)
     return stage_leader() > 1;
 }
 
+static bool one_link_is_used(void *argument)
+{
+    (void)argument;
+    return test_proxy_count(&links[0], "now") + test_proxy_count(&links[1], "now") == 1;
+}
+
 static void put_proxies_between(void)
 {
     static bool done;
@@ -37,7 +43,7 @@ static void put_proxies_between(void)
     CU_ASSERT_FATAL(stage_server("stop", 1));
     CU_ASSERT_FATAL(test_poll(follows, NULL, TEST_PATIENCE_MS));
     CU_ASSERT_FATAL(stage_server_with(1, keys));
-    CU_ASSERT_FATAL(test_proxy_count(&links[0], "now") + test_proxy_count(&links[1], "now") == 1);
+    CU_ASSERT_FATAL(test_poll(one_link_is_used, NULL, TEST_PATIENCE_MS));
 }
 
 static void say_links(const char *command)
@@ -84,6 +90,7 @@ static void learn_pings(void)
             ping_ms = now_ms;
         ping_every_ms = (now_ms - ping_ms) / (i > 0 ? i : 1);
     }
+    ping_every_ms = ping_every_ms < BEFORE_MS ? BEFORE_MS : ping_every_ms;
 }
 
 static bool ping_is_near(void *argument)
@@ -159,7 +166,11 @@ static bool cut_off(const char *how)
     say_links(how);
     for (int i = 0; i < HOLDERS; i++)
         deadline_ms[i] = deadline_of(round.waiters[i].other);
-    CU_ASSERT_EQUAL(test_proxy_count(&stage.proxy, "now"), HOLDERS);
+    if (test_proxy_count(&stage.proxy, "now") != HOLDERS) { /* one was late, and came anew */
+        say_links("pass");
+        give_back(&round, false);
+        return false;
+    }
     for (int i = 0; i < HOLDERS; i++) {
         CU_ASSERT_EQUAL(waiter_join(&round.waiters[i]), MORTISE_OK);
         CU_ASSERT_EQUAL(round.waiters[i].other_state, MORTISE_STATE_LOST);
@@ -222,7 +233,7 @@ static void test_follower_lags(void)
 
 /* What the first server did for a session, from that place of its log on: whether it had caught up with its leader
  * before it was asked for children. */
-static bool synced_first(size_t from, uint64_t session)
+static bool synced_first(size_t from, int64_t session)
 {
     char path[300], mark[40];
     bool synced = false, listed = false;
@@ -251,15 +262,6 @@ static size_t log_length(void)
     return length;
 }
 
-static uint64_t session_of(mortise_client *client)
-{
-    char text[256] = "";
-    mortise_error error;
-    EXPECT(OK, mortise_ping(client, text, sizeof text, &error));
-    const char *place = strstr(text, "session 0x");
-    return place ? strtoull(place + 10, NULL, 16) : 0;
-}
-
 /* The create was executed, and its answer and the list's are lost with the connection; the client goes on at a
  * follower that lags. */
 static void test_lost_before_the_list(void)
@@ -273,13 +275,11 @@ static void test_lost_before_the_list(void)
     CU_ASSERT_FATAL(
         test_proxy_start(&first, stage.folder, "127.0.0.1", stage.ports[stage_leader() - 1]));
     CU_ASSERT_FATAL(test_proxy_say(&stage.proxy, "refuse"));
-    snprintf(url, sizeof url,
-             "zookeeper://127.0.0.1:%d,127.0.0.1:%d/faults?session_timeout=8s"
-             "&unreachable_timeout=20s&connect_timeout=20s",
+    snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d,127.0.0.1:%d/faults?" LIFE "&" PATIENT,
              first.port, stage.proxy.port);
     EXPECT(OK, mortise_open(url, &client, &error));
     EXPECT(OK, mortise_release(take(client, name), &error));
-    uint64_t session = session_of(client);
+    int64_t session = session_of(client);
     CU_ASSERT_FATAL(test_proxy_say(&first, "lose"));
     waiter_start(&waiter, client, name);
     CU_ASSERT(wait_contenders(name, 1));
@@ -289,7 +289,7 @@ static void test_lost_before_the_list(void)
     CU_ASSERT_FATAL(test_proxy_say(&first, "refuse"));
     CU_ASSERT_EQUAL(waiter_join(&waiter), MORTISE_OK);
     CU_ASSERT_EQUAL(session_of(client), session);
-    CU_ASSERT_EQUAL(contenders(name), 1);
+    CU_ASSERT(wait_contenders(name, 1));
     CU_ASSERT(synced_first(before, session));
     say_links("pass");
     CU_ASSERT_EQUAL(mortise_release(waiter.lease, NULL), MORTISE_OK);

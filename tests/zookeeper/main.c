@@ -30,7 +30,7 @@ struct set {
 static const char *const quick[] = {"tick=200",
                                     "containers=300",
                                     "sync=no",
-                                    "conf=maxSessionTimeout=8000",
+                                    "conf=maxSessionTimeout=30000",
                                     "java=-Dznode.container.maxPerMinute=600000",
                                     NULL};
 /* A follower that hears nothing of its leader serves for a minute; a tick that is long beside a session

@@ -136,7 +136,7 @@ static void rig_value(struct rig *rig, const char *key, const char *text, int64_
             rig->values[i] = (mortise_value){.given = true, .text = text, .number = number};
 }
 
-static void rig_open_for(struct rig *rig, const char *client_id, int timeout_ms)
+static void rig_open(struct rig *rig, const char *client_id)
 {
     mortise_error error;
     *rig = (struct rig){.lock = PTHREAD_MUTEX_INITIALIZER, .filled = PTHREAD_COND_INITIALIZER};
@@ -152,7 +152,7 @@ static void rig_open_for(struct rig *rig, const char *client_id, int timeout_ms)
                                .resolve = host_resolve};
     rig_value(rig, "servers", stage.servers, 0);
     rig_value(rig, "root", "/ops", 0);
-    rig_value(rig, "session_timeout", "some", timeout_ms);
+    rig_value(rig, "session_timeout", "some", LIFE_MS);
     rig_value(rig, "connect_timeout", "10s", 10000);
     for (size_t i = 0; i < module->option_count; i++)
         if (strcmp(module->options[i].key, "tick") == 0)
@@ -164,11 +164,6 @@ static void rig_open_for(struct rig *rig, const char *client_id, int timeout_ms)
                               .client_id = client_id,
                               .note = "host\n1\nprogram"};
     CU_ASSERT_EQUAL_FATAL(module->open(&args, &rig->ctx, &error), MORTISE_OK);
-}
-
-static void rig_open(struct rig *rig, const char *client_id)
-{
-    rig_open_for(rig, client_id, LIFE_MS);
 }
 
 /* What was posted, and a turn; waits a little for more. */
@@ -309,7 +304,7 @@ static void test_asked_as_the_session_ends(void)
     static char names[ASKED][8];
     char text[256] = "";
     CU_ASSERT_FATAL(load());
-    rig_open_for(&one, "00000000000000000000000000000005", TIMEOUT_MS);
+    rig_open(&one, "00000000000000000000000000000005");
     mortise_op ping = {.kind = MORTISE_OP_PING, .buffer = text, .buffer_size = sizeof text};
     start(&one, &ping);
     CU_ASSERT_EQUAL_FATAL(finish(&one, NULL, &ping), MORTISE_OK);
@@ -335,7 +330,7 @@ static void test_asked_again_too_late(void)
     CU_ASSERT_FATAL(load());
     rig_open(&one, "00000000000000000000000000000006");
     mortise_op op = acquire_of("g", 1, 0);
-    op.ttl_ms = 100;
+    op.ttl_ms = 2000;
     start(&one, &op);
     CU_ASSERT_EQUAL(finish(&one, NULL, &op), MORTISE_OK);
     uint64_t token = op.token;

@@ -60,15 +60,6 @@ bool session_close_by_hand(int64_t session)
     return over;
 }
 
-static int64_t session_of(mortise_client *client)
-{
-    char text[256] = "";
-    mortise_error error;
-    EXPECT(OK, mortise_ping(client, text, sizeof text, &error));
-    const char *place = strstr(text, "session 0x");
-    return place ? (int64_t)strtoull(place + 10, NULL, 16) : 0;
-}
-
 static void end_session(mortise_client *client)
 {
     CU_ASSERT(session_close_by_hand(session_of(client)));
@@ -161,10 +152,10 @@ static void test_blocked_callback_curator_495(void)
     char node[128];
     struct test_count gate = TEST_COUNT_INIT;
     mortise_lease *lease;
-    EXPECT(OK,
-           mortise_acquire(client, name,
-                           MORTISE_OPTIONS(.wait_ms = 5000, .on_state = block, .user_data = &gate),
-                           &lease, &error));
+    EXPECT(OK, mortise_acquire(client, name,
+                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .on_state = block,
+                                               .user_data = &gate),
+                               &lease, &error));
     CU_ASSERT_FATAL(contender(name, 0, node, sizeof node));
     CU_ASSERT(node_delete(name, node));
     CU_ASSERT(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
@@ -221,18 +212,18 @@ static bool is_lost(void *argument)
     return lost;
 }
 
-/* The servers grant 8 s of what is asked for. From the first moment on, and for as long as all are well, a
+/* The servers grant 30 s of what is asked for. From the first moment on, and for as long as all are well, a
  * lease has more than a fifth of that left at any time: whoever watches it needs time to act. */
 static void test_never_near_its_end(void)
 {
-    static const char *const asked[WATCHED] = {"&session_timeout=8s", "&session_timeout=30s"};
+    static const char *const asked[WATCHED] = {"&" LIFE, "&session_timeout=60s"};
     mortise_client *clients[WATCHED];
     struct shortest shortest = {.left_ms = INT64_MAX};
     for (int i = 0; i < WATCHED; i++) {
         clients[i] = client_direct(asked[i]);
         shortest.leases[i] = take(clients[i], fresh_name());
     }
-    CU_ASSERT_FALSE(test_poll(is_lost, &shortest, LIFE_MS));
+    CU_ASSERT_FALSE(test_poll(is_lost, &shortest, LIFE_MS * 2 / 3));
     printf("(%d ms) ", (int)shortest.left_ms);
     CU_ASSERT(shortest.left_ms > LIFE_MS / 5);
     for (int i = 0; i < WATCHED; i++) {
@@ -312,7 +303,7 @@ static void test_may_not_delete(void)
 /* What nobody waits for any more is freed at the end too; the leak checker looks. */
 static void test_closed_while_frozen(void)
 {
-    mortise_client *client = client_direct("&unreachable_timeout=300ms");
+    mortise_client *client = client_direct("&unreachable_timeout=3s");
     mortise_info info = {.size = sizeof info};
     mortise_error error = {0};
     const char *name = fresh_name();

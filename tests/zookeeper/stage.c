@@ -160,10 +160,8 @@ static mortise_client *open_at(const char *servers, const char *settings)
     mortise_client *client = NULL;
     mortise_error error = {0};
     snprintf(url, sizeof url, "zookeeper://%s" ROOT "?%s%s%s", servers,
-             strstr(settings, "session_timeout=") ? "" : "session_timeout=8s&",
-             strstr(settings, "unreachable_timeout=")
-                 ? ""
-                 : "unreachable_timeout=20s&connect_timeout=20s&",
+             strstr(settings, "session_timeout=") ? "" : LIFE "&",
+             strstr(settings, "unreachable_timeout=") ? "" : PATIENT "&",
              settings[0] == '&' ? settings + 1 : "handover_window=50ms");
     EXPECT(OK, mortise_open(url, &client, &error));
     return client;
@@ -203,6 +201,15 @@ bool expect(mortise_status got, mortise_status wanted, const mortise_error *erro
     return got == wanted;
 }
 
+int64_t session_of(mortise_client *client)
+{
+    char text[256] = "";
+    mortise_error error;
+    EXPECT(OK, mortise_ping(client, text, sizeof text, &error));
+    const char *place = strstr(text, "session 0x");
+    return place ? (int64_t)strtoull(place + 10, NULL, 16) : 0;
+}
+
 const char *fresh_name(void)
 {
     static char names[16][32];
@@ -240,13 +247,27 @@ static int by_number(const void *a, const void *b)
     return (one > two) - (one < two);
 }
 
-/* Through a sync: the handle may be at a server that lags. */
+struct asked {
+    char path[PATH_SIZE];
+    struct String_vector children;
+    int code;
+};
+
+/* No answer is none: a server that stands still is not one without nodes. */
+static bool is_answered(void *argument)
+{
+    struct asked *asked = argument;
+    asked->code = zoo_get_children(stage.peek, asked->path, 0, &asked->children);
+    return asked->code == ZOK || asked->code == ZNONODE;
+}
+
 static struct String_vector children_of(const char *name)
 {
-    struct String_vector children = {0, NULL};
-    char path[PATH_SIZE];
-    path_of(name, NULL, path, sizeof path);
-    if (zoo_get_children(stage.peek, path, 0, &children) != ZOK)
+    struct asked asked = {.children = {0, NULL}};
+    path_of(name, NULL, asked.path, sizeof asked.path);
+    test_poll(is_answered, &asked, TEST_PATIENCE_MS);
+    struct String_vector children = asked.children;
+    if (asked.code != ZOK)
         children.count = 0;
     else
         qsort(children.data, (size_t)children.count, sizeof *children.data, by_number);
@@ -345,7 +366,7 @@ void waiter_start(struct waiter *waiter, mortise_client *client, const char *nam
 {
     *waiter = (struct waiter){.client = client,
                               .name = name,
-                              .wait_ms = 60000,
+                              .wait_ms = 3 * TEST_PATIENCE_MS,
                               .done = TEST_COUNT_INIT,
                               .other = waiter->other};
     if (pthread_create(&waiter->thread, NULL, wait_main, waiter) != 0)

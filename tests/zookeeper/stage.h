@@ -12,9 +12,11 @@
 #include <zookeeper/zookeeper.h>
 
 /* Of sessions: they live on, however busy the machine is, unless they are to end in the test. */
-#define LIFE_MS 8000
-#define TIMEOUT_MS 2000 /* of those that are */
-#define BRIEF "&session_timeout=2s"
+#define LIFE_MS 15000
+#define LIFE "session_timeout=15s"
+#define TIMEOUT_MS 3000 /* of those that are */
+#define BRIEF "&session_timeout=3s"
+#define PATIENT "unreachable_timeout=60s&connect_timeout=20s"
 
 struct stage {
     char folder[256];
@@ -60,6 +62,8 @@ bool wait_contenders(const char *name, int count);
 /* By hand. The path of a node, or of the folder for node NULL. */
 bool node_delete(const char *name, const char *node);
 bool node_make(const char *name, const char *node);
+/* The session that it has now; 0: none. */
+int64_t session_of(mortise_client *client);
 /* Ends a session from outside, as its id and the password that the servers give to it allow. */
 bool session_close_by_hand(int64_t session);
 /* The instant at which it will be LOST if nobody prolongs it; 0: it is already. */
