@@ -50,6 +50,8 @@ static inline bool has(mortise_capability capability)
 /* What to open for the subject with these settings of the [mortise] section ("ttl = 1s\nwait = 2s"),
  * NULL for none: a path or URL, valid until the end. */
 const char *subject_where(const char *settings);
+/* The taker that was installed with the suite; NULL: there is none (installed.c). */
+const char *installed_taker(void);
 /* The in-process hooks of the sim driver (sim_hooks.c). */
 bool sim_hook(const char *verb);
 

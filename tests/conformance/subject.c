@@ -1,7 +1,7 @@
 /* subject.c - what the suite runs on: the descriptor, the config that is made from a template, the server
  * that a hooks script starts.
  *
- * conformance WHERE [KEY=VALUE …]
+ * conformance WHERE [KEY=VALUE …]     (installed: mortise-conformance)
  *   WHERE           a config file's template, or a URL; @DIR@ is a folder of this run's
  *   hooks=SCRIPT    called as SCRIPT VERB FOLDER; `start` prints NAME=VALUE lines, which replace @NAME@ in
  *                   WHERE, and may exit 77 to skip; `left` prints what is left in the server, nothing if
@@ -18,6 +18,17 @@
 
 struct subject subject = {
     .processes = true, .ttl_ms = 400, .slack_ms = 5000, .names = 10000, .waiters = 1000};
+
+static const char usage[] =
+    "usage: mortise-conformance WHERE [KEY=VALUE ...]\n"
+    "Runs the conformance suite on a driver. WHERE: a URL, or a config file in which @DIR@ is a folder of\n"
+    "the run's, and @NAME@ what the hook `start` printed as NAME=VALUE.\n"
+    "  hooks=SCRIPT   called as SCRIPT VERB FOLDER: start (77: skip), left (prints what is left), end\n"
+    "  can=VERBS      what it can do beside: restart (stop, start), freeze (and thaw), lose (and pass)\n"
+    "  processes=no   other processes do not see the locks\n"
+    "  ttl=MS slack=MS names=N waiters=N      sizes and patience\n"
+    "  only=TEXT      the tests whose name contains it\n"
+    "  taker=PROGRAM  the second process of the tests, if it is not where it was installed\n";
 
 static char *text; /* of the template, or the URL */
 static bool is_url;
@@ -207,8 +218,8 @@ static int start_server(void)
 
 int subject_begin(int argc, char **argv)
 {
-    if (argc < 2) {
-        fprintf(stderr, "usage: conformance WHERE [KEY=VALUE …]\n");
+    if (argc < 2 || strcmp(argv[1], "--help") == 0) {
+        fprintf(argc < 2 ? stderr : stdout, "%s", usage);
         return 64;
     }
     for (int i = 2; i < argc; i++)
@@ -224,6 +235,8 @@ int subject_begin(int argc, char **argv)
         return 1;
     }
     replace("DIR", subject.folder);
+    if (!subject.taker)
+        subject.taker = installed_taker();
     int code = start_server();
     subject.where = code == 0 ? subject_where(NULL) : NULL;
     if (code == 0 && EXPECT(OK, mortise_open(subject.where, &subject.looker, &detail)))

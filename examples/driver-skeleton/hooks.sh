@@ -1,0 +1,27 @@
+#!/bin/sh
+# hooks.sh VERB FOLDER - how the conformance suite has its server: start prints what replaces @PORT@ in the config;
+# left prints what is still held at the end; freeze and thaw stop the server, as a hanging machine would.
+set -eu
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
+verb=$1 folder=$2
+[ ! -f "$folder/server" ] || pid=$(sed -n 's/^PID=//p' "$folder/server")
+case $verb in
+start)
+    # it ends with the suite, whatever happens to that
+    python3 "$here/server.py" "$folder/server" "$PPID" </dev/null >"$folder/server.log" 2>&1 &
+    pid=$!
+    until [ -f "$folder/server" ]; do
+        kill -0 "$pid" 2>/dev/null || {
+            cat "$folder/server.log" >&2
+            exit 1
+        }
+        sleep 0.05
+    done
+    cat "$folder/server"
+    ;;
+left) python3 "$here/server.py" list "$(sed -n 's/^PORT=//p' "$folder/server")" ;;
+freeze) kill -STOP "$pid" ;;
+thaw) kill -CONT "$pid" ;;
+end) kill "$pid" ;;
+*) exit 64 ;;
+esac
