@@ -9,7 +9,13 @@ install(TARGETS libmortise EXPORT MortiseTargets LIBRARY DESTINATION "${CMAKE_IN
 install(TARGETS mortise RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/mortise" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
         FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
-install(FILES "${PROJECT_SOURCE_DIR}/docs/man/mortise.1" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
+set(man_dir "${PROJECT_SOURCE_DIR}/docs/man")
+install(FILES "${man_dir}/mortise.1" "${man_dir}/mortise-run.1" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
+install(FILES "${man_dir}/libmortise.3" DESTINATION "${CMAKE_INSTALL_MANDIR}/man3")
+install(FILES "${man_dir}/mortise.conf.5" DESTINATION "${CMAKE_INSTALL_MANDIR}/man5")
+if(TARGET conformance)
+    install(FILES "${man_dir}/mortise-conformance.1" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
+endif()
 install(FILES "${PROJECT_SOURCE_DIR}/tools/completion/mortise.bash" RENAME mortise
         DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions")
 

@@ -35,6 +35,8 @@ postgresql      postgres  postgres
 pgbouncer       command   pgbouncer
 faketime        command   faketime
 spin            command   spin
+mandoc          command   mandoc
+man-db          command   man
 '
 # Beside those, for what takes minutes.
 packages_nightly='

@@ -37,7 +37,8 @@ library=$(find "$prefix" -name 'libmortise.so.0')
 [ -L "$library" ] || fail "no link libmortise.so.0"
 libdir=$(dirname "$library")
 for file in include/mortise/mortise.h include/mortise/driver.h include/mortise/mortise.hpp \
-    share/man/man1/mortise.1 share/bash-completion/completions/mortise; do
+    share/man/man1/mortise.1 share/man/man1/mortise-run.1 \
+    share/man/man1/mortise-conformance.1 share/man/man3/libmortise.3 share/man/man5/mortise.conf.5 share/bash-completion/completions/mortise; do
     [ -f "$prefix/$file" ] || fail "$file was not installed"
 done
 for alias in "$libdir"/mortise/*.so; do

@@ -1,0 +1,51 @@
+#!/bin/sh
+# man.sh - the man pages are well formed, and name what is there: every function of mortise.h, every option that the
+# command's own help knows. Their example in C compiles. Needs mandoc, man, $MORTISE_CC.
+set -eu
+pages=$MORTISE_SOURCE_DIR/docs/man
+work=$(mktemp -d "${TMPDIR:-/tmp}/mortise-man.XXXXXX")
+trap 'rm -rf -- "$work"' EXIT
+failures=0
+
+complain() {
+    printf 'man: %s\n' "$1" >&2
+    failures=1
+}
+
+for page in "$pages"/*; do
+    # pages of other packages, which may not be installed here, are looked for too
+    mandoc -T lint -W warning "$page" 2>&1 | grep -v 'referenced manual not found' >"$work/lint" || true
+    LC_ALL=C.UTF-8 MANROFFSEQ='' man --warnings -E UTF-8 -l "$page" 2>>"$work/lint" >"$work/$(basename "$page")"
+    [ ! -s "$work/lint" ] || complain "$page: $(cat "$work/lint")"
+    [ -s "$work/$(basename "$page")" ] || complain "$page is empty"
+done
+
+tr '\n' ' ' <"$MORTISE_SOURCE_DIR/include/mortise/mortise.h" |
+    grep -o -E 'MORTISE_API [^;{(]*mortise_[a-z0-9_]+\(' | grep -o -E 'mortise_[a-z0-9_]+\($' | tr -d '(' |
+    sort -u >"$work/functions"
+[ "$(wc -l <"$work/functions")" -gt 20 ] || complain "functions were not found in mortise.h"
+while read -r name; do
+    [ "$name" = mortise_release_scope ] && continue # MORTISE_WITH's
+    grep -q -w -- "$name" "$pages/libmortise.3" || complain "libmortise(3) does not know $name"
+done <"$work/functions"
+
+# options_of PAGE WORD…: each long option of `mortise WORD… --help` stands in PAGE
+options_of() {
+    page=$1
+    shift
+    mortise "$@" --help 2>&1 | grep -o -E -e '--[a-z][a-z-]+' | sort -u >"$work/options"
+    while read -r option; do
+        grep -q -F -e "Fl -${option#--}" "$pages/$page" || grep -q -F -e "Fl ${option#-}" "$pages/$page" ||
+            complain "$page does not know $* $option"
+    done <"$work/options"
+}
+options_of mortise-run.1 run
+for command in status list watch break check drivers schema; do
+    options_of mortise.1 "$command"
+done
+
+sed -n '/^\.Bd -literal$/,/^\.Ed$/p' "$pages/libmortise.3" | sed '/^\.[BE]d/d; s/\\e/\\/g' >"$work/example.c"
+grep -q 'int main' "$work/example.c" || complain "libmortise(3) has no example"
+"$MORTISE_CC" -std=c11 -Wall -Wextra -Werror "-I$MORTISE_SOURCE_DIR/include" -fsyntax-only "$work/example.c" ||
+    complain "the example in libmortise(3) does not compile"
+exit $failures
