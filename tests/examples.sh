@@ -27,6 +27,9 @@ expect 'hello, alone; my token is [1-9]*' "$examples/hello" "$where"
 expect '2000 of 2000 (* microseconds per acquire)' "$examples/counter" "$where" "$work/number"
 expect '* of 2000 (* additions lost)' "$examples/counter" --without-lock "$where" "$work/number"
 expect '*was refused; 90 are left' "$examples/fenced_update" "$where" "sqlite:$work/goods.db"
+for loop in "$examples"/loop_*; do
+    expect '1000 locks held at once, 1000 passed on, one thread' "$loop" "$where"
+done
 
 # The same with PostgreSQL for both, where there is a server. Its folder is closed by mktemp; the server,
 # which does not run as root, opens it to itself.

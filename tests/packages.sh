@@ -35,6 +35,7 @@ postgresql      postgres  postgres
 pgbouncer       command   pgbouncer
 faketime        command   faketime
 spin            command   spin
+libuv1-dev      module    libuv
 mandoc          command   mandoc
 man-db          command   man
 '

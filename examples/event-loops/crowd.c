@@ -1,0 +1,117 @@
+/* crowd.c - see crowd.h. The first client takes a thousand locks at once; the second waits for each of them
+ * meanwhile, and gets them as the first lets go. No thread is made here, and no call of these waits. */
+#include "crowd.h"
+
+#include <mortise/mortise.h>
+
+#include <pthread.h>
+#include <stdio.h>
+
+enum { LOCKS = 1000 };
+
+struct wanted {
+    int client, lock;
+};
+
+static mortise_client *clients[CROWD_CLIENTS];
+static int fds[CROWD_CLIENTS];
+static struct wanted wanted[CROWD_CLIENTS][LOCKS];
+static mortise_lease *held[LOCKS]; /* by whoever has it: never two */
+static int had[CROWD_CLIENTS], failures;
+static pthread_t loop_thread;
+
+static void fail(const char *what, const char *why)
+{
+    if (failures++ == 0)
+        fprintf(stderr, "%s: %s\n", what, why);
+}
+
+/* Returns once the request is on its way; all that a dispatch releases go out together. */
+static void let_go(int lock)
+{
+    if (mortise_release_nowait(held[lock], NULL) != MORTISE_OK)
+        fail("release", "the lock was lost");
+    held[lock] = NULL;
+}
+
+/* The callback of an acquire: in mortise_dispatch(), so on the thread of the loop. */
+static void acquired(mortise_status status, mortise_lease *lease, const mortise_error *error,
+                     void *argument)
+{
+    const struct wanted *want = argument;
+    if (status != MORTISE_OK) {
+        fail("acquire", error->message);
+        return;
+    }
+    if (held[want->lock] != NULL || !pthread_equal(pthread_self(), loop_thread))
+        fail("acquire", "two hold one lock, or this is another thread");
+    held[want->lock] = lease;
+    had[want->client]++;
+    if (want->client == 1)
+        let_go(want->lock);
+    else if (had[0] == LOCKS) /* a thousand are held */
+        for (int i = 0; i < LOCKS; i++)
+            let_go(i);
+}
+
+static bool ask(int client)
+{
+    char name[32];
+    mortise_error error;
+    for (int i = 0; i < LOCKS; i++) {
+        snprintf(name, sizeof(name), "crowd/%d", i);
+        wanted[client][i] = (struct wanted){client, i};
+        if (mortise_acquire_async(clients[client], name, MORTISE_OPTIONS(.wait_ms = 120000),
+                                  acquired, &wanted[client][i], NULL, &error) == MORTISE_OK)
+            continue;
+        fail("acquire", error.message);
+        return false;
+    }
+    return true;
+}
+
+bool crowd_begin(const char *where)
+{
+    mortise_error error;
+    loop_thread = pthread_self();
+    for (int i = 0; i < CROWD_CLIENTS; i++) {
+        if (mortise_open(where, &clients[i], &error) != MORTISE_OK) {
+            fail("open", error.message);
+            return false;
+        }
+        fds[i] = mortise_fd(clients[i],
+                            NULL); /* from here on callbacks run in mortise_dispatch() alone */
+        if (fds[i] < 0) {
+            fail("open", "no descriptor");
+            return false;
+        }
+    }
+    return ask(0);
+}
+
+int crowd_fd(int client)
+{
+    return fds[client];
+}
+
+bool crowd_ready(int client)
+{
+    static bool second_asked;
+    if (mortise_dispatch(clients[client]) < 0)
+        fail("dispatch", "the client is closed");
+    if (!second_asked && had[0] > 0 && failures == 0) {
+        second_asked = true;
+        ask(1);
+    }
+    return failures > 0 || had[1] == LOCKS;
+}
+
+int crowd_end(void)
+{
+    for (int i = 0; i < CROWD_CLIENTS; i++)
+        if (clients[i] != NULL && mortise_close(clients[i], NULL) != MORTISE_OK)
+            fail("close", "something was left to its ttl");
+    if (failures == 0)
+        printf("%d locks held at once, %d passed on, one thread\n", had[0], had[1]);
+    return failures == 0 ? 0 : 1;
+}
