@@ -320,6 +320,8 @@ static mortise_status open_stack(struct client *client, const char *where, morti
     if (client->settings.namespace_ == NULL)
         client->settings.namespace_ = "";
     client->settings.namespace_len = strlen(client->settings.namespace_);
+    client->loader.top = client->top->section;
+    client->loader.names_begin = client->settings.namespace_;
     status = open_observers(client, error);
     return status == MORTISE_OK ? check_require(client, error) : status;
 }

@@ -221,7 +221,9 @@ static mortise_status call_open(const struct opening *o, struct instance *instan
                                     .section = instance->section,
                                     .client_id = loader->client_id,
                                     .note = loader->note,
-                                    .name_space = loader->name_space};
+                                    .name_space = loader->name_space,
+                                    .top = loader->top,
+                                    .names_begin = loader->names_begin};
 
     loader->host_prepare(instance, loader->argument);
     mortise_status status = instance->module.open(&args, &instance->ctx, &told);

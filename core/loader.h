@@ -30,6 +30,8 @@ struct loader {
     const char *client_id; /* 32 hex digits */
     const char *note;
     const char *name_space;     /* of the config, or NULL */
+    const char *top;            /* for observers: NULL until the stack is open */
+    const char *names_begin;    /* likewise */
     struct instance *instances; /* all that were opened */
     /* Fills instance->host and ->core before the module's open is called. */
     void (*host_prepare)(struct instance *instance, void *argument);

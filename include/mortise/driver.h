@@ -307,6 +307,9 @@ typedef struct mortise_open_args {
     const char *note;            /* as in ops */
     const char *name_space;      /* what the config says; NULL: nothing, and names have that of the
                                   * module at the top before them (default_namespace, namespace_of) */
+    /* observers, which are opened last (size tells whether they are there): */
+    const char *top;             /* the section of the module at the top of the stack */
+    const char *names_begin;     /* what all names of this client begin with; may be empty */
 } mortise_open_args;
 
 typedef struct mortise_module {
