@@ -32,6 +32,11 @@ void bench_die(const char *format, ...)
     exit(EXIT_FAILURE);
 }
 
+void bench_name(const char *name)
+{
+    report.name = name;
+}
+
 /* ---- the command line ---- */
 
 static void usage(FILE *stream)

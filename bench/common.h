@@ -37,6 +37,8 @@ extern struct bench_options bench;
 void bench_begin(int argc, char **argv, const char *name, const char *title, double seconds);
 /* Prints the table, writes the JSON file; the program's exit status. */
 int bench_end(void);
+/* For a program that reads its arguments itself: who bench_die() says it is. */
+void bench_name(const char *name);
 void bench_die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
 /* ---- series ---------------------------------------------------------------------------------- */

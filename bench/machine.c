@@ -70,7 +70,8 @@ pthread_t bench_thread(void *(*body)(void *), void *argument)
 
 /* ---- the library ---- */
 
-/* BUILD/bench/NAME finds BUILD/lib/mortise and, for the sim driver, BUILD/tests/modules. */
+/* BUILD/bench/NAME finds BUILD/lib/mortise and, for the sim driver, BUILD/tests/modules. One that is installed has
+ * no such folder above it, and takes what the library finds by itself. */
 static void set_module_path(void)
 {
     char program[PATH_MAX], path[2 * PATH_MAX + 64];
@@ -83,6 +84,9 @@ static void set_module_path(void)
         if (slash != NULL)
             *slash = '\0';
     }
+    snprintf(path, sizeof(path), "%s/lib/mortise", program);
+    if (access(path, X_OK) != 0)
+        return;
     snprintf(path, sizeof(path), "%s/lib/mortise:%s/tests/modules", program, program);
     setenv("MORTISE_MODULE_PATH", path, 0);
 }

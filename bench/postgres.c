@@ -3,13 +3,10 @@
  *
  * Two servers: all of one, with its clients, is on one processor, where all work adds up; the other is free.
  *
- * The floor of a cycle is the driver's own two statements, prepared and bound as it does, through blocking
- * libpq. They are not copied into this file but read off the server, which tells what a session has executed
- * last; that also proves that a cycle is those two. */
+ * The floor of a cycle is postgres_floor.h's: the driver's own two statements. */
 #include "common.h"
+#include "postgres_floor.h"
 
-#include <endian.h>
-#include <libpq-fe.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -19,8 +16,6 @@
 
 #define THREADS 64
 #define TEXT_SIZE 2048
-#define GRANT "0123456789abcdef"
-#define NOTE "bench: bare"
 
 /* One server, and who talks to it. */
 struct place {
@@ -85,109 +80,21 @@ static void server_begin(struct place *place, const char *name)
     "expires_at = '-infinity' WHERE name = $1 AND version = $2 AND grants = $3 RETURNING true"
 #define GIVE_LAZILY GIVE ", set_config('synchronous_commit', 'off', true)"
 
-static void need(PGconn *conn, PGresult *result, ExecStatusType status, const char *doing)
-{
-    if (PQresultStatus(result) != status)
-        bench_die("%s: %s", doing, PQerrorMessage(conn));
-    PQclear(result);
-}
-
-static void prepare(PGconn *conn, const char *name, const char *text)
-{
-    need(conn, PQprepare(conn, name, text, 0, NULL), PGRES_COMMAND_OK, name);
-}
-
-/* What the driver bound: a number in network order, or its bytes. */
-struct bound {
-    const char *values[5];
-    int lengths[5], count;
-    int64_t number;
-    int64_t interval[2]; /* µs, then days and months */
-};
-
-static void bind(struct bound *bound, const char *name, int64_t number, int64_t interval_us)
-{
-    bound->number = (int64_t)htobe64((uint64_t)number);
-    bound->interval[0] = (int64_t)htobe64((uint64_t)interval_us);
-    bound->interval[1] = 0;
-    const char *const values[] = {name, (char *)&bound->number, GRANT, (char *)bound->interval};
-    const int lengths[] = {(int)strlen(name), 8, 16, 16};
-    memcpy(bound->values, values, sizeof(values));
-    memcpy(bound->lengths, lengths, sizeof(lengths));
-    bound->count = 4;
-}
-
-static void bind_more(struct bound *bound, const char *bytes, size_t len)
-{
-    bound->values[bound->count] = bytes;
-    bound->lengths[bound->count++] = (int)len;
-}
-
-/* The first value of the one row: a number, if it is one. */
-static int64_t run(PGconn *conn, const char *name, const struct bound *bound, int count)
-{
-    static const int formats[] = {1, 1, 1, 1, 1};
-    uint64_t number = 0;
-    PGresult *result = PQexecPrepared(conn, name, count, bound->values, bound->lengths, formats, 1);
-    if (PQntuples(result) != 1)
-        bench_die("%s: %s", name, PQerrorMessage(conn));
-    if (PQgetlength(result, 0, 0) == 8)
-        memcpy(&number, PQgetvalue(result, 0, 0), 8);
-    need(conn, result, PGRES_TUPLES_OK, name);
-    return (int64_t)be64toh(number);
-}
-
-static int64_t take(PGconn *conn, const char *statement, const char *name, int64_t number)
-{
-    struct bound bound;
-    bind(&bound, name, number, 30000000);
-    bind_more(&bound, NOTE, sizeof(NOTE) - 1);
-    return run(conn, statement, &bound, 5);
-}
-
-static void give(PGconn *conn, const char *statement, const char *name, int64_t token, int count)
-{
-    struct bound bound;
-    bind(&bound, name, token, 50000);
-    bind_more(&bound, "\1", 1); /* whoever waits is to be told */
-    run(conn, statement, &bound, count);
-}
-
-/* What the driver's session has executed last, as the server tells. */
-static void prepare_recorded(struct place *place, const char *name, const char *begin)
-{
-    PGresult *result = PQexec(place->other, "SELECT query FROM pg_stat_activity WHERE "
-                                            "application_name = 'mortise'");
-    if (PQntuples(result) != 1 || strncmp(PQgetvalue(result, 0, 0), begin, strlen(begin)) != 0)
-        bench_die("the driver executes something else: %s", PQgetvalue(result, 0, 0));
-    prepare(place->bare, name, PQgetvalue(result, 0, 0));
-    PQclear(result);
-}
-
-static PGconn *connect_bare(const struct place *place)
-{
-    PGconn *conn = PQconnectdb(place->url);
-    if (PQstatus(conn) != CONNECTION_OK)
-        bench_die("%s", PQerrorMessage(conn));
-    return conn;
-}
-
 static void place_begin(struct place *place)
 {
+    struct postgres_statements statements;
     bench_pin(place->cpu);
-    place->bare = connect_bare(place);
-    place->other = connect_bare(place);
+    postgres_record(place->url, &statements);
+    place->bare = postgres_connect(place->url);
+    place->other = postgres_connect(place->url);
     place->client = bench_open(place->url);
-    bench_release(bench_acquire(place->client, "bare", NULL)); /* makes the table and the row */
     bench_release(bench_acquire(place->client, "cycle", NULL));
-    mortise_lease *lease = bench_acquire(place->client, "cycle", NULL);
-    prepare_recorded(place, "take", "UPDATE mortise_lock SET version");
-    bench_release(lease);
-    prepare_recorded(place, "give", "UPDATE mortise_lock SET grants");
-    prepare(place->bare, "look",
-            "SELECT version, expires_at <= clock_timestamp() FROM mortise_lock WHERE name = $1");
-    prepare(place->bare, "write", FREE_THEN_TAKE);
-    prepare(place->bare, "give durably", GIVE);
+    postgres_floor_prepare(place->bare, &statements);
+    postgres_prepare(
+        place->bare, "look",
+        "SELECT version, expires_at <= clock_timestamp() FROM mortise_lock WHERE name = $1");
+    postgres_prepare(place->bare, "write", FREE_THEN_TAKE);
+    postgres_prepare(place->bare, "give durably", GIVE);
     bench_pin(bench.cpu);
 }
 
@@ -201,16 +108,15 @@ static void place_end(struct place *place)
 static void bare_cycles(void *context, size_t n)
 {
     for (const struct place *place = context; n > 0; n--)
-        give(place->bare, "give", "bare", take(place->bare, "take", "bare", 0), 5);
+        postgres_floor_cycle(place->bare, "bare");
 }
 
 static void looking_cycles(void *context, size_t n)
 {
     for (const struct place *place = context; n > 0; n--) {
-        struct bound bound;
-        bind(&bound, "bare", 0, 0);
-        int64_t version = run(place->bare, "look", &bound, 1);
-        give(place->bare, "give durably", "bare", take(place->bare, "write", "bare", version), 3);
+        int64_t version = postgres_look(place->bare, "look", "bare");
+        postgres_give(place->bare, "give durably", "bare",
+                      postgres_take(place->bare, "write", "bare", version), 3);
     }
 }
 
@@ -281,14 +187,15 @@ static int compare(const void *a, const void *b)
 
 static void prepare_hand(struct place *place)
 {
-    prepare(place->bare, "give and tell", GIVE_LAZILY ", pg_notify('bare', 'bare')");
-    prepare(place->other, "take handed",
-            "UPDATE mortise_lock SET version = greatest(version + 1, (date_part('epoch', "
-            "clock_timestamp()) * 1000000)::bigint, $2), owner = NULL, grants = $3, "
-            "acquired_at = clock_timestamp(), expires_at = clock_timestamp() + $4, note = $5 "
-            "WHERE name = $1 AND expires_at <= clock_timestamp() RETURNING version");
-    prepare(place->other, "give handed", GIVE_LAZILY);
-    need(place->other, PQexec(place->other, "LISTEN bare"), PGRES_COMMAND_OK, "LISTEN");
+    postgres_prepare(place->bare, "give and tell", GIVE_LAZILY ", pg_notify('bare', 'bare')");
+    postgres_prepare(
+        place->other, "take handed",
+        "UPDATE mortise_lock SET version = greatest(version + 1, (date_part('epoch', "
+        "clock_timestamp()) * 1000000)::bigint, $2), owner = NULL, grants = $3, "
+        "acquired_at = clock_timestamp(), expires_at = clock_timestamp() + $4, note = $5 "
+        "WHERE name = $1 AND expires_at <= clock_timestamp() RETURNING version");
+    postgres_prepare(place->other, "give handed", GIVE_LAZILY);
+    postgres_need(place->other, PQexec(place->other, "LISTEN bare"), PGRES_COMMAND_OK, "LISTEN");
 }
 
 /* The median of single hand-overs. */
@@ -319,7 +226,7 @@ static void *bare_waiter(void *argument)
     while (notify == NULL && poll(&ready, 1, -1) == 1 && PQconsumeInput(other) == 1)
         notify = PQnotifies(other);
     PQfreemem(notify);
-    pair->token = take(other, "take handed", "bare", 0);
+    pair->token = postgres_take(other, "take handed", "bare", 0);
     pair->end_ns = bench_now_ns();
     return NULL;
 }
@@ -327,13 +234,13 @@ static void *bare_waiter(void *argument)
 static double bare_handover(void *context)
 {
     struct bare_pair pair = {.place = context};
-    int64_t token = take(pair.place->bare, "take", "bare", 0);
+    int64_t token = postgres_take(pair.place->bare, "take", "bare", 0);
     pthread_t thread = bench_thread(bare_waiter, &pair);
     bench_sleep_until_ns(bench_now_ns() + 2000000); /* it polls by now */
     int64_t from_ns = bench_now_ns();
-    give(pair.place->bare, "give and tell", "bare", token, 3);
+    postgres_give(pair.place->bare, "give and tell", "bare", token, 3);
     pthread_join(thread, NULL);
-    give(pair.place->other, "give handed", "bare", pair.token, 3);
+    postgres_give(pair.place->other, "give handed", "bare", pair.token, 3);
     return (double)(pair.end_ns - from_ns);
 }
 

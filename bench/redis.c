@@ -4,9 +4,9 @@
  *
  * *On one processor* client and server share it, so that all work adds up and no waking of an idle processor
  * hides any; *free*, the system places them. Each case has its own names, the servers nothing else. */
+#include "flights.h"
 #include "redis_crowd.h"
 
-#include <poll.h>
 #include <stdio.h>
 
 /* ---- one caller ---- */
@@ -23,67 +23,6 @@ static void cycles_nowait(void *client, size_t n)
     while (n-- > 0)
         if (mortise_release_nowait(bench_acquire(client, "nowait", NULL), &error) != MORTISE_OK)
             bench_die("release: %s", error.message);
-}
-
-/* ---- many in flight, on one thread ---- */
-
-struct flights {
-    mortise_client *client;
-    int fd;
-    size_t to_begin, to_end;
-    struct flight {
-        struct flights *all;
-        char name[32];
-    } each[REDIS_IN_FLIGHT];
-};
-
-static void acquired(mortise_status status, mortise_lease *lease, const mortise_error *error,
-                     void *user_data);
-
-static void begin(struct flight *flight)
-{
-    mortise_error error;
-    flight->all->to_begin--;
-    if (mortise_acquire_async(flight->all->client, flight->name, NULL, acquired, flight, NULL,
-                              &error) != MORTISE_OK)
-        bench_die("acquire: %s", error.message);
-}
-
-static void acquired(mortise_status status, mortise_lease *lease, const mortise_error *error,
-                     void *user_data)
-{
-    struct flight *flight = user_data;
-    if (status != MORTISE_OK)
-        bench_die("acquire: %s", error->message);
-    if (mortise_release_nowait(lease, NULL) != MORTISE_OK)
-        bench_die("a release failed");
-    flight->all->to_end--;
-    if (flight->all->to_begin > 0)
-        begin(flight);
-}
-
-static void cycles_in_flight(void *context, size_t n)
-{
-    struct flights *all = context;
-    all->to_begin = all->to_end = n;
-    for (size_t i = 0; i < REDIS_IN_FLIGHT && all->to_begin > 0; i++)
-        begin(&all->each[i]);
-    while (all->to_end > 0) {
-        struct pollfd ready = {.fd = all->fd, .events = POLLIN};
-        poll(&ready, 1, -1);
-        if (mortise_dispatch(all->client) < 0)
-            bench_die("dispatch failed");
-    }
-}
-
-static void open_flights(struct flights *all, mortise_client *client)
-{
-    all->client = client;
-    all->fd = mortise_fd(client, NULL);
-    for (unsigned i = 0; i < REDIS_IN_FLIGHT; i++) {
-        all->each[i].all = all;
-        snprintf(all->each[i].name, sizeof(all->each[i].name), "flight/%02u", i);
-    }
 }
 
 /* ---- where ---- */
@@ -121,7 +60,7 @@ static void open_place(struct place *place, int cpu)
     place->client = open_client(place);
     place->async_client = open_client(place);
     place->crowd_client = open_client(place);
-    open_flights(&place->flights, place->async_client);
+    flights_open(&place->flights, place->async_client, "flight");
     redis_crowd_of_bare(&place->bare_crowd, cpu, &place->server, &place->cycle);
     redis_crowd_of_client(&place->crowd, cpu, place->crowd_client);
     bench_pin(bench.cpu);
@@ -185,7 +124,7 @@ static void make_cases_on_one(struct bench_case *cases, struct place *place)
         redis_pipeline_cycles, &place->pipeline, 0};
     cases[FLIGHT] =
         (struct bench_case){bench_series("async", "64 in flight, asynchronous, one thread", "ns"),
-                            ns_on_one, cycles_in_flight, &place->flights, 0};
+                            ns_on_one, flights_cycles, &place->flights, 0};
     cases[CROWD] =
         (struct bench_case){bench_series("threads", "64 threads, on one processor", "ns"),
                             redis_crowd_ns_per_cycle, NULL, &place->crowd, 0};

@@ -6,60 +6,17 @@
  * is: it waits for its disk ("zookeeper", the default: all figures), it does not ("zookeeper_unforced"), or it does
  * not and shares a processor with the program ("zookeeper_one"): in the latter two cycles alone. */
 #include "common.h"
+#include "zookeeper_floor.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zookeeper/zookeeper.h>
 
 #define HELD 1000
 #define BEATS 10 /* in one timeout of a session */
 #define TIMEOUT_MS 4000
 
-static zhandle_t *bare, *second;
-
-/* ---- an answer that is waited for --------------------------------------------------------------- */
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static unsigned answers;
-static char made[256];
-static int64_t made_zxid;
-
-static void answer(void)
-{
-    pthread_mutex_lock(&lock);
-    answers++;
-    pthread_cond_signal(&changed);
-    pthread_mutex_unlock(&lock);
-}
-
-static void await(unsigned count)
-{
-    pthread_mutex_lock(&lock);
-    while (answers < count)
-        pthread_cond_wait(&changed, &lock);
-    answers = 0;
-    pthread_mutex_unlock(&lock);
-}
-
-static void on_made(int rc, const char *path, const struct Stat *stat, const void *data)
-{
-    (void)data;
-    if (rc != ZOK)
-        bench_die("create: %s", zerror(rc));
-    snprintf(made, sizeof(made), "%s", path);
-    made_zxid = stat->czxid;
-    answer();
-}
-
-static void on_void(int rc, const void *data)
-{
-    (void)data;
-    if (rc != ZOK)
-        bench_die("delete: %s", zerror(rc));
-    answer();
-}
+static zhandle_t *second;
 
 static void on_data(int rc, const char *value, int length, const struct Stat *stat,
                     const void *data)
@@ -70,44 +27,10 @@ static void on_data(int rc, const char *value, int length, const struct Stat *st
     (void)data;
     if (rc != ZOK)
         bench_die("get: %s", zerror(rc));
-    answer();
-}
-
-static void on_event(zhandle_t *zh, int type, int state, const char *path, void *context)
-{
-    (void)zh;
-    (void)state;
-    (void)path;
-    (void)context;
-    if (type == ZOO_DELETED_EVENT)
-        answer();
+    zookeeper_answer();
 }
 
 /* ---- bare ---------------------------------------------------------------------------------------- */
-
-static const char data[] = "mortise/1 0\nhost\n12345\nzookeeper";
-
-static void bare_create(void)
-{
-    zoo_acreate2(bare, "/bench/bare/_c_00000000-0000-0000-0000-000000000000-lock-", data,
-                 sizeof(data) - 1, &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL_SEQUENTIAL, on_made, NULL);
-    await(1);
-}
-
-static void bare_delete(void)
-{
-    zoo_adelete(bare, made, -1, on_void, NULL);
-    await(1);
-}
-
-static void create_delete(void *context, size_t n)
-{
-    (void)context;
-    while (n-- > 0) {
-        bare_create();
-        bare_delete();
-    }
-}
 
 static void create_list_delete(void *context, size_t n)
 {
@@ -115,10 +38,10 @@ static void create_list_delete(void *context, size_t n)
     while (n-- > 0) {
         char path[256];
         struct String_vector children;
-        if (zoo_create(bare, "/bench/bare/lock-", data, sizeof(data) - 1, &ZOO_OPEN_ACL_UNSAFE,
-                       ZOO_EPHEMERAL_SEQUENTIAL, path, sizeof(path)) != ZOK ||
-            zoo_get_children(bare, "/bench/bare", 0, &children) != ZOK ||
-            zoo_delete(bare, path, -1) != ZOK)
+        if (zoo_create(zookeeper_bare, "/bench/bare/lock-", zookeeper_data, zookeeper_data_length,
+                       &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL_SEQUENTIAL, path, sizeof(path)) != ZOK ||
+            zoo_get_children(zookeeper_bare, "/bench/bare", 0, &children) != ZOK ||
+            zoo_delete(zookeeper_bare, path, -1) != ZOK)
             bench_die("the bare cycle fails");
         deallocate_String_vector(&children);
     }
@@ -159,13 +82,13 @@ static void release(void *client)
 static void create(void *context)
 {
     (void)context;
-    bare_create();
+    zookeeper_create();
 }
 
 static void delete (void *context)
 {
     (void)context;
-    bare_delete();
+    zookeeper_delete();
 }
 
 static double bare_acquire(struct bench_case *self, double seconds)
@@ -182,16 +105,16 @@ static double driver_acquire(struct bench_case *self, double seconds)
 static void be_watched(void *context)
 {
     (void)context;
-    bare_create();
-    zoo_awget(second, made, on_event, NULL, on_data, NULL);
-    await(1);
+    zookeeper_create();
+    zoo_aget(second, zookeeper_made(), 1, on_data, NULL);
+    zookeeper_await(1);
 }
 
 static void delete_and_hear(void *context)
 {
     (void)context;
-    zoo_adelete(bare, made, -1, on_void, NULL);
-    await(2);
+    zoo_adelete(zookeeper_bare, zookeeper_made(), -1, zookeeper_on_void, NULL);
+    zookeeper_await(2);
 }
 
 static void nothing(void *context)
@@ -207,6 +130,7 @@ static double bare_handover(struct bench_case *self, double seconds)
 /* A caller that waits on a thread of its own, as most do. */
 static mortise_lease *handed;
 static unsigned wanted;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
 
 static void *take_turns(void *client)
@@ -218,7 +142,7 @@ static void *take_turns(void *client)
         wanted--;
         pthread_mutex_unlock(&lock);
         handed = bench_acquire(client, "handed", NULL);
-        answer();
+        zookeeper_answer();
     }
     return NULL;
 }
@@ -247,7 +171,7 @@ static void release_and_get(void *context)
     (void)context;
     if (mortise_release_nowait(held, NULL) != MORTISE_OK)
         bench_die("not released");
-    await(1);
+    zookeeper_await(1);
 }
 
 static void give_back(void *context)
@@ -286,13 +210,13 @@ static double writes_per_beat(const char *url)
         snprintf(name, sizeof(name), "held%d", i);
         leases[i] = bench_acquire(client, name, NULL);
     }
-    bare_create();
-    int64_t before = made_zxid;
-    bare_delete();
+    zookeeper_create();
+    int64_t before = zookeeper_made_zxid();
+    zookeeper_delete();
     bench_sleep_until_ns(bench_now_ns() + 2 * TIMEOUT_MS * INT64_C(1000000));
-    bare_create();
-    double writes = (double)(made_zxid - before - 2); /* less its own two */
-    bare_delete();
+    zookeeper_create();
+    double writes = (double)(zookeeper_made_zxid() - before - 2); /* less its own two */
+    zookeeper_delete();
     for (int i = 0; i < HELD; i++)
         mortise_release_nowait(leases[i], NULL);
     bench_close(client);
@@ -300,22 +224,6 @@ static double writes_per_beat(const char *url)
 }
 
 /* ---- all ------------------------------------------------------------------------------------------------ */
-
-static void be_quiet(const char *message)
-{
-    (void)message;
-}
-
-static zhandle_t *connect_to(const char *server)
-{
-    zhandle_t *zh =
-        zookeeper_init2(server, on_event, 30000, NULL, NULL, ZOO_NO_LOG_CLIENTENV, be_quiet);
-    if (zh == NULL ||
-        zoo_create(zh, "/bench", "", 0, &ZOO_OPEN_ACL_UNSAFE, 0, NULL, 0) < ZAPIERROR - 50)
-        bench_die("no server at %s", server);
-    zoo_create(zh, "/bench/bare", "", 0, &ZOO_OPEN_ACL_UNSAFE, 0, NULL, 0);
-    return zh;
-}
 
 static struct kind {
     const char *name, *title;
@@ -380,7 +288,7 @@ static void measure(const struct kind *kind, const char *url)
     struct bench_case cases[] = {
         {.series = s[CREATE], .measure = bare_acquire},
         {.series = s[ACQUIRE], .measure = driver_acquire, .context = client},
-        {.series = s[BARE_CYCLE], .measure = bench_ns_per_turn, .loop = create_delete},
+        {.series = s[BARE_CYCLE], .measure = bench_ns_per_turn, .loop = zookeeper_cycles},
         {.series = s[STRAIGHT], .measure = bench_ns_per_turn, .loop = create_list_delete},
         {.series = s[CYCLE], .measure = bench_ns_per_turn, .loop = cycles, .context = client},
         {.series = s[NOWAIT],
@@ -405,12 +313,12 @@ int main(int argc, char **argv)
         bench_die("run it by zookeeper.sh, which starts a server");
     snprintf(url, sizeof(url), "zookeeper://%s/bench?session_timeout=%dms&handover_max=0", server,
              TIMEOUT_MS);
-    bare = connect_to(server);
-    second = connect_to(server);
+    zookeeper_bare = zookeeper_connect(server);
+    second = zookeeper_connect(server);
     measure(kind, url);
     if (kind->forced)
         count_writes(url);
     zookeeper_close(second);
-    zookeeper_close(bare);
+    zookeeper_close(zookeeper_bare);
     return bench_end();
 }
