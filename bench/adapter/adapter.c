@@ -1,0 +1,274 @@
+/* adapter.c - the lines that an adapter is told, and the threads that do the turns; see adapter.h. Knows nothing of
+ * locks. */
+#include "adapter.h"
+
+#include "../common.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define THREADS_MAX 256
+#define NAME_SIZE 128
+#define BATCH_NS 50000000
+
+struct worker {
+    pthread_t thread;
+    void *own;
+    struct instants *records;
+    size_t count, room;
+};
+
+/* One line, understood. */
+struct order {
+    char verb[16], name[NAME_SIZE], out[1024];
+    int64_t own, threads, hold_us, period_us, from_ns, to_ns, count, ttl_ms;
+};
+
+static const struct adapter *adapter;
+static struct worker workers[THREADS_MAX];
+static unsigned open_workers;
+static struct order order;
+
+void adapter_work(int64_t hold_us)
+{
+    if (hold_us > 0)
+        bench_sleep_until_ns(bench_now_ns() + hold_us * 1000);
+}
+
+/* ---- turns ---- */
+
+static struct instants *next_record(struct worker *worker)
+{
+    if (worker->count == worker->room) {
+        worker->room = worker->room == 0 ? 4096 : 2 * worker->room;
+        worker->records = realloc(worker->records, worker->room * sizeof(worker->records[0]));
+        if (worker->records == NULL)
+            bench_die("out of memory");
+    }
+    return &worker->records[worker->count++];
+}
+
+/* As the name of the thread, or the one of all. */
+static void name_of(const struct worker *worker, char *name)
+{
+    if (order.own == 0)
+        snprintf(name, NAME_SIZE, "%s", order.name);
+    else
+        snprintf(name, NAME_SIZE, "%.*s/%u", NAME_SIZE - 16, order.name,
+                 (unsigned)(worker - workers));
+}
+
+static void *turns(void *argument)
+{
+    struct worker *worker = argument;
+    char name[NAME_SIZE];
+    name_of(worker, name);
+    bench_sleep_until_ns(order.from_ns);
+    do {
+        struct instants *at = next_record(worker);
+        (order.own != 0 ? adapter->turn : adapter->contend)(worker->own, name, order.hold_us, at);
+    } while (bench_now_ns() < order.to_ns);
+    return NULL;
+}
+
+/* A latency counts from when the turn was due: one that is late because the one before was slow is late. */
+static void *pulse(void *argument)
+{
+    struct worker *worker = argument;
+    for (int64_t due_ns = order.from_ns; due_ns < order.to_ns; due_ns += order.period_us * 1000) {
+        bench_sleep_until_ns(due_ns);
+        struct instants *at = next_record(worker);
+        adapter->turn(worker->own, order.name, 0, at);
+        at->asked_ns = due_ns;
+    }
+    return NULL;
+}
+
+static void write_records(unsigned threads)
+{
+    FILE *file = fopen(order.out, "we");
+    if (file == NULL)
+        bench_die("%s cannot be written", order.out);
+    for (unsigned i = 0; i < threads; i++) {
+        fwrite(workers[i].records, sizeof(struct instants), workers[i].count, file);
+        workers[i].count = 0;
+    }
+    if (ferror(file) != 0 || fclose(file) != 0)
+        bench_die("%s cannot be written", order.out);
+}
+
+static void run_threads(void *(*body)(void *), unsigned threads)
+{
+    for (; open_workers < threads; open_workers++)
+        if (adapter->worker != NULL)
+            workers[open_workers].own = adapter->worker(open_workers);
+    for (unsigned i = 0; i < threads; i++)
+        workers[i].thread = bench_thread(body, &workers[i]);
+    for (unsigned i = 0; i < threads; i++)
+        pthread_join(workers[i].thread, NULL);
+    write_records(threads);
+}
+
+static bool do_turns(void)
+{
+    if ((order.own != 0 ? adapter->turn : adapter->contend) == NULL)
+        return false;
+    if (order.threads < 1 || order.threads > THREADS_MAX)
+        bench_die("threads: from 1 to %d", THREADS_MAX);
+    run_threads(turns, (unsigned)order.threads);
+    puts("done");
+    return true;
+}
+
+static bool do_pulse(void)
+{
+    if (adapter->turn == NULL || order.period_us < 1)
+        return false;
+    run_threads(pulse, 1);
+    puts("done");
+    return true;
+}
+
+/* ---- what is counted, not recorded ---- */
+
+/* In batches, until the end of the time; the size of the next one is what the last one taught. */
+static void batches(void (*batch)(const char *, size_t), int64_t from_ns, int64_t to_ns)
+{
+    size_t count = 0, n = 64;
+    bench_sleep_until_ns(from_ns);
+    int64_t began_ns = bench_now_ns(), now_ns = began_ns;
+    do {
+        int64_t before_ns = now_ns;
+        batch(order.name, n);
+        count += n;
+        now_ns = bench_now_ns();
+        int64_t took_ns = now_ns - before_ns + 1;
+        n = (size_t)((double)n * BATCH_NS / (double)took_ns);
+        n = n < 64 ? 64 : n > 100000000 ? 100000000 : n;
+    } while (now_ns < to_ns);
+    printf("done count=%zu ns=%lld\n", count, (long long)(now_ns - began_ns));
+}
+
+static bool do_batches(void)
+{
+    void (*batch)(const char *, size_t) = order.verb[0] == 'm'   ? adapter->many
+                                          : order.verb[0] == 'l' ? adapter->loop
+                                                                 : adapter->state;
+    if (batch != NULL)
+        batches(batch, order.from_ns, order.to_ns);
+    return batch != NULL;
+}
+
+/* ---- what is held and waited for ---- */
+
+static bool do_hold(void)
+{
+    if (adapter->hold == NULL)
+        return false;
+    adapter->hold(order.name, (unsigned)order.count, order.ttl_ms);
+    puts("done");
+    return true;
+}
+
+static bool do_wait(void)
+{
+    if (adapter->wait == NULL)
+        return false;
+    adapter->wait(order.name, (unsigned)order.count);
+    puts("done");
+    return true;
+}
+
+static bool do_free(void)
+{
+    if (adapter->free == NULL)
+        return false;
+    adapter->free();
+    puts("done");
+    return true;
+}
+
+static bool do_leave(void)
+{
+    if (adapter->leave == NULL)
+        return false;
+    adapter->leave();
+    puts("done");
+    return true;
+}
+
+/* ---- lines ---- */
+
+static bool understood(char *word)
+{
+    const struct {
+        const char *key;
+        int64_t *value;
+    } numbers[] = {{"own=", &order.own},         {"threads=", &order.threads},
+                   {"hold_us=", &order.hold_us}, {"period_us=", &order.period_us},
+                   {"from_ns=", &order.from_ns}, {"to_ns=", &order.to_ns},
+                   {"count=", &order.count},     {"ttl_ms=", &order.ttl_ms}};
+    if (strncmp(word, "name=", 5) == 0)
+        return snprintf(order.name, sizeof(order.name), "%s", word + 5) < NAME_SIZE;
+    if (strncmp(word, "out=", 4) == 0)
+        return snprintf(order.out, sizeof(order.out), "%s", word + 4) < (int)sizeof(order.out);
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        size_t length = strlen(numbers[i].key);
+        char *end;
+        if (strncmp(word, numbers[i].key, length) != 0)
+            continue;
+        *numbers[i].value = strtoll(word + length, &end, 10);
+        return end > word + length && *end == '\0' && *numbers[i].value >= 0;
+    }
+    return false;
+}
+
+static void read_order(char *line)
+{
+    char *rest = NULL;
+    const char *verb = strtok_r(line, " \n", &rest);
+    order = (struct order){.threads = 1, .count = 1};
+    snprintf(order.verb, sizeof(order.verb), "%s", verb != NULL ? verb : "");
+    for (char *word; (word = strtok_r(NULL, " \n", &rest)) != NULL;)
+        if (!understood(word))
+            bench_die("\"%s\" is not understood", word);
+}
+
+static bool obey(void)
+{
+    static const struct {
+        const char *verb;
+        bool (*act)(void);
+    } verbs[] = {{"turns", do_turns},  {"pulse", do_pulse},   {"many", do_batches},
+                 {"loop", do_batches}, {"state", do_batches}, {"hold", do_hold},
+                 {"free", do_free},    {"wait", do_wait},     {"leave", do_leave}};
+    for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
+        if (strcmp(order.verb, verbs[i].verb) == 0)
+            return verbs[i].act();
+    return false;
+}
+
+int adapter_main(int argc, char **argv, const struct adapter *self)
+{
+    char line[2048];
+    adapter = self;
+    bench_name(self->name);
+    if (argc != 2)
+        bench_die("an address is expected, and then lines on the standard input; see adapter.h");
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    printf("ready %s\n", self->open(argv[1]));
+    while (fgets(line, sizeof(line), stdin) != NULL) {
+        read_order(line);
+        if (strcmp(order.verb, "quit") == 0)
+            break;
+        if (!obey())
+            puts("cannot");
+    }
+    if (self->close != NULL)
+        self->close();
+    for (unsigned i = 0; i < THREADS_MAX; i++)
+        free(workers[i].records);
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,59 @@
+/* adapter.h - one thing that is measured, as a program: the library, a bare floor, or a rival.
+ *
+ * An adapter is started with an address, says "ready VERSION", and then does what it is told, a line at a time:
+ *
+ *   turns name=N own=0|1 threads=T hold_us=H from_ns=A to_ns=B out=FILE
+ *             T threads acquire and release again and again, each its own name (own=1) or all the same, from the
+ *             instant A until B. Told: done
+ *   many name=N from_ns=A to_ns=B     cycles, 64 in flight, one thread. Told: done count=… ns=…
+ *   loop name=N from_ns=A to_ns=B     cycles of one caller that can only be counted, likewise
+ *   pulse name=N period_us=P from_ns=A to_ns=B out=FILE
+ *             a cycle is due every P, whether or not the one before has ended. Told: done
+ *   hold name=N count=M ttl_ms=T      holds N/0 to N/M-1. Told when they are held: done; ends with: free
+ *   wait name=N count=W               W clients wait for N. Told when they have begun: done; ends with: leave
+ *   state name=N                      what it costs to ask a held lease for its state. Told: done count=… ns=…
+ *   quit
+ *
+ * "cannot" says that this adapter has no such thing; anything else that goes wrong ends it, with a line on the
+ * standard error stream. Instants are of CLOCK_MONOTONIC, which all processes of a machine share. In FILE is a
+ * struct instants for each turn, and nothing else: what is computed from them is computed in one place for all that
+ * is measured (digest.c), the same way. Rivals in other languages speak the same: see bench/rivals. */
+#ifndef MORTISE_BENCH_ADAPTER_H
+#define MORTISE_BENCH_ADAPTER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Of one turn. granted_ns 0: it was refused. */
+struct instants {
+    int64_t asked_ns, granted_ns, releasing_ns, done_ns;
+};
+
+struct adapter {
+    const char *name;
+    /* The server, or what a thread shares with others; the version, for people. */
+    const char *(*open)(const char *where);
+    /* What one thread needs; threads are numbered from 0. NULL: nothing. */
+    void *(*worker)(unsigned number);
+    /* One turn, on a name of the thread's own; then on one that all share. NULL: cannot. */
+    void (*turn)(void *worker, const char *name, int64_t hold_us, struct instants *at);
+    void (*contend)(void *worker, const char *name, int64_t hold_us, struct instants *at);
+    /* So many cycles, 64 in flight. */
+    void (*many)(const char *name, size_t count);
+    /* So many, one after the other: where a single one cannot be told apart. */
+    void (*loop)(const char *name, size_t count);
+    void (*hold)(const char *name, unsigned count, int64_t ttl_ms);
+    void (*free)(void);
+    void (*wait)(const char *name, unsigned count);
+    void (*leave)(void);
+    /* So many looks at a held lease. */
+    void (*state)(const char *name, size_t count);
+    void (*close)(void);
+};
+
+/* The whole program. */
+int adapter_main(int argc, char **argv, const struct adapter *adapter);
+/* For a turn: what is done in the critical section. */
+void adapter_work(int64_t hold_us);
+
+#endif

@@ -1,0 +1,79 @@
+/* floor_postgres.c - the bare floors on PostgreSQL, as an adapter (adapter.h): the driver's own two statements by
+ * blocking libpq (../postgres_floor.h), a connection for each thread; for a name that all want, a session's advisory
+ * lock, which is no lease and has no token. The address is a URL of libpq. */
+#include "../common.h"
+#include "../postgres_floor.h"
+#include "adapter.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define OWN_NAME "floor/%u"
+
+static const char *address;
+static struct postgres_statements statements;
+
+struct own {
+    PGconn *conn;
+    char name[32];
+} owns[256];
+
+static const char *open_server(const char *where)
+{
+    static char version[64];
+    int number = PQlibVersion();
+    address = where;
+    postgres_record(where, &statements);
+    snprintf(version, sizeof(version), "libpq %d.%d", number / 10000, number % 10000);
+    return version;
+}
+
+static void *open_worker(unsigned number)
+{
+    struct own *own = &owns[number];
+    snprintf(own->name, sizeof(own->name), OWN_NAME, number);
+    mortise_client *client = bench_open(address);
+    bench_release(bench_acquire(client, own->name, NULL)); /* makes the row */
+    bench_close(client);
+    own->conn = postgres_connect(address);
+    postgres_floor_prepare(own->conn, &statements);
+    return own;
+}
+
+static void turn(void *worker, const char *name, int64_t hold_us, struct instants *at)
+{
+    const struct own *own = worker;
+    (void)name;
+    (void)hold_us;
+    at->asked_ns = bench_now_ns();
+    postgres_floor_cycle(own->conn, own->name);
+    at->done_ns = at->granted_ns = at->releasing_ns = bench_now_ns();
+}
+
+static void advise(PGconn *conn, const char *statement, const char *name)
+{
+    postgres_need(conn, PQexecParams(conn, statement, 1, NULL, &name, NULL, NULL, 0),
+                  PGRES_TUPLES_OK, "advisory lock");
+}
+
+static void contend(void *worker, const char *name, int64_t hold_us, struct instants *at)
+{
+    PGconn *conn = ((struct own *)worker)->conn;
+    at->asked_ns = bench_now_ns();
+    advise(conn, "SELECT pg_advisory_lock(hashtext($1))", name);
+    at->granted_ns = bench_now_ns();
+    adapter_work(hold_us);
+    at->releasing_ns = hold_us > 0 ? bench_now_ns() : at->granted_ns;
+    advise(conn, "SELECT pg_advisory_unlock(hashtext($1))", name);
+    at->done_ns = bench_now_ns();
+}
+
+int main(int argc, char **argv)
+{
+    return adapter_main(argc, argv,
+                        &(struct adapter){.name = "floor_postgres",
+                                          .open = open_server,
+                                          .worker = open_worker,
+                                          .turn = turn,
+                                          .contend = contend});
+}

@@ -1,0 +1,103 @@
+/* floor_redis.c - the bare floors on one Redis server, as an adapter (adapter.h): the driver's own requests by hiredis
+ * (../redis_floor.h), a connection for each thread, or 64 in flight on one; for a name that all want, a token that
+ * goes round by BLPOP and RPUSH: one is woken, in order. That ring is no lock (who dies takes the token along): it
+ * says what a server can hand over. The address is a port of 127.0.0.1. */
+#include "../common.h"
+#include "../redis_floor.h"
+#include "adapter.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct redis_server server;
+static struct redis_cycle cycle;
+
+static const char *open_server(const char *where)
+{
+    static char version[64];
+    server.port = (int)strtol(where, NULL, 10);
+    server.control = redis_server_connect(&server);
+    redis_request_record(&server, &cycle);
+    snprintf(version, sizeof(version), "hiredis %d.%d.%d", HIREDIS_MAJOR, HIREDIS_MINOR,
+             HIREDIS_PATCH);
+    return version;
+}
+
+static void *open_worker(unsigned number)
+{
+    struct redis_blocking *own = malloc(sizeof(*own));
+    if (own == NULL)
+        bench_die("out of memory");
+    redis_blocking_open(own, &server, redis_request_for(&cycle, number));
+    return own;
+}
+
+static void turn(void *worker, const char *name, int64_t hold_us, struct instants *at)
+{
+    (void)name;
+    (void)hold_us;
+    at->asked_ns = bench_now_ns();
+    redis_blocking_cycle(worker);
+    at->done_ns = at->granted_ns = at->releasing_ns = bench_now_ns();
+}
+
+static void many(const char *name, size_t count)
+{
+    static struct redis_pipeline pipeline;
+    static bool open;
+    (void)name;
+    if (!open)
+        redis_pipeline_open(&pipeline, &server, &cycle);
+    open = true;
+    redis_pipeline_cycles(&pipeline, count);
+}
+
+/* ---- the ring ---- */
+
+static void ask(redisContext *context, const char *format, const char *name)
+{
+    freeReplyObject(redis_server_sure(context, redisCommand(context, format, name)));
+}
+
+/* One token, whoever comes first. */
+static void make_ring(redisContext *context, const char *name)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static char made[128];
+    pthread_mutex_lock(&lock);
+    if (strncmp(made, name, sizeof(made) - 1) != 0) {
+        redisReply *reply = redis_server_sure(
+            context, redisCommand(context, "EVAL %s 2 ring:%s made:%s",
+                                  "if redis.call('set', KEYS[2], '1', 'nx') then "
+                                  "redis.call('rpush', KEYS[1], 'token') end return 1",
+                                  name, name));
+        freeReplyObject(reply);
+        snprintf(made, sizeof(made), "%s", name);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static void go_round(void *worker, const char *name, int64_t hold_us, struct instants *at)
+{
+    redisContext *context = ((struct redis_blocking *)worker)->context;
+    make_ring(context, name);
+    at->asked_ns = bench_now_ns();
+    ask(context, "BLPOP ring:%s 0", name);
+    at->granted_ns = bench_now_ns();
+    adapter_work(hold_us);
+    at->releasing_ns = hold_us > 0 ? bench_now_ns() : at->granted_ns;
+    ask(context, "RPUSH ring:%s token", name);
+    at->done_ns = bench_now_ns();
+}
+
+int main(int argc, char **argv)
+{
+    return adapter_main(argc, argv,
+                        &(struct adapter){.name = "floor_redis",
+                                          .open = open_server,
+                                          .worker = open_worker,
+                                          .turn = turn,
+                                          .contend = go_round,
+                                          .many = many});
+}

@@ -1,0 +1,186 @@
+/* mortise.c - the library as an adapter (adapter.h): one client for all threads of the process, as an application
+ * would have it. On the public header only. A refusal is recorded, not fatal: servers are killed under it. */
+#include "../common.h"
+#include "../flights.h"
+#include "adapter.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define REFUSED_NAP_NS 1000000 /* no busy loop where each call is refused at once */
+
+static const char *address;
+static mortise_client *client, *flying;
+static struct flights flights;
+
+static const char *open_client(const char *where)
+{
+    static char version[256];
+    char text[200] = "";
+    address = where;
+    client = bench_open(where);
+    mortise_module_info info = {.size = sizeof(info)};
+    mortise_ping(client, text, sizeof(text), NULL);
+    snprintf(version, sizeof(version), "mortise %s, %s: %s", mortise_version(),
+             mortise_module_at(client, 0, &info) ? info.name : "", text);
+    return version;
+}
+
+/* ---- turns ---- */
+
+static void turn(void *worker, const char *name, int64_t hold_us, struct instants *at)
+{
+    mortise_lease *lease;
+    (void)worker;
+    at->asked_ns = bench_now_ns();
+    mortise_status status = mortise_acquire(client, name, NULL, &lease, NULL);
+    at->granted_ns = status == MORTISE_OK ? bench_now_ns() : 0;
+    adapter_work(status == MORTISE_OK ? hold_us : 0);
+    at->releasing_ns = hold_us > 0 ? bench_now_ns() : at->granted_ns;
+    if (status == MORTISE_OK)
+        mortise_release(lease, NULL); /* what it says of the hold is not measured here */
+    at->done_ns = bench_now_ns();
+    if (status != MORTISE_OK)
+        bench_sleep_until_ns(at->done_ns + REFUSED_NAP_NS);
+}
+
+static void many(const char *name, size_t count)
+{
+    if (flying == NULL) {
+        flying = bench_open(address);
+        flights_open(&flights, flying, name);
+    }
+    flights_cycles(&flights, count);
+}
+
+/* ---- held ---- */
+
+/* Leases that are asked for together. */
+static struct crowd {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    mortise_lease **leases;
+    mortise_client **clients; /* of waiters: each its own, as if it were a process */
+    unsigned count, had;
+} held = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER},
+  waiting = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void on_held(mortise_status status, mortise_lease *lease, const mortise_error *error,
+                    void *user_data)
+{
+    (void)user_data;
+    if (status != MORTISE_OK)
+        bench_die("hold: %s", error->message);
+    pthread_mutex_lock(&held.lock);
+    held.leases[held.had++] = lease;
+    pthread_cond_signal(&held.changed);
+    pthread_mutex_unlock(&held.lock);
+}
+
+static void *room(size_t count)
+{
+    void *made = calloc(count, sizeof(void *));
+    if (made == NULL)
+        bench_die("out of memory");
+    return made;
+}
+
+static void ask(mortise_client *of, const char *name, const mortise_options *options,
+                mortise_acquire_callback callback)
+{
+    mortise_error error;
+    if (mortise_acquire_async(of, name, options, callback, NULL, NULL, &error) != MORTISE_OK)
+        bench_die("acquire: %s", error.message);
+}
+
+static void hold(const char *name, unsigned count, int64_t ttl_ms)
+{
+    char one[160];
+    held.leases = room(count);
+    held.had = 0;
+    held.count = count;
+    for (unsigned i = 0; i < count; i++) {
+        snprintf(one, sizeof(one), "%s/%u", name, i);
+        ask(client, one, MORTISE_OPTIONS(.wait_ms = MORTISE_WAIT_FOREVER, .ttl_ms = ttl_ms),
+            on_held);
+    }
+    pthread_mutex_lock(&held.lock);
+    while (held.had < count)
+        pthread_cond_wait(&held.changed, &held.lock);
+    pthread_mutex_unlock(&held.lock);
+}
+
+static void free_held(void)
+{
+    for (unsigned i = 0; i < held.count; i++)
+        mortise_release_nowait(held.leases[i], NULL);
+    free(held.leases);
+    held.count = 0;
+}
+
+/* ---- waiting ---- */
+
+/* Given back at once: the next one waits for it. */
+static void on_waited(mortise_status status, mortise_lease *lease, const mortise_error *error,
+                      void *user_data)
+{
+    (void)error;
+    (void)user_data;
+    if (status == MORTISE_OK)
+        mortise_release_nowait(lease, NULL);
+}
+
+static void wait_for(const char *name, unsigned count)
+{
+    waiting.clients = room(count);
+    waiting.count = count;
+    for (unsigned i = 0; i < count; i++) {
+        waiting.clients[i] = bench_open(address);
+        ask(waiting.clients[i], name, MORTISE_OPTIONS(.wait_ms = MORTISE_WAIT_FOREVER), on_waited);
+    }
+}
+
+static void leave(void)
+{
+    for (unsigned i = 0; i < waiting.count; i++)
+        mortise_close(waiting.clients[i], NULL); /* what waits completes with CLOSED */
+    free(waiting.clients);
+    waiting.count = 0;
+}
+
+/* ---- state ---- */
+
+static void state(const char *name, size_t count)
+{
+    static volatile mortise_lease_state seen;
+    mortise_lease *lease = bench_acquire(client, name, NULL);
+    while (count-- > 0)
+        seen = mortise_state(lease);
+    (void)seen;
+    bench_release(lease);
+}
+
+static void close_clients(void)
+{
+    if (flying != NULL)
+        mortise_close(flying, NULL);
+    mortise_close(client, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    return adapter_main(argc, argv,
+                        &(struct adapter){.name = "mortise",
+                                          .open = open_client,
+                                          .turn = turn,
+                                          .contend = turn,
+                                          .many = many,
+                                          .hold = hold,
+                                          .free = free_held,
+                                          .wait = wait_for,
+                                          .leave = leave,
+                                          .state = state,
+                                          .close = close_clients});
+}
