@@ -1,13 +1,17 @@
 # mortise-bench: what it is made of, and where that lies: the command in the command folder, all else in one folder
 # beside it, in the build tree as where it is installed.
 set(bench_parts "${PROJECT_BINARY_DIR}/bench")
+set(bench_installed "${CMAKE_INSTALL_FULL_LIBEXECDIR}/mortise-bench")
+file(RELATIVE_PATH bench_to_lib "${bench_installed}" "${CMAKE_INSTALL_FULL_LIBDIR}")
 
 add_library(bench_adapter_common STATIC adapter/adapter.c)
 target_link_libraries(bench_adapter_common PUBLIC bench_common)
 
 # bench_part(TARGET): a program of mortise-bench's own, under the name TARGET.
 function(bench_part TARGET)
-    set_target_properties(${TARGET} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${bench_parts}")
+    set_target_properties(${TARGET} PROPERTIES
+        RUNTIME_OUTPUT_DIRECTORY "${bench_parts}" INSTALL_RPATH "$ORIGIN/${bench_to_lib}")
+    install(TARGETS ${TARGET} RUNTIME DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/mortise-bench")
 endfunction()
 
 # bench_adapter(NAME [SOURCES …] [LIBRARIES …]): adapter/NAME.c, as the program adapter-NAME.
@@ -19,5 +23,29 @@ function(bench_adapter NAME)
 endfunction()
 
 bench_adapter(mortise)
+bench_adapter(flock)
 add_executable(mortise-bench-digest adapter/digest.c adapter/histogram.c)
 bench_part(mortise-bench-digest)
+
+# bench_command(OUTPUT FROM programs package servers rivals): the command, which knows where these lie by their way
+# from the folder FROM, so that a prefix can be moved.
+function(bench_command OUTPUT FROM)
+    foreach(what IN ITEMS programs package servers rivals)
+        list(POP_FRONT ARGN path)
+        file(RELATIVE_PATH bench_${what} "${FROM}" "${path}")
+    endforeach()
+    configure_file(mortise-bench.in "${OUTPUT}" @ONLY FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE
+                   GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+endfunction()
+bench_command("${MORTISE_COMMAND_DIR}/mortise-bench" "${MORTISE_COMMAND_DIR}" "${bench_parts}"
+    "${CMAKE_CURRENT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/tests/servers.sh" "${CMAKE_CURRENT_SOURCE_DIR}/rivals")
+bench_command("${bench_parts}/installed/mortise-bench" "${CMAKE_INSTALL_FULL_BINDIR}" "${bench_installed}"
+    "${bench_installed}" "${bench_installed}/servers.sh" "${bench_installed}/rivals")
+
+install(PROGRAMS "${bench_parts}/installed/mortise-bench" DESTINATION "${CMAKE_INSTALL_BINDIR}")
+install(DIRECTORY mortise_bench rivals DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/mortise-bench"
+        PATTERN __pycache__ EXCLUDE)
+install(FILES "${PROJECT_SOURCE_DIR}/tests/servers.sh"
+        DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/mortise-bench")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/tests/servers"
+        DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/mortise-bench" PATTERN "test_*" EXCLUDE)

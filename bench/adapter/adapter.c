@@ -181,24 +181,6 @@ static bool do_wait(void)
     return true;
 }
 
-static bool do_free(void)
-{
-    if (adapter->free == NULL)
-        return false;
-    adapter->free();
-    puts("done");
-    return true;
-}
-
-static bool do_leave(void)
-{
-    if (adapter->leave == NULL)
-        return false;
-    adapter->leave();
-    puts("done");
-    return true;
-}
-
 /* ---- lines ---- */
 
 static bool understood(char *word)
@@ -243,7 +225,7 @@ static bool obey(void)
         bool (*act)(void);
     } verbs[] = {{"turns", do_turns},  {"pulse", do_pulse},   {"many", do_batches},
                  {"loop", do_batches}, {"state", do_batches}, {"hold", do_hold},
-                 {"free", do_free},    {"wait", do_wait},     {"leave", do_leave}};
+                 {"wait", do_wait}};
     for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
         if (strcmp(order.verb, verbs[i].verb) == 0)
             return verbs[i].act();

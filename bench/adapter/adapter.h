@@ -9,10 +9,10 @@
  *   loop name=N from_ns=A to_ns=B     cycles of one caller that can only be counted, likewise
  *   pulse name=N period_us=P from_ns=A to_ns=B out=FILE
  *             a cycle is due every P, whether or not the one before has ended. Told: done
- *   hold name=N count=M ttl_ms=T      holds N/0 to N/M-1. Told when they are held: done; ends with: free
- *   wait name=N count=W               W clients wait for N. Told when they have begun: done; ends with: leave
+ *   hold name=N count=M ttl_ms=T      holds N/0 to N/M-1 from now on. Told when they are held: done
+ *   wait name=N count=W               W clients wait for N from now on. Told when they have begun: done
  *   state name=N                      what it costs to ask a held lease for its state. Told: done count=… ns=…
- *   quit
+ *   quit                              gives back what it holds, and ends
  *
  * "cannot" says that this adapter has no such thing; anything else that goes wrong ends it, with a line on the
  * standard error stream. Instants are of CLOCK_MONOTONIC, which all processes of a machine share. In FILE is a
@@ -43,9 +43,7 @@ struct adapter {
     /* So many, one after the other: where a single one cannot be told apart. */
     void (*loop)(const char *name, size_t count);
     void (*hold)(const char *name, unsigned count, int64_t ttl_ms);
-    void (*free)(void);
     void (*wait)(const char *name, unsigned count);
-    void (*leave)(void);
     /* So many looks at a held lease. */
     void (*state)(const char *name, size_t count);
     void (*close)(void);

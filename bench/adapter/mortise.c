@@ -63,7 +63,7 @@ static struct crowd {
     pthread_cond_t changed;
     mortise_lease **leases;
     mortise_client **clients; /* of waiters: each its own, as if it were a process */
-    unsigned count, had;
+    unsigned count;
 } held = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER},
   waiting = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -74,7 +74,7 @@ static void on_held(mortise_status status, mortise_lease *lease, const mortise_e
     if (status != MORTISE_OK)
         bench_die("hold: %s", error->message);
     pthread_mutex_lock(&held.lock);
-    held.leases[held.had++] = lease;
+    held.leases[held.count++] = lease;
     pthread_cond_signal(&held.changed);
     pthread_mutex_unlock(&held.lock);
 }
@@ -99,25 +99,16 @@ static void hold(const char *name, unsigned count, int64_t ttl_ms)
 {
     char one[160];
     held.leases = room(count);
-    held.had = 0;
-    held.count = count;
+    held.count = 0;
     for (unsigned i = 0; i < count; i++) {
         snprintf(one, sizeof(one), "%s/%u", name, i);
         ask(client, one, MORTISE_OPTIONS(.wait_ms = MORTISE_WAIT_FOREVER, .ttl_ms = ttl_ms),
             on_held);
     }
     pthread_mutex_lock(&held.lock);
-    while (held.had < count)
+    while (held.count < count)
         pthread_cond_wait(&held.changed, &held.lock);
     pthread_mutex_unlock(&held.lock);
-}
-
-static void free_held(void)
-{
-    for (unsigned i = 0; i < held.count; i++)
-        mortise_release_nowait(held.leases[i], NULL);
-    free(held.leases);
-    held.count = 0;
 }
 
 /* ---- waiting ---- */
@@ -142,14 +133,6 @@ static void wait_for(const char *name, unsigned count)
     }
 }
 
-static void leave(void)
-{
-    for (unsigned i = 0; i < waiting.count; i++)
-        mortise_close(waiting.clients[i], NULL); /* what waits completes with CLOSED */
-    free(waiting.clients);
-    waiting.count = 0;
-}
-
 /* ---- state ---- */
 
 static void state(const char *name, size_t count)
@@ -162,11 +145,16 @@ static void state(const char *name, size_t count)
     bench_release(lease);
 }
 
+/* Gives back what is held; what waits completes with CLOSED. */
 static void close_clients(void)
 {
+    for (unsigned i = 0; i < waiting.count; i++)
+        mortise_close(waiting.clients[i], NULL);
+    free(waiting.clients);
     if (flying != NULL)
         mortise_close(flying, NULL);
     mortise_close(client, NULL);
+    free(held.leases);
 }
 
 int main(int argc, char **argv)
@@ -178,9 +166,7 @@ int main(int argc, char **argv)
                                           .contend = turn,
                                           .many = many,
                                           .hold = hold,
-                                          .free = free_held,
                                           .wait = wait_for,
-                                          .leave = leave,
                                           .state = state,
                                           .close = close_clients});
 }

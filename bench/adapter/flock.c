@@ -1,0 +1,87 @@
+/* flock.c - flock(1) as an adapter (adapter.h), the way that scripts use it: `flock 9` on a descriptor of theirs, then
+ * `flock -u 9`. Each is a program that is started, and that is what it costs. The address is a folder. */
+#include "../common.h"
+#include "adapter.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SCRIPTS_FD 9
+
+extern char **environ;
+
+static const char *folder;
+
+static const char *open_folder(const char *where)
+{
+    static char version[128] = "flock(1)";
+    FILE *output = popen("flock --version", "re");
+    folder = where;
+    if (output == NULL || fgets(version, sizeof(version), output) == NULL || pclose(output) != 0)
+        bench_die("flock is not installed");
+    version[strcspn(version, "\n")] = '\0';
+    return version;
+}
+
+/* An open file of a name: of its own, or a second one of that of all. */
+static int open_lock(const char *name)
+{
+    char path[1024];
+    int length = snprintf(path, sizeof(path), "%s/flock-", folder);
+    for (; *name != '\0' && length < (int)sizeof(path) - 1; name++)
+        path[length++] = *name == '/' ? '-' : *name;
+    path[length] = '\0';
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0)
+        bench_die("%s cannot be made", path);
+    return fd;
+}
+
+static void run(int fd, const char *option)
+{
+    char number[] = "9", *arguments[] = {(char[]){"flock"}, NULL, NULL, NULL}, text[8];
+    posix_spawn_file_actions_t actions;
+    pid_t pid;
+    int status, words = 1;
+    snprintf(text, sizeof(text), "%s", option);
+    if (option[0] != '\0')
+        arguments[words++] = text;
+    arguments[words] = number;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, fd, SCRIPTS_FD);
+    if (posix_spawnp(&pid, "flock", &actions, NULL, arguments, environ) != 0)
+        bench_die("flock cannot be started");
+    posix_spawn_file_actions_destroy(&actions);
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            bench_die("waitpid");
+    if (status != 0)
+        bench_die("flock failed");
+}
+
+static void turn(void *worker, const char *name, int64_t hold_us, struct instants *at)
+{
+    (void)worker;
+    int fd = open_lock(name);
+    at->asked_ns = bench_now_ns();
+    run(fd, "");
+    at->granted_ns = bench_now_ns();
+    adapter_work(hold_us);
+    at->releasing_ns = hold_us > 0 ? bench_now_ns() : at->granted_ns;
+    run(fd, "-u");
+    at->done_ns = bench_now_ns();
+    close(fd);
+}
+
+int main(int argc, char **argv)
+{
+    return adapter_main(
+        argc, argv,
+        &(struct adapter){.name = "flock", .open = open_folder, .turn = turn, .contend = turn});
+}

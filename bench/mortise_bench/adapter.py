@@ -1,0 +1,94 @@
+"""One adapter that runs: a process that is told lines and answers with lines; see ../adapter/adapter.h for which."""
+
+import os
+import selectors
+import subprocess
+import time
+
+PATIENCE_S = 120  # bounds failure only
+
+
+class Failed(Exception):
+    """An adapter ended, or did not answer."""
+
+
+class Adapter:
+    def __init__(self, command, where, cpus=None, environment=None):
+        """Starts it on these processors; `version` is there when it is ready."""
+        self.name = os.path.basename(str(command[-1]))
+        self.process = subprocess.Popen(
+            [*map(str, command), where],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **(environment or {})},
+            preexec_fn=(lambda: os.sched_setaffinity(0, cpus)) if cpus else None,
+        )
+        self.buffer = b""
+        first = self.hear()
+        if not first.startswith("ready"):
+            raise Failed(f"{self.name}: it said \"{first}\"")
+        self.version = first[len("ready") :].strip()
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def say(self, verb, **words):
+        line = " ".join([verb, *(f"{key}={value}" for key, value in words.items())]) + "\n"
+        try:
+            self.process.stdin.write(line.encode())
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise Failed(f"{self.name}: it has ended") from None
+
+    def hear(self, patience_s=PATIENCE_S):
+        """The next line."""
+        until = time.monotonic() + patience_s
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            while b"\n" not in self.buffer:
+                if not selector.select(max(0, until - time.monotonic())):
+                    raise Failed(f"{self.name}: no answer in {patience_s} s")
+                some = os.read(self.process.stdout.fileno(), 65536)
+                if not some:
+                    raise Failed(f"{self.name}: it has ended with {self.process.wait()}")
+                self.buffer += some
+        line, self.buffer = self.buffer.split(b"\n", 1)
+        return line.decode(errors="replace").strip()
+
+    def done(self):
+        """The numbers of a "done" line; None if it cannot."""
+        line = self.hear()
+        if line == "cannot":
+            return None
+        words = line.split()
+        if not words or words[0] != "done":
+            raise Failed(f"{self.name}: it said \"{line}\"")
+        return {key: int(value) for key, value in (word.split("=") for word in words[1:])}
+
+    def ask(self, verb, **words):
+        self.say(verb, **words)
+        return self.done()
+
+    def kill(self):
+        self.process.kill()
+        self.reap()
+
+    def stop(self):
+        """It gives back what it holds, if it still can."""
+        try:
+            self.say("quit")
+            self.process.stdin.close()
+            self.process.wait(15)
+        except (Failed, OSError, subprocess.TimeoutExpired):
+            self.process.kill()
+        self.reap()
+
+    def reap(self):
+        self.process.wait()
+        self.process.stdout.close()
+        if not self.process.stdin.closed:
+            try:
+                self.process.stdin.close()
+            except OSError:
+                pass

@@ -1,0 +1,154 @@
+"""What there is to measure: the drivers, the floor of each, and the rivals on the same server."""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import parts
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One that an adapter speaks for. `can` names the shapes and workloads that it knows."""
+
+    name: str
+    kind: str  # driver, floor or rival
+    label: str
+    command: tuple
+    where: str
+    can: frozenset
+    environment: dict = field(default_factory=dict, hash=False, compare=False)
+    labels: dict = field(default_factory=dict, hash=False, compare=False)  # where a workload needs another
+
+    def label_in(self, workload):
+        return self.labels.get(workload, self.label)
+
+
+MORTISE = frozenset("turns threads many contend hold wait state pulse".split())
+
+# Servers that servers.sh is to start, and their settings.
+KINDS = {
+    "sqlite": (None, ()),
+    "redis": ("redis", ()),
+    "redlock": ("redis", ("nodes=5",)),
+    "postgres": ("postgres", ("conf=max_connections=300",)),
+    "zookeeper": ("zookeeper", ("tick=1000", "heap=128m")),
+}
+
+
+def mortise(url, name="mortise", label="mortise", can=MORTISE):
+    return Subject(name, "driver", label, (parts.adapter("mortise"),), url, can)
+
+
+def with_setting(url, setting):
+    return f"{url}{'&' if '?' in url else '?'}{setting}"
+
+
+def url_of(backend, ports, folder):
+    """The driver's URL of servers at these ports."""
+    first = f"127.0.0.1:{ports[0]}" if ports else ""
+    return {
+        "sqlite": f"sqlite:{folder}/locks.db",
+        "redis": f"redis://{first}",
+        "redlock": "redlock://" + ",".join(f"127.0.0.1:{port}" for port in ports) + "?node_persistent=yes",
+        "postgres": f"postgresql://mortise@{first}/mortise",
+        "zookeeper": f"zookeeper://{first}/bench?session_timeout=4s",
+    }[backend]
+
+
+# ---- floors ----
+
+
+# By backend: adapter, what it can, and what it is called: for a cycle, and where that is another for others.
+FLOORS = {
+    "sqlite": ("floor_local", "turns contend state", "bare SQLite", {"contend": "flock(2)", "state": "the clock"}),
+    "redis": ("floor_redis", "turns threads many contend", "bare hiredis", {"contend": "BLPOP and RPUSH, no lock"}),
+    "redlock": ("floor_redlock", "loop", "bare hiredis, three answered", {}),
+    "postgres": ("floor_postgres", "turns threads contend", "bare libpq", {"contend": "advisory lock"}),
+    "zookeeper": ("floor_zookeeper", "turns", "bare create + delete", {}),
+}
+
+
+def floors(backend, ports, folder):
+    name, can, label, labels = FLOORS[backend]
+    command = parts.adapter(name)
+    if not os.access(command, os.X_OK):
+        return []
+    where = {
+        "sqlite": str(folder),
+        "postgres": url_of("postgres", ports, folder),
+        "zookeeper": f"127.0.0.1:{ports[0]}" if ports else "",
+    }.get(backend, ",".join(map(str, ports)))
+    return [Subject(name, "floor", label, (command,), where, frozenset(can.split()), labels=labels)]
+
+
+# ---- rivals ----
+
+
+def installed_folder():
+    """Where install.sh puts what it fetches."""
+    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share"
+    return Path(os.environ.get("MORTISE_BENCH_RIVALS") or Path(home) / "mortise-bench/rivals")
+
+
+def python_with(module):
+    """An interpreter that has the module: this one, or the system's."""
+    for interpreter in (sys.executable, "/usr/bin/python3"):
+        if os.access(interpreter, os.X_OK):
+            found = subprocess.run([interpreter, "-c", f"import {module}"], capture_output=True, check=False)
+            if found.returncode == 0:
+                return interpreter
+    return None
+
+
+def python_rival(name, module, label, where, can):
+    interpreter = python_with(module)
+    if interpreter is None:
+        return []
+    command = (interpreter, parts.rivals / f"{name}.py")
+    return [Subject(name, "rival", label, command, where, frozenset(can.split()))]
+
+
+def node_rival(name, package, label, where, can):
+    modules = installed_folder() / "node_modules"
+    if not shutil.which("node") or not (modules / package).is_dir():
+        return []
+    command = ("node", parts.rivals / f"{name}.js")
+    return [Subject(name, "rival", label, command, where, frozenset(can.split()), {"NODE_PATH": str(modules)})]
+
+
+def curator(where):
+    classes = installed_folder() / "classes"
+    if not shutil.which("java") or not (classes / "Curator.class").is_file():
+        return []
+    jars = "/usr/share/java/*"
+    command = ("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-cp", f"{classes}:{jars}", "Curator")
+    can = frozenset("turns contend hold wait".split())
+    return [Subject("curator", "rival", "Curator InterProcessMutex", command, where, can)]
+
+
+def rivals(backend, ports, folder):
+    addresses = ",".join(f"127.0.0.1:{port}" for port in ports)
+    if backend == "redis":
+        return [
+            *python_rival("redis_py", "redis", "redis-py Lock", addresses, "turns contend hold wait"),
+            *node_rival("redis_semaphore", "redis-semaphore", "redis-semaphore", addresses, "turns contend hold wait"),
+            *node_rival("redlock", "redlock", "node-redlock, one node", addresses, "turns contend hold wait"),
+        ]
+    if backend == "redlock":
+        return [
+            *node_rival("redlock", "redlock", "node-redlock", addresses, "turns contend hold wait"),
+            *node_rival(
+                "redis_semaphore", "redis-semaphore", "redis-semaphore's RedlockMutex", addresses, "turns contend hold"
+            ),
+        ]
+    if backend == "zookeeper":
+        return [*python_rival("kazoo_lock", "kazoo", "kazoo Lock", addresses, "turns contend hold wait"), *curator(addresses)]
+    if backend == "sqlite" and shutil.which("flock"):
+        command = parts.adapter("flock")
+        can = frozenset("turns contend".split())
+        return [Subject("flock", "rival", "flock(1)", (command,), str(folder), can)]
+    return []

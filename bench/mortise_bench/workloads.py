@@ -1,0 +1,181 @@
+"""What is measured in rounds: cycle, contend, state. Each makes cases of the subjects of one backend in one place; a
+case is asked for its figures round after round, in turn with the others."""
+
+import json
+import subprocess
+import time
+
+from . import parts
+from .adapter import Adapter
+from .figures import figure
+
+LEAD_S = 0.1  # until all processes have understood
+SETTLE = 0.2  # of the time, before what counts
+
+
+class Case:
+    """One subject in one shape; the processes that do it live from the first round to the last."""
+
+    processes, threads, hold_us, shared = 1, 1, 0, False
+
+    def __init__(self, workload, shape, subject, context):
+        self.workload, self.shape, self.subject, self.context = workload, shape, subject, context
+        self.adapters, self.rounds, self.buckets = [], [], {}
+        self.version = ""
+
+    def open(self):
+        subject = self.subject
+        for _ in range(self.processes):
+            self.adapters.append(
+                Adapter(subject.command, subject.where, self.context.cpus, subject.environment)
+            )
+        self.version = self.adapters[0].version
+
+    def close(self):
+        for adapter in self.adapters:
+            adapter.stop()
+        self.adapters = []
+
+    def measure(self, seconds):
+        """The figures of one round."""
+        raise NotImplementedError
+
+    def round(self, seconds, counts=True):
+        found = self.measure(seconds)
+        if counts:
+            self.rounds.append(found)
+        else:
+            self.buckets = {}
+
+    def window(self, seconds):
+        """From when the turns begin, from when they count, and until when."""
+        begin = time.monotonic_ns() + int(LEAD_S * 1e9)
+        return begin, begin + int(SETTLE * seconds * 1e9), begin + int((1 + SETTLE) * seconds * 1e9)
+
+    def name(self):
+        return f"bench-{self.subject.name}-{self.workload}"
+
+    def merge(self, key, buckets):
+        mine = self.buckets.setdefault(key, {})
+        for upper, count in buckets:
+            mine[upper] = mine.get(upper, 0) + count
+
+    def result(self):
+        names = [name for name in self.rounds[0] if all(name in found for found in self.rounds)]
+        return {
+            "workload": self.workload,
+            "place": self.context.place,
+            "backend": self.context.backend,
+            "shape": self.shape,
+            "subject": self.subject.name,
+            "kind": self.subject.kind,
+            "label": self.subject.label_in(self.workload),
+            "version": self.version,
+            "figures": {name: figure(name, [found[name] for found in self.rounds]) for name in names},
+            "histograms": {key: sorted(found.items()) for key, found in self.buckets.items()},
+        }
+
+
+class Turns(Case):
+    """Turns that the adapter records: alone on one's name, or all on one."""
+
+    def measure(self, seconds):
+        begin, from_ns, to_ns = self.window(seconds)
+        files = []
+        for number, adapter in enumerate(self.adapters):
+            files.append(self.context.folder / f"turns-{number}")
+            name = self.name() if self.shared else f"{self.name()}-{self.threads}"
+            adapter.say(
+                "turns", name=name, own=0 if self.shared else 1, threads=self.threads, hold_us=self.hold_us,
+                from_ns=begin, to_ns=to_ns, out=files[-1],
+            )  # fmt: skip
+        for adapter in self.adapters:
+            adapter.done()
+        digest = [parts.digest(), *(["--shared"] if self.shared else []), str(from_ns), str(to_ns), *files]
+        found = json.loads(subprocess.run(digest, check=True, stdout=subprocess.PIPE).stdout)
+        self.merge("cycle", found["cycle_ns"]["buckets"])
+        return self.figures_of(found)
+
+    def figures_of(self, found):
+        cycle = found["cycle_ns"]
+        figures = {"rate": found["rate"], "refused": found["refused"]}
+        if found["count"] > 0:
+            figures.update({name: cycle[name] / 1e3 for name in ("p50", "p99", "p999")})
+        return figures
+
+
+class Contend(Turns):
+    """P processes of T threads on one name."""
+
+    shared = True
+
+    def __init__(self, shape, subject, context, processes, threads, hold_us):
+        super().__init__("contend", shape, subject, context)
+        self.processes, self.threads, self.hold_us = processes, threads, hold_us
+
+    def name(self):
+        return f"{super().name()}-{self.hold_us}"
+
+    def figures_of(self, found):
+        figures = {"rate": found["rate"], "refused": found["refused"], "overlaps": found["overlaps"]}
+        if found["count"] > 1:
+            self.merge("handover", found["handover_ns"]["buckets"])
+            figures["handover_p50"] = found["handover_ns"]["p50"] / 1e3
+            figures["handover_p99"] = found["handover_ns"]["p99"] / 1e3
+            figures["longest_wait"] = found["longest_wait_ns"] / 1e6
+            figures.update({name: found[name] for name in ("jain", "least_share", "changes")})
+        return figures
+
+
+class Batches(Case):
+    """What can only be counted: many in flight, or a loop."""
+
+    def __init__(self, verb, workload, shape, subject, context):
+        super().__init__(workload, shape, subject, context)
+        self.verb = verb
+
+    def measure(self, seconds):
+        _, from_ns, to_ns = self.window(seconds)
+        found = self.adapters[0].ask(self.verb, name=f"{self.name()}-{self.verb}", from_ns=from_ns, to_ns=to_ns)
+        if self.verb == "state":
+            return {"look": found["ns"] / found["count"]}
+        return {"rate": found["count"] * 1e9 / found["ns"]}
+
+
+# ---- which there are ----
+
+
+def cycle(context):
+    cases = []
+    for subject in context.subjects():
+        if "turns" in subject.can:
+            cases.append(Turns("cycle", "1 caller", subject, context))
+        if "loop" in subject.can:
+            cases.append(Batches("loop", "cycle", "1 caller", subject, context))
+        if "threads" in subject.can:
+            for threads in context.settings.thread_counts:
+                cases.append(Turns("cycle", f"{threads} threads", subject, context))
+                cases[-1].threads = threads
+        if "many" in subject.can:
+            cases.append(Batches("many", "cycle", "64 in flight", subject, context))
+    return cases
+
+
+def contend(context):
+    settings = context.settings
+    cases = []
+    for hold_us in settings.holds_us:
+        section = "empty" if hold_us == 0 else f"{hold_us / 1000:g} ms"
+        shape = f"{settings.processes} × {settings.threads}, {section}"
+        for subject in context.subjects(strict=True):
+            if "contend" in subject.can:
+                cases.append(Contend(shape, subject, context, settings.processes, settings.threads, hold_us))
+    return cases
+
+
+def state(context):
+    return [
+        Batches("state", "state", "1 caller", subject, context)
+        for subject in context.subjects()
+        if "state" in subject.can and context.backend == "sqlite"
+    ]
