@@ -460,6 +460,56 @@ static bool drain(struct client *client, int64_t until_ns)
     return drained;
 }
 
+/* The last request of a client. */
+struct parting {
+    struct task task; /* first */
+    struct client *client;
+    bool clean, done;
+};
+
+static void parted(mortise_op *op)
+{
+    struct parting *parting = (struct parting *)op;
+    struct client *client = parting->client;
+    pthread_mutex_lock(&client->lock);
+    parting->clean = op->status == MORTISE_OK;
+    parting->done = true;
+    client_ended_locked(client);
+    client_unlock(client);
+}
+
+/* What a plugin has of its own in the backend; nothing else is outstanding. False: something was left to its ttl. */
+static bool leave_stack(struct client *client, int64_t until_ns)
+{
+    if (client->top->module.leave == NULL)
+        return true;
+    struct parting *parting = calloc(1, sizeof(*parting));
+    struct task_list starts = {NULL, NULL};
+    if (parting == NULL)
+        return false;
+    parting->client = client;
+    parting->task.op.kind = OP_LEAVE;
+    parting->task.op.core_state = OP_IDLE;
+    parting->task.op.done = parted;
+    parting->task.unattended = true;
+    pthread_mutex_lock(&client->lock);
+    client_began_locked(client);
+    task_append(&starts, &parting->task);
+    client_unlock(client);
+    pump_start_detached(&client->pump, &starts);
+    if (!wait_drained(client, until_ns)) {
+        pump_cancel(&client->pump, &parting->task);
+        pump_start_detached(&client->pump, &starts); /* empty: does what is on the lists */
+        wait_drained(client, clock_after_ms(clock_now(), STUCK_MS));
+    }
+    pthread_mutex_lock(&client->lock);
+    bool clean = parting->clean, done = parting->done;
+    client_unlock(client);
+    if (done) /* else the stack is stuck, and left standing */
+        free(parting);
+    return clean;
+}
+
 mortise_status mortise_close(mortise_client *handle, mortise_error *error)
 {
     struct client *client;
@@ -478,6 +528,8 @@ mortise_status mortise_close(mortise_client *handle, mortise_error *error)
     give_up_all(client);
     count_out(client); /* not client_leave: still no cancellation point */
     bool drained = drain(client, until_ns);
+    if (drained)
+        drained = leave_stack(client, until_ns);
     bool left = wait_for_users(client, clock_after_ms(clock_now(), STUCK_MS));
     watchdog_stop(client);
     bool stopped = pump_stop(&client->pump, clock_after_ms(clock_now(), STUCK_MS));

@@ -145,6 +145,10 @@ static void run_starts(struct pump *pump, struct task *task)
     mortise_op *ops[BATCH];
     while (task != NULL) {
         size_t n = 0;
+        if (task->op.kind == OP_LEAVE) { /* after all others, and alone */
+            pump->top->module.leave(pump->top->ctx, &task->op);
+            return;
+        }
         for (; task != NULL && n < BATCH; task = task->next)
             ops[n++] = &task->op;
         pump->top->module.start(pump->top->ctx, ops, n);

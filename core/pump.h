@@ -41,6 +41,9 @@ struct sleeper {
 /* op.core_state of a task that is not in the stack: nothing may complete it. (Ops of plugins have 0.) */
 #define OP_IDLE 4
 
+/* op.kind of the last task of a client: it goes to the top module's `leave`. */
+#define OP_LEAVE ((mortise_op_kind)0)
+
 /* Sleepers that are decided and still to be woken. */
 struct wake_list {
     _Atomic uint32_t *words[8]; /* futexes */

@@ -365,6 +365,10 @@ typedef struct mortise_module {
     /* Plugins: instead of default_namespace, that of the module below, say, so that clients with and
      * without the plugin mean the same lock by a name. NULL: none. Lives as long as the instance. */
     const char *(*namespace_of)(void *ctx);
+    /* Plugins: the client closes, all leases have been given back, and nothing will be asked any more. Gives back
+     * what the module itself has in the backend, and then completes op: OK, or why something was left. It may be
+     * canceled as any op. A plugin without an end of its own hands it on to the module below, if that has this. */
+    void (*leave)(void *ctx, mortise_op *op);
 } mortise_module;
 
 #define MORTISE_MODULE_HEAD                                                                         \

@@ -148,6 +148,15 @@ static void chaos_news(void *ctx, const char *name, size_t name_len)
     flow_news(ctx, name, name_len);
 }
 
+static void chaos_leave(void *ctx, mortise_op *op)
+{
+    const struct chaos *chaos = ctx;
+    if (chaos->below->module->leave != NULL)
+        chaos->below->module->leave(chaos->below->ctx, op);
+    else
+        chaos->host->complete(chaos->host, op, MORTISE_OK);
+}
+
 #define ALL_CAPABILITIES                                                                           \
     (MORTISE_CAP_LEASE | MORTISE_CAP_SESSION | MORTISE_CAP_FENCING | MORTISE_CAP_FAIR |            \
      MORTISE_CAP_NOTIFY | MORTISE_CAP_INSPECT | MORTISE_CAP_LIST | MORTISE_CAP_REENTRANT |         \
@@ -173,4 +182,5 @@ const mortise_module mortise_module_v1 = {
     .watch = chaos_watch,
     .unwatch = chaos_unwatch,
     .news = chaos_news,
+    .leave = chaos_leave,
 };
