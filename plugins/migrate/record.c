@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define HEAD "mortise-migrate 1\n"
-#define FLOOR_LEAD_US (UINT64_C(3600) * 1000 * 1000)
+#define FLOOR_LEAD_US (UINT64_C(86400) * 1000 * 1000)
 
 /* ---- phases and sides -------------------------------------------------------------------------- */
 

@@ -122,8 +122,8 @@ const char *migrate_stage_word(enum migrate_stage stage); /* "1", "between 1 and
  * not ended is begun again. NULL: it is at that end. */
 const struct migrate_step *migrate_step_of(const struct migrate_register *from,
                                            const struct migrate_register *to, bool forward);
-/* A floor above every token that a side may have given: by an hour above a token of it that was just given, and above
- * the floor that it gave them by. */
+/* A floor above every token that a side may have given: by a day above a token of it that was just given, and above the
+ * floor that it gave them by. */
 uint64_t migrate_floor_after(uint64_t token, uint64_t floor);
 
 #endif

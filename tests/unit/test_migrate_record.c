@@ -217,8 +217,8 @@ static void test_old_beside(void)
 
 static void test_floor(void)
 {
-    CU_ASSERT_EQUAL(migrate_floor_after(5, 0), UINT64_C(3600000005));
-    CU_ASSERT_EQUAL(migrate_floor_after(5, 9), UINT64_C(3600000009));
+    CU_ASSERT_EQUAL(migrate_floor_after(5, 0), UINT64_C(86400000005));
+    CU_ASSERT_EQUAL(migrate_floor_after(5, 9), UINT64_C(86400000009));
     CU_ASSERT_EQUAL(migrate_floor_after(UINT64_MAX - 1, 0), UINT64_MAX);
 }
 

@@ -1,0 +1,333 @@
+/* acquire.c - an acquire: leg 1, then leg 2; in phases old and new there is only leg 1. protocol.h (6, 7).
+ *
+ *   WAITS_TO_REGISTER ──▶ FIRST ── had ──▶ SECOND ── had, tokens are equal ──▶ OK
+ *                          │ BUSY,          │ ▲ BUSY: watched, asked again (wait.c), leg 1 renewed meanwhile
+ *                          │ UNREACHABLE:   │ └┘
+ *                          │ answered so    ├── its token is larger; leg 1 lost: AGAIN
+ *                          ▼                ├── BUSY (a try), UNREACHABLE
+ *                         answer            ▼
+ *                                          UNDO: both are given back ── sure ──▶ the answer, or FIRST again
+ *                                                                    └─ unsure ─▶ INDETERMINATE
+ *
+ * A reply of a leg is lost: INDETERMINATE; the claim keeps what may be there. The core asks again under the same grant: FIRST and
+ * SECOND with REPEAT and the first sending's instant; or it releases, and lease.c gives back what may be there.
+ * Canceled: what is out is canceled; what is had stays with the claim: INDETERMINATE, and the core releases it.
+ * The process is stopped anywhere: the deadline counts from the legs' sendings, and from the presences'. */
+#include "internal.h"
+
+#include <utlist.h>
+
+static void ask_first(struct call *call);
+static void undo_go_on(struct call *call);
+
+static enum migrate_side first_side(const struct call *call)
+{
+    return call->migrate->legs[0];
+}
+
+static enum migrate_side second_side(const struct call *call)
+{
+    return call->migrate->legs[1];
+}
+
+static struct leg *leg_of(struct call *call, enum migrate_side side)
+{
+    return &call->claim->legs[side];
+}
+
+/* ---- the answer ------------------------------------------------------------------------------------ */
+
+/* What there is, or may be, stays with the claim. */
+static void leave_claim(struct call *call)
+{
+    call->upper->first_sent_ns = leg_of(call, first_side(call))->first_sent_ns;
+    claim_leave(call->claim);
+    call->claim = NULL;
+}
+
+/* Failed, with what was kept; nothing is out. */
+static void finish(struct call *call, mortise_status status)
+{
+    call->upper->hint_ms = call->hint_ms;
+    leave_claim(call);
+    call_fail_kept(call, status);
+}
+
+static void finish_canceled(struct call *call)
+{
+    call->has_error = false;
+    finish(call, claim_is_clean(call->claim) ? MORTISE_CANCELED : MORTISE_INDETERMINATE);
+}
+
+static void succeed(struct call *call)
+{
+    struct migrate *migrate = call->migrate;
+    struct claim *claim = call->claim;
+    struct leg *last = leg_of(call, migrate->legs[migrate->leg_count - 1]);
+    call->upper->token = last->token;
+    if (migrate->leg_count == 2 && leg_of(call, first_side(call))->token == 0)
+        call->upper->token = 0; /* a side without tokens: there are none */
+    claim->epoch = migrate->epoch;
+    lease_tell(call);
+    leave_claim(call);
+    call_complete(call, MORTISE_OK);
+}
+
+/* ---- registering ----------------------------------------------------------------------------------- */
+
+void acquire_start(struct call *call)
+{
+    struct migrate *migrate = call->migrate;
+    call->state = CALL_WAITS_TO_REGISTER;
+    if (registered(migrate)) {
+        acquire_registered(call);
+        return;
+    }
+    DL_APPEND2(migrate->to_register, call, previous_waiting, next_waiting);
+    register_want(migrate);
+}
+
+void acquire_registered(struct call *call)
+{
+    struct migrate *migrate = call->migrate;
+    struct claim *claim = call->claim;
+    if (claim == NULL)
+        claim = claim_find(migrate, &call->upper->grant);
+    if (claim != NULL && claim != call->claim && (claim->busy || claim->dropped)) {
+        call_fail(call, MORTISE_UNREACHABLE, true, "migrate: the grant is being given back");
+        return;
+    }
+    if (claim == NULL)
+        claim = claim_make(migrate, call->upper);
+    if (claim == NULL) {
+        call_fail(call, MORTISE_UNREACHABLE, true, "migrate: out of memory");
+        return;
+    }
+    call->claim = claim;
+    claim->busy = true;
+    ask_first(call);
+}
+
+/* ---- a leg ----------------------------------------------------------------------------------------- */
+
+static void ask_leg(struct call *call, enum migrate_side side, uint32_t flags, uint64_t floor)
+{
+    struct migrate *migrate = call->migrate;
+    struct leg *leg = leg_of(call, side);
+    struct ask *ask = call_prepare(call, side, MORTISE_OP_ACQUIRE);
+    if (!leg->maybe) {
+        /* what the core knows it by, where that was not had and given back: a side may remember that */
+        leg->grant = call->upper->grant;
+        if (leg->tries > 0)
+            migrate->host->random(migrate->host, &leg->grant, sizeof(leg->grant));
+        leg->first_sent_ns = 0;
+        leg->token = 0;
+    }
+    ask->op.grant = leg->grant;
+    ask->op.flags = flags | (leg->maybe ? MORTISE_OP_REPEAT : 0u);
+    ask->op.first_sent_ns = leg->first_sent_ns;
+    ask->op.token_floor = floor;
+    call->claim->until_ns = now_of(migrate) + call->upper->ttl_ms * NS_PER_MS;
+    ask_send(ask);
+}
+
+/* What an answer says of the leg. */
+static void leg_asked(struct leg *leg, const mortise_op *op)
+{
+    if (op->first_sent_ns != 0 && leg->first_sent_ns == 0)
+        leg->first_sent_ns = op->first_sent_ns;
+    if (op->status == MORTISE_OK || op->status == MORTISE_INDETERMINATE)
+        leg->maybe = true;
+    if (op->status != MORTISE_OK)
+        return;
+    leg->held = true;
+    leg->tries++;
+    leg->token = op->token;
+    leg->from_ns = op->from_ns;
+    leg->good_for_ms = op->good_for_ms;
+}
+
+static void ask_first(struct call *call)
+{
+    call->state = CALL_FIRST;
+    call->undone = false;
+    ask_leg(call, first_side(call), call->upper->flags & MORTISE_OP_TRY, floor_first(call));
+}
+
+static void first_answered(struct call *call, const struct ask *ask)
+{
+    const mortise_op *op = &ask->op;
+    if (op->status == MORTISE_OK) {
+        if (call->migrate->leg_count == 1)
+            succeed(call);
+        else if (call->canceled)
+            finish_canceled(call);
+        else
+            acquire_ask_second(call);
+        return;
+    }
+    call->hint_ms = op->hint_ms;
+    call_keep_error(call, ask);
+    if (op->status == MORTISE_CANCELED && !claim_is_clean(call->claim))
+        finish(call, MORTISE_INDETERMINATE);
+    else
+        finish(call, op->status);
+}
+
+/* ---- the second leg -------------------------------------------------------------------------------- */
+
+void acquire_ask_second(struct call *call)
+{
+    const struct leg *first = leg_of(call, first_side(call));
+    if (call->state != CALL_SECOND) {
+        call->state = CALL_SECOND;
+        wait_begin(call);
+    }
+    call->ask_ns = 0;
+    call->news = false;
+    ask_leg(call, second_side(call), call->upper->flags & MORTISE_OP_TRY, first->token);
+}
+
+/* Everything that is out is canceled first. */
+static void undo(struct call *call, enum call_then then, mortise_status status)
+{
+    wait_end(call);
+    call->state = CALL_UNDO;
+    call->undone = false;
+    call->then = then;
+    call->status = status;
+    for (size_t i = 0; i < SIDES; i++)
+        ask_cancel(&call->asks[i]);
+    undo_go_on(call);
+}
+
+void acquire_begin_again(struct call *call)
+{
+    call->has_error = false;
+    undo(call, THEN_AGAIN, MORTISE_INDETERMINATE);
+}
+
+static void second_had(struct call *call)
+{
+    const struct leg *first = leg_of(call, first_side(call)),
+                     *second = leg_of(call, second_side(call));
+    bool tokens = first->token != 0 && second->token != 0;
+    if (call->asks[first_side(call)].out)
+        return; /* leg 1 is being renewed: its answer brings us here again */
+    if (tokens && second->token > first->token) {
+        floor_too_low(call, second->token);
+        acquire_begin_again(call);
+    } else if (tokens && second->token < first->token) {
+        undo(call, THEN_FAIL, MORTISE_BACKEND); /* against what driver.h says */
+    } else {
+        wait_end(call);
+        succeed(call);
+    }
+}
+
+static void second_answered(struct call *call, const struct ask *ask, bool was_maybe)
+{
+    const mortise_op *op = &ask->op;
+    bool try_once = (call->upper->flags & MORTISE_OP_TRY) != 0;
+    if (op->status == MORTISE_OK) {
+        second_had(call);
+    } else if (op->status == MORTISE_INDETERMINATE) {
+        call_keep_error(call, ask);
+        wait_end(call);
+        call->state = CALL_UNDO; /* nothing is undone: the core decides what comes next */
+        call->undone = true;
+        call->then = THEN_FAIL;
+        call->status = MORTISE_INDETERMINATE;
+        ask_cancel(&call->asks[first_side(call)]);
+        undo_go_on(call);
+    } else if (op->status == MORTISE_BUSY && was_maybe) {
+        acquire_begin_again(call); /* the lost request may yet be executed */
+    } else if (op->status == MORTISE_BUSY && !try_once) {
+        wait_busy(call, op->hint_ms);
+    } else {
+        call->hint_ms = op->hint_ms;
+        call_keep_error(call, ask);
+        undo(call, THEN_FAIL, op->status);
+    }
+}
+
+/* ---- undoing --------------------------------------------------------------------------------------- */
+
+static void undo_send(struct call *call)
+{
+    call->undone = true;
+    for (size_t i = call->migrate->leg_count; i-- > 0;) {
+        enum migrate_side side = call->migrate->legs[i];
+        if (!leg_of(call, side)->maybe)
+            continue;
+        leg_prepare_release(call->claim, side, &call->asks[side], call->name[side],
+                            call->name_len[side]);
+        ask_send(&call->asks[side]);
+    }
+}
+
+static void undo_go_on(struct call *call)
+{
+    if (call_is_out(call))
+        return;
+    if (!call->undone && !call->canceled)
+        undo_send(call);
+    if (call_is_out(call))
+        return;
+    if (call->canceled) {
+        finish_canceled(call);
+    } else if (!claim_is_clean(call->claim)) {
+        finish(call, MORTISE_INDETERMINATE);
+    } else if (call->then == THEN_FAIL) {
+        finish(call, call->status);
+    } else {
+        acquire_start(call);
+    }
+}
+
+/* ---- answers, cancellation ------------------------------------------------------------------------- */
+
+void acquire_answered(struct call *call, struct ask *ask)
+{
+    mortise_op_kind kind = ask->op.kind;
+    struct leg *leg = leg_of(call, ask->side);
+    bool was_maybe = leg->maybe;
+    if (kind == MORTISE_OP_ACQUIRE)
+        leg_asked(leg, &ask->op);
+    if (kind == MORTISE_OP_RELEASE)
+        leg_released(leg, ask, NULL);
+    if (call->state == CALL_FIRST) {
+        first_answered(call, ask);
+    } else if (call->canceled || call->state == CALL_UNDO) {
+        wait_end(call);
+        call->state = CALL_UNDO;
+        undo_go_on(call);
+    } else if (kind == MORTISE_OP_RENEW) {
+        if (wait_renewed(call, ask) && leg_of(call, second_side(call))->held &&
+            !call->asks[second_side(call)].out)
+            second_had(call);
+    } else {
+        second_answered(call, ask, was_maybe);
+    }
+}
+
+void acquire_cancel(struct call *call)
+{
+    struct migrate *migrate = call->migrate;
+    if (call->state == CALL_WAITS_TO_REGISTER) {
+        DL_DELETE2(migrate->to_register, call, previous_waiting, next_waiting);
+        const struct claim *claim = claim_find(migrate, &call->upper->grant);
+        bool unsure = claim != NULL && !claim_is_clean(claim);
+        if (call->claim != NULL)
+            leave_claim(call);
+        call_complete(call, unsure ? MORTISE_INDETERMINATE : MORTISE_CANCELED);
+        return;
+    }
+    if (!call_is_out(call)) { /* it waits for leg 2 */
+        wait_end(call);
+        finish_canceled(call);
+        return;
+    }
+    for (size_t i = 0; i < SIDES; i++)
+        ask_cancel(&call->asks[i]);
+}

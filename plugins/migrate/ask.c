@@ -1,0 +1,85 @@
+/* ask.c - requests to the modules below: collected while the core is in a call of this module's, or while answers come
+ * in, so that what comes together goes out together. Knows nothing of what is asked. */
+#include "internal.h"
+
+#include <string.h>
+
+static void done(mortise_op *op)
+{
+    struct ask *ask = (struct ask *)op;
+    ask->out = false;
+    ask->answered(ask);
+}
+
+void ask_prepare(struct ask *ask, mortise_op_kind kind)
+{
+    memset(&ask->op, 0, sizeof(ask->op));
+    ask->op.kind = kind;
+    ask->op.note = ask->migrate->note;
+    ask->op.note_len = ask->migrate->note_len;
+    ask->op.hint_ms = -1;
+    ask->op.done = done;
+}
+
+/* Nothing comes into the outbox meanwhile but news' doing, which waits for the next time. */
+static void flush(struct side *side)
+{
+    mortise_op *ops[BATCH];
+    while (side->outbox != NULL) {
+        size_t n = 0;
+        for (; side->outbox != NULL && n < BATCH; side->outbox = side->outbox->next_out) {
+            side->outbox->boxed = false;
+            ops[n++] = &side->outbox->op;
+        }
+        if (side->outbox == NULL)
+            side->outbox_end = &side->outbox;
+        side->below->module->start(side->below->ctx, ops, n);
+    }
+}
+
+void asks_flush(struct migrate *migrate)
+{
+    flush(&migrate->sides[MIGRATE_FROM]);
+    flush(&migrate->sides[MIGRATE_TO]);
+}
+
+static void flush_posted(void *ctx, void *argument)
+{
+    struct migrate *migrate = ctx;
+    (void)argument;
+    migrate->flush_posted = false;
+    asks_flush(migrate);
+}
+
+void ask_send(struct ask *ask)
+{
+    struct migrate *migrate = ask->migrate;
+    struct side *side = &migrate->sides[ask->side];
+    ask->out = ask->boxed = true;
+    ask->next_out = NULL;
+    *side->outbox_end = ask;
+    side->outbox_end = &ask->next_out;
+    if (migrate->depth > 0)
+        return; /* the call of the core's sends it at its end */
+    if (!migrate->flush_posted) {
+        migrate->flush_posted = true;
+        migrate->host->post(migrate->host, flush_posted, NULL);
+    }
+}
+
+void ask_cancel(struct ask *ask)
+{
+    const struct side *side = &ask->migrate->sides[ask->side];
+    if (!ask->out)
+        return;
+    if (ask->boxed)
+        asks_flush(ask->migrate);
+    side->below->module->cancel(side->below->ctx, &ask->op);
+}
+
+bool ask_is_sure(const struct ask *ask)
+{
+    const mortise_op *op = &ask->op;
+    return op->sure && (op->status == MORTISE_OK || op->status == MORTISE_LOST ||
+                        op->status == MORTISE_NOTOWNER);
+}

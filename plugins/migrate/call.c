@@ -1,0 +1,209 @@
+/* call.c - an op of the core's from its coming to its answer: found by the op, given to whoever knows its kind, answered once,
+ * and only when none of its requests is out any more. */
+#include "internal.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+static void answered(struct ask *ask)
+{
+    struct call *call = ask->of;
+    switch (call->upper->kind) {
+    case MORTISE_OP_ACQUIRE:
+        acquire_answered(call, ask);
+        break;
+    case MORTISE_OP_RENEW:
+    case MORTISE_OP_RELEASE:
+        lease_answered(call, ask);
+        break;
+    default:
+        look_answered(call, ask);
+    }
+}
+
+/* ---- coming in ----------------------------------------------------------------------------------- */
+
+/* The name on the second leg: the same behind that side's namespace. False: too long for it. */
+static bool name_second(struct call *call)
+{
+    struct migrate *migrate = call->migrate;
+    const struct side *first = &migrate->sides[migrate->legs[0]],
+                      *second = &migrate->sides[migrate->legs[1]];
+    size_t bare_len = call->upper->name_len - first->prefix_len;
+    if (second->prefix_len + bare_len > MORTISE_NAME_MAX)
+        return false;
+    memcpy(call->second_name, second->prefix, second->prefix_len);
+    memcpy(call->second_name + second->prefix_len, call->upper->name + first->prefix_len, bare_len);
+    call->name[migrate->legs[1]] = call->second_name;
+    call->name_len[migrate->legs[1]] = second->prefix_len + bare_len;
+    return true;
+}
+
+static struct call *call_make(struct migrate *migrate, mortise_op *upper)
+{
+    struct call *call = malloc(sizeof(*call));
+    if (call == NULL)
+        return NULL;
+    memset(call, 0, offsetof(struct call, error));
+    call->second_name[0] = '\0';
+    call->migrate = migrate;
+    call->upper = upper;
+    call->state = CALL_OTHER;
+    call->hint_ms = -1;
+    upper->driver_data[0] = call;
+    for (size_t i = 0; i < SIDES; i++)
+        call->asks[i] =
+            (struct ask){.migrate = migrate, .side = i, .answered = answered, .of = call};
+    call->name[migrate->legs[0]] = upper->name;
+    call->name_len[migrate->legs[0]] = upper->name_len;
+    DL_APPEND2(migrate->calls, call, previous, next);
+    return call;
+}
+
+/* A name that is this plugin's own. */
+static bool is_reserved(const struct migrate *migrate, const mortise_op *op)
+{
+    size_t prefix_len = migrate->sides[migrate->legs[0]].prefix_len, own = strlen(MIGRATE_PREFIX);
+    return op->name_len >= prefix_len + own &&
+           memcmp(op->name + prefix_len, MIGRATE_PREFIX, own) == 0;
+}
+
+static void start(struct migrate *migrate, mortise_op *op)
+{
+    struct call *call = call_make(migrate, op);
+    if (call == NULL) {
+        migrate->host->fail(migrate->host, op, MORTISE_UNREACHABLE, 0, true,
+                            "migrate: out of memory");
+        return;
+    }
+    if (migrate->leg_count == 2 && op->kind != MORTISE_OP_PING && !name_second(call)) {
+        call_fail(call, MORTISE_INVALID, false,
+                  "migrate: the name is too long for the namespace of `to`");
+    } else if (op->kind == MORTISE_OP_ACQUIRE && is_reserved(migrate, op)) {
+        call_fail(call, MORTISE_INVALID, false,
+                  "migrate: names that begin with \"" MIGRATE_PREFIX "\" are the plugin's own");
+    } else if (op->kind == MORTISE_OP_ACQUIRE) {
+        acquire_start(call);
+    } else if (op->kind == MORTISE_OP_RENEW) {
+        lease_renew(call);
+    } else if (op->kind == MORTISE_OP_RELEASE) {
+        lease_release(call);
+    } else {
+        look_start(call);
+    }
+}
+
+void calls_start(struct migrate *migrate, mortise_op **ops, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ops[i]->kind == MORTISE_OP_RENEW) {
+            presence_renew_along(migrate);
+            break;
+        }
+    for (size_t i = 0; i < n; i++)
+        start(migrate, ops[i]);
+}
+
+void call_cancel(struct migrate *migrate, mortise_op *op)
+{
+    struct call *call = op->driver_data[0];
+    if (op == migrate->leaving) {
+        migrate->leaving = NULL;
+        migrate->host->complete(migrate->host, op, MORTISE_INDETERMINATE);
+        return;
+    }
+    call->canceled = true;
+    if (op->kind == MORTISE_OP_ACQUIRE) {
+        acquire_cancel(call);
+        return;
+    }
+    for (size_t i = 0; i < SIDES; i++)
+        ask_cancel(&call->asks[i]);
+}
+
+/* ---- requests ------------------------------------------------------------------------------------ */
+
+struct ask *call_prepare(struct call *call, enum migrate_side side, mortise_op_kind kind)
+{
+    const mortise_op *upper = call->upper;
+    struct ask *ask = &call->asks[side];
+    ask_prepare(ask, kind);
+    ask->op.name = call->name[side];
+    ask->op.name_len = call->name_len[side];
+    ask->op.owner = upper->owner;
+    ask->op.owner_len = upper->owner_len;
+    ask->op.ttl_ms = upper->ttl_ms;
+    ask->op.info = upper->info;
+    return ask;
+}
+
+bool call_is_out(const struct call *call)
+{
+    return call->asks[MIGRATE_FROM].out || call->asks[MIGRATE_TO].out;
+}
+
+/* ---- answers ------------------------------------------------------------------------------------- */
+
+/* The op is the core's again. */
+static mortise_op *call_end(struct call *call)
+{
+    mortise_op *upper = call->upper;
+    if (call->claim != NULL)
+        claim_leave(call->claim);
+    DL_DELETE2(call->migrate->calls, call, previous, next);
+    upper->driver_data[0] = NULL;
+    free(call);
+    return upper;
+}
+
+void call_complete(struct call *call, mortise_status status)
+{
+    mortise_host *host = call->migrate->host;
+    host->complete(host, call_end(call), status);
+}
+
+void call_fail(struct call *call, mortise_status status, bool retryable, const char *format, ...)
+{
+    mortise_host *host = call->migrate->host;
+    char message[960];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof(message), format, arguments);
+    va_end(arguments);
+    host->fail(host, call_end(call), status, 0, retryable, "%s", message);
+}
+
+void call_keep_error(struct call *call, const struct ask *ask)
+{
+    char text[96];
+    call->has_error = ask != NULL && ask->op.error != NULL;
+    if (!call->has_error)
+        return;
+    call->error = *ask->op.error;
+    if (call->migrate->leg_count > 1)
+        snprintf(call->error.message, sizeof(call->error.message), "%s: %.800s",
+                 side_text(call->migrate, ask->side, text, sizeof(text)), ask->op.error->message);
+}
+
+void call_fail_kept(struct call *call, mortise_status status)
+{
+    mortise_host *host = call->migrate->host;
+    mortise_error error;
+    if (!call->has_error) {
+        call_complete(call, status);
+        return;
+    }
+    error = call->error;
+    host->fail(host, call_end(call), status, error.native, error.retryable, "%s", error.message);
+}
+
+const char *side_text(const struct migrate *migrate, enum migrate_side side, char *text,
+                      size_t size)
+{
+    snprintf(text, size, "`%s` [%.60s]", migrate_side_word(side), migrate->sides[side].section);
+    return text;
+}

@@ -1,0 +1,239 @@
+/* lease.c - a claim that is held: renewed on all legs at once, given back in the reverse order of taking, broken by its
+ * token. protocol.h (3, 7).
+ *
+ *   renew     the presence it hangs on was lost: LOST, and what there is is dropped. Both OK: as long as the shortest of both and
+ *             D. Either gone: the other is dropped, LOST. Either without an answer: so is the grant.
+ *   release   a leg that was given back is not asked for again when the core repeats: its answer is remembered by the claim. */
+#include "internal.h"
+
+#include <string.h>
+
+static void release_next(struct call *call);
+static void broken(struct call *call);
+
+static bool is_gone(mortise_status status)
+{
+    return status == MORTISE_LOST || status == MORTISE_NOTOWNER;
+}
+
+/* ---- renew --------------------------------------------------------------------------------------- */
+
+void lease_tell(struct call *call)
+{
+    struct migrate *migrate = call->migrate;
+    mortise_op *upper = call->upper;
+    int64_t from_ns = MORTISE_NEVER, until_ns = registered_until(migrate);
+    for (size_t i = 0; i < migrate->leg_count; i++) {
+        const struct leg *leg = &call->claim->legs[migrate->legs[i]];
+        int64_t end_ns = leg->from_ns + leg->good_for_ms * NS_PER_MS;
+        from_ns = leg->from_ns < from_ns ? leg->from_ns : from_ns;
+        until_ns = end_ns < until_ns ? end_ns : until_ns;
+    }
+    upper->from_ns = from_ns;
+    upper->good_for_ms = until_ns <= from_ns ? 0 : (until_ns - from_ns) / NS_PER_MS;
+}
+
+/* The presence is not renewed though it is high time: what hangs on it is in danger. */
+static bool presence_is_late(struct migrate *migrate)
+{
+    int64_t now_ns = now_of(migrate);
+    for (size_t i = 0; i < migrate->leg_count; i++) {
+        const struct presence *presence = &migrate->sides[migrate->legs[i]].presence;
+        bool trouble = presence->failures > 0 || presence->ask.out;
+        if (!presence_is_good(presence, now_ns) ||
+            (trouble && presence->deadline_ns - now_ns < presence->span_ms * NS_PER_MS / 3))
+            return true;
+    }
+    return false;
+}
+
+void lease_renew(struct call *call)
+{
+    struct migrate *migrate = call->migrate;
+    struct claim *claim = claim_find(migrate, &call->upper->grant);
+    if (claim == NULL || claim->dropped) {
+        call_complete(call, MORTISE_LOST);
+        return;
+    }
+    if (claim->busy) {
+        call_complete(call, MORTISE_UNREACHABLE);
+        return;
+    }
+    if (claim->epoch != migrate->epoch) {
+        claim_drop(claim);
+        call_complete(call, MORTISE_LOST);
+        return;
+    }
+    call->claim = claim;
+    claim->busy = true;
+    claim->until_ns = now_of(migrate) + call->upper->ttl_ms * NS_PER_MS;
+    for (size_t i = 0; i < migrate->leg_count; i++) {
+        enum migrate_side side = migrate->legs[i];
+        struct ask *ask = call_prepare(call, side, MORTISE_OP_RENEW);
+        ask->op.grant = claim->legs[side].grant;
+        ask->op.token = claim->legs[side].token;
+        ask_send(ask);
+    }
+}
+
+static void renewed_all(struct call *call)
+{
+    struct migrate *migrate = call->migrate;
+    struct claim *claim = call->claim;
+    mortise_status status = call->lost ? MORTISE_LOST : call->status;
+    if (status == MORTISE_LOST || claim->epoch != migrate->epoch) {
+        call->claim = NULL;
+        claim_drop(claim);
+        call_complete(call, MORTISE_LOST);
+    } else if (status != MORTISE_OK) {
+        call_fail_kept(call, status);
+    } else if (presence_is_late(migrate)) {
+        call_fail(call, MORTISE_UNREACHABLE, true,
+                  "migrate: the presence of this client could not be renewed");
+    } else {
+        lease_tell(call);
+        call_complete(call, MORTISE_OK);
+    }
+}
+
+static void renewed(struct call *call, const struct ask *ask)
+{
+    const mortise_op *op = &ask->op;
+    struct leg *leg = &call->claim->legs[ask->side];
+    if (op->status == MORTISE_OK) {
+        leg->from_ns = op->from_ns;
+        leg->good_for_ms = op->good_for_ms;
+    } else if (is_gone(op->status)) {
+        leg->maybe = leg->held = false;
+        call->lost = true;
+    } else {
+        call->status = op->status;
+        call_keep_error(call, ask);
+    }
+    if (!call_is_out(call))
+        renewed_all(call);
+}
+
+/* ---- release ------------------------------------------------------------------------------------- */
+
+static void break_by_token(struct call *call)
+{
+    struct migrate *migrate = call->migrate;
+    for (size_t i = 0; i < migrate->leg_count; i++) {
+        struct ask *ask = call_prepare(call, migrate->legs[i], MORTISE_OP_RELEASE);
+        ask->op.flags = call->upper->flags;
+        ask->op.token = call->upper->token;
+        ask_send(ask);
+    }
+}
+
+void lease_release(struct call *call)
+{
+    if ((call->upper->flags & MORTISE_OP_BREAK) != 0) {
+        break_by_token(call);
+        return;
+    }
+    struct claim *claim = claim_find(call->migrate, &call->upper->grant);
+    if (claim == NULL || claim->dropped) { /* nothing, or nothing that is not being given back */
+        call->upper->sure = true;
+        call_complete(call, MORTISE_LOST);
+        return;
+    }
+    if (claim->busy) {
+        call_complete(call, MORTISE_UNREACHABLE);
+        return;
+    }
+    call->claim = claim;
+    claim->busy = true;
+    release_next(call);
+}
+
+static void released_all(struct call *call)
+{
+    mortise_status status = call->was && !call->lost ? MORTISE_OK : MORTISE_LOST;
+    if (call->migrate->leg_count == 1 && call->status == MORTISE_NOTOWNER)
+        status = MORTISE_NOTOWNER;
+    call->upper->sure = claim_is_clean(call->claim);
+    if (call->failed)
+        call_fail_kept(call, call->status);
+    else
+        call_complete(call, status);
+}
+
+/* The last leg that is not given back, and was not asked in this call. */
+static void release_next(struct call *call)
+{
+    struct migrate *migrate = call->migrate;
+    struct claim *claim = call->claim;
+    while (call->released < migrate->leg_count) {
+        enum migrate_side side = migrate->legs[migrate->leg_count - ++call->released];
+        struct leg *leg = &claim->legs[side];
+        call->was |= leg->given_back;
+        if (!leg->maybe || call->canceled) {
+            call->failed |= leg->maybe;
+            call->status = call->failed ? MORTISE_INDETERMINATE : call->status;
+            continue;
+        }
+        leg_prepare_release(claim, side, &call->asks[side], call->name[side], call->name_len[side]);
+        call->asks[side].op.flags |= call->upper->flags;
+        ask_send(&call->asks[side]);
+        return;
+    }
+    released_all(call);
+}
+
+static void released(struct call *call, const struct ask *ask)
+{
+    struct leg *leg = &call->claim->legs[ask->side];
+    bool was_held = leg->held, was;
+    leg_released(leg, ask, &was);
+    if (was) {
+        call->was = leg->given_back = true;
+    } else if (is_gone(ask->op.status)) {
+        call->lost |= was_held && !leg->given_back;
+        call->status = call->failed ? call->status : ask->op.status;
+    } else {
+        call->failed = true;
+        call->status = ask->op.status;
+        call_keep_error(call, ask);
+    }
+    release_next(call);
+}
+
+/* ---- break --------------------------------------------------------------------------------------- */
+
+/* OK if it was on either; a failure of either says that nobody knows. */
+static void broken(struct call *call)
+{
+    struct migrate *migrate = call->migrate;
+    mortise_status status = MORTISE_LOST;
+    bool sure = true;
+    for (size_t i = 0; i < migrate->leg_count; i++) {
+        const struct ask *ask = &call->asks[migrate->legs[i]];
+        sure &= ask_is_sure(ask);
+        if (!is_gone(ask->op.status) && ask->op.status != MORTISE_OK) {
+            call_fail_kept(call, ask->op.status);
+            return;
+        }
+        if (ask->op.status == MORTISE_OK || status != MORTISE_OK)
+            status = ask->op.status == MORTISE_OK         ? MORTISE_OK
+                     : ask->op.status == MORTISE_NOTOWNER ? MORTISE_NOTOWNER
+                                                          : status;
+    }
+    call->upper->sure = sure;
+    call_complete(call, status);
+}
+
+void lease_answered(struct call *call, struct ask *ask)
+{
+    if (ask->op.kind == MORTISE_OP_RENEW) {
+        renewed(call, ask);
+    } else if ((call->upper->flags & MORTISE_OP_BREAK) == 0) {
+        released(call, ask);
+    } else {
+        if (ask->op.error != NULL)
+            call_keep_error(call, ask);
+        if (!call_is_out(call))
+            broken(call);
+    }
+}

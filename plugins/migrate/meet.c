@@ -1,0 +1,51 @@
+/* meet.c - whom a client that is refused would meet: presences of another phase, by host and pid. For the message
+ * only: nothing is decided by it. */
+#include "internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void emitted(mortise_op *op, const mortise_info *info)
+{
+    struct ask *ask = (struct ask *)op;
+    struct migrate *migrate = ask->migrate;
+    size_t prefix_len = migrate->sides[ask->side].prefix_len, used = strlen(migrate->meets);
+    unsigned phase;
+    if (strlen(info->name) < prefix_len ||
+        !migrate_presence_decode(info->name + prefix_len, &phase, NULL))
+        return;
+    if (migrate->meets_count++ < 3)
+        snprintf(migrate->meets + used, sizeof(migrate->meets) - used, "%s%s (pid %lld, phase %s)",
+                 used > 0 ? ", " : "", info->host[0] != '\0' ? info->host : "an unnamed host",
+                 (long long)info->pid, migrate_phase_word(phase));
+}
+
+static void answered(struct ask *ask)
+{
+    struct migrate *migrate = ask->migrate;
+    size_t used = strlen(migrate->meets);
+    if (migrate->meets_count > 3)
+        snprintf(migrate->meets + used, sizeof(migrate->meets) - used, " and %zu more",
+                 migrate->meets_count - 3);
+    register_named(migrate);
+}
+
+bool meet_ask(struct migrate *migrate, enum migrate_side which, unsigned phase)
+{
+    static const size_t size = MORTISE_NAME_MAX + 1;
+    struct side *side = &migrate->sides[which];
+    char prefix[MIGRATE_NAME_SIZE];
+    if (side->below == NULL || migrate->lister.out)
+        return false;
+    migrate->lister =
+        (struct ask){.migrate = migrate, .side = which, .answered = answered, .of = migrate};
+    migrate->meets[0] = '\0';
+    migrate_presence_prefix(phase, prefix);
+    snprintf(migrate->meets_name, size, "%s%s", side->prefix, prefix);
+    ask_prepare(&migrate->lister, MORTISE_OP_LIST);
+    migrate->lister.op.name = migrate->meets_name;
+    migrate->lister.op.name_len = strlen(migrate->meets_name);
+    migrate->lister.op.emitted = emitted;
+    ask_send(&migrate->lister);
+    return true;
+}

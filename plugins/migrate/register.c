@@ -1,0 +1,360 @@
+/* register.c - the registration: presences first, then the registers, then the decision. protocol.h (4).
+ *
+ *   IDLE ── an acquire comes, and D has passed ──▶ TAKE ── all presences are good ──▶ READ ── registers are read ──┐
+ *    ▲                                              ▲ │ one cannot be had: all who wait fail, UNREACHABLE           │
+ *    │                                              │ ▼                                                             ▼
+ *    │                                              │ IDLE                                                     allowed?
+ *    │                                              └── a presence lapsed since TAKE ◀─────────────────────────── yes, no
+ *    ├── all who wait go on ◀── here ◀─────────────────────────────────────────────────────────────────────────┘    │
+ *    └── LEAVE ◀── all who wait fail, CONFIG ◀── NAME: whom would one meet? (a second at most) ◀────────────────────┘
+ *
+ * What one can do without, a client of phase old the register of `to`, and the names of those one would meet, is waited for
+ * no longer than GRACE. */
+#include "internal.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <utlist.h>
+
+#define GRACE_NS (1000 * NS_PER_MS)
+
+static void begin(struct migrate *migrate);
+static void begin_reading(struct migrate *migrate);
+static void decide(struct migrate *migrate);
+
+static struct side *leg(struct migrate *migrate, size_t i)
+{
+    return &migrate->sides[migrate->legs[i]];
+}
+
+int64_t registered_until(const struct migrate *migrate)
+{
+    int64_t until_ns = MORTISE_NEVER;
+    for (size_t i = 0; i < migrate->leg_count; i++) {
+        const struct presence *presence = &migrate->sides[migrate->legs[i]].presence;
+        if (presence->deadline_ns < until_ns)
+            until_ns = presence->deadline_ns;
+    }
+    return until_ns;
+}
+
+static bool all_good(struct migrate *migrate)
+{
+    int64_t now_ns = now_of(migrate);
+    for (size_t i = 0; i < migrate->leg_count; i++)
+        if (!presence_is_good(&leg(migrate, i)->presence, now_ns))
+            return false;
+    return true;
+}
+
+bool registered(struct migrate *migrate)
+{
+    return migrate->here && migrate->lapses == migrate->lapses_before && all_good(migrate);
+}
+
+void register_lost(struct migrate *migrate)
+{
+    migrate->lapses++;
+    migrate->epoch++;
+    migrate->here = false;
+    migrate->host->log(migrate->host, 4,
+                       "the presence of this client was lost, and all leases with it");
+    migrate->host->doubt(migrate->host, NULL, 0);
+}
+
+/* ---- the end of it ------------------------------------------------------------------------------- */
+
+static void all_go_on(struct migrate *migrate)
+{
+    struct call *call;
+    migrate->registering = REGISTER_IDLE;
+    while ((call = migrate->to_register) != NULL) {
+        DL_DELETE2(migrate->to_register, call, previous_waiting, next_waiting);
+        acquire_registered(call);
+    }
+}
+
+static void all_fail(struct migrate *migrate, mortise_status status, bool retryable,
+                     const char *message)
+{
+    struct call *call;
+    while ((call = migrate->to_register) != NULL) {
+        DL_DELETE2(migrate->to_register, call, previous_waiting, next_waiting);
+        call_fail(call, status, retryable, "%s", message);
+    }
+}
+
+/* The side could not be asked, or said something else than yes. */
+static void cannot(struct migrate *migrate, const struct ask *ask, const char *what)
+{
+    char text[96], message[700];
+    const mortise_op *op = &ask->op;
+    mortise_status status = op->status;
+    bool passing = status == MORTISE_UNREACHABLE || status == MORTISE_INDETERMINATE ||
+                   status == MORTISE_CANCELED || status == MORTISE_TIMEDOUT ||
+                   status == MORTISE_BUSY || status == MORTISE_OK;
+    snprintf(message, sizeof(message), "migrate: %s %s: %.400s", what,
+             side_text(migrate, ask->side, text, sizeof(text)),
+             status == MORTISE_BUSY ? "another has it; are `from` and `to` the same server?"
+             : op->error != NULL    ? op->error->message
+                                    : "it does not answer");
+    migrate->registering = REGISTER_IDLE;
+    all_fail(migrate, passing ? MORTISE_UNREACHABLE : status,
+             passing || (op->error != NULL && op->error->retryable), message);
+}
+
+/* ---- (i) ------------------------------------------------------------------------------------------ */
+
+static bool failed(const struct presence *presence)
+{
+    const mortise_op *op = &presence->ask.op;
+    if (op->kind == MORTISE_OP_RENEW)
+        return op->status != MORTISE_OK && op->status != MORTISE_LOST &&
+               op->status != MORTISE_NOTOWNER;
+    return op->kind == MORTISE_OP_ACQUIRE && op->status != MORTISE_OK;
+}
+
+static bool any_out(struct migrate *migrate)
+{
+    for (size_t i = 0; i < migrate->leg_count; i++)
+        if (leg(migrate, i)->presence.ask.out)
+            return true;
+    return false;
+}
+
+static void begin(struct migrate *migrate)
+{
+    int64_t now_ns = now_of(migrate);
+    migrate->here = false;
+    if (migrate->to_register == NULL) {
+        migrate->registering = REGISTER_IDLE;
+        return;
+    }
+    migrate->registering = REGISTER_TAKE;
+    for (size_t i = 0; i < migrate->leg_count; i++)
+        if (!presence_is_good(&leg(migrate, i)->presence, now_ns))
+            presence_want(migrate, migrate->legs[i]);
+    if (!any_out(migrate) && all_good(migrate))
+        begin_reading(migrate);
+}
+
+void register_want(struct migrate *migrate)
+{
+    if (migrate->registering == REGISTER_IDLE)
+        begin(migrate);
+}
+
+void register_presence(struct migrate *migrate, enum migrate_side side)
+{
+    struct presence *presence = &migrate->sides[side].presence;
+    if (migrate->registering != REGISTER_TAKE)
+        return;
+    if (failed(presence) && !presence_is_good(presence, now_of(migrate)))
+        cannot(migrate, &presence->ask, "no presence on");
+    else if (!any_out(migrate))
+        begin(migrate); /* those that are not good once more, or on to (ii) */
+}
+
+/* ---- (ii) ----------------------------------------------------------------------------------------- */
+
+static struct side *side_of(struct ask *reader)
+{
+    return reader->of;
+}
+
+static void read_register(struct side *side)
+{
+    struct ask *reader = &side->reader;
+    struct migrate *migrate = reader->migrate;
+    enum migrate_side own = side == &migrate->sides[MIGRATE_FROM] ? MIGRATE_FROM : MIGRATE_TO;
+    reader->side = side->elsewhere ? other_side(own) : own;
+    const struct side *where = &migrate->sides[reader->side];
+    snprintf(side->register_name, sizeof(side->register_name), "%s%s", where->prefix,
+             migrate_register_name(own));
+    ask_prepare(reader, MORTISE_OP_READ);
+    reader->op.name = side->register_name;
+    reader->op.name_len = strlen(side->register_name);
+    reader->op.buffer = side->text;
+    reader->op.buffer_size = sizeof(side->text);
+    ask_send(reader);
+}
+
+static void begin_reading(struct migrate *migrate)
+{
+    migrate->registering = REGISTER_READ;
+    migrate->lapses_before = migrate->lapses;
+    migrate->grace_ns = 0;
+    for (size_t i = 0; i < SIDES; i++) {
+        struct side *side = &migrate->sides[i];
+        bool wanted = side->used || migrate->phase == MIGRATE_OLD;
+        side->read = false;
+        side->stale = side->reader.out;
+        if (wanted && side->below != NULL && !side->reader.out)
+            read_register(side);
+    }
+}
+
+/* Answers that are needed are there; so are, or for so long, those that are not. */
+static void look_whether_read(struct migrate *migrate)
+{
+    bool optional = false;
+    for (size_t i = 0; i < SIDES; i++) {
+        struct side *side = &migrate->sides[i];
+        if (side->reader.out && side->used)
+            return;
+        optional |= side->reader.out;
+    }
+    if (!optional) {
+        decide(migrate);
+    } else if (migrate->grace_ns == 0) {
+        migrate->grace_ns = now_of(migrate) + GRACE_NS;
+        due_at(migrate, migrate->grace_ns);
+    }
+}
+
+static void read_answered(struct ask *reader)
+{
+    struct migrate *migrate = reader->migrate;
+    struct side *side = side_of(reader);
+    const mortise_op *op = &reader->op;
+    enum migrate_side own = side == &migrate->sides[MIGRATE_FROM] ? MIGRATE_FROM : MIGRATE_TO;
+    if (migrate->registering != REGISTER_READ)
+        return; /* too late */
+    if (side->stale) {
+        side->stale = false;
+        read_register(side);
+        return;
+    }
+    if (op->status == MORTISE_NOTSUP && !side->elsewhere &&
+        migrate->sides[other_side(own)].below != NULL) {
+        side->elsewhere = true;
+        read_register(side);
+        return;
+    }
+    if (op->status == MORTISE_OK) {
+        side->read = true;
+        size_t size = op->record_version == 0 ? 0 : op->record_size;
+        if (!migrate_register_decode(own, side->text, size, &side->reg))
+            migrate->host->log(migrate->host, 4, "%s: it is not one that this version understands",
+                               side->register_name);
+    } else if (side->used) {
+        cannot(migrate, reader, "the register cannot be read on");
+        return;
+    }
+    look_whether_read(migrate);
+}
+
+/* ---- (iii), (iv) ------------------------------------------------------------------------------------ */
+
+static void refuse(struct migrate *migrate)
+{
+    char text[96], phases[MIGRATE_PHASES_TEXT_SIZE], message[700];
+    migrate_phases_text(migrate->sides[migrate->refused_by].reg.phases, phases);
+    snprintf(message, sizeof(message),
+             "migrate: phase %s is not allowed: the register of %s says %s%s%s; `mortise migrate "
+             "plan` tells what is to be done first",
+             migrate_phase_word(migrate->phase),
+             side_text(migrate, migrate->refused_by, text, sizeof(text)), phases,
+             migrate->meets_count > 0 ? "; it would meet " : "",
+             migrate->meets_count > 0 ? migrate->meets : "");
+    migrate->registering = REGISTER_LEAVE;
+    all_fail(migrate, MORTISE_CONFIG, false, message);
+    for (size_t i = 0; i < migrate->leg_count; i++)
+        presence_give_back(migrate, migrate->legs[i]);
+    register_left(migrate);
+}
+
+void register_named(struct migrate *migrate)
+{
+    if (migrate->registering == REGISTER_NAME)
+        refuse(migrate);
+}
+
+/* Old and new must not meet; both may meet either. */
+static void name_who_is_met(struct migrate *migrate)
+{
+    bool asked = false;
+    migrate->meets_count = 0;
+    migrate->registering = REGISTER_NAME;
+    migrate->grace_ns = now_of(migrate) + GRACE_NS;
+    due_at(migrate, migrate->grace_ns);
+    if (migrate->phase == MIGRATE_OLD)
+        asked = meet_ask(migrate, MIGRATE_TO, MIGRATE_NEW);
+    else if (migrate->phase == MIGRATE_NEW)
+        asked = meet_ask(migrate, MIGRATE_FROM, MIGRATE_OLD);
+    if (!asked)
+        refuse(migrate);
+}
+
+static bool is_allowed(struct migrate *migrate)
+{
+    const struct side *to = &migrate->sides[MIGRATE_TO];
+    for (size_t i = 0; i < migrate->leg_count; i++)
+        if (!migrate_allows(&leg(migrate, i)->reg, migrate->phase)) {
+            migrate->refused_by = migrate->legs[i];
+            return false;
+        }
+    migrate->refused_by = MIGRATE_TO;
+    return migrate->phase != MIGRATE_OLD || !to->read || migrate_old_may_beside(&to->reg);
+}
+
+static void decide(struct migrate *migrate)
+{
+    migrate->grace_ns = 0;
+    if (!is_allowed(migrate)) {
+        name_who_is_met(migrate);
+    } else if (migrate->lapses == migrate->lapses_before && all_good(migrate)) {
+        migrate->here = true;
+        all_go_on(migrate);
+    } else {
+        begin(migrate);
+    }
+}
+
+void register_left(struct migrate *migrate)
+{
+    if (migrate->registering != REGISTER_LEAVE || any_out(migrate))
+        return;
+    if (migrate->leaving != NULL) {
+        mortise_op *op = migrate->leaving;
+        migrate->leaving = NULL;
+        migrate->host->complete(migrate->host, op,
+                                migrate->left_behind ? MORTISE_UNREACHABLE : MORTISE_OK);
+        return;
+    }
+    migrate->registering = REGISTER_IDLE;
+    begin(migrate);
+}
+
+void register_leave(struct migrate *migrate, mortise_op *op)
+{
+    migrate->leaving = op;
+    migrate->here = false;
+    migrate->registering = REGISTER_LEAVE;
+    for (size_t i = 0; i < migrate->leg_count; i++)
+        presence_give_back(migrate, migrate->legs[i]);
+    register_left(migrate);
+}
+
+void register_turn(struct migrate *migrate, int64_t now_ns)
+{
+    if (migrate->grace_ns == 0)
+        return;
+    if (now_ns < migrate->grace_ns) {
+        due_at(migrate, migrate->grace_ns);
+        return;
+    }
+    migrate->grace_ns = 0;
+    if (migrate->registering == REGISTER_NAME)
+        ask_cancel(&migrate->lister);
+    for (size_t i = 0; i < SIDES && migrate->registering == REGISTER_READ; i++)
+        if (!migrate->sides[i].used)
+            ask_cancel(&migrate->sides[i].reader);
+}
+
+void register_init(struct migrate *migrate)
+{
+    for (size_t i = 0; i < SIDES; i++)
+        migrate->sides[i].reader = (struct ask){
+            .migrate = migrate, .side = i, .answered = read_answered, .of = &migrate->sides[i]};
+}
