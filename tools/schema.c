@@ -1,7 +1,6 @@
 /* schema.c - `mortise schema`, and the commands that live in programs of their own.
  *
- * schema prints the statements that a driver needs in its database; bench hands over to mortise-bench;
- * migrate says that it is not here. */
+ * schema prints the statements that a driver needs in its database; bench hands over to mortise-bench. */
 #include "tool.h"
 
 #include <errno.h>
@@ -20,10 +19,6 @@ static const char schema_help[] =
     "  -C, --config FILE|URL     config file or URL (its module_path is searched)\n"
     "\n"
     "Exit code: 0, 64 usage, 69 the driver has none, 78 config or no such driver.\n";
-
-static const char migrate_help[] =
-    "Usage: mortise migrate status|plan|advance\n"
-    "Walks a fleet from one backend to another. Not in this build.\n";
 
 static const struct option options[] = {COMMON_OPTIONS, {0}};
 
@@ -49,18 +44,6 @@ int command_schema(int argc, char **argv)
     if (status != MORTISE_OK)
         say_error(&error);
     return finish_output(exit_code_of(status));
-}
-
-int command_migrate(int argc, char **argv)
-{
-    int option, code = EXIT_DONE;
-
-    while ((option = getopt_long(argc, argv, "+:C:", options, NULL)) != -1) {
-        if (option_common(option, argv, migrate_help, &code))
-            return code;
-    }
-    say("migrate is not in this build");
-    return EXIT_BACKEND_AWAY;
 }
 
 /* The harness beside this very program first (a build folder, another prefix), then the PATH. */

@@ -101,7 +101,16 @@ refused 69 'there is no module "no-such-one"' drivers no-such-one
 refused 69 'there is no module' drivers "$bytes"
 refused 64 'no driver named' schema
 refused 64 'only one driver' schema a b
-refused 69 'not in this build' migrate status
+refused 64 'say one of status, plan, advance' migrate
+refused 64 'say one of' migrate status plan
+refused 64 '"stats" is none of status, plan' migrate stats
+refused 64 'status has no --back' migrate --back status
+refused 64 'advance has no --json' migrate advance --json
+refused 64 'plan does not wait' migrate plan -w 5s
+refused 64 'is not a time such as' migrate advance -w soon
+refused 64 '--section needs' migrate status --section ''
+refused 78 'migrate needs a config file' -C "sqlite:$DIR/locks.db" migrate status
+refused 78 'no section \[migrate\] with a phase' -C /dev/null migrate status
 
 what "a configuration that cannot be used"
 for command in 'run x -- true' 'status x' list 'break x --token 1' 'watch x'; do

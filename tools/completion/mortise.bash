@@ -33,7 +33,7 @@ _mortise() {
             return
             ;;
         -C | --config | -w | --wait | -E | --conflict-exit-code | --ttl | --grace | --on-loss | \
-            --token | --interval) i=$((i + 1)) ;;
+            --token | --interval | --section) i=$((i + 1)) ;;
         -*) ;;
         *) if [ -z "$command" ]; then command=${COMP_WORDS[i]}; else names=$((names + 1)); fi ;;
         esac
@@ -52,7 +52,7 @@ _mortise() {
         mapfile -t COMPREPLY < <(compgen -W '10s 1m forever' -- "$word")
         return
         ;;
-    -E | --conflict-exit-code | --ttl | --grace | --token | --interval)
+    -E | --conflict-exit-code | --ttl | --grace | --token | --interval | --section)
         return
         ;;
     esac
@@ -73,7 +73,7 @@ _mortise() {
     check) words="--json $common" ;;
     drivers) words="--json --options $common $(_mortise_modules)" ;;
     schema) words="$common $(_mortise_modules)" ;;
-    migrate) words="status plan advance $common" ;;
+    migrate) words="status plan advance --back --wait --nonblock --section --json $common" ;;
     esac
     [[ $word == -* ]] || words=$(printf '%s\n' $words | grep -v '^-')
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")

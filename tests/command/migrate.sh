@@ -1,0 +1,256 @@
+#!/bin/sh
+# mortise migrate: what it reads, what it says, each step there and back, whom it waits for, what stops it; and the
+# config file, of which only the phase may change. Clients are played by locks that are called as presences are.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
+. "$(dirname "$0")/common"
+
+LIMIT=60
+CONF=$DIR/fleet.conf
+ID=0123456789abcdef0123456789abcde
+
+# fleet PHASE: the config, anew
+fleet() {
+    printf '%s\n' '# a fleet' '[mortise]' 'driver = migrate' 'namespace = fleet:' '' \
+        "[sqlite:a]" "path = $DIR/a.db" '[migrate]' 'from = sqlite:a' "  phase=$1 ; where it is" \
+        'to: sqlite:b' 'presence = 2s' '[sqlite:b]' >"$CONF"
+    printf 'path = %s\r' "$DIR/b.db" >>"$CONF"
+}
+
+migrate() {
+    "$BIN" -C "$CONF" migrate "$@" >"$DIR/out" 2>"$DIR/err"
+}
+
+# migrates TEXT CODE ARGUMENTS…
+migrates() {
+    local text=$1 wanted=$2 got
+    shift 2
+    migrate "$@"
+    got=$?
+    if [ "$got" = "$wanted" ]; then
+        ok "$text ($got)"
+    else
+        wrong "$text: wanted $wanted, got $got: $(cat "$DIR/out" "$DIR/err")"
+    fi
+}
+
+phase() {
+    sed -n 's/.*phase=\([a-z]*\) .*/\1/p' "$CONF"
+}
+
+# registers: "FROM TO" as status has them
+registers() {
+    "$BIN" -C "$CONF" migrate status | sed -n 's/^side	[a-z]*	[^	]*	\([^	]*\).*/\1/p' | paste -sd' '
+}
+
+# presence SIDE PHASE NUMBER: a client that is there until let_go "$HOLDER"
+presence() {
+    local file
+    file=$(mktemp "$DIR/hold.XXXXXX")
+    "$BIN" -C "$CONF#sqlite:$1" run --ttl 60s ".mortise-migrate/presence/$2/$ID$3" -- \
+        sh -c "echo \$\$ >$file; exec sleep 1000" 2>>"$DIR/hold.err" &
+    HOLDER=$!
+    until_true filled "$file" || wrong "no presence: $(cat "$DIR/hold.err")"
+}
+
+what "a fleet that has not begun"
+fleet old
+cp "$CONF" "$DIR/before.conf"
+migrates "status" 0 status
+has_line "the file" "$DIR/out" 'phase = old; stage of the fleet: 1$'
+has_line "from" "$DIR/out" '^side	from	sqlite:a	\{old, both\}	0	SQLite'
+has_line "to" "$DIR/out" '^side	to	sqlite:b	\{both\}	0	SQLite'
+migrates "nothing to go back to" 1 advance --back
+migrates "plan" 0 plan
+has_line "the line" "$DIR/out" '^ +phase = both$'
+same "plan changes nothing" "" "$(diff "$CONF" "$DIR/before.conf")"
+
+what "only the phase of the file changes"
+chmod 640 "$CONF"
+mkdir "$DIR/links"
+ln -s ../fleet.conf "$DIR/links/linked.conf"
+"$BIN" -C "$DIR/links/linked.conf" migrate advance >"$DIR/out" 2>&1
+same "by a link" 0 $?
+yes "the link is one still" test -L "$DIR/links/linked.conf"
+same "the rights" 640 "$(stat -c %a "$CONF")"
+sed 's/phase=old/phase=both/' "$DIR/before.conf" | cmp - "$CONF"
+same "the bytes" 0 $?
+same "nothing is left beside it" "" "$(find "$DIR" -name 'fleet.conf.*')"
+same "no register was written" "{old, both} {both}" "$(registers)"
+
+what "a client in the way"
+presence a old 1
+OLD=$HOLDER
+"$BIN" -C "$CONF#sqlite:a" run job -- sh -c "echo >$DIR/job; exec sleep 1000" 2>/dev/null &
+JOB=$!
+yes "a lock is held" until_true filled "$DIR/job"
+migrates "status" 0 status
+has_line "the client" "$DIR/out" "^client	old	[^	]+	$OLD	mortise	.* ago	from$"
+has_line "the lock" "$DIR/out" "^lock	from	job	[^	]+ pid $JOB \(mortise\)	"
+no "presences are no locks" holds "$DIR/out" '^lock.*presence'
+migrates "plan: not now" 75 plan
+has_line "named" "$DIR/out" "^    .* pid $OLD \(mortise\)$"
+migrates "advance that does not wait" 75 advance -n
+has_line "named" "$DIR/err" "1 client of phase old is there, .* pid $OLD .*nothing was done"
+same "nothing was written" "{old, both} {both}" "$(registers)"
+migrates "advance that gives up" 75 advance -w 100ms
+has_line "whom it waited for" "$DIR/err" "  .* pid $OLD \(mortise\)$"
+has_line "says how it goes on" "$DIR/err" 'gave up after 100 ms.*--back'
+same "old is shut out, new not let in" "{both} {both}" "$(registers)"
+same "the file is as it was" both "$(phase)"
+migrates "in the middle of a step" 0 status
+has_line "told" "$DIR/out" 'stage of the fleet: between 1 and 2$'
+"$BIN" -C "$CONF" migrate status --json >"$DIR/json"
+has_line "--json: stage and client" "$DIR/json" '"stage":"between 1 and 2".*"phase":"old".*"pid":'"$OLD"
+"$BIN" -C "$CONF" migrate plan --json >"$DIR/json"
+same "plan --json" 75 $?
+has_line "--json: not safe, and why" "$DIR/json" '"next_phase":"new".*"safe":false.*"pid":'"$OLD"
+
+what "waiting, and another operator"
+"$BIN" -C "$CONF" migrate advance -w forever >"$DIR/wait.out" 2>"$DIR/wait.err" &
+waiting=$!
+yes "it waits" until_true holds "$DIR/wait.err" 'waiting for 1 client'
+cp "$CONF" "$DIR/copy.conf"
+"$BIN" -C "$DIR/copy.conf" migrate advance --back >"$DIR/out" 2>&1
+same "somebody else goes back" 0 $?
+let_go "$OLD"
+same_code "the first one ends" 75 "$waiting"
+has_line "and says why" "$DIR/wait.err" 'somebody else wrote it'
+same "the second one's step stands" "{old, both} {both}" "$(registers)"
+presence a old 2
+"$BIN" -C "$CONF" migrate advance -w forever >"$DIR/wait.out" 2>"$DIR/wait.err" &
+waiting=$!
+yes "it waits again" until_true holds "$DIR/wait.err" 'waiting for 1 client'
+kill -9 "$waiting"
+wait "$waiting" 2>/dev/null
+same "killed within" "{both} {both}" "$(registers)"
+let_go "$HOLDER"
+
+what "there"
+presence a both 3
+presence b both 3
+migrates "both does not hold up new" 0 advance
+same "1 -> 2" "{both} {both, new}" "$(registers)"
+same "the file" new "$(phase)"
+floor=$("$BIN" -C "$CONF" migrate status | sed -n 's/^side	to	[^	]*	[^	]*	\([0-9]*\).*/\1/p')
+job=$("$BIN" -C "$CONF#sqlite:a" status --json job | sed -n 's/.*"token":"\([0-9]*\)".*/\1/p')
+yes "a floor above all tokens of the other side" test "$floor" -gt "${job:-$floor}"
+migrates "a client on both sides is one" 0 status
+same "one line" 1 "$(grep -c '^client' "$DIR/out")"
+has_line "with both sides" "$DIR/out" '^client	both	.*	from, to$'
+migrates "it holds up the last step" 75 advance -n
+for pid in $(jobs -p); do
+    [ "$pid" = "$JOB" ] || let_go "$pid"
+done
+let_go "$JOB"
+migrates "to the end" 0 advance
+same "2 -> 3" "{} {new}" "$(registers)"
+same "the file stays" new "$(phase)"
+migrates "nothing is left" 1 advance
+migrates "nor planned" 1 plan
+has_line "said" "$DIR/out" 'from. may go'
+fleet both
+migrates "the file of a host that is behind" 0 advance
+same "needs no step" "{} {new}, new" "$(registers), $(phase)"
+fleet old
+migrates "a file that is too far behind" 78 advance
+has_line "says which" "$DIR/err" "the fleet is past phase old"
+same "it stays" old "$(phase)"
+
+what "and back"
+fleet new
+presence b new 4
+migrates "in again" 0 advance --back
+same "3 -> 2" "{both} {both, new}" "$(registers)"
+same "the file" both "$(phase)"
+migrates "waits for new" 75 advance --back -n
+has_line "named" "$DIR/err" "1 client of phase new is there"
+let_go "$HOLDER"
+migrates "out" 0 advance --back
+same "2 -> 1" "{old, both} {both}" "$(registers)"
+same "the file" old "$(phase)"
+migrates "nothing is left" 1 advance --back
+floor2=$("$BIN" -C "$CONF" migrate status | sed -n 's/^side	from	[^	]*	[^	]*	\([0-9]*\).*/\1/p')
+yes "the floor is above that of the way there" test "$floor2" -gt "$floor"
+
+what "files that cannot be used"
+# bad PATTERN LINE…: those lines in the place of the section's own
+bad() {
+    local pattern=$1
+    shift
+    printf '%s\n' '[mortise]' 'driver = sqlite:a' '[sqlite:a]' "path = $DIR/a.db" "[sqlite:b]" \
+        "path = $DIR/b.db" "$@" >"$CONF"
+    cp "$CONF" "$DIR/before.conf"
+    migrates "$2 …" 78 advance
+    has_line "says why" "$DIR/err" "$pattern"
+    same "it stays" "" "$(diff "$CONF" "$DIR/before.conf")"
+}
+bad 'no section \[migrate\] with a phase' '[migrate]' 'from = sqlite:a'
+bad 'from is missing' '[migrate]' 'phase = old' 'to = sqlite:b'
+bad 'to is missing' '[migrate]' 'phase = old' 'from = sqlite:a'
+bad 'neither old nor both nor new' '[migrate]' 'phase = odl' 'from = sqlite:a' 'to = sqlite:b'
+bad 'from and to are the same' '[migrate]' 'phase = old' 'from = sqlite:a' 'to = sqlite:a'
+# shellcheck disable=SC2016 # as it stands there
+bad 'phase must stand in the file' '[migrate]' 'phase = ${PHASE}' 'from = sqlite:a' 'to = sqlite:b'
+bad 'presence' '[migrate]' 'phase = old' 'from = sqlite:a' 'to = sqlite:b' 'presence = soon'
+bad 'several sections' '[migrate:x]' 'phase = old' '[migrate:y]' 'phase = old'
+bad 'no section \[sqlite:c\]' '[migrate]' 'phase = old' 'from = sqlite:a' 'to = sqlite:c'
+printf '%s\n' '[mortise]' 'driver = sqlite:a' '[sqlite:a]' "path = $DIR/a.db" "[sqlite:b]" \
+    "path = $DIR/b.db" '[migrate:x]' 'phase = new' '[migrate:y]' 'list = a,' '  phase=not this' \
+    'from = sqlite:a' 'to = sqlite:b' ';phase=old' 'phase=old ;' >"$CONF"
+migrates "a section that is named" 0 advance --section migrate:y
+has_line "its phase" "$CONF" '^phase=both ;$'
+has_line "not what looks like it" "$CONF" '^  phase=not this$'
+
+what "a side that is away"
+if [ -e "${MORTISE_BUILD_DIR:-/none}/lib/mortise/redis.so" ]; then
+    fleet old
+    # nobody listens at port 1
+    printf '\n[redis]\nservers = 127.0.0.1:1\n' >>"$CONF"
+    sed -i 's/^from = .*/from = redis/' "$CONF"
+    migrates "status" 69 status
+    has_line "which" "$DIR/out" '^side	from	redis	unknown	-	.*127.0.0.1:1'
+    has_line "the other one is told" "$DIR/out" '^side	to	sqlite:b	\{both\}'
+    migrates "advance" 69 advance
+    has_line "which" "$DIR/err" 'register of .from. \[redis\] cannot be read.*127.0.0.1:1'
+    same "the file stays" old "$(phase)"
+fi
+
+# What a server forgets, or may have forgotten, while a step waits. restarted CODE PATTERN KEY…
+servers() {
+    sh "$MORTISE_SOURCE_DIR/tests/servers.sh" "$@"
+}
+restarted() {
+    local wanted=$1 pattern=$2 server
+    shift 2
+    server=$(mktemp -d "$DIR/server.XXXXXX")
+    rm -rf "$DIR/a.db"* "$DIR/b.db"*
+    fleet both
+    printf '\n[redis]\nservers = 127.0.0.1:%s\n' \
+        "$(servers start redis "$server" "guard=$$" "$@" | sed -n 's/^PORT=//p')" >>"$CONF"
+    sed -i 's/^to: .*/to: redis/; s/^presence = .*/presence = 1s/; s/phase=both/phase=new/' "$CONF"
+    migrates "it begins at new" 0 advance
+    same "1 -> 2" "{both} {both, new}" "$(registers)"
+    "$BIN" -C "$CONF#redis" run ".mortise-migrate/presence/both/${ID}5" -- sleep 1000 2>>"$DIR/err" &
+    HOLDER=$!
+    yes "somebody is there" until_true client_listed
+    "$BIN" -C "$CONF" migrate advance -w forever >"$DIR/wait.out" 2>"$DIR/wait.err" &
+    waiting=$!
+    yes "it waits" until_true holds "$DIR/wait.err" 'waiting for 1 client'
+    servers kill redis "$server"
+    servers start redis "$server" >/dev/null
+    let_go "$HOLDER"
+    same_code "after a restart ($*)" "$wanted" "$waiting"
+    has_line "said" "$DIR/wait.err" "$pattern"
+    servers end redis "$server"
+}
+client_listed() {
+    "$BIN" -C "$CONF" migrate status | grep -q '^client	both'
+}
+if [ -e "${MORTISE_BUILD_DIR:-/none}/lib/mortise/redis.so" ] && command -v redis-server >/dev/null; then
+    what "a server that is restarted, with its records"
+    restarted 0 'may have forgotten who is there' aof=yes
+    has_line "done" "$DIR/wait.out" '^done: 2 -> 3'
+    what "and without them"
+    restarted 75 'or the server lost it'
+fi
+end

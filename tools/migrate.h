@@ -1,0 +1,120 @@
+/* migrate.h - what the parts of `mortise migrate` share.
+ *
+ *   migrate.c         the command's words and options
+ *   migrate_config.c  the plugin's section of a config file: read, and its phase rewritten
+ *   migrate_sides.c   a client for each side; registers, presences and locks as they are there
+ *   migrate_plan.c    which step is next, and what is in its way
+ *   migrate_step.c    a step, taken
+ *   migrate_show.c    what status and plan print
+ *
+ * The registers, the presences and the steps themselves are the plugin's (record.h, protocol.h). */
+#ifndef MORTISE_TOOLS_MIGRATE_H
+#define MORTISE_TOOLS_MIGRATE_H
+
+#include "record.h"
+#include "tool.h"
+
+#define SECTION_SIZE 64
+
+/* ---- migrate_config.c ---- */
+
+/* What a file says of a migration. */
+struct migrate_file {
+    char *path; /* links followed */
+    char *text;
+    size_t size;
+    char section[SECTION_SIZE], from[SECTION_SIZE], to[SECTION_SIZE], phase_word[SECTION_SIZE];
+    unsigned phase;
+    size_t phase_at; /* where in text the word stands */
+    int64_t presence_ms;
+};
+
+/* Finds and reads the config file, and in it the section of the plugin: `section`, or the one that `driver` names, or
+ * the only one. On failure says why and returns its exit code. */
+int migrate_file_read(struct migrate_file *file, const char *section);
+void migrate_file_free(struct migrate_file *file);
+/* Puts another phase in the place of the one that stands there, and leaves every other byte: a new file is written
+ * beside the old one and takes its place in one step. Refuses if the file was changed since it was read. */
+int migrate_file_set_phase(const struct migrate_file *file, unsigned phase);
+
+/* ---- migrate_sides.c ---- */
+
+/* What was listed. */
+struct infos {
+    mortise_info *list;
+    size_t count, capacity;
+};
+
+struct side {
+    enum migrate_side role;
+    const char *section;
+    mortise_client *client; /* NULL: could not be opened */
+    mortise_status status;  /* of the first request that failed; the side is asked no more then */
+    mortise_error error;
+    bool known; /* the register was read and understood */
+    struct migrate_register reg;
+    uint64_t version;
+    enum migrate_side
+        kept_on; /* where the register is: a side without records has it on the other */
+};
+
+struct migration {
+    struct migrate_file file;
+    struct side sides[2]; /* by role */
+};
+
+#define OTHER(role) ((role) == MIGRATE_FROM ? MIGRATE_TO : MIGRATE_FROM)
+
+/* Opens both sides and reads their registers. A side that is away is no failure: its status tells. */
+int migration_open(struct migration *migration, const char *section);
+void migration_close(struct migration *migration);
+/* The register as it is now. False: error tells. */
+bool side_read(struct migration *migration, enum migrate_side role, struct migrate_register *reg,
+               uint64_t *version, mortise_error *error);
+/* Compares and writes. OK; BUSY: somebody else has written it; else not known to be written. */
+mortise_status side_write(struct migration *migration, enum migrate_side role,
+                          const struct migrate_register *reg, uint64_t *version,
+                          mortise_error *error);
+/* Lists names: all that begin with prefix. */
+mortise_status side_list(struct side *side, const char *prefix, struct infos *infos,
+                         mortise_error *error);
+/* The presences of one phase. */
+mortise_status side_presences(struct side *side, unsigned phase, struct infos *infos,
+                              mortise_error *error);
+void infos_free(struct infos *infos);
+/* "`from` [redis]"; returns buffer. */
+#define SIDE_TEXT_SIZE (SECTION_SIZE + 16)
+const char *side_text(const struct side *side, char *buffer);
+
+/* ---- migrate_plan.c ---- */
+
+struct plan {
+    unsigned phase;                  /* what the file is to say */
+    const struct migrate_step *step; /* what has to be done before; NULL: nothing */
+    struct infos waits_for;          /* the presences that it waits for */
+    bool last;                       /* nothing is left to be done in this direction */
+    char trouble[1024];              /* why it cannot be; empty if it can */
+    int code;                        /* the exit code for that */
+};
+/* Looks at what the registers allow; asks one side for presences. */
+void plan_make(struct migration *migration, bool forward, struct plan *plan);
+void plan_end(struct plan *plan);
+/* Whether a client of that phase may live, by both registers. */
+bool phase_is_allowed(const struct migrate_register *from, const struct migrate_register *to,
+                      unsigned phase);
+/* "host, pid 123, program" of a presence; returns buffer. */
+#define WHO_SIZE 512
+const char *who_text(const mortise_info *info, char *buffer);
+
+/* ---- migrate_step.c ---- */
+
+/* Takes the step of the plan: waits for wait_ms at most (MORTISE_WAIT_FOREVER: for as long as it takes) until the
+ * clients of the phase that is shut out are gone. */
+int step_take(struct migration *migration, const struct plan *plan, int64_t wait_ms);
+
+/* ---- migrate_show.c ---- */
+
+int show_status(struct migration *migration, bool as_json);
+int show_plan(struct migration *migration, const struct plan *plan, bool forward, bool as_json);
+
+#endif

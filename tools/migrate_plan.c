@@ -1,0 +1,146 @@
+/* migrate_plan.c - which step is next for the fleet and for the phase in a config file, and what is in its way.
+ *
+ * Going forward the file goes from old to both to new, going back the other way; before that, the registers must let
+ * the phase in that it is to say. So one step of the registers at most comes before each phase, and the one that
+ * lets `from` go, or in again, comes with no change of the file. Knows how to look, not how to act. */
+#include "migrate.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *who_text(const mortise_info *info, char *buffer)
+{
+    char host[4 * sizeof info->host], program[4 * sizeof info->program];
+
+    if (info->host[0] == '\0')
+        snprintf(buffer, WHO_SIZE, "a client that does not say who it is");
+    else
+        snprintf(buffer, WHO_SIZE, "%s pid %" PRId64 " (%s)",
+                 printable(info->host, host, sizeof host), info->pid,
+                 printable(info->program, program, sizeof program));
+    return buffer;
+}
+
+bool phase_is_allowed(const struct migrate_register *from, const struct migrate_register *to,
+                      unsigned phase)
+{
+    if (migrate_uses(phase, MIGRATE_FROM) && !migrate_allows(from, phase))
+        return false;
+    if (migrate_uses(phase, MIGRATE_TO) && !migrate_allows(to, phase))
+        return false;
+    if (phase == MIGRATE_OLD)
+        return migrate_old_may_beside(to);
+    return phase != MIGRATE_NEW || !migrate_allows(from, MIGRATE_OLD);
+}
+
+static unsigned next_phase(unsigned phase, bool forward)
+{
+    if (phase == MIGRATE_BOTH)
+        return forward ? MIGRATE_NEW : MIGRATE_OLD;
+    return phase == (forward ? MIGRATE_NEW : MIGRATE_OLD) ? phase : MIGRATE_BOTH;
+}
+
+static void trouble(struct plan *plan, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void trouble(struct plan *plan, int code, const char *format, ...)
+{
+    va_list arguments;
+
+    plan->code = code;
+    va_start(arguments, format);
+    vsnprintf(plan->trouble, sizeof plan->trouble, format, arguments);
+    va_end(arguments);
+}
+
+/* What the registers would be after a step. */
+static void step_leads_to(const struct migrate_step *step, struct migrate_register *regs)
+{
+    regs[step->closes].phases = step->closes_to;
+    regs[OTHER(step->closes)].phases = step->opens_to;
+}
+
+/* The step that has to come first, if any. */
+static void find_step(const struct migration *migration, bool forward, struct plan *plan)
+{
+    struct migrate_register regs[] = {migration->sides[MIGRATE_FROM].reg,
+                                      migration->sides[MIGRATE_TO].reg};
+    const unsigned now = migration->file.phase;
+
+    plan->phase = next_phase(now, forward);
+    if (plan->phase != now && phase_is_allowed(&regs[0], &regs[1], plan->phase))
+        return;
+    plan->step = migrate_step_of(&regs[0], &regs[1], forward);
+    plan->last = plan->step == NULL;
+    if (plan->step != NULL)
+        step_leads_to(plan->step, regs);
+    if (phase_is_allowed(&regs[0], &regs[1], plan->phase))
+        return;
+    plan->phase = now;
+    /* at its end, or one step behind: the fleet is taken along, the file stays */
+    if (plan->step != NULL &&
+        (now == (forward ? MIGRATE_NEW : MIGRATE_OLD) || phase_is_allowed(&regs[0], &regs[1], now)))
+        return;
+    trouble(plan, EXIT_BAD_CONFIG,
+            "the fleet is past phase %s: the file says %s, and a client that reads it is refused; "
+            "give it the phase of the others",
+            migrate_phase_word(now), migrate_phase_word(now));
+}
+
+/* Who would be waited for. A list that fails is trouble. */
+static void find_blockers(struct migration *migration, struct plan *plan)
+{
+    struct side *side = &migration->sides[plan->step->closes];
+    char shown[SIDE_TEXT_SIZE];
+    mortise_error error;
+
+    if (plan->step->gone == 0)
+        return;
+    mortise_status status = side_presences(side, plan->step->gone, &plan->waits_for, &error);
+    if (status != MORTISE_OK)
+        trouble(plan, exit_code_of(status), "%s does not tell who is there: %s",
+                side_text(side, shown), error.message);
+}
+
+static bool from_may_be_gone(const struct migration *migration)
+{
+    const struct side *from = &migration->sides[MIGRATE_FROM], *to = &migration->sides[MIGRATE_TO];
+
+    return !from->known && to->known && to->reg.phases == MIGRATE_NEW;
+}
+
+/* Nothing follows from one register alone. */
+static bool both_known(const struct migration *migration, struct plan *plan)
+{
+    char shown[SIDE_TEXT_SIZE];
+
+    for (int role = MIGRATE_FROM; role <= MIGRATE_TO; role++) {
+        const struct side *side = &migration->sides[role], *kept = &migration->sides[side->kept_on];
+        if (side->known)
+            continue;
+        trouble(plan, exit_code_of(kept->status), "the register of %s cannot be read: %s%s",
+                side_text(side, shown), kept->error.message,
+                from_may_be_gone(migration)
+                    ? ". `to` lets in phase new only: if `from` has gone for "
+                      "good, nothing is left to be done"
+                    : "");
+        return false;
+    }
+    return true;
+}
+
+void plan_make(struct migration *migration, bool forward, struct plan *plan)
+{
+    *plan = (struct plan){.phase = migration->file.phase};
+    if (!both_known(migration, plan))
+        return;
+    find_step(migration, forward, plan);
+    if (plan->step != NULL && plan->code == EXIT_DONE)
+        find_blockers(migration, plan);
+}
+
+void plan_end(struct plan *plan)
+{
+    infos_free(&plan->waits_for);
+}

@@ -1,0 +1,190 @@
+/* migrate_sides.c - the two sides of a migration, each as an ordinary client sees it: its register, who is there,
+ * what is held.
+ *
+ * A side that does not answer is asked no more: each question would take as long as the first. Knows no steps. */
+#include "migrate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *side_text(const struct side *side, char *buffer)
+{
+    snprintf(buffer, SIDE_TEXT_SIZE, "`%s` [%s]", migrate_side_word(side->role), side->section);
+    return buffer;
+}
+
+static void side_failed(struct side *side, mortise_status status, const mortise_error *error)
+{
+    side->status = status;
+    side->error = *error;
+}
+
+/* A config that is wrong is so for good; a server that is away is told with the rest. */
+static int side_open(struct side *side, const struct migrate_file *file)
+{
+    mortise_error error;
+    char *where;
+
+    if (asprintf(&where, "%s#%s", file->path, side->section) < 0)
+        must_have(NULL);
+    mortise_status status = mortise_open(where, &side->client, &error);
+    free(where);
+    if (status == MORTISE_OK)
+        return EXIT_DONE;
+    side_failed(side, status, &error);
+    if (status == MORTISE_UNREACHABLE || status == MORTISE_BACKEND)
+        return EXIT_DONE;
+    say_error(&error);
+    return exit_code_of(status);
+}
+
+/* ---- registers --------------------------------------------------------------------------------- */
+
+/* The one of `role`, as it is kept on `side`. */
+static mortise_status read_kept(struct side *side, enum migrate_side role,
+                                struct migrate_register *reg, uint64_t *version,
+                                mortise_error *error)
+{
+    char text[MIGRATE_RECORD_SIZE];
+    size_t size = sizeof text;
+
+    if (side->status != MORTISE_OK) {
+        *error = side->error;
+        return side->status;
+    }
+    mortise_status status =
+        mortise_record_read(side->client, migrate_register_name(role), text, &size, version, error);
+    if (status != MORTISE_OK)
+        return status;
+    if (size <= sizeof text && migrate_register_decode(role, text, size, reg))
+        return MORTISE_OK;
+    snprintf(error->message, sizeof error->message,
+             "the register of `%s` is none that this version understands", migrate_side_word(role));
+    return error->status = MORTISE_BACKEND;
+}
+
+bool side_read(struct migration *migration, enum migrate_side role, struct migrate_register *reg,
+               uint64_t *version, mortise_error *error)
+{
+    struct side *side = &migration->sides[role];
+    mortise_status status = read_kept(&migration->sides[side->kept_on], role, reg, version, error);
+
+    if (status == MORTISE_NOTSUP && side->kept_on == role) {
+        side->kept_on = OTHER(role);
+        status = read_kept(&migration->sides[side->kept_on], role, reg, version, error);
+    }
+    return status == MORTISE_OK;
+}
+
+mortise_status side_write(struct migration *migration, enum migrate_side role,
+                          const struct migrate_register *reg, uint64_t *version,
+                          mortise_error *error)
+{
+    const struct side *kept = &migration->sides[migration->sides[role].kept_on];
+    const uint64_t seen = *version;
+    char text[MIGRATE_RECORD_SIZE];
+    size_t size = migrate_register_encode(reg, text);
+    struct migrate_register now;
+    mortise_error ignored;
+
+    mortise_status status =
+        mortise_record_write(kept->client, migrate_register_name(role), text, size, version, error);
+    if (status == MORTISE_OK)
+        return status;
+    /* the reply may have been lost, and the request been repeated */
+    if (!side_read(migration, role, &now, version, &ignored))
+        return status;
+    if (*version == seen + 1 && now.phases == reg->phases && now.floor == reg->floor)
+        return MORTISE_OK;
+    return *version == seen ? status : MORTISE_BUSY;
+}
+
+static void look_at_register(struct migration *migration, enum migrate_side role)
+{
+    struct side *side = &migration->sides[role];
+    mortise_error error;
+
+    side->known = side_read(migration, role, &side->reg, &side->version, &error);
+    if (!side->known && migration->sides[side->kept_on].status == MORTISE_OK)
+        side_failed(&migration->sides[side->kept_on], error.status, &error);
+}
+
+/* ---- what is held ------------------------------------------------------------------------------- */
+
+static bool keep_info(const mortise_info *info, void *user_data)
+{
+    struct infos *infos = user_data;
+
+    if (infos->count == infos->capacity) {
+        infos->capacity = infos->capacity ? infos->capacity * 2 : 16;
+        infos->list = must_have(reallocarray(infos->list, infos->capacity, sizeof *infos->list));
+    }
+    infos->list[infos->count++] = *info;
+    return true;
+}
+
+mortise_status side_list(struct side *side, const char *prefix, struct infos *infos,
+                         mortise_error *error)
+{
+    *infos = (struct infos){0};
+    if (side->client == NULL) {
+        *error = side->error;
+        return side->status;
+    }
+    return mortise_list(side->client, prefix, keep_info, infos, error);
+}
+
+mortise_status side_presences(struct side *side, unsigned phase, struct infos *infos,
+                              mortise_error *error)
+{
+    char prefix[MIGRATE_NAME_SIZE];
+
+    migrate_presence_prefix(phase, prefix);
+    return side_list(side, prefix, infos, error);
+}
+
+void infos_free(struct infos *infos)
+{
+    free(infos->list);
+    *infos = (struct infos){0};
+}
+
+/* ---- both --------------------------------------------------------------------------------------- */
+
+static int sides_open(struct migration *migration)
+{
+    int code = EXIT_DONE;
+
+    for (int role = MIGRATE_FROM; role <= MIGRATE_TO && code == EXIT_DONE; role++)
+        code = side_open(&migration->sides[role], &migration->file);
+    for (int role = MIGRATE_FROM; role <= MIGRATE_TO && code == EXIT_DONE; role++)
+        look_at_register(migration, (enum migrate_side)role);
+    return code;
+}
+
+int migration_open(struct migration *migration, const char *section)
+{
+    *migration = (struct migration){0};
+    int code = migrate_file_read(&migration->file, section);
+
+    if (code == EXIT_DONE) {
+        struct side *sides = migration->sides;
+        sides[MIGRATE_FROM] = (struct side){
+            .role = MIGRATE_FROM, .section = migration->file.from, .kept_on = MIGRATE_FROM};
+        sides[MIGRATE_TO] =
+            (struct side){.role = MIGRATE_TO, .section = migration->file.to, .kept_on = MIGRATE_TO};
+        code = sides_open(migration);
+    }
+    if (code != EXIT_DONE)
+        migration_close(migration);
+    return code;
+}
+
+void migration_close(struct migration *migration)
+{
+    for (int role = MIGRATE_FROM; role <= MIGRATE_TO; role++) {
+        if (migration->sides[role].client != NULL)
+            mortise_close(migration->sides[role].client, NULL);
+    }
+    migrate_file_free(&migration->file);
+}

@@ -1,0 +1,249 @@
+/* migrate_step.c - takes one step of a migration: closes one side's register to a phase, waits until that phase's
+ * clients are gone, and opens the other side's (protocol.h, 5).
+ *
+ * This process may die between any two actions, and a request's answer be lost: the registers are in a state from which
+ * the next `advance` goes on, in either direction. A register that was written by somebody else meanwhile
+ * ends the step: two operators are no better than one. */
+#include "migrate.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define LOOK_MS 250   /* between two looks at who is there */
+#define TELL_MS 10000 /* who is waited for is told again */
+#define NAMED_MAX 5   /* clients that are named at once */
+#define FLOOR_WAIT_MS 30000
+#define RUN_SIZE 256
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* ---- registers ---------------------------------------------------------------------------------- */
+
+/* Writes, and says what stands there now. */
+static int put_register(struct migration *migration, enum migrate_side role,
+                        const struct migrate_register *reg)
+{
+    struct side *side = &migration->sides[role];
+    char shown[SIDE_TEXT_SIZE], phases[MIGRATE_PHASES_TEXT_SIZE];
+    mortise_error error;
+
+    side_text(side, shown);
+    mortise_status status = side_write(migration, role, reg, &side->version, &error);
+    if (status == MORTISE_BUSY) {
+        say("the register of %s was written by somebody else meanwhile: the step ends here; "
+            "`mortise migrate status` tells where it stands",
+            shown);
+        return EXIT_NOT_HAD;
+    }
+    if (status != MORTISE_OK) {
+        say("the register of %s could not be written: %s", shown, error.message);
+        return exit_code_of(status);
+    }
+    side->reg = *reg;
+    migrate_phases_text(reg->phases, phases);
+    say("%s lets in %s now", shown, phases);
+    return EXIT_DONE;
+}
+
+/* Whether what was closed is closed still: a server may have forgotten it. */
+static int still_closed(struct migration *migration, enum migrate_side role)
+{
+    const struct side *side = &migration->sides[role];
+    char shown[SIDE_TEXT_SIZE];
+    struct migrate_register now;
+    mortise_error error;
+    uint64_t version;
+
+    side_text(side, shown);
+    if (!side_read(migration, role, &now, &version, &error)) {
+        say("the register of %s cannot be read any more: %s", shown, error.message);
+        return exit_code_of(error.status);
+    }
+    if (version == side->version && now.phases == side->reg.phases)
+        return EXIT_DONE;
+    say("the register of %s is not what was written: somebody else wrote it, or the server lost "
+        "it; "
+        "the step ends here",
+        shown);
+    return EXIT_NOT_HAD;
+}
+
+/* ---- waiting ------------------------------------------------------------------------------------- */
+
+struct waiting {
+    struct side *side;
+    unsigned phase;
+    int64_t presence_ms;
+    int64_t quiet_until_ms; /* not before: presences may have been forgotten */
+    int64_t tell_at_ms;
+    size_t told; /* how many there were when it was last told */
+    bool failed; /* the last look failed */
+    char run[RUN_SIZE];
+};
+
+static void name_them(struct waiting *waiting, const struct infos *there)
+{
+    char shown[SIDE_TEXT_SIZE], who[WHO_SIZE];
+
+    if (there->count == waiting->told && now_ms() < waiting->tell_at_ms)
+        return;
+    waiting->told = there->count;
+    waiting->tell_at_ms = now_ms() + TELL_MS;
+    say("waiting for %zu client%s of phase %s on %s:", there->count, there->count == 1 ? "" : "s",
+        migrate_phase_word(waiting->phase), side_text(waiting->side, shown));
+    for (size_t i = 0; i < there->count && i < NAMED_MAX; i++)
+        say("  %s", who_text(&there->list[i], who));
+    if (there->count > NAMED_MAX)
+        say("  and %zu more", there->count - NAMED_MAX);
+}
+
+/* A server that may have forgotten presences is given the time in which their clients find out. */
+static void begin_anew(struct waiting *waiting, const char *why)
+{
+    char shown[SIDE_TEXT_SIZE], duration[DURATION_SIZE];
+
+    waiting->quiet_until_ms = now_ms() + waiting->presence_ms;
+    say("%s %s: waiting for %s more, for it may have forgotten who is there",
+        side_text(waiting->side, shown), why, format_duration(waiting->presence_ms, duration));
+}
+
+/* The server's run, as far as its ping tells it; a failed one leaves it. */
+static bool run_is_another(struct waiting *waiting, mortise_status *status, mortise_error *error)
+{
+    char run[RUN_SIZE];
+
+    *status = mortise_ping(waiting->side->client, run, sizeof run, error);
+    if (*status != MORTISE_OK)
+        return false;
+    bool another = waiting->run[0] != '\0' && strcmp(run, waiting->run) != 0;
+    memcpy(waiting->run, run, sizeof run);
+    return another;
+}
+
+/* Nobody is there, and it is sure. */
+static bool look(struct waiting *waiting)
+{
+    struct infos there;
+    mortise_error error;
+    mortise_status status = side_presences(waiting->side, waiting->phase, &there, &error);
+    bool empty = status == MORTISE_OK && there.count == 0, another = false;
+
+    if (status == MORTISE_OK && there.count > 0)
+        name_them(waiting, &there);
+    infos_free(&there);
+    if (status == MORTISE_OK)
+        another = run_is_another(waiting, &status, &error);
+    if (status != MORTISE_OK) {
+        if (!waiting->failed)
+            say_error(&error);
+        waiting->failed = true;
+        return false;
+    }
+    if (waiting->failed || another)
+        begin_anew(waiting, another ? "was started anew" : "answers again");
+    waiting->failed = false;
+    return empty && now_ms() >= waiting->quiet_until_ms;
+}
+
+static int wait_until_gone(struct waiting *waiting, int64_t wait_ms)
+{
+    const int64_t until_ms = wait_ms < 0 ? INT64_MAX : now_ms() + wait_ms;
+    char shown[SIDE_TEXT_SIZE], duration[DURATION_SIZE];
+
+    if (waiting->phase == 0)
+        return EXIT_DONE;
+    while (!look(waiting)) {
+        if (now_ms() >= until_ms) {
+            say("gave up after %s: phase %s is not known to be gone from %s, and nobody of it is "
+                "let "
+                "in any more. `mortise migrate advance` goes on from here, with --back it goes "
+                "back",
+                format_duration(wait_ms, duration), migrate_phase_word(waiting->phase),
+                side_text(waiting->side, shown));
+            return EXIT_NOT_HAD;
+        }
+        poll(NULL, 0, LOOK_MS);
+    }
+    return EXIT_DONE;
+}
+
+/* ---- the floor ------------------------------------------------------------------------------------ */
+
+/* A token of the side that was closed: above all that it gave before. */
+static int take_token(struct side *side, uint64_t *token)
+{
+    mortise_lease *lease;
+    mortise_error error;
+    char shown[SIDE_TEXT_SIZE];
+    mortise_status status =
+        mortise_acquire(side->client, MIGRATE_FLOOR_LOCK, MORTISE_OPTIONS(.wait_ms = FLOOR_WAIT_MS),
+                        &lease, &error);
+    if (status != MORTISE_OK) {
+        say("no token was had of %s: %s", side_text(side, shown), error.message);
+        return exit_code_of(status);
+    }
+    *token = mortise_token(lease);
+    mortise_release(lease, NULL); /* what is left of it ends by its ttl */
+    return EXIT_DONE;
+}
+
+/* ---- the step ------------------------------------------------------------------------------------- */
+
+static int close_and_wait(struct migration *migration, const struct plan *plan, int64_t wait_ms,
+                          uint64_t *floor)
+{
+    const struct migrate_step *step = plan->step;
+    struct side *side = &migration->sides[step->closes];
+    const struct migrate_register closed = {.phases = step->closes_to, .floor = side->reg.floor};
+    struct waiting waiting = {
+        .side = side, .phase = step->gone, .presence_ms = migration->file.presence_ms};
+    mortise_status status;
+    mortise_error error;
+    uint64_t token = 0;
+
+    run_is_another(&waiting, &status, &error); /* as it is before anything is done */
+    /* written even if that is what stands there: another operator's step ends by it */
+    int code = put_register(migration, side->role, &closed);
+    if (code == EXIT_DONE)
+        code = wait_until_gone(&waiting, wait_ms);
+    if (code == EXIT_DONE && step->takes_floor) {
+        code = take_token(side, &token);
+        *floor = migrate_floor_after(token, closed.floor);
+    }
+    return code == EXIT_DONE ? still_closed(migration, side->role) : code;
+}
+
+static int refuse_to_begin(const struct plan *plan)
+{
+    char who[WHO_SIZE];
+
+    say("%zu client%s of phase %s %s there, %s among them; nothing was done", plan->waits_for.count,
+        plan->waits_for.count == 1 ? "" : "s", migrate_phase_word(plan->step->gone),
+        plan->waits_for.count == 1 ? "is" : "are", who_text(plan->waits_for.list, who));
+    return EXIT_NOT_HAD;
+}
+
+int step_take(struct migration *migration, const struct plan *plan, int64_t wait_ms)
+{
+    struct side *opened = &migration->sides[OTHER(plan->step->closes)];
+    struct migrate_register open = {.phases = plan->step->opens_to, .floor = opened->reg.floor};
+    uint64_t floor = 0;
+
+    if (wait_ms == 0 && plan->waits_for.count > 0)
+        return refuse_to_begin(plan);
+    int code = close_and_wait(migration, plan, wait_ms, &floor);
+    if (code != EXIT_DONE)
+        return code;
+    open.floor = floor > open.floor ? floor : open.floor;
+    return put_register(migration, opened->role, &open);
+}
