@@ -36,6 +36,7 @@ pgbouncer       command   pgbouncer
 faketime        command   faketime
 spin            command   spin
 libuv1-dev      module    libuv
+python3-prometheus-client python prometheus_client
 mandoc          command   mandoc
 man-db          command   man
 '

@@ -1,0 +1,101 @@
+/* count.c - an event into counters and histograms. Runs with locks of the core held: a few additions, no more. */
+#include "internal.h"
+
+/* From a hand-over within the process to a wait for the nightly job. */
+const double bounds_seconds[BOUNDS] = {0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1,
+                                       0.5,    1,      5,     10,    60,   600,  3600};
+
+/* ---- times ---- */
+
+/* An older one that still sits there keeps its seat. */
+static void sit(struct metrics *metrics, struct seats *seats, uint64_t number, int64_t now_ns)
+{
+    size_t seat = number % SEATS;
+    if (seats->number[seat] != 0) {
+        count_add(&metrics->counts.untimed, 1);
+        return;
+    }
+    seats->number[seat] = number;
+    seats->since_ns[seat] = now_ns;
+}
+
+static void measure(struct histogram *histogram, int64_t ns)
+{
+    double seconds = (double)ns / 1e9;
+    size_t i = 0;
+    while (i < BOUNDS && seconds > bounds_seconds[i])
+        i++;
+    count_add(&histogram->buckets[i], 1);
+    count_add(&histogram->sum_ns, (uint64_t)ns);
+}
+
+static void rise(struct seats *seats, uint64_t number, int64_t now_ns, struct histogram *histogram)
+{
+    size_t seat = number % SEATS;
+    if (seats->number[seat] != number || number == 0)
+        return;
+    seats->number[seat] = 0;
+    int64_t ns = now_ns - seats->since_ns[seat];
+    if (histogram != NULL)
+        measure(histogram, ns > 0 ? ns : 0);
+}
+
+/* ---- events ---- */
+
+static void count_begin(struct metrics *metrics, const mortise_event *event, counter *which)
+{
+    count_add(which, 1);
+    rise(metrics->callers, event->caller, event->at_ns, &metrics->counts.wait);
+    sit(metrics, metrics->leases, event->lease, event->at_ns);
+}
+
+static void count_end(struct metrics *metrics, const mortise_event *event)
+{
+    count_add(&metrics->counts.ended, 1);
+    rise(metrics->leases, event->lease, event->at_ns, &metrics->counts.hold);
+}
+
+static void count_failure(struct metrics *metrics, const mortise_event *event)
+{
+    int64_t index = -(int64_t)event->status;
+    count_add(&metrics->counts.failures[index > 0 && index < STATUSES ? index : 0], 1);
+    rise(metrics->callers, event->caller, event->at_ns, NULL);
+}
+
+void count_event(struct metrics *metrics, const mortise_event *event)
+{
+    struct counts *counts = &metrics->counts;
+    switch (event->kind) {
+    case MORTISE_EVENT_ASKED:
+        count_add(&counts->asked, 1);
+        sit(metrics, metrics->callers, event->caller, event->at_ns);
+        break;
+    case MORTISE_EVENT_QUEUED:
+        count_add(&counts->queued, 1);
+        break;
+    case MORTISE_EVENT_GRANTED:
+        count_begin(metrics, event, &counts->granted);
+        break;
+    case MORTISE_EVENT_HANDED_OVER:
+        count_begin(metrics, event, &counts->handed_over);
+        break;
+    case MORTISE_EVENT_RENEWED:
+        count_add(&counts->renewals, 1);
+        break;
+    case MORTISE_EVENT_SUSPECT:
+        count_add(&counts->suspects, 1);
+        break;
+    case MORTISE_EVENT_LOST:
+        count_add(&counts->losses, 1);
+        count_end(metrics, event);
+        break;
+    case MORTISE_EVENT_RELEASED: /* of a lost one, LOST came before */
+        count_add(&counts->releases, 1);
+        if (event->status == MORTISE_OK)
+            count_end(metrics, event);
+        break;
+    case MORTISE_EVENT_FAILED:
+        count_failure(metrics, event);
+        break;
+    }
+}

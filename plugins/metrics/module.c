@@ -1,0 +1,167 @@
+/* module.c - the metrics observer as a module: counts what a client does, and writes it for Prometheus, by the textfile
+ * collector of its node exporter. internal.h says which file does what, and what becomes of it where something
+ * fails. */
+#include "internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OPTION_FOLDER, OPTION_EVERY, OPTION_PROGRAM, OPTION_SLOTS, OPTION_COUNT };
+
+static const mortise_option options[OPTION_COUNT] = {
+    [OPTION_FOLDER] = {.key = "folder",
+                       .type = MORTISE_OPTION_TEXT,
+                       .flags = MORTISE_OPTION_REQUIRED,
+                       .help = "where the node exporter looks for files (its "
+                               "--collector.textfile.directory), an absolute path"},
+    [OPTION_EVERY] = {.key = "every",
+                      .type = MORTISE_OPTION_DURATION,
+                      .default_text = "15s",
+                      .minimum = 10,
+                      .maximum = 3600000,
+                      .help = "how often the file is written; and once when the client closes"},
+    [OPTION_PROGRAM] = {.key = "program",
+                        .type = MORTISE_OPTION_TEXT,
+                        .help = "the label of that name; without it, the name of the process"},
+    [OPTION_SLOTS] = {.key = "slots",
+                      .type = MORTISE_OPTION_INT,
+                      .default_text = "64",
+                      .minimum = 1,
+                      .maximum = 10000,
+                      .help = "how many clients of one program have a file at a time; more are not "
+                              "shown"},
+};
+
+static mortise_status refused(mortise_error *error, const char *section, const char *why)
+{
+    snprintf(error->message, sizeof(error->message), "[%s] %s", section, why);
+    return error->status = MORTISE_CONFIG;
+}
+
+/* For a label and for the name of a file. */
+static void copy_word(char *to, size_t size, const char *from)
+{
+    size_t length = 0;
+    for (; *from != '\0' && *from != '\n' && length + 1 < size; from++) {
+        char c = *from;
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                     c == '.' || c == '_' || c == ':' || c == '-';
+        to[length++] = plain ? c : '_';
+    }
+    to[length] = '\0';
+}
+
+/* The namespace as the value of a label: what is not printable as \xNN, of which the backslash is escaped. */
+static void copy_label(char *to, size_t size, const char *from)
+{
+    size_t length = 0;
+    for (; *from != '\0' && length + 6 < size; from++) {
+        unsigned char c = (unsigned char)*from;
+        if (c == '"' || c == '\\')
+            length += (size_t)snprintf(to + length, size - length, "\\%c", c);
+        else if (c < 0x20 || c >= 0x7f)
+            length += (size_t)snprintf(to + length, size - length, "\\\\x%02x", c);
+        else
+            to[length++] = (char)c;
+    }
+    to[length] = '\0';
+}
+
+/* The note is "host\npid\nprogram". */
+static const char *program_of(const char *note)
+{
+    const char *line = strrchr(note, '\n');
+    return line != NULL && line[1] != '\0' ? line + 1 : "unknown";
+}
+
+static void fill(struct metrics *metrics, const mortise_open_args *args)
+{
+    const mortise_value *program = &args->values[OPTION_PROGRAM];
+    bool told = args->size >= sizeof(*args) && args->top != NULL;
+    metrics->host = args->host;
+    metrics->every_ms = args->values[OPTION_EVERY].number;
+    copy_word(metrics->driver, sizeof(metrics->driver), told ? args->top : "unknown");
+    copy_word(metrics->program, sizeof(metrics->program),
+              program->given && program->text[0] != '\0' ? program->text : program_of(args->note));
+    copy_label(metrics->names, sizeof(metrics->names), told ? args->names_begin : "");
+    snprintf(metrics->place.folder, sizeof(metrics->place.folder), "%s",
+             args->values[OPTION_FOLDER].text);
+    snprintf(metrics->place.stem, sizeof(metrics->place.stem), "mortise-%s", metrics->program);
+    metrics->place.slots = (int)args->values[OPTION_SLOTS].number;
+    metrics->place.slot = metrics->place.lock = -1;
+}
+
+static void metrics_free(struct metrics *metrics)
+{
+    pthread_cond_destroy(&metrics->changed);
+    pthread_mutex_destroy(&metrics->lock);
+    free(metrics->callers);
+    free(metrics->leases);
+    free(metrics);
+}
+
+static struct metrics *metrics_new(void)
+{
+    struct metrics *metrics = calloc(1, sizeof(*metrics));
+    pthread_condattr_t monotonic;
+    if (metrics == NULL)
+        return NULL;
+    pthread_mutex_init(&metrics->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&metrics->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    metrics->callers =
+        calloc(1, sizeof(*metrics->callers)); /* memory that is touched when needed */
+    metrics->leases = calloc(1, sizeof(*metrics->leases));
+    if (metrics->callers != NULL && metrics->leases != NULL)
+        return metrics;
+    metrics_free(metrics);
+    return NULL;
+}
+
+static mortise_status metrics_open(const mortise_open_args *args, void **ctx, mortise_error *error)
+{
+    const char *folder = args->values[OPTION_FOLDER].text;
+    if (folder[0] != '/' || strlen(folder) >= sizeof(((struct place *)NULL)->folder))
+        return refused(error, args->section, "folder must be an absolute path, and not that long");
+    struct metrics *metrics = metrics_new();
+    if (metrics == NULL)
+        return error->status = MORTISE_NOMEM;
+    fill(metrics, args);
+    if (!writer_start(metrics)) {
+        snprintf(error->message, sizeof(error->message), "[%s] no thread could be had",
+                 args->section);
+        metrics_free(metrics);
+        return error->status = MORTISE_NOMEM;
+    }
+    *ctx = metrics;
+    return MORTISE_OK;
+}
+
+static void metrics_close(void *ctx)
+{
+    struct metrics *metrics = ctx;
+    writer_stop(metrics);
+    place_leave(&metrics->place);
+    metrics_free(metrics);
+}
+
+static void metrics_observe(void *ctx, const mortise_event *event)
+{
+    count_event(ctx, event);
+}
+
+const mortise_module mortise_module_v1 = {
+    MORTISE_MODULE_HEAD,
+    .kind = MORTISE_KIND_OBSERVER,
+    .name = "metrics",
+    .version = "0.1.0",
+    .summary = "counts and times for Prometheus, by the node exporter's textfile collector",
+    .options = options,
+    .option_count = OPTION_COUNT,
+    .open = metrics_open,
+    .observe = metrics_observe,
+    .close = metrics_close,
+};

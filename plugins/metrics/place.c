@@ -1,0 +1,115 @@
+/* place.c - a file of one's own in a folder that other clients, programs and the node exporter share. A slot is owned by
+ * a lock on a file beside it, which the kernel drops when its owner ends; what is in the files is text.c's. */
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PATH_SIZE 800
+
+static void path_of(const struct place *place, const char *prefix, int slot, const char *suffix,
+                    char *path)
+{
+    snprintf(path, PATH_SIZE, "%s/%s%s-%d%s", place->folder, prefix, place->stem, slot, suffix);
+}
+
+/* -1: it is another's, or cannot be had (errno). */
+static int try_slot(const struct place *place, int slot)
+{
+    char path[PATH_SIZE];
+    path_of(place, ".", slot, ".lock", path);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return fd;
+    int cause = fd < 0 && errno == EACCES ? EWOULDBLOCK : errno; /* another user's */
+    if (fd >= 0)
+        close(fd);
+    errno = cause;
+    return -1;
+}
+
+bool place_take(struct place *place)
+{
+    if (access(place->folder, W_OK | X_OK) != 0)
+        return false;
+    for (int slot = 0; slot < place->slots; slot++) {
+        place->lock = try_slot(place, slot);
+        if (place->lock >= 0) {
+            place->slot = slot;
+            return true;
+        }
+        if (errno != EWOULDBLOCK)
+            return false;
+    }
+    errno = EAGAIN;
+    return false;
+}
+
+char *place_read(const struct place *place)
+{
+    char path[PATH_SIZE];
+    path_of(place, "", place->slot, ".prom", path);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    char *text = fd >= 0 ? malloc(TEXT_SIZE + 1) : NULL;
+    size_t used = 0;
+    ssize_t n;
+    while (text != NULL && used < TEXT_SIZE && (n = read(fd, text + used, TEXT_SIZE - used)) != 0)
+        if (n > 0)
+            used += (size_t)n;
+        else if (errno != EINTR)
+            break;
+    if (text != NULL)
+        text[used] = '\0';
+    if (fd >= 0)
+        close(fd);
+    return text;
+}
+
+static bool write_all(int fd, const char *bytes, size_t size)
+{
+    while (size > 0) {
+        ssize_t n = write(fd, bytes, size);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return false;
+        bytes += n;
+        size -= (size_t)n;
+    }
+    return true;
+}
+
+bool place_write(const struct place *place, const struct text *text)
+{
+    char path[PATH_SIZE], fresh[PATH_SIZE];
+    path_of(place, ".", place->slot, ".new", fresh);
+    path_of(place, "", place->slot, ".prom", path);
+    int fd = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (fd < 0)
+        return false;
+    /* the exporter is another user, whatever the program's umask */
+    bool done = fchmod(fd, 0644) == 0 && write_all(fd, text->bytes, text->used);
+    int cause = errno;
+    close(fd);
+    if (done && rename(fresh, path) == 0)
+        return true;
+    if (done)
+        cause = errno;
+    unlink(fresh);
+    errno = cause;
+    return false;
+}
+
+void place_leave(struct place *place)
+{
+    if (place->slot < 0)
+        return;
+    flock(place->lock, LOCK_UN); /* a child may have the descriptor too */
+    close(place->lock);
+    place->slot = -1;
+}

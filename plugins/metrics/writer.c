@@ -1,0 +1,101 @@
+/* writer.c - the thread that writes what was counted: when it begins, every `every`, and when the client closes. What
+ * cannot be written is tried again at the next turn, and holds up nobody. */
+#include "internal.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static void complain(struct metrics *metrics, int cause)
+{
+    if (!metrics->failing && cause == EAGAIN)
+        metrics->host->log(metrics->host, 4,
+                           "metrics: all %d slots in %s are taken; tried again (`slots`)",
+                           metrics->place.slots, metrics->place.folder);
+    else if (!metrics->failing)
+        metrics->host->log(metrics->host, 4, "metrics: %s cannot be written to: %s; tried again",
+                           metrics->place.folder, strerror(cause));
+    metrics->failing = true;
+}
+
+static bool have_place(struct metrics *metrics)
+{
+    if (metrics->place.slot >= 0)
+        return true;
+    if (!place_take(&metrics->place))
+        return false;
+    char *file = place_read(&metrics->place);
+    if (file != NULL)
+        text_resume(metrics, file);
+    free(file);
+    return true;
+}
+
+static void take_turn(struct metrics *metrics)
+{
+    if (!have_place(metrics)) {
+        complain(metrics, errno);
+        return;
+    }
+    text_make(metrics);
+    if (metrics->text.full || !place_write(&metrics->place, &metrics->text))
+        complain(metrics, metrics->text.full ? EFBIG : errno);
+    else
+        metrics->failing = false;
+}
+
+/* lock held. True: it is to stop. */
+static bool sleep_until(struct metrics *metrics, const struct timespec *until)
+{
+    int code = 0;
+    while (!metrics->stops && code != ETIMEDOUT)
+        code = pthread_cond_timedwait(&metrics->changed, &metrics->lock, until);
+    return metrics->stops;
+}
+
+static bool sleep_for(struct metrics *metrics, int64_t ms)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    int64_t ns = until.tv_nsec + ms % 1000 * 1000000;
+    until.tv_sec += (time_t)(ms / 1000 + ns / 1000000000);
+    until.tv_nsec = (long)(ns % 1000000000);
+    pthread_mutex_lock(&metrics->lock);
+    bool stops = sleep_until(metrics, &until);
+    pthread_mutex_unlock(&metrics->lock);
+    return stops;
+}
+
+static void *writer_main(void *argument)
+{
+    struct metrics *metrics = argument;
+    pthread_setname_np(pthread_self(), "mortise-metrics");
+    do
+        take_turn(metrics);
+    while (!sleep_for(metrics, metrics->every_ms));
+    take_turn(metrics);
+    return NULL;
+}
+
+bool writer_start(struct metrics *metrics)
+{
+    sigset_t all, before; /* signals are for the application's threads */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    metrics->runs = pthread_create(&metrics->thread, NULL, writer_main, metrics) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return metrics->runs;
+}
+
+void writer_stop(struct metrics *metrics)
+{
+    pthread_mutex_lock(&metrics->lock);
+    metrics->stops = true;
+    pthread_cond_signal(&metrics->changed);
+    pthread_mutex_unlock(&metrics->lock);
+    if (metrics->runs)
+        pthread_join(metrics->thread, NULL);
+    metrics->runs = false;
+}

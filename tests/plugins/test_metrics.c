@@ -1,0 +1,304 @@
+/* test_metrics.c - the metrics observer by driver.h alone: events with chosen instants, and to the last digit what they
+ * come to in the file. Its life among other processes is metrics.py's. */
+#include <mortise/driver.h>
+#include <support.h>
+
+#include <CUnit/Basic.h>
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define MS INT64_C(1000000)
+#define LABELS "{driver=\"redis:old\",namespace=\"n\\\\x01\\\"\",program=\"night_ly\",slot=\"0\""
+
+enum { FOLDER, EVERY, PROGRAM, SLOTS, VALUES };
+enum { SEATS = 16384 }; /* of the plugin */
+
+static const mortise_module *module;
+static char folder[256], path[300];
+static mortise_value values[VALUES];
+static mortise_host host;
+static void *ctx;
+
+static void host_log(mortise_host *from, int level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void host_log(mortise_host *from, int level, const char *format, ...)
+{
+    (void)from, (void)level, (void)format;
+}
+
+/* The thread writes at the beginning and at the end: what is seen then is exact. */
+static void begin(void)
+{
+    mortise_error error;
+    host = (mortise_host){.size = sizeof(host), .log = host_log};
+    values[FOLDER] = (mortise_value){true, folder, 0};
+    values[EVERY] = (mortise_value){false, NULL, 3600000};
+    values[SLOTS] = (mortise_value){false, NULL, 4};
+    mortise_open_args args = {.size = sizeof(args),
+                              .host = &host,
+                              .values = values,
+                              .section = "metrics",
+                              .client_id = "00112233445566778899aabbccddeeff",
+                              .note = "web3\n4711\nnight ly",
+                              .top = "redis:old",
+                              .names_begin = "n\x01\""};
+    CU_ASSERT_EQUAL_FATAL(module->open(&args, &ctx, &error), MORTISE_OK);
+}
+
+static void fresh(void)
+{
+    remove(path);
+    begin();
+}
+
+static void send(mortise_event_kind kind, int64_t at_ns, uint64_t caller, uint64_t lease,
+                 mortise_status status)
+{
+    mortise_event event = {.size = sizeof(event),
+                           .kind = kind,
+                           .at_ns = at_ns,
+                           .name = "n\x01\"lock",
+                           .name_len = 7,
+                           .caller = caller,
+                           .lease = lease,
+                           .status = status};
+    module->observe(ctx, &event);
+}
+
+#define SEND(kind, at_ns, caller, lease, status)                                                   \
+    send(MORTISE_EVENT_##kind, at_ns, caller, lease, MORTISE_##status)
+
+/* Closes, and reads what was written. */
+static char *end(void)
+{
+    module->close(ctx);
+    char *text = test_file_read(path);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(text);
+    return text;
+}
+
+/* The file has the line: NAME, further labels, value. */
+static void expect(const char *text, const char *name, const char *more, const char *value)
+{
+    char line[512];
+    snprintf(line, sizeof(line), "\n%s" LABELS "%s} %s\n", name, more, value);
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, line));
+    if (strstr(text, line) == NULL)
+        fprintf(stderr, "    wanted: %s    in: %s\n", line + 1, text);
+}
+
+#define EXPECT(name, more, value) expect(text, "mortise_" name, more, value)
+
+static void test_a_life(void)
+{
+    fresh();
+    SEND(ASKED, 0, 1, 0, OK);
+    SEND(GRANTED, 2 * MS, 1, 1, OK);
+    SEND(RENEWED, 3 * MS, 0, 1, OK);
+    SEND(ASKED, 4 * MS, 2, 0, OK);
+    SEND(QUEUED, 4 * MS, 2, 0, OK);
+    SEND(RELEASED, 600 * MS, 0, 1, OK);
+    SEND(HANDED_OVER, 600 * MS, 2, 2, OK);
+    SEND(ASKED, 700 * MS, 3, 0, OK);
+    SEND(QUEUED, 700 * MS, 3, 0, OK);
+    char *text = end();
+    EXPECT("held", "", "1");
+    EXPECT("waiting", "", "1");
+    EXPECT("asked_total", "", "3");
+    EXPECT("queued_total", "", "2");
+    EXPECT("grants_total", "", "1");
+    EXPECT("handovers_total", "", "1");
+    EXPECT("releases_total", "", "1");
+    EXPECT("renewals_total", "", "1");
+    EXPECT("losses_total", "", "0");
+    EXPECT("untimed_total", "", "0");
+    EXPECT("wait_seconds_bucket", ",le=\"0.001\"", "0");
+    EXPECT("wait_seconds_bucket", ",le=\"0.005\"", "1");
+    EXPECT("wait_seconds_bucket", ",le=\"0.5\"", "1");
+    EXPECT("wait_seconds_bucket", ",le=\"1\"", "2");
+    EXPECT("wait_seconds_bucket", ",le=\"+Inf\"", "2");
+    EXPECT("wait_seconds_sum", "", "0.598000000");
+    EXPECT("wait_seconds_count", "", "2");
+    EXPECT("hold_seconds_sum", "", "0.598000000");
+    EXPECT("hold_seconds_count", "", "1");
+    CU_ASSERT_PTR_NULL(strstr(text, "lock")); /* a name is no label */
+    free(text);
+}
+
+/* A lost lease is counted once, whether or not it is released later; a failure by its status. */
+static void test_ends(void)
+{
+    fresh();
+    SEND(ASKED, 0, 1, 0, OK);
+    SEND(GRANTED, 0, 1, 1, OK);
+    SEND(SUSPECT, 10 * MS, 0, 1, UNREACHABLE);
+    SEND(LOST, 5000 * MS, 0, 1, LOST);
+    SEND(RELEASED, 9000 * MS, 0, 1, LOST);
+    SEND(ASKED, 0, 2, 0, OK);
+    SEND(FAILED, 1, 2, 0, BUSY);
+    SEND(ASKED, 0, 3, 0, OK);
+    SEND(FAILED, 1, 3, 0, BACKEND);
+    SEND(ASKED, 0, 4, 0, OK);
+    send(MORTISE_EVENT_FAILED, 1, 4, 0, (mortise_status)-99);
+    char *text = end();
+    EXPECT("held", "", "0");
+    EXPECT("waiting", "", "0");
+    EXPECT("suspects_total", "", "1");
+    EXPECT("losses_total", "", "1");
+    EXPECT("releases_total", "", "1");
+    EXPECT("hold_seconds_count", "", "1");
+    EXPECT("hold_seconds_bucket", ",le=\"1\"", "0");
+    EXPECT("hold_seconds_bucket", ",le=\"5\"", "1");
+    EXPECT("hold_seconds_sum", "", "5.000000000");
+    EXPECT("wait_seconds_count", "", "1");
+    EXPECT("failures_total", ",status=\"BUSY\"", "1");
+    EXPECT("failures_total", ",status=\"BACKEND\"", "1");
+    EXPECT("failures_total", ",status=\"OTHER\"", "1");
+    EXPECT("failures_total", ",status=\"LOST\"", "0");
+    free(text);
+}
+
+/* What the next client counts comes on top, but for what is now. */
+static void test_resumed(void)
+{
+    test_a_life();
+    begin();
+    SEND(ASKED, 0, 1, 0, OK);
+    SEND(GRANTED, 3600 * 1000 * MS, 1, 1, OK);
+    SEND(ASKED, 0, 2, 0, OK);
+    SEND(FAILED, 0, 2, 0, TIMEDOUT);
+    char *text = end();
+    EXPECT("held", "", "1");
+    EXPECT("waiting", "", "0");
+    EXPECT("asked_total", "", "5");
+    EXPECT("grants_total", "", "2");
+    EXPECT("wait_seconds_bucket", ",le=\"1\"", "2");
+    EXPECT("wait_seconds_bucket", ",le=\"600\"", "2");
+    EXPECT("wait_seconds_bucket", ",le=\"3600\"", "3");
+    EXPECT("wait_seconds_count", "", "3");
+    EXPECT("wait_seconds_sum", "", "3600.598000000");
+    EXPECT("hold_seconds_count", "", "1");
+    EXPECT("failures_total", ",status=\"TIMEDOUT\"", "1");
+    free(text);
+
+    begin(); /* once more, without anything new */
+    text = end();
+    EXPECT("held", "", "0");
+    EXPECT("wait_seconds_count", "", "3");
+    EXPECT("wait_seconds_bucket", ",le=\"0.005\"", "1");
+    EXPECT("failures_total", ",status=\"TIMEDOUT\"", "1");
+    free(text);
+}
+
+/* More at once than there are seats: times are missing, and that is told; numbers are right. */
+static void test_crowd(void)
+{
+    enum { CROWD = SEATS + 100 };
+    char count[32];
+    fresh();
+    for (uint64_t i = 1; i <= CROWD; i++)
+        SEND(ASKED, 0, i, 0, OK);
+    for (uint64_t i = 1; i <= CROWD; i++)
+        SEND(GRANTED, MS, i, i, OK);
+    for (uint64_t i = 1; i <= CROWD; i++)
+        SEND(RELEASED, 2 * MS, 0, i, OK);
+    SEND(ASKED, 0, CROWD + 1, 0, OK); /* the seats are free again */
+    SEND(GRANTED, MS, CROWD + 1, CROWD + 1, OK);
+    char *text = end();
+    snprintf(count, sizeof(count), "%d", CROWD + 1);
+    EXPECT("grants_total", "", count);
+    EXPECT("held", "", "1");
+    EXPECT("untimed_total", "", "200");
+    snprintf(count, sizeof(count), "%d", SEATS + 1);
+    EXPECT("wait_seconds_count", "", count);
+    snprintf(count, sizeof(count), "%d", SEATS);
+    EXPECT("hold_seconds_count", "", count);
+    free(text);
+}
+
+/* A file that is not ours, or of other labels, or cut: counters begin where they can, and nothing breaks. */
+static void test_foreign_file(void)
+{
+    static const char *const files[] = {
+        "",
+        "mortise_asked_total",
+        "\n\n\n",
+        "mortise_asked_total{driver=\"x\"} 7\n",
+        "# mortise_asked_total" LABELS "} 7\n",
+        "mortise_asked_total" LABELS "} -\nmortise_wait_seconds_sum" LABELS "} 5",
+    };
+    for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
+        CU_ASSERT(test_file_write(path, files[i]));
+        begin();
+        SEND(ASKED, 0, 1, 0, OK);
+        char *text = end();
+        EXPECT("asked_total", "", "1");
+        free(text);
+    }
+}
+
+/* Under a microsecond for the caller: the middle of many pieces, so that a busy machine does not matter. */
+static int by_size(const void *one, const void *other)
+{
+    int64_t a = *(const int64_t *)one, b = *(const int64_t *)other;
+    return a < b ? -1 : a > b;
+}
+
+static void test_cost(void)
+{
+    enum { PIECES = 51, EACH = 500 };
+    int64_t costs[PIECES];
+    struct timespec before, after;
+    uint64_t number = 0;
+    fresh();
+    for (int piece = 0; piece < PIECES; piece++) {
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+        for (int i = 0; i < EACH; i++) {
+            number++;
+            SEND(ASKED, 0, number, 0, OK);
+            SEND(GRANTED, MS, number, number, OK);
+            SEND(RELEASED, 2 * MS, 0, number, OK);
+        }
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+        costs[piece] = ((after.tv_sec - before.tv_sec) * INT64_C(1000000000) + after.tv_nsec -
+                        before.tv_nsec) /
+                       (3 * EACH);
+    }
+    free(end());
+    qsort(costs, PIECES, sizeof(*costs), by_size);
+    printf("    an event costs %lld ns\n", (long long)costs[PIECES / 2]);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    CU_ASSERT(costs[PIECES / 2] < 1000);
+#endif
+}
+
+int main(void)
+{
+    static CU_TestInfo tests[] = {
+        {"a life", test_a_life},
+        {"ends", test_ends},
+        {"resumed", test_resumed},
+        {"more than there are seats", test_crowd},
+        {"a foreign file", test_foreign_file},
+        {"what an event costs", test_cost},
+        CU_TEST_INFO_NULL,
+    };
+    CU_SuiteInfo suites[] = {{"metrics", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
+    void *library = dlopen(TEST_MODULE_DIR "/metrics.so", RTLD_NOW);
+    module = library != NULL ? dlsym(library, MORTISE_MODULE_SYMBOL) : NULL;
+    if (module == NULL || !test_folder_make(folder, sizeof(folder)))
+        return 1;
+    snprintf(path, sizeof(path), "%s/mortise-night_ly-0.prom", folder);
+    if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
+        return 1;
+    CU_basic_set_mode(CU_BRM_VERBOSE);
+    CU_basic_run_tests();
+    unsigned failures = CU_get_number_of_failures();
+    CU_cleanup_registry();
+    test_folder_remove(folder);
+    return failures == 0 ? 0 : 1;
+}
