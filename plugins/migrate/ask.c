@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#define NOT_COMPLETED ((mortise_status)1) /* host->complete sets another */
+
 static void done(mortise_op *op)
 {
     struct ask *ask = (struct ask *)op;
@@ -18,6 +20,7 @@ void ask_prepare(struct ask *ask, mortise_op_kind kind)
     ask->op.note = ask->migrate->note;
     ask->op.note_len = ask->migrate->note_len;
     ask->op.hint_ms = -1;
+    ask->op.status = NOT_COMPLETED;
     ask->op.done = done;
 }
 
@@ -70,8 +73,8 @@ void ask_send(struct ask *ask)
 void ask_cancel(struct ask *ask)
 {
     const struct side *side = &ask->migrate->sides[ask->side];
-    if (!ask->out)
-        return;
+    if (!ask->out || ask->op.status != NOT_COMPLETED)
+        return; /* its answer is there, and about to be delivered */
     if (ask->boxed)
         asks_flush(ask->migrate);
     side->below->module->cancel(side->below->ctx, &ask->op);

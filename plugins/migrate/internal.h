@@ -160,7 +160,6 @@ struct call {
     bool news;        /* came while leg 2 was asked */
     bool failed;      /* a release, of one of two legs */
     bool was, lost;   /* a release: it was there; it was to be there, and was not */
-    size_t released;  /* a release: so many legs were asked */
     int64_t ask_ns;   /* when leg 2 is asked again; 0: not */
     int64_t renew_ns; /* when leg 1 is renewed while leg 2 is waited for */
     enum call_then then;

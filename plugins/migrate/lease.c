@@ -1,5 +1,4 @@
-/* lease.c - a claim that is held: renewed on all legs at once, given back in the reverse order of taking, broken by its
- * token. protocol.h (3, 7).
+/* lease.c - a claim that is held: renewed and given back on all legs at once, broken by its token. protocol.h (3, 7).
  *
  *   renew     the presence it hangs on was lost: LOST, and what there is is dropped. Both OK: as long as the shortest of both and
  *             D. Either gone: the other is dropped, LOST. Either without an answer: so is the grant.
@@ -8,8 +7,7 @@
 
 #include <string.h>
 
-static void release_next(struct call *call);
-static void broken(struct call *call);
+static void release_legs(struct call *call);
 
 static bool is_gone(mortise_status status)
 {
@@ -145,7 +143,7 @@ void lease_release(struct call *call)
     }
     call->claim = claim;
     claim->busy = true;
-    release_next(call);
+    release_legs(call);
 }
 
 static void released_all(struct call *call)
@@ -160,26 +158,23 @@ static void released_all(struct call *call)
         call_complete(call, status);
 }
 
-/* The last leg that is not given back, and was not asked in this call. */
-static void release_next(struct call *call)
+/* In one go, for what this client asks next is to come after it. */
+static void release_legs(struct call *call)
 {
     struct migrate *migrate = call->migrate;
     struct claim *claim = call->claim;
-    while (call->released < migrate->leg_count) {
-        enum migrate_side side = migrate->legs[migrate->leg_count - ++call->released];
-        struct leg *leg = &claim->legs[side];
-        call->was |= leg->given_back;
-        if (!leg->maybe || call->canceled) {
-            call->failed |= leg->maybe;
-            call->status = call->failed ? MORTISE_INDETERMINATE : call->status;
+    for (size_t i = migrate->leg_count; i-- > 0;) {
+        enum migrate_side side = migrate->legs[i];
+        struct ask *ask = &call->asks[side];
+        call->was |= claim->legs[side].given_back;
+        if (!claim->legs[side].maybe)
             continue;
-        }
-        leg_prepare_release(claim, side, &call->asks[side], call->name[side], call->name_len[side]);
-        call->asks[side].op.flags |= call->upper->flags;
-        ask_send(&call->asks[side]);
-        return;
+        leg_prepare_release(claim, side, ask, call->name[side], call->name_len[side]);
+        ask->op.flags |= call->upper->flags;
+        ask_send(ask);
     }
-    released_all(call);
+    if (!call_is_out(call))
+        released_all(call);
 }
 
 static void released(struct call *call, const struct ask *ask)
@@ -197,7 +192,8 @@ static void released(struct call *call, const struct ask *ask)
         call->status = ask->op.status;
         call_keep_error(call, ask);
     }
-    release_next(call);
+    if (!call_is_out(call))
+        released_all(call);
 }
 
 /* ---- break --------------------------------------------------------------------------------------- */

@@ -12,6 +12,7 @@ set -eu
 hooks_dir=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
 VERB=${1:?VERB} FOLDER=${2:?FOLDER}
 SERVER=$FOLDER/server
+parent=${MORTISE_HOOKS_PARENT:-$PPID} # it all ends with
 
 server() {
     server_verb=$1
@@ -31,8 +32,11 @@ say() {
     done
 }
 
+# Lines that match $MORTISE_LEFT_BESIDE are left aside.
 nothing_left() {
-    left >"$FOLDER/left" 2>&1 && [ ! -s "$FOLDER/left" ]
+    left >"$FOLDER/left.all" 2>&1 || return
+    grep -vE "${MORTISE_LEFT_BESIDE:-^$}" "$FOLDER/left.all" >"$FOLDER/left" || true
+    [ ! -s "$FOLDER/left" ]
 }
 
 up_s() {
@@ -54,7 +58,7 @@ tell_left() {
 # start_proxy SUFFIX HOST PORT: prints the port
 start_proxy() {
     proxy=$FOLDER/proxy$1
-    "$MORTISE_PROXY" "$proxy.control" "$2" "$3" "with=$PPID" </dev/null >"$proxy.out" 2>"$proxy.err" &
+    "$MORTISE_PROXY" "$proxy.control" "$2" "$3" "with=$parent" </dev/null >"$proxy.out" 2>"$proxy.err" &
     proxy_pid=$!
     until grep -q '^PORT=' "$proxy.out"; do
         if ! kill -0 "$proxy_pid" 2>/dev/null; then
@@ -87,7 +91,7 @@ start() {
         server start >/dev/null
     else
         # shellcheck disable=SC2086 # words
-        server start "guard=$PPID" ${MORTISE_SERVER:-} >"$FOLDER/values.new" || exit
+        server start "guard=$parent" ${MORTISE_SERVER:-} >"$FOLDER/values.new" || exit
         mv -- "$FOLDER/values.new" "$FOLDER/values"
     fi
     say accept

@@ -7,9 +7,12 @@
  *                   WHERE, and may exit 77 to skip; `left` prints what is left in the server, nothing if
  *                   all is well; `end` ends the server. "sim": the sim driver's own.
  *   can=VERBS       what the hooks can do beside: restart,freeze,lose
+ *   stage3=SECTION  a migration has come to its end: its register, in that section's backend, lets phase new in
  *   processes=no    other processes do not see the locks
  *   ttl=MS slack=MS names=N waiters=N taker=PROGRAM */
 #include "conformance.h"
+
+#include "record.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +33,7 @@ static const char usage[] =
     "  only=TEXT      the tests whose name contains it\n"
     "  taker=PROGRAM  the second process of the tests, if it is not where it was installed\n";
 
+static const char *stage3_section;
 static char *text; /* of the template, or the URL */
 static bool is_url;
 
@@ -178,6 +182,8 @@ static bool set_key(const char *key, const char *value)
         return set_can(value);
     else if (strcmp(key, "taker") == 0)
         subject.taker = value;
+    else if (strcmp(key, "stage3") == 0)
+        stage3_section = value;
     else if (strcmp(key, "processes") == 0)
         subject.processes = strcmp(value, "no") != 0;
     else if (strcmp(key, "ttl") == 0)
@@ -216,6 +222,24 @@ static int start_server(void)
     return code == 0 ? 0 : 1;
 }
 
+/* What `mortise migrate advance` leaves behind when a migration is over. */
+static bool write_stage3(void)
+{
+    char text_of_register[MIGRATE_RECORD_SIZE], *where = NULL;
+    struct migrate_register reg = {.phases = MIGRATE_NEW};
+    mortise_client *client = NULL;
+    uint64_t version = 0;
+    size_t size = migrate_register_encode(&reg, text_of_register);
+    if (asprintf(&where, "%s#%s", subject_where(NULL), stage3_section) < 0)
+        return false;
+    bool written = EXPECT(OK, mortise_open(where, &client, &detail)) &&
+                   EXPECT(OK, mortise_record_write(client, migrate_register_name(MIGRATE_TO),
+                                                   text_of_register, size, &version, &detail));
+    mortise_close(client, NULL);
+    free(where);
+    return written;
+}
+
 int subject_begin(int argc, char **argv)
 {
     if (argc < 2 || strcmp(argv[1], "--help") == 0) {
@@ -239,6 +263,8 @@ int subject_begin(int argc, char **argv)
         subject.taker = installed_taker();
     int code = start_server();
     subject.where = code == 0 ? subject_where(NULL) : NULL;
+    if (code == 0 && stage3_section && !write_stage3())
+        code = 1;
     if (code == 0 && EXPECT(OK, mortise_open(subject.where, &subject.looker, &detail)))
         subject.capabilities = mortise_capabilities(subject.looker);
     if (code == 0 && subject.hooks && strcmp(subject.hooks, "sim") == 0 && !sim_hook("find"))
