@@ -3,7 +3,6 @@ Counted on the server over some seconds, once for each subject, one after the ot
 
 import time
 
-from .adapter import Adapter
 from .servers import cpu_s, memory_bytes
 from .workloads import Case
 
@@ -20,12 +19,6 @@ class Cost(Case):
         super().__init__(workload, shape, subject, context)
         self.count = count
 
-    def start(self):
-        subject = self.subject
-        adapter = Adapter(subject.command, subject.where, self.context.cpus, subject.environment)
-        self.adapters.append(adapter)
-        self.version = adapter.version
-        return adapter
 
     def watch(self, seconds, client):
         servers = self.context.servers
@@ -88,5 +81,5 @@ def renew(context):
         Renew("renew", f"{count} held", subject, context, count)
         for count in context.settings.held
         for subject in context.subjects()
-        if "hold" in subject.can and subject.name != "redis_py"  # which does not renew
+        if "renew" in subject.can
     ]

@@ -7,14 +7,14 @@ import statistics
 import struct
 import time
 
-from .adapter import Adapter
 from .costs import Cost
 from .servers import Servers
+from .subjects import with_setting
 
 PERIOD_US = 20000
 STEP_S = 0.1
+PULSE_TTL = "ttl=5s"  # what a grant outlives a release by that a killed server has forgotten
 TTL_MS = 2000
-SHORT_TTL = {"zookeeper": 4000}  # its session's time-out stands in the URL
 
 
 def records(path):
@@ -47,6 +47,9 @@ class Timeline(Cost):
     """A pulse of cycles, while something is done to the servers at a third and at two thirds of the time."""
 
     again = "again"
+
+    def where(self):
+        return with_setting(super().where(), PULSE_TTL)
 
     def __init__(self, shape, subject, context):
         super().__init__("fail", shape, subject, context, 1)
@@ -159,11 +162,10 @@ class Ensemble(OneDead):
             folder = self.context.folder / "ensemble"
             self.group = Servers("zookeeper", folder, self.context.cpus, ("tick=1000", "heap=96m", "nodes=3"))
             self.group.start()
-        url = f"zookeeper://{self.group.values['SERVERS']}/bench?session_timeout=4s"
-        adapter = Adapter(self.subject.command, url, self.context.cpus)
-        self.adapters.append(adapter)
-        self.version = adapter.version
-        return adapter
+        return super().start()
+
+    def where(self):
+        return f"zookeeper://{self.group.values['SERVERS']}/bench?session_timeout=4s&{PULSE_TTL}"
 
     def close(self):
         super().close()
@@ -175,7 +177,7 @@ def fail(context):
     cases = [
         Killed("fail", "holder killed", subject, context, 1)
         for subject in context.subjects()
-        if {"hold", "contend"} <= subject.can and subject.name != "flock"
+        if {"hold", "contend"} <= subject.can
     ]
     if context.servers is None:
         return cases

@@ -27,7 +27,7 @@ class Subject:
         return self.labels.get(workload, self.label)
 
 
-MORTISE = frozenset("turns threads many contend hold wait state pulse".split())
+MORTISE = frozenset("turns threads many contend hold renew wait state pulse".split())
 
 # Servers that servers.sh is to start, and their settings.
 KINDS = {
@@ -120,13 +120,20 @@ def node_rival(name, package, label, where, can):
     return [Subject(name, "rival", label, command, where, frozenset(can.split()), {"NODE_PATH": str(modules)})]
 
 
+JARS = (
+    "curator-client", "curator-framework", "curator-recipes", "zookeeper", "zookeeper-jute", "netty-*", "slf4j-api",
+    "slf4j-nop", "guava", "failureaccess", "metrics-core", "snappy-java",
+)  # fmt: skip
+
+
 def curator(where):
     classes = installed_folder() / "classes"
     if not shutil.which("java") or not (classes / "Curator.class").is_file():
         return []
-    jars = "/usr/share/java/*"
-    command = ("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-cp", f"{classes}:{jars}", "Curator")
-    can = frozenset("turns contend hold wait".split())
+    jars = [str(jar) for pattern in JARS for jar in sorted(Path("/usr/share/java").glob(f"{pattern}.jar"))]
+    path = ":".join([str(classes), *jars])
+    command = ("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-cp", path, "Curator")
+    can = frozenset("turns contend hold renew wait".split())
     return [Subject("curator", "rival", "Curator InterProcessMutex", command, where, can)]
 
 
@@ -135,18 +142,18 @@ def rivals(backend, ports, folder):
     if backend == "redis":
         return [
             *python_rival("redis_py", "redis", "redis-py Lock", addresses, "turns contend hold wait"),
-            *node_rival("redis_semaphore", "redis-semaphore", "redis-semaphore", addresses, "turns contend hold wait"),
+            *node_rival("redis_semaphore", "redis-semaphore", "redis-semaphore", addresses, "turns contend hold renew wait"),
             *node_rival("redlock", "redlock", "node-redlock, one node", addresses, "turns contend hold wait"),
         ]
     if backend == "redlock":
         return [
             *node_rival("redlock", "redlock", "node-redlock", addresses, "turns contend hold wait"),
             *node_rival(
-                "redis_semaphore", "redis-semaphore", "redis-semaphore's RedlockMutex", addresses, "turns contend hold"
+                "redis_semaphore", "redis-semaphore", "redis-semaphore's RedlockMutex", addresses, "turns contend hold renew"
             ),
         ]
     if backend == "zookeeper":
-        return [*python_rival("kazoo_lock", "kazoo", "kazoo Lock", addresses, "turns contend hold wait"), *curator(addresses)]
+        return [*python_rival("kazoo_lock", "kazoo", "kazoo Lock", addresses, "turns contend hold renew wait"), *curator(addresses)]
     if backend == "sqlite" and shutil.which("flock"):
         command = parts.adapter("flock")
         can = frozenset("turns contend".split())

@@ -23,13 +23,19 @@ class Case:
         self.adapters, self.rounds, self.buckets = [], [], {}
         self.version = ""
 
+    def where(self):
+        return self.subject.where
+
+    def start(self):
+        """A further process."""
+        adapter = Adapter(self.subject.command, self.where(), self.context.cpus, self.subject.environment)
+        self.adapters.append(adapter)
+        self.version = adapter.version
+        return adapter
+
     def open(self):
-        subject = self.subject
         for _ in range(self.processes):
-            self.adapters.append(
-                Adapter(subject.command, subject.where, self.context.cpus, subject.environment)
-            )
-        self.version = self.adapters[0].version
+            self.start()
 
     def close(self):
         for adapter in self.adapters:

@@ -1,0 +1,37 @@
+"""kazoo's Lock as an adapter. One session for all threads; a Lock for each acquire, as its documentation shows."""
+
+import logging
+import sys
+
+import kazoo
+from adapter import main
+from kazoo.client import KazooClient
+
+logging.disable(logging.CRITICAL)
+
+
+class Kazoo:
+    def __init__(self, where):
+        self.where = where
+        self.client = KazooClient(hosts=where, timeout=4)
+        self.client.start(timeout=30)
+        self.version = f"kazoo {kazoo.__version__}"
+
+    def worker(self):
+        return self.client
+
+    def another(self):
+        return Kazoo(self.where)
+
+    @staticmethod
+    def acquire(client, name, _ttl_s):
+        lock = client.Lock(f"/bench-kazoo/{name}")
+        lock.acquire()
+        return lock
+
+    @staticmethod
+    def release(lock):
+        lock.release()
+
+
+main(Kazoo(sys.argv[1]))

@@ -1,0 +1,35 @@
+"""redis-py's Lock as an adapter. One client for all threads, which its pool is made for; the Lock's own settings, but
+that it waits for as long as it takes. It looks every 100 ms. A Lock does not renew itself."""
+
+import sys
+
+import redis
+from adapter import main
+
+
+class RedisPy:
+    def __init__(self, where):
+        self.where = where
+        host, port = where.split(",")[0].split(":")
+        self.client = redis.Redis(host=host, port=int(port))
+        self.version = f"redis-py {redis.__version__}"
+        self.client.ping()
+
+    def worker(self):
+        return self.client
+
+    def another(self):
+        return RedisPy(self.where)
+
+    @staticmethod
+    def acquire(client, name, ttl_s):
+        lock = client.lock(name, timeout=ttl_s, thread_local=False)
+        lock.acquire()
+        return lock
+
+    @staticmethod
+    def release(lock):
+        lock.release()
+
+
+main(RedisPy(sys.argv[1]))
