@@ -217,12 +217,12 @@ static void test_dispatch_waits(void)
 /* A program that never calls dispatch keeps its locks all the same. */
 static void test_no_dispatch_needed_to_renew(void)
 {
-    mortise_client *client = open_client(NULL), *other = open_client(NULL);
+    mortise_client *client = open_client("renew_every = 100ms"), *other = open_client(NULL);
     const char *name = fresh_name();
     CU_ASSERT(mortise_fd(client, NULL) >= 0);
-    mortise_lease *lease = take(client, name, subject.ttl_ms), *refused;
-    EXPECT(TIMEDOUT, mortise_acquire(other, name, MORTISE_OPTIONS(.wait_ms = 3 * subject.ttl_ms),
-                                     &refused, &detail));
+    mortise_lease *lease = take(client, name, 60000);
+    CU_ASSERT(wait_renewals(client, 3));
+    EXPECT(BUSY, try_once(other, name));
     CU_ASSERT_NOT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
     give(lease);
     close_client(client);

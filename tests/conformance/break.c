@@ -16,13 +16,13 @@ static void on_state(mortise_lease *lease, mortise_lease_state state, void *user
 
 static void test_break(void)
 {
-    mortise_client *holder = open_client(NULL), *operator= open_client(NULL);
+    mortise_client *holder = open_client("renew_every = 100ms"), *operator= open_client(NULL);
     const char *name = fresh_name();
     struct told told = {TEST_COUNT_INIT};
     mortise_lease *lease = NULL;
     EXPECT(OK, mortise_acquire(holder, name,
-                               MORTISE_OPTIONS(.ttl_ms = subject.ttl_ms, .on_state = on_state,
-                                               .user_data = &told),
+                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = 60000,
+                                               .on_state = on_state, .user_data = &told),
                                &lease, &detail));
     uint64_t token = mortise_token(lease);
     if (!has(MORTISE_CAP_FENCING)) {
@@ -86,15 +86,15 @@ static void test_break_wakes(void)
 /* A grant that was broken is not handed on within the process. */
 static void test_broken_is_not_handed_on(void)
 {
-    mortise_client *holder = open_client("handover_window = 60s");
+    mortise_client *holder = open_client("handover_window = 60s\nrenew_every = 100ms");
     const char *name = fresh_name();
     struct pending pending = PENDING_INIT;
     if (has(MORTISE_CAP_FENCING)) {
         struct told told = {TEST_COUNT_INIT};
         mortise_lease *lease = NULL;
         EXPECT(OK, mortise_acquire(holder, name,
-                                   MORTISE_OPTIONS(.ttl_ms = subject.ttl_ms, .on_state = on_state,
-                                                   .user_data = &told),
+                                   MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = 60000,
+                                                   .on_state = on_state, .user_data = &told),
                                    &lease, &detail));
         uint64_t token = mortise_token(lease);
         EXPECT(OK, mortise_break(subject.looker, name, token, &detail));

@@ -48,7 +48,8 @@ static inline bool has(mortise_capability capability)
 }
 
 /* What to open for the subject with these settings of the [mortise] section ("ttl = 1s\nwait = 2s"),
- * NULL for none: a path or URL, valid until the end. */
+ * NULL for none: a path or URL, valid until the end. A "!" before them: answers of the server are not waited for
+ * for long. */
 const char *subject_where(const char *settings);
 /* The taker that was installed with the suite; NULL: there is none (installed.c). */
 const char *installed_taker(void);
@@ -92,6 +93,8 @@ mortise_stats stats_of(mortise_client *client);
 bool wait_state(mortise_lease *lease, mortise_lease_state state, int64_t timeout_ms);
 /* Until inspect says that so many wait; false: within patience, or the driver does not tell. */
 bool wait_waiters(const char *name, int count);
+/* Until so many more renewals have succeeded. */
+bool wait_renewals(mortise_client *client, uint64_t more);
 /* Until the client's own count says so. */
 bool wait_local_waiters(mortise_client *client, uint64_t count);
 
@@ -147,6 +150,9 @@ void taker_end(struct test_process *taker);
 
 extern const CU_TestInfo basic_tests[], names_tests[], contend_tests[], order_tests[],
     async_tests[], callback_tests[], life_tests[], break_tests[], owner_tests[], look_tests[],
-    process_tests[], fork_tests[], close_tests[], open_tests[], server_tests[];
+    process_tests[], fork_tests[], close_tests[], open_tests[], kept_tests[], server_tests[];
+/* Takes the lease that kept_tests looks at. */
+void kept_begin(void);
+void kept_end(void);
 
 #endif

@@ -70,7 +70,7 @@ static bool is_empty(void *argument)
 void helpers_after(void)
 {
     int count = 0;
-    if (!has(MORTISE_CAP_LIST) || test_poll(is_empty, NULL, 5000))
+    if (!has(MORTISE_CAP_LIST) || test_poll(is_empty, NULL, TEST_PATIENCE_MS))
         return;
     mortise_list(subject.looker, prefix, count_one, &count, NULL);
     CU_FAIL("something was left in the backend");
@@ -187,6 +187,19 @@ static bool local_waiters_are(void *argument)
     mortise_stats stats = {.size = sizeof stats};
     return mortise_stats_get(awaited->client, &stats) == MORTISE_OK &&
            stats.waiting == (uint64_t)awaited->count;
+}
+
+static bool has_renewed(void *argument)
+{
+    const struct awaited *awaited = argument;
+    return stats_of(awaited->client).renewals >= (uint64_t)awaited->count;
+}
+
+bool wait_renewals(mortise_client *client, uint64_t more)
+{
+    struct awaited awaited = {.client = client,
+                              .count = (int64_t)(stats_of(client).renewals + more)};
+    return test_poll(has_renewed, &awaited, TEST_PATIENCE_MS);
 }
 
 bool wait_local_waiters(mortise_client *client, uint64_t count)

@@ -45,7 +45,7 @@ up_s() {
 
 # What was closed a moment ago may take a moment to go.
 tell_left() {
-    give_up_s=$(($(up_s) + 5))
+    give_up_s=$(($(up_s) + 60))
     until nothing_left; do
         if [ "$(up_s)" -ge "$give_up_s" ]; then
             cat "$FOLDER/left"

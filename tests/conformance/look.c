@@ -166,8 +166,9 @@ static void test_expired_is_gone(void)
     const char *name = fresh_name();
     mortise_lease *lease, *next;
     EXPECT(OK, mortise_acquire(client, name,
-                               MORTISE_OPTIONS(.ttl_ms = subject.ttl_ms, .no_renew = true), &lease,
-                               &detail));
+                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS,
+                                               .ttl_ms = subject.ttl_ms, .no_renew = true),
+                               &lease, &detail));
     EXPECT(OK, mortise_acquire(other, name, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS), &next,
                                &detail));
     if (has(MORTISE_CAP_INSPECT))

@@ -45,14 +45,17 @@ static int run(int argc, char **argv)
         {"fork", NULL, NULL, helpers_before, helpers_after, table(fork_tests)},
         {"close", NULL, NULL, helpers_before, helpers_after, table(close_tests)},
         {"open", NULL, NULL, helpers_before, helpers_after, table(open_tests)},
+        {"to the end", NULL, NULL, helpers_before, helpers_after, table(kept_tests)},
         {"server", NULL, NULL, helpers_before, helpers_after, table(server_tests)},
         CU_SUITE_INFO_NULL,
     };
     if (CU_register_suites(suites) != CUE_SUCCESS)
         return 1;
     narrow(argc, argv);
+    kept_begin();
     CU_basic_set_mode(CU_BRM_VERBOSE);
     CU_basic_run_tests();
+    kept_end();
     return CU_get_number_of_failures() > 0 || CU_get_number_of_tests_run() == 0;
 }
 

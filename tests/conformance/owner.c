@@ -171,10 +171,11 @@ static void test_ttls_of_two(void)
     if (!refused_here(one)) {
         mortise_lease *longer, *shorter, *refused;
         EXPECT(OK, as_owner(one, name, "us", 0, &longer));
-        EXPECT(OK, mortise_acquire(
-                       two, name,
-                       MORTISE_OPTIONS(.ttl_ms = subject.ttl_ms, .owner = "us", .no_renew = true),
-                       &shorter, &detail));
+        EXPECT(OK, mortise_acquire(two, name,
+                                   MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS,
+                                                   .ttl_ms = subject.ttl_ms, .owner = "us",
+                                                   .no_renew = true),
+                                   &shorter, &detail));
         EXPECT(TIMEDOUT,
                mortise_acquire(other, name, MORTISE_OPTIONS(.wait_ms = 2 * subject.ttl_ms),
                                &refused, &detail));

@@ -89,7 +89,7 @@ static void test_killed_keeps_ttl(void)
     mortise_client *client = open_client(NULL);
     const char *name = fresh_name();
     uint64_t token;
-    int64_t ttl_ms = has(MORTISE_CAP_FENCING) ? 60000 : 3000; /* what cannot be broken must end */
+    int64_t ttl_ms = has(MORTISE_CAP_FENCING) ? 60000 : 6000; /* what cannot be broken must end */
     if (has(MORTISE_CAP_LEASE) && start_holder(&taker, name, ttl_ms, &token)) {
         test_kill(&taker);
         EXPECT(BUSY, try_once(client, name));

@@ -2,7 +2,8 @@
  * that a hooks script starts.
  *
  * conformance WHERE [KEY=VALUE …]     (installed: mortise-conformance)
- *   WHERE           a config file's template, or a URL; @DIR@ is a folder of this run's
+ *   WHERE           a config file's template, or a URL; @DIR@ is a folder of this run's, @TIMEOUT@ how long an answer is
+ *                   waited for: long, since a machine that stands still for seconds is none whose server is away
  *   hooks=SCRIPT    called as SCRIPT VERB FOLDER; `start` prints NAME=VALUE lines, which replace @NAME@ in
  *                   WHERE, and may exit 77 to skip; `left` prints what is left in the server, nothing if
  *                   all is well; `end` ends the server. "sim": the sim driver's own.
@@ -20,7 +21,7 @@
 #include <sys/wait.h>
 
 struct subject subject = {
-    .processes = true, .ttl_ms = 400, .slack_ms = 5000, .names = 10000, .waiters = 1000};
+    .processes = true, .ttl_ms = 400, .slack_ms = 30000, .names = 10000, .waiters = 1000};
 
 static const char usage[] =
     "usage: mortise-conformance WHERE [KEY=VALUE ...]\n"
@@ -92,18 +93,24 @@ static void tell_left(const char *line)
 
 /* ---- the config -------------------------------------------------------------------------------- */
 
-/* text with every @key@ replaced. */
-static void replace(const char *key, const char *value)
+/* What was allocated as `in`, with every @key@ replaced. */
+static char *replaced(char *in, const char *key, const char *value)
 {
     char pattern[128], *place;
     snprintf(pattern, sizeof pattern, "@%s@", key);
-    while (text && (place = strstr(text, pattern))) {
+    while (in && (place = strstr(in, pattern))) {
         char *longer;
-        int length = asprintf(&longer, "%.*s%s%s", (int)(place - text), text, value,
-                              place + strlen(pattern));
-        free(text);
-        text = length < 0 ? NULL : longer;
+        int length =
+            asprintf(&longer, "%.*s%s%s", (int)(place - in), in, value, place + strlen(pattern));
+        free(in);
+        in = length < 0 ? NULL : longer;
     }
+    return in;
+}
+
+static void replace(const char *key, const char *value)
+{
+    text = replaced(text, key, value);
 }
 
 static void replace_line(const char *line)
@@ -131,7 +138,7 @@ static char *url_with(const char *settings)
 }
 
 /* The template with the settings at the head of its [mortise] section, as a file. */
-static char *file_with(const char *settings)
+static char *file_with(const char *settings, bool hurried)
 {
     static int count;
     static const char section[] = "[mortise]\n";
@@ -141,9 +148,25 @@ static char *file_with(const char *settings)
     if (asprintf(&path, "%s/mortise%d.conf", subject.folder, count++) < 0 ||
         asprintf(&whole, "%.*s%s\n%s", (int)(place - text), text, settings, place) < 0)
         return NULL;
-    bool written = test_file_write(path, whole);
+    whole = replaced(whole, "TIMEOUT", hurried ? "1s" : "20s");
+    bool written = whole && test_file_write(path, whole);
     free(whole);
     return written ? path : NULL;
+}
+
+/* Patient, too, unless the settings say how long to be. */
+static char *make_where(const char *settings)
+{
+    bool hurried = settings[0] == '!';
+    char *whole, *where;
+    if (asprintf(&whole, "%s%s%s%s",
+                 strstr(settings, "unreachable_timeout") ? "" : "unreachable_timeout = 60s\n",
+                 strstr(settings, "close_timeout") ? "" : "close_timeout = 60s",
+                 settings[0] ? "\n" : "", settings + hurried) < 0)
+        return NULL;
+    where = is_url ? url_with(whole) : file_with(whole, hurried);
+    free(whole);
+    return where;
 }
 
 const char *subject_where(const char *settings)
@@ -156,7 +179,7 @@ const char *subject_where(const char *settings)
     for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
         if (!made[i].where) {
             made[i].settings = strdup(wanted);
-            made[i].where = is_url ? url_with(wanted) : file_with(wanted);
+            made[i].where = make_where(wanted);
         }
         if (made[i].settings && strcmp(made[i].settings, wanted) == 0)
             return made[i].where;

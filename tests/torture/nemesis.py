@@ -149,7 +149,7 @@ class Slot:
 
     def write_config(self, values):
         path, text = f"{self.run.folder}/{self.number}.conf", self.run.template
-        for name, value in (values | {"DIR": self.run.folder}).items():
+        for name, value in (values | {"DIR": self.run.folder, "TIMEOUT": "1s"}).items():
             text = text.replace(f"@{name}@", value)
         observer = self.run.settings["observe"]
         settings = f"[mortise]\nttl = {self.run.settings['ttl']}ms\nobserve = {observer}\n"

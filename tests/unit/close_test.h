@@ -66,7 +66,7 @@ static inline void close_in_time(mortise_status wanted)
     int64_t from_ms = test_now_ms();
     CU_ASSERT_EQUAL(mortise_close(rig.handle, &error), wanted);
     int64_t took_ms = test_now_ms() - from_ms;
-    CU_ASSERT(took_ms < 5000);
+    CU_ASSERT(took_ms < 20000);
     if (wanted == MORTISE_UNREACHABLE) {
         CU_ASSERT(took_ms >= 200);
         CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "sim"));

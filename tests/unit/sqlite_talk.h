@@ -5,7 +5,7 @@
 
 #include "sqlite_host.h"
 
-#define WAIT_MS 5000 /* as good as never: the holders' ttl is 30 s */
+#define WAIT_MS 20000 /* as good as never: the holders' ttl is 30 s */
 
 static const char *path;
 

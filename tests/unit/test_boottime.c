@@ -18,11 +18,11 @@ static int live_on_boottime(void)
 {
     struct timespec monotonic;
     mortise_lease *lease;
-    rig_open_real(&rig, "");
+    rig_open_real(&rig, "renew_every = 50ms\n");
     clock_gettime(CLOCK_MONOTONIC, &monotonic);
     if (clock_now() / NS_PER_S - monotonic.tv_sec < 80000)
         return __LINE__;
-    if (mortise_acquire(rig.handle, "a", MORTISE_OPTIONS(.ttl_ms = 500), &lease, NULL) !=
+    if (mortise_acquire(rig.handle, "a", MORTISE_OPTIONS(.ttl_ms = 60000), &lease, NULL) !=
         MORTISE_OK)
         return __LINE__;
     while (mortise_state(lease) == MORTISE_STATE_HELD && stats_of(&rig).renewals < 4)

@@ -250,8 +250,8 @@ static void test_release_waits_for_its_callback(void)
     rig_open_real(&rig, CONFIG);
     CU_ASSERT_EQUAL_FATAL(
         mortise_acquire(rig.handle, "a",
-                        MORTISE_OPTIONS(.ttl_ms = 60, .no_renew = true, .on_state = linger,
-                                        .user_data = &running),
+                        MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 60, .no_renew = true,
+                                        .on_state = linger, .user_data = &running),
                         &lease, NULL),
         MORTISE_OK);
     while (sem_wait(&running.entered) != 0)
@@ -276,17 +276,17 @@ static void test_blocked_callback_harms_nobody(void)
     mortise_lease *lost, *kept, *other;
     sem_init(&running.entered, 0, 0);
     sem_init(&running.leave, 0, 0);
-    rig_open_real(&rig, CONFIG);
+    rig_open_real(&rig, CONFIG "renew_every = 50ms\n");
     CU_ASSERT_EQUAL_FATAL(
         mortise_acquire(rig.handle, "lost",
-                        MORTISE_OPTIONS(.ttl_ms = 60, .no_renew = true, .on_state = linger,
-                                        .user_data = &running),
+                        MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 60, .no_renew = true,
+                                        .on_state = linger, .user_data = &running),
                         &lost, NULL),
         MORTISE_OK);
     while (sem_wait(&running.entered) != 0)
         continue;
     CU_ASSERT_EQUAL_FATAL(
-        mortise_acquire(rig.handle, "kept", MORTISE_OPTIONS(.ttl_ms = 900), &kept, NULL),
+        mortise_acquire(rig.handle, "kept", MORTISE_OPTIONS(.ttl_ms = 60000), &kept, NULL),
         MORTISE_OK);
     CU_ASSERT(test_poll(renewed_often, NULL, TEST_PATIENCE_MS));
     CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "other", FOREVER, &other, NULL), MORTISE_OK);
@@ -308,15 +308,15 @@ static void test_blocked_callback_and_close(void)
     rig_open_real(&rig, CONFIG "close_timeout = 100ms\n");
     CU_ASSERT_EQUAL_FATAL(
         mortise_acquire(rig.handle, "lost",
-                        MORTISE_OPTIONS(.ttl_ms = 60, .no_renew = true, .on_state = linger,
-                                        .user_data = &running),
+                        MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 60, .no_renew = true,
+                                        .on_state = linger, .user_data = &running),
                         &lost, NULL),
         MORTISE_OK);
     while (sem_wait(&running.entered) != 0)
         continue;
     int64_t from_ms = test_now_ms();
     CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
-    CU_ASSERT(test_now_ms() - from_ms < 5000);
+    CU_ASSERT(test_now_ms() - from_ms < TEST_PATIENCE_MS);
     CU_ASSERT_FALSE(atomic_load(&running.left));
     sem_post(&running.leave); /* its thread frees what is left */
     CU_ASSERT(test_poll(no_instances, NULL, TEST_PATIENCE_MS));
@@ -339,15 +339,16 @@ static void close_while_released(mortise_lease *lease, mortise_lease_state state
     test_count_add(&crossed->ended, 1);
 }
 
-/* The release waits for the callback, and the callback closes the client, which waits for the release. */
-static void test_release_and_close_cross(void)
+/* How long it took. */
+static int64_t cross_release_and_close(void)
 {
     static struct crossed crossed = {TEST_COUNT_INIT, TEST_COUNT_INIT};
     mortise_lease *lease;
+    crossed.begun.value = crossed.ended.value = 0;
     rig_open_real(&rig, "close_timeout = 1h\n");
     CU_ASSERT_EQUAL_FATAL(
         mortise_acquire(rig.handle, "a",
-                        MORTISE_OPTIONS(.ttl_ms = 60, .no_renew = true,
+                        MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 60, .no_renew = true,
                                         .on_state = close_while_released, .user_data = &crossed),
                         &lease, NULL),
         MORTISE_OK);
@@ -355,8 +356,21 @@ static void test_release_and_close_cross(void)
     int64_t from_ms = test_now_ms();
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
     CU_ASSERT(test_count_wait(&crossed.ended, 1));
-    CU_ASSERT(test_now_ms() - from_ms < 900);
+    int64_t took_ms = test_now_ms() - from_ms;
     CU_ASSERT(test_poll(no_instances, NULL, TEST_PATIENCE_MS));
+    return took_ms;
+}
+
+/* The release waits for the callback, and the callback closes the client, which waits for the release. Neither waits for
+ * a second that nobody wakes it from: one time in five at least, for the machine may stand still as long. */
+static void test_release_and_close_cross(void)
+{
+    int64_t least_ms = INT64_MAX;
+    for (int i = 0; i < 5; i++) {
+        int64_t took_ms = cross_release_and_close();
+        least_ms = took_ms < least_ms ? took_ms : least_ms;
+    }
+    CU_ASSERT(least_ms < 900);
 }
 
 /* ---- the descriptor -------------------------------------------------------------------------------- */

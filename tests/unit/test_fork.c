@@ -99,9 +99,9 @@ static bool were_renewed(void *argument)
 static void test_parent_with_threads_goes_on(void)
 {
     mortise_lease *lease, *next;
-    rig_open_real(&rig, "[sim]\nlatency = 2ms\n");
+    rig_open_real(&rig, "renew_every = 50ms\n[sim]\nlatency = 2ms\n");
     CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a",
-                                          MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 150), &lease,
+                                          MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 60000), &lease,
                                           NULL),
                           MORTISE_OK);
     for (int i = 0; i < 5; i++)

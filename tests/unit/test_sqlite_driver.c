@@ -65,7 +65,7 @@ static void test_anothers_grant(void)
     OPEN_OK(&two, "path", database("others"));
     acquire(&one, &lock, "a", 0);
     CU_ASSERT_EQUAL(acquire(&two, &other, "a", MORTISE_OP_TRY), MORTISE_BUSY);
-    CU_ASSERT_TRUE(other.op.hint_ms > 29000 && other.op.hint_ms <= 30000);
+    CU_ASSERT_TRUE(other.op.hint_ms > 20000 && other.op.hint_ms <= 30000);
     CU_ASSERT_TRUE(other.info.held);
     CU_ASSERT_EQUAL(other.info.pid, 4711);
     other.op.token = lock.op.token;
@@ -87,9 +87,9 @@ static void test_expiry(void)
     OPEN_OK(&one, "path", database("expiry"));
     OPEN_OK(&two, "path", database("expiry"));
     acquire(&one, &lock, "a", 0);
-    clock_shift_ns += 29900 * MS;
+    clock_shift_ns += 20000 * MS;
     CU_ASSERT_EQUAL(acquire(&two, &next, "a", MORTISE_OP_TRY), MORTISE_BUSY);
-    clock_shift_ns += 101 * MS;
+    clock_shift_ns += 10001 * MS;
     CU_ASSERT_EQUAL(renew(&one, &lock), MORTISE_LOST);
     CU_ASSERT_EQUAL(release(&one, &lock), MORTISE_LOST);
     CU_ASSERT_EQUAL(acquire(&two, &next, "a", MORTISE_OP_TRY), MORTISE_OK);
@@ -101,7 +101,7 @@ static void test_expiry(void)
     CU_ASSERT_EQUAL(run(&two, &renewal), MORTISE_OK);
     CU_ASSERT_EQUAL(renewal.op.from_ns + renewal.op.good_for_ms * MS < next.op.from_ns + 29000 * MS,
                     false);
-    CU_ASSERT_TRUE(inspect(&one, "a").remaining_ms > 29000);
+    CU_ASSERT_TRUE(inspect(&one, "a").remaining_ms > 20000);
     client_close(&one);
     client_close(&two);
 }
@@ -131,7 +131,7 @@ static void test_shared_owners(void)
     mortise_info info = inspect(&one, "a");
     CU_ASSERT_EQUAL(info.leases, 2);
     CU_ASSERT_STRING_EQUAL(info.owner, "ann\xff");
-    CU_ASSERT_TRUE(info.remaining_ms > 29000);
+    CU_ASSERT_TRUE(info.remaining_ms > 20000);
 
     struct call again = second; /* a repeat joins nothing */
     CU_ASSERT_EQUAL(run(&two, &again), MORTISE_OK);
@@ -352,8 +352,8 @@ static void test_inspect_and_ping(void)
     CU_ASSERT_STRING_EQUAL(info.host, "web3");
     CU_ASSERT_STRING_EQUAL(info.program, "nightly");
     CU_ASSERT_EQUAL(info.pid, 4711);
-    CU_ASSERT_TRUE(info.held_ms >= 5000 && info.held_ms < 10000);
-    CU_ASSERT_TRUE(info.remaining_ms <= 25000 && info.remaining_ms > 20000);
+    CU_ASSERT_TRUE(info.held_ms >= 5000 && info.held_ms < 15000);
+    CU_ASSERT_TRUE(info.remaining_ms <= 25000 && info.remaining_ms > 15000);
     CU_ASSERT_EQUAL(info.token, lock.op.token);
     CU_ASSERT_EQUAL(info.waiters, 0);
     CU_ASSERT_EQUAL(strlen(info.owner), 32);

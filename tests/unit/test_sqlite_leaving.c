@@ -41,7 +41,7 @@ static void test_killed_waiters(void)
     int64_t released_ns = time_now();
     CU_ASSERT_EQUAL(release(&client, &lock), MORTISE_OK);
     CU_ASSERT_EQUAL(child_end(last), 0);
-    CU_ASSERT_TRUE(talk.shared[0] - released_ns < WAIT_MS * MS / 5);
+    CU_ASSERT_TRUE(talk.shared[0] - released_ns < WAIT_MS * MS / 2);
     client_close(&client);
     talk_close(&talk);
     assert_nothing_left();
@@ -72,7 +72,7 @@ static void test_stopped_waiter(void)
         client_turn(&client, time_now() + 5 * MS);
     CU_ASSERT_TRUE_FATAL(ended == second && WIFEXITED(status) && WEXITSTATUS(status) == 0);
     CU_ASSERT_TRUE(talk.shared[0] - released_ns >= 20 * MS);
-    CU_ASSERT_TRUE(talk.shared[0] - released_ns < WAIT_MS * MS / 5);
+    CU_ASSERT_TRUE(talk.shared[0] - released_ns < WAIT_MS * MS / 2);
     kill(stopped, SIGCONT);
     CU_ASSERT_EQUAL(child_end(stopped), 0);
     client_close(&client);
@@ -95,8 +95,10 @@ static void test_stopped_waiter_costs_once(void)
         int status;
         kill(stopped, SIGSTOP);
         CU_ASSERT_EQUAL(waitpid(stopped, &status, WUNTRACED), stopped);
+        clock_stop();
         CU_ASSERT_EQUAL(release(&client, &lock), MORTISE_OK);
         CU_ASSERT_EQUAL(acquire(&client, &lock, "a", MORTISE_OP_TRY), MORTISE_BUSY);
+        clock_go_on();
         clock_shift_ns += 21 * MS; /* by who comes next, or by the releaser's timer */
         if (by_check)
             client_turn(&client, time_now());
@@ -133,11 +135,13 @@ static void test_stopped_waiter_and_closed_releaser(void)
     int status;
     kill(stopped, SIGSTOP);
     CU_ASSERT_EQUAL(waitpid(stopped, &status, WUNTRACED), stopped);
+    clock_stop();
     CU_ASSERT_EQUAL(release(&client, &lock), MORTISE_OK);
     client_close(&client);
     CU_ASSERT_TRUE(wait_news(&second, 1, WAIT_MS * MS));
     CU_ASSERT_EQUAL(run(&second, &next), MORTISE_BUSY);
     CU_ASSERT_TRUE(next.op.hint_ms <= 20);
+    clock_go_on();
     wait_news(&second, 2, (next.op.hint_ms + 1) * MS);
     CU_ASSERT_EQUAL(run(&second, &next), MORTISE_OK);
     module->unwatch(second.ctx, "a", 1);

@@ -123,7 +123,7 @@ static void test_woken_by_a_release(void)
     CU_ASSERT_EQUAL(child_end(pid), 0);
     CU_ASSERT_EQUAL(talk.shared[1], 1); /* turned once, by the message: no polling */
     printf(" (woken after %lld us) ", (long long)(talk.shared[0] - released_ns) / 1000);
-    CU_ASSERT_TRUE(talk.shared[0] - released_ns < WAIT_MS * MS / 5);
+    CU_ASSERT_TRUE(talk.shared[0] - released_ns < WAIT_MS * MS / 2);
     client_close(&client);
     talk_close(&talk);
     assert_nothing_left();
@@ -164,6 +164,7 @@ static void test_in_order(void)
     }
     for (int i = 0; i < 3; i++) {
         unsigned before = clients[i + 1].news;
+        clock_stop(); /* for so long it is the next one's alone */
         CU_ASSERT_EQUAL(release(&clients[i], &locks[i]), MORTISE_OK);
         CU_ASSERT_EQUAL(acquire(&clients[i], &again, "a", MORTISE_OP_TRY), MORTISE_BUSY);
         CU_ASSERT_TRUE(again.op.hint_ms <= 20);
@@ -171,6 +172,7 @@ static void test_in_order(void)
             CU_ASSERT_EQUAL(run(&clients[later], &locks[later]), MORTISE_BUSY);
         CU_ASSERT_TRUE(wait_news(&clients[i + 1], before + 1, WAIT_MS * MS));
         CU_ASSERT_EQUAL(run(&clients[i + 1], &locks[i + 1]), MORTISE_OK);
+        clock_go_on();
     }
     release(&clients[3], &locks[3]);
     for (int i = 0; i < 4; i++) {
@@ -199,7 +201,7 @@ static void test_shorter_claim(void)
         module->watch(second.ctx, "a", 1);
         CU_ASSERT_EQUAL(release(&holder, &lock), MORTISE_OK);
         CU_ASSERT_EQUAL(run(&first, &one), MORTISE_OK);
-        CU_ASSERT_EQUAL(wait_news(&second, 1, 20 * MS), shorter == 1);
+        CU_ASSERT_EQUAL(wait_news(&second, 1, (shorter ? WAIT_MS : 20) * MS), shorter == 1);
         CU_ASSERT_EQUAL(run(&second, &two), MORTISE_BUSY);
         CU_ASSERT_EQUAL(two.op.hint_ms <= 1000, shorter == 1);
         module->unwatch(first.ctx, "a", 1);

@@ -97,11 +97,12 @@ static void stuck_and_closed_in_a_callback(void)
     static struct test_count closed = TEST_COUNT_INIT;
     mortise_lease *lease;
     rig_open_real(&rig, CONFIG);
-    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a",
-                                          MORTISE_OPTIONS(.ttl_ms = 100, .on_state = close_inside,
-                                                          .user_data = &closed),
-                                          &lease, NULL),
-                          MORTISE_OK);
+    CU_ASSERT_EQUAL_FATAL(
+        mortise_acquire(rig.handle, "a",
+                        MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 100, .on_state = close_inside,
+                                        .user_data = &closed),
+                        &lease, NULL),
+        MORTISE_OK);
     stand_still();
     CU_ASSERT(test_count_wait(&closed, 1));
     go_on(10);
@@ -121,7 +122,7 @@ static void *release_it(void *argument)
 static void release_while_closing(const sim_rule *rule)
 {
     struct caller caller;
-    rig_open_real(&rig, CONFIG "unreachable_timeout = 20s\n");
+    rig_open_real(&rig, CONFIG "unreachable_timeout = 60s\n");
     caller = (struct caller){.client = rig.handle};
     CU_ASSERT_EQUAL_FATAL(
         mortise_acquire(rig.handle, "a", MORTISE_OPTIONS(.owner = "o"), &caller.lease, NULL),
@@ -131,7 +132,7 @@ static void release_while_closing(const sim_rule *rule)
     CU_ASSERT(sim->wait_hits(number, 1, TEST_PATIENCE_MS));
     close_in_time(MORTISE_UNREACHABLE);
     pthread_join(caller.thread, NULL);
-    CU_ASSERT(caller.took_ms < 10000);
+    CU_ASSERT(caller.took_ms < 30000);
     CU_ASSERT(caller.status == MORTISE_UNREACHABLE || caller.status == MORTISE_INDETERMINATE);
     CU_ASSERT_EQUAL(sim->instances(), 0); /* nobody is left inside: all of it is gone */
 }
