@@ -82,13 +82,14 @@ static mortise_op *conclude(struct attempt *attempt)
     return op;
 }
 
-/* Votes may be left in so many nodes that they could be a quorum. */
+/* Votes may be left in so many nodes that they could be a quorum. Of a repeat, too: the claim knows what all former tries
+ * under this grant may have left. */
 static bool is_unsure(const struct attempt *attempt)
 {
     unsigned left = attempt->claim == NULL || !attempt->claim->listed
                         ? 0
                         : (unsigned)__builtin_popcount(attempt->claim->maybe);
-    return left >= attempt->driver->quorum || (attempt->op->flags & MORTISE_OP_REPEAT) != 0;
+    return left >= attempt->driver->quorum;
 }
 
 static void fail_few(struct attempt *attempt, unsigned answered, const struct link_fault *why)
@@ -101,6 +102,7 @@ static void fail_few(struct attempt *attempt, unsigned answered, const struct li
 static void grant(struct attempt *attempt, uint64_t token, int64_t sent_ns)
 {
     struct driver *driver = attempt->driver;
+    attempt->claim->token = driver->fencing ? token : 0;
     mortise_op *op = conclude(attempt);
     op->token = driver->fencing ? token : 0;
     op->from_ns = sent_ns;
@@ -208,7 +210,7 @@ static void ask_put(struct ballot *ballot, struct vote *vote)
     put_digits(vote);
 }
 
-static enum vote_state ask_take(struct ballot *ballot, struct vote *vote, redisReply *reply)
+static enum vote_state ask_told(struct ballot *ballot, struct vote *vote, const redisReply *reply)
 {
     if (reply->type == REDIS_REPLY_STATUS) /* of SET */
         return VOTE_YES;
@@ -225,6 +227,13 @@ static enum vote_state ask_take(struct ballot *ballot, struct vote *vote, redisR
     vote->need = (uint64_t)reply->element[0]->integer;
     clock_note(vote->node, ballot->sent_ns, reply->element[1]->integer);
     return VOTE_YES;
+}
+
+static enum vote_state ask_take(struct ballot *ballot, struct vote *vote, redisReply *reply)
+{
+    enum vote_state state = ask_told(ballot, vote, reply);
+    claim_told(ballot->claim, ballot->generation, vote->node->index, state == VOTE_YES);
+    return state;
 }
 
 /* The smallest token that q of the votes can take. */
@@ -307,6 +316,21 @@ static bool may_ask(struct attempt *attempt)
     return false;
 }
 
+/* A grant that stands keeps its token. Without tokens a repeat asks for none, and a first request tells the time. */
+static void propose(struct ballot *ballot, const mortise_op *op)
+{
+    struct driver *driver = ballot->driver;
+    uint64_t standing = ballot->claim->token;
+    ballot->repeat = (op->flags & MORTISE_OP_REPEAT) != 0;
+    if (!driver->fencing) {
+        ballot_number(ballot, ballot->repeat ? 0 : clock_wall_us());
+        return;
+    }
+    bool stands = standing != 0 && standing >= op->token_floor;
+    ballot->proposed = stands ? standing : clock_propose(driver, op->token_floor);
+    ballot_number(ballot, ballot->proposed);
+}
+
 static void round_begin(struct attempt *attempt)
 {
     struct driver *driver = attempt->driver;
@@ -334,9 +358,7 @@ static void round_begin(struct attempt *attempt)
     attempt->ballot = ballot;
     ballot->attempt = attempt;
     ballot->ttl_ms = op->ttl_ms;
-    ballot->proposed = clock_propose(driver, op->token_floor);
-    ballot_number(ballot, driver->fencing ? ballot->proposed : clock_wall_us()); /* "since" */
-    ballot->repeat = (op->flags & MORTISE_OP_REPEAT) != 0;
+    propose(ballot, op);
     if (op->first_sent_ns == 0)
         op->first_sent_ns = ballot->sent_ns;
     ask_nodes(ballot);
@@ -431,8 +453,7 @@ void attempt_start(struct driver *driver, mortise_op *op)
 void attempt_cancel(struct driver *driver, mortise_op *op)
 {
     struct attempt *attempt = op->driver_data[0];
-    bool unsure =
-        (op->flags & MORTISE_OP_REPEAT) != 0 || (attempt->claim != NULL && attempt->claim->listed);
+    bool unsure = attempt->claim != NULL && attempt->claim->listed;
     if (attempt->ballot == NULL)
         DL_DELETE2(driver->attempts, attempt, previous, next);
     conclude(attempt);

@@ -92,11 +92,14 @@ static void send_vote(struct vote *vote)
 void ballot_ask(struct ballot *ballot, unsigned node, enum vote_state asked)
 {
     struct vote *vote = &ballot->votes[node];
+    bool late = ballot->sent_ns >= node_late_ns(vote->node);
+    vote->node->late &= late; /* it may have answered since that was last looked at */
+    vote->node->slow &= ballot->sent_ns >= node_slow_ns(vote->node);
     if (ballot->kind->places)
         ballot->claim->maybe |= 1u << node;
     vote->under_way = true;
     ballot->calls++;
-    set_state(vote, vote->node->late ? VOTE_FAULT : asked);
+    set_state(vote, late ? VOTE_FAULT : asked);
     send_vote(vote);
 }
 
@@ -156,7 +159,15 @@ static bool is_open(const struct vote *vote)
     return vote->state == VOTE_ASKED || vote->state == VOTE_ASKED_ASIDE;
 }
 
-static void give_up(struct driver *driver, const struct node *node)
+static void give_up(struct vote *vote)
+{
+    set_state(vote, VOTE_FAULT);
+    link_fault_set(&vote->ballot->why, MORTISE_UNREACHABLE, true, 0,
+                   "%s: no answer in time (node_timeout)", vote->node->settings.endpoint.text);
+}
+
+/* The node has become slow, or late: whatever waits for it looks whether it can do without. */
+static void do_without(struct driver *driver, const struct node *node)
 {
     struct ballot *ballot, *next;
     for (ballot = driver->undecided; ballot != NULL; ballot = next) {
@@ -164,9 +175,8 @@ static void give_up(struct driver *driver, const struct node *node)
         next = ballot->next;
         if (!is_open(vote))
             continue;
-        set_state(vote, VOTE_FAULT);
-        link_fault_set(&ballot->why, MORTISE_UNREACHABLE, true, 0,
-                       "%s: no answer in time (node_timeout)", node->settings.endpoint.text);
+        if (node->late)
+            give_up(vote);
         look(ballot, is_over(ballot)); /* its answer will come, or its loss: the ballot stays */
     }
 }
@@ -175,10 +185,11 @@ void ballots_turn(struct driver *driver, int64_t now_ns)
 {
     for (unsigned i = 0; i < driver->count; i++) {
         struct node *node = &driver->nodes[i];
-        bool before = node->late;
+        bool was_slow = node->slow, was_late = node->late;
+        node->slow = now_ns >= node_slow_ns(node);
         node->late = now_ns >= node_late_ns(node);
-        if (node->late && !before)
-            give_up(driver, node);
+        if ((node->slow && !was_slow) || (node->late && !was_late))
+            do_without(driver, node);
     }
 }
 
@@ -186,9 +197,12 @@ int64_t ballots_due_ns(const struct driver *driver)
 {
     int64_t due = MORTISE_NEVER;
     for (unsigned i = 0; driver->undecided != NULL && i < driver->count; i++) {
-        int64_t late_ns = driver->nodes[i].late ? MORTISE_NEVER : node_late_ns(&driver->nodes[i]);
-        if (late_ns < due)
-            due = late_ns;
+        const struct node *node = &driver->nodes[i];
+        int64_t due_ns = node->late   ? MORTISE_NEVER
+                         : node->slow ? node_late_ns(node)
+                                      : node_slow_ns(node);
+        if (due_ns < due)
+            due = due_ns;
     }
     return due;
 }

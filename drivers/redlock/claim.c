@@ -65,13 +65,15 @@ static void drop(struct driver *driver, struct claim *claim)
         DL_DELETE2(driver->ending, claim, previous, next);
     HASH_DEL(driver->claims, claim);
     claim->listed = claim->ending = false;
+    claim
+        ->generation++; /* an undo that is on the way is not sent again: a new claim's votes may be before it */
     claim_unref(claim);
 }
 
 void claim_begin(struct driver *driver, struct claim *claim)
 {
     claim->generation++;
-    claim->again = 0;
+    claim->again = claim->votes = 0;
     if (claim->ending)
         DL_DELETE2(driver->ending, claim, previous, next);
     claim->ending = claim->loud = false;
@@ -84,9 +86,17 @@ void claim_lasts(struct claim *claim, int64_t from_ns, int64_t ttl_ms)
         claim->until_ns = until_ns;
 }
 
+void claim_told(struct claim *claim, unsigned generation, unsigned node, bool has_it)
+{
+    uint32_t bit = 1u << node;
+    if (generation == claim->generation)
+        claim->votes = has_it ? claim->votes | bit : claim->votes & ~bit;
+}
+
 void claim_end(struct driver *driver, struct claim *claim, bool loud)
 {
     claim->loud |= loud;
+    claim->token = 0; /* what is taken under this grant from here on is another hold */
     if (!claim->listed || claim->ending)
         return;
     if (claim->maybe == 0) {
@@ -139,6 +149,7 @@ static void undo_again(struct driver *driver, struct claim *claim)
 {
     uint32_t nodes = claim->again;
     claim->again = 0;
+    driver->again_ns = now_of(driver) + AGAIN_NS; /* nobody else may be there to read the answers */
     for (unsigned i = 0; i < driver->count; i++) {
         if ((nodes & claim->maybe & 1u << i) == 0 || !link_is_up(&driver->nodes[i].link))
             continue; /* a node that comes back is told then */
@@ -153,10 +164,30 @@ static void sweep(struct driver *driver, int64_t now_ns)
     struct claim *claim, *next;
     if (driver->sweep_ns > now_ns)
         return;
-    HASH_ITER (hh, driver->claims, claim, next)
-        if (!claim->ending && claim->references == 1 && claim->until_ns <= now_ns)
-            drop(driver, claim);
+    HASH_ITER (hh, driver->claims, claim, next) {
+        if (claim->ending || claim->references > 1 || claim->until_ns > now_ns)
+            continue;
+        claim->maybe &= claim->broken; /* the others have expired */
+        claim_end(driver, claim, false);
+    }
     driver->sweep_ns = driver->claims != NULL ? now_ns + SWEEP_NS : MORTISE_NEVER;
+}
+
+/* Votes that were given have expired. One that was asked for on a connection that broke, of a node that has not been
+ * reached since, may lie there unread: it is kept in mind until the node is back. */
+static void expire(struct driver *driver, struct claim *claim)
+{
+    uint32_t unread = claim->maybe & claim->broken;
+    for (unsigned i = 0; i < driver->count; i++)
+        if (link_is_up(&driver->nodes[i].link))
+            unread &= ~(1u << i);
+    if (unread == 0) {
+        drop(driver, claim);
+        return;
+    }
+    DL_DELETE2(driver->ending, claim, previous, next);
+    claim->until_ns = now_of(driver) + driver->max_ttl_ms * NS_PER_MS;
+    DL_APPEND2(driver->ending, claim, previous, next);
 }
 
 void claims_turn(struct driver *driver, int64_t now_ns)
@@ -164,7 +195,7 @@ void claims_turn(struct driver *driver, int64_t now_ns)
     struct claim *claim, *next;
     sweep(driver, now_ns);
     while (driver->ending != NULL && driver->ending->until_ns <= now_ns)
-        drop(driver, driver->ending);
+        expire(driver, driver->ending);
     if (driver->again_ns > now_ns)
         return;
     driver->again_ns = MORTISE_NEVER;

@@ -7,16 +7,24 @@
 
 #include <time.h>
 
-#define SLACK_US 2000 /* what a request is on its way, and clocks differ */
+#define SLACK_US 2000 /* trips and clocks differ by so much */
 #define LATE_NS (INT64_C(10) * NS_PER_MS)
+#define SMOOTH 8
+#define TRIP_MAX_US 160000 /* longer ones are no reason to be further ahead */
 #define OUTLIER_US 1000000 /* so far ahead a clock is wrong */
 
-/* The way there counts as slack; a late answer says nothing. */
+/* The way there is a part of how far it is ahead, as the next request's will be. An answer that took far longer than others
+ * may have been on its way there for long, or waited at either end: it says nothing. */
 void clock_note(struct node *node, int64_t sent_ns, int64_t now_us)
 {
-    if (now_of(node->driver) - sent_ns > LATE_NS)
-        return;
-    node->ahead_us = now_us - sent_ns / 1000;
+    int64_t trip_ns = now_of(node->driver) - sent_ns;
+    bool late = node->trip_ns != 0 && trip_ns > 2 * node->trip_ns + LATE_NS;
+    if (node->trip_ns == 0 || trip_ns < node->trip_ns)
+        node->trip_ns = trip_ns;
+    else
+        node->trip_ns += (late ? node->trip_ns + LATE_NS : trip_ns - node->trip_ns) / SMOOTH;
+    if (!late)
+        node->ahead_us = now_us - sent_ns / 1000;
 }
 
 /* Those that are known, in their order; how many. */
@@ -36,6 +44,15 @@ static unsigned sort_known(const struct driver *driver, int64_t *ahead)
     return n;
 }
 
+static int64_t longest_trip_us(const struct driver *driver)
+{
+    int64_t longest_ns = 0;
+    for (unsigned i = 0; i < driver->count; i++)
+        if (driver->nodes[i].trip_ns > longest_ns)
+            longest_ns = driver->nodes[i].trip_ns;
+    return longest_ns / 1000 < TRIP_MAX_US ? longest_ns / 1000 : TRIP_MAX_US;
+}
+
 uint64_t clock_propose(struct driver *driver, uint64_t floor)
 {
     int64_t ahead[NODES_MAX];
@@ -45,7 +62,8 @@ uint64_t clock_propose(struct driver *driver, uint64_t floor)
     int64_t limit = ahead[(n - 1) / 2] + OUTLIER_US;
     while (n > 1 && ahead[n - 1] > limit)
         n--;
-    int64_t token = now_of(driver) / 1000 + ahead[n - 1] + SLACK_US;
+    int64_t token =
+        now_of(driver) / 1000 + ahead[n - 1] + SLACK_US + longest_trip_us(driver) / SMOOTH;
     if (token <= driver->proposed_us) /* guesses differ; ours do not fall behind one another */
         token = driver->proposed_us + 1;
     if (token <= 0 || (uint64_t)token <= floor || (uint64_t)token >= TOKEN_MAX)

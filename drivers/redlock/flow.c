@@ -153,7 +153,7 @@ void flow_cancel(struct driver *driver, mortise_op *op)
 {
     struct ballot *ballot = op->driver_data[0];
     if (op->driver_data[1] != NULL) {
-        bool unsure = (op->flags & MORTISE_OP_REPEAT) != 0;
+        bool unsure = claim_find(driver, &op->grant) != NULL;
         DL_DELETE2(driver->waiting, op, previous, next);
         flow_complete(driver, op, unsure ? MORTISE_INDETERMINATE : MORTISE_CANCELED);
         return;

@@ -129,11 +129,13 @@ struct node {
     struct link_settings settings;
     struct link link, news;
     bool known[SCRIPT_COUNT]; /* by the server, as far as this connection has told it */
+    bool slow;                /* silent for a part of node_timeout: who can do without it does */
     bool late;                /* silent for node_timeout: nobody waits for it any more */
     bool fresh;               /* wanted, and no attempt to connect has ended */
     bool twin;                /* another name of a server that votes already */
     char run_id[41];          /* of the process that was seen last */
     int64_t ahead_us;         /* of its clock to this host's BOOTTIME; 0: not known */
+    int64_t trip_ns;          /* how long its answers take, smoothed; 0: not known */
     int64_t alive_ns;         /* when that was last heard of */
     int64_t guarded_until_ns; /* its vote does not count before */
 };
@@ -143,6 +145,8 @@ void node_open(struct driver *driver, struct node *node);
 void nodes_want(struct driver *driver);
 /* When its oldest answer is late: it has been silent for node_timeout. */
 int64_t node_late_ns(const struct node *node);
+/* When it is slow: it has been silent for an eighth of that. */
+int64_t node_slow_ns(const struct node *node);
 /* It can be asked: connected, and no answer is late. */
 bool node_is_usable(const struct node *node, int64_t now_ns);
 bool node_counts(const struct node *node, int64_t now_ns);
@@ -169,6 +173,8 @@ struct claim {
     uint32_t maybe;      /* a vote may be there, or come to be */
     uint32_t broken;     /* it was asked for on a connection that broke, and may be executed yet */
     uint32_t again;      /* to be undone once more, by timer */
+    uint32_t votes;      /* said last that they have it */
+    uint64_t token;      /* of the grant that was told of last, while it is wanted; 0: none */
     bool listed;         /* in the table */
     bool ending, loud;   /* nobody wants it; who waits is to be told */
     int64_t until_ns;    /* whatever there is has expired by then; ending: that can be */
@@ -187,6 +193,8 @@ void claim_unref(struct claim *claim);
 void claim_begin(struct driver *driver, struct claim *claim);
 /* Its votes live for so long, if they are not renewed. */
 void claim_lasts(struct claim *claim, int64_t from_ns, int64_t ttl_ms);
+/* What the node said of votes of that generation. */
+void claim_told(struct claim *claim, unsigned generation, unsigned node, bool has_it);
 void claim_end(struct driver *driver, struct claim *claim, bool loud);
 /* An undo of that generation was answered by the node. */
 void claim_undone(struct driver *driver, struct claim *claim, unsigned generation, unsigned node);
@@ -268,6 +276,7 @@ struct ballot {
     unsigned calls;    /* under way */
     bool decided, won;
     bool repeat;      /* the grant may have votes already */
+    bool missing;     /* release: a node that had it has it no more */
     unsigned others;  /* of the no: another has it */
     unsigned certain; /* nothing is left there, and nothing can come */
     unsigned counts[VOTE_STATES];

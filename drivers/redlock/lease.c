@@ -28,8 +28,28 @@ static enum vote_state undo_take(struct ballot *ballot, struct vote *vote, redis
         ballot->certain += is_certain(ballot, node);
         ballot->others += tally_add(&ballot->tally, reply, info);
     }
+    ballot->missing |= !found && (ballot->claim->votes & 1u << node) != 0;
     claim_undone(ballot->driver, ballot->claim, ballot->generation, node);
     return found ? VOTE_YES : VOTE_NO;
+}
+
+/* Of q nodes it is certain that nothing is left, and only nodes that are silent could tell whether the grant still stood: it
+ * did, if all that had it when they were last asked, and have answered, still had it. */
+static bool is_presumed(const struct ballot *ballot)
+{
+    const struct driver *driver = ballot->driver;
+    unsigned had = ballot->counts[VOTE_YES];
+    if (ballot->certain < driver->quorum || had == 0 || ballot->missing)
+        return false;
+    int64_t now = now_of(driver);
+    for (unsigned i = 0; i < driver->count; i++) {
+        enum vote_state state = ballot->votes[i].state;
+        if (state == VOTE_ASKED && now < node_slow_ns(&driver->nodes[i]))
+            return false; /* it may answer in a moment */
+        bool silent = state == VOTE_ASKED || state == VOTE_FAULT;
+        had += silent && (ballot->claim->votes & 1u << i) != 0;
+    }
+    return had >= driver->quorum;
 }
 
 static void complete_release(struct ballot *ballot, bool over)
@@ -37,7 +57,7 @@ static void complete_release(struct ballot *ballot, bool over)
     struct driver *driver = ballot->driver;
     mortise_op *op = ballot->op;
     unsigned answered = driver->count - ballot->counts[VOTE_FAULT];
-    bool found = ballot->counts[VOTE_YES] >= driver->quorum;
+    bool found = ballot->counts[VOTE_YES] >= driver->quorum || is_presumed(ballot);
     bool gone = ballot->counts[VOTE_NO] > driver->count - driver->quorum;
     if (!found && !gone && !over)
         return;
@@ -166,9 +186,8 @@ static void repair_put(struct ballot *ballot, struct vote *vote)
 
 static enum vote_state repair_take(struct ballot *ballot, struct vote *vote, redisReply *reply)
 {
-    (void)ballot;
-    (void)vote;
-    (void)reply;
+    bool has_it = reply->type == REDIS_REPLY_INTEGER && reply->integer == 2;
+    claim_told(ballot->claim, ballot->generation, vote->node->index, has_it);
     return VOTE_YES;
 }
 
@@ -208,6 +227,8 @@ static void renew_put(struct ballot *ballot, struct vote *vote)
 static enum vote_state renew_take(struct ballot *ballot, struct vote *vote, redisReply *reply)
 {
     int64_t answer = reply->type == REDIS_REPLY_INTEGER ? reply->integer : -1;
+    if (answer >= 0)
+        claim_told(ballot->claim, ballot->generation, vote->node->index, answer == 2);
     if (answer == 2)
         return VOTE_YES;
     if (answer < 0)

@@ -6,6 +6,7 @@
 
 #define IDLE_NS                                                                                    \
     (INT64_C(10000) * NS_PER_MS) /* without ops for so long, dead nodes are left alone */
+#define SLOW_PARTS 8             /* of node_timeout */
 #define LOOK_NS                                                                                    \
     (INT64_C(10) * NS_PER_MS) /* how often connections being made are looked at if nobody polls */
 
@@ -125,6 +126,14 @@ int64_t node_late_ns(const struct node *node)
     return since + node->driver->node_timeout_ns;
 }
 
+int64_t node_slow_ns(const struct node *node)
+{
+    int64_t late_ns = node_late_ns(node);
+    return late_ns == MORTISE_NEVER
+               ? MORTISE_NEVER
+               : late_ns - node->driver->node_timeout_ns * (SLOW_PARTS - 1) / SLOW_PARTS;
+}
+
 bool node_is_usable(const struct node *node, int64_t now_ns)
 {
     return link_is_up(&node->link) && !node->twin && now_ns < node_late_ns(node);
@@ -193,7 +202,8 @@ const char *nodes_problem(const struct driver *driver)
 
 /* ---- the pump ------------------------------------------------------------------------------------------------------ */
 
-/* If nobody is outstanding nobody polls: connections that are being made are looked at by time. */
+/* If nobody is outstanding nobody polls: connections that are being made are looked at by time, and nodes that are late,
+ * lest they stay so when they have answered. */
 static bool is_being_made(const struct link *link)
 {
     return link->state == LINK_CONNECTING || link->state == LINK_GREETING;
@@ -203,14 +213,14 @@ size_t nodes_interest(const struct driver *driver, struct pollfd *fds, size_t ca
                       int64_t *due_ns)
 {
     size_t n = 0;
-    bool made = false;
+    bool looked = false;
     for (unsigned i = 0; i < driver->count; i++) {
         const struct node *node = &driver->nodes[i];
         n += link_interest(&node->link, fds + n, capacity - n, due_ns);
         n += link_interest(&node->news, fds + n, capacity - n, due_ns);
-        made |= is_being_made(&node->link) || is_being_made(&node->news);
+        looked |= is_being_made(&node->link) || is_being_made(&node->news) || node->late;
     }
-    if (made && driver->turned_ns + LOOK_NS < *due_ns)
+    if (looked && driver->turned_ns + LOOK_NS < *due_ns)
         *due_ns = driver->turned_ns + LOOK_NS;
     return n;
 }

@@ -1,5 +1,6 @@
 -- A vote: gives the lock to a grant where it is free; where the grant has it already, for so long again. The token that
--- the client proposes is taken if it is larger than all before and not behind the clock.
+-- the client proposes is taken if it is larger than all before and not behind the clock, or the grant's already. Zero is
+-- never taken.
 -- KEYS: lock, token. ARGV: grant, ttl (ms), note, proposed token (16 digits).
 -- 0 the lock is another's; yes: minus now in us, where the token was taken; else {smallest token that may be, now}.
 local held = redis.call('get', KEYS[1])
@@ -10,7 +11,9 @@ local time = redis.call('time')
 local now, token, text = time[1] * 1000000 + time[2], tonumber(ARGV[4]), ARGV[4]
 local last = tonumber(redis.call('get', KEYS[2]) or 0)
 local fits = token > last and token >= now
-if fits then
+if held and token > 0 and string.sub(held, 34, 49) == text then
+    fits = true
+elseif fits then
     local life = token - now < 1e9 and '87400000' or string.format('%.0f', (token - now) / 1000 + 86400000)
     redis.call('set', KEYS[2], text, 'px', life)
 else
@@ -20,7 +23,7 @@ if not held then
     local since = fits and text or string.format('%016.0f', now)
     redis.call('set', KEYS[1], ARGV[1] .. ' ' .. text .. ' ' .. since .. '\n' .. ARGV[3], 'px', ARGV[2])
 else
-    if fits then
+    if fits and string.sub(held, 34, 49) < text then
         redis.call('setrange', KEYS[1], '33', text)
     end
     if redis.call('pttl', KEYS[1]) < tonumber(ARGV[2]) then

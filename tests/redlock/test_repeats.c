@@ -1,0 +1,410 @@
+/* test_repeats.c - requests that come twice, cross each other, or are answered late: op by op, with a clock that is moved. On
+ * five nodes, with the fault proxy before each. */
+#include "alone.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct nodes nodes = {.proxied = true};
+
+#define VOTES AT_ONCE_KEY, "yes"
+#define AT_ONCE_KEY "node_persistent"
+#define FIVE 31u
+
+static struct alone one;
+
+/* With the nodes of the set, for the others ports at which nobody is. */
+static bool open_to(unsigned set, const char *const *settings)
+{
+    int ports[5];
+    for (int i = 0; i < 5; i++)
+        ports[i] = (set & 1u << i) != 0 ? nodes.group.ports[i] : i + 1;
+    return alone_open(&one, ports, 5, settings) && alone_works(&one);
+}
+
+static bool open_by_proxies(int count, const char *const *settings)
+{
+    int ports[5];
+    for (int i = 0; i < count; i++)
+        ports[i] = nodes.proxy[i].port;
+    return alone_open(&one, ports, count, settings) && alone_works(&one);
+}
+
+static struct call repeat_of(const struct call *lock)
+{
+    struct call call = call_about(MORTISE_OP_ACQUIRE, lock);
+    call.op.flags = MORTISE_OP_REPEAT;
+    call.op.first_sent_ns = lock->op.first_sent_ns;
+    return call;
+}
+
+/* What was sent before has been executed by all nodes. */
+static void pass_all(void)
+{
+    struct call ping = call_of(MORTISE_OP_PING, "");
+    DONE(OK, call_run(&one, &ping));
+}
+
+static void end_of(const struct call *lock, mortise_status wanted)
+{
+    struct call call = call_about(MORTISE_OP_RELEASE, lock);
+    expect_at(call_run(&one, &call), wanted, "release", __FILE__, __LINE__);
+    CHECK(call.op.sure);
+}
+
+/* Of the nodes of the set, those that have it: one that hangs is not to be asked. */
+static unsigned with(unsigned set, const char *name)
+{
+    unsigned found = 0;
+    for (int i = 0; i < nodes.count; i++)
+        if ((set & 1u << i) != 0 && holds(&nodes.node[i], name) > 0)
+            found |= 1u << i;
+    return found;
+}
+
+static bool none_has(void *name)
+{
+    return with(FIVE, name) == 0;
+}
+
+static bool first_two_have_it(void *name)
+{
+    return with(3, name) == 3;
+}
+
+static bool none_of_two_has(void *name)
+{
+    return with(3, name) == 0;
+}
+
+#define NONE_HAS(name) CHECK(alone_until(&one, none_has, (void *)(uintptr_t)(name)))
+
+/* ---- tokens of repeats ---------------------------------------------------------------------------------------------- */
+
+static void test_same_token(void)
+{
+    if (!open_to(FIVE, ALONE(VOTES)))
+        return;
+    struct call lock = call_of(MORTISE_OP_ACQUIRE, "mortise:same"), again, next;
+    DONE(OK, call_run(&one, &lock));
+    CHECK(lock.op.token > 0);
+    for (int i = 0; i < 3; i++) {
+        again = repeat_of(&lock);
+        DONE(OK, call_run(&one, &again));
+        CHECK(again.op.token == lock.op.token);
+    }
+    pass_all();
+    for (int i = 0; i < nodes.count; i++)
+        CHECK(last_token(&nodes, i, "same") == lock.op.token);
+    end_of(&lock, MORTISE_OK);
+    next = repeat_of(&lock); /* after its end it is another hold */
+    DONE(OK, call_run(&one, &next));
+    CHECK(next.op.token > lock.op.token);
+    end_of(&next, MORTISE_OK);
+    NONE_HAS("same");
+    alone_close(&one);
+}
+
+/* A majority has lost it, and another had it in between: no token of before. */
+static void test_another_token(void)
+{
+    if (!open_to(FIVE, ALONE(VOTES)))
+        return;
+    struct call lock = call_of(MORTISE_OP_ACQUIRE, "mortise:another"), again;
+    DONE(OK, call_run(&one, &lock));
+    pass_all();
+    for (int i = 0; i < 3; i++)
+        CHECK(ask_number(&nodes.node[i], "DEL mortise:another") == 1);
+    mortise_client *client = nodes_open(&nodes, 7, NULL, AT_ONCE);
+    mortise_lease *lease = take(client, "another");
+    uint64_t token = mortise_token(lease);
+    CHECK(token > lock.op.token);
+    give(lease);
+    CHECK(wait_nodes_with(&nodes, "another", 24));
+    again = repeat_of(&lock);
+    DONE(OK, call_run(&one, &again));
+    CHECK(again.op.token > token);
+    end_of(&again, MORTISE_OK);
+    NONE_HAS("another");
+    close_client(client);
+    alone_close(&one);
+}
+
+/* ---- split votes ------------------------------------------------------------------------------------------------------ */
+
+static void vote_for(unsigned set, char who, const char *name)
+{
+    char grant[33] = "";
+    memset(grant, who, 32);
+    for (int i = 0; i < nodes.count; i++)
+        if ((set & 1u << i) != 0)
+            freeReplyObject(ask(&nodes.node[i], "SET mortise:%s %s%s PX 60000", name, grant,
+                                "\x20"
+                                "0000000000000000"
+                                "\x20"
+                                "0000000000000000"
+                                "\n"));
+}
+
+static void take_back(unsigned set, const char *name)
+{
+    for (int i = 0; i < nodes.count; i++)
+        if ((set & 1u << i) != 0)
+            CHECK(ask_number(&nodes.node[i], "DEL mortise:%s", name) == 1);
+}
+
+/* Two others have two votes each. All is taken back and known to be: nothing is in doubt. */
+static void test_split(void)
+{
+    if (!open_to(FIVE, ALONE(VOTES)))
+        return;
+    struct call lock = call_of(MORTISE_OP_ACQUIRE, "mortise:split");
+    vote_for(3, 'a', "split");
+    vote_for(12, 'b', "split");
+    lock.op.flags = MORTISE_OP_REPEAT;
+    DONE(BUSY, call_run(&one, &lock));
+    CHECK(nodes_with(&nodes, "split") == 15);
+    call_start(&one, &lock); /* among rounds it finds one that it wins */
+    take_back(15, "split");
+    call_wait(&one, &lock);
+    CHECK(lock.op.status == MORTISE_OK);
+    end_of(&lock, MORTISE_OK);
+    NONE_HAS("split");
+    alone_close(&one);
+}
+
+/* ---- requests that cross ------------------------------------------------------------------------------------------------ */
+
+/* A repeat is sent when the end of the former try has not been answered: that answer says nothing of the new votes. */
+static void test_generations(void)
+{
+    if (!open_to(FIVE, ALONE(VOTES)))
+        return;
+    struct call lock = call_of(MORTISE_OP_ACQUIRE, "mortise:generations"), end, again;
+    DONE(OK, call_run(&one, &lock));
+    pass_all();
+    end = call_about(MORTISE_OP_RELEASE, &lock);
+    call_start(&one, &end);
+    CHECK(wait_nodes_with(&nodes, "generations", 0));
+    again = repeat_of(&lock);
+    call_start(&one, &again);
+    CHECK(wait_nodes_with(&nodes, "generations", FIVE));
+    CHECK(call_wait(&one, &again));
+    CHECK(end.done && end.op.status == MORTISE_OK && again.op.status == MORTISE_OK);
+    pass_all();
+    end_of(&again, MORTISE_OK);
+    NONE_HAS("generations");
+    alone_close(&one);
+}
+
+static void flush_scripts(void)
+{
+    for (int i = 0; i < nodes.count; i++)
+        freeReplyObject(ask(&nodes.node[i], "SCRIPT FLUSH"));
+}
+
+struct counted {
+    int64_t before[5];
+};
+
+static bool all_have_answered(void *argument)
+{
+    const struct counted *counted = argument;
+    for (int i = 0; i < nodes.count; i++)
+        if (test_proxy_count(&nodes.proxy[i], "down_taken") <= counted->before[i])
+            return false;
+    return true;
+}
+
+/* An undo of a claim that is over by now is answered NOSCRIPT: it is not sent again, behind the votes of a new one. */
+static void test_late_noscript(void)
+{
+    if (!open_by_proxies(
+            5, ALONE(VOTES, "fencing", "off", "node_timeout", "60s", "command_timeout", "3600s")))
+        return;
+    struct call lock = call_of(MORTISE_OP_ACQUIRE, "mortise:noscript"), ends[2], again;
+    struct counted counted;
+    DONE(OK, call_run(&one, &lock));
+    pass_all();
+    ends[0] = ends[1] = call_about(MORTISE_OP_RELEASE, &lock);
+    call_start(&one, &ends[0]);
+    CHECK(wait_nodes_with(&nodes, "noscript", 0));
+    CHECK(alone_wait_readable(&one, 5)); /* and it is not read yet */
+    nodes_say(&nodes, FIVE, "hold-down");
+    flush_scripts();
+    for (int i = 0; i < nodes.count; i++)
+        counted.before[i] = test_proxy_count(&nodes.proxy[i], "down_taken");
+    call_start(&one, &ends[1]);
+    CHECK(test_poll(all_have_answered, &counted, TEST_PATIENCE_MS));
+    CHECK(call_wait(&one, &ends[0]));
+    alone_turn(&one, 0); /* of all five */
+    CHECK(ends[0].op.status == MORTISE_OK && ends[0].op.sure);
+    again = call_about(MORTISE_OP_ACQUIRE, &lock); /* a bare SET, which needs no script */
+    call_start(&one, &again);
+    CHECK(wait_nodes_with(&nodes, "noscript", FIVE));
+    nodes_say(&nodes, FIVE, "pass");
+    CHECK(call_wait(&one, &again));
+    CHECK(again.op.status == MORTISE_OK);
+    CHECK(call_wait(&one, &ends[1]));
+    pass_all();
+    CHECK(nodes_with(&nodes, "noscript") == FIVE);
+    end_of(&again, MORTISE_OK);
+    NONE_HAS("noscript");
+    alone_close(&one);
+}
+
+/* ---- nodes that hang ------------------------------------------------------------------------------------------------------ */
+
+/* Its vote is needed: that costs node_timeout, by the driver's clock, and nothing once that has passed. */
+static void test_hanging(void)
+{
+    if (!open_to(7, ALONE(VOTES, "node_timeout", "60s", "command_timeout", "3600s")))
+        return;
+    struct call lock = call_of(MORTISE_OP_ACQUIRE, "mortise:hanging");
+    nodes_do(&nodes, "freeze", 4);
+    call_start(&one, &lock);
+    CHECK(alone_until(&one, first_two_have_it, (void *)(uintptr_t) "hanging"));
+    CHECK(!lock.done);
+    one.shift_ns += 61 * S_NS;
+    CHECK(call_wait(&one, &lock));
+    CHECK(lock.op.status == MORTISE_UNREACHABLE);
+    CHECK(alone_until(&one, none_of_two_has, (void *)(uintptr_t) "hanging"));
+    for (int i = 0; i < 5; i++) {
+        lock = call_of(MORTISE_OP_ACQUIRE, "mortise:hanging");
+        call_start(&one, &lock);
+        CHECK(lock.done && lock.op.status == MORTISE_UNREACHABLE); /* before it is turned */
+    }
+    nodes_do(&nodes, "thaw", 4);
+    alone_works(&one);
+    NONE_HAS("hanging");
+    alone_close(&one);
+}
+
+/* Where only the hanging node could tell whether the lock was still held, the others are enough to give it back. */
+static void test_release_hanging(void)
+{
+    if (!open_to(7, ALONE(VOTES, "node_timeout", "60s", "command_timeout", "3600s")))
+        return;
+    struct call lock = call_of(MORTISE_OP_ACQUIRE, "mortise:release"), end;
+    DONE(OK, call_run(&one, &lock));
+    pass_all();
+    nodes_do(&nodes, "freeze", 4);
+    end = call_about(MORTISE_OP_RELEASE, &lock);
+    call_start(&one, &end);
+    one.shift_ns += 20 * S_NS;
+    CHECK(call_wait(&one, &end));
+    CHECK(end.op.status == MORTISE_OK && end.op.sure);
+    nodes_do(&nodes, "thaw", 4);
+    NONE_HAS("release");
+    alone_close(&one);
+}
+
+/* One node has lost it and the other hangs: it was lost, that is told when the node is given up, or has answered. */
+static void test_release_lost(void)
+{
+    if (!open_to(7, ALONE(VOTES)))
+        return;
+    struct call lock = call_of(MORTISE_OP_ACQUIRE, "mortise:lost"), end;
+    DONE(OK, call_run(&one, &lock));
+    pass_all();
+    take_back(2, "lost");
+    end = call_about(MORTISE_OP_RELEASE, &lock);
+    DONE(LOST, call_run(&one, &end));
+    NONE_HAS("lost");
+    alone_close(&one);
+}
+
+static bool third_has_heard(void *argument)
+{
+    const struct counted *counted = argument;
+    return test_proxy_count(&nodes.proxy[2], "up_taken") > counted->before[0];
+}
+
+/* A node that was late answers, and in the same turn an op that has waited for another node finds that it must do with
+ * this one: which counts. */
+static void test_back_in_time(void)
+{
+    if (!open_by_proxies(3, ALONE(VOTES, "node_timeout", "1s", "command_timeout", "3600s",
+                                  "connect_timeout", "3600s")))
+        return;
+    struct call lock = call_of(MORTISE_OP_ACQUIRE, "mortise:in time");
+    struct call ping = call_of(MORTISE_OP_PING, "");
+    pass_all();
+    nodes_say(&nodes, 1, "hold-down");
+    call_start(&one, &ping);
+    one.shift_ns += 2 * S_NS;
+    CHECK(call_wait(&one, &ping)); /* the first is known to be late */
+    nodes_say(&nodes, 4, "cut");
+    nodes_say(&nodes, 4, "hold-down");
+    struct counted greeted = {.before = {test_proxy_count(&nodes.proxy[2], "up_taken")}};
+    CHECK(alone_until(&one, third_has_heard, &greeted)); /* it is being connected to again */
+    int64_t deleted = nodes_commands(&nodes, "del");
+    call_start(&one, &lock);
+    CHECK(!lock.done);
+    nodes_say(&nodes, 1, "pass");
+    CHECK(alone_wait_readable(&one, 1));
+    nodes_say(&nodes, 4, "refuse");
+    CHECK(alone_wait_readable(&one, 2));
+    CHECK(call_wait(&one, &lock));
+    CHECK(lock.op.status == MORTISE_OK);
+    CHECK(nodes_commands(&nodes, "del") == deleted); /* it was not taken back, and tried again */
+    nodes_say(&nodes, 4, "pass");
+    nodes_say(&nodes, 4, "accept");
+    end_of(&lock, MORTISE_OK);
+    NONE_HAS("in time");
+    alone_close(&one);
+}
+
+static bool is_ended(void *argument)
+{
+    return ((struct call *)argument)->done;
+}
+
+/* Votes lie unread in the sockets of nodes that hang, for longer than any ttl. When they are executed they are undone. */
+static void test_hanging_for_long(void)
+{
+    if (!open_to(FIVE, ALONE(VOTES, "max_ttl", "600s")))
+        return;
+    struct call lock = call_of(MORTISE_OP_ACQUIRE, "mortise:long"), end, other;
+    lock.op.ttl_ms = 600000;
+    pass_all();
+    nodes_do(&nodes, "freeze", 24);
+    DONE(OK, call_run(&one, &lock));
+    one.shift_ns += 3 * S_NS; /* command_timeout: those connections are given up */
+    other = call_of(MORTISE_OP_PING, "");
+    DONE(OK, call_run(&one, &other));
+    end = call_about(MORTISE_OP_RELEASE, &lock);
+    DONE(OK, call_run(&one, &end));
+    for (int i = 0; i < 5; i++) {
+        one.shift_ns += 601 * S_NS; /* max_ttl */
+        other = call_of(MORTISE_OP_PING, "");
+        call_start(&one, &other);
+        CHECK(alone_until(&one, is_ended, &other));
+    }
+    nodes_do(&nodes, "thaw", 24);
+    CHECK(wait_nodes_with(&nodes, "long", 24)); /* nobody turns the driver */
+    NONE_HAS("long");
+    alone_close(&one);
+}
+
+static const CU_TestInfo tests[] = {
+    {"a repeat has the same token", test_same_token},
+    {"a repeat of what was lost has another", test_another_token},
+    {"a repeat among split votes", test_split},
+    {"a repeat crosses the end of the former try", test_generations},
+    {"a late NOSCRIPT", test_late_noscript},
+    {"a hanging node costs node_timeout, once", test_hanging},
+    {"a release does not wait for a hanging node", test_release_hanging},
+    {"a release tells that it was lost", test_release_lost},
+    {"a late node answers in time", test_back_in_time},
+    {"votes in a node that hangs for long", test_hanging_for_long},
+    CU_TEST_INFO_NULL,
+};
+
+int main(int argc, char **argv)
+{
+    int code = nodes_start(&nodes, 5, NULL);
+    if (code == 0)
+        code = run_tests("redlock repeats", tests, argc, argv);
+    return !nodes_end(&nodes) && code == 0 ? 1 : code;
+}
