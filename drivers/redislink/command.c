@@ -136,6 +136,20 @@ void link_call_begin(struct link *link, struct link_call *call)
     call->sent_ns = link->host->now(link->host);
 }
 
+bool link_copy(struct link *link, const struct link *from, const struct link_call *call)
+{
+    const struct link_bytes *bytes = &from->out;
+    if (from == link || bytes->failed || from->last_call != &call->next ||
+        call->begins_at < from->written)
+        return false;
+    size_t at = bytes->done + (size_t)(call->begins_at - from->written);
+    if (at >= bytes->length || !make_room(&link->out, bytes->length - at))
+        return false;
+    memcpy(link->out.data + link->out.length, bytes->data + at, bytes->length - at);
+    link->out.length += bytes->length - at;
+    return true;
+}
+
 void link_call_end(struct link *link, struct link_call *call, unsigned replies)
 {
     call->next = NULL;

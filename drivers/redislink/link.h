@@ -281,6 +281,9 @@ void link_parts(struct link *link, const struct link_part *parts, unsigned count
 void link_text(struct link *link, const char *text);
 void link_number(struct link *link, int64_t number);
 void link_call_end(struct link *link, struct link_call *call, unsigned replies);
+/* In place of a call's commands: those of the last call made on another link, whose bytes are the same. False: they are there
+ * no more, or there is no memory for them; nothing was put. */
+bool link_copy(struct link *link, const struct link *from, const struct link_call *call);
 /* A push connection has no calls: commands are just sent. */
 
 void link_bytes_free(struct link_bytes *bytes);
@@ -305,8 +308,8 @@ int link_read(struct link *link);
 void link_break_text(struct link *link, const char *text);
 /* replies.c: tells what the reader has, whole; it may break. */
 void link_tell_replies(struct link *link);
-/* Tells the replies ":123\r\n" that the bytes begin with; returns how many bytes those are. */
-size_t link_tell_integers(struct link *link, const char *bytes, size_t length);
+/* Tells the replies ":123\r\n" and "+OK\r\n" that the bytes begin with; returns how many bytes those are. */
+size_t link_tell_simple(struct link *link, const char *bytes, size_t length);
 /* Why TLS failed, where it did; else NULL. */
 const char *link_tls_reason(const struct link *link);
 const char *link_tls_problem(const struct link_settings *settings);

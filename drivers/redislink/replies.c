@@ -3,6 +3,8 @@
  * by link.c afterwards. */
 #include "link.h"
 
+#include <string.h>
+
 static void tell_call(struct link *link, redisReply *reply)
 {
     struct link_call *call = link->first;
@@ -58,17 +60,27 @@ static size_t read_integer(const char *bytes, size_t length, long long *number)
     return at + 2;
 }
 
-size_t link_tell_integers(struct link *link, const char *bytes, size_t length)
+/* The same of an integer, or "+OK\r\n". */
+static size_t read_simple(const char *bytes, size_t length, redisReply *reply)
+{
+    static char ok[] = "OK";
+    *reply = (redisReply){.type = REDIS_REPLY_INTEGER};
+    if (length < 5 || memcmp(bytes, "+OK\r\n", 5) != 0)
+        return read_integer(bytes, length, &reply->integer);
+    *reply = (redisReply){.type = REDIS_REPLY_STATUS, .str = ok, .len = 2};
+    return 5;
+}
+
+size_t link_tell_simple(struct link *link, const char *bytes, size_t length)
 {
     size_t told = 0, n;
-    redisReply reply = {.type = REDIS_REPLY_INTEGER};
+    redisReply reply;
     link->reading = true;
     while (!link->breaks && link->first != NULL &&
-           (n = read_integer(bytes + told, length - told, &reply.integer)) > 0) {
+           (n = read_simple(bytes + told, length - told, &reply)) > 0) {
         told += n;
         link->progress_ns = link->host->now(link->host);
         tell(link, &reply);
-        reply = (redisReply){.type = REDIS_REPLY_INTEGER}; /* its parts may have been taken */
     }
     link->reading = false;
     return told;

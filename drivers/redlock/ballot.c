@@ -84,9 +84,26 @@ static void send_vote(struct vote *vote)
 {
     struct link *link = &vote->node->link;
     vote->script = SCRIPT_COUNT;
+    vote->by_text = false;
     link_call_begin(link, &vote->call);
     vote->ballot->kind->put(vote->ballot, vote);
     link_call_end(link, &vote->call, 1);
+}
+
+/* The request to all nodes is the same, unless one is to be told a script's text: the bytes are made once. `first` was put
+ * last on its link. */
+static bool send_alike(struct vote *vote, const struct vote *first)
+{
+    struct link *link = &vote->node->link;
+    if (first->script != SCRIPT_COUNT && (first->by_text || !vote->node->known[first->script]))
+        return false;
+    link_call_begin(link, &vote->call);
+    if (!link_copy(link, &first->node->link, &first->call))
+        return false;
+    vote->script = first->script;
+    vote->by_text = false;
+    link_call_end(link, &vote->call, 1);
+    return true;
 }
 
 void ballot_ask(struct ballot *ballot, unsigned node, enum vote_state asked)
@@ -100,7 +117,10 @@ void ballot_ask(struct ballot *ballot, unsigned node, enum vote_state asked)
     vote->under_way = true;
     ballot->calls++;
     set_state(vote, late ? VOTE_FAULT : asked);
-    send_vote(vote);
+    if (ballot->first == NULL || !send_alike(vote, ballot->first)) {
+        send_vote(vote);
+        ballot->first = vote;
+    }
 }
 
 void ballot_set(struct ballot *ballot, unsigned node, enum vote_state state)
@@ -181,11 +201,21 @@ static void do_without(struct driver *driver, const struct node *node)
     }
 }
 
+/* This process may have been stopped since it polled: the answer may be there. */
+static void look_once_more(struct node *node)
+{
+    struct pollfd ready = {.fd = node->link.fd, .events = POLLIN};
+    if (poll(&ready, 1, 0) > 0)
+        link_turn(&node->link, &ready, 1);
+}
+
 void ballots_turn(struct driver *driver, int64_t now_ns)
 {
     for (unsigned i = 0; i < driver->count; i++) {
         struct node *node = &driver->nodes[i];
         bool was_slow = node->slow, was_late = node->late;
+        if (!was_late && now_ns >= node_late_ns(node))
+            look_once_more(node);
         node->slow = now_ns >= node_slow_ns(node);
         node->late = now_ns >= node_late_ns(node);
         if ((node->slow && !was_slow) || (node->late && !was_late))

@@ -269,11 +269,12 @@ struct ballot {
     struct attempt *attempt; /* likewise */
     mortise_info *info;      /* the op's, to be filled; or NULL */
     int64_t ttl_ms;
-    int64_t sent_ns;   /* before the first was sent */
-    uint64_t proposed; /* of this token it was asked whether it can be */
-    uint64_t token;    /* the smallest that all who said yes can take */
-    unsigned accepted; /* have taken it; of votes that count */
-    unsigned calls;    /* under way */
+    int64_t sent_ns;          /* before the first was sent */
+    uint64_t proposed;        /* of this token it was asked whether it can be */
+    uint64_t token;           /* the smallest that all who said yes can take */
+    unsigned accepted;        /* have taken it; of votes that count */
+    unsigned calls;           /* under way */
+    const struct vote *first; /* whose bytes are those of the others */
     bool decided, won;
     bool repeat;      /* the grant may have votes already */
     bool missing;     /* release: a node that had it has it no more */
