@@ -217,6 +217,18 @@ void alone_turn(struct alone *alone, int64_t bound_ms)
         alone->module->turn(alone->ctx, fds, ready);
 }
 
+void alone_turn_one(struct alone *alone)
+{
+    struct pollfd fds[FDS];
+    int64_t due_ns = MORTISE_NEVER;
+    size_t n = alone->module->interest(alone->ctx, fds, FDS, &due_ns), i = 0;
+    poll(fds, (nfds_t)n, 0);
+    while (i < n && fds[i].revents == 0)
+        i++;
+    if (CHECK(i < n))
+        alone->module->turn(alone->ctx, &fds[i], 1);
+}
+
 bool alone_until(struct alone *alone, bool (*ready)(void *argument), void *argument)
 {
     int64_t give_up_ms = test_now_ms() + PATIENCE_MS;

@@ -40,6 +40,8 @@ bool alone_open(struct alone *alone, const int *ports, int count, const char *co
 void alone_close(struct alone *alone);
 /* Polls, at most until the bound, and turns the driver once if it is to be turned. */
 void alone_turn(struct alone *alone, int64_t bound_ms);
+/* Turns it with one of its connections that can be read, as if the others' answers had come since it polled. */
+void alone_turn_one(struct alone *alone);
 /* Turns it as long as ready(argument) is false; false within patience: the check has failed. */
 bool alone_until(struct alone *alone, bool (*ready)(void *argument), void *argument);
 /* So many of its connections have something to be read (or have ended). */

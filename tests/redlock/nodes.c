@@ -10,6 +10,7 @@ static void look_into(struct nodes *nodes, int i)
     struct server *node = &nodes->node[i];
     *node = (struct server){.port = nodes->group.ports[i], .lock = PTHREAD_MUTEX_INITIALIZER};
     memcpy(node->folder, nodes->group.folder, sizeof node->folder);
+    node->users = nodes->group.users;
     if (nodes->proxied && !start_proxy(node, &nodes->proxy[i]))
         exit(1);
 }

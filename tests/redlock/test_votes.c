@@ -2,7 +2,10 @@
  * On five nodes, with the fault proxy before each. */
 #include "nodes.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static struct nodes nodes = {.proxied = true};
 
@@ -230,6 +233,122 @@ static void test_waiting_with_two_away(void)
     close_client(holder);
 }
 
+/* Of whom it is that subscribes at the first node; 0: nobody, or two. */
+static int64_t subscriber(void)
+{
+    redisReply *reply = ask(&nodes.node[0], "CLIENT LIST TYPE pubsub");
+    const char *text = reply && reply->str ? reply->str : "", *line = strchr(text, '\n');
+    bool one = strncmp(text, "id=", 3) == 0 && line && line[1] == '\0';
+    int64_t id = one ? strtoll(text + 3, NULL, 10) : 0;
+    freeReplyObject(reply);
+    return id;
+}
+
+static bool subscribes_anew(void *argument)
+{
+    const int64_t *before = argument;
+    int64_t now = subscriber();
+    return now != 0 && now != *before;
+}
+
+/* The connection for requests breaks: the next one may be to another server, by the same address, and what the connection
+ * for news tells may be of the old one. So that is made anew, too. */
+static void test_news_of_another(void)
+{
+    mortise_client *holder = nodes_open(&nodes, ALL, NULL, AT_ONCE);
+    mortise_client *client = nodes_open(&nodes, ALL, NULL, AT_ONCE);
+    struct pending pending = PENDING_INIT;
+    mortise_lease *lease = take(holder, "news");
+    pending_start(&pending, client, "news", MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    CHECK(wait_subscribed("news"));
+    int64_t before = subscriber();
+    CHECK(before > 0);
+    freeReplyObject(ask(&nodes.node[0], "CLIENT KILL TYPE normal SKIPME yes"));
+    CHECK(test_poll(subscribes_anew, &before, TEST_PATIENCE_MS));
+    CHECK(wait_subscribed("news"));
+    give(lease);
+    CHECK(pending_join(&pending) == MORTISE_OK);
+    give(pending.lease);
+    CHECK(wait_nodes_with(&nodes, "news",
+                          0)); /* a close does not wait for the node that is just coming back */
+    close_client(client);
+    close_client(holder);
+}
+
+/* ---- scripts are forgotten ------------------------------------------------------------------------------------------ */
+
+static atomic_bool flushing;
+
+static void flush_scripts(void *argument)
+{
+    struct server *node = argument;
+    while (flushing)
+        freeReplyObject(ask(node, "SCRIPT FLUSH"));
+}
+
+static void *flush_all(void *argument)
+{
+    in_parallel(flush_scripts, argument, sizeof(struct server), (size_t)nodes.count);
+    return NULL;
+}
+
+/* SCRIPT FLUSH at any moment, in all nodes: votes, tokens, renewals and undos are sent again with their text. */
+static void test_scripts_flushed(void)
+{
+    mortise_client *client =
+        nodes_open(&nodes, ALL, "renew_every = 20ms", AT_ONCE "node_timeout = 20s\n");
+    struct told told = TOLD_INIT;
+    mortise_lease *held = NULL, *lease;
+    pthread_t flusher;
+    EXPECT(OK, mortise_acquire(
+                   client, "flushed, held",
+                   MORTISE_OPTIONS(.ttl_ms = LONG_MS, .on_state = note_state, .user_data = &told),
+                   &held, &detail));
+    flushing = true;
+    CHECK(pthread_create(&flusher, NULL, flush_all, nodes.node) == 0);
+    uint64_t token = 0;
+    for (int i = 0; i < 100; i++) {
+        lease = take(client, "flushed");
+        CHECK(mortise_token(lease) > token);
+        token = mortise_token(lease);
+        EXPECT(BUSY, try_once(client, "flushed"));
+        give(lease);
+    }
+    CHECK(wait_renewals(client, stats_of(client).renewals + 20));
+    flushing = false;
+    pthread_join(flusher, NULL);
+    CHECK(test_count_get(&told.lost) == 0);
+    give(held);
+    CHECK(wait_nodes_with(&nodes, "flushed", 0));
+    CHECK(wait_nodes_with(&nodes, "flushed, held", 0));
+    close_client(client);
+}
+
+/* ---- a server that is listed twice ------------------------------------------------------------------------------------ */
+
+/* By an address of its own and by the proxy's: one server has one vote. */
+static void test_twins(void)
+{
+    char list[100];
+    mortise_client *client = NULL;
+    struct test_proxy *proxy = &nodes.proxy[0];
+    snprintf(list, sizeof list, "127.0.0.1:%d, 127.0.0.1:%d, 127.0.0.1:1", nodes.node[0].port,
+             proxy->port);
+    EXPECT(OK, nodes_open_list(&nodes, list, PATIENT, AT_ONCE, &client));
+    for (int i = 0; i < 3; i++)
+        EXPECT(UNREACHABLE, try_once(client, "twins"));
+    CHECK(wait_nodes_with(&nodes, "twins", 0));
+    close_client(client);
+    snprintf(list, sizeof list, "127.0.0.1:%d, 127.0.0.1:%d, 127.0.0.1:%d", nodes.node[0].port,
+             proxy->port, nodes.node[1].port);
+    EXPECT(OK, nodes_open_list(&nodes, list, NULL, AT_ONCE, &client));
+    mortise_lease *lease = take(client, "twins"); /* of two servers */
+    CHECK(wait_nodes_with(&nodes, "twins", 3));
+    give(lease);
+    CHECK(wait_nodes_with(&nodes, "twins", 0));
+    close_client(client);
+}
+
 /* ---- holders that are cut off --------------------------------------------------------------------------------------- */
 
 struct successor {
@@ -324,6 +443,9 @@ static const CU_TestInfo tests[] = {
     {"node-redlock: two live nodes, two contenders, a split vote", test_split_of_two},
     {"a waiter is told", test_waiting},
     {"a waiter is told while two nodes are away", test_waiting_with_two_away},
+    {"news of another server", test_news_of_another},
+    {"scripts are flushed all the time", test_scripts_flushed},
+    {"a server that is listed twice", test_twins},
     {"cut off with a minority", test_cut_off},
     {"stopped between request and votes", test_resumed},
     CU_TEST_INFO_NULL,

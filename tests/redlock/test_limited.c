@@ -1,0 +1,141 @@
+/* test_limited.c - users who may not do everything: with exactly the rights that docs/redlock.md names; and without the
+ * right to end their old connections, on which votes come late. On three nodes of each kind. */
+#include "nodes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* As in docs/redlock.md. */
+#define RIGHTS                                                                                     \
+    "~mortise:* ~{mortise:*}:mortise:* &{mortise:*}:mortise:news -@all +client|setname "           \
+    "+client|id +info +subscribe +unsubscribe +publish +eval +evalsha +get +set +del +pexpire "    \
+    "+getrange +setrange +pttl +time +ping +scan"
+#define USER "username = mortise\npassword = secret\n" AT_ONCE
+
+static struct nodes nodes, harmless = {.proxied = true};
+
+static bool count_one(const mortise_info *info, void *seen)
+{
+    *(int *)seen += info->held;
+    return true;
+}
+
+static void look_at_it(mortise_client *client, const char *name, uint64_t token)
+{
+    mortise_info info = {.size = sizeof info};
+    char text[200];
+    int seen = 0;
+    EXPECT(OK, mortise_inspect(client, name, &info, &detail));
+    CHECK(info.held && info.token == token);
+    EXPECT(OK, mortise_list(client, name, count_one, &seen, &detail));
+    CHECK(seen == 1);
+    EXPECT(OK, mortise_ping(client, text, sizeof text, &detail));
+    CHECK(strstr(text, "3 may vote") != NULL);
+}
+
+static bool is_subscribed(void *name)
+{
+    int count = 0;
+    for (int i = 0; i < nodes.count; i++) {
+        redisReply *reply =
+            ask(&nodes.node[i], "PUBSUB NUMSUB {mortise:%s}:mortise:news", (const char *)name);
+        count += reply && reply->elements == 2 && reply->element[1]->integer == 1;
+        freeReplyObject(reply);
+    }
+    return count == nodes.count;
+}
+
+/* Everything that can be asked, with tokens or without. */
+static void use_it(const char *settings, bool fencing, const char *name)
+{
+    struct pending pending = PENDING_INIT;
+    mortise_client *client = nodes_open(&nodes, 7, "renew_every = 100ms", settings);
+    mortise_client *other = nodes_open(&nodes, 7, NULL, settings);
+    snprintf(doing, sizeof doing, "%s", name);
+    CHECK(wait_works(client));
+    mortise_lease *lease = take(client, name);
+    CHECK(wait_renewals(client, stats_of(client).renewals + 2));
+    CHECK(wait_nodes_with(&nodes, name, 7));
+    look_at_it(client, name, mortise_token(lease));
+    pending_start(&pending, other, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    CHECK(test_poll(is_subscribed, (void *)(uintptr_t)name, TEST_PATIENCE_MS));
+    give(lease);
+    CHECK(pending_join(&pending) == MORTISE_OK);
+    if (fencing)
+        EXPECT(OK, mortise_break(client, name, mortise_token(pending.lease), &detail));
+    mortise_release(pending.lease, NULL);
+    CHECK(wait_nodes_with(&nodes, name, 0));
+    close_client(client);
+    close_client(other);
+}
+
+static void test_least_rights(void)
+{
+    use_it(USER, true, "least");
+    use_it(USER "fencing = off\n", false, "least, plain");
+}
+
+/* ---- CLIENT KILL is forbidden -------------------------------------------------------------------------------------- */
+
+struct counted {
+    struct test_proxy *proxy;
+    const char *what;
+    int64_t from, to;
+};
+
+static bool is_counted(void *argument)
+{
+    const struct counted *counted = argument;
+    int64_t count = test_proxy_count(counted->proxy, counted->what);
+    return count >= counted->from && count <= counted->to;
+}
+
+static bool wait_count(const char *what, int64_t from, int64_t to)
+{
+    struct counted counted = {&harmless.proxy[0], what, from, to};
+    return CHECK(test_poll(is_counted, &counted, TEST_PATIENCE_MS));
+}
+
+/* A vote is kept back on its way to one node; the client has long taken the lock with the other two, and given it back over
+ * a new connection, when it arrives. It is found and undone, though nobody asks the client for anything. */
+static void test_late_vote(void)
+{
+    mortise_client *client =
+        nodes_open_by(&harmless, "close_timeout = 3s",
+                      USER "node_timeout = 300ms\ncommand_timeout = 600ms\nconnect_timeout = 5s\n");
+    CHECK(wait_works(client));
+    give(take(client, "late"));
+    CHECK(wait_nodes_with(&harmless, "late", 0));
+    int64_t sent = test_proxy_count(&harmless.proxy[0], "up_taken");
+    nodes_say(&harmless, 1, "delay 1000000 up");
+    mortise_lease *lease = take(client, "late");
+    wait_count("up_taken", sent + 1, INT64_MAX);
+    nodes_say(&harmless, 1, "delay 0 both");
+    wait_count("now", 2, 2); /* the old connection, in which the vote is, and the new one */
+    give(lease);
+    CHECK(wait_nodes_with(&harmless, "late", 0));
+    nodes_say(&harmless, 1, "pass");
+    wait_count("now", 0, 1); /* all that was in it has been executed */
+    CHECK(wait_nodes_with(&harmless, "late", 0));
+    close_client(client);
+}
+
+static const CU_TestInfo tests[] = {
+    {"the least rights", test_least_rights},
+    {"a late vote, and no right to end connections", test_late_vote},
+    CU_TEST_INFO_NULL,
+};
+
+int main(int argc, char **argv)
+{
+    static const char *const all[] = {"user=mortise", "password=secret",
+                                      "rights=" RIGHTS " +client|kill", NULL};
+    static const char *const less[] = {"user=mortise", "password=secret", "rights=" RIGHTS, NULL};
+    int code = nodes_start(&nodes, 3, all);
+    if (code == 0)
+        code = nodes_start(&harmless, 3, less);
+    if (code == 0)
+        code = run_tests("redlock limited", tests, argc, argv);
+    bool clean = nodes_end(&nodes);
+    return (!nodes_end(&harmless) || !clean) && code == 0 ? 1 : code;
+}
