@@ -133,10 +133,10 @@ static void check_all(const struct bench_case *on_one, const struct bench_case *
                &on_one[QUORUM], 0.5);
     check_rate("plain_rate_free", "the first, free", &free[PLAIN], &free[QUORUM], 0.85);
     check_rate("fenced_rate_free", "the second, free", &free[FENCED], &free[QUORUM], 0.5);
-    check_at_most("dead_over_plain", "time, one node dead / all there", &on_one[DEAD],
-                  &on_one[PLAIN], 1.1);
-    check_at_most("hanging_over_plain", "time, one node hanging / all there", &on_one[HANGING],
-                  &on_one[PLAIN], 1.1);
+    check_at_most("dead_over_plain", "time of a cycle, one of the five dead / all there",
+                  &on_one[DEAD], &on_one[PLAIN], 1.1);
+    check_at_most("hanging_over_plain", "time of a cycle, one of the five hanging / all there",
+                  &on_one[HANGING], &on_one[PLAIN], 1.1);
 }
 
 int main(int argc, char **argv)

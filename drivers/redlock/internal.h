@@ -36,11 +36,13 @@
  *     from before the first was sent. Decided as soon as q say yes, or cannot any more.
  *   A reply is lost, the connection breaks: the vote may be there, or may come to be: the bit of this node stays in
  *     claim->maybe until an undo behind it was answered. The link ends the old connection in the server before
- *     anything is asked on a new one; where it may not (unsettled), the undo is repeated until the ttl has passed.
+ *     anything is asked on a new one; where it may not (unsettled), the undo is repeated until the ttl has passed. While
+ *     the node is not reached the claim is kept: the vote may lie unread in its sockets for longer than any ttl.
  *   A yes comes late: after a grant it is one vote more. After a failure the undo is behind it, on the same
  *     connection, or on the next one (claim.c remembers it).
  *   A node hangs: when it has been silent for node_timeout all who wait for it give it up; and it is not asked any more
- *     (is not `usable`) as long as its oldest answer is that late. One that answers, however many before us, does not. Undos are sent to it all the same.
+ *     (is not `usable`) as long as its oldest answer is that late. One that answers, however many before us, does not. Undos
+ *     are sent to it all the same. Its socket is looked at before: it may be this process that stood still.
  *   A node is down: nothing is sent, so nothing has to be undone there. It is tried in the background.
  *   A node was started less than max_ttl ago: it may have forgotten votes of grants that still hold. It is asked, but
  *     its vote does not count (ASIDE), unless node_persistent. No ttl is longer than max_ttl, so after that nothing
@@ -59,8 +61,10 @@
  *   undoing: BUSY is told when our own votes are gone, so the same grant id can be used again. An undo tells (loud) who
  *     waits if others may have taken our votes for a quorum; a split does not, or waiters would wake each other for ever.
  *   The caller gives up: the op ends at once; the core releases that grant id, behind all that was sent.
- *   The same grant id comes again: ask.lua finds its own vote and extends it. Undos of a former try that are on the way
- *     come before the new votes; their answers no longer say anything about them (claim->generation).
+ *   The same grant id comes again: ask.lua finds its own vote and extends it. A grant that was told of and not ended
+ *     (claim->token) is asked for with its token, which nodes that have it accept; where q do, it is the same hold. Undos of
+ *     a former try that are on the way come before the new votes; their answers no longer say anything about them, and one
+ *     that is answered NOSCRIPT is not sent again (claim->generation).
  *   Out of memory: before anything was sent NOMEM; for an undo: claim->again, by timer. Half a command breaks the link.
  *   Two threads: the pump lets one in at a time.
  *
@@ -73,8 +77,10 @@
  *   A holder without q: no repair, LOST; its leftovers are undone.
  *
  * RELEASE: an undo on all nodes in `maybe`, done when q answered; the others go on by themselves: sent when a node that
- *   was down is back, forgotten after max_ttl. UNREACHABLE, INDETERMINATE: the core asks again. `sure` when of q nodes
- *   it is known that nothing is left, and nothing can come.
+ *   was down is back. UNREACHABLE, INDETERMINATE: the core asks again. `sure` when of q nodes it is known that nothing is
+ *   left, and nothing can come.
+ *   A node hangs without whose word it is not known whether the grant still had q: it is waited for until it is slow; then
+ *   the others' word is enough, if none of them has lost it.
  *
  * BREAK: looks which grant has that token, and undoes that one. */
 #ifndef MORTISE_DRIVERS_REDLOCK_INTERNAL_H
