@@ -334,7 +334,7 @@ static void test_twins(void)
     struct test_proxy *proxy = &nodes.proxy[0];
     snprintf(list, sizeof list, "127.0.0.1:%d, 127.0.0.1:%d, 127.0.0.1:1", nodes.node[0].port,
              proxy->port);
-    EXPECT(OK, nodes_open_list(&nodes, list, PATIENT, AT_ONCE, &client));
+    EXPECT(OK, nodes_open_list(&nodes, list, HURRIED, AT_ONCE, &client));
     for (int i = 0; i < 3; i++)
         EXPECT(UNREACHABLE, try_once(client, "twins"));
     CHECK(wait_nodes_with(&nodes, "twins", 0));
