@@ -43,6 +43,7 @@ bench_command("${bench_parts}/installed/mortise-bench" "${CMAKE_INSTALL_FULL_BIN
     "${bench_installed}" "${bench_installed}/servers.sh" "${bench_installed}/rivals")
 
 install(PROGRAMS "${bench_parts}/installed/mortise-bench" DESTINATION "${CMAKE_INSTALL_BINDIR}")
+install(PROGRAMS check DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/mortise-bench")
 install(DIRECTORY mortise_bench rivals DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/mortise-bench"
         PATTERN __pycache__ EXCLUDE)
 install(FILES "${PROJECT_SOURCE_DIR}/tests/servers.sh"

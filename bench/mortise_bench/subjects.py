@@ -149,7 +149,7 @@ def rivals(backend, ports, folder):
         return [
             *node_rival("redlock", "redlock", "node-redlock", addresses, "turns contend hold wait"),
             *node_rival(
-                "redis_semaphore", "redis-semaphore", "redis-semaphore's RedlockMutex", addresses, "turns contend hold renew"
+                "redis_semaphore", "redis-semaphore", "redis-semaphore, Redlock", addresses, "turns contend hold renew"
             ),
         ]
     if backend == "zookeeper":

@@ -1,0 +1,233 @@
+"""The report: one HTML file with the pictures inside, for light and dark, that a phone can show."""
+
+import html
+from pathlib import Path
+
+from . import pictures
+from .tables import cases_table, summary_table, texts_table
+
+KIND_COLOUR = {"driver": 1, "floor": 2, "rival": 3}
+BACKENDS = {
+    "sqlite": "SQLite",
+    "redis": "One Redis server",
+    "redlock": "Five Redis servers",
+    "postgres": "PostgreSQL",
+    "zookeeper": "ZooKeeper",
+    "config": "As configured",
+}
+PLACES = {"one": "all on one processor", "free": "not pinned"}
+
+
+def title_of(case, *more):
+    return ", ".join([BACKENDS[case["backend"]], PLACES[case["place"]], *more])
+
+
+def grouped(cases, *words):
+    groups = {}
+    for case in cases:
+        groups.setdefault(tuple(case[word] for word in words), []).append(case)
+    return groups.values()
+
+
+def figure(caption, svg):
+    return f"<figure><figcaption>{html.escape(caption)}</figcaption>{svg}</figure>"
+
+
+def caption_and_bars(caption, cases, name, unit):
+    rows = []
+    for case in sorted(cases, key=lambda case: -case["figures"][name]["median"]):
+        found = case["figures"][name]
+        rows.append((case["label"][:30], KIND_COLOUR[case["kind"]], found["median"], found["least"], found["most"]))
+    return figure(caption, pictures.bars(caption, rows, unit))
+
+
+# ---- the pictures of each part ----
+
+
+def cycle_pictures(cases):
+    for group in grouped([case for case in cases if case["shape"] == "1 caller"], "backend", "place"):
+        yield caption_and_bars(title_of(group[0], "one caller"), group, "rate", "cycles a second")
+
+
+def curve(histogram):
+    """(1 / part above, µs): so that 99 %, 99.9 % … lie evenly apart."""
+    total, below, found = sum(count for _, count in histogram), 0, []
+    for upper, count in histogram:
+        below += count
+        above = max(total - below, 0.5) / total
+        found.append((f"{1 / above:.6g}", f"{upper / 1e3:.6g}"))
+    return found
+
+
+def curves(cases, key, y):
+    """A picture for each backend and place."""
+    with_curve = [case for case in cases if case["histograms"].get(key)]
+    for group in grouped(with_curve, "backend", "place", "shape"):
+        series = [(case["label"], at, curve(case["histograms"][key])) for at, case in enumerate(group, 1)]
+        caption = title_of(group[0], group[0]["shape"])
+        x = "one of so many took longer"
+        yield figure(caption, pictures.lines(caption, series, x, y, "xy", points=False))
+
+
+def latency_pictures(cases):
+    return curves([case for case in cases if case["shape"] == "1 caller"], "cycle", "µs for a cycle")
+
+
+def scaling_pictures(cases):
+    threaded = [case for case in cases if case["shape"] == "1 caller" or case["shape"].endswith(" threads")]
+    for group in grouped(threaded, "backend", "place"):
+        series = []
+        for at, same in enumerate(grouped(group, "subject"), 1):
+            points = sorted((int(case["shape"].split()[0]), case["figures"]["rate"]["median"]) for case in same)
+            if len(points) > 1:
+                series.append((same[0]["label"], at, points))
+        if series:
+            caption, counts = title_of(group[0]), sorted({count for _, _, points in series for count, _ in points})
+            more = f"set yrange [0:*]\nset xtics ({', '.join(map(str, counts))})"
+            yield figure(caption, pictures.lines(caption, series, "threads", "cycles a second", "x", more=more))
+
+
+def contend_pictures(cases):
+    for group in grouped(cases, "backend", "place", "shape"):
+        caption = title_of(group[0], group[0]["shape"])
+        yield caption_and_bars(caption, group, "rate", "acquisitions a second")
+
+
+def handover_pictures(cases):
+    return curves(cases, "handover", "µs from a release to the next grant")
+
+
+def wait_pictures(cases):
+    counted = [case for case in cases if "requests" in case["figures"]]
+    for group in grouped(counted, "backend"):
+        series = []
+        for at, same in enumerate(grouped(group, "subject"), 1):
+            points = sorted((int(case["shape"].split()[0]), case["figures"]["requests"]["median"]) for case in same)
+            series.append((same[0]["label"], at, points))
+        caption = BACKENDS[group[0]["backend"]]
+        more = "set yrange [0:*]\nset xrange [0:*]"
+        yield figure(caption, pictures.lines(caption, series, "waiting clients", "requests a second", more=more))
+
+
+def fail_pictures(cases):
+    for case in cases:
+        if case.get("timeline"):
+            half = [(f"{at:.2f}", max(median, 1e-3)) for at, median, *_ in case["timeline"]]
+            longest = [(f"{at:.2f}", max(most, 1e-3)) for at, _, most, *_ in case["timeline"]]
+            series = [("half of them within", 1, half), ("longest", 3, longest)]
+            caption = f"{BACKENDS[case['backend']]}, {case['shape']}"
+            svg = pictures.lines(
+                caption, series, "s, when a cycle was due", "ms until it was done", "y", events=case["events"]
+            )
+            yield figure(caption, svg)
+
+
+PARTS = (
+    ("cycle", "A cycle: acquire and release, uncontended", cycle_pictures,
+     "How many a second one caller makes. Blue: Mortise; grey: the floor, which is the same requests by the bare client "
+     "library; orange: rivals. The thin line is from the least to the most of the rounds."),
+    ("cycle", "How long a cycle takes", latency_pictures,
+     "Read it as: one of so many cycles (below) took longer than that (left)."),
+    ("cycle", "Scaling with threads", scaling_pictures, "Each thread has its own name; all share one client."),
+    ("contend", "One lock that all want", contend_pictures,
+     "Processes × threads, and what is done in the critical section. A high rate alone says little: one process that takes "
+     "its own lock again and again is fast, and the others starve. The table says how even the shares were."),
+    ("contend", "From a release to the next grant", handover_pictures, ""),
+    ("wait", "What waiting costs the server", wait_pictures,
+     "A lock is held, so many clients wait for it, and nothing happens: requests a second, those of the holder included."),
+    ("renew", "What holding costs", lambda cases: (), "So many locks are held and renewed; ttl 3 s."),
+    ("fail", "Failures", fail_pictures,
+     "A cycle is due every 20 ms, and its latency counts from when it was due: a caller who stood still is told by all the "
+     "cycles that should have been. “Until the next grant”: from the kill of the holder (its ttl is 2 s, a ZooKeeper "
+     "session's 4 s), or from when the server answers again."),
+    ("state", "A look at a lease", lambda cases: (), "mortise_state(): a clock compare, beside reading the clock."),
+)  # fmt: skip
+
+
+def part(result, workload, title, draw, text):
+    cases = [case for case in result["cases"] if case["workload"] == workload]
+    if not cases:
+        return ""
+    drawn = "".join(draw(cases)) if pictures.available() else ""
+    if not drawn and draw in (scaling_pictures, latency_pictures, handover_pictures):
+        return ""
+    first = next(known for known in PARTS if known[0] == workload)[1] == title
+    table = ""
+    if first:
+        rows = "".join(cases_table(group, title_of(group[0])) for group in grouped(cases, "backend", "place"))
+        table = f"<details{'' if drawn else ' open'}><summary>All figures</summary>{rows}</details>"
+    return (
+        f"<h2>{html.escape(title)}</h2><p class=soft>{html.escape(text)}</p>"
+        f'<div class=pictures>{drawn}</div>{table}'
+    )
+
+
+# ---- head and foot ----
+
+
+def head(result):
+    machine, method = result["machine"], result["method"]
+    where = f"{machine['processor']}, {machine['cores']} cores, {machine['system']}, {machine['kernel']}"
+    text = f"<h1>Mortise beside floors and rivals</h1><p>{html.escape(where)}; {html.escape(machine['date'])}</p>"
+    if method["quick"]:
+        text += (
+            "<p class=warning>A quick run: it shows that all runs, its figures are not to be believed. For those, "
+            "<code>mortise-bench --full</code>.</p>"
+        )
+    return text
+
+
+def method_text(result):
+    machine, method = result["machine"], result["method"]
+    places = "; ".join(
+        f"{name}: client and server " + (f"on processor {cpus[0]}" if isinstance(cpus, list) else "placed by the system")
+        for name, cpus in method["places"].items()
+    )
+    rounds = (
+        f"{method['rounds']} rounds after a warm-up of {method['warm_up_s']:g} s, in turn: A B C A B C, so that what else "
+        "the machine does meets all alike. A figure is the median of the rounds; beside it the least and the most."
+    )
+    lengths = ", ".join(f"{name} {seconds:g} s" for name, seconds in method["seconds"].items())
+    lines = [
+        rounds,
+        f"A measurement takes: {lengths}; the first sixth of it does not count.",
+        f"Places: {places}.",
+        "Percentiles are from a log-linear histogram of all turns (1.6 % wide); where turns are due at fixed times their "
+        "latency counts from then.",
+        "A ratio is the median of the rounds' ratios to the floor of the same round. A floor sends the same requests by the "
+        "server's client library alone. Where a shape has none, the floor of one caller stands in, and the table says so.",
+        "All subjects, in whatever language, write down the same four instants of each turn; one program computes all "
+        "figures from them.",
+        f"The machine's load before: {', '.join(f'{load:g}' for load in machine['load'])}. It took "
+        f"{method['took_s'] / 60:.1f} minutes.",
+    ]
+    items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+    versions = dict(machine["programs"])
+    versions.update({f"{case['label']} ({case['backend']})": case["version"] for case in result["cases"]})
+    return (
+        f"<h2>Method</h2><ul>{items}</ul><details><summary>Versions</summary>"
+        f"{texts_table(('what', 'version'), versions.items())}</details>"
+    )
+
+
+def left_out(result):
+    if not result["left_out"]:
+        return ""
+    rows = ((entry["what"], entry["why"]) for entry in result["left_out"])
+    return f"<h2>Left out</h2>{texts_table(('what', 'why'), rows)}"
+
+
+def write(path, result):
+    style = (Path(__file__).parent / "style.css").read_text(encoding="utf-8")
+    parts = "".join(part(result, *words) for words in PARTS)
+    if not pictures.available():
+        parts = "<p class=warning>There are no pictures: gnuplot is not installed.</p>" + parts
+    body = head(result) + summary_table(result) + parts + method_text(result) + left_out(result)
+    Path(path).write_text(
+        "<!doctype html>\n<html lang=en><head><meta charset=utf-8>"
+        '<meta name=viewport content="width=device-width, initial-scale=1">'
+        f"<title>Mortise beside floors and rivals</title><style>\n{style}</style></head>\n<body>{body}</body></html>\n",
+        encoding="utf-8",
+    )
+
+
