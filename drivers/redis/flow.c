@@ -239,59 +239,6 @@ void flow_lose(struct driver *driver, mortise_op *op, enum link_loss loss,
     fail_as(driver, op, status, fault->native, true, fault->text);
 }
 
-/* ---- doubts ----------------------------------------------------------------------------------------- */
-
-/* Without memory for it: nothing is sure for as long as the link is not settled. */
-void flow_doubt(struct driver *driver, const mortise_grant_id *grant, int64_t ttl_ms)
-{
-    struct doubt *doubt;
-    int64_t until_ns = driver->host->now(driver->host) + ttl_ms * NS_PER_MS;
-    HASH_FIND(hh, driver->doubts, grant, sizeof(*grant), doubt);
-    if (doubt == NULL) {
-        doubt = malloc(sizeof(*doubt));
-        if (doubt == NULL) {
-            driver->all_doubtful = true;
-            return;
-        }
-        doubt->grant = *grant;
-        HASH_ADD(hh, driver->doubts, grant, sizeof(*grant), doubt);
-        if (doubt->hh.tbl == NULL) {
-            free(doubt);
-            driver->all_doubtful = true;
-            return;
-        }
-    }
-    doubt->until_ns = until_ns;
-}
-
-bool flow_is_sure(struct driver *driver, const mortise_grant_id *grant)
-{
-    struct doubt *doubt;
-    if (driver->all_doubtful)
-        return false;
-    if (driver->doubts == NULL)
-        return true;
-    HASH_FIND(hh, driver->doubts, grant, sizeof(*grant), doubt);
-    return doubt == NULL || driver->host->now(driver->host) >= doubt->until_ns;
-}
-
-static void drop_doubts(struct driver *driver, int64_t until_ns)
-{
-    struct doubt *doubt, *next;
-    HASH_ITER (hh, driver->doubts, doubt, next) {
-        if (doubt->until_ns > until_ns)
-            continue;
-        HASH_DEL(driver->doubts, doubt);
-        free(doubt);
-    }
-}
-
-void flow_forget_doubts(struct driver *driver)
-{
-    drop_doubts(driver, MORTISE_NEVER);
-    driver->all_doubtful = false;
-}
-
 /* ---- in and out --------------------------------------------------------------------------------------- */
 
 /* False: it was failed. */
@@ -492,7 +439,7 @@ void flow_up(struct link *link, void *owner)
     if (link_settled(link))
         flow_forget_doubts(driver);
     else
-        drop_doubts(driver, driver->host->now(driver->host));
+        flow_drop_doubts(driver, driver->host->now(driver->host));
     place_up(driver);
     run(driver);
     queue_ask_all(driver);

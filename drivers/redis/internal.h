@@ -3,6 +3,7 @@
  *   module.c       the module's table and options; opens and closes an instance
  *   flow.c         ops come in, wait for the connection, are sent, canceled, answered, failed
  *   scripts/       what is executed in the server: the protocol. One script is one atomic step
+ *   doubt.c        grants of which it is not known whether they will yet be made
  *   script.c       EVALSHA, and the text where the server does not know it
  *   lease.c        acquire, release, break; renew.c: renewals, many in one script
  *   transaction.c  the same steps by WATCH and MULTI, where scripts are forbidden; decide.c: what they decide
@@ -266,8 +267,11 @@ void flow_lose(struct driver *driver, mortise_op *op, enum link_loss loss,
                const struct link_fault *fault);
 /* Puts it among those that wait for the connection; false: it was before. */
 bool flow_ask_again(struct driver *driver, mortise_op *op);
+/* doubt.c */
 void flow_doubt(struct driver *driver, const mortise_grant_id *grant, int64_t ttl_ms);
 bool flow_is_sure(struct driver *driver, const mortise_grant_id *grant);
+/* Those that are over by then; all. */
+void flow_drop_doubts(struct driver *driver, int64_t until_ns);
 void flow_forget_doubts(struct driver *driver);
 
 /* ---- key.c ------------------------------------------------------------------------------------------ */
@@ -384,8 +388,8 @@ void confirm_undone(struct driver *driver, mortise_op *op, mortise_status status
 enum wish queue_wish(struct driver *driver, mortise_op *op, int64_t sent_ns, char text[WISH_SIZE]);
 /* The answer was an error, or it was not sent: nothing was done. */
 void queue_refused(struct driver *driver, const mortise_op *op, enum wish wish);
-/* It has to wait; with a wish it has a place now. True: the op is kept. */
-bool queue_keep(struct driver *driver, mortise_op *op, enum wish wish, const redisReply *refusal,
+/* It has to wait, and to ask again in so long at the latest; with a wish it has a place now. True: the op is kept. */
+bool queue_keep(struct driver *driver, mortise_op *op, enum wish wish, int64_t at_latest_ms,
                 int64_t sent_ns);
 bool queue_is_seated(const struct driver *driver, const mortise_op *op);
 /* It may have a place, or the lock, in the server. */

@@ -13,13 +13,10 @@ void key_put_of(struct link *link, const char *name, size_t name_len, enum key k
 {
     static const char *const words[] = {
         [KEY_TOKEN] = "token", [KEY_NEWS] = "news", [KEY_QUEUE] = "queue", [KEY_RECORD] = "record"};
-    struct key_parts parts = {.count = 0};
-    if (key == KEY_LOCK) {
+    if (key == KEY_LOCK)
         link_argument(link, name, name_len);
-        return;
-    }
-    key_add_side(&parts, name, name_len, words[key]);
-    link_parts(link, parts.part, parts.count);
+    else
+        key_put_side(link, name, name_len, words[key]);
 }
 
 /* Redisson's: "redisson_lock__channel:{name}", without braces where the name has some. */
@@ -39,6 +36,10 @@ static void add_channel(struct key_parts *parts, const struct driver *driver, co
 void key_put_channel(struct link *link, const struct driver *driver, const mortise_op *op)
 {
     struct key_parts parts = {.count = 0};
+    if (driver->layout != LAYOUT_REDISSON) {
+        key_put_side(link, op->name, op->name_len, "news");
+        return;
+    }
     add_channel(&parts, driver, op->name, op->name_len);
     link_parts(link, parts.part, parts.count);
 }
@@ -52,9 +53,11 @@ char *key_channel(const struct driver *driver, const char *name, size_t name_len
 
 void key_put_grant(struct link *link, const mortise_op *op)
 {
-    char hex[GRANT_HEX + 1];
+    char hex[GRANT_HEX + 1], *to = link_room(link, GRANT_HEX);
+    if (to == NULL)
+        return;
     key_hex(&op->grant, hex);
-    link_argument(link, hex, GRANT_HEX);
+    memcpy(to, hex, GRANT_HEX);
 }
 
 size_t key_field(const mortise_op *op, char field[FIELD_MAX + 1])

@@ -234,26 +234,52 @@ static bool is_found(const redisReply *reply)
            reply->element[1]->integer > 0;
 }
 
+static void queued(struct flight *flight, int64_t at_latest_ms)
+{
+    struct driver *driver = flight->driver;
+    mortise_op *op = flight->op;
+    if (queue_keep(driver, op, flight->wish, at_latest_ms, flight->call.sent_ns))
+        return;
+    if (queue_is_placed(driver, op))
+        flow_fail_deaf(driver, op);
+    else
+        flow_fail_odd(driver, op);
+}
+
+static void is_busy(struct flight *flight, const redisReply *reply)
+{
+    struct driver *driver = flight->driver;
+    mortise_op *op = flight->op;
+    int64_t remaining_ms = reply->element[0]->integer;
+    int64_t at_latest_ms =
+        remaining_ms >= 0 && remaining_ms < INT64_MAX ? remaining_ms + 1 : op->ttl_ms;
+    if (queue_keep(driver, op, WISH_NONE, at_latest_ms, flight->call.sent_ns))
+        return;
+    if (queue_is_placed(driver, op)) {
+        flow_fail_deaf(driver, op);
+        return;
+    }
+    if (op->info != NULL)
+        holder_of_refusal(driver, reply, op->info);
+    lease_busy(driver, op, remaining_ms);
+}
+
 static void acquired(struct flight *flight, redisReply *reply)
 {
     struct driver *driver = flight->driver;
     mortise_op *op = flight->op;
-    if (reply->type == REDIS_REPLY_INTEGER && reply->integer > 0) {
-        lease_granted(driver, op, (uint64_t)reply->integer, flight->call.sent_ns);
-    } else if (is_found(reply)) {
+    int64_t sent_ns = flight->call.sent_ns, number = reply->integer;
+    if (reply->type == REDIS_REPLY_INTEGER && number > 0)
+        lease_granted(driver, op, (uint64_t)number, sent_ns);
+    else if (reply->type == REDIS_REPLY_INTEGER && number < 0 && number > INT64_MIN &&
+             flight->wish != WISH_NONE)
+        queued(flight, -number);
+    else if (is_found(reply))
         lease_found(driver, op, (uint64_t)reply->element[1]->integer, reply->element[0]->integer,
-                    flight->call.sent_ns);
-    } else if (is_pair(reply)) {
-        if (queue_keep(driver, op, flight->wish, reply, flight->call.sent_ns))
-            return;
-        if (queue_is_placed(driver, op)) {
-            flow_fail_deaf(driver, op);
-            return;
-        }
-        if (op->info != NULL)
-            holder_of_refusal(driver, reply, op->info);
-        lease_busy(driver, op, reply->element[0]->integer);
-    } else
+                    sent_ns);
+    else if (is_pair(reply))
+        is_busy(flight, reply);
+    else
         flow_fail_odd(driver, op);
 }
 

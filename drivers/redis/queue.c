@@ -10,8 +10,8 @@
  *   acquire (queue_*_acquire)   it holds already: "yours". The lock is free and the queue empty: taken. Free, and
  *                               somebody waits (a holder has died): hand-on; if nobody before it was given it:
  *                               taken. Else it sits: its place is refreshed (stamp, seen; the places before
- *                               it that are not fresh are taken out), or appended: "queued", with what remains of
- *                               the holder's time, and the shortest ttl of those before it. A try never sits: "busy".
+ *                               it that are not fresh are taken out), or appended: "queued", and in how long it has to
+ *                               ask again at the latest. A try never sits: "busy".
  *   hand-on (include/queue)     pops places until one gets the lock, for its whole ttl from now, under a new token;
  *                               PUBLISH "<grant> <token> <stamp>" to its inbox. Passed over: who was not seen in
  *                               two thirds of its ttl; whose inbox nobody listens to.
@@ -30,9 +30,9 @@
  *                                                         │ taken, "yours"
  *                                                         └──────────────▶ granted
  *
- *   refresh: the same acquire again: every third of the ttl; when what remained of the holder's time is over; as often
- *     as the shortest ttl of those before it, who may hold and die unseen; when a connection is back; every `retry`
- *     with foreign = poll. At most one request of a seat is under way.
+ *   refresh: the same acquire again: every third of the ttl; when what remained of the holder's time is over, and as
+ *     often as the shortest ttl of those before it, who may hold and die unseen (the server says when); when a
+ *     connection is back; every `retry` with foreign = poll. At most one request of a seat is under way.
  *   F (op->first_sent_ns): the stamp of the last request that was answered "queued"; before, the first sending.
  *   "Yours" says how long that stands yet.
  *
@@ -104,8 +104,6 @@
  *     look fresh for longer. */
 #include "internal.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 struct seat {
@@ -187,6 +185,16 @@ static bool may_wait(const struct driver *driver, const mortise_op *op)
     return driver->queued && !driver->deaf && (op->flags & MORTISE_OP_TRY) == 0;
 }
 
+/* So many, with zeros before, and a blank behind. */
+static void put_digits(char *to, size_t digits, uint64_t number)
+{
+    to[digits] = ' ';
+    while (digits-- > 0) {
+        to[digits] = (char)('0' + number % 10);
+        number /= 10;
+    }
+}
+
 enum wish queue_wish(struct driver *driver, mortise_op *op, int64_t sent_ns, char text[WISH_SIZE])
 {
     struct seat *seat = seat_of(driver, op);
@@ -197,8 +205,11 @@ enum wish queue_wish(struct driver *driver, mortise_op *op, int64_t sent_ns, cha
     if (seat == NULL)
         return WISH_NONE;
     bool again = seat->placed;
-    snprintf(text, WISH_SIZE, "%c%010" PRId64 " %019" PRId64 " %016" PRIu64 " %s",
-             again ? 'a' : 'n', op->ttl_ms, sent_ns, place_floor(driver, op), driver->inbox);
+    text[0] = again ? 'a' : 'n';
+    put_digits(text + 1, 10, (uint64_t)op->ttl_ms);
+    put_digits(text + 12, 19, (uint64_t)sent_ns);
+    put_digits(text + 32, 16, place_floor(driver, op));
+    memcpy(text + 49, driver->inbox, sizeof(driver->inbox));
     seat->placed = true;
     return again ? WISH_AGAIN : WISH_NEW;
 }
@@ -230,26 +241,15 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* So often that it learns of each who holds before it that its time is running out. */
-static int64_t refresh_ms(struct driver *driver, const mortise_op *op, int64_t remaining_ms,
-                          int64_t least_ms)
+static int64_t refresh_ms(struct driver *driver, const mortise_op *op, int64_t at_latest_ms)
 {
-    int64_t ms = op->ttl_ms / 3;
-    if (remaining_ms >= 0)
-        ms = smaller(ms, remaining_ms + 1);
-    if (least_ms > 0)
-        ms = smaller(ms, least_ms);
+    int64_t ms = smaller(op->ttl_ms / 3, at_latest_ms);
     return driver->foreign_polled ? smaller(ms, retry_ms(driver)) : ms;
 }
 
-bool queue_keep(struct driver *driver, mortise_op *op, enum wish wish, const redisReply *refusal,
+bool queue_keep(struct driver *driver, mortise_op *op, enum wish wish, int64_t at_latest_ms,
                 int64_t sent_ns)
 {
-    int64_t remaining_ms = refusal->element[0]->integer, least_ms = 0;
-    const redisReply *least = refusal->element[1];
-    if (wish != WISH_NONE && least->type == REDIS_REPLY_STRING)
-        least_ms = (int64_t)(holder_number(least->str, least->len) & INT64_MAX);
-
     struct seat *seat = seat_of(driver, op);
     if (!may_wait(driver, op))
         return false;
@@ -266,8 +266,7 @@ bool queue_keep(struct driver *driver, mortise_op *op, enum wish wish, const red
     } else
         news_want_inbox(driver);
     set_due(driver, seat,
-            driver->host->now(driver->host) +
-                refresh_ms(driver, op, remaining_ms, least_ms) * NS_PER_MS);
+            driver->host->now(driver->host) + refresh_ms(driver, op, at_latest_ms) * NS_PER_MS);
     return true;
 }
 
@@ -313,18 +312,16 @@ void queue_turn(struct driver *driver)
     }
 }
 
-static bool read_hex(const char *text, mortise_grant_id *grant)
+/* What is not hex makes a grant that nobody has. */
+static unsigned hex_digit(char c)
 {
-    for (size_t i = 0; i < GRANT_HEX; i++) {
-        int digit = text[i] >= '0' && text[i] <= '9'   ? text[i] - '0'
-                    : text[i] >= 'a' && text[i] <= 'f' ? text[i] - 'a' + 10
-                                                       : -1;
-        if (digit < 0)
-            return false;
-        unsigned char high = i % 2 == 0 ? 0 : (unsigned char)(grant->bytes[i / 2] << 4);
-        grant->bytes[i / 2] = (unsigned char)(high | digit);
-    }
-    return true;
+    return ((unsigned)c & 15) + 9 * ((unsigned)c >> 6 & 1);
+}
+
+static void read_hex(const char *text, mortise_grant_id *grant)
+{
+    for (size_t i = 0; i < MORTISE_GRANT_ID_SIZE; i++)
+        grant->bytes[i] = (unsigned char)(hex_digit(text[2 * i]) << 4 | hex_digit(text[2 * i + 1]));
 }
 
 /* What came to the inbox. False: it makes no sense. */
@@ -332,8 +329,9 @@ static bool read_push(const char *text, size_t length, mortise_grant_id *grant, 
                       int64_t *stamp_ns)
 {
     const char *number = text + GRANT_HEX + 1, *end = text + length;
-    if (length < GRANT_HEX + 4 || !read_hex(text, grant) || text[GRANT_HEX] != ' ')
+    if (length < GRANT_HEX + 4 || text[GRANT_HEX] != ' ')
         return false;
+    read_hex(text, grant);
     const char *space = memchr(number, ' ', (size_t)(end - number));
     if (space == NULL)
         return false;

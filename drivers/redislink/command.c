@@ -13,14 +13,19 @@ void link_bytes_free(struct link_bytes *bytes)
     *bytes = (struct link_bytes){.data = NULL};
 }
 
-static bool make_room(struct link_bytes *bytes, size_t length)
+static bool has_room(const struct link_bytes *bytes, size_t length)
+{
+    return bytes->capacity - bytes->length >= length;
+}
+
+static bool make_more_room(struct link_bytes *bytes, size_t length)
 {
     if (bytes->done > bytes->capacity / 2) { /* what was written makes room */
         memmove(bytes->data, bytes->data + bytes->done, bytes->length - bytes->done);
         bytes->length -= bytes->done;
         bytes->done = 0;
     }
-    if (bytes->capacity - bytes->length >= length)
+    if (has_room(bytes, length))
         return true;
     if (length > SIZE_MAX / 2 - bytes->length || bytes->failed)
         return false;
@@ -33,6 +38,11 @@ static bool make_room(struct link_bytes *bytes, size_t length)
     bytes->data = data;
     bytes->capacity = capacity;
     return true;
+}
+
+static bool make_room(struct link_bytes *bytes, size_t length)
+{
+    return has_room(bytes, length) || make_more_room(bytes, length);
 }
 
 /* Writes the digits of number so that they end before `end`; returns where they begin. */
@@ -50,13 +60,30 @@ static char *digits(char *end, uint64_t number)
 /* "$12\r\n", "*3\r\n"; returns where it ends. There is room. */
 static char *put_head(char *to, char kind, uint64_t number)
 {
-    char text[HEAD_MAX], *end = text + sizeof(text), *begin = digits(end, number);
+    char text[HEAD_MAX], *end = text + sizeof(text);
     *to++ = kind;
-    memcpy(to, begin, (size_t)(end - begin));
-    to += end - begin;
+    if (number < 100) { /* as most are */
+        if (number >= 10)
+            *to++ = (char)('0' + number / 10);
+        *to++ = (char)('0' + number % 10);
+    } else {
+        for (const char *digit = digits(end, number); digit < end; digit++)
+            *to++ = *digit;
+    }
     *to++ = '\r';
     *to++ = '\n';
     return to;
+}
+
+void link_raw(struct link *link, const char *data, size_t length)
+{
+    struct link_bytes *bytes = &link->out;
+    if (!make_room(bytes, length)) {
+        bytes->failed = true;
+        return;
+    }
+    memcpy(bytes->data + bytes->length, data, length);
+    bytes->length += length;
 }
 
 /* The room for an argument of so many bytes, behind its head; NULL without memory. */
@@ -84,6 +111,14 @@ void link_command(struct link *link, unsigned arguments)
     else
         bytes->length =
             (size_t)(put_head(bytes->data + bytes->length, '*', arguments) - bytes->data);
+}
+
+char *link_room(struct link *link, size_t length)
+{
+    char *to = begin_argument(&link->out, length);
+    if (to != NULL)
+        end_argument(&link->out, to + length);
+    return to;
 }
 
 void link_parts(struct link *link, const struct link_part *parts, unsigned count)
@@ -118,6 +153,11 @@ void link_text(struct link *link, const char *text)
 
 void link_number(struct link *link, int64_t number)
 {
+    if (number >= 0 && number < 10) {
+        const char one[] = {'$', '1', '\r', '\n', (char)('0' + number), '\r', '\n'};
+        link_raw(link, one, sizeof(one));
+        return;
+    }
     char text[24], *end = text + sizeof(text);
     char *begin = digits(end, number < 0 ? 0 - (uint64_t)number : (uint64_t)number);
     if (number < 0)

@@ -14,6 +14,8 @@ void key_add(struct key_parts *parts, const void *data, size_t length);
 void key_add_text(struct key_parts *parts, const char *text);
 /* "{name}:mortise:word", or "{tag}:mortise:word:name". */
 void key_add_side(struct key_parts *parts, const char *name, size_t length, const char *word);
+/* The same, as the next argument. */
+void key_put_side(struct link *link, const char *name, size_t length, const char *word);
 /* Malloc'ed, with *length; NULL without memory. */
 char *key_join(const struct key_parts *parts, size_t *length);
 /* Whether a lock of this name could be taken for a key beside another. */

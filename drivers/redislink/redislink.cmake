@@ -27,7 +27,7 @@ foreach(script IN LISTS scripts)
     string(REPLACE "\n" "\\n\"\n        \"" text "${text}")
     string(TOUPPER "${name}" constant)
     string(APPEND names "    SCRIPT_${constant},\n")
-    string(APPEND rows "    [SCRIPT_${constant}] = {\"${name}\", \"${sha}\", ${length},\n        \"${text}\"},\n")
+    string(APPEND rows "    [SCRIPT_${constant}] = {\"${name}\", \"$7\\r\\nEVALSHA\\r\\n$40\\r\\n${sha}\\r\\n\", ${length},\n        \"${text}\"},\n")
 endforeach()
 file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/scripts.h" CONTENT
 "/* Made from the files in scripts. */

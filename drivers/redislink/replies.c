@@ -86,6 +86,44 @@ size_t link_tell_simple(struct link *link, const char *bytes, size_t length)
     return told;
 }
 
+/* The text of "$12\r\n…\r\n" at *at, which is moved behind it. False: that is not there, whole. */
+static bool read_text(char *bytes, size_t length, size_t *at, redisReply *text)
+{
+    size_t size = 0, from = *at + 1;
+    if (*at >= length || bytes[*at] != '$')
+        return false;
+    while (from < length && from - *at < 9 && bytes[from] >= '0' && bytes[from] <= '9')
+        size = size * 10 + (size_t)(bytes[from++] - '0');
+    if (from == *at + 1 || from + 2 + size + 2 > length || bytes[from] != '\r')
+        return false;
+    *text = (redisReply){.type = REDIS_REPLY_STRING, .str = bytes + from + 2, .len = size};
+    *at = from + 2 + size + 2;
+    return true;
+}
+
+size_t link_tell_messages(struct link *link, char *bytes, size_t length)
+{
+    static const char head[] = "*3\r\n$7\r\nmessage\r\n";
+    redisReply parts[3], *elements[3] = {&parts[0], &parts[1], &parts[2]};
+    size_t told = 0;
+    link->reading = true;
+    while (!link->breaks && length - told > sizeof(head) && link->first == NULL &&
+           memcmp(bytes + told, head, sizeof(head) - 1) == 0) {
+        redisReply reply = {.type = REDIS_REPLY_ARRAY, .elements = 3, .element = elements};
+        size_t at = told + 4;
+        if (!read_text(bytes, length, &at, &parts[0]) ||
+            !read_text(bytes, length, &at, &parts[1]) || !read_text(bytes, length, &at, &parts[2]))
+            break;
+        for (int i = 0; i < 3; i++)
+            parts[i].str[parts[i].len] = '\0'; /* as the reader ends them */
+        told = at;
+        link->progress_ns = link->host->now(link->host);
+        tell(link, &reply);
+    }
+    link->reading = false;
+    return told;
+}
+
 void link_tell_replies(struct link *link)
 {
     link->reading = true;

@@ -12,8 +12,7 @@ bool script_call(struct link *link, const struct link_script *script, bool *know
         link_argument(link, "EVAL", 4);
         link_argument(link, script->text, script->length);
     } else {
-        link_argument(link, "EVALSHA", 7);
-        link_argument(link, script->digest, 40);
+        link_raw(link, script->call, SCRIPT_CALL_SIZE);
     }
     link_number(link, keys);
     return by_text;

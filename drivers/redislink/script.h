@@ -5,9 +5,11 @@
 
 #include "link.h"
 
+#define SCRIPT_CALL_SIZE (sizeof("$7\r\nEVALSHA\r\n$40\r\n\r\n") - 1 + 40)
+
 struct link_script {
-    const char *name, *digest;
-    size_t length;
+    const char *name, *call; /* call: EVALSHA and its digest, as bytes of the protocol */
+    size_t length;           /* of the text */
     const char *text;
 };
 

@@ -58,8 +58,7 @@ int link_socket(const struct link *link)
     return -1;
 }
 
-/* Integers, and "OK", that come first are told at once, without the reader: it makes an object of
- * each. */
+/* Integers, "OK" and messages that come first are told at once, without the reader: it makes objects of them. */
 static int read_plain(struct link *link)
 {
     char bytes[READ_MAX];
@@ -74,7 +73,9 @@ static int read_plain(struct link *link)
         return REDIS_ERR;
     }
     bool empty = context->reader->pos == context->reader->len && context->reader->ridx == -1;
-    size_t told = empty ? link_tell_simple(link, bytes, (size_t)n) : 0;
+    size_t told = !empty                          ? 0
+                  : link->callbacks->push != NULL ? link_tell_messages(link, bytes, (size_t)n)
+                                                  : link_tell_simple(link, bytes, (size_t)n);
     if (told == (size_t)n || link->breaks)
         return REDIS_OK;
     return redisReaderFeed(context->reader, bytes + told, (size_t)n - told);

@@ -63,10 +63,18 @@ static void note_script(struct fake *fake, const redisReply *command)
         atomic_fetch_add(&fake->asked[command->elements - 3], 1);
 }
 
+static bool asks_for_place(const redisReply *command)
+{
+    const redisReply *last = command->elements > 0 ? command->element[command->elements - 1] : NULL;
+    return is_script(command) && last->str && strstr(last->str, " mortise:inbox:");
+}
+
 static const char *answer_to(struct fake *fake, const redisReply *command)
 {
     pthread_mutex_lock(&fake->lock);
     const char *answer = greeting(fake, command);
+    if (!answer && fake->seats && asks_for_place(command))
+        answer = ":-600000\r\n";
     if (!answer && fake->afterwards && fake->times-- <= 0)
         answer = fake->afterwards;
     else if (!answer)
@@ -145,9 +153,19 @@ bool fake_start(struct fake *fake)
     return pthread_create(&fake->thread, NULL, run, fake) == 0;
 }
 
+void fake_seat(struct fake *fake)
+{
+    pthread_mutex_lock(&fake->lock);
+    fake->seats = true;
+    fake->answer = "*3\r\n:600000\r\n$0\r\n\r\n$16\r\n1700000000000000\r\n";
+    fake->afterwards = NULL;
+    pthread_mutex_unlock(&fake->lock);
+}
+
 void fake_answer(struct fake *fake, const char *answer, int times, const char *afterwards)
 {
     pthread_mutex_lock(&fake->lock);
+    fake->seats = false;
     fake->answer = answer;
     fake->times = times;
     fake->afterwards = afterwards;

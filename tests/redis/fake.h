@@ -15,6 +15,8 @@ struct fake {
     const char *answer;     /* with its line end */
     const char *afterwards; /* when `answer` was given so often; NULL: never */
     int times;
+    bool
+        seats; /* who asks for a place is told that it has one, for ten minutes; `answer` is for the others */
     const char *time; /* what it says to TIME; then it is a primary, too. NULL: as to everything */
     atomic_bool stops;
     atomic_bool silent;   /* scripts have no answer, as long as the connection lasts */
@@ -26,6 +28,8 @@ struct fake {
 bool fake_start(struct fake *fake);
 /* From now on; afterwards NULL: always the same. */
 void fake_answer(struct fake *fake, const char *answer, int times, const char *afterwards);
+/* All locks are held, and who waits has a place. */
+void fake_seat(struct fake *fake);
 /* Closes its connections; from then on it is silent, or not. */
 void fake_cut(struct fake *fake, bool silent);
 void fake_end(struct fake *fake);

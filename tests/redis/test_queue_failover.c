@@ -247,7 +247,7 @@ static void arrive(const char *mode)
     pthread_mutex_lock(&old.lock);
     old.time = ahead;
     pthread_mutex_unlock(&old.lock);
-    fake_answer(&old, "*2\r\n:600000\r\n$10\r\n0000600000\r\n", 0, NULL);
+    fake_seat(&old);
     CHECK(ask_is(&lone, "OK", "REPLICAOF 127.0.0.1 1"));
     snprintf(list, sizeof list, "127.0.0.1:%d, 127.0.0.1:%d", old.port, lone.port);
     snprintf(settings, sizeof settings, "%s%s", timeouts, mode);

@@ -415,7 +415,7 @@ static void test_many_wait(void)
                                      "command_timeout = 10m\nconnect_timeout = 1m\n");
     fake_answer(&fake, ":1700000000000000\r\n", 0, NULL);
     mortise_lease *lease = take_as(client, "held", NULL, 600000);
-    fake_answer(&fake, "*2\r\n:600000\r\n$10\r\n0000600000\r\n", 0, NULL);
+    fake_seat(&fake);
     for (int i = 0; i < SEATS; i++) {
         char name[32];
         snprintf(name, sizeof name, "seat-%d", i);

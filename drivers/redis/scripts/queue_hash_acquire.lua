@@ -1,7 +1,7 @@
 -- Takes a lock that is free and nobody's turn, joins the owner's hold, or waits: a hash as in hash_acquire.
 -- KEYS: lock, token, queue. ARGV: grant, ttl (ms), floor of the token, note, owner; wish (include/queue):
--- without one it only tries. The token; or {remaining ms, token} of this very grant, if it stands already; or {remaining
--- ms, how often it has to ask, ms}: it has a place; or {remaining ms, fields, now µs}.
+-- without one it only tries. The token; or {remaining ms, token} of this very grant, if it stands already; or it has a
+-- place: minus the ms after which it has to ask again, at the latest; or {remaining ms, fields, now µs}.
 local time = redis.call('time')
 local now = time[1] .. string.sub('00000' .. time[2], -6)
 local now_ms = math.floor(now / 1000)
@@ -47,8 +47,7 @@ if not ours or (live > 0 and not joins) then
     if not ARGV[6] then
         return {remaining, fields, now}
     end
-    local least = sit(KEYS[3], now, ARGV[1], ARGV[6], note)
-    return type(least) == 'table' and least or {remaining, least}
+    return sit(KEYS[3], now, ARGV[1], ARGV[6], note, remaining)
 end
 if not joins then
     local token = next_token(KEYS[2], now, ARGV[3])

@@ -2,8 +2,8 @@
 -- in string_acquire.
 -- KEYS: lock, token, queue. ARGV: grant, ttl (ms), floor of the token, note; wish (include/queue): without
 -- one it only tries.
--- The new token; or {remaining ms, token} of this very grant, if it stands already; or {remaining ms, how often it
--- has to ask, ms}: it has a place; or {remaining ms, value, now µs}.
+-- The new token; or {remaining ms, token} of this very grant, if it stands already; or it has a place: minus the ms
+-- after which it has to ask again, at the latest; or {remaining ms, value, now µs}.
 local call, wish, held, free = redis.call, ARGV[5], nil, nil
 if not wish then
     free = call('exists', KEYS[1], KEYS[3]) == 0
@@ -36,12 +36,14 @@ if held and sub(wish, 1, 1) == 'n' and sub(held, 1, 32) ~= ARGV[1] then
 end
 if before then
     local time, till, least = call('time'), sub(before, 62, 77), sub(before, 51, 60)
-    local now, ttl = time[1] .. sub('00000' .. time[2], -6), sub(wish, 2, 11)
+    local now, ttl = time[1] .. (#time[2] == 6 and time[2] or sub('00000' .. time[2], -6)), sub(wish, 2, 11)
     if till - now > 1000 * ttl then
         least = least < ttl and least or ttl
         call('rpush', KEYS[3],
             ARGV[1] .. ' ' .. now .. ' ' .. least .. ' ' .. till .. ' ' .. sub(wish, 2) .. '\n' .. ARGV[4])
-        return {call('pttl', KEYS[1]), least}
+        local left = call('pttl', KEYS[1])
+        least = tonumber(least)
+        return -(left >= 0 and left < least and left + 1 or least)
     end
 end
 -- include queue
@@ -67,8 +69,7 @@ if not held and hand_on(KEYS[1], KEYS[2], KEYS[3], call('lpop', KEYS[3]), now, A
     held = call('get', KEYS[1])
 end
 if held and wish then
-    local least = sit(KEYS[3], now, ARGV[1], wish, ARGV[4])
-    return type(least) == 'table' and least or {call('pttl', KEYS[1]), least}
+    return sit(KEYS[3], now, ARGV[1], wish, ARGV[4], call('pttl', KEYS[1]))
 elseif held then
     return {call('pttl', KEYS[1]), held, now}
 end

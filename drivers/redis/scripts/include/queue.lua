@@ -69,8 +69,9 @@ local function live_on(queue, ttl)
     end
 end
 -- A place is taken, or refreshed. wish: "n" and what of the place is the waiter's own, 79-172; "a", it may have one
--- already. Returns the least of it, or an error: nothing was done.
-local function sit(queue, now, grant, wish, note)
+-- already. remaining: of the holder's time, ms; -1: for ever. Returns minus the ms after which it has to ask again: then
+-- the least time of those before it, or the holder's, is over; or an error: nothing was done.
+local function sit(queue, now, grant, wish, note, remaining)
     local at, before
     if sub(wish, 1, 1) == 'a' then
         at, before = find_place(queue, now, grant)
@@ -92,7 +93,9 @@ local function sit(queue, now, grant, wish, note)
     else
         call('rpush', queue, place)
     end
-    return not long and live_on(queue, ttl) or least
+    local refused = not long and live_on(queue, ttl)
+    least = tonumber(least)
+    return refused or -(remaining >= 0 and remaining < least and remaining + 1 or least)
 end
 -- False: its client is gone.
 local function tell(place, token)
