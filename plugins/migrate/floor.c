@@ -5,15 +5,18 @@
  * what the server's clock says; by how much that is ahead of this host's monotonic time is learned then. So no client's
  * wrong clock makes tokens run away.
  *
- * T is ahead of the servers' clocks by LEAD: it is computed when an acquire is asked, and must be ahead still when, after a wait
- * in the first side's queue perhaps, the second side is asked. Where it was not, the acquire begins again (acquire.c) with a
- * fresh T, and the lead grows.
+ * T is ahead of the clocks by LEAD, for it is computed when an acquire is asked, and must be ahead still when, after a wait in
+ * the first side's queue perhaps, the second side is asked. Where it was not, the acquire begins again (acquire.c), by twice
+ * the time that it took above what the second side gave. A side on sessions counts on from whatever it was raised to, over all
+ * names: nothing is added to what it says, or clients that outdo each other would make tokens run; as it is they make at
+ * most three seconds of tokens in a second.
  *
  * Not with an owner, but for a second try: leases that share a hold have its token, and must not raise it. */
 #include "internal.h"
 
-#define LEAD_MIN_US 1000000
-#define LEAD_MAX_US 60000000
+#define LEAD_US 1000000
+#define AHEAD_MIN_US 1000
+#define AHEAD_MAX_US 60000000
 
 static int64_t now_us(struct migrate *migrate)
 {
@@ -34,26 +37,30 @@ uint64_t floor_first(struct call *call)
     call->floored_us = now_us(migrate);
     if (migrate->leg_count < 2 || (call->upper->owner_len > 0 && call->floor == 0))
         return floor;
-    int64_t t_us = call->floored_us + migrate->offset_us + migrate->lead_us;
-    return larger(floor, t_us > 0 ? (uint64_t)t_us : 0);
+    int64_t t_us = call->floored_us + migrate->offset_us;
+    return larger(floor, migrate->offset_known && t_us > 0 ? (uint64_t)t_us : 0);
 }
 
-void floor_learn(struct migrate *migrate, uint64_t token)
+static void learn(struct migrate *migrate, uint64_t token, int64_t ahead_us)
 {
-    int64_t offset_us = (int64_t)token - now_us(migrate);
     if (token == 0 || token > INT64_MAX / 2)
         return;
-    if (migrate->lead_us == 0 || offset_us > migrate->offset_us)
+    int64_t offset_us = (int64_t)token - now_us(migrate) + ahead_us;
+    if (!migrate->offset_known || offset_us > migrate->offset_us)
         migrate->offset_us = offset_us;
-    if (migrate->lead_us == 0)
-        migrate->lead_us = LEAD_MIN_US;
+    migrate->offset_known = true;
+}
+
+void floor_learn(struct migrate *migrate, enum migrate_side side, uint64_t token)
+{
+    bool clock = (migrate->sides[side].below->capabilities & MORTISE_CAP_LEASE) != 0;
+    learn(migrate, token, clock ? LEAD_US : 0);
 }
 
 void floor_too_low(struct call *call, uint64_t token)
 {
-    struct migrate *migrate = call->migrate;
-    int64_t waited_us = now_us(migrate) - call->floored_us;
+    int64_t ahead_us = 2 * (now_us(call->migrate) - call->floored_us);
+    ahead_us = ahead_us < AHEAD_MIN_US ? AHEAD_MIN_US : ahead_us;
+    learn(call->migrate, token, ahead_us < AHEAD_MAX_US ? ahead_us : AHEAD_MAX_US);
     call->floor = token + 1;
-    if (waited_us > migrate->lead_us)
-        migrate->lead_us = 2 * waited_us < LEAD_MAX_US ? 2 * waited_us : LEAD_MAX_US;
 }

@@ -227,7 +227,7 @@ struct migrate {
     size_t claims_swept;
     struct watch *watches;
     int64_t offset_us; /* tokens: see floor.c */
-    int64_t lead_us;
+    bool offset_known;
     bool flush_posted;
     unsigned depth; /* calls of the core's that will flush at their end */
     int64_t due_ns; /* not later than the first thing that is to be done; may be earlier */
@@ -328,7 +328,7 @@ void wait_turn(struct migrate *migrate, int64_t now_ns);
 
 uint64_t floor_first(struct call *call);
 /* A presence was taken with that token. */
-void floor_learn(struct migrate *migrate, uint64_t token);
+void floor_learn(struct migrate *migrate, enum migrate_side side, uint64_t token);
 /* The second side gave that one, which is above the first side's. */
 void floor_too_low(struct call *call, uint64_t token);
 

@@ -145,7 +145,7 @@ static void taken(struct presence *presence, const mortise_op *op)
         presence->first_sent_ns = op->first_sent_ns;
     if (op->status == MORTISE_OK) {
         presence->token = op->token;
-        floor_learn(presence->ask.migrate, op->token);
+        floor_learn(presence->ask.migrate, presence->ask.side, op->token);
         good(presence, op);
     } else if (op->status == MORTISE_INDETERMINATE) {
         presence->maybe = true;
