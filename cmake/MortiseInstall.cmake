@@ -1,35 +1,40 @@
-# What `cmake --install` puts where. Modules install themselves (MortiseModule.cmake).
+# What `cmake --install` puts where. Modules install themselves (MortiseModule.cmake). The components are the
+# packages of MortisePackages.cmake; without --component all of them are installed.
 include(CMakePackageConfigHelpers)
 
 # The command finds the library by its place relative to it, so that a prefix can be moved.
 file(RELATIVE_PATH bin_to_lib "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}")
 set_target_properties(mortise PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
 
-install(TARGETS libmortise EXPORT MortiseTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
-install(TARGETS mortise RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/mortise" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+install(TARGETS libmortise EXPORT MortiseTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+        COMPONENT library NAMELINK_COMPONENT dev)
+install(TARGETS mortise RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT command)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/mortise" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT dev
         FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 set(man_dir "${PROJECT_SOURCE_DIR}/docs/man")
-install(FILES "${man_dir}/mortise.1" "${man_dir}/mortise-run.1" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
-install(FILES "${man_dir}/libmortise.3" DESTINATION "${CMAKE_INSTALL_MANDIR}/man3")
-install(FILES "${man_dir}/mortise.conf.5" DESTINATION "${CMAKE_INSTALL_MANDIR}/man5")
+install(FILES "${man_dir}/mortise.1" "${man_dir}/mortise-run.1" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1"
+        COMPONENT command)
+install(FILES "${man_dir}/libmortise.3" DESTINATION "${CMAKE_INSTALL_MANDIR}/man3" COMPONENT dev)
+install(FILES "${man_dir}/mortise.conf.5" DESTINATION "${CMAKE_INSTALL_MANDIR}/man5" COMPONENT command)
 if(TARGET conformance)
-    install(FILES "${man_dir}/mortise-conformance.1" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
+    install(FILES "${man_dir}/mortise-conformance.1" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1"
+            COMPONENT conformance)
 endif()
 install(FILES "${PROJECT_SOURCE_DIR}/tools/completion/mortise.bash" RENAME mortise
-        DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions")
+        DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" COMPONENT command)
 
 # CMake package
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/Mortise")
 set(module_dir "${CMAKE_INSTALL_LIBDIR}/mortise")
-install(EXPORT MortiseTargets NAMESPACE Mortise:: DESTINATION "${package_dir}")
+install(EXPORT MortiseTargets NAMESPACE Mortise:: DESTINATION "${package_dir}" COMPONENT dev)
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/MortiseConfig.cmake.in"
     "${PROJECT_BINARY_DIR}/MortiseConfig.cmake"
     INSTALL_DESTINATION "${package_dir}" PATH_VARS module_dir)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/MortiseConfigVersion.cmake"
     COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/MortiseConfig.cmake"
-              "${PROJECT_BINARY_DIR}/MortiseConfigVersion.cmake" DESTINATION "${package_dir}")
+              "${PROJECT_BINARY_DIR}/MortiseConfigVersion.cmake" DESTINATION "${package_dir}"
+        COMPONENT dev)
 
 # pkg-config file: paths relative to the file itself, for the same reason as above.
 set(pkgconfig_dir "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig")
@@ -37,4 +42,4 @@ foreach(what PREFIX FULL_LIBDIR FULL_INCLUDEDIR)
     file(RELATIVE_PATH pc_${what} "${pkgconfig_dir}" "${CMAKE_INSTALL_${what}}")
 endforeach()
 configure_file("${PROJECT_SOURCE_DIR}/cmake/mortise.pc.in" "${PROJECT_BINARY_DIR}/mortise.pc" @ONLY)
-install(FILES "${PROJECT_BINARY_DIR}/mortise.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+install(FILES "${PROJECT_BINARY_DIR}/mortise.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT dev)

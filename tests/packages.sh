@@ -38,6 +38,8 @@ spin            command   spin
 libuv1-dev      module    libuv
 python3-prometheus-client python prometheus_client
 mandoc          command   mandoc
+lintian         command   lintian
+dpkg-dev        command   dpkg-gensymbols
 man-db          command   man
 '
 # Beside those, for what takes minutes.

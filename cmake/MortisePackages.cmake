@@ -1,0 +1,98 @@
+# What `cpack` makes of a build: .deb files, split as Debian would. A package is a component of the installation:
+#
+#   libmortise0           the library; named by its soname, as Debian does
+#   libmortise-dev        headers, CMake package, pkg-config file, libmortise(3)
+#   mortise               the command, its pages and its completion
+#   mortise-driver-NAME   a driver, which needs its client library
+#   mortise-plugins       trace, chaos, metrics, …
+#   mortise-conformance   the suite for drivers, where the tests are built
+#
+# A release: cmake --preset release -B build-deb -DCMAKE_INSTALL_PREFIX=/usr && cmake --build build-deb && (cd build-deb && cpack)
+if(NOT PROJECT_IS_TOP_LEVEL)
+    return()
+endif()
+
+set(MORTISE_PACKAGE_CONTACT "The Mortise authors <packages@mortise.invalid>" CACHE STRING
+    "Who made the packages: a name and a mail address")
+configure_file("${PROJECT_SOURCE_DIR}/packaging/debian/changelog.in" "${PROJECT_BINARY_DIR}/debian/changelog.Debian" @ONLY)
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME mortise)
+set(CPACK_PACKAGE_VERSION "${PROJECT_VERSION}")
+set(CPACK_PACKAGE_CONTACT "${MORTISE_PACKAGE_CONTACT}")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "") # each package has one of its own
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
+    OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+set(CPACK_PRE_BUILD_SCRIPTS "${PROJECT_SOURCE_DIR}/packaging/debian/finish.cmake")
+
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_COMPONENTS_GROUPING IGNORE) # one package for each
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
+set(CPACK_DEBIAN_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS "${MORTISE_LIBRARY_DIR}")
+set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+
+set(mortise_library_package "libmortise${PROJECT_VERSION_MAJOR}")
+set(same_library "${mortise_library_package} (= ${PROJECT_VERSION}-1)")
+set(about "Mortise takes named locks that processes of many hosts share. Where they
+are kept (a SQLite file, Redis, PostgreSQL, ZooKeeper) is a driver, loaded
+at run time.")
+
+# mortise_package(COMPONENT NAME package SECTION section SUMMARY line TEXT text [DEPENDS …] [RECOMMENDS …])
+macro(mortise_package COMPONENT)
+    cmake_parse_arguments(arg "" "NAME;SECTION;SUMMARY;TEXT;DEPENDS;RECOMMENDS;CONTROL" "" ${ARGN})
+    string(TOUPPER "${COMPONENT}" upper)
+    set(CPACK_DEBIAN_${upper}_PACKAGE_NAME "${arg_NAME}")
+    set(CPACK_DEBIAN_${upper}_PACKAGE_SECTION "${arg_SECTION}")
+    set(CPACK_DEBIAN_${upper}_DESCRIPTION "${arg_SUMMARY}\n${about}\n\n${arg_TEXT}")
+    if(arg_DEPENDS)
+        set(CPACK_DEBIAN_${upper}_PACKAGE_DEPENDS "${arg_DEPENDS}")
+    endif()
+    if(arg_RECOMMENDS)
+        set(CPACK_DEBIAN_${upper}_PACKAGE_RECOMMENDS "${arg_RECOMMENDS}")
+    endif()
+    list(APPEND CPACK_COMPONENTS_ALL ${COMPONENT})
+    set(doc "${CMAKE_INSTALL_DATADIR}/doc/${arg_NAME}")
+    install(FILES "${PROJECT_SOURCE_DIR}/packaging/debian/copyright" DESTINATION "${doc}" COMPONENT ${COMPONENT}
+            EXCLUDE_FROM_ALL)
+    install(FILES "${PROJECT_BINARY_DIR}/debian/changelog.Debian" DESTINATION "${doc}" COMPONENT ${COMPONENT} EXCLUDE_FROM_ALL)
+endmacro()
+
+set(CPACK_COMPONENTS_ALL "")
+mortise_package(library NAME ${mortise_library_package} SECTION libs
+    SUMMARY "distributed locks: the library" TEXT "This is the shared library. It needs a driver."
+    RECOMMENDS "mortise-driver-${MORTISE_DEFAULT_DRIVER}")
+mortise_package(dev NAME libmortise-dev SECTION libdevel DEPENDS "${same_library}"
+    SUMMARY "distributed locks: headers for C and C++" TEXT "These are the headers, for programs and for drivers.")
+mortise_package(command NAME mortise SECTION utils DEPENDS "${same_library}"
+    RECOMMENDS "mortise-driver-${MORTISE_DEFAULT_DRIVER}"
+    SUMMARY "distributed locks: run a command under one"
+    TEXT "This is the command: it runs others under a lock, and shows who holds\nwhich.")
+get_property(drivers GLOBAL PROPERTY MORTISE_DRIVERS_BUILT)
+foreach(driver IN LISTS drivers)
+    mortise_package(driver_${driver} NAME mortise-driver-${driver} SECTION libs DEPENDS "${same_library}"
+        SUMMARY "distributed locks: the ${driver} driver" TEXT "This driver keeps them by ${driver}.")
+endforeach()
+mortise_package(plugins NAME mortise-plugins SECTION libs DEPENDS "${same_library}"
+    SUMMARY "distributed locks: plugins"
+    TEXT "These trace what happens, count it for Prometheus, or put faults over\nany driver.")
+if(TARGET conformance)
+    mortise_package(conformance NAME mortise-conformance SECTION devel DEPENDS "${same_library}"
+        SUMMARY "distributed locks: the suite that proves a driver" TEXT "This is for who writes a driver.")
+endif()
+
+# What the library exports, since which version: checked by tests/packages, shipped for dpkg-shlibdeps.
+set(debian_dir "${PROJECT_SOURCE_DIR}/packaging/debian")
+file(WRITE "${PROJECT_BINARY_DIR}/debian/shlibs"
+     "libmortise ${PROJECT_VERSION_MAJOR} ${mortise_library_package} (>= ${PROJECT_VERSION})\n")
+file(WRITE "${PROJECT_BINARY_DIR}/debian/triggers" "activate-noawait ldconfig\n")
+configure_file("${debian_dir}/symbols" "${PROJECT_BINARY_DIR}/debian/symbols" COPYONLY)
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA "${PROJECT_BINARY_DIR}/debian/shlibs"
+    "${PROJECT_BINARY_DIR}/debian/symbols" "${PROJECT_BINARY_DIR}/debian/triggers")
+include(CPack)

@@ -1,0 +1,64 @@
+#!/bin/sh
+# use.sh root|folder WORK COMPILER - installs the packages in WORK/debs and uses them as somebody would who knows
+# nothing of the build: by their names alone. Called by run.sh. "root": / is ours to change.
+set -eux
+how=$1 work=$2 compiler=$3
+for name in $(env | sed -n 's/^\(MORTISE_[A-Z_]*\|LD_LIBRARY_PATH\|PKG_CONFIG_PATH\)=.*/\1/p'); do
+    unset "$name"
+done
+export HOME="$work/home" DEBIAN_FRONTEND=noninteractive
+mkdir -p "$HOME"
+
+# absent COMMAND…: finds nothing (set -e does not look at what stands behind a !)
+absent() {
+    if "$@"; then
+        exit 1
+    fi
+}
+
+if [ "$how" = root ]; then
+    PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+    usr=/usr libs='\(/usr\)\{0,1\}/lib'
+    absent command -v mortise # else this proves nothing
+    # less what costs most and is not ours: flushing the disk, and a new index of all man pages
+    dpkg --force-unsafe-io --no-triggers -i "$work"/debs/*.deb
+    dpkg --triggers-only libc-bin # ldconfig
+    dpkg -V libmortise0 libmortise-dev mortise
+    ldconfig -p | grep libmortise.so.0
+    man -w mortise mortise-run mortise.conf libmortise mortise-conformance
+    flags=$(pkg-config --cflags --libs mortise)
+else
+    usr=$work/unpacked/usr libs=$work/unpacked/usr/lib
+    for deb in "$work"/debs/*.deb; do
+        dpkg-deb -x "$deb" "$work/unpacked"
+    done
+    libdir=$(dirname "$(find "$usr" -name libmortise.so.0)")
+    PATH=$usr/bin:$PATH
+    LD_LIBRARY_PATH=$libdir PKG_CONFIG_PATH=$libdir/pkgconfig
+    export LD_LIBRARY_PATH PKG_CONFIG_PATH
+    flags=$(pkg-config --define-prefix --cflags --libs mortise)
+fi
+
+[ "$(command -v mortise)" = "$usr/bin/mortise" ]
+mortise --version
+# every module of the packages loads, and comes from there (/lib may be another name of /usr/lib)
+mortise drivers >"$work/drivers"
+for module in $(find "$usr/lib" -path '*/mortise/*.so' -type f); do
+    awk -F '\t' '{ print $6 }' "$work/drivers" | grep "^$libs.*/mortise/$(basename "$module")\$"
+done
+awk -F '\t' 'NR > 1 { print $6 }' "$work/drivers" >"$work/files"
+absent grep -v "^$libs" "$work/files"
+url=sqlite:$work/locks.db
+mortise -C "$url" check
+[ "$(mortise -C "$url" run nightly -- sh -c 'echo "token $MORTISE_TOKEN"' | grep -c '^token [1-9]')" = 1 ]
+
+# shellcheck disable=SC2086 # words
+"$compiler" "$work/consumer.c" -o "$work/consumer" $flags
+"$work/consumer" "$url" | grep "^held $libs.*/mortise/sqlite.so\$"
+mortise-conformance "$url" only=token names=50 waiters=50
+
+if [ "$how" = root ]; then # and they go as they came
+    dpkg --force-unsafe-io --no-triggers -P $(dpkg-query -W -f '${Package}\n' | grep -E '^(lib)?mortise')
+    find /usr /etc /var/lib -name '*mortise*' -not -path "$work/*" >"$work/left"
+    absent grep . "$work/left"
+fi
