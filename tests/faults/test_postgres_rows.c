@@ -391,6 +391,51 @@ static void test_foreign_notify(void)
     mortise_close(other, NULL);
 }
 
+/* ---- no room ----------------------------------------------------------------------------------- */
+
+struct refusal {
+    mortise_client *client;
+    const char *word;
+};
+
+static bool is_refused(void *argument)
+{
+    const struct refusal *refusal = argument;
+    return try_for(refusal->client, "room", 0) == MORTISE_BACKEND &&
+           strstr(detail.message, refusal->word) != NULL;
+}
+
+/* A statement for which the server has no memory, or no disk, fails with a word for it; nothing of it stays, what was
+ * granted before stands, and it is had once there is room again. */
+static void no_room(const char *state, const char *word)
+{
+    char action[120];
+    mortise_client *client = open_client("", ""), *other = open_client("", "");
+    mortise_lease *lease = take(client, "kept", HOLD_MS);
+    give(take(client, "room", 0));
+    snprintf(action, sizeof action, "RAISE EXCEPTION ''no room'' USING ERRCODE = ''%s''", state);
+    row_fault("room", 1000000, action);
+    struct refusal refusal = {other, word};
+    CU_ASSERT(test_poll(is_refused, &refusal, PATIENCE_MS));
+    CU_ASSERT_STRING_EQUAL(ask("SELECT grants IS NULL FROM mortise_lock WHERE name = 'room'"), "t");
+    row_fault_end();
+    CU_ASSERT_EQUAL(try_for(other, "room", PATIENCE_MS), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
+    give(lease);
+    mortise_close(client, NULL);
+    mortise_close(other, NULL);
+}
+
+static void test_no_memory(void)
+{
+    no_room("53200", "no room"); /* the word of the server itself */
+}
+
+static void test_no_disk(void)
+{
+    no_room("53100", "disk is full");
+}
+
 /* ---- main -------------------------------------------------------------------------------------- */
 
 int main(int argc, char **argv)
@@ -407,6 +452,8 @@ int main(int argc, char **argv)
         {"backends killed in a statement", test_backend_killed},
         {"told after the commit", test_told_after_commit},
         {"a NOTIFY of others that hangs", test_foreign_notify},
+        {"no memory left", test_no_memory},
+        {"no disk left", test_no_disk},
         CU_TEST_INFO_NULL,
     };
     return server_run(tests, argc, argv);

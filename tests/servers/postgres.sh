@@ -7,6 +7,8 @@
 #   pooler=yes       server "pooler" is a pgbouncer in transaction mode before server 1: PORTpooler; its
 #                    database `session` is the same in session mode
 #   faketime=yes     the clock of server 1 is what FOLDER/faketime says ("+0", "+1h", "-90s"; libfaketime)
+#   disk=FILE        loaded into server 1: tests/torture/disk.c, whose disk is full while FOLDER/full exists
+#   wal=N            a segment of its log is N MB long (16)
 #   conf=LINE        a line of postgresql.conf, for each server; may be given more than once
 # Values: HOST PORT PORT2 PORTpooler. `ask` is psql as the superuser, on the database `mortise`.
 # shellcheck shell=sh disable=SC2034,SC2154 # the variables are servers.sh's
@@ -16,7 +18,7 @@ for postgres_bin in /usr/lib/postgresql/*/bin; do
     [ ! -x "$postgres_bin/postgres" ] || PATH=$PATH:$postgres_bin
 done
 kind_programs='postgres initdb psql pg_basebackup setpriv timeout ps'
-kind_keys='standby pooler faketime conf'
+kind_keys='standby pooler faketime disk wal conf'
 kind_in_turn=yes     # a copy is made of a server that runs
 kind_stop_signal=INT # fast: clients are not waited for
 kind_end_signal=QUIT
@@ -83,7 +85,8 @@ host all all 127.0.0.1/32 trust
 host replication all 127.0.0.1/32 trust'
 
 postgres_make() {
-    (postgres_as initdb -D "$1" -U postgres -A trust --no-locale -E UTF8 --no-sync) || return 1
+    (postgres_as initdb -D "$1" -U postgres -A trust --no-locale -E UTF8 --no-sync \
+        "--wal-segsize=$(setting wal 16)") || return 1
     printf '%s\n' "$postgres_hba" >"$1/pg_hba.conf"
     printf '%s\n' 'CREATE ROLE mortise LOGIN;' 'CREATE DATABASE mortise OWNER mortise;' |
         (postgres_as postgres --single -D "$1" postgres)
@@ -138,6 +141,8 @@ kind_run() {
     elif [ "$1" = 1 ] && [ "$(setting faketime)" = yes ]; then
         postgres_as env "LD_PRELOAD=$(faketime_library)" "FAKETIME_TIMESTAMP_FILE=$FOLDER/faketime" \
             FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1 postgres -D "$FOLDER/1/data"
+    elif [ "$1" = 1 ] && [ -n "$(setting disk)" ]; then
+        postgres_as env "LD_PRELOAD=$(setting disk)" "MORTISE_DISK_FULL=$FOLDER/full" postgres -D "$FOLDER/1/data"
     else
         postgres_as postgres -D "$FOLDER/$1/data"
     fi

@@ -12,16 +12,18 @@
 #                     down_after=MS (1000). A server that is started again begins as it did the first time
 #   sentinel_password=TEXT   of the sentinels
 #   nodes=N           N independent servers
-#   aof=yes           appendonly, appendfsync always: a restart keeps all
+#   aof=yes           appendonly, appendfsync always: a restart keeps all; everysec: that
 #   maxclients=N, maxmemory=N
-#   faketime=yes      the clock of server 1 is what FOLDER/faketime says ("+0", "+1h", "-90s"; libfaketime)
+#   faketime=yes      the clock of server 1 is what FOLDER/faketime says ("+0", "+1h", "-90s", "+0 x1.5";
+#                     libfaketime); all: of each of them
+#   disk=FILE         loaded into each: tests/torture/disk.c, whose disk is full while FOLDER/full exists
 #   conf=LINE         a line of redis.conf, for each server; may be given more than once
 # Values: HOST PORT PORT2 … SOCKET SOCKET2 … HOST6 USER PASSWORD SENTINELS (as a client takes them)
 # shellcheck shell=sh disable=SC2034,SC2154 # the variables are servers.sh's
 
 kind_programs='redis-server redis-cli timeout'
 kind_keys='password user rights socket ipv6 replicas nodes aof maxclients maxmemory faketime conf'
-kind_keys="$kind_keys sentinels down_after sentinel_password"
+kind_keys="$kind_keys disk sentinels down_after sentinel_password"
 kind_in_turn=yes # a replica that finds no primary tries again after a second only
 
 # What a client of locks needs, and nothing that an operator does.
@@ -58,7 +60,7 @@ redis_at_least() {
 }
 
 kind_check() {
-    if [ "$(setting faketime)" = yes ] && [ -z "$(faketime_library)" ]; then
+    if [ -n "$(setting faketime)" ] && [ -z "$(faketime_library)" ]; then
         echo 'libfaketime is not installed'
         return 1
     fi
@@ -110,7 +112,10 @@ repl-diskless-sync no
 databases 16
 CONF
     [ "$(setting socket)" != yes ] || echo "unixsocket \"$(redis_socket "$1")\""
-    [ "$(setting aof)" != yes ] || printf 'appendonly yes\nappendfsync always\n'
+    case $(setting aof) in
+    yes) printf 'appendonly yes\nappendfsync always\n' ;;
+    everysec) printf 'appendonly yes\nappendfsync everysec\n' ;;
+    esac
     [ -z "$(setting maxclients)" ] || echo "maxclients $(setting maxclients)"
     [ -z "$(setting maxmemory)" ] || echo "maxmemory $(setting maxmemory)"
     redis_conf_secrets
@@ -178,10 +183,14 @@ kind_prepare() {
 kind_run() {
     cd "$FOLDER/$1" || return
     ! is_sentinel "$1" || exec redis-server sentinel.conf --sentinel
-    if [ "$1" = 1 ] && [ "$(setting faketime)" = yes ]; then
+    if [ "$(setting faketime)" = all ] || { [ "$1" = 1 ] && [ -n "$(setting faketime)" ]; }; then
         # libc too, for its malloc: jemalloc asks for the time before libfaketime can be asked
         exec env "LD_PRELOAD=$(faketime_library) libc.so.6" "FAKETIME_TIMESTAMP_FILE=$FOLDER/faketime" \
             FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1 redis-server redis.conf
+    fi
+    if [ -n "$(setting disk)" ]; then
+        exec env "LD_PRELOAD=$(setting disk)" "MORTISE_DISK_FULL=$FOLDER/full" MORTISE_DISK_FORCED=yes \
+            redis-server redis.conf
     fi
     exec redis-server redis.conf
 }

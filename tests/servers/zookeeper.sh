@@ -12,6 +12,8 @@
 #   log=LINE          a line of log4j.properties; likewise
 #   way=N:M:PORT      server N of an ensemble, when it follows M, reaches M's quorum port at PORT, where the caller
 #                     has a proxy; likewise
+#   clock=FILE        loaded into each: tests/torture/clock.c, whose clock is what FOLDER/clock says
+#   disk=FILE         loaded into each: tests/torture/disk.c, whose disk is full while FOLDER/full exists
 # Values: HOST PORT PORT2 … SERVERS (all of them, as a client takes them) ROLE ROLE2 … (leader, follower,
 # standalone, or "gone", at the time of asking)
 # `ask` runs ZooKeeper's own client with the words as its command.
@@ -19,7 +21,7 @@
 
 kind_programs='java python3 timeout'
 kind_patience_s=90 # a JVM each, and an election
-kind_keys='nodes tick containers sync heap conf java log way'
+kind_keys='nodes tick containers sync heap conf java log way clock disk'
 
 zookeeper_jars=/usr/share/java
 zookeeper_classes=''
@@ -89,6 +91,11 @@ kind_run() {
     for zookeeper_word in $(settings java); do
         set -- "$@" "$zookeeper_word"
     done
+    if [ -n "$(setting clock)" ]; then
+        export "LD_PRELOAD=$(setting clock)" "MORTISE_CLOCK=$FOLDER/clock"
+    elif [ -n "$(setting disk)" ]; then
+        export "LD_PRELOAD=$(setting disk)" "MORTISE_DISK_FULL=$FOLDER/full"
+    fi
     exec java "$@" -cp "$zookeeper_classes" org.apache.zookeeper.server.quorum.QuorumPeerMain \
         "$FOLDER/$zookeeper_name/zoo.cfg"
 }

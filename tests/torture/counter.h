@@ -27,4 +27,10 @@ bool counter_read(struct counter *counter, uint64_t token, uint64_t *value);
 /* *taken: the storage let it pass. */
 bool counter_write(struct counter *counter, uint64_t token, uint64_t value, bool *taken);
 
+/* A number in a file of its own, folder/name.count, that nothing protects but the lock: for a load, where no fault may
+ * excuse anything. -1: it cannot be opened. */
+int plain_open(const char *folder, const char *name);
+bool plain_read(int fd, int64_t *value);
+bool plain_write(int fd, int64_t value);
+
 #endif

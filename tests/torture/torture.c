@@ -2,10 +2,13 @@
  * what they get for a counter (counter.h) that only holders may write. Knows no driver, and nothing of the
  * faults that happen around it (nemesis.py).
  *
- *     torture WHERE FOLDER NAME,NAME… [threads=N] [clients=N] [seed=N] [ttl=MS] [long=N]
+ *     torture WHERE FOLDER NAME,NAME… [threads=N] [clients=N] [seed=N] [ttl=MS] [long=N] [hold=MS] [pause=MS]
+ *             [plain=1]
  *
- * Of a hundred holds of the first name `long` (60) last for up to three times the ttl, of the other names one
- * does: so faults meet holders, and many cycles. None does once all is calm.
+ * Of a hundred holds of the first name `long` (60) last for up to `hold` (three times the ttl), of the other names
+ * one does: so faults meet holders, and many cycles. None does once all is calm. Each thread rests for up to `pause`
+ * (0) between two. With `plain` every hold lasts for up to `hold`, and the counters are such as no token
+ * protects.
  *
  * The first line out is "ready", or a status and its message. Commands on stdin, a line each:
  *   calm    the last fault has ended: from now on every caller waits for as long as it takes
@@ -42,6 +45,8 @@ static char *names[NAMES_MAX];
 static size_t name_count;
 static const char *folder;
 static int64_t threads = 3, clients = 1, seed = 1, ttl_ms = 1000, long_share = 60;
+static int64_t hold_ms, pause_ms, plain;
+static int plain_fds[NAMES_MAX];
 
 /* ---- what may happen ---------------------------------------------------------------------------------- */
 
@@ -146,13 +151,26 @@ static void add_one(struct fighter *fighter, mortise_lease *lease, size_t number
     count(WRITE, taken ? MORTISE_OK : MORTISE_LOST);
 }
 
+/* The same where nothing but the lock protects it. */
+static void add_one_plainly(mortise_lease *lease, size_t number, int64_t think_ms)
+{
+    int64_t value;
+    bool done = plain_read(plain_fds[number], &value);
+    work(think_ms);
+    if (!done || !plain_write(plain_fds[number], value + 1))
+        complain("the counter", names[number], "it cannot be read, or written");
+    count(WRITE, mortise_state(lease) == MORTISE_STATE_LOST ? MORTISE_LOST : MORTISE_OK);
+}
+
 /* Mostly for an instant, sometimes for longer than the ttl. */
 static void use(struct fighter *fighter, mortise_lease *lease, size_t number)
 {
     int64_t share = number == 0 ? long_share : 1;
-    if (below(fighter, 100) < share && !atomic_load(&calm)) {
+    if (plain) {
+        add_one_plainly(lease, number, below(fighter, hold_ms));
+    } else if (below(fighter, 100) < share && !atomic_load(&calm)) {
         atomic_fetch_add(&holding, 1);
-        for (int64_t left_ms = below(fighter, ttl_ms * 3); left_ms > 0 && !atomic_load(&calm);
+        for (int64_t left_ms = below(fighter, hold_ms); left_ms > 0 && !atomic_load(&calm);
              left_ms -= 25)
             add_one(fighter, lease, number, 25);
         atomic_fetch_sub(&holding, 1);
@@ -225,6 +243,8 @@ static mortise_options choose(struct fighter *fighter)
         options.wait_ms = MORTISE_WAIT_FOREVER;
     else
         options.wait_ms = kind < 2 ? 0 : kind < 6 ? below(fighter, 400) + 1 : 3000;
+    if (plain && kind >= 6)
+        options.wait_ms = 600000; /* for its turn */
     options.no_renew = below(fighter, 16) == 0;
     return options;
 }
@@ -251,8 +271,10 @@ static void fight_once(struct fighter *fighter)
 static void *fight(void *argument)
 {
     struct fighter *fighter = argument;
-    while (!atomic_load(&stopping))
+    while (!atomic_load(&stopping)) {
         fight_once(fighter);
+        work(below(fighter, pause_ms));
+    }
     return NULL;
 }
 
@@ -260,7 +282,7 @@ static bool fighter_start(struct fighter *fighter, mortise_client *client, int64
 {
     fighter->client = client;
     fighter->random = (uint64_t)seed * 1000003 + (uint64_t)number * 7919 + 88172645463325252u;
-    for (size_t i = 0; i < name_count; i++)
+    for (size_t i = 0; i < name_count && !plain; i++)
         if (!counter_open(&fighter->counters[i], folder, names[i]))
             return false;
     return pthread_create(&fighter->thread, NULL, fight, fighter) == 0;
@@ -269,7 +291,7 @@ static bool fighter_start(struct fighter *fighter, mortise_client *client, int64
 static void fighter_join(struct fighter *fighter)
 {
     pthread_join(fighter->thread, NULL);
-    for (size_t i = 0; i < name_count; i++)
+    for (size_t i = 0; i < name_count && !plain; i++)
         counter_close(&fighter->counters[i]);
 }
 
@@ -280,18 +302,16 @@ static bool set_argument(const char *argument)
     const struct {
         const char *key;
         int64_t *to;
-    } keys[] = {{"threads=", &threads},
-                {"clients=", &clients},
-                {"seed=", &seed},
-                {"ttl=", &ttl_ms},
-                {"long=", &long_share}};
+    } keys[] = {{"threads=", &threads}, {"clients=", &clients}, {"seed=", &seed},
+                {"ttl=", &ttl_ms},      {"long=", &long_share}, {"hold=", &hold_ms},
+                {"pause=", &pause_ms},  {"plain=", &plain}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         size_t length = strlen(keys[i].key);
         char *end;
         if (strncmp(argument, keys[i].key, length) != 0)
             continue;
         *keys[i].to = strtoll(argument + length, &end, 10);
-        return *end == '\0' && *keys[i].to > 0;
+        return *end == '\0' && *keys[i].to >= 0;
     }
     return false;
 }
@@ -314,6 +334,14 @@ static void obey(void)
             tell_counts();
     }
     atomic_store(&stopping, true);
+}
+
+static bool open_counters(void)
+{
+    for (size_t i = 0; i < name_count && plain; i++)
+        if ((plain_fds[i] = plain_open(folder, names[i])) < 0)
+            return false;
+    return true;
 }
 
 static bool open_clients(const char *where, mortise_client **opened)
@@ -340,7 +368,7 @@ static bool run(const char *where)
 {
     mortise_client **opened = calloc((size_t)clients, sizeof(*opened));
     struct fighter *fighters = calloc((size_t)(clients * threads), sizeof(*fighters));
-    bool started = opened && fighters && open_clients(where, opened);
+    bool started = opened && fighters && open_counters() && open_clients(where, opened);
     for (int64_t i = 0; i < clients * threads && started; i++)
         started = fighter_start(&fighters[i], opened[i / threads], i);
     if (started) {
@@ -371,6 +399,8 @@ int main(int argc, char **argv)
         return 64;
     }
     folder = argv[2];
+    if (hold_ms == 0)
+        hold_ms = ttl_ms * 3;
     split_names(argv[3]);
     return name_count > 0 && run(argv[1]) ? 0 : 1;
 }

@@ -1,0 +1,204 @@
+"""What a torture run is made of: a private server or a group of them, the fighters (torture.c) with a fault proxy
+before each of their ways to it, and the folder in which all of it lives. Knows neither a plan nor when anything
+is to break: strikes.py does that."""
+import os
+import select
+import subprocess
+import sys
+import time
+
+SOURCE = os.environ["MORTISE_SOURCE_DIR"]
+PATIENCE_S = 60  # bounds failure only
+
+
+class Failure(Exception):
+    pass
+
+
+def now_ns():
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def tell(text):
+    print(text, flush=True)
+
+
+class Process:
+    """A child that is talked to by lines."""
+
+    def __init__(self, arguments, stderr=None):
+        self.child = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                      stderr=stderr, text=True, bufsize=1)
+        self.pid = self.child.pid
+
+    def say(self, line):
+        try:
+            self.child.stdin.write(line + "\n")
+            self.child.stdin.flush()
+        except BrokenPipeError:
+            raise Failure(f"process {self.pid} has gone: exit code {self.child.wait()}") from None
+
+    def hear(self):
+        ready, _, _ = select.select([self.child.stdout], [], [], PATIENCE_S)
+        if not ready:
+            raise Failure(f"process {self.pid} says nothing for {PATIENCE_S} s")
+        return self.child.stdout.readline().rstrip("\n")
+
+    def end(self):
+        """However."""
+        self.child.kill()
+        self.child.wait()
+        self.child.stdin.close()
+        self.child.stdout.close()
+
+
+class Server:
+    """A private one, a group, or none; by the hooks that the conformance suite has."""
+
+    def __init__(self, settings, folder):
+        self.kind, self.count, self.left_by = settings["server"], settings["members"], settings["left"]
+        self.folder, self.values = folder, {}
+        self.place = f"{folder}/server"
+        self.clock = settings["clock"]
+
+    def run(self, verb, *arguments):
+        return subprocess.run(["sh", f"{SOURCE}/tests/servers.sh", verb, self.kind, self.place, *arguments],
+                              stdout=subprocess.PIPE, text=True, check=False)
+
+    def do(self, verb, *arguments):
+        if not self.kind:
+            return ""
+        done = self.run(verb, *arguments)
+        if done.returncode == 77:
+            sys.exit(77)
+        if done.returncode != 0:
+            raise Failure(f"the server: {verb}: exit code {done.returncode}")
+        return done.stdout
+
+    def each(self, verb, members):
+        for member in members:
+            self.do(verb, *([f"only={member}"] if self.count > 1 else []))
+
+    def ask(self, member, *words):
+        return self.do("ask", f"only={member}", *words)
+
+    @staticmethod
+    def shell(command):
+        if subprocess.run(["sh", "-c", command], check=False).returncode != 0:
+            raise Failure(f"the server's files: {command}")
+
+    def write(self, name, text):
+        """A file that servers read while they run, whoever they run as."""
+        path = f"{self.place}/{name}"
+        with open(f"{path}.new", "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(f"{path}.new", 0o644)
+        os.replace(f"{path}.new", path)
+
+    def set_clock(self, ahead_s):
+        """For libfaketime, or for clock.c."""
+        self.write("faketime", f"+{ahead_s} x{self.clock or 1}\n")
+        self.write("clock", f"{ahead_s}\n")
+
+    def start(self):
+        if not self.kind:
+            return
+        os.makedirs(self.place, exist_ok=True)
+        if self.clock:
+            self.set_clock(0)
+        text = self.do("start", f"guard={os.getpid()}",
+                       *os.environ.get("MORTISE_SERVER", "").split())
+        with open(f"{self.folder}/values", "w", encoding="utf-8") as file:
+            file.write(text)
+        self.values = dict(line.split("=", 1) for line in text.splitlines())
+
+    def left(self):
+        """What clients left in it, once there are none."""
+        if not self.kind or self.left_by == "list":
+            return []
+        hooks = f"{SOURCE}/tests/conformance/{self.left_by or self.kind}.sh"
+        done = subprocess.run(["sh", hooks, "left", self.folder], stdout=subprocess.PIPE, text=True,
+                              check=False)
+        return done.stdout.splitlines()
+
+
+class Slot:
+    """The place of one fighter: a process, which is made anew when it is killed, and its own ways to the server."""
+
+    def __init__(self, run, number):
+        self.run, self.number, self.fighter, self.stopped_until = run, number, None, 0
+        self.proxies, self.started = [], 0
+        values = dict(run.server.values)
+        for name, port in run.server.values.items():
+            if name.startswith("PORT") and run.settings["proxies"]:
+                values[name] = str(self.start_proxy(name, port))
+        self.config = self.write_config(values)
+
+    def start_proxy(self, name, port):
+        control = f"{self.run.folder}/{self.number}{name}"
+        proxy = Process([os.environ["MORTISE_PROXY"], control, "127.0.0.1", port])
+        self.proxies.append((proxy, control))
+        return int(proxy.hear().removeprefix("PORT="))
+
+    def write_config(self, values):
+        path, text = f"{self.run.folder}/{self.number}.conf", self.run.template
+        values |= {"DIR": self.run.folder, "SEED": str(self.run.seed * 100 + self.number), "TIMEOUT": "1s"}
+        for name, value in values.items():
+            text = text.replace(f"@{name}@", value)
+        observer = self.run.settings["observe"]
+        settings = f"[mortise]\nttl = {self.run.settings['ttl']}ms\nobserve = {observer}\n"
+        text = text.replace("[mortise]\n", settings, 1)
+        if observer == "trace":
+            text += f"[trace]\npath = {self.run.folder}/history/{self.number}.jsonl\n"
+        else:
+            text += f"[recorder]\nfolder = {self.run.folder}/history\n"
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(path, 0o600)
+        return path
+
+    def start(self):
+        settings = self.run.settings
+        self.started += 1
+        self.stopped_until = 0
+        self.fighter = Process(
+            [os.environ["MORTISE_TORTURE"], self.config, f"{self.run.folder}/history",
+             ",".join(f"name{i}" for i in range(settings["names"])),
+             f"seed={self.run.seed * 1000 + self.number * 100 + self.started}",
+             *(f"{key}={settings[key]}" for key in ("threads", "clients", "ttl", "long", "hold", "pause",
+                                                    "plain"))])
+
+    def expect_ready(self):
+        said = self.fighter.hear()
+        if said != "ready":
+            raise Failure(f"fighter {self.number}: {said or 'it has ended'}")
+
+    def hear_counts(self):
+        words = self.fighter.hear().split()
+        return {status: int(times) for status, times in (word.split("=") for word in words)}
+
+    def ask_counts(self):
+        self.fighter.say("count")
+        return self.hear_counts()
+
+    def signal(self, number):
+        os.kill(self.fighter.pid, number)
+
+    def say_proxies(self, command, members=()):
+        """To those before the members; to all, if none is named."""
+        for number, (_, control) in enumerate(self.proxies, 1):
+            if members and number not in members:
+                continue
+            done = subprocess.run([os.environ["MORTISE_PROXY"], "say", control, *command.split()],
+                                  stdout=subprocess.DEVNULL, check=False)
+            if done.returncode != 0:
+                raise Failure(f"the proxy of fighter {self.number}: {command}")
+
+    def check_alive(self):
+        code = self.fighter.child.poll()
+        if code is not None:
+            raise Failure(f"fighter {self.number} ended by itself: exit code {code}")
+
+    def end(self):
+        for process in ([self.fighter] if self.fighter else []) + [proxy for proxy, _ in self.proxies]:
+            process.end()

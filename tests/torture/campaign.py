@@ -1,0 +1,154 @@
+"""The course of one torture run: the server and the fighters are started, what the plan says is broken, then all is
+mended, everybody has to get on, and all ends in good order; the checker (check.c) reads what was written down."""
+import glob
+import json
+import os
+import shutil
+import struct
+import subprocess
+import tempfile
+import time
+
+from arena import PATIENCE_S, Failure, Server, Slot, now_ns, tell
+from growth import Growth
+from strikes import Strikes
+
+GETTING_ON = 5  # acquisitions of a process
+# What a call may end with where nothing is broken.
+NAMED = {f"{call}.{status}" for call in ("acquire", "release", "nowait", "close", "write")
+         for status in ("OK", "BUSY", "TIMEDOUT", "CANCELED")}
+
+
+class Run:
+    def __init__(self, name, template, settings, seed):
+        self.name, self.template, self.settings, self.seed = name, template, settings, seed
+        self.folder = tempfile.mkdtemp(prefix="mortise-torture-")
+        os.chmod(self.folder, 0o711)  # a server may run as somebody else
+        os.mkdir(f"{self.folder}/history")
+        self.log = open(f"{self.folder}/history/nemesis.jsonl", "w", encoding="utf-8", buffering=1)
+        self.server = Server(settings, self.folder)
+        self.slots, self.statuses, self.took = [], {}, []
+        self.strikes, self.growth = Strikes(self), Growth(self)
+
+    def write(self, event, **more):
+        self.log.write(json.dumps({"event": event, "at_ns": now_ns()} | more) + "\n")
+
+    # ---- the course of it --------------------------------------------------------------------------
+
+    def fight(self):
+        self.strikes.all()
+        if self.settings["load"]:
+            self.growth.watch(self.settings["seconds"])
+
+    def calm(self):
+        """All have to get on again."""
+        for slot in self.slots:
+            slot.check_alive()
+        self.write("calm")
+        for slot in self.slots:
+            slot.fighter.say("calm")
+        before = [slot.ask_counts().get("acquire.OK", 0) for slot in self.slots]
+        calm_at = time.monotonic()
+        for slot, had in zip(self.slots, before):
+            while slot.ask_counts().get("acquire.OK", 0) < had + GETTING_ON:
+                if time.monotonic() > calm_at + PATIENCE_S:
+                    raise Failure(f"fighter {slot.number} does not get on after the last fault")
+                time.sleep(0.05)
+        time.sleep(max(0, calm_at + self.settings["calm"] - time.monotonic()))
+
+    def stop_all(self):
+        for slot in self.slots:
+            slot.fighter.say("stop")
+        for slot in self.slots:
+            for status, times in slot.hear_counts().items():
+                self.statuses[status] = self.statuses.get(status, 0) + times
+        for slot in self.slots:
+            code = slot.fighter.child.wait(PATIENCE_S)
+            if code != 0:
+                raise Failure(f"fighter {slot.number}: exit code {code}")
+
+    def add_up(self):
+        """Of a load, in which nothing is broken: no error, and no update was lost."""
+        if not self.settings["load"]:
+            return
+        if unnamed := set(self.statuses) - NAMED:
+            raise Failure(f"errors, though nothing was broken: {unnamed}")
+        total = 0
+        for path in glob.glob(f"{self.folder}/history/*.count"):
+            with open(path, "rb") as file:
+                total += struct.unpack("=q", file.read(8))[0]
+        if total != self.statuses.get("write.OK"):
+            raise Failure(f"{self.statuses.get('write.OK')} updates were written, {total} are there")
+        for path in glob.glob(f"{self.folder}/history/*.count"):
+            os.unlink(path)
+
+    def look_for_left(self):
+        """Claims of the dead end by themselves; nothing may be there after that."""
+        until = time.monotonic() + 30
+        while (left := self.left_by_list() + self.server.left()) and time.monotonic() < until:
+            time.sleep(0.2)
+        for text in left:
+            self.write("left", text=text)
+
+    def left_by_list(self):
+        for slot in self.slots:
+            slot.say_proxies("pass")
+        done = subprocess.run([os.environ["MORTISE_COMMAND"], "-C", self.slots[0].config, "list"],
+                              capture_output=True, text=True, check=False)
+        return done.stdout.splitlines() if done.returncode == 0 else [done.stderr]
+
+    def check(self):
+        history = f"{self.folder}/history"
+        files = sorted(os.path.join(history, name) for name in os.listdir(history))
+        done = subprocess.run([os.environ["MORTISE_CHECK"], f"patience={PATIENCE_S * 500}", *files],
+                              capture_output=True, text=True, check=False)
+        if done.returncode not in (0, 1):
+            raise Failure(f"the checker: exit code {done.returncode}: {done.stderr}")
+        return dict(word.split("=") for word in done.stdout.split()), done.stderr
+
+    def go(self):
+        settings = self.settings
+        self.server.start()
+        self.slots = [Slot(self, number) for number in range(settings["processes"])]
+        for slot in self.slots:
+            slot.start()
+        for slot in self.slots:
+            slot.expect_ready()
+        for phase in (self.fight, self.calm, self.stop_all, self.add_up,
+                      self.look_for_left):
+            begin = time.monotonic()
+            phase()
+            self.took.append(f"{phase.__name__} {time.monotonic() - begin:.1f} s")
+        return self.check()
+
+    def report(self, found):
+        def line(counts):
+            return " ".join(f"{word}={counts[word]}" for word in sorted(counts)) or "none"
+
+        tell(f"  faults: {sum(self.strikes.counts.values())} {line(self.strikes.counts)}")
+        tell(f"  calls: {line(self.statuses)}")
+        tell(f"  check: {line(found)}")
+        if self.settings["load"]:
+            tell(f"  growth: {self.growth.text}")
+        tell(f"  took: {', '.join(self.took)}")
+
+    def note_faults(self):
+        folder = os.environ.get("MORTISE_TORTURE_REPORT")
+        if folder:
+            os.makedirs(folder, exist_ok=True)
+            with open(f"{folder}/{self.name}", "a", encoding="utf-8") as file:
+                file.write(" ".join(f"{word}={times}" for word, times in self.strikes.counts.items()) + "\n")
+
+    def end(self, keep):
+        self.note_faults()
+        for slot in self.slots:
+            slot.end()
+        self.log.close()
+        try:
+            self.server.do("end")
+        except Failure as failure:
+            tell(f"  {failure}")
+        if keep:
+            tell(f"  kept: {self.folder}")
+        else:
+            shutil.rmtree(self.folder, ignore_errors=True)

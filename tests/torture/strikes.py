@@ -1,0 +1,259 @@
+"""The faults of a torture run: how each begins, and how it is mended. Keeps the queue of what is to happen; which
+fault comes when is the plan's."""
+import glob
+import heapq
+import os
+import shutil
+import signal
+import struct
+import time
+
+from plan import FAULTS, LATE, Plan
+
+
+HOLDER_PATIENCE_S = 5  # there will soon be one
+
+
+class ServerFaults:
+    """Each by its name: begin_… and, where it is not simply started again, end_…."""
+
+    def __init__(self, server, jump_s):
+        self.server, self.jump_s, self.ahead_s = server, jump_s, 0
+        self.failed_over = False
+
+    def possible(self, fault):
+        return fault != "server-failover" or not self.failed_over  # there is one replica
+
+    def begin(self, fault, members):
+        getattr(self, f"begin_{fault.removeprefix('server-')}")(members)
+
+    def end(self, fault, members):
+        getattr(self, f"end_{fault.removeprefix('server-')}", self.start)(members)
+
+    def start(self, _members):
+        self.server.do("start")  # whatever does not run
+
+    def begin_kill(self, members):
+        self.server.each("kill", members)
+
+    def begin_restart(self, members):
+        self.server.each("stop", members)
+
+    def begin_stop(self, members):
+        self.server.each("freeze", members)
+
+    def end_stop(self, members):
+        self.server.each("thaw", members)
+
+    def begin_forget(self, members):
+        """Killed, and its disk is another one."""
+        self.server.each("kill", members)
+        for member in members:
+            shutil.rmtree(f"{self.server.place}/{member}")
+
+    def begin_restore(self, members):
+        """A backup is made, of one instant, …"""
+        self.server.each("freeze", members)
+        for member in members:
+            os.makedirs(f"{self.server.place}/backup", exist_ok=True)
+            self.copy(f"{member}", f"backup/{member}")
+        self.server.each("thaw", members)
+
+    def end_restore(self, members):
+        """… and later it is put back."""
+        self.server.each("kill", members)
+        for member in members:
+            self.copy(f"backup/{member}", f"{member}")
+        self.start(members)
+
+    def copy(self, source, target):
+        """With owners, times and rights; sockets aside."""
+        place = self.server.place
+        shutil.rmtree(f"{place}/{target}", ignore_errors=True)
+        self.server.shell(f"cp -a -- '{place}/{source}' '{place}/{target}'")
+
+    def begin_power(self, members):
+        """Killed, and what had not been forced to the disk is gone: disk.c has noted that."""
+        self.server.each("kill", members)
+        for member in members:
+            for path in glob.glob(f"{self.server.place}/{member}/appendonlydir/*.incr.aof"):
+                os.truncate(path, min(self.forced(path), os.path.getsize(path)))
+
+    @staticmethod
+    def forced(path):
+        try:
+            with open(f"{path}.forced", "rb") as file:
+                return struct.unpack("=q", file.read(8))[0]
+        except FileNotFoundError:
+            return 0
+
+    def begin_full(self, _members):
+        self.server.write("full", "")
+        if self.server.kind == "postgres":  # what it has for its log in advance is used up
+            self.server.run("ask", "-c", "SELECT pg_logical_emit_message(false, '', repeat('x', 99999)) "
+                                         "FROM generate_series(1, 200)")
+
+    def end_full(self, members):
+        """Some have given up, or are about to. A ZooKeeper that could not even begin a file of its log does not start
+        before that is taken away."""
+        self.server.run("kill")
+        os.unlink(f"{self.server.place}/full")
+        for path in glob.glob(f"{self.server.place}/*/data/version-2/log.*"):
+            if os.path.getsize(path) < 16:
+                os.unlink(path)
+        self.start(members)
+
+    def begin_memory(self, members):
+        for member in members:
+            self.server.ask(member, "config", "set", "maxmemory", "1")
+
+    def end_memory(self, members):
+        for member in members:
+            self.server.ask(member, "config", "set", "maxmemory", "0")
+
+    def begin_evict(self, members):
+        for member in members:
+            self.server.ask(member, "config", "set", "maxmemory-policy", "allkeys-random")
+        self.begin_memory(members)
+
+    end_evict = end_memory
+
+    def begin_clock(self, _members):
+        """Forward, again and again."""
+        self.ahead_s += self.jump_s
+        self.server.set_clock(self.ahead_s)
+
+    def end_clock(self, _members):
+        pass
+
+    def begin_failover(self, _members):
+        """The replica hears nothing new, …"""
+        self.failed_over = True
+        self.server.ask(2, "replicaof", "127.0.0.1", "1")
+
+    def end_failover(self, _members):
+        """… and is the primary."""
+        self.server.do("kill", "only=1")
+        self.server.ask(2, "replicaof", "no", "one")
+
+
+class Strikes:
+    """Upon the slots and the server of a run."""
+
+    def __init__(self, run):
+        self.run, self.counts = run, {}
+        self.queue, self.order, self.server_busy, self.until = [], 0, False, 0
+        self.server_faults = ServerFaults(run.server, 20 * run.settings["ttl"] // 1000)
+
+    def later(self, at, action):
+        self.order += 1
+        heapq.heappush(self.queue, (at, self.order, action))
+
+    def kill(self, slot):
+        slot.check_alive()
+        slot.fighter.child.kill()
+        slot.fighter.child.wait()
+        self.run.write("killed", pid=slot.fighter.pid)
+        slot.fighter.end()
+        slot.start()
+        slot.expect_ready()
+
+    def stop(self, slot, until):
+        slot.check_alive()
+        slot.signal(signal.SIGSTOP)
+        slot.stopped_until = max(slot.stopped_until, until)
+        self.later(until, lambda: self.go_on(slot))
+
+    def go_on(self, slot):
+        if slot.stopped_until and slot.stopped_until <= time.monotonic():
+            slot.stopped_until = 0
+            slot.signal(signal.SIGCONT)
+
+    def break_link(self, slot, entry, until):
+        fault, number, members = entry["fault"], entry["number"], entry["members"]
+        if fault == "delay":
+            slot.say_proxies(f"delay {number % 300} {'up down both'.split()[number % 3]}", members)
+        elif fault in ("cut-after-up", "cut-after-down"):
+            slot.say_proxies(f"cut-after {fault[10:]} {number}", members)
+        elif fault == "cut-reply":
+            slot.say_proxies(f"cut-reply {number % 20 + 1}", members)
+        else:
+            slot.say_proxies(fault, members)
+        self.later(until, lambda: slot.say_proxies("pass"))
+
+    def break_server(self, entry, until):
+        fault, members = entry["fault"], entry["members"]
+        if fault not in LATE:
+            self.deafen()
+        self.server_faults.begin(fault, members)
+        self.run.write(fault)
+        self.server_busy = True
+        self.later(until, lambda: self.mend_server(fault, members))
+
+    def holder(self, patience_s=0):
+        """One who holds something now, if anybody does."""
+        give_up = time.monotonic() + patience_s
+        while True:
+            for slot in self.run.slots:
+                if not slot.stopped_until and slot.ask_counts().get("holding"):
+                    return slot
+            if time.monotonic() >= give_up:
+                return None
+
+    def deafen(self):
+        """Where a violation is to be found: one who holds something does not hear of what happens now."""
+        slot = self.holder(HOLDER_PATIENCE_S) if self.run.settings["deaf"] else None
+        if slot:
+            slot.say_proxies("hold")
+            self.later(time.monotonic() + self.run.settings["ttl"] / 1000, lambda: slot.say_proxies("pass"))
+
+    def mend_server(self, fault, members):
+        if fault in LATE:
+            self.deafen()
+        self.server_faults.end(fault, members)
+        self.run.write(f"{fault}-mended")
+        self.server_busy = False
+
+    def victim(self, entry):
+        """The one of the plan; or who holds something now, if anybody does."""
+        patience_s = HOLDER_PATIENCE_S if self.run.settings["deaf"] else 0
+        holder = self.holder(patience_s) if entry["holder"] else None
+        return holder or self.run.slots[entry["slot"]]
+
+    def word(self, entry):
+        """What it is counted as: "majority-kill"."""
+        count, fault = self.run.server.count, entry["fault"]
+        if count == 1 or FAULTS[fault] == "process":
+            return fault
+        share = "majority" if 2 * len(entry["members"]) > count else "minority"
+        return f"{share}-{fault.removeprefix('server-')}"
+
+    def strike(self, entry):
+        slot, until = self.victim(entry), time.monotonic() + entry["for"]
+        fault = entry["fault"]
+        if time.monotonic() > self.until or not self.server_faults.possible(fault):
+            return
+        if FAULTS[fault] == "server" and self.server_busy:
+            return
+        word = self.word(entry)
+        self.counts[word] = self.counts.get(word, 0) + 1
+        self.run.write("fault", text=word, pid=slot.fighter.pid, value=int(entry["for"] * 1000))
+        if fault == "kill":
+            self.kill(slot)
+        elif fault == "stop":
+            self.stop(slot, until)
+        elif FAULTS[fault] == "link":
+            self.break_link(slot, entry, until)
+        else:
+            self.break_server(entry, until)
+
+    def all(self):
+        """Until the plan is done and all that was broken is mended."""
+        begin, settings = time.monotonic(), self.run.settings
+        for entry in Plan(self.run.seed, settings, len(self.run.slots)).entries:
+            self.later(begin + entry["at"], lambda entry=entry: self.strike(entry))
+        self.until = begin + settings["seconds"] + 1  # a server may be slow to start
+        while self.queue:
+            at, _, action = heapq.heappop(self.queue)
+            time.sleep(max(0, at - time.monotonic()))
+            action()
