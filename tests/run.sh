@@ -3,7 +3,8 @@
 # runs every test.
 #
 #   --sanitize   also under AddressSanitizer + UndefinedBehaviorSanitizer, and under ThreadSanitizer
-#   --nightly    all of that, and the tests take their time (MORTISE_NIGHTLY=1)
+#   --nightly    all of that, and the tests take their time (MORTISE_NIGHTLY=1): hours. Tells what was broken, by
+#                kind; fewer than a thousand faults are a failure
 #
 # Builds in build-test*/. With MORTISE_REQUIRE_ALL=1 in the environment a test that cannot run here is a
 # failure, not a skip.
@@ -13,7 +14,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 . "$root/cmake/build.sh"
 
 usage() {
-    sed -n '2,9s/^# \{0,1\}//p' "$0"
+    sed -n '2,10s/^# \{0,1\}//p' "$0"
     exit "$1"
 }
 
@@ -57,10 +58,15 @@ run_suite() {
     fi
     echo "== $name: testing"
     report=$folder/report.xml
-    rm -f -- "$report"
+    rm -rf -- "$report" "$folder/tests/torture/report"
     if ! "$@" --test-dir "$folder" --output-on-failure --no-tests=error -j3 \
         --output-junit "$report"; then
         failures="$failures, $name"
+    fi
+    if [ -z "$nightly" ]; then
+        echo "== $name: faults of the torture"
+        python3 "$root/tests/torture/report.py" "$folder/tests/torture/report" 1000 ||
+            failures="$failures, $name (too few faults)"
     fi
     total=$((total + $(count tests "$report")))
     skipped=$((skipped + $(count skipped "$report") + $(count disabled "$report")))

@@ -12,7 +12,8 @@ CONFIG is a template, in which @DIR@, @HOST@, the @PORT…@s and @SEED@ are repl
     clock=N             how fast its clock runs: 1.5 (by libfaketime, so not that of ZooKeeper)
     left=KIND           whose hooks say what was left in the server; list: the driver's list alone
     faults=WORD,WORD…   which ones (see plan.py); a word twice comes twice as often; none
-    seconds=N           how long faults happen, rate=N of them a second, each for up to `longest` of the ttl (2.5)
+    seconds=N           how long faults happen, rate=N of them a second, each for up to `longest` of the ttl (2.5);
+                        the `first` after 0.2 of them
     calm=N              for how many seconds more it goes on without
     processes=N threads=N clients=N names=N ttl=MS long=N hold=MS pause=MS         of the fighters
     observe=MODULE      who writes the history: recorder, which loses nothing where a process is killed, or trace
@@ -74,7 +75,7 @@ def read_settings(arguments):
     settings = {"server": "", "members": 1, "of": "any", "clock": 0, "left": "", "faults": "kill,stop",
                 "seconds": 8, "rate": 3, "processes": 4, "threads": 3, "clients": 1, "names": 3,
                 "ttl": 1000, "seed": "", "find": "", "tries": 1, "deaf": 0, "calm": 1, "observe": "recorder",
-                "longest": 2.5, "long": 60, "hold": 0, "pause": 0, "load": 0, "settled": 10}
+                "first": 0.2, "longest": 2.5, "long": 60, "hold": 0, "pause": 0, "load": 0, "settled": 10}
     for argument in arguments:
         key, _, value = argument.partition("=")
         if key not in settings:

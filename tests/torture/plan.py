@@ -22,7 +22,7 @@ class Plan:
     def __init__(self, seed, settings, slots):
         draw = random.Random(seed)
         ttl_s = settings["ttl"] / 1000
-        self.entries, at, server_free_at = [], 0.2, 0.0
+        self.entries, at, server_free_at = [], settings["first"], 0.0
         while at < settings["seconds"] and settings["faults"]:
             fault = draw.choice(settings["faults"])
             entry = {"at": at, "fault": fault, "slot": draw.randrange(slots),
