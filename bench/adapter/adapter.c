@@ -23,7 +23,7 @@ struct worker {
 /* One line, understood. */
 struct order {
     char verb[16], name[NAME_SIZE], out[1024];
-    int64_t own, threads, hold_us, period_us, from_ns, to_ns, count, ttl_ms;
+    int64_t own, threads, hold_us, period_us, from_ns, to_ns, count, ttl_ms, patience_ms;
 };
 
 static const struct adapter *adapter;
@@ -188,10 +188,15 @@ static bool understood(char *word)
     const struct {
         const char *key;
         int64_t *value;
-    } numbers[] = {{"own=", &order.own},         {"threads=", &order.threads},
-                   {"hold_us=", &order.hold_us}, {"period_us=", &order.period_us},
-                   {"from_ns=", &order.from_ns}, {"to_ns=", &order.to_ns},
-                   {"count=", &order.count},     {"ttl_ms=", &order.ttl_ms}};
+    } numbers[] = {{"own=", &order.own},
+                   {"threads=", &order.threads},
+                   {"hold_us=", &order.hold_us},
+                   {"period_us=", &order.period_us},
+                   {"from_ns=", &order.from_ns},
+                   {"to_ns=", &order.to_ns},
+                   {"count=", &order.count},
+                   {"ttl_ms=", &order.ttl_ms},
+                   {"patience_ms=", &order.patience_ms}};
     if (strncmp(word, "name=", 5) == 0)
         return snprintf(order.name, sizeof(order.name), "%s", word + 5) < NAME_SIZE;
     if (strncmp(word, "out=", 4) == 0)

@@ -2,9 +2,9 @@
  *
  * An adapter is started with an address, says "ready VERSION", and then does what it is told, a line at a time:
  *
- *   turns name=N own=0|1 threads=T hold_us=H from_ns=A to_ns=B out=FILE
+ *   turns name=N own=0|1 threads=T hold_us=H from_ns=A to_ns=B patience_ms=P out=FILE
  *             T threads acquire and release again and again, each its own name (own=1) or all the same, from the
- *             instant A until B. Told: done
+ *             instant A until B. Who waits then gives up after P more; one whose turn surely comes need not. Told: done
  *   many name=N from_ns=A to_ns=B     cycles, 64 in flight, one thread. Told: done count=… ns=…
  *   loop name=N from_ns=A to_ns=B     cycles of one caller that can only be counted, likewise
  *   pulse name=N period_us=P from_ns=A to_ns=B out=FILE

@@ -14,7 +14,7 @@ class Failed(Exception):
 
 class Adapter:
     def __init__(self, command, where, cpus=None, environment=None):
-        """Starts it on these processors; `version` is there when it is ready."""
+        """Starts it on these processors; it is there when ready() has returned."""
         self.name = os.path.basename(str(command[-1]))
         self.process = subprocess.Popen(
             [*map(str, command), where],
@@ -23,7 +23,9 @@ class Adapter:
             env={**os.environ, **(environment or {})},
             preexec_fn=(lambda: os.sched_setaffinity(0, cpus)) if cpus else None,
         )
-        self.buffer = b""
+        self.buffer, self.version = b"", ""
+
+    def ready(self):
         first = self.hear()
         if not first.startswith("ready"):
             raise Failed(f"{self.name}: it said \"{first}\"")
@@ -74,21 +76,25 @@ class Adapter:
         self.process.kill()
         self.reap()
 
-    def stop(self):
-        """It gives back what it holds, if it still can."""
+    def quit(self):
+        """It is to give back what it holds, and end; stop() waits for that."""
         try:
             self.say("quit")
             self.process.stdin.close()
+        except (Failed, OSError):
+            self.process.kill()
+
+    def stop(self):
+        try:
             self.process.wait(15)
-        except (Failed, OSError, subprocess.TimeoutExpired):
+        except subprocess.TimeoutExpired:
             self.process.kill()
         self.reap()
 
     def reap(self):
         self.process.wait()
         self.process.stdout.close()
-        if not self.process.stdin.closed:
-            try:
-                self.process.stdin.close()
-            except OSError:
-                pass
+        try:
+            self.process.stdin.close()
+        except OSError:
+            pass

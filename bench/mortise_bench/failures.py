@@ -32,7 +32,9 @@ class Killed(Cost):
         name = f"{self.name()}-{len(self.rounds)}"
         holder.ask("hold", name=name, count=1, ttl_ms=TTL_MS)
         now = time.monotonic_ns()
-        waiter.say("turns", name=f"{name}/0", own=0, threads=1, hold_us=0, from_ns=now, to_ns=now + 1, out=out)
+        waiter.say(
+            "turns", name=f"{name}/0", own=0, threads=1, hold_us=0, from_ns=now, to_ns=now + 1, patience_ms=60000, out=out
+        )
         time.sleep(0.5)
         killed_ns = time.monotonic_ns()
         holder.kill()

@@ -10,6 +10,7 @@ from .adapter import Adapter
 from .figures import figure
 
 LEAD_S = 0.1  # until all processes have understood
+PATIENCE_MS = 1000  # who still waits when it is over does not hold up the others
 SETTLE = 0.2  # of the time, before what counts
 
 
@@ -26,18 +27,22 @@ class Case:
     def where(self):
         return self.subject.where
 
-    def start(self):
-        """A further process."""
-        adapter = Adapter(self.subject.command, self.where(), self.context.cpus, self.subject.environment)
-        self.adapters.append(adapter)
-        self.version = adapter.version
-        return adapter
+    def start(self, count=1):
+        """Further processes, which begin at once. The last of them."""
+        where, cpus, environment = self.where(), self.context.cpus, self.subject.environment
+        begun = [Adapter(self.subject.command, where, cpus, environment) for _ in range(count)]
+        self.adapters += begun
+        for adapter in begun:
+            adapter.ready()
+        self.version = begun[-1].version
+        return begun[-1]
 
     def open(self):
-        for _ in range(self.processes):
-            self.start()
+        self.start(self.processes)
 
     def close(self):
+        for adapter in self.adapters:
+            adapter.quit()
         for adapter in self.adapters:
             adapter.stop()
         self.adapters = []
@@ -93,7 +98,7 @@ class Turns(Case):
             name = self.name() if self.shared else f"{self.name()}-{self.threads}"
             adapter.say(
                 "turns", name=name, own=0 if self.shared else 1, threads=self.threads, hold_us=self.hold_us,
-                from_ns=begin, to_ns=to_ns, out=files[-1],
+                from_ns=begin, to_ns=to_ns, patience_ms=PATIENCE_MS, out=files[-1],
             )  # fmt: skip
         for adapter in self.adapters:
             adapter.done()
@@ -170,7 +175,7 @@ def cycle(context):
 def contend(context):
     settings = context.settings
     cases = []
-    for hold_us in settings.holds_us:
+    for hold_us in settings.holds_us if context.place != "one" else settings.holds_us[:1]:
         section = "empty" if hold_us == 0 else f"{hold_us / 1000:g} ms"
         shape = f"{settings.processes} × {settings.threads}, {section}"
         for subject in context.subjects(strict=True):

@@ -10,6 +10,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
@@ -54,12 +55,14 @@ public class Curator {
         String name = order.get("name") + (order.get("own").equals("1") ? "/" + number : "");
         long from = Long.parseLong(order.get("from_ns")), to = Long.parseLong(order.get("to_ns"));
         long hold = 1000 * Long.parseLong(order.get("hold_us"));
+        long end = to + 1000000 * Long.parseLong(order.get("patience_ms"));
         InterProcessMutex mutex = mutex(name);
         while (System.nanoTime() < from)
             LockSupport.parkNanos(from - System.nanoTime());
         for (long done = 0; done < to;) {
             long asked = System.nanoTime();
-            mutex.acquire();
+            if (!mutex.acquire(Math.max(1, end - asked), TimeUnit.NANOSECONDS))
+                return;
             long granted = System.nanoTime();
             if (hold > 0)
                 Thread.sleep(hold / 1000000, (int) (hold % 1000000));

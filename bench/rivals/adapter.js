@@ -1,13 +1,15 @@
 // An adapter in JavaScript: the lines of ../adapter/adapter.h, for a rival that says how it acquires and releases.
 //
-// A rival is an object with `version`, `acquire(name, ttlMs)` which resolves to what `release(lock)` takes, and
-// `another()`: a further client, as if it were another process. A "thread" is a loop of its own: there is one thread.
+// A rival is an object with `version`, `acquire(name, ttlMs, waitMs)` which resolves to what `release(lock)` takes, or to
+// null if it was not had in that time, and `another()`: a further client, as if it were another process. A "thread" is a
+// loop of its own: there is one thread.
 'use strict';
 const fs = require('fs');
 const readline = require('readline');
 const { setTimeout: sleep } = require('timers/promises');
 
 const TTL_MS = 30000;
+const WAIT_MS = 3600000;
 const now = () => process.hrtime.bigint();
 
 async function sleepUntil(at) {
@@ -19,10 +21,12 @@ async function turns(rival, order, number, records) {
   const name = order.own === '1' ? `${order.name}/${number}` : order.name;
   const holdMs = Number(order.hold_us || 0) / 1000;
   const to = BigInt(order.to_ns);
+  const end = to + 1000000n * BigInt(order.patience_ms);
   await sleepUntil(BigInt(order.from_ns));
   for (;;) {
     const asked = now();
-    const lock = await rival.acquire(name, TTL_MS);
+    const lock = await rival.acquire(name, TTL_MS, Math.max(1, Math.ceil(Number(end - asked) / 1e6)));
+    if (lock === null) return;
     const granted = now();
     if (holdMs > 0) await sleep(holdMs);
     const releasing = holdMs > 0 ? now() : granted;
@@ -42,14 +46,14 @@ async function runTurns(rival, order) {
 
 async function hold(rival, order, held) {
   for (let i = 0; i < Number(order.count); i++) {
-    held.push(await rival.acquire(`${order.name}/${i}`, Number(order.ttl_ms)));
+    held.push(await rival.acquire(`${order.name}/${i}`, Number(order.ttl_ms), WAIT_MS));
   }
 }
 
 function wait(rival, order) {
   for (let i = 0; i < Number(order.count); i++) {
     const client = rival.another();
-    client.acquire(order.name, TTL_MS).then((lock) => client.release(lock));
+    client.acquire(order.name, TTL_MS, WAIT_MS).then((lock) => client.release(lock));
   }
 }
 

@@ -1,7 +1,8 @@
 """An adapter in Python: the lines of ../adapter/adapter.h, for a rival that says how it acquires and releases.
 
-A rival is an object with `version`, `worker()` (what a thread needs), `acquire(worker, name, ttl_s)` which returns what
-`release(lock)` takes, and `another()`: a further client, as if it were another process."""
+A rival is an object with `version`, `worker()` (what a thread needs), `acquire(worker, name, ttl_s, wait_s)` which returns
+what `release(lock)` takes, or None if it was not had in that time, and `another()`: a further client, as if it were
+another process."""
 
 import struct
 import sys
@@ -9,6 +10,7 @@ import threading
 import time
 
 TTL_S = 30.0
+WAIT_S = 3600.0
 now_ns = time.monotonic_ns
 
 
@@ -20,10 +22,13 @@ def sleep_until(at_ns):
 def turns(rival, worker, order, number, records):
     name = f"{order['name']}/{number}" if order["own"] == "1" else order["name"]
     hold_s, to_ns = int(order["hold_us"]) / 1e6, int(order["to_ns"])
+    end_ns = to_ns + 1000000 * int(order["patience_ms"])
     sleep_until(int(order["from_ns"]))
     while True:
         asked = now_ns()
-        lock = rival.acquire(worker, name, TTL_S)
+        lock = rival.acquire(worker, name, TTL_S, max(end_ns - asked, 1) / 1e9)
+        if lock is None:
+            return
         granted = now_ns()
         if hold_s > 0:
             time.sleep(hold_s)
@@ -55,12 +60,12 @@ def hold(rival, order, held):
     worker = rival.worker()
     ttl_s = int(order["ttl_ms"]) / 1e3
     for number in range(int(order["count"])):
-        held.append(rival.acquire(worker, f"{order['name']}/{number}", ttl_s))
+        held.append(rival.acquire(worker, f"{order['name']}/{number}", ttl_s, WAIT_S))
 
 
 def wait(rival, order):
     def one(client):
-        client.release(client.acquire(client.worker(), order["name"], TTL_S))
+        client.release(client.acquire(client.worker(), order["name"], TTL_S, WAIT_S))
 
     for _ in range(int(order["count"])):
         threading.Thread(target=one, args=(rival.another(),), daemon=True).start()

@@ -6,6 +6,7 @@ import sys
 import kazoo
 from adapter import main
 from kazoo.client import KazooClient
+from kazoo.exceptions import LockTimeout
 
 logging.disable(logging.CRITICAL)
 
@@ -24,10 +25,12 @@ class Kazoo:
         return Kazoo(self.where)
 
     @staticmethod
-    def acquire(client, name, _ttl_s):
+    def acquire(client, name, _ttl_s, wait_s):
         lock = client.Lock(f"/bench-kazoo/{name}")
-        lock.acquire()
-        return lock
+        try:
+            return lock if lock.acquire(timeout=wait_s) else None
+        except LockTimeout:
+            return None
 
     @staticmethod
     def release(lock):

@@ -22,10 +22,9 @@ class RedisPy:
         return RedisPy(self.where)
 
     @staticmethod
-    def acquire(client, name, ttl_s):
+    def acquire(client, name, ttl_s, wait_s):
         lock = client.lock(name, timeout=ttl_s, thread_local=False)
-        lock.acquire()
-        return lock
+        return lock if lock.acquire(blocking_timeout=wait_s) else None
 
     @staticmethod
     def release(lock):

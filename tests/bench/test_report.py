@@ -15,7 +15,7 @@ BENCH = Path(sys.argv.pop())
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(BENCH))
 
-from mortise_bench import figures, page, pictures  # noqa: E402
+from mortise_bench import figures, markdown, page, pictures  # noqa: E402
 
 
 def case(subject, kind, rates, shape="1 caller", **more):
@@ -90,6 +90,38 @@ class Check(unittest.TestCase):
 
     def test_nothing_in_common(self):
         self.assertEqual(self.check(lambda cases: cases.clear()).returncode, 2)
+
+
+class Page(unittest.TestCase):
+    """The tables in Markdown."""
+
+    def write(self, quick, page_before):
+        with tempfile.TemporaryDirectory() as folder:
+            path, told = Path(folder) / "page.md", result()
+            told["method"]["quick"] = quick
+            figures.write(f"{folder}/figures", told)
+            path.write_text(page_before, encoding="utf-8")
+            command = [sys.executable, BENCH / "page", f"{folder}/figures", path]
+            done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+            return done, path.read_text(encoding="utf-8")
+
+    def test_between_the_marks(self):
+        before = f"a\n{markdown.FIRST}\nold\n{markdown.LAST}\nb\n"
+        done, after = self.write(False, before)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(after.startswith("a\n") and after.endswith("\nb\n"))
+        self.assertNotIn("old", after)
+        self.assertIn("| **<mortise>** | 1 caller | 50.0 |  |  |  | 0.8 | 2.5 × <rival> |", after)
+        self.assertIn("| 3 of one caller's |", after)
+
+    def test_a_quick_run_is_refused(self):
+        done, after = self.write(True, f"{markdown.FIRST}\n{markdown.LAST}\n")
+        self.assertEqual((done.returncode, after), (1, f"{markdown.FIRST}\n{markdown.LAST}\n"))
+        self.assertIn("quick", done.stderr)
+
+    def test_a_page_without_marks_is_refused(self):
+        done, after = self.write(False, "nothing\n")
+        self.assertEqual((done.returncode, after), (1, "nothing\n"))
 
 
 class Balance(HTMLParser):

@@ -1,0 +1,93 @@
+"""What docs/performance.md tells of a run: tables in Markdown, between two marks of the page."""
+
+import re
+
+from .tables import best_rival, number
+
+FIRST = "<!-- comparison: written by bench/page -->"
+LAST = "<!-- end of comparison -->"
+
+
+def row(cells):
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def figure_text(case, name):
+    found = case["figures"].get(name)
+    return number(found["median"]) if found else ""
+
+
+def ratio_text(case, name):
+    ratio = case["ratios"].get(name)
+    if ratio is None:
+        return ""
+    return f"{ratio['median']:.3g}" + ("" if ratio["shape"] == case["shape"] else " of one caller's")
+
+
+def rival_text(case, cases):
+    rival = best_rival(case, cases) if case["kind"] == "driver" else None
+    if rival is None:
+        return ""
+    return f"{case['figures']['rate']['median'] / rival['figures']['rate']['median']:.3g} × {rival['label']}"
+
+
+# By workload: title, then a head and what stands below it.
+COLUMNS = {
+    "cycle": ("Cycles", [("a second", "rate"), ("p50 µs", "p50"), ("p99 µs", "p99"), ("p99.9 µs", "p999")]),
+    "contend": (
+        "One lock that all want",
+        [("a second", "rate"), ("hand-over p50 µs", "handover_p50"), ("p99 µs", "handover_p99"), ("Jain", "jain"),
+         ("least share", "least_share"), ("longest wait ms", "longest_wait")],
+    ),
+    "wait": ("Waiting", [("requests a second", "requests"), ("server ms a second", "server_cpu")]),
+    "renew": (
+        "Holding",
+        [("requests a second", "requests"), ("server ms a second", "server_cpu"), ("client ms a second", "client_cpu"),
+         ("bytes each", "memory")],
+    ),
+    "fail": (
+        "Failures",
+        [("ms to the next grant", "to_grant"), ("before p50 ms", "before_p50"), ("during p50 ms", "during_p50"),
+         ("during, longest ms", "during_max"), ("after p50 ms", "after_p50")],
+    ),
+    "state": ("A look at a lease", [("ns", "look")]),
+}  # fmt: skip
+
+
+def table(workload, cases):
+    title, columns = COLUMNS[workload]
+    rated = any("rate" in case["figures"] for case in cases)
+    heads = ["", "", *(head for head, _ in columns), "of the floor", *(["of the best rival"] if rated else [])]
+    lines = [f"**{title}: {cases[0]['backend']}, {cases[0]['place']}**", "", row(heads), "|---|---|" + "---:|" * (len(heads) - 2)]
+    for case in cases:
+        label = f"**{case['label']}**" if case["kind"] == "driver" else case["label"]
+        cells = [label, case["shape"], *(figure_text(case, name) for _, name in columns)]
+        cells.append(ratio_text(case, columns[0][1]))
+        lines.append(row([*cells, *([rival_text(case, cases)] if rated else [])]))
+    return "\n".join(lines)
+
+
+def text(result):
+    machine, method = result["machine"], result["method"]
+    parts = [
+        f"{machine['processor']}, {machine['cores']} cores, {machine['system']}, {machine['kernel']}, {machine['date']}; "
+        f"median of {method['rounds']} rounds. *one*: client and server on one processor; *free*: not pinned."
+    ]
+    for workload in COLUMNS:
+        groups = {}
+        for case in result["cases"]:
+            if case["workload"] == workload:
+                groups.setdefault((case["backend"], case["place"]), []).append(case)
+        parts += [table(workload, group) for group in groups.values()]
+    parts += [f"Left out: {entry['what']}: {entry['why']}." for entry in result["left_out"]]
+    return "\n\n".join(parts)
+
+
+def write(path, result):
+    with open(path, encoding="utf-8") as file:
+        page = file.read()
+    between = re.compile(f"^{re.escape(FIRST)}$.*^{re.escape(LAST)}$", re.M | re.S)
+    if not between.search(page):
+        raise ValueError(f"{path} lacks the lines \"{FIRST}\" and \"{LAST}\"")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(between.sub(lambda _: f"{FIRST}\n\n{text(result)}\n\n{LAST}", page))
