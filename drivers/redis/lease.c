@@ -8,12 +8,18 @@ static void acquired(struct flight *flight, redisReply *reply);
 
 /* ---- what an answer means --------------------------------------------------------------------------- */
 
-void lease_granted(struct driver *driver, mortise_op *op, uint64_t token, int64_t sent_ns)
+static void hold(struct driver *driver, mortise_op *op, uint64_t token, int64_t from_ns,
+                 int64_t good_for_ms)
 {
     op->token = driver->fencing ? token : 0;
-    op->from_ns = sent_ns;
-    op->good_for_ms = op->ttl_ms;
+    op->from_ns = from_ns;
+    op->good_for_ms = good_for_ms;
     flow_complete(driver, op, MORTISE_OK);
+}
+
+void lease_granted(struct driver *driver, mortise_op *op, uint64_t token, int64_t sent_ns)
+{
+    hold(driver, op, token, sent_ns, op->ttl_ms);
 }
 
 /* What was first sent may be of another history than what is found: a request to another primary, which this one
@@ -21,13 +27,13 @@ void lease_granted(struct driver *driver, mortise_op *op, uint64_t token, int64_
 void lease_found(struct driver *driver, mortise_op *op, uint64_t token, int64_t remaining_ms,
                  int64_t sent_ns)
 {
-    int64_t from_ns = op->first_sent_ns;
-    if (remaining_ms != -1 && remaining_ms < op->ttl_ms) {
-        int64_t left_ms = remaining_ms > 0 ? remaining_ms : 0;
-        int64_t latest_ns = sent_ns - (op->ttl_ms - left_ms) * NS_PER_MS;
-        from_ns = latest_ns < from_ns ? latest_ns : from_ns;
-    }
-    lease_granted(driver, op, token, from_ns);
+    int64_t left_ms = remaining_ms > 0 ? remaining_ms : 0;
+    bool less = remaining_ms != -1 && left_ms < op->ttl_ms &&
+                sent_ns + left_ms * NS_PER_MS < op->first_sent_ns + op->ttl_ms * NS_PER_MS;
+    if (less)
+        hold(driver, op, token, sent_ns, left_ms);
+    else
+        hold(driver, op, token, op->first_sent_ns, op->ttl_ms);
 }
 
 void lease_busy(struct driver *driver, mortise_op *op, int64_t remaining_ms)

@@ -94,10 +94,12 @@ static bool read_text(char *bytes, size_t length, size_t *at, redisReply *text)
         return false;
     while (from < length && from - *at < 9 && bytes[from] >= '0' && bytes[from] <= '9')
         size = size * 10 + (size_t)(bytes[from++] - '0');
-    if (from == *at + 1 || from + 2 + size + 2 > length || bytes[from] != '\r')
+    size_t end = from + 2 + size;
+    if (from == *at + 1 || end + 2 > length || memcmp(bytes + from, "\r\n", 2) != 0 ||
+        memcmp(bytes + end, "\r\n", 2) != 0)
         return false;
     *text = (redisReply){.type = REDIS_REPLY_STRING, .str = bytes + from + 2, .len = size};
-    *at = from + 2 + size + 2;
+    *at = end + 2;
     return true;
 }
 

@@ -242,6 +242,11 @@ class Case(unittest.TestCase):
         self.addCleanup(taker.close)
         return taker
 
+    def renewing_taker(self):
+        """It renews long before it has to: whoever stands still for a while loses nothing."""
+        self.core_settings = [*self.core_settings, "renew_every = 100ms"]
+        return self.taker()
+
     def waiter_is_subscribed(self):
         """A taker that waits listens by now: what is told from here on reaches it."""
         until(lambda: self.redis.execute_command("PUBSUB", "CHANNELS"), "the subscription of a waiter")

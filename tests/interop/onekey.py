@@ -127,9 +127,9 @@ class Cases:
         self.assertTrue(other.unlock(), "we released what was the neighbour's")
 
     def test_renewed_it_stays_ours(self):
-        taker, other = self.taker(), self.neighbour()
-        self.assertEqual(taker.word("acquire", self.name, 0, 300), "OK")
-        while taker.renewals() < 6:  # two ttls
+        taker, other = self.renewing_taker(), self.neighbour()
+        self.assertEqual(taker.word("acquire", self.name, 0, 20000), "OK")
+        while taker.renewals() < 6:
             self.assertFalse(other.try_lock())
         self.assertEqual(taker.word("state"), "HELD")
         self.assertEqual(taker.word("release"), "OK")

@@ -143,11 +143,6 @@ class Cases:
 
     # ---- renewal --------------------------------------------------------------------------------------
 
-    def renewing_taker(self):
-        """It renews long before it has to: whoever stands still for a while loses nothing."""
-        self.core_settings = [*self.core_settings, "renew_every = 100ms"]
-        return self.taker()
-
     def test_renewed_by_us(self):
         taker, java = self.renewing_taker(), self.java()
         self.assertEqual(taker.word("acquire", self.name, 0, 20000), "OK")
