@@ -231,15 +231,20 @@ static bool has_listener(void *name)
     return has;
 }
 
+/* A client that must not subscribe, and looks often. */
+static mortise_client *open_deaf(void)
+{
+    char settings[100];
+    set_user("-subscribe");
+    snprintf(settings, sizeof settings, "%sretry = 20ms\n", user);
+    return open_at(&acl, NULL, "log = none", settings);
+}
+
 /* Waiters look every `retry`, and nothing else is amiss. */
 static void test_subscribing_forbidden(void)
 {
-    char settings[100];
     struct pending pending = PENDING_INIT;
-    set_user("-subscribe");
-    snprintf(settings, sizeof settings, "%sretry = 20ms\n", user);
-    mortise_client *client = open_at(&acl, NULL, "log = none", settings);
-    mortise_client *holder = open_at(&acl, NULL, NULL, user);
+    mortise_client *client = open_deaf(), *holder = open_at(&acl, NULL, NULL, user);
     for (int i = 0; i < 2; i++) {
         mortise_lease *lease = take(holder, "deaf");
         uint64_t asked = stats_of(client).requests;
@@ -260,12 +265,8 @@ static void test_subscribing_forbidden(void)
 /* Who had to look takes a place when it may listen again: nothing is opened anew. */
 static void test_subscribing_permitted_again(void)
 {
-    char settings[100];
     struct pending pending = PENDING_INIT;
-    set_user("-subscribe");
-    snprintf(settings, sizeof settings, "%sretry = 20ms\n", user);
-    mortise_client *client = open_at(&acl, NULL, "log = none", settings);
-    mortise_client *holder = open_at(&acl, NULL, NULL, user);
+    mortise_client *client = open_deaf(), *holder = open_at(&acl, NULL, NULL, user);
     mortise_lease *lease = take(holder, "deaf");
     pending_start(&pending, client, "deaf", MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
     struct looked looked = {client, 5}; /* the first one, and one for what was refused */
