@@ -3,6 +3,7 @@
  * by link.c afterwards. */
 #include "link.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static void tell_call(struct link *link, redisReply *reply)
@@ -60,15 +61,14 @@ static size_t read_integer(const char *bytes, size_t length, long long *number)
     return at + 2;
 }
 
-/* The same of an integer, or "+OK\r\n". */
+/* The same of an integer, or "+OK\r\n". The text is allocated: whoever is told may take the reply's parts. */
 static size_t read_simple(const char *bytes, size_t length, redisReply *reply)
 {
-    static char ok[] = "OK";
     *reply = (redisReply){.type = REDIS_REPLY_INTEGER};
     if (length < 5 || memcmp(bytes, "+OK\r\n", 5) != 0)
         return read_integer(bytes, length, &reply->integer);
-    *reply = (redisReply){.type = REDIS_REPLY_STATUS, .str = ok, .len = 2};
-    return 5;
+    *reply = (redisReply){.type = REDIS_REPLY_STATUS, .str = strdup("OK"), .len = 2};
+    return reply->str != NULL ? 5 : 0;
 }
 
 size_t link_tell_simple(struct link *link, const char *bytes, size_t length)
@@ -81,6 +81,7 @@ size_t link_tell_simple(struct link *link, const char *bytes, size_t length)
         told += n;
         link->progress_ns = link->host->now(link->host);
         tell(link, &reply);
+        free(reply.str);
     }
     link->reading = false;
     return told;
