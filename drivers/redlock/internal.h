@@ -16,7 +16,8 @@
  * Connections and their faults are ../redislink's. N nodes (odd), independent masters; q = N/2 + 1 is a quorum. In a
  * node there is of a lock named L (with the namespace before it):
  *
- *   L                   the lock: "<grant> <token, 16 digits> <since, us>\n<note>", which expires with its ttl
+ *   L                   the lock: "<grant> <token, 16 digits> <since, us>\n<note>", which expires with its ttl; with a mark
+ *                       in place of the first space from when somebody was refused there
  *   {L}:mortise:token   the largest token that this node was told of; for a day after its time
  *   {L}:mortise:news    the channel that tells of a release
  *
@@ -100,6 +101,7 @@
 #define TOKEN_MAX UINT64_C(9007199254740991) /* what a number in a script holds exactly */
 #define FLOOR_MAX (TOKEN_MAX - UINT32_MAX)   /* leaves room for tokens above it */
 #define TOKEN_DIGITS 16
+#define MARK '+' /* in place of the first space: somebody was refused */
 #define QUOTED_SIZE 160
 #define NS_PER_MS INT64_C(1000000)
 

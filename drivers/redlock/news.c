@@ -1,9 +1,13 @@
 /* news.c - the second connection of each node, for subscriptions: opened when somebody first waits.
  *
- * A release publishes in every node that it frees, one after the other as its requests arrive. Who tried again at the
- * first message would find the other nodes still taken: so it waits for messages from q nodes, or a few milliseconds;
- * and then for a random time, if tries were split lately. Messages of one release are those of different nodes: a
- * second one from a node begins the next release.
+ * A release publishes in every node that it frees where somebody was refused: whoever comes to wait has seen each node's
+ * holder when it took its own votes back, and left its mark on that (undo.lua); at the latest when its subscriptions
+ * are in force it looks again. A node that lost the mark with its data does not tell; the others do.
+ *
+ * They publish one after the other as its requests arrive. Who tried again at the first message would find the other
+ * nodes still taken: so it waits for messages from q nodes, or a few milliseconds; and then for a random time, if tries
+ * were split lately. Messages of one release are those of different nodes: a second one from a node begins the next
+ * release.
  *
  * Subscriptions are in force, and nothing can be missed, as long as q nodes have confirmed them, since each grant has
  * keys on q nodes. When they become so, that is news. */

@@ -35,6 +35,8 @@ bool tally_add(struct tally *tally, const redisReply *reply, mortise_info *info)
     struct seen *seen = find(tally, value->str, value->len);
     if (seen == NULL)
         return true;
+    if (value->len > GRANT_HEX && value->str[GRANT_HEX] == MARK)
+        value->str[GRANT_HEX] = ' ';
     uint64_t token = token_of(value->str, value->len);
     seen->nodes++;
     if (remaining_ms < 0 || (seen->remaining_ms >= 0 && remaining_ms > seen->remaining_ms))

@@ -213,6 +213,41 @@ static void test_waiting(void)
     close_client(holder);
 }
 
+static bool all_are_marked(void *name)
+{
+    int marked = 0;
+    for (int i = 0; i < nodes.count; i++)
+        marked += ask_is(&nodes.node[i], "+", "GETRANGE mortise:%s 32 32", (const char *)name);
+    return marked == nodes.count;
+}
+
+/* A release tells nobody where nobody was refused; a lock that somebody waits for looks as before. */
+static void test_telling_nobody(void)
+{
+    mortise_client *client = nodes_open(&nodes, ALL, NULL, AT_ONCE);
+    mortise_client *other = nodes_open(&nodes, ALL, NULL, AT_ONCE "node_timeout = 20s\n");
+    mortise_info alone = {.size = sizeof alone}, wanted = {.size = sizeof wanted};
+    warm_up(client, "telling");
+    int64_t told = nodes_commands(&nodes, "publish");
+    for (int i = 0; i < 20; i++)
+        give(take(client, "telling"));
+    CHECK(wait_nodes_with(&nodes, "telling", 0));
+    CHECK(nodes_commands(&nodes, "publish") == told);
+    mortise_lease *lease = take(client, "telling");
+    EXPECT(OK, mortise_inspect(client, "telling", &alone, &detail));
+    CHECK(wait_nodes_with(&nodes, "telling", ALL));
+    EXPECT(BUSY, try_once(other, "telling"));
+    CHECK(test_poll(all_are_marked, (void *)(uintptr_t) "telling", TEST_PATIENCE_MS));
+    EXPECT(OK, mortise_inspect(client, "telling", &wanted, &detail));
+    CHECK(wanted.held && wanted.token == mortise_token(lease) && wanted.pid == alone.pid);
+    CHECK(strcmp(wanted.owner, alone.owner) == 0 && strcmp(wanted.program, alone.program) == 0);
+    give(lease);
+    CHECK(wait_nodes_with(&nodes, "telling", 0));
+    CHECK(nodes_commands(&nodes, "publish") == told + nodes.count);
+    close_client(client);
+    close_client(other);
+}
+
 /* Nodes are away, and come back: a waiter hears of a release by those that were there. */
 static void test_waiting_with_two_away(void)
 {
@@ -442,6 +477,7 @@ static const CU_TestInfo tests[] = {
     {"two, three and five contenders", test_contenders},
     {"node-redlock: two live nodes, two contenders, a split vote", test_split_of_two},
     {"a waiter is told", test_waiting},
+    {"nobody waits, nobody is told", test_telling_nobody},
     {"a waiter is told while two nodes are away", test_waiting_with_two_away},
     {"news of another server", test_news_of_another},
     {"scripts are flushed all the time", test_scripts_flushed},
