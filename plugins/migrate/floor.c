@@ -15,6 +15,7 @@
 #include "internal.h"
 
 #define LEAD_US 1000000
+#define APART_US 100
 #define AHEAD_MIN_US 1000
 #define AHEAD_MAX_US 60000000
 
@@ -28,6 +29,21 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+static bool has_clock(const struct migrate *migrate, enum migrate_side side)
+{
+    return (migrate->sides[side].below->capabilities & MORTISE_CAP_LEASE) != 0;
+}
+
+/* Those that are under way together are far enough apart for what a side on sessions counts in between. */
+static uint64_t next_t(struct migrate *migrate, int64_t at_us)
+{
+    int64_t t_us = at_us + migrate->offset_us;
+    if (!has_clock(migrate, migrate->legs[1]) && t_us < migrate->last_t_us + APART_US)
+        t_us = migrate->last_t_us + APART_US;
+    migrate->last_t_us = t_us;
+    return t_us > 0 ? (uint64_t)t_us : 0;
+}
+
 uint64_t floor_first(struct call *call)
 {
     struct migrate *migrate = call->migrate;
@@ -37,8 +53,9 @@ uint64_t floor_first(struct call *call)
     call->floored_us = now_us(migrate);
     if (migrate->leg_count < 2 || (call->upper->owner_len > 0 && call->floor == 0))
         return floor;
-    int64_t t_us = call->floored_us + migrate->offset_us;
-    return larger(floor, migrate->offset_known && t_us > 0 ? (uint64_t)t_us : 0);
+    if (migrate->offset_known)
+        floor = larger(floor, next_t(migrate, call->floored_us));
+    return floor;
 }
 
 static void learn(struct migrate *migrate, uint64_t token, int64_t ahead_us)
@@ -53,8 +70,7 @@ static void learn(struct migrate *migrate, uint64_t token, int64_t ahead_us)
 
 void floor_learn(struct migrate *migrate, enum migrate_side side, uint64_t token)
 {
-    bool clock = (migrate->sides[side].below->capabilities & MORTISE_CAP_LEASE) != 0;
-    learn(migrate, token, clock ? LEAD_US : 0);
+    learn(migrate, token, has_clock(migrate, side) ? LEAD_US : 0);
 }
 
 void floor_too_low(struct call *call, uint64_t token)

@@ -228,6 +228,7 @@ struct migrate {
     struct watch *watches;
     int64_t offset_us; /* tokens: see floor.c */
     bool offset_known;
+    int64_t last_t_us;
     bool flush_posted;
     unsigned depth; /* calls of the core's that will flush at their end */
     int64_t due_ns; /* not later than the first thing that is to be done; may be earlier */

@@ -1,7 +1,8 @@
 /* protocol.h - how the migrate plugin moves a fleet from one backend to another with no instant at which two holders
  * are possible: the protocol, and at each of its steps what happens if a reply is lost there, a process stops
  * there, a server restarts there, or somebody gives up there. tests/model/migrate.pml is a model of registers, presences
- * and steps, and is checked. The plugin itself is not in this build yet; this file says what it is to do.
+ * and steps, and is checked. internal.h says which file does what; record.h has the names and texts, and what the command
+ * that takes the steps is to do.
  *
  * 1. PHASES
  *
@@ -32,6 +33,7 @@
  *   clients may live: an old client therefore reads the other side's register too, if that side can be reached, and
  *   refuses where new is allowed. One that cannot reach it is let in: that is the hole that remains, and
  *   docs/promises.md has to have it. A record must be as durable as it is asked to be.
+ *   A register is not understood: it lets nobody in.
  *   A side keeps no records (Redlock: compare-and-write needs consensus): its register is kept on the other side, under
  * a name of its own, and whoever needs it needs that side too: a client of phase old then does not open while `to` is
  * away. (What matters is only that the presence is there before the register is read, and the register is written before
@@ -52,8 +54,11 @@
  *   A renewal's reply is lost: repeated; until it is answered D stays where it is, and all grants with it: SUSPECT.
  *   The renewal says LOST (an operator broke it, the server forgot it): all grants are LOST: renewals of them are
  *   answered so, their claims are released, and the client registers anew.
+ *   It is renewed late, after D has passed: the claim in the server may have stood all the time, and so may have gone and
+ *   come; who was registered is not any more, and reads again (4).
  *   Both: two presences; D is the earlier.
- *   The client closes: its locks are released first, then the presences. If that cannot be, they end by their ttl.
+ *   The client closes: its locks are released first, then the presences (driver.h: `leave`). If that cannot be, they end by
+ *   their ttl, and the close says so.
  *
  * 4. TO REGISTER (at the first request, and whenever D has passed):
  *
@@ -103,18 +108,21 @@
  *
  * 6. TOKENS grow per name over every mix of phases, and on the way back. Two things do it:
  *
- *   In phase both a grant has a token that is above all that either side gave for that name before, and is no more than
- *   what each side has as its last: x from `from` (asked with the floor T), y from `to` (asked with the floor x).
- *     y = x: the token is x. y > x: x may be less than what `to` gave before. `from` is given back and tried again with the floor y, which
- *     brings x' >= y: the token is y. Somebody else was faster there: `to` is given back, and all begins again.
- *   T is the wall clock in microseconds and a lead (a second, and what the last grants showed to be needed; a minute at most), so that
- *   y = x nearly always and the second try is rare. A floor decides no deadline.
+ *   In phase both a grant has a token that is above all that either side gave for that name before, and is what each side
+ *   has as its last: x from `from` (asked with the floor T), y from `to` (asked with the floor x).
+ *     y = x: the token is x. y > x: x may be less than what `to` gave before. Both are given back, and all begins again with a
+ *     T above y. (To raise `from` alone it would have to be given back and asked again while `to` is held; where others
+ *     queue there, they have it then. And x' > y again, where clocks go on: two tokens for one grant.)
+ *   T follows the servers' clocks by what the presences' tokens say, and is ahead of them by a second, so that y = x nearly always
+ *   and the second try is rare: plugins/migrate/floor.c. A floor decides no deadline. No clock of a client is in it: one
+ *   that is wrong by a day would put tokens beyond the floors of a step.
+ *   Leases of one owner share a hold and its token: they are asked with T in a second try only.
  *
  *   For names that nobody takes in phase both, the floors in the registers: a step takes, after the presences are gone, one token
- *   of the side that was closed (a lock of its own), adds an hour of microseconds, and writes that as the floor of the side
- *   that it opens. Old and new clients give their side's floor with every acquire; both clients the larger. No token of the closed
- *   side is above it: they come from that server's clock, or grow by its transactions, or were asked for with a floor
- *   that was at most a minute ahead.
+ *   of the side that was closed (a lock of its own), adds a day of microseconds to that or to the closed side's floor,
+ *   whichever is larger, and writes that as the floor of the side that it opens. Old and new clients give
+ *   their side's floor with every acquire; both clients the larger. No token of the closed side that the other does not know
+ *   is above it: they come from that server's clock, or grow by its transactions, from at most a minute ahead.
  *
  * 7. BOTH, op by op. In old and new an op goes to its side as it is but for floor and deadline.
  *
@@ -128,15 +136,18 @@
  *     either one's reply lost   INDETERMINATE. The core asks again under the same grant id, both sides get REPEAT and
  *                        the first sending's instant; or it releases, on both sides.
  *     `from` LOST while waiting for `to`   `to` is canceled, and given back if that is not certain; all begins again.
+ *     all begins again   under other grant ids on the sides: what was given back a side may remember, and undo once more. The
+ *                        claim (claim.c) knows which they are; the core knows its own.
  *     canceled           at once: CANCELED if nothing was sent to either, else INDETERMINATE.
  *     both               from = the earlier sending; good until the earliest of both claims' ends and D. Passed: the core
  *                        gives it back.
  *   renew     both at once. Both OK: as above, shortened to D. Either LOST or NOTOWNER: the other is released, LOST.
  *             Either without an answer: that failure, so SUSPECT; what the other side was extended by is of no use.
- *             D is not far enough: the presence is renewed first; if that is lost, LOST.
- *   release   `to`, then `from`, both even if one fails; OK if either was there and neither failed; NOTOWNER, LOST if so on both;
- *             a failure of either is the answer; `sure` if both are. By token (break): on both, those that have it.
- *   inspect, list, watch   `from`, in phases old and both.
+ *             The presence is renewed with them where that is due soon; while it is overdue: UNREACHABLE, so SUSPECT.
+ *   release   both at once (what this client asks next on either comes after it), both even if one fails. OK if what was held was
+ *             there on both; LOST if either was not, for then somebody may have been beside; a failure of either is the
+ *             answer; `sure` if both are. A repeat asks what is left. By token (break): on both, OK if it was on either.
+ *   inspect, list, watch   `from`, in phases old and both; inspect, where nobody is there, `to`. The plugin's names are not listed.
  *   read, write   of applications: none; the registers are the plugin's.
  *   ping      both; the line names both.
  *

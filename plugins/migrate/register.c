@@ -99,6 +99,8 @@ static void cannot(struct migrate *migrate, const struct ask *ask, const char *w
              : op->error != NULL    ? op->error->message
                                     : "it does not answer");
     migrate->registering = REGISTER_IDLE;
+    if (status == MORTISE_NOTSUP) /* neither side keeps records */
+        status = MORTISE_CONFIG;
     all_fail(migrate, passing ? MORTISE_UNREACHABLE : status,
              passing || (op->error != NULL && op->error->retryable), message);
 }
