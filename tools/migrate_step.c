@@ -80,24 +80,28 @@ static int still_closed(struct migration *migration, enum migrate_side role)
 
 /* ---- waiting ------------------------------------------------------------------------------------- */
 
+/* Only those who were there when the register had been written are waited for: whoever comes later has read it since, or
+ * will, and is refused. So a crowd that knocks without a pause holds up nobody. (A presence that is had anew is another
+ * grant: its client has read the register anew.) */
 struct waiting {
     struct side *side;
     unsigned phase;
     int64_t presence_ms;
     int64_t quiet_until_ms; /* not before: presences may have been forgotten */
     int64_t tell_at_ms;
-    size_t told; /* how many there were when it was last told */
-    bool failed; /* the last look failed */
+    bool listed;        /* `there` is what the first look found */
+    struct infos there; /* and what is left of it */
+    bool failed;        /* the last look failed */
     char run[RUN_SIZE];
 };
 
-static void name_them(struct waiting *waiting, const struct infos *there)
+static void name_them(struct waiting *waiting)
 {
+    const struct infos *there = &waiting->there;
     char shown[SIDE_TEXT_SIZE], who[WHO_SIZE];
 
-    if (there->count == waiting->told && now_ms() < waiting->tell_at_ms)
+    if (there->count == 0 || now_ms() < waiting->tell_at_ms)
         return;
-    waiting->told = there->count;
     waiting->tell_at_ms = now_ms() + TELL_MS;
     say("waiting for %zu client%s of phase %s on %s:", there->count, there->count == 1 ? "" : "s",
         migrate_phase_word(waiting->phase), side_text(waiting->side, shown));
@@ -105,6 +109,35 @@ static void name_them(struct waiting *waiting, const struct infos *there)
         say("  %s", who_text(&there->list[i], who));
     if (there->count > NAMED_MAX)
         say("  and %zu more", there->count - NAMED_MAX);
+}
+
+/* The very same grant. */
+static bool is_listed(const struct infos *now, const mortise_info *presence)
+{
+    for (size_t i = 0; i < now->count; i++) {
+        if (strcmp(now->list[i].name, presence->name) == 0)
+            return strcmp(now->list[i].owner, presence->owner) == 0;
+    }
+    return false;
+}
+
+/* Takes over what was listed the first time, and then strikes off who has gone. */
+static void strike_off(struct waiting *waiting, struct infos *now)
+{
+    struct infos *there = &waiting->there;
+    size_t left = 0;
+
+    if (!waiting->listed) {
+        *there = *now;
+        *now = (struct infos){0};
+        waiting->listed = true;
+        return;
+    }
+    for (size_t i = 0; i < there->count; i++) {
+        if (is_listed(now, &there->list[i]))
+            there->list[left++] = there->list[i];
+    }
+    there->count = left;
 }
 
 /* A server that may have forgotten presences is given the time in which their clients find out. */
@@ -130,17 +163,17 @@ static bool run_is_another(struct waiting *waiting, mortise_status *status, mort
     return another;
 }
 
-/* Nobody is there, and it is sure. */
+/* They are gone, and it is sure. */
 static bool look(struct waiting *waiting)
 {
-    struct infos there;
+    struct infos now;
     mortise_error error;
-    mortise_status status = side_presences(waiting->side, waiting->phase, &there, &error);
-    bool empty = status == MORTISE_OK && there.count == 0, another = false;
+    mortise_status status = side_presences(waiting->side, waiting->phase, &now, &error);
+    bool another = false;
 
-    if (status == MORTISE_OK && there.count > 0)
-        name_them(waiting, &there);
-    infos_free(&there);
+    if (status == MORTISE_OK)
+        strike_off(waiting, &now);
+    infos_free(&now);
     if (status == MORTISE_OK)
         another = run_is_another(waiting, &status, &error);
     if (status != MORTISE_OK) {
@@ -149,10 +182,11 @@ static bool look(struct waiting *waiting)
         waiting->failed = true;
         return false;
     }
+    name_them(waiting);
     if (waiting->failed || another)
         begin_anew(waiting, another ? "was started anew" : "answers again");
     waiting->failed = false;
-    return empty && now_ms() >= waiting->quiet_until_ms;
+    return waiting->there.count == 0 && now_ms() >= waiting->quiet_until_ms;
 }
 
 static int wait_until_gone(struct waiting *waiting, int64_t wait_ms)
@@ -216,6 +250,7 @@ static int close_and_wait(struct migration *migration, const struct plan *plan, 
     int code = put_register(migration, side->role, &closed);
     if (code == EXIT_DONE)
         code = wait_until_gone(&waiting, wait_ms);
+    infos_free(&waiting.there);
     if (code == EXIT_DONE && step->takes_floor) {
         code = take_token(side, &token);
         *floor = migrate_floor_after(token, closed.floor);

@@ -100,6 +100,9 @@
  *
  *   Stops, dies anywhere: the registers are in a state of the table, or in stage 1.5, from where `advance` goes on in either
  *   direction. Nobody has to clean up.
+ *   Clients of the phase that is shut out come again and again, are refused, and have a presence each time: only those that
+ *   the first look after the closing finds are waited for, by their grants. Whoever takes a presence later reads what was
+ *   closed; and who lost the one that was found holds nothing, and reads that too before it holds anything.
  *   The presences do not go (a client that nobody restarted): `advance` names them and waits, or gives up, and the way
  *   back is open.
  *   A server restarts in a wait: with its records it goes on. Presences that a server forgot are LOST to their

@@ -16,9 +16,9 @@
  *   advance   in this order, whatever the registers hold (protocol.h, 5):
  *               1  read both registers, and keep their versions
  *               2  write the register of step->closes with step->closes_to, at the version read; its floor stays
- *               3  wait until no presence of step->gone is listed on that side (step->gone 0: nobody to wait for).
- *                  Begins anew after every failure to list, and where the server was restarted meanwhile waits for one
- *                  `presence` ttl more
+ *               3  wait until none of the presences of step->gone that the first list after 2 has on that side, by name and
+ *                  owner, is listed any more (step->gone 0: nobody to wait for). After every failure to list, and where
+ *                  the server was restarted meanwhile, wait for one `presence` ttl more
  *               4  with step->takes_floor: acquire MIGRATE_FLOOR_LOCK on that side, keep its token (0: it has none), release
  *                  it: migrate_floor_after(token, the floor of that side's register)
  *               5  write the other side's register with step->opens_to, at the version read in 1, with the larger of
