@@ -1,0 +1,178 @@
+/* worker.c - one of the processes of a fleet that is moved from one backend to another while it works: adds one to a
+ * number, again and again, each time under the lock "counter".
+ *
+ *     worker CONFIG FILE
+ *
+ * FILE is a store that looks at tokens (docs/fencing.md). It only grows: a line is a request to write a number, with
+ * the token of the lock that its writer held, appended by one write(2); the order of the lines is the order in
+ * which they are decided. A line whose token is smaller than the largest before it is refused, by every
+ * reader alike. So a worker that is killed or stopped at any instant does no harm, and what happened can be
+ * looked at afterwards:
+ *
+ *     {"event":"write","token":…,"value":…,"at_ns":…,"pid":…,"name":"counter"}
+ *
+ * Prints "ready" when it has added for the first time. TERM: it ends what it does, gives everything back and
+ * prints how often it added. A backend that is away, or a phase that is not let in, is told on stderr once, and
+ * tried again: whoever starts the workers need not wait for anything. */
+#include <mortise/mortise.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LINE "{\"event\":\"write\",\"token\":%20" PRIu64 ",\"value\":%12" PRIu64
+#define LINE_END ",\"at_ns\":%20" PRId64 ",\"pid\":%10d,\"name\":\"counter\"}\n"
+#define READ_LINE "{\"event\":\"write\",\"token\":%" SCNu64 ",\"value\":%" SCNu64
+enum { LINE_SIZE = 256, AGAIN_MS = 100, WAIT_MS = 5000 };
+
+static volatile sig_atomic_t ending;
+
+static void end_soon(int signal_number)
+{
+    (void)signal_number;
+    ending = 1;
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* ---- the store ------------------------------------------------------------------------------------ */
+
+struct store {
+    int fd;
+    off_t decided; /* so many bytes of it are known */
+    uint64_t fence, value;
+};
+
+static bool store_failed(const char *doing)
+{
+    fprintf(stderr, "worker: the store: %s: %s\n", doing, strerror(errno));
+    return false;
+}
+
+/* All lines are equally long. The answer is that of the last one. */
+static bool store_catch_up(struct store *store, size_t length, bool *taken)
+{
+    char line[LINE_SIZE] = "";
+    uint64_t token, value;
+    ssize_t got;
+
+    while ((got = pread(store->fd, line, length, store->decided)) == (ssize_t)length) {
+        if (sscanf(line, READ_LINE, &token, &value) != 2)
+            return store_failed("a line of something else");
+        *taken = token >= store->fence;
+        if (*taken) {
+            store->fence = token;
+            store->value = value;
+        }
+        store->decided += got;
+    }
+    return got == 0 || store_failed("reading");
+}
+
+/* Reads, adds, writes. False: the store is broken. *taken: it let it pass. */
+static bool store_add_one(struct store *store, mortise_lease *lease, bool *taken)
+{
+    const uint64_t token = mortise_token(lease);
+    char line[LINE_SIZE];
+    int length = snprintf(line, sizeof line, LINE LINE_END, token, UINT64_C(0), INT64_C(0), 0);
+
+    if (!store_catch_up(store, (size_t)length, taken))
+        return false;
+    *taken = false;
+    snprintf(line, sizeof line, LINE LINE_END, token, store->value + 1, now_ns(), (int)getpid());
+    if (mortise_state(lease) == MORTISE_STATE_LOST)
+        return true; /* too late: the next one has it */
+    if (write(store->fd, line, (size_t)length) != length)
+        return store_failed("writing");
+    return store_catch_up(store, (size_t)length, taken);
+}
+
+/* ---- the work -------------------------------------------------------------------------------------- */
+
+/* Told once for each thing that is wrong, or the log would be full of it. */
+static void tell(mortise_status status, const mortise_error *error)
+{
+    static mortise_status told;
+    if (status != told && status != MORTISE_TIMEDOUT)
+        fprintf(stderr, "worker %d: %s: %s\n", (int)getpid(), mortise_status_name(status),
+                error->message);
+    told = status;
+}
+
+static void wait_a_little(void)
+{
+    const struct timespec a_little = {0, AGAIN_MS * 1000000L};
+    nanosleep(&a_little, NULL); /* a signal ends it, which is well */
+}
+
+/* False: the store is broken. */
+static bool work_once(mortise_client *client, struct store *store, uint64_t *added)
+{
+    mortise_lease *lease;
+    mortise_error error = {.message = ""};
+    bool taken = false;
+    mortise_status status =
+        mortise_acquire(client, "counter", MORTISE_OPTIONS(.wait_ms = WAIT_MS), &lease, &error);
+
+    if (status != MORTISE_OK) {
+        tell(status, &error);
+        if (status != MORTISE_TIMEDOUT)
+            wait_a_little();
+        return true;
+    }
+    bool sound = store_add_one(store, lease, &taken);
+    if (taken && (*added)++ == 0)
+        puts("ready");
+    status = mortise_release(lease, &error);
+    if (status != MORTISE_OK)
+        tell(status, &error); /* what was written was decided by its token */
+    return sound;
+}
+
+static int work(const char *config, struct store *store)
+{
+    mortise_client *client;
+    mortise_error error;
+    uint64_t added = 0;
+    bool sound = true;
+
+    if (mortise_open(config, &client, &error) != MORTISE_OK) {
+        fprintf(stderr, "worker: %s\n", error.message);
+        return 1;
+    }
+    while (sound && !ending)
+        sound = work_once(client, store, &added);
+    if (mortise_close(client, &error) != MORTISE_OK)
+        fprintf(stderr, "worker: closing: %s\n", error.message);
+    printf("added %" PRIu64 "\n", added);
+    return sound ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    struct sigaction action = {.sa_handler = end_soon};
+    struct store store = {.fd = -1};
+
+    if (argc != 3) {
+        fprintf(stderr, "usage: worker CONFIG FILE\n");
+        return 64;
+    }
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    store.fd = open(argv[2], O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (store.fd < 0)
+        return store_failed("opening") ? 0 : 1;
+    return work(argv[1], &store);
+}
