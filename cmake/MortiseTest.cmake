@@ -25,7 +25,7 @@ function(mortise_test NAME)
                             "\"${arg_UNPARSED_ARGUMENTS}\"")
     endif()
     if(NOT arg_TIMEOUT)
-        set(arg_TIMEOUT 60)
+        set(arg_TIMEOUT 120)
     endif()
     math(EXPR timeout "${arg_TIMEOUT} * ${time_factor}")
 

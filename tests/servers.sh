@@ -13,7 +13,7 @@
 #   freeze   SIGSTOP                            thaw   SIGCONT
 #   end      ends whatever runs, however, frozen or not; may be repeated, or be called without a start
 #   ask      runs the server's own command-line client as one who may do all, on the first server; the words
-#            behind FOLDER (and behind only=N) are the client's. Bounded to a few seconds
+#            behind FOLDER (and behind only=N) are the client's. Bounded, to two minutes at the most
 # stop, kill, freeze, thaw and end return when it has happened. All but end fail if a server is not running,
 # and show the end of its log.
 #
@@ -44,7 +44,7 @@
 #   kind_check         after the settings are read: prints why they cannot be had here and fails (exit 77)
 #   kind_pids NAME PID     prints all processes of the server, PID first (default: PID): for freeze, thaw, kill
 #   kind_in_turn=yes   each member is launched when the one before is ready; default no: all at once
-#   kind_stop_signal=TERM  kind_end_signal=KILL  kind_patience_s=30
+#   kind_stop_signal=TERM  kind_end_signal=KILL  kind_patience_s=60
 #
 # It may use: $FOLDER (absolute); faketime_library; setting KEY [DEFAULT]: the last value given; settings KEY: all of them, a
 # line each; server_port NAME [WHAT]: a free port, the same one for ever; member_suffix NAME: nothing for 1;
@@ -54,7 +54,7 @@
 set -eu
 
 kind_programs='' kind_keys='' kind_in_turn=no
-kind_stop_signal=TERM kind_end_signal=KILL kind_patience_s=30
+kind_stop_signal=TERM kind_end_signal=KILL kind_patience_s=60
 
 kind_check() { :; }
 kind_pids() { echo "$2"; }

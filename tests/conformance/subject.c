@@ -66,10 +66,10 @@ static int run_script(const char *verb, void (*each)(const char *line))
     const char *const argv[] = {subject.hooks, verb, subject.folder, NULL};
     if (!test_spawn(&script, argv))
         return -1;
-    while (test_hear(&script, line, sizeof line, 60000))
+    while (test_hear(&script, line, sizeof line, 4 * TEST_PATIENCE_MS))
         if (each)
             each(line);
-    int status = test_reap(&script, 60000);
+    int status = test_reap(&script, 4 * TEST_PATIENCE_MS);
     test_kill(&script);
     return status >= 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -45,10 +46,10 @@ static int server(const char *verb, const char *a, const char *b, const char *be
     const char *const argv[] = {"/bin/sh", script, verb, "postgres", folder, a, b, NULL};
     if (!test_spawn(&process, argv))
         return -1;
-    while (test_hear(&process, line, sizeof line, 60000))
+    while (test_hear(&process, line, sizeof line, 4 * PATIENCE_MS))
         if (first != NULL && *first == '\0' && strncmp(line, begin, strlen(begin)) == 0)
             snprintf(first, size, "%s", line + strlen(begin));
-    int status = test_reap(&process, 60000);
+    int status = test_reap(&process, 4 * PATIENCE_MS);
     return status >= 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
@@ -164,8 +165,12 @@ static inline mortise_client *open_as(const char *conninfo, const char *settings
     char path[300], text[1024];
     mortise_client *client = NULL;
     snprintf(path, sizeof path, "%s/mortise%d.conf", folder, count++);
-    snprintf(text, sizeof text, "[mortise]\ndriver = postgres\n%s\n[postgres]\nconninfo = %s\n%s\n",
-             settings, conninfo, more);
+    /* patient, unless the test says how long to be */
+    snprintf(
+        text, sizeof text,
+        "[mortise]\ndriver = postgres\nclose_timeout = 60s\n%s%s\n[postgres]\nconninfo = %s\n%s\n",
+        strstr(settings, "unreachable_timeout") ? "" : "unreachable_timeout = 60s\n", settings,
+        conninfo, more);
     CU_ASSERT_FATAL(test_file_write(path, text));
     CU_ASSERT_FATAL(mortise_open(path, &client, &detail) == MORTISE_OK);
     return client;
@@ -270,6 +275,39 @@ static mortise_status waiter_end(struct waiter *waiter)
 {
     pthread_join(waiter->thread, NULL);
     return waiter->status;
+}
+
+/* ---- who gives up ------------------------------------------------------------------------------ */
+
+struct given_up {
+    struct test_count calls;
+    mortise_status status;
+};
+
+static inline void note_outcome(mortise_status status, mortise_lease *lease,
+                                const mortise_error *error, void *user_data)
+{
+    struct given_up *given_up = user_data;
+    (void)lease;
+    (void)error;
+    given_up->status = status;
+    test_count_add(&given_up->calls, 1);
+}
+
+/* Asks for the name, and no longer does when the server says so. */
+static inline void give_up_when(mortise_client *client, const char *name, const char *sql,
+                                const char *answer)
+{
+    static struct given_up given_up;
+    mortise_request request;
+    given_up = (struct given_up){.calls = TEST_COUNT_INIT};
+    CU_ASSERT_EQUAL_FATAL(mortise_acquire_async(client, name, MORTISE_OPTIONS(.wait_ms = -1),
+                                                note_outcome, &given_up, &request, &detail),
+                          MORTISE_OK);
+    CU_ASSERT(soon(sql, answer));
+    CU_ASSERT_EQUAL(mortise_cancel(client, request), MORTISE_OK);
+    CU_ASSERT_FATAL(test_count_wait(&given_up.calls, 1));
+    CU_ASSERT_EQUAL(given_up.status, MORTISE_CANCELED);
 }
 
 /* ---- main -------------------------------------------------------------------------------------- */

@@ -28,7 +28,7 @@ static void test_silent_host(void)
              "host=127.0.0.1,127.0.0.1 port=%d,%s dbname=mortise user=mortise",
              ntohs(address.sin_port), port);
     mortise_client *client = open_as(conninfo, "", "connect_timeout = 1s");
-    CU_ASSERT_EQUAL(try_for(client, "silent", 0), MORTISE_OK);
+    CU_ASSERT_EQUAL(try_for(client, "silent", PATIENCE_MS), MORTISE_OK);
     mortise_close(client, NULL);
     close(silent);
 }

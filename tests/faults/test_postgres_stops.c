@@ -5,7 +5,7 @@
 
 #include <stdatomic.h>
 
-enum { BUSY = 6, TTL_MS = 5000 };
+enum { BUSY = 6, TTL_MS = 2000 };
 
 struct busy {
     pthread_t thread;

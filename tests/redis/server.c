@@ -62,9 +62,9 @@ static int run_script(struct server *server, const char *verb, const char *const
     argv[n] = NULL;
     if (!test_spawn(&process, argv))
         return -1;
-    while (test_hear(&process, line, sizeof line, 60000))
+    while (test_hear(&process, line, sizeof line, 4 * TEST_PATIENCE_MS))
         take_value(server, line);
-    int status = test_reap(&process, 60000);
+    int status = test_reap(&process, 4 * TEST_PATIENCE_MS);
     test_kill(&process);
     return status >= 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }

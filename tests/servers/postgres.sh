@@ -22,6 +22,7 @@ kind_keys='standby pooler faketime disk wal conf'
 kind_in_turn=yes     # a copy is made of a server that runs
 kind_stop_signal=INT # fast: clients are not waited for
 kind_end_signal=QUIT
+kind_patience_s=120
 
 kind_check() {
     if [ "$(setting faketime)" = yes ] && [ -z "$(faketime_library)" ]; then
@@ -157,14 +158,14 @@ kind_pids() {
 kind_ask() {
     ask_port=$(server_port "$1")
     shift
-    timeout -s KILL 10 psql -X -q -At -v ON_ERROR_STOP=1 -h 127.0.0.1 -p "$ask_port" -U postgres -d mortise "$@"
+    timeout -s KILL 90 psql -X -q -At -v ON_ERROR_STOP=1 -h 127.0.0.1 -p "$ask_port" -U postgres -d mortise "$@"
 }
 
 kind_ready() {
     if [ "$1" = pooler ]; then
-        timeout 1 psql -X -At -h 127.0.0.1 -p "$(server_port pooler)" -U mortise -d mortise -c 'SELECT 1'
+        timeout 5 psql -X -At -h 127.0.0.1 -p "$(server_port pooler)" -U mortise -d mortise -c 'SELECT 1'
     else
-        timeout 1 psql -X -At -h 127.0.0.1 -p "$(server_port "$1")" -U postgres -d mortise \
+        timeout 5 psql -X -At -h 127.0.0.1 -p "$(server_port "$1")" -U postgres -d mortise \
             -c 'SHOW data_directory' | grep -qxF "$FOLDER/$1/data"
     fi
 }

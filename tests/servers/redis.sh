@@ -24,6 +24,7 @@
 kind_programs='redis-server redis-cli timeout'
 kind_keys='password user rights socket ipv6 replicas nodes aof maxclients maxmemory faketime conf'
 kind_keys="$kind_keys disk sentinels down_after sentinel_password"
+kind_patience_s=120
 kind_in_turn=yes # a replica that finds no primary tries again after a second only
 
 # What a client of locks needs, and nothing that an operator does.

@@ -20,7 +20,7 @@
 # shellcheck shell=sh disable=SC2034,SC2154 # the variables are servers.sh's
 
 kind_programs='java python3 timeout'
-kind_patience_s=90 # a JVM each, and an election
+kind_patience_s=150 # a JVM each, and an election
 kind_keys='nodes tick containers sync heap conf java log way clock disk'
 
 zookeeper_jars=/usr/share/java
@@ -102,10 +102,10 @@ kind_run() {
 
 # zookeeper_word NAME WORD: the answer to one of its "four letter words"; fails where it gives none.
 zookeeper_word() {
-    timeout 2 python3 -c '
+    timeout 6 python3 -c '
 import socket, sys
-with socket.create_connection(("127.0.0.1", int(sys.argv[1])), 1) as server:
-    server.settimeout(1)
+with socket.create_connection(("127.0.0.1", int(sys.argv[1])), 3) as server:
+    server.settimeout(3)
     server.sendall(sys.argv[2].encode())
     while data := server.recv(65536):
         sys.stdout.write(data.decode(errors="replace"))
@@ -141,7 +141,7 @@ kind_values() {
 kind_ask() {
     zookeeper_name=$1
     shift
-    timeout 20 java -Xmx64m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 \
+    timeout 60 java -Xmx64m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 \
         "-Dlog4j.configuration=file:$FOLDER/$zookeeper_name/log4j.properties" -cp "$zookeeper_classes" \
         org.apache.zookeeper.ZooKeeperMain -server "127.0.0.1:$(server_port "$zookeeper_name")" "$@"
 }

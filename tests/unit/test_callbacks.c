@@ -354,7 +354,8 @@ static int64_t cross_release_and_close(void)
         MORTISE_OK);
     CU_ASSERT(test_count_wait(&crossed.begun, 1));
     int64_t from_ms = test_now_ms();
-    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
+    mortise_status status = mortise_release(lease, NULL); /* it may come when all is over */
+    CU_ASSERT(status == MORTISE_LOST || status == MORTISE_CLOSED || status == MORTISE_INVALID);
     CU_ASSERT(test_count_wait(&crossed.ended, 1));
     int64_t took_ms = test_now_ms() - from_ms;
     CU_ASSERT(test_poll(no_instances, NULL, TEST_PATIENCE_MS));

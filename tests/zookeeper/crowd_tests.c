@@ -126,7 +126,7 @@ static void test_more_watches_than_fit(void)
     CU_ASSERT_FATAL(wait_all(&held, NAMES));
     mortise_lease *sign = take(client, fresh_name());
     ask_for_all(client, on_turn, &crowd);
-    CU_ASSERT_FATAL(test_poll(last_has_waiter, NULL, TEST_PATIENCE_MS));
+    CU_ASSERT_FATAL(test_poll(last_has_waiter, NULL, 4 * TEST_PATIENCE_MS));
     CU_ASSERT_FATAL(test_proxy_say(&stage.proxy, "cut"));
     CU_ASSERT(test_poll(is_back, client, TEST_PATIENCE_MS));
     client_end(holder);

@@ -39,10 +39,10 @@ static int run(const char *verb, const char *const *words, void (*each)(const ch
         argv[n++] = *words++;
     if (!test_spawn(&script, argv))
         return -1;
-    while (test_hear(&script, line, sizeof line, 60000))
+    while (test_hear(&script, line, sizeof line, 4 * TEST_PATIENCE_MS))
         if (each)
             each(line);
-    int status = test_reap(&script, 60000);
+    int status = test_reap(&script, 4 * TEST_PATIENCE_MS);
     test_kill(&script);
     return status >= 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
