@@ -97,7 +97,7 @@ configure skeleton || fail "the skeleton does not find Mortise"
 grep -q 'host:port' "$log" || fail "the skeleton's options are not shown"
 suite=$prefix/bin/mortise-conformance
 [ -x "$suite" ] || fail "the conformance suite was not installed"
-"$suite" "$work/skeleton/skeleton.conf" "hooks=$work/skeleton/hooks.sh" can=freeze \
+"$suite" "$work/skeleton/skeleton.conf" "hooks=$work/skeleton/hooks.sh" can=freeze ttl=1000 \
     names=500 waiters=200 >"$log" 2>&1 || fail "the skeleton fails the conformance suite"
 # That proves something: a skeleton that gives tokens which do not grow must fail it.
 sed -i 's/last_token = max(last_token + 1, floor)/last_token = max(last_token - 1, floor)/' "$work/skeleton/server.py"
