@@ -16,10 +16,16 @@ absent() {
     fi
 }
 
+# What bears our name on this machine.
+named() {
+    find /usr /etc -name '*mortise*' | sort
+}
+
 if [ "$how" = root ]; then
     PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
     usr=/usr libs='\(/usr\)\{0,1\}/lib'
     absent command -v mortise # else this proves nothing
+    named >"$work/before"
     # less what costs most and is not ours: flushing the disk, and a new index of all man pages
     dpkg --force-unsafe-io --no-triggers -i "$work"/debs/*.deb
     dpkg --triggers-only libc-bin # ldconfig
@@ -59,6 +65,6 @@ mortise-conformance "$url" only=token names=50 waiters=50
 
 if [ "$how" = root ]; then # and they go as they came
     dpkg --force-unsafe-io --no-triggers -P $(dpkg-query -W -f '${Package}\n' | grep -E '^(lib)?mortise')
-    find /usr /etc /var/lib -name '*mortise*' -not -path "$work/*" >"$work/left"
-    absent grep . "$work/left"
+    named >"$work/after"
+    diff "$work/before" "$work/after"
 fi
