@@ -391,6 +391,30 @@ static void test_foreign_notify(void)
     mortise_close(other, NULL);
 }
 
+/* ---- a backup that is put back ------------------------------------------------------------------- */
+
+/* What was granted since is forgotten: another gets it while its holder counts on. The tokens order the two, and the
+ * older one hears of it when it asks. */
+static void test_restored(void)
+{
+    mortise_client *client = open_client("", ""), *other = open_client("", "");
+    give(take(client, "restored", 0));
+    CU_ASSERT_STRING_EQUAL(ask("CREATE TABLE backup AS TABLE mortise_lock; SELECT 'made'"), "made");
+    mortise_lease *lease = take(client, "restored", HOLD_MS);
+    CU_ASSERT_STRING_EQUAL(ask("BEGIN; DELETE FROM mortise_lock; "
+                               "INSERT INTO mortise_lock TABLE backup; COMMIT; DROP TABLE backup; "
+                               "SELECT 'restored'"),
+                           "restored");
+    mortise_lease *next = take(other, "restored", HOLD_MS);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
+    CU_ASSERT(mortise_token(next) > mortise_token(lease));
+    CU_ASSERT_EQUAL(mortise_release(lease, &detail), MORTISE_LOST);
+    CU_ASSERT_EQUAL(mortise_state(next), MORTISE_STATE_HELD);
+    give(next);
+    mortise_close(client, NULL);
+    mortise_close(other, NULL);
+}
+
 /* ---- no room ----------------------------------------------------------------------------------- */
 
 struct refusal {
@@ -452,6 +476,7 @@ int main(int argc, char **argv)
         {"backends killed in a statement", test_backend_killed},
         {"told after the commit", test_told_after_commit},
         {"a NOTIFY of others that hangs", test_foreign_notify},
+        {"a backup is restored", test_restored},
         {"no memory left", test_no_memory},
         {"no disk left", test_no_disk},
         CU_TEST_INFO_NULL,

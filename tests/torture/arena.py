@@ -82,11 +82,6 @@ class Server:
     def ask(self, member, *words):
         return self.do("ask", f"only={member}", *words)
 
-    @staticmethod
-    def shell(command):
-        if subprocess.run(["sh", "-c", command], check=False).returncode != 0:
-            raise Failure(f"the server's files: {command}")
-
     def write(self, name, text):
         """A file that servers read while they run, whoever they run as."""
         path = f"{self.place}/{name}"

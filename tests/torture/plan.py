@@ -8,12 +8,12 @@ FAULTS = {
     "lose": "link", "cut-after-up": "link", "cut-after-down": "link", "cut-reply": "link",
     "refuse": "link",
     "server-kill": "server", "server-stop": "server", "server-restart": "server",
-    "server-forget": "server", "server-restore": "server", "server-power": "server",
+    "server-forget": "server", "server-power": "server",
     "server-full": "server", "server-memory": "server", "server-evict": "server",
     "server-clock": "server", "server-failover": "server",
 }
 # The harm is done when they end: what was given meanwhile is forgotten.
-LATE = ("server-restore", "server-failover")
+LATE = ("server-failover",)
 # What tells whether a holder knows its deadline: these often happen to one, and for longer than a ttl.
 TO_LIVE_THROUGH = ("stop", "hold", "hold-up", "hold-down", "lose")
 

@@ -51,27 +51,6 @@ class ServerFaults:
         for member in members:
             shutil.rmtree(f"{self.server.place}/{member}")
 
-    def begin_restore(self, members):
-        """A backup is made, of one instant, …"""
-        self.server.each("freeze", members)
-        for member in members:
-            os.makedirs(f"{self.server.place}/backup", exist_ok=True)
-            self.copy(f"{member}", f"backup/{member}")
-        self.server.each("thaw", members)
-
-    def end_restore(self, members):
-        """… and later it is put back."""
-        self.server.each("kill", members)
-        for member in members:
-            self.copy(f"backup/{member}", f"{member}")
-        self.start(members)
-
-    def copy(self, source, target):
-        """With owners, times and rights; sockets aside."""
-        place = self.server.place
-        shutil.rmtree(f"{place}/{target}", ignore_errors=True)
-        self.server.shell(f"cp -a -- '{place}/{source}' '{place}/{target}'")
-
     def begin_power(self, members):
         """Killed, and what had not been forced to the disk is gone: disk.c has noted that."""
         self.server.each("kill", members)
