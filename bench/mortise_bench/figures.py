@@ -1,14 +1,16 @@
 """The form of the results: cases with figures, and ratios to the floor of the same run.
 
-A *case* is one subject doing one workload in one place: {"workload", "place", "backend", "shape", "subject", "kind",
-"label", "figures", "ratios", …}. A *figure* is {"unit", "better", "rounds", "median", "least", "most"}. A ratio is the
-median of the ratios of each round, not the ratio of the medians: what else the machine did meets both alike."""
+A *case* is one subject doing one workload in one place: {"workload", "place", "backend", "target", "shape", "subject",
+"kind", "label", "figures", "ratios", …}; "target" is a config that the user gave. A *figure* is {"unit", "better",
+"rounds", "median", "least", "most"}. A ratio is the median of the ratios of each round, not the ratio of the medians:
+what else the machine did meets both alike."""
 
 import json
 import statistics
 
 FORMAT = "mortise-bench/1"
-KEY = ("workload", "place", "backend", "shape", "subject")
+GROUP = ("workload", "place", "backend", "target")  # those that are compared with each other
+KEY = (*GROUP, "shape", "subject")
 
 # Name: unit, which is better, words for people.
 KNOWN = {
@@ -53,6 +55,10 @@ def key_of(case):
     return tuple(case[word] for word in KEY)
 
 
+def group_of(case):
+    return tuple(case[word] for word in GROUP)
+
+
 def ratio(rounds, over):
     pairs = [(mine, floor) for mine, floor in zip(rounds, over) if floor > 0]
     if not pairs:
@@ -67,11 +73,7 @@ def ratio(rounds, over):
 
 def floor_of(case, cases):
     """Of the same shape; else of one caller, where that is what there is."""
-    floors = [
-        other
-        for other in cases
-        if other["kind"] == "floor" and all(other[word] == case[word] for word in ("workload", "place", "backend"))
-    ]
+    floors = [other for other in cases if other["kind"] == "floor" and group_of(other) == group_of(case)]
     same = [other for other in floors if other["shape"] == case["shape"]]
     one = [other for other in floors if other["shape"] == "1 caller"]
     return (same or one or [None])[0]

@@ -2,6 +2,7 @@
 
 import re
 
+from .figures import group_of
 from .tables import best_rival, number
 
 FIRST = "<!-- comparison: written by bench/page -->"
@@ -77,7 +78,7 @@ def text(result):
         groups = {}
         for case in result["cases"]:
             if case["workload"] == workload:
-                groups.setdefault((case["backend"], case["place"]), []).append(case)
+                groups.setdefault(group_of(case), []).append(case)
         parts += [table(workload, group) for group in groups.values()]
     parts += [f"Left out: {entry['what']}: {entry['why']}." for entry in result["left_out"]]
     return "\n\n".join(parts)

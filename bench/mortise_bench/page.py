@@ -4,6 +4,7 @@ import html
 from pathlib import Path
 
 from . import pictures
+from .figures import group_of
 from .tables import cases_table, summary_table, texts_table
 
 KIND_COLOUR = {"driver": 1, "floor": 2, "rival": 3}
@@ -19,13 +20,14 @@ PLACES = {"one": "all on one processor", "free": "not pinned"}
 
 
 def title_of(case, *more):
-    return ", ".join([BACKENDS[case["backend"]], PLACES[case["place"]], *more])
+    return ", ".join([case["target"] or BACKENDS[case["backend"]], PLACES[case["place"]], *more])
 
 
 def grouped(cases, *words):
+    """Those that are compared with each other, and have these words in common."""
     groups = {}
     for case in cases:
-        groups.setdefault(tuple(case[word] for word in words), []).append(case)
+        groups.setdefault((*group_of(case), *(case[word] for word in words)), []).append(case)
     return groups.values()
 
 
@@ -45,7 +47,7 @@ def caption_and_bars(caption, cases, name, unit):
 
 
 def cycle_pictures(cases):
-    for group in grouped([case for case in cases if case["shape"] == "1 caller"], "backend", "place"):
+    for group in grouped([case for case in cases if case["shape"] == "1 caller"]):
         yield caption_and_bars(title_of(group[0], "one caller"), group, "rate", "cycles a second")
 
 
@@ -62,7 +64,7 @@ def curve(histogram):
 def curves(cases, key, y):
     """A picture for each backend and place."""
     with_curve = [case for case in cases if case["histograms"].get(key)]
-    for group in grouped(with_curve, "backend", "place", "shape"):
+    for group in grouped(with_curve, "shape"):
         series = [(case["label"], at, curve(case["histograms"][key])) for at, case in enumerate(group, 1)]
         caption = title_of(group[0], group[0]["shape"])
         x = "one of so many took longer"
@@ -75,7 +77,7 @@ def latency_pictures(cases):
 
 def scaling_pictures(cases):
     threaded = [case for case in cases if case["shape"] == "1 caller" or case["shape"].endswith(" threads")]
-    for group in grouped(threaded, "backend", "place"):
+    for group in grouped(threaded):
         series = []
         for at, same in enumerate(grouped(group, "subject"), 1):
             points = sorted((int(case["shape"].split()[0]), case["figures"]["rate"]["median"]) for case in same)
@@ -88,7 +90,7 @@ def scaling_pictures(cases):
 
 
 def contend_pictures(cases):
-    for group in grouped(cases, "backend", "place", "shape"):
+    for group in grouped(cases, "shape"):
         caption = title_of(group[0], group[0]["shape"])
         yield caption_and_bars(caption, group, "rate", "acquisitions a second")
 
@@ -99,7 +101,7 @@ def handover_pictures(cases):
 
 def wait_pictures(cases):
     counted = [case for case in cases if "requests" in case["figures"]]
-    for group in grouped(counted, "backend"):
+    for group in grouped(counted):
         series = []
         for at, same in enumerate(grouped(group, "subject"), 1):
             points = sorted((int(case["shape"].split()[0]), case["figures"]["requests"]["median"]) for case in same)
@@ -154,7 +156,7 @@ def part(result, workload, title, draw, text):
     first = next(known for known in PARTS if known[0] == workload)[1] == title
     table = ""
     if first:
-        rows = "".join(cases_table(group, title_of(group[0])) for group in grouped(cases, "backend", "place"))
+        rows = "".join(cases_table(group, title_of(group[0])) for group in grouped(cases))
         table = f"<details{'' if drawn else ' open'}><summary>All figures</summary>{rows}</details>"
     return (
         f"<h2>{html.escape(title)}</h2><p class=soft>{html.escape(text)}</p>"

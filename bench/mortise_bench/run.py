@@ -137,7 +137,10 @@ class Run:
         seconds = settings.seconds[workload] * (1 + workloads.SETTLE) + workloads.LEAD_S
         if workload in ROUNDS:
             return settings.rounds * seconds + settings.warm_s + 0.3
-        return (3 * settings.kills if isinstance(case, failures.Killed) else seconds) + 2
+        return (3 if isinstance(case, failures.Killed) else seconds) + 2
+
+    def times(self, case):
+        return self.settings.kills if isinstance(case, failures.Killed) else 1
 
     def plan(self):
         """The seconds of it all, with ports that are none."""
@@ -145,7 +148,8 @@ class Run:
         for context in self.contexts():
             context.ports = context.ports or (1, 2, 3, 4, 5)
             for name in self.workloads_in(context):
-                total += sum(self.cost_s(name, case) for case in {**ROUNDS, **ONCE}[name](context))
+                cases = {**ROUNDS, **ONCE}[name](context)
+                total += sum(self.times(case) * self.cost_s(name, case) for case in cases)
         self.progress.planned_s = total
 
     # ---- doing it ----
@@ -175,6 +179,8 @@ class Run:
                 cases.remove(case)
                 case.close()
                 self.leave_out(what, error)
+            if counts:
+                self.progress.add(self.cost_s(name, case) / (self.settings.rounds if name in ROUNDS else 1))
 
     def in_rounds(self, name, context):
         cases = [case for case in ROUNDS[name](context) if self.opened(case)]
@@ -182,7 +188,6 @@ class Run:
             self.one_round(name, cases, self.settings.warm_s, False)
             for _ in range(self.settings.rounds):
                 self.one_round(name, cases, self.settings.seconds[name], True)
-                self.progress.add(sum(self.cost_s(name, case) for case in cases) / self.settings.rounds)
         finally:
             for case in cases:
                 case.close()
@@ -192,9 +197,8 @@ class Run:
         cases = ONCE[name](context)
         for case in list(cases):
             one = [case]
-            for _ in range(self.settings.kills if isinstance(case, failures.Killed) else 1):
+            for _ in range(self.times(case)):
                 self.one_round(name, one, self.settings.seconds[name], True)
-            self.progress.add(self.cost_s(name, case))
             if not one:
                 cases.remove(case)
         self.cases += [case.result() for case in cases if case.rounds]

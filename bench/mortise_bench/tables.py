@@ -2,7 +2,7 @@
 
 import html
 
-from .figures import KNOWN
+from .figures import KNOWN, group_of
 
 
 def number(value):
@@ -67,7 +67,7 @@ def best_rival(case, cases):
         other
         for other in cases
         if other["kind"] == "rival"
-        and all(other[word] == case[word] for word in ("workload", "place", "backend", "shape"))
+        and (group_of(other), other["shape"]) == (group_of(case), case["shape"])
         and other["figures"]["rate"]["median"] > 0
     ]
     return max(rivals, key=lambda other: other["figures"]["rate"]["median"], default=None)

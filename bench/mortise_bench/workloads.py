@@ -77,6 +77,7 @@ class Case:
             "workload": self.workload,
             "place": self.context.place,
             "backend": self.context.backend,
+            "target": self.context.url and self.context.label,
             "shape": self.shape,
             "subject": self.subject.name,
             "kind": self.subject.kind,

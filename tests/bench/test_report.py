@@ -20,7 +20,7 @@ from mortise_bench import figures, markdown, page, pictures  # noqa: E402
 
 def case(subject, kind, rates, shape="1 caller", **more):
     return {
-        "workload": "cycle", "place": "one", "backend": "redis", "shape": shape, "subject": subject, "kind": kind,
+        "workload": "cycle", "place": "one", "backend": "redis", "target": "", "shape": shape, "subject": subject, "kind": kind,
         "label": f"<{subject}>", "version": "1", "figures": {"rate": figures.figure("rate", rates)},
         "histograms": {"cycle": [[1000, 90], [2000, 9], [9000, 1]]}, **more,
     }  # fmt: skip
