@@ -12,6 +12,7 @@
 #define THREADS_MAX 256
 #define NAME_SIZE 128
 #define BATCH_NS 50000000
+#define REFUSED_NAP_NS 1000000 /* no busy loop where each turn is refused at once */
 
 struct worker {
     pthread_t thread;
@@ -30,12 +31,6 @@ static const struct adapter *adapter;
 static struct worker workers[THREADS_MAX];
 static unsigned open_workers;
 static struct order order;
-
-void adapter_work(int64_t hold_us)
-{
-    if (hold_us > 0)
-        bench_sleep_until_ns(bench_now_ns() + hold_us * 1000);
-}
 
 /* ---- turns ---- */
 
@@ -60,16 +55,51 @@ static void name_of(const struct worker *worker, char *name)
                  (unsigned)(worker - workers));
 }
 
+static void whole_turn(struct worker *worker, const char *name, struct instants *at)
+{
+    at->asked_ns = bench_now_ns();
+    adapter->cycle(worker->own, name);
+    at->done_ns = at->granted_ns = at->releasing_ns = bench_now_ns();
+}
+
+static void turn_in_halves(struct worker *worker, const char *name, struct instants *at)
+{
+    void *held = NULL;
+    at->asked_ns = bench_now_ns();
+    if (!adapter->take(worker->own, name, &held)) {
+        at->granted_ns = at->releasing_ns = 0;
+        at->done_ns = bench_now_ns();
+        bench_sleep_until_ns(at->done_ns + REFUSED_NAP_NS);
+        return;
+    }
+    at->releasing_ns = at->granted_ns = bench_now_ns();
+    if (order.hold_us > 0) {
+        bench_sleep_until_ns(at->granted_ns + order.hold_us * 1000);
+        at->releasing_ns = bench_now_ns();
+    }
+    adapter->give(worker->own, name, held);
+    at->done_ns = bench_now_ns();
+}
+
+static bool has_turns(void)
+{
+    return adapter->take != NULL || (order.own != 0 && adapter->cycle != NULL);
+}
+
+static void turn(struct worker *worker, const char *name, struct instants *at)
+{
+    (order.own != 0 && adapter->cycle != NULL ? whole_turn : turn_in_halves)(worker, name, at);
+}
+
 static void *turns(void *argument)
 {
     struct worker *worker = argument;
     char name[NAME_SIZE];
     name_of(worker, name);
     bench_sleep_until_ns(order.from_ns);
-    do {
-        struct instants *at = next_record(worker);
-        (order.own != 0 ? adapter->turn : adapter->contend)(worker->own, name, order.hold_us, at);
-    } while (bench_now_ns() < order.to_ns);
+    do
+        turn(worker, name, next_record(worker));
+    while (bench_now_ns() < order.to_ns);
     return NULL;
 }
 
@@ -80,7 +110,7 @@ static void *pulse(void *argument)
     for (int64_t due_ns = order.from_ns; due_ns < order.to_ns; due_ns += order.period_us * 1000) {
         bench_sleep_until_ns(due_ns);
         struct instants *at = next_record(worker);
-        adapter->turn(worker->own, order.name, 0, at);
+        turn(worker, order.name, at);
         at->asked_ns = due_ns;
     }
     return NULL;
@@ -113,7 +143,7 @@ static void run_threads(void *(*body)(void *), unsigned threads)
 
 static bool do_turns(void)
 {
-    if ((order.own != 0 ? adapter->turn : adapter->contend) == NULL)
+    if (!has_turns())
         return false;
     if (order.threads < 1 || order.threads > THREADS_MAX)
         bench_die("threads: from 1 to %d", THREADS_MAX);
@@ -124,7 +154,7 @@ static bool do_turns(void)
 
 static bool do_pulse(void)
 {
-    if (adapter->turn == NULL || order.period_us < 1)
+    if (!has_turns() || order.period_us < 1)
         return false;
     run_threads(pulse, 1);
     puts("done");

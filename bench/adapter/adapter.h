@@ -21,6 +21,7 @@
 #ifndef MORTISE_BENCH_ADAPTER_H
 #define MORTISE_BENCH_ADAPTER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,9 +36,12 @@ struct adapter {
     const char *(*open)(const char *where);
     /* What one thread needs; threads are numbered from 0. NULL: nothing. */
     void *(*worker)(unsigned number);
-    /* One turn, on a name of the thread's own; then on one that all share. NULL: cannot. */
-    void (*turn)(void *worker, const char *name, int64_t hold_us, struct instants *at);
-    void (*contend)(void *worker, const char *name, int64_t hold_us, struct instants *at);
+    /* The two halves of a turn, on a name that all may want. take: false if it was refused; *held is give's. NULL: it
+     * has none for that. */
+    bool (*take)(void *worker, const char *name, void **held);
+    void (*give)(void *worker, const char *name, void *held);
+    /* A whole turn on a name of the thread's own, for one that has something else for it. */
+    void (*cycle)(void *worker, const char *name);
     /* So many cycles, 64 in flight. */
     void (*many)(const char *name, size_t count);
     /* So many, one after the other: where a single one cannot be told apart. */
@@ -51,7 +55,5 @@ struct adapter {
 
 /* The whole program. */
 int adapter_main(int argc, char **argv, const struct adapter *adapter);
-/* For a turn: what is done in the critical section. */
-void adapter_work(int64_t hold_us);
 
 #endif

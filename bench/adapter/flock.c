@@ -65,17 +65,21 @@ static void run(int fd, const char *option)
         bench_die("flock failed");
 }
 
-static void turn(void *worker, const char *name, int64_t hold_us, struct instants *at)
+static bool take(void *worker, const char *name, void **held)
 {
-    (void)worker;
     int fd = open_lock(name);
-    at->asked_ns = bench_now_ns();
+    (void)worker;
     run(fd, "");
-    at->granted_ns = bench_now_ns();
-    adapter_work(hold_us);
-    at->releasing_ns = hold_us > 0 ? bench_now_ns() : at->granted_ns;
+    *held = (void *)(intptr_t)fd;
+    return true;
+}
+
+static void give(void *worker, const char *name, void *held)
+{
+    int fd = (int)(intptr_t)held;
+    (void)worker;
+    (void)name;
     run(fd, "-u");
-    at->done_ns = bench_now_ns();
     close(fd);
 }
 
@@ -83,5 +87,5 @@ int main(int argc, char **argv)
 {
     return adapter_main(
         argc, argv,
-        &(struct adapter){.name = "flock", .open = open_folder, .turn = turn, .contend = turn});
+        &(struct adapter){.name = "flock", .open = open_folder, .take = take, .give = give});
 }

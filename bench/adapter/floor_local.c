@@ -26,18 +26,15 @@ static const char *open_folder(const char *where)
 
 /* ---- alone ---- */
 
-static void statements(void *worker, const char *name, int64_t hold_us, struct instants *at)
+static void statements(void *worker, const char *name)
 {
     static bool open;
     (void)worker;
     (void)name;
-    (void)hold_us;
     if (!open)
-        floor_open(folder); /* by the one thread that there is */
+        floor_open(folder); /* by the one thread that there is, in the warm-up */
     open = true;
-    at->asked_ns = bench_now_ns();
     floor_cycles(NULL, 1);
-    at->done_ns = at->granted_ns = at->releasing_ns = bench_now_ns();
 }
 
 /* ---- one of many ---- */
@@ -54,18 +51,20 @@ static void *open_file(unsigned number)
     return (void *)(intptr_t)fd;
 }
 
-static void lock_file(void *worker, const char *name, int64_t hold_us, struct instants *at)
+static bool lock_file(void *worker, const char *name, void **held)
 {
-    int fd = (int)(intptr_t)worker;
     (void)name;
-    at->asked_ns = bench_now_ns();
-    if (flock(fd, LOCK_EX) < 0)
+    (void)held;
+    if (flock((int)(intptr_t)worker, LOCK_EX) < 0)
         bench_die("flock");
-    at->granted_ns = bench_now_ns();
-    adapter_work(hold_us);
-    at->releasing_ns = hold_us > 0 ? bench_now_ns() : at->granted_ns;
-    flock(fd, LOCK_UN);
-    at->done_ns = bench_now_ns();
+    return true;
+}
+
+static void unlock_file(void *worker, const char *name, void *held)
+{
+    (void)name;
+    (void)held;
+    flock((int)(intptr_t)worker, LOCK_UN);
 }
 
 /* ---- state ---- */
@@ -84,7 +83,8 @@ int main(int argc, char **argv)
                         &(struct adapter){.name = "floor_local",
                                           .open = open_folder,
                                           .worker = open_file,
-                                          .turn = statements,
-                                          .contend = lock_file,
+                                          .cycle = statements,
+                                          .take = lock_file,
+                                          .give = unlock_file,
                                           .state = clocks});
 }

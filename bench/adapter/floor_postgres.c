@@ -40,14 +40,11 @@ static void *open_worker(unsigned number)
     return own;
 }
 
-static void turn(void *worker, const char *name, int64_t hold_us, struct instants *at)
+static void cycle(void *worker, const char *name)
 {
     const struct own *own = worker;
     (void)name;
-    (void)hold_us;
-    at->asked_ns = bench_now_ns();
     postgres_floor_cycle(own->conn, own->name);
-    at->done_ns = at->granted_ns = at->releasing_ns = bench_now_ns();
 }
 
 static void advise(PGconn *conn, const char *statement, const char *name)
@@ -56,16 +53,17 @@ static void advise(PGconn *conn, const char *statement, const char *name)
                   PGRES_TUPLES_OK, "advisory lock");
 }
 
-static void contend(void *worker, const char *name, int64_t hold_us, struct instants *at)
+static bool lock(void *worker, const char *name, void **held)
 {
-    PGconn *conn = ((struct own *)worker)->conn;
-    at->asked_ns = bench_now_ns();
-    advise(conn, "SELECT pg_advisory_lock(hashtext($1))", name);
-    at->granted_ns = bench_now_ns();
-    adapter_work(hold_us);
-    at->releasing_ns = hold_us > 0 ? bench_now_ns() : at->granted_ns;
-    advise(conn, "SELECT pg_advisory_unlock(hashtext($1))", name);
-    at->done_ns = bench_now_ns();
+    (void)held;
+    advise(((struct own *)worker)->conn, "SELECT pg_advisory_lock(hashtext($1))", name);
+    return true;
+}
+
+static void unlock(void *worker, const char *name, void *held)
+{
+    (void)held;
+    advise(((struct own *)worker)->conn, "SELECT pg_advisory_unlock(hashtext($1))", name);
 }
 
 int main(int argc, char **argv)
@@ -74,6 +72,7 @@ int main(int argc, char **argv)
                         &(struct adapter){.name = "floor_postgres",
                                           .open = open_server,
                                           .worker = open_worker,
-                                          .turn = turn,
-                                          .contend = contend});
+                                          .cycle = cycle,
+                                          .take = lock,
+                                          .give = unlock});
 }

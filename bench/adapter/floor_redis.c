@@ -33,13 +33,10 @@ static void *open_worker(unsigned number)
     return own;
 }
 
-static void turn(void *worker, const char *name, int64_t hold_us, struct instants *at)
+static void cycle_of(void *worker, const char *name)
 {
     (void)name;
-    (void)hold_us;
-    at->asked_ns = bench_now_ns();
     redis_blocking_cycle(worker);
-    at->done_ns = at->granted_ns = at->releasing_ns = bench_now_ns();
 }
 
 static void many(const char *name, size_t count)
@@ -78,17 +75,19 @@ static void make_ring(redisContext *context, const char *name)
     pthread_mutex_unlock(&lock);
 }
 
-static void go_round(void *worker, const char *name, int64_t hold_us, struct instants *at)
+static bool take_token(void *worker, const char *name, void **held)
 {
     redisContext *context = ((struct redis_blocking *)worker)->context;
+    (void)held;
     make_ring(context, name);
-    at->asked_ns = bench_now_ns();
     ask(context, "BLPOP ring:%s 0", name);
-    at->granted_ns = bench_now_ns();
-    adapter_work(hold_us);
-    at->releasing_ns = hold_us > 0 ? bench_now_ns() : at->granted_ns;
-    ask(context, "RPUSH ring:%s token", name);
-    at->done_ns = bench_now_ns();
+    return true;
+}
+
+static void give_token(void *worker, const char *name, void *held)
+{
+    (void)held;
+    ask(((struct redis_blocking *)worker)->context, "RPUSH ring:%s token", name);
 }
 
 int main(int argc, char **argv)
@@ -97,7 +96,8 @@ int main(int argc, char **argv)
                         &(struct adapter){.name = "floor_redis",
                                           .open = open_server,
                                           .worker = open_worker,
-                                          .turn = turn,
-                                          .contend = go_round,
+                                          .cycle = cycle_of,
+                                          .take = take_token,
+                                          .give = give_token,
                                           .many = many});
 }

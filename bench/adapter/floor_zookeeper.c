@@ -11,14 +11,11 @@ static const char *open_server(const char *where)
     return "libzookeeper";
 }
 
-static void turn(void *worker, const char *name, int64_t hold_us, struct instants *at)
+static void cycle(void *worker, const char *name)
 {
     (void)worker;
     (void)name;
-    (void)hold_us;
-    at->asked_ns = bench_now_ns();
     zookeeper_cycles(NULL, 1);
-    at->done_ns = at->granted_ns = at->releasing_ns = bench_now_ns();
 }
 
 static void close_session(void)
@@ -28,8 +25,9 @@ static void close_session(void)
 
 int main(int argc, char **argv)
 {
-    return adapter_main(
-        argc, argv,
-        &(struct adapter){
-            .name = "floor_zookeeper", .open = open_server, .turn = turn, .close = close_session});
+    return adapter_main(argc, argv,
+                        &(struct adapter){.name = "floor_zookeeper",
+                                          .open = open_server,
+                                          .cycle = cycle,
+                                          .close = close_session});
 }

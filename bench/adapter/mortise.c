@@ -9,8 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define REFUSED_NAP_NS 1000000 /* no busy loop where each call is refused at once */
-
 static const char *address;
 static mortise_client *client, *flying;
 static struct flights flights;
@@ -30,20 +28,21 @@ static const char *open_client(const char *where)
 
 /* ---- turns ---- */
 
-static void turn(void *worker, const char *name, int64_t hold_us, struct instants *at)
+static bool take(void *worker, const char *name, void **held)
 {
     mortise_lease *lease;
     (void)worker;
-    at->asked_ns = bench_now_ns();
-    mortise_status status = mortise_acquire(client, name, NULL, &lease, NULL);
-    at->granted_ns = status == MORTISE_OK ? bench_now_ns() : 0;
-    adapter_work(status == MORTISE_OK ? hold_us : 0);
-    at->releasing_ns = hold_us > 0 ? bench_now_ns() : at->granted_ns;
-    if (status == MORTISE_OK)
-        mortise_release(lease, NULL); /* what it says of the hold is not measured here */
-    at->done_ns = bench_now_ns();
-    if (status != MORTISE_OK)
-        bench_sleep_until_ns(at->done_ns + REFUSED_NAP_NS);
+    if (mortise_acquire(client, name, NULL, &lease, NULL) != MORTISE_OK)
+        return false;
+    *held = lease;
+    return true;
+}
+
+static void give(void *worker, const char *name, void *lease)
+{
+    (void)worker;
+    (void)name;
+    mortise_release(lease, NULL); /* what it says of the hold is not measured here */
 }
 
 static void many(const char *name, size_t count)
@@ -165,8 +164,8 @@ int main(int argc, char **argv)
     return adapter_main(argc, argv,
                         &(struct adapter){.name = "mortise",
                                           .open = open_client,
-                                          .turn = turn,
-                                          .contend = turn,
+                                          .take = take,
+                                          .give = give,
                                           .many = many,
                                           .hold = hold,
                                           .wait = wait_for,

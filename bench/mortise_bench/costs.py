@@ -67,19 +67,18 @@ class Renew(Cost):
         return {**found, "memory": max(0, memory) / self.count}
 
 
-def wait(context):
+def of_each(make, workload, counts, words, context):
     return [
-        Wait("wait", f"{count} waiters", subject, context, count)
-        for count in context.settings.waiters
+        make(workload, f"{count} {words}", subject, context, count)
+        for count in counts
         for subject in context.subjects()
-        if "wait" in subject.can
+        if workload in subject.can
     ]
+
+
+def wait(context):
+    return of_each(Wait, "wait", context.settings.waiters, "waiters", context)
 
 
 def renew(context):
-    return [
-        Renew("renew", f"{count} held", subject, context, count)
-        for count in context.settings.held
-        for subject in context.subjects()
-        if "renew" in subject.can
-    ]
+    return of_each(Renew, "renew", context.settings.held, "held", context)
