@@ -10,7 +10,8 @@
 #include <time.h>
 
 #define FDS (4 * NODES_MAX)
-#define PATIENCE_MS 45000 /* less than a ttl: what is left to expire is seen */
+#define TTL_MS 60000      /* max_ttl */
+#define PATIENCE_MS 45000 /* less than that: what is left to expire is seen */
 
 static struct alone *alone_of(mortise_host *host)
 {
@@ -271,7 +272,7 @@ struct call call_of(mortise_op_kind kind, const char *name)
     call.op.kind = kind;
     call.op.name = name;
     call.op.name_len = strlen(name);
-    call.op.ttl_ms = LONG_MS;
+    call.op.ttl_ms = TTL_MS;
     fill(NULL, &call.op.grant, sizeof call.op.grant);
     return call;
 }
