@@ -257,6 +257,8 @@ static uint32_t migrate_capabilities(void *ctx)
         all &= side;
         any |= side;
     }
+    if (migrate->leg_count == 2)
+        all &= ~(uint32_t)MORTISE_CAP_FAIR; /* who has to begin again has lost his place */
     return all | (any & MORTISE_CAP_SESSION);
 }
 

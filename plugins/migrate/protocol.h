@@ -155,7 +155,8 @@
  *   ping      both; the line names both.
  *
  *   Out of memory in the middle: as if `to` had not been reached.
- *   The capabilities are those that both sides have (session: either one's).
+ *   The capabilities are those that both sides have (session: either one's); not fair, for who begins again has lost his
+ *   place.
  *
  * 8. NAMES. Where the config gives no namespace, each side has its own driver's: so clients of phase old mean the same locks as
  * clients without the plugin, and those of phase new as clients that have done with it. Clients without the plugin
