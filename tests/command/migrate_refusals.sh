@@ -10,10 +10,12 @@ TAKER=$MORTISE_BUILD_DIR/tests/taker
 FROM=sqlite:a
 FROM_LINES="path = $DIR/a.db"
 
-# conf PHASE: the file $DIR/PHASE.conf
+# conf PHASE: the file $DIR/PHASE.conf. Only who is to vanish (old) has a short presence: the others may stand still.
 conf() {
+    local presence=10s
+    [ "$1" != old ] || presence=${PRESENCE:-10s}
     printf '%s\n' '[mortise]' 'driver = migrate' 'namespace = fleet:' '[migrate]' "from = $FROM" \
-        'to = sqlite:b' "phase = $1" "presence = ${PRESENCE:-10s}" "[$FROM]" "$FROM_LINES" '[sqlite:b]' \
+        'to = sqlite:b' "phase = $1" "presence = $presence" "[$FROM]" "$FROM_LINES" '[sqlite:b]' \
         "path = $DIR/b.db" >"$DIR/$1.conf"
 }
 
@@ -29,7 +31,7 @@ fleet() {
 
 # enters PHASE: tries to take a lock
 enters() {
-    "$BIN" -C "$DIR/$1.conf" run -w 10s "lock-$1" -- true 2>"$DIR/err"
+    "$BIN" -C "$DIR/$1.conf" run -w 60s "lock-$1" -- true 2>"$DIR/err"
 }
 
 # entered TEXT CODE PHASE
@@ -133,7 +135,7 @@ same "when it is gone" 0 $?
 entered "old is let in" 0 old
 
 what "one that is killed"
-PRESENCE=2s
+PRESENCE=3s
 fleet
 taker old
 tell "acquire killed -1 2000"
@@ -172,7 +174,7 @@ if [ -e "$MORTISE_BUILD_DIR/lib/mortise/redis.so" ] && command -v redis-server >
     mkdir "$DIR/server"
     port=$(sh "$MORTISE_SOURCE_DIR/tests/servers.sh" start redis "$DIR/server" "guard=$$" aof=yes |
         sed -n 's/^PORT=//p')
-    PRESENCE=10s
+    PRESENCE=''
     FROM=redis FROM_LINES="servers = 127.0.0.1:$port"
     fleet
     sed -e 's/^from = .*/from = sqlite:b/' -e 's/^to = .*/to = redis/' -e 's/:1$/:2/' \
