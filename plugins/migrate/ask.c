@@ -72,12 +72,20 @@ void ask_send(struct ask *ask)
 
 void ask_cancel(struct ask *ask)
 {
-    const struct side *side = &ask->migrate->sides[ask->side];
     if (!ask->out || ask->op.status != NOT_COMPLETED)
         return; /* its answer is there, and about to be delivered */
     if (ask->boxed)
         asks_flush(ask->migrate);
+    const struct side *side = &ask->migrate->sides[ask->side];
     side->below->module->cancel(side->below->ctx, &ask->op);
+}
+
+void asks_drop(struct migrate *migrate)
+{
+    for (size_t i = 0; i < SIDES; i++)
+        for (; migrate->sides[i].outbox != NULL;
+             migrate->sides[i].outbox = migrate->sides[i].outbox->next_out)
+            migrate->sides[i].outbox->out = migrate->sides[i].outbox->boxed = false;
 }
 
 bool ask_is_sure(const struct ask *ask)

@@ -58,6 +58,8 @@ void ask_send(struct ask *ask);
 void ask_cancel(struct ask *ask); /* where it is out */
 /* What waits in the outboxes goes below: at the end of each call of the core's. */
 void asks_flush(struct migrate *migrate);
+/* The instance ends: what was not sent is not sent any more. */
+void asks_drop(struct migrate *migrate);
 /* The asked thing is there, is not there; or nobody knows. */
 bool ask_is_sure(const struct ask *ask);
 

@@ -118,6 +118,7 @@ static mortise_status migrate_open(const mortise_open_args *args, void **ctx, mo
 static void migrate_close(void *ctx)
 {
     struct migrate *migrate = ctx;
+    asks_drop(migrate);
     claims_end(migrate);
     for (size_t i = 0; i < SIDES; i++) {
         ask_cancel(&migrate->sides[i].presence.ask);
