@@ -8,7 +8,7 @@ import sys
 import time
 
 SOURCE = os.environ["MORTISE_SOURCE_DIR"]
-PATIENCE_S = 60  # bounds failure only
+PATIENCE_S = 120  # bounds failure only
 
 
 class Failure(Exception):

@@ -22,7 +22,7 @@ CONFIG is a template, in which @DIR@, @HOST@, the @PORT…@s and @SEED@ are repl
                         runs are made until it is
     tries=N deaf=1      deaf: when a server is struck, one who holds something hears nothing for a ttl;
                         and what is to hit a holder waits for one
-    load=1              many clients, and no faults: no call may fail, and neither memory nor descriptors may grow
+    load=1              many clients, and no faults: nothing may be lost, and neither memory nor descriptors may grow
                         after the first `settled` seconds (10). No proxies
 
 Environment: MORTISE_TORTURE, MORTISE_CHECK, MORTISE_PROXY, MORTISE_COMMAND, MORTISE_SOURCE_DIR. Where
