@@ -25,10 +25,13 @@ struct subject subject = {
 
 static const char usage[] =
     "usage: mortise-conformance WHERE [KEY=VALUE ...]\n"
-    "Runs the conformance suite on a driver. WHERE: a URL, or a config file in which @DIR@ is a folder of\n"
+    "Runs the conformance suite on a driver. WHERE: a URL, or a config file in which @DIR@ is a "
+    "folder of\n"
     "the run's, and @NAME@ what the hook `start` printed as NAME=VALUE.\n"
-    "  hooks=SCRIPT   called as SCRIPT VERB FOLDER: start (77: skip), left (prints what is left), end\n"
-    "  can=VERBS      what it can do beside: restart (stop, start), freeze (and thaw), lose (and pass)\n"
+    "  hooks=SCRIPT   called as SCRIPT VERB FOLDER: start (77: skip), left (prints what is left), "
+    "end\n"
+    "  can=VERBS      what it can do beside: restart (stop, start), freeze (and thaw), lose (and "
+    "pass)\n"
     "  processes=no   other processes do not see the locks\n"
     "  ttl=MS slack=MS names=N waiters=N      sizes and patience\n"
     "  only=TEXT      the tests whose name contains it\n"
