@@ -22,6 +22,7 @@ which nothing was added, and where on the way that was.
 
 Environment: MORTISE_SOURCE_DIR, MORTISE_BUILD_DIR, MORTISE_COMMAND, MORTISE_MODULE_PATH.
 Exit code: 0, 1, or 77: a server is not installed."""
+import functools
 import json
 import os
 import random
@@ -58,16 +59,15 @@ session_timeout = {presence}
 """
 
 
-class Failure(Exception):
-    pass
+tell = functools.partial(print, flush=True)
 
 
 def now_ns():
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
-def tell(text):
-    print(text, flush=True)
+class Failure(Exception):
+    """Of the drill, or of what it is to show."""
 
 
 class Server:
