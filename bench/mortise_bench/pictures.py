@@ -1,6 +1,7 @@
 """Pictures of the figures, drawn by gnuplot as SVG, to stand inside of a page: their colours are the page's, by name,
 so that the same picture serves a dark and a light one. Without gnuplot there are none."""
 
+import math
 import re
 import shutil
 import subprocess
@@ -66,6 +67,12 @@ def for_page(svg, title):
 # ---- kinds of pictures ----
 
 
+def step(most):
+    """Between marks of an axis, so that there are at most five."""
+    power = 10 ** math.floor(math.log10(most / 5)) if most > 0 else 1
+    return next(power * part for part in (1, 2, 5, 10) if power * part * 5 >= most or part == 10)
+
+
 def bars(title, rows, unit):
     """Rows of (label, colour number, value, least, most); longest bar first is the caller's business."""
     data = [(len(rows) - at, value, least, most, colour) for at, (_, colour, value, least, most) in enumerate(rows)]
@@ -81,7 +88,7 @@ def bars(title, rows, unit):
 set ytics ({labels}) scale 0 noenhanced
 set yrange [0.4:{len(rows) + 0.6}]
 set xrange [0:*]
-set xtics nomirror format "%.0f"
+set xtics nomirror {step(max(most for *_, most in rows)):g} format "%.10g"
 set xlabel {quoted(unit)}
 unset key
 set lmargin 22
