@@ -51,6 +51,8 @@ static inline bool has(mortise_capability capability)
  * NULL for none: a path or URL, valid until the end. A "!" before them: answers of the server are not waited for
  * for long. */
 const char *subject_where(const char *settings);
+/* Where the subject is the end of a migration: lets its clients in, in the namespace of these settings. */
+bool subject_write_stage3(const char *settings);
 /* The taker that was installed with the suite; NULL: there is none (installed.c). */
 const char *installed_taker(void);
 /* The in-process hooks of the sim driver (sim_hooks.c). */

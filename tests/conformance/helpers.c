@@ -90,6 +90,8 @@ const char *fresh_name(void)
 mortise_client *open_client(const char *settings)
 {
     mortise_client *client = NULL;
+    if (settings && strstr(settings, "namespace"))
+        CU_ASSERT(subject_write_stage3(settings));
     EXPECT(OK, mortise_open(subject_where(settings), &client, &detail));
     return client;
 }

@@ -43,9 +43,9 @@ up_s() {
     cut -d. -f1 /proc/uptime
 }
 
-# What was closed a moment ago may take a moment to go.
+# What was closed a moment ago may take a moment to go: $MORTISE_LEFT_PATIENCE_S seconds at most.
 tell_left() {
-    give_up_s=$(($(up_s) + 60))
+    give_up_s=$(($(up_s) + ${MORTISE_LEFT_PATIENCE_S:-60}))
     until nothing_left; do
         if [ "$(up_s)" -ge "$give_up_s" ]; then
             cat "$FOLDER/left"

@@ -248,22 +248,26 @@ static int start_server(void)
     return code == 0 ? 0 : 1;
 }
 
-/* What `mortise migrate advance` leaves behind when a migration is over. */
-static bool write_stage3(void)
+/* What `mortise migrate advance` leaves behind when a migration is over; each namespace has its own. */
+bool subject_write_stage3(const char *settings)
 {
     char text_of_register[MIGRATE_RECORD_SIZE], *where = NULL;
     struct migrate_register reg = {.phases = MIGRATE_NEW};
     mortise_client *client = NULL;
     uint64_t version = 0;
     size_t size = migrate_register_encode(&reg, text_of_register);
-    if (asprintf(&where, "%s#%s", subject_where(NULL), stage3_section) < 0)
+    if (!stage3_section)
+        return true;
+    if (asprintf(&where, "%s#%s", subject_where(settings), stage3_section) < 0)
         return false;
-    bool written = EXPECT(OK, mortise_open(where, &client, &detail)) &&
-                   EXPECT(OK, mortise_record_write(client, migrate_register_name(MIGRATE_TO),
-                                                   text_of_register, size, &version, &detail));
+    bool opened = EXPECT(OK, mortise_open(where, &client, &detail));
+    mortise_status status = !opened
+                                ? MORTISE_CLOSED
+                                : mortise_record_write(client, migrate_register_name(MIGRATE_TO),
+                                                       text_of_register, size, &version, &detail);
     mortise_close(client, NULL);
     free(where);
-    return written;
+    return status == MORTISE_BUSY || EXPECT(OK, status); /* BUSY: it is there */
 }
 
 int subject_begin(int argc, char **argv)
@@ -289,7 +293,7 @@ int subject_begin(int argc, char **argv)
         subject.taker = installed_taker();
     int code = start_server();
     subject.where = code == 0 ? subject_where(NULL) : NULL;
-    if (code == 0 && stage3_section && !write_stage3())
+    if (code == 0 && !subject_write_stage3(NULL))
         code = 1;
     if (code == 0 && EXPECT(OK, mortise_open(subject.where, &subject.looker, &detail)))
         subject.capabilities = mortise_capabilities(subject.looker);
