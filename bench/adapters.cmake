@@ -11,7 +11,7 @@ target_link_libraries(bench_adapter_common PUBLIC bench_common)
 function(bench_part TARGET)
     set_target_properties(${TARGET} PROPERTIES
         RUNTIME_OUTPUT_DIRECTORY "${bench_parts}" INSTALL_RPATH "$ORIGIN/${bench_to_lib}")
-    install(TARGETS ${TARGET} RUNTIME DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/mortise-bench")
+    install(TARGETS ${TARGET} RUNTIME DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/mortise-bench" COMPONENT bench)
 endfunction()
 
 # bench_adapter(NAME [SOURCES …] [LIBRARIES …]): adapter/NAME.c, as the program adapter-NAME.
@@ -42,11 +42,12 @@ bench_command("${MORTISE_COMMAND_DIR}/mortise-bench" "${MORTISE_COMMAND_DIR}" "$
 bench_command("${bench_parts}/installed/mortise-bench" "${CMAKE_INSTALL_FULL_BINDIR}" "${bench_installed}"
     "${bench_installed}" "${bench_installed}/servers.sh" "${bench_installed}/rivals")
 
-install(PROGRAMS "${bench_parts}/installed/mortise-bench" DESTINATION "${CMAKE_INSTALL_BINDIR}")
-install(PROGRAMS check DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/mortise-bench")
-install(DIRECTORY mortise_bench rivals DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/mortise-bench"
+install(PROGRAMS "${bench_parts}/installed/mortise-bench" DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT bench)
+install(PROGRAMS check DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/mortise-bench" COMPONENT bench)
+install(DIRECTORY mortise_bench rivals DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/mortise-bench" COMPONENT bench
         PATTERN __pycache__ EXCLUDE)
 install(FILES "${PROJECT_SOURCE_DIR}/tests/servers.sh"
-        DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/mortise-bench")
+        DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/mortise-bench" COMPONENT bench)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/tests/servers"
-        DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/mortise-bench" PATTERN "test_*" EXCLUDE)
+        DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/mortise-bench" COMPONENT bench
+        PATTERN "test_*" EXCLUDE PATTERN CMakeLists.txt EXCLUDE)

@@ -6,6 +6,7 @@
 #   mortise-driver-NAME   a driver, which needs its client library
 #   mortise-plugins       trace, chaos, metrics, …
 #   mortise-conformance   the suite for drivers, where the tests are built
+#   mortise-bench         what compares drivers, where the benchmarks are built
 #
 # A release: cmake --preset release -B build-deb -DCMAKE_INSTALL_PREFIX=/usr && cmake --build build-deb && (cd build-deb && cpack)
 if(NOT PROJECT_IS_TOP_LEVEL)
@@ -85,6 +86,12 @@ mortise_package(plugins NAME mortise-plugins SECTION libs DEPENDS "${same_librar
 if(TARGET conformance)
     mortise_package(conformance NAME mortise-conformance SECTION devel DEPENDS "${same_library}"
         SUMMARY "distributed locks: the suite that proves a driver" TEXT "This is for who writes a driver.")
+endif()
+if(TARGET adapter-mortise)
+    mortise_package(bench NAME mortise-bench SECTION utils DEPENDS "${same_library}, python3"
+        RECOMMENDS "gnuplot-nox"
+        SUMMARY "distributed locks: compare the drivers"
+        TEXT "This measures the drivers beside bare clients of their servers, and other\nlocks, and writes a report.")
 endif()
 
 # What the library exports, since which version: checked by tests/packages, shipped for dpkg-shlibdeps.

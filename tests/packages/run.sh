@@ -22,6 +22,7 @@ rm -rf -- "$work/debs/_CPack_Packages"
 # as they should be split, and no others
 {
     printf '%s\n' libmortise0 libmortise-dev mortise mortise-plugins mortise-conformance
+    [ ! -x "$build/bench/mortise-bench-digest" ] || echo mortise-bench
     for driver in "$@"; do
         echo "mortise-driver-$driver"
     done

@@ -62,6 +62,9 @@ mortise -C "$url" check
 "$compiler" "$work/consumer.c" -o "$work/consumer" $flags
 "$work/consumer" "$url" | grep "^held $libs.*/mortise/sqlite.so\$"
 mortise-conformance "$url" only=token names=50 waiters=50
+if command -v mortise-bench; then
+    mortise-bench --help | grep -q -- '--workload'
+fi
 
 if [ "$how" = root ]; then # and they go as they came
     dpkg --force-unsafe-io --no-triggers -P $(dpkg-query -W -f '${Package}\n' | grep -E '^(lib)?mortise')

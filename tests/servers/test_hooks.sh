@@ -70,7 +70,7 @@ test_verbs() {
 
 # Looks for what is left, where something is: it will not go.
 left_now() {
-    MORTISE_LEFT_PATIENCE_S=0 hook left
+    MORTISE_LEFT_PATIENCE_S=0 hook left "$@"
 }
 
 test_left() {
@@ -104,7 +104,7 @@ test_variants() {
     same 'deleted' 1 "$(cli --user mortise --pass secret --no-auth-warning del a)"
     same 'a replica is not left behind' '' "$(hook left acl)"
     cli --user mortise --pass secret --no-auth-warning flushall >/dev/null
-    like 'what was denied is told' '^denied:.*flushall' "$(hook left acl)"
+    like 'what was denied is told' '^denied:.*flushall' "$(left_now acl)"
     unset MORTISE_SERVER
 }
 
