@@ -149,7 +149,7 @@ static void run_starts(struct pump *pump, struct task *task)
             pump->top->module.leave(pump->top->ctx, &task->op);
             return;
         }
-        for (; task != NULL && n < BATCH; task = task->next)
+        for (; task != NULL && n < BATCH && task->op.kind != OP_LEAVE; task = task->next)
             ops[n++] = &task->op;
         pump->top->module.start(pump->top->ctx, ops, n);
     }

@@ -26,7 +26,7 @@ static const char help[] =
     "  -w, --wait TIME           how long advance waits until the clients of the phase that is "
     "shut\n"
     "                            out are gone (60s; \"forever\")\n"
-    "  -n, --nonblock            it does not wait: where any are there, it changes nothing\n"
+    "  -n, --nonblock            it does not wait: nothing is changed where any are seen first\n"
     "      --section NAME        which section, where there are several [migrate:…]\n"
     "      --json                status, plan: an object\n"
     "  -C, --config FILE         the config file\n"
@@ -95,7 +95,7 @@ static int advance(struct migration *migration, const struct request *request,
         return code;
     }
     if (plan->last) {
-        say("nothing is left to be done%s", request->forward ? ": `from` may go" : "");
+        say("nothing is left to be done%s", request->forward ? migrate_from_may_go(migration) : "");
         return EXIT_NOTHING_DONE;
     }
     if (plan->step != NULL)

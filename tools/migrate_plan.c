@@ -103,6 +103,14 @@ static void find_blockers(struct migration *migration, struct plan *plan)
                 side_text(side, shown), error.message);
 }
 
+const char *migrate_from_may_go(const struct migration *migration)
+{
+    return migration->sides[MIGRATE_TO].kept_on == MIGRATE_TO
+               ? ": `from` may go"
+               : ": `from` keeps the register of `to`, which keeps no records: it may go when no "
+                 "client has the plugin any more";
+}
+
 static bool from_may_be_gone(const struct migration *migration)
 {
     const struct side *from = &migration->sides[MIGRATE_FROM], *to = &migration->sides[MIGRATE_TO];

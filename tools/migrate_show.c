@@ -370,7 +370,7 @@ static void print_plan(const struct migration *migration, const struct plan *pla
         return;
     }
     if (plan->last) {
-        printf("Nothing is left to be done%s.\n", forward ? ": `from` may go" : "");
+        printf("Nothing is left to be done%s.\n", forward ? migrate_from_may_go(migration) : "");
         return;
     }
     if (plan->step != NULL)

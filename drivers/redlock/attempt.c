@@ -415,7 +415,8 @@ void attempt_undone(struct attempt *attempt, const struct ballot *undone)
     if (is_unsure(attempt) && !tally_is_held(driver, best, 0))
         fail_few(attempt, driver->count - unknown, undone->why.status ? &undone->why : NULL);
     else if (surely && tally_is_held(driver, best, unknown))
-        busy(attempt, best->remaining_ms, true);
+        /* one that is only presumed may be a split vote, whose marks go with it: then no release tells */
+        busy(attempt, best->remaining_ms, best->nodes >= driver->quorum);
     else if (driver->count - unknown < driver->quorum ||
              nodes_usable(driver, true) < driver->quorum)
         fail_few(attempt, driver->count - unknown, undone->why.status ? &undone->why : NULL);

@@ -153,8 +153,11 @@ void flow_cancel(struct driver *driver, mortise_op *op)
 {
     struct ballot *ballot = op->driver_data[0];
     if (op->driver_data[1] != NULL) {
-        bool unsure = claim_find(driver, &op->grant) != NULL;
+        struct claim *claim = claim_find(driver, &op->grant);
+        bool unsure = claim != NULL;
         DL_DELETE2(driver->waiting, op, previous, next);
+        if (unsure && op->kind == MORTISE_OP_RELEASE)
+            undo_all(driver, claim); /* where it can be: too few nodes were there to ask them all */
         flow_complete(driver, op, unsure ? MORTISE_INDETERMINATE : MORTISE_CANCELED);
         return;
     }

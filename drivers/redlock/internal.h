@@ -357,6 +357,8 @@ void lease_release(struct driver *driver, mortise_op *op);
 struct ballot *undo_new(struct driver *driver, struct claim *claim, bool loud);
 /* On one node, with nobody waiting for it. */
 bool undo_on(struct driver *driver, struct claim *claim, unsigned node);
+/* On all nodes, for nobody: those that are away are told when they are back. */
+void undo_all(struct driver *driver, struct claim *claim);
 
 /* ---- look.c, list.c --------------------------------------------------------------------------------------------- */
 

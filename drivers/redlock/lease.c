@@ -133,7 +133,7 @@ bool undo_on(struct driver *driver, struct claim *claim, unsigned node)
     return true;
 }
 
-static void undo_all(struct driver *driver, struct claim *claim)
+void undo_all(struct driver *driver, struct claim *claim)
 {
     struct ballot *ballot = undo_new(driver, claim, true);
     if (ballot != NULL)

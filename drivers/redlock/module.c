@@ -90,7 +90,9 @@ static const mortise_option options[OPTION_COUNT] = {
                                 .default_text = "2s",
                                 .minimum = 10,
                                 .maximum = 3600000,
-                                .help = "no answer for so long: the connection is taken for dead"},
+                                .help =
+                                    "no answer for so long: the connection is taken for dead; at "
+                                    "least twice node_timeout is taken"},
 };
 
 /* ---- the settings ----------------------------------------------------------------------------------------- */
@@ -162,6 +164,9 @@ static mortise_status read_settings(struct driver *driver, const char *note, mor
         settings->tls_key = values[OPTION_TLS_KEY].text;
         settings->connect_timeout_ms = values[OPTION_CONNECT_TIMEOUT].number;
         settings->command_timeout_ms = values[OPTION_COMMAND_TIMEOUT].number;
+        /* else a connection ends before its node is given up, and what undoes the vote cannot go behind it */
+        if (settings->command_timeout_ms < 2 * values[OPTION_NODE_TIMEOUT].number)
+            settings->command_timeout_ms = 2 * values[OPTION_NODE_TIMEOUT].number;
         settings_name_client(settings, note);
         status = settings_check(settings, "redlock", error);
     }

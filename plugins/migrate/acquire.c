@@ -12,10 +12,14 @@
  * A reply of a leg is lost: INDETERMINATE; the claim keeps what may be there. The core asks again under the same grant: FIRST and
  * SECOND with REPEAT and the first sending's instant; or it releases, and lease.c gives back what may be there.
  * Canceled: what is out is canceled; what is had stays with the claim: INDETERMINATE, and the core releases it.
- * The process is stopped anywhere: the deadline counts from the legs' sendings, and from the presences'. */
+ * The process is stopped anywhere: the deadline counts from the legs' sendings, and from the presences'. A presence lapsed while
+ * a leg kept the request in its queue: what it then gives was asked for by who was registered then, and a step may have been
+ * taken since; a presence that was taken anew says nothing before the registers are read. So it is given back: AGAIN. */
 #include "internal.h"
 
 #include <utlist.h>
+
+#define HELD_APART_MS 1000
 
 static void ask_first(struct call *call);
 static void undo_go_on(struct call *call);
@@ -62,6 +66,10 @@ static void finish_canceled(struct call *call)
 static void succeed(struct call *call)
 {
     struct migrate *migrate = call->migrate;
+    if (call->lapses != migrate->lapses) {
+        acquire_begin_again(call); /* asked by who was registered, and is not, or is anew */
+        return;
+    }
     struct claim *claim = call->claim;
     struct leg *last = leg_of(call, migrate->legs[migrate->leg_count - 1]);
     call->upper->token = last->token;
@@ -104,6 +112,7 @@ void acquire_registered(struct call *call)
         return;
     }
     call->claim = claim;
+    call->lapses = migrate->lapses;
     claim->busy = true;
     ask_first(call);
 }
@@ -136,12 +145,13 @@ static void leg_asked(struct leg *leg, const mortise_op *op)
 {
     if (op->first_sent_ns != 0 && leg->first_sent_ns == 0)
         leg->first_sent_ns = op->first_sent_ns;
-    if (op->status == MORTISE_OK || op->status == MORTISE_INDETERMINATE)
-        leg->maybe = true;
+    if (op->status != MORTISE_OK && op->status != MORTISE_INDETERMINATE)
+        return;
+    leg->maybe = true;
+    leg->tries++;
     if (op->status != MORTISE_OK)
         return;
     leg->held = true;
-    leg->tries++;
     leg->token = op->token;
     leg->from_ns = op->from_ns;
     leg->good_for_ms = op->good_for_ms;
@@ -214,6 +224,14 @@ static void second_had(struct call *call)
     bool tokens = first->token != 0 && second->token != 0;
     if (call->asks[first_side(call)].out)
         return; /* leg 1 is being renewed: its answer brings us here again */
+    if (tokens && call->upper->owner_len > 0 &&
+        (second->token < first->token || first->token < call->floor)) {
+        /* a hold of this owner by clients of another phase, whose token no floor raises: theirs has to end first */
+        call->has_error = false;
+        call->hint_ms = HELD_APART_MS;
+        undo(call, THEN_FAIL, MORTISE_BUSY);
+        return;
+    }
     if (tokens && second->token > first->token) {
         floor_too_low(call, second->token);
         acquire_begin_again(call);

@@ -111,7 +111,7 @@ struct leg {
     bool maybe;      /* it was asked for, and may be there, or come to be */
     bool held;       /* it was had */
     bool given_back; /* it was had, and the side said that it gave it back; perhaps not for sure */
-    unsigned tries;  /* so often it was had, under another grant each time */
+    unsigned tries;  /* so often it was had, or may have been */
 };
 
 struct claim {
@@ -167,6 +167,7 @@ struct call {
     enum call_then then;
     mortise_status status; /* the answer, where it comes later than what it says */
     int64_t hint_ms;
+    uint64_t lapses;    /* migrate->lapses, when it was found to be registered */
     uint64_t floor;     /* of a second try, where the first one's was too low; else 0 */
     int64_t floored_us; /* when the floor was computed */
     bool has_error;

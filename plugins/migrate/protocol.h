@@ -37,7 +37,8 @@
  *   A side keeps no records (Redlock: compare-and-write needs consensus): its register is kept on the other side, under
  * a name of its own, and whoever needs it needs that side too: a client of phase old then does not open while `to` is
  * away. (What matters is only that the presence is there before the register is read, and the register is written before
- * presences are listed; where the two live is all the same.) Neither side keeps any: refused (CONFIG).
+ * presences are listed; where the two live is all the same.) So `from` may not go in stage 3 where it is `to` that keeps
+ * none. Neither side keeps any: refused (CONFIG).
  *
  * 3. THE PRESENCE of a client is a lock on each side that its phase uses, with a name of its own (phase and client id),
  * the client's note (host, pid, program), and a ttl of its own (`presence`, 30 s); the plugin renews it, in the same batch as
@@ -51,6 +52,8 @@
  *   The client is killed: its presence ends by its ttl, with its locks, and by nobody's hand.
  *   The client is stopped: D passes; its leases are LOST at its first look (R2). When it goes on, a grant that comes
  *   now is too late by its deadline, and the core gives it back. Before its next grant it registers anew (4).
+ *   One that was asked for before D passed and is answered when the presence is there anew (a request that waited in a
+ *   driver's queue) is given back and asked for again: the registers may not have been read since.
  *   A renewal's reply is lost: repeated; until it is answered D stays where it is, and all grants with it: SUSPECT.
  *   The renewal says LOST (an operator broke it, the server forgot it): all grants are LOST: renewals of them are
  *   answered so, their claims are released, and the client registers anew.

@@ -225,6 +225,7 @@ static void read_answered(struct ask *reader)
     if (side->stale) {
         side->stale = false;
         read_register(side);
+        look_whether_read(migrate);
         return;
     }
     if (op->status == MORTISE_NOTSUP && !side->elsewhere &&

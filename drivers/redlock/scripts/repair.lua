@@ -1,8 +1,9 @@
--- Gives a node that lost it a lock back that a majority has, with its token.
+-- Gives a node that lost it a lock back that a majority has, with its token; and with the mark of who was refused, for
+-- nobody knows any more whether somebody was (see undo).
 -- KEYS: lock, token. ARGV: grant, ttl (ms), token (16 digits), note. 2 done, 1 there is one.
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]
-local value = string.format('%s %s %016.0f\n%s', ARGV[1], ARGV[3], now, ARGV[4])
+local value = string.format('%s+%s %016.0f\n%s', ARGV[1], ARGV[3], now, ARGV[4])
 if not redis.call('set', KEYS[1], value, 'nx', 'px', ARGV[2]) then
     return 1
 end
