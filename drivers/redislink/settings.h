@@ -4,6 +4,37 @@
 
 #include "link.h"
 
+/* Rows of a schema that these drivers have alike; each has its own enum of OPTION_…. */
+#define SETTINGS_USERNAME_ROW                                                                      \
+    [OPTION_USERNAME] = {.key = "username",                                                        \
+                         .type = MORTISE_OPTION_TEXT,                                              \
+                         .flags = MORTISE_OPTION_URL_USER,                                         \
+                         .help = "an ACL user (Redis 6 and later); without it, the default user"}
+#define SETTINGS_DATABASE_ROW                                                                      \
+    [OPTION_DATABASE] = {.key = "database",                                                        \
+                         .type = MORTISE_OPTION_INT,                                               \
+                         .flags = MORTISE_OPTION_URL_PATH,                                         \
+                         .default_text = "0",                                                      \
+                         .minimum = 0,                                                             \
+                         .maximum = 1000000,                                                       \
+                         .help = "its number"}
+#define SETTINGS_TLS_FILE_ROWS                                                                     \
+    [OPTION_TLS_CA] = {.key = "tls_ca",                                                            \
+                       .type = MORTISE_OPTION_TEXT,                                                \
+                       .help = "a file of trusted certificates; without it, the system's"},        \
+    [OPTION_TLS_CERT] = {.key = "tls_cert",                                                        \
+                         .type = MORTISE_OPTION_TEXT,                                              \
+                         .help = "the client's own certificate, a file; needs tls_key"},           \
+    [OPTION_TLS_KEY] = {                                                                           \
+        .key = "tls_key", .type = MORTISE_OPTION_TEXT, .help = "the client's own key, a file"}
+#define SETTINGS_FOREIGN_ROW                                                                       \
+    [OPTION_FOREIGN] = {.key = "foreign",                                                          \
+                        .type = MORTISE_OPTION_CHOICE,                                             \
+                        .default_text = "none",                                                    \
+                        .choices = "none|poll",                                                    \
+                        .help = "poll: other clients use the same locks and tell nobody of a "     \
+                                "release; waiters look every `retry`, too"}
+
 /* Fills an error; returns the status. */
 mortise_status settings_explain(mortise_error *error, mortise_status status, const char *format,
                                 ...) __attribute__((format(printf, 3, 4)));
