@@ -130,6 +130,8 @@ static void granted_locked(struct contest *contest, const mortise_op *op, struct
         no_answer_locked(contest, op, starts);
         return;
     }
+    if (((const struct task *)(const void *)op)->doubts != atomic_load(&client->doubts))
+        grant_doubt_entry_locked(contest->entry, clock_now(), starts);
     contest->failing_ns = 0;
     contest->failures = contest->busy_count = 0;
     if (contest->entry->queue != NULL)

@@ -16,10 +16,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#ifndef MORTISE_SYSCONFDIR
-#define MORTISE_SYSCONFDIR "/etc"
+#ifndef MORTISE_CONFIG_DIR
+#error "MORTISE_CONFIG_DIR is the folder of the system's mortise.conf"
 #endif
-#define CONFIG_NAME "mortise/mortise.conf"
+#define CONFIG_NAME "mortise.conf"
 #define SOURCE_SHOWN 400 /* of a longer path, messages show the end */
 
 /* ---- Messages -------------------------------------------------------------------------------- */
@@ -184,13 +184,13 @@ static mortise_status load_named(struct config *config, const char *where, const
     return load_file(config, where, whence, error);
 }
 
-/* FOLDER/mortise/mortise.conf, or nothing if there is none. */
-static mortise_status load_default(struct config *config, const char *folder, const char *below,
-                                   mortise_error *error)
+/* FOLDER/BELOW/mortise.conf, or nothing if there is none. */
+static mortise_status load_users(struct config *config, const char *folder, const char *below,
+                                 mortise_error *error)
 {
     char *path;
 
-    if (asprintf(&path, "%s%s/" CONFIG_NAME, folder, below) < 0)
+    if (asprintf(&path, "%s/%s/" CONFIG_NAME, folder, below) < 0)
         return config_no_memory(error);
     mortise_status status = load_file(config, path, NULL, error);
     free(path);
@@ -206,11 +206,11 @@ static mortise_status search(struct config *config, mortise_error *error)
     if (named != NULL && named[0] != '\0')
         return load_named(config, named, " (named by $MORTISE_CONFIG)", error);
     if (xdg != NULL && xdg[0] == '/') /* a relative one is to be ignored, says its specification */
-        status = load_default(config, xdg, "", error);
+        status = load_users(config, xdg, "mortise", error);
     else if (home != NULL && home[0] == '/')
-        status = load_default(config, home, "/.config", error);
+        status = load_users(config, home, ".config/mortise", error);
     if (status == MORTISE_OK && config->source == NULL)
-        status = load_default(config, MORTISE_SYSCONFDIR, "", error);
+        status = load_file(config, MORTISE_CONFIG_DIR "/" CONFIG_NAME, NULL, error);
     if (status == MORTISE_OK && config->source == NULL &&
         !set_text(&config->source, "built-in defaults"))
         return config_no_memory(error);

@@ -205,7 +205,7 @@ struct grant {
     uint32_t ttl_ms;
     uint32_t span_ms;      /* how long the claim is good for at a time: the ttl, or less */
     bool ends;             /* with its ttl, however often it is renewed until then */
-    bool doubted;          /* during a renewal: another one is to follow */
+    bool doubted;          /* it is to be looked at, after the renewal that is under way */
     int64_t granted_ns;    /* by the backend */
     int64_t renewed_ns;    /* from when the deadline counts */
     int64_t hold_until_ns; /* no renewal after this; NEVER */
@@ -233,6 +233,8 @@ void grant_timer_locked(struct grant *grant, int64_t now, struct task_list *star
 /* The backend's word that what is held of a name, or of all (NULL), should be looked at: renews it now.
  * Inside the pump. */
 void grants_doubt(struct client *client, const char *name, size_t name_len);
+/* What is held of the entry is looked at. */
+void grant_doubt_entry_locked(struct entry *entry, int64_t now, struct task_list *starts);
 /* 1 % of the ttl and 2 ms: how far the server's clock and ours may drift apart (R1). */
 int64_t drift_margin_ns(int64_t ttl_ms);
 
@@ -365,6 +367,7 @@ struct client {
     struct sleeper *drain;    /* of close: woken when there are none */
     bool abandoning;          /* no release is repeated any more */
     bool left_behind;         /* one was given up unsure */
+    atomic_uint doubts;       /* how often modules had any (grants_doubt) */
     mortise_stats stats;
 
     unsigned char random[RANDOM_POOL];

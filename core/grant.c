@@ -12,6 +12,7 @@
 struct renewal {
     struct task task; /* first */
     struct grant *grant;
+    bool extends; /* else it only looks whether the claim is there still */
 };
 
 static void renewal_done(mortise_op *op);
@@ -137,6 +138,12 @@ static bool is_renewed(const struct grant *grant, int64_t now)
     return grant->renew && now < grant->hold_until_ns;
 }
 
+/* A renewal is due, sooner or later; or a look at one that is to end. */
+static bool is_asked_for(const struct grant *grant, int64_t now)
+{
+    return is_renewed(grant, now) || grant->doubted;
+}
+
 static int64_t earlier(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -231,6 +238,17 @@ static void lost_locked(struct grant *grant, bool gone, struct task_list *starts
 
 /* ---- renewal ---- */
 
+/* What is left of a claim that is to end: asked for so long, it is there longer than it was by the way of the request
+ * only. A holder's look may find the deadline passed at any time. */
+static int64_t left_ms(const struct grant *grant, int64_t now)
+{
+    int64_t deadline = atomic_load(&grant->deadline_ns);
+    if (deadline == DEADLINE_PASSED || deadline <= now)
+        return 1;
+    int64_t ms = (deadline + drift_margin_ns(grant->span_ms) - now) / NS_PER_MS + 1;
+    return ms < grant->ttl_ms ? ms : grant->ttl_ms;
+}
+
 static void renew_locked(struct grant *grant, int64_t now, struct task_list *starts)
 {
     struct renewal *renewal = calloc(1, sizeof(*renewal));
@@ -249,7 +267,10 @@ static void renew_locked(struct grant *grant, int64_t now, struct task_list *sta
     op->note_len = grant->client->note_len;
     op->grant = grant->id;
     op->ttl_ms = grant->ttl_ms;
-    if (grant->ends)
+    renewal->extends = is_renewed(grant, now);
+    if (!renewal->extends)
+        op->ttl_ms = left_ms(grant, now);
+    else if (grant->ends)
         op->ttl_ms = (grant->hold_until_ns - now) / NS_PER_MS + 1;
     op->token = atomic_load_explicit(&grant->token, memory_order_relaxed);
     op->done = renewal_done;
@@ -262,25 +283,36 @@ static void renew_locked(struct grant *grant, int64_t now, struct task_list *sta
     task_append(starts, &renewal->task);
 }
 
-static void renewed_locked(struct grant *grant, const mortise_op *op, struct task_list *starts)
+/* False: the deadline passed before the answer came. */
+static bool extend_locked(struct grant *grant, const mortise_op *op)
 {
-    struct client *client = grant->client;
     set_span(grant, grant->ttl_ms, op->good_for_ms);
     int64_t deadline =
         clock_after_ms(op->from_ns, op->good_for_ms) - drift_margin_ns(grant->span_ms);
-    if (!extend_deadline(grant, deadline)) {
+    if (!extend_deadline(grant, deadline))
+        return false;
+    grant->client->stats.renewals++;
+    grant->renewed_ns = op->from_ns;
+    return true;
+}
+
+static void renewed_locked(struct grant *grant, const mortise_op *op, bool extends,
+                           struct task_list *starts)
+{
+    bool stands =
+        extends ? extend_locked(grant, op) : grant_deadline(grant, clock_now()) != DEADLINE_PASSED;
+    if (!stands) {
         grant->failures++; /* the claim stands in the backend, but the lease is over */
         lost_locked(grant, false, starts);
         return;
     }
-    client->stats.renewals++;
-    grant->renewed_ns = op->from_ns;
     grant->failures = 0;
     if (atomic_exchange(&grant->suspect, false))
         notify_state_locked(grant, MORTISE_STATE_HELD);
-    observe_locked(client, MORTISE_EVENT_RENEWED, grant->entry, grant, NULL, MORTISE_OK);
+    if (extends)
+        observe_locked(grant->client, MORTISE_EVENT_RENEWED, grant->entry, grant, NULL, MORTISE_OK);
     int64_t now = clock_now();
-    if (grant->doubted && is_renewed(grant, now))
+    if (grant->doubted)
         renew_locked(grant, now, starts);
     else
         set_renewal_timer_locked(grant, now);
@@ -305,7 +337,7 @@ static void renewal_failed_locked(struct grant *grant, mortise_status status,
     suspect_locked(grant, status);
     if (grant_deadline(grant, now) == DEADLINE_PASSED)
         lost_locked(grant, false, starts);
-    else if (!is_renewed(grant, now))
+    else if (!is_asked_for(grant, now))
         set_timer_locked(grant, MORTISE_NEVER);
     else if (grant->failures == 1)
         renew_locked(grant, now, starts);
@@ -331,10 +363,11 @@ static void renewal_done(mortise_op *op)
     struct task_list starts = {NULL, NULL};
     pthread_mutex_lock(&client->lock);
     grant->renewal = NULL;
+    grant->doubted |= !renewal->extends && op->status != MORTISE_OK; /* what was doubted still is */
     if (grant->released || grant->lost)
         too_late_locked(grant, op, &starts);
     else if (op->status == MORTISE_OK)
-        renewed_locked(grant, op, &starts);
+        renewed_locked(grant, op, renewal->extends, &starts);
     else if (op->status == MORTISE_LOST || op->status == MORTISE_NOTOWNER)
         lost_locked(grant, true, &starts);
     else
@@ -354,20 +387,20 @@ void grant_timer_locked(struct grant *grant, int64_t now, struct task_list *star
         pump_cancel(&grant->client->pump, grant->renewal);
         suspect_locked(grant, MORTISE_TIMEDOUT); /* now: a stuck driver does not complete it */
         set_timer_locked(grant, MORTISE_NEVER);
-    } else if (is_renewed(grant, now))
+    } else if (is_asked_for(grant, now))
         renew_locked(grant, now, starts);
     else
         set_timer_locked(grant, MORTISE_NEVER);
 }
 
-static void doubt_locked(struct entry *entry, int64_t now, struct task_list *starts)
+/* One that is not renewed, or not any more, is looked at: what is known to be lost is not held (R2). */
+void grant_doubt_entry_locked(struct entry *entry, int64_t now, struct task_list *starts)
 {
     for (struct grant *grant = entry->grants; grant != NULL; grant = grant->next) {
-        if (grant->lost || !is_renewed(grant, now))
+        if (grant->lost || grant_deadline(grant, now) == DEADLINE_PASSED)
             continue;
-        if (grant->renewal != NULL)
-            grant->doubted = true;
-        else
+        grant->doubted = true;
+        if (grant->renewal == NULL)
             renew_locked(grant, now, starts);
     }
 }
@@ -377,11 +410,12 @@ void grants_doubt(struct client *client, const char *name, size_t name_len)
     struct task_list starts = {NULL, NULL};
     pthread_mutex_lock(&client->lock);
     int64_t now = clock_now();
+    atomic_fetch_add(&client->doubts, 1); /* one that is granted and not told of yet is looked at */
     struct entry *entry = name == NULL ? NULL : entry_find_locked(client, name, name_len);
     if (entry != NULL)
-        doubt_locked(entry, now, &starts);
+        grant_doubt_entry_locked(entry, now, &starts);
     for (entry = name == NULL ? client->entries : NULL; entry != NULL; entry = entry->hh.next)
-        doubt_locked(entry, now, &starts);
+        grant_doubt_entry_locked(entry, now, &starts);
     client_unlock(client);
     pump_start(&client->pump, &starts);
 }

@@ -25,8 +25,8 @@ mortise_status folders_find(const struct folders *folders, const char *name, cha
                             mortise_error *error);
 /* Whether a module may be called so: 1 to MODULE_NAME_MAX letters, digits, '_' and '-'. */
 bool module_name_sound(const char *name, size_t length);
-/* Whether only its owner and group may write there; else *error says so. A path that is not there is
- * nobody's to write. */
+/* Whether nobody else may write there but root, the running user, and who may change this library itself;
+ * else *error says so. A path that is not there is nobody's to write. */
 mortise_status path_check_writers(const char *path, mortise_error *error);
 
 /* ---- handshake.c ------------------------------------------------------------------------------- */

@@ -1,19 +1,24 @@
 /* module_path.c - where modules are looked for (R11).
  *
  * First the folders that $MORTISE_MODULE_PATH or the config file names, then the folder mortise/ beside
- * libmortise itself, then the one it was built for. Folders are absolute, and not everybody's to write:
- * what lies there becomes code of this process. Knows nothing of what is in a file. */
+ * libmortise itself, then the one it was built for. Folders are absolute. What lies there becomes code of
+ * this process: folder and file must belong to root or to the running user, and nobody else may write
+ * them. But who owns libmortise's own file or folder, or may write one of these as its group, could put
+ * any code into its place: a module of theirs is no new danger. (A build tree of another user, or of a group.)
+ * Knows nothing of what is in a file. */
 #include "loader_internal.h"
 
 #include "status.h"
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #ifndef MORTISE_MODULE_DIR
 #error "MORTISE_MODULE_DIR is the folder that modules are installed to"
@@ -35,15 +40,88 @@ bool module_name_sound(const char *name, size_t length)
     return length > 0 && length <= MODULE_NAME_MAX;
 }
 
+/* ---- Who may write there --------------------------------------------------------------------- */
+
+/* The library that this code is in, or NULL if it is in the program: what the dynamic linker says of that is
+ * argv[0], which anybody may set. */
+static const char *own_library(void)
+{
+    struct link_map *map = NULL;
+    Dl_info info;
+
+    if (dladdr1((const void *)&folders_make, &info, (void **)&map, RTLD_DL_LINKMAP) == 0 ||
+        map == NULL || map->l_name == NULL || map->l_name[0] != '/')
+        return NULL;
+    return map->l_name;
+}
+
+/* Whose this code is: its file, and the folder of that. What is not to be had is as if it were root's. */
+struct own {
+    struct stat file, folder;
+};
+
+static void own_look(struct own *own)
+{
+    const char *library = own_library();
+    char folder[PATH_MAX];
+
+    memset(own, 0, sizeof(*own));
+    if (stat(library != NULL ? library : "/proc/self/exe", &own->file) != 0)
+        memset(&own->file, 0, sizeof(own->file));
+    if (library == NULL || strlen(library) >= sizeof(folder))
+        return;
+    snprintf(folder, sizeof(folder), "%.*s", (int)(strrchr(library, '/') - library + 1), library);
+    if (stat(folder, &own->folder) != 0)
+        memset(&own->folder, 0, sizeof(own->folder));
+}
+
+static bool group_writes(const struct stat *there, gid_t group)
+{
+    return (there->st_mode & S_IWGRP) != 0 && there->st_gid == group;
+}
+
+static bool owner_is_good(const struct stat *st)
+{
+    struct own own;
+
+    if (st->st_uid == 0 || st->st_uid == geteuid())
+        return true;
+    own_look(&own);
+    return st->st_uid == own.file.st_uid || st->st_uid == own.folder.st_uid;
+}
+
+static bool writers_are_good(const struct stat *st)
+{
+    struct own own;
+
+    if ((st->st_mode & (S_IWGRP | S_IWOTH)) == 0)
+        return true;
+    own_look(&own);
+    return (st->st_mode & S_IWOTH) == 0 &&
+           (group_writes(&own.file, st->st_gid) || group_writes(&own.folder, st->st_gid));
+}
+
 mortise_status path_check_writers(const char *path, mortise_error *error)
 {
     struct stat st;
 
-    if (stat(path, &st) != 0 || (st.st_mode & S_IWOTH) == 0)
+    if (stat(path, &st) != 0)
         return MORTISE_OK;
-    return failed(error, MORTISE_CONFIG,
-                  "%s: no module is loaded from where everybody may write (chmod o-w)", path);
+    if (!owner_is_good(&st))
+        return failed(
+            error, MORTISE_CONFIG,
+            "%s: no module is loaded from what belongs to user %u: it must belong to root "
+            "or to the running user (chown)",
+            path, (unsigned)st.st_uid);
+    if (!writers_are_good(&st))
+        return failed(error, MORTISE_CONFIG,
+                      "%s: no module is loaded from what others than its owner may write: its mode "
+                      "is %04o (chmod go-w)",
+                      path, (unsigned)st.st_mode & 07777);
+    return MORTISE_OK;
 }
+
+/* ---- The folders ----------------------------------------------------------------------------- */
 
 /* Takes over path, NULL if there was no memory for it. */
 static mortise_status add_folder(struct folders *folders, char *path, mortise_error *error)
@@ -86,19 +164,15 @@ static mortise_status add_list(struct folders *folders, const char *list, mortis
     return status;
 }
 
-/* "…/mortise" beside the library that this code is part of, if it is one: what the dynamic linker says of
- * the program itself is argv[0], which anybody may set. */
+/* "…/mortise" beside the library that this code is part of, if it is one. */
 static mortise_status add_beside_library(struct folders *folders, mortise_error *error)
 {
-    struct link_map *map = NULL;
-    Dl_info info;
+    const char *library = own_library();
     char *path;
 
-    if (dladdr1((const void *)&folders_make, &info, (void **)&map, RTLD_DL_LINKMAP) == 0 ||
-        map == NULL || map->l_name == NULL || map->l_name[0] != '/')
+    if (library == NULL)
         return MORTISE_OK;
-    const char *slash = strrchr(map->l_name, '/');
-    if (asprintf(&path, "%.*s/mortise", (int)(slash - map->l_name), map->l_name) < 0)
+    if (asprintf(&path, "%.*s/mortise", (int)(strrchr(library, '/') - library), library) < 0)
         return out_of_memory(error);
     return add_folder(folders, path, error);
 }

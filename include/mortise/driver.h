@@ -77,10 +77,12 @@ typedef enum mortise_op_kind {
     MORTISE_OP_RELEASE = 3,
     /* in: name, *info. OK: info filled, held or not. */
     MORTISE_OP_INSPECT = 4,
-    /* in: name = prefix (may be empty). Calls host->emit for each held name in byte order, then OK. */
+    /* in: name = prefix (may be empty). Calls host->emit for each held name in byte order, then OK. What
+     * is told is not older than when it was started: whatever was answered before, to whomever, is in it. */
     MORTISE_OP_LIST = 5,
     /* A small named record that outlives clients, apart from the locks. in: name, buffer, buffer_size.
-     * OK: record_size, record_version (>0); absent: OK with record_version 0. */
+     * OK: record_size, record_version (>0); absent: OK with record_version 0. As LIST, it sees every write,
+     * acquire and release that was answered before it was started. */
     MORTISE_OP_READ = 6,
     /* in: name, record, record_size, record_version (0: must be absent). OK: written, record_version
      * is the new one. BUSY: the version was another; nothing was written. A repeat of a write that
@@ -201,7 +203,8 @@ struct mortise_host {
     bool (*resolve)(mortise_host *host, const char *node, const char *port,
                     mortise_resolved resolved, void *argument);
     /* What is held of `name` (as in op->name) may have been lost, or be in danger, or be well again: the
-     * core renews it at once and not when that is due, and so is told. Harmless if nothing is the matter.
+     * core renews it at once and not when that is due, and so is told (one that is to end is asked for what is
+     * left of it). Harmless if nothing is the matter.
      * name NULL: all that is held (the server is another one, say). */
     void (*doubt)(mortise_host *host, const char *name, size_t name_len);
 };

@@ -114,7 +114,7 @@ MORTISE_API mortise_status mortise_open(const char *where, mortise_client **clie
 
 /* Closes a client: new calls on it return CLOSED, callers that wait return CLOSED, pending async
  * acquires complete with CLOSED, leases still held are released, releases and clean-ups under way are
- * finished if they can be within `close_timeout` (config, default 5 s; a few seconds more if a driver is
+ * finished if they can be within `close_timeout` (config, default 5 s; a few seconds more if a module is
  * stuck); the threads are joined.
  * The handle is spent whatever is returned. OK; UNREACHABLE: something was left to its ttl;
  * CLOSED: it was closed before; FORKED. Inside a callback it does not wait for that callback. */

@@ -24,6 +24,7 @@
  * does (INVALID, LOST, 0). Destructors release and close, and what these answer is lost: call release()
  * where it matters. A lease may outlive its client; it is lost then. One object is used by one thread at a
  * time, as any C++ object, but const functions may be called by several: so one client serves all threads.
+ * So may client::close(), while others use that client: it is how a wait of another thread is ended.
  * Assignment to a lease releases the one that was there *after* the new one is had.
  *
  * CALLBACKS (on_state, acquire_async) are kept alive until nobody can call them any more, however late or
@@ -276,6 +277,15 @@ std::int64_t whole_ms(std::chrono::duration<Rep, Period> time, std::int64_t most
     return ms >= static_cast<double>(most) ? most : static_cast<std::int64_t>(std::ceil(ms));
 }
 
+/* The same from now to an instant. In floating point from the outset: time_point::min() and max() overflow the
+ * clock's own type where they are subtracted, and those of a coarser one where they are but compared. */
+template <class Clock, class Duration>
+std::int64_t whole_ms_until(const std::chrono::time_point<Clock, Duration> &until, std::int64_t most)
+{
+    using wide = std::chrono::duration<double, std::milli>;
+    return whole_ms(wide(until.time_since_epoch()) - wide(Clock::now().time_since_epoch()), most);
+}
+
 } // namespace detail
 
 /* The right to a name, given back at the end of the scope. */
@@ -400,8 +410,8 @@ public:
     client(client &&) = default;
     client &operator=(client &&other) noexcept
     {
-        client old(std::move(*this));
-        home_ = std::move(other.home_);
+        client fresh(std::move(other));
+        home_.swap(fresh.home_); /* it takes along the one that was here, and closes it */
         return *this;
     }
     client(const client &) = delete;
@@ -458,7 +468,7 @@ public:
                                     const std::chrono::time_point<Clock, Duration> &until,
                                     const options &how = {}) const
     {
-        return try_acquire_for(name, until - Clock::now(), how);
+        return acquire_for_ms(name, detail::whole_ms_until(until, MORTISE_WAIT_MAX_MS), how);
     }
 
     /* As mortise_acquire_async(): `done` is called exactly once, unless this fails. The lease is the

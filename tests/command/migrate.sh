@@ -165,12 +165,26 @@ same "the file" both "$(phase)"
 migrates "waits for new" 75 advance --back -n
 has_line "named" "$DIR/err" "1 client of phase new is there"
 let_go "$HOLDER"
+# `from`, which is opened, has given tokens a week ahead: its clock was
+floor_lock() { # SQL
+    python3 -c 'import sqlite3, sys
+with sqlite3.connect(sys.argv[1]) as base:
+    print(*base.execute(sys.argv[2], (b"fleet:.mortise-migrate/floor",)).fetchone() or ())' "$DIR/a.db" \
+        "$1 mortise_lock $2 WHERE name = ?"
+}
+ahead=
+if command -v python3 >/dev/null; then
+    floor_lock UPDATE "SET version = version + 604800000000"
+    ahead=$(floor_lock "SELECT version FROM" "")
+    yes "its clock was ahead" test "${ahead:-0}" -gt "$floor"
+fi
 migrates "out" 0 advance --back
 same "2 -> 1" "{old, both} {both}" "$(registers)"
 same "the file" old "$(phase)"
 migrates "nothing is left" 1 advance --back
 floor2=$("$BIN" -C "$CONF" migrate status | sed -n 's/^side	from	[^	]*	[^	]*	\([0-9]*\).*/\1/p')
 yes "the floor is above that of the way there" test "$floor2" -gt "$floor"
+yes "and above what the opened side gave" test "$floor2" -gt "${ahead:-0}"
 
 what "files that cannot be used"
 # bad PATTERN LINE…: those lines in the place of the section's own

@@ -84,6 +84,13 @@ static void test_clients()
     CU_ASSERT_EQUAL(second.try_acquire("kept").status(), MORTISE_OK);
     CU_ASSERT_EQUAL(kept.release().status(), MORTISE_INVALID);
 
+    mortise::client &self = second;
+    auto still = second.try_acquire("still").value();
+    second = std::move(self);
+    CHECK(second);
+    CHECK(still.held());
+    CU_ASSERT_EQUAL(still.release().status(), MORTISE_OK);
+
     CU_ASSERT_EQUAL(second.close().status(), MORTISE_OK);
     CU_ASSERT_EQUAL(second.close().status(), MORTISE_CLOSED);
     CU_ASSERT_EQUAL(second.ping().status(), MORTISE_CLOSED);
@@ -133,11 +140,24 @@ static void test_durations()
                     MORTISE_BUSY);
     CU_ASSERT_EQUAL(other.try_acquire_until("time", std::chrono::steady_clock::now() - 1h).status(),
                     MORTISE_BUSY);
+    using steady = std::chrono::steady_clock;
+    using hours_of_steady = std::chrono::time_point<steady, std::chrono::hours>;
+    CU_ASSERT_EQUAL(other.try_acquire_until("time", steady::time_point::min()).status(),
+                    MORTISE_BUSY);
+    CU_ASSERT_EQUAL(other.try_acquire_until("time", hours_of_steady::min()).status(), MORTISE_BUSY);
     CU_ASSERT_EQUAL(other.try_acquire_for("time", 1ns).status(), MORTISE_TIMEDOUT);
     CU_ASSERT_EQUAL(other.try_acquire_for("time", 1ns).error().contended(), true);
     auto late = other.try_acquire_until("time", std::chrono::system_clock::now() + 30ms);
     CHECK(!late && late.error().contended()); /* BUSY, if 30 ms have passed by then */
     CU_ASSERT_EQUAL(other.try_acquire_for("free", std::chrono::hours::max()).status(), MORTISE_OK);
+    CU_ASSERT_EQUAL(other.try_acquire_until("free", steady::time_point::max()).status(),
+                    MORTISE_OK);
+    CU_ASSERT_EQUAL(other.try_acquire_until("free", hours_of_steady::max()).status(), MORTISE_OK);
+    CU_ASSERT_EQUAL(
+        mortise::detail::whole_ms_until(steady::time_point::max(), MORTISE_WAIT_MAX_MS),
+        MORTISE_WAIT_MAX_MS);
+    CU_ASSERT_EQUAL(mortise::detail::whole_ms_until(hours_of_steady::max(), MORTISE_WAIT_MAX_MS),
+                    MORTISE_WAIT_MAX_MS);
 
     for (auto wrong : {0ms, -1ms, 49ms, 86400001ms})
         CU_ASSERT_EQUAL(mine.try_acquire("free", mortise::options().ttl(wrong)).status(),

@@ -95,6 +95,8 @@ void claim_freed(struct claim *claim, int64_t now_ns);
 bool claim_seize(struct claim *claim, int64_t expires_ns, int64_t now_ns);
 void store_each(void (*visit)(struct claim *claim, void *argument), void *argument);
 void store_tokens_from(uint64_t token);
+/* Each name's tokens by itself, and not below the time in microseconds, until the reset. */
+void store_tokens_by_clock(void);
 void store_reset(void);
 /* The note of who took it; empty if unknown. */
 const char *store_note(const struct claim *claim);

@@ -224,7 +224,7 @@ static void sim_unwatch(void *ctx, const char *name, size_t name_len)
 
 /* ---- open and close ---------------------------------------------------------------------------- */
 
-enum { OPTION_WITHOUT, OPTION_LATENCY, OPTION_QUEUE, OPTION_NOTIFY, OPTION_COUNT };
+enum { OPTION_WITHOUT, OPTION_LATENCY, OPTION_QUEUE, OPTION_NOTIFY, OPTION_CLOCK, OPTION_COUNT };
 
 static const mortise_option options[OPTION_COUNT] = {
     [OPTION_WITHOUT] = {.key = "without",
@@ -244,6 +244,10 @@ static const mortise_option options[OPTION_COUNT] = {
                        .type = MORTISE_OPTION_BOOL,
                        .default_text = "yes",
                        .help = "whether waiters are told of a release"},
+    [OPTION_CLOCK] = {.key = "clock",
+                      .type = MORTISE_OPTION_BOOL,
+                      .default_text = "no",
+                      .help = "whether tokens follow the clock, of each name for itself"},
 };
 
 static const struct {
@@ -305,6 +309,8 @@ static mortise_status sim_open(const mortise_open_args *args, void **ctx, mortis
         without |= MORTISE_CAP_NOTIFY;
     instance->capabilities = all_capabilities & ~without;
     sim_lock();
+    if (values[OPTION_CLOCK].number != 0)
+        store_tokens_by_clock();
     DL_APPEND2(sim_instances, instance, previous, next);
     sim_unlock(NULL);
     *ctx = instance;

@@ -15,7 +15,8 @@
  * matches wins. Ops that no rule matches take the config's `latency` for the request, none for the reply.
  *
  * Config: without = "reentrant, list" (capabilities to clear), latency = DURATION, queue = yes|no (a FIFO
- * in the backend that keeps an op until its turn), notify = yes|no (waiters are told of a release). */
+ * in the backend that keeps an op until its turn), notify = yes|no (waiters are told of a release), clock = yes|no (tokens
+ * follow the clock, of each name for itself; from the opening on until reset). */
 #ifndef MORTISE_TESTS_SIM_H
 #define MORTISE_TESTS_SIM_H
 

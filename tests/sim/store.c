@@ -16,6 +16,7 @@ static struct claim **buckets;
 static size_t bucket_count, claim_count, held_count;
 static size_t sweep_at = IDLE_MAX; /* names that nobody holds: when to look for idle ones */
 static uint64_t last_token;
+static bool tokens_by_clock;
 static char *notes[NOTES_MAX]; /* the first one means unknown; one process has a few at most */
 static unsigned note_count = 1;
 
@@ -255,6 +256,18 @@ bool claim_add(struct claim *claim, const struct grant *grant)
     return true;
 }
 
+/* One more than the last of all names; or than the name's own, as a server does that has a clock. */
+static uint64_t next_token(const struct claim *claim, uint64_t floor, int64_t now_ns)
+{
+    uint64_t token = (tokens_by_clock ? claim->token : last_token) + 1;
+    if (tokens_by_clock && token < (uint64_t)now_ns / 1000)
+        token = (uint64_t)now_ns / 1000;
+    token = token > floor ? token : floor;
+    if (!tokens_by_clock)
+        last_token = token;
+    return token;
+}
+
 bool claim_take(struct claim *claim, const mortise_op *op, int64_t now_ns)
 {
     if (op->owner) {
@@ -264,11 +277,10 @@ bool claim_take(struct claim *claim, const mortise_op *op, int64_t now_ns)
         claim->extra->owner = owner;
         claim->extra->owner_len = op->owner_len;
     }
-    last_token = last_token + 1 > op->token_floor ? last_token + 1 : op->token_floor;
+    claim->token = next_token(claim, op->token_floor, now_ns);
     claim->held = true;
     held_count++;
     claim->grant.id = op->grant;
-    claim->token = last_token;
     claim->since_ns = now_ns;
     claim->note = note_index(op->note, op->note_len);
     return true;
@@ -305,6 +317,11 @@ void store_tokens_from(uint64_t token)
         last_token = token - 1;
 }
 
+void store_tokens_by_clock(void)
+{
+    tokens_by_clock = true;
+}
+
 static void forget(struct claim *claim, void *argument)
 {
     (void)argument;
@@ -316,4 +333,5 @@ void store_reset(void)
     store_each(forget, NULL);
     sweep();
     last_token = 0;
+    tokens_by_clock = false;
 }

@@ -132,7 +132,7 @@ static void put_default(const char *folder, const char *driver)
 
 static bool has_system_config(void)
 {
-    return access(MORTISE_SYSCONFDIR "/mortise/mortise.conf", F_OK) == 0;
+    return access(MORTISE_CONFIG_DIR "/mortise.conf", F_OK) == 0;
 }
 
 static void test_search(void)

@@ -217,9 +217,13 @@ static void test_old_beside(void)
 
 static void test_floor(void)
 {
-    CU_ASSERT_EQUAL(migrate_floor_after(5, 0), UINT64_C(86400000005));
-    CU_ASSERT_EQUAL(migrate_floor_after(5, 9), UINT64_C(86400000009));
-    CU_ASSERT_EQUAL(migrate_floor_after(UINT64_MAX - 1, 0), UINT64_MAX);
+    for (unsigned highest = 0; highest < 4; highest++) {
+        uint64_t given[4] = {1, 1, 1, 1};
+        given[highest] = 9;
+        CU_ASSERT_EQUAL(migrate_floor_after(given, given + 2), UINT64_C(86400000009));
+        given[highest] = UINT64_MAX - 1;
+        CU_ASSERT_EQUAL(migrate_floor_after(given, given + 2), UINT64_MAX);
+    }
 }
 
 int main(void)

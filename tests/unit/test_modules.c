@@ -121,9 +121,20 @@ static void bad_path(const char *path, const char *wanted)
     open_bad(FILE_NAME, "sink", 0, MORTISE_CONFIG, wanted);
 }
 
+static void refused_mode(const char *what, const char *module_path, const char *told, unsigned mode)
+{
+    char wanted[512];
+    CU_ASSERT_EQUAL(chmod(what, mode), 0);
+    snprintf(wanted, sizeof(wanted),
+             "%s: no module is loaded from what others than its owner may write: its mode is %04o "
+             "(chmod go-w)",
+             told, mode);
+    bad_path(module_path, wanted);
+}
+
 static void test_paths(void)
 {
-    char path[256], wanted[512];
+    char path[256], file[280], wanted[512];
 
     bad_path("relative", "module path \"relative\": relative is not an absolute folder");
     bad_path("./x", "module path \"./x\": ./x is not an absolute folder");
@@ -132,13 +143,9 @@ static void test_paths(void)
     bad_path("/a:b:/c", "module path \"/a:b:/c\": b is not an absolute folder");
 
     mkdir("open", 0700);
-    chmod("open", 0777);
     snprintf(path, sizeof(path), "%s/open", test_folder);
-    snprintf(wanted, sizeof(wanted),
-             "%s: no module is loaded from where everybody may write (chmod o-w)", path);
-    bad_path(path, wanted);
-    chmod("open", 01777);
-    bad_path(path, wanted);
+    refused_mode("open", path, path, 0777);
+    refused_mode("open", path, path, 01777);
     chmod("open", 0755);
     put("open/sink.so", "not a shared object");
     snprintf(wanted, sizeof(wanted), "%s/sink.so cannot be loaded: file too short", path);
@@ -147,10 +154,8 @@ static void test_paths(void)
                         "header of one");
     snprintf(wanted, sizeof(wanted), "%s/sink.so cannot be loaded: invalid ELF header", path);
     bad_path(path, wanted);
-    chmod("open/sink.so", 0666);
-    snprintf(wanted, sizeof(wanted),
-             "%s/sink.so: no module is loaded from where everybody may write (chmod o-w)", path);
-    bad_path(path, wanted);
+    snprintf(file, sizeof(file), "%s/sink.so", path);
+    refused_mode("open/sink.so", path, file, 0666);
     CU_ASSERT_EQUAL(unlink("open/sink.so"), 0);
     CU_ASSERT_EQUAL(symlink("sink.so", "open/sink.so"), 0);
     snprintf(wanted, sizeof(wanted), "%s/sink.so cannot be read: Too many levels of symbolic links",

@@ -25,7 +25,7 @@ static int look_as_other_user(void)
     if (config_load(NULL, &config, &error) != MORTISE_OK)
         return 2;
     if (strcmp(config_source(config), "built-in defaults") != 0 &&
-        strncmp(config_source(config), MORTISE_SYSCONFDIR, strlen(MORTISE_SYSCONFDIR)) != 0)
+        strcmp(config_source(config), MORTISE_CONFIG_DIR "/mortise.conf") != 0)
         return 3;
     if (config_module_path(config, &path, &error) != MORTISE_OK || path != NULL)
         return 4;

@@ -5,6 +5,7 @@
 #define TTL_MS 3000
 #define GOOD_MS 900
 #define MARGIN_MS (GOOD_MS / 100 + 2)
+#define TTL_MARGIN_MS (TTL_MS / 100 + 2)
 
 static struct rig rig;
 static bool gone;
@@ -128,6 +129,82 @@ static void test_doubt_during_a_renewal(void)
     rig_close(&rig);
 }
 
+static bool keep_acquire(mortise_op *op)
+{
+    if (op->kind != MORTISE_OP_ACQUIRE)
+        return answer(op);
+    kept = op;
+    return true;
+}
+
+static void grant_and_doubt(void *ctx, void *argument)
+{
+    let_go(ctx, argument);
+    gone = true;
+    tapped_host()->doubt(tapped_host(), NULL, 0);
+}
+
+/* The grant is answered, and in the same turn, before anybody knows of it, it is known that it may be lost. */
+static void test_doubt_before_it_is_told(void)
+{
+    struct outcome outcome;
+    rig_open(&rig, "ttl = 3s\n");
+    tap(&rig);
+    tap_answer = keep_acquire;
+    gone = false;
+    want(&rig, &outcome, "a", MORTISE_OPTIONS(.no_renew = true));
+    settle();
+    tapped_host()->post(tapped_host(), grant_and_doubt, NULL);
+    settle();
+    CU_ASSERT_EQUAL_FATAL(outcome.status, MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_state(outcome.lease), MORTISE_STATE_LOST);
+    CU_ASSERT_EQUAL(mortise_release(outcome.lease, NULL), MORTISE_LOST);
+    rig_close(&rig);
+}
+
+/* One that nobody renews, or not any more: looked at until there is an answer, and no longer there for it. */
+static void test_doubt_of_one_that_ends(const mortise_options *options, int64_t age_ms)
+{
+    char name[] = "a";
+    rig_open(&rig, "ttl = 3s\n");
+    mortise_lease *lease = take(&rig, "a", options);
+    advance_ms(age_ms);
+    tap(&rig);
+    int64_t left_ms = mortise_remaining_ms(lease);
+    uint64_t renewals = stats_of(&rig).renewals;
+    tapped_host()->post(tapped_host(), doubt, name);
+    settle();
+    CU_ASSERT_EQUAL_FATAL(tapped_count(MORTISE_OP_RENEW), 1);
+    CU_ASSERT(tapped(MORTISE_OP_RENEW, 0)->op.ttl_ms == left_ms + TTL_MARGIN_MS + 1);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
+    SCRIPT(.kinds = OP(RENEW), .times = 2, .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE);
+    tapped_host()->post(tapped_host(), doubt, name);
+    settle();
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_SUSPECT);
+    advance_ms(500);
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RENEW), 4);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
+    CU_ASSERT_EQUAL(mortise_remaining_ms(lease), left_ms - 500);
+    CU_ASSERT_EQUAL(stats_of(&rig).renewals, renewals);
+    CU_ASSERT(sim->lose(name));
+    tapped_host()->post(tapped_host(), doubt, name);
+    settle();
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
+    rig_close(&rig);
+    ASSERT_NOTHING_LEFT();
+}
+
+static void test_doubt_of_no_renew(void)
+{
+    test_doubt_of_one_that_ends(MORTISE_OPTIONS(.no_renew = true), 1000);
+}
+
+static void test_doubt_past_max_hold(void)
+{
+    test_doubt_of_one_that_ends(MORTISE_OPTIONS(.max_hold_ms = 1500), 2500);
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -135,6 +212,9 @@ int main(void)
         {"no_renew: it lasts for its ttl", test_no_renew_lasts_for_its_ttl},
         {"a doubt is a look", test_doubt},
         {"a doubt during a renewal", test_doubt_during_a_renewal},
+        {"R2: a doubt before the grant is told", test_doubt_before_it_is_told},
+        {"R2: a doubt about a no_renew lease", test_doubt_of_no_renew},
+        {"R2: a doubt past max_hold", test_doubt_past_max_hold},
         CU_TEST_INFO_NULL,
     };
     return rig_run("span", tests);
