@@ -108,6 +108,7 @@ static void grant(struct attempt *attempt, uint64_t token, int64_t sent_ns)
     op->from_ns = sent_ns;
     op->good_for_ms = op->ttl_ms;
     driver->spread_ns /= 2;
+    news_granted(driver, op->name, op->name_len);
     flow_complete(driver, op, MORTISE_OK);
 }
 
@@ -367,13 +368,11 @@ static void round_begin(struct attempt *attempt)
 
 /* ---- undoing, and what then ------------------------------------------------------------------------------------------- */
 
-static void pause_for(struct attempt *attempt)
+static void pause_until(struct attempt *attempt, int64_t due_ns)
 {
-    struct driver *driver = attempt->driver;
-    int64_t most_ns = PAUSE_NS << attempt->rounds;
     attempt->ballot = NULL;
-    attempt->due_ns = now_of(driver) + (int64_t)random_below(driver, (uint64_t)most_ns);
-    DL_APPEND2(driver->attempts, attempt, previous, next);
+    attempt->due_ns = due_ns;
+    DL_APPEND2(attempt->driver->attempts, attempt, previous, next);
 }
 
 static void busy(struct attempt *attempt, int64_t remaining_ms, bool surely)
@@ -396,8 +395,9 @@ static void split(struct attempt *attempt, const struct seen *best)
     driver->spread_ns = driver->spread_ns == 0 ? PAUSE_NS : driver->spread_ns * 2;
     if (driver->spread_ns > SPREAD_MAX_NS)
         driver->spread_ns = SPREAD_MAX_NS;
+    uint64_t most_ns = (uint64_t)PAUSE_NS << attempt->rounds;
     if (attempt->rounds < (waits ? ROUNDS_WAIT : ROUNDS_TRY))
-        pause_for(attempt);
+        pause_until(attempt, now_of(driver) + (int64_t)random_below(driver, most_ns));
     else if (best != NULL)
         busy(attempt, best->remaining_ms, false);
     else
@@ -414,11 +414,13 @@ void attempt_undone(struct attempt *attempt, const struct ballot *undone)
     attempt->ballot = NULL;
     if (is_unsure(attempt) && !tally_is_held(driver, best, 0))
         fail_few(attempt, driver->count - unknown, undone->why.status ? &undone->why : NULL);
-    else if (surely && tally_is_held(driver, best, unknown))
+    else if (surely && tally_is_held(driver, best, unknown)) {
         /* one that is only presumed may be a split vote, whose marks go with it: then no release tells */
-        busy(attempt, best->remaining_ms, best->nodes >= driver->quorum);
-    else if (driver->count - unknown < driver->quorum ||
-             nodes_usable(driver, true) < driver->quorum)
+        bool decided = best->nodes >= driver->quorum;
+        driver->spread_ns /= decided ? 2 : 1;
+        busy(attempt, best->remaining_ms, decided);
+    } else if (driver->count - unknown < driver->quorum ||
+               nodes_usable(driver, true) < driver->quorum)
         fail_few(attempt, driver->count - unknown, undone->why.status ? &undone->why : NULL);
     else
         split(attempt, best);
@@ -427,7 +429,8 @@ void attempt_undone(struct attempt *attempt, const struct ballot *undone)
 static void undo(struct attempt *attempt, bool loud, const struct ballot *failed)
 {
     struct driver *driver = attempt->driver;
-    struct ballot *ballot = undo_new(driver, attempt->claim, loud);
+    char mark = news_mark(driver, attempt->op->name, attempt->op->name_len);
+    struct ballot *ballot = undo_new(driver, attempt->claim, loud, mark);
     attempt->ballot = ballot;
     if (ballot == NULL) {
         fail_few(attempt, 0, &failed->why);
@@ -445,8 +448,11 @@ static void undo(struct attempt *attempt, bool loud, const struct ballot *failed
 void attempt_start(struct driver *driver, mortise_op *op)
 {
     struct attempt *attempt = attempt_new(driver, op);
+    int64_t due_ns = courtesy_until_ns(driver, op);
     if (attempt == NULL)
         flow_fail_memory(driver, op);
+    else if (due_ns > now_of(driver))
+        pause_until(attempt, due_ns);
     else
         round_begin(attempt);
 }

@@ -31,6 +31,7 @@ struct ballot *ballot_new(struct driver *driver, const struct ballot_kind *kind,
     ballot->tally.count = 0;
     ballot->driver = driver;
     ballot->kind = kind;
+    ballot->mark = MARK;
     ballot->claim = claim_ref(claim);
     ballot->generation = claim->generation;
     ballot->sent_ns = now_of(driver);

@@ -10,8 +10,10 @@
 #define SLACK_US 2000 /* trips and clocks differ by so much */
 #define LATE_NS (INT64_C(10) * NS_PER_MS)
 #define SMOOTH 8
-#define TRIP_MAX_US 160000 /* longer ones are no reason to be further ahead */
-#define OUTLIER_US 1000000 /* so far ahead a clock is wrong */
+#define TRIP_UNKNOWN_NS 250000 /* without tokens answers bring no time */
+#define TRIP_MOST_NS 1000000   /* nobody waits by longer ones */
+#define TRIP_MAX_US 160000     /* longer ones are no reason to be further ahead */
+#define OUTLIER_US 1000000     /* so far ahead a clock is wrong */
 
 /* The way there is a part of how far it is ahead, as the next request's will be. An answer that took far longer than others
  * may have been on its way there for long, or waited at either end: it says nothing. */
@@ -51,6 +53,26 @@ static int64_t longest_trip_us(const struct driver *driver)
         if (driver->nodes[i].trip_ns > longest_ns)
             longest_ns = driver->nodes[i].trip_ns;
     return longest_ns / 1000 < TRIP_MAX_US ? longest_ns / 1000 : TRIP_MAX_US;
+}
+
+/* Nodes that are away, or further away than a quorum, do not count. */
+int64_t clock_quorum_trip_ns(const struct driver *driver)
+{
+    int64_t trips[NODES_MAX], now_ns = now_of(driver);
+    unsigned n = 0;
+    for (unsigned i = 0; i < driver->count; i++) {
+        const struct node *node = &driver->nodes[i];
+        int64_t trip_ns = node->trip_ns != 0 ? node->trip_ns : TRIP_UNKNOWN_NS;
+        unsigned at = n;
+        if (!node_is_usable(node, now_ns))
+            continue;
+        for (; at > 0 && trips[at - 1] > trip_ns; at--)
+            trips[at] = trips[at - 1];
+        trips[at] = trip_ns;
+        n++;
+    }
+    int64_t trip_ns = n >= driver->quorum ? trips[driver->quorum - 1] : TRIP_UNKNOWN_NS;
+    return trip_ns < TRIP_MOST_NS ? trip_ns : TRIP_MOST_NS;
 }
 
 uint64_t clock_propose(struct driver *driver, uint64_t floor)

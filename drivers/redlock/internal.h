@@ -11,13 +11,14 @@
  *   tally.c      who has a lock, of what several nodes say
  *   look.c       inspect, ping; list.c
  *   news.c       who waits is told of a release
+ *   courtesy.c   …and comes before who released
  *   scripts/     what is executed in a node: one script is one atomic step
  *
  * Connections and their faults are ../redislink's. N nodes (odd), independent masters; q = N/2 + 1 is a quorum. In a
  * node there is of a lock named L (with the namespace before it):
  *
  *   L                   the lock: "<grant> <token, 16 digits> <since, us>\n<note>", which expires with its ttl; with a mark
- *                       in place of the first space from when somebody was refused there
+ *                       in place of the first space from when somebody was refused there: see news.c
  *   {L}:mortise:token   the largest token that this node was told of; for a day after its time
  *   {L}:mortise:news    the channel that tells of a release
  *
@@ -101,8 +102,10 @@
 #define TOKEN_MAX UINT64_C(9007199254740991) /* what a number in a script holds exactly */
 #define FLOOR_MAX (TOKEN_MAX - UINT32_MAX)   /* leaves room for tokens above it */
 #define TOKEN_DIGITS 16
-#define MARK '+' /* in place of the first space: somebody was refused */
+#define MARK '+' /* or one behind it, in place of the first space: somebody was refused */
+#define MARKS 80
 #define QUOTED_SIZE 160
+#define COURTESIES 64
 #define NS_PER_MS INT64_C(1000000)
 
 enum option {
@@ -284,6 +287,8 @@ struct ballot {
     unsigned calls;           /* under way */
     const struct vote *first; /* whose bytes are those of the others */
     bool decided, won;
+    char mark;        /* undo: left on the lock where another has it */
+    bool told;        /* release: somebody was refused */
     bool repeat;      /* the grant may have votes already */
     bool missing;     /* release: a node that had it has it no more */
     unsigned others;  /* of the no: another has it */
@@ -333,6 +338,8 @@ bool tally_is_held(const struct driver *driver, const struct seen *best, unsigne
 
 /* A node's clock says now_us in an answer to a request that was sent then. */
 void clock_note(struct node *node, int64_t sent_ns, int64_t now_us);
+/* How long the answers of a quorum take, within bounds: who lets others go first waits by it. */
+int64_t clock_quorum_trip_ns(const struct driver *driver);
 /* This host's wall clock, for people to read. */
 uint64_t clock_wall_us(void);
 /* A token that is probably in time for all nodes; the floor, if nothing is known of their clocks. */
@@ -354,7 +361,7 @@ void lease_renew(struct driver *driver, mortise_op *op);
 void lease_release(struct driver *driver, mortise_op *op);
 /* Undoes the claim on all nodes that may have it. NULL: out of memory, it is done later. The op or attempt is set by
  * the caller, before ballot_begun. */
-struct ballot *undo_new(struct driver *driver, struct claim *claim, bool loud);
+struct ballot *undo_new(struct driver *driver, struct claim *claim, bool loud, char mark);
 /* On one node, with nobody waiting for it. */
 bool undo_on(struct driver *driver, struct claim *claim, unsigned node);
 /* On all nodes, for nobody: those that are away are told when they are back. */
@@ -374,8 +381,19 @@ void news_open(struct node *node);
 void news_close(struct driver *driver);
 void news_watch(struct driver *driver, const char *name, size_t name_len);
 void news_unwatch(struct driver *driver, const char *name, size_t name_len);
+/* What is to be left on the lock by who is refused. */
+char news_mark(struct driver *driver, const char *name, size_t name_len);
+void news_granted(struct driver *driver, const char *name, size_t name_len);
 void news_suspect(struct node *node, const struct link_fault *fault);
 void news_turn(struct driver *driver, int64_t now_ns);
+
+/* ---- courtesy.c --------------------------------------------------------------------------------------------------- */
+
+void courtesy_released(struct driver *driver, const char *name, size_t name_len);
+/* The release is answered: whether somebody was refused, and was told. */
+void courtesy_told(struct driver *driver, const char *name, size_t name_len, bool told);
+/* An acquire is not to begin before. */
+int64_t courtesy_until_ns(const struct driver *driver, const mortise_op *op);
 
 /* ---- flow.c ----------------------------------------------------------------------------------------------------------- */
 
@@ -391,6 +409,12 @@ void flow_fail_memory(struct driver *driver, mortise_op *op);
 /* Too few nodes answered: so many did; why is of one of them, or NULL. */
 void flow_fail_few(struct driver *driver, mortise_op *op, mortise_status status, unsigned answered,
                    const struct link_fault *why);
+
+/* A name that this client released; names that share a place are taken for the same. */
+struct courtesy {
+    int64_t until_ns;     /* others come first until then */
+    int64_t contended_ns; /* somebody was refused, not long before this */
+};
 
 /* ---- the instance --------------------------------------------------------------------------------------------------------- */
 
@@ -420,6 +444,7 @@ struct driver {
     int64_t spread_ns;       /* how far those who were told of a release spread their tries */
     struct watched *watched; /* by channel */
     int64_t news_due_ns;     /* of the first of them that is to be told of */
+    struct courtesy courtesies[COURTESIES];
 };
 
 static inline int64_t now_of(const struct driver *driver)

@@ -6,11 +6,12 @@
 
 static void undo_put(struct ballot *ballot, struct vote *vote)
 {
-    ballot_script(vote, SCRIPT_UNDO, 1, 3);
+    ballot_script(vote, SCRIPT_UNDO, 1, 4);
     put_key(vote);
     put_grant(vote);
     put_side(vote, "news");
     link_argument(&vote->node->link, ballot->claim->loud ? "1" : "0", 1);
+    link_argument(&vote->node->link, &ballot->mark, 1);
 }
 
 static bool is_certain(const struct ballot *ballot, unsigned node)
@@ -22,7 +23,8 @@ static bool is_certain(const struct ballot *ballot, unsigned node)
 static enum vote_state undo_take(struct ballot *ballot, struct vote *vote, redisReply *reply)
 {
     unsigned node = vote->node->index;
-    bool found = reply->type == REDIS_REPLY_INTEGER && reply->integer == 2;
+    bool found = reply->type == REDIS_REPLY_INTEGER && reply->integer >= 2;
+    ballot->told |= found && reply->integer == 3;
     if (!ballot->decided) {
         mortise_info *info = ballot->attempt != NULL ? ballot->info : NULL;
         ballot->certain += is_certain(ballot, node);
@@ -65,9 +67,10 @@ static void complete_release(struct ballot *ballot, bool over)
     if (op == NULL)
         return;
     op->sure = ballot->certain >= driver->quorum;
-    if (found)
+    if (found) {
+        courtesy_told(driver, op->name, op->name_len, ballot->told);
         flow_complete(driver, op, MORTISE_OK);
-    else if (gone)
+    } else if (gone)
         flow_complete(driver, op, ballot->others > 0 ? MORTISE_NOTOWNER : MORTISE_LOST);
     else
         flow_fail_few(driver, op, MORTISE_INDETERMINATE, answered, &ballot->why);
@@ -110,7 +113,7 @@ static void undo_node(struct ballot *ballot, unsigned i)
                        node->settings.endpoint.text);
 }
 
-struct ballot *undo_new(struct driver *driver, struct claim *claim, bool loud)
+struct ballot *undo_new(struct driver *driver, struct claim *claim, bool loud, char mark)
 {
     struct ballot *ballot = ballot_new(driver, &undoing, claim);
     claim_end(driver, claim, loud);
@@ -118,6 +121,7 @@ struct ballot *undo_new(struct driver *driver, struct claim *claim, bool loud)
         claim_again(driver, claim, claim->maybe);
         return NULL;
     }
+    ballot->mark = mark;
     for (unsigned i = 0; i < driver->count; i++)
         undo_node(ballot, i);
     return ballot;
@@ -135,7 +139,7 @@ bool undo_on(struct driver *driver, struct claim *claim, unsigned node)
 
 void undo_all(struct driver *driver, struct claim *claim)
 {
-    struct ballot *ballot = undo_new(driver, claim, true);
+    struct ballot *ballot = undo_new(driver, claim, true, MARK);
     if (ballot != NULL)
         ballot_begun(ballot);
 }
@@ -160,7 +164,7 @@ void lease_release(struct driver *driver, mortise_op *op)
     }
     if (!known) /* nothing of it is left as far as we know: a look does no harm */
         claim->maybe = nodes_up(driver);
-    struct ballot *ballot = undo_new(driver, claim, true);
+    struct ballot *ballot = undo_new(driver, claim, true, MARK);
     claim_unref(claim);
     if (ballot == NULL) {
         flow_fail_memory(driver, op);
@@ -168,6 +172,7 @@ void lease_release(struct driver *driver, mortise_op *op)
     }
     ballot->op = op;
     op->driver_data[0] = ballot;
+    courtesy_released(driver, op->name, op->name_len);
     ballot_begun(ballot);
 }
 

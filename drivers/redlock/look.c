@@ -109,7 +109,7 @@ static void undo_grant(struct driver *driver, mortise_op *op, const mortise_gran
     if (claim != NULL) {
         claim->grant = *grant;
         claim->maybe = (1u << driver->count) - 1;
-        ballot = undo_new(driver, claim, true);
+        ballot = undo_new(driver, claim, true, MARK);
         claim_unref(claim);
     }
     if (ballot == NULL) {

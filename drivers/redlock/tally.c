@@ -16,9 +16,11 @@ static struct seen *find(struct tally *tally, const char *value, size_t length)
     return seen;
 }
 
+#define VALUE_TOKEN_END (GRANT_HEX + 1 + TOKEN_DIGITS)
+
 static uint64_t token_of(const char *value, size_t length)
 {
-    if (length < GRANT_HEX + 1 + TOKEN_DIGITS || value[GRANT_HEX] != ' ')
+    if (length < VALUE_TOKEN_END || value[GRANT_HEX] != ' ')
         return 0;
     return holder_number(value + GRANT_HEX + 1, TOKEN_DIGITS);
 }
@@ -35,7 +37,8 @@ bool tally_add(struct tally *tally, const redisReply *reply, mortise_info *info)
     struct seen *seen = find(tally, value->str, value->len);
     if (seen == NULL)
         return true;
-    if (value->len > GRANT_HEX && value->str[GRANT_HEX] == MARK)
+    if (value->len > VALUE_TOKEN_END && value->str[VALUE_TOKEN_END] == ' ' &&
+        value->str[GRANT_HEX] >= MARK)
         value->str[GRANT_HEX] = ' ';
     uint64_t token = token_of(value->str, value->len);
     seen->nodes++;

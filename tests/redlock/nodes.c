@@ -175,3 +175,28 @@ int64_t nodes_commands(struct nodes *nodes, const char *command)
     }
     return sum;
 }
+
+struct subscribed {
+    struct nodes *nodes;
+    int wanted;
+    const char *name;
+};
+
+static bool is_subscribed(void *argument)
+{
+    const struct subscribed *subscribed = argument;
+    int count = 0;
+    for (int i = 0; i < subscribed->nodes->count; i++) {
+        redisReply *reply = ask(&subscribed->nodes->node[i],
+                                "PUBSUB NUMSUB {mortise:%s}:mortise:news", subscribed->name);
+        count += reply && reply->elements == 2 && reply->element[1]->integer == 1;
+        freeReplyObject(reply);
+    }
+    return count == subscribed->wanted;
+}
+
+bool wait_subscribed(struct nodes *nodes, int count, const char *name)
+{
+    struct subscribed subscribed = {nodes, count, name};
+    return test_poll(is_subscribed, &subscribed, TEST_PATIENCE_MS);
+}

@@ -43,5 +43,7 @@ bool wait_nodes_with(struct nodes *nodes, const char *name, unsigned set);
 uint64_t last_token(struct nodes *nodes, int node, const char *name);
 /* Commands that all nodes have executed, those of the looker included. */
 int64_t nodes_commands(struct nodes *nodes, const char *command);
+/* Until one waiter is told of a release by exactly so many nodes; until then it asks nothing. */
+bool wait_subscribed(struct nodes *nodes, int count, const char *name);
 
 #endif

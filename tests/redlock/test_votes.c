@@ -161,38 +161,6 @@ static void test_split_of_two(void)
 
 /* ---- waiting ------------------------------------------------------------------------------------------------------ */
 
-static int count_subscribed(const char *name)
-{
-    int count = 0;
-    for (int i = 0; i < nodes.count; i++) {
-        redisReply *reply = ask(&nodes.node[i], "PUBSUB NUMSUB {mortise:%s}:mortise:news", name);
-        count += reply && reply->elements == 2 && reply->element[1]->integer == 1;
-        freeReplyObject(reply);
-    }
-    return count;
-}
-
-static bool all_are_subscribed(void *argument)
-{
-    return count_subscribed(argument) == 5;
-}
-
-static bool three_are_subscribed(void *argument)
-{
-    return count_subscribed(argument) == 3;
-}
-
-static bool wait_subscribers_of_three(const char *name)
-{
-    return test_poll(three_are_subscribed, (void *)(uintptr_t)name, TEST_PATIENCE_MS);
-}
-
-/* It is told of the release; until then it asks nothing. */
-static bool wait_subscribed(const char *name)
-{
-    return test_poll(all_are_subscribed, (void *)(uintptr_t)name, TEST_PATIENCE_MS);
-}
-
 static void test_waiting(void)
 {
     mortise_client *holder = nodes_open(&nodes, ALL, "renew_every = 50ms", AT_ONCE);
@@ -200,7 +168,7 @@ static void test_waiting(void)
     struct pending pending = PENDING_INIT;
     mortise_lease *lease = take(holder, "waiting");
     pending_start(&pending, client, "waiting", MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
-    CHECK(wait_subscribed("waiting"));
+    CHECK(wait_subscribed(&nodes, 5, "waiting"));
     CHECK(wait_renewals(holder, stats_of(holder).renewals + 3)); /* its look after that is over */
     uint64_t asked = stats_of(client).requests;
     CHECK(wait_renewals(holder, stats_of(holder).renewals + 10));
@@ -257,7 +225,7 @@ static void test_waiting_with_two_away(void)
     mortise_lease *lease = take(holder, "away");
     nodes_say(&nodes, 17, "refuse");
     pending_start(&pending, client, "away", MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
-    CHECK(wait_subscribers_of_three("away"));
+    CHECK(wait_subscribed(&nodes, 3, "away"));
     give(lease);
     CHECK(pending_join(&pending) == MORTISE_OK);
     give(pending.lease);
@@ -295,12 +263,12 @@ static void test_news_of_another(void)
     struct pending pending = PENDING_INIT;
     mortise_lease *lease = take(holder, "news");
     pending_start(&pending, client, "news", MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
-    CHECK(wait_subscribed("news"));
+    CHECK(wait_subscribed(&nodes, 5, "news"));
     int64_t before = subscriber();
     CHECK(before > 0);
     freeReplyObject(ask(&nodes.node[0], "CLIENT KILL TYPE normal SKIPME yes"));
     CHECK(test_poll(subscribes_anew, &before, TEST_PATIENCE_MS));
-    CHECK(wait_subscribed("news"));
+    CHECK(wait_subscribed(&nodes, 5, "news"));
     give(lease);
     CHECK(pending_join(&pending) == MORTISE_OK);
     give(pending.lease);
@@ -458,7 +426,7 @@ static void test_resumed(void)
     uint64_t token = mortise_token(lease);
     CHECK(wait_nodes_with(&nodes, "resumed", ALL));
     nodes_say(&nodes, ALL, "pass");
-    CHECK(wait_subscribed("resumed")); /* it was refused, and waits */
+    CHECK(wait_subscribed(&nodes, 5, "resumed")); /* it was refused, and waits */
     for (int i = 0; i < nodes.count; i++)
         CHECK(last_token(&nodes, i, "resumed") <= token);
     CHECK(mortise_state(lease) == MORTISE_STATE_HELD);

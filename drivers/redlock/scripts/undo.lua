@@ -1,19 +1,23 @@
 -- Takes a lock away where it is under this grant, and where asked to says so to who waits: whoever was refused here has
--- left a mark on it, a '+' behind the grant. Leaves that mark on another's.
--- KEYS: lock. ARGV: grant, channel, whether to tell (1 or 0).
--- 2 done, 0 not there; another's: {remaining ms, value, now in us}.
+-- left a mark on it, a character behind the grant; a larger one (as a byte: order by the alphabet is the server's locale's) has
+-- waited for longer, and the message is the largest. Leaves such a mark on another's.
+-- KEYS: lock. ARGV: grant, channel, whether to tell (1 or 0), mark.
+-- 2 done, 3 and told; 0 not there; another's: {remaining ms, value, now in us}.
 local held = redis.call('getrange', KEYS[1], '0', '32')
 if string.sub(held, 1, 32) == ARGV[1] then
     redis.call('del', KEYS[1])
-    if ARGV[3] == '1' and string.sub(held, 33) ~= ' ' then
-        redis.pcall('publish', ARGV[2], '')
+    local mark = string.sub(held, 33)
+    if ARGV[3] == '1' and mark ~= ' ' then
+        redis.pcall('publish', ARGV[2], mark)
+        return 3
     end
     return 2
 elseif held == '' then
     return 0
 end
 local time, value = redis.call('time'), redis.call('get', KEYS[1])
-if string.find(value, '^%x+ %d+ %d+\n') == 1 and string.sub(value, 33, 33) == ' ' then
-    redis.pcall('setrange', KEYS[1], '32', '+')
+local ours = (string.find(held, '%X') or 33) == 33 and #held == 33
+if ours and string.byte(held, 33) < string.byte(ARGV[4]) and string.find(value, '^%d+ %d+\n', 34) then
+    redis.pcall('setrange', KEYS[1], '32', ARGV[4])
 end
 return {redis.call('pttl', KEYS[1]), value, string.format('%.0f', time[1] * 1000000 + time[2])}
