@@ -38,6 +38,8 @@
  *   READ    the row, and the server's clock. rowlease.c says what becomes of it.
  *   SWAP    written where it is still as it was read. It is not: READ again, after a pause that grows and
  *           is not the same for any two, or those who swap the same row would all be in each other's way.
+ *           One waiter more is not swapped but appended where the name is still held or kept: a row that goes
+ *           round within one process is another whenever it has been read, and nobody else would get in.
  *
  * Requests wait in a queue of their link (a lane: LAZY, DURABLE, READING) and go out in a *group*: one
  * pipeline, one sync, hence one implicit transaction. Its statements are in the order of their names, so

@@ -102,6 +102,16 @@ static const struct rowlease_inbox *inbox_of(struct request *request)
     return &driver->inbox;
 }
 
+/* Its place in the list says that it sleeps until the claim ends that it was enlisted behind. Where that is not the one
+ * that was read, of whose holder it was told, it looks again at once. */
+static int64_t enlisted_for_ms(const struct request *request)
+{
+    const PGresult *result = request->result;
+    int64_t us = result_time(result, 0, 0) - result_time(result, 0, 1);
+    bool same = result_int8(result, 0, 2) == request->version;
+    return same && us > 0 ? (us + 999) / 1000 : 1;
+}
+
 /* A waiter that nobody can tell asks again soon. */
 static void told_busy(struct request *request)
 {
@@ -110,6 +120,8 @@ static void told_busy(struct request *request)
     struct rowlease_answer *answer = &request->answer;
     if (answer->registered && request->name != NULL)
         waiting_registered(driver, request->name);
+    if (request->sql == SQL_ENLIST)
+        answer->hint_ms = enlisted_for_ms(request);
     if (op != NULL) {
         bool waits = (op->flags & MORTISE_OP_TRY) == 0;
         op->hint_ms = answer->hint_ms;

@@ -171,6 +171,23 @@ void row_hush(struct request *request)
         args->values[12] = NULL;
 }
 
+/* One waiter more, and nothing else: not a compare-and-swap, which would fail again and again where a name goes from
+ * hand to hand within one process faster than others can read its row and write it. */
+_Static_assert(ROWLEASE_WAITERS_MAX *ROWLEASE_WAITER_SIZE == 3072, "as in SQL_ENLIST");
+static void enlist(struct request *request, const char *name, size_t name_len)
+{
+    const mortise_op *op = request->op;
+    struct args *args = &request->args;
+    bool owned = op != NULL && op->owner != NULL;
+    args_begin(args);
+    args_bytes(args, name, name_len);
+    args_bytes(args, request->driver->inbox.bytes, ROWLEASE_INBOX_SIZE);
+    args_bytes_or_null(args, op != NULL ? op->grant.bytes : NULL,
+                       op != NULL ? MORTISE_GRANT_ID_SIZE : 0);
+    args_bytes_or_null(args, owned ? op->owner : NULL, owned ? op->owner_len : 0);
+    send_swap(request, SQL_ENLIST, LANE_LAZY);
+}
+
 /* Who is to be told is told in the same transaction: this process may die right after it, and nobody else
  * would do it. With a durable one that is rare, and it goes alone (see LAZY in internal.h). */
 void row_swap(struct request *request, const char *name, size_t name_len, bool durable)
@@ -181,6 +198,10 @@ void row_swap(struct request *request, const char *name, size_t name_len, bool d
     struct args *args = &request->args;
     bool wake = request->answer.wake, notify = wake && !request->quiet;
     request->version = to->version;
+    if (from->exists && to->waiters_len > from->waiters_len) {
+        enlist(request, name, name_len);
+        return;
+    }
     args_begin(args);
     bind_row(args, name, name_len, to);
     if (!from->exists) {

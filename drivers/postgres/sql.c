@@ -100,6 +100,10 @@ const char sql_in_time[] =
 #define TAKE_FREE                                                                                  \
     TAKE " WHERE name = $1 AND expires_at <= clock_timestamp() "                                   \
          "AND version < 9223372036854775807 AND waiters IS NULL RETURNING version"
+#define EXPIRES_IN_TENTHS                                                                          \
+    "ceil((date_part('epoch', least(expires_at, clock_timestamp() + interval '13 years')) "        \
+    "- 946684800) * 10)::bigint"
+#define WAITERS_SIZE "3072" /* the longest list: rows.c */
 #define NOTIFY_FIRST                                                                               \
     "pg_notify('mortise_' || encode(substr(waiters, 1, 8), 'hex'), encode(name, 'hex'))"
 
@@ -146,6 +150,15 @@ const struct sql_text sql_texts[SQL_COUNT] = {
                     "mortise_insert", "bnbbttbb"},
     [SQL_SWAP] = {SWAP, "mortise_swap", "bnbbttbbnbtbxx"},
     [SQL_SWAP_LAZY] = {SWAP ", " LAZY, "mortise_swap_lazy", "bnbbttbbnbtbxx"},
+    [SQL_ENLIST] = {"UPDATE mortise_lock SET waiters = coalesce(waiters, '') || $2 || "
+                    "decode(lpad(to_hex(" EXPIRES_IN_TENTHS " & 4294967295), 8, '0'), 'hex') "
+                    "WHERE name = $1 AND expires_at > clock_timestamp() "
+                    "AND ($3 IS NULL OR grants IS DISTINCT FROM $3) "
+                    "AND ($4 IS NULL OR owner IS DISTINCT FROM $4) "
+                    "AND coalesce(length(waiters), 0) < " WAITERS_SIZE " "
+                    "AND position($2 IN coalesce(waiters, '')) = 0 "
+                    "RETURNING expires_at, clock_timestamp(), version, " LAZY,
+                    "mortise_enlist", "bbbb"},
     [SQL_NOTIFY] = {"SELECT pg_notify($1, $2), " LAZY, "mortise_notify", "xx"},
     [SQL_LIST] = {"SELECT name, " ROW_COLUMNS ", clock_timestamp() FROM mortise_lock "
                   "WHERE name >= $1 AND ($2 IS NULL OR name < $2) "

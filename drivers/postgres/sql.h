@@ -19,10 +19,12 @@ enum sql {
     SQL_INSERT,  /* name, then the row's columns in that order -> true */
     SQL_SWAP, /* likewise; then the old version, grants, expires_at, waiters; then channel (or null) and
                * payload -> true */
-    SQL_SWAP_LAZY,    /* likewise */
-    SQL_NOTIFY,       /* channel, payload */
-    SQL_LIST,         /* from, before (or null) -> name, then as SQL_READ */
-    SQL_PING,         /* -> server version, layout */
+    SQL_SWAP_LAZY, /* likewise */
+    SQL_ENLIST, /* name, inbox, grant, owner (or null) -> expires_at, clock, version; the inbox is the last who waits,
+                 * if the name is held, not by those two, or kept, and it is not in the list */
+    SQL_NOTIFY, /* channel, payload */
+    SQL_LIST,   /* from, before (or null) -> name, then as SQL_READ */
+    SQL_PING,   /* -> server version, layout */
     SQL_RECORD_READ,  /* name -> version, value */
     SQL_RECORD_MAKE,  /* name, value -> version */
     SQL_RECORD_WRITE, /* name, value, version -> version */

@@ -79,8 +79,18 @@ static void item_done(struct driver *driver, struct item *item)
     ask_more(driver, query);
 }
 
+/* A list that leaves out a holder is worse than none. */
+static void no_memory(struct driver *driver, struct item *item)
+{
+    query_complete(driver, item->query, MORTISE_NOMEM);
+}
+
 static bool ask_item(struct driver *driver, struct item *item);
 
+/* Where the first of the queue has gone each time, the name is left out, and that is true: who had it when the listing was
+ * begun was the first then, and is gone; and from when a holder's node goes until the next one hears of it nobody holds the
+ * name. It is looked at again only because the next one is what the asker would rather know. To fail would be worse: one
+ * name that is always in demand would keep all others from being told. */
 static void holder_told(struct driver *driver, struct request *request)
 {
     struct item *item;
@@ -90,7 +100,12 @@ static void holder_told(struct driver *driver, struct request *request)
         ask_item(driver, item);
         return;
     }
-    if (request->rc == ZOK && (item->info = calloc(1, sizeof(*item->info))) != NULL) {
+    if (request->rc == ZOK) {
+        item->info = calloc(1, sizeof(*item->info));
+        if (item->info == NULL) {
+            no_memory(driver, item);
+            return;
+        }
         item->info->size = sizeof(*item->info);
         item->info->waiters = -1;
         query_fill(driver, item->query->base, item->first, request, item->info);
@@ -109,7 +124,10 @@ static void queue_told(struct driver *driver, struct request *request)
     free(item->first);
     item->first = first == NULL ? NULL : strdup(first);
     if (item->first == NULL) {
-        item_done(driver, item);
+        if (first == NULL)
+            item_done(driver, item);
+        else
+            no_memory(driver, item);
         return;
     }
     snprintf(path, sizeof(path), "%s/%s/%s", driver->root, item->folder, first);

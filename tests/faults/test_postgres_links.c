@@ -157,6 +157,31 @@ static void test_password_unsaid(void)
     }
 }
 
+/* Whenever a client has read it, it is another by the time that it is written: as where the threads of one process
+ * pass it on without a pause. Who waits gets into its list all the same. */
+static void test_restless(void)
+{
+    struct waiter waiter;
+    mortise_client *client = open_client("", "");
+    mortise_lease *lease = take(client, "restless", HOLD_MS);
+    CU_ASSERT_STRING_EQUAL(
+        ask("CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE plpgsql AS "
+            "'BEGIN IF current_query() LIKE ''%LEFT JOIN mortise_lock%'' THEN "
+            "UPDATE mortise_lock SET expires_at = expires_at + interval ''1 us'' "
+            "WHERE name = ''restless''; END IF; RETURN pg_catalog.clock_timestamp(); END'; "
+            "ALTER ROLE mortise SET search_path = public, pg_catalog; SELECT 'armed'"),
+        "armed");
+    mortise_client *other = open_client("", "");
+    waiter_begin(&waiter, other, "restless");
+    give(lease);
+    CU_ASSERT_EQUAL(waiter_end(&waiter), MORTISE_OK);
+    mortise_close(other, NULL);
+    CU_ASSERT_STRING_EQUAL(ask("ALTER ROLE mortise RESET search_path; "
+                               "DROP FUNCTION public.clock_timestamp(); SELECT 'gone'"),
+                           "gone");
+    mortise_close(client, NULL);
+}
+
 /* ---- main -------------------------------------------------------------------------------------- */
 
 int main(int argc, char **argv)
@@ -167,6 +192,7 @@ int main(int argc, char **argv)
         {"a backend that releases when its connection is gone", test_ghost_of_release},
         {"notifications fail", test_notify_fails},
         {"many of one owner", test_owners},
+        {"a row that never rests", test_restless},
         {"passwords that libpq cannot parse", test_password_unsaid},
         CU_TEST_INFO_NULL,
     };
