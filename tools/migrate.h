@@ -71,9 +71,11 @@ void migration_close(struct migration *migration);
 /* The register as it is now. False: error tells. */
 bool side_read(struct migration *migration, enum migrate_side role, struct migrate_register *reg,
                uint64_t *version, mortise_error *error);
-/* Compares and writes. OK; BUSY: somebody else has written it; else not known to be written. */
+/* Compares and writes. OK; BUSY: somebody else has written it; else not known to be written. What stands there under the
+ * next version, word for word, will do for an opening; a closing is written again, ten times at most, until it
+ * is certain to be one's own (protocol.h, 5). */
 mortise_status side_write(struct migration *migration, enum migrate_side role,
-                          const struct migrate_register *reg, uint64_t *version,
+                          const struct migrate_register *reg, bool closes, uint64_t *version,
                           mortise_error *error);
 /* Lists names: all that begin with prefix. */
 mortise_status side_list(struct side *side, const char *prefix, struct infos *infos,

@@ -4,8 +4,12 @@
  * A side that does not answer is asked no more: each question would take as long as the first. Knows no steps. */
 #include "migrate.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define WRITES 10
+#define PAUSE_MS 50 /* between two of them */
 
 const char *side_text(const struct side *side, char *buffer)
 {
@@ -77,26 +81,36 @@ bool side_read(struct migration *migration, enum migrate_side role, struct migra
 }
 
 mortise_status side_write(struct migration *migration, enum migrate_side role,
-                          const struct migrate_register *reg, uint64_t *version,
+                          const struct migrate_register *reg, bool closes, uint64_t *version,
                           mortise_error *error)
 {
     const struct side *kept = &migration->sides[migration->sides[role].kept_on];
-    const uint64_t seen = *version;
     char text[MIGRATE_RECORD_SIZE];
     size_t size = migrate_register_encode(reg, text);
-    struct migrate_register now;
-    mortise_error ignored;
 
-    mortise_status status =
-        mortise_record_write(kept->client, migrate_register_name(role), text, size, version, error);
-    if (status == MORTISE_OK)
-        return status;
-    /* the reply may have been lost, and the request been repeated */
-    if (!side_read(migration, role, &now, version, &ignored))
-        return status;
-    if (*version == seen + 1 && now.phases == reg->phases && now.floor == reg->floor)
-        return MORTISE_OK;
-    return *version == seen ? status : MORTISE_BUSY;
+    for (int writes = 1;; writes++) {
+        const uint64_t seen = *version;
+        struct migrate_register now;
+        mortise_error ignored;
+        mortise_status status = mortise_record_write(kept->client, migrate_register_name(role),
+                                                     text, size, version, error);
+        if (status == MORTISE_OK)
+            return status;
+        /* the reply may have been lost, and the request been repeated */
+        if (!side_read(migration, role, &now, version, &ignored))
+            return status;
+        if (*version != seen + 1 || now.phases != reg->phases || now.floor != reg->floor)
+            return *version == seen ? status : MORTISE_BUSY;
+        if (!closes)
+            return MORTISE_OK;
+        /* it may as well be another operator's, and that one was written before this one looked at the other side */
+        if (writes == WRITES) {
+            snprintf(error->message, sizeof error->message,
+                     "none of %d writes was answered with OK, though it stands there", WRITES);
+            return status;
+        }
+        poll(NULL, 0, PAUSE_MS);
+    }
 }
 
 static void look_at_register(struct migration *migration, enum migrate_side role)

@@ -31,14 +31,14 @@ static int64_t now_ms(void)
 
 /* Writes, and says what stands there now. */
 static int put_register(struct migration *migration, enum migrate_side role,
-                        const struct migrate_register *reg)
+                        const struct migrate_register *reg, bool closes)
 {
     struct side *side = &migration->sides[role];
     char shown[SIDE_TEXT_SIZE], phases[MIGRATE_PHASES_TEXT_SIZE];
     mortise_error error;
 
     side_text(side, shown);
-    mortise_status status = side_write(migration, role, reg, &side->version, &error);
+    mortise_status status = side_write(migration, role, reg, closes, &side->version, &error);
     if (status == MORTISE_BUSY) {
         say("the register of %s was written by somebody else meanwhile: the step ends here; "
             "`mortise migrate status` tells where it stands",
@@ -213,7 +213,7 @@ static int wait_until_gone(struct waiting *waiting, int64_t wait_ms)
 
 /* ---- the floor ------------------------------------------------------------------------------------ */
 
-/* A token of the side that was closed: above all that it gave before. */
+/* A token of a side: above all that it gave by its clock, or counts. */
 static int take_token(struct side *side, uint64_t *token)
 {
     mortise_lease *lease;
@@ -233,8 +233,7 @@ static int take_token(struct side *side, uint64_t *token)
 
 /* ---- the step ------------------------------------------------------------------------------------- */
 
-static int close_and_wait(struct migration *migration, const struct plan *plan, int64_t wait_ms,
-                          uint64_t *floor)
+static int close_and_wait(struct migration *migration, const struct plan *plan, int64_t wait_ms)
 {
     const struct migrate_step *step = plan->step;
     struct side *side = &migration->sides[step->closes];
@@ -243,19 +242,31 @@ static int close_and_wait(struct migration *migration, const struct plan *plan, 
         .side = side, .phase = step->gone, .presence_ms = migration->file.presence_ms};
     mortise_status status;
     mortise_error error;
-    uint64_t token = 0;
 
     run_is_another(&waiting, &status, &error); /* as it is before anything is done */
+    waiting.failed =
+        status != MORTISE_OK; /* nobody knows what it was: as if it had been restarted */
     /* written even if that is what stands there: another operator's step ends by it */
-    int code = put_register(migration, side->role, &closed);
+    int code = put_register(migration, side->role, &closed, true);
     if (code == EXIT_DONE)
         code = wait_until_gone(&waiting, wait_ms);
     infos_free(&waiting.there);
-    if (code == EXIT_DONE && step->takes_floor) {
-        code = take_token(side, &token);
-        *floor = migrate_floor_after(token, closed.floor);
+    return code;
+}
+
+/* Of both sides: the one that is opened may have given tokens, in phase both, that the other one does not remember. */
+static int take_floor(struct migration *migration, uint64_t *floor)
+{
+    uint64_t tokens[2] = {0}, floors[2];
+    int code = EXIT_DONE;
+
+    for (int role = MIGRATE_FROM; role <= MIGRATE_TO && code == EXIT_DONE; role++) {
+        floors[role] = migration->sides[role].reg.floor;
+        code = take_token(&migration->sides[role], &tokens[role]);
     }
-    return code == EXIT_DONE ? still_closed(migration, side->role) : code;
+    if (code == EXIT_DONE)
+        *floor = migrate_floor_after(tokens, floors);
+    return code;
 }
 
 static int refuse_to_begin(const struct plan *plan)
@@ -270,15 +281,16 @@ static int refuse_to_begin(const struct plan *plan)
 
 int step_take(struct migration *migration, const struct plan *plan, int64_t wait_ms)
 {
-    struct side *opened = &migration->sides[OTHER(plan->step->closes)];
-    struct migrate_register open = {.phases = plan->step->opens_to, .floor = opened->reg.floor};
-    uint64_t floor = 0;
+    const struct migrate_step *step = plan->step;
+    const struct side *opened = &migration->sides[OTHER(step->closes)];
+    struct migrate_register open = {.phases = step->opens_to, .floor = opened->reg.floor};
 
     if (wait_ms == 0 && plan->waits_for.count > 0)
         return refuse_to_begin(plan);
-    int code = close_and_wait(migration, plan, wait_ms, &floor);
-    if (code != EXIT_DONE)
-        return code;
-    open.floor = floor > open.floor ? floor : open.floor;
-    return put_register(migration, opened->role, &open);
+    int code = close_and_wait(migration, plan, wait_ms);
+    if (code == EXIT_DONE && step->takes_floor)
+        code = take_floor(migration, &open.floor);
+    if (code == EXIT_DONE)
+        code = still_closed(migration, step->closes);
+    return code == EXIT_DONE ? put_register(migration, opened->role, &open, false) : code;
 }

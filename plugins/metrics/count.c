@@ -1,9 +1,17 @@
 /* count.c - an event into counters and histograms. Runs with locks of the core held: a few additions, no more. */
 #include "internal.h"
 
+#define US INT64_C(1000)
+#define MS (1000 * US)
+#define S (1000 * MS)
 /* From a hand-over within the process to a wait for the nightly job. */
-const double bounds_seconds[BOUNDS] = {0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1,
-                                       0.5,    1,      5,     10,    60,   600,  3600};
+const struct bound bounds[BOUNDS] = {
+    {100 * US, "0.0001"}, {500 * US, "0.0005"}, {MS, "0.001"},
+    {5 * MS, "0.005"},    {10 * MS, "0.01"},    {50 * MS, "0.05"},
+    {100 * MS, "0.1"},    {500 * MS, "0.5"},    {S, "1"},
+    {5 * S, "5"},         {10 * S, "10"},       {60 * S, "60"},
+    {600 * S, "600"},     {3600 * S, "3600"},
+};
 
 /* ---- times ---- */
 
@@ -21,9 +29,8 @@ static void sit(struct metrics *metrics, struct seats *seats, uint64_t number, i
 
 static void measure(struct histogram *histogram, int64_t ns)
 {
-    double seconds = (double)ns / 1e9;
     size_t i = 0;
-    while (i < BOUNDS && seconds > bounds_seconds[i])
+    while (i < BOUNDS && ns > bounds[i].ns)
         i++;
     count_add(&histogram->buckets[i], 1);
     count_add(&histogram->sum_ns, (uint64_t)ns);

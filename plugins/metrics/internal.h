@@ -9,10 +9,11 @@
  * The core calls `observe` of a client one at a time: so counters have one writer, are raised without a locked
  * instruction, and are read by the thread as they stand. No lock, no allocation, no system call in `observe`.
  *
- * Labels. driver and namespace are those of the client's configuration, program is the process's name, slot a number
- * below `slots`: nothing that a name, an owner or a process id can make more of. Clients of one program take
- * the lowest slot that is free, by a lock on a file, and go on with what its former owner had counted, so that
- * the counters of a job that runs for a second each minute grow as they should.
+ * Labels. driver (the section at the top of the stack) and namespace are those of the client's configuration, program is
+ * the process's name, slot a number below `slots`: nothing that a name, an owner or a process id can make more of.
+ * Clients whose other labels are the same take the lowest slot that is free, by a lock on a file, and go on with what
+ * its former owner had counted, so that the counters of a job that runs for a second each minute grow as they
+ * should. The file's name has these labels too, so that nobody goes on with, or overwrites, what is another's.
  *
  * What may go wrong:
  *   No slot is free, or the folder is not there: the log says so, nothing is written, locks go on.
@@ -20,13 +21,13 @@
  *   The process is killed: what was counted since the last turn is missing; the file shows the leases it held until
  *   the slot is taken again (node_textfile_mtime_seconds tells its age). The kernel frees the slot.
  *   The process forks: the child has no thread and counts nothing. The slot is free when both have ended.
+ *   The folder hangs: the log says so when the client closes, and the thread is left standing (errand.h).
  *   More callers or leases are under way than SEATS: some of their times are not measured, and counted as untimed. */
 #ifndef MORTISE_METRICS_INTERNAL_H
 #define MORTISE_METRICS_INTERNAL_H
 
-#include <mortise/driver.h>
+#include "../errand/errand.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 enum { SEATS = 16384, BOUNDS = 14, STATUSES = 16, TEXT_SIZE = 32768 };
@@ -53,7 +54,11 @@ struct counts {
     struct histogram wait, hold;
 };
 
-extern const double bounds_seconds[BOUNDS];
+/* words: for `le`, where no locale may come in between. */
+extern const struct bound {
+    int64_t ns;
+    const char *word;
+} bounds[BOUNDS];
 
 struct metrics;
 void count_event(struct metrics *metrics, const mortise_event *event);
@@ -84,13 +89,15 @@ void text_resume(struct metrics *metrics, const char *file);
 /* ---- place.c ---- */
 
 struct place {
-    char folder[512], stem[128]; /* folder/stem.slot.prom */
+    char folder[512], stem[128]; /* folder/stem-slot.prom */
     int slots, slot;             /* -1: none */
     int lock;                    /* the descriptor that holds it */
 };
 
 /* Takes the lowest free slot; false with errno set: EAGAIN if all are taken. */
 bool place_take(struct place *place);
+/* Names the files by these labels; driver and namespace as a hash, for they may be long. */
+void place_name(struct place *place, const char *program, const char *driver, const char *names);
 /* What stands there; to be freed. NULL: nothing. */
 char *place_read(const struct place *place);
 /* In place of what stands there; false with errno set. */
@@ -100,7 +107,6 @@ void place_leave(struct place *place);
 /* ---- writer.c ---- */
 
 struct metrics {
-    mortise_host *host;
     char driver[64], program[64];
     char names[160]; /* the namespace, printable, cut to fit */
     int64_t every_ms;
@@ -110,14 +116,16 @@ struct metrics {
     struct place place;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool stops, runs;
-    pthread_t thread;
+    bool stops;
+    struct errand errand;
     bool failing; /* the thread's own: it was said in the log */
     struct text text;
 };
 
 bool writer_start(struct metrics *metrics);
-/* Writes once more. */
-void writer_stop(struct metrics *metrics);
+/* Writes once more. False: the folder hangs, and the thread keeps the metrics. */
+bool writer_stop(struct metrics *metrics);
+/* What nobody uses any more. */
+void metrics_free(struct metrics *metrics);
 
 #endif

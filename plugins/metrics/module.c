@@ -29,8 +29,9 @@ static const mortise_option options[OPTION_COUNT] = {
                       .default_text = "64",
                       .minimum = 1,
                       .maximum = 10000,
-                      .help = "how many clients of one program have a file at a time; more are not "
-                              "shown"},
+                      .help =
+                          "how many clients of one program, driver and namespace have a file at a "
+                          "time; more are not shown"},
 };
 
 static mortise_status refused(mortise_error *error, const char *section, const char *why)
@@ -79,7 +80,6 @@ static void fill(struct metrics *metrics, const mortise_open_args *args)
 {
     const mortise_value *program = &args->values[OPTION_PROGRAM];
     bool told = args->size >= sizeof(*args) && args->top != NULL;
-    metrics->host = args->host;
     metrics->every_ms = args->values[OPTION_EVERY].number;
     copy_word(metrics->driver, sizeof(metrics->driver), told ? args->top : "unknown");
     copy_word(metrics->program, sizeof(metrics->program),
@@ -87,13 +87,14 @@ static void fill(struct metrics *metrics, const mortise_open_args *args)
     copy_label(metrics->names, sizeof(metrics->names), told ? args->names_begin : "");
     snprintf(metrics->place.folder, sizeof(metrics->place.folder), "%s",
              args->values[OPTION_FOLDER].text);
-    snprintf(metrics->place.stem, sizeof(metrics->place.stem), "mortise-%s", metrics->program);
+    place_name(&metrics->place, metrics->program, metrics->driver, metrics->names);
     metrics->place.slots = (int)args->values[OPTION_SLOTS].number;
-    metrics->place.slot = metrics->place.lock = -1;
 }
 
-static void metrics_free(struct metrics *metrics)
+void metrics_free(struct metrics *metrics)
 {
+    place_leave(&metrics->place);
+    errand_free(&metrics->errand);
     pthread_cond_destroy(&metrics->changed);
     pthread_mutex_destroy(&metrics->lock);
     free(metrics->callers);
@@ -101,12 +102,14 @@ static void metrics_free(struct metrics *metrics)
     free(metrics);
 }
 
-static struct metrics *metrics_new(void)
+static struct metrics *metrics_new(mortise_host *host)
 {
     struct metrics *metrics = calloc(1, sizeof(*metrics));
     pthread_condattr_t monotonic;
     if (metrics == NULL)
         return NULL;
+    errand_init(&metrics->errand, host);
+    metrics->place.slot = metrics->place.lock = -1;
     pthread_mutex_init(&metrics->lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -126,7 +129,7 @@ static mortise_status metrics_open(const mortise_open_args *args, void **ctx, mo
     const char *folder = args->values[OPTION_FOLDER].text;
     if (folder[0] != '/' || strlen(folder) >= sizeof(((struct place *)NULL)->folder))
         return refused(error, args->section, "folder must be an absolute path, and not that long");
-    struct metrics *metrics = metrics_new();
+    struct metrics *metrics = metrics_new(args->host);
     if (metrics == NULL)
         return error->status = MORTISE_NOMEM;
     fill(metrics, args);
@@ -143,9 +146,8 @@ static mortise_status metrics_open(const mortise_open_args *args, void **ctx, mo
 static void metrics_close(void *ctx)
 {
     struct metrics *metrics = ctx;
-    writer_stop(metrics);
-    place_leave(&metrics->place);
-    metrics_free(metrics);
+    if (writer_stop(metrics))
+        metrics_free(metrics);
 }
 
 static void metrics_observe(void *ctx, const mortise_event *event)

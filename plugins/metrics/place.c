@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
@@ -12,10 +13,37 @@
 
 #define PATH_SIZE 800
 
+/* FNV-1a, the end of the text too. */
+static uint32_t hash_of(uint32_t hash, const char *text)
+{
+    do
+        hash = (hash ^ (unsigned char)*text) * 16777619u;
+    while (*text++ != '\0');
+    return hash;
+}
+
+void place_name(struct place *place, const char *program, const char *driver, const char *names)
+{
+    snprintf(place->stem, sizeof(place->stem), "mortise-%s-%08" PRIx32, program,
+             hash_of(hash_of(2166136261u, driver), names));
+}
+
 static void path_of(const struct place *place, const char *prefix, int slot, const char *suffix,
                     char *path)
 {
     snprintf(path, PATH_SIZE, "%s/%s%s-%d%s", place->folder, prefix, place->stem, slot, suffix);
+}
+
+/* A file and nothing else: a FIFO, or a link, may have been put there by somebody who wants us to hang. */
+static int open_file(const char *path, int flags)
+{
+    struct stat status;
+    int fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644);
+    if (fd < 0 || (fstat(fd, &status) == 0 && S_ISREG(status.st_mode)))
+        return fd;
+    close(fd);
+    errno = EINVAL;
+    return -1;
 }
 
 /* -1: it is another's, or cannot be had (errno). */
@@ -23,7 +51,7 @@ static int try_slot(const struct place *place, int slot)
 {
     char path[PATH_SIZE];
     path_of(place, ".", slot, ".lock", path);
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    int fd = open_file(path, O_RDWR | O_CREAT);
     if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
         return fd;
     int cause = fd < 0 && errno == EACCES ? EWOULDBLOCK : errno; /* another user's */
@@ -54,7 +82,7 @@ char *place_read(const struct place *place)
 {
     char path[PATH_SIZE];
     path_of(place, "", place->slot, ".prom", path);
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int fd = open_file(path, O_RDONLY);
     char *text = fd >= 0 ? malloc(TEXT_SIZE + 1) : NULL;
     size_t used = 0;
     ssize_t n;
@@ -89,7 +117,8 @@ bool place_write(const struct place *place, const struct text *text)
     char path[PATH_SIZE], fresh[PATH_SIZE];
     path_of(place, ".", place->slot, ".new", fresh);
     path_of(place, "", place->slot, ".prom", path);
-    int fd = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+    unlink(fresh); /* of a former owner, who was killed */
+    int fd = open_file(fresh, O_WRONLY | O_CREAT | O_EXCL);
     if (fd < 0)
         return false;
     /* the exporter is another user, whatever the program's umask */

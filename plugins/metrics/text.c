@@ -117,7 +117,7 @@ static void walk_histogram(struct walk *walk, const struct row *row)
     snprintf(name, sizeof(name), "%s_bucket", row->name);
     for (int i = 0; i <= BOUNDS; i++) {
         if (i < BOUNDS)
-            snprintf(more, sizeof(more), ",le=\"%g\"", bounds_seconds[i]);
+            snprintf(more, sizeof(more), ",le=\"%s\"", bounds[i].word);
         else
             snprintf(more, sizeof(more), ",le=\"+Inf\"");
         count += shown(&own->buckets[i], &former->buckets[i]);

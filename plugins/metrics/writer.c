@@ -3,7 +3,6 @@
 #include "internal.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -11,12 +10,12 @@
 static void complain(struct metrics *metrics, int cause)
 {
     if (!metrics->failing && cause == EAGAIN)
-        metrics->host->log(metrics->host, 4,
-                           "metrics: all %d slots in %s are taken; tried again (`slots`)",
-                           metrics->place.slots, metrics->place.folder);
+        errand_log(&metrics->errand, 4,
+                   "metrics: all %d slots in %s are taken; tried again (`slots`)",
+                   metrics->place.slots, metrics->place.folder);
     else if (!metrics->failing)
-        metrics->host->log(metrics->host, 4, "metrics: %s cannot be written to: %s; tried again",
-                           metrics->place.folder, strerror(cause));
+        errand_log(&metrics->errand, 4, "metrics: %s cannot be written to: %s; tried again",
+                   metrics->place.folder, strerror(cause));
     metrics->failing = true;
 }
 
@@ -76,26 +75,21 @@ static void *writer_main(void *argument)
         take_turn(metrics);
     while (!sleep_for(metrics, metrics->every_ms));
     take_turn(metrics);
+    if (!errand_done(&metrics->errand))
+        metrics_free(metrics);
     return NULL;
 }
 
 bool writer_start(struct metrics *metrics)
 {
-    sigset_t all, before; /* signals are for the application's threads */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    metrics->runs = pthread_create(&metrics->thread, NULL, writer_main, metrics) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return metrics->runs;
+    return errand_start(&metrics->errand, writer_main, metrics);
 }
 
-void writer_stop(struct metrics *metrics)
+bool writer_stop(struct metrics *metrics)
 {
     pthread_mutex_lock(&metrics->lock);
     metrics->stops = true;
     pthread_cond_signal(&metrics->changed);
     pthread_mutex_unlock(&metrics->lock);
-    if (metrics->runs)
-        pthread_join(metrics->thread, NULL);
-    metrics->runs = false;
+    return errand_end(&metrics->errand);
 }

@@ -10,7 +10,9 @@
  *                                                                    └─ unsure ─▶ INDETERMINATE
  *
  * A reply of a leg is lost: INDETERMINATE; the claim keeps what may be there. The core asks again under the same grant: FIRST and
- * SECOND with REPEAT and the first sending's instant; or it releases, and lease.c gives back what may be there.
+ * SECOND with REPEAT and the first sending's instant; or it releases, and lease.c gives back what may be there. Was the lost
+ * reply that of a giving back: that request may yet be executed, and would take away what was asked for under the same
+ * grant meanwhile. So it is UNDO first, until that is sure, and then FIRST under another.
  * Canceled: what is out is canceled; what is had stays with the claim: INDETERMINATE, and the core releases it.
  * The process is stopped anywhere: the deadline counts from the legs' sendings, and from the presences'. A presence lapsed while
  * a leg kept the request in its queue: what it then gives was asked for by who was registered then, and a step may have been
@@ -75,6 +77,7 @@ static void succeed(struct call *call)
     call->upper->token = last->token;
     if (migrate->leg_count == 2 && leg_of(call, first_side(call))->token == 0)
         call->upper->token = 0; /* a side without tokens: there are none */
+    floor_given(call, call->upper->token);
     claim->epoch = migrate->epoch;
     lease_tell(call);
     leave_claim(call);
@@ -114,7 +117,10 @@ void acquire_registered(struct call *call)
     call->claim = claim;
     call->lapses = migrate->lapses;
     claim->busy = true;
-    ask_first(call);
+    if (claim_is_asked_back(claim))
+        acquire_begin_again(call);
+    else
+        ask_first(call);
 }
 
 /* ---- a leg ----------------------------------------------------------------------------------------- */
@@ -131,6 +137,7 @@ static void ask_leg(struct call *call, enum migrate_side side, uint32_t flags, u
             migrate->host->random(migrate->host, &leg->grant, sizeof(leg->grant));
         leg->first_sent_ns = 0;
         leg->token = 0;
+        leg->asked_back = false;
     }
     ask->op.grant = leg->grant;
     ask->op.flags = flags | (leg->maybe ? MORTISE_OP_REPEAT : 0u);
@@ -191,6 +198,7 @@ void acquire_ask_second(struct call *call)
     const struct leg *first = leg_of(call, first_side(call));
     if (call->state != CALL_SECOND) {
         call->state = CALL_SECOND;
+        floor_first_had(call);
         wait_begin(call);
     }
     call->ask_ns = 0;
@@ -224,6 +232,11 @@ static void second_had(struct call *call)
     bool tokens = first->token != 0 && second->token != 0;
     if (call->asks[first_side(call)].out)
         return; /* leg 1 is being renewed: its answer brings us here again */
+    if (tokens && second->token < first->token &&
+        (call->asks[second_side(call)].op.flags & MORTISE_OP_REPEAT) != 0) {
+        acquire_begin_again(call); /* it stood; the first side's had gone, and is another */
+        return;
+    }
     if (tokens && call->upper->owner_len > 0 &&
         (second->token < first->token || first->token < call->floor)) {
         /* a hold of this owner by clients of another phase, whose token no floor raises: theirs has to end first */

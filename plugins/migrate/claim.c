@@ -56,9 +56,12 @@ struct claim *claim_make(struct migrate *migrate, const mortise_op *op)
         claim->owner_len = op->owner_len;
         memcpy(claim->texts + name_len, op->owner, op->owner_len);
     }
-    for (size_t i = 0; i < SIDES; i++)
+    for (size_t i = 0; i < SIDES; i++) {
         claim->drops[i] =
             (struct ask){.migrate = migrate, .side = i, .answered = drop_answered, .of = claim};
+        claim->legs[i].tries =
+            (op->flags & MORTISE_OP_REPEAT) != 0; /* had before, and given back since */
+    }
     HASH_ADD(hh, migrate->claims, grant, sizeof(claim->grant), claim);
     if (claim->hh.tbl == NULL) {
         free(claim);
@@ -70,6 +73,14 @@ struct claim *claim_make(struct migrate *migrate, const mortise_op *op)
 bool claim_is_clean(const struct claim *claim)
 {
     return !claim->legs[MIGRATE_FROM].maybe && !claim->legs[MIGRATE_TO].maybe;
+}
+
+bool claim_is_asked_back(const struct claim *claim)
+{
+    for (size_t i = 0; i < SIDES; i++)
+        if (claim->legs[i].maybe && claim->legs[i].asked_back)
+            return true;
+    return false;
 }
 
 void claim_forget(struct claim *claim)
@@ -92,7 +103,8 @@ void claim_leave(struct claim *claim)
 void leg_prepare_release(struct claim *claim, enum migrate_side side, struct ask *ask,
                          const char *name, size_t name_len)
 {
-    const struct leg *leg = &claim->legs[side];
+    struct leg *leg = &claim->legs[side];
+    leg->asked_back = true;
     ask_prepare(ask, MORTISE_OP_RELEASE);
     ask->op.name = name;
     ask->op.name_len = name_len;

@@ -74,6 +74,7 @@ struct presence {
     int64_t first_sent_ns;
     bool maybe;          /* a request to take it was sent, and it was not given back for sure */
     bool had;            /* it was had, under this grant */
+    bool leftover;       /* it was asked back, and that is not sure: again before another */
     bool again;          /* wanted while it was out: see presence_want */
     int64_t deadline_ns; /* D of this side; 0: none */
     int64_t renew_ns;    /* when it is renewed, or that is tried again */
@@ -111,6 +112,7 @@ struct leg {
     bool maybe;      /* it was asked for, and may be there, or come to be */
     bool held;       /* it was had */
     bool given_back; /* it was had, and the side said that it gave it back; perhaps not for sure */
+    bool asked_back; /* a release was sent, and may be under way yet: never asked for again */
     unsigned tries;  /* so often it was had, or may have been */
 };
 
@@ -167,9 +169,10 @@ struct call {
     enum call_then then;
     mortise_status status; /* the answer, where it comes later than what it says */
     int64_t hint_ms;
-    uint64_t lapses;    /* migrate->lapses, when it was found to be registered */
-    uint64_t floor;     /* of a second try, where the first one's was too low; else 0 */
-    int64_t floored_us; /* when the floor was computed */
+    uint64_t lapses;      /* migrate->lapses, when it was found to be registered */
+    uint64_t floor;       /* of a second try, where the first one's was too low; else 0 */
+    int64_t floored_us;   /* when the floor was computed */
+    int64_t first_had_us; /* when leg 1 was had */
     bool has_error;
     /* from here on not zeroed */
     mortise_error error;
@@ -183,6 +186,12 @@ struct watch {
     unsigned count;
     size_t name_len;
     char name[];
+};
+
+/* The floor of a name that has tokens far ahead of the clocks: floor.c. */
+enum { FAR_NAMES = 64 };
+struct far {
+    uint64_t hash, floor;
 };
 
 /* ---- the instance ---------------------------------------------------------------------------------- */
@@ -219,7 +228,6 @@ struct migrate {
     size_t meets_count;
     enum migrate_side refused_by;
     mortise_op *leaving; /* of the close */
-    bool left_behind;    /* a presence was left to its ttl */
 
     struct call *calls;
     struct call *to_register; /* calls that wait for the registration */
@@ -230,6 +238,9 @@ struct migrate {
     size_t claims_swept;
     struct watch *watches;
     int64_t offset_us; /* tokens: see floor.c */
+    int64_t clock_us;  /* how far servers' clocks are ahead of ours, by presences; 0: not known */
+    struct far far[FAR_NAMES];
+    uint64_t counted; /* what a side on sessions has counted to, as far as was seen */
     bool offset_known;
     int64_t last_t_us;
     bool flush_posted;
@@ -265,7 +276,8 @@ static inline int64_t deadline_of(int64_t from_ns, int64_t good_for_ms)
 void presence_init(struct migrate *migrate, enum migrate_side side, const char *client_id);
 /* It is there, until its deadline. */
 bool presence_is_good(const struct presence *presence, int64_t now_ns);
-/* Takes it, or extends one that may have lapsed; register_presence() hears of the answer. */
+/* Takes it, or extends one that may have lapsed, or gives back what was left over; register_presence() hears of the
+ * answer. */
 void presence_want(struct migrate *migrate, enum migrate_side side);
 /* Renews it where that is due, or nearly: with what is sent to this side anyway. */
 void presence_renew_along(struct migrate *migrate);
@@ -307,6 +319,8 @@ void claims_end(struct migrate *migrate);
 /* The request to give a leg back, not sent. */
 void leg_prepare_release(struct claim *claim, enum migrate_side side, struct ask *ask,
                          const char *name, size_t name_len);
+/* A release of what may be there may be under way: it is to be given back before anything else is asked. */
+bool claim_is_asked_back(const struct claim *claim);
 /* What the answer says: false: it may still be there. *was (may be NULL): whether it was. */
 bool leg_released(struct leg *leg, const struct ask *ask, bool *was);
 
@@ -333,6 +347,10 @@ void wait_turn(struct migrate *migrate, int64_t now_ns);
 uint64_t floor_first(struct call *call);
 /* A presence was taken with that token. */
 void floor_learn(struct migrate *migrate, enum migrate_side side, uint64_t token);
+/* Leg 1 is had, and leg 2 is asked for the first time. */
+void floor_first_had(struct call *call);
+/* Both sides gave that one. */
+void floor_given(struct call *call, uint64_t token);
 /* The second side gave that one, which is above the first side's. */
 void floor_too_low(struct call *call, uint64_t token);
 

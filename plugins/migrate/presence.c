@@ -6,6 +6,9 @@
  *            ▼
  *           had ── D passes ──▶ lapsed: renewed at the next registration, which moves D if the server has it still, or says LOST
  *                ── LOST ─────▶ none; before D: all grants are lost with it
+ *           had ── given back ──▶ none; no answer, or one that is not sure: leftover. It may stand until its ttl ends, or a
+ *                                 late request may take it yet, in this client's own way: it is asked back again before
+ *                                 another is taken. (Not taken under the same grant: the late request would take that away.)
  *
  * Here is no decision about who may live: that is register.c. */
 #include "internal.h"
@@ -69,12 +72,23 @@ static void renew(struct presence *presence)
     ask_send(&presence->ask);
 }
 
+static void release(struct presence *presence)
+{
+    presence->deadline_ns = 0;
+    presence->renew_ns = MORTISE_NEVER;
+    prepare(presence, MORTISE_OP_RELEASE);
+    presence->ask.op.flags = presence->leftover ? MORTISE_OP_REPEAT : 0u;
+    ask_send(&presence->ask);
+}
+
 void presence_want(struct migrate *migrate, enum migrate_side side)
 {
     struct presence *presence = &migrate->sides[side].presence;
     if (presence->ask.out)
         return; /* its answer will do, or brings us here again */
-    if (presence->had)
+    if (presence->leftover)
+        release(presence);
+    else if (presence->had)
         renew(presence);
     else
         take(presence);
@@ -91,10 +105,7 @@ bool presence_give_back(struct migrate *migrate, enum migrate_side side)
     }
     if (!presence->maybe)
         return false;
-    presence->deadline_ns = 0;
-    presence->renew_ns = MORTISE_NEVER;
-    prepare(presence, MORTISE_OP_RELEASE);
-    ask_send(&presence->ask);
+    release(presence);
     return true;
 }
 
@@ -162,13 +173,11 @@ static void renewed(struct presence *presence, const mortise_op *op)
         renewal_failed(presence);
 }
 
-/* Given back, or left to its ttl: it does not count for us in either case. */
+/* Given back, or left over: it does not count for us in either case. */
 static void released(struct presence *presence)
 {
-    mortise_status status = presence->ask.op.status;
-    presence->ask.migrate->left_behind |=
-        status != MORTISE_OK && status != MORTISE_LOST && status != MORTISE_NOTOWNER;
-    presence->maybe = presence->had = false;
+    presence->maybe = presence->leftover = !ask_is_sure(&presence->ask);
+    presence->had = false;
     presence->deadline_ns = 0;
 }
 
@@ -181,6 +190,7 @@ static void answered(struct ask *ask)
     presence->again = false;
     if (op->kind == MORTISE_OP_RELEASE) {
         released(presence);
+        register_presence(migrate, ask->side);
         register_left(migrate);
         return;
     }

@@ -24,8 +24,8 @@
  * that may use that side, and a floor: every token that is given on that side from then on is above it (see 6).
  * Its version is what makes a step safe against another operator's.
  *
- *   A reply to a write is lost: the register is read; it is what was written, under a version that is one more: done. It
- *   is something else: somebody else was there, and the step ends.
+ *   A reply to a write is lost: the register is read; it is what was written, under a version that is one more: done, or, for
+ *   a closing (5), written again. It is something else: somebody else was there, and the step ends.
  *   A register is absent: stage 1. So a client of phase new is refused where nobody has taken a step: a phase
  *   cannot be skipped.
  *   The server loses its records (Redis without persistence, restored from an old backup): `to` says {both}, and
@@ -62,6 +62,8 @@
  *   Both: two presences; D is the earlier.
  *   The client closes: its locks are released first, then the presences (driver.h: `leave`). If that cannot be, they end by
  *   their ttl, and the close says so.
+ *   It is given back by one that was refused, and that is not answered: before the client takes another one, it asks it back
+ *   again, or it would be in its own way.
  *
  * 4. TO REGISTER (at the first request, and whenever D has passed):
  *
@@ -72,8 +74,8 @@
  *   (iv)  if D has passed meanwhile: again from (i). Else registered, until D passes.
  *
  * Presence before register, and in a step register before presences: one of the two sees the other. This needs
- * that a read that follows an own write on the same side sees at least the state that write was made in (driver.h
- * promises it of READ and LIST; ZooKeeper's begin with a sync).
+ * that a read that is started after a write was answered, whoever's and, for a register that is kept on the other side, on
+ * whichever side, sees that write (driver.h promises it of READ and LIST; ZooKeeper's begin with a sync).
  *
  *   Stops between (i) and (ii) for long: its presence may be gone, the step taken; the read shows it. Between (ii) and
  *   (iv): D has passed. Later: (a).
@@ -89,7 +91,7 @@
  *   1 → 2   read both registers, with their versions f and t
  *           write `from` := {both}, if its version is f still; *always*, though it be {both} already
  *           wait until no presence of phase old is on `from`
- *           take the floor (6)
+ *           take the floor (6), of both sides
  *           write `to` := {both, new}, if its version is t still
  *   2 → 1   the same with the sides exchanged: `to` := {both}; no presence of phase new on `to`; `from` := {old, both}
  *   2 → 3   `to` := {new}; no presence of phase both on `to`; then `from` := {}, and `from` may go
@@ -97,7 +99,9 @@
  *
  * Why it is safe. The only openings that matter are {…, new} on `to` and {old, …} on `from`; each is written only
  * after a writing of the other side by the same operator that closed it, and only if its own register was not written since before
- * that. Were both open at the end, operator P would have closed `from` at p1, opened `to` at p2 > p1, operator Q closed
+ * that. "By the same": a closing whose answer was lost, and which stands there under the next version, may be another's, from
+ * before this one's reading of the other side; it is written again, until one has been answered with OK. (An opening that
+ * stands there so will do: whoever wrote it has done what is asked for here.) Were both open at the end, operator P would have closed `from` at p1, opened `to` at p2 > p1, operator Q closed
  * `to` at q1, opened `from` at q2 > q1. `to` stayed open: q1 was before p2; P's version was read before p1 and was good still
  * at p2, so q1 < p1. For `from` likewise p1 < q1. This is why a register that is closed already is written again.
  *
@@ -125,10 +129,16 @@
  *   Leases of one owner share a hold and its token: they are asked with T in a second try only.
  *
  *   For names that nobody takes in phase both, the floors in the registers: a step takes, after the presences are gone, one token
- *   of the side that was closed (a lock of its own), adds a day of microseconds to that or to the closed side's floor,
- *   whichever is larger, and writes that as the floor of the side that it opens. Old and new clients give
- *   their side's floor with every acquire; both clients the larger. No token of the closed side that the other does not know
- *   is above it: they come from that server's clock, or grow by its transactions, from at most a minute ahead.
+ *   of each side (a lock of its own), adds a day of microseconds to the largest of these and of both floors, and writes that as
+ *   the floor of the side that it opens. Old and new clients give their side's floor with every acquire; both clients the larger.
+ *   No token that was given before is above it. A server with a clock gives what that says, or one more than the name's last,
+ *   or what it is asked for: a floor; or T, which is a minute above the clocks at most, or half a day above what a server on
+ *   sessions has counted to; or, after a try that was too low, what that name had, and a hundredth of the time for which the
+ *   client had `from`. A name that is above the clock, by floors of quick steps, a day for each, runs on by a hundredth of what
+ *   the clock does: it is a day above the last of them after a hundred days, and the floor of the next step, a day above both
+ *   that floor and the clock, is above it. What a server on sessions has counted to, over all names, its token of the step
+ *   tells.
+ *   Both sides' tokens: the clocks may differ by days, and what the one is ahead by is in tokens of the other.
  *
  * 7. BOTH, op by op. In old and new an op goes to its side as it is but for floor and deadline.
  *
@@ -144,6 +154,9 @@
  *     `from` LOST while waiting for `to`   `to` is canceled, and given back if that is not certain; all begins again.
  *     all begins again   under other grant ids on the sides: what was given back a side may remember, and undo once more. The
  *                        claim (claim.c) knows which they are; the core knows its own.
+ *     a giving back's reply lost   INDETERMINATE, and what the core asks then begins with giving it back: the late request
+ *                        would take what was asked for again under the same grant id.
+ *     the core asks again, `from` was lost, `to` stands (y < x)   all begins again.
  *     canceled           at once: CANCELED if nothing was sent to either, else INDETERMINATE.
  *     both               from = the earlier sending; good until the earliest of both claims' ends and D. Passed: the core
  *                        gives it back.

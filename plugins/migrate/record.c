@@ -7,7 +7,6 @@
 #include <string.h>
 
 #define HEAD "mortise-migrate 1\n"
-#define FLOOR_LEAD_US (UINT64_C(86400) * 1000 * 1000)
 
 /* ---- phases and sides -------------------------------------------------------------------------- */
 
@@ -266,8 +265,13 @@ const struct migrate_step *migrate_step_of(const struct migrate_register *from,
     return new && !both && !old ? &three_to_two : &two_to_one;
 }
 
-uint64_t migrate_floor_after(uint64_t token, uint64_t floor)
+uint64_t migrate_floor_after(const uint64_t tokens[2], const uint64_t floors[2])
 {
-    uint64_t highest = token > floor ? token : floor;
-    return highest > UINT64_MAX - FLOOR_LEAD_US ? UINT64_MAX : highest + FLOOR_LEAD_US;
+    uint64_t highest = 0;
+    for (unsigned side = 0; side < 2; side++) {
+        highest = tokens[side] > highest ? tokens[side] : highest;
+        highest = floors[side] > highest ? floors[side] : highest;
+    }
+    return highest > UINT64_MAX - MIGRATE_FLOOR_LEAD_US ? UINT64_MAX
+                                                        : highest + MIGRATE_FLOOR_LEAD_US;
 }

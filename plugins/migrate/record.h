@@ -19,12 +19,13 @@
  *               3  wait until none of the presences of step->gone that the first list after 2 has on that side, by name and
  *                  owner, is listed any more (step->gone 0: nobody to wait for). After every failure to list, and where
  *                  the server was restarted meanwhile, wait for one `presence` ttl more
- *               4  with step->takes_floor: acquire MIGRATE_FLOOR_LOCK on that side, keep its token (0: it has none), release
- *                  it: migrate_floor_after(token, the floor of that side's register)
- *               5  write the other side's register with step->opens_to, at the version read in 1, with the larger of
- *                  its floor and that of 4
+ *               4  with step->takes_floor: acquire MIGRATE_FLOOR_LOCK on each side, keep its token (0: it has none), release
+ *                  it: migrate_floor_after(the tokens, the floors of both registers)
+ *               5  write the other side's register with step->opens_to, at the version read in 1, with the floor of 4, or
+ *                  its own where there is none
  *             A write that answers BUSY or INDETERMINATE: read again; is it what was to be written, under the version
- *             read + 1, then it was done; else somebody else is at it, and the step ends here. Each stop in between is safe:
+ *             read + 1, then 5 was done, and 2 is written again, at the version read now, until the answer is OK (the one that
+ *             stands there may be another operator's); else somebody else is at it, and the step ends here. Each stop in between is safe:
  *             the next advance, in either direction, begins at 1.
  *
  * Where a register is. On its own side; but a driver without records (redlock: its READ says NOTSUP) has it on the
@@ -111,7 +112,7 @@ struct migrate_step {
     unsigned closes_to; /* what it is to hold */
     unsigned gone;      /* of which phase no presence may be on that side then; 0: not asked for */
     unsigned opens_to;  /* what the other side's is to hold */
-    bool takes_floor;   /* a token of the closed side goes into the register of the opened one */
+    bool takes_floor;   /* tokens of both sides go into the register of the opened one */
     enum migrate_stage leads_to;
 };
 
@@ -122,8 +123,9 @@ const char *migrate_stage_word(enum migrate_stage stage); /* "1", "between 1 and
  * not ended is begun again. NULL: it is at that end. */
 const struct migrate_step *migrate_step_of(const struct migrate_register *from,
                                            const struct migrate_register *to, bool forward);
-/* A floor above every token that a side may have given: by a day above a token of it that was just given, and above the
- * floor that it gave them by. */
-uint64_t migrate_floor_after(uint64_t token, uint64_t floor);
+/* A floor above every token that either side may have given: by a day above a token of each that was just given (0: it has
+ * none), and above the floors that they gave them by. */
+uint64_t migrate_floor_after(const uint64_t tokens[2], const uint64_t floors[2]);
+#define MIGRATE_FLOOR_LEAD_US (UINT64_C(86400) * 1000 * 1000)
 
 #endif

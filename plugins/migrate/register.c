@@ -84,6 +84,14 @@ static void all_fail(struct migrate *migrate, mortise_status status, bool retrya
     }
 }
 
+/* Of a giving back: a request to take it may still be on its way. */
+static bool is_unsure(const mortise_op *op)
+{
+    return op->kind == MORTISE_OP_RELEASE && !op->sure &&
+           (op->status == MORTISE_OK || op->status == MORTISE_LOST ||
+            op->status == MORTISE_NOTOWNER);
+}
+
 /* The side could not be asked, or said something else than yes. */
 static void cannot(struct migrate *migrate, const struct ask *ask, const char *what)
 {
@@ -92,10 +100,11 @@ static void cannot(struct migrate *migrate, const struct ask *ask, const char *w
     mortise_status status = op->status;
     bool passing = status == MORTISE_UNREACHABLE || status == MORTISE_INDETERMINATE ||
                    status == MORTISE_CANCELED || status == MORTISE_TIMEDOUT ||
-                   status == MORTISE_BUSY || status == MORTISE_OK;
+                   status == MORTISE_BUSY || status == MORTISE_OK || is_unsure(op);
     snprintf(message, sizeof(message), "migrate: %s %s: %.400s", what,
              side_text(migrate, ask->side, text, sizeof(text)),
              status == MORTISE_BUSY ? "another has it; are `from` and `to` the same server?"
+             : is_unsure(op)        ? "the one before it may come back yet"
              : op->error != NULL    ? op->error->message
                                     : "it does not answer");
     migrate->registering = REGISTER_IDLE;
@@ -113,6 +122,8 @@ static bool failed(const struct presence *presence)
     if (op->kind == MORTISE_OP_RENEW)
         return op->status != MORTISE_OK && op->status != MORTISE_LOST &&
                op->status != MORTISE_NOTOWNER;
+    if (op->kind == MORTISE_OP_RELEASE)
+        return presence->leftover;
     return op->kind == MORTISE_OP_ACQUIRE && op->status != MORTISE_OK;
 }
 
@@ -314,6 +325,14 @@ static void decide(struct migrate *migrate)
     }
 }
 
+static bool any_leftover(struct migrate *migrate)
+{
+    for (size_t i = 0; i < migrate->leg_count; i++)
+        if (leg(migrate, i)->presence.leftover)
+            return true;
+    return false;
+}
+
 void register_left(struct migrate *migrate)
 {
     if (migrate->registering != REGISTER_LEAVE || any_out(migrate))
@@ -322,7 +341,7 @@ void register_left(struct migrate *migrate)
         mortise_op *op = migrate->leaving;
         migrate->leaving = NULL;
         migrate->host->complete(migrate->host, op,
-                                migrate->left_behind ? MORTISE_UNREACHABLE : MORTISE_OK);
+                                any_leftover(migrate) ? MORTISE_UNREACHABLE : MORTISE_OK);
         return;
     }
     migrate->registering = REGISTER_IDLE;

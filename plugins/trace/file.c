@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -42,7 +43,9 @@ static int reopened(int fd)
 
 mortise_status file_open(struct file *file, const char *path, int fd, mortise_error *error)
 {
-    *file = (struct file){.path = path, .fd = -1};
+    *file = (struct file){.path = path != NULL ? strdup(path) : NULL, .fd = -1};
+    if (path != NULL && file->path == NULL)
+        return error->status = MORTISE_NOMEM;
     if (take(file, path != NULL ? open(path, FLAGS | O_CREAT, 0640) : reopened(fd)))
         return MORTISE_OK;
     error->native = errno;
@@ -103,4 +106,6 @@ void file_close(struct file *file)
     if (file->fd >= 0)
         close(file->fd);
     file->fd = -1;
+    free(file->path);
+    file->path = NULL;
 }

@@ -24,19 +24,19 @@
  *   The process ends without mortise_close(), or is killed: what is in memory is gone: what happened in the last
  *   `flush`, or less. The line "closed" is missing then.
  *   The client closes: the writer takes out all that is there and ends. If it cannot write for CLOSE_PATIENCE_MS
- *   it gives up, and the log says how many events were lost.
+ *   it gives up, and the log says so. If the file system keeps it for ERRAND_STILL_MS it is left standing, and the log
+ *   says that; should it come back, it writes what it had and frees it.
  *   The process forks: the child has no writer and no client. The descriptor is close-on-exec.
  *   Several clients, or processes, write to one file: O_APPEND, and whole lines in one write(2). */
 #ifndef MORTISE_TRACE_INTERNAL_H
 #define MORTISE_TRACE_INTERNAL_H
 
-#include <mortise/driver.h>
+#include "../errand/errand.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/types.h>
 
-#define CLOSE_PATIENCE_MS 2000
+#define CLOSE_PATIENCE_MS 2000 /* less than ERRAND_STILL_MS */
 #define TEXT_SIZE 65536
 /* A line is never longer: name and owner as escapes of six bytes each, both in hexadecimal too, and the rest. */
 #define LINE_MAX_SIZE (8 * (MORTISE_NAME_MAX + MORTISE_OWNER_MAX) + 1024)
@@ -79,7 +79,7 @@ bool ring_is_half_full(const struct ring *ring); /* the producer's view */
 /* ---- file.c ---------------------------------------------------------------------------------------- */
 
 struct file {
-    const char *path; /* NULL: the application's descriptor */
+    char *path; /* NULL: the application's descriptor */
     int fd;
     bool regular, socket;
     dev_t device;
@@ -93,7 +93,7 @@ bool file_follow(struct file *file);
 ssize_t file_write(const struct file *file, const char *bytes, size_t size);
 /* Until it can be written, for a while. */
 void file_wait(const struct file *file, int timeout_ms);
-void file_close(struct file *file);
+void file_close(struct file *file); /* frees the path too */
 
 /* ---- line.c ---------------------------------------------------------------------------------------- */
 
@@ -109,11 +109,12 @@ void line_event(struct text *text, const struct trace *trace, const struct recor
 void line_dropped(struct text *text, const struct trace *trace, int64_t at_ns, uint64_t count);
 void line_opened(struct text *text, const struct trace *trace);
 void line_closed(struct text *text, const struct trace *trace, uint64_t events, uint64_t dropped);
+/* CLOCK_BOOTTIME, as host->now; of a thread that may outlive the host. */
+int64_t line_now(void);
 
 /* ---- writer.c -------------------------------------------------------------------------------------- */
 
 struct trace {
-    mortise_host *host;
     char client[33];             /* its id */
     char note[MORTISE_NOTE_MAX]; /* host, pid, program */
     char section[64];
@@ -122,7 +123,7 @@ struct trace {
     struct file file;
     _Atomic uint32_t sleep; /* enum sleep of writer.c; a futex */
     _Atomic bool stops;
-    pthread_t thread;
+    struct errand errand;
     /* the writer's own */
     uint64_t events;
     bool failing; /* and it was said in the log */
@@ -132,6 +133,9 @@ struct trace {
 bool writer_start(struct trace *trace);
 /* After ring_put(): wakes the writer if that is needed. */
 void writer_attend(struct trace *trace);
-void writer_stop(struct trace *trace);
+/* False: it hangs, and keeps the trace. */
+bool writer_stop(struct trace *trace);
+/* What nobody uses any more. */
+void trace_free(struct trace *trace);
 
 #endif

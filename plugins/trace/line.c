@@ -177,6 +177,13 @@ void line_dropped(struct text *text, const struct trace *trace, int64_t at_ns, u
     end(text);
 }
 
+int64_t line_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
 /* Who writes; and both clocks, by which the others' instants can be told in wall time. */
 void line_opened(struct text *text, const struct trace *trace)
 {
@@ -184,7 +191,7 @@ void line_opened(struct text *text, const struct trace *trace)
     const char *host = trace->note, *pid = strchr(host, '\n');
     const char *program = pid == NULL ? NULL : strchr(pid + 1, '\n');
     clock_gettime(CLOCK_REALTIME, &wall);
-    begin(text, trace, "opened", trace->host->now(trace->host));
+    begin(text, trace, "opened", line_now());
     put_format(text, ",\"wall_ms\":%" PRId64, (int64_t)wall.tv_sec * 1000 + wall.tv_nsec / 1000000);
     put_text(text, "section", trace->section, strlen(trace->section));
     if (program != NULL) {
@@ -197,7 +204,7 @@ void line_opened(struct text *text, const struct trace *trace)
 
 void line_closed(struct text *text, const struct trace *trace, uint64_t events, uint64_t dropped)
 {
-    begin(text, trace, "closed", trace->host->now(trace->host));
+    begin(text, trace, "closed", line_now());
     put_format(text, ",\"events\":%" PRIu64 ",\"dropped\":%" PRIu64, events, dropped);
     end(text);
 }

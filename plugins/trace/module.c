@@ -54,8 +54,9 @@ static mortise_status open_file(struct trace *trace, const mortise_open_args *ar
     return file_open(&trace->file, path->text, (int)fd->number, error);
 }
 
-static void trace_free(struct trace *trace)
+void trace_free(struct trace *trace)
 {
+    errand_free(&trace->errand);
     file_close(&trace->file);
     ring_free(&trace->ring);
     free(trace);
@@ -83,7 +84,7 @@ static mortise_status trace_open(const mortise_open_args *args, void **ctx, mort
         return error->status = MORTISE_NOMEM;
     memset(trace, 0, sizeof(*trace));
     trace->file.fd = -1;
-    trace->host = args->host;
+    errand_init(&trace->errand, args->host);
     trace->flush_ms = args->values[OPTION_FLUSH].number;
     snprintf(trace->client, sizeof(trace->client), "%s", args->client_id);
     snprintf(trace->note, sizeof(trace->note), "%s", args->note);
@@ -99,8 +100,8 @@ static mortise_status trace_open(const mortise_open_args *args, void **ctx, mort
 static void trace_close(void *ctx)
 {
     struct trace *trace = ctx;
-    writer_stop(trace);
-    trace_free(trace);
+    if (writer_stop(trace))
+        trace_free(trace);
 }
 
 static void trace_observe(void *ctx, const mortise_event *event)

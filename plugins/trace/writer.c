@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -65,8 +64,8 @@ static void complain(struct trace *trace)
 {
     int cause = errno;
     if (!trace->failing)
-        trace->host->log(trace->host, 4, "the trace cannot be written: %s; tried again",
-                         strerror(cause));
+        errand_log(&trace->errand, 4, "the trace cannot be written: %s; tried again",
+                   strerror(cause));
     trace->failing = true;
 }
 
@@ -88,9 +87,10 @@ static bool write_text(struct trace *trace)
             return false;
         }
         text->done += (size_t)wrote;
+        errand_step(&trace->errand);
     }
     if (trace->failing)
-        trace->host->log(trace->host, 4, "the trace is written again");
+        errand_log(&trace->errand, 4, "the trace is written again");
     trace->failing = false;
     text->used = text->done = 0;
     return true;
@@ -124,10 +124,10 @@ static bool write_all(struct trace *trace, bool *any)
 /* For what is left when the client closes: patience in all, not per piece. */
 static bool write_rest(struct trace *trace)
 {
-    int64_t until_ns = trace->host->now(trace->host) + CLOSE_PATIENCE_MS * INT64_C(1000000);
+    int64_t until_ns = line_now() + CLOSE_PATIENCE_MS * INT64_C(1000000);
     bool any;
     while (!write_all(trace, &any)) {
-        int64_t left_ms = (until_ns - trace->host->now(trace->host)) / 1000000;
+        int64_t left_ms = (until_ns - line_now()) / 1000000;
         if (left_ms <= 0 || trace->failing)
             return false;
         file_wait(&trace->file, (int)left_ms);
@@ -141,12 +141,12 @@ static void finish(struct trace *trace)
     bool written = write_rest(trace);
     if (written) {
         if (trace->ring.dropping > 0) /* the producer is gone */
-            line_dropped(&trace->text, trace, trace->host->now(trace->host), trace->ring.dropping);
+            line_dropped(&trace->text, trace, line_now(), trace->ring.dropping);
         line_closed(&trace->text, trace, trace->events, dropped);
         written = write_rest(trace);
     }
     if (!written)
-        trace->host->log(trace->host, 3, "the end of the trace could not be written");
+        errand_log(&trace->errand, 3, "the end of the trace could not be written");
 }
 
 static void *writer_main(void *argument)
@@ -165,24 +165,21 @@ static void *writer_main(void *argument)
             sleep_as(trace, quiet < QUIET_ROUNDS ? NAPPING : ASLEEP);
     }
     finish(trace);
+    if (!errand_done(&trace->errand))
+        trace_free(trace);
     return NULL;
 }
 
 bool writer_start(struct trace *trace)
 {
-    sigset_t all, before; /* signals are for the application's threads; SIGPIPE for nobody */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool started = pthread_create(&trace->thread, NULL, writer_main, trace) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return started;
+    return errand_start(&trace->errand, writer_main, trace);
 }
 
-void writer_stop(struct trace *trace)
+bool writer_stop(struct trace *trace)
 {
     atomic_store(&trace->stops, true);
     wake(trace, NAPPING);
     wake(trace, ASLEEP);
     wake(trace, RESTING);
-    pthread_join(trace->thread, NULL);
+    return errand_end(&trace->errand);
 }

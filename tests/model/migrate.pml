@@ -2,19 +2,22 @@
  * has them in words): clients of the three phases come, hold, lapse, are killed and come again; operators take
  * steps in either direction and stop between any two actions.
  *
- * Shown: at most one client holds, whatever its phase; and from every state that can be reached, once everybody has
- * gone home, every step can be taken, all the way there and back.
+ * Shown: at most one client holds, whatever its phase; the registers are never both open; and from every state that can be reached, once everybody has
+ * gone home, every step can be taken, all the way there and back, by what the operators do.
  *
  * How many clients: -DOLDS=2 -DBOTHS=2 -DNEWS=2; operators: -DOPERATORS=2, each of so many steps: -DSTEPS=2. With -DTELL the
- * run ends, as if in error, when a new client holds after an old one has: so the model is no idle one.
+ * run ends, as if in error, when a new client holds after an old one has, with -DTELL_LAST when the last steps have been
+ * taken: so the model is no idle one.
  *
  * Parts can be left out, and the check must then fail (migrate.sh sees to it):
  *   BREAK_ORDER     a client reads the register before its presence is written
  *   BREAK_DEADLINE  a grant counts though the presence has lapsed
  *   BREAK_AGAIN     who lapsed takes itself for registered, without reading again
+ *   BREAK_LAPSES    what was asked for before the presence lapsed, and comes when it is there anew, counts
  *   BREAK_WAIT      a step does not wait for the presences of the phase that it closes
  *   BREAK_VERSION   the other register is opened whatever happened to it since the step began
  *   BREAK_REWRITE   a register that is closed already is not written again
+ *   BREAK_BORROWED  another operator's closing, of which the register looks as if it were one's own, will do
  *
  * Time. A client's clock starts before its request is sent, and the server's after: so the server lets a claim go
  * only when the client has counted it as gone (R1). `Time` lets any of them pass at any moment; a client that is
@@ -46,6 +49,8 @@ byte reg_from = OLD | BOTH, reg_to = BOTH;
 byte version_from, version_to;
 bool here_from[CLIENTS], here_to[CLIENTS];
 byte lock_from, lock_to; /* who has it, from 1; 0: free */
+/* Bit o: operator o waits for the grant of this presence. */
+byte awaited_from[CLIENTS], awaited_to[CLIENTS];
 
 /* What the clients count: whether presence and claim are good still. */
 bool present_from[CLIENTS], present_to[CLIENTS];
@@ -65,8 +70,10 @@ bool old_held;
 
 #ifdef BREAK_DEADLINE
 #define counts(c, p) claimed[c]
-#else
+#elif defined(BREAK_LAPSES)
 #define counts(c, p) (claimed[c] && is_present(c, p))
+#else
+#define counts(c, p) (claimed[c] && is_present(c, p) && !stale)
 #endif
 
 inline say_here(c, p)
@@ -121,9 +128,18 @@ inline hold(c, p)
     }
 }
 
+/* The lock of one side; or it lasts: the presence lapses, and another call of this client takes it anew. */
+#define wait_for(free)                                                                             \
+    do                                                                                             \
+    :: free; break                                                                                 \
+    :: !is_present(c, p) && !stale -> say_here(c, p); stale = true                                 \
+    :: give_back(c, p); goto ready                                                                 \
+    od
+
 proctype Client(byte c; byte p)
 {
     byte i;
+    bool stale;
 
 again:
 #ifdef BREAK_ORDER
@@ -147,6 +163,10 @@ again:
 
 ready:
     if
+    :: stale -> stale = false; goto again /* present, but who has read the registers since? */
+    :: else
+    fi;
+    if
     :: goto leave
     :: goto killed
 #ifdef BREAK_AGAIN
@@ -160,18 +180,12 @@ ready:
     /* acquire: from, then to */
     if
     :: uses_from(p) ->
-        if
-        :: d_step { lock_from == 0 -> claimed[c] = true; lock_from = c + 1 }
-        :: give_back(c, p); goto ready
-        fi
+        wait_for(d_step { lock_from == 0 -> claimed[c] = true; lock_from = c + 1 })
     :: else
     fi;
     if
     :: uses_to(p) ->
-        if
-        :: d_step { lock_to == 0 -> claimed[c] = claimed[c] || !uses_from(p); lock_to = c + 1 }
-        :: give_back(c, p); goto ready
-        fi
+        wait_for(d_step { lock_to == 0 -> claimed[c] = claimed[c] || !uses_from(p); lock_to = c + 1 })
     :: else
     fi;
     atomic {
@@ -187,8 +201,9 @@ ready:
 
 killed: /* another process takes its place, later or never; what this one had ends by the servers' clocks */
     atomic {
-        holds[c] = false;
+        holds[c] = false; stale = false;
         present_from[c] = false; present_to[c] = false;
+        awaited_from[c] = 0; awaited_to[c] = 0; /* it will not hold; the next one's is another grant */
         claimed[c] = false
     }
     if
@@ -197,8 +212,8 @@ killed: /* another process takes its place, later or never; what this one had en
     fi;
 
 leave: /* what it holds it has given back; it refuses, or closes */
-    atomic { present_from[c] = false; here_from[c] = false }
-    d_step { present_to[c] = false; here_to[c] = false }
+    atomic { present_from[c] = false; here_from[c] = false; awaited_from[c] = 0 }
+    d_step { present_to[c] = false; here_to[c] = false; awaited_to[c] = 0 }
     if
     :: goto again /* tries again, or is another process */
     :: goto over
@@ -227,8 +242,8 @@ end:
            :: present_from[c] -> present_from[c] = false; lapse(c)
            :: present_to[c] -> present_to[c] = false; lapse(c)
            :: claimed[c] -> claimed[c] = false; holds[c] = false
-           :: here_from[c] && !present_from[c] -> here_from[c] = false
-           :: here_to[c] && !present_to[c] -> here_to[c] = false
+           :: here_from[c] && !present_from[c] -> here_from[c] = false; awaited_from[c] = 0
+           :: here_to[c] && !present_to[c] -> here_to[c] = false; awaited_to[c] = 0
            :: lock_from == c + 1 && !claimed[c] -> lock_from = 0
            :: lock_to == c + 1 && !claimed[c] -> lock_to = 0
            :: else
@@ -238,15 +253,14 @@ end:
     od
 }
 
-/* Is somebody of this phase here? */
-#define look(there, wanted)                                                                        \
-    d_step {                                                                                       \
-        found = false;                                                                             \
+/* The first look: who of this phase is here is waited for, by the grant. */
+#define first_look(there, awaited, wanted)                                                         \
+    atomic {                                                                                       \
         i = 0;                                                                                     \
         do                                                                                         \
         :: i < CLIENTS ->                                                                          \
             if                                                                                     \
-            :: there[i] && phase[i] == wanted -> found = true                                      \
+            :: there[i] && phase[i] == wanted -> awaited[i] = awaited[i] | (1 << o)                \
             :: else                                                                                \
             fi;                                                                                    \
             i++                                                                                    \
@@ -255,30 +269,79 @@ end:
         i = 0                                                                                      \
     }
 
-/* Waits until nobody of the phase is here; or gives up. */
-#ifdef BREAK_WAIT
-#define wait_gone(there, wanted) skip
-#else
-#define wait_gone(there, wanted)                                                                   \
+/* Is one of them here still? */
+#define look(awaited)                                                                              \
+    d_step {                                                                                       \
+        found = false;                                                                             \
+        i = 0;                                                                                     \
+        do                                                                                         \
+        :: i < CLIENTS ->                                                                          \
+            if                                                                                     \
+            :: (awaited[i] & (1 << o)) != 0 -> found = true                                        \
+            :: else                                                                                \
+            fi;                                                                                    \
+            i++                                                                                    \
+        :: else -> break                                                                           \
+        od;                                                                                        \
+        i = 0                                                                                      \
+    }
+
+/* It waits for nobody any more. */
+#define look_away()                                                                                \
     do                                                                                             \
-    :: look(there, wanted);                                                                        \
+    :: i < CLIENTS ->                                                                              \
+        awaited_from[i] = awaited_from[i] & ~(1 << o);                                             \
+        awaited_to[i] = awaited_to[i] & ~(1 << o);                                                 \
+        i++                                                                                        \
+    :: else -> break                                                                               \
+    od;                                                                                            \
+    i = 0
+
+/* Waits until those are gone; or gives up. */
+#ifdef BREAK_WAIT
+#define wait_gone(there, awaited, wanted) skip
+#else
+#define wait_gone(there, awaited, wanted)                                                          \
+    first_look(there, awaited, wanted);                                                            \
+    do                                                                                             \
+    :: look(awaited);                                                                              \
         if                                                                                         \
         :: !found -> break                                                                         \
         :: found -> skip                                                                           \
-        :: goto stopped                                                                            \
+        :: found -> goto stopped                                                                   \
         fi                                                                                         \
     od
 #endif
 
-/* Compare and write. */
-inline write_if(reg, version, seen, value)
+#define is_next(reg, version, seen, value) (version == (seen) + 1 && reg == (value))
+
+/* Compare and write. One that looks done, for its answer may have been lost: for an opening it is. */
+inline open_if(reg, version, seen, value)
 {
     atomic {
         if
-        :: version == seen -> reg = value; version = version + 1
+        :: version == seen ->
+            reg = value; version = version + 1;
+            assert((reg_from & OLD) == 0 || (reg_to & NEW) == 0)
+        :: version != seen && is_next(reg, version, seen, value)
         :: else -> goto stopped
         fi
     }
+}
+
+/* A closing is written again then, at the version that is there. */
+#ifdef BREAK_BORROWED
+#define borrow(seen, version) break
+#else
+#define borrow(seen, version) seen = version
+#endif
+inline close_if(reg, version, seen, value)
+{
+    do
+    :: atomic { version == seen -> reg = value; version = version + 1; break }
+    :: atomic { version != seen && is_next(reg, version, seen, value) -> borrow(seen, version) }
+    :: atomic { version != seen && !is_next(reg, version, seen, value) -> goto stopped }
+    od
 }
 
 #ifdef BREAK_VERSION
@@ -290,17 +353,55 @@ inline write_if(reg, version, seen, value)
 #endif
 
 #ifdef BREAK_REWRITE
-#define write_unless(reg, version, seen, value)                                                    \
+#define close_side(reg, version, seen, value)                                                      \
     if                                                                                             \
     :: reg == (value)                                                                              \
-    :: else -> write_if(reg, version, seen, value)                                                 \
+    :: else -> close_if(reg, version, seen, value)                                                 \
     fi
 #else
-#define write_unless(reg, version, seen, value) write_if(reg, version, seen, value)
+#define close_side(reg, version, seen, value) close_if(reg, version, seen, value)
 #endif
 
+/* old → both, both → new: the first closes `from` to old and opens `to` to new */
+inline one_to_two()
+{
+    close_side(reg_from, version_from, known_from, BOTH);
+    wait_gone(here_from, awaited_from, OLD);
+    open_if(reg_to, version_to, known_to, BOTH | NEW)
+}
+
+/* the same on the way back */
+inline two_to_one()
+{
+    close_side(reg_to, version_to, known_to, BOTH);
+    wait_gone(here_to, awaited_to, NEW);
+    open_if(reg_from, version_from, known_from, OLD | BOTH)
+}
+
+/* new only; `from` may go then */
+inline two_to_three()
+{
+    close_if(reg_to, version_to, known_to, NEW);
+    wait_gone(here_to, awaited_to, BOTH);
+    open_if(reg_from, version_from, known_from, 0)
+}
+
+/* and back from there */
+inline three_to_two()
+{
+    close_if(reg_from, version_from, known_from, BOTH);
+    open_if(reg_to, version_to, known_to, BOTH | NEW)
+}
+
+/* The registers are read one after the other. */
+inline read_both()
+{
+    seen_from = version_from;
+    d_step { seen_to = version_to; to = reg_to }
+}
+
 /* Steps; each may end after any of its actions. */
-proctype Operator()
+proctype Operator(byte o)
 {
     byte steps = STEPS, seen_from, seen_to, to, i;
     bool found;
@@ -310,35 +411,19 @@ next:
     :: steps == 0 -> goto over
     :: else -> steps--
     fi;
-    /* the registers are read one after the other, and what to do follows from the second */
-    seen_from = version_from;
-    d_step { seen_to = version_to; to = reg_to }
+    /* what to do follows from the second */
+    read_both();
     if
-    /* old → both, both → new: the first closes `from` to old and opens `to` to new */
-    :: (to & NEW) == 0 ->
-        write_unless(reg_from, version_from, known_from, BOTH);
-        wait_gone(here_from, OLD);
-        write_if(reg_to, version_to, known_to, BOTH | NEW)
-    /* the same on the way back */
-    :: (to & BOTH) != 0 ->
-        write_unless(reg_to, version_to, known_to, BOTH);
-        wait_gone(here_to, NEW);
-        write_if(reg_from, version_from, known_from, OLD | BOTH)
-    /* new only; `from` may go then */
-    :: (to & NEW) != 0 ->
-        write_if(reg_to, version_to, known_to, NEW);
-        wait_gone(here_to, BOTH);
-        write_if(reg_from, version_from, known_from, 0)
-    /* and back from there */
-    :: (to & BOTH) == 0 ->
-        write_if(reg_from, version_from, known_from, BOTH);
-        write_if(reg_to, version_to, known_to, BOTH | NEW)
+    :: (to & NEW) == 0 -> one_to_two()
+    :: (to & BOTH) != 0 -> two_to_one()
+    :: (to & NEW) != 0 -> two_to_three()
+    :: (to & BOTH) == 0 -> three_to_two()
     /* it dies here, and another one comes */
     :: true -> skip
     fi;
 
 stopped:
-    atomic { seen_from = 0; seen_to = 0; to = 0; found = false }
+    atomic { seen_from = 0; seen_to = 0; to = 0; found = false; look_away() }
     goto next;
 
 over:
@@ -346,43 +431,50 @@ over:
 }
 
 /* Everybody has gone, in whatever state that left the registers: each step can be taken. */
-proctype Last()
+proctype Last(byte o)
 {
-    byte i;
+    byte seen_from, seen_to, to, i;
     bool found;
 
     running == 0;
-    /* what was left behind has ended by now */
     d_step {
         i = 0;
         do
         :: i < CLIENTS ->
             assert(!holds[i] && !present_from[i] && !present_to[i]);
-            here_from[i] = false; here_to[i] = false;
+            here_from[i] = false; here_to[i] = false; /* the servers let go what nobody counts any more */
+            awaited_from[i] = 0; awaited_to[i] = 0;
             i++
         :: else -> break
         od;
-        lock_from = 0; lock_to = 0
+        lock_from = 0; lock_to = 0;
+        i = 0
     }
     /* there */
+    read_both();
     if
-    :: (reg_to & NEW) == 0 ->
-        reg_from = BOTH;
-        look(here_from, OLD); assert(!found);
-        reg_to = BOTH | NEW
+    :: (to & NEW) == 0 -> one_to_two()
     :: else
     fi;
     assert((reg_from & OLD) == 0);
-    reg_to = NEW;
-    look(here_to, BOTH); assert(!found);
-    reg_from = 0;
+    read_both();
+    two_to_three();
+    assert(reg_from == 0 && reg_to == NEW);
     /* and back */
-    reg_from = BOTH;
-    reg_to = BOTH | NEW;
-    reg_to = BOTH;
-    look(here_to, NEW); assert(!found);
-    reg_from = OLD | BOTH;
-    assert((reg_to & NEW) == 0)
+    read_both();
+    three_to_two();
+    read_both();
+    two_to_one();
+    assert(reg_from == (OLD | BOTH) && reg_to == BOTH);
+#ifdef TELL_LAST
+    assert(false);
+#endif
+    goto done;
+
+stopped: /* nobody else writes, and nobody is there to be waited for */
+    assert(false);
+done:
+    skip
 }
 
 init
@@ -399,10 +491,10 @@ init
             fi;
             run Client(c, phase[c]);
             c++
-        :: c >= CLIENTS && c < CLIENTS + OPERATORS -> run Operator(); c++
+        :: c >= CLIENTS && c < CLIENTS + OPERATORS -> run Operator(c - CLIENTS); c++
         :: c == CLIENTS + OPERATORS -> break
         od;
         run Time();
-        run Last()
+        run Last(OPERATORS)
     }
 }

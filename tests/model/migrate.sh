@@ -73,19 +73,22 @@ wide() {
     echo "$what: holds in some $(states) states"
 }
 
-pair='-DOLDS=1 -DBOTHS=0 -DNEWS=1'
+pair='-DOLDS=1 -DBOTHS=0 -DNEWS=1' lone='-DOLDS=1 -DBOTHS=0 -DNEWS=0'
 # shellcheck disable=SC2086 # words
 {
     holds 'an old and a new client, an operator' $pair -DOPERATORS=1 -DSTEPS=1
     fails 'a model in which nobody ever is new' $pair -DOPERATORS=1 -DSTEPS=1 -DTELL
-    for part in ORDER DEADLINE AGAIN WAIT; do
+    fails 'a model in which the last steps are never taken' $pair -DOPERATORS=1 -DSTEPS=1 -DTELL_LAST
+    for part in ORDER DEADLINE AGAIN LAPSES WAIT; do
         fails "without $part" $pair -DOPERATORS=1 -DSTEPS=1 -DBREAK_$part
     done
     for part in VERSION REWRITE; do
-        fails "without $part" $pair -DOPERATORS=2 -DSTEPS=1 -DBREAK_$part
+        fails "without $part" $lone -DOPERATORS=2 -DSTEPS=1 -DBREAK_$part
     done
-    holds 'an old and a new client, an operator of three steps' $pair -DOPERATORS=1 -DSTEPS=3
+    fails 'without BORROWED' $lone -DOPERATORS=2 -DSTEPS=2 -DBREAK_BORROWED
     [ "${MORTISE_NIGHTLY:-}" = 1 ] || exit 0
+    holds 'a client, two operators of two steps' $lone -DOPERATORS=2 -DSTEPS=2
+    holds 'an old and a new client, an operator of three steps' $pair -DOPERATORS=1 -DSTEPS=3
     holds 'an old and a new client, two operators' $pair -DOPERATORS=2 -DSTEPS=1
     wide 300 'a client of each phase, two operators of two steps' -DOPERATORS=2 -DSTEPS=2
     wide 300 'two clients of each phase, two operators of two steps' \

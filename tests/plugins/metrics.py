@@ -2,6 +2,7 @@
 """metrics.py - the metrics observer among real processes, its files read by Prometheus's own parser: slots, files that
 are whole at every instant, clients that are killed, a folder that is not there yet; and the dashboard names only
 what is written. Needs $MORTISE_COMMAND, python3-prometheus-client."""
+import glob
 import json
 import os
 import re
@@ -24,7 +25,7 @@ count = 0
 class World:
     """A folder for files, locks of its own, a config."""
 
-    def __init__(self, make=True, **settings):
+    def __init__(self, make=True, namespace="app:", **settings):
         global count
         count += 1
         self.root = os.path.join(work, str(count))
@@ -35,7 +36,7 @@ class World:
         settings = {"folder": self.folder, "every": "10ms", **settings}
         self.config = os.path.join(self.root, "mortise.conf")
         with open(self.config, "w") as file:
-            file.write("[mortise]\ndriver = sqlite\nobserve = metrics\nnamespace = app:\nttl = 30s\n")
+            file.write(f"[mortise]\ndriver = sqlite\nobserve = metrics\nnamespace = {namespace}\nttl = 30s\n")
             file.write(f"[sqlite]\npath = {self.root}/locks.db\n[metrics]\n")
             file.writelines(f"{key} = {value}\n" for key, value in settings.items())
 
@@ -51,8 +52,16 @@ class World:
     def files(self):
         return sorted(name for name in os.listdir(self.folder) if name.endswith(".prom"))
 
+    def path(self, slot=0):
+        """Of a world whose clients all have the same driver and namespace."""
+        found = glob.glob(os.path.join(glob.escape(self.folder), f"mortise-mortise-????????-{slot}.prom"))
+        assert len(found) <= 1, found
+        if not found:
+            raise FileNotFoundError(slot)
+        return found[0]
+
     def samples(self, slot=0):
-        with open(os.path.join(self.folder, f"mortise-mortise-{slot}.prom")) as file:
+        with open(self.path(slot)) as file:
             return parse(file.read())
 
     def value(self, name, slot=0, **labels):
@@ -85,6 +94,11 @@ def until(what, ready):
         time.sleep(0.01)
 
 
+def until_said(process, word):
+    """Reads its stderr up to a line with the word; false if it ends before."""
+    return any(word in line for line in iter(process.stderr.readline, b""))
+
+
 def finish(*processes):
     for process in processes:
         process.stdin.close()
@@ -97,7 +111,7 @@ def test_counts():
     world = World(every="1h")  # written at the beginning and the end alone
     for _ in range(3):
         world.run("run", "nightly", "--", "true")
-    assert world.files() == ["mortise-mortise-0.prom"]
+    assert len(world.files()) == 1
     assert world.value("mortise_grants_total") == 3
     assert world.value("mortise_releases_total") == 3
     assert world.value("mortise_hold_seconds_count") == 3
@@ -105,10 +119,27 @@ def test_counts():
     labels = {frozenset(dict(given).items() - {("slot", "0")}) for name, given in world.samples()
               if name == "mortise_held"}
     assert labels == {frozenset({("driver", "sqlite"), ("namespace", "app:"), ("program", "mortise")})}, labels
-    assert oct(os.stat(os.path.join(world.folder, "mortise-mortise-0.prom")).st_mode & 0o777) == "0o644"
+    assert oct(os.stat(world.path()).st_mode & 0o777) == "0o644"
     series = set(world.samples())
     world.run("run", "a name \N{SNOWMAN} of another kind", "--", "true")
     assert set(world.samples()) == series, "a name made a series"
+
+
+def test_two_configs():
+    """One program with two namespaces, by turns: each goes on with its own counters, and no series is there twice."""
+    one = World(every="1h")
+    other = World(every="1h", namespace="other:", folder=one.folder)
+    for _ in range(3):
+        one.run("run", "nightly", "--", "true")
+        other.run("run", "nightly", "--", "true")
+    found = {}
+    for name in one.files():
+        with open(os.path.join(one.folder, name)) as file:
+            samples = parse(file.read())
+        assert not found.keys() & samples.keys()
+        found.update(samples)
+    counts = {dict(labels)["namespace"]: value for (name, labels), value in found.items() if name == "mortise_grants_total"}
+    assert counts == {"app:": 3, "other:": 3}, counts
 
 
 def test_now_and_slots():
@@ -119,9 +150,8 @@ def test_now_and_slots():
     until("the waiter", lambda: world.value("mortise_waiting", slot=1) == 1)
     assert world.value("mortise_held", slot=1) == 0
     third = world.hold("other")  # no slot is left: works, and is not shown
-    while b"slots" not in third.stderr.readline():
-        pass
-    assert world.files() == ["mortise-mortise-0.prom", "mortise-mortise-1.prom"]
+    assert until_said(third, b"slots"), "the third client said nothing of slots, and closed its stderr"
+    assert world.files() == [os.path.basename(world.path(slot)) for slot in (0, 1)]
     finish(third, holder)
     until("its turn", lambda: world.value("mortise_held", slot=1) == 1)
     finish(waiter)
@@ -165,12 +195,11 @@ def test_whole():
     world = World()
     done = threading.Event()
     looks, problems = [], []
-    path = os.path.join(world.folder, "mortise-mortise-0.prom")
 
     def read():
         while not done.is_set():
             try:
-                with open(path) as file:
+                with open(world.path()) as file:
                     text = file.read()
             except FileNotFoundError:
                 continue
@@ -204,16 +233,40 @@ def test_folder():
     assert world.run("run", "nightly", "--", "true", check=False).returncode == 78
 
 
+def dashboard_asks(board):
+    """Of each expression: {metric: labels that it is asked by}, the labels that it leaves, and those that are shown."""
+    for target in (target for panel in board["panels"] for target in panel["targets"]):
+        expression = target["expr"]
+        metrics = {}
+        for name, matchers in re.findall(r"\b((?:mortise|node_textfile)_\w+)(?:\{([^}]*)\})?", expression):
+            metrics.setdefault(name, set()).update(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", matchers))
+        left = [set(words.split(", ")) for words in re.findall(r"\bby \(([^)]*)\)", expression)]
+        yield metrics, left, set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+    for variable in board["templating"]["list"]:
+        if variable["type"] == "query":
+            name, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"]["query"]).groups()
+            yield {name: {label}}, [], set()
+
+
 def test_dashboard():
-    """What the dashboard asks for is there."""
+    """What the dashboard asks for is there: the metrics, and by the labels that it asks for and shows."""
     world = World()
     world.run("run", "nightly", "--", "true")
-    root = os.environ["MORTISE_SOURCE_DIR"]
-    with open(os.path.join(root, "examples", "grafana-dashboard.json")) as file:
+    with open(os.path.join(os.environ["MORTISE_SOURCE_DIR"], "examples", "grafana-dashboard.json")) as file:
         board = json.load(file)
-    asked = set(re.findall(r"\bmortise_[a-z_]+", json.dumps([panel["targets"] for panel in board["panels"]])))
-    there = {name for name, _ in world.samples()}
-    assert asked and asked <= there, asked - there
+    there = {"node_textfile_mtime_seconds": {"instance", "file"}}  # of the node exporter itself
+    for name, labels in world.samples():
+        there.setdefault(name, set()).update(label for label, _ in labels)
+    asks = list(dashboard_asks(board))
+    assert len(asks) > 10 and all(metrics for metrics, _, _ in asks), asks
+    for metrics, left, shown in asks:
+        for name, labels in metrics.items():
+            wanted = labels.union(*left)
+            assert wanted <= there.get(name, set()), f"{name} has {there.get(name)}, the dashboard asks for {wanted}"
+        assert shown <= set().union(*left), f"{shown} is shown, {left} is left by the expression"
+    defined = {variable["name"] for variable in board["templating"]["list"]}
+    used = set(re.findall(r"\$\{?([a-z]\w*)", json.dumps(board["panels"])))
+    assert used <= defined, f"variables that nothing defines: {used - defined}"
 
 
 tests = [value for name, value in sorted(globals().items()) if name.startswith("test_")]

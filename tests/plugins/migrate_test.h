@@ -201,10 +201,14 @@ static inline void step_end(struct operation *o)
     struct migrate_register opened = {o->step->opens_to, o->regs[opens].floor};
     CU_ASSERT(gone.phase == 0 || test_poll(nobody_is_there, &gone, PATIENCE_MS));
     if (o->step->takes_floor) {
-        mortise_lease *lease = take(o->sides[closes], MIGRATE_FLOOR_LOCK);
-        uint64_t floor = migrate_floor_after(mortise_token(lease), o->regs[closes].floor);
-        opened.floor = floor > opened.floor ? floor : opened.floor;
-        IS(OK, mortise_release(lease, &detail));
+        uint64_t tokens[2], floors[2];
+        for (unsigned side = 0; side < 2; side++) {
+            mortise_lease *lease = take(o->sides[side], MIGRATE_FLOOR_LOCK);
+            tokens[side] = mortise_token(lease);
+            floors[side] = o->regs[side].floor;
+            IS(OK, mortise_release(lease, &detail));
+        }
+        opened.floor = migrate_floor_after(tokens, floors);
     }
     IS(OK, write_register(o->sides[opens], opens, opened, o->versions[opens]));
     for (unsigned side = 0; side < 2; side++)

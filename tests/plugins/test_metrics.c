@@ -5,11 +5,15 @@
 
 #include <CUnit/Basic.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #define MS INT64_C(1000000)
 #define LABELS "{driver=\"redis:old\",namespace=\"n\\\\x01\\\"\",program=\"night_ly\",slot=\"0\""
@@ -17,8 +21,13 @@
 enum { FOLDER, EVERY, PROGRAM, SLOTS, VALUES };
 enum { SEATS = 16384 }; /* of the plugin */
 
+/* Files are found again by a later version: of these labels the name is this one, for ever. */
+#define STEM "mortise-night_ly-6a5db6a6-0"
+
+static void *library;
 static const mortise_module *module;
 static char folder[256], path[300];
+static struct test_count logs = TEST_COUNT_INIT;
 static mortise_value values[VALUES];
 static mortise_host host;
 static void *ctx;
@@ -28,6 +37,24 @@ static void host_log(mortise_host *from, int level, const char *format, ...)
 static void host_log(mortise_host *from, int level, const char *format, ...)
 {
     (void)from, (void)level, (void)format;
+    test_count_add(&logs, 1);
+}
+
+/* The file system: while the gate is shut it does not answer. */
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
+__attribute__((visibility("default"))) int rename(const char *from, const char *to)
+{
+    pthread_mutex_lock(&gate);
+    pthread_mutex_unlock(&gate);
+    return renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
+
+static bool load(void)
+{
+    library = dlopen(TEST_MODULE_DIR "/metrics.so", RTLD_NOW);
+    module = library != NULL ? dlsym(library, MORTISE_MODULE_SYMBOL) : NULL;
+    return module != NULL;
 }
 
 /* The thread writes at the beginning and at the end: what is seen then is exact. */
@@ -241,6 +268,56 @@ static void test_foreign_file(void)
     }
 }
 
+/* Where others may write too, there may be something that would keep us for ever. */
+static void test_no_file(void)
+{
+    char fresh_path[300];
+    snprintf(fresh_path, sizeof(fresh_path), "%s/." STEM ".new", folder);
+    fresh();
+    free(end());
+    CU_ASSERT_EQUAL(remove(path), 0);
+    CU_ASSERT_EQUAL_FATAL(mkfifo(path, 0600), 0);
+    CU_ASSERT_EQUAL_FATAL(mkfifo(fresh_path, 0600), 0);
+    begin();
+    SEND(ASKED, 0, 1, 0, OK);
+    char *text = end();
+    EXPECT("asked_total", "", "1");
+    free(text);
+}
+
+/* The slot's lock can be had: its owner is gone. */
+static bool slot_is_free(void *lock_path)
+{
+    int fd = open(lock_path, O_RDWR | O_CLOEXEC);
+    bool is_free = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (fd >= 0)
+        close(fd);
+    return is_free;
+}
+
+/* R9: the client closes all the same. What is left standing touches neither the host nor code that is gone, and writes
+ * when it can. */
+static void test_hangs(void)
+{
+    char lock_path[300];
+    snprintf(lock_path, sizeof(lock_path), "%s/." STEM ".lock", folder);
+    fresh();
+    pthread_mutex_lock(&gate);
+    SEND(ASKED, 0, 1, 0, OK);
+    int before = test_count_get(&logs);
+    module->close(ctx);
+    CU_ASSERT_EQUAL(test_count_get(&logs), before + 1);
+    host = (mortise_host){.size = sizeof(host)};
+    CU_ASSERT_EQUAL(dlclose(library), 0);
+    pthread_mutex_unlock(&gate);
+    CU_ASSERT(test_poll(slot_is_free, lock_path, TEST_PATIENCE_MS));
+    char *text = test_file_read(path);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(text);
+    EXPECT("asked_total", "", "1");
+    free(text);
+    CU_ASSERT_FATAL(load());
+}
+
 /* Under a microsecond for the caller: the middle of many pieces, so that a busy machine does not matter. */
 static int by_size(const void *one, const void *other)
 {
@@ -284,15 +361,15 @@ int main(void)
         {"resumed", test_resumed},
         {"more than there are seats", test_crowd},
         {"a foreign file", test_foreign_file},
+        {"what is no file", test_no_file},
+        {"a folder that hangs", test_hangs},
         {"what an event costs", test_cost},
         CU_TEST_INFO_NULL,
     };
     CU_SuiteInfo suites[] = {{"metrics", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
-    void *library = dlopen(TEST_MODULE_DIR "/metrics.so", RTLD_NOW);
-    module = library != NULL ? dlsym(library, MORTISE_MODULE_SYMBOL) : NULL;
-    if (module == NULL || !test_folder_make(folder, sizeof(folder)))
+    if (!load() || !test_folder_make(folder, sizeof(folder)))
         return 1;
-    snprintf(path, sizeof(path), "%s/mortise-night_ly-0.prom", folder);
+    snprintf(path, sizeof(path), "%s/" STEM ".prom", folder);
     if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
         return 1;
     CU_basic_set_mode(CU_BRM_VERBOSE);

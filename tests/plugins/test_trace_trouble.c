@@ -193,6 +193,47 @@ static void test_disk_stays_full(void)
     limit_files(0);
 }
 
+/* The file system: while the gate is shut it does not answer for the trace's file. */
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
+__attribute__((visibility("default"))) int stat(const char *file, struct stat *status)
+{
+    if (strcmp(file, path) == 0) {
+        pthread_mutex_lock(&gate);
+        pthread_mutex_unlock(&gate);
+    }
+    return fstatat(AT_FDCWD, file, status, 0);
+}
+
+static bool is_closed(void *argument)
+{
+    struct story *story = argument;
+    *story = (struct story){0};
+    read_file(story, path);
+    return story->closed == 1;
+}
+
+/* R9: the client closes all the same. What is left standing touches neither the host nor code that is gone, and writes
+ * when it can. */
+static void test_disk_hangs(void)
+{
+    struct trace trace;
+    struct story story;
+    fresh();
+    OPEN(&trace, path, -1, 64);
+    send_numbers(&trace, 0, 10);
+    pthread_mutex_lock(&gate);
+    send_numbers(&trace, 10, 20);
+    close_trace(&trace);
+    CU_ASSERT_EQUAL(test_count_get(&logs), 1);
+    trace.host = (mortise_host){.size = sizeof(trace.host)};
+    CU_ASSERT_EQUAL(dlclose(library), 0);
+    pthread_mutex_unlock(&gate);
+    CU_ASSERT(test_poll(is_closed, &story, TEST_PATIENCE_MS));
+    expect_whole(&story, 20);
+    CU_ASSERT_FATAL(load());
+}
+
 /* Two write to one file at once: lines are whole. */
 static void test_two(void)
 {
@@ -240,6 +281,7 @@ int main(void)
         {"the disk is full, then not", test_disk_full},
         {"full, and put aside", test_disk_full_and_rotated},
         {"the disk stays full", test_disk_stays_full},
+        {"the disk hangs", test_disk_hangs},
         {"two write to one file", test_two},
         {"refused", test_refused},
         CU_TEST_INFO_NULL,

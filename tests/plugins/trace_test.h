@@ -28,6 +28,7 @@
 
 enum { PATH, FD, BUFFER, FLUSH, VALUES };
 
+static void *library;
 static const mortise_module *module;
 static char folder[256], path[300], other_path[300];
 static struct test_count logs = TEST_COUNT_INIT;
@@ -200,13 +201,18 @@ static inline void fresh(void)
     logs.value = 0;
 }
 
+static inline bool load(void)
+{
+    library = dlopen(TEST_MODULE_DIR "/trace.so", RTLD_NOW);
+    module = library != NULL ? dlsym(library, MORTISE_MODULE_SYMBOL) : NULL;
+    return module != NULL;
+}
+
 /* Runs the suite on the built module; for main() to return. */
 static inline int trace_run(const char *name, CU_TestInfo *tests)
 {
     CU_SuiteInfo suites[] = {{name, NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
-    void *library = dlopen(TEST_MODULE_DIR "/trace.so", RTLD_NOW);
-    module = library != NULL ? dlsym(library, MORTISE_MODULE_SYMBOL) : NULL;
-    if (module == NULL || !test_folder_make(folder, sizeof(folder)))
+    if (!load() || !test_folder_make(folder, sizeof(folder)))
         return 1;
     snprintf(path, sizeof(path), "%s/trace.json", folder);
     snprintf(other_path, sizeof(other_path), "%s/trace.old", folder);

@@ -1,0 +1,101 @@
+/* errand.c - a thread that may hang in a file system, and how it is waited for: see errand.h. */
+#include "errand.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+
+/* Patience is counted in pieces: a process that was stopped meanwhile has lost one of them, not all. */
+enum { PIECES = 10, PIECE_MS = ERRAND_STILL_MS / PIECES };
+
+void errand_init(struct errand *errand, mortise_host *host)
+{
+    pthread_condattr_t monotonic;
+    *errand = (struct errand){.host = host};
+    pthread_mutex_init(&errand->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&errand->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+void errand_free(struct errand *errand)
+{
+    pthread_cond_destroy(&errand->changed);
+    pthread_mutex_destroy(&errand->lock);
+}
+
+bool errand_start(struct errand *errand, void *(*run)(void *), void *argument)
+{
+    sigset_t all, before; /* signals are for the application's threads; SIGPIPE for nobody */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool started = pthread_create(&errand->thread, NULL, run, argument) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
+}
+
+/* lock held. Until it is done, or the piece has passed. */
+static void wait_piece(struct errand *errand)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += PIECE_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    int code = 0;
+    while (!errand->done && code != ETIMEDOUT)
+        code = pthread_cond_timedwait(&errand->changed, &errand->lock, &until);
+}
+
+bool errand_end(struct errand *errand)
+{
+    pthread_mutex_lock(&errand->lock);
+    for (int still = 0; !errand->done && still < PIECES;) {
+        uint64_t steps = errand->steps;
+        wait_piece(errand);
+        still = errand->steps == steps ? still + 1 : 0;
+    }
+    bool done = errand->done;
+    if (!done) {
+        errand->left = true;
+        errand->host->log(errand->host, 3, "a file does not answer: its writer is left standing");
+        pthread_detach(errand->thread);
+    }
+    pthread_mutex_unlock(&errand->lock); /* if it is left, all may be gone from here on */
+    if (done)
+        pthread_join(errand->thread, NULL);
+    return done;
+}
+
+void errand_step(struct errand *errand)
+{
+    pthread_mutex_lock(&errand->lock);
+    errand->steps++;
+    pthread_mutex_unlock(&errand->lock);
+}
+
+void errand_log(struct errand *errand, int level, const char *format, ...)
+{
+    char line[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof(line), format, arguments);
+    va_end(arguments);
+    pthread_mutex_lock(&errand->lock);
+    if (!errand->left)
+        errand->host->log(errand->host, level, "%s", line);
+    pthread_mutex_unlock(&errand->lock);
+}
+
+bool errand_done(struct errand *errand)
+{
+    pthread_mutex_lock(&errand->lock);
+    bool left = errand->left;
+    errand->done = true;
+    pthread_cond_signal(&errand->changed);
+    pthread_mutex_unlock(&errand->lock);
+    return !left;
+}

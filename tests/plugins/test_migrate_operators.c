@@ -1,0 +1,95 @@
+/* test_migrate_operators.c - two operators at once, by the command's own reading and writing of registers: whoever opens
+ * a side has closed the other one himself, after he looked at both. Each step is taken apart here, in the order that
+ * hurts. */
+#include "migrate_test.h"
+
+#include "migrate.h"
+
+/* What migrate_config.c has of the command's main.c. */
+const char *config_where;
+
+mortise_client *open_client(int *code)
+{
+    *code = EXIT_BAD_CONFIG;
+    return NULL;
+}
+
+static void look(struct migration *migration)
+{
+    CU_ASSERT_EQUAL_FATAL(migration_open(migration, NULL), EXIT_DONE);
+    CU_ASSERT_FATAL(migration->sides[MIGRATE_FROM].known && migration->sides[MIGRATE_TO].known);
+}
+
+static void look_again(struct migration *migration, enum migrate_side role)
+{
+    struct side *side = &migration->sides[role];
+    CU_ASSERT(side_read(migration, role, &side->reg, &side->version, &detail));
+}
+
+static mortise_status put(struct migration *migration, enum migrate_side role, unsigned phases,
+                          bool closes)
+{
+    const struct migrate_register reg = {.phases = phases};
+    return side_write(migration, role, &reg, closes, &migration->sides[role].version, &detail);
+}
+
+#define CLOSE(migration, role) put(migration, role, MIGRATE_BOTH, true)
+#define OPEN(migration, role)                                                                      \
+    put(migration, role,                                                                           \
+        (role) == MIGRATE_FROM ? MIGRATE_OLD | MIGRATE_BOTH : MIGRATE_BOTH | MIGRATE_NEW, false)
+
+/* One who looked at `from`, and at `to` only after another one had closed both and paused before he opens `from`: the
+ * closing of `from` that stands there is the other one's. */
+static void test_borrowed_closing(void)
+{
+    struct migration forward, back, gone;
+    begin();
+    config_where = config("both", "60s");
+    look(&forward);
+    look(&gone);
+    IS(OK, CLOSE(&gone, MIGRATE_FROM)); /* a step forward, given up */
+    look(&back);
+    IS(OK, CLOSE(&back, MIGRATE_TO));
+    look_again(&forward, MIGRATE_TO);
+    IS(OK, CLOSE(&forward, MIGRATE_FROM));
+    IS(BUSY, OPEN(&back, MIGRATE_FROM));
+    IS(OK, OPEN(&forward, MIGRATE_TO));
+    look_again(&forward, MIGRATE_FROM);
+    CU_ASSERT_EQUAL(forward.sides[MIGRATE_FROM].reg.phases, MIGRATE_BOTH);
+    migration_close(&forward);
+    migration_close(&back);
+    migration_close(&gone);
+}
+
+/* Two of one mind: the opening that the other one wrote will do. */
+static void test_borrowed_opening(void)
+{
+    struct migration one, other;
+    begin();
+    config_where = config("both", "60s");
+    look(&one);
+    look(&other);
+    IS(OK, CLOSE(&one, MIGRATE_FROM));
+    IS(OK, CLOSE(&other, MIGRATE_FROM));
+    CU_ASSERT_EQUAL(other.sides[MIGRATE_FROM].version, one.sides[MIGRATE_FROM].version + 1);
+    IS(OK, OPEN(&other, MIGRATE_TO));
+    IS(OK, OPEN(&one, MIGRATE_TO));
+    CU_ASSERT_EQUAL(other.sides[MIGRATE_TO].version, one.sides[MIGRATE_TO].version);
+    migration_close(&one);
+    migration_close(&other);
+}
+
+int main(void)
+{
+    CU_initialize_registry();
+    CU_pSuite suite = CU_add_suite("migrate_operators", NULL, NULL);
+    CU_add_test(suite, "a closing that is another's", test_borrowed_closing);
+    CU_add_test(suite, "an opening that is another's", test_borrowed_opening);
+    CU_basic_set_mode(CU_BRM_VERBOSE);
+    CU_basic_run_tests();
+    int failures = (int)CU_get_number_of_failures();
+    CU_cleanup_registry();
+    if (folder[0] != '\0')
+        test_folder_remove(folder);
+    return failures > 0;
+}

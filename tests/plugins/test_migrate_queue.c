@@ -1,0 +1,61 @@
+/* test_migrate_queue.c - what was asked for before the presence lapsed, and comes from the server's queue when it is there
+ * anew: given back, for the registers may not have been read since. */
+#include "migrate_rig.h"
+
+static struct rig rig;
+static struct outcome first, second;
+
+/* A call waits in the queue while the presence lapses; another call takes it anew, and is about to read the registers. */
+static void lapse_while_queued(bool stepped)
+{
+    other->reset();
+    migrate_open(&rig, "old", "[sim]\nqueue = yes\n");
+    sim->seize("n", MORTISE_NEVER);
+    want(&rig, &first, "n", FOREVER);
+    CU_ASSERT_EQUAL_FATAL(sim->waiters("n"), 1);
+    int away = SCRIPT(.kinds = OP(RENEW), .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE);
+    advance_ms(10500);
+    sim->end(away);
+    if (stepped)
+        register_set(MIGRATE_FROM, MIGRATE_BOTH, 0);
+    int reading = SCRIPT(.kinds = OP(READ), .name = MIGRATE_PREFIX "register/from",
+                         .hold_request = true, .times = 1);
+    want(&rig, &second, "m", FOREVER);
+    CU_ASSERT_EQUAL_FATAL(sim->held(reading), 1);
+    CU_ASSERT(sim->give_back("n"));
+    settle();
+    CU_ASSERT_EQUAL(first.calls, 0);
+    sim->let_go(reading);
+    advance_ms(2000);
+}
+
+static void test_stepped(void)
+{
+    lapse_while_queued(true);
+    CU_ASSERT_EQUAL(first.status, MORTISE_CONFIG);
+    CU_ASSERT_EQUAL(second.status, MORTISE_CONFIG);
+    rig_close(&rig);
+    ASSERT_NOTHING_LEFT_ANYWHERE();
+}
+
+static void test_not_stepped(void)
+{
+    lapse_while_queued(false);
+    CU_ASSERT_EQUAL_FATAL(first.status, MORTISE_OK);
+    CU_ASSERT_EQUAL_FATAL(second.status, MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release_nowait(first.lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release_nowait(second.lease, NULL), MORTISE_OK);
+    settle();
+    rig_close(&rig);
+    ASSERT_NOTHING_LEFT_ANYWHERE();
+}
+
+int main(void)
+{
+    static const CU_TestInfo tests[] = {
+        {"queued over a lapse, and a step", test_stepped},
+        {"queued over a lapse", test_not_stepped},
+        CU_TEST_INFO_NULL,
+    };
+    return migrate_rig_run("migrate_queue", tests);
+}

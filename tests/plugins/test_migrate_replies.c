@@ -1,0 +1,222 @@
+/* test_migrate_replies.c - the migrate plugin where replies are lost: what is given back is never asked for again under the
+ * same grant, for the late request would take it away; a presence that was left over is in nobody's way, its own client's
+ * least of all. */
+#include "migrate_rig.h"
+
+static struct rig rig, stranger;
+static struct outcome got;
+
+/* ---- the servers' doors -------------------------------------------------------------------------- */
+
+/* What each server was asked, in its order. */
+static struct request {
+    void *server;
+    mortise_op op;
+} requests[1000];
+static size_t request_count;
+static struct {
+    void *ctx;
+    void (*start)(void *ctx, mortise_op **ops, size_t n);
+} doors[2];
+
+static void watch_door(void *ctx, mortise_op **ops, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (request_count < sizeof requests / sizeof requests[0])
+            requests[request_count++] = (struct request){ctx, *ops[i]};
+    doors[doors[0].ctx != ctx].start(ctx, ops, n);
+}
+
+static void watch_doors(void)
+{
+    struct instance *below = rig.client->top->next;
+    request_count = 0;
+    for (int i = 0; i < 2; i++, below = below->next) {
+        CU_ASSERT_PTR_NOT_NULL_FATAL(below);
+        doors[i].ctx = below->ctx;
+        doors[i].start = below->module.start;
+        below->module.start = watch_door;
+    }
+}
+
+/* No acquire comes to a server under a grant that it was asked to release before. */
+static void expect_no_grant_twice(void)
+{
+    size_t releases = 0;
+    for (size_t i = 0; i < request_count; i++) {
+        const struct request *release = &requests[i];
+        if (release->op.kind != MORTISE_OP_RELEASE)
+            continue;
+        releases++;
+        for (size_t j = i + 1; j < request_count; j++)
+            CU_ASSERT_FALSE(
+                requests[j].op.kind == MORTISE_OP_ACQUIRE &&
+                requests[j].server == release->server &&
+                memcmp(&requests[j].op.grant, &release->op.grant, sizeof release->op.grant) == 0);
+    }
+    CU_ASSERT(releases > 0);
+}
+
+static void open_both(void)
+{
+    other->reset();
+    migrate_open(&rig, "both", "");
+    CU_ASSERT_EQUAL(mortise_release(take(&rig, "warm", NULL), NULL), MORTISE_OK);
+    watch_doors();
+}
+
+/* Whether another client could have the name on that side. */
+static mortise_status stranger_takes(enum migrate_side side, const char *name)
+{
+    mortise_lease *lease;
+    side_open(&stranger, side);
+    mortise_status status = mortise_acquire(stranger.handle, name, TRY, &lease, NULL);
+    CU_ASSERT_EQUAL(mortise_close(stranger.handle, NULL), MORTISE_OK);
+    return status;
+}
+
+static void end_both(void)
+{
+    expect_no_grant_twice();
+    CU_ASSERT_EQUAL(mortise_release_nowait(got.lease, NULL), MORTISE_OK);
+    settle();
+    rig_close(&rig);
+    ASSERT_NOTHING_LEFT_ANYWHERE();
+}
+
+/* ---- what is given back --------------------------------------------------------------------------- */
+
+/* `to` is away for a moment, `from` is given back, and that request comes later than anybody waits. */
+static void test_release_that_comes_late(void)
+{
+    open_both();
+    other->script(&(sim_rule){
+        .kinds = OP(ACQUIRE), .times = 1, .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE});
+    int late = SCRIPT(.kinds = OP(RELEASE), .times = 1, .fate = SIM_GHOST,
+                      .status = MORTISE_INDETERMINATE, .hold_request = true);
+    want(&rig, &got, "n", FOREVER);
+    CU_ASSERT_EQUAL(sim->held(late), 1);
+    advance_ms(2000);
+    CU_ASSERT_EQUAL_FATAL(got.status, MORTISE_OK);
+    sim->let_go(late);
+    settle();
+    CU_ASSERT_EQUAL(stranger_takes(MIGRATE_FROM, "n"), MORTISE_BUSY);
+    CU_ASSERT_EQUAL(stranger_takes(MIGRATE_TO, "n"), MORTISE_BUSY);
+    end_both();
+}
+
+/* The reply of `to` is lost, and then it is away: both are given back, and that is sure. */
+static void test_given_back_for_sure(void)
+{
+    open_both();
+    other->script(&(sim_rule){
+        .kinds = OP(ACQUIRE), .times = 1, .fate = SIM_LOSE_REPLY, .status = MORTISE_INDETERMINATE});
+    other->script(&(sim_rule){
+        .kinds = OP(ACQUIRE), .times = 1, .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE});
+    want(&rig, &got, "n", FOREVER);
+    advance_ms(2000);
+    CU_ASSERT_EQUAL_FATAL(got.status, MORTISE_OK);
+    CU_ASSERT_EQUAL(stranger_takes(MIGRATE_FROM, "n"), MORTISE_BUSY);
+    CU_ASSERT_EQUAL(stranger_takes(MIGRATE_TO, "n"), MORTISE_BUSY);
+    end_both();
+}
+
+/* The reply of `to` is lost, and `from` forgets: what it gives then has a token above the one that stands on `to`. */
+static void test_first_forgets(void)
+{
+    open_both();
+    int late = other->script(&(sim_rule){.kinds = OP(ACQUIRE),
+                                         .times = 1,
+                                         .hold_reply = true,
+                                         .fate = SIM_LOSE_REPLY,
+                                         .status = MORTISE_INDETERMINATE});
+    want(&rig, &got, "n", FOREVER);
+    CU_ASSERT_EQUAL(other->held(late), 1);
+    CU_ASSERT(sim->lose("n"));
+    other->let_go(late);
+    advance_ms(2000);
+    CU_ASSERT_EQUAL_FATAL(got.status, MORTISE_OK);
+    end_both();
+}
+
+/* ---- presences ------------------------------------------------------------------------------------ */
+
+static void want_refused(void)
+{
+    register_set(MIGRATE_FROM, MIGRATE_BOTH, 0);
+    want(&rig, &got, "n", FOREVER);
+    CU_ASSERT_EQUAL(got.status, MORTISE_CONFIG);
+    register_set(MIGRATE_FROM, MIGRATE_OLD | MIGRATE_BOTH, 0);
+}
+
+/* A client is refused, and the presence that it gives back stays: as soon as it is let in, it is in. */
+static void test_presence_left_over(void)
+{
+    other->reset();
+    migrate_open(&rig, "old", "");
+    SCRIPT(.kinds = OP(RELEASE), .times = 2, .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE);
+    want_refused();
+    CU_ASSERT_EQUAL(sim->claims(), 1);
+    want(&rig, &got, "n", TRY);
+    CU_ASSERT_EQUAL(got.status, MORTISE_UNREACHABLE); /* it cannot be given back yet */
+    want(&rig, &got, "n", TRY);
+    CU_ASSERT_EQUAL_FATAL(got.status, MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release_nowait(got.lease, NULL), MORTISE_OK);
+    settle();
+    rig_close(&rig); /* nothing is left over any more */
+    ASSERT_NOTHING_LEFT_ANYWHERE();
+}
+
+/* The first request for it is still on its way when it is given back: that is not sure before that one has come. */
+static void test_presence_that_comes_late(void)
+{
+    other->reset();
+    migrate_open(&rig, "old", "");
+    int late = SCRIPT(.kinds = OP(ACQUIRE), .times = 1, .fate = SIM_GHOST,
+                      .status = MORTISE_INDETERMINATE, .hold_request = true);
+    want(&rig, &got, "n", TRY);
+    CU_ASSERT_EQUAL(got.status, MORTISE_UNREACHABLE);
+    CU_ASSERT_EQUAL_FATAL(sim->held(late), 1);
+    want_refused();
+    CU_ASSERT_EQUAL(sim->claims(), 0);
+    want(&rig, &got, "n", TRY); /* it was not there, and may be yet */
+    CU_ASSERT_EQUAL(got.status, MORTISE_UNREACHABLE);
+    sim->let_go(late);
+    settle();
+    CU_ASSERT_EQUAL(sim->claims(), 1);
+    want(&rig, &got, "n", TRY);
+    CU_ASSERT_EQUAL_FATAL(got.status, MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release_nowait(got.lease, NULL), MORTISE_OK);
+    settle();
+    rig_close(&rig);
+    ASSERT_NOTHING_LEFT_ANYWHERE();
+}
+
+/* One that is left over is asked back once more by the close, which tells whether it was. */
+static void test_presence_left_at_the_close(void)
+{
+    for (unsigned times = 1; times <= 2; times++) {
+        sim->reset();
+        other->reset();
+        migrate_open(&rig, "old", "");
+        SCRIPT(.kinds = OP(RELEASE), .times = times, .fate = SIM_REFUSE,
+               .status = MORTISE_UNREACHABLE);
+        want_refused();
+        CU_ASSERT_EQUAL(rig_close_any(&rig), times == 1 ? MORTISE_OK : MORTISE_UNREACHABLE);
+        CU_ASSERT_EQUAL(sim->claims(), times - 1);
+    }
+}
+
+int main(void)
+{
+    static const CU_TestInfo tests[] = {
+        {"a release that comes late", test_release_that_comes_late},
+        {"given back for sure", test_given_back_for_sure},
+        {"the first side forgets", test_first_forgets},
+        {"a presence that is left over", test_presence_left_over},
+        {"a presence that comes late", test_presence_that_comes_late},
+        {"a presence that is left at the close", test_presence_left_at_the_close},
+        CU_TEST_INFO_NULL,
+    };
+    return migrate_rig_run("migrate_replies", tests);
+}
