@@ -111,13 +111,13 @@ static void last_of(PGconn *conn, const char *session, const char *begin, char *
     PQclear(result);
 }
 
-/* A client whose session can be told from all others. */
+/* A client whose session can be told from all others, and the name of a lock that nobody else wants. */
 static mortise_client *open_named(const char *url, char *session, size_t size)
 {
     snprintf(session, size, "floor-%d", (int)getpid());
     setenv("PGAPPNAME", session, 1);
     mortise_client *client = bench_open(url);
-    bench_release(bench_acquire(client, "bare", NULL)); /* makes the table and the row */
+    bench_release(bench_acquire(client, session, NULL)); /* makes the table and the row */
     unsetenv("PGAPPNAME");
     return client;
 }
@@ -127,7 +127,7 @@ void postgres_record(const char *url, struct postgres_statements *statements)
     char session[64];
     PGconn *conn = postgres_connect(url);
     mortise_client *client = open_named(url, session, sizeof(session));
-    mortise_lease *lease = bench_acquire(client, "bare", NULL);
+    mortise_lease *lease = bench_acquire(client, session, NULL);
     last_of(conn, session, "UPDATE mortise_lock SET version", statements->take,
             sizeof(statements->take));
     bench_release(lease);

@@ -64,12 +64,12 @@ static void on_event(zhandle_t *zh, int type, int state, const char *path, void 
 
 const char zookeeper_data[] = "mortise/1 0\nhost\n12345\nzookeeper";
 const int zookeeper_data_length = sizeof(zookeeper_data) - 1;
+const char zookeeper_path[] = "/bench/bare/_c_00000000-0000-0000-0000-000000000000-lock-";
 
 void zookeeper_create(void)
 {
-    zoo_acreate2(zookeeper_bare, "/bench/bare/_c_00000000-0000-0000-0000-000000000000-lock-",
-                 zookeeper_data, zookeeper_data_length, &ZOO_OPEN_ACL_UNSAFE,
-                 ZOO_EPHEMERAL_SEQUENTIAL, on_made, NULL);
+    zoo_acreate2(zookeeper_bare, zookeeper_path, zookeeper_data, zookeeper_data_length,
+                 &ZOO_OPEN_ACL_UNSAFE, ZOO_EPHEMERAL_SEQUENTIAL, on_made, NULL);
     zookeeper_await(1);
 }
 

@@ -29,5 +29,7 @@ void zookeeper_cycles(void *context, size_t n);
 /* What the driver writes into its node, as long. */
 extern const char zookeeper_data[];
 extern const int zookeeper_data_length;
+/* Of the node, but for its number. */
+extern const char zookeeper_path[];
 
 #endif

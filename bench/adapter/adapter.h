@@ -25,7 +25,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of one turn. granted_ns 0: it was refused. */
+/* Of one turn: each is read when it is so, granted_ns after the lock was had and releasing_ns before it is given back,
+ * also where nothing is done in between. granted_ns 0: it was refused, or given up. A whole turn that cannot be told
+ * apart (`cycle`) has its end three times. */
 struct instants {
     int64_t asked_ns, granted_ns, releasing_ns, done_ns;
 };

@@ -1,11 +1,13 @@
 /* digest.c - what the turns that adapters recorded say, as one JSON object: rate, latencies, shares, hand-overs.
  *
- *   mortise-bench-digest [--shared] [--timeline NS] FROM_NS TO_NS FILE…
+ *   mortise-bench-digest [--shared] FROM_NS TO_NS FILE…
  *
- * A FILE is what one process recorded (adapter.h). Turns that ended from FROM_NS to TO_NS count. --shared: all were on
- * one name: then a hand-over is from the instant a holder began to release to the next one's grant, and two holds at
- * once are counted as overlaps, which must not be. --timeline: also the latencies by when the turn was due, in steps.
- * So each thing that is measured, in whatever language, is computed by the same lines. */
+ * A FILE is what one process recorded (adapter.h). Turns that ended from FROM_NS to TO_NS count; but a wait counts also
+ * of those that were not granted by then, up to TO_NS: else who starves would not be seen. --shared: all were on one
+ * name. Then a hand-over is from the instant a holder began to release to the next one's grant, told apart by whether
+ * the next one is of the same process; two holds at once, at any time, are overlaps, which must not be; and grants that
+ * passed by a process which had waited for longer are overtakes. So each thing that is measured, in whatever language,
+ * is computed by the same lines. */
 #include "adapter.h"
 #include "histogram.h"
 
@@ -16,22 +18,26 @@
 #include <string.h>
 
 #define FILES_MAX 256
+/* So many grants may another process have while one waits, in strict order: one that stood before it, and one that asked
+ * while its own request was on its way. */
+#define PASSES_ALLOWED 2
 
 struct turn {
     struct instants at;
     unsigned file;
+    bool counts, overtakes;
 };
 
 static struct {
     bool shared;
-    int64_t step_ns, from_ns, to_ns;
+    int64_t from_ns, to_ns;
 } options;
 
-static struct turn *turns;
-static size_t turn_count, turn_room;
+static struct turn *turns; /* that were granted */
+static size_t turn_count, turn_room, counted;
 static unsigned file_count;
 static uint64_t shares[FILES_MAX], refused;
-static int64_t longest_ns[FILES_MAX];
+static int64_t longest_ns;
 
 static _Noreturn void die(const char *what)
 {
@@ -41,12 +47,21 @@ static _Noreturn void die(const char *what)
 
 /* ---- reading ---- */
 
+static void note_wait(const struct instants *at)
+{
+    int64_t end_ns = at->granted_ns != 0 ? at->granted_ns : at->done_ns;
+    end_ns = end_ns < options.to_ns ? end_ns : options.to_ns;
+    if (at->asked_ns < options.to_ns && end_ns >= options.from_ns &&
+        end_ns - at->asked_ns > longest_ns)
+        longest_ns = end_ns - at->asked_ns;
+}
+
 static void take(const struct instants *at, unsigned file)
 {
-    if (at->done_ns < options.from_ns || at->done_ns > options.to_ns)
-        return;
-    if (at->granted_ns == 0 && options.step_ns == 0) {
-        refused++;
+    bool counts = at->done_ns >= options.from_ns && at->done_ns <= options.to_ns;
+    note_wait(at);
+    if (at->granted_ns == 0) {
+        refused += counts;
         return;
     }
     if (turn_count == turn_room) {
@@ -55,7 +70,8 @@ static void take(const struct instants *at, unsigned file)
         if (turns == NULL)
             die("memory");
     }
-    turns[turn_count++] = (struct turn){*at, file};
+    turns[turn_count++] = (struct turn){*at, file, counts, false};
+    counted += counts;
 }
 
 static void read_file(const char *path)
@@ -100,12 +116,12 @@ static void tell_latencies(void)
     static struct histogram acquire, cycle;
     for (size_t i = 0; i < turn_count; i++) {
         const struct instants *at = &turns[i].at;
-        int64_t waited_ns = (at->granted_ns != 0 ? at->granted_ns : at->done_ns) - at->asked_ns;
-        histogram_add(&acquire, waited_ns);
+        if (!turns[i].counts)
+            continue;
+        if (at->granted_ns < at->done_ns) /* not a whole turn */
+            histogram_add(&acquire, at->granted_ns - at->asked_ns);
         histogram_add(&cycle, at->done_ns - at->asked_ns);
         shares[turns[i].file]++;
-        if (waited_ns > longest_ns[turns[i].file])
-            longest_ns[turns[i].file] = waited_ns;
     }
     print_histogram("acquire_ns", &acquire);
     print_histogram("cycle_ns", &cycle);
@@ -135,68 +151,90 @@ static int by_grant(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static uint64_t overlaps_among_sorted(void)
+{
+    uint64_t overlaps = 0;
+    int64_t held_until_ns = 0;
+    for (size_t i = 0; i < turn_count; i++) {
+        const struct instants *at = &turns[i].at;
+        overlaps += at->granted_ns < held_until_ns;
+        held_until_ns = at->releasing_ns > held_until_ns ? at->releasing_ns : held_until_ns;
+    }
+    return overlaps;
+}
+
+/* Marks those that passed by this process. It waits from its last release, or from when the first of its turns that
+ * are still to come was asked for. */
+static void mark_overtakes(unsigned file, const int64_t *first_ask_ns)
+{
+    int64_t released_ns = INT64_MIN;
+    for (size_t i = 0, since = 0; i < turn_count; i++) {
+        unsigned passes[FILES_MAX] = {0};
+        if (turns[i].file != file)
+            continue;
+        int64_t waits_ns = released_ns > first_ask_ns[i] ? released_ns : first_ask_ns[i];
+        for (; since < i; since++)
+            if (turns[since].at.granted_ns > waits_ns &&
+                ++passes[turns[since].file] > PASSES_ALLOWED)
+                turns[since].overtakes = true;
+        since = i + 1;
+        released_ns = turns[i].at.releasing_ns;
+    }
+}
+
+static uint64_t overtakes_among_sorted(void)
+{
+    uint64_t overtakes = 0;
+    int64_t first_ns[FILES_MAX], *first_ask_ns = malloc((turn_count + 1) * sizeof(*first_ask_ns));
+    if (first_ask_ns == NULL)
+        die("memory");
+    for (unsigned file = 0; file < file_count; file++)
+        first_ns[file] = INT64_MAX;
+    for (size_t i = turn_count; i-- > 0;) {
+        int64_t *first = &first_ns[turns[i].file];
+        *first = turns[i].at.asked_ns < *first ? turns[i].at.asked_ns : *first;
+        first_ask_ns[i] = *first;
+    }
+    for (unsigned file = 0; file < file_count; file++)
+        mark_overtakes(file, first_ask_ns);
+    for (size_t i = 0; i < turn_count; i++)
+        overtakes += turns[i].counts && turns[i].overtakes;
+    free(first_ask_ns);
+    return overtakes;
+}
+
 static void tell_handovers(void)
 {
-    static struct histogram handover;
-    uint64_t overlaps = 0, changes = 0;
+    static struct histogram handover, pass;
+    uint64_t changes = 0;
     qsort(turns, turn_count, sizeof(turns[0]), by_grant);
     for (size_t i = 1; i < turn_count; i++) {
+        bool change = turns[i].file != turns[i - 1].file;
         int64_t took_ns = turns[i].at.granted_ns - turns[i - 1].at.releasing_ns;
-        overlaps += took_ns < 0;
-        changes += turns[i].file != turns[i - 1].file;
-        histogram_add(&handover, took_ns);
+        if (!turns[i].counts)
+            continue;
+        changes += change;
+        histogram_add(change ? &handover : &pass, took_ns);
     }
     print_histogram("handover_ns", &handover);
-    printf(", \"overlaps\": %llu, \"changes\": %.4f", (unsigned long long)overlaps,
-           turn_count > 1 ? (double)changes / (double)(turn_count - 1) : 0);
-}
-
-static int by_due(const void *a, const void *b)
-{
-    int64_t x = ((const struct turn *)a)->at.asked_ns, y = ((const struct turn *)b)->at.asked_ns;
-    return (x > y) - (x < y);
-}
-
-/* [begin of the step in ns, turns, refused, their median and greatest latency], where a turn was due. */
-static void tell_timeline(void)
-{
-    const char *before = "";
-    qsort(turns, turn_count, sizeof(turns[0]), by_due);
-    printf(", \"timeline\": [");
-    for (size_t i = 0, next; i < turn_count; i = next) {
-        static struct histogram step;
-        uint64_t not_had = 0;
-        int64_t number = (turns[i].at.asked_ns - options.from_ns) / options.step_ns;
-        memset(&step, 0, sizeof(step));
-        for (next = i; next < turn_count &&
-                       (turns[next].at.asked_ns - options.from_ns) / options.step_ns == number;
-             next++) {
-            not_had += turns[next].at.granted_ns == 0;
-            histogram_add(&step, turns[next].at.done_ns - turns[next].at.asked_ns);
-        }
-        printf("%s[%lld, %zu, %llu, %lld, %lld]", before, (long long)(number * options.step_ns),
-               next - i, (unsigned long long)not_had, (long long)histogram_at(&step, 0.5),
-               (long long)step.most);
-        before = ", ";
-    }
-    printf("]");
+    print_histogram("pass_ns", &pass);
+    printf(", \"overlaps\": %llu, \"overtakes\": %.4f, \"changes\": %.4f",
+           (unsigned long long)overlaps_among_sorted(),
+           counted > 0 ? (double)overtakes_among_sorted() / (double)counted : 0,
+           handover.count + pass.count > 0 ? (double)changes / (double)(handover.count + pass.count)
+                                           : 0);
 }
 
 static void tell(void)
 {
     double seconds = (double)(options.to_ns - options.from_ns) / 1e9;
-    int64_t longest = 0;
-    printf("{\"count\": %zu, \"refused\": %llu, \"seconds\": %.6f, \"rate\": %.3f", turn_count,
-           (unsigned long long)refused, seconds, (double)turn_count / seconds);
+    printf("{\"count\": %zu, \"refused\": %llu, \"seconds\": %.6f, \"rate\": %.3f", counted,
+           (unsigned long long)refused, seconds, (double)counted / seconds);
     tell_latencies();
     tell_shares();
-    for (unsigned i = 0; i < file_count; i++)
-        longest = longest_ns[i] > longest ? longest_ns[i] : longest;
-    printf(", \"longest_wait_ns\": %lld", (long long)longest);
+    printf(", \"longest_wait_ns\": %lld", (long long)longest_ns);
     if (options.shared)
         tell_handovers();
-    if (options.step_ns > 0)
-        tell_timeline();
     printf("}\n");
 }
 
@@ -218,11 +256,9 @@ int main(int argc, char **argv)
     for (; i < argc && argv[i][0] == '-'; i++)
         if (strcmp(argv[i], "--shared") == 0)
             options.shared = true;
-        else if (strcmp(argv[i], "--timeline") == 0 && i + 1 < argc)
-            options.step_ns = number(argv[++i]);
     errno = EINVAL;
     if (argc - i < 3)
-        die("[--shared] [--timeline NS] FROM_NS TO_NS FILE...");
+        die("[--shared] FROM_NS TO_NS FILE...");
     options.from_ns = number(argv[i]);
     options.to_ns = number(argv[i + 1]);
     if (options.to_ns <= options.from_ns)

@@ -1,5 +1,6 @@
-/* flock.c - flock(1) as an adapter (adapter.h), the way that scripts use it: `flock 9` on a descriptor of theirs, then
- * `flock -u 9`. Each is a program that is started, and that is what it costs. The address is a folder. */
+/* flock.c - flock(1) as an adapter (adapter.h), the way that scripts use it: `flock 9` on a descriptor of theirs,
+ * which they close: `exec 9>&-`. The first is a program that is started, and that is what it costs. The address is a
+ * folder. */
 #include "../common.h"
 #include "adapter.h"
 
@@ -43,16 +44,12 @@ static int open_lock(const char *name)
     return fd;
 }
 
-static void run(int fd, const char *option)
+static void run_flock(int fd)
 {
-    char number[] = "9", *arguments[] = {(char[]){"flock"}, NULL, NULL, NULL}, text[8];
+    char program[] = "flock", number[] = "9", *arguments[] = {program, number, NULL};
     posix_spawn_file_actions_t actions;
     pid_t pid;
-    int status, words = 1;
-    snprintf(text, sizeof(text), "%s", option);
-    if (option[0] != '\0')
-        arguments[words++] = text;
-    arguments[words] = number;
+    int status;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, fd, SCRIPTS_FD);
     if (posix_spawnp(&pid, "flock", &actions, NULL, arguments, environ) != 0)
@@ -69,18 +66,16 @@ static bool take(void *worker, const char *name, void **held)
 {
     int fd = open_lock(name);
     (void)worker;
-    run(fd, "");
+    run_flock(fd);
     *held = (void *)(intptr_t)fd;
     return true;
 }
 
 static void give(void *worker, const char *name, void *held)
 {
-    int fd = (int)(intptr_t)held;
     (void)worker;
     (void)name;
-    run(fd, "-u");
-    close(fd);
+    close((int)(intptr_t)held);
 }
 
 int main(int argc, char **argv)

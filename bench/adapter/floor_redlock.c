@@ -1,17 +1,23 @@
-/* floor_redlock.c - the bare floor on five Redis servers, as an adapter (adapter.h): all asked at once, done when
- * three have answered (../redlock_floor.h). The address is five ports of 127.0.0.1, by commas. */
+/* floor_redlock.c - the bare floors on five Redis servers, as an adapter (adapter.h): all asked at once, done when
+ * three have answered; or one after the other (../redlock_floor.h). The address is five ports of 127.0.0.1, by commas;
+ * "in-turn:" before it says the second. */
 #include "../redlock_floor.h"
 #include "adapter.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static struct redlock_floor floor_of_five;
+static bool in_turn;
 
 static const char *open_servers(const char *where)
 {
     static char version[64];
+    static const char prefix[] = "in-turn:";
     struct redis_server servers[REDLOCK_NODES] = {0};
+    in_turn = strncmp(where, prefix, sizeof(prefix) - 1) == 0;
+    where += in_turn ? sizeof(prefix) - 1 : 0;
     for (int i = 0; i < REDLOCK_NODES; i++) {
         char *end;
         servers[i].port = (int)strtol(where, &end, 10);
@@ -29,7 +35,7 @@ static const char *open_servers(const char *where)
 static void cycles(const char *name, size_t count)
 {
     (void)name;
-    redlock_floor_quorum(&floor_of_five, count);
+    (in_turn ? redlock_floor_sequential : redlock_floor_quorum)(&floor_of_five, count);
 }
 
 int main(int argc, char **argv)

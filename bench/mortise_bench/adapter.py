@@ -5,7 +5,10 @@ import selectors
 import subprocess
 import time
 
-PATIENCE_S = 120  # bounds failure only
+START_S, PATIENCE_S = 120, 30  # bound failure only
+
+
+running = set()  # all that were started and not ended
 
 
 class Failed(Exception):
@@ -22,11 +25,13 @@ class Adapter:
             stdout=subprocess.PIPE,
             env={**os.environ, **(environment or {})},
             preexec_fn=(lambda: os.sched_setaffinity(0, cpus)) if cpus else None,
+            start_new_session=True,  # ^C is for us: we end them
         )
+        running.add(self)
         self.buffer, self.version = b"", ""
 
     def ready(self):
-        first = self.hear()
+        first = self.hear(START_S)
         if not first.startswith("ready"):
             raise Failed(f"{self.name}: it said \"{first}\"")
         self.version = first[len("ready") :].strip()
@@ -43,14 +48,14 @@ class Adapter:
         except BrokenPipeError:
             raise Failed(f"{self.name}: it has ended") from None
 
-    def hear(self, patience_s=PATIENCE_S):
+    def hear(self, patience_s):
         """The next line."""
         until = time.monotonic() + patience_s
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
             while b"\n" not in self.buffer:
                 if not selector.select(max(0, until - time.monotonic())):
-                    raise Failed(f"{self.name}: no answer in {patience_s} s")
+                    raise Failed(f"{self.name}: no answer in {patience_s:g} s")
                 some = os.read(self.process.stdout.fileno(), 65536)
                 if not some:
                     raise Failed(f"{self.name}: it has ended with {self.process.wait()}")
@@ -58,9 +63,9 @@ class Adapter:
         line, self.buffer = self.buffer.split(b"\n", 1)
         return line.decode(errors="replace").strip()
 
-    def done(self):
-        """The numbers of a "done" line; None if it cannot."""
-        line = self.hear()
+    def done(self, within_s=0):
+        """The numbers of a "done" line, of what may take so long; None if it cannot."""
+        line = self.hear(PATIENCE_S + within_s)
         if line == "cannot":
             return None
         words = line.split()
@@ -93,8 +98,15 @@ class Adapter:
 
     def reap(self):
         self.process.wait()
+        running.discard(self)
         self.process.stdout.close()
         try:
             self.process.stdin.close()
         except OSError:
             pass
+
+
+def kill_all():
+    """However far they are: for an end before the end."""
+    for adapter in list(running):
+        adapter.kill()

@@ -1,13 +1,18 @@
 """What it costs while nothing happens: wait (a lock is held, W clients wait for it) and renew (M locks are held).
-Counted on the server over some seconds, once for each subject, one after the other."""
+Counted on the server over some seconds, once for each subject, one after the other. Processor time and requests are of
+two spells of the same length, one after the other, where counting the requests costs the server something."""
 
 import time
 
 from .servers import cpu_s, memory_bytes
 from .workloads import Case
 
-SETTLE_S = 1.0
+SETTLE_S = 0.7
 TTL_MS = 3000
+# How often what is held is renewed, where that is not after a third of its ttl: a spell is of whole periods. In ZooKeeper
+# it is a session of 4 s that is kept.
+PERIOD_S = {"redis_semaphore": 0.8 * TTL_MS / 1e3}
+SESSION_PERIOD_S = 4 / 3
 
 
 class Cost(Case):
@@ -19,25 +24,26 @@ class Cost(Case):
         super().__init__(workload, shape, subject, context)
         self.count = count
 
-
     def watch(self, seconds, client):
+        """Processor time is read last before the spell and first after it: asking costs some itself."""
         servers = self.context.servers
         time.sleep(SETTLE_S)
-        before = self.costs(servers, client)
+        counting = servers.requests() if servers is not None else None
+        before = self.processor_ms(servers, client)
         time.sleep(seconds)
-        after = self.costs(servers, client)
+        after = self.processor_ms(servers, client)
         took_s = after["at"] - before["at"]
-        return {name: max(0, after[name] - before[name]) / took_s for name in before if name != "at"}
+        found = {name: max(0, after[name] - before[name]) / took_s for name in before if name != "at"}
+        if counting is not None:
+            found["requests"] = counting.a_second(seconds)
+        return found
 
     @staticmethod
-    def costs(servers, client):
-        found = {"at": time.monotonic(), "client_cpu": 1e3 * cpu_s(client.pid)}
+    def processor_ms(servers, client):
+        found = {"client_cpu": 1e3 * cpu_s(client.pid)}
         if servers is not None:
             found["server_cpu"] = 1e3 * servers.cpu_s()
-            requests = servers.requests()
-            if requests is not None:
-                found["requests"] = requests
-        return found
+        return {**found, "at": time.monotonic()}
 
     def open(self):
         pass  # in measure(): it is done once
@@ -46,7 +52,7 @@ class Cost(Case):
 class Wait(Cost):
     def measure(self, seconds):
         holder, waiter = self.start(), self.start()
-        holder.ask("hold", name=self.name(), count=1, ttl_ms=30000)
+        holder.ask("hold", name=self.name(), count=1, ttl_ms=self.context.ttl_ms)
         waiter.ask("wait", name=f"{self.name()}/0", count=self.count)
         found = self.watch(seconds, waiter)
         self.close()
@@ -62,9 +68,14 @@ class Renew(Cost):
         before = memory_bytes(holder.pid)
         holder.ask("hold", name=self.name(), count=self.count, ttl_ms=TTL_MS)
         memory = memory_bytes(holder.pid) - before
-        found = self.watch(max(seconds, TTL_MS / 1e3), holder)
+        found = self.watch(self.whole_periods_s(seconds), holder)
         self.close()
         return {**found, "memory": max(0, memory) / self.count}
+
+    def whole_periods_s(self, seconds):
+        other = SESSION_PERIOD_S if self.context.backend == "zookeeper" else TTL_MS / 3e3
+        period_s = PERIOD_S.get(self.subject.name, other)
+        return max(1, round(seconds / period_s)) * period_s
 
 
 def of_each(make, workload, counts, words, context):

@@ -1,8 +1,9 @@
 """What a failure costs: a holder is killed, a server is restarted, one of several nodes is dead for a while.
 
 Latencies are of an open loop: a cycle is due every 20 ms, and its latency counts from then, so that a caller who stood
-still is told by all the cycles that should have been."""
+still is told by all the cycles that should have been. A cycle that was refused lasts until the next one that was not."""
 
+import random
 import statistics
 import struct
 import time
@@ -14,7 +15,8 @@ from .subjects import with_setting
 PERIOD_US = 20000
 STEP_S = 0.1
 PULSE_TTL = "ttl=5s"  # what a grant outlives a release by that a killed server has forgotten
-TTL_MS = 2000
+TTL_MS, SESSION_MS = 2000, 4000  # of what is held; of ZooKeeper's sessions
+SETTLE_S = 0.3  # until those that wait do so
 
 
 def records(path):
@@ -24,25 +26,62 @@ def records(path):
 
 
 class Killed(Cost):
-    """The holder is killed with SIGKILL; when has the one that waits for it the lock?"""
+    """Holders are killed with SIGKILL, at instants that have nothing to do with their renewals; when has the one that
+    waits for each the lock? They are killed one after the other, but wait together: nothing else happens. Each is a
+    round. A rival that does not renew is killed before its ttl is over."""
 
-    def measure(self, seconds):
-        holder, waiter = self.start(), self.start()
-        out = self.context.folder / "killed"
-        name = f"{self.name()}-{len(self.rounds)}"
-        holder.ask("hold", name=name, count=1, ttl_ms=TTL_MS)
-        now = time.monotonic_ns()
-        waiter.say(
-            "turns", name=f"{name}/0", own=0, threads=1, hold_us=0, from_ns=now, to_ns=now + 1, patience_ms=60000, out=out
-        )
-        time.sleep(0.5)
+    def round(self, seconds, counts=True):
+        self.rounds += self.kills(self.context.settings.kills)
+
+    def kills(self, count):
+        self.start(2 * count)
+        holders, waiters = self.adapters[:count], self.adapters[count:]
+        names = [f"{self.name()}-{number}" for number in range(count)]
+        outs = [self.context.folder / name for name in names]
+        for name, holder in zip(names, holders):
+            holder.ask("hold", name=name, count=1, ttl_ms=TTL_MS)
+        held_ns = time.monotonic_ns()
+        for name, waiter, out in zip(names, waiters, outs):
+            waiter.say(
+                "turns", name=f"{name}/0", own=0, threads=1, hold_us=0, from_ns=held_ns, to_ns=held_ns + 1,
+                patience_ms=30000, out=out,
+            )  # fmt: skip
+        killed_ns = [self.kill(holder, held_ns + due_ns) for holder, due_ns in zip(holders, self.dues_ns(count))]
+        for waiter in waiters:
+            waiter.done()
+        self.close()
+        return [self.told(records(out), at_ns) for out, at_ns in zip(outs, killed_ns)]
+
+    def dues_ns(self, count):
+        lasts_ms = SESSION_MS if self.context.backend == "zookeeper" else TTL_MS
+        most_s = lasts_ms / 1e3 * (1.6 if "renew" in self.subject.can else 0.8)  # whole periods: a third, or 0.8 of it
+        return sorted(int(1e9 * random.uniform(SETTLE_S, most_s)) for _ in range(count))
+
+    def kill(self, holder, at_ns):
+        """When it was about to happen."""
+        time.sleep(max(0, at_ns - time.monotonic_ns()) / 1e9)
         killed_ns = time.monotonic_ns()
         holder.kill()
         self.adapters.remove(holder)
-        waiter.done()
-        self.close()
-        granted = [record[1] for record in records(out) if record[1] > 0]
-        return {"to_grant": (granted[0] - killed_ns) / 1e6} if granted else {"refused": 1}
+        return killed_ns
+
+    @staticmethod
+    def told(found, killed_ns):
+        granted_ns = next((granted for _, granted, _, _ in found if granted > 0), None)
+        if granted_ns is None:
+            return {"refused": 1}
+        if granted_ns < killed_ns:  # the other one still lived, and held it
+            return {"refused": 0, "overlaps": 1}
+        return {"to_grant": (granted_ns - killed_ns) / 1e6, "refused": 0, "overlaps": 0}
+
+
+def lasting_ms(found):
+    """(when due, until it or the next one was had) of each cycle, in their order; to the end where none was."""
+    next_ns, lasting = found[-1][3] if found else 0, []
+    for asked, granted, _, done in reversed(found):
+        next_ns = done if granted > 0 else next_ns
+        lasting.append((asked, (next_ns - asked) / 1e6))
+    return lasting[::-1]
 
 
 class Timeline(Cost):
@@ -51,7 +90,8 @@ class Timeline(Cost):
     again = "again"
 
     def where(self):
-        return with_setting(super().where(), PULSE_TTL)
+        where = super().where()
+        return where if f"&{PULSE_TTL}" in where else with_setting(where, PULSE_TTL)
 
     def __init__(self, shape, subject, context):
         super().__init__("fail", shape, subject, context, 1)
@@ -68,14 +108,14 @@ class Timeline(Cost):
         adapter = self.start()
         adapter.ask("pulse", **self.pulse(0.2), out=out)  # warm-up
         words = self.pulse(seconds)
-        adapter.say("pulse", **words, out=out)
-        at = [self.act(self.harm, words["from_ns"] + int(seconds * 1e9 / 3))]
-        at.append(self.act(self.mend, words["from_ns"] + int(seconds * 2e9 / 3)))
-        adapter.done()
-        self.close()
         begin = words["from_ns"]
-        self.events = [[(at[0] - begin) / 1e9, "killed"], [(at[1] - begin) / 1e9, self.again]]
-        return self.told(records(out), begin, at)
+        adapter.say("pulse", **words, out=out)
+        harmed, _ = self.act(self.harm, begin + int(seconds * 1e9 / 3))
+        mended, whole = self.act(self.mend, begin + int(seconds * 2e9 / 3))
+        adapter.done(2 * seconds)
+        self.close()
+        self.events = [[(harmed - begin) / 1e9, "killed"], [(whole - begin) / 1e9, self.again]]
+        return self.told(records(out), begin, harmed, mended, whole)
 
     def pulse(self, seconds):
         begin = time.monotonic_ns() + 50_000_000
@@ -85,42 +125,44 @@ class Timeline(Cost):
 
     @staticmethod
     def act(deed, at_ns):
-        """When it had happened."""
+        """When it was begun, and when it had happened."""
         time.sleep(max(0, at_ns - time.monotonic_ns()) / 1e9)
+        began = time.monotonic_ns()
         deed()
-        return time.monotonic_ns()
+        return began, time.monotonic_ns()
 
-    def told(self, found, begin, at):
-        took_ms = {asked: (done - asked) / 1e6 for asked, _, _, done in found}
-        phases = [
-            [took for asked, took in took_ms.items() if from_ns <= asked < to_ns]
-            for from_ns, to_ns in ((0, at[0]), (at[0], at[1]), (at[1], 1 << 62))
-        ]
+    def told(self, found, begin, harmed, mended, whole):
+        took_ms = lasting_ms(found)
+        phases = {
+            "before": [took for asked, took in took_ms if asked < harmed],
+            "during": [took for asked, took in took_ms if harmed <= asked < whole],
+            "after": [took for asked, took in took_ms if asked >= whole],
+        }
         steps = {}
-        for asked, granted, _, done in found:
-            steps.setdefault(int((asked - begin) / (STEP_S * 1e9)), []).append(((done - asked) / 1e6, granted == 0))
+        for (asked, granted, _, _), (_, took) in zip(found, took_ms):
+            steps.setdefault(int((asked - begin) / (STEP_S * 1e9)), []).append((took, granted == 0))
         self.timeline = [
             [step * STEP_S, statistics.median(took for took, _ in here), max(took for took, _ in here),
              sum(refused for _, refused in here)]
             for step, here in sorted(steps.items())
         ]  # fmt: skip
         figures = {"refused": sum(granted == 0 for _, granted, _, _ in found)}
-        for name, phase in zip(("before", "during", "after"), phases):
-            if phase:
-                figures[f"{name}_p50"] = statistics.median(phase)
-        if phases[1]:
-            figures["during_max"] = max(phases[1])
-        granted = [record[1] for record in found if record[1] > at[1]]
-        if granted:
-            figures["to_grant"] = (min(granted) - at[1]) / 1e6
-        return figures
+        figures.update({f"{name}_p50": statistics.median(phase) for name, phase in phases.items() if phase})
+        if phases["during"]:
+            figures["during_max"] = max(phases["during"])
+        return {**figures, **self.until_mended(found, mended)}
+
+    def until_mended(self, found, mended):
+        """What else there is to tell where nothing can be had until all is well."""
+        return {}
 
     def result(self):
         return {**super().result(), "timeline": self.timeline, "events": self.events}
 
 
 class Restarted(Timeline):
-    """The only server is killed, and started again; the first grant counts from when it answers."""
+    """The only server is killed, and started again. The next grant counts from when the start was begun: the server's own
+    time to start is in it."""
 
     again = "server answers"
 
@@ -129,6 +171,10 @@ class Restarted(Timeline):
 
     def mend(self):
         self.context.servers.start()
+
+    def until_mended(self, found, mended):
+        granted = [record[1] for record in found if record[1] > mended]
+        return {"to_grant": (min(granted) - mended) / 1e6} if granted else {}
 
 
 class OneDead(Timeline):
@@ -159,12 +205,13 @@ class Ensemble(OneDead):
         roles = {key: value for key, value in self.group.values.items() if key.startswith("ROLE")}
         return next((key[4:] or "1" for key, value in roles.items() if value == "leader"), "1")
 
-    def start(self):
+    def start(self, count=1):
         if self.group is None:
             folder = self.context.folder / "ensemble"
             self.group = Servers("zookeeper", folder, self.context.cpus, ("tick=1000", "heap=96m", "nodes=3"))
+        if not self.group.values:
             self.group.start()
-        return super().start()
+        return super().start(count)
 
     def where(self):
         return f"zookeeper://{self.group.values['SERVERS']}/bench?session_timeout=4s&{PULSE_TTL}"

@@ -1,9 +1,9 @@
-"""The form of the results: cases with figures, and ratios to the floor of the same run.
+"""The form of the results: cases with figures, and ratios to the floor and the best rival of the same rounds.
 
 A *case* is one subject doing one workload in one place: {"workload", "place", "backend", "target", "shape", "subject",
-"kind", "label", "figures", "ratios", …}; "target" is a config that the user gave. A *figure* is {"unit", "better",
-"rounds", "median", "least", "most"}. A ratio is the median of the ratios of each round, not the ratio of the medians:
-what else the machine did meets both alike."""
+"kind", "label", "figures", "ratios", "of_rival", …}; "target" is a config that the user gave. A *figure* is {"unit",
+"better", "rounds", "median", "least", "most"}; a round that has none is null. A ratio is made in each round, and its
+median, quartiles, least and most are told: what else the machine did meets both alike."""
 
 import json
 import statistics
@@ -18,12 +18,15 @@ KNOWN = {
     "p50": ("µs", "less", "half of them within"),
     "p99": ("µs", "less", "99 % within"),
     "p999": ("µs", "less", "99.9 % within"),
-    "handover_p50": ("µs", "less", "hand-over, half within"),
-    "handover_p99": ("µs", "less", "hand-over, 99 % within"),
+    "acquire_p50": ("µs", "less", "the acquire alone, half within"),
+    "handover_p50": ("µs", "less", "to another process, half within"),
+    "handover_p99": ("µs", "less", "to another process, 99 % within"),
+    "pass_p50": ("µs", "less", "within a process, half within"),
     "jain": ("", "more", "Jain's index between processes"),
     "least_share": ("", "more", "least share of a process, of the even one"),
     "longest_wait": ("ms", "less", "longest wait"),
     "changes": ("", "none", "part of grants to another process"),
+    "overtakes": ("", "less", "part of grants that passed by a process"),
     "overlaps": ("", "less", "two holders at once"),
     "refused": ("", "less", "refused"),
     "look": ("ns", "less", "one look"),
@@ -37,18 +40,43 @@ KNOWN = {
     "during_max": ("ms", "less", "during: longest"),
     "after_p50": ("ms", "less", "after: half within"),
 }
+# The figure by which subjects are compared.
+MAIN = {"cycle": "rate", "contend": "rate", "state": "look", "wait": "requests", "renew": "requests", "fail": "to_grant"}
+NO_RATIO = ("jain", "least_share", "overlaps", "overtakes", "changes", "refused")
+
+
+def rounded(value, digits):
+    return float(f"{value:.{digits}g}")
 
 
 def figure(name, rounds):
+    """rounds: None where a round has no such figure; at least one has."""
     unit, better, _ = KNOWN[name]
+    there = [value for value in rounds if value is not None]
     return {
         "unit": unit,
         "better": better,
-        "rounds": [float(f"{value:.6g}") for value in rounds],
-        "median": float(f"{statistics.median(rounds):.6g}"),
-        "least": float(f"{min(rounds):.6g}"),
-        "most": float(f"{max(rounds):.6g}"),
+        "rounds": [None if value is None else rounded(value, 6) for value in rounds],
+        "median": rounded(statistics.median(there), 6),
+        "least": rounded(min(there), 6),
+        "most": rounded(max(there), 6),
     }
+
+
+def quantile(histogram, part):
+    """Of [upper end, count] in order: the least value that so large a part is not above."""
+    total, below = sum(count for _, count in histogram), 0
+    for upper, count in histogram:
+        below += count
+        if below >= part * total:
+            return upper
+    return None
+
+
+def sure_quantile(histogram, part):
+    """None if fewer than ten turns are above it: then it is chance."""
+    total = sum(count for _, count in histogram)
+    return quantile(histogram, part) if total * (1 - part) >= 9.999 else None
 
 
 def key_of(case):
@@ -59,41 +87,76 @@ def group_of(case):
     return tuple(case[word] for word in GROUP)
 
 
+def main_figure(case):
+    """Its name; None if the case has none of those it could be told by."""
+    names = (MAIN[case["workload"]], "during_max", "server_cpu", "client_cpu", *case["figures"])
+    return next((name for name in names if name in case["figures"]), None)
+
+
 def ratio(rounds, over):
-    pairs = [(mine, floor) for mine, floor in zip(rounds, over) if floor > 0]
-    if not pairs:
+    """Of each round; None where neither round can be compared."""
+    ratios = [mine / other for mine, other in zip(rounds, over) if mine is not None and other]
+    if not ratios:
         return None
-    ratios = [mine / floor for mine, floor in pairs]
+    quarters = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
     return {
-        "median": float(f"{statistics.median(ratios):.4g}"),
-        "least": float(f"{min(ratios):.4g}"),
-        "most": float(f"{max(ratios):.4g}"),
+        "median": rounded(statistics.median(ratios), 4),
+        "low": rounded(quarters[0], 4),
+        "high": rounded(quarters[2], 4),
+        "least": rounded(min(ratios), 4),
+        "most": rounded(max(ratios), 4),
+        "rounds": [rounded(value, 4) for value in ratios],
     }
 
 
-def floor_of(case, cases):
-    """Of the same shape; else of one caller, where that is what there is."""
-    floors = [other for other in cases if other["kind"] == "floor" and group_of(other) == group_of(case)]
-    same = [other for other in floors if other["shape"] == case["shape"]]
-    one = [other for other in floors if other["shape"] == "1 caller"]
-    return (same or one or [None])[0]
+def like(case, cases, kind):
+    """Those of a kind that do the same beside it."""
+    same = (group_of(case), case["shape"])
+    return [other for other in cases if other["kind"] == kind and (group_of(other), other["shape"]) == same]
+
+
+def floor_ratios(case, cases):
+    floors = like(case, cases, "floor")
+    if not floors or case["kind"] == "floor":
+        return {}
+    found = {}
+    for name, mine in case["figures"].items():
+        theirs = floors[0]["figures"].get(name)
+        compared = ratio(mine["rounds"], theirs["rounds"]) if theirs and name not in NO_RATIO else None
+        if compared is not None:
+            found[name] = {**compared, "to": floors[0]["label"]}
+    return found
+
+
+def best_of_rounds(rivals, name):
+    """The best of them in each round."""
+    best = max if KNOWN[name][1] == "more" else min
+    rounds = zip(*(rival["figures"][name]["rounds"] for rival in rivals))
+    return [best((value for value in of_round if value is not None), default=None) for of_round in rounds]
+
+
+def rival_ratios(case, cases):
+    """Of a driver's main figure, to the best rival in each round. A rival that does not renew what it holds is no
+    measure of when its lock is had again."""
+    name = main_figure(case)
+    rivals = [
+        other
+        for other in like(case, cases, "rival")
+        if name in other["figures"] and (case["workload"] != "fail" or other.get("renews"))
+    ]
+    if case["kind"] != "driver" or not rivals:
+        return {}
+    compared = ratio(case["figures"][name]["rounds"], best_of_rounds(rivals, name))
+    if compared is None:
+        return {}
+    best = max if KNOWN[name][1] == "more" else min
+    return {name: {**compared, "to": best(rivals, key=lambda rival: rival["figures"][name]["median"])["label"]}}
 
 
 def add_ratios(cases):
     for case in cases:
-        floor = floor_of(case, cases)
-        case["ratios"] = {}
-        if floor is None or case["kind"] == "floor":
-            continue
-        for name, mine in case["figures"].items():
-            theirs = floor["figures"].get(name)
-            if theirs is None or mine["better"] == "none" or name in ("jain", "least_share", "overlaps", "refused"):
-                continue
-            if floor["shape"] != case["shape"] and name != "rate":
-                continue  # a crowd's latency says nothing beside one caller's
-            found = ratio(mine["rounds"], theirs["rounds"])
-            if found is not None:
-                case["ratios"][name] = {**found, "to": floor["label"], "shape": floor["shape"]}
+        case["ratios"] = floor_ratios(case, cases)
+        case["of_rival"] = rival_ratios(case, cases)
 
 
 def write(path, result):

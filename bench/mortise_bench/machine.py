@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import time
 
+from . import parts
+
 
 def processor():
     try:
@@ -25,12 +27,22 @@ def first_line(*command):
     return (done.stdout.strip().splitlines() or [""])[0]
 
 
+def source():
+    """The commit of the tree that this lies in, if it does."""
+    if not shutil.which("git"):
+        return ""
+    command = ["git", "-C", os.path.dirname(__file__), "describe", "--always", "--dirty", "--abbrev=12"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
 def describe():
     try:
         system = platform.freedesktop_os_release().get("PRETTY_NAME", platform.system())
     except OSError:
         system = platform.system()
     versions = {
+        "mortise": f"built as {parts.build_type or 'no type'}" + (f", source at {commit}" if (commit := source()) else ""),
         "redis-server": first_line("redis-server", "--version"),
         "java": first_line("java", "--version"),
         "node": first_line("node", "--version"),

@@ -2,9 +2,11 @@
 
 import argparse
 import os
+import signal
 import sys
 
-from . import figures, run, subjects
+from . import figures, page, run, subjects
+from .tables import number, target_cells
 
 
 def arguments():
@@ -15,7 +17,7 @@ def arguments():
     )
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--quick", action="store_true", help="few and short rounds: does it run at all")
-    how.add_argument("--full", action="store_true", help="what figures to be believed take: some 20 minutes")
+    how.add_argument("--full", action="store_true", help="what figures to be believed take: some 17 minutes")
     parser.add_argument("-C", dest="configs", metavar="CONFIG|URL", action="append", default=[],
                         help="measure this one (may be repeated) instead of servers of its own")  # fmt: skip
     parser.add_argument("--workload", metavar="NAME,…", action="append", default=[],
@@ -25,6 +27,7 @@ def arguments():
     parser.add_argument("--place", metavar="NAME,…", action="append", default=[],
                         help="one (client and server on one processor), free (not pinned); default: both")  # fmt: skip
     parser.add_argument("--no-rivals", action="store_true", help="drivers and floors alone")
+    parser.add_argument("--check", action="store_true", help="a missed target is the exit status: 1")
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
     parser.add_argument("--html", metavar="FILE", help="write the report there")
     return parser, parser.parse_args()
@@ -38,27 +41,66 @@ def chosen(parser, option, given, known):
     return [name for name in known if not names or name in names]
 
 
-def figure_text(value):
-    digits = 0 if abs(value) >= 100 or value == 0 else 1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 3
-    return f"{value:,.{digits}f}"
-
-
-def print_table(result):
+def print_cases(result):
     """The main figure of each case, for whoever looks at a terminal."""
     before = None
     for case in result["cases"]:
-        head = f"{case['workload']}, {case['backend']}, {case['place']}"
+        head = f"{case['workload']}, {case['target'] or case['backend']}, {case['place']}"
         if head != before:
             print(f"\n{head}")
         before = head
-        names = list(case["figures"])
-        name = next((name for name in ("requests", "to_grant", "during_p50") if name in names), names[0])
-        figure, ratio = case["figures"][name], case["ratios"].get(name)
+        name = figures.main_figure(case)
+        if name is None:
+            print(f"  {case['label'][:34]:34} {case['shape']:18} {'nothing':>11}")
+            continue
+        figure, ratio, rival = case["figures"][name], case["ratios"].get(name), case["of_rival"].get(name)
         _, _, words = figures.KNOWN[name]
         print(
-            f"  {case['label'][:34]:34} {case['shape']:18} {figure_text(figure['median']):>11} {figure['unit']:5} {words}"
+            f"  {case['label'][:34]:34} {case['shape']:18} {number(figure['median']):>11} {figure['unit']:5} {words}"
             + (f"; {ratio['median']:.3g} of the floor" if ratio else "")
+            + (f"; {rival['median']:.3g} × {rival['to']}" if rival else "")
         )
+
+
+def print_targets(result):
+    print("\ntargets" if result["targets"] else "")
+    for row in result["targets"]:
+        met, where, what, bound, found = target_cells(row)
+        print(f"  {met:7} {where:16} {what:32} {bound}: {found}")
+    for entry in result["left_out"]:
+        print(f"left out: {entry['what']}: {entry['why']}")
+
+
+def end_by_signals():
+    """An exception, so that what was started is ended too. A second one does not disturb that."""
+
+    def end(number, _frame):
+        for other in run.ENDING:
+            signal.signal(other, signal.SIG_IGN)
+        raise KeyboardInterrupt(number)
+
+    for number in run.ENDING:
+        signal.signal(number, end)
+
+
+def outputs(options, result):
+    """In the order of worth: one that cannot be written does not keep the others back."""
+    if options.json:
+        yield "the figures", lambda: figures.write(options.json, result)
+    if options.html:
+        yield "the report", lambda: page.write(options.html, result)
+    yield "the tables", lambda: (print_cases(result), print_targets(result))
+
+
+def write_all(options, result):
+    written = True
+    for what, write in outputs(options, result):
+        try:
+            write()
+        except Exception as error:  # pylint: disable=broad-exception-caught # told; twenty minutes are not thrown away
+            print(f"mortise-bench: {what}: {type(error).__name__}: {error}", file=sys.stderr)
+            written = False
+    return written
 
 
 def main():
@@ -71,18 +113,14 @@ def main():
     settings = run.FULL if options.full else run.QUICK
     if not options.quick and not options.full:
         print("mortise-bench: --quick, for figures to be believed say --full", file=sys.stderr)
+    end_by_signals()
     everything = run.Run(
         settings, places, wanted, [] if options.configs else backends, options.configs, not options.no_rivals
     )
     try:
         result = everything.everything()
-    except KeyboardInterrupt:
-        return 130
-    print_table(result)
-    if options.json:
-        figures.write(options.json, result)
-    if options.html:
-        from . import page
-
-        page.write(options.html, result)
-    return 0 if result["cases"] else 1
+    except KeyboardInterrupt as signalled:
+        return 128 + (signalled.args[0] if signalled.args else signal.SIGINT)
+    if not write_all(options, result) or not result["cases"]:
+        return 1
+    return 1 if options.check and not all(row["met"] for row in result["targets"]) else 0

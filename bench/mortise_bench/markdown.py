@@ -3,7 +3,7 @@
 import re
 
 from .figures import group_of
-from .tables import best_rival, number
+from .tables import TARGETS, number, target_cells
 
 FIRST = "<!-- comparison: written by bench/page -->"
 LAST = "<!-- end of comparison -->"
@@ -20,16 +20,12 @@ def figure_text(case, name):
 
 def ratio_text(case, name):
     ratio = case["ratios"].get(name)
-    if ratio is None:
-        return ""
-    return f"{ratio['median']:.3g}" + ("" if ratio["shape"] == case["shape"] else " of one caller's")
+    return f"{ratio['median']:.3g}" if ratio else ""
 
 
-def rival_text(case, cases):
-    rival = best_rival(case, cases) if case["kind"] == "driver" else None
-    if rival is None:
-        return ""
-    return f"{case['figures']['rate']['median'] / rival['figures']['rate']['median']:.3g} × {rival['label']}"
+def rival_text(case, name):
+    ratio = case["of_rival"].get(name)
+    return f"{ratio['median']:.3g} × {ratio['to']}" if ratio else ""
 
 
 # By workload: title, then a head and what stands below it.
@@ -37,8 +33,9 @@ COLUMNS = {
     "cycle": ("Cycles", [("a second", "rate"), ("p50 µs", "p50"), ("p99 µs", "p99"), ("p99.9 µs", "p999")]),
     "contend": (
         "One lock that all want",
-        [("a second", "rate"), ("hand-over p50 µs", "handover_p50"), ("p99 µs", "handover_p99"), ("Jain", "jain"),
-         ("least share", "least_share"), ("longest wait ms", "longest_wait")],
+        [("a second", "rate"), ("to another process p50 µs", "handover_p50"), ("p99 µs", "handover_p99"),
+         ("within one p50 µs", "pass_p50"), ("Jain", "jain"), ("least share", "least_share"),
+         ("longest wait ms", "longest_wait")],
     ),
     "wait": ("Waiting", [("requests a second", "requests"), ("server ms a second", "server_cpu")]),
     "renew": (
@@ -57,22 +54,31 @@ COLUMNS = {
 
 def table(workload, cases):
     title, columns = COLUMNS[workload]
-    rated = any("rate" in case["figures"] for case in cases)
+    main = columns[0][1]
+    rated = any(case["of_rival"].get(main) for case in cases)
     heads = ["", "", *(head for head, _ in columns), "of the floor", *(["of the best rival"] if rated else [])]
     lines = [f"**{title}: {cases[0]['backend']}, {cases[0]['place']}**", "", row(heads), "|---|---|" + "---:|" * (len(heads) - 2)]
     for case in cases:
         label = f"**{case['label']}**" if case["kind"] == "driver" else case["label"]
         cells = [label, case["shape"], *(figure_text(case, name) for _, name in columns)]
-        cells.append(ratio_text(case, columns[0][1]))
-        lines.append(row([*cells, *([rival_text(case, cases)] if rated else [])]))
+        cells.append(ratio_text(case, main))
+        lines.append(row([*cells, *([rival_text(case, main)] if rated else [])]))
     return "\n".join(lines)
+
+
+def targets(result):
+    rows = [row([met if met == "met" else f"**{met}**", *cells]) for met, *cells in map(target_cells, result["targets"])]
+    return "\n".join([row(TARGETS), "|---|---|---|---|---|", *rows])
 
 
 def text(result):
     machine, method = result["machine"], result["method"]
     parts = [
         f"{machine['processor']}, {machine['cores']} cores, {machine['system']}, {machine['kernel']}, {machine['date']}; "
-        f"median of {method['rounds']} rounds. *one*: client and server on one processor; *free*: not pinned."
+        f"median of the rounds ({', '.join(f'{name} {count}' for name, count in method['rounds'].items())}; of holders "
+        f"{method['kills']} are killed, the rest is measured once). *one*: client and server on one processor; *free*: not "
+        "pinned. Targets are held against the worst round.",
+        targets(result),
     ]
     for workload in COLUMNS:
         groups = {}

@@ -4,8 +4,8 @@ import html
 from pathlib import Path
 
 from . import pictures
-from .figures import group_of
-from .tables import cases_table, summary_table, texts_table
+from .figures import MAIN, group_of
+from .tables import cases_table, summary_table, targets_table, texts_table
 
 KIND_COLOUR = {"driver": 1, "floor": 2, "rival": 3}
 BACKENDS = {
@@ -36,7 +36,7 @@ def figure(caption, svg):
 
 
 def caption_and_bars(caption, cases, name, unit):
-    rows = []
+    rows, cases = [], [case for case in cases if name in case["figures"]]
     for case in sorted(cases, key=lambda case: -case["figures"][name]["median"]):
         found = case["figures"][name]
         rows.append((case["label"][:30], KIND_COLOUR[case["kind"]], found["median"], found["least"], found["most"]))
@@ -47,7 +47,7 @@ def caption_and_bars(caption, cases, name, unit):
 
 
 def cycle_pictures(cases):
-    for group in grouped([case for case in cases if case["shape"] == "1 caller"]):
+    for group in grouped([case for case in cases if case["shape"] == "1 caller" and "rate" in case["figures"]]):
         yield caption_and_bars(title_of(group[0], "one caller"), group, "rate", "cycles a second")
 
 
@@ -76,7 +76,11 @@ def latency_pictures(cases):
 
 
 def scaling_pictures(cases):
-    threaded = [case for case in cases if case["shape"] == "1 caller" or case["shape"].endswith(" threads")]
+    threaded = [
+        case
+        for case in cases
+        if (case["shape"] == "1 caller" or case["shape"].endswith(" threads")) and "rate" in case["figures"]
+    ]
     for group in grouped(threaded):
         series = []
         for at, same in enumerate(grouped(group, "subject"), 1):
@@ -90,13 +94,13 @@ def scaling_pictures(cases):
 
 
 def contend_pictures(cases):
-    for group in grouped(cases, "shape"):
+    for group in grouped([case for case in cases if "rate" in case["figures"]], "shape"):
         caption = title_of(group[0], group[0]["shape"])
         yield caption_and_bars(caption, group, "rate", "acquisitions a second")
 
 
 def handover_pictures(cases):
-    return curves(cases, "handover", "µs from a release to the next grant")
+    return curves(cases, "handover", "µs from a release to the next process's grant")
 
 
 def wait_pictures(cases):
@@ -134,23 +138,36 @@ PARTS = (
     ("contend", "One lock that all want", contend_pictures,
      "Processes × threads, and what is done in the critical section. A high rate alone says little: one process that takes "
      "its own lock again and again is fast, and the others starve. The table says how even the shares were."),
-    ("contend", "From a release to the next grant", handover_pictures, ""),
+    ("contend", "From a release to the next grant in another process", handover_pictures,
+     "Passes within a process are another thing: the table has them by themselves."),
     ("wait", "What waiting costs the server", wait_pictures,
      "A lock is held, so many clients wait for it, and nothing happens: requests a second, those of the holder included."),
     ("renew", "What holding costs", lambda cases: (), "So many locks are held and renewed; ttl 3 s."),
     ("fail", "Failures", fail_pictures,
      "A cycle is due every 20 ms, and its latency counts from when it was due: a caller who stood still is told by all the "
-     "cycles that should have been. “Until the next grant”: from the kill of the holder (its ttl is 2 s, a ZooKeeper "
-     "session's 4 s), or from when the server answers again."),
+     "cycles that should have been; one that was refused lasts until the next that was not. “Until the next grant”: from the "
+     "kill of the holder (its ttl is 2 s, a ZooKeeper session's 4 s), at some instant between two renewals; or from when "
+     "the start of the server was begun. A rival that does not renew is killed at some instant of its only ttl, and has less "
+     "of it left."),
     ("state", "A look at a lease", lambda cases: (), "mortise_state(): a clock compare, beside reading the clock."),
 )  # fmt: skip
+
+
+def drawn_of(draw, cases):
+    """What cannot be drawn is told, and the rest stands."""
+    if not pictures.available():
+        return ""
+    try:
+        return "".join(draw(cases))
+    except (RuntimeError, ValueError, KeyError, IndexError) as error:
+        return f"<p class=warning>Not drawn: {html.escape(str(error))}</p>"
 
 
 def part(result, workload, title, draw, text):
     cases = [case for case in result["cases"] if case["workload"] == workload]
     if not cases:
         return ""
-    drawn = "".join(draw(cases)) if pictures.available() else ""
+    drawn = drawn_of(draw, cases)
     if not drawn and draw in (scaling_pictures, latency_pictures, handover_pictures):
         return ""
     first = next(known for known in PARTS if known[0] == workload)[1] == title
@@ -185,30 +202,36 @@ def method_text(result):
         f"{name}: client and server " + (f"on processor {cpus[0]}" if isinstance(cpus, list) else "placed by the system")
         for name, cpus in method["places"].items()
     )
-    rounds = (
-        f"{method['rounds']} rounds after a warm-up of {method['warm_up_s']:g} s, in turn: A B C A B C, so that what else "
-        "the machine does meets all alike. A figure is the median of the rounds; beside it the least and the most."
-    )
+    rounds = ", ".join(f"{name} {count}" for name, count in method["rounds"].items())
     lengths = ", ".join(f"{name} {seconds:g} s" for name, seconds in method["seconds"].items())
+    once = ", ".join(name for name in MAIN if name not in method["rounds"])
     lines = [
-        rounds,
-        f"A measurement takes: {lengths}; the first sixth of it does not count.",
+        f"Rounds after a warm-up of {method['warm_up_s']:g} s: {rounds}; in turn, each round beginning with the next one: what "
+        f"else the machine does meets all alike. A figure is the median of the rounds; beside it the least and the most. {once} "
+        f"are measured one time; of holders {method['kills']} are killed.",
+        f"A measurement takes: {lengths}; of rounds the first sixth does not count.",
         f"Places: {places}.",
-        "Percentiles are from a log-linear histogram of all turns (1.6 % wide); where turns are due at fixed times their "
-        "latency counts from then.",
-        "A ratio is the median of the rounds' ratios to the floor of the same round. A floor sends the same requests by the "
-        "server's client library alone. Where a shape has none, the floor of one caller stands in, and the table says so.",
+        "Percentiles are from a log-linear histogram of all turns (1.6 % wide), p99 and above of all rounds together and only "
+        "where at least ten turns are above; where turns are due at fixed times their latency counts from then.",
+        "A ratio is made in each round, to the floor or to the best rival of that round, and its median told. A floor sends the "
+        "same requests by the server's client library alone, in the same shape; where there is none, there is no ratio.",
         "All subjects, in whatever language, write down the same four instants of each turn; one program computes all "
-        "figures from them.",
+        "figures from them. A wait counts up to the end of a round also if it was not over.",
+        "The five Redis nodes have no disk; Mortise waits for the longest ttl before a started node votes (5 s here, max_ttl), "
+        "which had passed before anything was measured. The rivals do not wait for that.",
         f"The machine's load before: {', '.join(f'{load:g}' for load in machine['load'])}. It took "
         f"{method['took_s'] / 60:.1f} minutes.",
     ]
     items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
     versions = dict(machine["programs"])
+    versions.update({f"servers: {name}": found["version"] for name, found in result["servers"].items()})
     versions.update({f"{case['label']} ({case['backend']})": case["version"] for case in result["cases"]})
+    settings = {name: found["settings"] for name, found in result["servers"].items()}
     return (
         f"<h2>Method</h2><ul>{items}</ul><details><summary>Versions</summary>"
         f"{texts_table(('what', 'version'), versions.items())}</details>"
+        "<details><summary>Settings of the servers</summary>"
+        f"{texts_table(('what', 'settings'), settings.items())}</details>"
     )
 
 
@@ -224,7 +247,7 @@ def write(path, result):
     parts = "".join(part(result, *words) for words in PARTS)
     if not pictures.available():
         parts = "<p class=warning>There are no pictures: gnuplot is not installed.</p>" + parts
-    body = head(result) + summary_table(result) + parts + method_text(result) + left_out(result)
+    body = head(result) + summary_table(result) + targets_table(result) + parts + method_text(result) + left_out(result)
     Path(path).write_text(
         "<!doctype html>\n<html lang=en><head><meta charset=utf-8>"
         '<meta name=viewport content="width=device-width, initial-scale=1">'

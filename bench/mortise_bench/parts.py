@@ -5,6 +5,7 @@ from pathlib import Path
 programs = Path()  # adapter-NAME, mortise-bench-digest
 servers = Path()  # servers.sh, with servers/ beside it
 rivals = Path()  # the rivals' adapters
+build_type = ""  # of the programs
 
 
 def adapter(name: str) -> Path:

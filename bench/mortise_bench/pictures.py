@@ -115,8 +115,8 @@ def lines(title, series, x, y, log="", points=True, events=(), more=""):
 {f"set logscale {log}" if log else ""}
 set xlabel {quoted(x)}
 set ylabel {quoted(y)}
-set format "%g"
-set key above horizontal left reverse Left
+set format "%.10g"
+set key above horizontal left reverse Left samplen 1 font ",10"
 {marks}{more}
 plot {", ".join(plots)}
 """

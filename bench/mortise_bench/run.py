@@ -1,25 +1,27 @@
 """The whole run: each place, in it each backend, in it each workload; and what is left of the time."""
 
+import contextlib
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import costs, failures, figures, machine, subjects, workloads
-from .adapter import Failed
+from . import adapter, costs, failures, figures, machine, servers, subjects, targets, workloads
 from .servers import NotHere, Servers
 
 ROUNDS = {"cycle": workloads.cycle, "contend": workloads.contend, "state": workloads.state}
 ONCE = {"wait": costs.wait, "renew": costs.renew, "fail": failures.fail}
 WORKLOADS = (*ROUNDS, *ONCE)
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
 class Settings:
-    rounds: int
+    rounds: dict  # by workload
     warm_s: float
     seconds: dict  # of a measurement in one round, by workload
     thread_counts: tuple
@@ -29,14 +31,17 @@ class Settings:
     waiters: tuple
     held: tuple
     kills: int
+    long_s: float  # of a contended round that shows shares; 0: none
 
 
 QUICK = Settings(
-    2, 0.05, {"cycle": 0.1, "contend": 0.2, "state": 0.05, "wait": 1, "renew": 1, "fail": 3}, (4,), 2, 2, (0,), (5,), (50,), 1
-)
+    {"cycle": 2, "contend": 2, "state": 2}, 0.05,
+    {"cycle": 0.1, "contend": 0.2, "state": 0.05, "wait": 0.5, "renew": 1, "fail": 3}, (4,), 2, 2, (0,), (5,), (50,), 1, 0.3,
+)  # fmt: skip
 FULL = Settings(
-    5, 0.3, {"cycle": 0.5, "contend": 0.8, "state": 0.1, "wait": 3, "renew": 6, "fail": 9}, (8, 64), 8, 8, (0, 1000),
-    (10, 100), (1000,), 2,
+    {"cycle": 5, "contend": 3, "state": 5}, 0.25,
+    {"cycle": 0.25, "contend": 0.6, "state": 0.1, "wait": 1.5, "renew": 3, "fail": 9}, (8, 64), 8, 8, (0, 1000), (10, 100),
+    (1000,), 5, 10,
 )  # fmt: skip
 
 
@@ -53,6 +58,7 @@ class Context:
     servers: Servers = None
     ports: tuple = ()
     url: str = ""  # one that the user gave
+    ttl_ms: int = 5000  # of what is held for long: no more than subjects.url_of() allows
     label: str = "mortise"
 
     def subjects(self, strict=False):
@@ -112,7 +118,7 @@ class Run:
     def __init__(self, settings, places, wanted, backends, configs, with_rivals):
         self.settings, self.places, self.wanted = settings, places, wanted
         self.backends, self.configs, self.with_rivals = backends, configs, with_rivals
-        self.cases, self.left_out = [], []
+        self.cases, self.left_out, self.described, self.spent_s = [], [], {}, {}
         self.folder = Path(tempfile.mkdtemp(prefix="mortise-bench-"))
         self.folder.chmod(0o711)
         self.progress = Progress(0)
@@ -122,8 +128,13 @@ class Run:
     def contexts(self):
         for place, cpus in self.places.items():
             words = {"place": place, "cpus": cpus, "settings": self.settings, "with_rivals": self.with_rivals}
+            labels = set()
             for number, where in enumerate(self.configs):
-                yield config_context(where, folder=self.folder / f"{place}-config-{number}", **words)
+                context = config_context(where, folder=self.folder / f"{place}-config-{number}", **words)
+                if context.label in labels:  # the same again, or with other options
+                    context.label += f" ({number + 1})"
+                labels.add(context.label)
+                yield context
             for backend in self.backends:
                 yield Context(backend=backend, folder=self.folder / f"{place}-{backend}", **words)
 
@@ -133,14 +144,13 @@ class Run:
         return [name for name in self.wanted if name in ROUNDS or context.place == last]
 
     def cost_s(self, workload, case):
-        settings = self.settings
-        seconds = settings.seconds[workload] * (1 + workloads.SETTLE) + workloads.LEAD_S
+        """About; of all rounds together."""
+        settings, seconds = self.settings, self.settings.seconds[workload]
         if workload in ROUNDS:
-            return settings.rounds * seconds + settings.warm_s + 0.3
-        return (3 if isinstance(case, failures.Killed) else seconds) + 2
-
-    def times(self, case):
-        return self.settings.kills if isinstance(case, failures.Killed) else 1
+            long_s = settings.long_s if workload == "contend" and case.subject.name == "mortise" and not case.hold_us else 0
+            one_s = seconds * (1 + workloads.SETTLE) + case.lead_s() + (0.2 if case.processes > 1 else 0)
+            return settings.rounds[workload] * one_s + 2 * settings.warm_s + 0.1 + 0.1 * case.processes + 1.2 * long_s
+        return 7 if isinstance(case, failures.Killed) else (2 if workload == "wait" else 1) * seconds + 2
 
     def plan(self):
         """The seconds of it all, with ports that are none."""
@@ -149,7 +159,7 @@ class Run:
             context.ports = context.ports or (1, 2, 3, 4, 5)
             for name in self.workloads_in(context):
                 cases = {**ROUNDS, **ONCE}[name](context)
-                total += sum(self.times(case) * self.cost_s(name, case) for case in cases)
+                total += sum(self.cost_s(name, case) for case in cases)
         self.progress.planned_s = total
 
     # ---- doing it ----
@@ -158,100 +168,122 @@ class Run:
         self.left_out.append({"what": what, "why": str(why)})
         self.progress.note(f"left out: {what}: {why}")
 
-    def opened(self, case):
-        name = f"{case.workload}, {case.subject.label}, {case.context.backend}, {case.context.place}"
+    def tried(self, case, deed, what):
+        """One that fails is left out, and the others go on."""
         try:
-            case.open()
+            deed()
             return True
-        except (Failed, OSError) as error:
-            case.close()
-            self.leave_out(name, error)
+        except Exception as error:  # pylint: disable=broad-exception-caught # whatever it is, it is of this case alone
+            self.leave_out(what, f"{error}" if str(error) else type(error).__name__)
+            with contextlib.suppress(Exception):
+                case.close()
             return False
 
-    def one_round(self, name, cases, seconds, counts):
+    @staticmethod
+    def words_of(case):
+        context = case.context
+        return f"{context.place}, {context.label if context.url else context.backend}: {case.workload}, {case.shape}, " \
+            f"{case.subject.label_in(case.workload)}"
+
+    def one_round(self, cases, deed, seconds):
         """Each in turn; one that fails is taken out."""
         for case in list(cases):
-            what = f"{case.context.place}, {case.context.backend}: {name}, {case.shape}, {case.subject.label}"
+            what = self.words_of(case)
             self.progress.tell(what)
-            try:
-                case.round(seconds, counts)
-            except (Failed, OSError, NotHere, ValueError, ZeroDivisionError) as error:
+            if not self.tried(case, lambda case=case: deed(case), what):
                 cases.remove(case)
-                case.close()
-                self.leave_out(what, error)
-            if counts:
-                self.progress.add(self.cost_s(name, case) / (self.settings.rounds if name in ROUNDS else 1))
+            self.progress.add(seconds(case))
 
     def in_rounds(self, name, context):
-        cases = [case for case in ROUNDS[name](context) if self.opened(case)]
+        cases = [case for case in ROUNDS[name](context) if self.tried(case, case.open, self.words_of(case))]
+        rounds, seconds = self.settings.rounds[name], self.settings.seconds[name]
+        everyone = list(cases)
         try:
-            self.one_round(name, cases, self.settings.warm_s, False)
-            for _ in range(self.settings.rounds):
-                self.one_round(name, cases, self.settings.seconds[name], True)
+            self.one_round(cases, lambda case: case.round(self.settings.warm_s, False), lambda case: 0)
+            for number in range(rounds):
+                first = number % max(1, len(cases))  # nobody is always behind the same one
+                turn = cases[first:] + cases[:first]
+                self.one_round(turn, lambda case: case.round(seconds), lambda case: self.cost_s(name, case) / rounds)
+                cases = [case for case in cases if case in turn]
+            self.one_round(cases, lambda case: case.once(), lambda case: 0)
         finally:
-            for case in cases:
+            for case in everyone:
                 case.close()
-        self.cases += [case.result() for case in cases if case.rounds]
+        self.add_results(cases)
 
     def once(self, name, context):
         cases = ONCE[name](context)
-        for case in list(cases):
-            one = [case]
-            for _ in range(self.times(case)):
-                self.one_round(name, one, self.settings.seconds[name], True)
-            if not one:
-                cases.remove(case)
-        self.cases += [case.result() for case in cases if case.rounds]
+        self.one_round(cases, lambda case: case.round(self.settings.seconds[name]), lambda case: self.cost_s(name, case))
+        self.add_results(cases)
+
+    def add_results(self, cases):
+        for case in cases:
+            self.tried(case, lambda case=case: self.cases.append(case.result()), self.words_of(case))
 
     def start_servers(self, context):
         kind, settings = subjects.KINDS.get(context.backend, (None, ()))
         context.folder.mkdir(mode=0o711, exist_ok=True)
         if kind is None or context.url:
             return
-        servers = Servers(kind, context.folder / "servers", context.cpus, settings)
-        try:
-            servers.start()
-        except NotHere:
-            servers.end()
-            raise
-        context.servers, context.ports = servers, tuple(servers.ports())
+        context.servers = Servers(kind, context.folder / "servers", context.cpus, settings)
+        context.servers.start()
+        context.ports = tuple(context.servers.ports())
+        self.progress.tell(f"{context.place}, {context.backend}: until its servers count")
+        subjects.await_votes(context.backend, context.servers)
+        self.described.setdefault(context.backend, context.servers.described())
 
     def measure(self, context):
         try:
             self.start_servers(context)
-        except NotHere as error:
-            self.leave_out(f"{context.backend}, {context.place}", error)
-            return
-        try:
             for name in self.workloads_in(context):
+                began = time.monotonic()
                 (self.in_rounds if name in ROUNDS else self.once)(name, context)
+                self.spent_s[f"{context.place}, {context.label if context.url else context.backend}, {name}"] = round(
+                    time.monotonic() - began, 1
+                )
+        except (NotHere, OSError) as error:
+            self.leave_out(f"{context.backend}, {context.place}", error)
         finally:
             if context.servers is not None:
                 context.servers.end()
 
+    def clear_away(self):
+        """Whatever runs is ended before its folder goes. Not to be interrupted a second time."""
+        before = {number: signal.signal(number, signal.SIG_IGN) for number in ENDING}
+        self.progress.end()
+        adapter.kill_all()
+        servers.end_all()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
     def everything(self):
         """The result, as it is written."""
         began = time.monotonic()
-        described = machine.describe()
         try:
+            described = machine.describe()
             self.plan()
             for context in self.contexts():
                 self.measure(context)
         finally:
-            self.progress.end()
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self.clear_away()
         figures.add_ratios(self.cases)
-        return {
+        result = {
             "format": figures.FORMAT,
             "machine": described,
             "method": {
                 "quick": self.settings is QUICK,
                 "rounds": self.settings.rounds,
+                "kills": self.settings.kills,
                 "seconds": self.settings.seconds,
                 "warm_up_s": self.settings.warm_s,
                 "places": {name: sorted(cpus) if cpus else "not pinned" for name, cpus in self.places.items()},
                 "took_s": round(time.monotonic() - began),
+                "spent_s": self.spent_s,
             },
+            "servers": self.described,
             "left_out": self.left_out,
             "cases": self.cases,
         }
+        result["targets"] = targets.rows(result)
+        return result

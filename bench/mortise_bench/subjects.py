@@ -4,7 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from . import parts
@@ -27,6 +28,7 @@ class Subject:
         return self.labels.get(workload, self.label)
 
 
+RENEWING = "turns threads contend hold renew wait"  # a rival that renews by itself
 MORTISE = frozenset("turns threads many contend hold renew wait state pulse".split())
 
 # Servers that servers.sh is to start, and their settings.
@@ -37,6 +39,16 @@ KINDS = {
     "postgres": ("postgres", ("conf=max_connections=300",)),
     "zookeeper": ("zookeeper", ("tick=1000", "heap=128m")),
 }
+
+
+# Without a disk, a node that was started does not vote until the longest ttl is over (max_ttl). So that is short here, and
+# is waited for before anything is measured.
+VOTES_AFTER_S = 5
+
+
+def await_votes(backend, servers):
+    while backend == "redlock" and servers.uptime_s() <= VOTES_AFTER_S:
+        time.sleep(0.1)
 
 
 def mortise(url, name="mortise", label="mortise", can=MORTISE):
@@ -53,7 +65,7 @@ def url_of(backend, ports, folder):
     return {
         "sqlite": f"sqlite:{folder}/locks.db",
         "redis": f"redis://{first}",
-        "redlock": "redlock://" + ",".join(f"127.0.0.1:{port}" for port in ports) + "?node_persistent=yes",
+        "redlock": "redlock://" + ",".join(f"127.0.0.1:{port}" for port in ports) + f"?max_ttl={VOTES_AFTER_S}s&ttl={VOTES_AFTER_S}s",
         "postgres": f"postgresql://mortise@{first}/mortise",
         "zookeeper": f"zookeeper://{first}/bench?session_timeout=4s",
     }[backend]
@@ -68,7 +80,7 @@ FLOORS = {
     "redis": ("floor_redis", "turns threads many contend", "bare hiredis", {"contend": "BLPOP and RPUSH, no lock"}),
     "redlock": ("floor_redlock", "loop", "bare hiredis, three answered", {}),
     "postgres": ("floor_postgres", "turns threads contend", "bare libpq", {"contend": "advisory lock"}),
-    "zookeeper": ("floor_zookeeper", "turns", "bare create + delete", {}),
+    "zookeeper": ("floor_zookeeper", "turns many", "bare create + delete", {}),
 }
 
 
@@ -82,7 +94,11 @@ def floors(backend, ports, folder):
         "postgres": url_of("postgres", ports, folder),
         "zookeeper": f"127.0.0.1:{ports[0]}" if ports else "",
     }.get(backend, ",".join(map(str, ports)))
-    return [Subject(name, "floor", label, (command,), where, frozenset(can.split()), labels=labels)]
+    found = [Subject(name, "floor", label, (command,), where, frozenset(can.split()), labels=labels)]
+    if backend == "redlock":
+        in_turn = f"in-turn:{where}"
+        found.append(Subject(f"{name}_in_turn", "floor", "bare hiredis, one by one", (command,), in_turn, frozenset({"loop"})))
+    return found
 
 
 # ---- rivals ----
@@ -133,29 +149,40 @@ def curator(where):
     jars = [str(jar) for pattern in JARS for jar in sorted(Path("/usr/share/java").glob(f"{pattern}.jar"))]
     path = ":".join([str(classes), *jars])
     command = ("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-cp", path, "Curator")
-    can = frozenset("turns contend hold renew wait".split())
-    return [Subject("curator", "rival", "Curator InterProcessMutex", command, where, can)]
+    return [Subject("curator", "rival", "Curator InterProcessMutex", command, where, frozenset(RENEWING.split()))]
+
+
+def tuned(found, name, label, **environment):
+    """The same, looking more often than it does by itself: for a lock that is contended. Nothing, if it is not there."""
+    return [
+        replace(rival, name=name, label=label, can=frozenset({"contend"}), environment={**rival.environment, **environment})
+        for rival in found
+    ]
 
 
 def rivals(backend, ports, folder):
     addresses = ",".join(f"127.0.0.1:{port}" for port in ports)
     if backend == "redis":
+        redis_py = python_rival("redis_py", "redis", "redis-py Lock", addresses, "turns threads contend hold wait")
         return [
-            *python_rival("redis_py", "redis", "redis-py Lock", addresses, "turns contend hold wait"),
-            *node_rival("redis_semaphore", "redis-semaphore", "redis-semaphore", addresses, "turns contend hold renew wait"),
-            *node_rival("redlock", "redlock", "node-redlock, one node", addresses, "turns contend hold wait"),
+            *redis_py,
+            *tuned(redis_py, "redis_py_tuned", "redis-py Lock, sleep=0.01", REDIS_PY_SLEEP="0.01"),
+            *node_rival("redis_semaphore", "redis-semaphore", "redis-semaphore", addresses, RENEWING),
+            *node_rival("redlock", "redlock", "node-redlock, one node", addresses, "turns threads contend hold wait"),
         ]
     if backend == "redlock":
+        redlock = node_rival("redlock", "redlock", "node-redlock", addresses, "turns threads contend hold wait")
         return [
-            *node_rival("redlock", "redlock", "node-redlock", addresses, "turns contend hold wait"),
+            *redlock,
+            *tuned(redlock, "redlock_tuned", "node-redlock, retryDelay: 10", REDLOCK_RETRY_MS="10"),
             *node_rival(
-                "redis_semaphore", "redis-semaphore", "redis-semaphore, Redlock", addresses, "turns contend hold renew"
+                "redis_semaphore", "redis-semaphore", "redis-semaphore, Redlock", addresses, "turns threads contend hold renew"
             ),
         ]
     if backend == "zookeeper":
-        return [*python_rival("kazoo_lock", "kazoo", "kazoo Lock", addresses, "turns contend hold renew wait"), *curator(addresses)]
+        return [*python_rival("kazoo_lock", "kazoo", "kazoo Lock", addresses, RENEWING), *curator(addresses)]
     if backend == "sqlite" and shutil.which("flock"):
         command = parts.adapter("flock")
-        can = frozenset("turns contend".split())
+        can = frozenset("turns threads contend".split())
         return [Subject("flock", "rival", "flock(1)", (command,), str(folder), can)]
     return []

@@ -2,7 +2,8 @@
 
 import html
 
-from .figures import KNOWN, group_of
+from .figures import KNOWN
+from .targets import ordered, strict
 
 
 def number(value):
@@ -22,12 +23,8 @@ def spread(found):
     return "" if found["least"] == found["most"] else f"{number(found['least'])} to {number(found['most'])}"
 
 
-def of_floor(case, name):
-    """A star: the floor's is of another shape."""
-    ratio = case["ratios"].get(name)
-    if ratio is None:
-        return ""
-    return f"× {ratio['median']:.3g}" + ("" if ratio["shape"] == case["shape"] else " *")
+def times(ratio):
+    return f"× {ratio['median']:.3g}" if ratio else ""
 
 
 def columns(cases):
@@ -40,7 +37,8 @@ def columns(cases):
 
         yield f"{words}, {unit}" if unit else words, "figure", texts(lambda found: number(found["median"]))
         yield "least to most", "least", texts(spread)
-        yield "of the floor", "figure", [of_floor(case, name) for case in cases]
+        yield "of the floor", "figure", [times(case["ratios"].get(name)) for case in cases]
+        yield "of the best rival", "figure", [times(case["of_rival"].get(name)) for case in cases]
 
 
 def cases_table(cases, title):
@@ -54,63 +52,83 @@ def cases_table(cases, title):
             f"<tr class={case['kind']}><td>{html.escape(case['label'])}</td>"
             f"<td class=text>{html.escape(case['shape'])}</td>{cells}</tr>"
         )
-    note = "<p class=soft>* of the floor of one caller</p>" if "*</td>" in rows else ""
-    return f"<h3>{html.escape(title)}</h3><div class=table><table><tr><th></th><th></th>{heads}</tr>{rows}</table></div>{note}"
+    return f"<h3>{html.escape(title)}</h3><div class=table><table><tr><th></th><th></th>{heads}</tr>{rows}</table></div>"
 
 
 # ---- what it says together ----
 
 
-def best_rival(case, cases):
-    """The rival of the same shape with the highest rate."""
-    rivals = [
-        other
-        for other in cases
-        if other["kind"] == "rival"
-        and (group_of(other), other["shape"]) == (group_of(case), case["shape"])
-        and other["figures"]["rate"]["median"] > 0
-    ]
-    return max(rivals, key=lambda other: other["figures"]["rate"]["median"], default=None)
+def rival_text(case, name):
+    """How many times the best rival's, and whose that is; from the least to the most of the rounds."""
+    ratio = case["of_rival"].get(name)
+    return f"{times(ratio)} {ratio['to']}" if ratio else ""
+
+
+def share_and_wait(case):
+    """The worst of the rounds, and of the long one."""
+    share, longest = case["figures"].get("least_share"), case["figures"].get("longest_wait")
+    if not share or not longest:
+        return "", ""
+    long = case.get("long") or {"least_share": share["least"], "longest_wait": 0}
+    return f"{long['least_share']:.2f}", f"{max(longest['most'], long['longest_wait']):.1f}"
 
 
 def summary_rows(result):
     """Of each driver, one caller and contended: rate, of the floor, of the best rival."""
     for case in result["cases"]:
-        told = case["workload"] == "contend" or (case["workload"] == "cycle" and case["shape"] == "1 caller")
-        if case["kind"] != "driver" or not told:
+        is_told = case["workload"] == "contend" or (case["workload"] == "cycle" and case["shape"] == "1 caller")
+        if case["kind"] != "driver" or not is_told or "rate" not in case["figures"]:
             continue
-        rate, ratio = case["figures"]["rate"]["median"], case["ratios"].get("rate")
-        rival = best_rival(case, result["cases"])
-        share, longest = case["figures"].get("least_share"), case["figures"].get("longest_wait")
+        order = ", handover_max = 0" if strict(case) else ""
         yield (
-            f"{case['backend']}, {case['place']}",
-            f"{case['workload']}, {case['shape']}{', strict order' if case['subject'].endswith('strict') else ''}",
-            number(rate),
-            f"× {ratio['median']:.3g}" if ratio else "",
-            f"× {rate / rival['figures']['rate']['median']:.3g} {rival['label']}" if rival else "",
-            f"{share['median']:.2f}" if share else "",
-            f"{longest['median']:.1f}" if longest else "",
+            f"{case['target'] or case['backend']}, {case['place']}",
+            f"{case['workload']}, {case['shape']}{order}{', strict order' if ordered(case) else ''}",
+            number(case["figures"]["rate"]["median"]),
+            times(case["ratios"].get("rate")),
+            rival_text(case, "rate"),
+            *share_and_wait(case),
         )
 
 
-SUMMARY = ("", "", "a second", "of the floor", "of the best rival", "least share", "longest wait, ms")
+def plain_table(heads, rows, texts):
+    """texts: the columns that are read, not compared."""
+    head = "".join(f"<th{' class=text' if at in texts else ''}>{html.escape(text)}</th>" for at, text in enumerate(heads))
+    lines = "".join(
+        "<tr>"
+        + "".join(f"<td{' class=text' if at in texts else ''}>{html.escape(text)}</td>" for at, text in enumerate(row))
+        + "</tr>"
+        for row in rows
+    )
+    return f"<div class=table><table><tr>{head}</tr>{lines}</table></div>"
+
+
+SUMMARY = ("", "", "a second", "of the floor", "of the best rival", "least share, worst", "longest wait, worst, ms")
 
 
 def summary_table(result):
     rows = list(summary_rows(result))
     if not rows:
         return ""
-    head = "".join(f"<th>{html.escape(text)}</th>" for text in SUMMARY)
-    lines = "".join(
-        "<tr>"
-        + "".join(
-            f"<td{' class=text' if at in (1, 4) else ''}>{html.escape(text)}</td>" for at, text in enumerate(row)
-        )
-        + "</tr>"
-        for row in rows
-    )
     return (
         "<h2>What it says</h2><p class=soft>Rates, and what part they are of the floor's and of the best rival's on the same "
-        "server in the same rounds. Least share: of the process that got least, of an even one.</p>"
-        f"<div class=table><table><tr>{head}</tr>{lines}</table></div>"
+        "server in the same rounds. Least share: of the process that got least, of an even one. Shares and waits are those of "
+        "the worst round.</p>" + plain_table(SUMMARY, rows, (1, 4))
+    )
+
+
+def target_cells(row):
+    return ("met" if row["met"] else "missed", f"{row['backend']}, {row['place']}", row["what"], row["bound"], row["found"])
+
+
+TARGETS = ("", "", "", "target", "found")
+
+
+def targets_table(result):
+    rows = result.get("targets")
+    if not rows:
+        return ""
+    missed = sum(not row["met"] for row in rows)
+    return (
+        f"<h2>Targets</h2><p class=soft>{len(rows) - missed} of {len(rows)} met. Each bound is held against the worst round."
+        "</p>" + plain_table(TARGETS, map(target_cells, rows), (1, 2, 3, 4)).replace("<td>missed<", "<td class=missed>missed<")
     )

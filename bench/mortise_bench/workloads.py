@@ -7,10 +7,11 @@ import time
 
 from . import parts
 from .adapter import Adapter
-from .figures import figure
+from .figures import figure, rounded, sure_quantile
+from .targets import ordered
 
-LEAD_S = 0.1  # until all processes have understood
-PATIENCE_MS = 1000  # who still waits when it is over does not hold up the others
+LEAD_S = 0.03, 0.1  # until the process, or all of several, have understood
+PATIENCE_MS = 300  # who still waits when it is over does not hold up the others
 SETTLE = 0.2  # of the time, before what counts
 
 
@@ -30,8 +31,10 @@ class Case:
     def start(self, count=1):
         """Further processes, which begin at once. The last of them."""
         where, cpus, environment = self.where(), self.context.cpus, self.subject.environment
-        begun = [Adapter(self.subject.command, where, cpus, environment) for _ in range(count)]
-        self.adapters += begun
+        begun = []
+        for _ in range(count):
+            begun.append(Adapter(self.subject.command, where, cpus, environment))
+            self.adapters.append(begun[-1])
         for adapter in begun:
             adapter.ready()
         self.version = begun[-1].version
@@ -58,10 +61,16 @@ class Case:
         else:
             self.buckets = {}
 
+    def lead_s(self):
+        return LEAD_S[self.processes > 1]
+
     def window(self, seconds):
         """From when the turns begin, from when they count, and until when."""
-        begin = time.monotonic_ns() + int(LEAD_S * 1e9)
+        begin = time.monotonic_ns() + int(self.lead_s() * 1e9)
         return begin, begin + int(SETTLE * seconds * 1e9), begin + int((1 + SETTLE) * seconds * 1e9)
+
+    def once(self):
+        """What is measured one time after the rounds, if anything."""
 
     def name(self):
         return f"bench-{self.subject.name}-{self.workload}"
@@ -71,8 +80,28 @@ class Case:
         for upper, count in buckets:
             mine[upper] = mine.get(upper, 0) + count
 
+    def tails(self):
+        """Figures of all rounds together: what is rare is not there in each."""
+        cycles = sorted(self.buckets.get("cycle", {}).items())
+        handovers = sorted(self.buckets.get("handover", {}).items())
+        found = {
+            "p99": sure_quantile(cycles, 0.99),
+            "p999": sure_quantile(cycles, 0.999),
+            "handover_p99": sure_quantile(handovers, 0.99),
+        }
+        return {name: value / 1e3 for name, value in found.items() if value is not None}
+
+    def all_figures(self):
+        names = dict.fromkeys(name for found in self.rounds for name in found)
+        rounds = {name: [found.get(name) for found in self.rounds] for name in names}
+        rounds.update({name: [value] for name, value in self.tails().items()})
+        return {
+            name: figure(name, values)
+            for name, values in rounds.items()
+            if any(value is not None for value in values)
+        }
+
     def result(self):
-        names = [name for name in self.rounds[0] if all(name in found for found in self.rounds)]
         return {
             "workload": self.workload,
             "place": self.context.place,
@@ -83,7 +112,8 @@ class Case:
             "kind": self.subject.kind,
             "label": self.subject.label_in(self.workload),
             "version": self.version,
-            "figures": {name: figure(name, [found[name] for found in self.rounds]) for name in names},
+            "renews": "renew" in self.subject.can,
+            "figures": self.all_figures(),
             "histograms": {key: sorted(found.items()) for key, found in self.buckets.items()},
         }
 
@@ -92,6 +122,11 @@ class Turns(Case):
     """Turns that the adapter records: alone on one's name, or all on one."""
 
     def measure(self, seconds):
+        found = self.digested(seconds)
+        self.merge("cycle", found["cycle_ns"]["buckets"])
+        return self.figures_of(found)
+
+    def digested(self, seconds):
         begin, from_ns, to_ns = self.window(seconds)
         files = []
         for number, adapter in enumerate(self.adapters):
@@ -102,17 +137,15 @@ class Turns(Case):
                 from_ns=begin, to_ns=to_ns, patience_ms=PATIENCE_MS, out=files[-1],
             )  # fmt: skip
         for adapter in self.adapters:
-            adapter.done()
+            adapter.done(2 * seconds)
         digest = [parts.digest(), *(["--shared"] if self.shared else []), str(from_ns), str(to_ns), *files]
-        found = json.loads(subprocess.run(digest, check=True, stdout=subprocess.PIPE).stdout)
-        self.merge("cycle", found["cycle_ns"]["buckets"])
-        return self.figures_of(found)
+        return json.loads(subprocess.run(digest, check=True, stdout=subprocess.PIPE).stdout)
 
     def figures_of(self, found):
-        cycle = found["cycle_ns"]
         figures = {"rate": found["rate"], "refused": found["refused"]}
-        if found["count"] > 0:
-            figures.update({name: cycle[name] / 1e3 for name in ("p50", "p99", "p999")})
+        for name, key in (("p50", "cycle_ns"), ("acquire_p50", "acquire_ns")):
+            if found[key]["count"] > 0:
+                figures[name] = found[key]["p50"] / 1e3
         return figures
 
 
@@ -124,19 +157,42 @@ class Contend(Turns):
     def __init__(self, shape, subject, context, processes, threads, hold_us):
         super().__init__("contend", shape, subject, context)
         self.processes, self.threads, self.hold_us = processes, threads, hold_us
+        self.long = None
 
     def name(self):
         return f"{super().name()}-{self.hold_us}"
 
     def figures_of(self, found):
-        figures = {"rate": found["rate"], "refused": found["refused"], "overlaps": found["overlaps"]}
-        if found["count"] > 1:
-            self.merge("handover", found["handover_ns"]["buckets"])
-            figures["handover_p50"] = found["handover_ns"]["p50"] / 1e3
-            figures["handover_p99"] = found["handover_ns"]["p99"] / 1e3
-            figures["longest_wait"] = found["longest_wait_ns"] / 1e6
-            figures.update({name: found[name] for name in ("jain", "least_share", "changes")})
+        figures = {"rate": found["rate"], "refused": found["refused"], "longest_wait": found["longest_wait_ns"] / 1e6}
+        figures.update({name: found[name] for name in ("jain", "least_share", "changes", "overlaps")})
+        if self.in_order():
+            figures["overtakes"] = found["overtakes"]
+        for name in ("handover", "pass"):
+            self.merge(name, found[f"{name}_ns"]["buckets"])
+            if found[f"{name}_ns"]["count"] > 0:
+                figures[f"{name}_p50"] = found[f"{name}_ns"]["p50"] / 1e3
         return figures
+
+    def in_order(self):
+        """Whether a strict order is promised, so that it is looked for."""
+        return ordered({"subject": self.subject.name, "backend": self.context.backend})
+
+    def once(self):
+        """Of a driver: shares over a time that starving takes."""
+        seconds = self.context.settings.long_s
+        if self.subject.name != "mortise" or self.hold_us > 0 or not seconds:
+            return
+        found = self.digested(seconds)
+        self.long = {
+            "seconds": seconds,
+            "rate": rounded(found["rate"], 6),
+            "least_share": found["least_share"],
+            "longest_wait": rounded(found["longest_wait_ns"] / 1e6, 6),
+            "overlaps": found["overlaps"],
+        }
+
+    def result(self):
+        return {**super().result(), "long": self.long}
 
 
 class Batches(Case):

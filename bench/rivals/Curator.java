@@ -61,12 +61,14 @@ public class Curator {
             LockSupport.parkNanos(from - System.nanoTime());
         for (long done = 0; done < to;) {
             long asked = System.nanoTime();
-            if (!mutex.acquire(Math.max(1, end - asked), TimeUnit.NANOSECONDS))
+            if (!mutex.acquire(Math.max(1, end - asked), TimeUnit.NANOSECONDS)) {
+                records.add(asked, 0, 0, System.nanoTime());
                 return;
+            }
             long granted = System.nanoTime();
             if (hold > 0)
                 Thread.sleep(hold / 1000000, (int) (hold % 1000000));
-            long releasing = hold > 0 ? System.nanoTime() : granted;
+            long releasing = System.nanoTime();
             mutex.release();
             done = System.nanoTime();
             records.add(asked, granted, releasing, done);

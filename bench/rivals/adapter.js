@@ -26,10 +26,13 @@ async function turns(rival, order, number, records) {
   for (;;) {
     const asked = now();
     const lock = await rival.acquire(name, TTL_MS, Math.max(1, Math.ceil(Number(end - asked) / 1e6)));
-    if (lock === null) return;
+    if (lock === null) {
+      records.push(asked, 0n, 0n, now());
+      return;
+    }
     const granted = now();
     if (holdMs > 0) await sleep(holdMs);
-    const releasing = holdMs > 0 ? now() : granted;
+    const releasing = now();
     await rival.release(lock);
     const done = now();
     records.push(asked, granted, releasing, done);

@@ -28,11 +28,12 @@ def turns(rival, worker, order, number, records):
         asked = now_ns()
         lock = rival.acquire(worker, name, TTL_S, max(end_ns - asked, 1) / 1e9)
         if lock is None:
+            records.append((asked, 0, 0, now_ns()))
             return
         granted = now_ns()
         if hold_s > 0:
             time.sleep(hold_s)
-        releasing = now_ns() if hold_s > 0 else granted
+        releasing = now_ns()
         rival.release(lock)
         done = now_ns()
         records.append((asked, granted, releasing, done))

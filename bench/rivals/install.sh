@@ -22,6 +22,7 @@ as_root() {
 wanted=''
 /usr/bin/python3 -c 'import redis' 2>/dev/null || wanted="$wanted python3-redis"
 /usr/bin/python3 -c 'import kazoo' 2>/dev/null || wanted="$wanted python3-kazoo"
+/usr/bin/python3 -c 'import hiredis' 2>/dev/null || wanted="$wanted python3-hiredis" # redis-py is faster with it
 [ -f "$jars/curator-recipes.jar" ] || wanted="$wanted libcurator-recipes-java"
 command -v javac >/dev/null || wanted="$wanted default-jdk-headless"
 command -v npm >/dev/null || wanted="$wanted nodejs npm"

@@ -15,7 +15,7 @@ BENCH = Path(sys.argv.pop())
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(BENCH))
 
-from mortise_bench import figures, markdown, page, pictures  # noqa: E402
+from mortise_bench import failures, figures, markdown, page, pictures, targets  # noqa: E402
 
 
 def case(subject, kind, rates, shape="1 caller", **more):
@@ -39,9 +39,14 @@ def result():
         "processor": "p", "cores": 2, "system": "s", "kernel": "k", "date": "d", "load": [0.5], "programs": {"redis": "7"},
     }  # fmt: skip
     method = {
-        "quick": True, "rounds": 3, "seconds": {"cycle": 1}, "warm_up_s": 0.1, "places": {"one": [0]}, "took_s": 60,
+        "quick": False, "rounds": {"cycle": 3}, "kills": 2, "seconds": {"cycle": 1}, "warm_up_s": 0.1, "places": {"one": [0]},
+        "took_s": 60,
     }  # fmt: skip
-    return {"format": figures.FORMAT, "machine": machine, "method": method, "left_out": [], "cases": cases}
+    told = {
+        "format": figures.FORMAT, "machine": machine, "method": method, "left_out": [], "cases": cases,
+        "servers": {"redis": {"version": "7", "settings": "none"}},
+    }  # fmt: skip
+    return {**told, "targets": targets.rows(told)}
 
 
 class Ratios(unittest.TestCase):
@@ -49,24 +54,98 @@ class Ratios(unittest.TestCase):
         ratio = result()["cases"][0]["ratios"]["rate"]
         self.assertEqual((ratio["median"], ratio["least"], ratio["most"]), (0.8, 0.5, 0.9))
 
-    def test_one_callers_floor_stands_in(self):
-        ratio = result()["cases"][1]["ratios"]["rate"]
-        self.assertEqual((ratio["median"], ratio["shape"]), (3, "1 caller"))
+    def test_no_floor_of_the_shape_no_ratio(self):
+        for at in (1, 4):
+            self.assertEqual(result()["cases"][at]["ratios"], {})
 
-    def test_no_floor_no_ratio(self):
-        self.assertEqual(result()["cases"][4]["ratios"], {})
+    def test_the_best_rival_of_each_round(self):
+        cases = [
+            case("mortise", "driver", [10, 20, 30]),
+            case("a", "rival", [1, 10, 2]),
+            case("b", "rival", [5, 2, 6]),
+        ]
+        figures.add_ratios(cases)
+        ratio = cases[0]["of_rival"]["rate"]
+        self.assertEqual((ratio["rounds"], ratio["to"]), ([2, 2, 5], "<b>"))
+
+    def test_a_round_without_a_figure(self):
+        found = figures.figure("p50", [None, 4, 2])
+        self.assertEqual((found["rounds"], found["median"]), ([None, 4, 2], 3))
+        self.assertEqual(figures.ratio([None, 4, 2], [1, 2, 0])["rounds"], [2])
+
+    def test_a_tail_of_few_turns_is_not_told(self):
+        self.assertIsNone(figures.sure_quantile([[5, 999]], 0.99))
+        self.assertEqual(figures.sure_quantile([[5, 989], [7, 11]], 0.99), 7)
+
+
+def contended(subject, kind, rates, longest_ms=1, share=1, **more):
+    one = case(subject, kind, rates, "8 × 8, empty", **more)
+    one["workload"] = "contend"
+    one["figures"]["longest_wait"] = figures.figure("longest_wait", [1, longest_ms, 1])
+    one["figures"]["overtakes"] = figures.figure("overtakes", [0, 0.02, 0])
+    if subject == "mortise":
+        one["long"] = {"seconds": 10, "rate": 1, "least_share": share, "longest_wait": 1, "overlaps": 0}
+    return one
+
+
+class Targets(unittest.TestCase):
+    """Each is held against the worst round."""
+
+    def missed(self, *cases):
+        cases = list(cases)
+        figures.add_ratios(cases)
+        return [row["bound"] for row in targets.rows({"cases": cases}) if not row["met"]]
+
+    def test_all_met(self):
+        rival = contended("rival", "rival", [10, 10, 10])
+        self.assertEqual(self.missed(contended("mortise", "driver", [100, 200, 300]), rival), [])
+
+    def test_one_round_misses(self):
+        rival = contended("rival", "rival", [10, 10, 10])
+        missed = self.missed(contended("mortise", "driver", [200, 99, 300]), rival)
+        self.assertEqual(missed, ["at least 10 × the best rival's rate"])
+        missed = self.missed(contended("mortise", "driver", [200, 9, 300]), rival)
+        self.assertEqual(missed, ["at least 10 × the best rival's rate", "more than each rival, in all shapes"])
+
+    def test_shares_and_waits(self):
+        missed = self.missed(contended("mortise", "driver", [1, 1, 1], longest_ms=250, share=0.24))
+        self.assertEqual(missed, ["no process under 0.25 of an even share in 10 s", "no wait of 250 ms"])
+
+    def test_order_is_asked_of_those_that_promise_it(self):
+        strict = contended("mortise_strict", "driver", [1, 1, 1])
+        self.assertEqual(self.missed(strict), ["strict order: at most 1%"])
+        strict["backend"] = "postgres"
+        self.assertEqual(self.missed(strict), [])
+
+    def test_two_holders(self):
+        one = contended("mortise", "driver", [1, 1, 1])
+        one["long"]["overlaps"] = 1
+        self.assertEqual(self.missed(one), ["one holder at a time"])
+
+
+class Failures(unittest.TestCase):
+    def test_a_refused_cycle_lasts_until_the_next_that_was_had(self):
+        found = [(0, 1, 2, 3_000_000), (10_000_000, 0, 0, 11_000_000), (20_000_000, 25, 26, 30_000_000), (40_000_000, 0, 0, 41_000_000)]
+        self.assertEqual([took for _, took in failures.lasting_ms(found)], [3, 20, 10, 1])
+
+    def test_a_grant_before_the_holders_end_is_two_holders(self):
+        self.assertEqual(failures.Killed.told([(0, 5, 6, 7)], 6)["overlaps"], 1)
+        self.assertEqual(failures.Killed.told([(0, 2_000_000, 6, 7)], 1_000_000), {"to_grant": 1, "refused": 0, "overlaps": 0})
+        self.assertEqual(failures.Killed.told([(0, 0, 0, 7)], 6), {"refused": 1})
 
 
 class Check(unittest.TestCase):
-    def check(self, change):
+    def check(self, change, *words, quick=False):
         with tempfile.TemporaryDirectory() as folder:
             base, new = result(), copy.deepcopy(result())
             change(new["cases"])
+            new["targets"] = targets.rows(new)
+            base["method"]["quick"] = quick
             figures.write(f"{folder}/base", base)
             figures.write(f"{folder}/new", new)
             self.assertEqual(figures.read(f"{folder}/base"), json.loads(json.dumps(base)))
-            command = [sys.executable, BENCH / "check", f"{folder}/base", f"{folder}/new"]
-            return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+            command = [sys.executable, BENCH / "check", *words, f"{folder}/base", f"{folder}/new"]
+            return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
 
     def test_same_is_not_worse(self):
         self.assertEqual(self.check(lambda cases: None).returncode, 0)
@@ -74,11 +153,12 @@ class Check(unittest.TestCase):
     def test_a_worse_ratio_is_told(self):
         def slower(cases):
             cases[0] = case("mortise", "driver", [10, 11, 5])
-            figures.add_ratios(cases)
+            figures.add_ratios(cases)  # 0.5 0.9 0.8 of the floor before, 0.1 0.11 0.1 now
 
         done = self.check(slower)
         self.assertEqual(done.returncode, 1)
         self.assertIn("worse: cycle, one, redis, 1 caller, mortise, rate: 0.8 of the floor before, 0.1 now", done.stdout)
+        self.assertIn("missed: redis, one, cycle, more than each rival, in all shapes", done.stdout)
 
     def test_a_slower_machine_is_not_worse(self):
         def all_slower(cases):
@@ -87,6 +167,32 @@ class Check(unittest.TestCase):
             figures.add_ratios(cases)
 
         self.assertEqual(self.check(all_slower).returncode, 0)
+
+    def test_beside_the_best_rival_too(self):
+        def rival_is_faster(cases):
+            cases[3] = case("rival", "rival", [40, 80, 80])
+            figures.add_ratios(cases)
+
+        done = self.check(rival_is_faster)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("rate: 4.5 of the best rival before, 1.12 now", done.stdout)
+
+    def test_two_holders_are_worse_on_any_machine(self):
+        def overlap(cases):
+            cases[0]["figures"]["overlaps"] = figures.figure("overlaps", [0, 1, 0])
+
+        done = self.check(overlap)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("overlaps: 0 before, 1 now", done.stdout)
+
+    def test_a_missing_case_is_told(self):
+        done = self.check(lambda cases: cases.pop(1))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("not measured: cycle, one, redis, 4 threads, mortise", done.stdout)
+
+    def test_quick_runs_only_if_told(self):
+        self.assertEqual(self.check(lambda cases: None, quick=True).returncode, 2)
+        self.assertEqual(self.check(lambda cases: None, "--quick", quick=True).returncode, 0)
 
     def test_nothing_in_common(self):
         self.assertEqual(self.check(lambda cases: cases.clear()).returncode, 2)
@@ -106,13 +212,13 @@ class Page(unittest.TestCase):
             return done, path.read_text(encoding="utf-8")
 
     def test_between_the_marks(self):
-        before = f"a\n{markdown.FIRST}\nold\n{markdown.LAST}\nb\n"
+        before = f"a\n{markdown.FIRST}\nwhat was there\n{markdown.LAST}\nb\n"
         done, after = self.write(False, before)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertTrue(after.startswith("a\n") and after.endswith("\nb\n"))
-        self.assertNotIn("old", after)
-        self.assertIn("| **<mortise>** | 1 caller | 50.0 |  |  |  | 0.8 | 2.5 × <rival> |", after)
-        self.assertIn("| 3 of one caller's |", after)
+        self.assertNotIn("what was there", after)
+        self.assertIn("| **<mortise>** | 1 caller | 50.0 |  |  |  | 0.8 | 4.5 × <rival> |", after)
+        self.assertIn("| met | redis, one | cycle | more than each rival, in all shapes | in all |", after)
 
     def test_a_quick_run_is_refused(self):
         done, after = self.write(True, f"{markdown.FIRST}\n{markdown.LAST}\n")
@@ -162,6 +268,13 @@ class Report(unittest.TestCase):
         self.assertIn("<mortise>", "".join(balance.texts))  # a label is text, not a tag
         self.assertNotIn("http://", text.replace("http://www.w3.org/", ""))  # all is inside
         self.assertEqual("<svg" in text, pictures.available())
+
+    def test_a_case_without_figures_does_not_end_it(self):
+        told = result()
+        for one in told["cases"]:
+            one.update(figures={}, ratios={}, of_rival={}, histograms={})
+        with tempfile.TemporaryDirectory() as folder:
+            page.write(Path(folder) / "report.html", told)
 
 
 unittest.main(verbosity=2)

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""test_rival.py RIVALS DIGEST - the adapter of rivals in Python, on fakes: a lock that grants everyone is found out, also
+where nothing is done while it is held; who gives up is written down. RIVALS is the folder bench/rivals of the tree."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+DIGEST = sys.argv.pop()
+sys.dont_write_bytecode = True
+sys.path.insert(0, sys.argv.pop())
+
+import adapter  # noqa: E402
+
+HOLDERS = 4
+
+
+class GrantsEveryone:
+    """All have it before one of them goes on."""
+
+    def __init__(self):
+        self.all_in = threading.Barrier(HOLDERS, timeout=60)
+
+    def worker(self):
+        return None
+
+    def acquire(self, _worker, _name, _ttl_s, _wait_s):
+        return self
+
+    def release(self, _lock):
+        pass
+
+
+class GrantsNobody(GrantsEveryone):
+    def acquire(self, _worker, _name, _ttl_s, wait_s):
+        time.sleep(min(wait_s, 0.001))
+
+
+class Rival(unittest.TestCase):
+    def turns(self, rival, hold_us=0, sleep=None):
+        """What the digest says of turns that all of HOLDERS threads make on one name."""
+        with tempfile.TemporaryDirectory() as folder:
+            out, begin = Path(folder) / "turns", time.monotonic_ns()
+            order = {
+                "name": "n", "own": "0", "threads": str(HOLDERS), "hold_us": str(hold_us), "from_ns": str(begin),
+                "to_ns": str(begin + 1), "patience_ms": "1", "out": str(out),
+            }  # fmt: skip
+            before, adapter.time.sleep = adapter.time.sleep, sleep or adapter.time.sleep
+            try:
+                adapter.run_turns(rival, [], order)
+            finally:
+                adapter.time.sleep = before
+            self.assertEqual(out.stat().st_size, HOLDERS * 32)
+            command = [DIGEST, "--shared", "0", str(time.monotonic_ns()), out]
+            return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+
+    def test_a_lock_that_grants_everyone(self):
+        rival = GrantsEveryone()
+        found = self.turns(rival, hold_us=1, sleep=lambda _: rival.all_in.wait())
+        self.assertEqual((found["count"], found["overlaps"]), (HOLDERS, HOLDERS - 1))
+
+    def test_an_empty_section_has_two_ends(self):
+        records = []
+        now = time.monotonic_ns()
+        order = {"name": "n", "own": "0", "hold_us": "0", "from_ns": "0", "to_ns": str(now), "patience_ms": "1"}
+        for _ in range(1000):
+            adapter.turns(GrantsEveryone(), None, order, 0, records)
+        self.assertTrue(any(releasing > granted for _, granted, releasing, _ in records))
+
+    def test_who_gives_up_is_written_down(self):
+        found = self.turns(GrantsNobody())
+        self.assertEqual((found["count"], found["refused"]), (0, HOLDERS))
+        self.assertGreater(found["longest_wait_ns"], 0)
+
+
+unittest.main(verbosity=2)
