@@ -267,6 +267,8 @@ need_programs() {
 start() {
     why=$(kind_check) || skip "${why:-not supported}"
     attempt=1
+    start_guard # first: whoever needs them may end while they start
+    trap : PIPE # nor does it end us before we have ended them, that nobody reads what we say
     while :; do
         code=0
         start_members "$@" || code=$?
@@ -279,9 +281,12 @@ start() {
         attempt=$((attempt + 1))
         rm -f -- "$FOLDER"/*.port
     done
+    if [ -n "$guard" ] && ! guard_is_needed; then # it has ended what it saw, and we went on
+        end_members
+        fail "guard=$guard: that process has ended"
+    fi
     [ "$code" -eq 0 ] || return 1
     : >"$FOLDER/ready"
-    start_guard
     kind_values
 }
 
@@ -292,13 +297,17 @@ skip() {
 
 # ---- the guard: a loop that outlives us, and ends the servers after the process that needs them ----
 
+guard_is_needed() {
+    [ "$(start_time "$guard" || true)" = "$guarded_time" ]
+}
+
 start_guard() {
     [ -n "$guard" ] || return 0
     stop_guard
     guarded_time=$(start_time "$guard") || fail "guard=$guard: there is no such process"
     (
         trap '' HUP INT QUIT
-        while [ "$(start_time "$guard" || true)" = "$guarded_time" ]; do
+        while guard_is_needed; do
             [ -d "$FOLDER" ] || exit 0
             sleep 0.5
         done

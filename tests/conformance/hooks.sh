@@ -34,6 +34,7 @@ say() {
 
 # Lines that match $MORTISE_LEFT_BESIDE are left aside.
 nothing_left() {
+    rm -f -- "$FOLDER/left"
     left >"$FOLDER/left.all" 2>&1 || return
     grep -vE "${MORTISE_LEFT_BESIDE:-^$}" "$FOLDER/left.all" >"$FOLDER/left" || true
     [ ! -s "$FOLDER/left" ]
@@ -43,11 +44,17 @@ up_s() {
     cut -d. -f1 /proc/uptime
 }
 
-# What was closed a moment ago may take a moment to go: $MORTISE_LEFT_PATIENCE_S seconds at most.
+# What was closed a moment ago may take a moment to go: $MORTISE_LEFT_PATIENCE_S seconds at most. Fails if the server could
+# not be asked.
 tell_left() {
     give_up_s=$(($(up_s) + ${MORTISE_LEFT_PATIENCE_S:-60}))
     until nothing_left; do
         if [ "$(up_s)" -ge "$give_up_s" ]; then
+            [ -f "$FOLDER/left" ] || {
+                echo "$KIND: what was left could not be asked for:" >&2
+                cat "$FOLDER/left.all" >&2
+                return 1
+            }
             cat "$FOLDER/left"
             return 0
         fi

@@ -27,12 +27,16 @@ static const char usage[] =
     "usage: mortise-conformance WHERE [KEY=VALUE ...]\n"
     "Runs the conformance suite on a driver. WHERE: a URL, or a config file in which @DIR@ is a "
     "folder of\n"
-    "the run's, and @NAME@ what the hook `start` printed as NAME=VALUE.\n"
+    "the run's, @TIMEOUT@ how long an answer is waited for, and @NAME@ what the hook `start` "
+    "printed "
+    "as NAME=VALUE.\n"
     "  hooks=SCRIPT   called as SCRIPT VERB FOLDER: start (77: skip), left (prints what is left), "
     "end\n"
     "  can=VERBS      what it can do beside: restart (stop, start), freeze (and thaw), lose (and "
     "pass)\n"
     "  processes=no   other processes do not see the locks\n"
+    "  stage3=SECTION before the tests, the register of a migration in that section's backend lets "
+    "phase new in\n"
     "  ttl=MS slack=MS names=N waiters=N      sizes and patience\n"
     "  only=TEXT      the tests whose name contains it\n"
     "  taker=PROGRAM  the second process of the tests, if it is not where it was installed\n";
@@ -274,7 +278,7 @@ int subject_begin(int argc, char **argv)
 {
     if (argc < 2 || strcmp(argv[1], "--help") == 0) {
         fprintf(argc < 2 ? stderr : stdout, "%s", usage);
-        return 64;
+        exit(argc < 2 ? 64 : 0);
     }
     for (int i = 2; i < argc; i++)
         if (strncmp(argv[i], "only=", 5) != 0 && !set_argument(argv[i])) {

@@ -1,18 +1,17 @@
 /* fuzz_config.c - libFuzzer's entry to the parsers of the configuration. The first byte says which: the text
  * of a file and the values of all its sections, a URL, or a single value. Beside not crashing: a failure
- * has one line of message, and what was accepted obeys its schema.
+ * has one line of message, and what was accepted obeys its schema. Tests feed it by mutate.c; libFuzzer does by
  *
  *   clang -fsanitize=fuzzer,address,undefined … fuzz_config.c core/{config*,core_options,schema,status,url}.c
  */
 #include "config.h"
 #include "config_internal.h"
+#include "corpus.h"
 #include "schema.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const mortise_option schema[] = {
     {.key = "servers", .type = MORTISE_OPTION_TEXT, .flags = MORTISE_OPTION_URL_AUTHORITY},

@@ -92,7 +92,7 @@ class Cases:
     def in_the_queue(self):
         """Longer than to a first refresh; given up."""
         first, second = self.taker(), self.taker()
-        self.assertEqual(first.word("acquire", self.name, 0, 400), "OK")
+        self.assertEqual(first.word("acquire", self.name, 0, 20000), "OK")
         second.begin("acquire", self.name, 1000, 300)
         if "+subscribe" in self.now:
             until(lambda: "cmdstat_lset" in self.used(), "a refresh")
@@ -101,7 +101,7 @@ class Cases:
 
     def one_by_one(self):
         first, second = self.taker(), self.taker()
-        self.assertEqual(first.word("acquire", self.name, 0, 400), "OK")
+        self.assertEqual(first.word("acquire", self.name, 0, 1500), "OK")
         until(lambda: first.renewals() >= 2, "renewals")
         self.assertEqual(second.word("acquire", self.name, 0, 400), "BUSY")
         second.begin("acquire", self.name, 20000, 20000)
@@ -124,7 +124,7 @@ class Cases:
 
     def in_common(self):
         first, second = self.taker(), self.taker()
-        self.assertEqual(first.word("acquire", self.name, 0, 400, OWNER), "OK")
+        self.assertEqual(first.word("acquire", self.name, 0, 1500, OWNER), "OK")
         self.assertEqual(second.word("acquire", self.name, 0, 20000, OWNER), "OK")
         until(lambda: first.renewals() >= 2, "renewals")
         self.assertEqual(first.word("release"), "OK")

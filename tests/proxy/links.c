@@ -234,10 +234,14 @@ int timeout_of(const struct link *link, int64_t now_ms, int timeout)
     if (link->cutting)
         return 1;
     for (int way = UP; way < WAYS; way++) {
-        const struct chunk *chunk = link->flows[way].chunks;
-        if (chunk && !rules.held[way] && chunk->due_ms > now_ms &&
-            (timeout < 0 || chunk->due_ms - now_ms < timeout))
-            timeout = (int)(chunk->due_ms - now_ms);
+        const struct flow *flow = &link->flows[way];
+        if (link->over || !flow->chunks || rules.held[way] || flow->blocked ||
+            (way == UP && !link->connected))
+            continue;
+        /* it may have become due since it was looked at */
+        int64_t wait_ms = flow->chunks->due_ms > now_ms ? flow->chunks->due_ms - now_ms : 0;
+        if (timeout < 0 || wait_ms < timeout)
+            timeout = (int)wait_ms;
     }
     return timeout;
 }

@@ -7,7 +7,7 @@
 #   pooler=yes       server "pooler" is a pgbouncer in transaction mode before server 1: PORTpooler; its
 #                    database `session` is the same in session mode
 #   faketime=yes     the clock of server 1 is what FOLDER/faketime says ("+0", "+1h", "-90s"; libfaketime)
-#   disk=FILE        loaded into server 1: tests/torture/disk.c, whose disk is full while FOLDER/full exists
+#   disk=FILE        loaded into server 1: tests/torture/disk.c, whose disk is full while FOLDER/1.full exists
 #   wal=N            a segment of its log is N MB long (16)
 #   conf=LINE        a line of postgresql.conf, for each server; may be given more than once
 # Values: HOST PORT PORT2 PORTpooler. `ask` is psql as the superuser, on the database `mortise`.
@@ -143,7 +143,8 @@ kind_run() {
         postgres_as env "LD_PRELOAD=$(faketime_library)" "FAKETIME_TIMESTAMP_FILE=$FOLDER/faketime" \
             FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1 postgres -D "$FOLDER/1/data"
     elif [ "$1" = 1 ] && [ -n "$(setting disk)" ]; then
-        postgres_as env "LD_PRELOAD=$(setting disk)" "MORTISE_DISK_FULL=$FOLDER/full" postgres -D "$FOLDER/1/data"
+        install -m 755 "$(setting disk)" "$FOLDER/disk.so" # where the server's user may read it
+        postgres_as env "LD_PRELOAD=$FOLDER/disk.so" "MORTISE_DISK_FULL=$FOLDER/1.full" postgres -D "$FOLDER/1/data"
     else
         postgres_as postgres -D "$FOLDER/$1/data"
     fi

@@ -16,7 +16,7 @@
 #   maxclients=N, maxmemory=N
 #   faketime=yes      the clock of server 1 is what FOLDER/faketime says ("+0", "+1h", "-90s", "+0 x1.5";
 #                     libfaketime); all: of each of them
-#   disk=FILE         loaded into each: tests/torture/disk.c, whose disk is full while FOLDER/full exists
+#   disk=FILE         loaded into each: tests/torture/disk.c, whose disk is full while FOLDER/NAME.full exists
 #   conf=LINE         a line of redis.conf, for each server; may be given more than once
 # Values: HOST PORT PORT2 … SOCKET SOCKET2 … HOST6 USER PASSWORD SENTINELS (as a client takes them)
 # shellcheck shell=sh disable=SC2034,SC2154 # the variables are servers.sh's
@@ -190,7 +190,7 @@ kind_run() {
             FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1 redis-server redis.conf
     fi
     if [ -n "$(setting disk)" ]; then
-        exec env "LD_PRELOAD=$(setting disk)" "MORTISE_DISK_FULL=$FOLDER/full" MORTISE_DISK_FORCED=yes \
+        exec env "LD_PRELOAD=$(setting disk)" "MORTISE_DISK_FULL=$FOLDER/$1.full" MORTISE_DISK_FORCED=yes \
             redis-server redis.conf
     fi
     exec redis-server redis.conf

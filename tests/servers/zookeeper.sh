@@ -13,7 +13,7 @@
 #   way=N:M:PORT      server N of an ensemble, when it follows M, reaches M's quorum port at PORT, where the caller
 #                     has a proxy; likewise
 #   clock=FILE        loaded into each: tests/torture/clock.c, whose clock is what FOLDER/clock says
-#   disk=FILE         loaded into each: tests/torture/disk.c, whose disk is full while FOLDER/full exists
+#   disk=FILE         loaded into each: tests/torture/disk.c, whose disk is full while FOLDER/NAME.full exists
 # Values: HOST PORT PORT2 … SERVERS (all of them, as a client takes them) ROLE ROLE2 … (leader, follower,
 # standalone, or "gone", at the time of asking)
 # `ask` runs ZooKeeper's own client with the words as its command.
@@ -94,7 +94,7 @@ kind_run() {
     if [ -n "$(setting clock)" ]; then
         export "LD_PRELOAD=$(setting clock)" "MORTISE_CLOCK=$FOLDER/clock"
     elif [ -n "$(setting disk)" ]; then
-        export "LD_PRELOAD=$(setting disk)" "MORTISE_DISK_FULL=$FOLDER/full"
+        export "LD_PRELOAD=$(setting disk)" "MORTISE_DISK_FULL=$FOLDER/$zookeeper_name.full"
     fi
     exec java "$@" -cp "$zookeeper_classes" org.apache.zookeeper.server.quorum.QuorumPeerMain \
         "$FOLDER/$zookeeper_name/zoo.cfg"

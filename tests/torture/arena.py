@@ -2,6 +2,7 @@
 before each of their ways to it, and the folder in which all of it lives. Knows neither a plan nor when anything
 is to break: strikes.py does that."""
 import os
+import re
 import select
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import time
 
 SOURCE = os.environ["MORTISE_SOURCE_DIR"]
 PATIENCE_S = 120  # bounds failure only
+# What a fighter says of itself (torture.c), or a sanitizer of it. The library's log stands beside it.
+COMPLAINT = r"^torture \d+: |Sanitizer|: runtime error: |Assertion"
 
 
 class Failure(Exception):
@@ -23,12 +26,20 @@ def tell(text):
     print(text, flush=True)
 
 
+def put(path, text):
+    """For somebody who reads it while we write, whoever they run as."""
+    with open(f"{path}.new", "w", encoding="utf-8") as file:
+        file.write(text)
+    os.chmod(f"{path}.new", 0o644)
+    os.replace(f"{path}.new", path)
+
+
 class Process:
     """A child that is talked to by lines."""
 
-    def __init__(self, arguments, stderr=None):
+    def __init__(self, arguments, stderr=None, environment=None):
         self.child = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                      stderr=stderr, text=True, bufsize=1)
+                                      stderr=stderr, text=True, bufsize=1, env=environment)
         self.pid = self.child.pid
 
     def say(self, line):
@@ -82,18 +93,10 @@ class Server:
     def ask(self, member, *words):
         return self.do("ask", f"only={member}", *words)
 
-    def write(self, name, text):
-        """A file that servers read while they run, whoever they run as."""
-        path = f"{self.place}/{name}"
-        with open(f"{path}.new", "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(f"{path}.new", 0o644)
-        os.replace(f"{path}.new", path)
-
     def set_clock(self, ahead_s):
         """For libfaketime, or for clock.c."""
-        self.write("faketime", f"+{ahead_s} x{self.clock or 1}\n")
-        self.write("clock", f"{ahead_s}\n")
+        put(f"{self.place}/faketime", f"+{ahead_s} x{self.clock or 1}\n")
+        put(f"{self.place}/clock", f"{ahead_s}\n")
 
     def start(self):
         if not self.kind:
@@ -114,6 +117,8 @@ class Server:
         hooks = f"{SOURCE}/tests/conformance/{self.left_by or self.kind}.sh"
         done = subprocess.run(["sh", hooks, "left", self.folder], stdout=subprocess.PIPE, text=True,
                               check=False)
+        if done.returncode != 0:
+            raise Failure(f"what is left in the server: exit code {done.returncode}")
         return done.stdout.splitlines()
 
 
@@ -122,7 +127,8 @@ class Slot:
 
     def __init__(self, run, number):
         self.run, self.number, self.fighter, self.stopped_until = run, number, None, 0
-        self.proxies, self.started = [], 0
+        self.proxies, self.broken_until, self.started, self.ahead_s = [], 0, 0, 0
+        self.complaints, self.clock = f"{run.folder}/{number}.err", f"{run.folder}/{number}.clock"
         values = dict(run.server.values)
         for name, port in run.server.values.items():
             if name.startswith("PORT") and run.settings["proxies"]:
@@ -137,7 +143,9 @@ class Slot:
 
     def write_config(self, values):
         path, text = f"{self.run.folder}/{self.number}.conf", self.run.template
-        values |= {"DIR": self.run.folder, "SEED": str(self.run.seed * 100 + self.number), "TIMEOUT": "1s"}
+        phases = self.run.settings["phases"]
+        values |= {"DIR": self.run.folder, "SEED": str(self.run.seed * 100 + self.number), "TIMEOUT": "1s",
+                   "PHASE": phases[self.number % len(phases)]}
         for name, value in values.items():
             text = text.replace(f"@{name}@", value)
         observer = self.run.settings["observe"]
@@ -156,17 +164,41 @@ class Slot:
         settings = self.run.settings
         self.started += 1
         self.stopped_until = 0
-        self.fighter = Process(
-            [os.environ["MORTISE_TORTURE"], self.config, f"{self.run.folder}/history",
-             ",".join(f"name{i}" for i in range(settings["names"])),
-             f"seed={self.run.seed * 1000 + self.number * 100 + self.started}",
-             *(f"{key}={settings[key]}" for key in ("threads", "clients", "ttl", "long", "hold", "pause",
-                                                    "plain"))])
+        environment = dict(os.environ)
+        if settings["wall"]:
+            environment |= {"LD_PRELOAD": settings["wall"], "MORTISE_CLOCK": self.clock}
+        with open(self.complaints, "a", encoding="utf-8") as stderr:
+            self.fighter = Process(
+                [os.environ["MORTISE_TORTURE"], self.config, f"{self.run.folder}/history",
+                 ",".join(f"name{i}" for i in range(settings["names"])),
+                 f"seed={self.run.seed * 1000 + self.number * 100 + self.started}",
+                 *(f"{key}={settings[key]}" for key in ("threads", "clients", "ttl", "long", "hold", "pause",
+                                                        "plain"))], stderr, environment)
+
+    def set_clock(self, ahead_s):
+        """The time of day that the process sees; whoever comes after it sees that too."""
+        self.ahead_s = ahead_s
+        put(self.clock, f"{ahead_s}\n")
+
+    def check_clock(self):
+        """That it has seen it."""
+        if self.run.settings["wall"]:
+            self.fighter.say("clock")
+            wrong_s = int(self.fighter.hear()) - time.time() - self.ahead_s
+            if abs(wrong_s) > 30:
+                raise Failure(f"fighter {self.number}: its clock should be {self.ahead_s} s ahead; {wrong_s:.0f} more")
+
+    def check_complaints(self):
+        """Of all who have been here, those that were killed too."""
+        with open(self.complaints, encoding="utf-8", errors="replace") as file:
+            bad = [line.strip() for line in file if re.search(COMPLAINT, line)]
+        if bad:
+            raise Failure(f"fighter {self.number}: {len(bad)} complaints: {'; '.join(bad[:3])}")
 
     def expect_ready(self):
         said = self.fighter.hear()
         if said != "ready":
-            raise Failure(f"fighter {self.number}: {said or 'it has ended'}")
+            raise Failure(f"fighter {self.number}: {said or 'it has ended'}\n{self.last_words()}")
 
     def hear_counts(self):
         words = self.fighter.hear().split()
@@ -192,7 +224,11 @@ class Slot:
     def check_alive(self):
         code = self.fighter.child.poll()
         if code is not None:
-            raise Failure(f"fighter {self.number} ended by itself: exit code {code}")
+            raise Failure(f"fighter {self.number} ended by itself: exit code {code}\n{self.last_words()}")
+
+    def last_words(self):
+        with open(self.complaints, encoding="utf-8", errors="replace") as file:
+            return "".join(file.readlines()[-40:])
 
     def end(self):
         for process in ([self.fighter] if self.fighter else []) + [proxy for proxy, _ in self.proxies]:

@@ -13,7 +13,7 @@ from arena import PATIENCE_S, Failure, Server, Slot, now_ns, tell
 from growth import Growth
 from strikes import Strikes
 
-GETTING_ON = 5  # acquisitions of a process
+GETTING_ON = 5  # acquisitions of a process, and one of each name
 # What a call may end with where nothing is broken, but there is much to do: nothing that was held is lost.
 NAMED = {f"{call}.{status}" for call in ("acquire", "release", "nowait", "close", "write")
          for status in ("OK", "BUSY", "TIMEDOUT", "CANCELED", "UNREACHABLE", "INDETERMINATE")}
@@ -35,6 +35,14 @@ class Run:
 
     # ---- the course of it --------------------------------------------------------------------------
 
+    def take_step(self):
+        """Of a migration, by its operator, who has the config of the first fighter."""
+        shutil.copy(self.slots[0].config, f"{self.folder}/operator.conf")
+        done = subprocess.run([os.environ["MORTISE_COMMAND"], "-C", f"{self.folder}/operator.conf", "migrate",
+                               "advance", "--wait", f"{PATIENCE_S}s"], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise Failure(f"mortise migrate advance: exit code {done.returncode}: {done.stderr}")
+
     def fight(self):
         self.strikes.all()
         if self.settings["load"]:
@@ -44,28 +52,38 @@ class Run:
         """All have to get on again."""
         for slot in self.slots:
             slot.check_alive()
+            slot.check_clock()
         self.write("calm")
         for slot in self.slots:
             slot.fighter.say("calm")
-        before = [slot.ask_counts().get("acquire.OK", 0) for slot in self.slots]
+        before = [slot.ask_counts() for slot in self.slots]
         calm_at = time.monotonic()
-        for slot, had in zip(self.slots, before):
-            while slot.ask_counts().get("acquire.OK", 0) < had + GETTING_ON:
+        for slot, counts in zip(self.slots, before):
+            while not self.gets_on(slot, counts):
                 if time.monotonic() > calm_at + PATIENCE_S:
                     raise Failure(f"fighter {slot.number} does not get on after the last fault")
                 time.sleep(0.05)
         time.sleep(max(0, calm_at + self.settings["calm"] - time.monotonic()))
+
+    def gets_on(self, slot, before):
+        now = slot.ask_counts()
+        names = [] if self.settings["load"] else [word for word in now if word.startswith("had.")]
+        return (now.get("acquire.OK", 0) >= before.get("acquire.OK", 0) + GETTING_ON and
+                all(now[name] > before[name] for name in names))
 
     def stop_all(self):
         for slot in self.slots:
             slot.fighter.say("stop")
         for slot in self.slots:
             for status, times in slot.hear_counts().items():
+                if status.startswith("had."):
+                    continue
                 self.statuses[status] = self.statuses.get(status, 0) + times
         for slot in self.slots:
             code = slot.fighter.child.wait(PATIENCE_S)
+            slot.check_complaints()
             if code != 0:
-                raise Failure(f"fighter {slot.number}: exit code {code}")
+                raise Failure(f"fighter {slot.number}: exit code {code}\n{slot.last_words()}")
 
     def add_up(self):
         """Of a load, in which nothing is broken: no error, and no update was lost."""
@@ -73,6 +91,9 @@ class Run:
             return
         if unnamed := set(self.statuses) - NAMED:
             raise Failure(f"errors, though nothing was broken: {unnamed}")
+        failures = sum(self.statuses.get(f"acquire.{status}", 0) for status in ("UNREACHABLE", "INDETERMINATE"))
+        if failures > 0.1 * self.statuses.get("acquire.OK", 0):
+            raise Failure(f"{failures} calls have failed, though nothing was broken")
         total = 0
         for path in glob.glob(f"{self.folder}/history/*.count"):
             with open(path, "rb") as file:
@@ -100,7 +121,8 @@ class Run:
     def check(self):
         history = f"{self.folder}/history"
         files = sorted(os.path.join(history, name) for name in os.listdir(history))
-        done = subprocess.run([os.environ["MORTISE_CHECK"], "patience=30000", *files],
+        done = subprocess.run([os.environ["MORTISE_CHECK"], f"patience={self.settings['patience']}", "fencing=1",
+                               *files],
                               capture_output=True, text=True, check=False)
         if done.returncode not in (0, 1):
             raise Failure(f"the checker: exit code {done.returncode}: {done.stderr}")
@@ -110,6 +132,8 @@ class Run:
         settings = self.settings
         self.server.start()
         self.slots = [Slot(self, number) for number in range(settings["processes"])]
+        if settings["step"]:
+            self.take_step()
         for slot in self.slots:
             slot.start()
         for slot in self.slots:

@@ -1,12 +1,12 @@
 /* check.c - the checker of histories: proves from what clients wrote down (history.h) that no two held a name at one
- * instant, that tokens grew in the order of the holds, that every waiter had its turn once the faults had
- * ended, that nothing was left and every story has its end; or tells where not.
+ * instant, that tokens grew in the order of the holds, that no holder was told that it holds what had ended, that every waiter
+ * had its turn once the faults had ended, that nothing was left and every story has its end; or tells where not.
  *
- *     check [patience=MS] HISTORY …
+ *     check [patience=MS] [fencing=1] HISTORY …
  *
  * Reads all files as one history. Tells the first violations of each kind on stderr, FILE:LINE first, and on
  * stdout one line of numbers: how many of each kind, and of what was read. patience: how long a caller may
- * wait after the faults have ended (30000).
+ * wait after the faults have ended (30000). fencing=1: each hold must have a token.
  * Exits 0: none; 1: violations; 2: a file cannot be read; 64: usage. */
 #include "check.h"
 
@@ -37,12 +37,25 @@ void violation(enum violation kind, const char *file, unsigned long line, const 
     fputc('\n', stderr);
 }
 
-static bool set_patience(const char *text)
+/* -1: it is none. */
+static int64_t number_of(const char *text, int64_t maximum)
 {
     char *end;
-    int64_t ms = strtoll(text, &end, 10);
-    world.patience_ns = ms * 1000000;
-    return end != text && *end == '\0' && ms >= 0 && ms <= 86400000;
+    int64_t number = strtoll(text, &end, 10);
+    return end != text && *end == '\0' && number <= maximum ? number : -1;
+}
+
+static bool set(const char *argument)
+{
+    int64_t number = -1;
+    if (strncmp(argument, "patience=", 9) == 0) {
+        number = number_of(argument + 9, 86400000);
+        world.patience_ns = number * 1000000;
+    } else if (strncmp(argument, "fencing=", 8) == 0) {
+        number = number_of(argument + 8, 1);
+        world.fencing = number == 1;
+    }
+    return number >= 0;
 }
 
 /* True: there was a violation. */
@@ -68,10 +81,10 @@ static bool tell(void)
 int main(int argc, char **argv)
 {
     int first = 1;
-    if (argc > 1 && strncmp(argv[1], "patience=", 9) == 0 && set_patience(argv[1] + 9))
-        first = 2;
-    if (first >= argc || strncmp(argv[first], "patience=", 9) == 0) {
-        fprintf(stderr, "usage: check [patience=MS] HISTORY …\n");
+    while (first < argc && strchr(argv[first], '=') && set(argv[first]))
+        first++;
+    if (first >= argc || strchr(argv[first], '=')) {
+        fprintf(stderr, "usage: check [patience=MS] [fencing=1] HISTORY …\n");
         return 64;
     }
     story_begin();

@@ -19,7 +19,8 @@
 
 #define VIOLATION_MAP(X)                                                                           \
     X(OVERLAP, "overlap")         /* two held one name at one instant */                           \
-    X(ORDER, "order")             /* a token that is not larger than one before */                 \
+    X(OUTLIVED, "outlived")       /* its holder is told that it holds it still, past its end */    \
+    X(ORDER, "order")             /* a token that is not larger than one before, or is missing */  \
     X(STARVED, "starved")         /* did not get its turn once the faults had ended */             \
     X(LEFTOVER, "leftover")       /* what nobody holds any more is still there */                  \
     X(UNBALANCED, "unbalanced")   /* events that do not fit to one another */                      \
@@ -64,11 +65,21 @@ struct hold {
 /* The end by whatever comes first. */
 int64_t hold_until(const struct hold *hold);
 
-/* A wait that took longer than `patience`. */
+/* What a holder was told; by whom it is the token says. */
+struct told {
+    const struct text *name;
+    uint64_t token;
+    int64_t at_ns;
+    const char *file;
+    unsigned long line;
+};
+
+/* A wait that took longer than `patience`, or failed. */
 struct long_wait {
     const struct text *name;
     int64_t asked_ns, done_ns;
-    const char *status, *file;
+    bool failed;
+    const char *file;
     unsigned long line;
 };
 
@@ -118,9 +129,10 @@ struct counter {
 
 struct world {
     int64_t patience_ns, calm_ns;
+    bool fencing; /* every hold has a token */
     struct client *clients;
     struct counter *counters;
-    UT_array *holds, *waits, *killed, *torn; /* struct hold, long_wait, killed, torn */
+    UT_array *holds, *told, *waits, *killed, *torn; /* struct hold, told, long_wait, killed, torn */
     unsigned long events, found[VIOLATIONS];
 };
 extern struct world world;

@@ -1,12 +1,15 @@
-/* clock.c - a time of day that is wrong: loaded into a ZooKeeper server (LD_PRELOAD), where libfaketime would also
- * move the instants that a JVM waits for. $MORTISE_CLOCK is a file that holds by how many seconds it is ahead; it is read
- * anew at most once in ten milliseconds. What counts monotonic time is left alone: threads of the JVM wait by it for
- * instants, which the kernel knows. */
+/* clock.c - a time of day that is wrong: loaded (LD_PRELOAD) into a fighter, or into a ZooKeeper server, where libfaketime
+ * would also move the instants that threads wait for. $MORTISE_CLOCK is a file that holds by how many seconds it is ahead; it is read
+ * anew at most once in ten milliseconds. What counts monotonic time is left alone: threads wait by it for
+ * instants, which the kernel knows. What was read last stands in $MORTISE_CLOCK.seen: a process that is not moved by this
+ * does not write that. */
 #include <fcntl.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
@@ -23,6 +26,21 @@ static int64_t true_ns(clockid_t clock)
     return now.tv_sec * NS_PER_S + now.tv_nsec;
 }
 
+static void note_seen(const char *path, const char *text)
+{
+    static const char suffix[] = ".seen";
+    char seen[PATH_MAX];
+    size_t length = strlen(path);
+    if (length + sizeof suffix > sizeof seen)
+        abort();
+    memcpy(seen, path, length);
+    memcpy(seen + length, suffix, sizeof suffix);
+    int fd = open(seen, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0 || write(fd, text, strlen(text)) < 0)
+        abort();
+    close(fd);
+}
+
 /* No stdio: it may be in the middle of that. */
 static void read_file(void)
 {
@@ -35,7 +53,9 @@ static void read_file(void)
     if (length <= 0)
         return;
     text[length] = '\0';
-    atomic_store(&ahead_s, strtoll(text, NULL, 10));
+    long long ahead = strtoll(text, NULL, 10);
+    if (atomic_exchange(&ahead_s, ahead) != ahead)
+        note_seen(path, text);
 }
 
 static int64_t wrong_ns(void)

@@ -8,6 +8,7 @@ from arena import Failure
 EVERY_S = 0.5
 MEMORY_SLACK = 1.15, 4096  # times, and KiB more: of all fighters together
 FILES_SLACK = 1.02, 20
+LEAK_BYTES = 250  # of each acquisition between the windows, beside the KiB
 
 
 class Growth:
@@ -41,10 +42,18 @@ class Growth:
         window_s = (seconds - self.settled_s) / 4
         time.sleep(self.settled_s)
         memory, files = self.look_until(begin + self.settled_s + window_s)
+        had = self.acquisitions()
         time.sleep(max(0, begin + seconds - window_s - time.monotonic()))
+        had = self.acquisitions() - had
         memory_then, files_then = self.look_until(begin + seconds)
         self.judge("memory", "KiB", max(memory), min(memory_then), MEMORY_SLACK)
         self.judge("descriptors", "of them", max(files), min(files_then), FILES_SLACK)
+        self.text += f"; {had} acquisitions between"
+        if (min(memory_then) - max(memory) - MEMORY_SLACK[1]) * 1024 > had * LEAK_BYTES:
+            raise Failure(f"a leak: {max(memory)} KiB, and {min(memory_then)} after {had} acquisitions more")
+
+    def acquisitions(self):
+        return sum(slot.ask_counts().get("acquire.OK", 0) for slot in self.run.slots)
 
     def judge(self, what, unit, before, after, slack):
         text = f"{what}: {before} {unit}, then {after}"

@@ -6,6 +6,8 @@
  *   {"event":"calm","at_ns":…}               the last fault has ended
  *   {"event":"killed","at_ns":…,"pid":…}     that process was killed (SIGKILL), and is gone
  *   {"event":"left","text":"…"}              found in the server afterwards
+ *   {"event":"held","at_ns":…,"name":…,"token":…}   what a holder was told (mortise_state) when it asked, at that instant
+ *                                            or later: not LOST
  *   {"event":"read"|"write","name":…,"token":…,"value":…}   what was asked of the fenced counter, in the order
  *                                            in which it was decided (counter.h)
  * Keys and events that are not known are passed over. Instants are of one clock, so all of one machine. */

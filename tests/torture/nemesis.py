@@ -14,10 +14,14 @@ CONFIG is a template, in which @DIR@, @HOST@, the @PORT…@s and @SEED@ are repl
     faults=WORD,WORD…   which ones (see plan.py); a word twice comes twice as often; none
     seconds=N           how long faults happen, rate=N of them a second, each for up to `longest` of the ttl (2.5);
                         the `first` after 0.2 of them
-    calm=N              for how many seconds more it goes on without
+    calm=N              for how many seconds more it goes on without; then nobody may wait for longer than patience=MS, or
+                        fail after so long. At night that is 20 s, and ten times the ttl
     processes=N threads=N clients=N names=N ttl=MS long=N hold=MS pause=MS         of the fighters
+    wall=FILE           clock.c, loaded into the fighters: the fault "clock" sets the time of day that one of them sees
+    phases=WORD,WORD…   @PHASE@ of the fighters, by turns; step=1: before they start `mortise migrate advance` is run once, by the
+                        config of the first
     observe=MODULE      who writes the history: recorder, which loses nothing where a process is killed, or trace
-    seed=N              the plan's; without it a fresh one. It is printed
+    seed=N              the plan's; without it a fresh one. It is printed. fresh=N: so many fresh ones behind it
     find=KIND,KIND…     the first of these violations must be found, by the checker, and the others may be: up to `tries`
                         runs are made until it is
     tries=N deaf=1      deaf: when a server is struck, one who holds something hears nothing for a ttl;
@@ -25,29 +29,39 @@ CONFIG is a template, in which @DIR@, @HOST@, the @PORT…@s and @SEED@ are repl
     load=1              many clients, and no faults: nothing may be lost, and neither memory nor descriptors may grow
                         after the first `settled` seconds (10). No proxies
 
-Environment: MORTISE_TORTURE, MORTISE_CHECK, MORTISE_PROXY, MORTISE_COMMAND, MORTISE_SOURCE_DIR. Where
-MORTISE_NIGHTLY is 1 a run takes 60 seconds (or $MORTISE_TORTURE_SECONDS), with the seed that is given and with
-fresh ones ($MORTISE_TORTURE_SEEDS of them; 9).
+Environment: MORTISE_TORTURE, MORTISE_CHECK, MORTISE_PROXY, MORTISE_COMMAND, MORTISE_SOURCE_DIR. A run takes
+$MORTISE_TORTURE_SECONDS, with the seed that is given and with $MORTISE_TORTURE_SEEDS fresh ones, if these are set; where
+MORTISE_NIGHTLY is 1, a minute and nine; then each of the faults must have happened, and one in twenty seconds.
 Histories are kept where MORTISE_TORTURE_KEEP is 1. What was broken is added to $MORTISE_TORTURE_REPORT/NAME: report.py
 adds that up.
 Exits 0: all as it should be; 1: not: then the folder with the histories is kept, and named; 77: no server."""
 import os
 import random
 import re
+import signal
 import sys
 
 from arena import Failure, tell
 from campaign import Run
 from plan import FAULTS
 
-VIOLATIONS = "overlap order starved leftover unbalanced lost-update garbled".split()
+EVERY_S = 20  # at night a fault, at least: where a server takes long to start there are few
+LONG_S = 500  # so that each kind of them comes
+VIOLATIONS = "overlap outlived order starved leftover unbalanced lost-update garbled".split()
 
 
-def run_once(name, template, settings, seed):
-    """The violations that were found, with their numbers; None: it did not come to an end."""
+def too_long(_signal, _frame):
+    raise Failure("it does not end")
+
+
+def run_once(name, template, settings, seed, seen=None):
+    """The violations that were found, with their numbers; None: it did not come to an end. What was broken is added to
+    what was seen."""
     tell(f"{name}: seed={seed}")
     run, found = Run(name, template, settings, seed), None
     good = False
+    signal.signal(signal.SIGALRM, too_long)
+    signal.alarm(int(3 * settings["seconds"]) + 600)
     try:
         numbers, details = run.go()
         found = {word: int(numbers[word]) for word in VIOLATIONS if numbers[word] != "0"}
@@ -61,6 +75,9 @@ def run_once(name, template, settings, seed):
     except Failure as failure:
         tell(f"  failed: {failure}")
     finally:
+        signal.alarm(0)
+        if seen:
+            seen.add(run.strikes)
         run.end(keep=not good or os.environ.get("MORTISE_TORTURE_KEEP") == "1")
     return found
 
@@ -74,7 +91,8 @@ def number_of(text):
 def read_settings(arguments):
     settings = {"server": "", "members": 1, "of": "any", "clock": 0, "left": "", "faults": "kill,stop",
                 "seconds": 8, "rate": 3, "processes": 4, "threads": 3, "clients": 1, "names": 3,
-                "ttl": 1000, "seed": "", "find": "", "tries": 1, "deaf": 0, "calm": 1, "observe": "recorder",
+                "ttl": 1000, "seed": "", "fresh": 0, "find": "", "tries": 1, "deaf": 0, "calm": 1, "patience": 30000,
+                "observe": "recorder", "wall": "", "phases": "", "step": 0,
                 "first": 0.2, "longest": 2.5, "long": 60, "hold": 0, "pause": 0, "load": 0, "settled": 10}
     for argument in arguments:
         key, _, value = argument.partition("=")
@@ -83,6 +101,7 @@ def read_settings(arguments):
         settings[key] = number_of(value)
     settings["plain"], settings["proxies"] = settings["load"], not settings["load"]
     settings["find"] = settings["find"].split(",") if settings["find"] else []
+    settings["phases"] = settings["phases"].split(",")
     settings["faults"] = [] if settings["faults"] == "none" else settings["faults"].split(",")
     if not set(settings["faults"]) <= set(FAULTS):
         sys.exit(f"nemesis.py: unknown faults: {set(settings['faults']) - set(FAULTS)}")
@@ -106,6 +125,25 @@ def find_it(name, template, settings):
     return False
 
 
+class Seen:
+    """What all runs of a row have broken."""
+
+    def __init__(self):
+        self.kinds, self.number = set(), 0
+
+    def add(self, strikes):
+        self.kinds |= strikes.kinds
+        self.number += sum(strikes.counts.values())
+
+    def is_enough(self, settings, runs):
+        if settings["seconds"] * runs < LONG_S or not settings["faults"]:
+            return True  # of a short run nothing can be expected
+        missing, wanted = set(settings["faults"]) - self.kinds, settings["seconds"] * runs / EVERY_S
+        if missing or self.number < wanted:
+            tell(f"  only {self.number} faults; of these none: {', '.join(missing)}")
+        return not missing and self.number >= wanted
+
+
 def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__)
@@ -116,12 +154,18 @@ def main():
     if settings["find"]:
         settings["seed"] = seeds[0]
         return find_it(name, template, settings)
-    if os.environ.get("MORTISE_NIGHTLY") == "1":
-        settings["seconds"] = int(os.environ.get("MORTISE_TORTURE_SECONDS", "60"))
-        more = 0 if settings["load"] else int(os.environ.get("MORTISE_TORTURE_SEEDS", "9"))
-        seeds += [fresh_seed() for _ in range(more)]
+    usual, seen = (settings["seconds"], settings["fresh"]), Seen()
+    at_night = os.environ.get("MORTISE_NIGHTLY") == "1"
+    if at_night:
+        usual = 60, 9
+        if not settings["load"]:
+            settings["calm"], settings["patience"] = 20, 10 * settings["ttl"]
+    settings["seconds"] = float(os.environ.get("MORTISE_TORTURE_SECONDS", usual[0]))
+    fresh = 0 if settings["load"] else int(os.environ.get("MORTISE_TORTURE_SEEDS", usual[1]))
+    seeds += [fresh_seed() for _ in range(fresh)]
     # Every seed is tried, whatever the one before has shown.
-    return all([run_once(name, template, settings, seed) == {} for seed in seeds])
+    good = all([run_once(name, template, settings, seed, seen) == {} for seed in seeds])
+    return good and (not at_night or seen.is_enough(settings, len(seeds)))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@ import random
 
 # Of each fault: who suffers (a fighter's process, its connections, the server). strikes.py says how each is done.
 FAULTS = {
-    "kill": "process", "stop": "process",
+    "kill": "process", "stop": "process", "clock": "process",
     "delay": "link", "cut": "link", "hold": "link", "hold-up": "link", "hold-down": "link",
     "lose": "link", "cut-after-up": "link", "cut-after-down": "link", "cut-reply": "link",
     "refuse": "link",
@@ -45,18 +45,21 @@ class Plan:
         elif fault in LATE:
             times = draw.uniform(1.2, 1.5)  # so that nobody holds what they do know
         elif FAULTS[fault] == "server":
-            times = draw.uniform(0, 0.3 * settings["longest"])  # nothing is learned while it is away
+            times = draw.uniform(0, 0.3)  # nothing is learned while it is away; …
+            if times > 0.24:  # … now and then for longer than a ttl
+                times *= 2
+            times *= settings["longest"]
         else:
             times = draw.uniform(0, draw.choice([0.2, 1]) * settings["longest"])
         return times * settings["ttl"] / 1000
 
     @staticmethod
     def members(draw, settings):
-        """Of a group: any minority, or now and then a majority."""
+        """Of a group: any minority, or now and then a majority. Two have no minority: either of them, or both."""
         count = settings["members"]
         if count == 1:
             return [1]
         minority = (count - 1) // 2
-        few = settings["of"] == "minority" or (settings["of"] == "any" and draw.random() < 0.7)
+        few = minority > 0 and (settings["of"] == "minority" or (settings["of"] == "any" and draw.random() < 0.7))
         number = draw.randint(1, minority) if few else draw.randint(minority + 1, count)
         return sorted(draw.sample(range(1, count + 1), number))

@@ -95,17 +95,16 @@ static void asked(struct client *client, const struct line *line)
 /* Did it wait for so long? Whether it should not have, the verdict tells: the end of the faults is not known yet. */
 static void note_wait(const struct caller *caller, const struct line *line)
 {
-    const struct text *status = text_of(line->status);
+    static const char *const usual[] = {"OK", "BUSY", "TIMEDOUT", "CANCELED", "CLOSED"};
     struct long_wait wait = {.name = caller->name,
                              .asked_ns = caller->asked_ns,
                              .done_ns = line->at_ns,
-                             .status = status ? status->bytes : NULL,
+                             .failed = line->status.size > 0,
                              .file = line->file,
                              .line = line->number};
-    bool is_failure = status && !word_is(line->status, "BUSY") &&
-                      !word_is(line->status, "TIMEDOUT") && !word_is(line->status, "CANCELED") &&
-                      !word_is(line->status, "CLOSED");
-    if (is_failure || line->at_ns - caller->asked_ns > world.patience_ns)
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+        wait.failed &= !word_is(line->status, usual[i]);
+    if (wait.failed || line->at_ns - caller->asked_ns > world.patience_ns)
         utarray_push_back(world.waits, &wait);
 }
 
@@ -196,7 +195,12 @@ static void renewed(struct client *client, const struct line *line)
     if (hold->token != line->token)
         violation(ORDER, line->file, line->number, "lease %llu: another token by a renewal",
                   (unsigned long long)line->lease);
-    hold->deadline_ns = line->deadline_ns;
+    if (line->deadline_ns == 0)
+        return; /* it has passed since; what was known of it before stands */
+    if (line->deadline_ns < hold->deadline_ns)
+        WRONG(line, "lease %llu: a renewal that shortens it", (unsigned long long)line->lease);
+    else
+        hold->deadline_ns = line->deadline_ns;
 }
 
 static void suspect(struct client *client, const struct line *line)
@@ -251,6 +255,16 @@ static void left(const struct line *line)
     violation(LEFTOVER, line->file, line->number, "%.*s", WORD(line->text));
 }
 
+static void held(const struct line *line)
+{
+    struct told told = {.name = text_of(line->name),
+                        .token = line->token,
+                        .at_ns = line->at_ns,
+                        .file = line->file,
+                        .line = line->number};
+    utarray_push_back(world.told, &told);
+}
+
 static struct counter *counter_of(const struct line *line)
 {
     const struct text *name = text_of(line->name);
@@ -302,7 +316,7 @@ void story_line(const struct line *line)
         {"lost", lost, NULL},         {"failed", failed, NULL},       {"released", released, NULL},
         {"opened", opened, NULL},     {"closed", closed, NULL},       {"dropped", dropped, NULL},
         {"calm", NULL, calm},         {"killed", NULL, killed},       {"left", NULL, left},
-        {"read", NULL, counter_read}, {"write", NULL, counter_write},
+        {"read", NULL, counter_read}, {"write", NULL, counter_write}, {"held", NULL, held},
     };
     world.events++;
     for (size_t i = 0; i < sizeof events / sizeof *events; i++) {
@@ -322,10 +336,12 @@ void story_line(const struct line *line)
 void story_begin(void)
 {
     static const UT_icd hold = {sizeof(struct hold), NULL, NULL, NULL};
+    static const UT_icd told = {sizeof(struct told), NULL, NULL, NULL};
     static const UT_icd wait = {sizeof(struct long_wait), NULL, NULL, NULL};
     static const UT_icd killed = {sizeof(struct killed), NULL, NULL, NULL};
     static const UT_icd torn = {sizeof(struct torn), NULL, NULL, NULL};
     utarray_new(world.holds, &hold);
+    utarray_new(world.told, &told);
     utarray_new(world.waits, &wait);
     utarray_new(world.killed, &killed);
     utarray_new(world.torn, &torn);

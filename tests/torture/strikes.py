@@ -8,6 +8,7 @@ import signal
 import struct
 import time
 
+from arena import PATIENCE_S, Failure, put
 from plan import FAULTS, LATE, Plan
 
 
@@ -19,7 +20,7 @@ class ServerFaults:
 
     def __init__(self, server, jump_s):
         self.server, self.jump_s, self.ahead_s = server, jump_s, 0
-        self.failed_over = False
+        self.failed_over, self.times_full, self.times_refused = False, 0, 0
 
     def possible(self, fault):
         return fault != "server-failover" or not self.failed_over  # there is one replica
@@ -66,8 +67,10 @@ class ServerFaults:
         except FileNotFoundError:
             return 0
 
-    def begin_full(self, _members):
-        self.server.write("full", "")
+    def begin_full(self, members):
+        self.times_full += 1
+        for member in members:
+            put(f"{self.server.place}/{member}.full", "")
         if self.server.kind == "postgres":  # what it has for its log in advance is used up
             self.server.run("ask", "-c", "SELECT pg_logical_emit_message(false, '', repeat('x', 99999)) "
                                          "FROM generate_series(1, 200)")
@@ -75,12 +78,35 @@ class ServerFaults:
     def end_full(self, members):
         """Some have given up, or are about to. A ZooKeeper that could not even begin a file of its log does not start
         before that is taken away."""
-        self.server.run("kill")
-        os.unlink(f"{self.server.place}/full")
+        self.times_refused += any(self.says(path, "No space left on device")
+                                  for path in glob.glob(f"{self.server.place}/*.log"))
+        for member in members:
+            self.server.run("kill", f"only={member}")
+            os.unlink(f"{self.server.place}/{member}.full")
         for path in glob.glob(f"{self.server.place}/*/data/version-2/log.*"):
             if os.path.getsize(path) < 16:
                 os.unlink(path)
         self.start(members)
+
+    @staticmethod
+    def says(path, text):
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return text in file.read()
+
+    def prove(self):
+        """That the libraries that are loaded into servers did what they are there for."""
+        if self.times_full and not self.times_refused:
+            raise Failure(f"the disk was full {self.times_full} times, and no server said so")
+        if self.ahead_s and self.server.kind == "zookeeper":
+            give_up = time.monotonic() + PATIENCE_S
+            while not self.saw_clock():
+                if time.monotonic() > give_up:
+                    raise Failure(f"the server does not see that its clock is {self.ahead_s} s ahead")
+                time.sleep(0.02)
+
+    def saw_clock(self):
+        path = f"{self.server.place}/clock.seen"
+        return os.path.exists(path) and self.says(path, f"{self.ahead_s}\n")
 
     def begin_memory(self, members):
         for member in members:
@@ -98,7 +124,7 @@ class ServerFaults:
     end_evict = end_memory
 
     def begin_clock(self, _members):
-        """Forward, again and again."""
+        """Forward, again and again; of all that have one that can be set."""
         self.ahead_s += self.jump_s
         self.server.set_clock(self.ahead_s)
 
@@ -120,7 +146,7 @@ class Strikes:
     """Upon the slots and the server of a run."""
 
     def __init__(self, run):
-        self.run, self.counts = run, {}
+        self.run, self.counts, self.kinds = run, {}, set()
         self.queue, self.order, self.server_busy, self.until = [], 0, False, 0
         self.server_faults = ServerFaults(run.server, 20 * run.settings["ttl"] // 1000)
 
@@ -148,6 +174,21 @@ class Strikes:
             slot.stopped_until = 0
             slot.signal(signal.SIGCONT)
 
+    @staticmethod
+    def set_clock(slot, number):
+        """By up to an hour, ahead or back; it stays so."""
+        slot.set_clock(number if number % 2 else -number)
+
+    def mend_link(self, slot, until):
+        """Then; or, if more is broken meanwhile, when the last of it is over."""
+        slot.broken_until = max(slot.broken_until, until)
+        self.later(until, lambda: self.pass_again(slot))
+
+    def pass_again(self, slot):
+        if slot.broken_until and slot.broken_until <= time.monotonic():
+            slot.broken_until = 0
+            slot.say_proxies("pass")
+
     def break_link(self, slot, entry, until):
         fault, number, members = entry["fault"], entry["number"], entry["members"]
         if fault == "delay":
@@ -158,7 +199,7 @@ class Strikes:
             slot.say_proxies(f"cut-reply {number % 20 + 1}", members)
         else:
             slot.say_proxies(fault, members)
-        self.later(until, lambda: slot.say_proxies("pass"))
+        self.mend_link(slot, until)
 
     def break_server(self, entry, until):
         fault, members = entry["fault"], entry["members"]
@@ -184,7 +225,7 @@ class Strikes:
         slot = self.holder(HOLDER_PATIENCE_S) if self.run.settings["deaf"] else None
         if slot:
             slot.say_proxies("hold")
-            self.later(time.monotonic() + self.run.settings["ttl"] / 1000, lambda: slot.say_proxies("pass"))
+            self.mend_link(slot, time.monotonic() + self.run.settings["ttl"] / 1000)
 
     def mend_server(self, fault, members):
         if fault in LATE:
@@ -202,7 +243,7 @@ class Strikes:
     def word(self, entry):
         """What it is counted as: "majority-kill"."""
         count, fault = self.run.server.count, entry["fault"]
-        if count == 1 or FAULTS[fault] == "process":
+        if count == 1 or FAULTS[fault] == "process" or fault == "server-clock":
             return fault
         share = "majority" if 2 * len(entry["members"]) > count else "minority"
         return f"{share}-{fault.removeprefix('server-')}"
@@ -216,11 +257,14 @@ class Strikes:
             return
         word = self.word(entry)
         self.counts[word] = self.counts.get(word, 0) + 1
+        self.kinds.add(fault)
         self.run.write("fault", text=word, pid=slot.fighter.pid, value=int(entry["for"] * 1000))
         if fault == "kill":
             self.kill(slot)
         elif fault == "stop":
             self.stop(slot, until)
+        elif fault == "clock":
+            self.set_clock(slot, entry["number"])
         elif FAULTS[fault] == "link":
             self.break_link(slot, entry, until)
         else:
@@ -236,3 +280,4 @@ class Strikes:
             at, _, action = heapq.heappop(self.queue)
             time.sleep(max(0, at - time.monotonic()))
             action()
+        self.server_faults.prove()

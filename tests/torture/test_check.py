@@ -1,95 +1,11 @@
 #!/usr/bin/env python3
 """Tests of the checker: histories with one violation planted in each, which it must find, and that alone; and
-clean ones that look like violations, where it must find nothing. The program is $MORTISE_CHECK."""
-import json
-import os
+clean ones that look like violations, where it must find nothing."""
 import subprocess
 import sys
-import tempfile
 import unittest
 
-CHECK = os.environ["MORTISE_CHECK"]
-MS = 1_000_000
-TTL = 1000
-
-
-class Client:
-    """Writes what a client would; instants in milliseconds, `deadline` the instant too."""
-
-    count = 0
-
-    def __init__(self, pid=None):
-        Client.count += 1
-        self.id = f"{Client.count:032x}"
-        self.pid = pid or 1000 + Client.count
-        self.lines = []
-        self.number = 0
-        self.line("opened", 0, pid=self.pid, wall_ms=1, section="trace")
-
-    def line(self, event, at, **more):
-        more = {key: value for key, value in more.items() if value is not None}
-        self.lines.append(json.dumps({"event": event, "at_ns": int(at * MS), "client": self.id} | more))
-
-    def ask(self, at, name="a"):
-        self.number += 1
-        self.line("asked", at, name=name, caller=self.number)
-        return self.number
-
-    def grant(self, at, token, name="a", deadline=None, grant=None, owner=None, caller=None,
-              event="granted"):
-        caller = caller or self.ask(at, name)
-        lease = {"name": name, "lease": caller, "token": token, "owner": owner,
-                 "grant": grant or f"{self.id[16:]}{caller:016x}"}
-        self.line(event, at, caller=caller, deadline_ns=int((deadline or at + TTL) * MS), **lease)
-        return lease
-
-    def renew(self, at, lease, deadline=None):
-        self.line("renewed", at, deadline_ns=int((deadline or at + TTL) * MS), **lease)
-
-    def lose(self, at, lease):
-        self.line("lost", at, status="LOST", **lease)
-
-    def release(self, at, lease, status=None):
-        self.line("released", at, status=status, **lease)
-
-    def fail(self, at, caller, status, name="a"):
-        self.line("failed", at, name=name, caller=caller, status=status)
-
-    def hold(self, start, end, token, **more):
-        lease = self.grant(start, token, **more)
-        self.release(end, lease)
-        return lease
-
-    def close(self, at=100000):
-        self.line("closed", at, events=len(self.lines), dropped=0)
-        return self
-
-
-def run(*events):
-    """Lines of the run itself, not of a client."""
-    return [json.dumps(event) for event in events]
-
-
-class Case(unittest.TestCase):
-    def check(self, *histories, code=None, arguments=(), **expected):
-        with tempfile.TemporaryDirectory() as folder:
-            paths = []
-            for number, history in enumerate(histories):
-                lines = history.lines if isinstance(history, Client) else history
-                paths.append(f"{folder}/{number}.jsonl")
-                with open(paths[-1], "wb") as file:
-                    file.write(b"".join(line if isinstance(line, bytes) else line.encode() + b"\n"
-                                        for line in lines))
-            done = subprocess.run([CHECK, *arguments, *paths], capture_output=True, text=True,
-                                  timeout=60)
-        told = dict(word.split("=") for word in done.stdout.split())
-        kinds = "overlap order starved leftover unbalanced lost-update garbled".split()
-        found = {kind.replace("-", "_"): int(told[kind]) for kind in kinds if told[kind] != "0"}
-        self.assertEqual(found, expected, done.stderr)
-        self.assertEqual(done.returncode, 1 if expected else 0, done.stderr)
-        for kind in found:
-            self.assertIn(f": {kind.replace('_', '-')}: ", done.stderr)
-        return told
+from histories import CHECK, MS, Case, Client, run, told
 
 
 class Clean(Case):
@@ -106,6 +22,15 @@ class Clean(Case):
         one.hold(10, 20, 5, name="a")
         other.hold(10, 20, 5, name="b")
         self.check(one.close(), other.close())
+
+    def test_renewed_when_the_deadline_had_passed(self):
+        client = Client()
+        lease = client.grant(10, 1)
+        client.renew(1012, lease, deadline=0)
+        client.lose(1013, lease)
+        client.hold(1014, 1020, 2)
+        client.release(1021, lease, "LOST")
+        self.check(client.close())
 
     def test_stopped_holder(self):
         """Its deadline ends what it holds, whatever it writes when it goes on."""
@@ -180,12 +105,44 @@ class Clean(Case):
         one.hold(50, 60, 8)
         self.check(one.close(), other.close())
 
+    def test_told_while_it_is_held(self):
+        one, other = Client(), Client()
+        lease = one.grant(10, 5)
+        one.renew(500, lease)
+        other.hold(1600, 1700, 6)
+        one.lose(1500, lease)
+        one.release(1601, lease, "LOST")
+        self.check(one.close(), other.close(), told(10, 5), told(1499.999999, 5), told(1650, 6))
+
+    def test_told_of_a_name_with_a_namespace(self):
+        one, other = Client(), Client()
+        one.hold(10, 20, 5, name="mortise:a")
+        other.hold(10, 30, 5, name="mortise:b")
+        self.check(one.close(), other.close(), told(15, 5, "a"), told(25, 5, "b"))
+        self.check(one, other, told(25, 5, "a"), outlived=1)
+
+    def test_told_after_a_hand_over(self):
+        client = Client()
+        lease = client.hold(10, 20, 1)
+        client.release(30, client.grant(20, 1, event="handed-over", grant=lease["grant"]))
+        self.check(client.close(), told(29, 1), told(15, 1))
+
     def test_failures_during_faults(self):
         client = Client()
         client.fail(50000, client.ask(10), "UNREACHABLE")
         client.fail(50000, client.ask(10), "TIMEDOUT")
         calm = run({"event": "calm", "at_ns": 60000 * MS})
         self.check(client.close(), calm, arguments=["patience=1000"])
+
+    def test_long_after_the_last_fault(self):
+        """Whichever way an observer writes that it went well."""
+        client = Client()
+        caller = client.ask(60010)
+        client.line("granted", 60011, caller=caller, name="a", lease=1, token=1, grant="1" * 32, status="OK",
+                    deadline_ns=61011 * MS)
+        client.line("released", 60012, name="a", lease=1, token=1, grant="1" * 32, status="OK")
+        client.fail(60030, client.ask(60020), "TIMEDOUT")
+        self.check(client.close(), run({"event": "calm", "at_ns": 1000 * MS}))
 
     def test_without_tokens(self):
         one, other = Client(), Client()
@@ -248,6 +205,16 @@ class Planted(Case):
         one.release(1701, lease, "LOST")
         self.check(one.close(), other.close(), overlap=1)
 
+    def test_overlap_before_a_renewal_that_came_too_late(self):
+        """The deadline had passed when that was written down; what was held until then was held."""
+        one, other = Client(), Client()
+        lease = one.grant(10, 1)
+        other.hold(500, 600, 2)
+        one.renew(1012, lease, deadline=0)
+        one.lose(1013, lease)
+        one.release(1014, lease, "LOST")
+        self.check(one.close(), other.close(), overlap=1)
+
     def test_overlap_handed_over(self):
         """The same grant and token, and the first holder had not given it back."""
         client = Client()
@@ -269,6 +236,33 @@ class Planted(Case):
         other.hold(40, 70, 2)
         self.check(one, other.close(), run({"event": "killed", "at_ns": 50 * MS, "pid": 80}),
                    overlap=1)
+
+    def test_outlived_its_deadline(self):
+        one, other = Client(), Client()
+        lease = one.grant(10, 5)
+        other.hold(1011, 1020, 6)
+        one.lose(1200, lease)
+        one.release(1201, lease, "LOST")
+        self.check(one.close(), other.close(), told(1010, 5), outlived=1)
+
+    def test_outlived_its_loss(self):
+        client = Client()
+        lease = client.grant(10, 5)
+        client.lose(20, lease)
+        client.release(40, lease, "LOST")
+        client.hold(50, 60, 6)
+        self.check(client.close(), told(30, 5), told(55, 6), outlived=1)
+
+    def test_told_of_nothing(self):
+        client = Client()
+        client.hold(10, 20, 5)
+        self.check(client.close(), told(15, 4), unbalanced=1)
+
+    def test_no_token(self):
+        client = Client()
+        client.hold(10, 20, 0)
+        self.check(client.close())
+        self.check(client, arguments=["fencing=1"], order=1)
 
     def test_token_goes_back(self):
         one, other = Client(), Client()
@@ -369,6 +363,14 @@ class Planted(Case):
         client.release(40, lease)
         self.check(client.close(), unbalanced=1)
 
+    def test_shortened_by_a_renewal(self):
+        one, other = Client(), Client()
+        lease = one.grant(10, 1)
+        one.renew(20, lease, deadline=15)
+        other.hold(500, 600, 2)
+        one.release(700, lease)
+        self.check(one.close(), other.close(), unbalanced=1, overlap=1)
+
     def test_lost_twice(self):
         client = Client()
         lease = client.grant(10, 1)
@@ -376,6 +378,62 @@ class Planted(Case):
         client.lose(21, lease)
         client.release(40, lease)
         self.check(client.close(), unbalanced=1)
+
+    def test_opened_twice(self):
+        client = Client()
+        client.line("opened", 5, pid=client.pid)
+        self.check(client.close(), unbalanced=1)
+
+    def test_closed_twice(self):
+        client = Client()
+        client.close(10)
+        self.check(client.close(20), unbalanced=1)
+
+    def test_asked_while_it_waits(self):
+        client = Client()
+        caller = client.ask(10)
+        client.line("asked", 11, name="a", caller=caller)
+        client.fail(20, caller, "BUSY")
+        self.check(client.close(), unbalanced=1)
+
+    def test_waits_unasked(self):
+        client = Client()
+        client.line("queued", 10, name="a", caller=7)
+        self.check(client.close(), unbalanced=1)
+
+    def test_another_name(self):
+        client = Client()
+        client.release(30, client.grant(20, 1, name="b", caller=client.ask(10, "a")))
+        self.check(client.close(), unbalanced=1)
+
+    def test_lease_given_twice(self):
+        client = Client()
+        lease = client.grant(10, 1)
+        again = client.ask(11)
+        client.line("granted", 12, caller=again, deadline_ns=1012 * MS, **lease)
+        client.release(20, lease)
+        self.check(client.close(), unbalanced=1)
+
+    def test_suspect_when_lost(self):
+        client = Client()
+        lease = client.grant(10, 1)
+        client.lose(20, lease)
+        client.line("suspect", 30, status="TIMEDOUT", **lease)
+        client.release(40, lease, "LOST")
+        self.check(client.close(), unbalanced=1)
+
+    def test_of_no_client(self):
+        self.check(run({"event": "granted", "at_ns": 1, "name": "a"}), unbalanced=1)
+
+    def test_killed_for_no_outcome_of_another(self):
+        """Who was killed excuses nobody else."""
+        one, other = Client(pid=81), Client(pid=82)
+        one.ask(10)
+        other.ask(10)
+        self.check(one, other, run({"event": "killed", "at_ns": 50 * MS, "pid": 81}), unbalanced=1, starved=1)
+
+    def test_written_unread(self):
+        self.check(run({"event": "write", "name": "a", "token": 1, "value": 2}), lost_update=1)
 
     def test_vanished(self):
         """It was not killed, and its history has no end: it crashed, or hangs."""
@@ -413,6 +471,7 @@ class Planted(Case):
 class Usage(unittest.TestCase):
     def test_codes(self):
         for arguments, code in (([], 64), (["patience=x", "/dev/null"], 64), (["patience=1"], 64),
+                                (["fencing=2", "/dev/null"], 64), (["fencing=1", "patience=1"], 64),
                                 (["/nowhere/at/all"], 2), (["/dev/null"], 2)):
             with self.subTest(arguments):
                 done = subprocess.run([CHECK, *arguments], capture_output=True, timeout=60)

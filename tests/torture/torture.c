@@ -6,14 +6,16 @@
  *             [plain=1]
  *
  * Of a hundred holds of the first name `long` (60) last for up to `hold` (three times the ttl), of the other names
- * one does: so faults meet holders, and many cycles. None does once all is calm. Each thread rests for up to `pause`
+ * one does: so faults meet holders, and many cycles. Whenever a holder looks, and is not told that its lease is lost, it
+ * writes that down for the checker, with an instant from before it looked. No hold is long once all is calm. Each thread rests for up to `pause`
  * (0) between two. With `plain` every hold lasts for up to `hold`, and the counters are such as no token
  * protects.
  *
  * The first line out is "ready", or a status and its message. Commands on stdin, a line each:
  *   calm    the last fault has ended: from now on every caller waits for as long as it takes
- *   count   prints how often each status was had: "acquire.OK=12 release.LOST=1 …", and "holding=1" while something
- *           is held for long
+ *   clock   prints the time of day, in seconds
+ *   count   prints how often each status was had: "acquire.OK=12 release.LOST=1 …", how often each name was:
+ *           "had.NAME=3 …", and "holding=1" while something is held for long
  *   stop    all threads finish what they do; the clients are closed; the counts are printed; it ends. Also at
  *           the end of stdin
  * What may not happen is told on stderr at once, and makes the exit code 1. Dies with its parent. */
@@ -21,6 +23,7 @@
 
 #include <mortise/mortise.h>
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
@@ -30,6 +33,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { NAMES_MAX = 128, STATUSES = 16, CALLS = 5 };
@@ -38,6 +42,7 @@ static const char *const call_words[CALLS] = {"acquire", "release", "nowait", "c
 
 /* How often each call ended with each status. A write that the storage refuses counts as LOST. */
 static atomic_ulong counts[CALLS][STATUSES];
+static atomic_ulong had[NAMES_MAX];
 static atomic_bool calm, stopping, wrong;
 static atomic_int holding; /* long holds, now */
 
@@ -46,7 +51,7 @@ static size_t name_count;
 static const char *folder;
 static int64_t threads = 3, clients = 1, seed = 1, ttl_ms = 1000, long_share = 60;
 static int64_t hold_ms, pause_ms, plain;
-static int plain_fds[NAMES_MAX];
+static int plain_fds[NAMES_MAX], told_fd;
 
 /* ---- what may happen ---------------------------------------------------------------------------------- */
 
@@ -98,6 +103,8 @@ static void tell_counts(void)
                 printf("%s.%s=%lu ", call_words[call], mortise_status_name((mortise_status)-number),
                        times);
         }
+    for (size_t i = 0; i < name_count; i++)
+        printf("had.%s=%lu ", names[i], atomic_load(&had[i]));
     if (atomic_load(&holding) > 0)
         printf("holding=%d ", atomic_load(&holding));
     putchar('\n');
@@ -131,20 +138,37 @@ static void work(int64_t for_ms)
     poll(NULL, 0, (int)for_ms);
 }
 
+/* Whether it is ours still; the checker is told what we are told. */
+static bool look(mortise_lease *lease, size_t number)
+{
+    char line[256];
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    if (mortise_state(lease) == MORTISE_STATE_LOST)
+        return false;
+    int length = snprintf(
+        line, sizeof line,
+        "{\"event\":\"held\",\"at_ns\":%" PRId64 ",\"name\":\"%s\",\"token\":%" PRIu64 "}\n",
+        (int64_t)now.tv_sec * 1000000000 + now.tv_nsec, names[number], mortise_token(lease));
+    if (length >= (int)sizeof line || write(told_fd, line, (size_t)length) != length)
+        complain("what was seen", names[number], "it cannot be written");
+    return true;
+}
+
 /* Reads, thinks, and writes one more. */
 static void add_one(struct fighter *fighter, mortise_lease *lease, size_t number, int64_t think_ms)
 {
     struct counter *counter = &fighter->counters[number];
     uint64_t value, token = mortise_token(lease);
     bool taken = false;
-    if (mortise_state(lease) == MORTISE_STATE_LOST)
+    if (!look(lease, number))
         return;
     if (!counter_read(counter, token, &value)) {
         complain("the counter", names[number], "it cannot be read");
         return;
     }
     work(think_ms);
-    if (mortise_state(lease) == MORTISE_STATE_LOST)
+    if (!look(lease, number))
         return;
     if (!counter_write(counter, token, value + 1, &taken))
         complain("the counter", names[number], "it cannot be written");
@@ -261,6 +285,7 @@ static void fight_once(struct fighter *fighter)
     else
         status = mortise_acquire(fighter->client, names[number], &options, &lease, &error);
     if (seen(ACQUIRE, names[number], status, &error) == MORTISE_OK) {
+        atomic_fetch_add(&had[number], 1);
         use(fighter, lease, number);
         give_back(fighter, lease, names[number]);
     } else if (status != MORTISE_BUSY && status != MORTISE_TIMEDOUT) {
@@ -332,8 +357,21 @@ static void obey(void)
             atomic_store(&calm, true);
         else if (strcmp(line, "count\n") == 0)
             tell_counts();
+        else if (strcmp(line, "clock\n") == 0)
+            printf("%lld\n", (long long)time(NULL));
     }
     atomic_store(&stopping, true);
+}
+
+/* By one write(2) each, so that nothing is lost with the process. */
+static bool open_told(void)
+{
+    char path[4096];
+    int length = snprintf(path, sizeof path, "%s/%d.held.jsonl", folder, (int)getpid());
+    told_fd = length < (int)sizeof path
+                  ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)
+                  : -1;
+    return told_fd >= 0;
 }
 
 static bool open_counters(void)
@@ -368,7 +406,8 @@ static bool run(const char *where)
 {
     mortise_client **opened = calloc((size_t)clients, sizeof(*opened));
     struct fighter *fighters = calloc((size_t)(clients * threads), sizeof(*fighters));
-    bool started = opened && fighters && open_counters() && open_clients(where, opened);
+    bool started =
+        opened && fighters && open_told() && open_counters() && open_clients(where, opened);
     for (int64_t i = 0; i < clients * threads && started; i++)
         started = fighter_start(&fighters[i], opened[i / threads], i);
     if (started) {

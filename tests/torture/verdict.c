@@ -1,5 +1,5 @@
 /* verdict.c - what the holds and waits of all clients show together: two who held one name at one instant, tokens
- * that do not grow in the order of the holds, waiters that had no turn. */
+ * that do not grow in the order of the holds, holders who do not see their end, waiters that had no turn. */
 #include "check.h"
 
 #include <stdlib.h>
@@ -85,6 +85,9 @@ static void check_overlap(struct active *active, const struct hold *hold)
 /* last: the one with the largest token before, of the same name; NULL: there is none. */
 static void check_order(const struct hold *last, const struct hold *hold)
 {
+    if (world.fencing && hold->token == 0)
+        violation(ORDER, hold->file, hold->line, "%.*s: lease %llu of client %.*s has no token",
+                  TEXT(hold->name), (unsigned long long)hold->lease, TEXT(hold->client->id));
     if (!last || hold->token > last->token || (hold->token == 0 && last->token == 0))
         return;
     bool handed_over = hold->client == last->client && strcmp(hold->grant, last->grant) == 0;
@@ -115,6 +118,57 @@ static void judge_holds(void)
     free(active.holds);
 }
 
+static int compare_tokens(const void *a, const void *b)
+{
+    const struct hold *one = a, *other = b;
+    return (one->token > other->token) - (one->token < other->token);
+}
+
+/* A holder knows nothing of the namespace that stands before its names in the history. */
+static bool is_of(const struct hold *hold, const struct text *name)
+{
+    const struct text *whole = hold->name;
+    return name && whole->size >= name->size &&
+           memcmp(whole->bytes + whole->size - name->size, name->bytes, name->size) == 0;
+}
+
+/* The last hold of that name and token: by hand-over, and among owners, there are several. NULL: there is none. */
+static const struct hold *last_of(const struct told *told)
+{
+    const struct hold key = {.token = told->token}, *last = NULL;
+    const struct hold *begin = (const struct hold *)utarray_front(world.holds);
+    const struct hold *hold =
+        begin ? (const struct hold *)utarray_find(world.holds, &key, compare_tokens) : NULL;
+    if (!hold)
+        return NULL;
+    while (hold > begin && hold[-1].token == told->token)
+        hold--;
+    for (; hold < begin + utarray_len(world.holds) && hold->token == told->token; hold++)
+        if (is_of(hold, told->name) && (!last || hold_until(hold) > hold_until(last)))
+            last = hold;
+    return last;
+}
+
+/* R2: a holder who looks when its end has come sees that. */
+static void judge_told(void)
+{
+    if (utarray_len(world.holds) > 1)
+        utarray_sort(world.holds, compare_tokens);
+    for (struct told *told = NULL; (told = (struct told *)utarray_next(world.told, told));) {
+        const struct hold *hold = last_of(told);
+        if (!hold)
+            violation(UNBALANCED, told->file, told->line, "%.*s: token %llu was never given",
+                      TEXT(told->name), (unsigned long long)told->token);
+        else if (told->at_ns >= hold_until(hold))
+            violation(
+                OUTLIVED, told->file, told->line,
+                "%.*s: held with token %llu, %.3f ms after the end of lease %llu of client %.*s",
+                TEXT(told->name), (unsigned long long)told->token,
+                (double)(told->at_ns - hold_until(hold)) / NS_PER_MS,
+                (unsigned long long)hold->lease, TEXT(hold->client->id));
+    }
+}
+
 /* Once the faults have ended, what is asked is had within `patience`, and nothing fails. */
 static void judge_wait(const struct long_wait *wait)
 {
@@ -124,7 +178,7 @@ static void judge_wait(const struct long_wait *wait)
     if (took_ns > world.patience_ns)
         violation(STARVED, wait->file, wait->line, "%.*s: waited for %lld ms", TEXT(wait->name),
                   (long long)(took_ns / NS_PER_MS));
-    else if (wait->status && wait->asked_ns > healed_ns && world.calm_ns > 0)
+    else if (wait->failed && wait->asked_ns > healed_ns && world.calm_ns > 0)
         violation(STARVED, wait->file, wait->line, "%.*s: failed long after the last fault",
                   TEXT(wait->name));
 }
@@ -132,6 +186,7 @@ static void judge_wait(const struct long_wait *wait)
 void verdict(void)
 {
     judge_holds();
+    judge_told();
     for (struct long_wait *wait = NULL;
          (wait = (struct long_wait *)utarray_next(world.waits, wait));)
         judge_wait(wait);

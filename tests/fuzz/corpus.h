@@ -1,0 +1,21 @@
+/* corpus.h - what mutate.c begins with: samples, each with the byte that says how it is read, and words that mean something
+ * there. The program that has the entry has the corpus too. */
+#ifndef MORTISE_TESTS_FUZZ_CORPUS_H
+#define MORTISE_TESTS_FUZZ_CORPUS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct sample {
+    uint8_t how;
+    const char *bytes;
+    size_t size;
+};
+extern const struct sample corpus[];
+extern const size_t corpus_count;
+extern const char *const corpus_words[];
+extern const size_t corpus_word_count;
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#endif

@@ -1,0 +1,54 @@
+# pair.sh - a private Redis and a private ZooKeeper side by side, for servers.sh: what a fleet moves between (migrate). Member 1
+# is a Redis, member 2 a ZooKeeper; what is special of each stands in redis.sh and zookeeper.sh.
+#
+# KEYs, those that only one of them has:
+#   aof=yes           of the Redis
+#   tick=MS, sync=no  of the ZooKeeper
+# Values: HOST PORT (Redis) PORT2 (ZooKeeper)
+# shellcheck shell=sh disable=SC2034,SC2154 # the variables are servers.sh's
+
+kind_keys='aof tick sync'
+kind_programs='redis-server redis-cli java python3 timeout'
+kind_patience_s=150
+
+# pair_of NAME: what servers.sh knows of that member from now on, in a subshell of the caller's.
+pair_of() {
+    case $1 in
+    1) . "$here/servers/redis.sh" ;;
+    2) . "$here/servers/zookeeper.sh" ;;
+    esac
+}
+
+kind_check() {
+    (pair_of 1 && kind_check) && (pair_of 2 && kind_check)
+}
+
+kind_members() {
+    seq 1 2
+}
+
+kind_prepare() (
+    pair_of "$1"
+    kind_prepare "$1"
+)
+
+kind_run() {
+    pair_of "$1" # servers.sh has made a process of its own for it
+    kind_run "$1"
+}
+
+kind_ready() (
+    pair_of "$1"
+    kind_ready "$@"
+)
+
+kind_ask() (
+    pair_of "$1"
+    kind_ask "$@"
+)
+
+kind_values() {
+    echo HOST=127.0.0.1
+    echo "PORT=$(server_port 1)"
+    echo "PORT2=$(server_port 2)"
+}
