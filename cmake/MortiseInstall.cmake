@@ -20,6 +20,9 @@ if(TARGET conformance)
     install(FILES "${man_dir}/mortise-conformance.1" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1"
             COMPONENT conformance)
 endif()
+if(TARGET adapter-mortise)
+    install(FILES "${man_dir}/mortise-bench.1" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT bench)
+endif()
 install(FILES "${PROJECT_SOURCE_DIR}/tools/completion/mortise.bash" RENAME mortise
         DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" COMPONENT command)
 
@@ -31,7 +34,7 @@ configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/MortiseConfig.cmake.i
     "${PROJECT_BINARY_DIR}/MortiseConfig.cmake"
     INSTALL_DESTINATION "${package_dir}" PATH_VARS module_dir)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/MortiseConfigVersion.cmake"
-    COMPATIBILITY SameMinorVersion)
+    COMPATIBILITY ${MORTISE_COMPATIBILITY})
 install(FILES "${PROJECT_BINARY_DIR}/MortiseConfig.cmake"
               "${PROJECT_BINARY_DIR}/MortiseConfigVersion.cmake" DESTINATION "${package_dir}"
         COMPONENT dev)

@@ -1,6 +1,6 @@
 # What `cpack` makes of a build: .deb files, split as Debian would. A package is a component of the installation:
 #
-#   libmortise0           the library; named by its soname, as Debian does
+#   libmortise0.1         the library; named by its soname, as Debian does
 #   libmortise-dev        headers, CMake package, pkg-config file, libmortise(3)
 #   mortise               the command, its pages and its completion
 #   mortise-driver-NAME   a driver, which needs its client library
@@ -8,7 +8,7 @@
 #   mortise-conformance   the suite for drivers, where the tests are built
 #   mortise-bench         what compares drivers, where the benchmarks are built
 #
-# A release: cmake --preset release -B build-deb -DCMAKE_INSTALL_PREFIX=/usr && cmake --build build-deb && (cd build-deb && cpack)
+# Any build will do: what its prefix is does not show in them.
 if(NOT PROJECT_IS_TOP_LEVEL)
     return()
 endif()
@@ -39,18 +39,25 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS "${MORTISE_LIBRARY_DIR}")
 set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 
-set(mortise_library_package "libmortise${PROJECT_VERSION_MAJOR}")
+set(mortise_library_package "libmortise${MORTISE_SOVERSION}")
 set(same_library "${mortise_library_package} (= ${PROJECT_VERSION}-1)")
 set(about "Mortise takes named locks that processes of many hosts share. Where they
 are kept (a SQLite file, Redis, PostgreSQL, ZooKeeper) is a driver, loaded
 at run time.")
 
-# mortise_package(COMPONENT NAME package SECTION section SUMMARY line TEXT text [DEPENDS …] [RECOMMENDS …])
+# mortise_package(COMPONENT NAME package SECTION section MULTI_ARCH same|foreign SUMMARY line TEXT text [DEPENDS …]
+#                 [RECOMMENDS …])
+# MULTI_ARCH same: can be installed for several architectures at a time; foreign: that of another architecture does as well.
 macro(mortise_package COMPONENT)
-    cmake_parse_arguments(arg "" "NAME;SECTION;SUMMARY;TEXT;DEPENDS;RECOMMENDS;CONTROL" "" ${ARGN})
+    cmake_parse_arguments(arg "" "NAME;SECTION;MULTI_ARCH;SUMMARY;TEXT;DEPENDS;RECOMMENDS" "" ${ARGN})
     string(TOUPPER "${COMPONENT}" upper)
     set(CPACK_DEBIAN_${upper}_PACKAGE_NAME "${arg_NAME}")
-    set(CPACK_DEBIAN_${upper}_PACKAGE_SECTION "${arg_SECTION}")
+    if(CMAKE_VERSION VERSION_LESS 3.31) # cpack knows no such field, and writes this one as it stands
+        set(CPACK_DEBIAN_${upper}_PACKAGE_SECTION "${arg_SECTION}\nMulti-Arch: ${arg_MULTI_ARCH}")
+    else()
+        set(CPACK_DEBIAN_${upper}_PACKAGE_SECTION "${arg_SECTION}")
+        set(CPACK_DEBIAN_${upper}_PACKAGE_MULTIARCH "${arg_MULTI_ARCH}")
+    endif()
     set(CPACK_DEBIAN_${upper}_DESCRIPTION "${arg_SUMMARY}\n${about}\n\n${arg_TEXT}")
     if(arg_DEPENDS)
         set(CPACK_DEBIAN_${upper}_PACKAGE_DEPENDS "${arg_DEPENDS}")
@@ -66,38 +73,62 @@ macro(mortise_package COMPONENT)
 endmacro()
 
 set(CPACK_COMPONENTS_ALL "")
-mortise_package(library NAME ${mortise_library_package} SECTION libs
+mortise_package(library NAME ${mortise_library_package} SECTION libs MULTI_ARCH same
     SUMMARY "distributed locks: the library" TEXT "This is the shared library. It needs a driver."
     RECOMMENDS "mortise-driver-${MORTISE_DEFAULT_DRIVER}")
-mortise_package(dev NAME libmortise-dev SECTION libdevel DEPENDS "${same_library}"
+mortise_package(dev NAME libmortise-dev SECTION libdevel MULTI_ARCH same DEPENDS "${same_library}"
     SUMMARY "distributed locks: headers for C and C++" TEXT "These are the headers, for programs and for drivers.")
-mortise_package(command NAME mortise SECTION utils DEPENDS "${same_library}"
+mortise_package(command NAME mortise SECTION utils MULTI_ARCH foreign DEPENDS "${same_library}"
     RECOMMENDS "mortise-driver-${MORTISE_DEFAULT_DRIVER}"
     SUMMARY "distributed locks: run a command under one"
     TEXT "This is the command: it runs others under a lock, and shows who holds\nwhich.")
 get_property(drivers GLOBAL PROPERTY MORTISE_DRIVERS_BUILT)
 foreach(driver IN LISTS drivers)
-    mortise_package(driver_${driver} NAME mortise-driver-${driver} SECTION libs DEPENDS "${same_library}"
+    mortise_package(driver_${driver} NAME mortise-driver-${driver} SECTION libs MULTI_ARCH same DEPENDS "${same_library}"
         SUMMARY "distributed locks: the ${driver} driver" TEXT "This driver keeps them by ${driver}.")
 endforeach()
-mortise_package(plugins NAME mortise-plugins SECTION libs DEPENDS "${same_library}"
+mortise_package(plugins NAME mortise-plugins SECTION libs MULTI_ARCH same DEPENDS "${same_library}"
     SUMMARY "distributed locks: plugins"
     TEXT "These trace what happens, count it for Prometheus, or put faults over\nany driver.")
 if(TARGET conformance)
-    mortise_package(conformance NAME mortise-conformance SECTION devel DEPENDS "${same_library}"
+    mortise_package(conformance NAME mortise-conformance SECTION devel MULTI_ARCH foreign DEPENDS "${same_library}"
         SUMMARY "distributed locks: the suite that proves a driver" TEXT "This is for who writes a driver.")
 endif()
 if(TARGET adapter-mortise)
-    mortise_package(bench NAME mortise-bench SECTION utils DEPENDS "${same_library}, python3"
+    mortise_package(bench NAME mortise-bench SECTION utils MULTI_ARCH foreign DEPENDS "${same_library}, python3"
         RECOMMENDS "gnuplot-nox"
         SUMMARY "distributed locks: compare the drivers"
         TEXT "This measures the drivers beside bare clients of their servers, and other\nlocks, and writes a report.")
 endif()
 
+# What who uses a package wants beside it; from the source it is at hand.
+function(mortise_package_documents COMPONENT PACKAGE)
+    cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "PAGES;EXAMPLES;EXAMPLE_FOLDERS")
+    set(doc "${CMAKE_INSTALL_DATADIR}/doc/${PACKAGE}")
+    list(TRANSFORM arg_PAGES PREPEND "${PROJECT_SOURCE_DIR}/docs/")
+    list(TRANSFORM arg_EXAMPLES PREPEND "${PROJECT_SOURCE_DIR}/examples/")
+    list(TRANSFORM arg_EXAMPLE_FOLDERS PREPEND "${PROJECT_SOURCE_DIR}/examples/")
+    install(FILES ${arg_PAGES} DESTINATION "${doc}" COMPONENT ${COMPONENT} EXCLUDE_FROM_ALL)
+    if(arg_EXAMPLES)
+        install(FILES ${arg_EXAMPLES} DESTINATION "${doc}/examples" COMPONENT ${COMPONENT} EXCLUDE_FROM_ALL)
+    endif()
+    if(arg_EXAMPLE_FOLDERS)
+        install(DIRECTORY ${arg_EXAMPLE_FOLDERS} DESTINATION "${doc}/examples" COMPONENT ${COMPONENT} EXCLUDE_FROM_ALL
+                USE_SOURCE_PERMISSIONS)
+    endif()
+endfunction()
+mortise_package_documents(dev libmortise-dev PAGES cxx.md driver-guide.md fencing.md promises.md threading.md
+    EXAMPLES hello.c EXAMPLE_FOLDERS driver-skeleton event-loops)
+mortise_package_documents(command mortise PAGES choosing.md configuration.md migrating.md postgres.md recipes.md redis.md redlock.md)
+mortise_package_documents(plugins mortise-plugins PAGES plugins.md EXAMPLES grafana-dashboard.json)
+if(TARGET adapter-mortise)
+    mortise_package_documents(bench mortise-bench PAGES benchmarking.md)
+endif()
+
 # What the library exports, since which version: checked by tests/packages, shipped for dpkg-shlibdeps.
 set(debian_dir "${PROJECT_SOURCE_DIR}/packaging/debian")
 file(WRITE "${PROJECT_BINARY_DIR}/debian/shlibs"
-     "libmortise ${PROJECT_VERSION_MAJOR} ${mortise_library_package} (>= ${PROJECT_VERSION})\n")
+     "libmortise ${MORTISE_SOVERSION} ${mortise_library_package} (>= ${PROJECT_VERSION})\n")
 file(WRITE "${PROJECT_BINARY_DIR}/debian/triggers" "activate-noawait ldconfig\n")
 configure_file("${debian_dir}/symbols" "${PROJECT_BINARY_DIR}/debian/symbols" COPYONLY)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA "${PROJECT_BINARY_DIR}/debian/shlibs"

@@ -41,6 +41,7 @@ mandoc          command   mandoc
 lintian         command   lintian
 dpkg-dev        command   dpkg-gensymbols
 man-db          command   man
+iproute2        command   ip
 '
 # Beside those, for what takes minutes.
 packages_nightly='

@@ -44,11 +44,13 @@ static void complete(struct skeleton *skeleton, mortise_op *op, mortise_status s
     skeleton->host->complete(skeleton->host, op, status);
 }
 
+/* What the server refused (BACKEND) it will refuse again; the others may do better at the next attempt. */
 static void fail(struct skeleton *skeleton, mortise_op *op, mortise_status status, const char *why)
 {
     char name[128];
+    bool retryable = status != MORTISE_BACKEND;
     take_out(skeleton, op);
-    skeleton->host->fail(skeleton->host, op, status, 0, true, "skeleton at %s:%s, lock %s: %s",
+    skeleton->host->fail(skeleton->host, op, status, 0, retryable, "skeleton at %s:%s, lock %s: %s",
                          skeleton->node, skeleton->port,
                          skeleton->host->quote(op->name, op->name_len, name, sizeof(name)), why);
 }
@@ -199,8 +201,6 @@ static void read_holder(char *rest, mortise_info *info)
 {
     char note[MORTISE_NOTE_MAX + 1];
     const char *grant = next_word(&rest);
-    if (info == NULL)
-        return;
     info->held = grant != NULL;
     info->waiters = -1;
     if (grant == NULL)
@@ -216,23 +216,34 @@ static void read_holder(char *rest, mortise_info *info)
     sscanf(note, "%64[^\n]\n%" SCNd64 "\n%32[^\n]", info->host, &info->pid, info->program);
 }
 
-static void new_info(mortise_info *info, const char *name, size_t name_len)
+/* What the server says of a name, in the driver's own layout. */
+static mortise_info info_of(const char *name, size_t name_len, char *rest)
 {
-    size_t size = info->size; /* the caller's, who may know fewer fields */
-    memset(info, 0, size < sizeof(*info) ? size : sizeof(*info));
-    info->size = size;
-    memcpy(info->name, name, name_len <= MORTISE_NAME_MAX ? name_len : MORTISE_NAME_MAX);
+    mortise_info info = {.size = sizeof(info)};
+    memcpy(info.name, name, name_len <= MORTISE_NAME_MAX ? name_len : MORTISE_NAME_MAX);
+    read_holder(rest, &info);
+    return info;
+}
+
+/* For who asked: a core of another version may know fewer fields, or more. */
+static void give_info(const mortise_op *op, char *rest)
+{
+    if (op->info == NULL)
+        return;
+    mortise_info info = info_of(op->name, op->name_len, rest);
+    if (op->info->size < info.size)
+        info.size = op->info->size;
+    memcpy((char *)op->info + sizeof(info.size), (char *)&info + sizeof(info.size),
+           info.size - sizeof(info.size));
 }
 
 static void emit(struct skeleton *skeleton, mortise_op *op, char *rest)
 {
     char name[MORTISE_NAME_MAX];
-    mortise_info info = {.size = sizeof(info)};
     const char *hex = next_word(&rest);
     if (hex == NULL)
         return;
-    new_info(&info, name, from_hex(hex, name, sizeof(name)));
-    read_holder(rest, &info);
+    mortise_info info = info_of(name, from_hex(hex, name, sizeof(name)), rest);
     skeleton->host->emit(skeleton->host, op, &info);
 }
 
@@ -249,10 +260,8 @@ static void answered_ok(mortise_op *op, char *rest)
 {
     if (op->kind == MORTISE_OP_ACQUIRE || op->kind == MORTISE_OP_RENEW)
         granted(op, rest);
-    if (op->kind == MORTISE_OP_INSPECT) {
-        new_info(op->info, op->name, op->name_len);
-        read_holder(rest, op->info);
-    }
+    if (op->kind == MORTISE_OP_INSPECT)
+        give_info(op, rest);
     if (op->kind == MORTISE_OP_PING)
         snprintf(op->buffer, op->buffer_size, "%s", rest != NULL ? rest : "");
 }
@@ -260,10 +269,7 @@ static void answered_ok(mortise_op *op, char *rest)
 static void answered_busy(mortise_op *op, char *rest)
 {
     op->hint_ms = (int64_t)number_of(next_word(&rest));
-    if (op->info != NULL) {
-        new_info(op->info, op->name, op->name_len);
-        read_holder(rest, op->info);
-    }
+    give_info(op, rest);
 }
 
 static void answer(struct skeleton *skeleton, mortise_op *op, const char *word, char *rest)
@@ -280,7 +286,10 @@ static void answer(struct skeleton *skeleton, mortise_op *op, const char *word, 
     } else if (strcmp(word, "NOTOWNER") == 0) {
         complete(skeleton, op, MORTISE_NOTOWNER);
     } else {
-        fail(skeleton, op, MORTISE_BACKEND, word);
+        char quoted[100], why[128]; /* what is foreign is neither long nor raw in a message */
+        snprintf(why, sizeof(why), "the server says %s",
+                 skeleton->host->quote(word, strlen(word), quoted, sizeof(quoted)));
+        fail(skeleton, op, MORTISE_BACKEND, why);
     }
 }
 

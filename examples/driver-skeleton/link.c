@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define PAUSE_NS INT64_C(100000000) /* between two attempts */
+#define LONGEST_LINE 65536          /* a server that ends none must not have all our memory */
 
 static int64_t now(const struct skeleton *skeleton)
 {
@@ -202,6 +203,8 @@ static void receive(struct skeleton *skeleton)
     if (n > 0) {
         in->used += (size_t)n;
         read_lines(skeleton);
+        if (in->used > LONGEST_LINE)
+            link_fail(skeleton, "the server sends a line without an end");
     } else if (n == 0) {
         link_fail(skeleton, "the server closed the connection");
     } else if (errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK) {

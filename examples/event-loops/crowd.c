@@ -1,5 +1,6 @@
-/* crowd.c - see crowd.h. The first client takes a thousand locks at once; the second waits for each of them
- * meanwhile, and gets them as the first lets go. No thread is made here, and no call of these waits. */
+/* crowd.c - see crowd.h. The first client takes a thousand locks at once; then the second asks for each of them, and has
+ * to wait. At the loop's next tick the first lets go, and the second gets them. No thread is made here, and no call of
+ * these waits: if one did, that tick would never come. */
 #include "crowd.h"
 
 #include <mortise/mortise.h>
@@ -18,6 +19,7 @@ static int fds[CROWD_CLIENTS];
 static struct wanted wanted[CROWD_CLIENTS][LOCKS];
 static mortise_lease *held[LOCKS]; /* by whoever has it: never two */
 static int had[CROWD_CLIENTS], failures;
+static bool second_asked, passes_on;
 static pthread_t loop_thread;
 
 static void fail(const char *what, const char *why)
@@ -49,9 +51,6 @@ static void acquired(mortise_status status, mortise_lease *lease, const mortise_
     had[want->client]++;
     if (want->client == 1)
         let_go(want->lock);
-    else if (had[0] == LOCKS) /* a thousand are held */
-        for (int i = 0; i < LOCKS; i++)
-            let_go(i);
 }
 
 static bool ask(int client)
@@ -96,14 +95,25 @@ int crowd_fd(int client)
 
 bool crowd_ready(int client)
 {
-    static bool second_asked;
     if (mortise_dispatch(clients[client]) < 0)
         fail("dispatch", "the client is closed");
-    if (!second_asked && had[0] > 0 && failures == 0) {
+    if (!second_asked && had[0] == LOCKS && failures == 0) {
         second_asked = true;
         ask(1);
     }
     return failures > 0 || had[1] == LOCKS;
+}
+
+bool crowd_tick(void)
+{
+    if (!second_asked || passes_on)
+        return failures > 0;
+    passes_on = true; /* a thousand are held, a thousand are waited for, and the loop goes on */
+    if (had[1] > 0)
+        fail("acquire", "a lock was given twice");
+    for (int i = 0; i < LOCKS; i++)
+        let_go(i);
+    return failures > 0;
 }
 
 int crowd_end(void)
@@ -112,6 +122,7 @@ int crowd_end(void)
         if (clients[i] != NULL && mortise_close(clients[i], NULL) != MORTISE_OK)
             fail("close", "something was left to its ttl");
     if (failures == 0)
-        printf("%d locks held at once, %d passed on, one thread\n", had[0], had[1]);
+        printf("%d locks held at once, and at a tick of the loop %d passed on; one thread\n",
+               had[0], had[1]);
     return failures == 0 ? 0 : 1;
 }

@@ -3,7 +3,6 @@
 #include "crowd.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -18,7 +17,7 @@ static bool add(int epoll, int fd, int which)
 
 static int loop(int epoll, int timer)
 {
-    uint64_t times, ticks = 0;
+    uint64_t times;
     bool done = false;
     while (!done) {
         struct epoll_event ready[8];
@@ -29,10 +28,9 @@ static int loop(int epoll, int timer)
             if (ready[i].data.u32 != TICK)
                 done = crowd_ready((int)ready[i].data.u32);
             else if (read(timer, &times, sizeof(times)) == (ssize_t)sizeof(times))
-                ticks += times;
+                done = crowd_tick();
         }
     }
-    fprintf(stderr, "the loop went on meanwhile: %d ticks\n", (int)ticks);
     return crowd_end();
 }
 

@@ -1,10 +1,12 @@
 #!/bin/sh
-# run.sh BUILD CPACK COMPILER DRIVER… - makes the Debian packages of BUILD, has lintian look at them, compares what the
-# library exports with packaging/debian/symbols, and installs and uses them by use.sh: in a root of its own that is
-# laid over this machine's, where the kernel lets us make one, else in a folder.
+# run.sh BUILD CPACK COMPILER DRIVER… - makes the Debian packages of BUILD by the README's own line, has lintian look at
+# them, compares what the library exports with packaging/debian/symbols and what they need with what they declare, and
+# installs and uses them by use.sh: in a root of its own, where the kernel lets us make one. Else they are used in a
+# folder, which proves less: with MORTISE_REQUIRE_ALL that is a failure, unless we are an ordinary user.
 set -eu
 build=$1 cpack=$2 compiler=$3
 shift 3
+PATH=$PATH:/usr/sbin:/sbin # ldconfig
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
 work=$(mktemp -d "${TMPDIR:-/tmp}/mortise-packages.XXXXXX")
 trap 'rm -rf -- "$work"' EXIT
@@ -16,12 +18,30 @@ fail() {
     exit 1
 }
 
-(cd -- "$build" && "$cpack" -B "$work/debs") >"$log" 2>&1 || fail "cpack failed"
-rm -rf -- "$work/debs/_CPack_Packages"
+. "$here/../root.sh"
+how=root
+if ! in_root "$work" true >"$log" 2>&1; then
+    how=folder
+    [ "${MORTISE_REQUIRE_ALL:-0}" != 1 ] || [ "$(id -u)" -ne 0 ] || fail "no root of its own can be made here"
+fi
 
-# as they should be split, and no others
+mkdir "$work/debs" "$work/tree"
+ln -s "$build" "$work/tree/build"
+line=$(sed -n 's/^    \((cd build .*cpack)\) .*/\1/p' "$here/../../README.md")
+[ -n "$line" ] || fail "README.md has no line that makes packages"
+if [ "$how" = root ]; then # the build there is a copy
+    PATH=$(dirname "$cpack"):$PATH in_root "$work" sh -euc "rm -f $build/*.deb; cd '$work/tree'; $line; mv build/*.deb '$work/debs'" \
+        >"$log" 2>&1 || fail "README's line failed: $line"
+else
+    (cd -- "$build" && "$cpack" -B "$work/debs") >"$log" 2>&1 || fail "cpack failed"
+    rm -rf -- "$work/debs/_CPack_Packages"
+fi
+
+# as they should be split, and no others; the library's is named by its soname, as Debian does
+soname=$(objdump -p "$build/lib/libmortise.so" | sed -n 's/^ *SONAME *//p')
+library=$(printf '%s\n' "$soname" | sed 's/\.so\.//')
 {
-    printf '%s\n' libmortise0 libmortise-dev mortise mortise-plugins mortise-conformance
+    printf '%s\n' "$library" libmortise-dev mortise mortise-plugins mortise-conformance
     [ ! -x "$build/bench/mortise-bench-digest" ] || echo mortise-bench
     for driver in "$@"; do
         echo "mortise-driver-$driver"
@@ -38,48 +58,63 @@ lintian $as_root --no-cfg --fail-on error "$work"/debs/*.deb >"$log" 2>&1 || fai
 
 # The ABI by name: a symbol that is new must be entered, one that is gone needs another soname.
 mkdir -p "$work/abi/debian"
-printf 'Source: mortise\n\nPackage: libmortise0\nArchitecture: any\n' >"$work/abi/debian/control"
-dpkg-deb -x "$work"/debs/libmortise0_*.deb "$work/abi/library"
-version=$(dpkg-deb -f "$work"/debs/libmortise0_*.deb Version)
-(cd -- "$work/abi" && dpkg-gensymbols -plibmortise0 "-v$version" -c4 -Plibrary -Onew \
+printf 'Source: mortise\n\nPackage: %s\nArchitecture: any\n' "$library" >"$work/abi/debian/control"
+dpkg-deb -x "$work/debs/$library"_*.deb "$work/abi/library"
+version=$(dpkg-deb -f "$work/debs/$library"_*.deb Version)
+(cd -- "$work/abi" && dpkg-gensymbols "-p$library" "-v$version" -c4 -Plibrary -Onew \
     "-I$here/../../packaging/debian/symbols") >"$log" 2>&1 || fail "packaging/debian/symbols is not what the library exports"
-dpkg-deb -e "$work"/debs/libmortise0_*.deb "$work/abi/in"
-[ -s "$work/abi/in/symbols" ] && [ -s "$work/abi/in/shlibs" ] || fail "libmortise0 ships no symbols or shlibs"
+dpkg-deb -e "$work/debs/$library"_*.deb "$work/abi/in"
+[ -s "$work/abi/in/symbols" ] && [ -s "$work/abi/in/shlibs" ] || fail "$library ships no symbols or shlibs"
 
-# What the packages use must be declared: each names the library by its very version.
+# What the packages use must be declared, which a machine that has it all does not show: each names the library by its very
+# version, and the package of each library that a file of it is linked with, as dpkg knows it.
+package_of() { # SONAME; /lib may be another name of /usr/lib
+    file=$(ldconfig -p | awk -v name="$1" '$1 == name { print $NF; exit }')
+    for known in "$file" "/usr$file" "${file#/usr}" "$(readlink -f "$file")"; do
+        dpkg -S "$known" 2>/dev/null | head -n 1 | cut -d : -f 1 | grep . && return
+    done
+    echo "of-$1-which-dpkg-does-not-know"
+}
+triplet=$(dpkg-architecture -q DEB_HOST_MULTIARCH)
 for deb in "$work"/debs/*.deb; do
-    case $(dpkg-deb -f "$deb" Package) in
-    libmortise0) continue ;;
+    name=$(dpkg-deb -f "$deb" Package)
+    dpkg-deb -f "$deb" Depends | tr ',' '\n' | sed 's/^ *//; s/ .*//' >"$work/declared"
+    mkdir "$work/files"
+    dpkg-deb -x "$deb" "$work/files"
+    find "$work/files" -type f -exec sh -c 'readelf -d "$@" 2>/dev/null' sh {} + | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
+        sort -u >"$work/needed"
+    while read -r linked; do
+        case $linked in
+        "$soname") wanted=$library ;;
+        *) wanted=$(package_of "$linked") ;;
+        esac
+        grep -q -x -F -e "$wanted" "$work/declared" || fail "$name needs $linked, and does not depend on $wanted"
+    done <"$work/needed"
+    find "$work/files" -type f -perm -u+x -exec sed -n -s '1s/^#!.*python3.*/python3/p' {} + >"$work/scripts"
+    case $name in
+    *-dev) ;; # an example is no program of the package's
+    *) [ ! -s "$work/scripts" ] || grep -q -x python3 "$work/declared" || fail "$name has a script, and does not depend on python3" ;;
     esac
-    dpkg-deb -f "$deb" Depends | grep -q -F "libmortise0 (= $version)" || fail "$deb does not depend on libmortise0"
+    # several architectures side by side: what is of one lies in its folder
+    find "$work/files/usr/lib" -maxdepth 1 -mindepth 1 ! -name "$triplet" >"$log" 2>&1 || :
+    case $(dpkg-deb -f "$deb" Multi-Arch) in
+    same) grep -q "^$work" "$log" && fail "$name is Multi-Arch: same, and has files beside usr/lib/$triplet" ;;
+    foreign) ;;
+    *) fail "$name says nothing of Multi-Arch" ;;
+    esac
+    rm -rf -- "$work/files"
+    [ "$name" = "$library" ] || dpkg-deb -f "$deb" Depends | grep -q -F "$library (= $version)" ||
+        fail "$name does not depend on this $library"
+    [ "$name" != "$library" ] || [ -s "$work/needed" ] || fail "nothing was found that $library needs"
 done
 
+config_dir=$(sed -n 's/^MORTISE_CONFIG_DIR:[A-Z]*=//p' "$build/CMakeCache.txt")
 cp -- "$here/use.sh" "$here/../install/consumer/consumer.c" "$work/"
-# in_root COMMAND…: runs it in a root whose /usr, /var and /etc are its own, and vanish with it. Root needs no user
-# namespace for that (and may have no overlay in one); others do.
-in_root() {
-    namespaces=-rm
-    [ "$(id -u)" -ne 0 ] || namespaces=-m
-    unshare $namespaces sh -eu -c '
-        over=$1
-        shift
-        mount -t tmpfs tmpfs "$over"
-        mkdir "$over/upper" "$over/work" "$over/root"
-        mount -t overlay overlay -o "lowerdir=/,upperdir=$over/upper,workdir=$over/work" "$over/root"
-        for folder in dev proc; do
-            mount --rbind "/$folder" "$over/root/$folder"
-        done
-        exec chroot "$over/root" "$@"
-    ' sh "$work/over" "$@"
-}
-
-mkdir "$work/over"
-if in_root true >/dev/null 2>&1; then
-    how=root
-    in_root sh "$work/use.sh" root "$work" "$compiler" >"$log" 2>&1 ||
+if [ "$how" = root ]; then
+    in_root "$work" sh "$work/use.sh" root "$work" "$compiler" "$config_dir" >"$log" 2>&1 ||
         fail "installed in a root of its own, they cannot be used"
 else
-    how=folder
-    sh "$work/use.sh" folder "$work" "$compiler" >"$log" 2>&1 || fail "unpacked in a folder, they cannot be used"
+    sh "$work/use.sh" folder "$work" "$compiler" "$config_dir" >"$log" 2>&1 ||
+        fail "unpacked in a folder, they cannot be used"
 fi
 echo "installed and used in a $how"

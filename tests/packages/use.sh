@@ -1,9 +1,9 @@
 #!/bin/sh
-# use.sh root|folder WORK COMPILER - installs the packages in WORK/debs and uses them as somebody would who knows
+# use.sh root|folder WORK COMPILER CONFIG_DIR - installs the packages in WORK/debs and uses them as somebody would who knows
 # nothing of the build: by their names alone. Called by run.sh. "root": / is ours to change.
 set -eux
-how=$1 work=$2 compiler=$3
-for name in $(env | sed -n 's/^\(MORTISE_[A-Z_]*\|LD_LIBRARY_PATH\|PKG_CONFIG_PATH\)=.*/\1/p'); do
+how=$1 work=$2 compiler=$3 config_dir=$4
+for name in $(env | sed -n 's/^\(MORTISE_[A-Z_]*\|XDG_CONFIG_HOME\|LD_LIBRARY_PATH\|PKG_CONFIG_PATH\)=.*/\1/p'); do
     unset "$name"
 done
 export HOME="$work/home" DEBIAN_FRONTEND=noninteractive
@@ -29,16 +29,17 @@ if [ "$how" = root ]; then
     # less what costs most and is not ours: flushing the disk, and a new index of all man pages
     dpkg --force-unsafe-io --no-triggers -i "$work"/debs/*.deb
     dpkg --triggers-only libc-bin # ldconfig
-    dpkg -V libmortise0 libmortise-dev mortise
-    ldconfig -p | grep libmortise.so.0
+    dpkg -V $(dpkg-query -W -f '${Package}\n' | grep -E '^(lib)?mortise')
+    ldconfig -p | grep -F libmortise.so.
     man -w mortise mortise-run mortise.conf libmortise mortise-conformance
+    [ ! -x /usr/bin/mortise-bench ] || man -w mortise-bench
     flags=$(pkg-config --cflags --libs mortise)
 else
     usr=$work/unpacked/usr libs=$work/unpacked/usr/lib
     for deb in "$work"/debs/*.deb; do
         dpkg-deb -x "$deb" "$work/unpacked"
     done
-    libdir=$(dirname "$(find "$usr" -name libmortise.so.0)")
+    libdir=$(dirname "$(find "$usr" -name 'libmortise.so.*' -type l)")
     PATH=$usr/bin:$PATH
     LD_LIBRARY_PATH=$libdir PKG_CONFIG_PATH=$libdir/pkgconfig
     export LD_LIBRARY_PATH PKG_CONFIG_PATH
@@ -54,6 +55,10 @@ for module in $(find "$usr/lib" -path '*/mortise/*.so' -type f); do
 done
 awk -F '\t' 'NR > 1 { print $6 }' "$work/drivers" >"$work/files"
 absent grep -v "^$libs" "$work/files"
+for file in libmortise-dev/driver-guide.md libmortise-dev/examples/driver-skeleton/module.c \
+    mortise-plugins/examples/grafana-dashboard.json; do
+    [ -s "$usr/share/doc/$file" ]
+done
 url=sqlite:$work/locks.db
 mortise -C "$url" check
 [ "$(mortise -C "$url" run nightly -- sh -c 'echo "token $MORTISE_TOKEN"' | grep -c '^token [1-9]')" = 1 ]
@@ -64,6 +69,16 @@ mortise -C "$url" check
 mortise-conformance "$url" only=token names=50 waiters=50
 if command -v mortise-bench; then
     mortise-bench --help | grep -q -- '--workload'
+fi
+
+# The system's config is found without being named: were it not, a host would lock in a file of its own.
+if [ "$how" = root ] && [ ! -e "$config_dir" ]; then
+    mkdir -p "$config_dir"
+    printf '[mortise]\ndriver = sqlite\n[sqlite]\npath = %s\n' "$work/system.db" >"$config_dir/mortise.conf"
+    mortise check | grep -F "$config_dir/mortise.conf"
+    mortise run nightly -- true
+    [ -s "$work/system.db" ]
+    rm -r -- "$config_dir"
 fi
 
 if [ "$how" = root ]; then # and they go as they came

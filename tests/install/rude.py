@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+"""rude.py words|flood COMMAND… - runs the command with {port} in its words replaced by that of a lock server which does not
+keep to what the skeleton's server says: it answers with words that are none (and no text for a terminal), or with a line
+that never ends. Exits with the command's code."""
+import socket
+import subprocess
+import sys
+import threading
+
+
+def answer(link):
+    for line in link.makefile("rb"):
+        number = line.split()[0]
+        if number != b"HELLO":
+            link.sendall(number + b" \x1b[31mNO" + b"x" * 4000 + b"\n")
+
+
+def flood(link):
+    while True:
+        link.sendall(b"x" * 65536)
+
+
+def serve(listener, how):
+    while True:
+        link = listener.accept()[0]
+        try:
+            how(link)
+        except OSError:
+            pass  # it has hung up
+
+
+listener = socket.create_server(("127.0.0.1", 0))
+how = {"words": answer, "flood": flood}[sys.argv[1]]
+threading.Thread(target=serve, args=(listener, how), daemon=True).start()
+port = str(listener.getsockname()[1])
+sys.exit(subprocess.run([word.replace("{port}", port) for word in sys.argv[2:]]).returncode)
