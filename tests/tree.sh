@@ -62,6 +62,8 @@ forbid 'of mortise, a program includes <mortise/mortise.h> only' \
     "$include([\"<]mortise/[^m]|\"[^\"]*(core|drivers|plugins|mortise)/)" "$programs" examples/driver-skeleton
 forbid 'a test waits for the event, it does not sleep' \
     '[^a-z0-9_](u|nano|clock_nano)?sleep[[:space:]]*\(' tests
+forbid 'a number with a fraction is printed and read as the locale of the program has it: use integers' \
+    '%[-+ #0-9]*[.][0-9*]*L?[aefg]|%L?[aefg][^a-z0-9]|[^a-z0-9_](strto(f|d|ld)|atof)[[:space:]]*\(' 'core|drivers|plugins'
 forbid 'unchecked: use the bounded or checking function' \
     '[^a-z0-9_](strcpy|strcat|stpcpy|v?sprintf|gets|ato(i|l|ll|f))[[:space:]]*\(' "$everything"
 exit $failures

@@ -1,6 +1,6 @@
 #!/bin/sh
-# man.sh - the man pages are well formed, and name what is there: every function of mortise.h, every option that the
-# command's own help knows. Their example in C compiles. Needs mandoc, man, $MORTISE_CC.
+# man.sh - the man pages are well formed; libmortise(3) names every function of mortise.h, and its example compiles. (What
+# the pages of programs say, pages.py compares with them.) Needs mandoc, man, $MORTISE_CC.
 set -eu
 pages=$MORTISE_SOURCE_DIR/docs/man
 work=$(mktemp -d "${TMPDIR:-/tmp}/mortise-man.XXXXXX")
@@ -28,21 +28,6 @@ while read -r name; do
     [ "$name" = mortise_release_scope ] && continue # MORTISE_WITH's
     grep -q -w -- "$name" "$pages/libmortise.3" || complain "libmortise(3) does not know $name"
 done <"$work/functions"
-
-# options_of PAGE WORD…: each long option of `mortise WORD… --help` stands in PAGE
-options_of() {
-    page=$1
-    shift
-    mortise "$@" --help 2>&1 | grep -o -E -e '--[a-z][a-z-]+' | sort -u >"$work/options"
-    while read -r option; do
-        grep -q -F -e "Fl -${option#--}" "$pages/$page" || grep -q -F -e "Fl ${option#-}" "$pages/$page" ||
-            complain "$page does not know $* $option"
-    done <"$work/options"
-}
-options_of mortise-run.1 run
-for command in status list watch break check drivers schema; do
-    options_of mortise.1 "$command"
-done
 
 sed -n '/^\.Bd -literal$/,/^\.Ed$/p' "$pages/libmortise.3" | sed '/^\.[BE]d/d; s/\\e/\\/g' >"$work/example.c"
 grep -q 'int main' "$work/example.c" || complain "libmortise(3) has no example"

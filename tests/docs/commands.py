@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""commands.py TREE - the commands, programs and configs of README.md, in its order and as it prints them, from TREE, a fresh
+copy of the source. Changes /usr, /etc and /var: for commands.sh, which makes a root for it. Left out are only what another
+test does: `sh tests/run.sh`, which runs this one, and cpack (tests/packages). There is no sudo and need not be: we are
+root there."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+tree = sys.argv[1]
+home = os.path.join(tree, "home")
+environment = {"PATH": f"{home}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": home,
+               "LANG": "C.UTF-8"}
+LEFT_OUT = {"sh tests/run.sh", "(cd build && cpack)"}
+STEPS = {
+    "sh examples/quickstart.sh": r"(?s)2000 of 2000.*only one of us at a time$",
+    "sudo cmake --install build && sudo ldconfig": r"libmortise\.so",
+    "mortise run nightly -- backup.sh": r"^backed up$",
+    "mortise run -n nightly -- backup.sh": r"^backed up$",
+    "mortise status nightly": r"^nightly\tfree",
+    "mortise check": r"(?s)/var/lib/mortise/locks\.db",
+}
+
+
+def run(command, pattern, where=tree):
+    ran = subprocess.run(["sh", "-c", command], cwd=where, env=environment, stdin=subprocess.DEVNULL, text=True,
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=900)
+    assert ran.returncode == 0 and re.search(pattern, ran.stdout.rstrip("\n")), f"{command}: {ran.returncode}\n{ran.stdout}"
+    print("passed:", command)
+
+
+def write(path, text, mode=0o644):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.chmod(path, mode)
+
+
+def blocks(readme):
+    """(language, text) of each, in order; "" is an indented one."""
+    for fenced, indented in re.findall(r"(?ms)(^```\w+\n.*?^```$)|((?:^    [^\n]*\n)+)", readme):
+        language, text = re.fullmatch(r"(?s)```(\w+)\n(.*)```", fenced).groups() if fenced else ("", indented)
+        yield language, text
+
+
+def with_redis(check):
+    """Where redis.example is this machine: with a network of our own its port is free."""
+    with open("/etc/hosts", "a", encoding="utf-8") as hosts:
+        hosts.write("127.0.0.1 redis.example\n")
+    run("exec unshare -n sh -euc 'ip link set lo up\n"
+        "setpriv --pdeathsig KILL redis-server --port 6379 --save \"\" >/dev/null & server=$!\n"
+        "until redis-cli -h redis.example ping | grep -q PONG; do kill -0 $server; done\n"
+        f"{check}\nkill $server'", r"Redis .*redis\.example:6379")
+
+
+def config(text):
+    """At the system's place, without a word on the command line. What was locked before, without a config, made the
+    folder that this one asks its reader to make."""
+    write("/etc/mortise/mortise.conf", text)
+    if "driver = redis" not in text:
+        shutil.rmtree("/var/lib/mortise")
+        run(re.search(r"(?m); (sudo mkdir .*)$", text).group(1), "")
+        run("mortise check", r"(?s)/etc/mortise/mortise\.conf.*SQLite")
+        run("mortise run nightly -- true && test -s " + re.search(r"(?m)^path = (\S*)", text).group(1), "")
+    elif shutil.which("redis-server"):
+        with_redis("mortise check; mortise run nightly -- backup.sh")
+        with_redis(f"mortise -C {re.search('`(redis://[^`]*)`', readme).group(1)} check")
+    elif os.environ.get("MORTISE_REQUIRE_ALL") == "1":
+        raise AssertionError("there is no redis-server")
+
+
+def program(language, text):
+    """By the README's own line; for C++ the same with its compiler."""
+    build = re.search(r"`(cc program\.c \$\(pkg-config [^`]*)`", readme).group(1)
+    if language == "cpp":
+        build = build.replace("cc program.c", "c++ program.cpp")
+    write(os.path.join(home, f"program.{language}"), text)
+    run(f"{build} && ./a.out", r"^working, token [1-9]", home)
+
+
+with open(os.path.join(tree, "README.md"), encoding="utf-8") as file:
+    readme = file.read()
+write(os.path.join(home, "sudo"), '#!/bin/sh\nexec "$@"\n', 0o755)
+write(os.path.join(home, "backup.sh"), "#!/bin/sh\necho backed up\n", 0o755)
+found = shutil.which("mortise", path=environment["PATH"])
+assert not found, f"{found} is there already: nothing would be proved"
+for folder in ("/etc/mortise", "/var/lib/mortise"):
+    shutil.rmtree(folder, ignore_errors=True)
+done = []
+for language, text in blocks(readme):
+    done.append(language)
+    if language in ("c", "cpp"):
+        program(language, text)
+    elif language == "ini":
+        config(text)
+    else:
+        for command in (line.partition("  #")[0].strip() for line in text.splitlines()):
+            if command not in LEFT_OUT:
+                run(command, STEPS.pop(command))
+assert sorted(done) == ["", "", "c", "cpp", "ini", "ini", "sh"] and not STEPS, f"the README has {done}, and not {STEPS}"
+url = re.search(r"`(mortise -C sqlite:[^`]* run) …`", readme).group(1)
+run(f"{url} x -- echo held", "^held$")

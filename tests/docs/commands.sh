@@ -1,0 +1,15 @@
+#!/bin/sh
+# commands.sh - what README.md prints is done as it is printed, by commands.py: in a copy of the source, as somebody who has
+# nothing of Mortise yet, in a root of its own. Exits 77 where there can be none.
+set -eu
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
+. "$here/../root.sh"
+work=$(mktemp -d "${TMPDIR:-/tmp}/mortise-commands.XXXXXX")
+trap 'rm -rf -- "$work"' EXIT
+if ! in_root "$work" true; then
+    echo "no root of its own can be made here" >&2
+    exit 77
+fi
+mkdir "$work/tree"
+(cd -- "$MORTISE_SOURCE_DIR" && tar -cf - --exclude='./build*' --exclude=./.git .) | tar -xf - -C "$work/tree"
+in_root "$work" python3 "$here/commands.py" "$work/tree"

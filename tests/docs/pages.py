@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""pages.py - the man pages and the programs say the same: each command's options stand in its synopsis, and no others;
+its exit codes, those of tools/tool.h and the variables that the product looks at stand on a page. Of the conformance
+suite also its keys and defaults, of mortise-bench its options. Needs the build."""
+import glob
+import os
+import re
+import subprocess
+import sys
+
+root, build = os.environ["MORTISE_SOURCE_DIR"], os.environ["MORTISE_BUILD_DIR"]
+problems = []
+COMMON = {"-C", "--config", "--help", "--version"}  # said once, for all commands
+
+
+def read(*path):
+    with open(os.path.join(root, *path), encoding="utf-8") as file:
+        return file.read()
+
+
+def page(name):
+    """{section: text}"""
+    parts = re.split(r"(?m)^\.Sh (.*)\n", read("docs", "man", name))
+    return dict(zip(parts[1::2], parts[2::2]))
+
+
+def same(what, here, there, left, right):
+    for word in sorted(set(left) - set(right)):
+        problems.append(f"{what}: {word} stands in {here}, not in {there}")
+    for word in sorted(set(right) - set(left)):
+        problems.append(f"{what}: {word} stands in {there}, not in {here}")
+
+
+def help_of(*words):
+    return subprocess.run([*words, "--help"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, timeout=120, check=True).stdout
+
+
+def help_options(text):
+    """The rows of its table: {-w, --wait}, …"""
+    rows = re.findall(r"(?m)^  +(-\w)?(?:, )?((?<=  )--[a-z-]+|(?<=, )--[a-z-]+)?", text)
+    return [frozenset(filter(None, row)) - COMMON for row in rows if any(row) and set(filter(None, row)) - COMMON]
+
+
+def page_options(text):
+    """`.Op Fl w Ar time`, `Fl -json`; not `Fl -`, which ends them."""
+    return {f"-{word}" for word in re.findall(r"\bFl (-?[A-Za-z][a-z-]*)", text)}
+
+
+def synopses(name):
+    """{command: options of all its forms}"""
+    found = {}
+    for form in re.split(r"(?m)^\.Nm.*\n", page(name)["SYNOPSIS"])[1:]:
+        command = re.search(r"(?m)^\.Cm (\w+)", form)
+        if command:
+            found.setdefault(command.group(1), set()).update(page_options(form) - COMMON)
+    return found
+
+
+def check_options(name, commands):
+    told = synopses(name)
+    same(name, "the synopsis", "`mortise --help`", told, commands)
+    for command in set(commands) - {"bench"}:  # another program's, checked below
+        rows = help_options(help_of("mortise", command))
+        for row in rows:
+            if not row & told.get(command, set()):
+                problems.append(f"{name}: the synopsis of {command} lacks {' or '.join(sorted(row))}")
+        for option in told.get(command, set()) - set().union(*rows):
+            problems.append(f"{name}: {command} has no {option}")
+
+
+def check_run_options():
+    listed = {frozenset(page_options(line)) - COMMON
+              for line in re.findall(r"(?m)^\.It Fl .*$", page("mortise-run.1")["DESCRIPTION"])}
+    same("mortise-run.1", "the list", "`mortise run --help`", {" ".join(sorted(row)) for row in listed if row},
+         {" ".join(sorted(row)) for row in help_options(help_of("mortise", "run"))})
+
+
+def page_codes(name):
+    return {code.replace(" Ns Ar n", "n")
+            for code in re.findall(r"(?m)^\.It (\d.*)$", page(name)["EXIT STATUS"])}
+
+
+def check_codes(commands):
+    """Each of tool.h's, less what only `run` answers, or never does; and each that a command's help names."""
+    table = dict(re.findall(r"(?m)^ +EXIT_(\w+) = (\d+)", read("tools", "tool.h")))
+    table["SIGNAL_BASE"] += "+n"
+    others = {table[name] for name in ("LOST", "NOT_EXECUTABLE", "NOT_FOUND")}
+    same("mortise.1", "EXIT STATUS", "tool.h", page_codes("mortise.1"), set(table.values()) - others)
+    run = page_codes("mortise-run.1")
+    same("mortise-run.1", "EXIT STATUS", "tool.h", run, set(table.values()) - {table["DONE"], table["NOTHING_DONE"]})
+    for command in commands:
+        told = re.search(r"(?s)Exit code: (.*)", help_of("mortise", command)).group(1)
+        codes = {code.lower() for code in re.findall(r"\b\d+(?:\+N)?", told)}
+        if not codes or not codes <= (run if command == "run" else page_codes("mortise.1")):
+            problems.append(f"the page of {command} lacks an exit code of its help: {sorted(codes)}")
+
+
+def check_environment():
+    named = set()
+    for folder in ("core", "drivers", "plugins", "tools", "bench/mortise_bench"):
+        for path in glob.glob(os.path.join(root, folder, "**", "*.[chp]*"), recursive=True):
+            text = read(path)
+            named.update(re.findall(r'(?:getenv|setenv|environ\.get)\("([A-Z_]+)"', text))
+            named.update(re.findall(r'"(MORTISE_[A-Z_]+)"', text))
+    told = {word for path in glob.glob(os.path.join(root, "docs", "man", "*"))
+            for line in re.findall(r"(?m)^\.(?:It )?Ev (.*)$", read(path)) for word in re.findall(r"[A-Z_]+", line)}
+    if len(named) < 10:
+        problems.append(f"the variables were not found in the source: {named}")
+    same("variables", "a page", "the source", told - {"NAME"}, named)
+
+
+def check_conformance():
+    program = os.path.join(build, "tests", "conformance", "mortise-conformance")
+    if not os.path.exists(program):
+        return
+    text = read("docs", "man", "mortise-conformance.1")
+    source = read("tests", "conformance", "subject.c")
+    accepted = set(re.findall(r'strcmp\(key, "(\w+)"\)', source)) | {"only"}
+    same("conformance", "its page", "its source", re.findall(r"Cm (\w+) Ns =", text), accepted)
+    same("conformance", "its --help", "its source", re.findall(r"\b([a-z0-9]+)=[A-Zn]", help_of(program)), accepted)
+    numbers = dict(re.findall(r"\.(\w+) = (\d+)", re.search(r"(?s)struct subject subject = \{(.*?)\}", source).group(1)))
+    for key, number in numbers.items():
+        if not re.search(rf"[( ]{number}[,)]", text):
+            problems.append(f"mortise-conformance.1 does not say the default of {key}, {number}")
+    if len(numbers) != 4:
+        problems.append(f"the defaults were not found in subject.c: {numbers}")
+
+
+def check_bench():
+    if not os.path.exists(os.path.join(build, "bin", "mortise-bench")):
+        if os.environ.get("MORTISE_REQUIRE_ALL") == "1":
+            problems.append("mortise-bench was not built")
+        return
+    rows = help_options(help_of("mortise-bench"))
+    told = page("mortise-bench.1")
+    same("mortise-bench.1", "the synopsis", "its --help", page_options(told["SYNOPSIS"]) - COMMON, set().union(*rows) - {"-h"})
+    same("mortise-bench.1", "the list", "its --help",
+         page_options("\n".join(re.findall(r"(?m)^\.It Fl .*$", told["DESCRIPTION"]))) - COMMON, set().union(*rows))
+
+
+commands = sorted(set(re.findall(r"(?m)^  mortise (\w+)", help_of("mortise"))))
+if len(commands) < 9:
+    problems.append(f"`mortise --help` names only {commands}")
+check_options("mortise.1", commands)
+check_options("mortise-run.1", ["run"])
+check_run_options()
+check_codes([command for command in commands if command != "bench"])
+check_environment()
+check_conformance()
+check_bench()
+for problem in problems:
+    print("pages:", problem, file=sys.stderr)
+sys.exit(1 if problems else 0)

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""threads.py - docs/threading.md has every thread that the source names, and those of a client are there when the table says
+so: none after an open without observers, the watchdog from the first acquire. Needs the build, not sanitized."""
+import ctypes
+import glob
+import os
+import re
+import shutil
+import tempfile
+import time
+
+root, build = os.environ["MORTISE_SOURCE_DIR"], os.environ["MORTISE_BUILD_DIR"]
+PATIENCE_S = 60
+
+
+def named_in_source():
+    found = set()
+    for folder in ("core", "drivers", "plugins"):
+        for path in glob.glob(os.path.join(root, folder, "**", "*.c"), recursive=True):
+            with open(path, encoding="utf-8") as file:
+                found.update(re.findall(r'pthread_setname_np\(\w+\(\), "([a-z-]+)"', file.read()))
+    return found
+
+
+def threads():
+    names = []
+    for path in glob.glob("/proc/self/task/*/comm"):
+        with open(path, encoding="utf-8") as file:
+            names.append(file.read().strip())
+    return names
+
+
+def expect(step, wanted):
+    """As many threads as these beside our own at once; their names as soon as they have given themselves one."""
+    count = len(threads()) - 1
+    assert count == len(wanted), f"{step}: {count} threads, expected {wanted}"
+    end = time.monotonic() + PATIENCE_S
+    while not wanted <= set(threads()):
+        assert time.monotonic() < end, f"{step}: {threads()}, expected {wanted}"
+        time.sleep(0.01)
+
+
+def look_at_a_client(where, from_open):
+    mortise = ctypes.CDLL(os.path.join(build, "lib", "libmortise.so"))
+    client, lease = ctypes.c_void_p(), ctypes.c_void_p()
+    assert mortise.mortise_open(where.encode(), ctypes.byref(client), None) == 0
+    expect("open", from_open)
+    assert mortise.mortise_acquire(client, b"x", None, ctypes.byref(lease), None) == 0
+    expect("acquire", from_open | {"mortise-watch"})
+    assert mortise.mortise_close(client, None) == 0
+
+
+with open(os.path.join(root, "docs", "threading.md"), encoding="utf-8") as file:
+    rows = dict(re.findall(r"(?m)^\| `(mortise-[a-z]+)` \| ([^|]*) \|", file.read()))
+assert set(rows) == named_in_source() != set(), f"the table has {set(rows)}, the source {named_in_source()}"
+assert rows["mortise-watch"].startswith("from the first acquire"), rows["mortise-watch"]
+observers = {name for name, exists in rows.items() if "`observe = " in exists}
+work = tempfile.mkdtemp(prefix="mortise-threads.")
+try:
+    look_at_a_client(f"sqlite:{work}/locks.db", set())
+    config = os.path.join(work, "mortise.conf")
+    with open(config, "w", encoding="utf-8") as file:
+        file.write(f"[mortise]\ndriver = sqlite\nobserve = trace, metrics\n[sqlite]\npath = {work}/locks.db\n"
+                   f"[trace]\npath = {work}/trace.json\n[metrics]\nfolder = {work}\n")
+    look_at_a_client(config, observers)
+finally:
+    shutil.rmtree(work)
