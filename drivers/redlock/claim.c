@@ -106,6 +106,7 @@ void claim_end(struct driver *driver, struct claim *claim, bool loud)
     claim->ending = true;
     claim->until_ns = now_of(driver) + driver->max_ttl_ms * NS_PER_MS;
     DL_APPEND2(driver->ending, claim, previous, next);
+    claim_again(driver, claim, 0); /* nobody else may be there to read the answers */
 }
 
 void claim_again(struct driver *driver, struct claim *claim, uint32_t nodes)
@@ -149,7 +150,6 @@ static void undo_again(struct driver *driver, struct claim *claim)
 {
     uint32_t nodes = claim->again;
     claim->again = 0;
-    driver->again_ns = now_of(driver) + AGAIN_NS; /* nobody else may be there to read the answers */
     for (unsigned i = 0; i < driver->count; i++) {
         if ((nodes & claim->maybe & 1u << i) == 0 || !link_is_up(&driver->nodes[i].link))
             continue; /* a node that comes back is told then */
@@ -190,6 +190,15 @@ static void expire(struct driver *driver, struct claim *claim)
     DL_APPEND2(driver->ending, claim, previous, next);
 }
 
+/* A node that may have something of it can answer: with NOSCRIPT, too, and is to be sent the text then. */
+static bool is_heard(const struct driver *driver, const struct claim *claim)
+{
+    for (unsigned i = 0; i < driver->count; i++)
+        if ((claim->maybe & 1u << i) != 0 && link_is_up(&driver->nodes[i].link))
+            return true;
+    return false;
+}
+
 void claims_turn(struct driver *driver, int64_t now_ns)
 {
     struct claim *claim, *next;
@@ -201,6 +210,8 @@ void claims_turn(struct driver *driver, int64_t now_ns)
     driver->again_ns = MORTISE_NEVER;
     for (claim = driver->ending; claim != NULL; claim = next) {
         next = claim->next;
+        if (is_heard(driver, claim))
+            claim_again(driver, claim, 0);
         if (claim->again != 0)
             undo_again(driver, claim);
     }

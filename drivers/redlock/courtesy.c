@@ -14,11 +14,11 @@
 #define LEAST_NS NS_PER_MS
 #define MOST_NS (INT64_C(5) * NS_PER_MS)
 
-static size_t place_of(const char *name, size_t name_len)
+static unsigned hash_of(const char *name, size_t name_len)
 {
     unsigned hash;
     HASH_VALUE(name, name_len, hash);
-    return hash % COURTESIES;
+    return hash;
 }
 
 /* Long enough for the message, and for the votes of who was told, with what they spread them by (news.c). */
@@ -30,23 +30,29 @@ static int64_t start_ns(const struct driver *driver)
 
 void courtesy_released(struct driver *driver, const char *name, size_t name_len)
 {
-    struct courtesy *courtesy = &driver->courtesies[place_of(name, name_len)];
+    unsigned hash = hash_of(name, name_len);
+    struct courtesy *courtesy = &driver->courtesies[hash % COURTESIES];
     int64_t now = now_of(driver);
-    if (now < courtesy->contended_ns)
+    if (courtesy->hash == hash && now < courtesy->contended_ns)
         courtesy->until_ns = now + start_ns(driver);
 }
 
 void courtesy_told(struct driver *driver, const char *name, size_t name_len, bool told)
 {
-    struct courtesy *courtesy = &driver->courtesies[place_of(name, name_len)];
+    unsigned hash = hash_of(name, name_len);
+    struct courtesy *courtesy = &driver->courtesies[hash % COURTESIES];
     int64_t now = now_of(driver);
-    courtesy->contended_ns = told ? now + CONTENDED_NS : 0;
-    courtesy->until_ns = told ? now + start_ns(driver) : 0;
+    if (told)
+        *courtesy = (struct courtesy){hash, now + start_ns(driver), now + CONTENDED_NS};
+    else if (courtesy->hash == hash)
+        courtesy->until_ns = courtesy->contended_ns = 0;
 }
 
 int64_t courtesy_until_ns(const struct driver *driver, const mortise_op *op)
 {
-    if ((op->flags & (MORTISE_OP_TRY | MORTISE_OP_REPEAT)) != 0)
+    unsigned hash = hash_of(op->name, op->name_len);
+    const struct courtesy *courtesy = &driver->courtesies[hash % COURTESIES];
+    if ((op->flags & (MORTISE_OP_TRY | MORTISE_OP_REPEAT)) != 0 || courtesy->hash != hash)
         return 0;
-    return driver->courtesies[place_of(op->name, op->name_len)].until_ns;
+    return courtesy->until_ns;
 }

@@ -410,8 +410,9 @@ void flow_fail_memory(struct driver *driver, mortise_op *op);
 void flow_fail_few(struct driver *driver, mortise_op *op, mortise_status status, unsigned answered,
                    const struct link_fault *why);
 
-/* A name that this client released; names that share a place are taken for the same. */
+/* A name that this client released, by its hash; a place has the last contended one that belongs there. */
 struct courtesy {
+    unsigned hash;
     int64_t until_ns;     /* others come first until then */
     int64_t contended_ns; /* somebody was refused, not long before this */
 };

@@ -22,7 +22,9 @@
 #define STRAGGLER_NS                                                                               \
     (INT64_C(3) * NS_PER_MS) /* how long messages of the other nodes are waited for */
 #define RELEASE_NS (INT64_C(10) * NS_PER_MS) /* how far apart its messages come */
-#define STEPS_MAX 3 /* how many of those who have waited for longer are let go first */
+#define SPREAD_MOST_NS                                                                             \
+    (INT64_C(4) * NS_PER_MS) /* less than who released waits for at the most (courtesy.c) */
+#define STEPS_MAX 3          /* how many of those who have waited for longer are let go first */
 
 struct watched {
     UT_hash_handle hh;
@@ -188,8 +190,9 @@ static int64_t turn_ns(struct driver *driver, const struct watched *watched)
     int64_t step_ns = 2 * clock_quorum_trip_ns(driver),
             steps = watched->mark + 1 - mark_of(watched);
     int64_t ns = steps <= 0 ? 0 : step_ns * (steps < STEPS_MAX ? steps : STEPS_MAX);
-    if (driver->spread_ns > 0)
-        ns += (int64_t)random_below(driver, (uint64_t)driver->spread_ns);
+    int64_t spread_ns = driver->spread_ns < SPREAD_MOST_NS ? driver->spread_ns : SPREAD_MOST_NS;
+    if (spread_ns > 0)
+        ns += (int64_t)random_below(driver, (uint64_t)spread_ns);
     return ns;
 }
 
@@ -270,6 +273,7 @@ static void refused(struct node *node, const redisReply *reply)
     struct link_fault fault;
     link_fault_reply(&node->news, reply, &fault);
     if (fault.error != LINK_ERROR_NOPERM && fault.error != LINK_ERROR_UNKNOWN) {
+        node->news.useful = false; /* what refuses at once is not asked again without a pause */
         link_break(&node->news, &fault); /* again, on another connection */
         return;
     }

@@ -53,6 +53,7 @@ bool node_counts(const struct node *node, int64_t now_ns)
 static void look_for_twin(struct node *node)
 {
     struct driver *driver = node->driver;
+    bool was_twin = node->twin;
     node->twin = false;
     for (unsigned i = 0; i < driver->count; i++) {
         const struct node *other = &driver->nodes[i];
@@ -60,10 +61,19 @@ static void look_for_twin(struct node *node)
             node->link.run_id[0] == '\0' || strcmp(other->link.run_id, node->link.run_id) != 0)
             continue;
         node->twin = true;
-        driver->host->log(driver->host, 3,
-                          "[redlock] %s and %s are the same server, which has one vote",
-                          other->settings.endpoint.text, node->settings.endpoint.text);
+        if (!was_twin)
+            driver->host->log(driver->host, 3,
+                              "[redlock] %s and %s are the same server, which has one vote",
+                              other->settings.endpoint.text, node->settings.endpoint.text);
     }
+}
+
+/* Those that were another's twin may be so no more: its name leads elsewhere now, or nowhere. */
+static void look_at_twins(struct driver *driver)
+{
+    for (unsigned i = 0; i < driver->count; i++)
+        if (driver->nodes[i].twin)
+            look_for_twin(&driver->nodes[i]);
 }
 
 static void up(struct link *link, void *owner)
@@ -71,6 +81,7 @@ static void up(struct link *link, void *owner)
     struct node *node = owner;
     (void)link;
     look_for_twin(node);
+    look_at_twins(node->driver);
     memset(node->known, 0, sizeof(node->known));
     node->fresh = false;
     look_at_age(node);
@@ -86,6 +97,7 @@ static void down(struct link *link, void *owner, const struct link_fault *fault)
         news_suspect(node, fault);
     } else
         node->fresh = false;
+    look_at_twins(node->driver);
     if (is_idle(node->driver))
         link_unwant(link);
     flow_look(node->driver);

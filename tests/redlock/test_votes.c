@@ -327,6 +327,30 @@ static void test_scripts_flushed(void)
     close_client(client);
 }
 
+static bool is_nowhere(void *name)
+{
+    return nodes_with(&nodes, name) == 0;
+}
+
+/* NOSCRIPT of the last two nodes comes when the release is over, and nobody is there any more: it is read all the same, long before
+ * the connection's own time is over. */
+static void test_flushed_and_unread(void)
+{
+    char name[] = "unread";
+    mortise_client *client = nodes_open_by(&nodes, NULL, AT_ONCE "node_timeout = 20s\n");
+    warm_up(client, name);
+    mortise_lease *lease = take(client, name);
+    CHECK(wait_nodes_with(&nodes, name, ALL));
+    for (int i = 0; i < nodes.count; i++)
+        freeReplyObject(ask(&nodes.node[i], "SCRIPT FLUSH"));
+    nodes_say(&nodes, 24, "hold-down");
+    give(lease);
+    CHECK(!is_nowhere(name));
+    nodes_say(&nodes, 24, "pass");
+    CHECK(test_poll(is_nowhere, name, 10000));
+    close_client(client);
+}
+
 /* ---- a server that is listed twice ------------------------------------------------------------------------------------ */
 
 /* By an address of its own and by the proxy's: one server has one vote. */
@@ -449,6 +473,7 @@ static const CU_TestInfo tests[] = {
     {"a waiter is told while two nodes are away", test_waiting_with_two_away},
     {"news of another server", test_news_of_another},
     {"scripts are flushed all the time", test_scripts_flushed},
+    {"scripts are flushed, and the release is over", test_flushed_and_unread},
     {"a server that is listed twice", test_twins},
     {"cut off with a minority", test_cut_off},
     {"stopped between request and votes", test_resumed},

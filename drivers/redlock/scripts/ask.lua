@@ -2,9 +2,13 @@
 -- the client proposes is taken if it is larger than all before and not behind the clock, or the grant's already. Zero is
 -- never taken.
 -- KEYS: lock, token. ARGV: grant, ttl (ms), note, proposed token (16 digits).
+-- Who is refused leaves its mark there (see undo), so that the holder's release meets it however soon it comes.
 -- 0 the lock is another's; yes: minus now in us, where the token was taken; else {smallest token that may be, now}.
 local held = redis.call('get', KEYS[1])
 if held and string.sub(held, 1, 32) ~= ARGV[1] then
+    if string.find(held, '%X') == 33 and string.find(held, '^ %d+ %d+\n', 33) then
+        redis.pcall('setrange', KEYS[1], '32', '+')
+    end
     return 0
 end
 local time = redis.call('time')
