@@ -8,7 +8,6 @@
 
 #define ROUNDS_TRY 5 /* of one that must not wait: some 15 ms */
 #define ROUNDS_WAIT 7
-#define ROUNDS_MISSED 3               /* at once, if the lock was another's and then nobody's */
 #define PAUSE_NS NS_PER_MS            /* the first one, at the most; doubled each round */
 #define NOW_MAX_US (INT64_C(1) << 60) /* no clock says more: there is room to calculate */
 #define SPREAD_MAX_NS (INT64_C(32) * NS_PER_MS)
@@ -21,7 +20,6 @@ struct attempt {
     struct claim *claim;   /* of this round */
     struct ballot *ballot; /* under way; NULL: it pauses */
     unsigned rounds;
-    bool refused;   /* by all nodes that have answered */
     int64_t due_ns; /* of the pause */
 };
 
@@ -290,7 +288,6 @@ static void ask_look(struct ballot *ballot, bool over)
     ballot_decide(ballot);
     if (attempt == NULL)
         return;
-    attempt->refused = counts[VOTE_YES] + counts[VOTE_YES_ASIDE] == 0 && counts[VOTE_NO] > 0;
     if (won)
         ask_won(attempt, ballot);
     else /* loud, if it may look like a quorum to others */
@@ -397,11 +394,6 @@ static void split(struct attempt *attempt, const struct seen *best)
 {
     struct driver *driver = attempt->driver;
     bool waits = (attempt->op->flags & MORTISE_OP_TRY) == 0;
-    if (best == NULL && attempt->refused && attempt->rounds <= ROUNDS_MISSED) {
-        /* it was released since: nobody's votes stand in another's way */
-        pause_until(attempt, now_of(driver));
-        return;
-    }
     driver->spread_ns = driver->spread_ns == 0 ? PAUSE_NS : driver->spread_ns * 2;
     if (driver->spread_ns > SPREAD_MAX_NS)
         driver->spread_ns = SPREAD_MAX_NS;

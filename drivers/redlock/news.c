@@ -22,9 +22,7 @@
 #define STRAGGLER_NS                                                                               \
     (INT64_C(3) * NS_PER_MS) /* how long messages of the other nodes are waited for */
 #define RELEASE_NS (INT64_C(10) * NS_PER_MS) /* how far apart its messages come */
-#define SPREAD_MOST_NS                                                                             \
-    (INT64_C(4) * NS_PER_MS) /* less than who released waits for at the most (courtesy.c) */
-#define STEPS_MAX 3          /* how many of those who have waited for longer are let go first */
+#define STEPS_MAX 3 /* how many of those who have waited for longer are let go first */
 
 struct watched {
     UT_hash_handle hh;
@@ -190,9 +188,8 @@ static int64_t turn_ns(struct driver *driver, const struct watched *watched)
     int64_t step_ns = 2 * clock_quorum_trip_ns(driver),
             steps = watched->mark + 1 - mark_of(watched);
     int64_t ns = steps <= 0 ? 0 : step_ns * (steps < STEPS_MAX ? steps : STEPS_MAX);
-    int64_t spread_ns = driver->spread_ns < SPREAD_MOST_NS ? driver->spread_ns : SPREAD_MOST_NS;
-    if (spread_ns > 0)
-        ns += (int64_t)random_below(driver, (uint64_t)spread_ns);
+    if (driver->spread_ns > 0)
+        ns += (int64_t)random_below(driver, (uint64_t)driver->spread_ns);
     return ns;
 }
 
