@@ -107,12 +107,19 @@ static bool send_alike(struct vote *vote, const struct vote *first)
     return true;
 }
 
+/* Whether it is late; it may have answered since that was last looked at. */
+static bool look_at_late(struct node *node, int64_t now_ns)
+{
+    bool late = now_ns >= node_late_ns(node);
+    node->late &= late;
+    node->slow &= now_ns >= node_slow_ns(node);
+    return late;
+}
+
 void ballot_ask(struct ballot *ballot, unsigned node, enum vote_state asked)
 {
     struct vote *vote = &ballot->votes[node];
-    bool late = ballot->sent_ns >= node_late_ns(vote->node);
-    vote->node->late &= late; /* it may have answered since that was last looked at */
-    vote->node->slow &= ballot->sent_ns >= node_slow_ns(vote->node);
+    bool late = look_at_late(vote->node, ballot->sent_ns);
     if (ballot->kind->places)
         ballot->claim->maybe |= 1u << node;
     vote->under_way = true;
@@ -122,6 +129,18 @@ void ballot_ask(struct ballot *ballot, unsigned node, enum vote_state asked)
         send_vote(vote);
         ballot->first = vote;
     }
+}
+
+struct vote *ballot_ask_bundled(struct ballot *ballot, unsigned node)
+{
+    struct vote *vote = &ballot->votes[node];
+    bool late = look_at_late(vote->node, ballot->sent_ns);
+    vote->under_way = true;
+    vote->script = SCRIPT_RENEW;
+    vote->by_text = false;
+    ballot->calls++;
+    set_state(vote, late ? VOTE_FAULT : VOTE_ASKED);
+    return vote;
 }
 
 void ballot_set(struct ballot *ballot, unsigned node, enum vote_state state)
@@ -272,12 +291,10 @@ static void refused(struct vote *vote, const redisReply *reply)
         claim_again(ballot->driver, ballot->claim, 1u << vote->node->index);
 }
 
-static void replied(struct link_call *call, unsigned index, redisReply *reply)
+void ballot_answered(struct vote *vote, redisReply *reply)
 {
-    struct vote *vote = (struct vote *)call;
     struct ballot *ballot = vote->ballot;
     bool aside = vote->state == VOTE_ASKED_ASIDE;
-    (void)index;
     if (reply->type == REDIS_REPLY_ERROR && sent_again(vote, reply))
         return;
     vote->under_way = false;
@@ -292,9 +309,14 @@ static void replied(struct link_call *call, unsigned index, redisReply *reply)
     settle(ballot);
 }
 
-static void lost(struct link_call *call, enum link_loss loss, const struct link_fault *fault)
+static void replied(struct link_call *call, unsigned index, redisReply *reply)
 {
-    struct vote *vote = (struct vote *)call;
+    (void)index;
+    ballot_answered((struct vote *)call, reply);
+}
+
+void ballot_lost(struct vote *vote, enum link_loss loss, const struct link_fault *fault)
+{
     struct ballot *ballot = vote->ballot;
     vote->under_way = false;
     ballot->calls--;
@@ -304,6 +326,11 @@ static void lost(struct link_call *call, enum link_loss loss, const struct link_
     if (is_open(vote))
         set_state(vote, VOTE_FAULT);
     settle(ballot);
+}
+
+static void lost(struct link_call *call, enum link_loss loss, const struct link_fault *fault)
+{
+    ballot_lost((struct vote *)call, loss, fault);
 }
 
 /* ---- requests ----------------------------------------------------------------------------------------------------- */

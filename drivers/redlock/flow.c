@@ -94,9 +94,6 @@ static void run(struct driver *driver, mortise_op *op)
     case MORTISE_OP_ACQUIRE:
         attempt_start(driver, op);
         break;
-    case MORTISE_OP_RENEW:
-        lease_renew(driver, op);
-        break;
     case MORTISE_OP_RELEASE:
         if ((op->flags & MORTISE_OP_BREAK) != 0)
             look_break(driver, op);
@@ -115,14 +112,31 @@ static void run(struct driver *driver, mortise_op *op)
     }
 }
 
+static mortise_op *take_waiting(struct driver *driver)
+{
+    mortise_op *op = driver->waiting;
+    DL_DELETE2(driver->waiting, op, previous, next);
+    op->driver_data[1] = NULL;
+    return op;
+}
+
+/* Those that stand behind one another are sent together. */
+static void run_renewals(struct driver *driver)
+{
+    mortise_op *ops[RENEW_MAX];
+    unsigned n = 0;
+    while (n < RENEW_MAX && driver->waiting != NULL && driver->waiting->kind == MORTISE_OP_RENEW)
+        ops[n++] = take_waiting(driver);
+    renew_together(driver, ops, n);
+}
+
 void flow_look(struct driver *driver)
 {
-    while (driver->waiting != NULL && nodes_are_ready(driver)) {
-        mortise_op *op = driver->waiting;
-        DL_DELETE2(driver->waiting, op, previous, next);
-        op->driver_data[1] = NULL;
-        run(driver, op);
-    }
+    while (driver->waiting != NULL && nodes_are_ready(driver))
+        if (driver->waiting->kind == MORTISE_OP_RENEW)
+            run_renewals(driver);
+        else
+            run(driver, take_waiting(driver));
 }
 
 void flow_start(struct driver *driver, mortise_op **ops, size_t n)

@@ -6,7 +6,8 @@
  *   ballot.c     one request to several nodes, and what they answered
  *   claim.c      what may stand in the nodes under a grant, until it is known to be gone
  *   attempt.c    acquire: votes, token, undoing, again after a while
- *   lease.c      renew with repair, release, break
+ *   lease.c      release, and undoing what nobody wants
+ *   renew.c      renewals, many in one request, with repair
  *   clock.c      what time it is in the nodes, for the tokens that are proposed
  *   tally.c      who has a lock, of what several nodes say
  *   look.c       inspect, ping; list.c
@@ -70,7 +71,7 @@
  *   Out of memory: before anything was sent NOMEM; for an undo: claim->again, by timer. Half a command breaks the link.
  *   Two threads: the pump lets one in at a time.
  *
- * RENEW (lease.c): OK when q nodes have the grant still; LOST when q cannot have it any more, then it is undone
+ * RENEW (renew.c): OK when q nodes have the grant still; LOST when q cannot have it any more, then it is undone
  *   everywhere; else UNREACHABLE. Nodes that have lost it (restarted, or they refused it once) get it back, after and
  *   only after q were seen to have it (repair.lua).
  *   A repair after the release: it is not sent once the claim is ending. One on the way is before the undo.
@@ -307,6 +308,10 @@ struct ballot *ballot_new(struct driver *driver, const struct ballot_kind *kind,
 /* The node's link is up. */
 void ballot_ask(struct ballot *ballot, unsigned node, enum vote_state asked);
 void ballot_set(struct ballot *ballot, unsigned node, enum vote_state state);
+/* Its vote of that node is a part of a request (renew.c); each is told the answer, or the loss. */
+struct vote *ballot_ask_bundled(struct ballot *ballot, unsigned node);
+void ballot_answered(struct vote *vote, redisReply *reply);
+void ballot_lost(struct vote *vote, enum link_loss loss, const struct link_fault *fault);
 /* All are asked. It may be gone when this returns. */
 void ballot_begun(struct ballot *ballot);
 void ballot_decide(struct ballot *ballot);
@@ -357,7 +362,6 @@ void attempts_free(struct driver *driver);
 
 /* ---- lease.c -------------------------------------------------------------------------------------------------- */
 
-void lease_renew(struct driver *driver, mortise_op *op);
 void lease_release(struct driver *driver, mortise_op *op);
 /* Undoes the claim on all nodes that may have it. NULL: out of memory, it is done later. The op or attempt is set by
  * the caller, before ballot_begun. */
@@ -366,6 +370,13 @@ struct ballot *undo_new(struct driver *driver, struct claim *claim, bool loud, c
 bool undo_on(struct driver *driver, struct claim *claim, unsigned node);
 /* On all nodes, for nobody: those that are away are told when they are back. */
 void undo_all(struct driver *driver, struct claim *claim);
+
+/* ---- renew.c -------------------------------------------------------------------------------------------------- */
+
+#define RENEW_MAX 128 /* in one script: a tenth of a millisecond */
+
+/* At most RENEW_MAX. */
+void renew_together(struct driver *driver, mortise_op **ops, unsigned n);
 
 /* ---- look.c, list.c --------------------------------------------------------------------------------------------- */
 

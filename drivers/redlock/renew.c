@@ -1,0 +1,244 @@
+/* renew.c - renewals, and the repair of votes that nodes have lost; see internal.h.
+ *
+ * Each grant has a ballot of its own. The requests of many go to a node together, in one script that answers for each: what
+ * is due at the same time comes in one call of the core's. Their ballots do not notice, but where the whole script is
+ * refused (it is not known, say): then each is sent again alone. */
+#include "internal.h"
+
+#include <stdlib.h>
+
+/* One request for several ballots to one node. */
+struct bundle {
+    struct link_call call; /* first */
+    struct node *node;
+    unsigned count;
+    struct vote *votes[];
+};
+
+/* ---- repair --------------------------------------------------------------------------------------------------------- */
+
+static void repair_put(struct ballot *ballot, struct vote *vote)
+{
+    ballot_script(vote, SCRIPT_REPAIR, 2, 4);
+    put_key(vote);
+    put_side(vote, "token");
+    put_grant(vote);
+    link_number(&vote->node->link, ballot->ttl_ms);
+    put_digits(vote);
+    link_argument(&vote->node->link, ballot->driver->note, ballot->driver->note_len);
+}
+
+static enum vote_state repair_take(struct ballot *ballot, struct vote *vote, redisReply *reply)
+{
+    bool has_it = reply->type == REDIS_REPLY_INTEGER && reply->integer == 2;
+    claim_told(ballot->claim, ballot->generation, vote->node->index, has_it);
+    return VOTE_YES;
+}
+
+static const struct ballot_kind repairing = {
+    .put = repair_put, .take = repair_take, .places = true};
+
+/* The renewal has won: the node gets the lock back for as long as the others have it. Without memory: by the next one. */
+static void repair(struct ballot *renewal, struct vote *vote)
+{
+    struct driver *driver = renewal->driver;
+    struct claim *claim = renewal->claim;
+    int64_t left_ms =
+        renewal->ttl_ms - (now_of(driver) - renewal->sent_ns + NS_PER_MS - 1) / NS_PER_MS;
+    vote->gone = false;
+    if (left_ms <= 0 || claim->ending || !claim->listed ||
+        claim->generation != renewal->generation || !link_is_up(&vote->node->link))
+        return;
+    struct ballot *ballot = ballot_new(driver, &repairing, claim);
+    if (ballot == NULL)
+        return;
+    ballot->ttl_ms = left_ms;
+    ballot_number(ballot, renewal->token);
+    ballot_ask(ballot, vote->node->index, VOTE_ASKED);
+    ballot_begun(ballot);
+}
+
+/* ---- renew ------------------------------------------------------------------------------------------------------------ */
+
+static void put_one(struct link *link, const struct vote *vote)
+{
+    link_argument(link, vote->ballot->hex, GRANT_HEX);
+    link_number(link, vote->ballot->ttl_ms);
+}
+
+static void renew_put(struct ballot *ballot, struct vote *vote)
+{
+    (void)ballot;
+    ballot_script(vote, SCRIPT_RENEW, 1, 2);
+    put_key(vote);
+    put_one(&vote->node->link, vote);
+}
+
+/* A digit for each grant of the request; here it is alone. */
+static enum vote_state renew_take(struct ballot *ballot, struct vote *vote, redisReply *reply)
+{
+    char answer = reply->type == REDIS_REPLY_STRING && reply->len == 1 ? reply->str[0] : '?';
+    if (answer < '0' || answer > '2')
+        return VOTE_FAULT;
+    claim_told(ballot->claim, ballot->generation, vote->node->index, answer == '2');
+    if (answer == '2')
+        return VOTE_YES;
+    ballot->others += answer == '1';
+    vote->gone = answer == '0';
+    if (vote->gone && ballot->won)
+        repair(ballot, vote);
+    return VOTE_NO;
+}
+
+static void renew_won(struct ballot *ballot)
+{
+    struct driver *driver = ballot->driver;
+    mortise_op *op = ballot->op;
+    ballot->won = op != NULL; /* one that was canceled may have been so for a release */
+    if (op == NULL)
+        return;
+    for (unsigned i = 0; i < driver->count; i++)
+        if (ballot->votes[i].gone)
+            repair(ballot, &ballot->votes[i]);
+    op->from_ns = ballot->sent_ns;
+    op->good_for_ms = op->ttl_ms;
+    flow_complete(driver, op, MORTISE_OK);
+}
+
+/* The grant has no quorum, and cannot have one again: what it has left must not stand in others' way. */
+static void renew_lost(struct ballot *ballot)
+{
+    struct driver *driver = ballot->driver;
+    if (ballot->generation == ballot->claim->generation)
+        undo_all(driver, ballot->claim);
+    if (ballot->op != NULL)
+        flow_complete(driver, ballot->op, ballot->others > 0 ? MORTISE_NOTOWNER : MORTISE_LOST);
+}
+
+static void renew_look(struct ballot *ballot, bool over)
+{
+    const struct driver *driver = ballot->driver;
+    bool won = ballot->counts[VOTE_YES] >= driver->quorum;
+    bool lost = ballot->counts[VOTE_NO] > driver->count - driver->quorum;
+    if (!won && !lost && !over)
+        return;
+    ballot_decide(ballot);
+    if (won)
+        renew_won(ballot);
+    else if (lost)
+        renew_lost(ballot);
+    else if (ballot->op != NULL)
+        flow_fail_few(ballot->driver, ballot->op, MORTISE_UNREACHABLE,
+                      ballot->counts[VOTE_YES] + ballot->counts[VOTE_NO], &ballot->why);
+}
+
+static const struct ballot_kind renewing = {
+    .put = renew_put, .take = renew_take, .look = renew_look};
+
+/* ---- many at once ---------------------------------------------------------------------------------------------- */
+
+/* Of a reply that is for all of them: an error, or nonsense. */
+static void tell_each(struct bundle *bundle, redisReply *reply)
+{
+    for (unsigned i = 0; i < bundle->count; i++)
+        ballot_answered(bundle->votes[i], reply);
+}
+
+static void bundle_replied(struct link_call *call, unsigned index, redisReply *reply)
+{
+    struct bundle *bundle = (struct bundle *)call;
+    (void)index;
+    if (reply->type != REDIS_REPLY_STRING || (size_t)reply->len != bundle->count) {
+        tell_each(bundle, reply);
+    } else {
+        for (unsigned i = 0; i < bundle->count; i++) {
+            char digit[] = {reply->str[i], '\0'};
+            redisReply one = {.type = REDIS_REPLY_STRING, .str = digit, .len = 1};
+            ballot_answered(bundle->votes[i], &one);
+        }
+    }
+    free(bundle);
+}
+
+static void bundle_lost(struct link_call *call, enum link_loss loss, const struct link_fault *fault)
+{
+    struct bundle *bundle = (struct bundle *)call;
+    for (unsigned i = 0; i < bundle->count; i++)
+        ballot_lost(bundle->votes[i], loss, fault);
+    free(bundle);
+}
+
+static void bundle_put(struct bundle *bundle)
+{
+    struct link *link = &bundle->node->link;
+    link_call_begin(link, &bundle->call);
+    ballot_script_on(bundle->node, SCRIPT_RENEW, bundle->count, 2 * bundle->count);
+    for (unsigned i = 0; i < bundle->count; i++)
+        put_key(bundle->votes[i]);
+    for (unsigned i = 0; i < bundle->count; i++)
+        put_one(link, bundle->votes[i]);
+    link_call_end(link, &bundle->call, 1);
+}
+
+/* False: out of memory. */
+static bool ask_together(struct ballot **ballots, unsigned n, struct node *node)
+{
+    struct bundle *bundle = malloc(sizeof(*bundle) + n * sizeof(struct vote *));
+    if (bundle == NULL)
+        return false;
+    bundle->call.replied = bundle_replied;
+    bundle->call.lost = bundle_lost;
+    bundle->node = node;
+    bundle->count = n;
+    for (unsigned i = 0; i < n; i++)
+        bundle->votes[i] = ballot_ask_bundled(ballots[i], node->index);
+    bundle_put(bundle);
+    return true;
+}
+
+static void ask_node(struct ballot **ballots, unsigned n, struct node *node)
+{
+    if (!node_is_usable(node, ballots[0]->sent_ns)) {
+        for (unsigned i = 0; i < n; i++)
+            ballot_set(ballots[i], node->index, VOTE_FAULT);
+        return;
+    }
+    if (n > 1 && ask_together(ballots, n, node))
+        return;
+    for (unsigned i = 0; i < n; i++)
+        ballot_ask(ballots[i], node->index, VOTE_ASKED);
+}
+
+/* NULL: it was answered. */
+static struct ballot *renew_begin(struct driver *driver, mortise_op *op)
+{
+    struct claim *claim = claim_find(driver, &op->grant);
+    if (claim == NULL || claim->ending) { /* it was undone */
+        flow_complete(driver, op, MORTISE_LOST);
+        return NULL;
+    }
+    struct ballot *ballot = ballot_new(driver, &renewing, claim);
+    if (ballot == NULL) {
+        flow_fail_memory(driver, op);
+        return NULL;
+    }
+    ballot->op = op;
+    ballot->ttl_ms = op->ttl_ms;
+    ballot->token = op->token;
+    claim_lasts(claim, ballot->sent_ns, op->ttl_ms);
+    op->driver_data[0] = ballot;
+    return ballot;
+}
+
+void renew_together(struct driver *driver, mortise_op **ops, unsigned n)
+{
+    struct ballot *ballots[RENEW_MAX];
+    unsigned begun = 0;
+    for (unsigned i = 0; i < n; i++)
+        if ((ballots[begun] = renew_begin(driver, ops[i])) != NULL)
+            begun++;
+    for (unsigned i = 0; begun > 0 && i < driver->count; i++)
+        ask_node(ballots, begun, &driver->nodes[i]);
+    for (unsigned i = 0; i < begun; i++)
+        ballot_begun(ballots[i]);
+}
