@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """promises.py - the tests that docs/promises.md names are there. A column "shown by" holds references and nothing else,
 separated by semicolons: TEST, a test of ctest (`TEST…`: those whose names begin so); TEST: NAME; NAME, with names, or parts
-of names, of its CUnit tests; FOLDER: NAME, likewise in all of tests/FOLDER; or "not tested", with the reason. Elsewhere whatever
-looks like a test has to be one, and what stands behind its colon a name in it. The names of ctest are looked at where
-nothing was left out of the build."""
+of names, of its CUnit tests; FOLDER: NAME, likewise in all of tests/FOLDER; or "not tested", with the reason. In the table of
+drivers and faults every cell has such a reference among its words, or "not tested", or is one of a few words that say that
+there is nothing to test; "the same" needs a reference in the cell before it. Elsewhere whatever looks like a test has to be
+one, and what stands behind its colon a name in it. The names of ctest are looked at where nothing was left out of the
+build."""
 import glob
 import os
 import re
@@ -13,7 +15,9 @@ import sys
 root, build = os.environ["MORTISE_SOURCE_DIR"], os.environ["MORTISE_BUILD_DIR"]
 NOT_TESTS = r"\.(?:c|h|md|py|sh|pml|conf)$"
 REFERENCE = r"[a-z]+\.[a-z][a-z0-9_-]*…?"
-problems = []
+NOTHING_TO_TEST = ("no connection", "no server", "no replica", "no ensemble", "one clock", "it has none")
+DRIVERS = "| fault | sqlite | postgres | redis | redlock | zookeeper |"
+problems, seen = [], []
 
 
 def is_complete():
@@ -68,8 +72,7 @@ def check_shown(cell, where):
     for piece in re.split(r";\s*", cell):
         suite, colon, names = piece.partition(": ")
         if piece.startswith("not tested"):
-            if len(piece) < 20:
-                problems.append(f"{where}: not tested, and why?")
+            check_reason(piece, where)
             return
         if re.fullmatch(REFERENCE, suite):
             check_test(suite, where)
@@ -83,32 +86,82 @@ def check_shown(cell, where):
             check_names(suite, names, where)
 
 
+def check_reason(text, where):
+    if len(text) < 20:
+        problems.append(f"{where}: not tested, and why?")
+
+
 def check_prose(line, where):
+    """How many references to tests there are."""
+    found = 0
     line = re.sub(r"`[^`]*`", "", line)
     for match in re.finditer(rf"(?<![\w./-])({REFERENCE})(?:: ([^;|]*[^;| ]))?", line):
         suite, names = match.groups()
         if re.search(NOT_TESTS, suite) or not os.path.isdir(f"{root}/tests/{suite.partition('.')[0]}"):
             continue
+        found += 1
         check_test(suite, where)
         if names:
             check_names(suite, names, where)
     for names in re.findall(r"(?<![\w.])conformance: ([^;|]*[^;| ])", line):
+        found += 1
         check_names("conformance", names, where)
+    return found
+
+
+def check_pieces(cell, where):
+    """What follows a reference with a name, without one of its own, is another name of the same; no name stands alone."""
+    before = None
+    for piece in re.split(r";\s*", re.sub(r"`[^`]*`", "", cell)):
+        references = re.findall(rf"(?<![\w./-])({REFERENCE}|conformance)(: )?", piece)
+        if references:
+            before = references[-1][0] if references[-1][1] else None
+        elif before:
+            check_names(before, piece, where)
+        elif re.match(r"[A-Z]+-\d+|torture\b", piece):
+            problems.append(f"{where}: \"{piece}\": of which test?")
+
+
+def check_drivers(line, where):
+    """A row of the table at a glance: each cell by itself."""
+    fault, *cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+    if len(cells) != DRIVERS.count("|") - 2:
+        problems.append(f"{where}: {len(cells)} cells")
+    for number, cell in enumerate(cells):
+        place = f"{where}: {fault}, cell {number + 1}"
+        found, told, reason = check_prose(cell, place), *cell.partition("not tested")[1:]
+        if told:
+            check_reason(told + reason, place)
+        elif found == 0 and cell not in NOTHING_TO_TEST:
+            problems.append(f"{place}: which test shows it?")
+        check_pieces(cell, place)
+        if cell.startswith("the same") and (number == 0 or cells[number - 1] in NOTHING_TO_TEST):
+            problems.append(f"{place}: the same as what?")
 
 
 def main():
-    is_shown = False
+    is_shown = is_of_drivers = False
     with open(f"{root}/docs/promises.md", encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             where = f"promises.md:{number}"
             if not line.startswith("|"):
-                is_shown = False
+                is_shown = is_of_drivers = False
+                check_prose(line, where)
+            elif line.startswith("|---"):
+                pass
+            elif line.startswith(DRIVERS):
+                is_of_drivers = True
+                seen.append(number)
+            elif is_of_drivers:
+                check_drivers(line, where)
             elif line.rstrip().endswith("| shown by |"):
                 is_shown = True
-            elif is_shown and not line.startswith("|---"):
+            elif is_shown:
                 check_shown(line.rstrip("|\n").rpartition(" | ")[2].strip(" |"), where)
             else:
                 check_prose(line, where)
+    if len(seen) != 1:
+        problems.append(f"promises.md: {len(seen)} tables of drivers and faults")
 
 
 tests = ctest_names()
