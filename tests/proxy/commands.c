@@ -3,6 +3,7 @@
 #include "internal.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,15 @@ static void cut_all(bool only_lost)
     DL_FOREACH (links, link)
         if (link->lost || !only_lost)
             close_link(link, true);
+}
+
+static void cut_now(void)
+{
+    struct link *link;
+    int now;
+    DL_COUNT(links, link, now);
+    counts.cut += (uint64_t)now;
+    cut_all(false);
 }
 
 static void set_budget(enum way way, int64_t bytes, bool each)
@@ -92,10 +102,13 @@ static void count(char *answer, size_t size)
     struct link *link;
     int now;
     DL_COUNT(links, link, now);
-    snprintf(answer, size, "now=%d ever=%llu up=%llu down=%llu up_taken=%llu down_taken=%llu", now,
-             (unsigned long long)counts.ever, (unsigned long long)counts.given[UP],
-             (unsigned long long)counts.given[DOWN], (unsigned long long)counts.taken[UP],
-             (unsigned long long)counts.taken[DOWN]);
+    snprintf(answer, size,
+             "now=%d ever=%" PRIu64 " up=%" PRIu64 " down=%" PRIu64 " up_taken=%" PRIu64
+             " down_taken=%" PRIu64 " cut=%" PRIu64 " cut-after-up=%" PRIu64
+             " cut-after-down=%" PRIu64 " cut-reply=%" PRIu64,
+             now, counts.ever, counts.given[UP], counts.given[DOWN], counts.taken[UP],
+             counts.taken[DOWN], counts.cut, counts.cut_after[UP], counts.cut_after[DOWN],
+             counts.cut_reply);
 }
 
 static bool command(char **words, char *answer, size_t size)
@@ -115,7 +128,7 @@ static bool command(char **words, char *answer, size_t size)
     else if (strcmp(word, "lose") == 0)
         rules.losing = true;
     else if (strcmp(word, "cut") == 0)
-        cut_all(false);
+        cut_now();
     else if (strcmp(word, "refuse") == 0)
         refuse_all();
     else if (strcmp(word, "quit") == 0)
@@ -129,7 +142,7 @@ static bool command(char **words, char *answer, size_t size)
 
 void hear_command(int control)
 {
-    char line[256], answer[256], *rest = line, *words[5] = {NULL};
+    char line[256], answer[512], *rest = line, *words[5] = {NULL};
     struct sockaddr_un from;
     socklen_t size = sizeof from;
     ssize_t length =

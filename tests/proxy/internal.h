@@ -63,6 +63,8 @@ extern struct addrinfo *server; /* where they go */
 
 struct counts {
     uint64_t ever, given[WAYS], taken[WAYS];
+    /* Connections that were reset: by `cut`, by `cut-after`, by `cut-reply`. */
+    uint64_t cut, cut_after[WAYS], cut_reply;
 };
 extern struct counts counts;
 

@@ -114,6 +114,12 @@ static void look_connected(struct link *link)
 
 /* ---- bytes ------------------------------------------------------------------------------------ */
 
+static void cut_reply(struct link *link)
+{
+    counts.cut_reply++;
+    cut_when_sent(link);
+}
+
 static void take(struct link *link, enum way way)
 {
     static char bytes[65536];
@@ -128,7 +134,7 @@ static void take(struct link *link, enum way way)
     if (way == DOWN && rules.losing)
         link->lost = true;
     else if (way == DOWN && rules.replies_to_cut > 0 && --rules.replies_to_cut == 0)
-        cut_when_sent(link);
+        cut_reply(link);
     else
         add_chunk(link, way, BYTES, bytes, (size_t)got);
 }
@@ -147,6 +153,7 @@ static void give_up(struct link *link, enum way way)
 static void budget_spent(struct link *link, enum way way)
 {
     struct link *other;
+    counts.cut_after[way]++;
     cut_when_sent(link);
     if (rules.budget_each[way])
         return;

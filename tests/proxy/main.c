@@ -23,7 +23,8 @@
  *   accept                they are no longer
  *   delay MS up|down|both each chunk is forwarded so much later
  *   count                 now=, ever= connections; up=, down= bytes forwarded; up_taken=, down_taken= bytes
- *                         received, lost and held ones too
+ *                         received, lost and held ones too; cut=, cut-after-up=, cut-after-down=, cut-reply=
+ *                         connections that were reset so
  *   quit                  the proxy ends */
 #include "internal.h"
 
@@ -169,7 +170,7 @@ static int run(int argc, char **argv)
 
 static int say(int argc, char **argv)
 {
-    char line[256] = "", answer[256];
+    char line[256] = "", answer[512];
     for (int i = 3; i < argc; i++) {
         size_t used = strlen(line);
         snprintf(line + used, sizeof line - used, "%s%s", used ? " " : "", argv[i]);

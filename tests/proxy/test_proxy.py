@@ -257,7 +257,15 @@ class Holding(Case):
 
 
 class Cutting(Case):
+    def assert_counted(self, **expected):
+        """Which connections were reset so; none else was."""
+        said = dict(word.split("=") for word in self.proxy.say("count").split())
+        cuts = {name: int(said[name]) for name in said if name.startswith("cut") and said[name] != "0"}
+        self.assertEqual(cuts, {name.replace("_", "-"): times for name, times in expected.items()})
+
     def test_cut(self):
+        self.proxy.say("cut")  # nobody
+        self.assert_counted()
         pairs = [self.pair() for _ in range(3)]
         just_now = self.client()
         self.assertEqual(self.proxy.say("cut"), "ok")
@@ -265,6 +273,7 @@ class Cutting(Case):
             self.assert_reset(client)
             self.assert_reset(server)
         self.assert_reset(just_now)
+        self.assert_counted(cut=4)
         self.pair()
 
     def test_cut_after(self):
@@ -274,6 +283,7 @@ class Cutting(Case):
         self.proxy.say("cut-after", "up", 5)
         client.sendall(b"123")
         self.assertEqual(read_exactly(server, 3), b"123")
+        self.assert_counted()  # it has not happened yet
         client.sendall(b"456789")
         self.assert_reset(server, b"45")
         self.assert_reset(client)
@@ -284,6 +294,18 @@ class Cutting(Case):
         server.sendall(b"1234")
         self.assert_reset(client, b"1234")
         self.assert_reset(server)
+        self.assert_counted(cut_after_up=1, cut_after_down=1)
+
+    def test_cut_after_that_is_forgotten(self):
+        client, server = self.pair()
+        self.proxy.say("cut-after", "up", 5)
+        self.proxy.say("cut-reply", 1)
+        self.proxy.say("pass")
+        client.sendall(b"123456")
+        self.assertEqual(read_exactly(server, 6), b"123456")
+        server.sendall(b"1")
+        self.assertEqual(read_exactly(client, 1), b"1")
+        self.assert_counted()
 
     def test_cut_after_none(self):
         self.proxy.say("cut-after", "up", 0)
@@ -328,6 +350,7 @@ class Cutting(Case):
         client, server = self.pair()
         server.sendall(b"third")
         self.assertEqual(read_exactly(client, 5), b"third")
+        self.assert_counted(cut_reply=1)
 
     def test_lose(self):
         client, server = self.pair()
@@ -360,6 +383,7 @@ class Cutting(Case):
         self.proxy.say("refuse")
         self.proxy.say("pass")
         self.pair()
+        self.assertIn("cut=0 ", self.proxy.say("count"))  # `cut` is something else
 
 
 class Ending(Case):

@@ -76,7 +76,7 @@ bool test_proxy_say(struct test_proxy *proxy, const char *format, ...)
 
 int64_t test_proxy_count(struct test_proxy *proxy, const char *name)
 {
-    char answer[256], *rest = answer, *word;
+    char answer[512], *rest = answer, *word;
     size_t length = strlen(name);
     if (!test_proxy_ask(proxy->control, "count", answer, sizeof answer))
         return -1;

@@ -1,12 +1,14 @@
 """What a torture run is made of: a private server or a group of them, the fighters (torture.c) with a fault proxy
-before each of their ways to it, and the folder in which all of it lives. Knows neither a plan nor when anything
-is to break: strikes.py does that."""
+before each of their ways to it, and the folder in which all of it lives. Knows neither what is planned nor when
+anything is to break: strikes.py does that."""
 import os
 import re
 import select
 import subprocess
 import sys
 import time
+
+from plan import COUNTED
 
 SOURCE = os.environ["MORTISE_SOURCE_DIR"]
 PATIENCE_S = 120  # bounds failure only
@@ -128,6 +130,7 @@ class Slot:
     def __init__(self, run, number):
         self.run, self.number, self.fighter, self.stopped_until = run, number, None, 0
         self.proxies, self.broken_until, self.started, self.ahead_s = [], 0, 0, 0
+        self.ordered, self.cuts = [], {}  # cuts: how many of each kind have been counted
         self.complaints, self.clock = f"{run.folder}/{number}.err", f"{run.folder}/{number}.clock"
         values = dict(run.server.values)
         for name, port in run.server.values.items():
@@ -220,6 +223,20 @@ class Slot:
                                   stdout=subprocess.DEVNULL, check=False)
             if done.returncode != 0:
                 raise Failure(f"the proxy of fighter {self.number}: {command}")
+
+    def ask_cuts(self):
+        """How often something of the kind was cut since this was asked last."""
+        now = {fault: 0 for fault in COUNTED}
+        for _, control in self.proxies:
+            done = subprocess.run([os.environ["MORTISE_PROXY"], "say", control, "count"], stdout=subprocess.PIPE,
+                                  text=True, check=False)
+            said = dict(word.split("=") for word in done.stdout.split())
+            if not set(COUNTED) <= set(said):
+                raise Failure(f"the proxy of fighter {self.number} counts nothing: {done.stdout}")
+            for fault in now:
+                now[fault] += int(said[fault])
+        before, self.cuts = self.cuts, now
+        return {fault: now[fault] - before.get(fault, 0) for fault in now}
 
     def check_alive(self):
         code = self.fighter.child.poll()

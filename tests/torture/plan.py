@@ -14,6 +14,8 @@ FAULTS = {
 }
 # The harm is done when they end: what was given meanwhile is forgotten.
 LATE = ("server-failover",)
+# That they were ordered does not mean that they happen: the proxies count those.
+COUNTED = ("cut", "cut-after-up", "cut-after-down", "cut-reply")
 # What tells whether a holder knows its deadline: these often happen to one, and for longer than a ttl.
 TO_LIVE_THROUGH = ("stop", "hold", "hold-up", "hold-down", "lose")
 

@@ -1,5 +1,6 @@
 """The faults of a torture run: how each begins, and how it is mended. Keeps the queue of what is to happen; which
-fault comes when is the plan's."""
+fault comes when is the plan's. Counts what has happened: a cut that finds nothing to cut before the link is mended
+has not."""
 import glob
 import heapq
 import os
@@ -9,7 +10,7 @@ import struct
 import time
 
 from arena import PATIENCE_S, Failure, put
-from plan import FAULTS, LATE, Plan
+from plan import COUNTED, FAULTS, LATE, Plan
 
 
 HOLDER_PATIENCE_S = 5  # there will soon be one
@@ -146,7 +147,7 @@ class Strikes:
     """Upon the slots and the server of a run."""
 
     def __init__(self, run):
-        self.run, self.counts, self.kinds = run, {}, set()
+        self.run, self.counts, self.kinds, self.in_vain = run, {}, set(), 0
         self.queue, self.order, self.server_busy, self.until = [], 0, False, 0
         self.server_faults = ServerFaults(run.server, 20 * run.settings["ttl"] // 1000)
 
@@ -188,6 +189,22 @@ class Strikes:
         if slot.broken_until and slot.broken_until <= time.monotonic():
             slot.broken_until = 0
             slot.say_proxies("pass")
+            self.count_cuts(slot)
+
+    def count(self, fault, word):
+        self.counts[word] = self.counts.get(word, 0) + 1
+        self.kinds.add(fault)
+
+    def count_cuts(self, slot):
+        """Of those that were ordered, as many as have happened."""
+        happened = slot.ask_cuts()
+        for fault, word in slot.ordered:
+            if happened[fault] > 0:
+                happened[fault] -= 1
+                self.count(fault, word)
+            else:
+                self.in_vain += 1
+        slot.ordered = []
 
     def break_link(self, slot, entry, until):
         fault, number, members = entry["fault"], entry["number"], entry["members"]
@@ -256,8 +273,10 @@ class Strikes:
         if FAULTS[fault] == "server" and self.server_busy:
             return
         word = self.word(entry)
-        self.counts[word] = self.counts.get(word, 0) + 1
-        self.kinds.add(fault)
+        if fault in COUNTED:
+            slot.ordered.append((fault, word))
+        else:
+            self.count(fault, word)
         self.run.write("fault", text=word, pid=slot.fighter.pid, value=int(entry["for"] * 1000))
         if fault == "kill":
             self.kill(slot)
