@@ -14,6 +14,7 @@ from plan import COUNTED, FAULTS, LATE, Plan
 
 
 HOLDER_PATIENCE_S = 5  # there will soon be one
+FULL_PATIENCE_S = 20  # somebody will soon write
 
 
 class ServerFaults:
@@ -77,10 +78,12 @@ class ServerFaults:
                                          "FROM generate_series(1, 200)")
 
     def end_full(self, members):
-        """Some have given up, or are about to. A ZooKeeper that could not even begin a file of its log does not start
-        before that is taken away."""
-        self.times_refused += any(self.says(path, "No space left on device")
-                                  for path in glob.glob(f"{self.server.place}/*.log"))
+        """Once one has met it: some have given up then, or are about to. A ZooKeeper that could not even begin a file of its
+        log does not start before that is taken away."""
+        give_up = time.monotonic() + FULL_PATIENCE_S
+        while not self.says_full() and time.monotonic() < give_up:
+            time.sleep(0.02)
+        self.times_refused += self.says_full()
         for member in members:
             self.server.run("kill", f"only={member}")
             os.unlink(f"{self.server.place}/{member}.full")
@@ -88,6 +91,9 @@ class ServerFaults:
             if os.path.getsize(path) < 16:
                 os.unlink(path)
         self.start(members)
+
+    def says_full(self):
+        return any(self.says(path, "No space left on device") for path in glob.glob(f"{self.server.place}/*.log"))
 
     @staticmethod
     def says(path, text):
