@@ -279,7 +279,9 @@ void waiting_hear(struct driver *driver, const char *payload)
     if (name->watched || name->grace_ns != MORTISE_NEVER) {
         name->missed = !name->watched;
         driver->host->news(driver->host, name->bytes, name->len);
-    } else if (name->references == 0) {
+    } else if (name->references > 0) {
+        name->missed = true; /* told before the answer of the request that put us in the list */
+    } else {
         name->delist = true;
         see_to(driver, name);
     }
