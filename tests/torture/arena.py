@@ -175,7 +175,7 @@ class Slot:
                 [os.environ["MORTISE_TORTURE"], self.config, f"{self.run.folder}/history",
                  ",".join(f"name{i}" for i in range(settings["names"])),
                  f"seed={self.run.seed * 1000 + self.number * 100 + self.started}",
-                 *(f"{key}={settings[key]}" for key in ("threads", "clients", "ttl", "long", "hold", "pause",
+                 *(f"{key}={settings[key]}" for key in ("threads", "clients", "ttl", "calm_ttl", "long", "hold", "pause",
                                                         "plain"))], stderr, environment)
 
     def set_clock(self, ahead_s):

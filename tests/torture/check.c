@@ -5,8 +5,9 @@
  *     check [patience=MS] [fencing=1] HISTORY …
  *
  * Reads all files as one history. Tells the first violations of each kind on stderr, FILE:LINE first, and on
- * stdout one line of numbers: how many of each kind, and of what was read. patience: how long a caller may
- * wait after the faults have ended (30000). fencing=1: each hold must have a token.
+ * stdout one line of numbers: how many of each kind, and of what was read, and how long the longest wait was after the
+ * faults had ended, in milliseconds. patience: how long a caller may wait then (30000). fencing=1: each hold must have
+ * a token.
  * Exits 0: none; 1: violations; 2: a file cannot be read; 64: usage. */
 #include "check.h"
 
@@ -72,9 +73,9 @@ static bool tell(void)
         writes += counter->writes;
         refused += counter->refused;
     }
-    printf("events=%lu clients=%u holds=%u writes=%llu refused=%llu\n", world.events,
+    printf("events=%lu clients=%u holds=%u writes=%llu refused=%llu longest=%lld\n", world.events,
            HASH_COUNT(world.clients), utarray_len(world.holds), (unsigned long long)writes,
-           (unsigned long long)refused);
+           (unsigned long long)refused, (long long)(world.longest_ns / 1000000));
     return any;
 }
 

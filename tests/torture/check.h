@@ -74,8 +74,8 @@ struct told {
     unsigned long line;
 };
 
-/* A wait that took longer than `patience`, or failed. */
-struct long_wait {
+/* Of a caller, until its outcome. failed: that is none that a call may have where nothing is broken. */
+struct wait {
     const struct text *name;
     int64_t asked_ns, done_ns;
     bool failed;
@@ -128,11 +128,11 @@ struct counter {
 };
 
 struct world {
-    int64_t patience_ns, calm_ns;
-    bool fencing; /* every hold has a token */
+    int64_t patience_ns, calm_ns, longest_ns; /* longest: of the waits since the calm */
+    bool fencing;                             /* every hold has a token */
     struct client *clients;
     struct counter *counters;
-    UT_array *holds, *told, *waits, *killed, *torn; /* struct hold, told, long_wait, killed, torn */
+    UT_array *holds, *told, *waits, *killed, *torn; /* struct hold, told, wait, killed, torn */
     unsigned long events, found[VIOLATIONS];
 };
 extern struct world world;

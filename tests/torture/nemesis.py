@@ -14,8 +14,10 @@ CONFIG is a template, in which @DIR@, @HOST@, the @PORT…@s and @SEED@ are repl
     faults=WORD,WORD…   which ones (see plan.py); a word twice comes twice as often; none
     seconds=N           how long faults happen, rate=N of them a second, each for up to `longest` of the ttl (2.5);
                         the `first` after 0.2 of them
-    calm=N              for how many seconds more it goes on without; then nobody may wait for longer than patience=MS, or
-                        fail after so long. At night that is 20 s, and ten times the ttl
+    calm=N              for how many seconds more it goes on without (2, at night 20), with the ttl calm_ttl=MS (20000), so that
+                        nothing runs out; then nobody may wait for longer than patience=MS (8000), or fail after so
+                        long. Less than a SQL driver takes to look again by itself (10000), and, on a machine that was
+                        far too busy, five times what anybody waited
     processes=N threads=N clients=N names=N ttl=MS long=N hold=MS pause=MS         of the fighters
     wall=FILE           clock.c, loaded into the fighters: the fault "clock" sets the time of day that one of them sees
     phases=WORD,WORD…   @PHASE@ of the fighters, by turns; step=1: before they start `mortise migrate advance` is run once, by the
@@ -26,8 +28,9 @@ CONFIG is a template, in which @DIR@, @HOST@, the @PORT…@s and @SEED@ are repl
                         runs are made until it is
     tries=N deaf=1      deaf: when a server is struck, one who holds something hears nothing for a ttl;
                         and what is to hit a holder waits for one
-    load=1              many clients, and no faults: nothing may be lost, and neither memory nor descriptors may grow
-                        after the first `settled` seconds (10). No proxies
+    load=1              many clients, and no faults: nothing may be lost or fail, nobody may wait for longer than patience at
+                        any time, and neither memory nor descriptors may grow after the first `settled` seconds (10). No
+                        proxies
 
 Environment: MORTISE_TORTURE, MORTISE_CHECK, MORTISE_PROXY, MORTISE_COMMAND, MORTISE_SOURCE_DIR. A run takes
 $MORTISE_TORTURE_SECONDS, with the seed that is given and with $MORTISE_TORTURE_SEEDS fresh ones, if these are set; where
@@ -91,7 +94,7 @@ def number_of(text):
 def read_settings(arguments):
     settings = {"server": "", "members": 1, "of": "any", "clock": 0, "left": "", "faults": "kill,stop",
                 "seconds": 8, "rate": 3, "processes": 4, "threads": 3, "clients": 1, "names": 3,
-                "ttl": 1000, "seed": "", "fresh": 0, "find": "", "tries": 1, "deaf": 0, "calm": 1, "patience": 30000,
+                "ttl": 1000, "calm_ttl": 20000, "seed": "", "fresh": 0, "find": "", "tries": 1, "deaf": 0, "calm": 2, "patience": 8000,
                 "observe": "recorder", "wall": "", "phases": "", "step": 0,
                 "first": 0.2, "longest": 2.5, "long": 60, "hold": 0, "pause": 0, "load": 0, "settled": 10}
     for argument in arguments:
@@ -159,7 +162,7 @@ def main():
     if at_night:
         usual = 60, 9
         if not settings["load"]:
-            settings["calm"], settings["patience"] = 20, 10 * settings["ttl"]
+            settings["calm"] = 20
     settings["seconds"] = float(os.environ.get("MORTISE_TORTURE_SECONDS", usual[0]))
     fresh = 0 if settings["load"] else int(os.environ.get("MORTISE_TORTURE_SEEDS", usual[1]))
     seeds += [fresh_seed() for _ in range(fresh)]

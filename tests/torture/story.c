@@ -92,20 +92,19 @@ static void asked(struct client *client, const struct line *line)
     HASH_ADD(hh, client->callers, number, sizeof caller->number, caller);
 }
 
-/* Did it wait for so long? Whether it should not have, the verdict tells: the end of the faults is not known yet. */
+/* Whether it was too long the verdict tells: the end of the faults is not known yet. */
 static void note_wait(const struct caller *caller, const struct line *line)
 {
     static const char *const usual[] = {"OK", "BUSY", "TIMEDOUT", "CANCELED", "CLOSED"};
-    struct long_wait wait = {.name = caller->name,
-                             .asked_ns = caller->asked_ns,
-                             .done_ns = line->at_ns,
-                             .failed = line->status.size > 0,
-                             .file = line->file,
-                             .line = line->number};
+    struct wait wait = {.name = caller->name,
+                        .asked_ns = caller->asked_ns,
+                        .done_ns = line->at_ns,
+                        .failed = line->status.size > 0,
+                        .file = line->file,
+                        .line = line->number};
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
         wait.failed &= !word_is(line->status, usual[i]);
-    if (wait.failed || line->at_ns - caller->asked_ns > world.patience_ns)
-        utarray_push_back(world.waits, &wait);
+    utarray_push_back(world.waits, &wait);
 }
 
 /* The caller has its outcome, whatever it is. False: nobody had asked. */
@@ -337,7 +336,7 @@ void story_begin(void)
 {
     static const UT_icd hold = {sizeof(struct hold), NULL, NULL, NULL};
     static const UT_icd told = {sizeof(struct told), NULL, NULL, NULL};
-    static const UT_icd wait = {sizeof(struct long_wait), NULL, NULL, NULL};
+    static const UT_icd wait = {sizeof(struct wait), NULL, NULL, NULL};
     static const UT_icd killed = {sizeof(struct killed), NULL, NULL, NULL};
     static const UT_icd torn = {sizeof(struct torn), NULL, NULL, NULL};
     utarray_new(world.holds, &hold);

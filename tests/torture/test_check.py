@@ -320,6 +320,26 @@ class Planted(Case):
         self.check(one.close(100002), other.close(), run({"event": "calm", "at_ns": 100 * MS}),
                    starved=1)
 
+    def test_starved_in_a_load(self):
+        """Nothing is broken from the first instant on, and one of many gets nothing while the others do."""
+        one, other = Client(), Client()
+        waiting = one.ask(10)
+        for turn in range(300):
+            other.hold(100 * turn + 11, 100 * turn + 60, turn + 1)
+        one.release(29991, one.grant(29990, 301, caller=waiting))
+        calm = run({"event": "calm", "at_ns": 1 * MS})
+        self.check(one.close(30100), other.close(30000), calm, arguments=["patience=20000"], starved=1)
+        told = self.check(one, other, calm, arguments=["patience=29981"])
+        self.assertEqual(told["longest"], "29980")
+
+    def test_starved_in_a_load_and_not_served(self):
+        """The load is over before its turn has come."""
+        one, other = Client(), Client()
+        one.fail(30000, one.ask(5000), "CLOSED")
+        other.hold(10, 20, 1)
+        calm = run({"event": "calm", "at_ns": 5 * MS})
+        self.check(one.close(), other.close(), calm, arguments=["patience=20000"], starved=1)
+
     def test_not_healed(self):
         client = Client()
         client.fail(60011, client.ask(60010), "UNREACHABLE")

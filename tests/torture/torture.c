@@ -2,8 +2,8 @@
  * what they get for a counter (counter.h) that only holders may write. Knows no driver, and nothing of the
  * faults that happen around it (nemesis.py).
  *
- *     torture WHERE FOLDER NAME,NAME… [threads=N] [clients=N] [seed=N] [ttl=MS] [long=N] [hold=MS] [pause=MS]
- *             [plain=1]
+ *     torture WHERE FOLDER NAME,NAME… [threads=N] [clients=N] [seed=N] [ttl=MS] [calm_ttl=MS] [long=N] [hold=MS]
+ *             [pause=MS] [plain=1]
  *
  * Of a hundred holds of the first name `long` (60) last for up to `hold` (three times the ttl), of the other names
  * one does: so faults meet holders, and many cycles. Whenever a holder looks, and is not told that its lease is lost, it
@@ -12,7 +12,8 @@
  * protects.
  *
  * The first line out is "ready", or a status and its message. Commands on stdin, a line each:
- *   calm    the last fault has ended: from now on every caller waits for as long as it takes
+ *   calm    the last fault has ended: from now on every caller waits for as long as it takes, and asks for calm_ttl
+ *           (20 s): who is not told that a name is free will not find it soon because a claim runs out
  *   clock   prints the time of day, in seconds
  *   count   prints how often each status was had: "acquire.OK=12 release.LOST=1 …", how often each name was:
  *           "had.NAME=3 …", and "holding=1" while something is held for long
@@ -49,7 +50,8 @@ static atomic_int holding; /* long holds, now */
 static char *names[NAMES_MAX];
 static size_t name_count;
 static const char *folder;
-static int64_t threads = 3, clients = 1, seed = 1, ttl_ms = 1000, long_share = 60;
+static int64_t threads = 3, clients = 1, seed = 1, ttl_ms = 1000, calm_ttl_ms = 20000;
+static int64_t long_share = 60;
 static int64_t hold_ms, pause_ms, plain;
 static int plain_fds[NAMES_MAX], told_fd;
 
@@ -263,10 +265,12 @@ static mortise_options choose(struct fighter *fighter)
 {
     mortise_options options = {.size = sizeof options, .ttl_ms = ttl_ms};
     int64_t kind = below(fighter, 10);
-    if (atomic_load(&calm))
+    if (atomic_load(&calm)) {
         options.wait_ms = MORTISE_WAIT_FOREVER;
-    else
+        options.ttl_ms = calm_ttl_ms;
+    } else {
         options.wait_ms = kind < 2 ? 0 : kind < 6 ? below(fighter, 400) + 1 : 3000;
+    }
     if (plain && kind >= 6)
         options.wait_ms = 600000; /* for its turn */
     options.no_renew = below(fighter, 16) == 0;
@@ -327,9 +331,9 @@ static bool set_argument(const char *argument)
     const struct {
         const char *key;
         int64_t *to;
-    } keys[] = {{"threads=", &threads}, {"clients=", &clients}, {"seed=", &seed},
-                {"ttl=", &ttl_ms},      {"long=", &long_share}, {"hold=", &hold_ms},
-                {"pause=", &pause_ms},  {"plain=", &plain}};
+    } keys[] = {{"threads=", &threads}, {"clients=", &clients},      {"seed=", &seed},
+                {"ttl=", &ttl_ms},      {"calm_ttl=", &calm_ttl_ms}, {"long=", &long_share},
+                {"hold=", &hold_ms},    {"pause=", &pause_ms},       {"plain=", &plain}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         size_t length = strlen(keys[i].key);
         char *end;

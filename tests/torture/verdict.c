@@ -170,11 +170,13 @@ static void judge_told(void)
 }
 
 /* Once the faults have ended, what is asked is had within `patience`, and nothing fails. */
-static void judge_wait(const struct long_wait *wait)
+static void judge_wait(const struct wait *wait)
 {
     int64_t from_ns = wait->asked_ns > world.calm_ns ? wait->asked_ns : world.calm_ns;
     int64_t healed_ns = world.calm_ns + world.patience_ns;
     int64_t took_ns = wait->done_ns - from_ns;
+    if (took_ns > world.longest_ns && world.calm_ns > 0)
+        world.longest_ns = took_ns;
     if (took_ns > world.patience_ns)
         violation(STARVED, wait->file, wait->line, "%.*s: waited for %lld ms", TEXT(wait->name),
                   (long long)(took_ns / NS_PER_MS));
@@ -187,7 +189,6 @@ void verdict(void)
 {
     judge_holds();
     judge_told();
-    for (struct long_wait *wait = NULL;
-         (wait = (struct long_wait *)utarray_next(world.waits, wait));)
+    for (struct wait *wait = NULL; (wait = (struct wait *)utarray_next(world.waits, wait));)
         judge_wait(wait);
 }
