@@ -1,6 +1,7 @@
 /* floor_zookeeper.c - the bare floor on ZooKeeper, as an adapter (adapter.h): an ephemeral sequential node is created
- * (which stands for the grant) and deleted, each answer waited for (../zookeeper_floor.h), or 64 in flight. Nobody looks
- * who is first: it is no lock. The address is HOST:PORT. */
+ * (which stands for the grant) and deleted, each answer waited for (../zookeeper_floor.h), or 64 creations in flight, each
+ * followed by its deletion and the next creation at once, as an adapter of a lock gives back and asks anew. Nobody looks who
+ * is first: it is no lock. The address is HOST:PORT. */
 #include "../common.h"
 #include "../zookeeper_floor.h"
 #include "adapter.h"
@@ -38,20 +39,16 @@ static size_t to_begin, to_end;
 
 static void begin(void);
 
-/* One is over: the next, as long as there are more. By the library's thread. */
+/* By the library's thread, like the next. A batch is over when all deletions are answered. */
 static void on_deleted(int rc, const void *data)
 {
     (void)data;
     if (rc != ZOK)
         bench_die("delete: %s", zerror(rc));
     pthread_mutex_lock(&lock);
-    bool more = to_begin > 0;
-    to_begin -= more;
     if (--to_end == 0)
         pthread_cond_signal(&changed);
     pthread_mutex_unlock(&lock);
-    if (more)
-        begin();
 }
 
 static void on_created(int rc, const char *path, const struct Stat *stat, const void *data)
@@ -60,6 +57,12 @@ static void on_created(int rc, const char *path, const struct Stat *stat, const 
     (void)data;
     if (rc != ZOK || zoo_adelete(zookeeper_bare, path, -1, on_deleted, NULL) != ZOK)
         bench_die("create: %s", zerror(rc));
+    pthread_mutex_lock(&lock);
+    bool more = to_begin > 0;
+    to_begin -= more;
+    pthread_mutex_unlock(&lock);
+    if (more)
+        begin();
 }
 
 static void begin(void)
