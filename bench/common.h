@@ -56,7 +56,8 @@ double bench_median(const struct bench_series *series);
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-enum bench_bound { BENCH_AT_MOST, BENCH_AT_LEAST };
+/* BENCH_TOLD: there is no target, the ratio is for the reader. */
+enum bench_bound { BENCH_AT_MOST, BENCH_AT_LEAST, BENCH_TOLD };
 
 /* `over` NULL: the series itself is compared with the target. Looked at in bench_end(). */
 void bench_check(const char *key, const char *label, const struct bench_series *series,

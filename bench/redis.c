@@ -163,13 +163,17 @@ static void check_all(const struct bench_case *cases)
           BENCH_AT_MOST, 1.10);
     check("nowait_over_bare", "acquire + release_nowait / hiredis", &cases[NOWAIT], &cases[BARE],
           BENCH_AT_MOST, 0.65);
-    /* Free, one caller: told, but without a target: the figures jump between two levels. */
     check("async_rate", "rate, 64 in flight: asynchronous / hiredis", &cases[FLIGHT],
           &cases[PIPELINE], BENCH_AT_LEAST, 0.80);
     check("threads_rate", "rate: 64 threads / hiredis, one caller", &cases[CROWD], &cases[BARE],
           BENCH_AT_LEAST, 1.3);
     check("threads_rate_free", "rate, 64 threads, free: one client / hiredis", &cases[FREE_CROWD],
           &cases[FREE_BARE_CROWD], BENCH_AT_LEAST, 1.0);
+    /* Without a target: the figures jump between two levels. */
+    check("cycle_over_bare_free", "acquire + release / hiredis, free", &cases[FREE_WAITED],
+          &cases[FREE_BARE], BENCH_TOLD, 0);
+    check("nowait_over_bare_free", "acquire + release_nowait / hiredis, free", &cases[FREE_NOWAIT],
+          &cases[FREE_BARE], BENCH_TOLD, 0);
 }
 
 int main(int argc, char **argv)

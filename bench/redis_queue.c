@@ -403,9 +403,12 @@ static void check_all(const struct bench_case *cases, const struct ring *rings)
     bench_check("ring_rate_free", "rate, 8 processes, free: one lock / bare ring",
                 cases[BARE_FREE].series, cases[RING_FREE].series, BENCH_AT_LEAST, 0.5);
     for (int i = 1; i < 4; i += 2) {
-        bench_check(i == 1 ? "even" : "even_free", "furthest from an even share, %", rings[i].share,
-                    NULL, BENCH_AT_MOST, 20);
-        bench_check(i == 1 ? "wait" : "wait_free", "longest wait, ms", rings[i].longest, NULL,
+        bench_check(i == 1 ? "even" : "even_free",
+                    i == 1 ? "furthest from an even share, %"
+                           : "furthest from an even share, free, %",
+                    rings[i].share, NULL, BENCH_AT_MOST, 20);
+        bench_check(i == 1 ? "wait" : "wait_free",
+                    i == 1 ? "longest wait, ms" : "longest wait, free, ms", rings[i].longest, NULL,
                     BENCH_AT_MOST, 50);
     }
 }

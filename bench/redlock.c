@@ -84,13 +84,19 @@ enum { SEQUENTIAL, ALL, QUORUM, PLAIN, FENCED, DEAD, HANGING, CASES };
 static const struct {
     const char *key, *free_key, *label, *free_label;
 } texts[CASES] = {
-    {"sequential", "sequential_free", "bare, one node after the other", "the same, free"},
-    {"all", "all_free", "bare, all at once, done when all answered", "the same, free"},
-    {"quorum", "quorum_free", "bare, all at once, done when three answered", "the same, free"},
-    {"plain", "plain_free", "acquire + release, fencing = off", "the same, free"},
-    {"fenced", "fenced_free", "acquire + release, with tokens", "the same, free"},
-    {"dead", "dead_free", "fencing = off, one node dead", "the same, free"},
-    {"hanging", "hanging_free", "fencing = off, one node hanging", "the same, free"},
+    {"sequential", "sequential_free", "bare, one node after the other",
+     "bare, one node after the other, free"},
+    {"all", "all_free", "bare, all at once, done when all answered",
+     "bare, all at once, done when all answered, free"},
+    {"quorum", "quorum_free", "bare, all at once, done when three answered",
+     "bare, all at once, done when three answered, free"},
+    {"plain", "plain_free", "acquire + release, fencing = off",
+     "acquire + release, fencing = off, free"},
+    {"fenced", "fenced_free", "acquire + release, with tokens",
+     "acquire + release, with tokens, free"},
+    {"dead", "dead_free", "fencing = off, one node dead", "fencing = off, one node dead, free"},
+    {"hanging", "hanging_free", "fencing = off, one node hanging",
+     "fencing = off, one node hanging, free"},
 };
 
 static void make_cases(struct bench_case *cases, struct place *place, bool free)
@@ -131,8 +137,10 @@ static void check_all(const struct bench_case *on_one, const struct bench_case *
                &on_one[QUORUM], 0.85);
     check_rate("fenced_rate", "rate, with tokens / bare, three answered", &on_one[FENCED],
                &on_one[QUORUM], 0.5);
-    check_rate("plain_rate_free", "the first, free", &free[PLAIN], &free[QUORUM], 0.85);
-    check_rate("fenced_rate_free", "the second, free", &free[FENCED], &free[QUORUM], 0.5);
+    check_rate("plain_rate_free", "rate, fencing = off / bare, three answered, free", &free[PLAIN],
+               &free[QUORUM], 0.85);
+    check_rate("fenced_rate_free", "rate, with tokens / bare, three answered, free", &free[FENCED],
+               &free[QUORUM], 0.5);
     check_at_most("dead_over_plain", "time of a cycle, one of the five dead / all there",
                   &on_one[DEAD], &on_one[PLAIN], 1.1);
     check_at_most("hanging_over_plain", "time of a cycle, one of the five hanging / all there",

@@ -33,6 +33,10 @@ static void print_check(const struct report_check *check)
         printf("  %-52s %10s %33s\n", check->label, "", check->met ? "holds" : "DOES NOT HOLD");
         return;
     }
+    if (check->bound == BENCH_TOLD) {
+        print_row(check->label, check->figure, "");
+        return;
+    }
     snprintf(target, sizeof(target), "(at %s %g%s%s) %s",
              check->bound == BENCH_AT_MOST ? "most" : "least", check->target,
              check->over == NULL ? " " : "", check->over == NULL ? check->series->unit : "",
@@ -148,9 +152,10 @@ static void write_check(FILE *file, const struct report_check *check)
         write_text(file, "unit", check->over == NULL ? check->series->unit : "");
         fprintf(file, ", ");
         write_figure(file, check->figure);
+    }
+    if (check->series != NULL && check->bound != BENCH_TOLD)
         fprintf(file, ", \"bound\": \"at %s\", \"target\": %g",
                 check->bound == BENCH_AT_MOST ? "most" : "least", check->target);
-    }
     fprintf(file, ", \"met\": %s}", check->met ? "true" : "false");
 }
 

@@ -75,8 +75,10 @@ table() {
     /^  \{"check": / {
         met = (value("met") == "true") ? "met" : "**missed**"
         unit = (value("unit") == "") ? "" : " " value("unit")
-        if (value("bound") == "")
+        if (value("median") == "")
             printf "| **%s** | | | must hold | %s |\n", value("label"), met
+        else if (value("bound") == "") # told, without a target
+            printf "| %s | %s%s | %s | | |\n", value("label"), figure(value("median")), unit, spread()
         else
             printf "| **%s** | **%s%s** | %s | %s %s%s | %s |\n", value("label"),
                 figure(value("median")), unit, spread(), value("bound"), value("target"), unit, met
