@@ -32,8 +32,9 @@ if [ -n "$wanted" ]; then
     as_root apt-get -q -y install --no-install-recommends $wanted || left_out "of apt-get:$wanted"
 fi
 
+# Of redlock its fourth version: the fifth has another interface, and was never released as other than a beta.
 if command -v npm >/dev/null; then
-    npm install --silent --no-audit --no-fund --prefix "$folder" ioredis redlock redis-semaphore ||
+    npm install --silent --no-audit --no-fund --prefix "$folder" ioredis redlock@4 redis-semaphore ||
         left_out 'node-redlock, redis-semaphore: npm failed'
 else
     left_out 'node-redlock, redis-semaphore: there is no npm'

@@ -1,4 +1,6 @@
-"""kazoo's Lock as an adapter. One session for all threads; a Lock for each acquire, as its documentation shows."""
+"""kazoo's Lock as an adapter. One session for all threads; a Lock for each acquire, as its documentation shows. One that is
+used again would be no faster: a new one asks whether its path exists, one that was used lists it, to look for a node that it
+may have left behind. Both are four requests a cycle (kazoo 2.8), and the list is the longer answer."""
 
 import logging
 import sys
