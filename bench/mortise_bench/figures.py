@@ -16,11 +16,11 @@ KEY = (*GROUP, "shape", "subject")
 KNOWN = {
     "rate": ("/s", "more", "a second"),
     "p50": ("µs", "less", "half of them within"),
-    "p99": ("µs", "less", "99 % within"),
-    "p999": ("µs", "less", "99.9 % within"),
+    "p99": ("µs", "less", "99 % within (closed loop)"),
+    "p999": ("µs", "less", "99.9 % within (closed loop)"),
     "acquire_p50": ("µs", "less", "the acquire alone, half within"),
     "handover_p50": ("µs", "less", "to another process, half within"),
-    "handover_p99": ("µs", "less", "to another process, 99 % within"),
+    "handover_p99": ("µs", "less", "to another process, 99 % within (closed loop)"),
     "pass_p50": ("µs", "less", "within a process, half within"),
     "jain": ("", "more", "Jain's index between processes"),
     "least_share": ("", "more", "least share of a process, of the even one"),
@@ -42,6 +42,7 @@ KNOWN = {
 }
 # The figure by which subjects are compared.
 MAIN = {"cycle": "rate", "contend": "rate", "state": "look", "wait": "requests", "renew": "requests", "fail": "to_grant"}
+TAILS = ("p99", "p999", "handover_p99", "longest_wait")  # chance has its hand in them: of all rounds together, or of one turn
 NO_RATIO = ("jain", "least_share", "overlaps", "overtakes", "changes", "refused")
 
 
@@ -135,22 +136,28 @@ def best_of_rounds(rivals, name):
     return [best((value for value in of_round if value is not None), default=None) for of_round in rounds]
 
 
-def rival_ratios(case, cases):
-    """Of a driver's main figure, to the best rival in each round. A rival that does not renew what it holds is no
-    measure of when its lock is had again."""
-    name = main_figure(case)
-    rivals = [
+def comparable(case, cases, name):
+    """The rivals in its shape that have such a figure. One that does not renew what it holds is no measure of when its
+    lock is had again."""
+    return [
         other
         for other in like(case, cases, "rival")
         if name in other["figures"] and (case["workload"] != "fail" or other.get("renews"))
     ]
+
+
+def rival_ratios(case, cases):
+    """Of a driver's main figure, to the best rival in each round; "among": which rivals there were."""
+    name = main_figure(case)
+    rivals = comparable(case, cases, name)
     if case["kind"] != "driver" or not rivals:
         return {}
     compared = ratio(case["figures"][name]["rounds"], best_of_rounds(rivals, name))
     if compared is None:
         return {}
     best = max if KNOWN[name][1] == "more" else min
-    return {name: {**compared, "to": best(rivals, key=lambda rival: rival["figures"][name]["median"])["label"]}}
+    to = best(rivals, key=lambda rival: rival["figures"][name]["median"])["label"]
+    return {name: {**compared, "to": to, "among": sorted(rival["label"] for rival in rivals)}}
 
 
 def add_ratios(cases):

@@ -3,7 +3,7 @@
 import re
 
 from .figures import group_of
-from .tables import TARGETS, number, target_cells
+from .tables import TARGETS, number, spread, target_cells, targets_note, versions, warm_up
 
 FIRST = "<!-- comparison: written by bench/page -->"
 LAST = "<!-- end of comparison -->"
@@ -30,10 +30,11 @@ def rival_text(case, name):
 
 # By workload: title, then a head and what stands below it.
 COLUMNS = {
-    "cycle": ("Cycles", [("a second", "rate"), ("p50 µs", "p50"), ("p99 µs", "p99"), ("p99.9 µs", "p999")]),
+    "cycle": ("Cycles", [("a second", "rate"), ("p50 µs", "p50"), ("p99 µs, closed loop", "p99"),
+                         ("p99.9 µs, closed loop", "p999")]),
     "contend": (
         "One lock that all want",
-        [("a second", "rate"), ("to another process p50 µs", "handover_p50"), ("p99 µs", "handover_p99"),
+        [("a second", "rate"), ("to another process p50 µs", "handover_p50"), ("p99 µs, closed loop", "handover_p99"),
          ("within one p50 µs", "pass_p50"), ("Jain", "jain"), ("least share", "least_share"),
          ("longest wait ms", "longest_wait")],
     ),
@@ -56,12 +57,14 @@ def table(workload, cases):
     title, columns = COLUMNS[workload]
     main = columns[0][1]
     rated = any(case["of_rival"].get(main) for case in cases)
-    heads = ["", "", *(head for head, _ in columns), "of the floor", *(["of the best rival"] if rated else [])]
+    heads = ["", "", columns[0][0], "least to most", *(head for head, _ in columns[1:]), "of the floor"]
+    heads += ["of the best rival"] if rated else []
     lines = [f"**{title}: {cases[0]['backend']}, {cases[0]['place']}**", "", row(heads), "|---|---|" + "---:|" * (len(heads) - 2)]
     for case in cases:
         label = f"**{case['label']}**" if case["kind"] == "driver" else case["label"]
-        cells = [label, case["shape"], *(figure_text(case, name) for _, name in columns)]
-        cells.append(ratio_text(case, main))
+        figures = [figure_text(case, name) for _, name in columns]
+        figures.insert(1, spread(case["figures"][main]) if main in case["figures"] else "")
+        cells = [label, case["shape"], *figures, ratio_text(case, main)]
         lines.append(row([*cells, *([rival_text(case, main)] if rated else [])]))
     return "\n".join(lines)
 
@@ -76,8 +79,10 @@ def text(result):
     parts = [
         f"{machine['processor']}, {machine['cores']} cores, {machine['system']}, {machine['kernel']}, {machine['date']}; "
         f"median of the rounds ({', '.join(f'{name} {count}' for name, count in method['rounds'].items())}; of holders "
-        f"{method['kills']} are killed, the rest is measured once). *one*: client and server on one processor; *free*: not "
-        "pinned. Targets are held against the worst round.",
+        f"{method['kills']} are killed, the rest is measured once), beside it the least and the most of them; "
+        f"{warm_up(method)}. *one*: client and server on one processor; *free*: not pinned. *Closed loop*: each caller asks again "
+        "when it was answered, so a stall is one slow turn.",
+        targets_note(result["targets"]),
         targets(result),
     ]
     for workload in COLUMNS:
@@ -87,6 +92,7 @@ def text(result):
                 groups.setdefault(group_of(case), []).append(case)
         parts += [table(workload, group) for group in groups.values()]
     parts += [f"Left out: {entry['what']}: {entry['why']}." for entry in result["left_out"]]
+    parts.append("Versions: " + "; ".join(f"{what}: {version}" for what, version in versions(result).items()) + ".")
     return "\n\n".join(parts)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from . import pictures
 from .figures import MAIN, group_of
-from .tables import cases_table, summary_table, targets_table, texts_table
+from .tables import cases_table, summary_table, targets_table, texts_table, versions, warm_up
 
 KIND_COLOUR = {"driver": 1, "floor": 2, "rival": 3}
 BACKENDS = {
@@ -133,13 +133,15 @@ PARTS = (
      "How many a second one caller makes. Blue: Mortise; grey: the floor, which is the same requests by the bare client "
      "library; orange: rivals. The thin line is from the least to the most of the rounds."),
     ("cycle", "How long a cycle takes", latency_pictures,
-     "Read it as: one of so many cycles (below) took longer than that (left)."),
+     "Read it as: one of so many cycles (below) took longer than that (left). A closed loop: each caller asks again when it was "
+     "answered, so a stall is one slow cycle, and what would have been asked meanwhile is not there. “Failures” has cycles that "
+     "are due at fixed times."),
     ("cycle", "Scaling with threads", scaling_pictures, "Each thread has its own name; all share one client."),
     ("contend", "One lock that all want", contend_pictures,
      "Processes × threads, and what is done in the critical section. A high rate alone says little: one process that takes "
      "its own lock again and again is fast, and the others starve. The table says how even the shares were."),
     ("contend", "From a release to the next grant in another process", handover_pictures,
-     "Passes within a process are another thing: the table has them by themselves."),
+     "Passes within a process are another thing: the table has them by themselves. A closed loop, too."),
     ("wait", "What waiting costs the server", wait_pictures,
      "A lock is held, so many clients wait for it, and nothing happens: requests a second, those of the holder included."),
     ("renew", "What holding costs", lambda cases: (), "So many locks are held and renewed; ttl 3 s."),
@@ -206,13 +208,14 @@ def method_text(result):
     lengths = ", ".join(f"{name} {seconds:g} s" for name, seconds in method["seconds"].items())
     once = ", ".join(name for name in MAIN if name not in method["rounds"])
     lines = [
-        f"Rounds after a warm-up of {method['warm_up_s']:g} s: {rounds}; in turn, each round beginning with the next one: what "
-        f"else the machine does meets all alike. A figure is the median of the rounds; beside it the least and the most. {once} "
+        f"Rounds: {rounds}; {warm_up(method)}; in turn, each round beginning with the next one: what else the machine does meets "
+        f"all alike. A figure is the median of the rounds; beside it the least and the most. {once} "
         f"are measured one time; of holders {method['kills']} are killed.",
         f"A measurement takes: {lengths}; of rounds the first sixth does not count.",
         f"Places: {places}.",
         "Percentiles are from a log-linear histogram of all turns (1.6 % wide), p99 and above of all rounds together and only "
-        "where at least ten turns are above; where turns are due at fixed times their latency counts from then.",
+        "where at least ten turns are above. Those of cycles and of one lock that all want are of a closed loop; where turns are due "
+        "at fixed times (“Failures”) their latency counts from then.",
         "A ratio is made in each round, to the floor or to the best rival of that round, and its median told. A floor sends the "
         "same requests by the server's client library alone, in the same shape; where there is none, there is no ratio.",
         "All subjects, in whatever language, write down the same four instants of each turn; one program computes all "
@@ -223,13 +226,10 @@ def method_text(result):
         f"{method['took_s'] / 60:.1f} minutes.",
     ]
     items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
-    versions = dict(machine["programs"])
-    versions.update({f"servers: {name}": found["version"] for name, found in result["servers"].items()})
-    versions.update({f"{case['label']} ({case['backend']})": case["version"] for case in result["cases"]})
     settings = {name: found["settings"] for name, found in result["servers"].items()}
     return (
         f"<h2>Method</h2><ul>{items}</ul><details><summary>Versions</summary>"
-        f"{texts_table(('what', 'version'), versions.items())}</details>"
+        f"{texts_table(('what', 'version'), versions(result).items())}</details>"
         "<details><summary>Settings of the servers</summary>"
         f"{texts_table(('what', 'settings'), settings.items())}</details>"
     )

@@ -23,6 +23,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Settings:
     rounds: dict  # by workload
     warm_s: float
+    compile_s: float  # at the most, before that: of a virtual machine
     seconds: dict  # of a measurement in one round, by workload
     thread_counts: tuple
     processes: int
@@ -35,11 +36,11 @@ class Settings:
 
 
 QUICK = Settings(
-    {"cycle": 2, "contend": 2, "state": 2}, 0.05,
+    {"cycle": 2, "contend": 2, "state": 2}, 0.05, 0,
     {"cycle": 0.1, "contend": 0.2, "state": 0.05, "wait": 0.5, "renew": 1, "fail": 3}, (4,), 2, 2, (0,), (5,), (50,), 1, 0.3,
 )  # fmt: skip
 FULL = Settings(
-    {"cycle": 5, "contend": 3, "state": 5}, 0.25,
+    {"cycle": 5, "contend": 3, "state": 5}, 0.25, 5,
     {"cycle": 0.25, "contend": 0.6, "state": 0.1, "wait": 1.5, "renew": 3, "fail": 9}, (8, 64), 8, 8, (0, 1000), (10, 100),
     (1000,), 5, 10,
 )  # fmt: skip
@@ -73,6 +74,10 @@ class Context:
             if self.with_rivals:
                 found += subjects.rivals(self.backend, self.ports, self.folder)
         return found
+
+    def rivaled(self):
+        """Whether there are rivals that it has to be measured beside."""
+        return self.with_rivals and bool(subjects.known_rivals(self.backend))
 
 
 def config_context(where, **words):
@@ -118,7 +123,7 @@ class Run:
     def __init__(self, settings, places, wanted, backends, configs, with_rivals):
         self.settings, self.places, self.wanted = settings, places, wanted
         self.backends, self.configs, self.with_rivals = backends, configs, with_rivals
-        self.cases, self.left_out, self.described, self.spent_s = [], [], {}, {}
+        self.cases, self.left_out, self.described, self.spent_s, self.rivaled = [], [], {}, {}, set()
         self.folder = Path(tempfile.mkdtemp(prefix="mortise-bench-"))
         self.folder.chmod(0o711)
         self.progress = Progress(0)
@@ -149,7 +154,8 @@ class Run:
         if workload in ROUNDS:
             long_s = settings.long_s if workload == "contend" and case.subject.name == "mortise" and not case.hold_us else 0
             one_s = seconds * (1 + workloads.SETTLE) + case.lead_s() + (0.2 if case.processes > 1 else 0)
-            return settings.rounds[workload] * one_s + 2 * settings.warm_s + 0.1 + 0.1 * case.processes + 1.2 * long_s
+            warm_s = 2 * settings.warm_s + (settings.compile_s if case.subject.compiles else 0)
+            return settings.rounds[workload] * one_s + warm_s + 0.1 + 0.1 * case.processes + 1.2 * long_s
         return 7 if isinstance(case, failures.Killed) else (2 if workload == "wait" else 1) * seconds + 2
 
     def plan(self):
@@ -167,6 +173,13 @@ class Run:
     def leave_out(self, what, why):
         self.left_out.append({"what": what, "why": str(why)})
         self.progress.note(f"left out: {what}: {why}")
+
+    def note_rivals(self, context):
+        """A rival that is not there does not make the best of the others better unseen."""
+        if context.rivaled() and context.backend not in self.rivaled:
+            self.rivaled.add(context.backend)
+            for label in subjects.absent_rivals(context.backend):
+                self.leave_out(f"{context.backend}: {label}", "not installed (bench/rivals/install.sh)")
 
     def tried(self, case, deed, what):
         """One that fails is left out, and the others go on."""
@@ -199,7 +212,7 @@ class Run:
         rounds, seconds = self.settings.rounds[name], self.settings.seconds[name]
         everyone = list(cases)
         try:
-            self.one_round(cases, lambda case: case.round(self.settings.warm_s, False), lambda case: 0)
+            self.one_round(cases, lambda case: case.warm_up(), lambda case: 0)
             for number in range(rounds):
                 first = number % max(1, len(cases))  # nobody is always behind the same one
                 turn = cases[first:] + cases[:first]
@@ -264,6 +277,7 @@ class Run:
             described = machine.describe()
             self.plan()
             for context in self.contexts():
+                self.note_rivals(context)
                 self.measure(context)
         finally:
             self.clear_away()
@@ -277,6 +291,8 @@ class Run:
                 "kills": self.settings.kills,
                 "seconds": self.settings.seconds,
                 "warm_up_s": self.settings.warm_s,
+                "compile_s": self.settings.compile_s,
+                "rivals": sorted(self.rivaled),
                 "places": {name: sorted(cpus) if cpus else "not pinned" for name, cpus in self.places.items()},
                 "took_s": round(time.monotonic() - began),
                 "spent_s": self.spent_s,

@@ -1,5 +1,6 @@
 """What there is to measure: the drivers, the floor of each, and the rivals on the same server."""
 
+import functools
 import os
 import shutil
 import subprocess
@@ -23,6 +24,7 @@ class Subject:
     can: frozenset
     environment: dict = field(default_factory=dict, hash=False, compare=False)
     labels: dict = field(default_factory=dict, hash=False, compare=False)  # where a workload needs another
+    compiles: bool = False  # a virtual machine, slow until it has compiled what it runs
 
     def label_in(self, workload):
         return self.labels.get(workload, self.label)
@@ -110,6 +112,7 @@ def installed_folder():
     return Path(os.environ.get("MORTISE_BENCH_RIVALS") or Path(home) / "mortise-bench/rivals")
 
 
+@functools.cache
 def python_with(module):
     """An interpreter that has the module: this one, or the system's."""
     for interpreter in (sys.executable, "/usr/bin/python3"):
@@ -149,7 +152,8 @@ def curator(where):
     jars = [str(jar) for pattern in JARS for jar in sorted(Path("/usr/share/java").glob(f"{pattern}.jar"))]
     path = ":".join([str(classes), *jars])
     command = ("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-cp", path, "Curator")
-    return [Subject("curator", "rival", "Curator InterProcessMutex", command, where, frozenset(RENEWING.split()))]
+    can = frozenset(RENEWING.split())
+    return [Subject("curator", "rival", "Curator InterProcessMutex", command, where, can, compiles=True)]
 
 
 def tuned(found, name, label, **environment):
@@ -160,29 +164,41 @@ def tuned(found, name, label, **environment):
     ]
 
 
-def rivals(backend, ports, folder):
+def known_rivals(backend, ports=(), folder=""):
+    """By label: the subjects; none, where it is not installed."""
     addresses = ",".join(f"127.0.0.1:{port}" for port in ports)
     if backend == "redis":
         redis_py = python_rival("redis_py", "redis", "redis-py Lock", addresses, "turns threads contend hold wait")
-        return [
-            *redis_py,
-            *tuned(redis_py, "redis_py_tuned", "redis-py Lock, sleep=0.01", REDIS_PY_SLEEP="0.01"),
-            *node_rival("redis_semaphore", "redis-semaphore", "redis-semaphore", addresses, RENEWING),
-            *node_rival("redlock", "redlock", "node-redlock, one node", addresses, "turns threads contend hold wait"),
-        ]
+        tuned_redis_py = tuned(redis_py, "redis_py_tuned", "redis-py Lock, sleep=0.01", REDIS_PY_SLEEP="0.01")
+        redlock = "node-redlock, one node"
+        return {
+            "redis-py Lock": redis_py + tuned_redis_py,
+            "redis-semaphore": node_rival("redis_semaphore", "redis-semaphore", "redis-semaphore", addresses, RENEWING),
+            redlock: node_rival("redlock", "redlock", redlock, addresses, "turns threads contend hold wait"),
+        }
     if backend == "redlock":
         redlock = node_rival("redlock", "redlock", "node-redlock", addresses, "turns threads contend hold wait")
-        return [
-            *redlock,
-            *tuned(redlock, "redlock_tuned", "node-redlock, retryDelay: 10", REDLOCK_RETRY_MS="10"),
-            *node_rival(
-                "redis_semaphore", "redis-semaphore", "redis-semaphore, Redlock", addresses, "turns threads contend hold renew"
-            ),
-        ]
+        tuned_redlock = tuned(redlock, "redlock_tuned", "node-redlock, retryDelay: 10", REDLOCK_RETRY_MS="10")
+        semaphore, can = "redis-semaphore, Redlock", "turns threads contend hold renew"
+        return {
+            "node-redlock": redlock + tuned_redlock,
+            semaphore: node_rival("redis_semaphore", "redis-semaphore", semaphore, addresses, can),
+        }
     if backend == "zookeeper":
-        return [*python_rival("kazoo_lock", "kazoo", "kazoo Lock", addresses, RENEWING), *curator(addresses)]
-    if backend == "sqlite" and shutil.which("flock"):
-        command = parts.adapter("flock")
+        return {
+            "kazoo Lock": python_rival("kazoo_lock", "kazoo", "kazoo Lock", addresses, RENEWING),
+            "Curator InterProcessMutex": curator(addresses),
+        }
+    if backend == "sqlite":
         can = frozenset("turns threads contend".split())
-        return [Subject("flock", "rival", "flock(1)", (command,), str(folder), can)]
-    return []
+        flock = Subject("flock", "rival", "flock(1)", (parts.adapter("flock"),), str(folder), can)
+        return {"flock(1)": [flock] if shutil.which("flock") else []}
+    return {}
+
+
+def rivals(backend, ports, folder):
+    return [rival for found in known_rivals(backend, ports, folder).values() for rival in found]
+
+
+def absent_rivals(backend):
+    return [label for label, found in known_rivals(backend).items() if not found]

@@ -1,10 +1,11 @@
 """The targets of mortise-bench, and whether a run met them. The bound of each is held against the worst round, not the
-median. A row is {"backend", "place", "what", "bound", "found", "met"}."""
+median. A row is {"backend", "place", "what", "bound", "found", "met"}; met is None where it could not be judged."""
 
-from .figures import KNOWN, group_of, like, main_figure
+from .figures import KNOWN, MAIN, comparable, group_of, main_figure
 
 FAIR = ("redis", "zookeeper")  # drivers that promise an order between processes: README.md, "Drivers"
 RIVAL_RATE, STRICT_RATE = 10, 1.5
+SPAWNED = ("sqlite",)  # whose only rival is a program that is started for each lock: no measure of a rate
 SHARE, WAIT_MS, OVERTAKES = 0.25, 250, 0.01
 
 
@@ -20,7 +21,7 @@ def ordered(case):
 def row(case, what, bound, found, met):
     return {
         "backend": case["target"] or case["backend"], "place": case["place"], "what": what, "bound": bound, "found": found,
-        "met": bool(met),
+        "met": None if met is None else bool(met),
     }  # fmt: skip
 
 
@@ -28,26 +29,28 @@ def told(value):
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
-def rate_row(case, bound, words):
-    found = case["of_rival"].get("rate")
-    if found is None:
+def rate_row(case, bound, words, rivaled):
+    if case["backend"] in SPAWNED:
         return []
-    text = f"{told(found['least'])} to {told(found['most'])} × {found['to']}"
-    return [row(case, words, f"at least {bound:g} × the best rival's rate", text, found["least"] >= bound)]
+    text, found = f"at least {bound:g} × the best rival's rate", case["of_rival"].get("rate")
+    if found is None:
+        return [row(case, words, text, "there is no rival's rate", None)] if rivaled else []
+    of_rounds = f"{told(found['least'])} to {told(found['most'])} × {found['to']}"
+    return [row(case, words, text, of_rounds, found["least"] >= bound)]
 
 
-def contended(case):
-    """Of one driver, all on one name, nothing done in between."""
+def contended(case, rivaled):
+    """Of one driver, all on one name, nothing done in between. rivaled: rivals have to be there."""
     shape, figures = case["shape"].partition(",")[0], case["figures"]
     words = f"contend, {shape}"
     if strict(case):
-        rows = rate_row(case, STRICT_RATE, f"{words}, handover_max = 0")
+        rows = rate_row(case, STRICT_RATE, f"{words}, handover_max = 0", rivaled)
         if ordered(case) and "overtakes" in figures:
             worst = figures["overtakes"]["most"]
             found = f"at most {100 * worst:.3g} % of the grants passed by a process that waited"
             rows.append(row(case, f"{words}, handover_max = 0", f"strict order: at most {OVERTAKES:.0%}", found, worst <= OVERTAKES))
         return rows
-    rows = rate_row(case, RIVAL_RATE, words)
+    rows = rate_row(case, RIVAL_RATE, words, rivaled)
     seconds = case["long"]["seconds"] if case.get("long") else None
     if seconds is not None:
         share, wait_ms = case["long"]["least_share"], max(case["long"]["longest_wait"], figures["longest_wait"]["most"])
@@ -63,41 +66,50 @@ def alone(cases):
     return row(cases[0], "contend", "one holder at a time", f"{overlaps + long:g} overlaps", overlaps + long == 0)
 
 
+def late_behind(case, name, rivals):
+    """What there is to say if it is not before them, in the worst round."""
+    more, found = KNOWN[name][1] == "more", case["of_rival"].get(name)
+    if found is None:  # the best rival has nothing of it: no ratio
+        behind = not more and case["figures"][name]["most"] > 0
+        return f"{case['shape']}: {told(case['figures'][name]['most'])}, where {rivals[0]['label']} has none" if behind else None
+    worst = found["least"] if more else 1 / max(found["most"], 1e-9)
+    ratio = found["least"] if more else found["most"]
+    return f"{case['shape']}: {told(ratio)} × {found['to']}'s" if worst < 1 else None
+
+
 def first_in(cases):
-    """Whether the driver is before all rivals, in the worst round of each shape."""
+    """In how many shapes there are rivals, and in which of them the driver is not before all of them."""
     late, seen = [], 0
     for case in cases:
         name = main_figure(case)
-        if strict(case) or not like(case, cases, "rival"):
-            continue
-        found = case["of_rival"].get(name)
-        if found is None:  # nothing to divide by: first only where there is nothing of it here either
+        rivals = comparable(case, cases, name)
+        if case["kind"] != "driver" or strict(case) or not rivals:
             continue
         seen += 1
-        worst = found["least"] if KNOWN[name][1] == "more" else 1 / max(found["most"], 1e-9)
-        if worst < 1:
-            ratio = found["least"] if KNOWN[name][1] == "more" else found["most"]
-            late.append(f"{case['shape']}: {told(ratio)} × {found['to']}'s")
-    return seen, late
+        late.append(late_behind(case, name, rivals))
+    return seen, list(filter(None, late))
 
 
-def of_group(cases):
+def of_group(cases, rivaled):
     drivers = [case for case in cases if case["kind"] == "driver"]
     workload = cases[0]["workload"]
     if workload == "contend":
         for case in drivers:
             if case["shape"].endswith(", empty"):
-                yield from contended(case)
+                yield from contended(case, rivaled)
         if drivers:
             yield alone(drivers)
     seen, late = first_in(cases)
+    words = {"rate": "more", "requests": "fewer requests", "to_grant": "sooner had"}.get(MAIN[workload])
     if seen:
-        words = {"rate": "more", "requests": "fewer requests", "to_grant": "sooner had"}[main_figure(drivers[0])]
         yield row(drivers[0], workload, f"{words} than each rival, in all shapes", "; ".join(late) or "in all", not late)
+    elif rivaled and drivers and MAIN[workload] == "rate":  # there, each rival has something to say
+        yield row(drivers[0], workload, f"{words} than each rival, in all shapes", "there is no rival", None)
 
 
 def rows(result):
-    groups = {}
+    """method.rivals: the backends with rivals that have to be there."""
+    groups, rivaled = {}, result.get("method", {}).get("rivals", ())
     for case in result["cases"]:
         groups.setdefault(group_of(case), []).append(case)
-    return [found for cases in groups.values() for found in of_group(cases)]
+    return [found for cases in groups.values() for found in of_group(cases, cases[0]["backend"] in rivaled)]

@@ -13,6 +13,8 @@ from .targets import ordered
 LEAD_S = 0.03, 0.1  # until the process, or all of several, have understood
 PATIENCE_MS = 300  # who still waits when it is over does not hold up the others
 SETTLE = 0.2  # of the time, before what counts
+# What makes a virtual machine compile: so many turns, or as many as there are in Settings.compile_s; in bursts.
+COMPILE_TURNS, COMPILE_THREADS, BURST_S = 20000, 64, 0.5
 
 
 class Case:
@@ -60,6 +62,9 @@ class Case:
             self.rounds.append(found)
         else:
             self.buckets = {}
+
+    def warm_up(self):
+        self.round(self.context.settings.warm_s, False)
 
     def lead_s(self):
         return LEAD_S[self.processes > 1]
@@ -127,19 +132,35 @@ class Turns(Case):
         return self.figures_of(found)
 
     def digested(self, seconds):
+        name = self.name() if self.shared else f"{self.name()}-{self.threads}"
+        return self.digest_of(seconds, [name] * len(self.adapters), self.shared, self.threads)
+
+    def digest_of(self, seconds, names, shared, threads):
+        """A name for each process; shared: its threads, too, have no names of their own."""
         begin, from_ns, to_ns = self.window(seconds)
         files = []
-        for number, adapter in enumerate(self.adapters):
+        for number, (adapter, name) in enumerate(zip(self.adapters, names)):
             files.append(self.context.folder / f"turns-{number}")
-            name = self.name() if self.shared else f"{self.name()}-{self.threads}"
             adapter.say(
-                "turns", name=name, own=0 if self.shared else 1, threads=self.threads, hold_us=self.hold_us,
+                "turns", name=name, own=0 if shared else 1, threads=threads, hold_us=self.hold_us,
                 from_ns=begin, to_ns=to_ns, patience_ms=PATIENCE_MS, out=files[-1],
             )  # fmt: skip
         for adapter in self.adapters:
             adapter.done(2 * seconds)
-        digest = [parts.digest(), *(["--shared"] if self.shared else []), str(from_ns), str(to_ns), *files]
+        digest = [parts.digest(), *(["--shared"] if shared else []), str(from_ns), str(to_ns), *files]
         return json.loads(subprocess.run(digest, check=True, stdout=subprocess.PIPE).stdout)
+
+    def warm_up(self):
+        if self.subject.compiles:
+            self.compile()
+        super().warm_up()
+
+    def compile(self):
+        """Turns of many threads, which all have names of their own: they are soonest made."""
+        names = [f"{self.name()}-compile-{number}" for number in range(self.processes)]
+        until, turns = time.monotonic() + self.context.settings.compile_s, 0
+        while turns < COMPILE_TURNS * self.processes and time.monotonic() < until:
+            turns += self.digest_of(BURST_S, names, False, COMPILE_THREADS // self.processes)["count"]
 
     def figures_of(self, found):
         figures = {"rate": found["rate"], "refused": found["refused"]}

@@ -15,7 +15,7 @@ BENCH = Path(sys.argv.pop())
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(BENCH))
 
-from mortise_bench import failures, figures, markdown, page, pictures, targets  # noqa: E402
+from mortise_bench import failures, figures, main, markdown, page, pictures, tables, targets  # noqa: E402
 
 
 def case(subject, kind, rates, shape="1 caller", **more):
@@ -40,7 +40,7 @@ def result():
     }  # fmt: skip
     method = {
         "quick": False, "rounds": {"cycle": 3}, "kills": 2, "seconds": {"cycle": 1}, "warm_up_s": 0.1, "places": {"one": [0]},
-        "took_s": 60,
+        "took_s": 60, "compile_s": 5, "rivals": ["redis"],
     }  # fmt: skip
     told = {
         "format": figures.FORMAT, "machine": machine, "method": method, "left_out": [], "cases": cases,
@@ -91,10 +91,13 @@ def contended(subject, kind, rates, longest_ms=1, share=1, **more):
 class Targets(unittest.TestCase):
     """Each is held against the worst round."""
 
-    def missed(self, *cases):
+    def rows(self, *cases, rivals=()):
         cases = list(cases)
         figures.add_ratios(cases)
-        return [row["bound"] for row in targets.rows({"cases": cases}) if not row["met"]]
+        return targets.rows({"cases": cases, "method": {"rivals": rivals}})
+
+    def missed(self, *cases):
+        return [row["bound"] for row in self.rows(*cases) if not row["met"]]
 
     def test_all_met(self):
         rival = contended("rival", "rival", [10, 10, 10])
@@ -106,6 +109,29 @@ class Targets(unittest.TestCase):
         self.assertEqual(missed, ["at least 10 × the best rival's rate"])
         missed = self.missed(contended("mortise", "driver", [200, 9, 300]), rival)
         self.assertEqual(missed, ["at least 10 × the best rival's rate", "more than each rival, in all shapes"])
+
+    def test_no_rival_is_not_judged(self):
+        """Where there ought to be one: it is not installed, or failed. So it is where nobody was to be beside it."""
+        one = contended("mortise", "driver", [100, 200, 300])
+        told = {row["bound"]: row["met"] for row in self.rows(one, rivals=["redis"])}
+        self.assertIsNone(told["at least 10 × the best rival's rate"])
+        self.assertIsNone(told["more than each rival, in all shapes"])
+        self.assertNotIn(None, [row["met"] for row in self.rows(one)])
+
+    def test_a_program_that_is_started_is_no_measure_of_a_rate(self):
+        cases = [contended("mortise", "driver", [100, 200, 300]), contended("flock", "rival", [90, 90, 90])]
+        for one in cases:
+            one["backend"] = "sqlite"
+        told = {row["bound"]: row["met"] for row in self.rows(*cases, rivals=["sqlite"])}
+        self.assertNotIn("at least 10 × the best rival's rate", told)
+        self.assertTrue(told["more than each rival, in all shapes"])
+        self.assertIn("flock(2)", tables.targets_note(self.rows(*cases)))
+
+    def test_requests_where_a_rival_has_none(self):
+        cases = [case("mortise", "driver", [1]), case("rival", "rival", [1])]
+        for one, requests in zip(cases, (3, 0)):
+            one.update(workload="wait", figures={"requests": figures.figure("requests", [requests])})
+        self.assertEqual(self.missed(*cases), ["fewer requests than each rival, in all shapes"])
 
     def test_shares_and_waits(self):
         missed = self.missed(contended("mortise", "driver", [1, 1, 1], longest_ms=250, share=0.24))
@@ -123,6 +149,17 @@ class Targets(unittest.TestCase):
         self.assertEqual(self.missed(one), ["one holder at a time"])
 
 
+class Well(unittest.TestCase):
+    """What --check makes of it."""
+
+    def test_missed_not_judged_left_out(self):
+        rows = [{"met": True}, {"met": True}]
+        self.assertTrue(main.all_well({"left_out": [], "targets": rows}))
+        self.assertFalse(main.all_well({"left_out": [{"what": "a case", "why": "it failed"}], "targets": rows}))
+        for met in (False, None):
+            self.assertFalse(main.all_well({"left_out": [], "targets": [*rows, {"met": met}]}))
+
+
 class Failures(unittest.TestCase):
     def test_a_refused_cycle_lasts_until_the_next_that_was_had(self):
         found = [(0, 1, 2, 3_000_000), (10_000_000, 0, 0, 11_000_000), (20_000_000, 25, 26, 30_000_000), (40_000_000, 0, 0, 41_000_000)]
@@ -135,11 +172,14 @@ class Failures(unittest.TestCase):
 
 
 class Check(unittest.TestCase):
-    def check(self, change, *words, quick=False):
+    def check(self, change, *words, quick=False, before=lambda cases: None):
+        """change, before: what is done to the cases of the new run, of the one before."""
         with tempfile.TemporaryDirectory() as folder:
             base, new = result(), copy.deepcopy(result())
             change(new["cases"])
             new["targets"] = targets.rows(new)
+            before(base["cases"])
+            base["targets"] = targets.rows(base)
             base["method"]["quick"] = quick
             figures.write(f"{folder}/base", base)
             figures.write(f"{folder}/new", new)
@@ -176,6 +216,52 @@ class Check(unittest.TestCase):
         done = self.check(rival_is_faster)
         self.assertEqual(done.returncode, 1)
         self.assertIn("rate: 4.5 of the best rival before, 1.12 now", done.stdout)
+
+    def test_other_rivals_are_not_comparable(self):
+        """One that is gone would make the best of the others better."""
+
+        def another(cases):
+            cases.append(case("another", "rival", [30, 60, 60]))
+            figures.add_ratios(cases)
+
+        for change in ({"change": lambda cases: None, "before": another}, {"change": another}):
+            done = self.check(**change)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("not comparable: cycle, one, redis, 1 caller, mortise, rate: rivals <", done.stdout)
+            self.assertNotIn("worse:", done.stdout)
+
+    def test_tails_are_left_to_chance(self):
+        """Two runs of the same: p99 and the like have one value each, or are of one turn."""
+
+        def noisy(*values):
+            def make(cases):
+                for one, value in zip((cases[0], cases[2]), values):
+                    for name in ("p99", "p999", "handover_p99", "longest_wait"):
+                        one["figures"][name] = figures.figure(name, [value])
+                figures.add_ratios(cases)
+
+            return make
+
+        for one, other in ((noisy(10, 10), noisy(30, 10)), (noisy(30, 10), noisy(10, 30))):
+            done = self.check(other, before=one)
+            self.assertEqual((done.returncode, done.stdout.count("\n")), (0, 1), done.stdout)
+
+    def test_a_target_that_is_gone_is_told(self):
+        def without_rival(cases):
+            del cases[3]
+            figures.add_ratios(cases)
+
+        done = self.check(without_rival)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("not judged: redis, one, cycle, more than each rival, in all shapes: in all before", done.stdout)
+
+    def test_a_target_whose_row_is_gone_is_told(self):
+        def row_of_sharing(cases):
+            cases.append(contended("mortise", "driver", [1, 1, 1]))
+            figures.add_ratios(cases)
+
+        done = self.check(lambda cases: None, before=row_of_sharing)
+        self.assertIn("not judged: redis, one, contend, one holder at a time: 0 overlaps before", done.stdout)
 
     def test_two_holders_are_worse_on_any_machine(self):
         def overlap(cases):
@@ -217,7 +303,10 @@ class Page(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertTrue(after.startswith("a\n") and after.endswith("\nb\n"))
         self.assertNotIn("what was there", after)
-        self.assertIn("| **<mortise>** | 1 caller | 50.0 |  |  |  | 0.8 | 4.5 × <rival> |", after)
+        self.assertIn("| **<mortise>** | 1 caller | 50.0 | 40.0 to 90.0 |  |  |  | 0.8 | 4.5 × <rival> |", after)
+        self.assertIn("p99 µs, closed loop", after)
+        self.assertIn("each is warmed up for 0.1 s, one in Java before that by 20,000 turns, or 5 s of them", after)
+        self.assertIn("Versions: redis: 7; servers: redis: 7; <mortise> (redis): 1; <floor> (redis): 1;", after)
         self.assertIn("| met | redis, one | cycle | more than each rival, in all shapes | in all |", after)
 
     def test_a_quick_run_is_refused(self):
