@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""test_servers.py BENCH MORTISE-BENCH - runs it on a Redis server, shortly: what is measured once (wait, renew, fail), and
+cycle and contend beside each rival that is installed. That nothing is left out and each has its figures; never how fast
+anything was. BENCH is the folder bench/ of the tree."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+PROGRAM = sys.argv.pop()
+sys.dont_write_bytecode = True
+sys.path.insert(0, sys.argv.pop())
+
+from mortise_bench import subjects  # noqa: E402
+
+RIVALS = ("redis-py Lock", "redis-semaphore", "node-redlock, one node")
+
+
+def measured(*words):
+    """The result, and its cases by (workload, shape, label)."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "figures.json"
+        command = [PROGRAM, "--quick", "--backend", "redis", "--place", "free", "--json", path, *words]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        result = json.loads(path.read_text(encoding="utf-8"))
+    return result, {(case["workload"], case["shape"], case["label"]): case for case in result["cases"]}
+
+
+class Once(unittest.TestCase):
+    """wait, renew, fail."""
+
+    def test_all_is_there(self):
+        result, cases = measured("--no-rivals", "--workload", "wait,renew,fail")
+        wanted = {
+            ("wait", "5 waiters", "mortise"): {"requests", "server_cpu", "client_cpu"},
+            ("renew", "50 held", "mortise"): {"requests", "server_cpu", "client_cpu", "memory"},
+            ("fail", "holder killed", "mortise"): {"refused"},
+            ("fail", "server restarted", "mortise"): {"refused", "before_p50"},
+        }
+        self.assertEqual(result["left_out"], [])
+        self.assertEqual(result["method"]["rivals"], [])
+        self.assertEqual(set(cases), set(wanted))
+        for key, figures in wanted.items():
+            self.assertLessEqual(figures, set(cases[key]["figures"]), key)
+        restarted = cases["fail", "server restarted", "mortise"]
+        self.assertEqual([what for _, what in restarted["events"]], ["killed", "server answers"])
+        self.assertGreater(len(restarted["timeline"]), 1)
+
+
+class Rivals(unittest.TestCase):
+    """One that is not installed is told; each that is has its cases."""
+
+    def test_each_is_there_or_told(self):
+        result, cases = measured("--workload", "cycle,contend")
+        absent = subjects.absent_rivals("redis")
+        self.assertEqual(set(subjects.known_rivals("redis")), set(RIVALS))
+        self.assertEqual([entry["what"] for entry in result["left_out"]], [f"redis: {label}" for label in absent])
+        self.assertEqual(result["method"]["rivals"], ["redis"])
+        for label in ["mortise", *(label for label in RIVALS if label not in absent)]:
+            for key in (("cycle", "1 caller", label), ("contend", "2 × 2, empty", label)):
+                self.assertIn("rate", cases[key]["figures"], key)
+                self.assertTrue(cases[key]["version"], key)
+        compared = cases["contend", "2 × 2, empty", "mortise"]["of_rival"].get("rate")
+        if compared:  # none, if no rival had a turn in so short a time
+            self.assertLessEqual(set(RIVALS) - set(absent), set(compared["among"]))
+
+
+unittest.main(verbosity=2)
