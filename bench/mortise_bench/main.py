@@ -17,7 +17,7 @@ def arguments():
     )
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--quick", action="store_true", help="few and short rounds: does it run at all")
-    how.add_argument("--full", action="store_true", help="what figures to be believed take: some 17 minutes")
+    how.add_argument("--full", action="store_true", help="what figures to be believed take: some 18 minutes")
     parser.add_argument("-C", dest="configs", metavar="CONFIG|URL", action="append", default=[],
                         help="measure this one (may be repeated) instead of servers of its own")  # fmt: skip
     parser.add_argument("--workload", metavar="NAME,…", action="append", default=[],

@@ -23,7 +23,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Settings:
     rounds: dict  # by workload
     warm_s: float
-    compile_s: float  # at the most, before that: of a virtual machine
+    compiles: bool  # whether virtual machines have time for that before
     seconds: dict  # of a measurement in one round, by workload
     thread_counts: tuple
     processes: int
@@ -36,11 +36,11 @@ class Settings:
 
 
 QUICK = Settings(
-    {"cycle": 2, "contend": 2, "state": 2}, 0.05, 0,
+    {"cycle": 2, "contend": 2, "state": 2}, 0.05, False,
     {"cycle": 0.1, "contend": 0.2, "state": 0.05, "wait": 0.5, "renew": 1, "fail": 3}, (4,), 2, 2, (0,), (5,), (50,), 1, 0.3,
 )  # fmt: skip
 FULL = Settings(
-    {"cycle": 5, "contend": 3, "state": 5}, 0.25, 5,
+    {"cycle": 5, "contend": 3, "state": 5}, 0.25, True,
     {"cycle": 0.25, "contend": 0.6, "state": 0.1, "wait": 1.5, "renew": 3, "fail": 9}, (8, 64), 8, 8, (0, 1000), (10, 100),
     (1000,), 5, 10,
 )  # fmt: skip
@@ -154,7 +154,7 @@ class Run:
         if workload in ROUNDS:
             long_s = settings.long_s if workload == "contend" and case.subject.name == "mortise" and not case.hold_us else 0
             one_s = seconds * (1 + workloads.SETTLE) + case.lead_s() + (0.2 if case.processes > 1 else 0)
-            warm_s = 2 * settings.warm_s + (settings.compile_s if case.subject.compiles else 0)
+            warm_s = 2 * settings.warm_s + (1.2 * case.subject.compile_s if settings.compiles else 0)
             return settings.rounds[workload] * one_s + warm_s + 0.1 + 0.1 * case.processes + 1.2 * long_s
         return 7 if isinstance(case, failures.Killed) else (2 if workload == "wait" else 1) * seconds + 2
 
@@ -291,7 +291,7 @@ class Run:
                 "kills": self.settings.kills,
                 "seconds": self.settings.seconds,
                 "warm_up_s": self.settings.warm_s,
-                "compile_s": self.settings.compile_s,
+                "compiles": self.settings.compiles,
                 "rivals": sorted(self.rivaled),
                 "places": {name: sorted(cpus) if cpus else "not pinned" for name, cpus in self.places.items()},
                 "took_s": round(time.monotonic() - began),

@@ -24,12 +24,13 @@ class Subject:
     can: frozenset
     environment: dict = field(default_factory=dict, hash=False, compare=False)
     labels: dict = field(default_factory=dict, hash=False, compare=False)  # where a workload needs another
-    compiles: bool = False  # a virtual machine, slow until it has compiled what it runs
+    compile_s: float = 0  # of a virtual machine: how long, at the most, until it has compiled what it runs
 
     def label_in(self, workload):
         return self.labels.get(workload, self.label)
 
 
+JAVA_S, V8_S = 5, 1.5
 RENEWING = "turns threads contend hold renew wait"  # a rival that renews by itself
 MORTISE = frozenset("turns threads many contend hold renew wait state pulse".split())
 
@@ -135,8 +136,8 @@ def node_rival(name, package, label, where, can):
     modules = installed_folder() / "node_modules"
     if not shutil.which("node") or not (modules / package).is_dir():
         return []
-    command = ("node", parts.rivals / f"{name}.js")
-    return [Subject(name, "rival", label, command, where, frozenset(can.split()), {"NODE_PATH": str(modules)})]
+    command, environment = ("node", parts.rivals / f"{name}.js"), {"NODE_PATH": str(modules)}
+    return [Subject(name, "rival", label, command, where, frozenset(can.split()), environment, compile_s=V8_S)]
 
 
 JARS = (
@@ -153,7 +154,7 @@ def curator(where):
     path = ":".join([str(classes), *jars])
     command = ("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-cp", path, "Curator")
     can = frozenset(RENEWING.split())
-    return [Subject("curator", "rival", "Curator InterProcessMutex", command, where, can, compiles=True)]
+    return [Subject("curator", "rival", "Curator InterProcessMutex", command, where, can, compile_s=JAVA_S)]
 
 
 def tuned(found, name, label, **environment):

@@ -3,6 +3,7 @@
 import html
 
 from .figures import KNOWN
+from .subjects import JAVA_S, V8_S
 from .targets import ordered, strict
 
 
@@ -68,8 +69,8 @@ def versions(result):
 
 def warm_up(method):
     text = f"each is warmed up for {method['warm_up_s']:g} s"
-    if method.get("compile_s"):
-        text += f", one in Java before that by 20,000 turns, or {method['compile_s']:g} s of them"
+    if method.get("compiles"):
+        text += f", before that one in Java by up to {JAVA_S:g} s of turns and one in JavaScript by up to {V8_S:g}"
     return text
 
 

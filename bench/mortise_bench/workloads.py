@@ -13,8 +13,8 @@ from .targets import ordered
 LEAD_S = 0.03, 0.1  # until the process, or all of several, have understood
 PATIENCE_MS = 300  # who still waits when it is over does not hold up the others
 SETTLE = 0.2  # of the time, before what counts
-# What makes a virtual machine compile: so many turns, or as many as there are in Settings.compile_s; in bursts.
-COMPILE_TURNS, COMPILE_THREADS, BURST_S = 20000, 64, 0.5
+# What makes a virtual machine compile: so many turns, or as many as there are in the subject's time; in bursts.
+COMPILE_TURNS, COMPILE_THREADS, BURST_S = 20000, 64, 0.25
 
 
 class Case:
@@ -151,14 +151,14 @@ class Turns(Case):
         return json.loads(subprocess.run(digest, check=True, stdout=subprocess.PIPE).stdout)
 
     def warm_up(self):
-        if self.subject.compiles:
+        if self.context.settings.compiles and self.subject.compile_s:
             self.compile()
         super().warm_up()
 
     def compile(self):
         """Turns of many threads, which all have names of their own: they are soonest made."""
         names = [f"{self.name()}-compile-{number}" for number in range(self.processes)]
-        until, turns = time.monotonic() + self.context.settings.compile_s, 0
+        until, turns = time.monotonic() + self.subject.compile_s, 0
         while turns < COMPILE_TURNS * self.processes and time.monotonic() < until:
             turns += self.digest_of(BURST_S, names, False, COMPILE_THREADS // self.processes)["count"]
 
