@@ -8,6 +8,7 @@ from .figures import MAIN, group_of
 from .tables import cases_table, summary_table, targets_table, texts_table, versions, warm_up
 
 KIND_COLOUR = {"driver": 1, "floor": 2, "rival": 3}
+LINE_COLOURS = {"driver": (1, 7), "floor": (2, 8), "rival": (3, 4, 5, 6)}
 BACKENDS = {
     "sqlite": "SQLite",
     "redis": "One Redis server",
@@ -33,6 +34,17 @@ def grouped(cases, *words):
 
 def figure(caption, svg):
     return f"<figure><figcaption>{html.escape(caption)}</figcaption>{svg}</figure>"
+
+
+def colours(group):
+    """By subject: the same for a kind in each picture, however many of the others there are."""
+    found, used = {}, {"driver": 0, "floor": 0, "rival": 0}
+    for case in group:
+        if case["subject"] not in found:
+            choice = LINE_COLOURS[case["kind"]]
+            found[case["subject"]] = choice[used[case["kind"]] % len(choice)]
+            used[case["kind"]] += 1
+    return found
 
 
 def caption_and_bars(caption, cases, name, unit):
@@ -65,7 +77,8 @@ def curves(cases, key, y):
     """A picture for each backend and place."""
     with_curve = [case for case in cases if case["histograms"].get(key)]
     for group in grouped(with_curve, "shape"):
-        series = [(case["label"], at, curve(case["histograms"][key])) for at, case in enumerate(group, 1)]
+        colour = colours(group)
+        series = [(case["label"], colour[case["subject"]], curve(case["histograms"][key])) for case in group]
         caption = title_of(group[0], group[0]["shape"])
         x = "one of so many took longer"
         yield figure(caption, pictures.lines(caption, series, x, y, "xy", points=False))
@@ -82,11 +95,11 @@ def scaling_pictures(cases):
         if (case["shape"] == "1 caller" or case["shape"].endswith(" threads")) and "rate" in case["figures"]
     ]
     for group in grouped(threaded):
-        series = []
-        for at, same in enumerate(grouped(group, "subject"), 1):
+        series, colour = [], colours(group)
+        for same in grouped(group, "subject"):
             points = sorted((int(case["shape"].split()[0]), case["figures"]["rate"]["median"]) for case in same)
             if len(points) > 1:
-                series.append((same[0]["label"], at, points))
+                series.append((same[0]["label"], colour[same[0]["subject"]], points))
         if series:
             caption, counts = title_of(group[0]), sorted({count for _, _, points in series for count, _ in points})
             more = f"set yrange [0:*]\nset xtics ({', '.join(map(str, counts))})"
@@ -106,10 +119,10 @@ def handover_pictures(cases):
 def wait_pictures(cases):
     counted = [case for case in cases if "requests" in case["figures"]]
     for group in grouped(counted):
-        series = []
-        for at, same in enumerate(grouped(group, "subject"), 1):
+        series, colour = [], colours(group)
+        for same in grouped(group, "subject"):
             points = sorted((int(case["shape"].split()[0]), case["figures"]["requests"]["median"]) for case in same)
-            series.append((same[0]["label"], at, points))
+            series.append((same[0]["label"], colour[same[0]["subject"]], points))
         caption = BACKENDS[group[0]["backend"]]
         more = "set yrange [0:*]\nset xrange [0:*]"
         yield figure(caption, pictures.lines(caption, series, "waiting clients", "requests a second", more=more))

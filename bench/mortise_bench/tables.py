@@ -36,7 +36,7 @@ def columns(cases):
         def texts(text, name=name):
             return [text(case["figures"][name]) if name in case["figures"] else "" for case in cases]
 
-        yield f"{words}, {unit}" if unit else words, "figure", texts(lambda found: number(found["median"]))
+        yield f"{words}, {unit}" if unit and name != "rate" else words, "figure", texts(lambda found: number(found["median"]))
         yield "least to most", "least", texts(spread)
         yield "of the floor", "figure", [times(case["ratios"].get(name)) for case in cases]
         yield "of the best rival", "figure", [times(case["of_rival"].get(name)) for case in cases]
