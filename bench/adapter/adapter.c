@@ -11,7 +11,8 @@
 
 #define THREADS_MAX 256
 #define NAME_SIZE 128
-#define BATCH_NS 50000000
+#define BATCH_LEAST 64
+#define BATCH_MOST 100000000
 #define REFUSED_NAP_NS 1000000 /* no busy loop where each turn is refused at once */
 
 struct worker {
@@ -163,10 +164,11 @@ static bool do_pulse(void)
 
 /* ---- what is counted, not recorded ---- */
 
-/* In batches, until the end of the time; the size of the next one is what the last one taught. */
+/* In batches, until the end of the time: the last one taught how many are to be in the next one, so that it fills what is
+ * left. Each ends with waiting for what is on its way, so few and long ones say most. */
 static void batches(void (*batch)(const char *, size_t), int64_t from_ns, int64_t to_ns)
 {
-    size_t count = 0, n = 64;
+    size_t count = 0, n = BATCH_LEAST;
     bench_sleep_until_ns(from_ns);
     int64_t began_ns = bench_now_ns(), now_ns = began_ns;
     do {
@@ -175,8 +177,8 @@ static void batches(void (*batch)(const char *, size_t), int64_t from_ns, int64_
         count += n;
         now_ns = bench_now_ns();
         int64_t took_ns = now_ns - before_ns + 1;
-        n = (size_t)((double)n * BATCH_NS / (double)took_ns);
-        n = n < 64 ? 64 : n > 100000000 ? 100000000 : n;
+        double wanted = (double)n * (double)(to_ns - now_ns) / (double)took_ns;
+        n = wanted < BATCH_LEAST ? BATCH_LEAST : wanted > BATCH_MOST ? BATCH_MOST : (size_t)wanted;
     } while (now_ns < to_ns);
     printf("done count=%zu ns=%lld\n", count, (long long)(now_ns - began_ns));
 }
