@@ -30,7 +30,7 @@ class Subject:
         return self.labels.get(workload, self.label)
 
 
-JAVA_S, V8_S = 5, 1.5
+JAVA_S, V8_S = 5, 1
 RENEWING = "turns threads contend hold renew wait"  # a rival that renews by itself
 MORTISE = frozenset("turns threads many contend hold renew wait state pulse".split())
 

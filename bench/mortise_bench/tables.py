@@ -70,7 +70,10 @@ def versions(result):
 def warm_up(method):
     text = f"each is warmed up for {method['warm_up_s']:g} s"
     if method.get("compiles"):
-        text += f", before that one in Java by up to {JAVA_S:g} s of turns and one in JavaScript by up to {V8_S:g}"
+        text += (
+            f", before that one in Java by up to {JAVA_S:g} s of turns and one in JavaScript by up to {V8_S:g}, twice as long "
+            "where all want one lock"
+        )
     return text
 
 

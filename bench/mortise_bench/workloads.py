@@ -66,6 +66,10 @@ class Case:
     def warm_up(self):
         self.round(self.context.settings.warm_s, False)
 
+    def compile_s(self):
+        """How long a virtual machine has, at the most, to compile what it runs."""
+        return 0
+
     def lead_s(self):
         return LEAD_S[self.processes > 1]
 
@@ -151,14 +155,18 @@ class Turns(Case):
         return json.loads(subprocess.run(digest, check=True, stdout=subprocess.PIPE).stdout)
 
     def warm_up(self):
-        if self.context.settings.compiles and self.subject.compile_s:
+        if self.context.settings.compiles and self.compile_s():
             self.compile()
         super().warm_up()
+
+    def compile_s(self):
+        """Several processes have a part of the processors each."""
+        return self.subject.compile_s * (2 if self.processes > 1 else 1)
 
     def compile(self):
         """Turns of many threads, which all have names of their own: they are soonest made."""
         names = [f"{self.name()}-compile-{number}" for number in range(self.processes)]
-        until, turns = time.monotonic() + self.subject.compile_s, 0
+        until, turns = time.monotonic() + self.compile_s(), 0
         while turns < COMPILE_TURNS * self.processes and time.monotonic() < until:
             turns += self.digest_of(BURST_S, names, False, COMPILE_THREADS // self.processes)["count"]
 

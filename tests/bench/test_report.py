@@ -305,7 +305,7 @@ class Page(unittest.TestCase):
         self.assertNotIn("what was there", after)
         self.assertIn("| **<mortise>** | 1 caller | 50.0 | 40.0 to 90.0 |  |  |  | 0.8 | 4.5 × <rival> |", after)
         self.assertIn("p99 µs, closed loop", after)
-        self.assertIn("each is warmed up for 0.1 s, before that one in Java by up to 5 s of turns and one in JavaScript by up to 1.5", after)
+        self.assertIn("each is warmed up for 0.1 s, before that one in Java by up to 5 s of turns and one in JavaScript by up to 1, twice as long", after)
         self.assertIn("Versions: redis: 7; servers: redis: 7; <mortise> (redis): 1; <floor> (redis): 1;", after)
         self.assertIn("| met | redis, one | cycle | more than each rival, in all shapes | in all |", after)
 
