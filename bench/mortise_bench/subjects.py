@@ -32,6 +32,7 @@ class Subject:
 
 JAVA_S, V8_S = 5, 1
 RENEWING = "turns threads contend hold renew wait"  # a rival that renews by itself
+FLYING_RENEWING = "turns flights contend hold renew wait"  # one with promises in place of threads
 MORTISE = frozenset("turns threads many contend hold renew wait state pulse".split())
 
 # Servers that servers.sh is to start, and their settings.
@@ -174,13 +175,13 @@ def known_rivals(backend, ports=(), folder=""):
         redlock = "node-redlock, one node"
         return {
             "redis-py Lock": redis_py + tuned_redis_py,
-            "redis-semaphore": node_rival("redis_semaphore", "redis-semaphore", "redis-semaphore", addresses, RENEWING),
-            redlock: node_rival("redlock", "redlock", redlock, addresses, "turns threads contend hold wait"),
+            "redis-semaphore": node_rival("redis_semaphore", "redis-semaphore", "redis-semaphore", addresses, FLYING_RENEWING),
+            redlock: node_rival("redlock", "redlock", redlock, addresses, "turns flights contend hold wait"),
         }
     if backend == "redlock":
-        redlock = node_rival("redlock", "redlock", "node-redlock", addresses, "turns threads contend hold wait")
+        redlock = node_rival("redlock", "redlock", "node-redlock", addresses, "turns flights contend hold wait")
         tuned_redlock = tuned(redlock, "redlock_tuned", "node-redlock, retryDelay: 10", REDLOCK_RETRY_MS="10")
-        semaphore, can = "redis-semaphore, Redlock", "turns threads contend hold renew"
+        semaphore, can = "redis-semaphore, Redlock", "turns flights contend hold renew"
         return {
             "node-redlock": redlock + tuned_redlock,
             semaphore: node_rival("redis_semaphore", "redis-semaphore", semaphore, addresses, can),

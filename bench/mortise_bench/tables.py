@@ -143,12 +143,15 @@ def target_cells(row):
     return (met, f"{row['backend']}, {row['place']}", row["what"], row["bound"], row["found"])
 
 
+HELD = "Ratios to a rival are held by the median of the rounds (least to most), all else by the worst."
+
+
 def targets_note(rows):
     """Why SQLite has no row for a rate beside the best rival's."""
     if not any(row["backend"] == "sqlite" for row in rows):
-        return "Each bound is held against the worst round."
+        return HELD
     return (
-        "Each bound is held against the worst round. SQLite is held to no multiple of a rival's rate: its only rival is flock(1), "
+        f"{HELD} SQLite is held to no multiple of a rival's rate: its only rival is flock(1), "
         "a program that is started for each lock. What the system call costs, flock(2), is its floor."
     )
 

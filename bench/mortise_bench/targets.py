@@ -1,5 +1,6 @@
-"""The targets of mortise-bench, and whether a run met them. The bound of each is held against the worst round, not the
-median. A row is {"backend", "place", "what", "bound", "found", "met"}; met is None where it could not be judged."""
+"""The targets of mortise-bench, and whether a run met them. A ratio to a rival is held to its bound by the median of the
+rounds, and told with the spread of them: one round of a third of a second says little of two programs. Shares, waits,
+order and exclusion are held by the worst. A row is {"backend", "place", "what", "bound", "found", "met"}; met is None where it could not be judged."""
 
 from .figures import KNOWN, MAIN, comparable, group_of, main_figure
 
@@ -29,14 +30,17 @@ def told(value):
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
+def spread(found):
+    return f"{told(found['median'])} ({told(found['least'])} to {told(found['most'])})"
+
+
 def rate_row(case, bound, words, rivaled):
     if case["backend"] in SPAWNED:
         return []
     text, found = f"at least {bound:g} × the best rival's rate", case["of_rival"].get("rate")
     if found is None:
         return [row(case, words, text, "there is no rival's rate", None)] if rivaled else []
-    of_rounds = f"{told(found['least'])} to {told(found['most'])} × {found['to']}"
-    return [row(case, words, text, of_rounds, found["least"] >= bound)]
+    return [row(case, words, text, f"{spread(found)} × {found['to']}", found["median"] >= bound)]
 
 
 def contended(case, rivaled):
@@ -67,14 +71,13 @@ def alone(cases):
 
 
 def late_behind(case, name, rivals):
-    """What there is to say if it is not before them, in the worst round."""
+    """What there is to say if it is not before them."""
     more, found = KNOWN[name][1] == "more", case["of_rival"].get(name)
     if found is None:  # the best rival has nothing of it: no ratio
         behind = not more and case["figures"][name]["most"] > 0
         return f"{case['shape']}: {told(case['figures'][name]['most'])}, where {rivals[0]['label']} has none" if behind else None
-    worst = found["least"] if more else 1 / max(found["most"], 1e-9)
-    ratio = found["least"] if more else found["most"]
-    return f"{case['shape']}: {told(ratio)} × {found['to']}'s" if worst < 1 else None
+    behind = found["median"] < 1 if more else found["median"] > 1
+    return f"{case['shape']}: {spread(found)} × {found['to']}'s" if behind else None
 
 
 def first_in(cases):

@@ -253,6 +253,9 @@ def cycle(context):
             for threads in context.settings.thread_counts:
                 cases.append(Turns("cycle", f"{threads} threads", subject, context))
                 cases[-1].threads = threads
+        if "flights" in subject.can:  # JavaScript has one thread: its callers at once are in flight
+            cases.append(Turns("cycle", "64 in flight", subject, context))
+            cases[-1].threads = 64
         if "many" in subject.can:
             cases.append(Batches("many", "cycle", "64 in flight", subject, context))
     return cases
