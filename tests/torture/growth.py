@@ -3,7 +3,7 @@
 import os
 import time
 
-from arena import Failure
+from arena import PATIENCE_S, Failure
 
 EVERY_S = 0.5
 # What memory may have grown by between the windows, of all fighters together: pages that are touched for the first time,
@@ -41,15 +41,21 @@ class Growth:
             time.sleep(EVERY_S)
         return zip(*looks)
 
-    def watch(self, seconds):
+    def settle(self):
+        """For so long, and until so much has been done: a slow machine is not there as soon."""
         begin = time.monotonic()
-        window_s = (seconds - self.settled_s) / 4
         time.sleep(self.settled_s)
-        memory, files = self.look_until(begin + self.settled_s + window_s)
+        while self.acquisitions() < self.run.settings["warm"] and time.monotonic() < begin + PATIENCE_S:
+            time.sleep(EVERY_S)
+
+    def watch(self, seconds):
+        self.settle()
+        begin, rest_s = time.monotonic(), seconds - self.settled_s
+        memory, files = self.look_until(begin + rest_s / 4)
         had = self.acquisitions()
-        time.sleep(max(0, begin + seconds - window_s - time.monotonic()))
+        time.sleep(max(0, begin + rest_s * 3 / 4 - time.monotonic()))
         had = self.acquisitions() - had
-        memory_then, files_then = self.look_until(begin + seconds)
+        memory_then, files_then = self.look_until(begin + rest_s)
         settings = self.run.settings
         new = settings["processes"] * settings["clients"] * OF_CLIENT_KIB
         memory_slack = SLACK_KIB + new + had * OF_ACQUISITION_BYTES // 1024
