@@ -84,6 +84,54 @@ static void test_listener_terminated(void)
     mortise_close(other, NULL);
 }
 
+/* The statement that puts a waiter in the list takes until the waiter was told, over its other connection, and finds
+ * the name kept for it. Whether it was in vain that it was told, it finds out at once, not at its next look. */
+static bool told_before_the_answer(mortise_client *client, mortise_client *other, const char *name)
+{
+    char sql[512];
+    struct waiter waiter = {.client = other, .name = name};
+    mortise_lease *lease = take(client, name, HOLD_MS);
+    row_fault(name, 1,
+              "FOR i IN 1..300 LOOP EXIT WHEN EXISTS (SELECT FROM public.told); "
+              "PERFORM pg_sleep(0.01); END LOOP; PERFORM pg_sleep(0.2); NEW.grants := NULL; "
+              "NEW.expires_at := clock_timestamp() + ''60 s''::interval");
+    CU_ASSERT_FATAL(pthread_create(&waiter.thread, NULL, wait_in_line, &waiter) == 0);
+    CU_ASSERT(soon("SELECT count(*) " SLEEPERS, "1"));
+    snprintf(sql, sizeof sql,
+             "INSERT INTO told VALUES (true); SELECT pg_notify('mortise_' || "
+             "encode(substr(waiters, 1, 8), 'hex'), encode('%s'::bytea, 'hex')) IS NULL "
+             "FROM mortise_lock WHERE name = 'told-first'",
+             name);
+    int64_t from_ms = test_now_ms();
+    ask(sql);
+    CU_ASSERT_EQUAL(waiter_end(&waiter), MORTISE_OK);
+    bool soon_enough = test_now_ms() - from_ms < 8000; /* it looks again after ten seconds */
+    row_fault_end();
+    ask("DELETE FROM told");
+    CU_ASSERT_NOT_EQUAL(mortise_release(lease, &detail), MORTISE_OK); /* the fault took it */
+    return soon_enough;
+}
+
+/* On a busy machine once is enough. */
+static void test_told_before_the_answer(void)
+{
+    static const char *const names[] = {"told-1", "told-2", "told-3"};
+    mortise_client *client = open_client("", ""), *other = open_client("", "");
+    struct waiter first;
+    bool told = false;
+    ask("CREATE TABLE told(yes boolean); GRANT ALL ON told TO PUBLIC");
+    mortise_lease *lease = take(client, "told-first", HOLD_MS);
+    waiter_begin(&first, other, "told-first");
+    for (int i = 0; i < 3 && !told; i++)
+        told = told_before_the_answer(client, other, names[i]);
+    CU_ASSERT(told);
+    give(lease);
+    CU_ASSERT_EQUAL(waiter_end(&first), MORTISE_OK);
+    ask("DROP TABLE told");
+    mortise_close(client, NULL);
+    mortise_close(other, NULL);
+}
+
 /* A lease is not its session's: it stands when that is gone (DistributedLock#168: it went with it, or never). */
 static void test_all_terminated(void)
 {
@@ -389,6 +437,7 @@ int main(int argc, char **argv)
         {"immediate stop right after a grant, a renewal", test_immediate_stop_after_renewal},
         {"crash while somebody waits", test_crash_while_waiting},
         {"the listening session is terminated", test_listener_terminated},
+        {"told before the answer", test_told_before_the_answer},
         {"all sessions are terminated", test_all_terminated},
         {"a thousand leases, a hundred waiters, two connections", test_two_connections},
         {"a backend that outlives its connection", test_ghost},
