@@ -137,6 +137,11 @@ struct blocked {
 };
 void blocked_start(struct blocked *blocked, mortise_client *client, const char *name,
                    const mortise_options *options);
+/* Whether a wait that began at that instant and is over now was ended by news, where those are promised: it is over before
+ * a waiter looks again by itself, as those of drivers/rowlease do after 10 s. Else that it did not take for ever. */
+bool was_told(int64_t began_ms);
+/* A machine that stood still for so long shows nothing: what asserts that somebody is told tries so often. */
+#define TOLD_TRIES 3
 /* Waits for its return; ends the suite if that does not come. */
 mortise_status blocked_join(struct blocked *blocked);
 

@@ -278,6 +278,12 @@ void blocked_start(struct blocked *blocked, mortise_client *client, const char *
         CU_FAIL_FATAL("no thread");
 }
 
+bool was_told(int64_t began_ms)
+{
+    int64_t most_ms = has(MORTISE_CAP_NOTIFY) ? 8000 : subject.ttl_ms + subject.slack_ms;
+    return test_now_ms() - began_ms < most_ms;
+}
+
 mortise_status blocked_join(struct blocked *blocked)
 {
     if (!test_count_wait(&blocked->done, 1))

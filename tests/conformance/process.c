@@ -18,48 +18,68 @@ static bool start_holder(struct test_process *taker, const char *name, int64_t t
     return true;
 }
 
-static void test_busy_and_woken(void)
+static bool is_woken(mortise_client *client)
 {
     struct test_process taker;
     struct blocked blocked;
-    mortise_client *client = open_client(NULL);
     const char *name = fresh_name();
     uint64_t token;
-    if (start_holder(&taker, name, has(MORTISE_CAP_NOTIFY) ? 60000 : subject.ttl_ms, &token)) {
-        EXPECT(BUSY, try_once(client, name));
-        blocked_start(&blocked, client, name, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS));
-        CU_ASSERT(wait_local_waiters(client, 1));
-        taker_expect(&taker, "release", "OK");
-        int64_t released_ms = test_now_ms();
-        EXPECT(OK, blocked_join(&blocked));
-        CU_ASSERT(test_now_ms() - released_ms < subject.slack_ms);
-        CU_ASSERT(!has(MORTISE_CAP_FENCING) || mortise_token(blocked.lease) > token);
-        give(blocked.lease);
-        taker_end(&taker);
-    }
+    if (!start_holder(&taker, name, has(MORTISE_CAP_NOTIFY) ? 60000 : subject.ttl_ms, &token))
+        return true;
+    EXPECT(BUSY, try_once(client, name));
+    int64_t began_ms = test_now_ms();
+    blocked_start(&blocked, client, name, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS));
+    CU_ASSERT(wait_local_waiters(client, 1));
+    if (has(MORTISE_CAP_NOTIFY))
+        wait_waiters(name, 1); /* else it might ask for the first time when all is over */
+    taker_expect(&taker, "release", "OK");
+    EXPECT(OK, blocked_join(&blocked));
+    bool told = was_told(began_ms);
+    CU_ASSERT(!has(MORTISE_CAP_FENCING) || mortise_token(blocked.lease) > token);
+    give(blocked.lease);
+    taker_end(&taker);
+    return told;
+}
+
+static void test_busy_and_woken(void)
+{
+    mortise_client *client = open_client(NULL);
+    bool told = false;
+    for (int i = 0; i < TOLD_TRIES && !told; i++)
+        told = is_woken(client);
+    CU_ASSERT(told);
     close_client(client);
 }
 
 /* And the other way round: this process gives, the other one waits. */
+static bool wakes_other(mortise_client *client, struct test_process *taker)
+{
+    const char *name = fresh_name();
+    char line[300], heard[1200] = "";
+    mortise_lease *lease = take(client, name, has(MORTISE_CAP_NOTIFY) ? 60000 : subject.ttl_ms);
+    snprintf(line, sizeof line, "acquire %s -1 0", name);
+    int64_t began_ms = test_now_ms();
+    CU_ASSERT(test_say(taker, "%s", line));
+    CU_ASSERT(wait_waiters(name, 1) || !has(MORTISE_CAP_INSPECT) || look(client, name).waiters < 0);
+    give(lease);
+    CU_ASSERT(test_hear(taker, heard, sizeof heard, TEST_PATIENCE_MS));
+    bool told = was_told(began_ms);
+    CU_ASSERT_NSTRING_EQUAL(heard, "OK ", 3);
+    EXPECT(BUSY, try_once(client, name));
+    taker_expect(taker, "nowait", "OK");
+    give(take(client, name, 0));
+    return told;
+}
+
 static void test_wakes_other(void)
 {
     struct test_process taker;
     mortise_client *client = open_client(NULL);
-    const char *name = fresh_name();
-    char line[300];
+    bool told = false;
     if (subject.processes && taker_start(&taker, NULL)) {
-        mortise_lease *lease = take(client, name, has(MORTISE_CAP_NOTIFY) ? 60000 : subject.ttl_ms);
-        snprintf(line, sizeof line, "acquire %s -1 0", name);
-        CU_ASSERT(test_say(&taker, "%s", line));
-        CU_ASSERT(wait_waiters(name, 1) || !has(MORTISE_CAP_INSPECT) ||
-                  look(client, name).waiters < 0);
-        give(lease);
-        char heard[1200] = "";
-        CU_ASSERT(test_hear(&taker, heard, sizeof heard, subject.slack_ms));
-        CU_ASSERT_NSTRING_EQUAL(heard, "OK ", 3);
-        EXPECT(BUSY, try_once(client, name));
-        taker_expect(&taker, "nowait", "OK");
-        give(take(client, name, 0));
+        for (int i = 0; i < TOLD_TRIES && !told; i++)
+            told = wakes_other(client, &taker);
+        CU_ASSERT(told);
         taker_end(&taker);
     }
     close_client(client);
