@@ -230,7 +230,7 @@ static void cut_renewals(void *argument)
     int size = 0;
     if (!begin(way, "renew", "renew_every = 10ms"))
         return;
-    for (int byte = way->first; byte <= size && !failures; byte += step) {
+    for (int byte = way->first; (size == 0 || byte <= size) && !failures; byte += step) {
         at_byte(way, "renew", byte);
         cut_renewal(way, byte, &size);
     }
