@@ -27,5 +27,10 @@ side() {
 
 # shellcheck disable=SC2086 # two words
 set -- $MORTISE_PAIR
-side FROM "$1" "${MORTISE_SERVER_FROM:-}"
-side TO "$2" "${MORTISE_SERVER_TO:-}"
+side FROM "$1" "${MORTISE_SERVER_FROM:-}" & # both servers at once: one may take long to start
+from=$!
+to_code=0 from_code=0
+side TO "$2" "${MORTISE_SERVER_TO:-}" || to_code=$?
+wait "$from" || from_code=$?
+[ "$from_code" -eq 0 ] || exit "$from_code"
+exit "$to_code"

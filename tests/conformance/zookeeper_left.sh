@@ -3,7 +3,7 @@
 
 # left_on_port PORT: nodes that end with a session, of whichever: contenders, and what clients beat with.
 left_on_port() {
-    python3 -c '
+    "$(command -v /usr/bin/python3 || echo python3)" -I -S -c '
 import socket, sys
 with socket.create_connection(("127.0.0.1", int(sys.argv[1])), 5) as server:
     server.settimeout(5)

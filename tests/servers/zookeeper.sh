@@ -100,22 +100,29 @@ kind_run() {
         "$FOLDER/$zookeeper_name/zoo.cfg"
 }
 
-# zookeeper_word NAME WORD: the answer to one of its "four letter words"; fails where it gives none.
-zookeeper_word() {
-    timeout 6 python3 -c '
+# Asked again and again while a server starts: it is to be light, and the python3 in $PATH may be a script.
+zookeeper_python=$(command -v /usr/bin/python3 || command -v python3 || :)
+
+# zookeeper_words NAME WORD…: its answers to "four letter words"; fails where it gives none.
+zookeeper_words() {
+    zookeeper_name=$1
+    shift
+    timeout 6 "$zookeeper_python" -I -S -c '
 import socket, sys
-with socket.create_connection(("127.0.0.1", int(sys.argv[1])), 3) as server:
-    server.settimeout(3)
-    server.sendall(sys.argv[2].encode())
-    while data := server.recv(65536):
-        sys.stdout.write(data.decode(errors="replace"))
-' "$(server_port "$1")" "$2"
+for word in sys.argv[2:]:
+    with socket.create_connection(("127.0.0.1", int(sys.argv[1])), 3) as server:
+        server.settimeout(3)
+        server.sendall(word.encode())
+        while data := server.recv(65536):
+            sys.stdout.write(data.decode(errors="replace"))
+' "$(server_port "$zookeeper_name")" "$@"
 }
 
 # It serves, as what it is in its ensemble, and its data is ours.
 kind_ready() {
-    zookeeper_word "$1" srvr 2>/dev/null | grep -q '^Mode: ' || return 1
-    zookeeper_word "$1" conf 2>/dev/null | grep -q "^dataDir=$FOLDER/$1/data"
+    zookeeper_said=$(zookeeper_words "$1" srvr conf 2>/dev/null) || return 1
+    printf '%s\n' "$zookeeper_said" | grep -q '^Mode: ' || return 1
+    printf '%s\n' "$zookeeper_said" | grep -q "^dataDir=$FOLDER/$1/data"
 }
 
 zookeeper_role() {
@@ -123,7 +130,7 @@ zookeeper_role() {
         echo gone
         return
     }
-    zookeeper_mode=$(zookeeper_word "$1" srvr 2>/dev/null | sed -n 's/^Mode: //p')
+    zookeeper_mode=$(zookeeper_words "$1" srvr 2>/dev/null | sed -n 's/^Mode: //p')
     echo "${zookeeper_mode:-gone}"
 }
 
