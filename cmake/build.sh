@@ -1,5 +1,6 @@
 # build.sh - configures and builds one tree, quietly where all is well. Sourced by examples/quickstart.sh
 # and tests/run.sh; needs $root, the top of the source tree.
+# shellcheck shell=sh disable=SC2154 # root
 
 # build_tree FOLDER PRESET [-DNAME=VALUE …]: what is printed goes to FOLDER/build.log; its end is shown if
 # that fails.

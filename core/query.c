@@ -146,6 +146,7 @@ static bool run(struct query *query)
     pthread_mutex_lock(&client->lock);
     bool closing = client->closing;
     if (!closing) {
+        /* cppcheck-suppress autoVariables ; it is taken away before this returns */
         query->sleeper = &sleeper;
         query->next = client->queries;
         if (client->queries != NULL)

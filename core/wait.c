@@ -188,8 +188,10 @@ bool pump_peek_locked(struct pump *pump)
 {
     struct epoll_event events[PUMP_FDS];
     pump->looks++;
-    if (pump->epoll >= 0 && !pump->turn_wanted)
-        note_ready_locked(pump, events, epoll_wait(pump->epoll, events, PUMP_FDS, 0));
+    if (pump->epoll >= 0 && !pump->turn_wanted) {
+        int count = epoll_wait(pump->epoll, events, PUMP_FDS, 0);
+        note_ready_locked(pump, events, count);
+    }
     if (!pump->polling) /* else it is meant for who polls */
         drain_poke_locked(pump);
     if (pump->due_ns <= clock_now())

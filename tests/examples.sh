@@ -13,6 +13,7 @@ expect() {
         echo "examples: $* failed and printed: $printed" >&2
         exit 1
     }
+    # shellcheck disable=SC2254 # it is a pattern
     case $printed in
     $pattern) ;;
     *)

@@ -3,6 +3,7 @@
 #
 # What is there is found by looking for the thing itself (a command, a header, a pkg-config module), not
 # for the package: so where all is present nothing is installed and no package manager is needed.
+# shellcheck shell=sh disable=SC2034 # the lists are for who sources it
 
 # Package, kind of evidence, evidence.
 packages_to_build='
@@ -42,6 +43,8 @@ lintian         command   lintian
 dpkg-dev        command   dpkg-gensymbols
 man-db          command   man
 iproute2        command   ip
+cppcheck        command   cppcheck
+shellcheck      command   shellcheck
 '
 # Beside those, for what takes minutes.
 packages_nightly='

@@ -1,5 +1,6 @@
 # root.sh - a root of its own for a test, laid over this machine's: what is installed, written and removed there vanishes
 # with it. Sourced.
+# shellcheck shell=sh
 
 # in_root FOLDER COMMAND…: runs COMMAND there; FOLDER, which is the caller's, is this machine's there too, and the trees
 # below $MORTISE_SOURCE_DIR and $MORTISE_BUILD_DIR can be seen. Root needs no user namespace for that; others do, and are

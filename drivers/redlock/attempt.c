@@ -242,7 +242,7 @@ static enum vote_state ask_take(struct ballot *ballot, struct vote *vote, redisR
 /* The smallest token that q of the votes can take. */
 static uint64_t needed(const struct ballot *ballot)
 {
-    uint64_t needs[NODES_MAX];
+    uint64_t needs[NODES_MAX] = {0};
     unsigned n = 0;
     for (unsigned i = 0; i < ballot->driver->count; i++) {
         const struct vote *vote = &ballot->votes[i];

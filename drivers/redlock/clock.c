@@ -58,7 +58,7 @@ static int64_t longest_trip_us(const struct driver *driver)
 /* Nodes that are away, or further away than a quorum, do not count. */
 int64_t clock_quorum_trip_ns(const struct driver *driver)
 {
-    int64_t trips[NODES_MAX], now_ns = now_of(driver);
+    int64_t trips[NODES_MAX] = {0}, now_ns = now_of(driver);
     unsigned n = 0;
     for (unsigned i = 0; i < driver->count; i++) {
         const struct node *node = &driver->nodes[i];

@@ -38,7 +38,9 @@ static int reopened(int fd)
     char path[64];
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     int own = open(path, FLAGS);
-    return own >= 0 ? own : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    if (own < 0)
+        own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    return own;
 }
 
 mortise_status file_open(struct file *file, const char *path, int fd, mortise_error *error)

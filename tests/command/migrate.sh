@@ -4,6 +4,7 @@
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 . "$(dirname "$0")/common"
 
+# shellcheck disable=SC2034 # for common
 LIMIT=60
 CONF=$DIR/fleet.conf
 ID=0123456789abcdef0123456789abcde

@@ -4,6 +4,7 @@
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 . "$(dirname "$0")/common"
 
+# shellcheck disable=SC2034 # for common
 LIMIT=60
 [ -e "${MORTISE_BUILD_DIR:-/none}/lib/mortise/migrate.so" ] || skip "the plugin migrate is not built"
 TAKER=$MORTISE_BUILD_DIR/tests/taker

@@ -55,7 +55,7 @@ same "-c NAME -- TEXT" 3 "$("$BIN" run -c "${N}a" -- 'echo $((1 + 2))')"
 same "options behind the name" 4 "$("$BIN" run "${N}a" -w 5s --ttl 10s -- echo 4)"
 same "-C before and behind the command's name" 55 \
     "$("$BIN" -C "$MORTISE_CONFIG" run "${N}a" -- printf 5
-       MORTISE_CONFIG=/none "$BIN" run -C "$MORTISE_CONFIG" "${N}a" -- printf 5)"
+       env MORTISE_CONFIG=/none "$BIN" run -C "$MORTISE_CONFIG" "${N}a" -- printf 5)"
 
 what "a run inside of a run with the same name"
 begin=$(ms)

@@ -13,11 +13,11 @@ fresh() {
 }
 
 beats() { # FILE: it goes on being written
-    local then
-    then=$(cat "$1" 2>/dev/null)
+    local before
+    before=$(cat "$1" 2>/dev/null)
     for _ in 1 2 3 4 5 6 7 8 9 10; do
         sleep 0.05
-        [ "$(cat "$1" 2>/dev/null)" != "$then" ] && return 0
+        [ "$(cat "$1" 2>/dev/null)" != "$before" ] && return 0
     done
     return 1
 }

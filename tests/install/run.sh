@@ -96,6 +96,7 @@ by_pkg_config "$compiler" consumer.c ''
 by_pkg_config "$cxx" consumer_cxx.cpp -std=c++17
 version=$("$prefix/bin/mortise" --version | sed -n '1s/^[^0-9]*\([0-9.]*\).*/\1/p')
 [ "$(pkg_config --modversion mortise)" = "$version" ] || fail "pkg-config says another version than mortise"
+told=''
 eval "told=$(pkg_config --variable=moduledir mortise)"
 [ "$(cd -- "$told" && pwd -P)" = "$(cd -- "$libdir/mortise" && pwd -P)" ] ||
     fail "pkg-config says another folder of modules"

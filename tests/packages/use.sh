@@ -29,6 +29,7 @@ if [ "$how" = root ]; then
     # less what costs most and is not ours: flushing the disk, and a new index of all man pages
     dpkg --force-unsafe-io --no-triggers -i "$work"/debs/*.deb
     dpkg --triggers-only libc-bin # ldconfig
+    # shellcheck disable=SC2046 # words
     dpkg -V $(dpkg-query -W -f '${Package}\n' | grep -E '^(lib)?mortise')
     ldconfig -p | grep -F libmortise.so.
     man -w mortise mortise-run mortise.conf libmortise mortise-conformance
@@ -50,7 +51,7 @@ fi
 mortise --version
 # every module of the packages loads, and comes from there (/lib may be another name of /usr/lib)
 mortise drivers >"$work/drivers"
-for module in $(find "$usr/lib" -path '*/mortise/*.so' -type f); do
+find "$usr/lib" -path '*/mortise/*.so' -type f | while read -r module; do
     awk -F '\t' '{ print $6 }' "$work/drivers" | grep "^$libs.*/mortise/$(basename "$module")\$"
 done
 awk -F '\t' 'NR > 1 { print $6 }' "$work/drivers" >"$work/files"
@@ -82,6 +83,7 @@ if [ "$how" = root ] && [ ! -e "$config_dir" ]; then
 fi
 
 if [ "$how" = root ]; then # and they go as they came
+    # shellcheck disable=SC2046 # words
     dpkg --force-unsafe-io --no-triggers -P $(dpkg-query -W -f '${Package}\n' | grep -E '^(lib)?mortise')
     named >"$work/after"
     diff "$work/before" "$work/after"

@@ -1,0 +1,48 @@
+/* planted.c - mistakes, for the analysis to find: one that finds none of them looks at nothing. Is built by nobody. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct node {
+    struct node *next;
+    int number;
+};
+
+int twice(struct node *node)
+{
+    free(node);
+    free(node); /* planted: twice */
+    return 0;
+}
+
+int beyond(int number)
+{
+    int numbers[4] = {0, 1, 2, 3};
+    for (int i = 0; i <= 4; i++)
+        number += numbers[i]; /* planted: beyond */
+    return number;
+}
+
+int never_set(int number)
+{
+    int other;
+    if (number > 0)
+        other = number;
+    return other; /* planted: never_set */
+}
+
+int nothing(const struct node *node)
+{
+    if (node == NULL)
+        printf("%d\n", node->number); /* planted: nothing */
+    return 0;
+}
+
+int left_open(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        return -1;
+    int byte = fgetc(file);
+    return byte; /* planted: left_open */
+}
