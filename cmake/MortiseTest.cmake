@@ -13,6 +13,9 @@ file(MAKE_DIRECTORY "${MORTISE_TEST_HOME}")
 set(MORTISE_TEST_MODULES "${PROJECT_BINARY_DIR}/tests/modules")
 set(MORTISE_TEST_FIXTURES "${PROJECT_BINARY_DIR}/tests/fixtures")
 
+# What takes a minute and more, and would be begun among the last: the end of the whole suite would wait for it alone.
+set(MORTISE_LONG_TESTS packages docs.commands analysis install migration.drill-faults migration.drill)
+
 # mortise_test(NAME LABEL label COMMAND … [TIMEOUT seconds] [ENVIRONMENT VAR=text …] [SERIAL])
 #
 # Exit code 77 is a skip; with MORTISE_REQUIRE_ALL it is a failure as any other. SERIAL: runs alone.
@@ -34,6 +37,9 @@ function(mortise_test NAME)
         LABELS "${arg_LABEL}" TIMEOUT ${timeout} RUN_SERIAL "${arg_SERIAL}"
         ENVIRONMENT "${MORTISE_TEST_ENVIRONMENT};${arg_ENVIRONMENT}"
         ENVIRONMENT_MODIFICATION "PATH=path_list_prepend:${MORTISE_COMMAND_DIR};MORTISE_CONFIG=unset:")
+    if(NAME IN_LIST MORTISE_LONG_TESTS)
+        set_tests_properties("${NAME}" PROPERTIES COST 100)
+    endif()
     if(NOT MORTISE_REQUIRE_ALL)
         set_tests_properties("${NAME}" PROPERTIES SKIP_RETURN_CODE 77)
     endif()
