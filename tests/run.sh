@@ -7,8 +7,8 @@
 #                kind; fewer than a thousand faults are a failure
 #
 # Builds in build-test*/, and what is tested later while the first suite is tested. MORTISE_TEST_JOBS: how many tests run
-# at once; most of them mostly wait, so it is more than there are processors. With MORTISE_REQUIRE_ALL=1 in the environment a test that cannot run here is a
-# failure, not a skip.
+# at once; most of them mostly wait, so it is more than there are processors. With MORTISE_REQUIRE_ALL=1 in the
+# environment a test that cannot run here is a failure, not a skip.
 set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 . "$root/tests/packages.sh"
