@@ -13,7 +13,7 @@ static struct server server;
 /* From one byte that is tried to the next. All of them take minutes, and are tried at night; else each variant begins at
  * another one, so that together they leave none out. Where it is looked for errors of memory and of threads, some do. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-static int step = 7;
+static int step = VARIANTS;
 #else
 static int step = 3;
 #endif
