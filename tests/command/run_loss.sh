@@ -69,14 +69,14 @@ else
 fi
 
 what "broken, and the command ignores TERM: KILL after the grace"
-start stubborn --ttl 9s --grace 300ms
+start stubborn --ttl 9s --grace 1500ms
 break_it
 until_true holds "$DIR/err" 'was lost' || wrong "the loss was not seen"
 begin=$(ms)
 yes "it is given a grace" alive "$COMMAND"
 until_true all_gone "$COMMAND" "$CHILD"
 took=$(($(ms) - begin))
-yes "killed after about 300 ms ($took ms)" [ $took -ge 150 ]
+yes "killed after about 1,500 ms ($took ms)" [ $took -ge 150 ]
 yes "and not much later" [ $took -lt 10000 ]
 same_code "the code" 76 $WRAPPER
 
