@@ -530,9 +530,14 @@ mortise_status mortise_close(mortise_client *handle, mortise_error *error)
     bool drained = drain(client, until_ns);
     if (drained)
         drained = leave_stack(client, until_ns);
-    bool left = wait_for_users(client, clock_after_ms(clock_now(), STUCK_MS));
+    int64_t stuck_ns = clock_after_ms(clock_now(), STUCK_MS);
+    if (drained &&
+        until_ns >
+            stuck_ns) /* the driver has answered all: its thread is late, on a busy machine */
+        stuck_ns = until_ns;
+    bool left = wait_for_users(client, stuck_ns);
     watchdog_stop(client);
-    bool stopped = pump_stop(&client->pump, clock_after_ms(clock_now(), STUCK_MS));
+    bool stopped = pump_stop(&client->pump, stuck_ns);
     bool empty = stopped && left; /* else it is left standing: somebody is in it */
     if (empty)
         loader_close_all(&client->loader);
