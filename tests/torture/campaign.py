@@ -13,6 +13,7 @@ from arena import PATIENCE_S, Failure, Server, Slot, now_ns, tell
 from growth import Growth
 from strikes import Strikes
 
+UNREACHABLE = 69  # exit code: half a step may have been taken, and it can be repeated
 GETTING_ON = 5  # acquisitions of a process, and one of each name
 # What a call may end with where nothing is broken, but there is much to do. Only acquires end without success: of those
 # that would not wait, or not for longer, or were canceled. All time-outs of a load are longer than it makes anything wait.
@@ -39,10 +40,14 @@ class Run:
     def take_step(self):
         """Of a migration, by its operator, who has the config of the first fighter."""
         shutil.copy(self.slots[0].config, f"{self.folder}/operator.conf")
-        done = subprocess.run([os.environ["MORTISE_COMMAND"], "-C", f"{self.folder}/operator.conf", "migrate",
-                               "advance", "--wait", f"{PATIENCE_S}s"], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise Failure(f"mortise migrate advance: exit code {done.returncode}: {done.stderr}")
+        give_up = time.monotonic() + PATIENCE_S
+        while True:
+            done = subprocess.run([os.environ["MORTISE_COMMAND"], "-C", f"{self.folder}/operator.conf", "migrate",
+                                   "advance", "--wait", f"{PATIENCE_S}s"], capture_output=True, text=True, check=False)
+            if done.returncode == 0:
+                return
+            if done.returncode != UNREACHABLE or time.monotonic() > give_up:
+                raise Failure(f"mortise migrate advance: exit code {done.returncode}: {done.stderr}")
 
     def fight(self):
         if self.settings["load"]:
