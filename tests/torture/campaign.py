@@ -51,8 +51,7 @@ class Run:
 
     def fight(self):
         if self.settings["load"]:
-            self.write("calm")  # nothing is broken, ever: from now on nobody may wait for longer than patience
-            self.growth.watch(self.settings["seconds"])
+            self.growth.watch(self.settings["seconds"], lambda: self.write("calm"))
         else:
             self.strikes.all()
 

@@ -49,8 +49,9 @@ class Growth:
         while self.acquisitions() < self.run.settings["warm"] and time.monotonic() < begin + PATIENCE_S:
             time.sleep(EVERY_S)
 
-    def watch(self, seconds):
+    def watch(self, seconds, settled):
         self.settle()
+        settled()  # all are connected: from now on nobody may wait for longer than patience
         begin, rest_s = time.monotonic(), seconds - self.settled_s
         memory, files = self.look_until(begin + rest_s / 4)
         had = self.acquisitions()

@@ -28,9 +28,9 @@ CONFIG is a template, in which @DIR@, @HOST@, the @PORT…@s and @SEED@ are repl
                         runs are made until it is
     tries=N deaf=1      deaf: when a server is struck, one who holds something hears nothing for a ttl;
                         and what is to hit a holder waits for one
-    load=1              many clients, and no faults: nothing may be lost or fail, nobody may wait for longer than patience at
-                        any time, and neither memory nor descriptors may grow after the first `settled` seconds (10) and
-                        `warm` acquisitions (0). No proxies
+    load=1              many clients, and no faults: nothing may be lost or fail; after the first `settled` seconds (10)
+                        and `warm` acquisitions (0) nobody may wait for longer than patience, and neither memory nor
+                        descriptors may grow. No proxies
 
 Environment: MORTISE_TORTURE, MORTISE_CHECK, MORTISE_PROXY, MORTISE_COMMAND, MORTISE_SOURCE_DIR. A run takes
 $MORTISE_TORTURE_SECONDS, with the seed that is given and with $MORTISE_TORTURE_SEEDS fresh ones, if these are set; where
