@@ -8,10 +8,9 @@ from arena import PATIENCE_S, Failure
 EVERY_S = 0.5
 # What memory may have grown by between the windows, of all fighters together: pages that are touched for the first time,
 # for each client what it had not done before (it meets names that it has not had, and queues that are longer), and,
-# beside that, less for each acquisition than the smallest piece that could be forgotten (32 bytes).
+# beside that, `leak` bytes for each acquisition: less than the smallest piece that could be forgotten (32).
 SLACK_KIB = 256
 OF_CLIENT_KIB = 8
-OF_ACQUISITION_BYTES = 8
 FILES_SLACK = 8
 CLIENTS_OF_A_FILE = 4  # one of so many waits for the first time, and opens what it is told by
 
@@ -60,7 +59,7 @@ class Growth:
         memory_then, files_then = self.look_until(begin + rest_s)
         settings = self.run.settings
         clients = settings["processes"] * settings["clients"]
-        memory_slack = SLACK_KIB + clients * OF_CLIENT_KIB + had * OF_ACQUISITION_BYTES // 1024
+        memory_slack = SLACK_KIB + clients * OF_CLIENT_KIB + had * settings["leak"] // 1024
         files_slack = FILES_SLACK + clients // CLIENTS_OF_A_FILE
         self.text = (f"memory: {max(memory)} KiB, then {min(memory_then)} (may be {memory_slack} more); "
                      f"descriptors: {max(files)}, then {min(files_then)}; {had} acquisitions between")

@@ -30,7 +30,7 @@ CONFIG is a template, in which @DIR@, @HOST@, the @PORT…@s and @SEED@ are repl
                         and what is to hit a holder waits for one
     load=1              many clients, and no faults: nothing may be lost or fail; after the first `settled` seconds (10)
                         and `warm` acquisitions (0) nobody may wait for longer than patience, and neither memory nor
-                        descriptors may grow. No proxies
+                        descriptors may grow, but for leak=N bytes of each acquisition (8). No proxies
 
 Environment: MORTISE_TORTURE, MORTISE_CHECK, MORTISE_PROXY, MORTISE_COMMAND, MORTISE_SOURCE_DIR. A run takes
 $MORTISE_TORTURE_SECONDS, with the seed that is given and with $MORTISE_TORTURE_SEEDS fresh ones, if these are set; where
@@ -96,7 +96,7 @@ def read_settings(arguments):
                 "seconds": 8, "rate": 3, "processes": 4, "threads": 3, "clients": 1, "names": 3,
                 "ttl": 1000, "calm_ttl": 20000, "seed": "", "fresh": 0, "find": "", "tries": 1, "deaf": 0, "calm": 2, "patience": 8000,
                 "observe": "recorder", "wall": "", "phases": "", "step": 0,
-                "first": 0.2, "longest": 2.5, "long": 60, "hold": 0, "pause": 0, "load": 0, "settled": 10, "warm": 0}
+                "first": 0.2, "longest": 2.5, "long": 60, "hold": 0, "pause": 0, "load": 0, "settled": 10, "warm": 0, "leak": 8}
     for argument in arguments:
         key, _, value = argument.partition("=")
         if key not in settings:
