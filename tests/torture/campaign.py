@@ -153,6 +153,8 @@ class Run:
         self.slots = [Slot(self, number) for number in range(settings["processes"])]
         if settings["step"]:
             self.take_step()
+        if settings["load"]:
+            self.left_by_list()  # the first one makes the tables, and whoever would not wait for that is told UNREACHABLE
         for slot in self.slots:
             slot.start()
         for slot in self.slots:
