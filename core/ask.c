@@ -89,7 +89,6 @@ static void fill_op(const struct contest *contest, struct ask *ask)
     op->first_sent_ns = contest->first_sent_ns;
     op->hint_ms = -1;
     op->done = ask_done;
-    ask->task.doubts = contest->client->doubts;
 }
 
 void ask_locked(struct contest *contest, struct task_list *starts)
@@ -131,7 +130,7 @@ static void granted_locked(struct contest *contest, const mortise_op *op, struct
         no_answer_locked(contest, op, starts);
         return;
     }
-    if (((const struct task *)(const void *)op)->doubts != client->doubts)
+    if (((const struct task *)(const void *)op)->doubts != atomic_load(&client->doubts))
         grant_doubt_entry_locked(contest->entry, clock_now(), starts);
     contest->failing_ns = 0;
     contest->failures = contest->busy_count = 0;

@@ -367,7 +367,7 @@ struct client {
     struct sleeper *drain;    /* of close: woken when there are none */
     bool abandoning;          /* no release is repeated any more */
     bool left_behind;         /* one was given up unsure */
-    unsigned doubts;          /* how often modules had any (grants_doubt) */
+    atomic_uint doubts;       /* how often modules had any (grants_doubt) */
     mortise_stats stats;
 
     unsigned char random[RANDOM_POOL];

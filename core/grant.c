@@ -363,7 +363,7 @@ static void renewal_done(mortise_op *op)
     struct task_list starts = {NULL, NULL};
     pthread_mutex_lock(&client->lock);
     grant->renewal = NULL;
-    grant->doubted |= op->status != MORTISE_OK; /* what was doubted still is */
+    grant->doubted |= !renewal->extends && op->status != MORTISE_OK; /* what was doubted still is */
     if (grant->released || grant->lost)
         too_late_locked(grant, op, &starts);
     else if (op->status == MORTISE_OK)
@@ -410,7 +410,7 @@ void grants_doubt(struct client *client, const char *name, size_t name_len)
     struct task_list starts = {NULL, NULL};
     pthread_mutex_lock(&client->lock);
     int64_t now = clock_now();
-    client->doubts++; /* one that is granted and not told of yet is looked at */
+    atomic_fetch_add(&client->doubts, 1); /* one that is granted and not told of yet is looked at */
     struct entry *entry = name == NULL ? NULL : entry_find_locked(client, name, name_len);
     if (entry != NULL)
         grant_doubt_entry_locked(entry, now, &starts);
