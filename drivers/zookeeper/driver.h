@@ -62,8 +62,6 @@ void session_give_up(struct driver *driver);
 int64_t session_timeout_ns(const struct driver *driver);
 /* Until when a claim is good; 0: nothing is proven. */
 int64_t session_deadline(const struct driver *driver);
-/* A claim is held from now on: the next beat comes sooner. */
-void session_holds(struct driver *driver);
 /* The connection stands and answers. */
 bool session_is_well(const struct driver *driver, int64_t now_ns);
 /* A call begins, and may have to wait for a connection, but for no longer than that is configured: the

@@ -78,10 +78,9 @@
  *
  * THE DEADLINE. Only the servers expire a session, and a client that is cut off is not told. Its followers
  * tell the leader once in half a tick of whom they heard. So the session *beats*: it writes to a node of its
- * own, every tenth of its timeout, or every fifth while it holds nothing (a grant finds a fifth of the timeout
- * proven then at the least, and brings the next beat forward), one beat after the other. When beats P, Q and R
- * were answered, Q sent half a tick or more after the answer to P, and R after the answer to Q, then the leader
- * has heard of the session after P was sent:
+ * own, every tenth of its timeout, one beat after the other. When beats P, Q and R were answered, Q sent
+ * half a tick or more after the answer to P, and R after the answer to Q, then the leader has heard of
+ * the session after P was sent:
  *   - P was committed by a leader that had a quorum then, and that leader pings the follower within half a
  *     tick of committing P; so before Q reaches it, and before it answers Q to the follower (one link, in
  *     order);
@@ -121,7 +120,6 @@
 #define DATA_MAX (MORTISE_NOTE_MAX + 64) /* of a node */
 #define QUOTED_SIZE 160                  /* a name in a message */
 #define BEATS_PER_TIMEOUT 10
-#define BEATS_IDLE 5 /* holding nothing; fewer would prove too little in between */
 #define OPEN_MAX 256 /* requests on their way, about: the beats stand behind them */
 
 enum option {
@@ -194,7 +192,6 @@ struct session {
     int64_t id;
     int64_t since_ns; /* connected for the first time; 0: never */
     bool connected;
-    bool holds;           /* something, when it beat last or since */
     bool beating;         /* a beat is on its way, sent at */
     int64_t beat_sent_ns; /* (the last one) */
     int64_t beat_due_ns;

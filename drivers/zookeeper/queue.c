@@ -58,7 +58,6 @@ void claim_grant(struct driver *driver, struct claim *claim)
     if (claim->goal == GOAL_OWN) {
         claim->goal = GOAL_HOLD;
         claim->ends_ns = ends_ns;
-        session_holds(driver);
     }
     until_ns = until_ns < claim->ends_ns ? until_ns : claim->ends_ns;
     claim->op = NULL;

@@ -324,28 +324,6 @@ static void beat_answered(struct driver *driver, struct request *request)
         lease_proven(driver);
 }
 
-static void note_hold(struct driver *driver, struct claim *claim)
-{
-    driver->session->holds |= claim->goal == GOAL_HOLD;
-}
-
-void session_holds(struct driver *driver)
-{
-    struct session *session = driver->session;
-    if (session->holds)
-        return;
-    session->holds = true;
-    beat_by(driver, session->beat_sent_ns + session_timeout_ns(driver) / BEATS_PER_TIMEOUT);
-}
-
-static int64_t interval_ns(struct driver *driver)
-{
-    struct session *session = driver->session;
-    session->holds = false;
-    claims_each(driver, note_hold);
-    return session_timeout_ns(driver) / (session->holds ? BEATS_PER_TIMEOUT : BEATS_IDLE);
-}
-
 /* Writes to its node; the first time, and where that is gone, it makes it; and where there is no room for it,
  * that too. */
 static void beat(struct driver *driver, int64_t now_ns)
@@ -361,7 +339,7 @@ static void beat(struct driver *driver, int64_t now_ns)
             ? send_set(driver, path, driver->note, driver->note_len, -1, to)
             : send_create(driver, path, driver->note, driver->note_len, ZOO_EPHEMERAL, to);
     session->beat_sent_ns = now_ns;
-    session->beat_due_ns = now_ns + interval_ns(driver);
+    session->beat_due_ns = now_ns + session_timeout_ns(driver) / BEATS_PER_TIMEOUT;
 }
 
 static void ignored(struct driver *driver, struct request *request)

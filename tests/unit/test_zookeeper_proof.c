@@ -211,22 +211,7 @@ static void test_cut_off_at_any_instant(void)
     CU_ASSERT(moved > 3000); /* nor is it safe by proving nothing */
 }
 
-/* One that holds nothing beats every fifth of the timeout: what is proven is enough for a grant at any instant, which needs
- * a tenth. */
-static void test_idle_beats(void)
-{
-    enum { TIMEOUT_MS = 10000, ANSWER_MS = 20 };
-    struct proof proof;
-    proof_begin(&proof, 0);
-    proof_connected(&proof, TIMEOUT_MS, 0);
-    for (int64_t sent_ms = 0; sent_ms < 20 * TIMEOUT_MS; sent_ms += TIMEOUT_MS / 5) {
-        CU_ASSERT(proof.deadline_ns >= (sent_ms + ANSWER_MS + TIMEOUT_MS / 10) * MS);
-        proof_answered(&proof, sent_ms * MS, (sent_ms + ANSWER_MS) * MS);
-    }
-}
-
 static CU_TestInfo tests[] = {
-    {"beats of one that holds nothing", test_idle_beats},
     {"the making of a session counts at once", test_making_counts_at_once},
     {"three beats", test_three_beats},
     {"a reconnection needs a beat", test_reconnection_needs_a_beat},
