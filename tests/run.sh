@@ -6,16 +6,15 @@
 #   --nightly    all of that, and the tests take their time (MORTISE_NIGHTLY=1): hours. Tells what was broken, by
 #                kind; fewer than a thousand faults are a failure
 #
-# Builds in build-test*/, and what is tested later while the first suite is tested. MORTISE_TEST_JOBS: how many tests run
-# at once; most of them mostly wait, so it is more than there are processors. With MORTISE_REQUIRE_ALL=1 in the
-# environment a test that cannot run here is a failure, not a skip.
+# Builds in build-test*/. MORTISE_TEST_JOBS: how many tests run at once (one more than there are processors, for most of
+# them mostly wait). With MORTISE_REQUIRE_ALL=1 in the environment a test that cannot run here is a failure, not a skip.
 set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 . "$root/tests/packages.sh"
 . "$root/cmake/build.sh"
 
 usage() {
-    sed -n '2,11s/^# \{0,1\}//p' "$0"
+    sed -n '2,10s/^# \{0,1\}//p' "$0"
     exit "$1"
 }
 
@@ -60,20 +59,6 @@ slowest() {
     done
 }
 
-# build_behind: the sanitized trees, with the time that nobody else wants. Ends with all its children at a TERM, as
-# timeout(1) does. What it could not build is built again when its turn comes, and said then.
-builder=''
-build_behind() {
-    # shellcheck disable=SC2016 # they are expanded there
-    nice -n 19 timeout 3600 sh -c '
-        root=$1
-        . "$root/cmake/build.sh"
-        build_tree "$root/build-test-asan" asan-ubsan "$2"
-        build_tree "$root/build-test-tsan" tsan "$2"
-    ' sh "$root" "-DMORTISE_REQUIRE_ALL=$require_all" >/dev/null 2>&1 &
-    builder=$!
-}
-
 # run_suite NAME PRESET FOLDER COMMAND…: has FOLDER built and runs COMMAND --test-dir FOLDER …, which is ctest.
 # Remembers a failure, so that the other suites run nevertheless.
 run_suite() {
@@ -81,16 +66,11 @@ run_suite() {
     shift 3
     began=$(date +%s)
     echo "== $name: building"
-    [ -z "$builder" ] || wait "$builder" || true
-    builder=''
     if ! build_tree "$folder" "$preset" "-DMORTISE_REQUIRE_ALL=$require_all"; then
         failures="$failures, $name (does not build)"
         return 0
     fi
     build_seconds=$(seconds_since "$began")
-    if [ "$sanitize" = yes ] && [ "$preset" = debug ]; then
-        build_behind
-    fi
     echo "== $name: testing"
     began=$(date +%s)
     report=$folder/report.xml
@@ -116,12 +96,7 @@ if setarch "$(uname -m)" -R true 2>/dev/null; then
     fixed_addresses="setarch $(uname -m) -R"
 fi
 
-jobs=${MORTISE_TEST_JOBS:-$((2 * $(getconf _NPROCESSORS_ONLN) + 1))}
-# Who is interrupted leaves no build behind.
-trap '[ -z "$builder" ] || kill "$builder" || true' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
+jobs=${MORTISE_TEST_JOBS:-$(($(getconf _NPROCESSORS_ONLN) + 1))}
 [ -z "$nightly" ] || packages_nightly=''
 packages_install "$packages_to_build$packages_to_test$packages_nightly" || exit 1
 # shellcheck disable=SC2086 # words
