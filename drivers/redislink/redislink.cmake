@@ -1,9 +1,9 @@
 # What the drivers that speak Redis have in common when they are built.
 
 # Scripts as C: their text without comments, and its SHA-1, by which the server knows them. Reads scripts/*.lua of
-# the folder that includes this; the line "-- include NAME" stands for scripts/include/NAME.lua.
+# the folder that includes this; the line "-- include NAME" stands for scripts/include/NAME.lua of that folder, or of this.
 file(GLOB scripts CONFIGURE_DEPENDS scripts/*.lua)
-file(GLOB parts CONFIGURE_DEPENDS scripts/include/*.lua)
+file(GLOB parts CONFIGURE_DEPENDS scripts/include/*.lua "${CMAKE_CURRENT_LIST_DIR}/scripts/include/*.lua")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${parts})
 set(rows "")
 set(names "")
@@ -14,7 +14,11 @@ foreach(script IN LISTS scripts)
     string(REGEX MATCHALL "-- include [a-z_]+\n" includes "${text}")
     foreach(include IN LISTS includes)
         string(REGEX REPLACE "-- include ([a-z_]+)\n" "\\1" part "${include}")
-        file(READ "${CMAKE_CURRENT_SOURCE_DIR}/scripts/include/${part}.lua" part)
+        set(place "${CMAKE_CURRENT_SOURCE_DIR}/scripts/include/${part}.lua")
+        if(NOT EXISTS "${place}")
+            set(place "${CMAKE_CURRENT_LIST_DIR}/scripts/include/${part}.lua")
+        endif()
+        file(READ "${place}" part)
         string(REPLACE "${include}" "${part}" text "${text}")
     endforeach()
     string(REGEX REPLACE "(^|\n)[ \t]*--[^\n]*" "\\1" text "${text}")
