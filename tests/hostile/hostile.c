@@ -17,6 +17,7 @@
 #include <CUnit/Basic.h>
 
 #include <dirent.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -168,11 +169,13 @@ static void call_all(struct visit *visit, mortise_client *client)
 }
 
 /* Not under ThreadSanitizer: room for a huge list takes it seconds, in which the client that is closed is taken for stuck, and
- * left standing. */
+ * left standing; and what it writes down of each byte is several times what the library itself took. */
 #ifdef __SANITIZE_THREAD__
 static const bool waits_at_close = false;
+static const long memory_max_kib = LONG_MAX;
 #else
 static const bool waits_at_close = true;
+static const long memory_max_kib = 1024 * 1024;
 #endif
 
 static void have_outcome(mortise_status status, mortise_lease *lease, const mortise_error *error,
@@ -356,7 +359,7 @@ static void visit_all(int count)
     for (int i = 0; i < count; i++)
         CU_ASSERT_EQUAL(atomic_load(&waiters[i].late), 0);
     getrusage(RUSAGE_SELF, &usage);
-    CU_ASSERT(usage.ru_maxrss < 1024 * 1024); /* KiB: nobody believed a length */
+    CU_ASSERT(usage.ru_maxrss < memory_max_kib); /* nobody believed a length */
 }
 
 /* Whatever is opened once and for good, it is after the first round. */

@@ -24,6 +24,7 @@ TESTS = os.path.dirname(HERE)
 TAKER = os.environ["MORTISE_TAKER"]
 PATIENCE = 30  # seconds; bounds failure
 ROUNDS = 25  # of each contender, at least
+CONTEST = 5  # seconds; so long those who are told contend with those who poll
 
 
 def until(what, said):
@@ -163,14 +164,22 @@ class Counter:
             file.write("%d\n" % (number + 1))
 
 
-def contend(counter, contenders):
+def contend(counter, contenders, pollers=()):
     """All add under the lock, until each has had ROUNDS turns: nobody leaves, so that who starves is seen.
-    How many turns each had."""
+    `pollers` ask again and again, which promises nothing beside contenders who are told: these leave once the
+    pollers have had CONTEST seconds for their turns. How many turns each had."""
+    contenders = [*contenders, *pollers]
     turns, wrong = [0] * len(contenders), []
+    ours, end = len(contenders) - len(pollers), time.monotonic() + CONTEST
+
+    def goes_on(i):
+        if i < ours:
+            return min(turns[:ours]) < ROUNDS or (min(turns) < ROUNDS and time.monotonic() < end)
+        return turns[i] < ROUNDS
 
     def run(i):
         try:
-            while min(turns) < ROUNDS and not wrong:
+            while goes_on(i) and not wrong:
                 assert contenders[i].lock(), "contender %d never got the lock; turns: %s" % (i, turns)
                 counter.add()
                 turns[i] += 1

@@ -41,7 +41,7 @@ class Cases:
     def test_the_count_is_exact(self):
         counter = interop.Counter(self.folder)
         ours = [TakerContender(self.taker(), self.name) for _ in range(2)]
-        turns = contend(counter, ours + [self.neighbour(), self.neighbour()])
+        turns = contend(counter, ours, pollers=[self.neighbour(), self.neighbour()])
         self.assertEqual(counter.value(), sum(turns))
         self.assertGreaterEqual(min(turns), interop.ROUNDS)
 

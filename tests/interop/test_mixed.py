@@ -23,8 +23,9 @@ class Cases:
     def test_the_count_is_exact(self):
         """And each of them has its turns."""
         counter = interop.Counter(self.folder)
-        ways = self.ways() + [QUEUED] * self.queued
-        turns = contend(counter, [TakerContender(self.taker(*way), self.name) for way in ways])
+        told = [TakerContender(self.taker(*way), self.name) for way in WAYS]
+        polling = [TakerContender(self.taker(*QUEUED), self.name) for _ in range(2 * self.queued)]
+        turns = contend(counter, told, pollers=polling)
         self.assertEqual(counter.value(), sum(turns))
 
     def test_busy(self):
