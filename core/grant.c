@@ -13,6 +13,7 @@ struct renewal {
     struct task task; /* first */
     struct grant *grant;
     bool extends; /* else it only looks whether the claim is there still */
+    bool doubted; /* the claim was, when it was asked for */
 };
 
 static void renewal_done(mortise_op *op);
@@ -277,6 +278,7 @@ static void renew_locked(struct grant *grant, int64_t now, struct task_list *sta
     renewal->task.unattended = true;
     renewal->grant = grant;
     grant->renewal = &renewal->task;
+    renewal->doubted = grant->doubted;
     grant->doubted = false;
     grant->references++;
     client_began_locked(grant->client);
@@ -363,7 +365,7 @@ static void renewal_done(mortise_op *op)
     struct task_list starts = {NULL, NULL};
     pthread_mutex_lock(&client->lock);
     grant->renewal = NULL;
-    grant->doubted |= !renewal->extends && op->status != MORTISE_OK; /* what was doubted still is */
+    grant->doubted |= renewal->doubted && op->status != MORTISE_OK; /* what was doubted still is */
     if (grant->released || grant->lost)
         too_late_locked(grant, op, &starts);
     else if (op->status == MORTISE_OK)

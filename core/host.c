@@ -72,8 +72,6 @@ static bool complete(mortise_host *host, mortise_op *op, mortise_status status)
     }
     if (pump_complete(pump, op, known(status))) {
         bound_numbers(op);
-        if (instance_of(host)->above == NULL)
-            ((struct task *)(void *)op)->doubts = atomic_load(&pump_client(pump)->doubts);
         return true;
     }
     host_log(host, 3, "the module completed an op that was not outstanding; ignored");

@@ -498,9 +498,10 @@ bool pump_post_job(struct pump *pump, struct job *job)
 
 bool pump_complete(struct pump *pump, mortise_op *op, mortise_status status)
 {
-    if (op->core_state == OP_STARTED)
+    if (op->core_state == OP_STARTED) {
         op->core_state = OP_COMPLETED;
-    else if (op->core_state == OP_OF_PLUGIN)
+        ((struct task *)(void *)op)->doubts = atomic_load(&pump_client(pump)->doubts);
+    } else if (op->core_state == OP_OF_PLUGIN)
         op->core_state = OP_OF_PLUGIN_COMPLETED;
     else
         return false;

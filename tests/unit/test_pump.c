@@ -411,6 +411,42 @@ static void test_completed_twice(void)
     finish();
 }
 
+/* An op of a module's own, as plugins have them, and what lies behind it, which is not the core's. */
+static struct own {
+    mortise_op op;
+    unsigned char behind[256];
+} own;
+static int own_done;
+
+static void have_own(mortise_op *op)
+{
+    own_done += op == &own.op;
+}
+
+static void own_start(void *ctx, mortise_op **ops, size_t n)
+{
+    (void)ctx;
+    host()->complete(host(), &own.op, MORTISE_OK);
+    for (size_t i = 0; i < n; i++)
+        grant(ops[i]);
+}
+
+static void test_completes_its_own(void)
+{
+    mortise_lease *lease;
+    start(true);
+    own = (struct own){.op = {.done = have_own}};
+    memset(own.behind, 0xa5, sizeof(own.behind));
+    own_done = 0;
+    rig.client->top->module.start = own_start;
+    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(own_done, 1);
+    for (size_t i = 0; i < sizeof(own.behind); i++)
+        CU_ASSERT_EQUAL(own.behind[i], 0xa5);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    finish();
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -429,6 +465,7 @@ int main(void)
         {"canceled before it was started", test_canceled_before_it_was_started},
         {"completed from outside", test_completed_from_outside},
         {"completed twice", test_completed_twice},
+        {"completes an op of its own", test_completes_its_own},
         CU_TEST_INFO_NULL,
     };
     return rig_run("pump", tests);

@@ -205,6 +205,27 @@ static void test_doubt_past_max_hold(void)
     test_doubt_of_one_that_ends(MORTISE_OPTIONS(.max_hold_ms = 1500), 2500);
 }
 
+/* Doubted while it was renewed, and there is no answer until that is over. */
+static void test_doubt_into_max_hold(void)
+{
+    char name[] = "a";
+    rig_open(&rig, "ttl = 3s\n");
+    mortise_lease *lease = take(&rig, "a", MORTISE_OPTIONS(.max_hold_ms = 1500));
+    advance_ms(1499);
+    tap(&rig);
+    SCRIPT(.kinds = OP(RENEW), .times = 2, .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE);
+    tapped_host()->post(tapped_host(), doubt, name);
+    settle();
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RENEW), 2); /* at once, and once again */
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_SUSPECT);
+    CU_ASSERT(sim->lose(name));
+    advance_ms(400);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
+    rig_close(&rig);
+    ASSERT_NOTHING_LEFT();
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -215,6 +236,7 @@ int main(void)
         {"R2: a doubt before the grant is told", test_doubt_before_it_is_told},
         {"R2: a doubt about a no_renew lease", test_doubt_of_no_renew},
         {"R2: a doubt past max_hold", test_doubt_past_max_hold},
+        {"R2: a doubt into the end of max_hold", test_doubt_into_max_hold},
         CU_TEST_INFO_NULL,
     };
     return rig_run("span", tests);
