@@ -48,7 +48,7 @@ def children(pid):
 def leave_time(process):
     """What is being started is noted soon after; only then can it be ended."""
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.communicate(timeout=10)
+        process.communicate(timeout=120)
 
 
 class Counter:

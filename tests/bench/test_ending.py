@@ -12,7 +12,7 @@ import unittest
 from pathlib import Path
 
 PROGRAM = sys.argv.pop()
-PATIENCE_S = 60  # bounds failure only
+PATIENCE_S = 200  # bounds failure only
 
 
 def is_below(process, name):

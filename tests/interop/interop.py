@@ -166,26 +166,32 @@ class Counter:
 
 def contend(counter, contenders, pollers=()):
     """All add under the lock, until each has had ROUNDS turns: nobody leaves, so that who starves is seen.
-    `pollers` ask again and again, which promises nothing beside contenders who are told: these leave once the
-    pollers have had CONTEST seconds for their turns. How many turns each had."""
+    `pollers` ask again and again, which promises nothing beside contenders who are told: these have their turns
+    first, then contend with them for CONTEST seconds at most, and leave. How many turns each had."""
     contenders = [*contenders, *pollers]
-    turns, wrong = [0] * len(contenders), []
-    ours, end = len(contenders) - len(pollers), time.monotonic() + CONTEST
+    turns, wrong, told = [0] * len(contenders), [], len(contenders) - len(pollers)
+    contest, end = threading.Event(), None
 
-    def goes_on(i):
-        if i < ours:
-            return min(turns[:ours]) < ROUNDS or (min(turns) < ROUNDS and time.monotonic() < end)
-        return turns[i] < ROUNDS
+    def goes_on():
+        nonlocal end
+        if min(turns[:told]) < ROUNDS:
+            return True
+        end = end or time.monotonic() + CONTEST
+        contest.set()
+        return min(turns) < ROUNDS and time.monotonic() < end
 
     def run(i):
         try:
-            while goes_on(i) and not wrong:
+            if i >= told:
+                contest.wait(PATIENCE)
+            while (goes_on() if i < told else turns[i] < ROUNDS) and not wrong:
                 assert contenders[i].lock(), "contender %d never got the lock; turns: %s" % (i, turns)
                 counter.add()
                 turns[i] += 1
                 assert contenders[i].unlock(), "contender %d was not the holder any more" % i
         except BaseException as problem:  # pylint: disable=broad-except
             wrong.append(problem)
+            contest.set()
 
     threads = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(len(contenders))]
     for thread in threads:
@@ -253,7 +259,8 @@ class Case(unittest.TestCase):
 
     def renewing_taker(self):
         """It renews long before it has to: whoever stands still for a while loses nothing."""
-        self.core_settings = [*self.core_settings, "renew_every = 100ms"]
+        if "renew_every = 100ms" not in self.core_settings:
+            self.core_settings = [*self.core_settings, "renew_every = 100ms"]
         return self.taker()
 
     def waiter_is_subscribed(self):

@@ -94,27 +94,27 @@ class Cases:
 
     def test_the_neighbour_waits_for_one_who_was_killed(self):
         taker, other = self.taker(), self.neighbour()
-        self.assertEqual(taker.word("acquire", self.name, 0, 300), "OK")
+        self.assertEqual(taker.word("acquire", self.name, 20000, 300), "OK")
         taker.kill()
         self.assertTrue(other.lock())
         self.assertTrue(other.unlock())
 
     def test_ours_expired_and_was_taken(self):
         taker, other = self.taker(), self.neighbour()
-        self.assertEqual(taker.word("acquire", self.name, 0, 300, "-", "no_renew"), "OK")
+        self.assertEqual(taker.word("acquire", self.name, 20000, 300, "-", "no_renew"), "OK")
         self.assertTrue(other.lock())
         self.assertEqual(taker.word("state"), "LOST")
         self.assertEqual(taker.word("release"), "LOST")
         self.assertTrue(other.unlock(), "we released what was the neighbour's")
 
     def test_ours_was_taken_away(self):
-        taker, other = self.taker(), self.neighbour()
-        self.assertEqual(taker.word("acquire", self.name, 0, 2000), "OK")
+        taker, other = self.renewing_taker(), self.neighbour()
+        self.assertEqual(taker.word("acquire", self.name, 0, 20000), "OK")
         self.assertEqual(self.redis.delete(self.name), 1)
         self.assertTrue(other.try_lock(60000))
         until(lambda: taker.word("state") == "LOST", "that we have lost it")
         self.assertEqual(taker.word("release"), "LOST")
-        self.assertTrue(self.pttl() == -1 or 2000 < self.pttl() <= 60000, "we changed when it ends")
+        self.assertTrue(self.pttl() == -1 or 20000 < self.pttl() <= 60000, "we changed when it ends")
         self.assertTrue(other.unlock(), "we released what was the neighbour's")
 
     def test_we_release_what_was_taken_away(self):

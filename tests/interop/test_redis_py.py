@@ -86,7 +86,7 @@ class NoTimeout(interop.Case):
     def test_ours_expired_and_was_taken(self):
         self.assertTrue(self.other.unlock())
         taker = self.taker()
-        self.assertEqual(taker.word("acquire", self.name, 0, 300, "-", "no_renew"), "OK")
+        self.assertEqual(taker.word("acquire", self.name, 20000, 300, "-", "no_renew"), "OK")
         until(lambda: self.other.try_lock(None), "the end of our ttl")
         self.assertEqual(taker.word("state"), "LOST")
         self.assertEqual(taker.word("release"), "LOST")

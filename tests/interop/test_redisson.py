@@ -113,7 +113,7 @@ class Cases:
     def test_we_expired(self):
         for more in ("-",), (str(uuid.uuid4()) + ":7",):
             taker, java = self.taker(), self.java()
-            self.assertEqual(taker.word("acquire", self.name, 0, 300, *more, "no_renew"), "OK")
+            self.assertEqual(taker.word("acquire", self.name, 20000, 300, *more, "no_renew"), "OK")
             self.assertTrue(java.lock())
             self.assertEqual(taker.word("state"), "LOST")
             self.assertEqual(taker.word("release"), "LOST")
@@ -123,7 +123,7 @@ class Cases:
     def test_we_were_killed(self):
         for more in ("-",), (str(uuid.uuid4()) + ":7",):
             taker, java = self.taker(), self.java()
-            self.assertEqual(taker.word("acquire", self.name, 0, 300, *more), "OK")
+            self.assertEqual(taker.word("acquire", self.name, 20000, 300, *more), "OK")
             taker.kill()
             self.assertTrue(java.lock())
             self.assertEqual(java.unlock(), 1)
@@ -173,10 +173,10 @@ class Cases:
 
     def test_our_renewals_keep_a_shared_hold(self):
         """The Java side's part is short and is not renewed; ours goes on."""
-        taker, java, other = self.renewing_taker(), self.java(lease_ms=300), self.java()
+        taker, java, other = self.renewing_taker(), self.java(lease_ms=3000), self.java()
         self.assertIsNone(java.try_lock())
         self.assertEqual(taker.word("acquire", self.name, 0, 20000, java.field), "OK")
-        while taker.renewals() < 6:
+        while taker.renewals() < 40:
             self.assertIsNotNone(other.try_lock())
         self.assertEqual(java.hold_count(), 2)
         self.assertEqual(java.unlock(), 0)
@@ -228,7 +228,7 @@ class Cases:
         """Java's part stands; what we had counted no longer keeps us out once Java has unlocked."""
         taker, second, java = self.taker(), self.taker(), self.java()
         self.assertIsNone(java.try_lock())
-        self.assertEqual(taker.word("acquire", self.name, 0, 300, java.field), "OK")
+        self.assertEqual(taker.word("acquire", self.name, 20000, 300, java.field), "OK")
         taker.kill()
         self.assertEqual(second.word("acquire", self.name, 1000, 30000), "TIMEDOUT")
         self.assertEqual(java.unlock(), 0)
@@ -239,7 +239,7 @@ class Cases:
     def test_java_shortens_a_hold_in_common(self):
         """Its lock() and unlock() set the end to its own leaseTime: we are told LOST, if late."""
         taker, java = self.taker(), self.java(lease_ms=300)
-        self.assertEqual(taker.word("acquire", self.name, 0, 3000, java.field), "OK")
+        self.assertEqual(taker.word("acquire", self.name, 0, 9000, java.field), "OK")
         self.assertIsNone(java.try_lock())
         until(lambda: not java.is_locked(), "the end of Java's lease")
         until(lambda: taker.word("state") == "LOST", "that we have lost it")
@@ -305,8 +305,8 @@ class Cases:
 
     def test_force_unlock_takes_it_from_us(self):
         for more in "-", str(uuid.uuid4()) + ":7":
-            listener, taker, java = Listener(self), self.taker(), self.java()
-            self.assertEqual(taker.word("acquire", self.name, 0, 2000, more), "OK")
+            listener, taker, java = Listener(self), self.renewing_taker(), self.java()
+            self.assertEqual(taker.word("acquire", self.name, 0, 20000, more), "OK")
             self.assertTrue(java.force_unlock())
             self.assertEqual(listener.next(), b"0")
             self.assertIsNone(java.try_lock())

@@ -39,7 +39,7 @@ DISPENSABLE = RIGHTS["connection"] | RIGHTS["waiting"] - {"+unsubscribe"}
 
 class Cases:
     server_settings = ("user=locks", "password=secret")
-    core_settings = ("close_timeout = 1s",)
+    core_settings = ("close_timeout = 1s", "renew_every = 200ms")  # long before it has to
     layout = atomicity = ""
 
     def setUp(self):
@@ -99,7 +99,7 @@ class Cases:
         """Longer than to a first refresh; given up."""
         first, second = self.taker(), self.taker()
         self.assertEqual(first.word("acquire", self.name, 0, 20000), "OK")
-        second.begin("acquire", self.name, 1000, 300)
+        second.begin("acquire", self.name, 3000, 300)
         if "+subscribe" in self.now:
             until(lambda: "cmdstat_lset" in self.used(), "a refresh")
         self.assertEqual(second.answer().split()[0], "TIMEDOUT")
@@ -107,7 +107,7 @@ class Cases:
 
     def one_by_one(self):
         first, second = self.taker(), self.taker()
-        self.assertEqual(first.word("acquire", self.name, 0, 1500), "OK")
+        self.assertEqual(first.word("acquire", self.name, 0, 20000), "OK")
         until(lambda: first.renewals() >= 2, "renewals")
         self.assertEqual(second.word("acquire", self.name, 0, 400), "BUSY")
         second.begin("acquire", self.name, 20000, 20000)
@@ -123,18 +123,18 @@ class Cases:
         self.assertEqual(first.word("ping"), "OK")
         self.command("break", self.name, "--token", token[1])
         self.assertEqual(second.word("release"), "LOST")
-        self.assertEqual(first.word("acquire", self.name, 5000, 400), "OK")
+        self.assertEqual(first.word("acquire", self.name, 5000, 20000), "OK")
         self.assertEqual(self.redis.delete(self.key), 1)
         until(lambda: first.word("state") == "LOST", "that it is gone")
         self.assertEqual(first.word("release"), "LOST")
 
     def in_common(self):
         first, second = self.taker(), self.taker()
-        self.assertEqual(first.word("acquire", self.name, 0, 1500, OWNER), "OK")
+        self.assertEqual(first.word("acquire", self.name, 0, 20000, OWNER), "OK")
         self.assertEqual(second.word("acquire", self.name, 0, 20000, OWNER), "OK")
         until(lambda: first.renewals() >= 2, "renewals")
         self.assertEqual(first.word("release"), "OK")
-        self.assertEqual(first.word("acquire", self.name, 0, 200, OWNER, "no_renew"), "OK")
+        self.assertEqual(first.word("acquire", self.name, 20000, 200, OWNER, "no_renew"), "OK")
         until(lambda: first.word("state") == "LOST", "its end")
         self.assertEqual(second.word("acquire", self.name, 0, 20000, OWNER), "OK")
         self.assertEqual(second.word("release"), "OK")

@@ -204,12 +204,12 @@ kind_ask() {
     [ -z "$REDISCLI_AUTH" ] || export REDISCLI_AUTH
     set -- -h 127.0.0.1 -p "$redis_port" "$@"
     [ -z "$redis_user" ] || set -- --user admin "$@"
-    timeout -s KILL 5 redis-cli "$@"
+    timeout -s KILL "${redis_patience:-30}" redis-cli "$@"
 }
 
 # A server that does not answer is asked again soon.
 redis_ask() {
-    (kind_ask "$@") </dev/null
+    (redis_patience=5 && kind_ask "$@") </dev/null
 }
 
 kind_ready() {
