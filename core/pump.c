@@ -102,10 +102,12 @@ bool pump_has_work_locked(const struct pump *pump)
 static void take_starts_locked(struct pump *pump, struct work *work)
 {
     struct task_list starts = {NULL, NULL}, canceled = {NULL, NULL};
+    unsigned doubts = atomic_load(&pump_client(pump)->doubts);
     for (struct task *task = pump->starts.first, *next; task != NULL; task = next) {
         next = task->next;
         task->phase = TASK_STARTED;
         task->op.core_state = OP_STARTED;
+        task->doubts = doubts;
         task_append(task->cancel_wanted ? &canceled : &starts, task);
         pump->started += !task->cancel_wanted;
     }
@@ -500,7 +502,8 @@ bool pump_complete(struct pump *pump, mortise_op *op, mortise_status status)
 {
     if (op->core_state == OP_STARTED) {
         op->core_state = OP_COMPLETED;
-        ((struct task *)(void *)op)->doubts = atomic_load(&pump_client(pump)->doubts);
+        if (pump->top->module.kind == MORTISE_KIND_DRIVER) /* a plugin had its answers who knows when */
+            ((struct task *)(void *)op)->doubts = atomic_load(&pump_client(pump)->doubts);
     } else if (op->core_state == OP_OF_PLUGIN)
         op->core_state = OP_OF_PLUGIN_COMPLETED;
     else

@@ -341,6 +341,34 @@ static void test_twice(void)
     ASSERT_NOTHING_LEFT();
 }
 
+/* What the driver below doubts was answered, but the answer is on its way still: it is looked at. */
+static void lose_and_doubt(void *ctx, void *name)
+{
+    (void)ctx;
+    struct instance *below = rig.client->top->next;
+    CU_ASSERT(sim->lose(name));
+    below->host.doubt(&below->host, NULL, 0);
+}
+
+static void test_doubt_of_a_late_reply(void)
+{
+    char name[] = "a";
+    rig_open(&rig, STACK "reply_delay = 50ms\n");
+    want(&rig, &got, name, MORTISE_OPTIONS(.no_renew = true));
+    settle();
+    expect_claims(1);
+    struct instance *below = rig.client->top->next;
+    CU_ASSERT_STRING_EQUAL_FATAL(below->module.name, "sim");
+    below->host.post(&below->host, lose_and_doubt, name);
+    advance_ms(50); /* the reply of the grant, and a look */
+    CU_ASSERT_EQUAL_FATAL(got.status, MORTISE_OK);
+    advance_ms(50); /* that of the look */
+    CU_ASSERT_EQUAL(mortise_state(got.lease), MORTISE_STATE_LOST);
+    CU_ASSERT_EQUAL(mortise_release(got.lease, NULL), MORTISE_LOST);
+    rig_close(&rig);
+    ASSERT_NOTHING_LEFT();
+}
+
 static void refused(const char *settings, const char *wanted)
 {
     mortise_error error = {.message = ""};
@@ -378,6 +406,7 @@ int main(void)
         {"the seed", test_seed},
         {"the seed, name by name", test_seed_by_name},
         {"over itself", test_twice},
+        {"R2: a doubt while a reply is late", test_doubt_of_a_late_reply},
         {"refused configs", test_refused},
         CU_TEST_INFO_NULL,
     };
