@@ -60,7 +60,6 @@ yes "fast ($(($(ms) - begin)) ms)" [ $(($(ms) - begin)) -lt 10000 ]
 : >"$DIR/enough"
 none() { [ -z "$("$BIN" list "${N}many-")" ]; }
 yes "and all are released" until_true none
-LIMIT=10
 
 what "names that are not harmless text"
 odd=$(printf 'x\033[31m"\\\nend\377\302\233')

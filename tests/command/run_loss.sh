@@ -46,8 +46,9 @@ over_before() {
     yes "$1: before the deadline ($(($2 - last)) ms before, the last step)" [ $last -lt "$2" ]
 }
 
+# 12 s: from the renewal that finds out to the keeper's own word there are five seconds
 what "broken by an operator: TERM, and exit code 76"
-start gentle --ttl 6s
+start gentle --ttl 12s
 break_it
 same_code "the code, though the command ended with 0" 76 $WRAPPER
 has_line "said" "$DIR/err" "^mortise: \"${N}x\": the lock was lost; the command is being ended"
@@ -59,7 +60,7 @@ database=${MORTISE_CONFIG#sqlite:}
 database=${database%%\?*}
 if [ -f "$database" ] && command -v sqlite3 >/dev/null; then
     what "its row is deleted: the next renewal finds out"
-    start gentle --ttl 6s
+    start gentle --ttl 12s
     until_true sqlite3 "$database" "DELETE FROM mortise_lock" # again while the file is busy
     same_code "the code" 76 $WRAPPER
     has_line "said" "$DIR/err" 'the lock was lost; the command is being ended'
@@ -90,7 +91,7 @@ same_code "the loser's code" 76 $WRAPPER
 yes "the loser's release took nothing from anybody" is_free "${N}x"
 
 what "--on-loss warn: the command goes on, the code is 76 all the same"
-"$BIN" run --ttl 6s --on-loss warn "${N}x" -- bash -c "echo >$DIR/warned
+"$BIN" run --ttl 12s --on-loss warn "${N}x" -- bash -c "echo >$DIR/warned
     for i in \$(seq 6000); do grep -q lost $DIR/err && echo survived >$DIR/log && exit 3; sleep 0.01; done" 2>"$DIR/err" &
 wrapper=$!
 until_true filled "$DIR/warned"
@@ -124,10 +125,10 @@ has_line "said" "$DIR/err" "^mortise: \"${N}x\": the lock was lost before the co
 if can_freeze; then
     what "the backend does not answer: all is gone before the deadline"
     for kind in gentle stubborn; do
-        start $kind --ttl 2s
+        start $kind --ttl 6s
         freeze
         # read before the freeze is impossible to do at once with it: the ttl from now is later, or the same
-        latest=$(($(ms) + 2000))
+        latest=$(($(ms) + 6000))
         over_before $kind $latest
         begin=$(ms)
         same_code "$kind: the code" 76 $WRAPPER
@@ -168,25 +169,41 @@ else
     printf 'not checked here: a backend that does not answer (no sqlite3 to freeze it with)\n'
 fi
 
+# Four at once. A machine that stands still for half a second at the wrong instant has a lock given up (or, for
+# seconds, run out), and that is right: no other end is.
+kept_all() {
+    local wrappers='' code i given_up=0
+    for i in 1 2 3 4; do
+        "$BIN" run --ttl 6s "${N}kept$i" -- sleep 7 2>"$DIR/kept$i" &
+        wrappers="$wrappers $!"
+    done
+    i=0
+    for wrapper in $wrappers; do
+        i=$((i + 1))
+        wait "$wrapper"
+        code=$?
+        [ $code -ne 0 ] || continue
+        given_up=$((given_up + 1))
+        same "the code of one that is given up" 76 $code
+        has_line "said" "$DIR/kept$i" 'could not be renewed in time|was lost'
+    done
+    [ $given_up -eq 0 ]
+}
+
 what "kept over its ttl on a busy machine"
 # the order in which the wrappers and their keepers run is then another each time
-busy='' wrappers=''
+busy=''
 for _ in $(seq $(($(nproc) + 1))); do
-    nice -n 10 timeout 30 sh -c 'while :; do :; done' &
+    nice -n 10 timeout 90 sh -c 'while :; do :; done' &
     busy="$busy $!"
 done
-for i in 1 2 3 4; do
-    "$BIN" run --ttl 6s "${N}kept$i" -- sleep 7 &
-    wrappers="$wrappers $!"
-done
-for wrapper in $wrappers; do
-    same_code "seven seconds on a ttl of 6 s" 0 "$wrapper"
-done
+kept_thrice() { kept_all || kept_all || kept_all; }
+yes "seven seconds on a ttl of 6 s, in one of three rounds at the latest" kept_thrice
 # shellcheck disable=SC2086 # words
 kill $busy
 
 what "the wrapper is stopped (SIGSTOP) and the command runs on: the keeper ends it before the deadline"
-start stubborn --ttl 1500ms
+start stubborn --ttl 6s
 kill -STOP $WRAPPER
 latest=$(deadline)
 over_before "stopped wrapper" "$latest"
@@ -195,7 +212,7 @@ same_code "continued, it ends with" 76 $WRAPPER
 has_line "said" "$DIR/err" 'could not be renewed in time|was lost'
 
 what "stopped with TSTP for longer than the ttl: the command does not go on"
-start stubborn --ttl 1s
+start stubborn --ttl 6s
 kill -TSTP $WRAPPER
 yes "the command is stopped first" until_true stopped "$COMMAND"
 yes "its child too" until_true stopped "$CHILD"
@@ -230,7 +247,7 @@ yes "all are gone" all_gone "$COMMAND" "$CHILD"
 same "the command did not take another step" "$last" "$(cat "$DIR/beat")"
 
 what "a grace that does not fit is cut, and said"
-"$BIN" run --ttl 2s --grace 1h "${N}x" -- true 2>"$DIR/err"
+"$BIN" run --ttl 20s --grace 1h "${N}x" -- true 2>"$DIR/err"
 same "it runs" 0 $?
 has_line "said" "$DIR/err" "^mortise: \"${N}x\": a grace of 1 h does not fit in the ttl and is limited to"
 

@@ -35,24 +35,27 @@ ok "TERM at ten instants of the start"
 until_true nobody_waits "${N}held" || wrong "a place in the queue was left behind"
 no "no command ran" [ -e "$DIR/ran" ]
 
-what "waiting: what was ignored at the start stays ignored"
+what "waiting: what was ignored at the start stays ignored; USR1, USR2 and WINCH do no harm"
+# both at once, and for so long that each is seen to wait before it has waited in vain
+first=$HOLDER
+hold "${N}too"
 (
     trap '' HUP
-    exec "$BIN" run -w 3s "${N}held" -- true
+    exec "$BIN" run -w 15s "${N}held" -- true
 ) 2>/dev/null &
+nohup=$!
+"$BIN" run -w 15s "${N}too" -- true 2>/dev/null &
 waiter=$!
 until_true someone_waits "${N}held" || wrong "no waiter was seen"
-kill -HUP $waiter
-same_code "HUP under nohup: it waits on" 75 $waiter
-
-what "waiting: USR1, USR2 and WINCH do no harm"
-"$BIN" run -w 3s "${N}held" -- true 2>/dev/null &
-waiter=$!
-until_true someone_waits "${N}held" || wrong "no waiter was seen"
+kill -HUP $nohup
+until_true someone_waits "${N}too" || wrong "no waiter was seen"
 kill -USR1 $waiter
 kill -USR2 $waiter
 kill -WINCH $waiter
-same_code "it waits on" 75 $waiter
+same_code "HUP under nohup: it waits on" 75 $nohup
+same_code "the others: it waits on" 75 $waiter
+let_go "$HOLDER"
+HOLDER=$first
 
 what "waiting: stopped and continued"
 "$BIN" run "${N}held" -- echo had >"$DIR/had" 2>&1 &

@@ -110,7 +110,7 @@ yes "the lock is free" until_true is_free "${N}a"
 
 what "^Z for longer than the ttl"
 fresh
-line "\$m run --ttl 1s ${N}a -- bash -c '$beat'"
+line "\$m run --ttl 6s ${N}a -- bash -c '$beat'"
 until_true beats "$DIR/beat" || wrong "the command does not start"
 type_keys C-z
 sees "stopped" 'Stopped'
