@@ -118,8 +118,8 @@ static struct call shared(const char *name, const char *owner, int64_t ttl_ms)
 static void test_shared_owners(void)
 {
     struct client one, two;
-    struct call first = shared("a", "ann\xff", 30000), second = shared("a", "ann\xff", 1000);
-    struct call stranger = shared("a", "ann", 1000);
+    struct call first = shared("a", "ann\xff", 120000), second = shared("a", "ann\xff", 30000);
+    struct call stranger = shared("a", "ann", 30000);
     stranger.op.flags = MORTISE_OP_TRY;
     OPEN_OK(&one, "path", database("shared"));
     OPEN_OK(&two, "path", database("shared"));
@@ -131,20 +131,20 @@ static void test_shared_owners(void)
     mortise_info info = inspect(&one, "a");
     CU_ASSERT_EQUAL(info.leases, 2);
     CU_ASSERT_STRING_EQUAL(info.owner, "ann\xff");
-    CU_ASSERT_TRUE(info.remaining_ms > 20000);
+    CU_ASSERT_TRUE(info.remaining_ms > 30000);
 
     struct call again = second; /* a repeat joins nothing */
     CU_ASSERT_EQUAL(run(&two, &again), MORTISE_OK);
     CU_ASSERT_EQUAL(again.op.from_ns, second.op.from_ns);
     CU_ASSERT_EQUAL(inspect(&one, "a").leases, 2);
-    clock_shift_ns += 1001 * MS; /* the second one's end, in the first one's hold */
+    clock_shift_ns += 30001 * MS; /* the second one's end, in the first one's hold */
     CU_ASSERT_EQUAL(inspect(&one, "a").leases, 1);
     CU_ASSERT_EQUAL(renew(&two, &second), MORTISE_NOTOWNER);
     CU_ASSERT_EQUAL(run(&two, &second), MORTISE_OK);
     CU_ASSERT_EQUAL(release(&one, &first), MORTISE_OK);
     CU_ASSERT_EQUAL(release(&one, &first), MORTISE_NOTOWNER);
     CU_ASSERT_EQUAL(renew(&two, &second), MORTISE_OK);
-    CU_ASSERT_TRUE(inspect(&one, "a").remaining_ms <= 1000);
+    CU_ASSERT_TRUE(inspect(&one, "a").remaining_ms <= 30000);
     CU_ASSERT_EQUAL(release(&two, &second), MORTISE_OK);
     CU_ASSERT_FALSE(inspect(&one, "a").held);
     /* both kinds exclude each other */
