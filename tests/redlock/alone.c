@@ -346,7 +346,10 @@ static bool says_so(void *argument)
     struct call ping = call_of(MORTISE_OP_PING, "");
     call_run(saying->alone, &ping);
     memcpy(saying->last, ping.text, sizeof saying->last);
-    return strcmp(ping.text, saying->wanted) == 0;
+    if (strcmp(ping.text, saying->wanted) == 0)
+        return true;
+    alone_turn(saying->alone, 5); /* it may have been refused at once */
+    return false;
 }
 
 bool alone_says(struct alone *alone, const char *wanted)

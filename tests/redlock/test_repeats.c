@@ -7,7 +7,8 @@
 
 static struct nodes nodes = {.proxied = true};
 
-#define VOTES AT_ONCE_KEY, "yes"
+/* A node that stands still for seconds is none that hangs: where one does, the clock is moved. */
+#define VOTES AT_ONCE_KEY, "yes", "node_timeout", "20s", "connect_timeout", "20s"
 #define AT_ONCE_KEY "node_persistent"
 #define FIVE 31u
 
@@ -328,16 +329,16 @@ static bool third_has_heard(void *argument)
  * this one: which counts. */
 static void test_back_in_time(void)
 {
-    if (!open_by_proxies(3, ALONE(VOTES, "node_timeout", "1s", "command_timeout", "3600s",
-                                  "connect_timeout", "3600s")))
+    if (!open_by_proxies(3, ALONE(VOTES, "command_timeout", "3600s", "connect_timeout", "3600s")))
         return;
     struct call lock = call_of(MORTISE_OP_ACQUIRE, "mortise:in time");
     struct call ping = call_of(MORTISE_OP_PING, "");
     pass_all();
     nodes_say(&nodes, 1, "hold-down");
     call_start(&one, &ping);
-    one.shift_ns += 2 * S_NS;
-    CHECK(call_wait(&one, &ping)); /* the first is known to be late */
+    one.shift_ns += 21 * S_NS;
+    CHECK(call_wait(&one, &ping));
+    CHECK(alone_says(&one, "2 of 3 nodes answer, 2 may vote")); /* the first is known to be late */
     nodes_say(&nodes, 4, "cut");
     nodes_say(&nodes, 4, "hold-down");
     struct counted greeted = {.before = {test_proxy_count(&nodes.proxy[2], "up_taken")}};
@@ -369,7 +370,7 @@ static void test_stopped(void)
     int64_t deleted = nodes_commands(&nodes, "del");
     call_start(&one, &lock);
     CHECK(alone_wait_readable(&one, 5));
-    one.shift_ns += S_NS; /* node_timeout is half a second */
+    one.shift_ns += 21 * S_NS; /* node_timeout, and not command_timeout */
     alone_turn_one(&one);
     CHECK(call_wait(&one, &lock));
     CHECK(lock.op.status == MORTISE_OK);
@@ -394,7 +395,7 @@ static void test_hanging_for_long(void)
     pass_all();
     nodes_do(&nodes, "freeze", 24);
     DONE(OK, call_run(&one, &lock));
-    one.shift_ns += 3 * S_NS; /* command_timeout: those connections are given up */
+    one.shift_ns += 41 * S_NS; /* twice node_timeout: those connections are given up */
     other = call_of(MORTISE_OP_PING, "");
     DONE(OK, call_run(&one, &other));
     end = call_about(MORTISE_OP_RELEASE, &lock);
