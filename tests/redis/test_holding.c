@@ -51,10 +51,11 @@ struct mortal {
 static void take_and_die(void *argument)
 {
     struct mortal *mortal = argument;
-    EXPECT(OK, mortise_acquire(
-                   mortal->client, "dead",
-                   MORTISE_OPTIONS(.ttl_ms = mortal->ttl_ms, .max_hold_ms = mortal->max_hold_ms),
-                   &mortal->lease, &detail));
+    EXPECT(OK,
+           mortise_acquire(mortal->client, "dead",
+                           MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = mortal->ttl_ms,
+                                           .max_hold_ms = mortal->max_hold_ms),
+                           &mortal->lease, &detail));
 }
 
 static void test_dead_thread(void)
@@ -250,7 +251,7 @@ static void test_reconnection(void)
                             TEST_PATIENCE_MS)); /* SUSPECT; for how long is another matter */
         CHECK(test_proxy_say(&proxy, "pass"));
         CHECK(wait_renewals(client, stats_of(client).renewals + 2));
-        CHECK(mortise_state(lease) == MORTISE_STATE_HELD);
+        CHECK(wait_state(lease, MORTISE_STATE_HELD, TEST_PATIENCE_MS));
         CHECK(is_covered(&server, "resumed", lease));
     }
     give(lease);
@@ -286,10 +287,10 @@ static void test_thousands(void)
     mortise_client *client =
         open_at(&server, NULL, "renew_every = 500ms\nclose_timeout = 60s", NULL);
     mortise_client *cut_off = open_by(&server, &proxy, "close_timeout = 60s", NULL);
-    EXPECT(OK, mortise_acquire(
-                   cut_off, "dead shard",
-                   MORTISE_OPTIONS(.ttl_ms = 1500, .on_state = note_state, .user_data = &dead),
-                   &lease, &detail));
+    EXPECT(OK, mortise_acquire(cut_off, "dead shard",
+                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = 1500,
+                                               .on_state = note_state, .user_data = &dead),
+                               &lease, &detail));
     take_crowd(client);
     keep_silent(&proxy);
     CHECK(test_count_wait(&dead.lost, 1)); /* a whole ttl later */
@@ -319,10 +320,10 @@ static void test_silent_loss(void)
         return;
     mortise_client *client =
         open_by(&server, &proxy, "close_timeout = 100ms", "command_timeout = 1h");
-    EXPECT(OK, mortise_acquire(
-                   client, "silent",
-                   MORTISE_OPTIONS(.ttl_ms = 700, .on_state = note_state, .user_data = &told),
-                   &lease, &detail));
+    EXPECT(OK, mortise_acquire(client, "silent",
+                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = 700,
+                                               .on_state = note_state, .user_data = &told),
+                               &lease, &detail));
     keep_silent(&proxy);
     CHECK(test_count_wait(&told.lost, 1));
     EXPECT(LOST, mortise_release(lease, &detail));

@@ -360,8 +360,8 @@ static void kill_holder(void *mode)
     struct way way;
     struct test_process taker;
     struct pending first, second;
-    /* a place lasts for two thirds of it: the taker may stand still for so long */
-    if (!begin(&way, *(const char **)mode, "holder") || !start_waiter(&way, &taker, 6000, 1))
+    /* a place lasts for two thirds of it, and is refreshed after one: the taker may stand still for a third */
+    if (!begin(&way, *(const char **)mode, "holder") || !start_waiter(&way, &taker, 15000, 1))
         return;
     mortise_client *other = open_at(&server, NULL, NULL, *(const char **)mode);
     wait_for(&way, &first, way.client, LONG_MS);
