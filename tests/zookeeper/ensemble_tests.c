@@ -99,9 +99,7 @@ static void test_leader_killed_while_released(void)
     client_end(client);
 }
 
-/* The client's own server is a follower that is stopped: its leases end at their deadlines, at the latest
- * when the servers let the next in. */
-static void test_own_follower_stopped(void)
+static bool stop_own_follower(void)
 {
     int leader = stage_leader(), follower = leader == 1 ? 2 : 1, third = 6 - leader - follower;
     mortise_client *client = client_at(follower, BRIEF), *other = client_at(third, "");
@@ -109,15 +107,29 @@ static void test_own_follower_stopped(void)
     mortise_lease *lease = take(client, name);
     struct waiter waiter = {.other = lease};
     waiter_start(&waiter, other, name);
-    CU_ASSERT(wait_contenders(name, 2));
-    CU_ASSERT_FATAL(stage_server("freeze", follower));
-    CU_ASSERT_EQUAL(waiter_join(&waiter), MORTISE_OK);
-    CU_ASSERT_EQUAL(waiter.other_state, MORTISE_STATE_LOST);
-    CU_ASSERT_FATAL(stage_server("thaw", follower));
+    bool held = held_among(name, 2, lease);
+    if (held) {
+        CU_ASSERT_FATAL(stage_server("freeze", follower));
+        CU_ASSERT_EQUAL(waiter_join(&waiter), MORTISE_OK);
+        CU_ASSERT_EQUAL(waiter.other_state, MORTISE_STATE_LOST);
+        CU_ASSERT_FATAL(stage_server("thaw", follower));
+    } else
+        CU_ASSERT_EQUAL(waiter_join(&waiter), MORTISE_OK);
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
     CU_ASSERT_EQUAL(mortise_release(waiter.lease, NULL), MORTISE_OK);
     client_end(client);
     client_end(other);
+    return held;
+}
+
+/* The client's own server is a follower that is stopped: its leases end at their deadlines, at the latest
+ * when the servers let the next in. */
+static void test_own_follower_stopped(void)
+{
+    bool seen = false;
+    for (int tries = 0; tries < TRIES && !seen; tries++)
+        seen = stop_own_follower();
+    CU_ASSERT(seen);
     restore();
 }
 
@@ -133,10 +145,7 @@ static void test_all_away(void)
     CU_ASSERT(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
     restore();
     EXPECT(LOST, mortise_release(lease, &error));
-    lease = take(client, name);
-    CU_ASSERT(mortise_token(lease) > token);
-    CU_ASSERT(wait_contenders(name, 1));
-    EXPECT(OK, mortise_release(lease, &error));
+    take_in_short_session(client, name, token);
     client_end(client);
 }
 

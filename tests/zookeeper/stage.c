@@ -295,18 +295,47 @@ bool contender(const char *name, int n, char *node, size_t size)
 struct counted {
     const char *name;
     int count;
+    mortise_lease *lease; /* or NULL */
 };
+
+static bool is_lost(const struct counted *counted)
+{
+    return counted->lease && mortise_state(counted->lease) == MORTISE_STATE_LOST;
+}
 
 static bool counts(void *argument)
 {
     const struct counted *counted = argument;
-    return contenders(counted->name) == counted->count;
+    return contenders(counted->name) == counted->count || is_lost(counted);
 }
 
 bool wait_contenders(const char *name, int count)
 {
-    struct counted counted = {name, count};
+    struct counted counted = {name, count, NULL};
     return test_poll(counts, &counted, TEST_PATIENCE_MS);
+}
+
+bool held_among(const char *name, int count, mortise_lease *lease)
+{
+    struct counted counted = {name, count, lease};
+    CU_ASSERT(test_poll(counts, &counted, TEST_PATIENCE_MS));
+    return !is_lost(&counted);
+}
+
+void take_in_short_session(mortise_client *client, const char *name, uint64_t token)
+{
+    mortise_error error = {0};
+    for (int tries = 1; tries <= TRIES; tries++) {
+        mortise_lease *lease = take(client, name);
+        CU_ASSERT(mortise_token(lease) > token);
+        bool held = held_among(name, 1, lease);
+        mortise_status status = mortise_release(lease, &error);
+        if (held && status != MORTISE_LOST) {
+            expect(status, MORTISE_OK, &error, __LINE__);
+            return;
+        }
+    }
+    CU_FAIL("its session was lost each time");
 }
 
 bool node_delete(const char *name, const char *node)

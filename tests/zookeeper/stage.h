@@ -59,6 +59,12 @@ int contenders(const char *name);
 bool contender(const char *name, int n, char *node, size_t size);
 /* Until there are so many. */
 bool wait_contenders(const char *name, int count);
+/* The same of a name that is held in a short session. False: the lease is LOST, for the machine is busy with something
+ * else; what was to be seen is tried again, so often at the most. */
+#define TRIES 10
+bool held_among(const char *name, int count, mortise_lease *lease);
+/* It can be had, with a larger token, and given back. */
+void take_in_short_session(mortise_client *client, const char *name, uint64_t token);
 /* By hand. The path of a node, or of the folder for node NULL. */
 bool node_delete(const char *name, const char *node);
 bool node_make(const char *name, const char *node);
