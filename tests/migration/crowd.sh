@@ -16,11 +16,12 @@ values=$(servers start redis "$folder" nodes=2 "guard=$$")
 port() {
     printf '%s\n' "$values" | sed -n "s/^PORT$1=//p"
 }
-conf() { # PHASE FILE
+conf() { # PHASE FILE [PATIENCE]
     cat >"$folder/$2.conf" <<END
 [mortise]
 driver = migrate
 namespace = crowd:
+unreachable_timeout = ${3:-10s}
 [migrate]
 from = redis:a
 to = redis:b
@@ -35,7 +36,7 @@ END
 for phase in old both new; do
     conf "$phase" "$phase"
 done
-conf both operator
+conf both operator 60s # UNREACHABLE would be the end of the test
 
 mkfifo "$folder/stdin" "$folder/stdout"
 "$MORTISE_CROWD" "$folder" 100 2>"$folder/told" <"$folder/stdin" >"$folder/stdout" &

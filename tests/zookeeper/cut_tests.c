@@ -125,6 +125,7 @@ static void test_failed_release_curator_678(void)
     mortise_client *client = client_behind_proxy("&unreachable_timeout=3s"),
                    *other = client_direct("");
     const char *name = fresh_name();
+    CU_ASSERT_FATAL(test_poll(ready, client, TEST_PATIENCE_MS));
     mortise_lease *lease = take(client, name);
     CU_ASSERT_FATAL(test_proxy_say(&stage.proxy, "refuse"));
     mortise_status status = mortise_release(lease, NULL);

@@ -153,7 +153,7 @@ static void rig_open(struct rig *rig, const char *client_id)
     rig_value(rig, "servers", stage.servers, 0);
     rig_value(rig, "root", "/ops", 0);
     rig_value(rig, "session_timeout", "some", LIFE_MS);
-    rig_value(rig, "connect_timeout", "10s", 10000);
+    rig_value(rig, "connect_timeout", "some", TEST_PATIENCE_MS);
     for (size_t i = 0; i < module->option_count; i++)
         if (strcmp(module->options[i].key, "tick") == 0)
             rig->values[i].given = false;

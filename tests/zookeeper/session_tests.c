@@ -297,6 +297,11 @@ static void test_may_not_delete(void)
     client_end(client);
 }
 
+static bool ready(void *client)
+{
+    return mortise_ping(client, NULL, 0, NULL) == MORTISE_OK;
+}
+
 /* What nobody waits for any more is freed at the end too; the leak checker looks. */
 static void test_closed_while_frozen(void)
 {
@@ -304,6 +309,7 @@ static void test_closed_while_frozen(void)
     mortise_info info = {.size = sizeof info};
     mortise_error error = {0};
     const char *name = fresh_name();
+    CU_ASSERT_FATAL(test_poll(ready, client, TEST_PATIENCE_MS));
     EXPECT(OK, mortise_release(take(client, name), &error));
     CU_ASSERT_FATAL(stage_server("freeze", 0));
     CU_ASSERT(mortise_inspect(client, name, &info, &error) != MORTISE_OK);
