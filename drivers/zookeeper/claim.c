@@ -283,7 +283,7 @@ static void leave(struct driver *driver, struct claim *claim)
         if (claim->creating > 0) /* its answer comes, or its loss */
             return;
         if (claim->maybe) {
-            queue_list(driver, claim, true);
+            queue_list(driver, claim, LOOK_SURE);
             return;
         }
         if (claim->old_node[0] == '\0') {
@@ -324,9 +324,11 @@ static void go_now(struct driver *driver, struct claim *claim)
             claim_watch_own(driver, claim);
     } else if (claim->maybe || claim->creating > 0) {
         claim->maybe = true;
-        queue_list(driver, claim, true);
-    } else if (claim->node[0] != '\0' || claim->try_once)
-        queue_list(driver, claim, true);
+        queue_list(driver, claim, LOOK_SURE);
+    } else if (claim->node[0] != '\0')
+        queue_list(driver, claim, LOOK_SURE);
+    else if (claim->try_once)
+        queue_list(driver, claim, LOOK_SYNCED);
     else
         queue_make(driver, claim);
 }
@@ -356,7 +358,7 @@ static void event_for(struct driver *driver, struct claim *claim, const char *no
 {
     if (claim->goal == GOAL_OWN && claim->before != NULL && strcmp(claim->before, node) == 0) {
         if (is_deleted)
-            queue_list(driver, claim, false);
+            queue_list(driver, claim, LOOK_HERE);
         else
             queue_watch_before(driver, claim);
     } else if (claim->goal == GOAL_HOLD && strcmp(claim->node, node) == 0) {

@@ -38,7 +38,11 @@ bool send_get(struct driver *driver, const char *path, bool watch, struct reply_
 /* With a watch, also if there is no such node. */
 bool send_exists(struct driver *driver, const char *path, struct reply_to to);
 bool send_list(struct driver *driver, const char *path, struct reply_to to);
+/* The server catches up with its leader, which itself may not have applied yet what others were told is done. */
 bool send_sync(struct driver *driver, struct reply_to to);
+/* What is read behind it knows of all that anybody was told is done: it is a write to the session's node, which is there
+ * since the session began; and where it is not, the refusal is a transaction too. */
+bool send_barrier(struct driver *driver, struct reply_to to);
 
 /* ---- servers.c ------------------------------------------------------------------------------------ */
 
@@ -145,8 +149,9 @@ void claims_each(struct driver *driver, claim_visit *visit);
 /* ---- queue.c -------------------------------------------------------------------------------------- */
 
 void queue_make(struct driver *driver, struct claim *claim);
-/* Looks where it stands; sync: this connection may be to a server that lags behind. */
-void queue_list(struct driver *driver, struct claim *claim, bool sync);
+/* Looks where it stands, behind nothing, a sync or a barrier: this connection may be to a server that lags. */
+enum look { LOOK_HERE, LOOK_SYNCED, LOOK_SURE };
+void queue_list(struct driver *driver, struct claim *claim, enum look look);
 void queue_watch_before(struct driver *driver, struct claim *claim);
 /* Is first, or holds: answers the acquire, once the session is proven. */
 void claim_grant(struct driver *driver, struct claim *claim);

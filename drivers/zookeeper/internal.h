@@ -38,12 +38,12 @@
  *
  * All answers come in the order of the requests, and what one connection reads only goes forward.
  *   The create says that there is no folder: the folder is made, with the same two behind it.
- *   The create's reply is lost (connection): it may have been executed. After the reconnection, `sync` and
- *     then list: a server that lags would not show the node, a second one would be made and wait for the
- *     first. What is found under the claim's uuid is adopted if its ephemeralOwner is this very session;
+ *   The create's reply is lost (connection): it may have been executed. After the reconnection, a barrier
+ *     (below) and then list: a server that lags would not show the node, a second one would be made and wait
+ *     for the first. What is found under the claim's uuid is adopted if its ephemeralOwner is this very session;
  *     else it dies with another session and is waited for like anybody's. No old request can come in behind
  *     that look: the leader refuses those of a session that has moved, and one server keeps the order.
- *   The connection is lost between create and list: the node is known; list again, behind a sync.
+ *   The connection is lost between create and list: the node is known; list again, behind a barrier.
  *   The session expires: its nodes are gone before the server says so. Waiting claims begin anew in the next
  *     session, under the same uuid; held ones are LOST.
  *   Nothing is heard for a third longer than the session lasts: every lease is LOST by then. The servers may
@@ -68,6 +68,14 @@
  *     so. When the client has nothing else, it ends its session, and the node with it; until then, and where
  *     that end does not reach the servers, the delete is tried again from time to time.
  *   Out of memory: the op fails; a request that could not be made is as one whose reply was lost.
+ *
+ * WHAT A LOOK KNOWS. A follower may lag, and `sync` has it catch up with its leader. But a leader answers `sync`
+ * and reads at once, and may tell its followers of a commit before it applies it: a client of the leader's may not
+ * find what another was told is done, by a follower. So looks that must know of it are behind a *barrier*: a
+ * write, as a beat is one; what comes behind it in this session is read when all before it is applied. A try looks behind a sync
+ * first, for that costs no write: who finds nobody makes his node, a write. Who finds somebody looks again,
+ * behind a barrier, before he is told that it is busy. The small records are read behind a sync: who relies on
+ * them has written before.
  *
  * THE TOKEN is the czxid of the own node plus the base. czxids grow with every change in the ensemble. The
  * base is watched (base.c); where it is not known it is read by a request behind the list that shows the
@@ -231,6 +239,7 @@ struct claim {
     unsigned pending;     /* requests on their way that know this claim */
     unsigned creating;    /* creates among them */
     bool try_once;        /* and has not looked yet */
+    bool sure;            /* the last list was behind a barrier */
     bool sent;            /* something that may leave a node was sent */
     bool maybe;           /* a create may have been executed whose reply was lost */
     bool maybe_deleted;   /* a delete, likewise */

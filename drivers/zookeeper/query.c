@@ -1,5 +1,5 @@
-/* query.c - what is asked but locks: inspect, break, ping, and the small records. Each begins with a sync,
- * because the server of this connection may lag behind what the asker knows from elsewhere. Reads begin anew
+/* query.c - what is asked but locks: inspect, break, ping, and the small records. Each begins with a sync
+ * or a barrier, because the server of this connection may lag behind what the asker knows from elsewhere. Reads begin anew
  * after a lost connection; a write whose reply is lost is INDETERMINATE. */
 #include "driver.h"
 
@@ -87,12 +87,6 @@ static void ignored(struct driver *driver, struct request *request)
 {
     (void)driver;
     (void)request;
-}
-
-static void see_all(struct driver *driver)
-{
-    struct reply_to nobody = {ignored, NULL, 0, false};
-    send_sync(driver, nobody); /* if there is no memory for it there is none for what comes next */
 }
 
 /* ---- who holds ---------------------------------------------------------------------------------------- */
@@ -207,11 +201,13 @@ static void queue_told(struct driver *driver, struct request *request)
 
 static void holder_begin(struct driver *driver, struct query *query)
 {
+    struct reply_to nobody = {ignored, NULL, 0, false};
     char folder[FOLDER_MAX], path[PATH_SIZE];
     query->step++;
     folder_of_name(query->op->name, query->op->name_len, driver->root[0] == '\0', folder);
     path_of(driver, folder, NULL, path);
-    see_all(driver);
+    send_barrier(driver,
+                 nobody); /* if there is no memory for it there is none for what comes next */
     query_sent(driver, query, send_list(driver, path, query_reply(query, queue_told)));
 }
 
@@ -268,10 +264,11 @@ static void record_told(struct driver *driver, struct request *request)
 
 static void read_begin(struct driver *driver, struct query *query)
 {
+    struct reply_to nobody = {ignored, NULL, 0, false};
     char path[PATH_SIZE];
     query->step++;
     record_path(driver, query->op, path);
-    see_all(driver);
+    send_sync(driver, nobody);
     query_sent(driver, query, send_get(driver, path, false, query_reply(query, record_told)));
 }
 

@@ -164,11 +164,11 @@ static void watched_before(struct driver *driver, struct request *request)
     if (!claim_arrived(driver, request, claim) || claim->before == NULL)
         return;
     if (request->rc == ZNONODE)
-        queue_list(driver, claim, false);
+        queue_list(driver, claim, LOOK_HERE);
     else if (request->rc != ZOK)
         claim_fail(driver, claim, MORTISE_BACKEND, request->rc);
     else if (request->stat.czxid > claim->czxid && note_later(claim))
-        queue_list(driver, claim, false);
+        queue_list(driver, claim, LOOK_HERE);
 }
 
 void queue_watch_before(struct driver *driver, struct claim *claim)
@@ -207,7 +207,7 @@ static void adopted(struct driver *driver, struct request *request)
     if (request->rc == ZOK)
         snprintf(claim->old_node, sizeof(claim->old_node), "%s", claim->node);
     claim->node[0] = '\0';
-    queue_list(driver, claim, true);
+    queue_list(driver, claim, LOOK_SURE);
 }
 
 /* The next one under the claim's uuid behind those that were of other sessions; NULL: none is left. */
@@ -313,6 +313,8 @@ static void listed(struct driver *driver, struct request *request)
         claim_go(driver, claim);
     else if (claim->node[0] != '\0' && request->rc == ZOK)
         look_at_queue(driver, claim, request);
+    else if (claim->try_once && queue_first(children, NULL) != NULL && !claim->sure)
+        queue_list(driver, claim, LOOK_SURE);
     else if (claim->try_once && queue_first(children, NULL) != NULL)
         ask_holder(driver, claim, queue_first(children, NULL));
     else { /* a try that found nobody; or the folder has gone, and the node with it */
@@ -328,8 +330,7 @@ static void ignored(struct driver *driver, struct request *request)
     (void)request;
 }
 
-/* sync: this connection may be to a server that lags behind what the claim or its client has seen. */
-void queue_list(struct driver *driver, struct claim *claim, bool sync)
+void queue_list(struct driver *driver, struct claim *claim, enum look look)
 {
     struct reply_to nobody = {ignored, NULL, 0, false};
     char path[PATH_SIZE];
@@ -338,7 +339,9 @@ void queue_list(struct driver *driver, struct claim *claim, bool sync)
     claim->again_ns = 0;
     claim->token = 0;
     path_of(driver, claim->name->folder, NULL, path);
-    if (sync && !send_sync(driver, nobody)) {
+    claim->sure = look == LOOK_SURE;
+    if ((look == LOOK_SYNCED && !send_sync(driver, nobody)) ||
+        (look == LOOK_SURE && !send_barrier(driver, nobody))) {
         claim_counted(driver, claim, false);
         return;
     }

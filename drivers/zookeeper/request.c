@@ -308,6 +308,13 @@ bool send_sync(struct driver *driver, struct reply_to to)
     return request != NULL && sent(request, zoo_async(driver->session->zh, path, on_path, request));
 }
 
+bool send_barrier(struct driver *driver, struct reply_to to)
+{
+    char path[PATH_SIZE];
+    path_of(driver, "%sessions", driver->client_id, path);
+    return send_set(driver, path, driver->note, driver->note_len, -1, to);
+}
+
 /* ---- reading: the pump ----------------------------------------------------------------------------- */
 
 void request_end(struct driver *driver, struct request *request)

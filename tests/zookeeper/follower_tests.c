@@ -231,25 +231,27 @@ static void test_follower_lags(void)
     client_end(late);
 }
 
-/* What the first server did for a session, from that place of its log on: whether it had caught up with its leader
- * before it was asked for children. */
-static bool synced_first(size_t from, int64_t session)
+/* What the first server did for a session, from that place of its log on: whether what came right before it was asked
+ * for children was a write, so that it had applied all that anybody was told of; 'w' for each time, 'r' for one that was
+ * not. */
+static void looks_of(size_t from, int64_t session, char *looks, size_t size)
 {
     char path[300], mark[40];
-    bool synced = false, listed = false;
+    bool written = false;
+    size_t count = 0;
     snprintf(path, sizeof path, "%s/1.log", stage.folder);
     snprintf(mark, sizeof mark, "sessionid:0x%llx ", (unsigned long long)session);
     char *text = test_file_read(path), *rest = NULL;
-    if (!text || strlen(text) < from)
-        return false;
-    for (char *line = strtok_r(text + from, "\n", &rest); line && !listed;
-         line = strtok_r(NULL, "\n", &rest)) {
-        bool ours = strstr(line, mark) != NULL;
-        synced |= ours && strstr(line, "type:sync ");
-        listed = ours && strstr(line, "type:getChildren");
+    char *line = text && strlen(text) >= from ? strtok_r(text + from, "\n", &rest) : NULL;
+    for (; line; line = strtok_r(NULL, "\n", &rest)) {
+        if (!strstr(line, mark) || !strstr(line, "Processing request"))
+            continue;
+        if (strstr(line, "type:getChildren") && count + 1 < size)
+            looks[count++] = written ? 'w' : 'r';
+        written = strstr(line, "type:setData") != NULL;
     }
+    looks[count] = '\0';
     free(text);
-    return synced && listed;
 }
 
 static size_t log_length(void)
@@ -262,6 +264,30 @@ static size_t log_length(void)
     return length;
 }
 
+/* A leader answers `sync` before it has applied what its followers have told: nobody is BUSY, and nothing is held, by such
+ * a look alone. */
+static void test_looks_behind_a_write(void)
+{
+    mortise_client *holder = client_at(2, ""), *client = client_at(1, "");
+    const char *name = fresh_name();
+    mortise_lease *lease = take(holder, name), *refused = NULL;
+    mortise_info info = {.size = sizeof info};
+    mortise_error error;
+    char looks[16];
+    int64_t session = session_of(client);
+    size_t before = log_length();
+    EXPECT(BUSY, mortise_acquire(client, name, MORTISE_OPTIONS(.wait_ms = 0), &refused, &error));
+    looks_of(before, session, looks, sizeof looks);
+    CU_ASSERT_STRING_EQUAL(looks, "rw");
+    before = log_length();
+    EXPECT(OK, mortise_inspect(client, name, &info, &error));
+    looks_of(before, session, looks, sizeof looks);
+    CU_ASSERT_STRING_EQUAL(looks, "w");
+    EXPECT(OK, mortise_release(lease, &error));
+    client_end(holder);
+    client_end(client);
+}
+
 /* The create was executed, and its answer and the list's are lost with the connection; the client goes on at a
  * follower that lags. */
 static void test_lost_before_the_list(void)
@@ -269,7 +295,7 @@ static void test_lost_before_the_list(void)
     struct test_proxy first;
     mortise_client *client = NULL;
     const char *name = fresh_name();
-    char url[200];
+    char url[200], looks[16];
     mortise_error error = {0};
     struct waiter waiter = {0};
     CU_ASSERT_FATAL(
@@ -290,7 +316,8 @@ static void test_lost_before_the_list(void)
     CU_ASSERT_EQUAL(waiter_join(&waiter), MORTISE_OK);
     CU_ASSERT_EQUAL(session_of(client), session);
     CU_ASSERT(wait_contenders(name, 1));
-    CU_ASSERT(synced_first(before, session));
+    looks_of(before, session, looks, sizeof looks);
+    CU_ASSERT_EQUAL(looks[0], 'w');
     say_links("pass");
     CU_ASSERT_EQUAL(mortise_release(waiter.lease, NULL), MORTISE_OK);
     client_end(client);
@@ -307,6 +334,7 @@ const CU_TestInfo follower_tests[] = {
     {"CURATOR-206: cut off from its leader, after a beat", test_follower_cut_off},
     {"CURATOR-206: hears nothing of its leader", test_follower_deaf},
     {"a follower that lags", test_follower_lags},
+    {"looks behind a write", test_looks_behind_a_write},
     {"lost between create and list, at a follower that lags", test_lost_before_the_list},
     {"the end", test_ends},
     CU_TEST_INFO_NULL,
