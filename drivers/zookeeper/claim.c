@@ -250,7 +250,9 @@ static void deleted(struct driver *driver, struct request *request)
 {
     struct claim *claim = request->target;
     int rc = request->rc;
-    if (!claim->ended && fault_is_loss(rc) && rc != ZSESSIONEXPIRED)
+    bool lost = fault_is_loss(rc) && rc != ZSESSIONEXPIRED;
+    /* one that was sent while the connection was lost may have gone with the next, before the one of the next step */
+    if (!claim->ended && (lost || (rc == ZOK && request->step != claim->step)))
         claim->maybe_deleted = true;
     if (!claim_arrived(driver, request, claim))
         return;
@@ -308,6 +310,7 @@ static bool is_late(struct driver *driver, struct claim *claim)
     if (claim->goal == GOAL_HOLD || (driver->backlog == NULL && driver->session->open < OPEN_MAX))
         return false;
     claim->late = true;
+    claim->step++; /* what it waited for before does not matter any more */
     DL_APPEND2(driver->backlog, claim, prev_late, next_late);
     return true;
 }

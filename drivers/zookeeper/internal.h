@@ -72,10 +72,9 @@
  * WHAT A LOOK KNOWS. A follower may lag, and `sync` has it catch up with its leader. But a leader answers `sync`
  * and reads at once, and may tell its followers of a commit before it applies it: a client of the leader's may not
  * find what another was told is done, by a follower. So looks that must know of it are behind a *barrier*: a
- * write, as a beat is one; what comes behind it in this session is read when all before it is applied. A try looks behind a sync
- * first, for that costs no write: who finds nobody makes his node, a write. Who finds somebody looks again,
- * behind a barrier, before he is told that it is busy. The small records are read behind a sync: who relies on
- * them has written before.
+ * write, as a beat is one; what comes behind it in this session is read when all before it is applied. A try
+ * looks behind a sync first, for that costs no write: who finds nobody makes his node, a write. Who finds
+ * somebody looks again, behind a barrier, before he is told that it is busy.
  *
  * THE TOKEN is the czxid of the own node plus the base. czxids grow with every change in the ensemble. The
  * base is watched (base.c); where it is not known it is read by a request behind the list that shows the
@@ -238,7 +237,7 @@ struct claim {
     uint64_t step;        /* answers to requests of an earlier one mean nothing any more */
     unsigned pending;     /* requests on their way that know this claim */
     unsigned creating;    /* creates among them */
-    bool try_once;        /* and has not looked yet */
+    bool try_once;        /* and has not found that nobody is there */
     bool sure;            /* the last list was behind a barrier */
     bool sent;            /* something that may leave a node was sent */
     bool maybe;           /* a create may have been executed whose reply was lost */

@@ -211,9 +211,10 @@ void list_begin(struct driver *driver, struct query *query)
     static void (*const nobody)(struct driver *, struct request *) = NULL;
     char path[PATH_SIZE];
     query->step++;
-    send_barrier(driver, (struct reply_to){nobody, NULL, 0, false});
     path_of(driver, "%tokens", NULL, path);
-    if (!query_sent(driver, query, send_get(driver, path, false, query_reply(query, base_told))))
+    if (!query_sent(driver, query,
+                    send_barrier(driver, (struct reply_to){nobody, NULL, 0, false}) &&
+                        send_get(driver, path, false, query_reply(query, base_told))))
         return;
     path_of(driver, NULL, NULL, path);
     query_sent(driver, query, send_list(driver, path, query_reply(query, folders_told)));

@@ -1,5 +1,5 @@
-/* query.c - what is asked but locks: inspect, break, ping, and the small records. Each begins with a sync
- * or a barrier, because the server of this connection may lag behind what the asker knows from elsewhere. Reads begin anew
+/* query.c - what is asked but locks: inspect, break, ping, and the small records. Reads begin with a
+ * barrier, because the server of this connection may lag behind what the asker knows from elsewhere. Reads begin anew
  * after a lost connection; a write whose reply is lost is INDETERMINATE. */
 #include "driver.h"
 
@@ -206,9 +206,9 @@ static void holder_begin(struct driver *driver, struct query *query)
     query->step++;
     folder_of_name(query->op->name, query->op->name_len, driver->root[0] == '\0', folder);
     path_of(driver, folder, NULL, path);
-    send_barrier(driver,
-                 nobody); /* if there is no memory for it there is none for what comes next */
-    query_sent(driver, query, send_list(driver, path, query_reply(query, queue_told)));
+    query_sent(driver, query,
+               send_barrier(driver, nobody) &&
+                   send_list(driver, path, query_reply(query, queue_told)));
 }
 
 /* ---- ping ----------------------------------------------------------------------------------------------- */
@@ -268,8 +268,9 @@ static void read_begin(struct driver *driver, struct query *query)
     char path[PATH_SIZE];
     query->step++;
     record_path(driver, query->op, path);
-    send_sync(driver, nobody);
-    query_sent(driver, query, send_get(driver, path, false, query_reply(query, record_told)));
+    query_sent(driver, query,
+               send_barrier(driver, nobody) &&
+                   send_get(driver, path, false, query_reply(query, record_told)));
 }
 
 static void record_written(struct driver *driver, struct request *request)

@@ -75,7 +75,7 @@
  *
  * Presence before register, and in a step register before presences: one of the two sees the other. This needs
  * that a read that is started after a write was answered, whoever's and, for a register that is kept on the other side, on
- * whichever side, sees that write (driver.h promises it of READ and LIST; ZooKeeper's begin with a sync).
+ * whichever side, sees that write (driver.h promises it of READ and LIST; ZooKeeper's are behind a write).
  *
  *   Stops between (i) and (ii) for long: its presence may be gone, the step taken; the read shows it. Between (ii) and
  *   (iv): D has passed. Later: (a).

@@ -264,10 +264,11 @@ static size_t log_length(void)
     return length;
 }
 
-/* A leader answers `sync` before it has applied what its followers have told: nobody is BUSY, and nothing is held, by such
- * a look alone. */
+/* A leader answers `sync` before it has applied what its followers have told, which cannot be made to last here. What can be
+ * seen: by such a look alone nobody is BUSY, and nothing is held. */
 static void test_looks_behind_a_write(void)
 {
+    put_proxies_between(); /* a follower */
     mortise_client *holder = client_at(2, ""), *client = client_at(1, "");
     const char *name = fresh_name();
     mortise_lease *lease = take(holder, name), *refused = NULL;
@@ -278,11 +279,12 @@ static void test_looks_behind_a_write(void)
     size_t before = log_length();
     EXPECT(BUSY, mortise_acquire(client, name, MORTISE_OPTIONS(.wait_ms = 0), &refused, &error));
     looks_of(before, session, looks, sizeof looks);
-    CU_ASSERT_STRING_EQUAL(looks, "rw");
+    CU_ASSERT(strlen(looks) > 1 && looks[0] == 'r'); /* again where the connection was lost */
+    CU_ASSERT_EQUAL(looks[strlen(looks) - 1], 'w');
     before = log_length();
     EXPECT(OK, mortise_inspect(client, name, &info, &error));
     looks_of(before, session, looks, sizeof looks);
-    CU_ASSERT_STRING_EQUAL(looks, "w");
+    CU_ASSERT(strlen(looks) > 0 && looks[strlen(looks) - 1] == 'w');
     EXPECT(OK, mortise_release(lease, &error));
     client_end(holder);
     client_end(client);
