@@ -311,6 +311,7 @@ static bool is_late(struct driver *driver, struct claim *claim)
         return false;
     claim->late = true;
     claim->step++; /* what it waited for before does not matter any more */
+    claim->first = false;
     DL_APPEND2(driver->backlog, claim, prev_late, next_late);
     return true;
 }
@@ -359,6 +360,8 @@ void claims_late(struct driver *driver)
 
 static void event_for(struct driver *driver, struct claim *claim, const char *node, bool is_deleted)
 {
+    if (claim->goal == GOAL_OWN && claim->late)
+        return; /* it looks when it is its turn */
     if (claim->goal == GOAL_OWN && claim->before != NULL && strcmp(claim->before, node) == 0) {
         if (is_deleted)
             queue_list(driver, claim, LOOK_HERE);
