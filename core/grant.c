@@ -1,9 +1,8 @@
 /* grant.c - what the backend gave: its deadline and state, its renewal, its loss, its end.
  *
- * A grant is HELD from grant_give_locked() until one of: its deadline passes (whoever looks first marks
- * it, and that is final), the backend says that it is gone, or its lease is released. The deadline only
- * moves by compare-and-swap from a value that has not passed. The slot is live for exactly as long as
- * the lease may be released; a hand-over renews it under a new handle. */
+ * A grant is HELD from grant_give_locked() until one of: its deadline passes (whoever looks first marks it, and that
+ * is final), the backend says that it is gone, or its lease is released. The deadline only moves by compare-and-swap
+ * from a value that has not passed. The slot lives as long as the lease may be released; a hand-over renews it. */
 #include "core.h"
 
 #include <stdlib.h>
@@ -12,8 +11,7 @@
 struct renewal {
     struct task task; /* first */
     struct grant *grant;
-    bool extends; /* else it only looks whether the claim is there still */
-    bool doubted; /* the claim was, when it was asked for */
+    bool extends, doubted; /* extends: else it only looks; doubted: when it was sent */
 };
 
 static void renewal_done(mortise_op *op);

@@ -502,7 +502,8 @@ bool pump_complete(struct pump *pump, mortise_op *op, mortise_status status)
 {
     if (op->core_state == OP_STARTED) {
         op->core_state = OP_COMPLETED;
-        if (pump->top->module.kind == MORTISE_KIND_DRIVER) /* a plugin had its answers who knows when */
+        /* a plugin had its answers who knows when */
+        if (pump->top->module.kind == MORTISE_KIND_DRIVER)
             ((struct task *)(void *)op)->doubts = atomic_load(&pump_client(pump)->doubts);
     } else if (op->core_state == OP_OF_PLUGIN)
         op->core_state = OP_OF_PLUGIN_COMPLETED;

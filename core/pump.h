@@ -59,7 +59,7 @@ struct task {
     uint8_t phase;   /* enum task_phase in pump.c; with the flags: pump lock */
     bool unattended; /* counted in pump.unattended: no caller sleeps for it */
     bool cancel_wanted, on_cancels;
-    unsigned doubts; /* of the client, when the driver completed it, or it was started: see grants_doubt() */
+    unsigned doubts; /* of the client, when a driver completed it, or a plugin got it */
 };
 
 struct task_list {

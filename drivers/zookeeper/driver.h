@@ -42,7 +42,7 @@ bool send_list(struct driver *driver, const char *path, struct reply_to to);
 bool send_sync(struct driver *driver, struct reply_to to);
 /* What is read behind it knows of all that anybody was told is done: it is a write to the session's node, which is there
  * since the session began; and where it is not, the refusal is a transaction too. */
-bool send_barrier(struct driver *driver, struct reply_to to);
+bool send_barrier(struct driver *driver);
 
 /* ---- servers.c ------------------------------------------------------------------------------------ */
 

@@ -208,12 +208,11 @@ static void base_told(struct driver *driver, struct request *request)
 
 void list_begin(struct driver *driver, struct query *query)
 {
-    static void (*const nobody)(struct driver *, struct request *) = NULL;
     char path[PATH_SIZE];
     query->step++;
     path_of(driver, "%tokens", NULL, path);
     if (!query_sent(driver, query,
-                    send_barrier(driver, (struct reply_to){nobody, NULL, 0, false}) &&
+                    send_barrier(driver) &&
                         send_get(driver, path, false, query_reply(query, base_told))))
         return;
     path_of(driver, NULL, NULL, path);

@@ -83,12 +83,6 @@ bool query_answer(struct driver *driver, struct request *request, bool absent)
     return false; /* else it begins anew when there is a connection */
 }
 
-static void ignored(struct driver *driver, struct request *request)
-{
-    (void)driver;
-    (void)request;
-}
-
 /* ---- who holds ---------------------------------------------------------------------------------------- */
 
 void query_fill(struct driver *driver, int64_t base, const char *node,
@@ -201,14 +195,12 @@ static void queue_told(struct driver *driver, struct request *request)
 
 static void holder_begin(struct driver *driver, struct query *query)
 {
-    struct reply_to nobody = {ignored, NULL, 0, false};
     char folder[FOLDER_MAX], path[PATH_SIZE];
     query->step++;
     folder_of_name(query->op->name, query->op->name_len, driver->root[0] == '\0', folder);
     path_of(driver, folder, NULL, path);
     query_sent(driver, query,
-               send_barrier(driver, nobody) &&
-                   send_list(driver, path, query_reply(query, queue_told)));
+               send_barrier(driver) && send_list(driver, path, query_reply(query, queue_told)));
 }
 
 /* ---- ping ----------------------------------------------------------------------------------------------- */
@@ -264,12 +256,11 @@ static void record_told(struct driver *driver, struct request *request)
 
 static void read_begin(struct driver *driver, struct query *query)
 {
-    struct reply_to nobody = {ignored, NULL, 0, false};
     char path[PATH_SIZE];
     query->step++;
     record_path(driver, query->op, path);
     query_sent(driver, query,
-               send_barrier(driver, nobody) &&
+               send_barrier(driver) &&
                    send_get(driver, path, false, query_reply(query, record_told)));
 }
 

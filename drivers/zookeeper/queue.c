@@ -313,26 +313,21 @@ static void listed(struct driver *driver, struct request *request)
         claim_go(driver, claim);
     else if (claim->node[0] != '\0' && request->rc == ZOK)
         look_at_queue(driver, claim, request);
-    else if (claim->try_once && queue_first(children, NULL) != NULL && !claim->sure)
-        queue_list(driver, claim, LOOK_SURE);
-    else if (claim->try_once && queue_first(children, NULL) != NULL)
-        ask_holder(driver, claim, queue_first(children, NULL));
-    else { /* a try that found nobody; or the folder has gone, and the node with it */
+    else if (claim->try_once && queue_first(children, NULL) != NULL) {
+        if (claim->sure)
+            ask_holder(driver, claim, queue_first(children, NULL));
+        else
+            queue_list(driver, claim, LOOK_SURE);
+    } else { /* a try that found nobody; or the folder has gone, and the node with it */
         claim->try_once = false;
         claim->node[0] = '\0';
         claim_go(driver, claim);
     }
 }
 
-static void ignored(struct driver *driver, struct request *request)
-{
-    (void)driver;
-    (void)request;
-}
-
 void queue_list(struct driver *driver, struct claim *claim, enum look look)
 {
-    struct reply_to nobody = {ignored, NULL, 0, false};
+    struct reply_to nobody = {NULL, NULL, 0, false};
     char path[PATH_SIZE];
     claim->step++;
     claim->first = false;
@@ -341,7 +336,7 @@ void queue_list(struct driver *driver, struct claim *claim, enum look look)
     path_of(driver, claim->name->folder, NULL, path);
     claim->sure = look == LOOK_SURE;
     if ((look == LOOK_SYNCED && !send_sync(driver, nobody)) ||
-        (look == LOOK_SURE && !send_barrier(driver, nobody))) {
+        (look == LOOK_SURE && !send_barrier(driver))) {
         claim_counted(driver, claim, false);
         return;
     }

@@ -308,11 +308,12 @@ bool send_sync(struct driver *driver, struct reply_to to)
     return request != NULL && sent(request, zoo_async(driver->session->zh, path, on_path, request));
 }
 
-bool send_barrier(struct driver *driver, struct reply_to to)
+bool send_barrier(struct driver *driver)
 {
+    struct reply_to nobody = {NULL, NULL, 0, false};
     char path[PATH_SIZE];
     path_of(driver, "%sessions", driver->client_id, path);
-    return send_set(driver, path, driver->note, driver->note_len, -1, to);
+    return send_set(driver, path, driver->note, driver->note_len, -1, nobody);
 }
 
 /* ---- reading: the pump ----------------------------------------------------------------------------- */
