@@ -422,13 +422,17 @@ void grants_doubt(struct client *client, const char *name, size_t name_len)
 
 /* ---- released ---- */
 
-/* The local caller that may have the grant without a word to the backend, or NULL. */
+/* The local caller that may take over the grant without a request to the backend, or NULL. A claim that is being
+ * checked or renewed is not handed over: until the answer is there, a server that failed over or came back empty may
+ * have granted the name to somebody else, and the new holder would begin with that. */
 static struct waiter *heir_locked(struct grant *grant, int64_t now)
 {
     const struct settings *settings = &grant->client->settings;
     struct contest *contest = grant->entry->queue;
     struct waiter *heir = contest == NULL ? NULL : contest->first;
     if (heir == NULL || heir->owner_len > 0 || grant->owner_len > 0)
+        return NULL;
+    if (grant->renewal != NULL || grant->doubted)
         return NULL;
     if (!grant->renew || heir->no_renew || heir->ttl_ms != grant->ttl_ms ||
         grant->hold_until_ns != MORTISE_NEVER)

@@ -265,23 +265,57 @@ static void test_request_of_the_heir(void)
     }
 }
 
-/* A renewal that is under way at the hand-over is the new holder's. */
-static void test_renewal_under_way(void)
+/* While the backend is asked whether the claim is still there, the claim is not handed over: a server that failed
+ * over, or restarted empty, may have granted it to somebody else. */
+static void test_check_under_way(void)
 {
-    struct states states = {0};
     mortise_lease *lease = start(CONFIG "handover_window = 1h\n", NULL);
     int slow = SCRIPT(.kinds = OP(RENEW), .times = 1, .hold_reply = true);
     advance_ms(1000);
-    want(&rig, &got, "a",
-         MORTISE_OPTIONS(.wait_ms = -1, .on_state = on_state, .user_data = &states));
-    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(sim->held(slow), 1);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
+    CU_ASSERT_FALSE(handed(lease, FOREVER));
+    finish();
+}
+
+static void doubt(void *ctx, void *name)
+{
+    (void)ctx;
+    tapped_host()->doubt(tapped_host(), name, strlen(name));
+}
+
+/* The same when the driver doubts the claim: at a new primary, or after a reconnection. */
+static void test_doubted(void)
+{
+    static char name[] = "a";
+    mortise_lease *lease = start(CONFIG, NULL);
+    int slow = SCRIPT(.kinds = OP(RENEW), .times = 1, .hold_reply = true);
+    want(&rig, &got, "a", FOREVER);
+    tapped_host()->post(tapped_host(), doubt, name);
     settle();
-    CU_ASSERT_EQUAL(mortise_remaining_ms(got.lease), 1968);
+    CU_ASSERT_EQUAL(sim->held(slow), 1);
+    sim->lose("a"); /* a server that came back empty; somebody else has the lock by now */
+    sim->seize("a", MORTISE_NEVER);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
+    settle();
+    CU_ASSERT_EQUAL(got.calls, 0);
+    CU_ASSERT_EQUAL(stats_of(&rig).handovers, 0);
     sim->let_go(slow);
-    settle();
-    CU_ASSERT_EQUAL(mortise_remaining_ms(got.lease), 2968);
-    CU_ASSERT_EQUAL(states.count, 0);
+    sim->give_back("a");
+    advance_ms(200);
     give_back(&got);
+    finish();
+}
+
+/* Once the check has confirmed the claim, it may be handed over again. */
+static void test_confirmed(void)
+{
+    static char name[] = "a";
+    mortise_lease *lease = start(CONFIG, NULL);
+    tapped_host()->post(tapped_host(), doubt, name);
+    settle();
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RENEW), 1);
+    CU_ASSERT(handed(lease, FOREVER));
     finish();
 }
 
@@ -300,7 +334,9 @@ int main(void)
         {"not to other wishes", test_other_wishes},
         {"max_hold of the heir", test_max_hold_of_the_heir},
         {"the request of the heir", test_request_of_the_heir},
-        {"a renewal under way", test_renewal_under_way},
+        {"not during a check", test_check_under_way},
+        {"not what the driver doubts", test_doubted},
+        {"a confirmed claim", test_confirmed},
         CU_TEST_INFO_NULL,
     };
     return rig_run("handover", tests);
