@@ -143,17 +143,21 @@ void service_follow_up_locked(struct pump *pump)
     pthread_cond_signal(&pump->service_cond);
 }
 
+/* The work is done by the service thread and not by a caller that leads: that thread may get no processor (a
+ * debugger, a signal handler, a low priority), and renewals must not depend on it. */
 bool service_take_over_locked(struct pump *pump)
 {
-    if (pump->polling && !pump->service_leads) {
-        pump_poke_locked(pump);
-        return true;
+    bool led_by_caller = pump->polling && !pump->service_leads;
+    if (!start_locked(pump)) {
+        if (led_by_caller)
+            pump_poke_locked(pump);
+        return led_by_caller;
     }
-    if (!start_locked(pump))
-        return false;
-    pump->service_hurry = true;
-    pump->service_sleeps = false;
-    pump_poke_locked(pump); /* it may be leading */
+    pump->service_sleeps = pump->service_guards = false;
+    if (!led_by_caller) {
+        pump->service_hurry = true;
+        pump_poke_locked(pump); /* the service thread may be leading */
+    }
     pthread_cond_broadcast(&pump->service_cond);
     return true;
 }

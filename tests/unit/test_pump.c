@@ -6,6 +6,7 @@
 #include "fake_driver.h"
 
 #include <semaphore.h>
+#include <signal.h>
 
 static struct outcome got;
 
@@ -298,6 +299,55 @@ static void test_timer_of_an_idle_driver(void)
     finish();
 }
 
+/* ---- a leader that gets no processor ---------------------------------------------------------------- */
+
+static sem_t stopped;
+static int stop_pipe[2];
+
+static void stand_still(int signal)
+{
+    char byte;
+    (void)signal;
+    sem_post(&stopped);
+    while (read(stop_pipe[0], &byte, 1) < 0)
+        continue;
+}
+
+static bool renewed(void *argument)
+{
+    return stats_of(&rig).renewals >= *(uint64_t *)argument;
+}
+
+/* The thread that leads stands still, as under a debugger, in a signal handler or without a share of the processor.
+ * Renewals that nobody has given to the driver yet are given to it all the same. */
+static void test_leader_stands_still(void)
+{
+    struct caller leader;
+    mortise_lease *lease;
+    struct sigaction action = {.sa_handler = stand_still}, before;
+    CU_ASSERT_FATAL(sem_init(&stopped, 0, 0) == 0 && pipe(stop_pipe) == 0);
+    sigaction(SIGUSR1, &action, &before);
+    start(false);
+    rig.client->settings.renew_every_ms = 50;
+    launch(&leader, 1, TEST_PATIENCE_MS * 4);
+    pthread_kill(leader.thread, SIGUSR1);
+    while (sem_wait(&stopped) != 0)
+        continue;
+    fake.at_once = true;
+    CU_ASSERT_EQUAL_FATAL(
+        mortise_acquire(rig.handle, "held", MORTISE_OPTIONS(.ttl_ms = 3600000), &lease, NULL),
+        MORTISE_OK);
+    uint64_t wanted = 3;
+    CU_ASSERT(test_poll(renewed, &wanted, TEST_PATIENCE_MS));
+    CU_ASSERT_EQUAL(write(stop_pipe[1], "x", 1), 1);
+    send_byte();
+    land(&leader, 1, MORTISE_OK);
+    finish();
+    sigaction(SIGUSR1, &before, NULL);
+    close(stop_pipe[0]);
+    close(stop_pipe[1]);
+}
+
 /* ---- batches, and what never reaches the driver ----------------------------------------------------- */
 
 static sem_t entered, leave;
@@ -461,6 +511,7 @@ int main(void)
         {"the service thread leads", test_service_leads},
         {"an answer that nobody waits for", test_answer_that_nobody_waits_for},
         {"the timer of an idle driver", test_timer_of_an_idle_driver},
+        {"a leader that stands still", test_leader_stands_still},
         {"requests gather", test_requests_gather},
         {"canceled before it was started", test_canceled_before_it_was_started},
         {"completed from outside", test_completed_from_outside},
