@@ -27,7 +27,7 @@ static void id_text(const struct rowlease_inbox *inbox, char *text)
         snprintf(text + 2 * i, 3, "%02x", inbox->bytes[i]);
 }
 
-static bool is_id(const char *text)
+bool inbox_is_id(const char *text)
 {
     return strlen(text) == ID_TEXT - 1 && strspn(text, "0123456789abcdef") == ID_TEXT - 1;
 }
@@ -61,17 +61,49 @@ static bool renew_folder(struct driver *driver)
 
 /* ---- the own inbox ----------------------------------------------------------------------------- */
 
-/* Who may write the database may write to the inbox. Nobody knows its id before this is done. */
+/* The socket that this client bound. Other users may write the folder and put something else in its place at
+ * any time: a link must not be followed, and a file that has another name must not be changed. The descriptor
+ * stays with what was checked. */
+static int open_own_socket(const struct driver *driver, const char *id)
+{
+    struct stat about;
+    int fd = openat(driver->wake_folder, id, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && fstat(fd, &about) == 0 && S_ISSOCK(about.st_mode) &&
+        about.st_uid == geteuid() && about.st_nlink == 1)
+        return fd;
+    if (fd >= 0) {
+        close(fd);
+        errno = EPERM;
+    }
+    return -1;
+}
+
+/* chmod() through the descriptor, because fchmod() refuses one that was opened with O_PATH. */
+static bool change_mode(int fd, mode_t mode)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fd);
+    return chmod(path, mode) == 0;
+}
+
+/* Everybody who may write the database may write to the inbox. Nobody knows its id before this is done. */
 static bool open_to_others(const struct driver *driver, const char *id)
 {
     struct stat about;
     if (stat(driver->path, &about) != 0)
         return false;
+    int fd = open_own_socket(driver, id);
+    if (fd < 0)
+        return false;
     uid_t owner = geteuid() == 0 ? about.st_uid : (uid_t)-1;
     mode_t mode = about.st_mode & 0666;
-    if (fchownat(driver->wake_folder, id, owner, about.st_gid, AT_SYMLINK_NOFOLLOW) != 0)
+    if (fchownat(fd, "", owner, about.st_gid, AT_EMPTY_PATH) != 0)
         mode &= 0606;
-    return fchmodat(driver->wake_folder, id, mode, 0) == 0;
+    bool changed = change_mode(fd, mode);
+    int code = errno;
+    close(fd);
+    errno = code;
+    return changed;
 }
 
 static bool bind_inbox(struct driver *driver, int fd)
@@ -84,7 +116,12 @@ static bool bind_inbox(struct driver *driver, int fd)
         address = address_of(driver, id);
         rc = bind(fd, (const struct sockaddr *)&address, sizeof(address));
     }
-    return rc == 0 && open_to_others(driver, id);
+    if (rc != 0 || open_to_others(driver, id))
+        return rc == 0;
+    int code = errno;
+    unlinkat(driver->wake_folder, id, 0);
+    errno = code;
+    return false;
 }
 
 bool inbox_ready(struct driver *driver)
@@ -215,7 +252,7 @@ bool inbox_is_alive(struct driver *driver, const struct rowlease_inbox *inbox)
 static bool is_old(const struct driver *driver, const char *id)
 {
     struct stat about;
-    return is_id(id) && fstatat(driver->wake_folder, id, &about, AT_SYMLINK_NOFOLLOW) == 0 &&
+    return inbox_is_id(id) && fstatat(driver->wake_folder, id, &about, AT_SYMLINK_NOFOLLOW) == 0 &&
            S_ISSOCK(about.st_mode) && about.st_ctime + SWEEP_AGE_S < time(NULL);
 }
 

@@ -237,6 +237,7 @@ void waiting_close(struct driver *driver);
 bool inbox_ready(struct driver *driver);   /* makes it, if need be */
 bool inbox_is_lost(struct driver *driver); /* somebody removed it */
 void inbox_close(struct driver *driver);
+bool inbox_is_id(const char *text); /* a name that an inbox could have */
 /* The next name that somebody told of; its length, 0: none. */
 size_t inbox_receive(struct driver *driver, char *name, size_t size);
 /* False: there is nobody behind it. What is sent and not read in time is made up for by news of all. */

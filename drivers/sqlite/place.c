@@ -3,6 +3,7 @@
  * what that would do to other clients of this process. */
 #include "internal.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
@@ -183,6 +184,24 @@ mortise_status place_find(struct driver *driver, mortise_error *error)
     return status == MORTISE_OK ? check_access(driver->path, R_OK | W_OK, error) : status;
 }
 
+/* Whether a folder holds inboxes only. Another folder of this user that somebody moved here must keep its
+ * owner and its permissions. */
+static bool holds_inboxes_only(int folder)
+{
+    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *stream = fd >= 0 ? fdopendir(fd) : NULL;
+    const struct dirent *entry;
+    bool only = stream != NULL;
+    if (stream == NULL && fd >= 0)
+        close(fd);
+    while (only && (entry = readdir(stream)) != NULL)
+        only = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+               inbox_is_id(entry->d_name);
+    if (stream != NULL)
+        closedir(stream);
+    return only;
+}
+
 /* The same owner, group and permissions as the database has, as far as this user may give them. */
 static void match_folder(int fd, const struct stat *file)
 {
@@ -191,12 +210,13 @@ static void match_folder(int fd, const struct stat *file)
         return;
     mode_t mode = file->st_mode & 0666;
     uid_t owner = geteuid() == 0 ? file->st_uid : (uid_t)-1;
-    if (folder.st_uid != file->st_uid || folder.st_gid != file->st_gid)
-        if (fchown(fd, owner, file->st_gid) != 0)
-            mode &= 0600; /* not of that group: then it cannot be shared with it */
     mode |= (mode & 0444) >> 2;
-    if ((folder.st_mode & 0777) != mode)
-        fchmod(fd, mode);
+    bool others = folder.st_uid != file->st_uid || folder.st_gid != file->st_gid;
+    if ((!others && (folder.st_mode & 0777) == mode) || !holds_inboxes_only(fd))
+        return;
+    if (others && fchown(fd, owner, file->st_gid) != 0)
+        mode &= 0700; /* not of that group: then it cannot be shared with it */
+    fchmod(fd, mode);
 }
 
 /* Whoever may use the database may make inboxes, and send to them. */
