@@ -1,5 +1,6 @@
 /* client.c - a client from mortise_open() to mortise_close(), and the calls in flight on it. */
 #include "core.h"
+#include "log.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #define STUCK_MS 1000 /* what has not ended after its time and this much more is stuck */
+#define LOG_MS 200    /* how long a close waits for its log lines to be written */
 
 _Atomic bool client_manual;
 
@@ -541,6 +543,7 @@ mortise_status mortise_close(mortise_client *handle, mortise_error *error)
     bool empty = stopped && left; /* else it is left standing: somebody is in it */
     if (empty)
         loader_close_all(&client->loader);
+    log_flush(LOG_MS);
     if (notify_stop(client, clock_after_ms(clock_now(), STUCK_MS), empty) && empty)
         client_free(client);
     if (--calls == 0)

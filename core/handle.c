@@ -1,5 +1,6 @@
 /* handle.c - the tables behind the handles: see handle.h. */
 #include "core.h"
+#include "log.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -73,18 +74,25 @@ static void before_fork(void)
 {
     pthread_mutex_lock(&client_slab.lock);
     pthread_mutex_lock(&grant_slab.lock);
+    log_before_fork();
+}
+
+static void unlock_after_fork(bool in_child)
+{
+    log_after_fork(in_child);
+    pthread_mutex_unlock(&grant_slab.lock);
+    pthread_mutex_unlock(&client_slab.lock);
 }
 
 static void after_fork(void)
 {
-    pthread_mutex_unlock(&grant_slab.lock);
-    pthread_mutex_unlock(&client_slab.lock);
+    unlock_after_fork(false);
 }
 
 static void after_fork_in_child(void)
 {
     atomic_fetch_add_explicit(&fork_epoch, 1, memory_order_relaxed);
-    after_fork();
+    unlock_after_fork(true);
 }
 
 static void register_fork_handlers(void)

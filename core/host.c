@@ -1,6 +1,7 @@
 /* host.c - the table that a module gets from the core (mortise_host in driver.h). Each function finds
  * the pump through its instance; all but now, post, log and random are called inside the pump. */
 #include "core.h"
+#include "log.h"
 #include "pump_inside.h"
 
 #include <stdio.h>
@@ -35,7 +36,7 @@ static void host_log(mortise_host *host, int level, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(line, sizeof(line), format, arguments);
     va_end(arguments);
-    fprintf(stderr, "mortise: [%s] %s\n", instance_of(host)->section, line);
+    log_line("mortise: [%s] %s", instance_of(host)->section, line);
 }
 
 static int64_t within(int64_t number, int64_t least, int64_t most)

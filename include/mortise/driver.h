@@ -182,8 +182,9 @@ struct mortise_host {
     void (*post)(mortise_host *host, void (*run)(void *ctx, void *argument), void *argument);
     /* Must be called before a descriptor that was named in `interest` is closed. */
     void (*closing)(mortise_host *host, int fd);
-    /* One line to the log (stderr, or nowhere: `log` in the config). Any thread. Levels as syslog:
-     * 3 error, 4 warning, 6 info, 7 debug. Never secrets. */
+    /* Logs one line (to stderr, or nowhere: `log` in the config). Any thread. It never waits for the reader of
+     * stderr: a thread of the library's writes the lines, and drops and counts those that do not fit into its
+     * buffer. Levels as syslog: 3 error, 4 warning, 6 info, 7 debug. Never secrets. */
     void (*log)(mortise_host *host, int level, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
     /* Fills size random bytes. */

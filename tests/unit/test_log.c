@@ -1,0 +1,209 @@
+/* test_log.c - log lines: a reader of stderr that stands still stops nothing, what is dropped is counted, and the last
+ * lines of a program that ends still come out. */
+#include "rig.h"
+
+#include "log.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct rig rig;
+
+/* ---- stderr in the hand of the test ---------------------------------------------------------------- */
+
+static int saved, ends[2];
+
+static void fill(int fd)
+{
+    static const char junk[4096];
+    int flags = fcntl(fd, F_GETFL);
+    fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+    for (size_t size = sizeof(junk); size > 0; size /= 2)
+        while (write(fd, junk, size) > 0)
+            continue;
+    fcntl(fd, F_SETFL, flags);
+}
+
+static void catch_stderr(bool full)
+{
+    CU_ASSERT_FATAL(pipe2(ends, O_CLOEXEC) == 0);
+    if (full)
+        fill(ends[1]);
+    saved = dup(STDERR_FILENO);
+    CU_ASSERT_FATAL(saved >= 0 && dup2(ends[1], STDERR_FILENO) >= 0);
+    close(ends[1]);
+}
+
+static void let_stderr_go(void)
+{
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+}
+
+/* The next line from fd, without the zeros that filled the pipe; false: the end. */
+static bool next_line(int fd, char *line, size_t size)
+{
+    size_t used = 0;
+    char byte;
+    while (read(fd, &byte, 1) == 1) {
+        if (byte == '\n') {
+            line[used] = '\0';
+            return true;
+        }
+        if (byte != '\0' && used + 1 < size)
+            line[used++] = byte;
+    }
+    return false;
+}
+
+/* ---- a reader that stands still --------------------------------------------------------------------- */
+
+#define LINES 3000
+
+static struct test_count logged = TEST_COUNT_INIT;
+
+static void log_many(void *ctx, void *argument)
+{
+    mortise_host *host = &rig.client->top->host;
+    (void)ctx;
+    (void)argument;
+    for (int i = 0; i < LINES; i++)
+        host->log(host, 4,
+                  "line %d, and enough text behind it that the buffer is full before the last", i);
+    test_count_add(&logged, 1);
+}
+
+static bool renewed(void *argument)
+{
+    return stats_of(&rig).renewals >= *(uint64_t *)argument;
+}
+
+static void test_full_pipe(void)
+{
+    mortise_lease *lease, *other;
+    char line[256];
+    unsigned long long dropped = 0, more;
+    int count = 0, last = -1;
+    rig_open_real(&rig, "renew_every = 50ms\n");
+    rig.client->settings.log = true;
+    catch_stderr(true);
+    CU_ASSERT_EQUAL_FATAL(
+        mortise_acquire(rig.handle, "a", MORTISE_OPTIONS(.ttl_ms = 3600000), &lease, NULL),
+        MORTISE_OK);
+    mortise_host *host = &rig.client->top->host;
+    host->post(host, log_many, NULL); /* inside the pump, where a renewal has to pass */
+    bool passed = test_count_wait(&logged, 1);
+    uint64_t wanted = stats_of(&rig).renewals + 3;
+    passed = passed && test_poll(renewed, &wanted, TEST_PATIENCE_MS);
+    CU_ASSERT(passed);
+    if (passed) {
+        CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "b", TRY, &other, NULL), MORTISE_OK);
+        CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    }
+    /* somebody reads again: what was kept comes, in order, and then how much was not */
+    while ((unsigned long long)count + dropped < LINES && next_line(ends[0], line, sizeof(line))) {
+        int number = -1;
+        more = 0;
+        if (sscanf(line, "mortise: [sim] line %d,", &number) == 1) {
+            CU_ASSERT(number > last);
+            last = number;
+            count++;
+        } else
+            CU_ASSERT_EQUAL(sscanf(line, "mortise: %llu log lines were dropped", &more), 1);
+        dropped += more;
+    }
+    CU_ASSERT(count > 100 && dropped > 100);
+    CU_ASSERT_EQUAL((unsigned long long)count + dropped, LINES);
+    let_stderr_go();
+    close(ends[0]);
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+}
+
+/* ---- the end of a program, and a fork --------------------------------------------------------------- */
+
+static const char *self;
+
+/* The program: it logs in the pump, and returns from main without a close. */
+static void last_words(void)
+{
+    rig_open_real(&rig, "");
+    rig.client->settings.log = true;
+    mortise_host *host = &rig.client->top->host;
+    host->log(host, 4, "the last line");
+}
+
+static void test_end_of_a_program(void)
+{
+    char line[256] = "";
+    int status;
+    for (int round = 0; round < 10; round++) {
+        CU_ASSERT_FATAL(pipe2(ends, O_CLOEXEC) == 0);
+        pid_t child = fork();
+        CU_ASSERT_FATAL(child >= 0);
+        if (child == 0) {
+            dup2(ends[1], STDERR_FILENO);
+            dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDOUT_FILENO);
+            execl(self, self, "last words", (char *)NULL);
+            _exit(127);
+        }
+        close(ends[1]);
+        CU_ASSERT(next_line(ends[0], line, sizeof(line)));
+        CU_ASSERT_STRING_EQUAL(line, "mortise: [sim] the last line");
+        CU_ASSERT_FALSE(next_line(ends[0], line, sizeof(line))); /* once */
+        close(ends[0]);
+        CU_ASSERT(waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+                  WEXITSTATUS(status) == 0);
+    }
+}
+
+#ifndef __SANITIZE_THREAD__ /* which cannot follow a fork of many threads */
+/* A child that is forked while lines of the parent wait does not write those, and its own are not held up. */
+static void test_fork(void)
+{
+    char line[256] = "";
+    int status, childs[2];
+    rig_open_real(&rig, "");
+    catch_stderr(true);
+    log_line("mortise: the parent's");
+    CU_ASSERT_FATAL(pipe2(childs, O_CLOEXEC) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        dup2(childs[1], STDERR_FILENO);
+        log_line("mortise: the child's");
+        log_flush(TEST_PATIENCE_MS);
+        _exit(0);
+    }
+    close(childs[1]);
+    CU_ASSERT(next_line(childs[0], line, sizeof(line)));
+    CU_ASSERT_STRING_EQUAL(line, "mortise: the child's");
+    CU_ASSERT_FALSE(next_line(childs[0], line, sizeof(line)));
+    CU_ASSERT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CU_ASSERT(next_line(ends[0], line, sizeof(line)));
+    CU_ASSERT_STRING_EQUAL(line, "mortise: the parent's");
+    let_stderr_go();
+    close(ends[0]);
+    close(childs[0]);
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+}
+
+#endif
+
+int main(int argc, char **argv)
+{
+    static const CU_TestInfo tests[] = {
+        {"a reader that stands still stops nothing", test_full_pipe},
+        {"the end of a program", test_end_of_a_program},
+#ifndef __SANITIZE_THREAD__
+        {"a fork", test_fork},
+#endif
+        CU_TEST_INFO_NULL,
+    };
+    static const CU_TestInfo words[] = {
+        {"last words", last_words},
+        CU_TEST_INFO_NULL,
+    };
+    self = argv[0];
+    return rig_run("log", argc > 1 ? words : tests);
+}
