@@ -68,8 +68,8 @@ static int open_own_socket(const struct driver *driver, const char *id)
 {
     struct stat about;
     int fd = openat(driver->wake_folder, id, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0 && fstat(fd, &about) == 0 && S_ISSOCK(about.st_mode) &&
-        about.st_uid == geteuid() && about.st_nlink == 1)
+    if (fd >= 0 && fstat(fd, &about) == 0 && S_ISSOCK(about.st_mode) && about.st_uid == geteuid() &&
+        about.st_nlink == 1)
         return fd;
     if (fd >= 0) {
         close(fd);

@@ -3,7 +3,8 @@
  *   module.c      the module's table and options; opens and closes an instance
  *   place.c       which file, in which folder; filesystem.c: is that disk a local one
  *   clock.c       the clock that all processes of a host agree on, and the boot it belongs to
- *   database.c    the connection: opened, its layout made or checked, its statements prepared
+ *   database.c    the connection: opened, its statements prepared
+ *   layout.c      what is in the file: made or checked; rows freed after a restart of the host
  *   sql.c         the texts of the statements
  *   fault.c       SQLite's result codes as statuses and messages
  *   flow.c        ops come in, wait while the file is busy, go out in transactions
@@ -35,7 +36,8 @@
  *   The commit fails otherwise (I/O error): the frames may be found by a later recovery. An acquire,
  *   release or write is INDETERMINATE then; the core releases the grant id.
  *   The commit is lost in a power cut (synchronous = normal): every holder was on this host.
- *   The host restarts: the boot id in the file is another, and the first to open frees every row.
+ *   The host restarts: the boot id in the file is another, and the first to open frees every row. A container
+ *   with a boot id of its own does so only while nobody else has the file open (layout.c).
  *   The file is deleted or replaced underneath: seen within a second; the driver opens what is there now.
  *   The process dies between commit and waking: the waiters' hint ends. See rowlease.h.
  *
@@ -163,11 +165,21 @@ int64_t clock_host_ns(const struct driver *driver, int64_t us); /* of the databa
 /* ---- database.c ----------------------------------------------------------------------------------- */
 
 mortise_status database_open(struct driver *driver, int64_t patience_ms, mortise_error *error);
+/* Only the connection, driver->db; nothing was read yet. */
+mortise_status database_connect(struct driver *driver, mortise_error *error);
+mortise_status database_open_failed(struct driver *driver, int rc, mortise_error *error);
 void database_close(struct driver *driver);
 /* Sees to it that there is a connection to the file that is there now; false: driver->trouble. */
 bool database_ready(struct driver *driver);
 /* Runs a statement that returns nothing; binds must be in place. A result code, SQLITE_OK for done. */
 int database_run(struct driver *driver, enum sql which);
+
+/* ---- layout.c ------------------------------------------------------------------------------------- */
+
+/* Makes or checks what is in the file. *rebooted: its rows are of another boot, and it must be closed for
+ * layout_free_rows, which then frees them if nobody else has the file open. */
+mortise_status layout_settle(struct driver *driver, bool *rebooted, mortise_error *error);
+mortise_status layout_free_rows(struct driver *driver, int64_t until_ns, mortise_error *error);
 
 /* ---- fault.c -------------------------------------------------------------------------------------- */
 

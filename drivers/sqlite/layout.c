@@ -1,0 +1,217 @@
+/* layout.c - what is in the file: that it is ours, of this version, and of which boot of the host its rows are.
+ * Makes the tables of a new file, and frees all rows after a restart of the host. Knows no op and no lease.
+ *
+ * A boot id that differs from the file's means that the host was restarted, or that this process runs in a
+ * container that shows a boot id of its own. After a restart nobody has the file open. A process that holds
+ * or waits for a lock has it open, and each open connection has a shared lock on the file. Therefore rows are
+ * freed only under an exclusive lock on the file, and if that cannot be had, opening it fails. */
+#include "internal.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+
+#define ALONE_FIRST_NS INT64_C(1000000)
+#define ALONE_MAX_NS INT64_C(20000000)
+
+enum condition { EMPTY, FOREIGN, OURS, OTHER_LAYOUT, OTHER_BOOT };
+
+static int meta_text(struct driver *driver, const char *key, char *text, size_t size)
+{
+    sqlite3_stmt *statement = NULL;
+    text[0] = '\0';
+    int rc = sqlite3_prepare_v2(driver->db, sql_meta, -1, &statement, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_bind_text(statement, 1, key, -1, SQLITE_STATIC);
+    if (rc == SQLITE_OK && sqlite3_step(statement) == SQLITE_ROW) {
+        const unsigned char *value = sqlite3_column_text(statement, 0);
+        snprintf(text, size, "%s", value != NULL ? (const char *)value : "");
+    }
+    int end = sqlite3_finalize(statement);
+    return rc == SQLITE_OK ? end : rc;
+}
+
+static int meta_set(struct driver *driver, const char *key, const char *text)
+{
+    sqlite3_stmt *statement = NULL;
+    int rc = sqlite3_prepare_v2(driver->db, sql_meta_set, -1, &statement, NULL);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_bind_text(statement, 1, key, -1, SQLITE_STATIC);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_bind_text(statement, 2, text, -1, SQLITE_STATIC);
+    if (rc == SQLITE_OK)
+        sqlite3_step(statement);
+    int end = sqlite3_finalize(statement);
+    return rc == SQLITE_OK ? end : rc;
+}
+
+static int count_tables(void *counts, int columns, char **texts, char **names)
+{
+    (void)names;
+    for (int i = 0; i < columns && i < 2; i++)
+        ((bool *)counts)[i] = texts[i] != NULL && strcmp(texts[i], "0") != 0;
+    return 0;
+}
+
+static int look_at_layout(struct driver *driver, enum condition *condition, char *layout,
+                          size_t size)
+{
+    bool tables[2] = {false, false}; /* ours, any */
+    char wanted[16], boot_id[sizeof(driver->boot_id)];
+    layout[0] = '\0';
+    int rc = sqlite3_exec(driver->db, sql_is_ours, count_tables, tables, NULL);
+    *condition = !tables[1] ? EMPTY : FOREIGN;
+    if (rc != SQLITE_OK || !tables[0])
+        return rc;
+    rc = meta_text(driver, "layout", layout, size);
+    if (rc == SQLITE_OK)
+        rc = meta_text(driver, "boot_id", boot_id, sizeof(boot_id));
+    snprintf(wanted, sizeof(wanted), "%d", LAYOUT_VERSION);
+    if (strcmp(layout, wanted) != 0)
+        *condition = OTHER_LAYOUT;
+    else
+        *condition = strcmp(boot_id, driver->boot_id) == 0 ? OURS : OTHER_BOOT;
+    return rc;
+}
+
+/* Commits if rc is SQLITE_OK; else, and if that fails, nothing was done. */
+static int end_transaction(struct driver *driver, int rc)
+{
+    if (rc == SQLITE_OK)
+        rc = sqlite3_exec(driver->db, "COMMIT", NULL, NULL, NULL);
+    if (rc != SQLITE_OK && !sqlite3_get_autocommit(driver->db))
+        sqlite3_exec(driver->db, "ROLLBACK", NULL, NULL, NULL);
+    return rc;
+}
+
+/* A new file gets its tables. */
+static int make_layout(struct driver *driver, enum condition *condition, char *layout, size_t size)
+{
+    char version[16];
+    snprintf(version, sizeof(version), "%d", LAYOUT_VERSION);
+    int rc = sqlite3_exec(driver->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+    if (rc != SQLITE_OK)
+        return rc;
+    rc = look_at_layout(driver, condition, layout, size); /* another may have been faster */
+    if (rc == SQLITE_OK && *condition == EMPTY) {
+        *condition = OURS;
+        rc = sqlite3_exec(driver->db, sql_schema, NULL, NULL, NULL);
+        if (rc == SQLITE_OK)
+            rc = meta_set(driver, "layout", version);
+        if (rc == SQLITE_OK)
+            rc = meta_set(driver, "boot_id", driver->boot_id);
+    }
+    return end_transaction(driver, rc);
+}
+
+mortise_status layout_settle(struct driver *driver, bool *rebooted, mortise_error *error)
+{
+    enum condition condition;
+    char layout[32];
+    int rc = look_at_layout(driver, &condition, layout, sizeof(layout));
+    if (rc == SQLITE_OK && condition == EMPTY)
+        rc = make_layout(driver, &condition, layout, sizeof(layout));
+    if (rc != SQLITE_OK)
+        return database_open_failed(driver, rc, error);
+    *rebooted = condition == OTHER_BOOT;
+    if (condition == FOREIGN)
+        return fault_error(error, MORTISE_CONFIG, 0, false,
+                           "%s: this database belongs to another program; the locks need a file of "
+                           "their own",
+                           driver->path);
+    if (condition == OTHER_LAYOUT)
+        return fault_error(
+            error, MORTISE_CONFIG, 0, false,
+            "%s: its layout is \"%s\", this driver knows %d; all programs that use it "
+            "need the same version of Mortise",
+            driver->path, layout, LAYOUT_VERSION);
+    return MORTISE_OK;
+}
+
+/* ---- after a restart of the host ----------------------------------------------------------------- */
+
+/* On a connection that nobody can have beside it, until it is closed. All holders and waiters are gone: one
+ * transaction frees every row, and keeps the versions (R6). */
+static int free_rows_alone(struct driver *driver)
+{
+    enum condition condition;
+    char layout[32];
+    int rc = sqlite3_exec(driver->db, "PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE", NULL,
+                          NULL, NULL);
+    if (rc != SQLITE_OK)
+        return rc;
+    rc = look_at_layout(driver, &condition, layout, sizeof(layout));
+    if (rc == SQLITE_OK && condition == OTHER_BOOT) {
+        rc = sqlite3_exec(driver->db, sql_free_all, NULL, NULL, NULL);
+        if (rc == SQLITE_OK)
+            rc = meta_set(driver, "boot_id", driver->boot_id);
+    }
+    return end_transaction(driver, rc);
+}
+
+static int is_other_boot(struct driver *driver, bool *other)
+{
+    enum condition condition;
+    char layout[32];
+    int rc = look_at_layout(driver, &condition, layout, sizeof(layout));
+    *other = rc == SQLITE_OK && condition == OTHER_BOOT;
+    return rc;
+}
+
+/* Waits a little longer each time; false: no time is left. */
+static bool wait_a_little(struct driver *driver, int64_t *ns, int64_t until_ns)
+{
+    if (driver->host->now(driver->host) >= until_ns)
+        return false;
+    clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = flow_jitter(driver, *ns)},
+                    NULL);
+    *ns = *ns * 2 < ALONE_MAX_NS ? *ns * 2 : ALONE_MAX_NS;
+    return true;
+}
+
+/* While the folder is locked: nobody else frees rows, and the boot id in the file stays as it is. Processes that
+ * open the file just now have it open for a moment. */
+static mortise_status free_rows_in_turn(struct driver *driver, int64_t until_ns, int *rc,
+                                        mortise_error *error)
+{
+    int64_t ns = ALONE_FIRST_NS;
+    bool other = true;
+    mortise_status status = database_connect(driver, error);
+    *rc = SQLITE_OK;
+    if (status == MORTISE_OK)
+        *rc = is_other_boot(driver, &other); /* another process may have been faster */
+    while (status == MORTISE_OK && (*rc == SQLITE_OK || fault_is_busy(*rc)) && other) {
+        database_close(driver);
+        status = database_connect(driver, error);
+        if (status == MORTISE_OK)
+            *rc = free_rows_alone(driver);
+        other = fault_is_busy(*rc) && wait_a_little(driver, &ns, until_ns);
+    }
+    if (status == MORTISE_OK && *rc != SQLITE_OK && !fault_is_busy(*rc))
+        status = database_open_failed(driver, *rc, error);
+    database_close(driver);
+    return status;
+}
+
+mortise_status layout_free_rows(struct driver *driver, int64_t until_ns, mortise_error *error)
+{
+    int64_t ns = ALONE_FIRST_NS;
+    int rc = SQLITE_BUSY;
+    bool locked = false;
+    mortise_status status = MORTISE_OK;
+    do
+        locked = flock(driver->wake_folder, LOCK_EX | LOCK_NB) == 0;
+    while (!locked && wait_a_little(driver, &ns, until_ns));
+    if (locked) {
+        status = free_rows_in_turn(driver, until_ns, &rc, error);
+        flock(driver->wake_folder, LOCK_UN);
+    }
+    if (status != MORTISE_OK || rc == SQLITE_OK)
+        return status;
+    return fault_error(
+        error, MORTISE_CONFIG, 0, false,
+        "%s: its locks belong to another boot of this host, and another process uses it; a "
+        "container needs the host's /proc/sys/kernel/random/boot_id to share it",
+        driver->path);
+}

@@ -1,0 +1,200 @@
+/* test_sqlite_boot.c - the SQLite module and the boot id of its rows: who believes in a restart of the host, and who must
+ * not. A container shows its processes another boot id than the host does. */
+#include "sqlite_host.h"
+
+#include <sched.h>
+#include <sys/mount.h>
+
+#define BOOT_ID "/proc/sys/kernel/random/boot_id"
+
+static const char *path;
+
+struct talk {
+    int ready[2], go[2];
+};
+
+static struct talk talk_open(void)
+{
+    struct talk talk;
+    if (pipe2(talk.ready, O_CLOEXEC) != 0 || pipe2(talk.go, O_CLOEXEC) != 0)
+        abort();
+    return talk;
+}
+
+static void talk_close(const struct talk *talk)
+{
+    for (int i = 0; i < 2; i++) {
+        close(talk->ready[i]);
+        close(talk->go[i]);
+    }
+}
+
+static void hold_until_told(void *argument)
+{
+    struct talk *talk = argument;
+    struct client client;
+    struct call lock;
+    OPEN_OK(&client, "path", path);
+    CU_ASSERT_EQUAL(acquire(&client, &lock, "a", 0), MORTISE_OK);
+    say(talk->ready);
+    CU_ASSERT_TRUE(hear(talk->go));
+    CU_ASSERT_EQUAL(renew(&client, &lock), MORTISE_OK); /* nobody took it away */
+    client_close(&client);
+}
+
+static void assert_refused(void)
+{
+    struct client client;
+    mortise_status status = OPEN(&client, "path", path, "busy_timeout", "100ms");
+    CU_ASSERT_EQUAL(status, MORTISE_CONFIG);
+    if (status == MORTISE_OK)
+        client_close(&client);
+    CU_ASSERT_PTR_NOT_NULL(strstr(client.error.message, "another boot of this host"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(client.error.message, path));
+}
+
+static void pretend_restart(void)
+{
+    CU_ASSERT_EQUAL(
+        outside(path, "UPDATE mortise_meta SET value = 'another' WHERE key = 'boot_id'", NULL), 0);
+}
+
+static void test_in_use(void)
+{
+    struct talk talk = talk_open();
+    struct client client;
+    path = database("in-use");
+    pid_t holder = child_start(hold_until_told, &talk);
+    CU_ASSERT_TRUE_FATAL(hear(talk.ready));
+    pretend_restart();
+    assert_refused();
+    assert_refused(); /* the first one has changed nothing */
+    say(talk.go);
+    CU_ASSERT_EQUAL(child_end(holder), 0);
+    OPEN_OK(&client, "path", path);
+    CU_ASSERT_FALSE(inspect(&client, "a").held);
+    client_close(&client);
+    talk_close(&talk);
+}
+
+/* ---- a container ----------------------------------------------------------------------------------- */
+
+static bool enter_container(void)
+{
+    char file[PATHS_MAX];
+    int fd = open(joined(file, folder, "/boot-id"), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    static const char id[] = "01234567-89ab-cdef-0123-456789abcdef\n";
+    if (fd < 0 || write(fd, id, sizeof(id) - 1) != sizeof(id) - 1)
+        abort();
+    close(fd);
+    return unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount(file, BOOT_ID, NULL, MS_BIND, NULL) == 0;
+}
+
+/* First while the host has the file open, then alone, and then the host comes back. */
+static void in_container(void *argument)
+{
+    struct talk *talk = argument;
+    struct client client;
+    CU_ASSERT_TRUE_FATAL(enter_container());
+    assert_refused();
+    say(talk->ready);
+    CU_ASSERT_TRUE(hear(talk->go));
+    OPEN_OK(&client, "path", path);
+    CU_ASSERT_FALSE(inspect(&client, "a").held);
+    say(talk->ready);
+    CU_ASSERT_TRUE(hear(talk->go));
+    client_close(&client);
+}
+
+static void probe(void *argument)
+{
+    (void)argument;
+    _exit(enter_container() ? 0 : 77);
+}
+
+static void test_container(void)
+{
+    struct talk host = talk_open(), guest = talk_open();
+    if (child_end(child_start(probe, NULL)) != 0) {
+        fputs(" (skipped: no mount namespace can be made here) ", stderr);
+        return;
+    }
+    path = database("container");
+    pid_t holder = child_start(hold_until_told, &host);
+    CU_ASSERT_TRUE_FATAL(hear(host.ready));
+    pid_t container = child_start(in_container, &guest);
+    CU_ASSERT_TRUE_FATAL(hear(guest.ready));
+    say(host.go);
+    CU_ASSERT_EQUAL(child_end(holder), 0);
+    say(guest.go);
+    CU_ASSERT_TRUE_FATAL(hear(guest.ready));
+    assert_refused();
+    say(guest.go);
+    CU_ASSERT_EQUAL(child_end(container), 0);
+    talk_close(&host);
+    talk_close(&guest);
+}
+
+/* ---- after a restart --------------------------------------------------------------------------------- */
+
+struct phases {
+    struct talk start, end;
+};
+
+static void start_after_restart(void *argument)
+{
+    struct phases *phases = argument;
+    struct client client;
+    struct call lock;
+    char name[16];
+    snprintf(name, sizeof(name), "n%d", (int)getpid());
+    CU_ASSERT_TRUE(hear(phases->start.go));
+    OPEN_OK(&client, "path", path, "busy_timeout", "60s");
+    CU_ASSERT_EQUAL(acquire(&client, &lock, name, 0), MORTISE_OK);
+    say(phases->start.ready);
+    CU_ASSERT_TRUE(hear(phases->end.go));
+    CU_ASSERT_EQUAL(renew(&client, &lock), MORTISE_OK); /* nobody has freed it later */
+    client_close(&client);
+}
+
+/* Services that start together: the first frees the rows, and none is refused for the sake of the others. */
+static void test_all_at_once(void)
+{
+    enum { N = 12 };
+    struct phases phases = {talk_open(), talk_open()};
+    struct client client;
+    struct call lock;
+    pid_t pids[N];
+    path = database("at-once");
+    OPEN_OK(&client, "path", path);
+    acquire(&client, &lock, "a", 0);
+    client_close(&client);
+    pretend_restart();
+    for (int i = 0; i < N; i++)
+        pids[i] = child_start(start_after_restart, &phases);
+    for (int i = 0; i < N; i++)
+        say(phases.start.go);
+    for (int i = 0; i < N; i++)
+        CU_ASSERT_TRUE(hear(phases.start.ready));
+    OPEN_OK(&client, "path", path);
+    CU_ASSERT_FALSE(inspect(&client, "a").held);
+    client_close(&client);
+    for (int i = 0; i < N; i++)
+        say(phases.end.go);
+    for (int i = 0; i < N; i++)
+        CU_ASSERT_EQUAL(child_end(pids[i]), 0);
+    talk_close(&phases.start);
+    talk_close(&phases.end);
+}
+
+int main(void)
+{
+    CU_TestInfo tests[] = {
+        {"another boot id while the file is in use", test_in_use},
+        {"a container with a boot id of its own", test_container},
+        {"many programs start after a restart", test_all_at_once},
+        CU_TEST_INFO_NULL,
+    };
+    return host_run("sqlite boot", tests);
+}
