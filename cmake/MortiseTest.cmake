@@ -16,13 +16,18 @@ set(MORTISE_TEST_FIXTURES "${PROJECT_BINARY_DIR}/tests/fixtures")
 # What takes a minute and more, and would be begun among the last: the end of the whole suite would wait for it alone.
 set(MORTISE_LONG_TESTS packages docs.commands analysis install migration.drill-faults migration.drill)
 
-# mortise_test(NAME LABEL label COMMAND … [TIMEOUT seconds] [ENVIRONMENT VAR=text …] [SERIAL])
+# mortise_test(NAME LABEL family COMMAND … [TIER fast|nightly] [SANITIZERS all|address|none] [BUSY] [SERIAL]
+#              [TIMEOUT seconds] [ENVIRONMENT VAR=text …])
 #
-# Exit code 77 is a skip; with MORTISE_REQUIRE_ALL it is a failure as any other. SERIAL: runs alone.
+# LABEL: the family of the test, for `ctest -L`. TIER fast: also part of `tests/run.sh --fast`. TIER nightly: only part of
+# `tests/run.sh --nightly`. SANITIZERS (default: all): "address" if there is nothing in the test for ThreadSanitizer, "none"
+# if a sanitizer can find nothing new in it. BUSY: the test computes rather than waits, so that only two of its kind run
+# at once on two processors; tests that wait run eight at a time. SERIAL: the test runs alone.
+# Exit code 77 is a skip; with MORTISE_REQUIRE_ALL it is a failure.
 # Every test finds the command in its PATH, and in its environment MORTISE_COMMAND (the command's file),
 # MORTISE_SOURCE_DIR, MORTISE_BUILD_DIR and MORTISE_MODULE_PATH: the built modules and the test modules.
 function(mortise_test NAME)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "LABEL;TIMEOUT" "COMMAND;ENVIRONMENT")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "BUSY;SERIAL" "LABEL;TIER;SANITIZERS;TIMEOUT" "COMMAND;ENVIRONMENT")
     if(NOT arg_LABEL OR NOT arg_COMMAND OR arg_UNPARSED_ARGUMENTS)
         message(FATAL_ERROR "mortise_test(${NAME}): needs LABEL and COMMAND; not understood: "
                             "\"${arg_UNPARSED_ARGUMENTS}\"")
@@ -30,11 +35,29 @@ function(mortise_test NAME)
     if(NOT arg_TIMEOUT)
         set(arg_TIMEOUT 120)
     endif()
+    if(NOT arg_SANITIZERS)
+        set(arg_SANITIZERS all)
+    endif()
+    set(labels ${arg_LABEL} ${arg_TIER})
+    if(arg_SANITIZERS STREQUAL "all")
+        list(APPEND labels address thread)
+    elseif(NOT arg_SANITIZERS STREQUAL "none")
+        list(APPEND labels ${arg_SANITIZERS})
+    endif()
+    foreach(label IN LISTS labels)
+        if(NOT label MATCHES "^[a-z]+$")
+            message(FATAL_ERROR "mortise_test(${NAME}): \"${label}\" is no label: one word; see TIER and SANITIZERS")
+        endif()
+    endforeach()
+    set(processors 1)
+    if(arg_BUSY)
+        set(processors 4) # of the four slots that tests/run.sh gives each processor
+    endif()
     math(EXPR timeout "${arg_TIMEOUT} * ${time_factor}")
 
     add_test(NAME "${NAME}" COMMAND ${arg_COMMAND})
     set_tests_properties("${NAME}" PROPERTIES
-        LABELS "${arg_LABEL}" TIMEOUT ${timeout} RUN_SERIAL "${arg_SERIAL}"
+        LABELS "${labels}" TIMEOUT ${timeout} RUN_SERIAL "${arg_SERIAL}" PROCESSORS ${processors}
         ENVIRONMENT "${MORTISE_TEST_ENVIRONMENT};${arg_ENVIRONMENT}"
         ENVIRONMENT_MODIFICATION "PATH=path_list_prepend:${MORTISE_COMMAND_DIR};MORTISE_CONFIG=unset:")
     if(NAME IN_LIST MORTISE_LONG_TESTS)

@@ -46,11 +46,6 @@ iproute2        command   ip
 cppcheck        command   cppcheck
 shellcheck      command   shellcheck
 '
-# Beside those, for what takes minutes.
-packages_nightly='
-spin            command   spin
-'
-
 packages_compiler() {
     for compiler in "${CC:-cc}" gcc clang; do
         if command -v "$compiler" >/dev/null 2>&1; then

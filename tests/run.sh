@@ -1,37 +1,44 @@
 #!/bin/sh
-# run.sh [--sanitize] [--nightly] - the whole test with one command: installs what testing needs, builds, and
-# runs every test.
+# run.sh [--fast] [--sanitize] [--nightly] [CTEST-OPTION…] - the whole test with one command: installs what testing
+# needs, builds, and runs every test. docs/testing.md describes the families of tests and how to read a failure.
 #
+#   --fast       only what an edit needs at once: about three minutes once it is built
 #   --sanitize   also under AddressSanitizer + UndefinedBehaviorSanitizer, and under ThreadSanitizer
-#   --nightly    all of that, and the tests take their time (MORTISE_NIGHTLY=1): hours. Tells what was broken, by
-#                kind; fewer than a thousand faults are a failure
+#   --nightly    all of that with the tests that take minutes, and longer runs of the others (MORTISE_NIGHTLY=1): hours.
+#                Prints which faults the torture caused; fewer than a thousand are a failure
+#   CTEST-OPTION is passed on to ctest, for example -R '^redis' or -L unit
 #
-# Builds in build-test*/. MORTISE_TEST_JOBS: how many tests run at once (one more than there are processors, for most of
-# them mostly wait). With MORTISE_REQUIRE_ALL=1 in the environment a test that cannot run here is a failure, not a skip.
+# Builds in build-test*/. A test that fails runs once more, alone, unless its failure shows a defect (tests/again.py).
+# MORTISE_TEST_JOBS: how many tests that wait run at once (four for each processor; a test that computes counts as four).
+# With MORTISE_REQUIRE_ALL=1 in the environment, a test that cannot run here is a failure, not a skip.
 set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 . "$root/tests/packages.sh"
 . "$root/cmake/build.sh"
 
 usage() {
-    sed -n '2,10s/^# \{0,1\}//p' "$0"
+    sed -n '2,14s/^# \{0,1\}//p' "$0"
     exit "$1"
 }
 
 sanitize=no
-nightly='-LE nightly' # what takes minutes, and is left out otherwise
-for argument in "$@"; do
-    case $argument in
+tier='-LE ^nightly$' # what takes minutes is left out
+while [ $# -gt 0 ]; do
+    case $1 in
+    --fast) tier='-L ^fast$' ;;
     --sanitize) sanitize=yes ;;
     --nightly)
         sanitize=yes
-        nightly=''
+        tier=''
         MORTISE_NIGHTLY=1
         export MORTISE_NIGHTLY
         ;;
     -h | --help) usage 0 ;;
+    --) ;;
+    -*) break ;;
     *) usage 64 >&2 ;;
     esac
+    shift
 done
 case ${MORTISE_REQUIRE_ALL:-0} in
 0) require_all=OFF ;;
@@ -59,7 +66,7 @@ slowest() {
     done
 }
 
-# run_suite NAME PRESET FOLDER COMMAND…: has FOLDER built and runs COMMAND --test-dir FOLDER …, which is ctest.
+# run_suite NAME PRESET FOLDER COMMAND…: builds FOLDER and runs COMMAND --test-dir FOLDER …, which is ctest.
 # Remembers a failure, so that the other suites run nevertheless.
 run_suite() {
     name=$1 preset=$2 folder=$3
@@ -73,15 +80,17 @@ run_suite() {
     build_seconds=$(seconds_since "$began")
     echo "== $name: testing"
     began=$(date +%s)
-    report=$folder/report.xml
-    rm -rf -- "$report" "$folder/tests/torture/report"
+    report=$folder/report.xml log=$folder/ctest.log
+    rm -rf -- "$report" "$log" "$folder/tests/torture/report"
     if ! "$@" --test-dir "$folder" --output-on-failure --no-tests=error -j "$jobs" \
-        --output-junit "$report"; then
-        failures="$failures, $name"
+        --output-junit "$report" --output-log "$log"; then
+        # shellcheck disable=SC2086 # words
+        python3 "$root/tests/again.py" "$report" "$log" $fixed_addresses ctest --test-dir "$folder" ||
+            failures="$failures, $name"
     fi
     echo "== $name: built in $build_seconds s, tested in $(seconds_since "$began") s; the slowest tests:"
     slowest "$report"
-    if [ -z "$nightly" ]; then
+    if [ "${MORTISE_NIGHTLY:-0}" = 1 ]; then
         echo "== $name: faults of the torture"
         python3 "$root/tests/torture/report.py" "$folder/tests/torture/report" 1000 ||
             failures="$failures, $name (too few faults)"
@@ -92,20 +101,27 @@ run_suite() {
 
 # ThreadSanitizer cannot lay out its memory where a kernel randomises addresses too widely.
 fixed_addresses=''
+without_random=''
 if setarch "$(uname -m)" -R true 2>/dev/null; then
-    fixed_addresses="setarch $(uname -m) -R"
+    without_random="setarch $(uname -m) -R"
 fi
 
-jobs=${MORTISE_TEST_JOBS:-$(($(getconf _NPROCESSORS_ONLN) + 1))}
-[ -z "$nightly" ] || packages_nightly=''
-packages_install "$packages_to_build$packages_to_test$packages_nightly" || exit 1
+packages_install "$packages_to_build$packages_to_test" || exit 1
+# A version manager puts a shell script in the place of python3, which takes longer to start than most of our scripts run.
+if python=$(python3 -c 'import sys; print(sys.executable)' 2>/dev/null) && [ -x "$python" ]; then
+    PATH=$(dirname -- "$python"):$PATH
+fi
+
+jobs=${MORTISE_TEST_JOBS:-$((4 * $(getconf _NPROCESSORS_ONLN)))}
 # shellcheck disable=SC2086 # words
-run_suite plain debug "$root/build-test" ctest $nightly
+run_suite plain debug "$root/build-test" ctest $tier "$@"
 if [ "$sanitize" = yes ]; then
-    run_suite 'address and undefined behaviour' asan-ubsan "$root/build-test-asan" ctest -LE 'build|variant|nightly'
-    # The command has no threads but the library's, and its tests look at the clock: not here.
+    # Each sanitizer runs what it can find something in; a test says so by its labels.
     # shellcheck disable=SC2086 # words
-    run_suite 'threads' tsan "$root/build-test-tsan" $fixed_addresses ctest -LE 'build|variant|unthreaded|command|nightly'
+    run_suite 'address and undefined behaviour' asan-ubsan "$root/build-test-asan" ctest -L '^address$' $tier "$@"
+    fixed_addresses=$without_random
+    # shellcheck disable=SC2086 # words
+    run_suite 'threads' tsan "$root/build-test-tsan" $fixed_addresses ctest -L '^thread$' $tier "$@"
 fi
 
 if [ -n "$failures" ]; then

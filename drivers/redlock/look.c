@@ -2,6 +2,7 @@
 #include "internal.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* ---- who has it ----------------------------------------------------------------------------------------------- */
 
@@ -40,6 +41,14 @@ static bool is_told(struct ballot *ballot, bool over)
     return false;
 }
 
+/* A minority of the nodes may still have a value of a lock that nobody holds. The answer says nothing of it. */
+static void look_forget_holder(mortise_info *info)
+{
+    mortise_info nobody = {.size = info->size};
+    memcpy(nobody.name, info->name, sizeof nobody.name);
+    *info = nobody;
+}
+
 static void inspect_look(struct ballot *ballot, bool over)
 {
     struct driver *driver = ballot->driver;
@@ -47,7 +56,7 @@ static void inspect_look(struct ballot *ballot, bool over)
         return;
     mortise_info *info = ballot->op->info;
     if (!tally_is_held(driver, tally_best(&ballot->tally), ballot->counts[VOTE_FAULT]))
-        info->held = false;
+        look_forget_holder(info);
     if (!driver->fencing)
         info->token = 0;
     info->waiters = -1;

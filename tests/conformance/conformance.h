@@ -23,11 +23,14 @@ enum {
 struct subject {
     const char
         *where; /* a config file's template or a URL; @DIR@ and what `start` printed replaced */
-    const char *hooks;  /* a script, "sim" for the sim driver's own, or NULL */
-    unsigned can;       /* HOOK_… */
-    bool processes;     /* locks are seen by other processes */
-    int64_t ttl_ms;     /* a short one, for tests in which time must pass */
-    int64_t slack_ms;   /* how late after a ttl a successor may come on a busy machine */
+    const char *hooks; /* a script, "sim" for the sim driver's own, or NULL */
+    unsigned can;      /* HOOK_… */
+    bool processes;    /* locks are seen by other processes */
+    int64_t ttl_ms;    /* a short one, for tests in which time must pass */
+    int64_t slack_ms;  /* how late a call may be in the best of several tries; see soon() */
+    int64_t killed_ms; /* how long the claim of a killed holder lasts; 0: its ttl */
+    int64_t
+        kept_ms; /* the ttl of the lease that is held from the first test on; see kept_begin() */
     int names, waiters; /* how many the crowd tests use */
     const char *taker;  /* the program; NULL: none was built */
     char folder[256];   /* @DIR@ */
@@ -140,6 +143,10 @@ void blocked_start(struct blocked *blocked, mortise_client *client, const char *
 /* Whether a wait that began at that instant and is over now was ended by news, where those are promised: it is over before
  * a waiter looks again by itself, as those of drivers/rowlease do after 10 s. Else that it did not take for ever. */
 bool was_told(int64_t began_ms);
+/* Whether a case can be fast enough: runs it until it is at most slack_ms late, eight times at most. A busy machine
+ * delays some of the runs, a defect delays them all. The function runs the case once, asserts what does not depend on time, and
+ * returns by how many milliseconds it was late. */
+bool soon(int64_t (*late_ms)(void *argument), void *argument);
 /* A machine that stood still for so long shows nothing: what asserts that somebody is told tries so often. */
 #define TOLD_TRIES 3
 /* Waits for its return; ends the suite if that does not come. */

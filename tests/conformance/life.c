@@ -37,9 +37,10 @@ static mortise_lease *take_with(mortise_client *client, const char *name,
     return lease;
 }
 
-/* Held to the deadline and lost from it on, whoever looks; the next one comes after, not before. */
-static void test_deadline(void)
+/* A lease is held until its deadline and lost from then on. The next holder gets the name after that, not before. */
+static int64_t next_holder_late_ms(void *unused)
 {
+    (void)unused;
     mortise_client *client = open_client(NULL), *other = open_client(NULL);
     const char *name = fresh_name();
     struct told told = TOLD_INIT;
@@ -47,18 +48,17 @@ static void test_deadline(void)
     mortise_lease *lease = take_with(client, name,
                                      MORTISE_OPTIONS(.ttl_ms = ttl_ms, .no_renew = true,
                                                      .on_state = on_state, .user_data = &told));
-    int64_t remaining_ms = mortise_remaining_ms(lease), last_ms = remaining_ms;
+    int64_t remaining_ms = mortise_remaining_ms(lease);
     CU_ASSERT(remaining_ms <= ttl_ms - 2 - ttl_ms / 100); /* the drift margin */
     mortise_lease *next = NULL;
     EXPECT(OK, mortise_acquire(other, name, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS), &next,
                                &detail));
     CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
     CU_ASSERT_EQUAL(mortise_remaining_ms(lease), 0);
-    CU_ASSERT(test_now_ms() - began_ms >= remaining_ms);
-    CU_ASSERT(test_now_ms() - began_ms < ttl_ms + subject.slack_ms);
+    int64_t took_ms = test_now_ms() - began_ms;
+    CU_ASSERT(took_ms >= remaining_ms);
     CU_ASSERT(test_count_wait(&told.lost, 1));
     CU_ASSERT_PTR_EQUAL(told.lease, lease);
-    CU_ASSERT(last_ms >= 0);
     if (has(MORTISE_CAP_FENCING))
         CU_ASSERT(mortise_token(next) > mortise_token(lease));
     EXPECT(LOST, mortise_release(lease, &detail));
@@ -69,6 +69,12 @@ static void test_deadline(void)
     give(next);
     close_client(client);
     close_client(other);
+    return took_ms - ttl_ms;
+}
+
+static void test_deadline(void)
+{
+    CU_ASSERT(soon(next_holder_late_ms, NULL));
 }
 
 #define MS INT64_C(1000000)
@@ -114,10 +120,8 @@ static void test_remaining_falls(void)
     close_client(client);
 }
 
-/* A lease that is held from the first test to the last but those of the server: over several ttls, each of which is
- * long enough for a machine that stands still for seconds. */
-#define KEPT_MS 8000
-
+/* A lease that is held from the first test to the last, except for the tests that stop the server, and for two ttls
+ * at least. Its ttl is so long that a busy machine does not lose it. */
 static struct {
     mortise_client *client;
     mortise_lease *lease;
@@ -134,7 +138,7 @@ void kept_begin(void)
     kept.began_ms = test_now_ms();
     kept.lease = take_with(
         kept.client, kept.name,
-        MORTISE_OPTIONS(.ttl_ms = KEPT_MS, .on_state = on_state, .user_data = &kept.told));
+        MORTISE_OPTIONS(.ttl_ms = subject.kept_ms, .on_state = on_state, .user_data = &kept.told));
     kept.token = mortise_token(kept.lease);
 }
 
@@ -146,7 +150,7 @@ void kept_end(void)
 static bool ttls_have_passed(void *unused)
 {
     (void)unused;
-    return test_now_ms() - kept.began_ms > 2 * KEPT_MS;
+    return test_now_ms() - kept.began_ms > 2 * subject.kept_ms;
 }
 
 /* Nobody else comes in. */
@@ -156,13 +160,54 @@ static void test_renewal(void)
     CU_ASSERT(test_poll(ttls_have_passed, NULL, TEST_PATIENCE_MS));
     EXPECT(BUSY, try_once(other, kept.name));
     CU_ASSERT_NOT_EQUAL(mortise_state(kept.lease), MORTISE_STATE_LOST);
-    CU_ASSERT(mortise_remaining_ms(kept.lease) <= KEPT_MS);
+    CU_ASSERT(mortise_remaining_ms(kept.lease) <= subject.kept_ms);
     CU_ASSERT_EQUAL(mortise_token(kept.lease), kept.token);
     CU_ASSERT_EQUAL(test_count_get(&kept.told.lost), 0);
     CU_ASSERT(stats_of(kept.client).renewals >= 2);
     give(kept.lease);
     EXPECT(OK, try_once(other, kept.name));
     close_client(kept.client);
+    close_client(other);
+}
+
+struct renewed {
+    mortise_client *client;
+    uint64_t before;
+};
+
+static bool is_renewed_ten_times(void *argument)
+{
+    struct renewed *renewed = argument;
+    return stats_of(renewed->client).renewals >= renewed->before + 10;
+}
+
+/* A short lease outlives ten of its ttls. A machine that stands still for longer than a ttl may lose it: then once more. */
+static void test_ten_ttls(void)
+{
+    enum { TRIES = 8 };
+    mortise_client *client = open_client(NULL), *other = open_client(NULL);
+    bool kept_it = false;
+    for (int i = 0; i < TRIES && !kept_it; i++) {
+        const char *name = fresh_name();
+        struct renewed renewed = {client, stats_of(client).renewals};
+        mortise_lease *lease = take_with(client, name, MORTISE_OPTIONS(.ttl_ms = subject.ttl_ms));
+        uint64_t token = mortise_token(lease);
+        int64_t until_ms = test_now_ms() + 10 * subject.ttl_ms;
+        while (test_now_ms() < until_ms && mortise_state(lease) != MORTISE_STATE_LOST)
+            wait_state(lease, MORTISE_STATE_LOST, until_ms - test_now_ms());
+        kept_it = mortise_state(lease) != MORTISE_STATE_LOST;
+        if (kept_it) {
+            CU_ASSERT(is_renewed_ten_times(&renewed));
+            CU_ASSERT_EQUAL(mortise_token(lease), token);
+            mortise_status status = try_once(other, name);
+            CU_ASSERT(status != MORTISE_OK || mortise_state(lease) == MORTISE_STATE_LOST);
+        }
+        mortise_release(
+            lease,
+            NULL); /* LOST if it is; what the release finds is not the business of this test */
+    }
+    CU_ASSERT(kept_it);
+    close_client(client);
     close_client(other);
 }
 
@@ -193,16 +238,22 @@ static void test_no_renewal_after_release(void)
     close_client(other);
 }
 
-static void test_max_hold(void)
+static void test_renewed_before_max_hold(void)
 {
-    mortise_client *client = open_client(NULL), *other = open_client(NULL),
-                   *renewing = open_client("renew_every = 100ms");
+    mortise_client *renewing = open_client("renew_every = 100ms");
+    mortise_lease *lease =
+        take_with(renewing, fresh_name(), MORTISE_OPTIONS(.ttl_ms = 60000, .max_hold_ms = 120000));
+    CU_ASSERT(wait_renewals(renewing, 3));
+    give(lease);
+    close_client(renewing);
+}
+
+static int64_t max_hold_late_ms(void *unused)
+{
+    (void)unused;
+    mortise_client *client = open_client(NULL), *other = open_client(NULL);
     const char *name = fresh_name();
     struct told told = TOLD_INIT;
-    mortise_lease *longer =
-        take_with(renewing, fresh_name(), MORTISE_OPTIONS(.ttl_ms = 60000, .max_hold_ms = 120000));
-    CU_ASSERT(wait_renewals(renewing, 3)); /* until then */
-    give(longer);
     int64_t began_ms = test_now_ms(), hold_ms = 3 * subject.ttl_ms;
     mortise_lease *lease =
                       take_with(client, name,
@@ -212,13 +263,18 @@ static void test_max_hold(void)
     EXPECT(OK, mortise_acquire(other, name, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS), &next,
                                &detail));
     CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
-    CU_ASSERT(test_now_ms() - began_ms < hold_ms + subject.ttl_ms + subject.slack_ms);
+    int64_t took_ms = test_now_ms() - began_ms;
     CU_ASSERT(test_count_wait(&told.lost, 1));
     EXPECT(LOST, mortise_release(lease, &detail));
     give(next);
     close_client(client);
     close_client(other);
-    close_client(renewing);
+    return took_ms - hold_ms - subject.ttl_ms;
+}
+
+static void test_max_hold(void)
+{
+    CU_ASSERT(soon(max_hold_late_ms, NULL));
 }
 
 /* After release has returned, on_state is not called any more. */
@@ -249,6 +305,8 @@ const CU_TestInfo life_tests[] = {
     {"deadline", test_deadline},
     {"remaining time falls", test_remaining_falls},
     {"no renewal after release", test_no_renewal_after_release},
+    {"renewed over ten ttls", test_ten_ttls},
+    {"renewed until max_hold", test_renewed_before_max_hold},
     {"max_hold", test_max_hold},
     {"not told after release", test_not_told_after_release},
     CU_TEST_INFO_NULL,

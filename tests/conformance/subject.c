@@ -10,7 +10,10 @@
  *   can=VERBS       what the hooks can do beside: restart,freeze,lose
  *   stage3=SECTION  a migration has come to its end: its register, in that section's backend, lets phase new in
  *   processes=no    other processes do not see the locks
- *   ttl=MS slack=MS names=N waiters=N taker=PROGRAM */
+ *   ttl=MS names=N waiters=N taker=PROGRAM
+ *   slack=MS        how late a call may be in the best of several tries
+ *   killed=MS       how long the claim of a killed holder lasts (its ttl, if this is not given)
+ *   kept=MS         the ttl of the lease that is held and renewed from the first test on */
 #include "conformance.h"
 
 #include "record.h"
@@ -20,8 +23,12 @@
 #include <string.h>
 #include <sys/wait.h>
 
-struct subject subject = {
-    .processes = true, .ttl_ms = 400, .slack_ms = 30000, .names = 10000, .waiters = 1000};
+struct subject subject = {.processes = true,
+                          .ttl_ms = 400,
+                          .slack_ms = 500,
+                          .kept_ms = 3000,
+                          .names = 10000,
+                          .waiters = 1000};
 
 static const char usage[] =
     "usage: mortise-conformance WHERE [KEY=VALUE ...]\n"
@@ -37,7 +44,10 @@ static const char usage[] =
     "  processes=no   other processes do not see the locks\n"
     "  stage3=SECTION before the tests, the register of a migration in that section's backend lets "
     "phase new in\n"
-    "  ttl=MS slack=MS names=N waiters=N      sizes and patience\n"
+    "  ttl=MS names=N waiters=N      a short ttl, and the sizes of crowds\n"
+    "  slack=MS       how late a call may be in the best of several tries\n"
+    "  killed=MS      how long the claim of a killed holder lasts (its ttl, if this is not given)\n"
+    "  kept=MS        the ttl of the lease that is held and renewed from the first test on\n"
     "  only=TEXT      the tests whose name contains it\n"
     "  taker=PROGRAM  the second process of the tests, if it is not where it was installed\n";
 
@@ -220,6 +230,10 @@ static bool set_key(const char *key, const char *value)
         return set_number(value, &subject.ttl_ms);
     else if (strcmp(key, "slack") == 0)
         return set_number(value, &subject.slack_ms);
+    else if (strcmp(key, "killed") == 0)
+        return set_number(value, &subject.killed_ms);
+    else if (strcmp(key, "kept") == 0)
+        return set_number(value, &subject.kept_ms);
     else if (!set_number(value, &number) || number > 1000000)
         return false;
     else if (strcmp(key, "names") == 0)

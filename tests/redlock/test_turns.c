@@ -1,6 +1,8 @@
 /* test_turns.c - who comes next: nobody is promised anything, but no process is left behind. On three nodes. */
 #include "nodes.h"
 
+#include <time.h>
+
 static struct nodes nodes;
 
 /* A node that stands still for seconds is not away: each try is to be answered. */
@@ -74,20 +76,40 @@ static void test_marks(void)
     close_client(late);
 }
 
-/* A release that meets a mark, of one who was refused and asks no more: who released comes again a moment later, so that
- * others may come first. How long at the least is what can be seen on a busy machine; shares are the benchmark's. */
+static int64_t now_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* How long a release and the next acquire take together at best; `other` is refused in between, or NULL. */
+static int64_t best_turn_us(mortise_client *holder, mortise_client *other, const char *name)
+{
+    int64_t best_us = INT64_MAX;
+    for (int i = 0; i < 20 && !failures; i++) {
+        mortise_lease *lease = take(holder, name);
+        if (other)
+            EXPECT(BUSY, try_once(other, name));
+        int64_t before_us = now_us();
+        give(lease);
+        lease = take(holder, name);
+        int64_t took_us = now_us() - before_us;
+        best_us = took_us < best_us ? took_us : best_us;
+        give(lease);
+    }
+    return best_us;
+}
+
+/* If a release meets the mark of a refused caller, the next acquire of the releasing process waits for a moment, so that
+ * others may come first: a millisecond at least. The best of many turns is hardly delayed by a busy machine, so the two kinds of
+ * turns are compared by their best. */
 static void test_courtesy(void)
 {
     mortise_client *holder = open_all(), *other = open_all();
-    for (int i = 0; i < 20 && !failures; i++) {
-        mortise_lease *lease = take(holder, "courtesy");
-        EXPECT(BUSY, try_once(other, "courtesy"));
-        int64_t before_ms = test_now_ms();
-        give(lease);
-        lease = take(holder, "courtesy");
-        CHECK(test_now_ms() - before_ms >= 1);
-        give(lease);
-    }
+    int64_t marked_us = best_turn_us(holder, other, "courtesy");
+    int64_t plain_us = best_turn_us(holder, NULL, "no courtesy");
+    CHECK(marked_us >= plain_us + 500);
     close_client(holder);
     close_client(other);
 }

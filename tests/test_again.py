@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""again.py with a ctest of its own: what fails beside others passes alone; what shows a defect never runs again."""
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def run_again(folder, tests):
+    """tests: {name: shell script}. Returns the exit code and the output of again.py behind a first run."""
+    with open(f"{folder}/CTestTestfile.cmake", "w", encoding="utf-8") as file:
+        for name, script in tests.items():
+            with open(f"{folder}/{name}.sh", "w", encoding="utf-8") as body:
+                body.write(script)
+            file.write(f'add_test({name} "sh" "{folder}/{name}.sh")\n')
+    ctest, report, log = ["ctest", "--test-dir", folder], f"{folder}/report.xml", f"{folder}/ctest.log"
+    subprocess.run([*ctest, "--output-junit", report, "--output-log", log], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    done = subprocess.run([sys.executable, f"{HERE}/again.py", report, log, *ctest], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+def once(folder, name, text="", end="exit 1"):
+    """A script that prints text and fails the first time, and passes from then on."""
+    return f"[ -f {folder}/{name}.ran ] && exit 0; : >{folder}/{name}.ran; echo '{text}'; {end}\n"
+
+
+def check(what, tests, code, *lines):
+    with tempfile.TemporaryDirectory() as folder:
+        made = {name: script(folder, name) if callable(script) else script for name, script in tests.items()}
+        got, output = run_again(folder, made)
+        missing = [line for line in lines if line not in output.splitlines()]
+        if got != code or missing:
+            sys.exit(f"{what}: exit code {got}, wanted {code}; missing: {missing}; printed:\n{output}")
+
+
+FLAKY = "FLAKY {}: it failed beside others and passed alone"
+DEFECT = "FAILED {}: what it shows is a defect; it does not run again"
+
+check("a test that fails once", {"good": "exit 0", "once": once}, 0, FLAKY.format("once"))
+check("a test that always fails", {"bad": "exit 1", "once": once}, 1, "FAILED bad: twice", FLAKY.format("once"))
+for text in ("FINDING: a: overlap=1", "==1==ERROR: AddressSanitizer: heap-use-after-free", "WARNING: ThreadSanitizer: data race",
+             "ERROR: LeakSanitizer: detected memory leaks", "a.c:3:5: runtime error: signed integer overflow"):
+    check(text, {"defect": lambda folder, name, text=text: once(folder, name, text)}, 1, DEFECT.format("defect"))
+check("a crash", {"crash": lambda folder, name: once(folder, name, end="kill -SEGV $$")}, 1, DEFECT.format("crash"))
+check("an abort", {"abort": lambda folder, name: once(folder, name, end="kill -ABRT $$")}, 1, DEFECT.format("abort"))
+check("too many", {f"once{i}": once for i in range(9)}, 1, "FAILED: 9 tests; none of them runs again")
+with tempfile.TemporaryDirectory() as empty:
+    assert run_again(empty, {"good": "exit 0"})[0] == 1, "a run without a failed test cannot have failed for one"
+    no_report = subprocess.run([sys.executable, f"{HERE}/again.py", f"{empty}/none.xml", f"{empty}/none.log", "ctest"], capture_output=True,
+                               check=False)
+    assert no_report.returncode == 2, no_report
