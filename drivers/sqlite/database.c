@@ -10,6 +10,10 @@
 
 #define LOOK_EVERY_NS (INT64_C(1000) * NS_PER_MS)
 #define REOPEN_EVERY_NS (INT64_C(250) * NS_PER_MS)
+#define LENGTH_MAX (1 << 20)    /* of a row; ours are far shorter */
+#define STEP_INSTRUCTIONS 10000 /* of SQLite's machine, between two looks at the clock */
+#define STEP_MAX_NS                                                                                \
+    (5000 * NS_PER_MS) /* ours take microseconds; a list of a million rows a second */
 #define PAGE_SIZE                                                                                  \
     1024 /* a row is some hundred bytes, and each commit writes its whole page twice */
 
@@ -90,7 +94,7 @@ static mortise_status prepare_all(struct driver *driver, mortise_error *error)
 
 int database_run(struct driver *driver, enum sql which)
 {
-    int rc = sqlite3_step(driver->statements[which]);
+    int rc = database_step(driver, driver->statements[which]);
     sqlite3_reset(driver->statements[which]);
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
@@ -109,6 +113,20 @@ static mortise_status open_wake_folder(struct driver *driver, mortise_error *err
                        driver->path);
 }
 
+static int is_overdue(void *argument)
+{
+    const struct driver *driver = argument;
+    return driver->host->now(driver->host) >= driver->step_until_ns;
+}
+
+int database_step(struct driver *driver, sqlite3_stmt *statement)
+{
+    driver->step_until_ns = driver->host->now(driver->host) + STEP_MAX_NS;
+    return sqlite3_step(statement);
+}
+
+/* Everybody who may write the file may put triggers, views and other code of his own into it. None of it may run
+ * here, and no statement may go on without end. */
 mortise_status database_connect(struct driver *driver, mortise_error *error)
 {
     int rc =
@@ -120,6 +138,10 @@ mortise_status database_connect(struct driver *driver, mortise_error *error)
         return database_open_failed(driver, rc, error);
     sqlite3_db_config(driver->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(driver->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    sqlite3_db_config(driver->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
+    sqlite3_db_config(driver->db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
+    sqlite3_limit(driver->db, SQLITE_LIMIT_LENGTH, LENGTH_MAX);
+    sqlite3_progress_handler(driver->db, STEP_INSTRUCTIONS, is_overdue, driver);
     return MORTISE_OK;
 }
 
@@ -130,6 +152,7 @@ static mortise_status open_once(struct driver *driver, int64_t patience_ms, bool
     mortise_status status = database_connect(driver, error);
     if (status != MORTISE_OK)
         return status;
+    driver->step_until_ns = driver->host->now(driver->host) + patience_ms * NS_PER_MS + STEP_MAX_NS;
     sqlite3_busy_timeout(driver->db, (int)patience_ms);
     status = apply_settings(driver, patience_ms, error);
     if (status == MORTISE_OK)

@@ -48,6 +48,9 @@ static const struct {
     {SQLITE_BUSY, MORTISE_UNREACHABLE, true, "another process keeps the database locked"},
     {SQLITE_LOCKED, MORTISE_UNREACHABLE, true, "another process keeps the database locked"},
     {SQLITE_PROTOCOL, MORTISE_UNREACHABLE, true, "another process keeps the database locked"},
+    {SQLITE_INTERRUPT, MORTISE_INDETERMINATE, true,
+     "it took too long; was the database changed by hand?"},
+    {SQLITE_TOOBIG, MORTISE_BACKEND, false, "a row is too long; was it written by hand?"},
     {SQLITE_MISMATCH, MORTISE_BACKEND, false, "the row makes no sense; was it written by hand?"},
 };
 

@@ -98,8 +98,9 @@ static void tell(struct driver *driver, mortise_op *op, const struct outcome *ou
 static void fail(struct driver *driver, mortise_op *op, const struct fault *fault)
 {
     int kind = fault->native & 0xff;
-    if (kind == SQLITE_CORRUPT || kind == SQLITE_NOTADB)
-        driver->broken = true; /* perhaps there is another file in its place by now */
+    if (kind == SQLITE_CORRUPT || kind == SQLITE_NOTADB || kind == SQLITE_INTERRUPT)
+        driver->broken =
+            true; /* perhaps there is another file in its place by now, or a changed one */
     if (op->first_sent_ns == 0 && fault->status == MORTISE_INDETERMINATE)
         op->first_sent_ns = driver->host->now(driver->host);
     fault_tell(driver, op, fault);

@@ -35,6 +35,8 @@
  *   begins anew in its old room after it; then the op fails, and says so.
  *   The commit fails otherwise (I/O error): the frames may be found by a later recovery. An acquire,
  *   release or write is INDETERMINATE then; the core releases the grant id.
+ *   Somebody changes the tables, or adds triggers: opening fails (layout.c). While the file is open, triggers and
+ *   views are off, and a statement that works for some seconds is interrupted.
  *   The commit is lost in a power cut (synchronous = normal): every holder was on this host.
  *   The host restarts: the boot id in the file is another, and the first to open frees every row. A container
  *   with a boot id of its own does so only while nobody else has the file open (layout.c).
@@ -120,6 +122,7 @@ struct driver {
     /* database.c */
     sqlite3 *db; /* NULL: to be opened again */
     sqlite3_stmt *statements[SQL_COUNT];
+    int64_t step_until_ns; /* the statement that runs now is ended then */
     bool broken;           /* open it again before the next op */
     int64_t reopen_ns;     /* not before */
     int64_t look_ns;       /* see then whether the file is still in its place */
@@ -171,6 +174,8 @@ mortise_status database_open_failed(struct driver *driver, int rc, mortise_error
 void database_close(struct driver *driver);
 /* Sees to it that there is a connection to the file that is there now; false: driver->trouble. */
 bool database_ready(struct driver *driver);
+/* As sqlite3_step, but it ends after some seconds: SQLITE_INTERRUPT. A slow commit may have succeeded then. */
+int database_step(struct driver *driver, sqlite3_stmt *statement);
 /* Runs a statement that returns nothing; binds must be in place. A result code, SQLITE_OK for done. */
 int database_run(struct driver *driver, enum sql which);
 

@@ -15,7 +15,90 @@
 #define ALONE_FIRST_NS INT64_C(1000000)
 #define ALONE_MAX_NS INT64_C(20000000)
 
-enum condition { EMPTY, FOREIGN, OURS, OTHER_LAYOUT, OTHER_BOOT };
+enum condition { EMPTY, FOREIGN, OURS, CHANGED, OTHER_LAYOUT, OTHER_BOOT };
+
+/* What is in the file, and what is wrong with it. */
+struct layout {
+    enum condition condition;
+    char version[32];
+    char alien[QUOTED_SIZE]; /* CHANGED: the first object that is not as we made it */
+};
+
+/* ---- the objects in the file --------------------------------------------------------------------- */
+
+struct objects {
+    struct driver *driver;
+    bool any, ours[SQL_TABLES];
+    char alien[QUOTED_SIZE];
+};
+
+/* Past white space and comments. A quotation mark ends the comparison: our texts have none outside of
+ * comments. */
+static const char *skip_blank(const char *text)
+{
+    for (;;) {
+        text += strspn(text, " \t\r\n\f");
+        if (strncmp(text, "--", 2) == 0)
+            text += strcspn(text, "\n");
+        else if (strncmp(text, "/*", 2) == 0)
+            text = strstr(text + 2, "*/") != NULL ? strstr(text + 2, "*/") + 2 : "";
+        else
+            return text;
+    }
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    for (;; a++, b++) {
+        a = skip_blank(a);
+        b = skip_blank(b);
+        if (*a != *b || *a == '\0')
+            return *a == *b;
+    }
+}
+
+/* What SQLite makes by itself: the index of a primary key, the statistics of ANALYZE. */
+static bool is_internal(const char *type, const char *name, const char *text)
+{
+    return (strcmp(type, "index") == 0 && text == NULL) ||
+           (strcmp(type, "table") == 0 && strncmp(name, "sqlite_stat", 11) == 0);
+}
+
+static int look_at_object(void *argument, int columns, char **texts, char **names)
+{
+    struct objects *objects = argument;
+    (void)names;
+    if (columns != 3 || texts[0] == NULL || texts[1] == NULL)
+        return 1;
+    objects->any = true;
+    for (int i = 0; i < SQL_TABLES; i++)
+        if (strcmp(texts[0], "table") == 0 && strcmp(texts[1], sql_tables[i].name) == 0 &&
+            texts[2] != NULL && same_text(texts[2], sql_tables[i].text)) {
+            objects->ours[i] = true;
+            return 0;
+        }
+    if (objects->alien[0] == '\0' && !is_internal(texts[0], texts[1], texts[2]))
+        objects->driver->host->quote(texts[1], strlen(texts[1]), objects->alien,
+                                     sizeof(objects->alien));
+    return 0;
+}
+
+/* Nothing but our tables may be there, each as we made it: a view in place of a table, an index or a constraint
+ * would have us execute what somebody else wrote. */
+static void judge(struct objects *objects, struct layout *layout)
+{
+    struct driver *driver = objects->driver;
+    layout->condition = !objects->any ? EMPTY : objects->ours[SQL_TABLE_META] ? OURS : FOREIGN;
+    for (int i = 0; i < SQL_TABLES && objects->alien[0] == '\0'; i++)
+        if (!objects->ours[i])
+            driver->host->quote(sql_tables[i].name, strlen(sql_tables[i].name), objects->alien,
+                                sizeof(objects->alien));
+    if (layout->condition == OURS && objects->alien[0] != '\0')
+        layout->condition = CHANGED;
+    snprintf(layout->alien, sizeof(layout->alien), "%s", objects->alien);
+}
+
+/* ---- the layout ------------------------------------------------------------------------------------ */
 
 static int meta_text(struct driver *driver, const char *key, char *text, size_t size)
 {
@@ -46,32 +129,23 @@ static int meta_set(struct driver *driver, const char *key, const char *text)
     return rc == SQLITE_OK ? end : rc;
 }
 
-static int count_tables(void *counts, int columns, char **texts, char **names)
+static int look_at_layout(struct driver *driver, struct layout *layout)
 {
-    (void)names;
-    for (int i = 0; i < columns && i < 2; i++)
-        ((bool *)counts)[i] = texts[i] != NULL && strcmp(texts[i], "0") != 0;
-    return 0;
-}
-
-static int look_at_layout(struct driver *driver, enum condition *condition, char *layout,
-                          size_t size)
-{
-    bool tables[2] = {false, false}; /* ours, any */
+    struct objects objects = {.driver = driver};
     char wanted[16], boot_id[sizeof(driver->boot_id)];
-    layout[0] = '\0';
-    int rc = sqlite3_exec(driver->db, sql_is_ours, count_tables, tables, NULL);
-    *condition = !tables[1] ? EMPTY : FOREIGN;
-    if (rc != SQLITE_OK || !tables[0])
+    memset(layout, 0, sizeof(*layout));
+    int rc = sqlite3_exec(driver->db, sql_objects, look_at_object, &objects, NULL);
+    judge(&objects, layout);
+    if (rc != SQLITE_OK || !objects.ours[SQL_TABLE_META])
         return rc;
-    rc = meta_text(driver, "layout", layout, size);
+    rc = meta_text(driver, "layout", layout->version, sizeof(layout->version));
     if (rc == SQLITE_OK)
         rc = meta_text(driver, "boot_id", boot_id, sizeof(boot_id));
     snprintf(wanted, sizeof(wanted), "%d", LAYOUT_VERSION);
-    if (strcmp(layout, wanted) != 0)
-        *condition = OTHER_LAYOUT;
-    else
-        *condition = strcmp(boot_id, driver->boot_id) == 0 ? OURS : OTHER_BOOT;
+    if (strcmp(layout->version, wanted) != 0)
+        layout->condition = OTHER_LAYOUT;
+    else if (layout->condition == OURS && strcmp(boot_id, driver->boot_id) != 0)
+        layout->condition = OTHER_BOOT;
     return rc;
 }
 
@@ -86,16 +160,16 @@ static int end_transaction(struct driver *driver, int rc)
 }
 
 /* A new file gets its tables. */
-static int make_layout(struct driver *driver, enum condition *condition, char *layout, size_t size)
+static int make_layout(struct driver *driver, struct layout *layout)
 {
     char version[16];
     snprintf(version, sizeof(version), "%d", LAYOUT_VERSION);
     int rc = sqlite3_exec(driver->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
     if (rc != SQLITE_OK)
         return rc;
-    rc = look_at_layout(driver, condition, layout, size); /* another may have been faster */
-    if (rc == SQLITE_OK && *condition == EMPTY) {
-        *condition = OURS;
+    rc = look_at_layout(driver, layout); /* another may have been faster */
+    if (rc == SQLITE_OK && layout->condition == EMPTY) {
+        layout->condition = OURS;
         rc = sqlite3_exec(driver->db, sql_schema, NULL, NULL, NULL);
         if (rc == SQLITE_OK)
             rc = meta_set(driver, "layout", version);
@@ -107,25 +181,30 @@ static int make_layout(struct driver *driver, enum condition *condition, char *l
 
 mortise_status layout_settle(struct driver *driver, bool *rebooted, mortise_error *error)
 {
-    enum condition condition;
-    char layout[32];
-    int rc = look_at_layout(driver, &condition, layout, sizeof(layout));
-    if (rc == SQLITE_OK && condition == EMPTY)
-        rc = make_layout(driver, &condition, layout, sizeof(layout));
+    struct layout layout;
+    int rc = look_at_layout(driver, &layout);
+    if (rc == SQLITE_OK && layout.condition == EMPTY)
+        rc = make_layout(driver, &layout);
     if (rc != SQLITE_OK)
         return database_open_failed(driver, rc, error);
-    *rebooted = condition == OTHER_BOOT;
-    if (condition == FOREIGN)
+    *rebooted = layout.condition == OTHER_BOOT;
+    if (layout.condition == FOREIGN)
         return fault_error(error, MORTISE_CONFIG, 0, false,
                            "%s: this database belongs to another program; the locks need a file of "
                            "their own",
                            driver->path);
-    if (condition == OTHER_LAYOUT)
+    if (layout.condition == OTHER_LAYOUT)
         return fault_error(
             error, MORTISE_CONFIG, 0, false,
             "%s: its layout is \"%s\", this driver knows %d; all programs that use it "
             "need the same version of Mortise",
-            driver->path, layout, LAYOUT_VERSION);
+            driver->path, layout.version, LAYOUT_VERSION);
+    if (layout.condition == CHANGED)
+        return fault_error(
+            error, MORTISE_CONFIG, 0, false,
+            "%s: somebody has changed the tables: %s is missing, or not as this driver "
+            "makes it; undo that, or delete the database while nobody uses it",
+            driver->path, layout.alien);
     return MORTISE_OK;
 }
 
@@ -135,14 +214,14 @@ mortise_status layout_settle(struct driver *driver, bool *rebooted, mortise_erro
  * transaction frees every row, and keeps the versions (R6). */
 static int free_rows_alone(struct driver *driver)
 {
-    enum condition condition;
-    char layout[32];
+    struct layout layout;
     int rc = sqlite3_exec(driver->db, "PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE", NULL,
                           NULL, NULL);
     if (rc != SQLITE_OK)
         return rc;
-    rc = look_at_layout(driver, &condition, layout, sizeof(layout));
-    if (rc == SQLITE_OK && condition == OTHER_BOOT) {
+    rc = look_at_layout(driver, &layout);
+    if (rc == SQLITE_OK && layout.condition == OTHER_BOOT) {
+        driver->step_until_ns = MORTISE_NEVER; /* of any number of rows */
         rc = sqlite3_exec(driver->db, sql_free_all, NULL, NULL, NULL);
         if (rc == SQLITE_OK)
             rc = meta_set(driver, "boot_id", driver->boot_id);
@@ -152,10 +231,9 @@ static int free_rows_alone(struct driver *driver)
 
 static int is_other_boot(struct driver *driver, bool *other)
 {
-    enum condition condition;
-    char layout[32];
-    int rc = look_at_layout(driver, &condition, layout, sizeof(layout));
-    *other = rc == SQLITE_OK && condition == OTHER_BOOT;
+    struct layout layout;
+    int rc = look_at_layout(driver, &layout);
+    *other = rc == SQLITE_OK && layout.condition == OTHER_BOOT;
     return rc;
 }
 

@@ -19,10 +19,10 @@ static int bind_common(sqlite3_stmt *statement, const mortise_op *op, int64_t ve
 }
 
 /* A row that comes back is no success yet: the commit is in the step after it. */
-static int finish(sqlite3_stmt *statement, int rc)
+static int finish(struct driver *driver, sqlite3_stmt *statement, int rc)
 {
     if (rc == SQLITE_ROW)
-        rc = sqlite3_step(statement);
+        rc = database_step(driver, statement);
     int end = sqlite3_reset(statement);
     return rc == SQLITE_DONE ? SQLITE_OK : end != SQLITE_OK ? end : rc;
 }
@@ -43,14 +43,14 @@ static int quick_acquire(struct driver *driver, const mortise_op *op, struct row
         rc |= sqlite3_bind_null(statement, 6);
     if (rc != SQLITE_OK)
         return rc;
-    rc = sqlite3_step(statement);
+    rc = database_step(driver, statement);
     if (rc == SQLITE_ROW)
         *answer = (struct rowlease_answer){.status = MORTISE_OK,
                                            .write = true,
                                            .token = (uint64_t)sqlite3_column_int64(statement, 0),
                                            .from_us = time.now_us,
                                            .good_for_ms = op->ttl_ms};
-    return finish(statement, rc);
+    return finish(driver, statement, rc);
 }
 
 static int quick_renew(struct driver *driver, const mortise_op *op, struct rowlease_time time,
@@ -61,14 +61,14 @@ static int quick_renew(struct driver *driver, const mortise_op *op, struct rowle
                          time.now_us + rowlease_ttl_us(op));
     if (rc != SQLITE_OK)
         return rc;
-    rc = sqlite3_step(statement);
+    rc = database_step(driver, statement);
     if (rc == SQLITE_ROW)
         *answer = (struct rowlease_answer){
             .status = MORTISE_OK,
             .write = true,
             .from_us = time.now_us,
             .good_for_ms = (sqlite3_column_int64(statement, 0) - time.now_us) / 1000};
-    return finish(statement, rc);
+    return finish(driver, statement, rc);
 }
 
 static void read_waiters(sqlite3_stmt *statement, const mortise_op *op, struct outcome *outcome)
@@ -90,12 +90,12 @@ static int quick_release(struct driver *driver, const mortise_op *op, struct row
         bind_common(statement, op, (int64_t)op->token, time.now_us, time.now_us + time.reserve_us);
     if (rc != SQLITE_OK)
         return rc;
-    rc = sqlite3_step(statement);
+    rc = database_step(driver, statement);
     if (rc == SQLITE_ROW) {
         outcome->answer = (struct rowlease_answer){.status = MORTISE_OK, .write = true};
         read_waiters(statement, op, outcome);
     }
-    return finish(statement, rc);
+    return finish(driver, statement, rc);
 }
 
 /* ---- acquire ----------------------------------------------------------------------------------- */

@@ -61,7 +61,7 @@ int look_list(struct driver *driver, mortise_op *op, struct outcome *outcome)
     int rc = bind_list(statement, op, end, end_len, now_us);
     if (rc != SQLITE_OK)
         return rc;
-    while ((rc = sqlite3_step(statement)) == SQLITE_ROW) {
+    while ((rc = database_step(driver, statement)) == SQLITE_ROW) {
         rc = row_step(statement, 1, &driver->row);
         if (rc != SQLITE_OK)
             break;
@@ -78,7 +78,7 @@ int look_list(struct driver *driver, mortise_op *op, struct outcome *outcome)
 int look_ping(struct driver *driver, mortise_op *op, struct outcome *outcome)
 {
     sqlite3_stmt *statement = driver->statements[SQL_PING];
-    int rc = sqlite3_step(statement);
+    int rc = database_step(driver, statement);
     int layout = rc == SQLITE_ROW ? sqlite3_column_int(statement, 0) : 0;
     int end = sqlite3_reset(statement);
     if (rc != SQLITE_ROW && rc != SQLITE_DONE)

@@ -28,7 +28,7 @@ int record_read(struct driver *driver, mortise_op *op, struct outcome *outcome)
     outcome->answer.status = MORTISE_OK;
     outcome->record_size = 0;
     outcome->record_version = 0;
-    rc = sqlite3_step(statement);
+    rc = database_step(driver, statement);
     if (rc == SQLITE_ROW)
         rc = take_value(statement, op, outcome);
     int end = sqlite3_reset(statement);
@@ -50,11 +50,11 @@ int record_write(struct driver *driver, mortise_op *op, struct outcome *outcome)
         rc |= sqlite3_bind_int64(statement, 3, (int64_t)op->record_version);
     if (rc != SQLITE_OK)
         return rc;
-    rc = sqlite3_step(statement);
+    rc = database_step(driver, statement);
     outcome->answer.status = rc == SQLITE_ROW ? MORTISE_OK : MORTISE_BUSY;
     if (rc == SQLITE_ROW) {
         outcome->record_version = (uint64_t)sqlite3_column_int64(statement, 0);
-        rc = sqlite3_step(statement);
+        rc = database_step(driver, statement);
     }
     sqlite3_reset(statement);
     return rc == SQLITE_DONE ? SQLITE_OK : rc;

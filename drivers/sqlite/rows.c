@@ -50,7 +50,7 @@ int row_read(struct driver *driver, const char *name, size_t name_len, struct ro
     int rc = sqlite3_bind_blob64(statement, 1, name, name_len, SQLITE_STATIC);
     if (rc != SQLITE_OK)
         return rc;
-    rc = sqlite3_step(statement);
+    rc = database_step(driver, statement);
     if (rc == SQLITE_ROW)
         rc = row_step(statement, 0, row);
     int end = sqlite3_reset(statement);

@@ -3,35 +3,46 @@
 #include "sql.h"
 
 /* Times are microseconds since the host's start; `version` is a wall clock's, see rowlease.h. */
-const char sql_schema[] =
-    "CREATE TABLE IF NOT EXISTS mortise_lock(\n"
-    "    name BLOB NOT NULL PRIMARY KEY,\n"
-    "    version INTEGER NOT NULL,      -- of the last hold: its token\n"
-    "    owner BLOB,                    -- NULL: the hold is not shared\n"
-    "    grants BLOB,                   -- who holds: a grant id, or with an owner (id, "
-    "expiry)...\n"
-    "    acquired_at INTEGER NOT NULL,  -- microseconds since the host's start\n"
-    "    expires_at INTEGER NOT NULL,\n"
-    "    waiters BLOB,                  -- (inbox, until)... of those who wait, in order\n"
-    "    note BLOB                      -- host, pid and program of the holder\n"
-    ") WITHOUT ROWID;\n"
-    "CREATE TABLE IF NOT EXISTS mortise_record(\n"
-    "    name BLOB NOT NULL PRIMARY KEY,\n"
-    "    version INTEGER NOT NULL,\n"
-    "    value BLOB NOT NULL\n"
-    ") WITHOUT ROWID;\n"
-    "CREATE TABLE IF NOT EXISTS mortise_meta(\n"
-    "    key TEXT NOT NULL PRIMARY KEY, -- layout, boot_id, checkpoints, swept\n"
-    "    value\n"
-    ") WITHOUT ROWID;\n";
+#define LOCK_TABLE                                                                                 \
+    "mortise_lock(\n"                                                                              \
+    "    name BLOB NOT NULL PRIMARY KEY,\n"                                                        \
+    "    version INTEGER NOT NULL,      -- of the last hold: its token\n"                          \
+    "    owner BLOB,                    -- NULL: the hold is not shared\n"                         \
+    "    grants BLOB,                   -- who holds: a grant id, or with an owner (id, "          \
+    "expiry)...\n"                                                                                 \
+    "    acquired_at INTEGER NOT NULL,  -- microseconds since the host's start\n"                  \
+    "    expires_at INTEGER NOT NULL,\n"                                                           \
+    "    waiters BLOB,                  -- (inbox, until)... of those who wait, in order\n"        \
+    "    note BLOB                      -- host, pid and program of the holder\n"                  \
+    ") WITHOUT ROWID"
+#define RECORD_TABLE                                                                               \
+    "mortise_record(\n"                                                                            \
+    "    name BLOB NOT NULL PRIMARY KEY,\n"                                                        \
+    "    version INTEGER NOT NULL,\n"                                                              \
+    "    value BLOB NOT NULL\n"                                                                    \
+    ") WITHOUT ROWID"
+#define META_TABLE                                                                                 \
+    "mortise_meta(\n"                                                                              \
+    "    key TEXT NOT NULL PRIMARY KEY, -- layout, boot_id, checkpoints, swept\n"                  \
+    "    value\n"                                                                                  \
+    ") WITHOUT ROWID"
+
+const char sql_schema[] = "CREATE TABLE IF NOT EXISTS " LOCK_TABLE ";\n"
+                          "CREATE TABLE IF NOT EXISTS " RECORD_TABLE ";\n"
+                          "CREATE TABLE IF NOT EXISTS " META_TABLE ";\n";
+
+const struct sql_table sql_tables[SQL_TABLES] = {
+    [SQL_TABLE_META] = {"mortise_meta", "CREATE TABLE " META_TABLE},
+    [SQL_TABLE_LOCK] = {"mortise_lock", "CREATE TABLE " LOCK_TABLE},
+    [SQL_TABLE_RECORD] = {"mortise_record", "CREATE TABLE " RECORD_TABLE},
+};
 
 const char *sql_schema_text(void)
 {
     return sql_schema;
 }
 
-const char sql_is_ours[] = "SELECT coalesce(sum(name = 'mortise_meta'), 0), count(*) "
-                           "FROM sqlite_master WHERE type = 'table'";
+const char sql_objects[] = "SELECT type, name, sql FROM sqlite_master";
 const char sql_meta[] = "SELECT value FROM mortise_meta WHERE key = ?1";
 const char sql_meta_set[] = "INSERT INTO mortise_meta(key, value) VALUES (?1, ?2) "
                             "ON CONFLICT(key) DO UPDATE SET value = ?2";

@@ -32,9 +32,16 @@ enum sql {
 
 #define LAYOUT_VERSION 1
 
+/* Our tables, with the texts that SQLite keeps of them. */
+enum { SQL_TABLE_META, SQL_TABLE_LOCK, SQL_TABLE_RECORD, SQL_TABLES };
+struct sql_table {
+    const char *name, *text;
+};
+extern const struct sql_table sql_tables[SQL_TABLES];
+
 extern const char *const sql_texts[SQL_COUNT];
 extern const char sql_schema[];   /* makes the tables */
-extern const char sql_is_ours[];  /* -> number of our tables, of all tables */
+extern const char sql_objects[];  /* -> type, name, text of all that the database holds */
 extern const char sql_meta[];     /* key -> value */
 extern const char sql_meta_set[]; /* key, value */
 extern const char sql_free_all[]; /* after a restart of the host */

@@ -85,9 +85,9 @@ struct stretch {
 };
 
 /* The blob of a statement's only row; 0 bytes: none. */
-static int take_name(sqlite3_stmt *statement, unsigned char *name, int *len)
+static int take_name(struct driver *driver, sqlite3_stmt *statement, unsigned char *name, int *len)
 {
-    int rc = sqlite3_step(statement);
+    int rc = database_step(driver, statement);
     *len = 0;
     if (rc == SQLITE_ROW) {
         const void *bytes = sqlite3_column_blob(statement, 0);
@@ -104,12 +104,13 @@ static int take_name(sqlite3_stmt *statement, unsigned char *name, int *len)
 static int find_stretch(struct driver *driver, struct stretch *stretch)
 {
     sqlite3_stmt *end = driver->statements[SQL_SWEEP_TO];
-    int rc = take_name(driver->statements[SQL_SWEEP_FROM], stretch->from, &stretch->from_len);
+    int rc =
+        take_name(driver, driver->statements[SQL_SWEEP_FROM], stretch->from, &stretch->from_len);
     if (rc == SQLITE_OK)
         rc = sqlite3_bind_blob(end, 1, stretch->from, stretch->from_len, SQLITE_STATIC);
     if (rc == SQLITE_OK)
         rc = sqlite3_bind_int(end, 2, SWEEP_ROWS);
-    return rc == SQLITE_OK ? take_name(end, stretch->to, &stretch->to_len) : rc;
+    return rc == SQLITE_OK ? take_name(driver, end, stretch->to, &stretch->to_len) : rc;
 }
 
 static int sweep_stretch(struct driver *driver, const struct stretch *stretch, int *swept)

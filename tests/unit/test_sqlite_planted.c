@@ -110,6 +110,129 @@ static void test_moved_folder(void)
     CU_ASSERT_TRUE(stat(wake, &about) == 0 && (about.st_mode & 07777) == 0700);
 }
 
+/* ---- a database that is changed ------------------------------------------------------------------ */
+
+static void assert_changed(const char *what, const char *sql)
+{
+    struct client client;
+    path = database(what);
+    unlink(path); /* of the change before */
+    OPEN_OK(&client, "path", path);
+    client_close(&client);
+    CU_ASSERT_EQUAL(outside(path, sql, NULL), 0);
+    mortise_status status = OPEN(&client, "path", path);
+    bool refused = status == MORTISE_CONFIG &&
+                   strstr(client.error.message, "changed the tables") != NULL &&
+                   strstr(client.error.message, what) != NULL;
+    CU_ASSERT_TRUE(refused);
+    if (!refused)
+        fprintf(stderr, "\n    %s: %d \"%s\"\n", what, status, client.error.message);
+    if (status == MORTISE_OK)
+        client_close(&client);
+}
+
+static void test_changed_tables(void)
+{
+    assert_changed("trigger", "CREATE TRIGGER \"trigger\" AFTER INSERT ON mortise_lock BEGIN "
+                              "DELETE FROM mortise_record; END");
+    assert_changed("index", "CREATE INDEX \"index\" ON mortise_lock(hex(name))");
+    assert_changed("view", "CREATE VIEW \"view\" AS SELECT 1");
+    assert_changed("table", "CREATE TABLE \"table\"(a)");
+    assert_changed("mortise_record", "DROP TABLE mortise_record");
+    assert_changed("mortise_lock",
+                   "DROP TABLE mortise_lock; CREATE VIEW mortise_lock AS SELECT 1 AS name");
+    assert_changed("mortise_lock",
+                   "ALTER TABLE mortise_lock ADD COLUMN x CHECK (length(name) < 9)");
+}
+
+/* What SQLite adds by itself, and comments and white space in other places, are no change. */
+static void test_harmless_changes(void)
+{
+    struct client client;
+    struct call lock;
+    path = database("harmless");
+    CU_ASSERT_EQUAL(
+        outside(
+            path,
+            "CREATE TABLE mortise_meta(key TEXT NOT NULL PRIMARY KEY, value) /* none */ WITHOUT "
+            "ROWID; INSERT INTO mortise_meta VALUES ('layout', '1'), ('boot_id', 'another')",
+            NULL),
+        0);
+    CU_ASSERT_EQUAL(outside(path, module->schema(), NULL), 0);
+    OPEN_OK(&client, "path", path);
+    CU_ASSERT_EQUAL(acquire(&client, &lock, "a", 0), MORTISE_OK);
+    client_close(&client);
+    CU_ASSERT_EQUAL(outside(path, "ANALYZE", NULL), 0);
+    OPEN_OK(&client, "path", path);
+    client_close(&client);
+}
+
+/* What comes while the database is in use does not run. */
+static void test_late_trigger(void)
+{
+    struct client client;
+    struct call lock;
+    struct call record = call_make(MORTISE_OP_READ, "r");
+    char value[MORTISE_RECORD_MAX];
+    path = database("late");
+    OPEN_OK(&client, "path", path);
+    CU_ASSERT_EQUAL(outside(path,
+                            "CREATE TRIGGER t BEFORE INSERT ON mortise_lock BEGIN "
+                            "INSERT INTO mortise_record VALUES (CAST('r' AS BLOB), 1, x'00'); END",
+                            NULL),
+                    0);
+    CU_ASSERT_EQUAL(acquire(&client, &lock, "a", 0), MORTISE_OK);
+    record.op.buffer = value;
+    record.op.buffer_size = sizeof(value);
+    CU_ASSERT_EQUAL(run(&client, &record), MORTISE_OK);
+    CU_ASSERT_EQUAL(record.op.record_version, 0);
+    client_close(&client);
+}
+
+static void a_second_later(void)
+{
+    clock_shift_ns += 1000 * MS;
+}
+
+/* A statement that goes on and on is ended: the clock makes a second of each look at it. */
+static void test_endless_statement(void)
+{
+    struct client client;
+    struct call lock, list = call_make(MORTISE_OP_LIST, "");
+    path = database("endless");
+    OPEN_OK(&client, "path", path);
+    acquire(&client, &lock, "a", 0);
+    CU_ASSERT_EQUAL(
+        outside(path,
+                "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 50000) "
+                "INSERT INTO mortise_lock SELECT CAST(i AS BLOB), 1, NULL, NULL, 0, 0, NULL, NULL "
+                "FROM n",
+                NULL),
+        0);
+    CU_ASSERT_EQUAL(run(&client, &list), MORTISE_OK);
+    CU_ASSERT_EQUAL(client.emitted, 1);
+    on_now = a_second_later;
+    CU_ASSERT_EQUAL(run(&client, &list), MORTISE_UNREACHABLE);
+    on_now = NULL;
+    CU_ASSERT_PTR_NOT_NULL(strstr(list.error.message, "it took too long"));
+    CU_ASSERT_EQUAL(run(&client, &list), MORTISE_OK);
+    client_close(&client);
+}
+
+/* A row as long as memory is not read into it. */
+static void test_huge_row(void)
+{
+    struct client client;
+    struct call lock;
+    path = database("huge");
+    OPEN_OK(&client, "path", path);
+    CU_ASSERT_EQUAL(acquire(&client, &lock, "a", 0), MORTISE_OK);
+    CU_ASSERT_EQUAL(outside(path, "UPDATE mortise_lock SET note = zeroblob(4000000)", NULL), 0);
+    CU_ASSERT_EQUAL(acquire(&client, &lock, "a", 0), MORTISE_BACKEND);
+    CU_ASSERT_PTR_NOT_NULL(strstr(lock.error.message, "a row is too long"));
+    client_close(&client);
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {
@@ -117,6 +240,11 @@ int main(void)
         {"a hard link in place of a socket", test_hard_link},
         {"another socket in place of a socket", test_linked_socket},
         {"a folder in place of the folder of sockets", test_moved_folder},
+        {"changed tables", test_changed_tables},
+        {"harmless changes", test_harmless_changes},
+        {"a trigger that comes late", test_late_trigger},
+        {"a statement without end", test_endless_statement},
+        {"a row without end", test_huge_row},
         CU_TEST_INFO_NULL,
     };
     return host_run("sqlite planted", tests);
