@@ -51,7 +51,7 @@
  *            the ttl. Notifications are sent here: they hold a lock of the whole cluster until the
  *            commit, which is short as it waits for no disk. (One exception: an acquire that ends before the
  *            first waiter's sleep tells it in its own transaction.)
- *   DURABLE  acquires, renewals, records: a grant that is lost in a crash would let a second holder in.
+ *   DURABLE  acquires, renewals, records (reading them, too: see THE HOLES): a grant that is lost in a crash would let a second holder in.
  *            One group at a time: what comes meanwhile shares the next commit. It does not overtake a
  *            release that waits in LAZY (release_nowait, and then the same name again).
  *   READING  the rest.
@@ -80,6 +80,11 @@
  *   server's clock, and fails if it is too late (a quarter of command_timeout after it was sent). When that
  *   is over, and as long as a commit may take, the ghost is as good as gone. (Not where the server's clock
  *   was set back by more than that since the last group.)
+ *   A session that waits for a synchronous standby in its commit is ended (as a ghost, or by an operator).
+ *   PostgreSQL then makes the change visible although no standby has it. So what is visible proves nothing:
+ *   an acquire that finds its own claim there writes the row again, unchanged, and a record is read under a
+ *   row lock, which is a write, too. The commits of these wait for the standby, and it receives all
+ *   earlier changes before them.
  *   The server answers nothing (frozen, partition): command_timeout ends the connection, as above. One that
  *   is silent while a connection is made is passed by after its share of connect_timeout.
  *   The server restarts: connections end, grants and records are there (durable), lazy releases of the

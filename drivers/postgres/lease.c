@@ -181,8 +181,10 @@ static void read_for_acquire(struct request *request)
     }
     if (request->answer.status == MORTISE_BUSY && op->info != NULL)
         look_tell(&driver->next, request->now_us, op->name, op->name_len, op->info);
-    if (request->answer.write)
-        row_swap(request, op->name, op->name_len, request->answer.status == MORTISE_OK);
+    bool grants = request->answer.status == MORTISE_OK;
+    if (request->answer.write ||
+        grants) /* see THE HOLES: a claim that was made before is written again */
+        row_swap(request, op->name, op->name_len, grants);
     else
         swap_acquired(request);
 }

@@ -11,7 +11,7 @@ void record_start(struct request *request)
     args_bytes(args, op->name, op->name_len);
     if (op->kind == MORTISE_OP_READ) {
         request->settles = true;
-        request_send(request, STEP_QUICK, SQL_RECORD_READ, LANE_READING);
+        request_send(request, STEP_QUICK, SQL_RECORD_READ, LANE_DURABLE); /* see THE HOLES */
         return;
     }
     if (op->record_version > INT64_MAX) {

@@ -167,7 +167,12 @@ const struct sql_text sql_texts[SQL_COUNT] = {
     [SQL_PING] = {"SELECT current_setting('server_version'), value FROM mortise_meta "
                   "WHERE key = 'layout'",
                   "mortise_ping", ""},
-    [SQL_RECORD_READ] = {"SELECT version, value FROM mortise_record WHERE name = $1",
+    /* The lock on the row is a write of its own: the commit waits until the standby has what was read. It
+     * conflicts with no other statement of this driver. */
+    [SQL_RECORD_READ] = {"WITH written AS (SELECT name FROM mortise_record WHERE name = $1 "
+                         "AND current_setting('synchronous_standby_names') <> '' FOR KEY SHARE) "
+                         "SELECT version, value, EXISTS (SELECT FROM written) "
+                         "FROM mortise_record WHERE name = $1",
                          "mortise_record_read", "b"},
     [SQL_RECORD_MAKE] = {"INSERT INTO mortise_record(name, version, value) VALUES ($1, 1, $2) "
                          "ON CONFLICT (name) DO NOTHING RETURNING version",

@@ -194,7 +194,7 @@ static mortise_lease *take(mortise_client *client, const char *name, int64_t ttl
     return lease;
 }
 
-static mortise_status try_for(mortise_client *client, const char *name, int64_t wait_ms)
+static inline mortise_status try_for(mortise_client *client, const char *name, int64_t wait_ms)
 {
     mortise_lease *lease;
     detail.message[0] = '\0';
@@ -264,14 +264,14 @@ static void *wait_in_line(void *argument)
     return NULL;
 }
 
-static void waiter_begin(struct waiter *waiter, mortise_client *client, const char *name)
+static inline void waiter_begin(struct waiter *waiter, mortise_client *client, const char *name)
 {
     *waiter = (struct waiter){.client = client, .name = name};
     CU_ASSERT_FATAL(pthread_create(&waiter->thread, NULL, wait_in_line, waiter) == 0);
     CU_ASSERT(soon("SELECT count(*) FROM mortise_lock WHERE length(waiters) = 12", "1"));
 }
 
-static mortise_status waiter_end(struct waiter *waiter)
+static inline mortise_status waiter_end(struct waiter *waiter)
 {
     pthread_join(waiter->thread, NULL);
     return waiter->status;
