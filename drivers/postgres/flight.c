@@ -127,7 +127,7 @@ static struct group *compose(struct link *link, enum lane lane)
     int64_t now = now_ns(link);
     struct group *group = group_at(link, link->group_count++);
     struct request *request, *next;
-    size_t bytes = link->pooled ? 500 : 16;
+    size_t bytes = link->pooled ? 800 : 16;
     memset(group, 0, sizeof(*group));
     group->lane = lane;
     DL_FOREACH_SAFE (link->queue[lane], request, next) {
@@ -157,11 +157,11 @@ static bool send_settings(struct link *link)
 {
     const struct driver *driver = link->driver;
     char lock_ms[24], statement_ms[24];
-    const char *const values[] = {lock_ms, statement_ms};
+    const char *const values[] = {lock_ms, statement_ms, driver->schema};
     snprintf(lock_ms, sizeof(lock_ms), "%lld", (long long)locked_slice_ms(driver));
     snprintf(statement_ms, sizeof(statement_ms), "%lld",
              (long long)driver->values[OPTION_COMMAND_TIMEOUT].number);
-    return PQsendQueryParams(link->conn, sql_settings, 2, NULL, values, NULL, NULL, 1) == 1;
+    return PQsendQueryParams(link->conn, sql_settings, 3, NULL, values, NULL, NULL, 1) == 1;
 }
 
 /* The server's clock was read before we heard of it: from sent_ns and the patience on, by our clock, it has
@@ -221,8 +221,9 @@ static bool send_group(struct link *link, struct group *group)
     for (size_t i = 0; i < group->count; i++)
         note_sent(group->requests[i], group->sent_ns);
     bool sent = true;
-    if (link->pooled && group->lane != LANE_READING) {
-        group->lead = group->tail = 1;
+    if (link->pooled) {
+        group->lead = 1;
+        group->tail = group->lane != LANE_READING;
         sent = send_settings(link);
     }
     for (size_t i = 0; i < group->count && sent; i++)

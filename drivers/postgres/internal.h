@@ -124,11 +124,13 @@
 #define CHANNEL_SIZE 32
 #define KNOWN_MAX 2048 /* names whose rows are known to be there */
 #define LOCKED_MAX 32  /* names whose rows were locked lately */
+#define SCHEMA_SIZE 64
 #define NS_PER_MS INT64_C(1000000)
 
 enum option {
     OPTION_CONNINFO,
     OPTION_PASSWORD,
+    OPTION_SCHEMA,
     OPTION_POOLER,
     OPTION_CONNECT_TIMEOUT,
     OPTION_COMMAND_TIMEOUT,
@@ -305,7 +307,9 @@ struct driver {
     bool defaults[DEFAULTS];             /* nobody says otherwise */
     char resolve_trouble[160];
 
-    mortise_error trouble; /* of the last connection that failed */
+    mortise_error trouble;    /* of the last connection that failed */
+    char schema[SCHEMA_SIZE]; /* that the tables are in. setup.c */
+    bool schema_found;        /* and it stays that */
     bool pooler_told;
 
     uint64_t jitter;

@@ -84,10 +84,12 @@ static void pinged(struct request *request)
     mortise_op *op = request->op;
     char where[200];
     bool there = PQntuples(result) == 1;
-    snprintf(op->buffer, op->buffer_size, "PostgreSQL %s, %s, layout %s",
+    PGconn *conn = request->link->conn;
+    snprintf(op->buffer, op->buffer_size,
+             "PostgreSQL %s, %s, %s, database %s, schema %s, layout %s",
              there ? PQgetvalue(result, 0, 0) : "?",
-             link_where(request->link, where, sizeof(where)),
-             there ? PQgetvalue(result, 0, 1) : "?");
+             link_where(request->link, where, sizeof(where)), PQsslInUse(conn) ? "TLS" : "no TLS",
+             PQdb(conn), request->driver->schema, there ? PQgetvalue(result, 0, 1) : "?");
 }
 
 void look_answered(struct request *request)

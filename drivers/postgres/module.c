@@ -30,6 +30,11 @@ static const mortise_option options[OPTION_COUNT] = {
                          .flags = MORTISE_OPTION_SECRET,
                          .help = "the password, where it stands neither in conninfo nor in libpq's "
                                  "password file"},
+    [OPTION_SCHEMA] = {.key = "schema",
+                       .type = MORTISE_OPTION_TEXT,
+                       .default_text = "",
+                       .help = "the schema that the tables are in; not given: the only one of the "
+                               "database that has them, or else the first of search_path"},
     [OPTION_POOLER] = {.key = "pooler",
                        .type = MORTISE_OPTION_CHOICE,
                        .default_text = "auto",

@@ -1,6 +1,11 @@
 /* setup.c - a new connection: whether it is the backend's own, whether the tables are there and are ours,
  * the settings, the prepared statements. Two round trips; one more, once in the life of a database, to make
- * the tables. */
+ * the tables.
+ *
+ * THE SCHEMA. Clients whose roles have different search_paths must not use different tables without knowing.
+ * So a client takes the schema that its config names. Without one it takes the only schema of the database that
+ * has the tables, if that is on its path, and fails with CONFIG otherwise. Once found, the schema stays for the
+ * life of the client, so a copy of the tables that somebody makes elsewhere stops nobody who is at work. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -34,6 +39,11 @@ static bool send_prepare(struct link *link, enum sql sql)
     return PQsendPrepare(link->conn, text->name, text->text, count, oids) == 1;
 }
 
+static const char *schema_asked(const struct driver *driver)
+{
+    return driver->schema_found ? driver->schema : driver->values[OPTION_SCHEMA].text;
+}
+
 static bool send_identify(struct link *link)
 {
     struct driver *driver = link->driver;
@@ -48,11 +58,26 @@ static bool send_identify(struct link *link)
     args_int4(&args, told);
     args_text(&args, lock_ms);
     args_text(&args, statement_ms);
-    return send_text(link, sql_identify, &args, "4xx");
+    args_text(&args, schema_asked(driver));
+    return send_text(link, sql_identify, &args, "4xxx");
+}
+
+static bool send_path(struct link *link, bool local)
+{
+    struct args args = {.count = 0};
+    args_text(&args, link->driver->schema);
+    args_bool(&args, local);
+    return send_text(link, sql_path, &args, "xo");
 }
 
 static bool send_make(struct link *link)
 {
+    struct args args = {.count = 0};
+    args_bool(&args, *link->driver->values[OPTION_SCHEMA].text == '\0');
+    args_text(&args, link->driver->schema);
+    if (!send_path(link, true) || !send_text(link, sql_make_lock, NULL, "") ||
+        !send_text(link, sql_make_alone, &args, "ox"))
+        return false;
     for (size_t i = 0; i < sql_make_count; i++)
         if (!send_text(link, sql_make[i], NULL, ""))
             return false;
@@ -74,7 +99,7 @@ static bool has_to_listen(const struct link *link)
 
 static bool send_prepares(struct link *link)
 {
-    bool sent = send_text(link, sql_layout, NULL, "");
+    bool sent = send_path(link, link->pooled) && send_text(link, sql_layout, NULL, "");
     for (int sql = 0; sql < SQL_COUNT && !link->pooled && sent; sql++)
         sent = send_prepare(link, (enum sql)sql);
     if (has_to_listen(link))
@@ -135,6 +160,39 @@ static void told_pooler(struct link *link)
                       "from time to time (pooler = yes in the config says so from the start)");
 }
 
+/* False: it is not clear which tables are meant; the link has failed. */
+static bool take_schema(struct link *link, const PGresult *result)
+{
+    struct driver *driver = link->driver;
+    bool asked = *schema_asked(driver) != '\0', usable = is_true(result, 8),
+         on_path = is_true(result, 9);
+    const char *schema = PQgetvalue(result, 0, 7), *having = PQgetvalue(result, 0, 11);
+    int64_t count = result_int8(result, 0, 10);
+    char text[400] = "";
+    if (!asked && count > 1)
+        snprintf(
+            text, sizeof(text),
+            "more than one schema of this database has a table mortise_lock (%.150s): say which "
+            "one is meant with schema = … for all clients",
+            having);
+    else if (*schema == '\0')
+        snprintf(text, sizeof(text),
+                 "the role's search_path names no schema that exists: say schema = …");
+    else if (asked && !usable)
+        snprintf(text, sizeof(text), "schema \"%.63s\" does not exist, or this role may not use it",
+                 schema);
+    else if (!asked && count == 1 && !on_path)
+        snprintf(text, sizeof(text),
+                 "the tables are in schema \"%.63s\", which is not on this role's search_path: say "
+                 "schema = %.63s, or another one if other locks are meant",
+                 schema, schema);
+    else
+        snprintf(driver->schema, sizeof(driver->schema), "%s", schema);
+    if (*text != '\0')
+        link_failed(link, MORTISE_CONFIG, false, 0, text);
+    return *text == '\0';
+}
+
 static bool take_identity(struct link *link, const PGresult *result)
 {
     bool same = is_true(result, 0), lock = is_true(result, 3), meta = is_true(result, 4);
@@ -151,6 +209,8 @@ static bool take_identity(struct link *link, const PGresult *result)
         link_failed(link, MORTISE_UNREACHABLE, true, 0, "the server is a standby, and read-only");
         return false;
     }
+    if (!take_schema(link, result))
+        return false;
     if (lock == meta)
         return true;
     link_failed(
@@ -165,6 +225,7 @@ static bool take_layout(struct link *link, const PGresult *result)
     char text[200], layout[32] = "";
     if (PQntuples(result) == 1)
         snprintf(layout, sizeof(layout), "%s", PQgetvalue(result, 0, 0));
+    link->driver->schema_found = true;
     if (strcmp(layout, LAYOUT_VERSION) == 0)
         return true;
     snprintf(
@@ -188,6 +249,9 @@ static bool refused(struct link *link, const PGresult *result)
                       : "");
     if (fault.native != 0 && link->phase == SETUP_PREPARE && !fault.reset)
         snprintf(text, sizeof(text), "%s; was the layout of its tables changed?", fault.text);
+    const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    if (link->phase == SETUP_MAKE && state != NULL && strcmp(state, "22012") == 0)
+        snprintf(text, sizeof(text), "another client has made the tables in another schema");
     link_failed(link, fault.status, fault.retryable || fault.again, fault.native, text);
     return false;
 }
@@ -228,7 +292,7 @@ bool setup_result(struct link *link, PGresult *result)
         goes_on = refused(link, result);
     else if (link->phase == SETUP_IDENTIFY)
         goes_on = PQntuples(result) == 1 && take_identity(link, result);
-    else if (link->phase == SETUP_PREPARE && link->setup_at == 0)
+    else if (link->phase == SETUP_PREPARE && link->setup_at == 1)
         goes_on = take_layout(link, result);
     PQclear(result);
     return goes_on;

@@ -36,45 +36,87 @@
 
 const char *sql_schema_text(void)
 {
-    return "-- In the schema that the role's search_path begins with. The role needs SELECT, "
-           "INSERT, "
-           "UPDATE\n-- and DELETE on the three.\n" MAKE_LOCK ";\n" MAKE_RECORD ";\n" MAKE_META
-           ";\n" MAKE_LAYOUT ";\n";
+    return "-- Run this once, in the database that conninfo names. The tables are made in the "
+           "first "
+           "schema of the\n-- role's search_path. For the option `schema = locks`, run first: "
+           "CREATE "
+           "SCHEMA IF NOT EXISTS locks;\n-- SET search_path TO locks; The clients' role needs "
+           "USAGE on "
+           "the schema and SELECT, INSERT, UPDATE and\n-- DELETE on the three tables. One database "
+           "must hold them in one schema only, or each client must\n-- say `schema`.\n" MAKE_LOCK
+           ";\n" MAKE_RECORD ";\n" MAKE_META ";\n" MAKE_LAYOUT ";\n";
 }
 
 /* Two clients that make a table at once would get in each other's way, IF NOT EXISTS or not. */
-const char *const sql_make[] = {"SELECT pg_advisory_xact_lock(5642811930437154125)", MAKE_LOCK,
-                                MAKE_RECORD, MAKE_META, MAKE_LAYOUT};
+const char *const sql_make[] = {MAKE_LOCK, MAKE_RECORD, MAKE_META, MAKE_LAYOUT};
 const size_t sql_make_count = sizeof(sql_make) / sizeof(sql_make[0]);
 
+/* The schemas of this database with a table of ours, whether or not the role may use them. */
+#define HAVING(table)                                                                              \
+    "SELECT nspname FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS n "                   \
+    "ON n.oid = relnamespace WHERE relname = '" table "' AND relkind IN ('r', 'p') "               \
+    "AND relpersistence <> 't'"
+const char sql_make_lock[] = "SELECT pg_advisory_xact_lock(5642811930437154125)";
+const char sql_make_alone[] = "SELECT 1 / CASE WHEN $1 AND EXISTS (" HAVING(
+    "mortise_lock") " AND "
+                    "nspname <> $2) THEN 0 ELSE 1 END";
+/* The role's own path follows: types and functions are found as before. */
+#define PATH(schema)                                                                               \
+    "quote_ident(" schema ") || coalesce(nullif(', ' || current_setting('search_path'), ', '), "   \
+    "'')"
+const char sql_path[] = "SELECT set_config('search_path', " PATH("$1") ", $2)";
+
 /* Settings are for a connection of our own: behind a pooler they would stay with somebody else's. */
-const char sql_identify[] =
-    "SELECT mine.same, (SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()), "
-    "pg_is_in_recovery(), to_regclass('mortise_lock') IS NOT NULL, "
-    "to_regclass('mortise_meta') IS NOT NULL, clock_timestamp(), pg_backend_pid()::bigint, "
-    "CASE WHEN mine.same THEN set_config('lock_timeout', $2, false) "
-    "|| set_config('statement_timeout', $3, false) "
-    "|| set_config('default_transaction_isolation', 'read committed', false) "
-    "|| set_config('jit', 'off', false) "
-    "|| set_config('plan_cache_mode', 'force_generic_plan', false) || "
-    "set_config('synchronous_commit', "
-    "CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' "
-    "ELSE current_setting('synchronous_commit') END, false) "
-    "|| set_config('default_transaction_read_only', 'off', false) "
-    "|| set_config('tcp_keepalives_idle', '10', false) "
-    "|| set_config('tcp_keepalives_interval', '3', false) "
-    "|| set_config('tcp_keepalives_count', '3', false) "
-    "|| set_config('tcp_user_timeout', $3, false) "
-    "|| CASE WHEN current_setting('idle_session_timeout', true) IS NOT NULL "
-    "THEN set_config('idle_session_timeout', '0', false) ELSE '' END "
-    "|| CASE WHEN current_setting('transaction_timeout', true) IS NOT NULL "
-    "THEN set_config('transaction_timeout', '0', false) ELSE '' END END "
-    "FROM (SELECT $1 IN (-1, pg_backend_pid()) AS same) AS mine";
+const char sql_identify[] = "WITH found AS (" HAVING(
+    "mortise_lock") "), asked AS (SELECT CASE WHEN $4 <> '' THEN $4 "
+                    "WHEN (SELECT count(*) FROM found) = 1 THEN (SELECT nspname::text FROM found) "
+                    "ELSE current_schema()::text END AS schema) "
+                    "SELECT mine.same, (SELECT backend_start FROM pg_stat_activity WHERE pid = "
+                    "pg_backend_pid()), "
+                    "pg_is_in_recovery(), EXISTS (SELECT FROM found WHERE nspname = schema), "
+                    "EXISTS (" HAVING(
+                        "mortise_meta") " AND nspname = schema), "
+                                        "clock_timestamp(), pg_backend_pid()::bigint, schema, "
+                                        "EXISTS (SELECT FROM pg_namespace WHERE nspname = schema "
+                                        "AND has_schema_privilege(oid, 'USAGE')), "
+                                        "schema = ANY (current_schemas(false)), (SELECT count(*) "
+                                        "FROM found), "
+                                        "(SELECT string_agg(quote_ident(nspname), ', ' ORDER BY "
+                                        "nspname) FROM found), "
+                                        "CASE WHEN mine.same THEN set_config('lock_timeout', $2, "
+                                        "false) "
+                                        "|| set_config('statement_timeout', $3, false) "
+                                        "|| set_config('default_transaction_isolation', 'read "
+                                        "committed', false) "
+                                        "|| set_config('jit', 'off', false) "
+                                        "|| set_config('plan_cache_mode', 'force_generic_plan', "
+                                        "false) || "
+                                        "set_config('synchronous_commit', "
+                                        "CASE current_setting('synchronous_commit') WHEN 'off' "
+                                        "THEN 'on' "
+                                        "ELSE current_setting('synchronous_commit') END, false) "
+                                        "|| set_config('default_transaction_read_only', 'off', "
+                                        "false) "
+                                        "|| set_config('tcp_keepalives_idle', '10', false) "
+                                        "|| set_config('tcp_keepalives_interval', '3', false) "
+                                        "|| set_config('tcp_keepalives_count', '3', false) "
+                                        "|| set_config('tcp_user_timeout', $3, false) "
+                                        "|| CASE WHEN current_setting('idle_session_timeout', "
+                                        "true) IS NOT NULL "
+                                        "THEN set_config('idle_session_timeout', '0', false) ELSE "
+                                        "'' END "
+                                        "|| CASE WHEN current_setting('transaction_timeout', true) "
+                                        "IS NOT NULL "
+                                        "THEN set_config('transaction_timeout', '0', false) ELSE "
+                                        "'' END END "
+                                        "FROM (SELECT $1 IN (-1, pg_backend_pid()) AS same) AS "
+                                        "mine, asked";
 const char sql_layout[] = "SELECT value FROM mortise_meta WHERE key = 'layout'";
 const char sql_settings[] =
     "SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true), "
-    "CASE current_setting('synchronous_commit') WHEN 'off' "
-    "THEN set_config('synchronous_commit', 'on', true) END";
+    "set_config('search_path', " PATH("$3") ", true), "
+                                            "CASE current_setting('synchronous_commit') WHEN 'off' "
+                                            "THEN set_config('synchronous_commit', 'on', true) END";
 const char sql_in_time[] =
     "SELECT clock_timestamp(), 1 / CASE WHEN clock_timestamp() > $1 THEN 0 ELSE 1 END";
 

@@ -42,12 +42,18 @@ struct sql_text {
 };
 
 extern const struct sql_text sql_texts[SQL_COUNT];
-/* The pid that we were told (-1: it does not matter), lock and statement time-outs -> is it so, start of the
- * backend, recovery, is there mortise_lock, mortise_meta, clock, pid. */
+/* The pid that we were told (-1: it does not matter), lock and statement time-outs, the schema ("": find it)
+ * -> is it so, start of the backend, recovery, is there mortise_lock, mortise_meta, clock, pid, the schema (or
+ * null), may it be used, is it on the role's path, how many schemas have a mortise_lock, their names. */
 extern const char sql_identify[];
-extern const char sql_layout[];   /* -> layout */
-extern const char sql_settings[]; /* lock time-out, statement time-out: of one transaction */
-extern const char sql_in_time[];  /* an instant -> clock; fails (division by zero) after it */
+extern const char sql_layout[]; /* -> layout */
+extern const char
+    sql_settings[];              /* lock time-out, statement time-out, schema: of one transaction */
+extern const char sql_path[];    /* schema, whether for one transaction only */
+extern const char sql_in_time[]; /* an instant -> clock; fails (division by zero) after it */
+extern const char sql_make_lock[]; /* one client makes tables at a time */
+extern const char
+    sql_make_alone[]; /* whether it matters, schema: fails (division by zero) if another has them */
 extern const char *const sql_make[];
 extern const size_t sql_make_count;
 unsigned sql_oid(char letter);

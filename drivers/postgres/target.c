@@ -87,6 +87,33 @@ static void take_defaults(struct driver *driver, const PQconninfoOption *options
         driver->defaults[i] = strcmp(merged(options, default_keys[i]), libpqs[i]) == 0;
 }
 
+static bool is_local(const char *host)
+{
+    return is_socket(host) || strcmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 ||
+           strcmp(host, "::1") == 0;
+}
+
+/* libpq's default, `prefer`, lets whoever is in between read and change everything. */
+static void warn_of_plain_text(const struct driver *driver, const PQconninfoOption *options)
+{
+    const char *mode = merged(options, "sslmode");
+    bool protected = (strcmp(mode, "prefer") != 0 && strcmp(mode, "allow") != 0) ||
+                     strcmp(merged(options, "gssencmode"), "require") == 0;
+    for (size_t i = 0; i < driver->host_count && !protected; i++) {
+        const struct host_entry *entry = &driver->hosts[i];
+        const char *host = *entry->address != '\0' ? entry->address : entry->name;
+        if (is_local(host))
+            continue;
+        driver->host->log(
+            driver->host, 4,
+            "postgres: with sslmode = %s the connection to %.100s may be unencrypted, and "
+            "the server is not verified: say sslmode=verify-full in conninfo (disable ends "
+            "this warning)",
+            mode, host);
+        return;
+    }
+}
+
 static mortise_status take_hosts(struct driver *driver, const PQconninfoOption *options,
                                  mortise_error *error)
 {
@@ -107,6 +134,7 @@ static mortise_status take_hosts(struct driver *driver, const PQconninfoOption *
     for (size_t i = 0; i < count; i++)
         if (!add_host(driver, hosts, addresses, ports, i))
             return fault_error(error, MORTISE_NOMEM, 0, true, "out of memory");
+    warn_of_plain_text(driver, options);
     return MORTISE_OK;
 }
 

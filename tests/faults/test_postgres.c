@@ -428,6 +428,105 @@ static void test_other_layout(void)
     mortise_close(client, NULL);
 }
 
+/* ---- which tables are meant ------------------------------------------------------------------------ */
+
+static void in_schemas(const char *sql)
+{
+    struct test_process process;
+    char line[200];
+    const char *const argv[] = {"/bin/sh", script,    "ask", "postgres", folder,
+                                "-d",      "schemas", "-c",  sql,        NULL};
+    CU_ASSERT_FATAL(test_spawn(&process, argv));
+    while (test_hear(&process, line, sizeof line, PATIENCE_MS))
+        ;
+    CU_ASSERT_EQUAL(test_reap(&process, PATIENCE_MS), 0);
+}
+
+/* A client whose role has that search_path. */
+static mortise_client *open_on_path(const char *path, const char *more)
+{
+    char conninfo[300];
+    snprintf(conninfo, sizeof conninfo,
+             "host=127.0.0.1 port=%s dbname=schemas user=mortise options='-c search_path=%s'", port,
+             path);
+    return open_as(conninfo, "", more);
+}
+
+static mortise_status try_on_path(const char *path, const char *more)
+{
+    mortise_client *client = open_on_path(path, more);
+    mortise_status status = try_for(client, "where", 0);
+    CU_ASSERT_EQUAL(mortise_close(client, NULL), MORTISE_OK);
+    return status;
+}
+
+static void test_schemas(void)
+{
+    char text[300] = "";
+    ask("CREATE DATABASE schemas OWNER mortise");
+    in_schemas("CREATE SCHEMA one AUTHORIZATION mortise");
+    in_schemas("CREATE SCHEMA \"t wo\" AUTHORIZATION mortise");
+    mortise_client *client = open_on_path("one", "");
+    mortise_lease *lease = take(client, "where", HOLD_MS);
+    CU_ASSERT_EQUAL(mortise_ping(client, text, sizeof text, &detail), MORTISE_OK);
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "database schemas, schema one"));
+    CU_ASSERT_EQUAL(try_on_path("one,public", ""), MORTISE_BUSY);
+    CU_ASSERT_EQUAL(try_on_path("public", ""), MORTISE_CONFIG); /* it does not make its own */
+    says("say schema = one");
+    CU_ASSERT_EQUAL(try_on_path("public", "schema = one"), MORTISE_BUSY);
+    CU_ASSERT_EQUAL(try_on_path("public", "schema = one\npooler = yes"), MORTISE_BUSY);
+    CU_ASSERT_EQUAL(try_on_path("one", "schema = three"), MORTISE_CONFIG);
+    says("does not exist");
+    CU_ASSERT_EQUAL(try_on_path("one", "schema = t wo"), MORTISE_OK); /* it says so: another lock */
+    CU_ASSERT_EQUAL(try_on_path("one", ""), MORTISE_CONFIG);
+    says("more than one schema");
+    in_schemas("SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+               "WHERE application_name = 'mortise' AND datname = 'schemas'");
+    CU_ASSERT_EQUAL(try_for(client, "elsewhere", PATIENCE_MS), MORTISE_OK); /* it knows its own */
+    give(lease);
+    CU_ASSERT_EQUAL(mortise_close(client, NULL), MORTISE_OK);
+}
+
+/* ---- TLS --------------------------------------------------------------------------------------------- */
+
+/* What opening a client of these hosts logs; it connects to nobody. */
+static char *logged(const char *conninfo)
+{
+    char path[300];
+    snprintf(path, sizeof path, "%s/logged", folder);
+    int file = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0600), before = dup(STDERR_FILENO);
+    CU_ASSERT_FATAL(file >= 0 && before >= 0 && dup2(file, STDERR_FILENO) >= 0);
+    mortise_close(open_as(conninfo, "", ""), NULL);
+    dup2(before, STDERR_FILENO);
+    close(file);
+    close(before);
+    char *text = test_file_read(path);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(text);
+    return text;
+}
+
+static void test_plain_text(void)
+{
+    static const struct {
+        const char *conninfo;
+        bool warns;
+    } cases[] = {
+        {"host=db.example", true},
+        {"host=localhost,db.example sslmode=allow", true},
+        {"host=127.0.0.1 hostaddr=192.0.2.7", true},
+        {"host=db.example sslmode=require", false},
+        {"host=db.example sslmode=disable", false},
+        {"host=db.example gssencmode=require", false},
+        {"host=/var/run/postgresql,localhost,127.0.0.1", false},
+        {"host=db.example hostaddr=127.0.0.1", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *text = logged(cases[i].conninfo);
+        CU_ASSERT_EQUAL(strstr(text, "verify-full") != NULL, cases[i].warns);
+        free(text);
+    }
+}
+
 /* ---- main -------------------------------------------------------------------------------------- */
 
 int main(int argc, char **argv)
@@ -451,6 +550,8 @@ int main(int argc, char **argv)
         {"rows that are free for long", test_swept},
         {"a role without rights", test_no_right},
         {"another layout", test_other_layout},
+        {"tables in two schemas", test_schemas},
+        {"a warning where TLS is not required", test_plain_text},
         CU_TEST_INFO_NULL,
     };
     return server_run(tests, argc, argv);
