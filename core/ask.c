@@ -168,8 +168,9 @@ static void busy_locked(struct contest *contest, const mortise_op *op, struct ta
         contest->holder = *op->info;
     contest->failing_ns = 0;
     contest->failures = 0;
-    if (contest->repeat) /* the lost one may yet be executed: this id cannot be used again */
-        ask_forget_grant_locked(contest, starts);
+    /* a lost request of this id may still be executed, and so may one that took a part of the claim back:
+     * the next try has an id of its own */
+    ask_forget_grant_locked(contest, starts);
     contest->first_sent_ns = 0;
     if (head->try_once) {
         contest_fail_locked(contest, head, MORTISE_BUSY, NULL, starts);

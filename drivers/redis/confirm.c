@@ -18,7 +18,7 @@
  *   A renewal is not confirmed: the server's claim is longer than the deadline that the holder believes. The
  *     next renewal tries again.
  *   The release of an acquire that is not confirmed fails: INDETERMINATE, the core releases that grant until it
- *     is sure.
+ *     is sure. If it asks for the grant again: doubt.c.
  *   It is canceled meanwhile: INDETERMINATE, likewise.
  *   The replicas are slow: a renewal gives up after a sixth of the ttl, by the core.
  *   It takes longer than the ttl: the core finds the deadline passed, and releases. */
@@ -84,6 +84,8 @@ void confirm_undone(struct driver *driver, mortise_op *op, mortise_status status
     struct undo *undo = (struct undo *)op;
     bool gone = status == MORTISE_OK ||
                 ((status == MORTISE_LOST || status == MORTISE_NOTOWNER) && op->sure);
+    if (undo->of != NULL && status == MORTISE_INDETERMINATE)
+        flow_note_stray(driver, &undo->op.grant);
     if (undo->of != NULL && gone)
         flow_fail(driver, undo->of, &undo->fault);
     else if (undo->of != NULL)

@@ -382,10 +382,28 @@ static void run(struct driver *driver)
     link_flush(&driver->link);
 }
 
+/* A connection that is being made may settle it: it is looked at again then. */
+static bool is_stray(struct driver *driver, mortise_op *op)
+{
+    return link_is_up(&driver->link) && flow_takes_stray(driver, op);
+}
+
+static void take_strays(struct driver *driver)
+{
+    mortise_op *waiting = driver->waiting, *op, *next;
+    driver->waiting = NULL;
+    DL_FOREACH_SAFE2(waiting, op, next, next)
+    {
+        DL_DELETE2(waiting, op, previous, next);
+        if (!flow_takes_stray(driver, op))
+            enqueue(driver, op);
+    }
+}
+
 void flow_start(struct driver *driver, mortise_op **ops, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (is_possible(driver, ops[i]))
+        if (is_possible(driver, ops[i]) && !is_stray(driver, ops[i]))
             enqueue(driver, ops[i]);
     if (driver->waiting == NULL)
         return;
@@ -438,8 +456,10 @@ void flow_up(struct link *link, void *owner)
     memset(driver->known, 0, sizeof(driver->known));
     if (link_settled(link))
         flow_forget_doubts(driver);
-    else
+    else {
         flow_drop_doubts(driver, driver->host->now(driver->host));
+        take_strays(driver);
+    }
     place_up(driver);
     run(driver);
     queue_ask_all(driver);

@@ -41,6 +41,9 @@
  *     connection broke are *doubtful*, and a release of one is not `sure` until the past is settled.
  *   The server restarts empty: its locks are forgotten (docs/promises.md). A renewal finds nothing: LOST.
  *   The server is stopped, its replies come late: deadlines count from before the sending, whatever comes.
+ *   The driver's own release of an acquire that replicas did not confirm (confirm.c) has no answer: it may be executed
+ *     later, and would delete what the same grant gets meanwhile. Until the past is settled, an acquire of that grant is
+ *     BUSY, and the core takes another grant id.
  *   A canceled acquire is executed all the same: the release that the core sends then comes behind it on
  *     the same connection; or finds it doubtful on the next one.
  *   Thousands of locks are asked for at once, or one again and again by callers that then hand it over among
@@ -197,7 +200,9 @@ struct driver {
     struct flight *free_flights;
     size_t free_count;
     struct doubt *doubts;
-    bool all_doubtful; /* one could not be noted */
+    bool all_doubtful;    /* one could not be noted */
+    struct doubt *strays; /* grants whose release may be executed yet */
+    bool all_stray;       /* one could not be noted */
 
     struct seat *seats, *seated; /* queue.c: in the order of their timers; by grant */
 
@@ -270,6 +275,10 @@ bool flow_ask_again(struct driver *driver, mortise_op *op);
 /* doubt.c */
 void flow_doubt(struct driver *driver, const mortise_grant_id *grant, int64_t ttl_ms);
 bool flow_is_sure(struct driver *driver, const mortise_grant_id *grant);
+/* A release of the driver's own was lost. The core asks for the grant again, or releases it. */
+void flow_note_stray(struct driver *driver, const mortise_grant_id *grant);
+/* It must not be acquired again: the op ends BUSY. Forgets it, since the core does not use the grant again. */
+bool flow_takes_stray(struct driver *driver, mortise_op *op);
 /* Those that are over by then; all. */
 void flow_drop_doubts(struct driver *driver, int64_t until_ns);
 void flow_forget_doubts(struct driver *driver);

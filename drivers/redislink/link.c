@@ -96,6 +96,8 @@ static void go_down(struct link *link, const struct link_fault *why)
     link->broke = was_up;
     link->failures = lasted ? 0 : link->failures + 1;
     link->due_ns = lasted ? now_of(link) : now_of(link) + backoff_ns(link);
+    if (link->first != NULL)
+        link_discard(link);
     close_connection(link);
     lose_calls(link, &fault);
     if (link->callbacks->down != NULL)

@@ -27,6 +27,7 @@
  *     greeting ends the old connection in the server (CLIENT KILL ID, by the id that the server gave it),
  *     before anything else is asked. Only then, or if the server is another process by now (its run id),
  *     is the past `settled`: nothing of an older connection will be executed here any more.
+ *     What this kernel has not sent yet, or would send again, is discarded: the connection is reset.
  *   CLIENT KILL is not permitted, or not known: the past stays unsettled, and link_settled says so.
  *   The run id is another: the id of the old connection may be somebody else's by now; nobody is killed.
  *     Of one server that means that the old process is no more. Of several, the old one may live, and
@@ -305,6 +306,8 @@ int link_socket(const struct link *link);
 /* Wraps fd; begins TLS. False: fault. */
 bool link_wrap(struct link *link, struct link_fault *fault);
 void link_unwrap(struct link *link);
+/* Closing it will reset the connection: the kernel sends nothing more of what was written. */
+void link_discard(const struct link *link);
 /* Bytes written, 0 if the kernel takes none now, -1 with errno. */
 ssize_t link_write(struct link *link);
 /* Reads what there is into the reader: REDIS_OK or an error in context. */

@@ -271,6 +271,13 @@ bool link_wrap(struct link *link, struct link_fault *fault)
     return !link->settings->tls || wrap_tls(link, fault);
 }
 
+void link_discard(const struct link *link)
+{
+    static const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
+    if (link->fd >= 0)
+        setsockopt(link->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+}
+
 void link_unwrap(struct link *link)
 {
     if (link->fd >= 0)

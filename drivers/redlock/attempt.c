@@ -25,6 +25,7 @@ struct attempt {
 
 static void round_begin(struct attempt *attempt);
 static void undo(struct attempt *attempt, bool loud, const struct ballot *failed);
+static void busy(struct attempt *attempt, int64_t remaining_ms, bool surely);
 
 uint64_t random_below(struct driver *driver, uint64_t limit)
 {
@@ -93,10 +94,18 @@ static bool is_unsure(const struct attempt *attempt)
     return left >= attempt->driver->quorum;
 }
 
+static mortise_status unsure_status(struct attempt *attempt)
+{
+    if (!is_unsure(attempt))
+        return MORTISE_UNREACHABLE;
+    attempt->claim->awaited = true;
+    return MORTISE_INDETERMINATE;
+}
+
 static void fail_few(struct attempt *attempt, unsigned answered, const struct link_fault *why)
 {
     struct driver *driver = attempt->driver;
-    mortise_status status = is_unsure(attempt) ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE;
+    mortise_status status = unsure_status(attempt);
     flow_fail_few(driver, conclude(attempt), status, answered, why);
 }
 
@@ -303,19 +312,50 @@ static void ask_nodes(struct ballot *ballot)
     struct driver *driver = ballot->driver;
     for (unsigned i = 0; i < driver->count; i++) {
         const struct node *node = &driver->nodes[i];
-        if (node_is_usable(node, ballot->sent_ns))
+        if (node_is_usable(node, ballot->sent_ns) && !claim_is_stray(driver, ballot->claim, i))
             ballot_ask(ballot, i,
                        node_counts(node, ballot->sent_ns) ? VOTE_ASKED : VOTE_ASKED_ASIDE);
     }
 }
 
+/* Of the nodes whose votes count, those that may yet execute an undo of this grant. */
+static unsigned count_strays(const struct attempt *attempt)
+{
+    const struct driver *driver = attempt->driver;
+    int64_t now = now_of(driver);
+    unsigned n = 0;
+    for (unsigned i = 0; attempt->claim != NULL && i < driver->count; i++)
+        n += claim_is_stray(driver, attempt->claim, i) && node_is_usable(&driver->nodes[i], now) &&
+             node_counts(&driver->nodes[i], now);
+    return n;
+}
+
+/* This grant cannot have a quorum any more. The core takes another id after BUSY, and after UNREACHABLE unless it
+ * repeats this one. */
+static void give_up_grant(struct attempt *attempt)
+{
+    struct driver *driver = attempt->driver;
+    if ((attempt->op->flags & MORTISE_OP_REPEAT) != 0) {
+        busy(attempt, driver->retry_ms, false);
+        return;
+    }
+    mortise_status status = unsure_status(attempt);
+    flow_fail(driver, conclude(attempt), status, 0, true,
+              "a lost request that took a vote back may still be executed, and the nodes do not "
+              "permit to end its "
+              "connection (CLIENT KILL)");
+}
+
 static bool may_ask(struct attempt *attempt)
 {
     struct driver *driver = attempt->driver;
-    unsigned counted = nodes_usable(driver, true);
-    if (counted >= driver->quorum)
+    unsigned counted = nodes_usable(driver, true), strays = count_strays(attempt);
+    if (counted >= driver->quorum + strays)
         return true;
-    fail_few(attempt, counted, NULL);
+    if (counted >= driver->quorum)
+        give_up_grant(attempt);
+    else
+        fail_few(attempt, counted, NULL);
     return false;
 }
 
@@ -334,19 +374,39 @@ static void propose(struct ballot *ballot, const mortise_op *op)
     ballot_number(ballot, ballot->proposed);
 }
 
+/* The listed one; else that of the former round, which may know of strays; or NULL. */
+static struct claim *look_up_claim(struct attempt *attempt)
+{
+    struct claim *claim = claim_find(attempt->driver, &attempt->op->grant);
+    if (claim == NULL || claim == attempt->claim)
+        return attempt->claim;
+    claim_ref(claim);
+    if (attempt->claim != NULL)
+        claim->stray |= attempt->claim->stray;
+    let_go(attempt);
+    return attempt->claim = claim;
+}
+
+/* A new one in place of what there is. NULL without memory. */
+static struct claim *take_claim(struct attempt *attempt)
+{
+    uint32_t stray = attempt->claim != NULL ? attempt->claim->stray : 0;
+    let_go(attempt);
+    attempt->claim = claim_take(attempt->driver, attempt->op);
+    if (attempt->claim != NULL)
+        attempt->claim->stray |= stray;
+    return attempt->claim;
+}
+
 static void round_begin(struct attempt *attempt)
 {
     struct driver *driver = attempt->driver;
     mortise_op *op = attempt->op;
-    let_go(attempt);
-    attempt->claim = claim_find(driver, &op->grant);
-    if (attempt->claim != NULL)
-        claim_ref(attempt->claim);
+    struct claim *claim = look_up_claim(attempt);
     if (!may_ask(attempt))
         return;
-    struct claim *claim = attempt->claim;
-    if (claim == NULL)
-        attempt->claim = claim = claim_take(driver, op);
+    if (claim == NULL || !claim->listed)
+        claim = take_claim(attempt);
     struct ballot *ballot = claim != NULL ? ballot_new(driver, &asking, claim) : NULL;
     if (ballot == NULL) {
         if (claim != NULL)

@@ -315,13 +315,27 @@ static void replied(struct link_call *call, unsigned index, redisReply *reply)
     ballot_answered((struct vote *)call, reply);
 }
 
+/* What was sent may be executed later. The claim may have been dropped, and the grant asked for again. */
+static void note_loss(struct ballot *ballot, uint32_t bit)
+{
+    struct claim *claim = ballot->claim;
+    struct claim *listed = claim->listed ? claim : claim_find(ballot->driver, &claim->grant);
+    if (ballot->kind->places)
+        claim->broken |= bit;
+    if (!ballot->kind->undoes)
+        return;
+    claim->stray |= bit;
+    if (listed != NULL)
+        listed->stray |= bit;
+}
+
 void ballot_lost(struct vote *vote, enum link_loss loss, const struct link_fault *fault)
 {
     struct ballot *ballot = vote->ballot;
     vote->under_way = false;
     ballot->calls--;
-    if (ballot->kind->places && loss == LINK_LOST)
-        ballot->claim->broken |= 1u << vote->node->index;
+    if (loss == LINK_LOST)
+        note_loss(ballot, 1u << vote->node->index);
     ballot->why = *fault;
     if (is_open(vote))
         set_state(vote, VOTE_FAULT);

@@ -76,7 +76,7 @@ void claim_begin(struct driver *driver, struct claim *claim)
     claim->again = claim->votes = 0;
     if (claim->ending)
         DL_DELETE2(driver->ending, claim, previous, next);
-    claim->ending = claim->loud = false;
+    claim->ending = claim->loud = claim->awaited = false;
 }
 
 void claim_lasts(struct claim *claim, int64_t from_ns, int64_t ttl_ms)
@@ -93,13 +93,19 @@ void claim_told(struct claim *claim, unsigned generation, unsigned node, bool ha
         claim->votes = has_it ? claim->votes | bit : claim->votes & ~bit;
 }
 
+/* The same grant may be asked for again, and what is known of it matters then. */
+static bool is_kept(const struct claim *claim)
+{
+    return claim->stray != 0 || claim->awaited;
+}
+
 void claim_end(struct driver *driver, struct claim *claim, bool loud)
 {
     claim->loud |= loud;
     claim->token = 0; /* what is taken under this grant from here on is another hold */
     if (!claim->listed || claim->ending)
         return;
-    if (claim->maybe == 0) {
+    if (claim->maybe == 0 && !is_kept(claim)) {
         drop(driver, claim);
         return;
     }
@@ -126,8 +132,13 @@ void claim_undone(struct driver *driver, struct claim *claim, unsigned generatio
         return;
     }
     claim->maybe &= ~bit;
-    if (claim->ending && claim->maybe == 0)
+    if (claim->ending && claim->maybe == 0 && !is_kept(claim))
         drop(driver, claim);
+}
+
+bool claim_is_stray(const struct driver *driver, const struct claim *claim, unsigned node)
+{
+    return (claim->stray & 1u << node) != 0 && !link_settled(&driver->nodes[node].link);
 }
 
 /* ---- what is left to do ---------------------------------------------------------------------------------------- */
@@ -137,8 +148,10 @@ void claims_node_up(struct driver *driver, const struct node *node)
     uint32_t bit = 1u << node->index;
     struct claim *claim, *next;
     if (link_settled(&node->link))
-        for (claim = driver->claims; claim != NULL; claim = claim->hh.next)
+        for (claim = driver->claims; claim != NULL; claim = claim->hh.next) {
             claim->broken &= ~bit;
+            claim->stray &= ~bit;
+        }
     for (claim = driver->ending; claim != NULL; claim = next) {
         next = claim->next;
         if ((claim->maybe & bit) != 0 && !undo_on(driver, claim, node->index))
@@ -181,7 +194,7 @@ static void expire(struct driver *driver, struct claim *claim)
     for (unsigned i = 0; i < driver->count; i++)
         if (link_is_up(&driver->nodes[i].link))
             unread &= ~(1u << i);
-    if (unread == 0) {
+    if (unread == 0 && !claim->awaited) {
         drop(driver, claim);
         return;
     }

@@ -41,6 +41,9 @@
  *     claim->maybe until an undo behind it was answered. The link ends the old connection in the server before
  *     anything is asked on a new one; where it may not (unsettled), the undo is repeated until the ttl has passed. While
  *     the node is not reached the claim is kept: the vote may lie unread in its sockets for longer than any ttl.
+ *   An undo has no answer, and its connection broke: it may be executed later, and would delete a vote that the same
+ *     grant gets meanwhile. Until the node is settled, this grant gets no vote there, and no renewal of it counts there
+ *     (claim->stray). If that leaves fewer than q nodes, the op ends so that the core takes another grant id.
  *   A yes comes late: after a grant it is one vote more. After a failure the undo is behind it, on the same
  *     connection, or on the next one (claim.c remembers it).
  *   A node hangs: when it has been silent for node_timeout all who wait for it give it up; and it is not asked any more
@@ -184,12 +187,15 @@ struct claim {
     unsigned generation; /* of its votes: an undo of older ones says nothing of these */
     uint32_t maybe;      /* a vote may be there, or come to be */
     uint32_t broken;     /* it was asked for on a connection that broke, and may be executed yet */
-    uint32_t again;      /* to be undone once more, by timer */
-    uint32_t votes;      /* said last that they have it */
-    uint64_t token;      /* of the grant that was told of last, while it is wanted; 0: none */
-    bool listed;         /* in the table */
-    bool ending, loud;   /* nobody wants it; who waits is to be told */
-    int64_t until_ns;    /* whatever there is has expired by then; ending: that can be */
+    uint32_t
+        stray; /* an undo was lost with its connection, and may be executed yet: see attempt.c */
+    uint32_t again;    /* to be undone once more, by timer */
+    uint32_t votes;    /* said last that they have it */
+    uint64_t token;    /* of the grant that was told of last, while it is wanted; 0: none */
+    bool listed;       /* in the table */
+    bool ending, loud; /* nobody wants it; who waits is to be told */
+    bool awaited;      /* the core does not know how it ended: it asks again or releases */
+    int64_t until_ns;  /* whatever there is has expired by then; ending: that can be */
     size_t name_len;
     char name[];
 };
@@ -214,6 +220,8 @@ void claim_undone(struct driver *driver, struct claim *claim, unsigned generatio
 void claim_again(struct driver *driver, struct claim *claim, uint32_t nodes);
 /* A node is back: what is to be undone there. */
 void claims_node_up(struct driver *driver, const struct node *node);
+/* The node may yet execute an undo of this grant: its vote does not count, and is not asked for. */
+bool claim_is_stray(const struct driver *driver, const struct claim *claim, unsigned node);
 void claims_turn(struct driver *driver, int64_t now_ns);
 int64_t claims_due_ns(const struct driver *driver);
 void claims_free(struct driver *driver);

@@ -161,6 +161,7 @@ void lease_release(struct driver *driver, mortise_op *op)
         flow_fail_memory(driver, op);
         return;
     }
+    claim->awaited = false;
     if (!known) /* nothing of it is left as far as we know: a look does no harm */
         claim->maybe = nodes_up(driver);
     struct ballot *ballot = undo_new(driver, claim, true, MARK);

@@ -47,6 +47,7 @@ static void repair(struct ballot *renewal, struct vote *vote)
         renewal->ttl_ms - (now_of(driver) - renewal->sent_ns + NS_PER_MS - 1) / NS_PER_MS;
     vote->gone = false;
     if (left_ms <= 0 || claim->ending || !claim->listed ||
+        claim_is_stray(driver, claim, vote->node->index) ||
         claim->generation != renewal->generation || !link_is_up(&vote->node->link))
         return;
     struct ballot *ballot = ballot_new(driver, &repairing, claim);
@@ -198,15 +199,18 @@ static bool ask_together(struct ballot **ballots, unsigned n, struct node *node)
 
 static void ask_node(struct ballot **ballots, unsigned n, struct node *node)
 {
-    if (!node_is_usable(node, ballots[0]->sent_ns)) {
-        for (unsigned i = 0; i < n; i++)
-            ballot_set(ballots[i], node->index, VOTE_FAULT);
-        return;
-    }
-    if (n > 1 && ask_together(ballots, n, node))
-        return;
+    struct ballot *asked[RENEW_MAX];
+    unsigned count = 0;
+    bool usable = node_is_usable(node, ballots[0]->sent_ns);
     for (unsigned i = 0; i < n; i++)
-        ballot_ask(ballots[i], node->index, VOTE_ASKED);
+        if (usable && !claim_is_stray(node->driver, ballots[i]->claim, node->index))
+            asked[count++] = ballots[i];
+        else
+            ballot_set(ballots[i], node->index, VOTE_FAULT);
+    if (count > 1 && ask_together(asked, count, node))
+        return;
+    for (unsigned i = 0; i < count; i++)
+        ballot_ask(asked[i], node->index, VOTE_ASKED);
 }
 
 /* NULL: it was answered. */

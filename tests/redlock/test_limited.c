@@ -1,6 +1,6 @@
 /* test_limited.c - users who may not do everything: with exactly the rights that docs/redlock.md names; and without the
  * right to end their old connections, on which votes come late. On three nodes of each kind. */
-#include "nodes.h"
+#include "alone.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -120,9 +120,84 @@ static void test_late_vote(void)
     close_client(client);
 }
 
+/* ---- a late undo ----------------------------------------------------------------------------------------------------- */
+
+static struct alone one;
+
+static bool first_has_it(void *name)
+{
+    return holds(&harmless.node[0], name) == 1;
+}
+
+static bool undo_is_kept(void *unused)
+{
+    (void)unused;
+    return test_proxy_count(&harmless.proxy[0], "up_taken") >
+           test_proxy_count(&harmless.proxy[0], "up");
+}
+
+static bool has_reconnected(void *unused)
+{
+    struct call ping = call_of(MORTISE_OP_PING, "");
+    (void)unused;
+    return test_proxy_count(&harmless.proxy[0], "now") == 2 &&
+           call_run(&one, &ping) == MORTISE_OK && strstr(ping.text, "3 of 3 nodes answer") != NULL;
+}
+
+static struct call repeat_of(const struct call *lock)
+{
+    struct call call = call_about(MORTISE_OP_ACQUIRE, lock);
+    call.op.flags = MORTISE_OP_REPEAT;
+    return call;
+}
+
+/* A round fails; its undo is kept back on the way to the first node, whose vote stands, and the connection breaks. Over the
+ * next one the same grant asks again, and would have a quorum with that vote, which the undo deletes when it arrives. */
+static void test_late_undo(void)
+{
+    int ports[3];
+    for (int i = 0; i < 3; i++)
+        ports[i] = harmless.proxy[i].port;
+    if (!alone_open(&one, ports, 3,
+                    ALONE("node_persistent", "yes", "username", "mortise", "password", "secret",
+                          "node_timeout", "20s", "command_timeout", "40s", "connect_timeout",
+                          "20s")) ||
+        !alone_works(&one))
+        return;
+    struct call lock = call_of(MORTISE_OP_ACQUIRE, "mortise:undo"), again, end;
+    for (int i = 1; i < 3; i++)
+        freeReplyObject(ask(&harmless.node[i], "SET mortise:undo another"));
+    call_start(&one, &lock);
+    CHECK(test_poll(first_has_it, (void *)(uintptr_t) "undo", TEST_PATIENCE_MS));
+    CHECK(alone_wait_readable(&one, 3));
+    nodes_say(&harmless, 1, "delay 1000000 up");
+    DONE(BUSY, call_wait(&one, &lock) ? lock.op.status : MORTISE_OK);
+    CHECK(alone_until(&one, undo_is_kept, NULL));
+    nodes_say(&harmless, 1, "delay 0 both");
+    one.shift_ns += 45 * S_NS;
+    CHECK(alone_until(&one, has_reconnected, NULL));
+    CHECK(ask_number(&harmless.node[1], "DEL mortise:undo") == 1);
+    again = repeat_of(&lock);
+    DONE(BUSY, call_run(&one, &again)); /* with the first node's vote, and not for long */
+    CHECK(ask_number(&harmless.node[2], "DEL mortise:undo") == 1);
+    again = repeat_of(&lock);
+    DONE(OK, call_run(&one, &again));
+    nodes_say(&harmless, 1, "pass");
+    wait_count("now", 0, 1); /* the undo has been executed */
+    CHECK((nodes_with(&harmless, "undo") & 6) == 6);
+    struct call renewal = call_about(MORTISE_OP_RENEW, &again);
+    DONE(OK, call_run(&one, &renewal));
+    CHECK((nodes_with(&harmless, "undo") & 6) == 6);
+    end = call_about(MORTISE_OP_RELEASE, &again);
+    DONE(OK, call_run(&one, &end));
+    CHECK(wait_nodes_with(&harmless, "undo", 0));
+    alone_close(&one);
+}
+
 static const CU_TestInfo tests[] = {
     {"the least rights", test_least_rights},
     {"a late vote, and no right to end connections", test_late_vote},
+    {"a late undo, and no right to end connections", test_late_undo},
     CU_TEST_INFO_NULL,
 };
 
