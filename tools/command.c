@@ -11,25 +11,33 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-/* The owners of the runs around this one, so that a run inside of both knows them all. */
-static void set_outer_owners(void)
+/* Appends a word to a list in the environment. */
+static void append_to(const char *variable, const char *word)
 {
-    const char *outer = getenv("MORTISE_OWNER"), *others = getenv("MORTISE_OUTER_OWNERS");
+    const char *others = getenv(variable);
     char *list;
 
-    if (outer == NULL)
+    if (asprintf(&list, "%s%s%s", others ? others : "", others ? " " : "", word) < 0)
         return;
-    if (asprintf(&list, "%s%s%s", others ? others : "", others ? " " : "", outer) < 0)
-        return;
-    setenv("MORTISE_OUTER_OWNERS", list, 1);
+    setenv(variable, list, 1);
     free(list);
+}
+
+/* So that a run inside of this one knows the runs around it. */
+static void set_outer(const struct keeper_page *page)
+{
+    const char *outer = getenv("MORTISE_OWNER");
+
+    if (outer != NULL)
+        append_to(OUTER_OWNERS, outer);
+    append_to(OUTER_PROCESSES, page->process);
 }
 
 static void set_environment(const struct keeper_page *page, int lease_fd)
 {
     char text[32];
 
-    set_outer_owners();
+    set_outer(page);
     setenv("MORTISE_NAME", page->name, 1);
     setenv("MORTISE_OWNER", page->owner, 1);
     setenv("MORTISE_DRIVER", page->driver, 1);

@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OUTER_OWNERS "MORTISE_OUTER_OWNERS"
-
 static void on_state(mortise_lease *lease, mortise_lease_state state, void *user_data)
 {
     struct run *run = user_data;
@@ -34,22 +32,31 @@ static void on_acquired(mortise_status status, mortise_lease *lease, const morti
 
 /* ---- Nested runs ----------------------------------------------------------------------------- */
 
-static bool is_outer_owner(const char *owner)
+static bool in_list(const char *list, const char *text)
 {
-    const char *list = getenv(OUTER_OWNERS), *nearest_one = getenv("MORTISE_OWNER");
-    const size_t length = strlen(owner);
+    const size_t length = strlen(text);
 
-    if (length == 0)
-        return false;
-    if (nearest_one != NULL && strcmp(nearest_one, owner) == 0)
-        return true;
     while (list != NULL && *list != '\0') {
         size_t word = strcspn(list, " ");
-        if (word == length && memcmp(list, owner, length) == 0)
+        if (word == length && memcmp(list, text, length) == 0)
             return true;
         list += word + (list[word] == ' ');
     }
     return false;
+}
+
+/* By the owner, or by the process that holds it: a migration gives each side a grant of its own, so that
+ * the owner which another client sees may not be the one that the holder knows. */
+static bool is_outer_holder(const mortise_info *info)
+{
+    const char *owners = getenv(OUTER_OWNERS), *nearest_one = getenv("MORTISE_OWNER");
+    char process[sizeof info->host + 32];
+
+    if (info->owner[0] != '\0' &&
+        (in_list(nearest_one, info->owner) || in_list(owners, info->owner)))
+        return true;
+    snprintf(process, sizeof process, "%" PRId64 "@%s", info->pid, info->host);
+    return info->pid > 0 && in_list(getenv(OUTER_PROCESSES), process);
 }
 
 /* Whether a run around this one holds the very lock: it would wait for us, and we for it. Asked only
@@ -66,7 +73,7 @@ static bool would_wait_for_itself(struct run *run)
     signals_held_back(run);
     if (status == MORTISE_NOTSUP)
         return outer_name != NULL && strcmp(outer_name, run->name) == 0;
-    return status == MORTISE_OK && info.held && is_outer_owner(info.owner);
+    return status == MORTISE_OK && info.held && is_outer_holder(&info);
 }
 
 /* ---- Failures -------------------------------------------------------------------------------- */
@@ -118,15 +125,14 @@ static int failed_to_acquire(struct run *run)
 
 /* ---- Waiting --------------------------------------------------------------------------------- */
 
-enum { LEAVE_SECONDS = 2 };
-
-/* Leaves the queue. It takes one answer of the backend at most; one that is away is not waited for. A second signal does not wait for the answer. */
+/* Leaves the queue. That takes one answer of the backend at most; the wait for it is bounded. */
 static int leave(struct run *run, mortise_request request, int number)
 {
+    const struct bounded_end end = {.code = EXIT_SIGNAL_BASE + number, .signalled = true};
+
     run->interrupted = true;
     mortise_cancel(run->client, request);
-    signals_end_after(LEAVE_SECONDS, EXIT_SIGNAL_BASE + number);
-    signals_end_at_once(run);
+    signals_bound(run, &end);
     while (!run->answered) {
         struct pollfd fd = {.fd = run->events, .events = POLLIN};
         poll(&fd, 1, -1);
@@ -135,14 +141,16 @@ static int leave(struct run *run, mortise_request request, int number)
     mortise_release_nowait(run->lease, NULL); /* it came at the last moment; NULL is fine */
     run->lease = NULL;
     signals_held_back(run);
-    return EXIT_SIGNAL_BASE + number;
+    return end.code;
 }
 
 static int next_ending_signal(struct run *run)
 {
     for (int number; (number = signals_next(run)) != 0;) {
-        if (number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT)
+        if (signals_is_ending(number))
             return number;
+        if (number == SIGCHLD)
+            run_reap_strangers(run);
         if (number == SIGTSTP)
             signals_stop(run, true);
     }

@@ -177,6 +177,7 @@ struct call {
     /* from here on not zeroed */
     mortise_error error;
     char second_name[MORTISE_NAME_MAX + 1];
+    mortise_info second_info; /* an inspect: of leg 2 */
     char lines[SIDES][112];
 };
 

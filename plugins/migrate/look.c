@@ -1,5 +1,8 @@
-/* look.c - what is only looked at: inspect, list, ping. The first leg's side is what is told of;
- * inspect, where nobody is there, of the second's. Names of the plugin's own are not listed. */
+/* look.c - inspect, list and ping. list reports the first leg's side, without this plugin's own names.
+ *
+ * inspect reports who holds the name. Everybody takes leg 1 before leg 2, so whoever has leg 2 holds it; one
+ * that has leg 1 only may still be waiting for leg 2. If leg 2 is free, the holder of leg 1 is reported: a
+ * client of phase old, or one that is about to take leg 2. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -48,10 +51,22 @@ static void start_ping(struct call *call)
     }
 }
 
+static void start_inspect(struct call *call)
+{
+    struct migrate *migrate = call->migrate;
+    start_on(call, migrate->legs[0]);
+    if (migrate->leg_count == 1)
+        return;
+    struct ask *ask = call_prepare(call, migrate->legs[1], MORTISE_OP_INSPECT);
+    call->second_info = *call->upper->info;
+    ask->op.info = &call->second_info;
+    ask_send(ask);
+}
+
 void look_start(struct call *call)
 {
     if (call->upper->kind == MORTISE_OP_INSPECT)
-        start_on(call, call->migrate->legs[0]);
+        start_inspect(call);
     else if (call->upper->kind == MORTISE_OP_LIST)
         start_list(call);
     else if (call->upper->kind == MORTISE_OP_PING)
@@ -63,16 +78,74 @@ void look_start(struct call *call)
 
 /* ---- answers ------------------------------------------------------------------------------------- */
 
-static void inspected(struct call *call, const struct ask *ask)
+static bool names_grant(const char *owner, const mortise_grant_id *grant)
+{
+    char text[2 * MORTISE_GRANT_ID_SIZE + 1];
+    for (size_t i = 0; i < MORTISE_GRANT_ID_SIZE; i++)
+        snprintf(text + 2 * i, 3, "%02x", grant->bytes[i]);
+    return strcmp(owner, text) == 0;
+}
+
+static bool is_of_claim(const struct claim *claim, enum migrate_side side, const mortise_info *info)
+{
+    if (!claim->legs[side].held)
+        return false;
+    if (claim->owner_len == 0)
+        return names_grant(info->owner, &claim->legs[side].grant);
+    return strlen(info->owner) == claim->owner_len &&
+           memcmp(info->owner, claim->owner, claim->owner_len) == 0;
+}
+
+/* What this client holds is reported as the core knows it: each leg has a grant of its own, and a token that
+ * the core may not have been given because the other side has none. */
+static void tell_as_core(const struct call *call, enum migrate_side side)
 {
     struct migrate *migrate = call->migrate;
-    bool more = migrate->leg_count == 2 && ask->side == migrate->legs[0];
-    if (ask->op.status != MORTISE_OK)
-        call_fail_kept(call, ask->op.status);
-    else if (more && !call->canceled && !call->upper->info->held)
-        start_on(call, migrate->legs[1]);
-    else
+    mortise_info *info = call->upper->info;
+    size_t prefix_len = migrate->sides[migrate->legs[0]].prefix_len;
+    const char *name = call->upper->name + prefix_len;
+    size_t name_len = call->upper->name_len - prefix_len;
+    struct claim *claim, *next;
+    HASH_ITER (hh, migrate->claims, claim, next) {
+        if (claim->name_len != name_len || memcmp(claim->texts, name, name_len) != 0 ||
+            !is_of_claim(claim, side, info))
+            continue;
+        for (size_t i = 0; claim->owner_len == 0 && i < MORTISE_GRANT_ID_SIZE; i++)
+            snprintf(info->owner + 2 * i, 3, "%02x", claim->grant.bytes[i]);
+        for (size_t i = 0; i < migrate->leg_count; i++)
+            if (claim->legs[migrate->legs[i]].token == 0)
+                info->token = 0;
+        return;
+    }
+}
+
+static void inspected(struct call *call)
+{
+    struct migrate *migrate = call->migrate;
+    mortise_info *info = call->upper->info, *second = &call->second_info;
+    mortise_status status = call->asks[migrate->legs[0]].op.status;
+    enum migrate_side side = migrate->legs[0];
+    if (migrate->leg_count == 2) {
+        mortise_status second_status = call->asks[migrate->legs[1]].op.status;
+        if (second_status == MORTISE_OK && second->held) {
+            if (status != MORTISE_OK || info->waiters < 0 || second->waiters < 0)
+                second->waiters = -1;
+            else
+                second->waiters +=
+                    info->waiters; /* they wait for leg 1, or have it and wait for 2 */
+            *info = *second;
+            status = MORTISE_OK;
+            side = migrate->legs[1];
+        } else if (status == MORTISE_OK && !info->held) {
+            status = second_status;
+        }
+    }
+    if (status == MORTISE_OK && info->held)
+        tell_as_core(call, side);
+    if (status == MORTISE_OK)
         call_complete(call, MORTISE_OK);
+    else
+        call_fail_kept(call, status);
 }
 
 static void pinged(struct call *call)
@@ -104,7 +177,7 @@ void look_answered(struct call *call, struct ask *ask)
     if (ask->op.kind == MORTISE_OP_PING)
         pinged(call);
     else if (ask->op.kind == MORTISE_OP_INSPECT)
-        inspected(call, ask);
+        inspected(call);
     else
         call_fail_kept(call, ask->op.status);
 }

@@ -1,0 +1,73 @@
+#!/bin/sh
+# `mortise run` over a migration: a run inside of another, and a run that is stopped and continued.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
+. "$(dirname "$0")/common"
+
+mkfifo "$DIR/up" "$DIR/go" "$DIR/waits"
+
+fleet() { # PHASE TO: the config of one client
+    printf '%s\n' '[mortise]' 'driver = migrate' '[migrate]' 'from = sqlite:a' "to = $2" "phase = $1" \
+        'presence = 60s' '[sqlite:a]' "path = $DIR/a.db" '[sqlite:b]' "path = $DIR/b.db" \
+        '[redis]' "servers = 127.0.0.1:${PORT:-1}" 'fencing = off' >"$DIR/$1.conf"
+}
+
+for phase in old both new; do
+    fleet $phase sqlite:b
+done
+step() { "$BIN" -C "$DIR/fleet.conf" migrate advance >>"$DIR/steps" 2>&1; }
+
+what "a run inside of a run: the outer in phase new, the inner in both, and a stranger in both waits"
+cp "$DIR/old.conf" "$DIR/fleet.conf"
+yes "the fleet is in phase both" step
+yes "and may be in new" step
+"$BIN" -C "$DIR/new.conf" run "${N}a" -- sh -c "
+    echo >$DIR/up
+    read -r _ <$DIR/go
+    '$BIN' -C $DIR/both.conf run -w 60s ${N}a -- true
+    echo \$? >$DIR/code" 2>"$DIR/err" &
+outer=$!
+read -r _ <"$DIR/up"
+"$BIN" -C "$DIR/both.conf" run "${N}a" -- true 2>"$DIR/stranger.err" &
+stranger=$!
+# the stranger has its leg on `from` and waits for `to`
+has_first_leg() { "$BIN" -C "$DIR/both.conf#sqlite:a" status --json "${N}a" | grep -q '"held":true'; }
+until_true has_first_leg || wrong "the stranger does not come: $(cat "$DIR/stranger.err")"
+echo >"$DIR/go"
+same_code "the outer one ends" 0 $outer
+same "the inner one does not wait" 75 "$(cat "$DIR/code")"
+has_line "and says why" "$DIR/err" "is held by the mortise run that this one was started under"
+same_code "the stranger has its turn" 0 $stranger
+
+free_port() {
+    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+if command -v redis-server >/dev/null && command -v redis-cli >/dev/null && PORT=$(free_port); then
+    what "tokens on from and none on to: stopped and continued"
+    redis-server --port "$PORT" --bind 127.0.0.1 --save '' --dir "$DIR" >"$DIR/redis.log" 2>&1 &
+    server=$!
+    answers() { redis-cli -p "$PORT" ping >/dev/null 2>&1; }
+    until_true answers || wrong "the server does not start: $(cat "$DIR/redis.log")"
+    rm -rf "$DIR/a.db"*
+    fleet old redis
+    fleet both redis
+    cp "$DIR/old.conf" "$DIR/fleet.conf"
+    yes "the fleet is in phase both" step
+    "$BIN" -C "$DIR/both.conf" run --ttl 60s "${N}b" -- sh -c "echo >$DIR/up; read -r _ <$DIR/go" 2>"$DIR/err" &
+    wrapper=$!
+    read -r _ <"$DIR/up"
+    kill -TSTP $wrapper
+    until_true stopped $wrapper || wrong "it does not stop"
+    kill -CONT $wrapper
+    same "nothing is held against it" "" "$(cat "$DIR/err")"
+    echo >"$DIR/go" &
+    same_code "it goes on and ends with its own code" 0 $wrapper
+    kill %% 2>/dev/null
+    same "nothing is said" "" "$(cat "$DIR/err")"
+    kill $server
+    wait $server 2>/dev/null
+else
+    echo "not checked here: tokens on one side only (no redis-server)"
+fi
+
+end
