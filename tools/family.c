@@ -8,7 +8,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -81,15 +80,14 @@ static void kill_child(pid_t child, void *argument)
     kill(child, SIGKILL);
 }
 
-void family_end(void)
+bool family_kill(void)
 {
-    for (;;) {
-        pid_t child;
-        while ((child = waitpid(-1, NULL, WNOHANG)) > 0)
-            continue;
-        if (child < 0 && errno == ECHILD)
-            return;
-        family_each(getpid(), kill_child, NULL);
-        poll(NULL, 0, 2); /* the dead take a moment; there is no event for "another orphan came" */
-    }
+    pid_t child;
+
+    while ((child = waitpid(-1, NULL, WNOHANG)) > 0)
+        continue;
+    if (child < 0 && errno == ECHILD)
+        return true;
+    family_each(getpid(), kill_child, NULL);
+    return false;
 }

@@ -24,8 +24,7 @@
 
 enum {
     ORPHANED_GRACE_MS = 400, /* between TERM and KILL when the wrapper is dead */
-    ANSWER_MS = 10,          /* for the wrapper to move the page on, when asked late */
-    KILL_AGAIN_MS = 5        /* until all are gone: each death may bring new orphans */
+    ANSWER_MS = 10           /* for the wrapper to move the page on, when asked late */
 };
 
 enum phase { IDLE, RUNNING, ENDING, KILLING };
@@ -38,8 +37,10 @@ struct state {
     int lease_read, lease_write; /* MORTISE_LEASE_FD: end of file once lease_write is closed */
     enum phase phase;
     pid_t command;
-    bool command_dead, command_waited_for;
+    bool command_dead, command_waited_for, command_stopped;
     bool wrapper_dead, lost;
+    bool late, late_told; /* ENDING because no renewal came; the command was sent TERM for it */
+    int kill_again_ms;
     int64_t asked_for_ns; /* the ask_ns that LOOK was sent for; the page has another: answered */
     int64_t answer_by_ns; /* if not, by when it should be */
     int64_t kill_at_ns;   /* valid while ENDING */
@@ -115,20 +116,29 @@ static void close_lease(struct state *state)
     state->lease_write = -1;
 }
 
-static void begin_killing(struct state *state)
+static void kill_everyone(struct state *state)
 {
-    state->phase = KILLING;
+    atomic_store(&state->page->killing_ns, boottime_ns());
     signal_everyone(state, SIGKILL);
 }
 
+static void begin_killing(struct state *state)
+{
+    close_lease(state);
+    state->phase = KILLING;
+    state->kill_again_ms = KILL_AGAIN_MS;
+    kill_everyone(state);
+}
+
 /* TERM now, KILL after the grace, but before the deadline whatever the grace. A group that is stopped
- * is not continued: what has no lock to go on with does not go on; it is killed as it is. */
+ * is not continued: without the lock it must not run; it is killed as it is. */
 static void begin_ending(struct state *state, int64_t grace_ms)
 {
     int64_t kill_at_ns =
         earlier(boottime_ns() + grace_ms * 1000000, atomic_load(&state->page->kill_ns));
 
     close_lease(state);
+    state->late = false; /* whatever began it: it is not called off any more */
     if (state->phase == ENDING) {
         state->kill_at_ns = earlier(state->kill_at_ns, kill_at_ns);
         return;
@@ -147,6 +157,41 @@ static void begin_lost(struct state *state)
         close_lease(state);
     else
         begin_ending(state, atomic_load(&state->page->grace_ms));
+}
+
+/* No renewal came. One may still come before KILL, and calls this off. A stopped command could not act on
+ * TERM, and would meet it when it is continued: it gets none. */
+static void begin_late(struct state *state)
+{
+    const bool told = !state->command_stopped;
+
+    atomic_store(&state->page->late, 1);
+    tell(state, MESSAGE_LATE, told);
+    if (state->page->warn_only) {
+        begin_lost(state);
+        return;
+    }
+    state->phase = ENDING;
+    state->late = true;
+    state->late_told = told;
+    state->kill_at_ns = atomic_load(&state->page->kill_ns);
+    if (!told)
+        return;
+    close_lease(state);
+    signal_everyone(state, SIGTERM);
+}
+
+/* True: the wrapper has published a renewal, and the command runs on. */
+static bool call_off(struct state *state)
+{
+    if (state->phase != ENDING || !state->late ||
+        boottime_ns() >= atomic_load(&state->page->act_ns))
+        return false;
+    state->phase = RUNNING;
+    state->late = false;
+    atomic_store(&state->page->late, 0);
+    tell(state, MESSAGE_RENEWED, state->late_told);
+    return true;
 }
 
 static void wrapper_died(struct state *state)
@@ -168,7 +213,8 @@ static _Noreturn void all_gone(struct state *state)
     atomic_store(&state->page->done, 1);
     if (state->wrapper_dead) {
         give_terminal_back(state);
-        say("the process that held the lock was killed; its command was ended");
+        if (!atomic_load(&state->page->abandoned))
+            say("the process that held the lock was killed; its command was ended");
     } else {
         tell(state, MESSAGE_DONE, 0);
     }
@@ -246,8 +292,17 @@ static void look_for_stop(struct state *state)
 {
     siginfo_t info = {0};
 
-    if (waitid(P_PID, (id_t)state->command, &info, WSTOPPED | WNOHANG) == 0 && info.si_pid != 0)
+    if (waitid(P_PID, (id_t)state->command, &info, WSTOPPED | WCONTINUED | WNOHANG) != 0 ||
+        info.si_pid == 0)
+        return;
+    state->command_stopped = info.si_code != CLD_CONTINUED;
+    if (state->command_stopped) {
         tell(state, MESSAGE_STOPPED, info.si_status);
+    } else if (state->phase == ENDING && state->late && !state->late_told) {
+        state->late_told = true; /* somebody else continued it, and it has no lock to go on with */
+        close_lease(state);
+        signal_everyone(state, SIGTERM);
+    }
 }
 
 static void on_children(struct state *state)
@@ -264,8 +319,10 @@ static void on_children(struct state *state)
     }
     if (state->command_dead)
         reap_rest(state);
-    if (state->phase == KILLING)
-        signal_everyone(state, SIGKILL);
+    if (state->phase == KILLING) {
+        state->kill_again_ms = KILL_AGAIN_MS; /* each death may bring new orphans */
+        kill_everyone(state);
+    }
 }
 
 /* ---- The wrapper's word ---------------------------------------------------------------------- */
@@ -297,9 +354,10 @@ static void on_message(struct state *state)
             return;
         if (message.kind == MESSAGE_START && state->phase == IDLE)
             start(state);
-        else if (message.kind == MESSAGE_SIGNAL)
+        else if (message.kind == MESSAGE_SIGNAL) {
+            call_off(state); /* before SIGCONT: the page has the renewal that it rests on */
             pass_on(state, message.value);
-        else if (message.kind == MESSAGE_LOST)
+        } else if (message.kind == MESSAGE_LOST)
             begin_lost(state);
     }
 }
@@ -327,9 +385,7 @@ static void on_running_time(struct state *state, int64_t now_ns)
         state->answer_by_ns = now_ns + ANSWER_MS * 1000000;
         tell(state, MESSAGE_LOOK, 0);
     } else if (now_ns >= later(act_ns, state->answer_by_ns)) {
-        atomic_store(&state->page->late, 1);
-        tell(state, MESSAGE_LATE, 0);
-        begin_lost(state);
+        begin_late(state);
     }
 }
 
@@ -342,10 +398,12 @@ static void on_time(struct state *state)
         continue;
     if (state->phase == RUNNING)
         on_running_time(state, now_ns);
-    else if (state->phase == ENDING && now_ns >= state->kill_at_ns)
+    else if (state->phase == ENDING && now_ns >= state->kill_at_ns && !call_off(state))
         begin_killing(state);
-    else if (state->phase == KILLING)
-        signal_everyone(state, SIGKILL);
+    else if (state->phase == KILLING) {
+        state->kill_again_ms = kill_again_later(state->kill_again_ms);
+        kill_everyone(state);
+    }
 }
 
 static int64_t next_due(struct state *state)
@@ -365,7 +423,7 @@ static int64_t next_due(struct state *state)
     case ENDING:
         return state->kill_at_ns;
     case KILLING:
-        return boottime_ns() + KILL_AGAIN_MS * 1000000;
+        return boottime_ns() + (int64_t)state->kill_again_ms * 1000000;
     }
     return NEVER_NS;
 }

@@ -15,6 +15,10 @@
 
 #define NEVER_NS INT64_MAX
 
+/* For runs inside of the command: the owners of the runs around them, and their processes, "PID@HOST". */
+#define OUTER_OWNERS "MORTISE_OUTER_OWNERS"
+#define OUTER_PROCESSES "MORTISE_OUTER_PROCESSES"
+
 enum message_kind {
     /* from the wrapper */
     MESSAGE_START = 1, /* run the command; the page has been filled */
@@ -24,8 +28,11 @@ enum message_kind {
     MESSAGE_LOOK,    /* the time to act comes near: renew what the page says, if you can */
     MESSAGE_STOPPED, /* value: the command was stopped by this signal */
     MESSAGE_ENDED, /* value: wait status of the command itself; others of its processes may go on */
-    MESSAGE_LATE,  /* no renewal came through in time: the command is being ended */
-    MESSAGE_DONE   /* every process is gone; the keeper ends */
+    MESSAGE_LATE,  /* no renewal came through in time. value: 1: the command was sent TERM; 0: it is
+                    * stopped, and is killed as it is unless a renewal comes before that */
+    MESSAGE_RENEWED, /* a renewal came after MESSAGE_LATE and before KILL: the command is not killed.
+                      * value: 1: it had been sent TERM */
+    MESSAGE_DONE     /* every process is gone; the keeper ends */
 };
 
 struct message {
@@ -44,7 +51,9 @@ struct keeper_page {
     _Atomic int32_t start_errno; /* why the command could not be executed */
     _Atomic int32_t wait_status; /* of the command, once ended */
     _Atomic int32_t ended, done; /* the command; every process */
-    _Atomic int32_t late;        /* the keeper began to end it for want of a renewal */
+    _Atomic int32_t late;        /* the keeper began to end it because no renewal came */
+    _Atomic int64_t killing_ns;  /* when the keeper last sent KILL to all; 0: not yet */
+    _Atomic int32_t abandoned;   /* set by a wrapper that ends before all processes are gone */
     /* set before MESSAGE_START, constant from then on */
     bool warn_only;  /* --on-loss=warn */
     bool foreground; /* the command's group gets the terminal */
@@ -52,6 +61,7 @@ struct keeper_page {
     char name[MORTISE_NAME_MAX + 1];
     char owner[MORTISE_OWNER_MAX + 1];
     char driver[64];
+    char process[320]; /* of the wrapper, "PID@HOST" as inspect reports it */
 };
 
 /* What the keeper needs to know of the wrapper when it is forked. */
@@ -88,8 +98,13 @@ pid_t command_start(struct keeper_page *page, const struct keeper_setup *setup, 
 void family_each(pid_t parent, void (*each)(pid_t child, void *argument), void *argument);
 /* Whether any child is alive (stopped counts). Exact: the kernel's own answer. */
 bool family_alive(void);
-/* Kills all children, their children, and so on, and waits until none is left. For a process that has
- * nothing else to do. */
-void family_end(void);
+/* Sends KILL to all children and reaps the dead ones. True: none is left. */
+bool family_kill(void);
+/* The wait between two rounds of KILL: doubles up to a second, because some processes cannot be killed. */
+enum { KILL_AGAIN_MS = 5, KILL_AGAIN_MOST_MS = 1000 };
+static inline int kill_again_later(int wait_ms)
+{
+    return wait_ms < KILL_AGAIN_MOST_MS / 2 ? wait_ms * 2 : KILL_AGAIN_MOST_MS;
+}
 
 #endif

@@ -12,23 +12,30 @@
  *
  * Who dies, and what then:
  * - The command: the keeper waits for the rest of its family, says DONE and ends; the wrapper releases
- *   the lock and ends with the command's code. Not before: a lock is not given on while a process that
- *   was started under it still runs.
+ *   the lock and ends with the command's code. Not before: the lock is not released while a process that
+ *   was started under it still runs. From then on a signal does not change the code: the first gives the
+ *   release two seconds, the second ends the wrapper at once.
  * - The wrapper (kill -9): the keeper reads end of file, sends TERM, soon after KILL. The lock stands
  *   until its ttl, longer than the family.
  * - The keeper (kill -9): the kernel kills the command (PR_SET_PDEATHSIG); the wrapper, a subreaper too,
  *   gets the rest, kills it, waits for it, and releases the lock.
+ * - Nobody: a process that hangs in the kernel, or is another user's, cannot be killed. Whoever kills
+ *   tries again, once a second in the end; the wrapper says which ones are left, and a signal ends it
+ *   (76). The keeper stays and goes on trying.
  *
  * Loss. A page of shared memory says when to act: the wrapper moves it on as the lease is renewed, the
  * keeper does it: at deadline - grace - margin TERM, at deadline - margin KILL. So it makes no
  * difference whether the server is away or the wrapper is stopped, and nobody waits to be told. Before
- * it acts it asks the wrapper to look; that is the only timer, and the wrapper has none. A lease
- * that is lost early (an operator broke it) is reported by the library; the wrapper passes that on.
+ * it acts it asks the wrapper to look; that is the only timer, and the wrapper has none. A renewal that
+ * is answered after TERM and before KILL calls the rest off. A lease that is lost early (an operator broke
+ * it) is reported by the library; the wrapper passes that on. With --on-loss=warn nothing has to be ended
+ * in time, so that the keeper acts at the deadline itself.
  *
  * Stops. ^Z reaches the command's group; the keeper reports it and the wrapper stops its own group, so
  * that the shell sees its job stopped. TSTP sent to the wrapper is passed on, and it stops once the
- * command has. Continued, it looks at the lease first: where that is lost the command is not continued.
- * While all are stopped nothing is renewed, and the keeper ends the command before the deadline.
+ * command has. Continued, it looks at the lease first: if that is lost the command is not continued; if
+ * its renewal is overdue, the command is continued after the renewal. While all are stopped nothing is
+ * renewed, and the keeper kills the command before the deadline.
  *
  * Signals are blocked from the first instant and read from a signalfd, in one poll loop with the
  * library's descriptor and the keeper's socket: there is no handler, and no thread but the library's. */
@@ -57,21 +64,28 @@ static bool become_wrapper(struct run *run)
     return keeper_start(&run->keeper, &setup);
 }
 
-/* Gives the lock back; what the backend says of it decides whether it was ours to the end. */
+/* Releases the lock; the backend's answer decides whether it was ours to the end. */
 static void release(struct run *run)
 {
+    char words[QUOTED_SIZE + 128] = "";
     mortise_error error;
-    /* What is lost, or was given up for late, is nothing to wait for. */
+
+    if (!run->lost)
+        snprintf(words, sizeof words,
+                 "mortise: %s was not released in time: it stays locked until its ttl has passed\n",
+                 run->shown);
+    signals_last_words(words);
+    /* A lost lock, or one that was given up because it was late, is nothing to wait for. */
     mortise_status status = run->lost ? mortise_release_nowait(run->lease, &error)
                                       : mortise_release(run->lease, &error);
-
+    signals_last_words("");
     run->lease = NULL;
     if (status == MORTISE_LOST || status == MORTISE_NOTOWNER) {
         if (!run->lost)
             say("%s: the lock was lost before the command ended", run->shown);
         run->lost = true;
     } else if (status != MORTISE_OK && !run->lost) {
-        say("%s could not be released and stands until its ttl has passed: %s", run->shown,
+        say("%s could not be released: it stays locked until its ttl has passed: %s", run->shown,
             error.message);
     }
 }
@@ -112,35 +126,49 @@ static int typed_signal(const struct run *run)
 
 enum { CLOSE_SECONDS = 1 };
 
-/* While the library is closed a signal ends us at once: everything is in order but its connections.
- * Where the lock was lost, or the wait ended by a signal, a backend that does not answer must not keep
- * us: what it has of us it drops by itself. */
-static void close_client(struct run *run, int code)
+/* If the lock was lost, or a signal ended the wait, an unresponsive backend must not keep us: it drops
+ * by itself what it has of us. */
+static void close_client(struct run *run, const struct bounded_end *end)
 {
-    signals_end_at_once(run);
-    if (run->lost || run->interrupted)
-        signals_end_after(CLOSE_SECONDS, code);
+    signals_bound(run, end);
+    if (run->lost && !end->signalled)
+        alarm(CLOSE_SECONDS);
     mortise_close(run->client, NULL);
+    alarm(0);
     signals_held_back(run);
+}
+
+static int code_of_end(const struct run *run)
+{
+    return run->lost || run->told_to_end ? EXIT_LOST : code_of_command(run);
 }
 
 static int run_under_lock(struct run *run)
 {
-    int code;
+    struct bounded_end end = {0};
 
-    if (!run_wait(run, &code)) {
+    if (!run_wait(run, &end.code)) {
         keeper_stop(&run->keeper);
-        close_client(run, code);
-        return code;
+        end.signalled = run->interrupted;
+        close_client(run, &end);
+        return end.code;
     }
     run_hold(run);
-    release(run);
-    code = run->lost ? EXIT_LOST : code_of_command(run);
+    if (run->abandoned)
+        _exit(EXIT_LOST); /* not closed: that would release what still has a holder */
+    /* Nothing is left of the command: from here on only the backend can keep us waiting. */
     keeper_stop(&run->keeper);
-    close_client(run, code);
-    if (typed_signal(run) != 0)
-        signals_die(run, typed_signal(run));
-    return code;
+    end = (struct bounded_end){.code = code_of_end(run),
+                               .number = typed_signal(run),
+                               .signalled = run->signalled || typed_signal(run) != 0};
+    signals_bound(run, &end);
+    release(run);
+    if (run->lost)
+        end = (struct bounded_end){.code = EXIT_LOST, .signalled = end.signalled};
+    close_client(run, &end);
+    if (end.number != 0)
+        signals_die(run, end.number);
+    return end.code;
 }
 
 int command_run(int argc, char **argv)

@@ -42,6 +42,17 @@ struct run {
     /* the command: run_hold.c */
     struct keeper keeper;
     bool lost, lost_told, ended, gone;
+    bool late;          /* the keeper began to end the command because no renewal came */
+    bool told_to_end;   /* a renewal came after all, but the command had been sent TERM */
+    bool resume_wanted; /* continued, but the command is not until a renewal has come */
+    bool signalled;     /* INT, TERM, HUP or QUIT came while the command ran */
+    bool leave_wanted;  /* the same, after the lock was lost */
+    bool rest_unkillable_told;
+    bool abandoned;           /* processes are left that cannot be killed; the wrapper ends */
+    bool keeper_stuck;        /* the wrapper killed the keeper, because it did nothing any more */
+    int64_t killing_since_ns; /* when the wrapper saw first that the keeper sends KILL */
+    int64_t killing_seen_ns;
+    int killing_same;   /* so many looks in a row the keeper had not sent KILL again */
     bool grace_limited; /* said that --grace was cut */
     int64_t lost_ns;    /* when that was seen */
     bool rest_told;     /* that others than the command itself go on */
@@ -56,11 +67,20 @@ bool run_read_options(struct run *run, int argc, char **argv, int *code);
 /* Blocks what is handled, from the first instant; what was ignored stays ignored. */
 bool signals_take(struct run *run);
 /* Between these two, INT, TERM, HUP and QUIT end the process at once, by its code: while the library
- * is opened or closed, when there is nothing of ours to put in order. */
+ * is opened, when there is nothing of ours to put in order. */
 void signals_end_at_once(const struct run *run);
 void signals_held_back(const struct run *run);
-/* Ends the process with code if it is still there by then. */
-void signals_end_after(unsigned seconds, int code);
+/* From here on the command has ended, or never ran, and what is left to do takes as long as the backend
+ * takes. The first of INT, TERM, HUP and QUIT gives it two seconds, the second ends the process at once;
+ * `signalled`: there was a first one before. The process then ends as it would have: with end->code, or
+ * of end->number if that is not 0. last_words go to stderr first if they are not empty. */
+struct bounded_end {
+    int code, number;
+    bool signalled;
+};
+void signals_bound(const struct run *run, const struct bounded_end *end);
+void signals_last_words(const char *line); /* "": none */
+bool signals_is_ending(int number);
 /* The next signal, 0 if there is none. */
 int signals_next(const struct run *run);
 /* Stops this process (or its whole group) as TSTP does, and returns when it was continued, or at once
@@ -82,5 +102,16 @@ bool run_wait(struct run *run, int *code);
 void run_hold(struct run *run);
 /* Tells the keeper until when the lock is ours. */
 void run_publish(struct run *run);
+
+/* ---- run_rest.c: processes that are left ---- */
+/* Says once, when the command is dead and others of its family go on: else nobody would know why the
+ * lock is not released. */
+void run_say_rest(struct run *run);
+/* After the loss: looks after the keeper, and says which processes cannot be killed. */
+void run_watch_killing(struct run *run);
+/* The keeper is dead: kills and reaps what it left, until nothing is left or run->abandoned. */
+void run_end_family(struct run *run);
+/* Reaps children that are none of ours: as PID 1 of a container we inherit every orphan. */
+void run_reap_strangers(const struct run *run);
 
 #endif

@@ -1,15 +1,13 @@
 /* run_hold.c - `mortise run` while its command runs: the wrapper's loop.
  *
  * Watches three things: its signals, the library (a lost lease), the keeper (what became of the
- * command). It ends nothing itself, except when the keeper is dead. The model is told in run.c. */
+ * command). It ends nothing itself, except when the keeper is dead (run_rest.c). run.c has the model. */
 #include "run.h"
 
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <fcntl.h>
 
 #define MS_NS INT64_C(1000000)
 
@@ -54,10 +52,13 @@ void run_publish(struct run *run)
     const int64_t margin_ms = clamp(run->span_ms / 20, 5, 500);
     const int64_t lead_ms = clamp(run->span_ms / 6, 5, 500);
     const int64_t grace_ms = grace_of(run, margin_ms, lead_ms);
+    /* With --on-loss=warn nobody has to be gone by the deadline: a renewal may come until then. */
+    const int64_t before_ms = run->warn_only ? 0 : margin_ms;
+    const int64_t act_ms = run->warn_only ? 0 : margin_ms + grace_ms;
     atomic_store(&page->grace_ms, grace_ms);
-    atomic_store(&page->kill_ns, deadline_ns - margin_ms * MS_NS);
-    atomic_store(&page->act_ns, deadline_ns - (margin_ms + grace_ms) * MS_NS);
-    atomic_store(&page->ask_ns, deadline_ns - (margin_ms + grace_ms + lead_ms) * MS_NS);
+    atomic_store(&page->kill_ns, deadline_ns - before_ms * MS_NS);
+    atomic_store(&page->act_ns, deadline_ns - act_ms * MS_NS);
+    atomic_store(&page->ask_ns, deadline_ns - (act_ms + lead_ms) * MS_NS);
 }
 
 /* ---- Loss ------------------------------------------------------------------------------------ */
@@ -71,27 +72,57 @@ static void look_for_loss(struct run *run)
 {
     if (!run->lost && mortise_state(run->lease) == MORTISE_STATE_LOST)
         run->lost = true;
+    if (run->lost && run->lost_ns == 0)
+        run->lost_ns = boottime_ns();
     if (!run->lost || run->lost_told)
         return;
     run->lost_told = true;
-    run->lost_ns = boottime_ns();
     keeper_send(&run->keeper, MESSAGE_LOST, 0);
     say("%s: the lock was lost; %s", run->shown, consequence(run));
 }
 
-static void on_late(struct run *run)
+static void say_late(struct run *run)
 {
-    if (!run->lost)
+    if (!run->lost_told)
         say("%s: the lock could not be renewed in time; %s", run->shown, consequence(run));
-    run->lost = run->lost_told = true;
-    run->lost_ns = boottime_ns();
+    run->lost_told = true;
+}
+
+/* No renewal came in time. It may still come before KILL; with --on-loss=warn this is the deadline. */
+static void on_late(struct run *run, bool told)
+{
+    run->late = true;
+    if (told || run->warn_only)
+        say_late(run);
+    if (run->warn_only)
+        run->lost = true;
+}
+
+/* It came, and the keeper does not kill. */
+static void on_renewed(struct run *run, bool told)
+{
+    run->late = false;
+    if (!told || run->lost)
+        return;
+    run->lost_told = false;
+    run->told_to_end = true;
+    say("%s: the lock was renewed after all, but the command had been told to end", run->shown);
+}
+
+/* Every process is gone: what the keeper did counts, also if its messages did not get through. */
+static void settle(struct run *run)
+{
+    if (!atomic_load(&run->keeper.page->late) || run->lost)
+        return;
+    say_late(run);
+    run->lost = true;
 }
 
 /* ---- Stop and continue ----------------------------------------------------------------------- */
 
-/* We may have been away for long. The clock says whether the deadline has passed; whether an operator
- * broke the lock, or another has it, only the backend knows, and the next renewal would ask it too late.
- * Where it does not answer, or cannot tell, the deadline stands, and the keeper sees to it. */
+/* We may have been stopped for long. The clock says whether the deadline has passed; only the backend knows
+ * whether an operator broke the lock or another has it, and the next renewal may ask it too late. If it
+ * does not answer, or cannot tell, the deadline still holds, and the keeper enforces it. */
 static bool is_still_ours(const struct run *run)
 {
     mortise_info info = {.size = sizeof info};
@@ -103,17 +134,25 @@ static bool is_still_ours(const struct run *run)
     return info.held && info.token == mortise_token(run->lease) && strcmp(info.owner, owner) == 0;
 }
 
+/* Continues the command, but not before a renewal that is overdue: the keeper is about to end it. */
+static void resume_if_renewed(struct run *run)
+{
+    run_publish(run);
+    run->resume_wanted = !run->warn_only && boottime_ns() >= atomic_load(&run->keeper.page->ask_ns);
+    if (run->resume_wanted)
+        return;
+    if (!run->ended)
+        terminal_give(run);
+    keeper_send(&run->keeper, MESSAGE_SIGNAL, SIGCONT);
+}
+
 static void resume(struct run *run)
 {
     if (!run->lost && mortise_state(run->lease) != MORTISE_STATE_LOST && !is_still_ours(run))
         run->lost = true;
     look_for_loss(run);
-    if (run->lost && !run->warn_only)
-        return; /* what was stopped stays so until it is killed */
-    run_publish(run);
-    if (!run->ended)
-        terminal_give(run);
-    keeper_send(&run->keeper, MESSAGE_SIGNAL, SIGCONT);
+    if (!run->lost || run->warn_only)
+        resume_if_renewed(run); /* else: what was stopped stays so until it is killed */
 }
 
 static bool was_continued(void)
@@ -144,11 +183,17 @@ static void on_stopped(struct run *run, int number)
 
 static void on_signal(struct run *run, int number)
 {
-    if (number == SIGCHLD)
-        return; /* the keeper's death shows at its socket */
+    if (number == SIGCHLD) {
+        run_reap_strangers(run); /* the keeper's death shows at its socket */
+        return;
+    }
     if (number == SIGCONT) {
         resume(run);
         return;
+    }
+    if (signals_is_ending(number)) {
+        run->signalled = true;
+        run->leave_wanted = run->lost || run->late;
     }
     if (number == SIGTSTP)
         run->stop_alone = true;
@@ -167,8 +212,8 @@ static void on_ended(struct run *run)
     terminal_take(run);
 }
 
-/* The keeper is gone. Where it was killed, the kernel killed the command, and what it left behind came
- * to us. */
+/* The keeper is gone. If it was killed, the kernel killed the command too (unless that runs as another
+ * user), and what it left behind came to us. */
 static void on_keeper_gone(struct run *run)
 {
     const struct keeper_page *page = run->keeper.page;
@@ -176,13 +221,14 @@ static void on_keeper_gone(struct run *run)
     run->gone = true;
     if (!run->ended && atomic_load(&page->ended))
         on_ended(run);
-    if (atomic_load(&page->late))
-        on_late(run);
     if (atomic_load(&page->done))
         return;
-    say("%s: the keeper process was killed, and the command with it", run->shown);
+    say(run->keeper_stuck
+            ? "%s: the keeper process does not answer; the command is killed without it"
+            : "%s: the keeper process was killed; the command is killed too",
+        run->shown);
     terminal_take(run);
-    family_end();
+    run_end_family(run);
     run->keeper.pid = 0; /* waited for, with the rest */
     close(run->keeper.socket);
     if (!run->ended)
@@ -204,7 +250,10 @@ static void on_message(struct run *run, const struct message *message)
         on_ended(run);
         break;
     case MESSAGE_LATE:
-        on_late(run);
+        on_late(run, message->value != 0);
+        break;
+    case MESSAGE_RENEWED:
+        on_renewed(run, message->value != 0);
         break;
     case MESSAGE_DONE:
         if (!run->ended)
@@ -231,56 +280,6 @@ static void on_keeper(struct run *run)
     }
 }
 
-/* ---- What is left of the command ------------------------------------------------------------- */
-
-struct rest {
-    pid_t command, first;
-    int count;
-};
-
-static void count_rest(pid_t child, void *argument)
-{
-    struct rest *rest = argument;
-
-    if (child == rest->command)
-        return;
-    if (rest->count++ == 0)
-        rest->first = child;
-}
-
-static void name_of(pid_t pid, char *shown, size_t size)
-{
-    char path[64], name[64] = "";
-    int fd;
-
-    snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd >= 0 ? read(fd, name, sizeof name - 1) : 0;
-    if (fd >= 0)
-        close(fd);
-    name[length > 0 ? length : 0] = '\0';
-    name[strcspn(name, "\n")] = '\0';
-    printable(name, shown, size);
-}
-
-/* Said once, when the command is dead and others of its family go on: else nobody would know why the
- * lock is not released. */
-static void say_rest(struct run *run)
-{
-    struct rest rest = {.command = atomic_load(&run->keeper.page->command_pid)};
-    char name[256], more[32] = "";
-
-    run->rest_told = true;
-    family_each(run->keeper.pid, count_rest, &rest);
-    if (rest.count == 0)
-        return;
-    name_of(rest.first, name, sizeof name);
-    if (rest.count > 1)
-        snprintf(more, sizeof more, " and %d more", rest.count - 1);
-    say("%s is kept: the command has ended, but what it started goes on: %s (pid %d)%s", run->shown,
-        name, (int)rest.first, more);
-}
-
 /* ---- The loop -------------------------------------------------------------------------------- */
 
 static void fill_page(struct run *run)
@@ -288,6 +287,7 @@ static void fill_page(struct run *run)
     struct keeper_page *page = run->keeper.page;
     mortise_module_info info = {.size = sizeof info};
     const char *driver = "";
+    char host[sizeof((mortise_info *)0)->host] = "";
 
     for (size_t i = 0; mortise_module_at(run->client, i, &info); i++) {
         if (strcmp(info.kind, "driver") == 0) {
@@ -300,36 +300,43 @@ static void fill_page(struct run *run)
     mortise_owner(run->lease, page->owner, sizeof page->owner);
     page->token = mortise_token(run->lease);
     page->warn_only = run->warn_only;
+    gethostname(host, sizeof host - 1);
+    snprintf(page->process, sizeof page->process, "%d@%s", (int)getpid(), host);
     page->foreground = terminal_is_ours(run);
 }
 
-enum { LOOK_AGAIN_MS = 20, REST_TOLD_AFTER_MS = 1000, KEEPER_LATE_MS = 1000 };
+enum { LOOK_AGAIN_MS = 20, LOOK_AT_REST_MS = 1000 };
 
-/* A keeper that does not end the command in time is itself stopped: killed, it leaves the rest to us. */
-static bool keeper_is_late(const struct run *run)
+/* A renewal may be on its way, and somebody waits for it. */
+static bool expects_renewal(const struct run *run)
 {
-    int64_t grace_ms = atomic_load(&run->keeper.page->grace_ms);
+    return (run->asked || run->late || run->resume_wanted) && !run->lost && !run->gone;
+}
 
-    return boottime_ns() > run->lost_ns + (grace_ms + KEEPER_LATE_MS) * MS_NS;
+static bool watches_killing(const struct run *run)
+{
+    return run->lost && !run->warn_only;
 }
 
 static void on_timeout(struct run *run)
 {
-    if (run->lost && !run->warn_only && keeper_is_late(run))
-        kill(run->keeper.pid, SIGKILL);
+    if (watches_killing(run))
+        run_watch_killing(run);
     if (run->ended && !run->rest_told)
-        say_rest(run);
-    if (run->asked)
+        run_say_rest(run);
+    if (expects_renewal(run) && run->resume_wanted)
+        resume_if_renewed(run);
+    else if (expects_renewal(run))
         run_publish(run);
 }
 
 static int timeout_ms(const struct run *run)
 {
-    bool wanted = (run->ended && !run->rest_told) || (run->lost && !run->warn_only);
+    bool wanted = (run->ended && !run->rest_told) || watches_killing(run);
 
-    if (run->asked && !run->lost && !run->ended)
-        return LOOK_AGAIN_MS; /* the renewal may be on its way */
-    return wanted ? REST_TOLD_AFTER_MS : -1;
+    if (expects_renewal(run) && !run->ended)
+        return LOOK_AGAIN_MS;
+    return wanted ? LOOK_AT_REST_MS : -1;
 }
 
 void run_hold(struct run *run)
@@ -351,5 +358,7 @@ void run_hold(struct run *run)
             on_keeper(run);
         for (int number; ready > 0 && !run->gone && (number = signals_next(run)) != 0;)
             on_signal(run, number);
+        run->gone = run->gone || run->abandoned;
     }
+    settle(run);
 }

@@ -4,7 +4,9 @@
  * shell's background job) stays ignored, for us and for the command. */
 #include "run.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -86,26 +88,84 @@ void signals_held_back(const struct run *run)
     set_ending(run, SIG_DFL, SIG_BLOCK);
 }
 
-static volatile sig_atomic_t late_code;
+/* ---- A bounded end ---------------------------------------------------------------------------- */
 
-static void end_late(int number)
+enum { RELEASE_SECONDS = 2 };
+#define TWICE_NS                                                                                   \
+    INT64_C(250000000) /* timeout(1) sends its signal to the process and to its group */
+
+static struct bounded_end bounded;
+static volatile sig_atomic_t signalled;
+static int64_t signalled_ns; /* handlers are blocked while one runs */
+static char last_words[QUOTED_SIZE + 256];
+static volatile sig_atomic_t words_length;
+
+static _Noreturn void end_bounded(void)
 {
-    (void)number;
-    _exit(late_code);
+    for (ssize_t n = 1; words_length > 0 && n > 0; words_length = 0)
+        n = write(STDERR_FILENO, last_words, (size_t)words_length);
+    if (bounded.number != 0)
+        signals_die(NULL, bounded.number);
+    _exit(bounded.code);
 }
 
-void signals_end_after(unsigned seconds, int code)
+static void on_bound(int number)
 {
-    struct sigaction action = {.sa_handler = end_late};
+    const int saved = errno;
+
+    if (number == SIGALRM || (signalled && boottime_ns() - signalled_ns > TWICE_NS))
+        end_bounded();
+    if (!signalled) {
+        signalled = 1;
+        signalled_ns = boottime_ns();
+        alarm(RELEASE_SECONDS);
+    }
+    errno = saved;
+}
+
+void signals_bound(const struct run *run, const struct bounded_end *end)
+{
+    struct sigaction action = {.sa_handler = on_bound, .sa_flags = SA_RESTART};
     sigset_t set;
 
-    late_code = code;
-    sigaction(SIGALRM, &action, NULL);
+    bounded = *end;
+    if (end->signalled && !signalled) {
+        signalled = 1;
+        signalled_ns = boottime_ns();
+        alarm(RELEASE_SECONDS);
+    }
     sigemptyset(&set);
     sigaddset(&set, SIGALRM);
+    for (size_t i = 0; i < COUNT(ending); i++) {
+        if (sigismember(&run->handled, ending[i]))
+            sigaddset(&set, ending[i]);
+    }
+    action.sa_mask = set;
+    for (size_t i = 0; i < COUNT(ending); i++) {
+        if (sigismember(&set, ending[i]))
+            sigaction(ending[i], &action, NULL);
+    }
+    sigaction(SIGALRM, &action, NULL);
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-    alarm(seconds);
 }
+
+void signals_last_words(const char *line)
+{
+    words_length = 0;
+    snprintf(last_words, sizeof last_words, "%s", line);
+    words_length = (sig_atomic_t)strlen(last_words);
+}
+
+bool signals_is_ending(int number)
+{
+    for (size_t i = 0; i < COUNT(ending); i++) {
+        if (ending[i] == number)
+            return true;
+    }
+    return false;
+}
+
+/* ---- Reading, stopping, dying ------------------------------------------------------------------ */
 
 int signals_next(const struct run *run)
 {

@@ -1,0 +1,187 @@
+#!/bin/sh
+# How `mortise run` ends: while the release hangs, in the grace of a late renewal, with processes that cannot
+# be killed, and as PID 1.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
+. "$(dirname "$0")/common"
+
+mkfifo "$DIR/up" "$DIR/go"
+# The command writes to `up` when it runs, and ends when `go` is written to.
+waits="echo \$\$ >$DIR/up; read -r _ <$DIR/go"
+
+started() { # waits for the command of the wrapper; COMMAND is its pid
+    read -r COMMAND <"$DIR/up" || wrong "the command did not start: $(cat "$DIR/err")"
+}
+
+break_it() {
+    "$BIN" break "$1" --token "$(json "$1" token)" >>"$DIR/break.err" 2>&1
+}
+
+slow_to_give_up() { # the library waits this long for a backend that does not answer
+    case $MORTISE_CONFIG in
+    *\?*) echo "$MORTISE_CONFIG&close_timeout=60s&unreachable_timeout=60s" ;;
+    *) echo "$MORTISE_CONFIG?close_timeout=60s&unreachable_timeout=60s" ;;
+    esac
+}
+
+if can_freeze; then
+    config=$MORTISE_CONFIG
+    MORTISE_CONFIG=$(slow_to_give_up)
+    what "the release hangs: a signal bounds it, and does not change the code"
+    "$BIN" run "${N}a" -- sh -c "$waits" 2>"$DIR/err" &
+    wrapper=$!
+    started
+    freeze
+    echo >"$DIR/go"
+    until_true gone "$COMMAND"
+    begin=$(ms)
+    kill -TERM $wrapper
+    same_code "TERM after a command that ended with 0" 0 $wrapper
+    took=$(($(ms) - begin))
+    yes "soon ($took ms)" [ $took -lt 20000 ] # alone it would take a minute
+    has_line "said" "$DIR/err" "^mortise: \"${N}a\" was not released in time: it stays locked until its ttl"
+    thaw
+    break_it "${N}a"
+
+    what "the command is ended by the signal, and then the release hangs"
+    "$BIN" run "${N}a" -- sh -c "$waits" 2>"$DIR/err" &
+    wrapper=$!
+    started
+    freeze
+    begin=$(ms)
+    kill -TERM $wrapper
+    same_code "the command's code" 143 $wrapper
+    took=$(($(ms) - begin))
+    yes "soon ($took ms)" [ $took -lt 20000 ]
+    thaw
+    break_it "${N}a"
+    MORTISE_CONFIG=$config
+else
+    echo "not checked here: a release that hangs (no sqlite3 to freeze the backend with)"
+fi
+
+# Three rounds: a machine that stands still for two seconds at the wrong instant makes the lease end.
+thrice() {
+    "$@" || "$@" || "$@"
+}
+
+sleep_until() { # INSTANT in ms
+    local left=$(($1 - $(ms)))
+    [ $left -le 0 ] || sleep "$((left / 1000)).$(printf %03d $((left % 1000)))"
+}
+
+# ttl 8 s and a grace of 3 s: TERM is due 3.4 s before the deadline, KILL 0.4 s before it.
+stopped_late() {
+    local code latest
+    "$BIN" run --ttl 8s --grace 3s "${N}b" -- sh -c "trap 'echo TERM >>$DIR/log' TERM; $waits" 2>"$DIR/err" &
+    wrapper=$!
+    : >"$DIR/log"
+    started
+    kill -TSTP $wrapper
+    until_true stopped $wrapper || wrong "it does not stop"
+    latest=$(($(ms) + $(json "${N}b" remaining_ms)))
+    sleep_until $((latest - 2400))
+    kill -CONT $wrapper
+    until_true renewed_past "$latest" || return 1
+    echo >"$DIR/go" &
+    wait $wrapper
+    code=$?
+    kill %% 2>/dev/null # the writer, if nobody reads any more
+    [ $code = 0 ] && [ ! -s "$DIR/log" ] && [ ! -s "$DIR/err" ]
+}
+
+renewed_past() { # INSTANT
+    gone $wrapper || [ $(($(ms) + $(json "${N}b" remaining_ms))) -gt $(($1 + 1000)) ]
+}
+
+what "stopped until TERM is due, then continued: the renewal comes first, and the command goes on"
+yes "it ends with 0 and never got TERM" thrice stopped_late
+
+if can_freeze; then
+    # as above, but nothing has to be ended in time: only the deadline counts
+    warned_late() {
+        local latest code
+        "$BIN" run --ttl 8s --grace 3s --on-loss warn "${N}b" -- sh -c "$waits" 2>"$DIR/err" &
+        wrapper=$!
+        started
+        latest=$(($(ms) + $(json "${N}b" remaining_ms)))
+        freeze
+        sleep_until $((latest - 2000))
+        thaw
+        until_true renewed_past "$latest" || return 1
+        echo >"$DIR/go" &
+        wait $wrapper
+        code=$?
+        kill %% 2>/dev/null
+        [ $code = 0 ] && [ ! -s "$DIR/err" ]
+    }
+    what "--on-loss warn: a renewal may come until the deadline"
+    yes "it is not called late before" thrice warned_late
+fi
+
+what "a keeper that is stopped: the wrapper ends all without it"
+"$BIN" run --ttl 12s --grace 100ms "${N}c" -- sh -c "$waits" 2>"$DIR/err" &
+wrapper=$!
+started
+kill -STOP "$(keeper_of $wrapper)"
+break_it "${N}c"
+same_code "the code" 76 $wrapper
+has_line "said" "$DIR/err" "^mortise: \"${N}c\": the keeper process does not answer; the command is killed"
+yes "the command is gone" gone "$COMMAND"
+
+# A set-uid program that becomes root for good cannot be killed by a wrapper that is another user.
+other=$DIR/other
+if [ "$(id -u)" = 0 ] && cp "$(command -v setpriv)" "$other" && chmod 4755 "$other" &&
+    chmod 755 "$DIR" && [ "$(setpriv --reuid 65534 --clear-groups "$other" --reuid 0 id -u)" = 0 ]; then
+    what "a command that cannot be killed, because it is another user's"
+    chmod 777 "$DIR"
+    as_other() {
+        setpriv --reuid 65534 --clear-groups env MORTISE_CONFIG="sqlite:$DIR/other.db" "$BIN" "$@"
+    }
+    for victim in command keeper; do
+        : >"$DIR/err"
+        chmod 666 "$DIR/err" "$DIR/up" "$DIR/go"
+        setpriv --reuid 65534 --clear-groups env MORTISE_CONFIG="sqlite:$DIR/other.db" \
+            "$BIN" run --ttl 6s --grace 100ms "${N}d" -- "$other" --reuid 0 --clear-groups sh -c "trap '' TERM; $waits" \
+            2>"$DIR/err" &
+        wrapper=$!
+        started
+        if [ $victim = keeper ]; then
+            kill -KILL "$(keeper_of $wrapper)"
+        else
+            as_other break "${N}d" --token "$(as_other status --json "${N}d" | sed -n 's/.*"token":"\{0,1\}\([0-9]*\).*/\1/p')" 2>/dev/null
+        fi
+        yes "$victim: it is named" until_true holds "$DIR/err" \
+            "cannot kill sh \(pid $COMMAND, user root, state [A-Z]\)"
+        begin=$(awk '{ print $14 + $15 }' "/proc/$wrapper/stat")
+        kill -TERM $wrapper
+        same_code "$victim: a signal ends the wrapper" 76 $wrapper
+        yes "$victim: the command goes on" alive "$COMMAND"
+        yes "$victim: the wrapper took little time for it ($begin ticks)" [ "$begin" -lt 100 ]
+        echo >"$DIR/go"
+        yes "$victim: it ends by itself" until_true gone "$COMMAND"
+    done
+else
+    echo "not checked here: a command that cannot be killed (this takes root and set-uid files)"
+fi
+
+namespace='unshare -pf --mount-proc'
+$namespace true 2>/dev/null || namespace='unshare -Urpf --mount-proc'
+if $namespace true 2>/dev/null && command -v nsenter >/dev/null; then
+    what "as PID 1 it reaps every orphan"
+    $namespace "$BIN" run "${N}e" -- sh -c "$waits" 2>"$DIR/err" &
+    unshared=$!
+    started
+    init=$(children_of $unshared | head -n 1)
+    for round in 1 2 3; do
+        nsenter -t "$init" -U -p --preserve-credentials sh -c '(sleep 0.05 &)' 2>/dev/null ||
+            nsenter -t "$init" -p sh -c '(sleep 0.05 &)' || wrong "cannot enter it in round $round"
+    done
+    only_keeper() { [ "$(children_of "$init" | wc -l)" -eq 1 ]; }
+    yes "none is left" until_true only_keeper
+    echo >"$DIR/go"
+    same_code "and it ends as ever" 0 $unshared
+else
+    echo "not checked here: a wrapper that is PID 1 (no namespaces here)"
+fi
+
+end
