@@ -195,6 +195,16 @@ void claim_fail(struct driver *driver, struct claim *claim, mortise_status statu
     claim_go(driver, claim);
 }
 
+void claim_refuse(struct driver *driver, struct claim *claim, const char *node)
+{
+    mortise_op *op = claim->op;
+    claim->op = NULL;
+    if (op != NULL)
+        fault_foreign(driver, op, node);
+    claim->goal = GOAL_LEAVE;
+    claim_go(driver, claim);
+}
+
 void claim_again(struct driver *driver, struct claim *claim, int64_t after_ns)
 {
     claim->again_ns = now_of(driver) + after_ns;

@@ -85,6 +85,8 @@ void session_make_root(struct driver *driver, const char *folder);
 bool fault_is_loss(int rc);
 /* Fails an op with what the library or server said ("not authorised"), or that nobody answers. */
 void fault_tell(struct driver *driver, mortise_op *op, mortise_status status, int rc);
+/* CONFIG: this node in the folder is of a client that locks in another way. */
+void fault_foreign(struct driver *driver, mortise_op *op, const char *node);
 void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status status);
 mortise_status fault_error(mortise_error *error, mortise_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -126,6 +128,8 @@ void claim_go(struct driver *driver, struct claim *claim);
 void claim_end(struct driver *driver, struct claim *claim, mortise_status status);
 /* It does not become what was asked for: fails the acquire, and leaves. */
 void claim_fail(struct driver *driver, struct claim *claim, mortise_status status, int rc);
+/* Likewise: with this node in the folder, its owner and ours would both hold. */
+void claim_refuse(struct driver *driver, struct claim *claim, const char *node);
 /* Watches the own node, so that its end is seen. */
 void claim_watch_own(struct driver *driver, struct claim *claim);
 /* There is room for those in the backlog. */

@@ -91,6 +91,30 @@ void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status sta
                        driver->trouble, verb_of(op), quoted(driver, op, name));
 }
 
+void fault_foreign(struct driver *driver, mortise_op *op, const char *node)
+{
+    char name[QUOTED_SIZE], shown[QUOTED_SIZE], server[NI_MAXHOST];
+    bool curator = driver->style == STYLE_CURATOR;
+    const char *theirs = curator ? "kazoo" : "curator";
+    driver->host->quote(node, strlen(node), shown, sizeof(shown));
+    if (node_kin(node, driver->style) == KIN_STYLE)
+        driver->host->fail(
+            driver->host, op, MORTISE_CONFIG, 0, false,
+            "ZooKeeper %.100s: the folder has a node %s, whose client does not count the "
+            "nodes of node_style = %s: say node_style = %s in all clients of Mortise, or "
+            "use another root (%s %s)",
+            session_server(driver, server, sizeof(server)), shown, curator ? "curator" : "kazoo",
+            theirs, verb_of(op), quoted(driver, op, name));
+    else
+        driver->host->fail(
+            driver->host, op, MORTISE_CONFIG, 0, false,
+            "ZooKeeper %.100s: the folder has a node %s, which is of another kind of lock "
+            "(a read/write lock, say), and no node_style excludes that: use another root "
+            "(%s %s)",
+            session_server(driver, server, sizeof(server)), shown, verb_of(op),
+            quoted(driver, op, name));
+}
+
 mortise_status fault_error(mortise_error *error, mortise_status status, const char *format, ...)
 {
     va_list arguments;

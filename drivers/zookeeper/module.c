@@ -40,8 +40,8 @@ static const mortise_option options[OPTION_COUNT] = {
                            .type = MORTISE_OPTION_CHOICE,
                            .default_text = "curator",
                            .choices = "curator|kazoo",
-                           .help = "whose names the nodes have, for clients of that kind which "
-                                   "take part"},
+                           .help = "which library's names the nodes have; clients of the other one "
+                                   "in the same folder are refused"},
     [OPTION_AUTH] = {.key = "auth",
                      .type = MORTISE_OPTION_TEXT,
                      .flags = MORTISE_OPTION_SECRET,

@@ -101,22 +101,25 @@ bool node_owner(const char *node, char hex[33])
 }
 
 /* Behind the last of the marks that lock recipes put before the number; NULL: no contender. */
-static const char *after_mark(const char *node)
+static const char *after_mark(const char *node, enum node_style *style)
 {
-    static const char *const marks[] = {"-lock-", "__lock__"};
+    static const char *const marks[] = {[STYLE_CURATOR] = "-lock-", [STYLE_KAZOO] = "__lock__"};
     for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
         const char *place = NULL, *next = node;
         while ((next = strstr(next, marks[i])) != NULL)
             place = next++;
+        *style = (enum node_style)i;
         if (place != NULL)
             return place + strlen(marks[i]);
     }
+    *style = STYLE_CURATOR;
     return strncmp(node, "lock-", 5) == 0 ? node + 5 : NULL; /* Curator's, not protected */
 }
 
 bool node_number(const char *node, int32_t *number)
 {
-    const char *text = after_mark(node);
+    enum node_style style;
+    const char *text = after_mark(node, &style);
     if (text == NULL)
         return false;
     const char *first = text + (*text == '-');
@@ -128,12 +131,45 @@ bool node_number(const char *node, int32_t *number)
     return value >= INT32_MIN && value <= INT32_MAX;
 }
 
+/* The server puts ten digits there, or a minus and nine or ten. */
+static bool is_sequential(const char *node)
+{
+    size_t length = strlen(node), digits_len = 0;
+    while (digits_len < length && isdigit((unsigned char)node[length - 1 - digits_len]))
+        digits_len++;
+    bool negative = length > digits_len && node[length - 1 - digits_len] == '-';
+    return digits_len >= 10 || (negative && digits_len == 9);
+}
+
+/* Curator sorts each child of the folder by what stands behind its last "lock-", or by all of it. kazoo's Lock
+ * and WriteLock count the nodes with "__lock__", and no others. */
+enum node_kin node_kin(const char *node, enum node_style style)
+{
+    int32_t number;
+    enum node_style theirs;
+    if (node_number(node, &number)) {
+        after_mark(node, &theirs);
+        return theirs == style ? KIN_OWN : KIN_STYLE;
+    }
+    return is_sequential(node) ? KIN_OTHER : KIN_NONE;
+}
+
 bool number_is_before(int32_t a, int32_t b)
 {
     return (int32_t)((uint32_t)a - (uint32_t)b) < 0;
 }
 
 /* ---- queues ------------------------------------------------------------------------------------- */
+
+const char *queue_foreign(const struct children *children, enum node_style style)
+{
+    for (size_t i = 0; i < children->count; i++) {
+        enum node_kin kin = node_kin(children->names[i], style);
+        if (kin == KIN_STYLE || kin == KIN_OTHER)
+            return children->names[i];
+    }
+    return NULL;
+}
 
 const char *queue_first(const struct children *children, size_t *count)
 {

@@ -28,6 +28,14 @@ bool node_is_of(const char *node, const mortise_grant_id *grant);
 bool node_owner(const char *node, char hex[33]);
 /* Whether this node is a contender, and its number. */
 bool node_number(const char *node, int32_t *number);
+/* What a node in the folder is to a driver that makes nodes of this style. */
+enum node_kin {
+    KIN_OWN,   /* a contender; its recipe counts our nodes, as we count it */
+    KIN_STYLE, /* a contender of the other style: its recipe does not count our nodes */
+    KIN_OTHER, /* of another recipe (a read/write lock, the C recipe): neither counts the other */
+    KIN_NONE   /* no contender of any recipe: no number at its end */
+};
+enum node_kin node_kin(const char *node, enum node_style style);
 /* Whether number a was given before b. They are given in order from 0 and go on at -2^31 after 2^31 - 1;
  * two that stand in one queue are never 2^31 apart. */
 bool number_is_before(int32_t a, int32_t b);
@@ -38,6 +46,8 @@ struct children {
     char *names[];
 };
 
+/* The first node that is KIN_STYLE or KIN_OTHER; NULL: there is none. */
+const char *queue_foreign(const struct children *children, enum node_style style);
 /* The first of the contenders; NULL: there is none. *count: how many there are (may be NULL). */
 const char *queue_first(const struct children *children, size_t *count);
 

@@ -302,6 +302,7 @@ static void listed(struct driver *driver, struct request *request)
 {
     static const struct children nobody = {0};
     struct claim *claim = request->target;
+    const char *foreign;
     if (!claim_arrived(driver, request, claim))
         return;
     const struct children *children = request->rc == ZOK ? request->children : &nobody;
@@ -311,6 +312,8 @@ static void listed(struct driver *driver, struct request *request)
         look_for_own(driver, claim, children);
     else if (claim->goal != GOAL_OWN)
         claim_go(driver, claim);
+    else if ((foreign = queue_foreign(children, driver->style)) != NULL)
+        claim_refuse(driver, claim, foreign);
     else if (claim->node[0] != '\0' && request->rc == ZOK)
         look_at_queue(driver, claim, request);
     else if (claim->try_once && queue_first(children, NULL) != NULL) {

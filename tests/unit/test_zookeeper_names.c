@@ -176,11 +176,38 @@ static void test_number_given_twice(void)
     free(children);
 }
 
+static void test_kin(void)
+{
+    static const struct {
+        const char *node;
+        enum node_kin curator, kazoo;
+    } cases[] = {
+        {"_c_01234567-89ab-cdef-0001-0203040506ff-lock-0000000007", KIN_OWN, KIN_STYLE},
+        {"lock-0000000007", KIN_OWN, KIN_STYLE},
+        {"0123456789abcdef00010203040506ff__lock__0000000008", KIN_STYLE, KIN_OWN},
+        {"0123456789abcdef00010203040506ff__rlock__0000000008", KIN_OTHER, KIN_OTHER},
+        {"_c_01234567-89ab-cdef-0001-0203040506ff-__READ__0000000001", KIN_OTHER, KIN_OTHER},
+        {"_c_01234567-89ab-cdef-0001-0203040506ff-__WRIT__-000000001", KIN_OTHER, KIN_OTHER},
+        {"x-72057594037927936-2147483647", KIN_OTHER, KIN_OTHER},
+        {"x-1--2147483648", KIN_OTHER, KIN_OTHER},
+        {"0000000001", KIN_OTHER, KIN_OTHER},
+        {"leases", KIN_NONE, KIN_NONE},
+        {"2026-11-23", KIN_NONE, KIN_NONE},
+        {"_c_01234567-89ab-cdef-0001-0203040506ff-lock-", KIN_NONE, KIN_NONE},
+        {"", KIN_NONE, KIN_NONE},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        CU_ASSERT_EQUAL(node_kin(cases[i].node, STYLE_CURATOR), cases[i].curator);
+        CU_ASSERT_EQUAL(node_kin(cases[i].node, STYLE_KAZOO), cases[i].kazoo);
+    }
+}
+
 static CU_TestInfo tests[] = {
     {"folders", test_folders},
     {"folders of others", test_folders_of_others},
     {"nodes", test_nodes},
     {"numbers", test_numbers},
+    {"nodes of other recipes", test_kin},
     {"kazoo#730: numbers over the end", test_number_overflow_kazoo_730},
     {"queues", test_queues},
     {"kazoo#730: a queue over the end", test_queue_over_the_end_kazoo_730},

@@ -11,7 +11,11 @@ servers() {
     shift
     sh "$here/../servers.sh" "$servers_verb" zookeeper "$folder" "$@"
 }
+holders=''
 end() {
+    for holder in $holders; do
+        kill "$holder" || true
+    done
     servers end || true
     rm -rf -- "$folder"
 }
@@ -73,6 +77,38 @@ add_curator() {
     timeout 100 java -Xmx64m -cp "$classes" "$here/Adder.java" "$address" "$counter" "$1"
 }
 
+# hold_kazoo KIND: in a session that lives on until the servers end; returns when it holds
+hold_kazoo() {
+    mkfifo "$folder/held"
+    timeout 400 "$python" - "$address" "$1" "$folder/held" <<'CODE' &
+import logging, sys, time
+from kazoo.client import KazooClient
+logging.basicConfig(level=logging.CRITICAL)
+address, kind, held = sys.argv[1:]
+client = KazooClient(hosts=address)
+client.start()
+getattr(client, kind)("/pair/" + kind, "kazoo").acquire()
+open(held, "w").close()
+time.sleep(400)
+CODE
+    holders="$holders $!"
+    held_kind=$1
+    cat "$folder/held"
+    rm "$folder/held"
+}
+
+# refused NAME STYLE WORDS: we get no lock beside it, and are told so
+refused() {
+    refused_code=0
+    mortise -C "zookeeper://$address/pair?node_style=$2&session_timeout=20s" run -w 60s "$held_kind" -- true \
+        2>"$folder/refused" || refused_code=$?
+    if [ "$refused_code" -ne 78 ] || ! grep -qF "$3" "$folder/refused"; then
+        echo "interop.sh: $1 beside node_style = $2: $refused_code: $(cat "$folder/refused")" >&2
+        exit 1
+    fi
+    echo "$1, node_style = $2: refused"
+}
+
 # pair NAME TURNS OTHER…: both sides at once
 pair() {
     pair_name=$1 pair_style=$2 pair_turns=$3
@@ -93,7 +129,11 @@ pair() {
 
 if [ -n "$python" ]; then
     pair 'kazoo, its own names' kazoo 60 add_kazoo 60 ''
-    pair 'kazoo, our default names by extra_lock_patterns' curator 60 add_kazoo 60 '-lock-'
+    hold_kazoo Lock
+    refused 'a Lock of kazoo' curator 'node_style = kazoo'
+    hold_kazoo ReadLock
+    refused 'a ReadLock of kazoo' kazoo 'another kind of lock'
+    refused 'a ReadLock of kazoo' curator 'another kind of lock'
 else
     echo 'interop.sh: left out: kazoo is not installed' >&2
 fi

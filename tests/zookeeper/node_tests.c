@@ -123,6 +123,72 @@ static void test_number_given_twice(void)
     client_end(client);
 }
 
+/* A node of a lock that ours does not count, or that does not count ours: nobody is let in, whether he waits, tries,
+ * or is in the queue already, and nothing of him stays. */
+static void test_foreign_nodes(void)
+{
+    static const struct {
+        const char *style, *node;
+        bool refused;
+    } cases[] = {
+        {"curator", "_c_11111111-2222-3333-4444-555555555555-__READ__0000000001", true},
+        {"curator", "_c_11111111-2222-3333-4444-555555555555-__WRIT__0000000001", true},
+        {"curator", "11111111222233334444555555555555__rlock__0000000001", true},
+        {"curator", "11111111222233334444555555555555__lock__0000000001", true},
+        {"curator", "x-1000-0000000001", true},
+        {"curator", "leases", false},
+        {"kazoo", "_c_11111111-2222-3333-4444-555555555555-lock-0000000001", true},
+        {"kazoo", "lock-0000000001", true},
+        {"kazoo", "11111111222233334444555555555555__rlock__0000000001", true},
+        {"kazoo", "leases", false},
+    };
+    mortise_error error;
+    mortise_lease *lease;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char settings[64];
+        snprintf(settings, sizeof settings, "&node_style=%s", cases[i].style);
+        mortise_client *client = client_direct(settings);
+        const char *name = fresh_name();
+        mortise_status wanted = cases[i].refused ? MORTISE_CONFIG : MORTISE_OK;
+        CU_ASSERT_EQUAL(mortise_release(take(client, fresh_name()), NULL),
+                        MORTISE_OK); /* there is a root */
+        CU_ASSERT(node_make(name, NULL));
+        CU_ASSERT(node_make(name, cases[i].node));
+        for (int wait_ms = 0; wait_ms <= TEST_PATIENCE_MS; wait_ms += TEST_PATIENCE_MS) {
+            mortise_status status =
+                mortise_acquire(client, name, MORTISE_OPTIONS(.wait_ms = wait_ms), &lease, &error);
+            CU_ASSERT_EQUAL(status, wanted);
+            if (status == MORTISE_OK)
+                CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+            if (status == MORTISE_CONFIG)
+                CU_ASSERT(strstr(error.message, cases[i].node) != NULL);
+        }
+        CU_ASSERT(node_delete(name, cases[i].node));
+        CU_ASSERT(wait_contenders(name, 0));
+        CU_ASSERT_EQUAL(mortise_release(take(client, name), NULL), MORTISE_OK);
+        client_end(client);
+    }
+}
+
+/* It comes while one of ours waits: it is not let in when its turn comes. */
+static void test_foreign_node_meanwhile(void)
+{
+    mortise_client *holder = client_direct(""), *client = client_direct("");
+    const char *name = fresh_name(),
+               *node = "_c_11111111-2222-3333-4444-555555555555-__READ__0000000007";
+    struct waiter waiter = {0};
+    mortise_lease *lease = take(holder, name);
+    waiter_start(&waiter, client, name);
+    CU_ASSERT(wait_contenders(name, 2));
+    CU_ASSERT(node_make(name, node));
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(waiter_join(&waiter), MORTISE_CONFIG);
+    CU_ASSERT(wait_contenders(name, 1));
+    CU_ASSERT(node_delete(name, node));
+    client_end(holder);
+    client_end(client);
+}
+
 static bool folders_gone(void *argument)
 {
     struct String_vector folders = {0, NULL};
@@ -217,6 +283,8 @@ const CU_TestInfo node_tests[] = {
     {"the C recipe: a vanished predecessor", test_vanished_predecessor_c_recipe},
     {"kazoo#730: numbers over the end", test_number_overflow_kazoo_730},
     {"a number given twice", test_number_given_twice},
+    {"nodes of other kinds of locks", test_foreign_nodes},
+    {"a node of another kind of lock, while one waits", test_foreign_node_meanwhile},
     {"kazoo#329: parents leak", test_parents_leak_kazoo_329},
     {"the base of the tokens", test_base_of_tokens},
     {"no_renew outlasts the session", test_no_renew_outlasts_session},
