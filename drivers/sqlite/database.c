@@ -156,6 +156,8 @@ static mortise_status open_once(struct driver *driver, int64_t patience_ms, bool
     sqlite3_busy_timeout(driver->db, (int)patience_ms);
     status = apply_settings(driver, patience_ms, error);
     if (status == MORTISE_OK)
+        status = trust_check_files(driver, error); /* now that SQLite has made or opened its own */
+    if (status == MORTISE_OK)
         status = layout_settle(driver, rebooted, error);
     if (status == MORTISE_OK && !*rebooted)
         status = prepare_all(driver, error);

@@ -2,6 +2,7 @@
  *
  *   module.c      the module's table and options; opens and closes an instance
  *   place.c       which file, in which folder; filesystem.c: is that disk a local one
+ *   trust.c       who else could change that file or its folder
  *   clock.c       the clock that all processes of a host agree on, and the boot it belongs to
  *   database.c    the connection: opened, its statements prepared
  *   layout.c      what is in the file: made or checked; rows freed after a restart of the host
@@ -74,6 +75,7 @@ enum option {
     OPTION_RESERVE,
     OPTION_MODE,
     OPTION_FILESYSTEM,
+    OPTION_SHARED,
     OPTION_COUNT
 };
 
@@ -154,13 +156,17 @@ struct driver {
     struct rowlease_row row, next; /* the row being worked on, and what it becomes */
 };
 
-/* ---- place.c, filesystem.c, clock.c --------------------------------------------------------------- */
+/* ---- place.c, filesystem.c, trust.c, clock.c --------------------------------------------------------------- */
 
 /* Fills path (absolute, its folder resolved) and mode; makes the default folder. */
 mortise_status place_find(struct driver *driver, mortise_error *error);
 /* Opens (makes) the folder of inboxes; the descriptor or -1 with errno. */
 int place_open_wake_folder(const struct driver *driver);
 mortise_status filesystem_check(const char *folder, mortise_error *error);
+mortise_status trust_check_folder(const struct driver *driver, const char *folder,
+                                  mortise_error *error);
+/* The file, what SQLite keeps beside it, and the folder of inboxes; those that exist. */
+mortise_status trust_check_files(const struct driver *driver, mortise_error *error);
 mortise_status clock_open(struct driver *driver, mortise_error *error);
 struct rowlease_time clock_read(const struct driver *driver);
 int64_t clock_host_ns(const struct driver *driver, int64_t us); /* of the database's µs */

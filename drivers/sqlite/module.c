@@ -48,7 +48,7 @@ static const mortise_option options[OPTION_COUNT] = {
                      .default_text = "0600",
                      .help =
                          "permissions of a database that is made, in octal: 0660 shares it with "
-                         "the group"},
+                         "the group, whose members need shared = yes"},
     [OPTION_FILESYSTEM] = {.key = "filesystem",
                            .type = MORTISE_OPTION_CHOICE,
                            .default_text = "local",
@@ -56,6 +56,13 @@ static const mortise_option options[OPTION_COUNT] = {
                            .help =
                                "any: do not refuse a folder on a network file system; only where "
                                "no other host uses it"},
+    [OPTION_SHARED] = {.key = "shared",
+                       .type = MORTISE_OPTION_BOOL,
+                       .default_text = "no",
+                       .help =
+                           "yes: accept a database that belongs to another user, or whose folder "
+                           "others may write; everybody who can write either is trusted with all "
+                           "locks in it"},
 };
 
 static mortise_status check_library(mortise_error *error)

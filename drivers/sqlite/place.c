@@ -125,7 +125,6 @@ static mortise_status read_mode(struct driver *driver, mortise_error *error)
  * us so that it never has a wider mode than it should; `given`: whatever the umask. */
 static mortise_status make_file(const struct driver *driver, mortise_error *error)
 {
-    struct stat about;
     int fd = open(driver->path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW,
                   (mode_t)driver->mode);
     if (fd >= 0) {
@@ -136,10 +135,6 @@ static mortise_status make_file(const struct driver *driver, mortise_error *erro
     }
     if (errno != EEXIST)
         return wrong(error, errno, "cannot make the database", driver->path);
-    if (stat(driver->path, &about) != 0)
-        return wrong(error, errno, "cannot use", driver->path);
-    if (!S_ISREG(about.st_mode))
-        return fault_error(error, MORTISE_CONFIG, 0, false, "%s is not a file", driver->path);
     return MORTISE_OK;
 }
 
@@ -178,9 +173,13 @@ mortise_status place_find(struct driver *driver, mortise_error *error)
     if (status == MORTISE_OK && driver->values[OPTION_FILESYSTEM].number == 0)
         status = filesystem_check(folder, error);
     if (status == MORTISE_OK)
+        status = trust_check_folder(driver, folder, error);
+    if (status == MORTISE_OK)
         status = check_access(folder, W_OK | X_OK, error);
     if (status == MORTISE_OK)
         status = make_file(driver, error);
+    if (status == MORTISE_OK)
+        status = trust_check_files(driver, error);
     return status == MORTISE_OK ? check_access(driver->path, R_OK | W_OK, error) : status;
 }
 

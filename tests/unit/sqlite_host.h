@@ -195,6 +195,8 @@ static inline void set_value(const mortise_option *option, const char *text, mor
         number *= 1000;
     if (option->type == MORTISE_OPTION_CHOICE && text != NULL)
         number = strstr(option->choices, text) != option->choices; /* of two */
+    if (option->type == MORTISE_OPTION_BOOL)
+        number = text != NULL && strcmp(text, "yes") == 0;
     value->text = text;
     value->number = number;
 }

@@ -39,10 +39,10 @@ static void wait_beside(const char *plant)
 {
     struct client holder, client;
     struct call lock, other = call_make(MORTISE_OP_ACQUIRE, "a");
-    OPEN_OK(&holder, "path", path, "mode", "0666");
+    OPEN_OK(&holder, "path", path, "mode", "0666", "shared", "yes");
     if (geteuid() == 0)
         CU_ASSERT_EQUAL(chown(path, NOBODY, NOBODY), 0);
-    OPEN_OK(&client, "path", path, "mode", "0666");
+    OPEN_OK(&client, "path", path, "mode", "0666", "shared", "yes");
     acquire(&holder, &lock, "a", 0);
     planted = plant;
     CU_ASSERT_EQUAL(run(&client, &other), MORTISE_BUSY);
@@ -105,9 +105,118 @@ static void test_moved_folder(void)
     joined(wake, path, "-wake");
     CU_ASSERT_EQUAL(mkdir(wake, 0700), 0);
     write_at(joined(inside, wake, "/private"), 0, 'v', 4096);
-    OPEN_OK(&client, "path", path, "mode", "0666");
+    OPEN_OK(&client, "path", path, "mode", "0666", "shared", "yes");
     client_close(&client);
     CU_ASSERT_TRUE(stat(wake, &about) == 0 && (about.st_mode & 07777) == 0700);
+}
+
+/* ---- files that do not belong there ----------------------------------------------------------------- */
+
+static void assert_refused(const char *file, const char *words, const char *shared)
+{
+    struct client client;
+    mortise_status status = OPEN(&client, "path", path, "shared", shared);
+    bool refused = status == MORTISE_CONFIG && strstr(client.error.message, file) != NULL &&
+                   strstr(client.error.message, words) != NULL;
+    CU_ASSERT_TRUE(refused);
+    if (!refused)
+        fprintf(stderr, "\n    %s: %d \"%s\"\n", file, status, client.error.message);
+    if (status == MORTISE_OK)
+        client_close(&client);
+}
+
+static void assert_accepted(const char *shared)
+{
+    struct client client;
+    OPEN_OK(&client, "path", path, "shared", shared);
+    client_close(&client);
+}
+
+static const char *const beside[] = {"-wal", "-shm", "-journal", ""};
+
+/* SQLite would wait for ever for somebody to write into them. */
+static void test_fifo(void)
+{
+    char file[PATHS_MAX];
+    path = database("fifo");
+    assert_accepted("no");
+    for (int i = 0; i < 4; i++) {
+        joined(file, path, beside[i]);
+        unlink(file);
+        CU_ASSERT_EQUAL(mkfifo(file, 0600), 0);
+        assert_refused(file, "is not a file", i % 2 == 0 ? "no" : "yes");
+        CU_ASSERT_EQUAL(unlink(file), 0);
+    }
+    assert_accepted("no");
+}
+
+static void test_second_name(void)
+{
+    char file[PATHS_MAX];
+    const char *victim = make_victim("named-twice");
+    path = database("names");
+    assert_accepted("no");
+    for (int i = 0; i < 4; i++) {
+        joined(file, path, beside[i]);
+        unlink(file);
+        CU_ASSERT_EQUAL(link(victim, file), 0);
+        assert_refused(file, "hard links", i % 2 == 0 ? "no" : "yes");
+        CU_ASSERT_EQUAL(unlink(file), 0);
+    }
+    assert_accepted("no");
+    assert_untouched(victim);
+}
+
+/* ---- whose they are ------------------------------------------------------------------------------- */
+
+static void test_folder_of_others(void)
+{
+    char place[PATHS_MAX];
+    joined(place, folder, "/open");
+    path = database("open/locks");
+    CU_ASSERT_EQUAL(mkdir(place, 0700), 0);
+    assert_accepted("no");
+    CU_ASSERT_EQUAL(chmod(place, 0770), 0);
+    assert_refused(place, "others may write the folder", "no");
+    CU_ASSERT_EQUAL(chmod(place, 0777), 0);
+    assert_refused(place, "its mode is 0777", "no");
+    assert_accepted("yes");
+    CU_ASSERT_EQUAL(chmod(place, 01777), 0); /* our file stays ours there */
+    assert_accepted("no");
+    CU_ASSERT_EQUAL(chmod(place, 0755), 0);
+    assert_accepted("no");
+    if (geteuid() == 0) {
+        CU_ASSERT_EQUAL(chown(place, NOBODY, NOBODY), 0);
+        assert_refused(place, "it belongs to uid 65534", "no");
+        assert_accepted("yes");
+    }
+}
+
+/* The database, or a part of it, is of another user. */
+static void test_file_of_another(void)
+{
+    char file[PATHS_MAX];
+    if (geteuid() != 0) {
+        fputs(" (skipped: only root can make files of others) ", stderr);
+        return;
+    }
+    path = database("another");
+    assert_accepted("no");
+    CU_ASSERT_EQUAL(chown(path, NOBODY, NOBODY), 0);
+    assert_refused(path, "belongs to uid 65534", "no");
+    assert_accepted("yes");
+    CU_ASSERT_EQUAL(chown(path, 0, 0), 0);
+    for (int i = 0; i < 3; i++) {
+        write_at(joined(file, path, beside[i]), 0, 0, 0);
+        CU_ASSERT_EQUAL(chown(file, NOBODY, NOBODY), 0);
+        assert_refused(file, "belongs to uid 65534", "no");
+        assert_accepted("yes");
+        unlink(file);
+    }
+    CU_ASSERT_EQUAL(chown(joined(file, path, "-wake"), NOBODY, NOBODY), 0);
+    assert_refused(file, "belongs to uid 65534", "no");
+    CU_ASSERT_EQUAL(chown(file, 0, 0), 0);
+    assert_accepted("no");
 }
 
 /* ---- a database that is changed ------------------------------------------------------------------ */
@@ -240,6 +349,10 @@ int main(void)
         {"a hard link in place of a socket", test_hard_link},
         {"another socket in place of a socket", test_linked_socket},
         {"a folder in place of the folder of sockets", test_moved_folder},
+        {"a FIFO in place of a file", test_fifo},
+        {"a file with a second name", test_second_name},
+        {"a folder that others may write", test_folder_of_others},
+        {"a file of another user", test_file_of_another},
         {"changed tables", test_changed_tables},
         {"harmless changes", test_harmless_changes},
         {"a trigger that comes late", test_late_trigger},
