@@ -376,12 +376,32 @@ int mortise_fd(mortise_client *handle, mortise_status *status)
     return fd;
 }
 
+/* Runs the callbacks of a client that is being closed: its modules may be gone. */
+static int dispatch_last(mortise_client *handle)
+{
+    struct client *client;
+    bool gone = false;
+    if (!client_enter_closing(handle, &client))
+        return MORTISE_CLOSED;
+    bool begun = notify_dispatch_begin(client);
+    int cancel_state;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+    client_leave_closing(client);
+    int count = begun ? notify_run(client, notify_count(client), &gone) : MORTISE_INVALID;
+    if (begun && !gone)
+        notify_dispatch_end(client);
+    pthread_setcancelstate(cancel_state, NULL);
+    return count;
+}
+
 int mortise_dispatch(mortise_client *handle)
 {
     struct client *client;
     if (notify_inside())
         return MORTISE_DEADLOCK;
     mortise_status status = client_enter(handle, &client, NULL);
+    if (status == MORTISE_CLOSED)
+        return dispatch_last(handle);
     if (status != MORTISE_OK)
         return status;
     bool begun = notify_dispatch_begin(client), gone;

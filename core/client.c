@@ -17,6 +17,9 @@
 
 _Atomic bool client_manual;
 
+/* OPEN -> CLOSES -> ENDED; or CLOSES -> LINGERS, if callbacks were left, and back with each further close. */
+enum close_phase { PHASE_OPEN, PHASE_CLOSES, PHASE_LINGERS, PHASE_ENDED };
+
 /* ---- calls in flight ---- */
 
 /* No call is a cancellation point: a thread that ended inside one would take locks with it. */
@@ -62,6 +65,36 @@ void client_leave(struct client *client)
     count_out(client);
 }
 
+/* The handle of a client that is being closed is spent: the generation after it. */
+static bool is_closing(struct client *client, const mortise_client *handle)
+{
+    uint32_t phase = atomic_load(&client->phase);
+    return (phase == PHASE_CLOSES || phase == PHASE_LINGERS) &&
+           atomic_load(&client->slot.generation) == (uint32_t)((uintptr_t)handle >> 32) + 1 &&
+           atomic_load(&client->slot.epoch) == atomic_load(&fork_epoch);
+}
+
+bool client_enter_closing(mortise_client *handle, struct client **client)
+{
+    struct client *found = handle == NULL ? NULL : slab_find(&client_slab, handle);
+    if (found == NULL)
+        return false;
+    atomic_fetch_add(
+        &found->users,
+        1); /* before the look at the phase: client_shut() does it the other way round */
+    if (is_closing(found, handle)) {
+        *client = found;
+        return true;
+    }
+    count_out(found);
+    return false;
+}
+
+void client_leave_closing(struct client *client)
+{
+    count_out(client);
+}
+
 void client_unlock(struct client *client)
 {
     struct wake_list wakes;
@@ -89,6 +122,13 @@ static bool wait_for_users(struct client *client, int64_t until_ns)
     }
     atomic_fetch_sub(&client->awaited, 1);
     return users == 0;
+}
+
+void client_shut(struct client *client)
+{
+    atomic_store(&client->phase, PHASE_ENDED);
+    if (client->stack_closed) /* else a call is stuck in a module */
+        wait_for_users(client, MORTISE_NEVER);
 }
 
 void client_began_locked(struct client *client)
@@ -187,6 +227,7 @@ static struct client *client_new(void)
     client->notices_end = &client->notices;
     client->watchdog_timer = client->notify_fd = client->notify_event = -1;
     client->manual = atomic_load(&client_manual);
+    atomic_store(&client->phase, PHASE_OPEN);
     pump_init(&client->pump);
     client->pump.manual = client->manual;
     return client;
@@ -512,47 +553,111 @@ static bool leave_stack(struct client *client, int64_t until_ns)
     return clean;
 }
 
-mortise_status mortise_close(mortise_client *handle, mortise_error *error)
+/* Nobody is in the modules any more, or waits for them: closes them. False: a thread is stuck there. */
+static bool close_stack(struct client *client, int64_t until_ns)
 {
-    struct client *client;
-    mortise_status status = client_enter(handle, &client, error);
-    if (status != MORTISE_OK)
-        return status;
-    uint32_t generation = (uint32_t)((uintptr_t)handle >> 32);
-    if (!atomic_compare_exchange_strong(&client->slot.generation, &generation, generation + 1)) {
-        client_leave(client);
-        return failed(error, MORTISE_CLOSED, "the client was closed");
-    }
-    int64_t until_ns = clock_after_ms(clock_now(), client->settings.close_timeout_ms);
-    char driver[32];
-    snprintf(driver, sizeof(driver), "%s", client->top->module.name);
-    notify_closing(client);
-    give_up_all(client);
-    count_out(client); /* not client_leave: still no cancellation point */
-    bool drained = drain(client, until_ns);
-    if (drained)
-        drained = leave_stack(client, until_ns);
     int64_t stuck_ns = clock_after_ms(clock_now(), STUCK_MS);
-    if (drained &&
-        until_ns >
-            stuck_ns) /* the driver has answered all: its thread is late, on a busy machine */
-        stuck_ns = until_ns;
+    if (client->clean && until_ns > stuck_ns)
+        stuck_ns =
+            until_ns; /* the driver has answered all: its thread is late, on a busy machine */
     bool left = wait_for_users(client, stuck_ns);
     watchdog_stop(client);
     bool stopped = pump_stop(&client->pump, stuck_ns);
-    bool empty = stopped && left; /* else it is left standing: somebody is in it */
-    if (empty)
+    client->clean = client->clean && stopped;
+    if (stopped && left && !client->stack_closed) {
         loader_close_all(&client->loader);
-    log_flush(LOG_MS);
-    if (notify_stop(client, clock_after_ms(clock_now(), STUCK_MS), empty) && empty)
-        client_free(client);
-    if (--calls == 0)
-        pthread_setcancelstate(cancel_state, NULL);
-    if (drained && stopped)
+        client->stack_closed = true;
+    }
+    return client->stack_closed;
+}
+
+static mortise_status closed(bool clean, const char *driver, mortise_error *error)
+{
+    if (clean)
         return MORTISE_OK;
     return failed(
         error, MORTISE_UNREACHABLE,
         "close: driver %s could not give back all in time; what is left ends with its ttl", driver);
+}
+
+/* The last part of a close, once nothing is outstanding: it may be repeated until no callback is left. */
+static mortise_status end_client(struct client *client, int64_t until_ns, const char *driver,
+                                 mortise_error *error)
+{
+    bool may_free = close_stack(client, until_ns);
+    bool clean = client->clean;
+    int64_t callbacks_ns = clock_after_ms(clock_now(), STUCK_MS);
+    log_flush(LOG_MS);
+    switch (notify_stop(client, until_ns > callbacks_ns ? until_ns : callbacks_ns, may_free)) {
+    case NOTIFY_INSIDE: /* it may be gone as soon as the callback returns */
+        return closed(clean, driver, error);
+    case NOTIFY_INSIDE_LEFT:
+        return failed(error, MORTISE_CLOSING,
+                      "close: callbacks that wait run when the one that closes has returned");
+    case NOTIFY_LEFT:
+        atomic_store(&client->phase, PHASE_LINGERS);
+        return failed(error, MORTISE_CLOSING,
+                      "close: callbacks still run or wait; close again to wait for their end");
+    case NOTIFY_DONE:
+        break;
+    }
+    client_shut(client);
+    if (may_free) { /* else it is left standing: a thread is in it */
+        notify_end(client);
+        client_free(client);
+    }
+    return closed(clean, driver, error);
+}
+
+/* A client whose close ended with CLOSING: waits on. */
+static mortise_status close_again(mortise_client *handle, mortise_error *error)
+{
+    struct client *client;
+    uint32_t lingers = PHASE_LINGERS;
+    if (!client_enter_closing(handle, &client))
+        return failed(error, MORTISE_CLOSED, "the client was closed");
+    bool mine = atomic_compare_exchange_strong(&client->phase, &lingers, PHASE_CLOSES);
+    client_leave_closing(client);
+    if (!mine)
+        return failed(error, MORTISE_CLOSED, "the client was closed, or another thread closes it");
+    if (calls++ == 0)
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+    char driver[32];
+    snprintf(driver, sizeof(driver), "%s", client->driver);
+    notify_closing(client);
+    mortise_status status = end_client(
+        client, clock_after_ms(clock_now(), client->settings.close_timeout_ms), driver, error);
+    if (--calls == 0)
+        pthread_setcancelstate(cancel_state, NULL);
+    return status;
+}
+
+mortise_status mortise_close(mortise_client *handle, mortise_error *error)
+{
+    struct client *client;
+    uint32_t open = PHASE_OPEN;
+    mortise_status status = client_enter(handle, &client, error);
+    if (status == MORTISE_CLOSED)
+        return close_again(handle, error);
+    if (status != MORTISE_OK)
+        return status;
+    if (!atomic_compare_exchange_strong(&client->phase, &open, PHASE_CLOSES)) {
+        client_leave(client);
+        return failed(error, MORTISE_CLOSED, "the client was closed");
+    }
+    slot_spend(&client->slot);
+    int64_t until_ns = clock_after_ms(clock_now(), client->settings.close_timeout_ms);
+    char driver[32];
+    snprintf(driver, sizeof(driver), "%s", client->top->module.name);
+    snprintf(client->driver, sizeof(client->driver), "%s", driver);
+    notify_closing(client);
+    give_up_all(client);
+    count_out(client); /* not client_leave: still no cancellation point */
+    client->clean = drain(client, until_ns) && leave_stack(client, until_ns);
+    status = end_client(client, until_ns, driver, error);
+    if (--calls == 0)
+        pthread_setcancelstate(cancel_state, NULL);
+    return status;
 }
 
 /* ---- asking about a client ---- */

@@ -297,10 +297,19 @@ int notify_open_fd(struct client *client);
 /* Around mortise_dispatch(): the client is not freed in between, unless notify_run() says so. */
 bool notify_dispatch_begin(struct client *client); /* false: mortise_fd() was not called */
 void notify_dispatch_end(struct client *client);
-/* The last of a client: runs what is left on this thread, if callbacks run nowhere else, and ends the
- * notifier. True: nothing runs any more, the caller frees the client; false: who runs the callback
- * that is under way (perhaps this thread) frees it when it returns. */
-bool notify_stop(struct client *client, int64_t until_ns, bool may_free);
+/* The client closes: waits until its callbacks have run, but no longer than until_ns. With mortise_fd() it waits only
+ * for threads that are in mortise_dispatch(): callbacks run nowhere else. may_free: nothing else of the client is in
+ * use. */
+enum notify_end {
+    NOTIFY_DONE, /* no callback runs, and none will */
+    NOTIFY_LEFT, /* callbacks run or wait */
+    NOTIFY_INSIDE, /* this thread runs a callback, the last one; the client ends, and is freed if it may be, when
+                         * that returns */
+    NOTIFY_INSIDE_LEFT, /* the same, but others wait: they run first, on this thread */
+};
+enum notify_end notify_stop(struct client *client, int64_t until_ns, bool may_free);
+/* After NOTIFY_DONE, when no thread can enter any more: waits for those that are about to leave. */
+void notify_end(struct client *client);
 /* The client closes, on this thread: nobody waits for the callback that may be closing it. */
 void notify_closing(struct client *client);
 void observe_locked(struct client *client, mortise_event_kind kind, const struct entry *entry,
@@ -331,9 +340,10 @@ struct settings {
 
 struct client {
     struct slot slot;
-    /* these two are never reset: a caller with an old handle may be counting */
+    /* these are never reset by a new client in the slot: a caller with an old handle may be counting */
     _Atomic uint32_t users;   /* calls in flight; a futex of the close */
     _Atomic uint32_t awaited; /* closes that wait for the last of them */
+    _Atomic uint32_t phase;   /* enum close_phase in client.c */
     pthread_mutex_t lock;
     struct wake_list wakes; /* of those who were decided under the lock: done by client_unlock() */
     bool closing;
@@ -366,6 +376,9 @@ struct client {
     struct query *queries;    /* likewise */
     struct sleeper *drain;    /* of close: woken when there are none */
     bool abandoning;          /* no release is repeated any more */
+    bool clean;               /* the close gave back all that was held */
+    char driver[32];          /* its name, for the messages of a close */
+    bool stack_closed;        /* the modules are closed: nobody is in the stack */
     bool left_behind;         /* one was given up unsure */
     atomic_uint doubts;       /* how often modules had any (grants_doubt) */
     mortise_stats stats;
@@ -401,6 +414,11 @@ struct client {
 /* Counts a call in; OK, CLOSED or FORKED. Every OK is followed by client_leave. */
 mortise_status client_enter(mortise_client *handle, struct client **client, mortise_error *error);
 void client_leave(struct client *client);
+/* The same of a client that is being closed, for its last callbacks: nothing else of it may be used. */
+bool client_enter_closing(mortise_client *handle, struct client **client);
+void client_leave_closing(struct client *client);
+/* The client ends: nobody enters it any more, and those who had entered are out. */
+void client_shut(struct client *client);
 /* Unlocks client.lock, and then wakes who was decided meanwhile: one who wakes while the lock is still
  * held would run into it at once. Nothing else unlocks it. */
 void client_unlock(struct client *client);

@@ -2,8 +2,8 @@
  *
  * Callbacks wait in a queue and are run one at a time, with no lock held, on a notifier thread of the
  * client (started when first needed) or in mortise_dispatch(): a callback that blocks holds up the
- * callbacks behind it and nothing else. A callback may use every function of the library; closing the
- * client inside one leaves the freeing to who runs it. */
+ * callbacks behind it and nothing else. A callback may use every function of the library. If a callback closes its
+ * client, the thread that runs it runs the callbacks that are left and then frees the client. */
 #include "core.h"
 
 #include <errno.h>
@@ -149,15 +149,19 @@ static void run_rest_and_free(struct client *client, unsigned mine)
         if (run(client, notice) == FORKED_INSIDE)
             return;
     bool notifier = client->notifier_made && pthread_equal(client->notifier, pthread_self());
-    while (client->dispatchers > mine || (client->notifier_runs && !notifier))
-        pthread_cond_wait(&client->notify_cond, &client->notify_lock);
     bool frees = client->frees, join = client->notifier_made && !notifier;
     pthread_t other = client->notifier;
     pthread_mutex_unlock(&client->notify_lock);
+    client_shut(client);
+    if (!frees)
+        return; /* a thread is stuck in a module: it may come back to the client at any time */
+    pthread_mutex_lock(&client->notify_lock);
+    while (client->dispatchers > mine || (client->notifier_runs && !notifier))
+        pthread_cond_wait(&client->notify_cond, &client->notify_lock);
+    pthread_mutex_unlock(&client->notify_lock);
     if (join)
         pthread_join(other, NULL);
-    if (frees)
-        client_free(client);
+    client_free(client);
 }
 
 int notify_run(struct client *client, size_t at_most, bool *gone)
@@ -240,6 +244,8 @@ bool notify_ready(struct client *client)
 
 void notify_drain_lease(struct client *client, mortise_lease *lease)
 {
+    if (notify_inside())
+        return; /* two callbacks that release each other's leases would wait for each other */
     pthread_mutex_lock(&client->notify_lock);
     while (client->running && client->running_lease == lease &&
            !pthread_equal(client->running_thread, pthread_self()) &&
@@ -331,31 +337,49 @@ void notify_closing(struct client *client)
     pthread_mutex_unlock(&client->notify_lock);
 }
 
-bool notify_stop(struct client *client, int64_t until_ns, bool may_free)
+/* Callbacks that this close has to wait for, and whose end will come without it. notify lock held */
+static bool others_run(const struct client *client)
 {
+    if (client->running)
+        return true;
+    if (client->fd_mode)
+        return client->notices != NULL && client->dispatchers > 0;
+    return client->notices != NULL || client->notifier_runs;
+}
+
+enum notify_end notify_stop(struct client *client, int64_t until_ns, bool may_free)
+{
+    struct notice *notice;
+    enum notify_end end = NOTIFY_DONE;
     pthread_mutex_lock(&client->notify_lock);
     client->notifier_stops = true;
     pthread_cond_broadcast(&client->notify_cond);
-    bool self = client->running && pthread_equal(client->running_thread, pthread_self());
-    /* only a callback can take long; who is between two of them is not stuck */
-    while (!self && (client->running ? clock_now() < until_ns
-                                     : client->notifier_runs || client->dispatchers > 0))
-        wait_until(client, until_ns);
-    if (client->running) { /* in this callback, or in one that does not return */
+    if (client->running && pthread_equal(client->running_thread, pthread_self())) {
         client->closed_inside = true;
         client->frees = may_free;
+        end = client->notices != NULL ? NOTIFY_INSIDE_LEFT : NOTIFY_INSIDE;
         pthread_mutex_unlock(&client->notify_lock);
-        return false;
+        return end;
     }
-    struct notice *notice;
-    while (!client->notifier_runs && (notice = pop(client)) != NULL)
+    while (client->manual && !client->fd_mode && (notice = pop(client)) != NULL)
         if (run(client, notice) == FORKED_INSIDE)
-            return false;
-    bool join = client->notifier_made;
+            return NOTIFY_LEFT;
+    while (others_run(client) && clock_now() < until_ns)
+        wait_until(client, until_ns);
+    if (client->running || client->notices != NULL)
+        end = NOTIFY_LEFT;
     pthread_mutex_unlock(&client->notify_lock);
-    if (join)
+    return end;
+}
+
+void notify_end(struct client *client)
+{
+    pthread_mutex_lock(&client->notify_lock);
+    while (client->dispatchers > 0 || client->notifier_runs)
+        pthread_cond_wait(&client->notify_cond, &client->notify_lock);
+    pthread_mutex_unlock(&client->notify_lock);
+    if (client->notifier_made)
         pthread_join(client->notifier, NULL);
-    return true;
 }
 
 /* ---- observers ---- */

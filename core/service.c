@@ -120,6 +120,7 @@ static bool start_locked(struct pump *pump)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pump->service_runs = pthread_create(&pump->service, NULL, service_main, pump) == 0;
+    pump->service_made = pump->service_runs;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return pump->service_runs;
 }
@@ -176,7 +177,6 @@ void pump_hurry(struct pump *pump)
 bool pump_stop(struct pump *pump, int64_t until_ns)
 {
     pthread_mutex_lock(&pump->lock);
-    bool started = pump->service_runs;
     pump->stopping = true;
     pump_poke_locked(pump);
     pthread_cond_broadcast(&pump->service_cond);
@@ -184,9 +184,11 @@ bool pump_stop(struct pump *pump, int64_t until_ns)
     while ((pump->service_runs || pump->inside) && clock_now() < until_ns)
         pump_cond_wait_locked(pump, &pump->left, until_ns);
     bool ended = !pump->service_runs && !pump->inside;
+    bool join = ended && pump->service_made;
+    pump->service_made = pump->service_made && !join;
     pthread_t service = pump->service;
     pthread_mutex_unlock(&pump->lock);
-    if (started && ended)
+    if (join)
         pthread_join(service, NULL);
     return ended;
 }

@@ -34,6 +34,7 @@ int exit_code_of(mortise_status status)
     case MORTISE_CLOSED:
     case MORTISE_FORKED:
     case MORTISE_DEADLOCK:
+    case MORTISE_CLOSING:
         break;
     }
     return EXIT_BROKEN_PROMISE;

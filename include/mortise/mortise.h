@@ -72,7 +72,8 @@ extern "C" {
     X(FORKED, -12, "the client belongs to the parent process")                                      \
     X(DEADLOCK, -13, "a callback must not wait for a lock")                                         \
     X(NOMEM, -14, "out of memory")                                                                  \
-    X(BACKEND, -15, "the backend refused")
+    X(BACKEND, -15, "the backend refused")                                                          \
+    X(CLOSING, -16, "callbacks of the closed client are left")
 
 typedef enum mortise_status {
 #define MORTISE_STATUS_ENUM(name, code, text) MORTISE_##name = code,
@@ -112,12 +113,32 @@ typedef struct mortise_lease mortise_lease;
 MORTISE_API mortise_status mortise_open(const char *where, mortise_client **client,
                                         mortise_error *error);
 
-/* Closes a client: new calls on it return CLOSED, callers that wait return CLOSED, pending async
- * acquires complete with CLOSED, leases still held are released, releases and clean-ups under way are
- * finished if they can be within `close_timeout` (config, default 5 s; a few seconds more if a module is
- * stuck); the threads are joined.
- * The handle is spent whatever is returned. OK; UNREACHABLE: something was left to its ttl;
- * CLOSED: it was closed before; FORKED. Inside a callback it does not wait for that callback. */
+/* Closes a client. In this order:
+ *
+ * 1. New calls on the client return CLOSED. Callers that wait return CLOSED. Pending async acquires complete with
+ *    CLOSED. Leases that are still held are released, and their handles are spent: no on_state is called for them.
+ * 2. Releases and clean-ups under way are finished, for up to `close_timeout` (config, default 5 s).
+ * 3. The client's threads end, and its modules are closed. If a module is stuck, this takes a few seconds at most.
+ * 4. The callbacks that wait run, and those that run end, for up to `close_timeout` from the beginning, at least
+ *    for a second.
+ *
+ * OK: no callback of this client runs, and none will run: what the callbacks use may be freed.
+ * UNREACHABLE: the same, but something could not be released in time and ends with its ttl.
+ * CLOSING: callbacks still run or wait; all else is done. Call mortise_close() again with the same handle: it
+ *    waits on, for another `close_timeout`, and returns OK, UNREACHABLE or CLOSING likewise. Until it returned OK
+ *    or UNREACHABLE, a little memory of the client is kept.
+ * CLOSED: the client was closed before, or another thread is closing it. FORKED. INVALID: not a client.
+ *
+ * After mortise_fd() callbacks run in mortise_dispatch() only, so the close runs none itself: if callbacks wait and no
+ * other thread dispatches, it returns CLOSING at once. Then call mortise_dispatch(), which still runs the
+ * callbacks of a client in this state, and close again:
+ *
+ *     while (mortise_close(client, NULL) == MORTISE_CLOSING && mortise_dispatch(client) >= 0)
+ *         continue;
+ *
+ * Inside a callback of the same client the close does not wait for that callback. If no other callback waits, it
+ * returns as above. Otherwise it returns CLOSING, the others run on the same thread as soon as the calling callback
+ * has returned, and then the client ends by itself. */
 MORTISE_API mortise_status mortise_close(mortise_client *client, mortise_error *error);
 
 /* ---- Acquire and release --------------------------------------------------------------------- */
@@ -128,10 +149,11 @@ typedef enum mortise_lease_state {
     MORTISE_STATE_LOST = 2     /* not yours any more, or not for sure: stop. Final */
 } mortise_lease_state;
 
-/* Told of a change of a lease's state, on the notifier thread (or in mortise_dispatch()), one call at
- * a time per client. `lease` may be stale by then (released by another thread): calls on it say so.
- * Never called after mortise_release() of that lease or mortise_close() has returned, unless the call
- * was made inside that very callback. */
+/* Called when the state of a lease has changed, on the notifier thread (or in mortise_dispatch()), one callback at
+ * a time per client. Another thread may have released the lease by then: calls on it say so.
+ * It is not called any more once mortise_release() of that lease, or mortise_close() with OK or UNREACHABLE, has
+ * returned. One exception: a release inside a callback (of any client) does not wait for an on_state of that lease
+ * which already runs on another thread, because two such callbacks could wait for each other. */
 typedef void (*mortise_state_callback)(mortise_lease *lease, mortise_lease_state state,
                                        void *user_data);
 
@@ -238,7 +260,8 @@ MORTISE_API mortise_status mortise_cancel(mortise_client *client, mortise_reques
 MORTISE_API int mortise_fd(mortise_client *client, mortise_status *status);
 /* Does what is ready without waiting and runs callbacks on this thread: at least those that were due
  * when it was called. Returns how many ran, or a negative status (CLOSED, FORKED, DEADLOCK inside a
- * callback, INVALID before mortise_fd()). */
+ * callback, INVALID before mortise_fd()). While the client is being closed, and after a close that returned
+ * CLOSING, it runs the callbacks that are left. */
 MORTISE_API int mortise_dispatch(mortise_client *client);
 
 /* ---- Looking in ------------------------------------------------------------------------------ */

@@ -418,8 +418,13 @@ public:
     client &operator=(const client &) = delete;
     ~client()
     {
-        if (home_)
-            mortise_close(home_->client, nullptr);
+        if (!home_)
+            return;
+        /* with fd() the callbacks that are left run here; else a callback that takes longer than close_timeout is
+         * not waited for */
+        while (mortise_close(home_->client, nullptr) == MORTISE_CLOSING &&
+               mortise_dispatch(home_->client) >= 0) {
+        }
     }
 
     /* As mortise_open(): a file or a URL; without one, the default search. */
@@ -430,7 +435,8 @@ public:
             return error(MORTISE_INVALID, "mortise_open: a zero byte in the path or URL");
         return open_at(where.c_str());
     }
-    /* As mortise_close(): everybody who waits is sent away, leases are lost. */
+    /* As mortise_close(): callers that wait return CLOSED, leases are lost. CLOSING: callbacks are left; call it
+     * again to wait for them, after dispatch() if fd() is used. */
     result<void> close()
     {
         std::shared_ptr<detail::home> home = home_; /* a callback may end this object meanwhile */

@@ -30,7 +30,9 @@
 
 #include <stdatomic.h>
 
-enum { SEATS = 16384, BOUNDS = 14, STATUSES = 16, TEXT_SIZE = 32768 };
+#define COUNT_ONE(name, code, text) +1
+enum { SEATS = 16384, BOUNDS = 14, STATUSES = MORTISE_STATUS_MAP(COUNT_ONE), TEXT_SIZE = 32768 };
+#undef COUNT_ONE
 
 /* ---- count.c ---- */
 

@@ -3,6 +3,7 @@
 #include "rig.h"
 
 #include <poll.h>
+#include <sched.h>
 #include <semaphore.h>
 
 #define CONFIG "ttl = 3s\n"
@@ -137,8 +138,8 @@ static void test_close_in_dispatch(void)
     mortise_client *client = rig.handle;
     mortise_acquire_async(client, "a", FOREVER, close_here, &closed, NULL, NULL);
     settle();
-    CU_ASSERT_EQUAL(closed, MORTISE_OK);
-    CU_ASSERT_EQUAL(waiting.calls, 1); /* told all the same */
+    CU_ASSERT_EQUAL(closed, MORTISE_CLOSING); /* another callback was left */
+    CU_ASSERT_EQUAL(waiting.calls, 1);        /* which ran in the same dispatch */
     CU_ASSERT_EQUAL(waiting.status, MORTISE_CLOSED);
     CU_ASSERT_EQUAL(mortise_dispatch(client), MORTISE_CLOSED);
     sim->give_back("b");
@@ -315,13 +316,214 @@ static void test_blocked_callback_and_close(void)
     while (sem_wait(&running.entered) != 0)
         continue;
     int64_t from_ms = test_now_ms();
-    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+    mortise_error error;
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, &error), MORTISE_CLOSING);
+    CU_ASSERT_EQUAL(error.status, MORTISE_CLOSING);
     CU_ASSERT(test_now_ms() - from_ms < TEST_PATIENCE_MS);
     CU_ASSERT_FALSE(atomic_load(&running.left));
-    sem_post(&running.leave); /* its thread frees what is left */
-    CU_ASSERT(test_poll(no_instances, NULL, TEST_PATIENCE_MS));
-    while (!atomic_load(&running.left))
-        poll(NULL, 0, 1);
+    CU_ASSERT_EQUAL(sim->instances(), 0); /* all else is over */
+    CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "a", TRY, &lost, NULL), MORTISE_CLOSED);
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_CLOSING); /* as often as one likes */
+    sem_post(&running.leave);
+    mortise_status status;
+    while ((status = mortise_close(rig.handle, NULL)) == MORTISE_CLOSING)
+        continue;
+    CU_ASSERT_EQUAL(status, MORTISE_OK);
+    CU_ASSERT(atomic_load(&running.left));
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_CLOSED);
+}
+
+/* ---- no callback after the close ------------------------------------------------------------------- */
+
+static struct last {
+    sem_t entered, leave;
+    _Atomic bool closed; /* the close said OK */
+    _Atomic int began, ended, after;
+} last;
+
+/* The first one lingers; none may begin, or still run, when the close has returned OK. */
+static void note_last(mortise_status status, mortise_lease *lease, const mortise_error *error,
+                      void *user_data)
+{
+    (void)status;
+    (void)lease;
+    (void)error;
+    (void)user_data;
+    atomic_fetch_add(&last.after, atomic_load(&last.closed));
+    if (atomic_fetch_add(&last.began, 1) == 0) {
+        sem_post(&last.entered);
+        while (sem_wait(&last.leave) != 0)
+            continue;
+    }
+    atomic_fetch_add(&last.after, atomic_load(&last.closed));
+    atomic_fetch_add(&last.ended, 1);
+}
+
+#define LAST 5
+
+static void ask_for_the_last(void)
+{
+    sem_init(&last.entered, 0, 0);
+    sem_init(&last.leave, 0, 0);
+    last.began = last.ended = last.after = 0;
+    last.closed = false;
+    mortise_acquire_async(rig.handle, "a", FOREVER, note_last, NULL, NULL, NULL);
+    for (int i = 1; i < LAST; i++)
+        mortise_acquire_async(rig.handle, "a", FOREVER, note_last, NULL, NULL, NULL);
+}
+
+static void *leave_soon(void *argument)
+{
+    (void)argument;
+    poll(NULL, 0, 20); /* in which a close that does not wait would return */
+    sem_post(&last.leave);
+    return NULL;
+}
+
+static void test_no_callback_after_the_close(void)
+{
+    pthread_t helper;
+    for (int round = 0; round < 10; round++) {
+        rig_open_real(&rig, CONFIG "close_timeout = 60s\n");
+        ask_for_the_last();
+        while (sem_wait(&last.entered) != 0)
+            continue;
+        pthread_create(&helper, NULL, leave_soon, NULL);
+        CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+        CU_ASSERT_EQUAL(atomic_load(&last.ended), LAST);
+        atomic_store(&last.closed, true);
+        pthread_join(helper, NULL);
+        CU_ASSERT_EQUAL(atomic_load(&last.after), 0);
+    }
+    ASSERT_NOTHING_LEFT();
+}
+
+/* It lingers longer than the close waits. The close says so, and the next one waits for all of them. */
+static void test_callbacks_left_by_a_close(void)
+{
+    rig_open_real(&rig, CONFIG "close_timeout = 100ms\n");
+    ask_for_the_last();
+    while (sem_wait(&last.entered) != 0)
+        continue;
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_CLOSING);
+    CU_ASSERT_EQUAL(atomic_load(&last.began), 1);
+    sem_post(&last.leave);
+    mortise_status status;
+    while ((status = mortise_close(rig.handle, NULL)) == MORTISE_CLOSING)
+        continue;
+    CU_ASSERT_EQUAL(status, MORTISE_OK);
+    CU_ASSERT_EQUAL(atomic_load(&last.ended), LAST);
+    ASSERT_NOTHING_LEFT();
+    CU_ASSERT_EQUAL(sim->instances(), 0);
+}
+
+/* With mortise_fd() callbacks run in mortise_dispatch() alone, also those of a close: it may be called under a mutex
+ * that they take, and it waits for nobody who does not dispatch. */
+static pthread_mutex_t callbacks_take = PTHREAD_MUTEX_INITIALIZER;
+
+static void take_and_count(mortise_status status, mortise_lease *lease, const mortise_error *error,
+                           void *user_data)
+{
+    (void)lease;
+    (void)error;
+    pthread_mutex_lock(&callbacks_take);
+    *(int *)user_data += status == MORTISE_CLOSED;
+    pthread_mutex_unlock(&callbacks_take);
+}
+
+static void test_close_runs_no_callback(void)
+{
+    int count = 0;
+    rig_open_real(&rig, CONFIG "close_timeout = 1h\n");
+    int fd = mortise_fd(rig.handle, NULL);
+    sim->seize("a", MORTISE_NEVER);
+    for (int i = 0; i < LAST; i++)
+        mortise_acquire_async(rig.handle, "a", FOREVER, take_and_count, &count, NULL, NULL);
+    pthread_mutex_lock(&callbacks_take);
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_CLOSING);
+    pthread_mutex_unlock(&callbacks_take);
+    CU_ASSERT_EQUAL(count, 0);
+    CU_ASSERT(readable(fd));
+    CU_ASSERT_EQUAL(mortise_dispatch(rig.handle), LAST);
+    CU_ASSERT_EQUAL(count, LAST);
+    CU_ASSERT_EQUAL(mortise_dispatch(rig.handle), 0);
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_dispatch(rig.handle), MORTISE_CLOSED);
+    sim->give_back("a");
+    ASSERT_NOTHING_LEFT();
+}
+
+static void *dispatch_to_the_end(void *argument)
+{
+    (void)argument;
+    while (mortise_dispatch(rig.handle) >= 0)
+        sched_yield();
+    return NULL;
+}
+
+/* Another thread dispatches: the close waits for the callback that runs there, and for those behind it. */
+static void test_close_beside_a_dispatcher(void)
+{
+    pthread_t dispatcher, helper;
+    for (int round = 0; round < 10; round++) {
+        rig_open_real(&rig, CONFIG "close_timeout = 60s\n");
+        CU_ASSERT(mortise_fd(rig.handle, NULL) >= 0);
+        ask_for_the_last();
+        pthread_create(&dispatcher, NULL, dispatch_to_the_end, NULL);
+        while (sem_wait(&last.entered) != 0)
+            continue;
+        pthread_create(&helper, NULL, leave_soon, NULL);
+        mortise_status status;
+        while ((status = mortise_close(rig.handle, NULL)) == MORTISE_CLOSING)
+            sched_yield();
+        CU_ASSERT_EQUAL(status, MORTISE_OK);
+        CU_ASSERT_EQUAL(atomic_load(&last.ended), LAST);
+        atomic_store(&last.closed, true);
+        pthread_join(helper, NULL);
+        pthread_join(dispatcher, NULL);
+        CU_ASSERT_EQUAL(atomic_load(&last.after), 0);
+    }
+    ASSERT_NOTHING_LEFT();
+}
+
+/* ---- two clients ----------------------------------------------------------------------------------- */
+
+static struct pair {
+    struct rig rig;
+    mortise_lease *lease;
+    mortise_status released;
+} pairs[2];
+static struct test_count both = TEST_COUNT_INIT, both_done = TEST_COUNT_INIT;
+
+static void release_the_other(mortise_lease *lease, mortise_lease_state state, void *user_data)
+{
+    struct pair *pair = user_data, *other = &pairs[pair == &pairs[0]];
+    (void)lease;
+    if (state != MORTISE_STATE_LOST)
+        return;
+    test_count_add(&both, 1);
+    test_count_wait(&both, 3); /* both callbacks run, and both leases are known */
+    pair->released = mortise_release(other->lease, NULL);
+    test_count_add(&both_done, 1);
+}
+
+static void test_callbacks_release_each_other(void)
+{
+    for (int i = 0; i < 2; i++) {
+        rig_open_real(&pairs[i].rig, CONFIG);
+        CU_ASSERT_EQUAL_FATAL(
+            mortise_acquire(pairs[i].rig.handle, i == 0 ? "a" : "b",
+                            MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 200, .no_renew = true,
+                                            .on_state = release_the_other, .user_data = &pairs[i]),
+                            &pairs[i].lease, NULL),
+            MORTISE_OK);
+    }
+    test_count_add(&both, 1);
+    CU_ASSERT_FATAL(test_count_wait(&both_done, 2));
+    for (int i = 0; i < 2; i++) {
+        CU_ASSERT_EQUAL(pairs[i].released, MORTISE_LOST);
+        CU_ASSERT_EQUAL(mortise_close(pairs[i].rig.handle, NULL), MORTISE_OK);
+    }
 }
 
 struct crossed {
@@ -464,6 +666,11 @@ int main(void)
         {"R7: a blocked callback harms nobody", test_blocked_callback_harms_nobody},
         {"R9: a blocked callback and a close", test_blocked_callback_and_close},
         {"a release and a close cross", test_release_and_close_cross},
+        {"no callback after the close", test_no_callback_after_the_close},
+        {"callbacks left by a close", test_callbacks_left_by_a_close},
+        {"a close runs no callback of a descriptor", test_close_runs_no_callback},
+        {"a close beside a dispatcher", test_close_beside_a_dispatcher},
+        {"callbacks release each other's leases", test_callbacks_release_each_other},
         {"the descriptor", test_descriptor},
         {"no dispatch without a descriptor", test_dispatch_without_a_descriptor},
         {"a descriptor asked for late", test_descriptor_late},

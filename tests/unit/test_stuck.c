@@ -27,14 +27,19 @@ static void stuck_start(void *ctx, mortise_op **ops, size_t n)
     sim_start(ctx, ops, n);
 }
 
-static void stand_still(void)
+static void begin_to_stick(void)
 {
-    sem_init(&stuck, 0, 0);
-    sem_init(&go, 0, 0);
     pthread_mutex_lock(&rig.client->pump.lock);
     sim_start = rig.client->top->module.start;
     rig.client->top->module.start = stuck_start;
     pthread_mutex_unlock(&rig.client->pump.lock);
+}
+
+static void stand_still(void)
+{
+    sem_init(&stuck, 0, 0);
+    sem_init(&go, 0, 0);
+    begin_to_stick();
 }
 
 static bool service_ended(void *argument)
@@ -106,6 +111,43 @@ static void stuck_and_closed_in_a_callback(void)
     stand_still();
     CU_ASSERT(test_count_wait(&closed, 1));
     go_on(10);
+}
+
+static void give_back_and_leave(mortise_status status, mortise_lease *lease,
+                                const mortise_error *error, void *user_data)
+{
+    (void)status;
+    (void)error;
+    (void)user_data;
+    begin_to_stick();
+    CU_ASSERT_EQUAL(mortise_release_nowait(lease, NULL), MORTISE_OK);
+}
+
+static void *dispatch_once(void *argument)
+{
+    (void)argument;
+    while (mortise_dispatch(rig.handle) == 0)
+        continue;
+    return NULL;
+}
+
+/* A thread that dispatches, and has run its callbacks, is in there. */
+static void stuck_with_a_dispatcher(void)
+{
+    pthread_t dispatcher;
+    sem_init(&stuck, 0, 0);
+    sem_init(&go, 0, 0);
+    rig_open_real(&rig, CONFIG);
+    CU_ASSERT_FATAL(mortise_fd(rig.handle, NULL) >= 0);
+    CU_ASSERT_EQUAL(
+        mortise_acquire_async(rig.handle, "a", FOREVER, give_back_and_leave, NULL, NULL, NULL),
+        MORTISE_OK);
+    pthread_create(&dispatcher, NULL, dispatch_once, NULL);
+    while (sem_wait(&stuck) != 0)
+        continue;
+    close_in_time(MORTISE_UNREACHABLE);
+    go_on(10);
+    pthread_join(dispatcher, NULL);
 }
 
 /* ---- callers that wait for an answer --------------------------------------------------------------- */
@@ -193,6 +235,11 @@ static void test_stuck_with_a_caller(void)
     in_child(stuck_with_a_caller);
 }
 
+static void test_stuck_with_a_dispatcher(void)
+{
+    in_child(stuck_with_a_dispatcher);
+}
+
 static void test_stuck_with_the_close(void)
 {
     in_child(stuck_with_the_close);
@@ -214,6 +261,7 @@ int main(void)
         {"R9: the driver never answers", test_never_answers},
         {"R9: it is stuck with a caller", test_stuck_with_a_caller},
         {"R9: it is stuck with the close", test_stuck_with_the_close},
+        {"R9: it is stuck with a dispatcher", test_stuck_with_a_dispatcher},
         {"R9: it is stuck, a callback closes", test_stuck_and_closed_in_a_callback},
         {"a release that backs off", test_release_backs_off},
         {"a release without an answer", test_release_unanswered},
