@@ -37,6 +37,8 @@ static void set_environment(const struct keeper_page *page, int lease_fd)
 {
     char text[32];
 
+    if (page->hide_config)
+        unsetenv("MORTISE_CONFIG");
     set_outer(page);
     setenv("MORTISE_NAME", page->name, 1);
     setenv("MORTISE_OWNER", page->owner, 1);

@@ -55,8 +55,9 @@ struct keeper_page {
     _Atomic int64_t killing_ns;  /* when the keeper last sent KILL to all; 0: not yet */
     _Atomic int32_t abandoned;   /* set by a wrapper that ends before all processes are gone */
     /* set before MESSAGE_START, constant from then on */
-    bool warn_only;  /* --on-loss=warn */
-    bool foreground; /* the command's group gets the terminal */
+    bool warn_only;   /* --on-loss=warn */
+    bool hide_config; /* --hide-config */
+    bool foreground;  /* the command's group gets the terminal */
     uint64_t token;
     char name[MORTISE_NAME_MAX + 1];
     char owner[MORTISE_OWNER_MAX + 1];

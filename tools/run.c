@@ -183,6 +183,10 @@ int command_run(int argc, char **argv)
         return EXIT_SYSTEM;
     }
     signals_end_at_once(&run);
+    /* `status` shows the program that holds a lock: here it is the command that is of interest. */
+    const char *slash = strrchr(run.command[0], '/');
+    program_invocation_short_name =
+        slash != NULL ? run.command[0] + (slash + 1 - run.command[0]) : run.command[0];
     run.client = open_client(&code);
     signals_held_back(&run);
     if (run.client == NULL) {

@@ -15,6 +15,7 @@ struct run {
     int64_t grace_ms;        /* -1: a sixth of the ttl */
     int not_had_code;        /* -E */
     bool warn_only;          /* --on-loss=warn */
+    bool hide_config;        /* --hide-config */
     char shown[QUOTED_SIZE]; /* the name, quoted */
 
     /* signals: run_signals.c */
@@ -31,6 +32,8 @@ struct run {
     mortise_lease *lease;
     int events;       /* mortise_fd */
     bool answered;    /* the acquire's callback has come */
+    bool notice_due;  /* nothing was said yet of whom we wait for */
+    int notice_fd;    /* of notice_ask(), or -1 */
     bool interrupted; /* the wait was ended by a signal */
     mortise_status status;
     mortise_error error;
@@ -98,6 +101,12 @@ void terminal_take(const struct run *run);
 
 /* Waits for the lock. True: run->lease is held; false: the process ends with *code. */
 bool run_wait(struct run *run, int *code);
+/* ---- run_notice.c: on a terminal, who holds what is waited for ---- */
+/* Asks who holds it, without waiting for the answer. Returns a descriptor that polls readable once the answer
+ * is there; -1: nothing will be said. */
+int notice_ask(struct run *run);
+void notice_say(struct run *run);
+
 /* Holds it while the command runs; returns when every process is gone. */
 void run_hold(struct run *run);
 /* Tells the keeper until when the lock is ours. */

@@ -300,6 +300,7 @@ static void fill_page(struct run *run)
     mortise_owner(run->lease, page->owner, sizeof page->owner);
     page->token = mortise_token(run->lease);
     page->warn_only = run->warn_only;
+    page->hide_config = run->hide_config;
     gethostname(host, sizeof host - 1);
     snprintf(page->process, sizeof page->process, "%d@%s", (int)getpid(), host);
     page->foreground = terminal_is_ours(run);

@@ -15,11 +15,12 @@ static const char help[] =
     "  -w, --wait TIME           wait for so long at most: 10s, 500ms, 2m, forever; a number is "
     "seconds\n"
     "  -E, --conflict-exit-code CODE\n"
-    "                            exit code when the lock is not had in time (75)\n"
+    "                            exit code when the lock cannot be acquired in time (75)\n"
     "  -c, --command             the one argument is run by /bin/sh -c\n"
     "      --ttl TIME            how long the lock outlives a host that dies (the config's ttl)\n"
     "      --grace TIME          between TERM and KILL when the lock is lost (a sixth of the ttl)\n"
     "      --on-loss kill|warn   end the command when the lock is lost (kill), or only say so\n"
+    "      --hide-config         COMMAND does not find MORTISE_CONFIG, which may hold a password\n"
     "  -C, --config FILE|URL     config file or URL\n"
     "\n"
     "COMMAND finds MORTISE_NAME, MORTISE_TOKEN (a number that grows with every holder), "
@@ -32,7 +33,7 @@ static const char help[] =
     "76 the lock was lost; 69 backend unreachable; 78 config; 64 usage; 126 not executable;\n"
     "127 not found.\n";
 
-enum { OPTION_TTL = OPTION_PRIVATE, OPTION_GRACE, OPTION_ON_LOSS };
+enum { OPTION_TTL = OPTION_PRIVATE, OPTION_GRACE, OPTION_ON_LOSS, OPTION_HIDE_CONFIG };
 static const struct option options[] = {{"nonblock", no_argument, NULL, 'n'},
                                         {"nb", no_argument, NULL, 'n'},
                                         {"wait", required_argument, NULL, 'w'},
@@ -42,6 +43,7 @@ static const struct option options[] = {{"nonblock", no_argument, NULL, 'n'},
                                         {"ttl", required_argument, NULL, OPTION_TTL},
                                         {"grace", required_argument, NULL, OPTION_GRACE},
                                         {"on-loss", required_argument, NULL, OPTION_ON_LOSS},
+                                        {"hide-config", no_argument, NULL, OPTION_HIDE_CONFIG},
                                         COMMON_OPTIONS,
                                         {0}};
 
@@ -118,6 +120,9 @@ static bool read_own(struct run *run, int option, bool *own)
         return read_time("--grace", 0, MORTISE_TTL_MAX_MS, &run->grace_ms);
     case OPTION_ON_LOSS:
         return read_on_loss(run);
+    case OPTION_HIDE_CONFIG:
+        run->hide_config = true;
+        return true;
     default:
         *own = false;
         return true;

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void on_state(mortise_lease *lease, mortise_lease_state state, void *user_data)
 {
@@ -98,6 +99,7 @@ static void say_not_had(struct run *run)
     mortise_info info = {.size = sizeof info};
 
     how_it_ended(run, after, sizeof after);
+    /* The holder may be another one by now than the one that was waited for. */
     if (mortise_inspect(run->client, run->name, &info, NULL) != MORTISE_OK || !info.held) {
         say("%s was held by another; %s", run->shown, after);
         return;
@@ -158,6 +160,7 @@ static int next_ending_signal(struct run *run)
 }
 
 enum { HELD = -1 }; /* no exit code: -E may ask for any */
+enum { NOTICE_AFTER_MS = 1000 };
 
 static int wait_once(struct run *run, int64_t wait_ms)
 {
@@ -173,13 +176,21 @@ static int wait_once(struct run *run, int64_t wait_ms)
     mortise_dispatch(run->client);
     while (!run->answered) {
         struct pollfd fds[] = {{.fd = run->signals, .events = POLLIN},
-                               {.fd = run->events, .events = POLLIN}};
-        if (poll(fds, 2, -1) < 0)
+                               {.fd = run->events, .events = POLLIN},
+                               {.fd = run->notice_fd, .events = POLLIN}};
+        int ready = poll(fds, 3, run->notice_due ? NOTICE_AFTER_MS : -1);
+        if (ready < 0)
             continue;
+        if (ready == 0 && run->notice_due) {
+            run->notice_due = false;
+            run->notice_fd = notice_ask(run);
+        }
         int number = fds[0].revents != 0 ? next_ending_signal(run) : 0;
         if (number != 0)
             return leave(run, request, number);
         mortise_dispatch(run->client);
+        if (fds[2].revents != 0 && !run->answered)
+            notice_say(run);
     }
     return run->status == MORTISE_OK ? HELD : failed_to_acquire(run);
 }
@@ -189,6 +200,8 @@ static int wait_until_held(struct run *run)
     int64_t wait_ms = run->wait_ms;
     mortise_status status;
 
+    run->notice_due = isatty(STDERR_FILENO) == 1;
+    run->notice_fd = -1;
     run->begin_ns = boottime_ns();
     run->events = mortise_fd(run->client, &status);
     if (run->events < 0) {

@@ -79,6 +79,18 @@ static int wrong_option(int option, char **argv, const char *command)
     return bad_usage(command, "unknown option %.100s", shown);
 }
 
+/* The words of a process can be read by every user of the host (ps, /proc/PID/cmdline), and a URL may hold a
+ * password: of it only the scheme stays. */
+static void blank_secrets(char *where)
+{
+    char *colon = strchr(where, ':');
+
+    if (colon == NULL || colon == where || strcspn(where, "/") < (size_t)(colon - where))
+        return; /* a file */
+    if (strpbrk(colon, "@?") != NULL)
+        memset(colon + 1, '*', strlen(colon + 1));
+}
+
 bool option_common(int option, char **argv, const char *help, int *code)
 {
     /* getopt_long leaves the command's name in argv[0]; main's own is the path of the program. */
@@ -90,7 +102,8 @@ bool option_common(int option, char **argv, const char *help, int *code)
             *code = bad_usage(command, "option -C needs a file or a URL, not an empty text");
             return true;
         }
-        config_where = optarg;
+        config_where = must_have(strdup(optarg));
+        blank_secrets(optarg);
         return false;
     case OPTION_HELP:
         fputs(help, stdout);

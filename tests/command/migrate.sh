@@ -85,16 +85,16 @@ OLD=$HOLDER
 JOB=$!
 yes "a lock is held" until_true filled "$DIR/job"
 migrates "status" 0 status
-has_line "the client" "$DIR/out" "^client	old	[^	]+	$OLD	mortise	.* ago	from$"
-has_line "the lock" "$DIR/out" "^lock	from	job	[^	]+ pid $JOB \(mortise\)	"
+has_line "the client" "$DIR/out" "^client	old	[^	]+	$OLD	sh	.* ago	from$"
+has_line "the lock" "$DIR/out" "^lock	from	job	[^	]+ pid $JOB \(sh\)	"
 no "presences are no locks" holds "$DIR/out" '^lock.*presence'
 migrates "plan: not now" 75 plan
-has_line "named" "$DIR/out" "^    .* pid $OLD \(mortise\)$"
+has_line "named" "$DIR/out" "^    .* pid $OLD \(sh\)$"
 migrates "advance that does not wait" 75 advance -n
 has_line "named" "$DIR/err" "1 client of phase old is there, .* pid $OLD .*nothing was done"
 same "nothing was written" "{old, both} {both}" "$(registers)"
 migrates "advance that gives up" 75 advance -w 100ms
-has_line "whom it waited for" "$DIR/err" "  .* pid $OLD \(mortise\)$"
+has_line "whom it waited for" "$DIR/err" "  .* pid $OLD \(sh\)$"
 has_line "says how it goes on" "$DIR/err" 'gave up after 100 ms.*--back'
 same "old is shut out, new not let in" "{both} {both}" "$(registers)"
 same "the file is as it was" both "$(phase)"

@@ -192,6 +192,8 @@ yes "options of run" [ "$(complete_words "$BIN" run --on)" = "--on-loss" ]
 same "values" "kill warn" "$(complete_words "$BIN" run --on-loss '')"
 hold "${N}complete-me"
 same "names that are held" "${N}complete-me" "$(complete_words "$BIN" status "${N}comp")"
+same "the token of a lock that is named" "$(json "${N}complete-me" token)" \
+    "$(complete_words "$BIN" break "${N}complete-me" --token '')"
 let_go "$HOLDER"
 
 end

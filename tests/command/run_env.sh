@@ -85,4 +85,15 @@ long=$(printf '%0512d' 0)
 "$BIN" run "${long:0:500}" -- true
 same "500 bytes" 0 $?
 
+what "passwords"
+url="sqlite:$DIR/locks.db?ttl=20s"
+"$BIN" -C "$url" run "${N}p" -- sh -c 'tr "\\0" " " <"/proc/$(ps -o ppid= $PPID | tr -d " ")/cmdline"' >"$DIR/words" 2>&1
+no "the URL of -C does not stay in the wrapper's words" grep -q ttl=20s "$DIR/words"
+has_line "the rest does" "$DIR/words" "-C sqlite:[*]+ run ${N}p -- sh"
+same "the command finds MORTISE_CONFIG" "$MORTISE_CONFIG" "$("$BIN" run "${N}p" -- sh -c 'echo "$MORTISE_CONFIG"')"
+same "not with --hide-config" none "$("$BIN" run --hide-config "${N}p" -- sh -c 'echo "${MORTISE_CONFIG-none}"')"
+
+what "who holds it: the command's name"
+same "its last part" sh "$("$BIN" run "${N}p" -- /bin/sh -c "'$BIN' status --json '${N}p' | sed 's/.*\"program\":\"\([^\"]*\).*/\1/'")"
+
 end

@@ -84,6 +84,7 @@ hold "${N}h"
 fresh
 line "\$m run ${N}h -- true"
 until_true someone_waits "${N}h" || wrong "no waiter was seen"
+sees "after a second it says who holds it" "^mortise: waiting for \"${N}h\", held by .*pid $HOLDER, sh\)"
 type_keys C-c
 sees "^C leaves the queue" '^(\^C)?\[130\]'
 yes "its place is gone" until_true nobody_waits "${N}h"

@@ -12,6 +12,24 @@ _mortise_names() {
         grep -v '[][ \\"'\''$`*?(){}<>|&;!]'
 }
 
+# The token of the lock that is named in the line, by `status`: the user has seen who holds it, or will.
+_mortise_token() {
+    local config=() name='' i
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        case ${COMP_WORDS[i]} in
+        -C | --config)
+            config=(-C "${COMP_WORDS[i + 1]}")
+            i=$((i + 1))
+            ;;
+        -* | break) ;;
+        *) name=${COMP_WORDS[i]} ;;
+        esac
+    done
+    [ -n "$name" ] || return
+    timeout 2 "${COMP_WORDS[0]}" "${config[@]}" status --json -- "$name" 2>/dev/null |
+        sed -n 's/.*"token":"\{0,1\}\([1-9][0-9]*\).*/\1/p'
+}
+
 _mortise_modules() {
     timeout 2 "${COMP_WORDS[0]}" drivers 2>/dev/null | cut -f 1
 }
@@ -52,7 +70,11 @@ _mortise() {
         mapfile -t COMPREPLY < <(compgen -W '10s 1m forever' -- "$word")
         return
         ;;
-    -E | --conflict-exit-code | --ttl | --grace | --token | --interval | --section)
+    --token)
+        mapfile -t COMPREPLY < <(compgen -W "$(_mortise_token)" -- "$word")
+        return
+        ;;
+    -E | --conflict-exit-code | --ttl | --grace | --interval | --section)
         return
         ;;
     esac
@@ -63,7 +85,7 @@ _mortise() {
         words="run status list break watch check drivers schema migrate bench $common"
         ;;
     run)
-        words="--nonblock --wait --ttl --grace --on-loss --conflict-exit-code --command $common --"
+        words="--nonblock --wait --ttl --grace --on-loss --hide-config --conflict-exit-code --command $common --"
         [ $names -gt 0 ] || [[ $word == -* ]] || words+=" $(_mortise_names "$word")"
         ;;
     status) words="--json $common $(_mortise_names "$word")" ;;

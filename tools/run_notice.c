@@ -1,0 +1,66 @@
+/* run_notice.c - `mortise run` on a terminal: after a second of waiting, what it waits for and who has it.
+ *
+ * The backend is asked on a thread of its own: it may not answer, and the wait must see signals meanwhile. The
+ * thread is never joined: if the client is closed first, its question fails. */
+#include "run.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <unistd.h>
+
+static struct {
+    mortise_client *client;
+    const char *name;
+    mortise_info info;
+    mortise_status status;
+    int ends[2];
+} question;
+
+static void *ask(void *unused)
+{
+    (void)unused;
+    question.info.size = sizeof question.info;
+    question.status = mortise_inspect(question.client, question.name, &question.info, NULL);
+    close(question.ends[1]); /* the answer is there: the other end reads end of file */
+    return NULL;
+}
+
+int notice_ask(struct run *run)
+{
+    pthread_t thread;
+
+    question.client = run->client;
+    question.name = run->name;
+    if (pipe2(question.ends, O_CLOEXEC) != 0)
+        return -1;
+    if (pthread_create(&thread, NULL, ask, NULL) != 0) {
+        close(question.ends[0]);
+        close(question.ends[1]);
+        return -1;
+    }
+    pthread_detach(thread);
+    return question.ends[0];
+}
+
+void notice_say(struct run *run)
+{
+    const mortise_info *info = &question.info;
+    char host[4 * sizeof info->host], program[4 * sizeof info->program];
+    char held[DURATION_SIZE], since[48] = "";
+
+    close(run->notice_fd);
+    run->notice_fd = -1;
+    if (question.status != MORTISE_OK || !info->held) {
+        say("waiting for %s", run->shown);
+        return;
+    }
+    if (info->held_ms >= 0)
+        snprintf(since, sizeof since, " for %s", format_duration(info->held_ms, held));
+    if (info->host[0] == '\0' || info->pid <= 0)
+        say("waiting for %s, which another holds%s", run->shown, since);
+    else
+        say("waiting for %s, held by %s (pid %" PRId64 ", %s)%s", run->shown,
+            printable(info->host, host, sizeof host), info->pid,
+            printable(info->program, program, sizeof program), since);
+}
