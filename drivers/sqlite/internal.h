@@ -52,6 +52,8 @@
 #ifndef MORTISE_SQLITE_INTERNAL_H
 #define MORTISE_SQLITE_INTERNAL_H
 
+#define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
+
 #include "../rowlease/rowlease.h"
 #include "sql.h"
 

@@ -36,6 +36,10 @@ struct name *waiting_name(struct driver *driver, const char *bytes, size_t len, 
     name->len = (uint32_t)len;
     name->grace_ns = name->check_ns = MORTISE_NEVER;
     HASH_ADD(hh, driver->names, bytes, len, name);
+    if (name->hh.tbl == NULL) {
+        free(name);
+        return NULL;
+    }
     return name;
 }
 
@@ -145,6 +149,18 @@ static void wake(struct driver *driver, struct name *name, const struct outcome 
     }
 }
 
+/* Out of memory: the first of the list is told, and nobody looks later whether it took the name. */
+static void wake_unchecked(struct driver *driver, const mortise_op *op,
+                           const struct outcome *outcome)
+{
+    if (!outcome->answer.wake || outcome->waiter_count == 0)
+        return;
+    if (is_own(driver, &outcome->waiters[0]))
+        driver->host->news(driver->host, op->name, op->name_len);
+    else
+        inbox_send(driver, &outcome->waiters[0], op->name, op->name_len);
+}
+
 static void settle_list(struct driver *driver, struct name *name, const struct outcome *outcome)
 {
     if (outcome->left_list) {
@@ -166,8 +182,10 @@ static void settle_acquire(struct driver *driver, const mortise_op *op,
     if (outcome->answer.passed)
         inbox_send(driver, &outcome->answer.passed_over, op->name, op->name_len);
     struct name *name = waiting_name(driver, op->name, op->name_len, outcome->answer.wake);
-    if (name == NULL)
+    if (name == NULL) {
+        wake_unchecked(driver, op, outcome);
         return;
+    }
     settle_list(driver, name, outcome);
     wake(driver, name, outcome);
     drop_if_idle(driver, name);
@@ -178,8 +196,10 @@ static void settle_release(struct driver *driver, const mortise_op *op,
                            const struct outcome *outcome)
 {
     struct name *name = waiting_name(driver, op->name, op->name_len, outcome->answer.wake);
-    if (name == NULL)
+    if (name == NULL) {
+        wake_unchecked(driver, op, outcome);
         return;
+    }
     wake(driver, name, outcome);
     if (name->watched && !name->registered)
         driver->host->news(driver->host, name->bytes, name->len);
