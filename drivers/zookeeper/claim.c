@@ -27,6 +27,10 @@ static struct name *name_of(struct driver *driver, const char *name, size_t name
     memcpy(found->name, name, name_len);
     found->name_len = name_len;
     HASH_ADD(hh, driver->names, folder, length, found);
+    if (found->hh.tbl == NULL) {
+        free(found);
+        return NULL;
+    }
     return found;
 }
 
@@ -359,11 +363,13 @@ void claim_go(struct driver *driver, struct claim *claim)
 
 void claims_late(struct driver *driver)
 {
+    driver->barrier = BARRIER_OWED;
     while (driver->backlog != NULL && is_connected(driver) && driver->session->open < OPEN_MAX) {
         struct claim *claim = driver->backlog;
         not_late(driver, claim);
         go_now(driver, claim);
     }
+    driver->barrier = BARRIER_EACH;
 }
 
 /* ---- events --------------------------------------------------------------------------------------------- */

@@ -63,6 +63,8 @@ void session_servers_known(struct driver *driver);
 void session_close_all(struct driver *driver);
 /* Ends it, with all nodes of it, and begins another. */
 void session_give_up(struct driver *driver);
+/* A claim is about to begin: there must be a session that proves itself. */
+void session_wake(struct driver *driver);
 int64_t session_timeout_ns(const struct driver *driver);
 /* Until when a claim is good; 0: nothing is proven. */
 int64_t session_deadline(const struct driver *driver);

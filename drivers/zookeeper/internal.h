@@ -107,11 +107,18 @@
  *   The process is stopped, or the machine asleep: instants are of CLOCK_BOOTTIME, taken before sending.
  *   A follower is cut off right after answering a beat: its touch does not count before R is answered.
  *
+ * RESTING. A client without a claim needs no deadline. When it has had none for a timeout, its session stops to
+ * beat, and the library's pings alone keep it alive, which the servers answer without a write. The proof grows
+ * old meanwhile, and a new one takes half a timeout. So the next claim gets a new session: the making of one
+ * proves at once.
+ *
  * ENDING A SESSION. zookeeper_close() may wait for some seconds, and joins the library's threads. An expired
  * session is ended on a thread of its own; the last one in close(), which also joins those threads, so that
  * nothing posts after it. Requests that the library had not answered by then are freed unanswered. */
 #ifndef MORTISE_ZOOKEEPER_INTERNAL_H
 #define MORTISE_ZOOKEEPER_INTERNAL_H
+
+#define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
 
 #include "names.h"
 #include "proof.h"
@@ -204,6 +211,8 @@ struct session {
     int64_t beat_due_ns;
     int64_t look_ns;        /* at what the library has put into the mailbox, whatever was posted */
     unsigned beat_failures; /* there was no node to beat with */
+    int64_t busy_ns;        /* when there was a claim, last */
+    bool rests;             /* it does not beat; a claim needs another session */
     struct proof proof;
     int64_t servers_ms, servers_at_ns; /* the servers' wall clock, as of an instant */
     pthread_t closer;
@@ -334,6 +343,11 @@ struct driver {
     int32_t base_version;
     enum base_state base_state;
     uint64_t base_step;
+    enum {
+        BARRIER_EACH,
+        BARRIER_OWED,
+        BARRIER_SENT
+    } barrier;               /* of the looks that begin together */
     int64_t base_changed_ns; /* 0: never */
     bool suspects; /* the core was told to doubt what is held, and not yet that all is well */
     struct watch *watches; /* uthash, by path */

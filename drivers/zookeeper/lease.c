@@ -50,6 +50,7 @@ void lease_acquire(struct driver *driver, mortise_op *op)
         attach(driver, claim, op);
         return;
     }
+    session_wake(driver);
     if ((claim = claim_new(driver, op)) == NULL) {
         driver->host->complete(driver->host, op, MORTISE_NOMEM);
         return;
@@ -145,7 +146,9 @@ static void doubt(struct driver *driver, struct claim *claim)
 
 void lease_connected(struct driver *driver)
 {
+    driver->barrier = BARRIER_OWED;
     claims_each(driver, claim_go);
+    driver->barrier = BARRIER_EACH;
 }
 
 void lease_disconnected(struct driver *driver)

@@ -51,7 +51,7 @@ static const mortise_option options[OPTION_COUNT] = {
     [OPTION_TLS] = {.key = "tls",
                     .type = MORTISE_OPTION_BOOL,
                     .default_text = "no",
-                    .help = "encrypted connections; not in this build"},
+                    .help = "encrypted connections; this driver has none, and refuses yes"},
 };
 
 /* ---- opening and closing ----------------------------------------------------------------------------- */
@@ -101,8 +101,8 @@ static mortise_status read_options(struct driver *driver, mortise_error *error)
 {
     if (driver->values[OPTION_TLS].number != 0)
         return fault_error(error, MORTISE_CONFIG,
-                           "zookeeper: tls = yes, but the ZooKeeper library that this driver was "
-                           "built with has no TLS");
+                           "zookeeper: tls = yes: this driver has no TLS; use a tunnel, or leave "
+                           "it out on a network that you trust");
     mortise_status status = read_root(driver, error);
     if (status == MORTISE_OK)
         status = read_auth(driver, error);

@@ -328,6 +328,17 @@ static void listed(struct driver *driver, struct request *request)
     }
 }
 
+/* Looks that begin at one instant share a barrier. */
+static bool barrier_sent(struct driver *driver)
+{
+    if (driver->barrier == BARRIER_SENT)
+        return true;
+    bool sent = send_barrier(driver);
+    if (sent && driver->barrier == BARRIER_OWED)
+        driver->barrier = BARRIER_SENT;
+    return sent;
+}
+
 void queue_list(struct driver *driver, struct claim *claim, enum look look)
 {
     struct reply_to nobody = {NULL, NULL, 0, false};
@@ -339,7 +350,7 @@ void queue_list(struct driver *driver, struct claim *claim, enum look look)
     path_of(driver, claim->name->folder, NULL, path);
     claim->sure = look == LOOK_SURE;
     if ((look == LOOK_SYNCED && !send_sync(driver, nobody)) ||
-        (look == LOOK_SURE && !send_barrier(driver))) {
+        (look == LOOK_SURE && !barrier_sent(driver))) {
         claim_counted(driver, claim, false);
         return;
     }

@@ -262,6 +262,8 @@ void session_event(struct driver *driver, int state)
 static bool is_hopeless(const struct driver *driver, int64_t now_ns)
 {
     const struct session *session = driver->session;
+    if (session->rests)
+        return false; /* nothing was asked, and nothing is held */
     const struct proof *proof = &session->proof;
     int64_t good_ns =
         session->since_ns + proof->timeout_ns; /* it may have been long in the making */
@@ -277,6 +279,12 @@ void session_give_up(struct driver *driver)
     retire(driver);
     driver->begin_ns = now_of(driver);
     lease_session_abandoned(driver);
+}
+
+void session_wake(struct driver *driver)
+{
+    if (driver->session != NULL && driver->session->rests)
+        session_give_up(driver);
 }
 
 /* ---- beats ---------------------------------------------------------------------------------------- */
@@ -340,6 +348,19 @@ static void beat(struct driver *driver, int64_t now_ns)
             : send_create(driver, path, driver->note, driver->note_len, ZOO_EPHEMERAL, to);
     session->beat_sent_ns = now_ns;
     session->beat_due_ns = now_ns + session_timeout_ns(driver) / BEATS_PER_TIMEOUT;
+}
+
+/* Nothing was held or asked for a timeout. See RESTING. */
+static bool has_rest(struct driver *driver, int64_t now_ns)
+{
+    struct session *session = driver->session;
+    if (driver->names != NULL || driver->queries != NULL || session->busy_ns == 0)
+        session->busy_ns = now_ns;
+    session->rests = session->since_ns != 0 && session->beat_failures == 0 &&
+                     now_ns - session->busy_ns > session_timeout_ns(driver);
+    if (session->rests)
+        session->beat_due_ns = MORTISE_NEVER;
+    return session->rests;
 }
 
 static void ignored(struct driver *driver, struct request *request)
@@ -441,7 +462,8 @@ void session_turn(struct driver *driver, int64_t now_ns)
     }
     if (session == NULL && now_ns >= driver->begin_ns)
         begin(driver, now_ns);
-    else if (session != NULL && !session->beating && now_ns >= session->beat_due_ns)
+    else if (session != NULL && !session->beating && now_ns >= session->beat_due_ns &&
+             !has_rest(driver, now_ns))
         beat(driver, now_ns);
     if (session != NULL && driver->away_ns != 0 && now_ns - driver->away_ns > LOOK_UP_NS &&
         now_ns - driver->lookup_ns > LOOK_UP_NS && !servers_asking(driver))

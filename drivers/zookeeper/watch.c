@@ -34,7 +34,10 @@ void watch_note(struct driver *driver, const char *path)
         return;
     memcpy(watch->path, path, length + 1);
     HASH_ADD(hh, driver->watches, path, length, watch);
-    driver->watch_bytes += length + LENGTH_BYTES;
+    if (watch->hh.tbl == NULL)
+        free(watch);
+    else
+        driver->watch_bytes += length + LENGTH_BYTES;
 }
 
 bool watch_fits(const struct driver *driver, const char *path)

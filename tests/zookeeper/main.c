@@ -40,7 +40,7 @@ static const char *const patient[] = {
     "log=log4j.logger.org.apache.zookeeper.server.FinalRequestProcessor=DEBUG", NULL};
 
 static const struct set sets[] = {
-    {"nodes", 1, quick, {node_tests, fifo_tests, op_tests}},
+    {"nodes", 1, quick, {node_tests, fifo_tests, op_tests, memory_tests}},
     {"cuts", 1, quick, {cut_tests, crowd_tests}},
     {"sessions", 1, quick, {session_tests}},
     {"ensemble", 3, quick, {ensemble_tests}},

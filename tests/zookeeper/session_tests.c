@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* ---- ended from outside ------------------------------------------------------------------------------ */
 
@@ -63,6 +64,60 @@ bool session_close_by_hand(int64_t session)
 static void end_session(mortise_client *client)
 {
     CU_ASSERT(session_close_by_hand(session_of(client)));
+}
+
+/* How often the node that this client's session beats with was written; -1: there is none. */
+static int beats_of(mortise_client *client)
+{
+    int64_t session = session_of(client);
+    struct String_vector nodes = {0, NULL};
+    struct Stat stat;
+    char path[256];
+    int beats = -1;
+    if (zoo_get_children(stage.peek, "/faults/%sessions", 0, &nodes) != ZOK)
+        return -1;
+    for (int i = 0; i < nodes.count; i++) {
+        snprintf(path, sizeof path, "/faults/%%sessions/%s", nodes.data[i]);
+        if (zoo_exists(stage.peek, path, 0, &stat) == ZOK && stat.ephemeralOwner == session)
+            beats = stat.version;
+    }
+    deallocate_String_vector(&nodes);
+    return beats;
+}
+
+/* For as long as the session would last. */
+static bool wrote_nothing(void *argument)
+{
+    int beats = beats_of(argument);
+    struct timespec timeout = {TIMEOUT_MS / 1000, TIMEOUT_MS % 1000 * 1000000L};
+    nanosleep(&timeout, NULL);
+    return beats >= 0 && beats_of(argument) == beats;
+}
+
+/* A client that has nothing comes to rest; its session lives on. The next lock is proven at once, and goes on. */
+static void test_rests(void)
+{
+    mortise_client *client = client_direct(BRIEF);
+    mortise_error error;
+    EXPECT(OK, mortise_release(take(client, fresh_name()), &error));
+    int64_t session = session_of(client);
+    CU_ASSERT(test_poll(wrote_nothing, client, TEST_PATIENCE_MS));
+    CU_ASSERT_EQUAL(session_of(client), session);
+    const char *name = fresh_name();
+    bool kept = false;
+    for (int tries = 0; tries < TRIES && !kept; tries++) {
+        mortise_lease *lease = take(client, name);
+        CU_ASSERT(session_of(client) != session);
+        int64_t first_ms = deadline_of(lease), last_ms = first_ms;
+        while (last_ms != 0 && last_ms < first_ms + 2 * TIMEOUT_MS) {
+            struct timespec pause = {0, 100 * 1000000L};
+            nanosleep(&pause, NULL);
+            last_ms = deadline_of(lease);
+        }
+        kept = mortise_release(lease, &error) == MORTISE_OK && last_ms != 0;
+    }
+    CU_ASSERT(kept);
+    client_end(client);
 }
 
 /* CURATOR-604: after the end of a session there is one owner, and the old one knows that it is not. */
@@ -370,6 +425,7 @@ static void test_first_name_unknown(void)
 
 const CU_TestInfo session_tests[] = {
     {"CURATOR-604: two owners", test_two_owners_curator_604},
+    {"a client that has nothing rests", test_rests},
     {"CURATOR-498: a dying session's node", test_dying_session_curator_498},
     {"ZOOKEEPER-3162: two of one session", test_same_session_zookeeper_3162},
     {"CURATOR-495: a callback that blocks", test_blocked_callback_curator_495},
