@@ -171,6 +171,20 @@ static int run_under_lock(struct run *run)
     return end.code;
 }
 
+/* Root and each other user have a default database of their own: a lock that a crontab of root takes does not keep
+ * out the shell of another user. Not in a run inside of another one. */
+static void say_default_database(const struct run *run)
+{
+    char text[512] = "", shown[QUOTED_SIZE];
+
+    if (strcmp(mortise_config_source(run->client), "built-in defaults") != 0 ||
+        isatty(STDERR_FILENO) != 1 || getenv("MORTISE_OWNER") != NULL)
+        return;
+    if (mortise_ping(run->client, text, sizeof text, NULL) == MORTISE_OK)
+        say("no config file: the locks are this user's own (%s)",
+            printable(text, shown, sizeof shown));
+}
+
 int command_run(int argc, char **argv)
 {
     struct run run = {0};
@@ -188,6 +202,8 @@ int command_run(int argc, char **argv)
     program_invocation_short_name =
         slash != NULL ? run.command[0] + (slash + 1 - run.command[0]) : run.command[0];
     run.client = open_client(&code);
+    if (run.client != NULL)
+        say_default_database(&run);
     signals_held_back(&run);
     if (run.client == NULL) {
         keeper_stop(&run.keeper);

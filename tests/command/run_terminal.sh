@@ -185,5 +185,32 @@ line "read x; echo got \$x"
 line "typed"
 sees "what is typed is read" '^got typed'
 
+what "without a config file"
+# Where root would have its database, and a system's config, there is nothing to see in it.
+alone='env'
+if [ "$(id -u)" -eq 0 ]; then
+    alone="unshare -m $DIR/alone"
+    cat >"$DIR/alone" <<'END'
+#!/bin/sh
+mount -t tmpfs tmpfs /var/lib && exec "$@"
+END
+    chmod +x "$DIR/alone"
+fi
+if ! $alone true; then
+    printf 'left out: no mount namespace can be made here, and the database of root is not for tests\n'
+else
+    by_default="env -u MORTISE_CONFIG HOME=$DIR XDG_CONFIG_HOME=$DIR/none XDG_STATE_HOME=$DIR/state $alone"
+    fresh
+    line "$by_default \$m run x -- \$m run y -- echo do''ne"
+    sees "it runs" '^done'
+    same "it says once whose locks these are" 1 "$(pane | grep -c "no config file: the locks are this user's own .SQLite")"
+    # shellcheck disable=SC2086 # words
+    same "not where nobody is there to read it" "" "$($by_default "$BIN" run x -- true 2>&1)"
+    fresh
+    line "\$m run ${N}a -- echo do''ne"
+    sees "with a config file" '^done'
+    no "nothing is said" shows 'no config file'
+fi
+
 close_terminal
 end
