@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- ended from outside ------------------------------------------------------------------------------ */
 
@@ -85,13 +84,31 @@ static int beats_of(mortise_client *client)
     return beats;
 }
 
+static bool never(void *argument)
+{
+    (void)argument;
+    return false;
+}
+
 /* For as long as the session would last. */
 static bool wrote_nothing(void *argument)
 {
     int beats = beats_of(argument);
-    struct timespec timeout = {TIMEOUT_MS / 1000, TIMEOUT_MS % 1000 * 1000000L};
-    nanosleep(&timeout, NULL);
+    test_poll(never, NULL, TIMEOUT_MS);
     return beats >= 0 && beats_of(argument) == beats;
+}
+
+struct goal {
+    mortise_lease *lease;
+    int64_t deadline_ms;
+};
+
+/* Or it is LOST. */
+static bool lasts_until(void *argument)
+{
+    const struct goal *goal = argument;
+    int64_t deadline_ms = deadline_of(goal->lease);
+    return deadline_ms == 0 || deadline_ms >= goal->deadline_ms;
 }
 
 /* A client that has nothing comes to rest; its session lives on. The next lock is proven at once, and goes on. */
@@ -108,13 +125,9 @@ static void test_rests(void)
     for (int tries = 0; tries < TRIES && !kept; tries++) {
         mortise_lease *lease = take(client, name);
         CU_ASSERT(session_of(client) != session);
-        int64_t first_ms = deadline_of(lease), last_ms = first_ms;
-        while (last_ms != 0 && last_ms < first_ms + 2 * TIMEOUT_MS) {
-            struct timespec pause = {0, 100 * 1000000L};
-            nanosleep(&pause, NULL);
-            last_ms = deadline_of(lease);
-        }
-        kept = mortise_release(lease, &error) == MORTISE_OK && last_ms != 0;
+        struct goal goal = {lease, deadline_of(lease) + 2 * TIMEOUT_MS};
+        CU_ASSERT(test_poll(lasts_until, &goal, TEST_PATIENCE_MS));
+        kept = mortise_release(lease, &error) == MORTISE_OK;
     }
     CU_ASSERT(kept);
     client_end(client);
