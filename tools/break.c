@@ -2,10 +2,11 @@
  *
  * Only the very grant that the token names: if the lock changed hands since the operator looked,
  * nothing is done. The library makes that check and the act one step in the server. */
-#include "tool.h"
+#include "migrate.h"
 
 #include <getopt.h>
 #include <inttypes.h>
+#include <string.h>
 
 static const char help[] =
     "Usage: mortise break NAME --token TOKEN\n"
@@ -13,7 +14,9 @@ static const char help[] =
     "the\n"
     "lock changed hands in between, nothing is done. For operators: make sure first that its "
     "holder\n"
-    "is dead, or that it can stand two at once; it is told only at its next renewal.\n"
+    "is dead, or that it can stand two at once; it is told only at its next renewal. The presence "
+    "of a\n"
+    "client of the plugin migrate is not ended: end the client.\n"
     "\n"
     "      --token TOKEN         the token of the grant\n"
     "  -C, --config FILE|URL     config file or URL\n"
@@ -53,6 +56,15 @@ static int changed_hands(mortise_client *client, const char *name, const char *s
     return EXIT_NOTHING_DONE;
 }
 
+/* Its client would hold locks on, and a step would not wait for it. */
+static bool is_presence(const char *name)
+{
+    const char *own = strstr(name, MIGRATE_PRESENCES);
+    unsigned phase;
+
+    return own != NULL && migrate_presence_decode(own, &phase, NULL);
+}
+
 static int break_grant(mortise_client *client, const char *name, uint64_t token)
 {
     char shown[QUOTED_SIZE], holder[512];
@@ -60,6 +72,15 @@ static int break_grant(mortise_client *client, const char *name, uint64_t token)
     mortise_error error;
 
     quoted(name, shown, sizeof shown);
+    if (is_presence(name)) {
+        say("%s is the presence of a client of the plugin migrate; nothing was done: without it a "
+            "step "
+            "would not wait for that client, which may hold locks. End the client: its presence "
+            "ends "
+            "by itself, `presence` (30 s) later at most",
+            shown);
+        return EXIT_NOTHING_DONE;
+    }
     /* asked before the act, for the message only: the act checks the token itself */
     bool known = mortise_inspect(client, name, &info, NULL) == MORTISE_OK && info.held &&
                  info.token == token;

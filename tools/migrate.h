@@ -103,6 +103,8 @@ void plan_make(struct migration *migration, bool forward, struct plan *plan);
 void plan_end(struct plan *plan);
 /* Behind "nothing is left to be done": whether `from` may be shut down. */
 const char *migrate_from_may_go(const struct migration *migration);
+/* It cannot be read, and `to` lets in phase new only: nobody needs it. */
+bool migrate_from_may_be_gone(const struct migration *migration);
 /* Whether a client of that phase may live, by both registers. */
 bool phase_is_allowed(const struct migrate_register *from, const struct migrate_register *to,
                       unsigned phase);

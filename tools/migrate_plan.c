@@ -111,7 +111,7 @@ const char *migrate_from_may_go(const struct migration *migration)
                  "client has the plugin any more";
 }
 
-static bool from_may_be_gone(const struct migration *migration)
+bool migrate_from_may_be_gone(const struct migration *migration)
 {
     const struct side *from = &migration->sides[MIGRATE_FROM], *to = &migration->sides[MIGRATE_TO];
 
@@ -129,7 +129,7 @@ static bool both_known(const struct migration *migration, struct plan *plan)
             continue;
         trouble(plan, exit_code_of(kept->status), "the register of %s cannot be read: %s%s",
                 side_text(side, shown), kept->error.message,
-                from_may_be_gone(migration)
+                migrate_from_may_be_gone(migration)
                     ? ". `to` lets in phase new only: if `from` has gone for "
                       "good, nothing is left to be done"
                     : "");

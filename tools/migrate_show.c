@@ -70,7 +70,8 @@ static void view_side(struct view *view, int role)
             mortise_ping(side->client, view->server[role], sizeof view->server[role], &side->error);
     if (side->status == MORTISE_OK)
         side->status = side_list(side, "", &view->infos[role], &side->error);
-    if (side->status != MORTISE_OK)
+    bool needed = role != MIGRATE_FROM || !migrate_from_may_be_gone(view->migration);
+    if (side->status != MORTISE_OK && needed)
         view->code = exit_code_of(side->status);
     for (size_t i = 0; i < view->infos[role].count; i++)
         add_client(view, &view->infos[role].list[i], role);
@@ -96,6 +97,8 @@ static const char *stage_of(const struct migration *migration)
 {
     const struct side *sides = migration->sides;
 
+    if (migrate_from_may_be_gone(migration))
+        return migrate_stage_word(MIGRATE_STAGE_3);
     if (!sides[MIGRATE_FROM].known || !sides[MIGRATE_TO].known)
         return NULL;
     return migrate_stage_word(migrate_stage_of(&sides[MIGRATE_FROM].reg, &sides[MIGRATE_TO].reg));
@@ -195,6 +198,8 @@ static void print_head(const struct migration *migration)
     printf("%s: [%s] phase = %s; stage of the fleet: %s\n",
            printable(migration->file.path, path, sizeof path), migration->file.section,
            migration->file.phase_word, stage != NULL ? stage : "unknown");
+    if (migrate_from_may_be_gone(migration))
+        printf("`from` cannot be read, and no client needs it: `to` lets in phase new only\n");
 }
 
 /* ---- JSON -------------------------------------------------------------------------------------------- */

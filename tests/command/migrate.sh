@@ -80,6 +80,9 @@ same "no register was written" "{old, both} {both}" "$(registers)"
 
 what "a client in the way"
 presence a old 1
+"$BIN" -C "$CONF#sqlite:a" break ".mortise-migrate/presence/old/${ID}1" --token 1 2>"$DIR/err"
+same "a presence is not broken" 1 $?
+has_line "and why" "$DIR/err" 'is the presence of a client'
 OLD=$HOLDER
 "$BIN" -C "$CONF#sqlite:a" run job -- sh -c "echo >$DIR/job; exec sleep 1000" 2>/dev/null &
 JOB=$!
@@ -149,6 +152,15 @@ same "the file stays" new "$(phase)"
 migrates "nothing is left" 1 advance
 migrates "nor planned" 1 plan
 has_line "said" "$DIR/out" 'from. may go'
+mkdir "$DIR/aside"
+mv "$DIR"/a.db* "$DIR/aside"
+head -c 8192 /dev/urandom >"$DIR/a.db"
+migrates "status when from has gone" 0 status
+has_line "the stage" "$DIR/out" 'stage of the fleet: 3$'
+has_line "says why" "$DIR/out" 'no client needs it'
+migrates "as JSON" 0 status --json
+rm -f "$DIR"/a.db*
+mv "$DIR/aside"/* "$DIR"
 fleet both
 migrates "the file of a host that is behind" 0 advance
 same "needs no step" "{} {new}, new" "$(registers), $(phase)"
