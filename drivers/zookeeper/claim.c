@@ -215,6 +215,19 @@ void claim_again(struct driver *driver, struct claim *claim, int64_t after_ns)
     lease_sweep_by(driver, claim->again_ns);
 }
 
+/* Curator asks a holder to give up by writing "__REVOKE__" over its node. Ours does not; it goes on to say who it is. */
+static void write_note_again(struct driver *driver, struct claim *claim,
+                             const struct request *request)
+{
+    static const struct reply_to nobody = {NULL, NULL, 0, false};
+    mortise_info ignored = {.size = sizeof(ignored)};
+    char path[PATH_SIZE], data[DATA_MAX];
+    if (note_read(request->text, &ignored) >= 0 || claim->noted_base < 0)
+        return;
+    path_of(driver, claim->name->folder, claim->node, path);
+    send_set(driver, path, data, note_write(driver, claim->noted_base, data), -1, nobody);
+}
+
 static void watched_own(struct driver *driver, struct request *request)
 {
     struct claim *claim = request->target;
@@ -231,6 +244,8 @@ static void watched_own(struct driver *driver, struct request *request)
         driver->host->doubt(driver->host, claim->name->name, claim->name->name_len);
     } else if (request->rc != ZOK)
         claim->watched = false;
+    else
+        write_note_again(driver, claim, request);
 }
 
 void claim_watch_own(struct driver *driver, struct claim *claim)

@@ -189,6 +189,110 @@ static void test_foreign_node_meanwhile(void)
     client_end(client);
 }
 
+struct known {
+    mortise_client *client;
+    const char *name;
+};
+
+static bool is_known(void *argument)
+{
+    const struct known *known = argument;
+    mortise_info info = {.size = sizeof info};
+    return mortise_inspect(known->client, known->name, &info, NULL) == MORTISE_OK && info.held &&
+           info.pid > 0 && info.host[0] != '\0';
+}
+
+/* A client of Curator asks the holder to give up: the holder keeps the lock, and says who it is again. */
+static void test_revoked_by_curator(void)
+{
+    mortise_client *client = client_direct(""), *other = client_direct("");
+    const char *name = fresh_name();
+    mortise_lease *lease = take(client, name);
+    uint64_t token = mortise_token(lease);
+    struct known known = {other, name};
+    char node[128], path[400];
+    CU_ASSERT_FATAL(contender(name, 0, node, sizeof node));
+    snprintf(path, sizeof path, "/faults/%s/%s", name, node);
+    for (int i = 0; i < 2; i++) {
+        CU_ASSERT_EQUAL(zoo_set(stage.peek, path, "__REVOKE__", 10, -1), ZOK);
+        CU_ASSERT(test_poll(is_known, &known, TEST_PATIENCE_MS));
+    }
+    mortise_info info = {.size = sizeof info};
+    CU_ASSERT_EQUAL(mortise_inspect(other, name, &info, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(info.token, token);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    client_end(client);
+    client_end(other);
+}
+
+struct listed {
+    const char *name;
+    int times;
+};
+
+static bool note_name(const mortise_info *info, void *argument)
+{
+    struct listed *listed = argument;
+    listed->times += strcmp(info->name, listed->name) == 0;
+    return true;
+}
+
+/* Each is a lock of its own, by all operations, whatever ZooKeeper thinks of such a path. */
+static void test_odd_names(void)
+{
+    static char longest[MORTISE_NAME_MAX + 1], all[256];
+    const char *const names[] = {".",
+                                 "..",
+                                 "...",
+                                 "/",
+                                 "//",
+                                 "a/b",
+                                 "a/../b",
+                                 "/leading",
+                                 "trailing/",
+                                 "%",
+                                 "%41",
+                                 "%2F",
+                                 "%tokens",
+                                 "%sessions",
+                                 "%records",
+                                 "zookeeper",
+                                 " ",
+                                 "\xff\xfe",
+                                 "\xc3\xa9",
+                                 "e\xcc\x81",
+                                 "\xef\xbf\xbe",
+                                 "\xed\xa0\x80",
+                                 "\x7f",
+                                 "\x01\n\r\t",
+                                 "_c_x-lock-0000000001",
+                                 "lock-0000000001",
+                                 longest,
+                                 all};
+    memset(longest, '/', MORTISE_NAME_MAX);
+    for (int c = 1; c < 256; c++)
+        all[c - 1] = (char)c;
+    mortise_client *client = client_direct(""), *other = client_direct("");
+    mortise_lease *leases[sizeof names / sizeof names[0]], *none;
+    mortise_error error;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        leases[i] = take(client, names[i]);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct listed listed = {names[i], 0};
+        mortise_info info = {.size = sizeof info};
+        EXPECT(BUSY,
+               mortise_acquire(other, names[i], MORTISE_OPTIONS(.wait_ms = 0), &none, &error));
+        EXPECT(OK, mortise_inspect(other, names[i], &info, &error));
+        CU_ASSERT(info.held && info.token == mortise_token(leases[i]));
+        EXPECT(OK, mortise_list(other, names[i], note_name, &listed, &error));
+        CU_ASSERT_EQUAL(listed.times, 1);
+    }
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        EXPECT(OK, mortise_release(leases[i], &error));
+    client_end(client);
+    client_end(other);
+}
+
 static bool folders_gone(void *argument)
 {
     struct String_vector folders = {0, NULL};
@@ -284,6 +388,8 @@ const CU_TestInfo node_tests[] = {
     {"kazoo#730: numbers over the end", test_number_overflow_kazoo_730},
     {"a number given twice", test_number_given_twice},
     {"nodes of other kinds of locks", test_foreign_nodes},
+    {"a revocation of Curator's", test_revoked_by_curator},
+    {"odd names", test_odd_names},
     {"a node of another kind of lock, while one waits", test_foreign_node_meanwhile},
     {"kazoo#329: parents leak", test_parents_leak_kazoo_329},
     {"the base of the tokens", test_base_of_tokens},
