@@ -120,9 +120,12 @@
 #define LAZY_GROUPS_MAX 3 /* in flight on one link */
 #define GROUPS_MAX (LAZY_GROUPS_MAX + 2)
 #define QUOTED_SIZE 160 /* a name in a message */
-#define POLL_MS 100     /* hint for a waiter who cannot be told */
+#define POLL_MS 100     /* hint for a waiter who cannot be told: the first looks */
+#define POLL_STEPS 3    /* doublings of it */
+#define POLL_LOOKS 4    /* between two of them */
 #define CHANNEL_SIZE 32
 #define KNOWN_MAX 2048 /* names whose rows are known to be there */
+#define LOOKS_MAX 256  /* names that are looked at from time to time */
 #define LOCKED_MAX 32  /* names whose rows were locked lately */
 #define SCHEMA_SIZE 64
 #define NS_PER_MS INT64_C(1000000)
@@ -286,6 +289,12 @@ struct ghost {
 
 /* ---- rows that are locked ---------------------------------------------------------------------- */
 
+struct looks {
+    uint32_t mark;  /* the name's hash. 0 */
+    unsigned count; /* in vain, one after the other */
+    int64_t last_ns;
+};
+
 struct locked {
     uint32_t mark; /* the name's hash */
     int64_t until_ns;
@@ -334,7 +343,8 @@ struct driver {
     struct rowlease_row row, next; /* the row being worked on, and what it becomes */
     uint32_t known[KNOWN_MAX];     /* lease.c: by hash. 0 */
     struct locked locked[LOCKED_MAX];
-    int64_t locked_until_ns; /* none of them counts after that */
+    struct looks looks[LOOKS_MAX]; /* lease.c: by hash */
+    int64_t locked_until_ns;       /* none of them counts after that */
 };
 
 /* ---- target.c ---------------------------------------------------------------------------------- */

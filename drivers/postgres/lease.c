@@ -15,14 +15,20 @@ static bool token_fits(const mortise_op *op)
     return op->token_floor <= INT64_MAX;
 }
 
-/* FNV-1a. Names that share a place push each other out; one that looks like another costs a READ more. */
-static uint32_t *known_place(struct driver *driver, const mortise_op *op, uint32_t *mark)
+/* FNV-1a */
+static uint64_t hash_of(const mortise_op *op, uint32_t *mark)
 {
     uint64_t hash = UINT64_C(14695981039346656037);
     for (size_t i = 0; i < op->name_len; i++)
         hash = (hash ^ (unsigned char)op->name[i]) * UINT64_C(1099511628211);
     *mark = (uint32_t)(hash >> 32) | 1;
-    return &driver->known[hash % KNOWN_MAX];
+    return hash;
+}
+
+/* Names that share a place push each other out; one that looks like another costs a READ more. */
+static uint32_t *known_place(struct driver *driver, const mortise_op *op, uint32_t *mark)
+{
+    return &driver->known[hash_of(op, mark) % KNOWN_MAX];
 }
 
 static bool is_known(struct driver *driver, const mortise_op *op)
@@ -54,11 +60,14 @@ static void quick_acquire(struct request *request, bool next)
     request_send(request, STEP_QUICK, next ? SQL_ACQUIRE_NEXT : sql, LANE_DURABLE);
 }
 
+static void look_anew(struct driver *driver, const mortise_op *op);
+
 /* In this order: the entry may go with the request. */
 static void granted(struct request *request, uint64_t token, int64_t from_ns)
 {
     mortise_op *op = request->op;
     if (op != NULL) {
+        look_anew(request->driver, op);
         op->token = token;
         op->from_ns = from_ns;
         op->good_for_ms = op->ttl_ms;
@@ -112,7 +121,28 @@ static int64_t enlisted_for_ms(const struct request *request)
     return same && us > 0 ? (us + 999) / 1000 : 1;
 }
 
-/* A waiter that nobody can tell asks again soon. */
+/* A waiter that nobody can notify looks again by itself: soon at first, then less and less often, because a
+ * thousand of them load the server. After a pause of some seconds, or a grant, it begins anew. */
+static int64_t next_look_ms(struct driver *driver, const mortise_op *op)
+{
+    uint32_t mark;
+    struct looks *looks = &driver->looks[hash_of(op, &mark) % LOOKS_MAX];
+    int64_t now = driver->host->now(driver->host);
+    if (looks->mark != mark || now - looks->last_ns > 2 * ROWLEASE_LOOK_MS * NS_PER_MS)
+        *looks = (struct looks){.mark = mark};
+    unsigned steps = looks->count++ / POLL_LOOKS;
+    looks->last_ns = now;
+    return jitter_ns(driver, (int64_t)(2 * POLL_MS) << (steps < POLL_STEPS ? steps : POLL_STEPS));
+}
+
+static void look_anew(struct driver *driver, const mortise_op *op)
+{
+    uint32_t mark;
+    struct looks *looks = &driver->looks[hash_of(op, &mark) % LOOKS_MAX];
+    if (looks->mark == mark)
+        looks->count = 0;
+}
+
 static void told_busy(struct request *request)
 {
     struct driver *driver = request->driver;
@@ -125,8 +155,9 @@ static void told_busy(struct request *request)
     if (op != NULL) {
         bool waits = (op->flags & MORTISE_OP_TRY) == 0;
         op->hint_ms = answer->hint_ms;
-        if (waits && !answer->registered && op->hint_ms > POLL_MS)
-            op->hint_ms = jitter_ns(driver, 2 * POLL_MS);
+        int64_t look_ms = waits && !answer->registered ? next_look_ms(driver, op) : 0;
+        if (look_ms > 0 && op->hint_ms > look_ms)
+            op->hint_ms = look_ms;
         else if (waits && op->hint_ms > ROWLEASE_LOOK_MS)
             op->hint_ms = ROWLEASE_LOOK_MS;
     }

@@ -7,6 +7,8 @@
  * the wait, but still a ttl after the statement was sent. A row that is free expired at -infinity. */
 #include "sql.h"
 
+#include "../rowlease/rowlease.h"
+
 #define MAKE_LOCK                                                                                  \
     "CREATE TABLE IF NOT EXISTS mortise_lock(\n"                                                   \
     "    name bytea NOT NULL PRIMARY KEY,\n"                                                       \
@@ -52,77 +54,71 @@ const char *const sql_make[] = {MAKE_LOCK, MAKE_RECORD, MAKE_META, MAKE_LAYOUT};
 const size_t sql_make_count = sizeof(sql_make) / sizeof(sql_make[0]);
 
 /* The schemas of this database with a table of ours, whether or not the role may use them. */
-#define HAVING(table)                                                                              \
+#define HAVE                                                                                       \
     "SELECT nspname FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS n "                   \
-    "ON n.oid = relnamespace WHERE relname = '" table "' AND relkind IN ('r', 'p') "               \
-    "AND relpersistence <> 't'"
+    "ON n.oid = relnamespace WHERE relkind IN ('r', 'p') AND relpersistence <> 't' AND relname = "
+#define HAVE_LOCK HAVE "'mortise_lock'"
+#define HAVE_META HAVE "'mortise_meta'"
 const char sql_make_lock[] = "SELECT pg_advisory_xact_lock(5642811930437154125)";
-const char sql_make_alone[] = "SELECT 1 / CASE WHEN $1 AND EXISTS (" HAVING(
-    "mortise_lock") " AND "
-                    "nspname <> $2) THEN 0 ELSE 1 END";
+const char sql_make_alone[] =
+    "SELECT 1 / CASE WHEN $1 AND EXISTS (" HAVE_LOCK " AND nspname <> $2) THEN 0 ELSE 1 END";
 /* The role's own path follows: types and functions are found as before. */
-#define PATH(schema)                                                                               \
-    "quote_ident(" schema ") || coalesce(nullif(', ' || current_setting('search_path'), ', '), "   \
-    "'')"
-const char sql_path[] = "SELECT set_config('search_path', " PATH("$1") ", $2)";
+#define THEN_PATH " || coalesce(nullif(', ' || current_setting('search_path'), ', '), '')"
+const char sql_path[] = "SELECT set_config('search_path', quote_ident($1)" THEN_PATH ", $2)";
 
 /* Settings are for a connection of our own: behind a pooler they would stay with somebody else's. */
-const char sql_identify[] = "WITH found AS (" HAVING(
-    "mortise_lock") "), asked AS (SELECT CASE WHEN $4 <> '' THEN $4 "
-                    "WHEN (SELECT count(*) FROM found) = 1 THEN (SELECT nspname::text FROM found) "
-                    "ELSE current_schema()::text END AS schema) "
-                    "SELECT mine.same, (SELECT backend_start FROM pg_stat_activity WHERE pid = "
-                    "pg_backend_pid()), "
-                    "pg_is_in_recovery(), EXISTS (SELECT FROM found WHERE nspname = schema), "
-                    "EXISTS (" HAVING(
-                        "mortise_meta") " AND nspname = schema), "
-                                        "clock_timestamp(), pg_backend_pid()::bigint, schema, "
-                                        "EXISTS (SELECT FROM pg_namespace WHERE nspname = schema "
-                                        "AND has_schema_privilege(oid, 'USAGE')), "
-                                        "schema = ANY (current_schemas(false)), (SELECT count(*) "
-                                        "FROM found), "
-                                        "(SELECT string_agg(quote_ident(nspname), ', ' ORDER BY "
-                                        "nspname) FROM found), "
-                                        "CASE WHEN mine.same THEN set_config('lock_timeout', $2, "
-                                        "false) "
-                                        "|| set_config('statement_timeout', $3, false) "
-                                        "|| set_config('default_transaction_isolation', 'read "
-                                        "committed', false) "
-                                        "|| set_config('jit', 'off', false) "
-                                        "|| set_config('plan_cache_mode', 'force_generic_plan', "
-                                        "false) || "
-                                        "set_config('synchronous_commit', "
-                                        "CASE current_setting('synchronous_commit') WHEN 'off' "
-                                        "THEN 'on' "
-                                        "ELSE current_setting('synchronous_commit') END, false) "
-                                        "|| set_config('default_transaction_read_only', 'off', "
-                                        "false) "
-                                        "|| set_config('tcp_keepalives_idle', '10', false) "
-                                        "|| set_config('tcp_keepalives_interval', '3', false) "
-                                        "|| set_config('tcp_keepalives_count', '3', false) "
-                                        "|| set_config('tcp_user_timeout', $3, false) "
-                                        "|| CASE WHEN current_setting('idle_session_timeout', "
-                                        "true) IS NOT NULL "
-                                        "THEN set_config('idle_session_timeout', '0', false) ELSE "
-                                        "'' END "
-                                        "|| CASE WHEN current_setting('transaction_timeout', true) "
-                                        "IS NOT NULL "
-                                        "THEN set_config('transaction_timeout', '0', false) ELSE "
-                                        "'' END END "
-                                        "FROM (SELECT $1 IN (-1, pg_backend_pid()) AS same) AS "
-                                        "mine, asked";
-const char sql_layout[] = "SELECT value FROM mortise_meta WHERE key = 'layout'";
+const char sql_identify[] =
+    "WITH found AS (" HAVE_LOCK "), asked AS (SELECT CASE WHEN $4 <> '' THEN $4 "
+    "WHEN (SELECT count(*) FROM found) = 1 THEN (SELECT nspname::text FROM found) "
+    "ELSE current_schema()::text END AS schema) "
+    "SELECT mine.same, (SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()), "
+    "pg_is_in_recovery(), EXISTS (SELECT FROM found WHERE nspname = schema), "
+    "EXISTS (" HAVE_META " AND nspname = schema), clock_timestamp(), pg_backend_pid()::bigint, "
+    "schema, EXISTS (SELECT FROM pg_namespace WHERE nspname = schema "
+    "AND has_schema_privilege(oid, 'USAGE')), "
+    "schema = ANY (current_schemas(false)), (SELECT count(*) FROM found), "
+    "(SELECT left(string_agg(quote_ident(nspname), ', ' ORDER BY nspname), 200) FROM found), "
+    "CASE WHEN mine.same THEN set_config('lock_timeout', $2, false) "
+    "|| set_config('statement_timeout', $3, false) "
+    "|| set_config('default_transaction_isolation', 'read committed', false) "
+    "|| set_config('jit', 'off', false) "
+    "|| set_config('plan_cache_mode', 'force_generic_plan', false) || "
+    "set_config('synchronous_commit', "
+    "CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' "
+    "ELSE current_setting('synchronous_commit') END, false) "
+    "|| set_config('default_transaction_read_only', 'off', false) "
+    "|| set_config('tcp_keepalives_idle', '10', false) "
+    "|| set_config('tcp_keepalives_interval', '3', false) "
+    "|| set_config('tcp_keepalives_count', '3', false) "
+    "|| set_config('tcp_user_timeout', $3, false) "
+    "|| CASE WHEN current_setting('idle_session_timeout', true) IS NOT NULL "
+    "THEN set_config('idle_session_timeout', '0', false) ELSE '' END "
+    "|| CASE WHEN current_setting('transaction_timeout', true) IS NOT NULL "
+    "THEN set_config('transaction_timeout', '0', false) ELSE '' END END "
+    "FROM (SELECT $1 IN (-1, pg_backend_pid()) AS same) AS mine, asked";
+const char sql_layout[] = "SELECT left(value, 31) FROM mortise_meta WHERE key = 'layout'";
 const char sql_settings[] =
     "SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true), "
-    "set_config('search_path', " PATH("$3") ", true), "
-                                            "CASE current_setting('synchronous_commit') WHEN 'off' "
-                                            "THEN set_config('synchronous_commit', 'on', true) END";
+    "set_config('search_path', quote_ident($3)" THEN_PATH ", true), "
+    "CASE current_setting('synchronous_commit') WHEN 'off' "
+    "THEN set_config('synchronous_commit', 'on', true) END";
 const char sql_in_time[] =
     "SELECT clock_timestamp(), 1 / CASE WHEN clock_timestamp() > $1 THEN 0 ELSE 1 END";
 
 #define CLOCK_US "(date_part('epoch', clock_timestamp()) * 1000000)::bigint"
 #define LAZY "set_config('synchronous_commit', 'off', true)"
 #define ROW_COLUMNS "version, owner, grants, acquired_at, expires_at, waiters, note"
+/* One byte more than there may be: a longer value is refused without being fetched as a whole. */
+#define SHORT_WAITERS "substr(waiters, 1, 3073)"
+#define SHORT_RECORD "substr(value, 1, 4097)"
+#define SHORT_LAYOUT "left(value, 31)"
+#define ROW_READ                                                                                   \
+    "version, substr(owner, 1, 513), substr(grants, 1, 24577), acquired_at, "                      \
+    "expires_at, " SHORT_WAITERS ", substr(note, 1, 257)"
+_Static_assert(ROWLEASE_WAITERS_MAX *ROWLEASE_WAITER_SIZE == 3072 &&
+                   ROWLEASE_HOLDS_MAX * ROWLEASE_HOLD_SIZE == 24576 && MORTISE_OWNER_MAX == 512 &&
+                   MORTISE_NOTE_MAX == 256 && MORTISE_RECORD_MAX == 4096,
+               "as above");
 #define SWAP                                                                                       \
     "UPDATE mortise_lock SET version = $2, owner = $3, grants = $4, acquired_at = $5, "            \
     "expires_at = $6, waiters = $7, note = $8 WHERE name = $1 AND version = $9 "                   \
@@ -179,11 +175,11 @@ const struct sql_text sql_texts[SQL_COUNT] = {
                      "ELSE clock_timestamp() + $4 END "
                      "WHERE name = $1 AND version = $2 AND grants = $3 AND owner IS NULL "
                      "AND expires_at > clock_timestamp() "
-                     "RETURNING waiters, CASE WHEN $5 AND waiters IS NOT NULL THEN " NOTIFY_FIRST
-                     " END, " LAZY,
+                     "RETURNING " SHORT_WAITERS
+                     ", CASE WHEN $5 AND waiters IS NOT NULL THEN " NOTIFY_FIRST " END, " LAZY,
                      "mortise_release", "bnbio"},
-    [SQL_READ] = {"SELECT version, owner, grants, acquired_at, expires_at, waiters, note, "
-                  "clock_timestamp() FROM (SELECT $1::bytea AS wanted) AS asked "
+    [SQL_READ] = {"SELECT " ROW_READ
+                  ", clock_timestamp() FROM (SELECT $1::bytea AS wanted) AS asked "
                   "LEFT JOIN mortise_lock ON name = wanted",
                   "mortise_read", "b"},
     [SQL_INSERT] = {"INSERT INTO mortise_lock(name, " ROW_COLUMNS ") "
@@ -202,18 +198,18 @@ const struct sql_text sql_texts[SQL_COUNT] = {
                     "RETURNING expires_at, clock_timestamp(), version, " LAZY,
                     "mortise_enlist", "bbbb"},
     [SQL_NOTIFY] = {"SELECT pg_notify($1, $2), " LAZY, "mortise_notify", "xx"},
-    [SQL_LIST] = {"SELECT name, " ROW_COLUMNS ", clock_timestamp() FROM mortise_lock "
+    [SQL_LIST] = {"SELECT name, " ROW_READ ", clock_timestamp() FROM mortise_lock "
                   "WHERE name >= $1 AND ($2 IS NULL OR name < $2) "
                   "AND expires_at > clock_timestamp() AND grants IS NOT NULL ORDER BY name",
                   "mortise_list", "bb"},
-    [SQL_PING] = {"SELECT current_setting('server_version'), value FROM mortise_meta "
+    [SQL_PING] = {"SELECT current_setting('server_version'), " SHORT_LAYOUT " FROM mortise_meta "
                   "WHERE key = 'layout'",
                   "mortise_ping", ""},
     /* The lock on the row is a write of its own: the commit waits until the standby has what was read. It
      * conflicts with no other statement of this driver. */
     [SQL_RECORD_READ] = {"WITH written AS (SELECT name FROM mortise_record WHERE name = $1 "
                          "AND current_setting('synchronous_standby_names') <> '' FOR KEY SHARE) "
-                         "SELECT version, value, EXISTS (SELECT FROM written) "
+                         "SELECT version, " SHORT_RECORD ", EXISTS (SELECT FROM written) "
                          "FROM mortise_record WHERE name = $1",
                          "mortise_record_read", "b"},
     [SQL_RECORD_MAKE] = {"INSERT INTO mortise_record(name, version, value) VALUES ($1, 1, $2) "

@@ -430,12 +430,12 @@ static void test_other_layout(void)
 
 /* ---- which tables are meant ------------------------------------------------------------------------ */
 
-static void in_schemas(const char *sql)
+static void ask_in(const char *database, const char *sql)
 {
     struct test_process process;
     char line[200];
-    const char *const argv[] = {"/bin/sh", script,    "ask", "postgres", folder,
-                                "-d",      "schemas", "-c",  sql,        NULL};
+    const char *const argv[] = {"/bin/sh", script,   "ask", "postgres", folder,
+                                "-d",      database, "-c",  sql,        NULL};
     CU_ASSERT_FATAL(test_spawn(&process, argv));
     while (test_hear(&process, line, sizeof line, PATIENCE_MS))
         ;
@@ -464,8 +464,8 @@ static void test_schemas(void)
 {
     char text[300] = "";
     ask("CREATE DATABASE schemas OWNER mortise");
-    in_schemas("CREATE SCHEMA one AUTHORIZATION mortise");
-    in_schemas("CREATE SCHEMA \"t wo\" AUTHORIZATION mortise");
+    ask_in("schemas", "CREATE SCHEMA one AUTHORIZATION mortise");
+    ask_in("schemas", "CREATE SCHEMA \"t wo\" AUTHORIZATION mortise");
     mortise_client *client = open_on_path("one", "");
     mortise_lease *lease = take(client, "where", HOLD_MS);
     CU_ASSERT_EQUAL(mortise_ping(client, text, sizeof text, &detail), MORTISE_OK);
@@ -480,11 +480,86 @@ static void test_schemas(void)
     CU_ASSERT_EQUAL(try_on_path("one", "schema = t wo"), MORTISE_OK); /* it says so: another lock */
     CU_ASSERT_EQUAL(try_on_path("one", ""), MORTISE_CONFIG);
     says("more than one schema");
-    in_schemas("SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-               "WHERE application_name = 'mortise' AND datname = 'schemas'");
+    ask_in("schemas", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                      "WHERE application_name = 'mortise' AND datname = 'schemas'");
     CU_ASSERT_EQUAL(try_for(client, "elsewhere", PATIENCE_MS), MORTISE_OK); /* it knows its own */
     give(lease);
     CU_ASSERT_EQUAL(mortise_close(client, NULL), MORTISE_OK);
+}
+
+/* ---- what others do to the rows ------------------------------------------------------------------------ */
+
+/* The most that this process ever had in memory, in KiB. */
+static long peak_kib(void)
+{
+    char *text = test_file_read("/proc/self/status"), *line = text ? strstr(text, "VmHWM:") : NULL;
+    long kib = line != NULL ? strtol(line + 6, NULL, 10) : -1;
+    free(text);
+    return kib;
+}
+
+/* Fields of 64 MiB in a row, a record and the layout: refused, and never fetched. */
+static void test_huge_fields(void)
+{
+    static const struct {
+        const char *plant, *words;
+    } cases[] = {
+        {"note = huge()", "makes no sense"},
+        {"note = NULL, owner = huge()", "makes no sense"},
+        {"owner = NULL, waiters = huge()", "makes no sense"},
+        {"waiters = NULL, grants = huge()", "makes no sense"},
+    };
+    char sql[300], text[64];
+    size_t size = sizeof text;
+    uint64_t version = 0;
+    mortise_client *client = open_client("", "");
+    mortise_info info = {.size = sizeof info};
+    mortise_lease *lease = take(client, "huge", HOLD_MS);
+    CU_ASSERT_EQUAL(mortise_record_write(client, "huge", "1", 1, &version, &detail), MORTISE_OK);
+    ask("CREATE FUNCTION huge() RETURNS bytea LANGUAGE sql AS "
+        "'SELECT decode(repeat(''00'', 67108864), ''hex'')'");
+    long before_kib = peak_kib();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        snprintf(sql, sizeof sql, "UPDATE mortise_lock SET %s WHERE name = 'huge'", cases[i].plant);
+        ask(sql);
+        CU_ASSERT_EQUAL(mortise_inspect(client, "huge", &info, &detail), MORTISE_BACKEND);
+        says(cases[i].words);
+        CU_ASSERT_EQUAL(try_for(client, "huge", 0), MORTISE_BACKEND);
+    }
+    ask("UPDATE mortise_record SET value = huge() WHERE name = 'huge'");
+    CU_ASSERT_NOT_EQUAL(mortise_record_read(client, "huge", text, &size, &version, &detail),
+                        MORTISE_OK);
+    CU_ASSERT(before_kib > 0 && peak_kib() - before_kib < 32 * 1024);
+    ask("DELETE FROM mortise_lock WHERE name = 'huge'");
+    ask("DELETE FROM mortise_record WHERE name = 'huge'");
+    CU_ASSERT_EQUAL(mortise_release(lease, &detail), MORTISE_LOST);
+    mortise_close(client, NULL);
+}
+
+/* ---- a waiter that nobody can notify --------------------------------------------------------------------- */
+
+static long transactions(void)
+{
+    return strtol(ask("SELECT xact_commit FROM pg_stat_database WHERE datname = 'mortise'"), NULL,
+                  10);
+}
+
+/* It looks less and less often. However slow the machine is, it does not look more often. */
+static void test_looks(void)
+{
+    char conninfo[200];
+    snprintf(conninfo, sizeof conninfo, "host=127.0.0.1 port=%s dbname=mortise user=mortise",
+             pooler_port);
+    mortise_client *holder = open_client("", ""), *client = open_as(conninfo, "", "");
+    mortise_lease *lease = take(holder, "looked", HOLD_MS);
+    CU_ASSERT_EQUAL(try_for(client, "looked", 0), MORTISE_BUSY); /* it is connected */
+    long before = transactions();
+    CU_ASSERT_EQUAL(try_for(client, "looked", 10000), MORTISE_TIMEDOUT);
+    long made = transactions() - before;
+    CU_ASSERT(before > 0 && made < 70);
+    mortise_close(client, NULL);
+    give(lease);
+    mortise_close(holder, NULL);
 }
 
 /* ---- TLS --------------------------------------------------------------------------------------------- */
@@ -552,6 +627,8 @@ int main(int argc, char **argv)
         {"another layout", test_other_layout},
         {"tables in two schemas", test_schemas},
         {"a warning where TLS is not required", test_plain_text},
+        {"huge fields", test_huge_fields},
+        {"looks of a waiter behind a pooler", test_looks},
         CU_TEST_INFO_NULL,
     };
     return server_run(tests, argc, argv);
