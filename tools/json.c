@@ -44,6 +44,8 @@ static void put_piece(struct json *json, const char *text, size_t length)
         fprintf(json->out, "\\u%04x", byte);
     else if (byte == '"' || byte == '\\')
         fprintf(json->out, "\\%c", byte);
+    else if (reordering_point(text, length) != 0)
+        fprintf(json->out, "\\u%04x", reordering_point(text, length));
     else
         fwrite(text, 1, length, json->out);
 }

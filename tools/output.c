@@ -67,6 +67,20 @@ size_t utf8_length(const char *text)
     return overlong || surrogate || beyond ? 0 : length;
 }
 
+uint32_t reordering_point(const char *text, size_t length)
+{
+    const unsigned char *t = (const unsigned char *)text;
+    uint32_t point = 0;
+
+    if (length == 2)
+        point = (t[0] & 0x1fu) << 6 | (t[1] & 0x3fu);
+    else if (length == 3)
+        point = (t[0] & 0x0fu) << 12 | (t[1] & 0x3fu) << 6 | (t[2] & 0x3fu);
+    bool reorders = point == 0x061c || point == 0x200e || point == 0x200f ||
+                    (point >= 0x2028 && point <= 0x202e) || (point >= 0x2066 && point <= 0x2069);
+    return reorders ? point : 0;
+}
+
 /* The escape of a byte that must not be shown as it is, or of a C1 control (two bytes in UTF-8). */
 static size_t escape(const char *text, size_t length, char quote, char *escaped)
 {
@@ -81,6 +95,8 @@ static size_t escape(const char *text, size_t length, char quote, char *escaped)
         return (size_t)snprintf(escaped, 12, "\\x%02x\\x%02x", byte, (unsigned char)text[1]);
     if (length == 0 || byte < 0x20 || byte == 0x7f)
         return (size_t)snprintf(escaped, 12, "\\x%02x", byte);
+    if (reordering_point(text, length) != 0)
+        return (size_t)snprintf(escaped, 12, "\\u%04x", reordering_point(text, length));
     return 0;
 }
 

@@ -94,6 +94,9 @@ size_t columns_of(const char *text);
 int finish_output(int code);
 /* Length of the UTF-8 sequence at text (1 to 4), 0 if it is none (overlong, surrogate, cut off). */
 size_t utf8_length(const char *text);
+/* The code point of a sequence if it reorders or breaks the line in which it is shown (marks, overrides and isolates
+ * of direction, separators of lines and paragraphs), else 0: a name could hide behind it. */
+uint32_t reordering_point(const char *text, size_t length);
 
 /* ---- table.c ---- */
 /* Rows of cells, printed aligned on a terminal, with tabs and no head line otherwise. */

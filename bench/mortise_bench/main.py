@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 
-from . import figures, page, run, subjects
+from . import figures, page, pictures, run, subjects
 from .tables import number, target_cells
 
 
@@ -31,7 +31,10 @@ def arguments():
                         help="the exit status is 1 if a target was missed or not judged, or anything was left out")  # fmt: skip
     parser.add_argument("--json", metavar="FILE", help="write the figures there")
     parser.add_argument("--html", metavar="FILE", help="write the report there")
-    return parser, parser.parse_args()
+    options = parser.parse_args()
+    if options.html and not pictures.available(): # not after half an hour of measuring
+        parser.error("--html draws its pictures with gnuplot, which is not installed: apt-get install gnuplot-nox")
+    return parser, options
 
 
 def chosen(parser, option, given, known):

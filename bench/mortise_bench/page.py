@@ -255,16 +255,38 @@ def left_out(result):
     return f"<h2>Left out</h2>{texts_table(('what', 'why'), rows)}"
 
 
+# A foreign word could reorder or break the line that it stands in.
+REORDERING = {
+    point: f"\\u{point:04x}" for point in (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+}
+
+
+def verdict(result):
+    """The answer first; then the two words that the tables use without a word."""
+    judged = result["targets"]
+    met = sum(row["met"] is True for row in judged)
+    missed = [row for row in judged if row["met"] is False]
+    lines = [
+        f"{met} of {len(judged)} targets are met, {len(missed)} are missed, "
+        f"{len(judged) - met - len(missed)} could not be judged.",
+        *(f"Missed: {row['bound']}." for row in missed[:2]),
+        "Place: \"one\" means that client and server share one processor, \"free\" that the system chooses.",
+        "Shape: \"8 × 8, empty\" means 8 processes of 8 threads that take one lock and do nothing under it.",
+    ]
+    return "".join(f"<p>{html.escape(line)}</p>" for line in lines)
+
+
 def write(path, result):
     style = (Path(__file__).parent / "style.css").read_text(encoding="utf-8")
     parts = "".join(part(result, *words) for words in PARTS)
     if not pictures.available():
         parts = "<p class=warning>There are no pictures: gnuplot is not installed.</p>" + parts
-    body = head(result) + summary_table(result) + targets_table(result) + parts + method_text(result) + left_out(result)
+    body = head(result) + verdict(result) + summary_table(result) + targets_table(result) + parts + method_text(result) + left_out(result)
     Path(path).write_text(
         "<!doctype html>\n<html lang=en><head><meta charset=utf-8>"
         '<meta name=viewport content="width=device-width, initial-scale=1">'
-        f"<title>Mortise beside floors and rivals</title><style>\n{style}</style></head>\n<body>{body}</body></html>\n",
+        f"<title>Mortise beside floors and rivals</title><style>\n{style}</style></head>\n"
+        f"<body>{body.translate(REORDERING)}</body></html>\n",
         encoding="utf-8",
     )
 

@@ -71,6 +71,19 @@ static size_t utf8_length(const unsigned char *at, size_t left)
     return point < least[length] || point > 0x10ffff || surrogate ? 0 : length;
 }
 
+/* Characters that reorder or break the line in which they are shown: marks, embeddings, overrides and isolates of
+ * direction, the separators of lines and paragraphs. A name could hide behind them in a terminal. */
+static bool is_reordering(const unsigned char *at, size_t length)
+{
+    if (length == 2)
+        return at[0] == 0xd8 && at[1] == 0x9c; /* U+061C */
+    if (length != 3 || at[0] != 0xe2)
+        return false;
+    return (at[1] == 0x80 &&
+            (at[2] == 0x8e || at[2] == 0x8f || (at[2] >= 0xa8 && at[2] <= 0xae))) ||
+           (at[1] == 0x81 && at[2] >= 0xa6 && at[2] <= 0xa9);
+}
+
 static void put_character(struct text *text, const unsigned char *at, size_t length)
 {
     if (length == 0)
@@ -79,6 +92,10 @@ static void put_character(struct text *text, const unsigned char *at, size_t len
         put(text, (const char[]){'\\', (char)at[0]}, 2);
     else if (at[0] < 0x20 || at[0] == 0x7f)
         put(text, (const char[]){'\\', 'u', '0', '0', digits[at[0] >> 4], digits[at[0] & 15]}, 6);
+    else if (is_reordering(at, length))
+        put_format(text, "\\u%04x",
+                   length == 2 ? (at[0] & 0x1fu) << 6 | (at[1] & 0x3fu)
+                               : (at[0] & 0x0fu) << 12 | (at[1] & 0x3fu) << 6 | (at[2] & 0x3fu));
     else
         put(text, (const char *)at, length);
 }

@@ -359,6 +359,34 @@ class Report(unittest.TestCase):
         self.assertNotIn("http://", text.replace("http://www.w3.org/", ""))  # all is inside
         self.assertEqual("<svg" in text, pictures.available())
 
+    def test_hostile_words(self):
+        """What others wrote (a version, a label, the machine) can neither become markup nor reorder a line."""
+        word = "x\"'></td><script>alert(1)</script>\n\u202e\u2028\u2066end"
+        told = result()
+        for one in told["cases"]:
+            one.update(label=word, version=word)
+        told["machine"].update(processor=word, kernel=word, programs={word: word})
+        told["left_out"] = [{"what": word, "why": word}]
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "report.html"
+            page.write(path, told)
+            text = path.read_text(encoding="utf-8")
+        balance = Balance()
+        balance.feed(text)
+        self.assertEqual((balance.wrong, [tag for tag in balance.open if tag != "li"]), ([], []))
+        self.assertNotIn("<script", text)
+        self.assertFalse({"\u202e", "\u2028", "\u2066"} & set(text))
+        self.assertIn("\\u202e", text)
+
+    def test_no_html_without_gnuplot(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(
+                [sys.executable, "-c", "from mortise_bench import main; main.main()", "--html", f"{folder}/report.html"],
+                cwd=BENCH, env={"PATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}, stderr=subprocess.PIPE, text=True, check=False,
+            )  # fmt: skip
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("apt-get install gnuplot-nox", done.stderr)
+
     def test_a_case_without_figures_does_not_end_it(self):
         told = result()
         for one in told["cases"]:

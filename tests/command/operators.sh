@@ -181,6 +181,15 @@ chmod 755 "$DIR/bin/mortise-bench"
 cp "$BIN" "$DIR/bin/mortise" # the one beside the command comes first
 same "bench hands over, with its words" "bench --x y sqlite:/b" "$("$DIR/bin/mortise" -C sqlite:/b bench --x y)"
 
+what "names that would reorder or break the line"
+hostile=$(printf '%sa\342\200\256b\342\200\250c<script>"\301\247' "$N")
+hold "$hostile"
+"$BIN" list "$N" >"$DIR/listed"
+has_line "list escapes them" "$DIR/listed" "^${N}a\\\\u202eb\\\\u2028c<script>\"\\\\xc1\\\\xa7	"
+"$BIN" list --json "$N" >"$DIR/listed"
+has_line "and --json" "$DIR/listed" '"name":"'"${N}"'a\\u202eb\\u2028c<script>\\"'
+let_go "$HOLDER"
+
 what "completion"
 complete_words() { # WORDS…: what is offered for the last one
     bash -c '. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}

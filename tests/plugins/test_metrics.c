@@ -8,6 +8,7 @@
 #include <CUnit/Basic.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +34,7 @@ static struct test_count logs = TEST_COUNT_INIT;
 static mortise_value values[VALUES];
 static mortise_host host;
 static void *ctx;
+static const char *names_begin = "n\x01\"";
 
 static void host_log(mortise_host *from, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -74,7 +76,7 @@ static void begin(void)
                               .client_id = "00112233445566778899aabbccddeeff",
                               .note = "web3\n4711\nnight ly",
                               .top = "redis:old",
-                              .names_begin = "n\x01\""};
+                              .names_begin = names_begin};
     CU_ASSERT_EQUAL_FATAL(module->open(&args, &ctx, &error), MORTISE_OK);
 }
 
@@ -159,6 +161,31 @@ static void test_a_life(void)
 }
 
 /* A lost lease is counted once, whether or not it is released later; a failure by its status. */
+/* A namespace can neither end its label nor begin a line, and does not reorder one. */
+static void test_hostile_namespace(void)
+{
+    glob_t found = {0};
+    char pattern[320];
+    fresh();
+    free(end());
+    remove(path); /* that of the usual labels */
+    names_begin = "a\"} 1\nmortise_held 9\n\\\xe2\x80\xae<b>";
+    begin();
+    names_begin = "n\x01\"";
+    module->close(ctx);
+    snprintf(pattern, sizeof(pattern), "%s/*.prom", folder);
+    CU_ASSERT_EQUAL_FATAL(glob(pattern, 0, NULL, &found), 0);
+    char *text = test_file_read(found.gl_pathv[0]);
+    remove(found.gl_pathv[0]);
+    globfree(&found);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(text);
+    CU_ASSERT_PTR_NOT_NULL(
+        strstr(text, "\nmortise_held{driver=\"redis:old\",namespace=\"a\\\"} 1\\\\x0amortise_held "
+                     "9\\\\x0a\\\\\\\\xe2\\\\x80\\\\xae<b>\",program="));
+    CU_ASSERT_PTR_NULL(strstr(text, "\nmortise_held 9"));
+    free(text);
+}
+
 static void test_ends(void)
 {
     fresh();
@@ -337,6 +364,7 @@ int main(void)
 {
     static CU_TestInfo tests[] = {
         {"a life", test_a_life},
+        {"a hostile namespace", test_hostile_namespace},
         {"ends", test_ends},
         {"resumed", test_resumed},
         {"more than there are seats", test_crowd},

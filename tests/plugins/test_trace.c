@@ -31,6 +31,15 @@ static void test_lines(void)
                            .deadline_ns = 6000};
     memset(&event.grant, 0xab, sizeof(event.grant));
     module->observe(trace.ctx, &event);
+    const char hostile[] = "\xe2\x80\xae</script>\xe2\x80\xa8\xd8\x9c\xe2\x81\xa9'\r\xe2\x80\x93";
+    event = (mortise_event){.size = sizeof(event),
+                            .kind = MORTISE_EVENT_QUEUED,
+                            .at_ns = 5000,
+                            .name = hostile,
+                            .name_len = sizeof(hostile) - 1,
+                            .caller = 11,
+                            .deadline_ns = INT64_MIN};
+    module->observe(trace.ctx, &event);
     event = (mortise_event){.size = sizeof(event),
                             .kind = MORTISE_EVENT_FAILED,
                             .at_ns = 5001,
@@ -52,9 +61,13 @@ static void test_lines(void)
                       "\"78ffeda080c0af\",\"caller\":9,\"lease\":7,\"grant\":"
                       "\"abababababababababababababababab\",\"token\":18446744073709551615,"
                       "\"deadline_ns\":6000}");
+    expect_line(
+        text,
+        "{\"event\":\"queued\",\"at_ns\":5000,\"client\":\"" CLIENT_ID
+        "\",\"name\":\"\\u202e</script>\\u2028\\u061c\\u2069'\\u000d\xe2\x80\x93\",\"caller\":11}");
     expect_line(text, "{\"event\":\"failed\",\"at_ns\":5001,\"client\":\"" CLIENT_ID
                       "\",\"name\":\"n\",\"caller\":10,\"status\":\"TIMEDOUT\"}");
-    CU_ASSERT_PTR_NOT_NULL(strstr(text, ",\"events\":2,\"dropped\":0}\n"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, ",\"events\":3,\"dropped\":0}\n"));
     free(text);
 }
 
