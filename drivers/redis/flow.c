@@ -107,7 +107,7 @@ static void replied(struct link_call *call, unsigned index, redisReply *reply)
     struct flight *flight = (struct flight *)call;
     bool last = index + 1 == call->expected;
     flight->again = false;
-    if (reply->type == REDIS_REPLY_ERROR)
+    if (reply->type == REDIS_REPLY_ERROR && flight->answer != look_role_told)
         refused(flight, reply);
     else if (last && flight->op != NULL)
         flight->answer(flight, reply);
@@ -199,7 +199,9 @@ static void fail_as(struct driver *driver, mortise_op *op, mortise_status status
 void flow_fail(struct driver *driver, mortise_op *op, const struct link_fault *fault)
 {
     const char *advice = "";
-    char text[400];
+    char text[480];
+    if (fault->error == LINK_ERROR_NOAUTH && strstr(fault->text, "NOAUTH") != NULL)
+        advice = "; set password_file (or password), and username for a user of an ACL";
     if (fault->error == LINK_ERROR_NOPERM && strstr(fault->text, "'eval") != NULL)
         advice = "; where scripts are forbidden, set atomicity = watch";
     snprintf(text, sizeof(text), "%s%s", fault->text, advice);

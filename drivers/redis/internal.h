@@ -338,6 +338,8 @@ bool holder_is_ours(const redisReply *field);
 
 void look_inspect(struct driver *driver, mortise_op *op);
 void look_ping(struct driver *driver, mortise_op *op);
+/* The answer to ROLE, with which a ping begins; an error too: the user may not be allowed to ask. */
+void look_role_told(struct flight *flight, redisReply *reply);
 /* Reading a lock as one step: MULTI, GET or HGETALL, PTTL, TIME, with a queue its length, EXEC. */
 unsigned look_replies(const struct driver *driver);
 void look_put(struct driver *driver, const char *key, size_t key_len);

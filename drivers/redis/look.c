@@ -99,11 +99,48 @@ static void pinged(struct flight *flight, redisReply *reply)
     flow_complete(driver, op, MORTISE_OK);
 }
 
+/* A replica and a Sentinel answer PING as well, and grant nothing. */
+static const char *why_not(const redisReply *role)
+{
+    if (role->type != REDIS_REPLY_ARRAY || role->elements == 0 ||
+        role->element[0]->type != REDIS_REPLY_STRING)
+        return NULL; /* the user may not ask: then nothing is known */
+    if (strcmp(role->element[0]->str, "slave") == 0)
+        return "a replica, which cannot be written to: `servers` must name the primary, or all "
+               "servers";
+    if (strcmp(role->element[0]->str, "sentinel") == 0)
+        return "a Sentinel: `sentinel = name@address` finds the primary through it";
+    return NULL;
+}
+
+void look_role_told(struct flight *flight, redisReply *reply)
+{
+    struct driver *driver = flight->driver;
+    const char *reason = why_not(reply);
+    if (reason != NULL) {
+        struct link_fault fault = {.status = MORTISE_BACKEND};
+        snprintf(fault.text, sizeof(fault.text), "%s is %s", driver->settings.endpoint.text,
+                 reason);
+        flow_fail(driver, flight->op, &fault);
+        return;
+    }
+    flow_go_on(flight, pinged);
+    if (driver->watches) {
+        put_word(&driver->link, "PING");
+    } else { /* and scripts must be allowed to run */
+        link_command(&driver->link, 3);
+        link_text(&driver->link, "EVAL");
+        link_text(&driver->link, "return 1");
+        link_text(&driver->link, "0");
+    }
+    link_call_end(&driver->link, &flight->call, 1);
+}
+
 void look_ping(struct driver *driver, mortise_op *op)
 {
-    struct flight *flight = flow_take_off(driver, op, pinged);
+    struct flight *flight = flow_take_off(driver, op, look_role_told);
     if (flight == NULL)
         return;
-    put_word(&driver->link, "PING");
+    put_word(&driver->link, "ROLE");
     link_call_end(&driver->link, &flight->call, 1);
 }

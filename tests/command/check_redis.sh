@@ -1,0 +1,53 @@
+#!/bin/sh
+# mortise check over Redis: a server that answers, and could grant nothing, is not "ok".
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
+. "$(dirname "$0")/common"
+
+for program in redis-server redis-cli python3; do
+    command -v $program >/dev/null || skip "no $program"
+done
+
+port() {
+    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+serve() { # PROGRAM ARGUMENTS…: PORT is its port
+    PORT=$(port)
+    mkdir "$DIR/$PORT"
+    "$@" --port "$PORT" --bind 127.0.0.1 --dir "$DIR/$PORT" >"$DIR/$PORT/log" 2>&1 &
+    until_true answers || wrong "it does not start: $(cat "$DIR/$PORT/log")"
+}
+answers() { [ -n "$(redis-cli -p "$PORT" ping 2>&1 | grep -v 'Could not connect')" ]; }
+
+checks() { # TEXT CODE PATTERN CONFIG
+    local got
+    "$BIN" -C "$4" check >"$DIR/out" 2>&1
+    got=$?
+    same "$1: the code" "$2" $got
+    has_line "$1: said" "$DIR/out" "$3"
+}
+
+what "the primary"
+serve redis-server --save ''
+primary=$PORT
+checks "a primary" 0 '^server +ok +Redis' "redis://127.0.0.1:$primary"
+redis-cli -p "$primary" ACL SETUSER noscripts on '>pw' '~*' '&*' +@all -eval -evalsha -script >/dev/null
+checks "a user that may not run scripts" 69 '^server +wrong .*atomicity = watch' "redis://noscripts:pw@127.0.0.1:$primary"
+checks "the same by WATCH" 0 '^server +ok' "redis://noscripts:pw@127.0.0.1:$primary?atomicity=watch"
+redis-cli -p "$primary" ACL SETUSER norole on '>pw' '~*' '&*' +@all -role >/dev/null
+checks "a user that may not ask for the role" 0 '^server +ok' "redis://norole:pw@127.0.0.1:$primary"
+
+what "a replica"
+serve redis-server --save '' --replicaof 127.0.0.1 "$primary"
+checks "read-only" 69 "^server +wrong +127.0.0.1:$PORT is a replica.*primary" "redis://127.0.0.1:$PORT"
+
+what "a Sentinel"
+echo "sentinel monitor main 127.0.0.1 $primary 1" >"$DIR/sentinel.conf"
+serve redis-server "$DIR/sentinel.conf" --sentinel
+checks "its port as a server's" 69 "^server +wrong +127.0.0.1:$PORT is a Sentinel.*sentinel = " "redis://127.0.0.1:$PORT"
+
+what "a password"
+serve redis-server --save '' --requirepass secret
+checks "missing" 69 "wrong.*NOAUTH.*password_file" "redis://127.0.0.1:$PORT"
+
+end
