@@ -23,6 +23,12 @@ if(MORTISE_WERROR)
     add_compile_options(-Werror)
 endif()
 
+# As Debian builds its packages: all symbols are bound at the start, and the tables that say where are read-only then.
+if(NOT MORTISE_SANITIZE)
+    add_link_options("$<$<CONFIG:Release,RelWithDebInfo>:-Wl,-z,relro,-z,now>")
+    add_compile_options("$<$<CONFIG:Release,RelWithDebInfo>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2;-fstack-protector-strong>")
+endif()
+
 if(MORTISE_SANITIZE)
     # A finding of any of them must fail a test, so none may be recovered from.
     add_compile_options(

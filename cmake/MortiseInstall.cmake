@@ -46,3 +46,9 @@ foreach(what PREFIX FULL_LIBDIR FULL_INCLUDEDIR)
 endforeach()
 configure_file("${PROJECT_SOURCE_DIR}/cmake/mortise.pc.in" "${PROJECT_BINARY_DIR}/mortise.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/mortise.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT dev)
+
+if(PROJECT_IS_TOP_LEVEL)
+    add_custom_target(uninstall COMMENT "Removing what was installed from here" VERBATIM
+        COMMAND "${CMAKE_COMMAND}" "-DMANIFEST=${PROJECT_BINARY_DIR}/install_manifest.txt"
+                -P "${PROJECT_SOURCE_DIR}/cmake/uninstall.cmake")
+endif()

@@ -1,6 +1,6 @@
 #!/bin/sh
 # quickstart.sh - Mortise at work in one command, on a fresh Debian or Ubuntu: installs what building needs,
-# builds a release in build/, and lets eight processes share a number in a file, with the lock and without.
+# builds a release in build-quickstart/, and lets eight processes share a number in a file, with the lock and without.
 set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 . "$root/tests/packages.sh"
@@ -12,8 +12,9 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 packages_install "$packages_to_build" || exit 1
-echo "Building Mortise in build/..."
-build_tree "$root/build" release -DMORTISE_TESTS=OFF -DMORTISE_BENCH=OFF || exit 1
+# A folder of its own: what it leaves out (the tests) stays left out there.
+echo "Building Mortise in build-quickstart/..."
+build_tree "$root/build-quickstart" release -DMORTISE_TESTS=OFF -DMORTISE_BENCH=OFF || exit 1
 
 # All that a program has to be told: which driver, and where its locks are kept.
 cat >"$work/mortise.conf" <<END
@@ -22,7 +23,7 @@ driver = sqlite
 [sqlite]
 path = $work/locks.db
 END
-counter=$root/build/examples/counter
+counter=$root/build-quickstart/examples/counter
 
 echo
 echo "Eight processes each add 250 to one number in a file: read, add, write."
@@ -40,4 +41,4 @@ echo
 echo "The same lock for any command:"
 echo "  \$ mortise run nightly -- echo 'only one of us at a time'"
 printf '  '
-"$root/build/bin/mortise" -C "$work/mortise.conf" run nightly -- echo 'only one of us at a time'
+"$root/build-quickstart/bin/mortise" -C "$work/mortise.conf" run nightly -- echo 'only one of us at a time'

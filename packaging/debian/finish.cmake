@@ -1,5 +1,14 @@
 # finish.cmake - run by cpack over the files of all packages, before they are packed: what a system's package must not
 # have (a search path of its own for libraries), and how Debian wants documents (compressed, the same in every build).
+#
+# First it looks for what cpack needs: without `file` it fails late and says little, and without dpkg-shlibdeps it makes
+# packages that do not name the libraries which they need.
+find_program(MORTISE_FILE_PROGRAM file)
+find_program(MORTISE_SHLIBDEPS_PROGRAM dpkg-shlibdeps)
+if(NOT MORTISE_FILE_PROGRAM OR NOT MORTISE_SHLIBDEPS_PROGRAM)
+    message(FATAL_ERROR "cpack needs the programs file and dpkg-shlibdeps: sudo apt-get install file dpkg-dev")
+endif()
+
 file(GLOB_RECURSE files LIST_DIRECTORIES false "${CPACK_TEMPORARY_INSTALL_DIRECTORY}/*")
 foreach(file IN LISTS files)
     if(IS_SYMLINK "${file}")

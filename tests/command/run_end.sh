@@ -133,14 +133,14 @@ other=$DIR/other
 if [ "$(id -u)" = 0 ] && cp "$(command -v setpriv)" "$other" && chmod 4755 "$other" &&
     chmod 755 "$DIR" && [ "$(setpriv --reuid 65534 --clear-groups "$other" --reuid 0 id -u)" = 0 ]; then
     what "a command that cannot be killed, because it is another user's"
-    chmod 777 "$DIR"
+    install -d -o 65534 -m 755 "$DIR/theirs" # whoever owns a database owns its folder
     as_other() {
-        setpriv --reuid 65534 --clear-groups env MORTISE_CONFIG="sqlite:$DIR/other.db" "$BIN" "$@"
+        setpriv --reuid 65534 --clear-groups env MORTISE_CONFIG="sqlite:$DIR/theirs/locks.db" "$BIN" "$@"
     }
     for victim in command keeper; do
         : >"$DIR/err"
         chmod 666 "$DIR/err" "$DIR/up" "$DIR/go"
-        setpriv --reuid 65534 --clear-groups env MORTISE_CONFIG="sqlite:$DIR/other.db" \
+        setpriv --reuid 65534 --clear-groups env MORTISE_CONFIG="sqlite:$DIR/theirs/locks.db" \
             "$BIN" run --ttl 6s --grace 100ms "${N}d" -- "$other" --reuid 0 --clear-groups sh -c "trap '' TERM; $waits" \
             2>"$DIR/err" &
         wrapper=$!

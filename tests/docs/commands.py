@@ -13,10 +13,10 @@ tree = sys.argv[1]
 home = os.path.join(tree, "home")
 environment = {"PATH": f"{home}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": home,
                "LANG": "C.UTF-8"}
-LEFT_OUT = {"sh tests/run.sh", "(cd build && cpack)"}
+LEFT_OUT = {"sh tests/run.sh", "(cd build-quickstart && cpack)"}
 STEPS = {
     "sh examples/quickstart.sh": r"(?s)2000 of 2000.*only one of us at a time$",
-    "sudo cmake --install build && sudo ldconfig": r"libmortise\.so",
+    "sudo cmake --install build-quickstart && sudo ldconfig": r"libmortise\.so",
     "mortise run nightly -- backup.sh": r"^backed up$",
     "mortise run -n nightly -- backup.sh": r"^backed up$",
     "mortise status nightly": r"^nightly\tfree",

@@ -29,6 +29,9 @@ consumer() {
     esac
 }
 
+"$cmake" --install "$build" --prefix "$work/gone" >"$log" 2>&1 || fail "cmake --install failed"
+"$cmake" --build "$build" --target uninstall >"$log" 2>&1 || fail "the target uninstall failed"
+[ -z "$(find "$work/gone" ! -type d)" ] || fail "the target uninstall leaves $(find "$work/gone" ! -type d | head -n 1)"
 "$cmake" --install "$build" --prefix "$work/first" >"$log" 2>&1 || fail "cmake --install failed"
 mv "$work/first" "$work/prefix"
 prefix=$work/prefix

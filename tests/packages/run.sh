@@ -26,11 +26,11 @@ if ! in_root "$work" true >"$log" 2>&1; then
 fi
 
 mkdir "$work/debs" "$work/tree"
-ln -s "$build" "$work/tree/build"
-line=$(sed -n 's/^    \((cd build .*cpack)\) .*/\1/p' "$here/../../README.md")
+ln -s "$build" "$work/tree/build-quickstart"
+line=$(sed -n 's/^    \((cd build-quickstart .*cpack)\) .*/\1/p' "$here/../../README.md")
 [ -n "$line" ] || fail "README.md has no line that makes packages"
 if [ "$how" = root ]; then # the build there is a copy
-    PATH=$(dirname "$cpack"):$PATH in_root "$work" sh -euc "rm -f $build/*.deb; cd '$work/tree'; $line; mv build/*.deb '$work/debs'" \
+    PATH=$(dirname "$cpack"):$PATH in_root "$work" sh -euc "rm -f $build/*.deb; cd '$work/tree'; $line; mv build-quickstart/*.deb '$work/debs'" \
         >"$log" 2>&1 || fail "README's line failed: $line"
 else
     (cd -- "$build" && "$cpack" -B "$work/debs") >"$log" 2>&1 || fail "cpack failed"
@@ -51,6 +51,15 @@ for deb in "$work"/debs/*.deb; do
     dpkg-deb -f "$deb" Package
 done | sort >"$work/made"
 diff "$work/wanted" "$work/made" >"$log" || fail "the packages are not those that should be"
+
+# Without these programs cpack would fail with a riddle, or leave out what the packages depend on.
+mkdir "$work/nothing"
+cmake=$(dirname "$cpack")/cmake
+if PATH=$work/nothing "$cmake" "-DCPACK_TEMPORARY_INSTALL_DIRECTORY=$work/nothing" -P "$here/../../packaging/debian/finish.cmake" \
+    >"$log" 2>&1; then
+    fail "packages are made without file and dpkg-shlibdeps"
+fi
+grep -q 'sudo apt-get install file' "$log" || fail "it is not said what cpack needs"
 
 as_root=''
 [ "$(id -u)" -ne 0 ] || as_root=--allow-root
@@ -90,6 +99,13 @@ for deb in "$work"/debs/*.deb; do
         esac
         grep -q -x -F -e "$wanted" "$work/declared" || fail "$name needs $linked, and does not depend on $wanted"
     done <"$work/needed"
+    find "$work/files" -type f -exec sh -c 'for file; do
+        readelf -d "$file" 2>/dev/null | grep -q "(NEEDED)" || continue
+        readelf -d "$file" | grep -q "FLAGS.* NOW" || echo "$file"
+    done' sh {} + >"$work/lazy"
+    [ ! -s "$work/lazy" ] || grep -q '^MORTISE_SANITIZE:[A-Z]*=.' "$build/CMakeCache.txt" ||
+        ! grep -q '^CMAKE_BUILD_TYPE:[A-Z]*=Release' "$build/CMakeCache.txt" ||
+        fail "$name is not linked with -z now: $(head -n 1 "$work/lazy")"
     find "$work/files" -type f -perm -u+x -exec sed -n -s '1s/^#!.*python3.*/python3/p' {} + >"$work/scripts"
     case $name in
     *-dev) ;; # an example is no program of the package's

@@ -1,0 +1,16 @@
+# uninstall.cmake - removes what `cmake --install` of this build folder has put in place, by its own list.
+# Usage: cmake --build BUILD -t uninstall. Folders stay: they may hold what others put there.
+if(NOT EXISTS "${MANIFEST}")
+    message(FATAL_ERROR "nothing was installed from here: there is no ${MANIFEST}")
+endif()
+file(STRINGS "${MANIFEST}" files)
+foreach(file IN LISTS files)
+    set(path "$ENV{DESTDIR}${file}")
+    if(EXISTS "${path}" OR IS_SYMLINK "${path}")
+        message(STATUS "removing ${path}")
+        file(REMOVE "${path}")
+        if(EXISTS "${path}" OR IS_SYMLINK "${path}")
+            message(FATAL_ERROR "${path} cannot be removed")
+        endif()
+    endif()
+endforeach()
