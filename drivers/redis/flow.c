@@ -475,6 +475,9 @@ void flow_down(struct link *link, void *owner, const struct link_fault *fault)
     put_back(driver);
     if (link->broke) {
         place_broke(driver);
+        /* The server may come back empty, or another one in its place, and grant what is held here to somebody else before
+         * we are connected again. So what is held is renewed as soon as that is possible, and not handed over until then. */
+        driver->host->doubt(driver->host, NULL, 0);
         news_suspect(driver, fault);
         return;
     }

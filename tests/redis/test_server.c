@@ -413,6 +413,37 @@ static void test_full_memory(void)
     all(leave);
 }
 
+static bool is_away(void *client)
+{
+    return mortise_ping(client, NULL, 0, NULL) != MORTISE_OK;
+}
+
+static bool one_waits(void *client)
+{
+    return stats_of(client).waiting == 1;
+}
+
+/* The connection is broken: the server may come back empty and grant the name to another client first. So a release
+ * does not hand the lock over to a thread that waits; it ends at the server, or says that it could not. */
+static void test_no_hand_over_while_away(void)
+{
+    struct pending pending = PENDING_INIT;
+    mortise_client *client = open_at(
+        &volatile_one, NULL, "handover_window = 1m\nhandover_max = 100\nunreachable_timeout = 1s",
+        "connect_timeout = 1s\ncommand_timeout = 1s\n");
+    mortise_lease *lease = take(client, "no-heir");
+    pending_start(&pending, client, "no-heir", MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    CHECK(test_poll(one_waits, client, TEST_PATIENCE_MS));
+    CHECK(server_do(&volatile_one, "kill", NULL));
+    CHECK(test_poll(is_away, client, TEST_PATIENCE_MS));
+    CHECK(mortise_release(lease, &detail) != MORTISE_OK);
+    CHECK(test_count_get(&pending.calls) == 0 || pending.status != MORTISE_OK);
+    CHECK(server_do(&volatile_one, "start", NULL));
+    if (pending_join(&pending) == MORTISE_OK)
+        give(pending.lease);
+    close_client(client);
+}
+
 static const CU_TestInfo tests[] = {
     {"killed before it had the requests", test_killed_before},
     {"killed before it answered", test_killed_executed},
@@ -425,6 +456,7 @@ static const CU_TestInfo tests[] = {
     {"scripts forgotten while holding, waiting, releasing", test_scripts_forgotten},
     {"too many clients", test_too_many_clients},
     {"no memory left", test_full_memory},
+    {"no hand-over while it is away", test_no_hand_over_while_away},
     CU_TEST_INFO_NULL,
 };
 
