@@ -34,7 +34,7 @@ void ask_forget_grant_locked(struct contest *contest, struct task_list *starts)
     if (contest->repeat && contest->ask == NULL && waiter != NULL)
         release_begin_locked(contest->client, contest->entry, &contest->grant, waiter->owner,
                              waiter->owner_len, 0, clock_after_ms(clock_now(), waiter->ttl_ms),
-                             starts);
+                             NULL, starts);
     contest->grant_valid = contest->repeat = false;
     contest->first_sent_ns = 0;
 }
@@ -126,7 +126,7 @@ static void granted_locked(struct contest *contest, const mortise_op *op, struct
     if (!grant_give_locked(head, contest->entry, op)) {
         /* the answer took as long as the claim lasts: give it back, begin anew */
         release_begin_locked(client, contest->entry, &op->grant, op->owner, op->owner_len,
-                             op->token, clock_after_ms(clock_now(), op->ttl_ms), starts);
+                             op->token, clock_after_ms(clock_now(), op->ttl_ms), NULL, starts);
         no_answer_locked(contest, op, starts);
         return;
     }
@@ -301,7 +301,7 @@ static void ask_done(mortise_op *op)
     else if (op->status == MORTISE_OK || op->status == MORTISE_INDETERMINATE ||
              (op->flags & MORTISE_OP_REPEAT) != 0)
         release_begin_locked(client, ask->entry, &op->grant, op->owner, op->owner_len, op->token,
-                             clock_after_ms(clock_now(), op->ttl_ms), &starts);
+                             clock_after_ms(clock_now(), op->ttl_ms), NULL, &starts);
     ask_free_locked(client, ask);
     client_unlock(client);
     pump_start(&client->pump, &starts);

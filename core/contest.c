@@ -384,7 +384,8 @@ void contest_leave_locked(struct waiter *waiter, mortise_status status, struct t
     const mortise_error *trouble = NULL;
     if (status == MORTISE_TIMEDOUT && contest->failing_ns != 0) {
         trouble = contest->trouble; /* not "held by another": nobody knows */
-        status = contest->repeat ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE;
+        bool sent = contest->repeat && contest->first == waiter; /* only the head sends requests */
+        status = sent ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE;
     } else if (status == MORTISE_TIMEDOUT && waiter->try_once)
         status = MORTISE_UNREACHABLE;
     contest_fail_locked(contest, waiter, status, trouble, starts);

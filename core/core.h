@@ -32,6 +32,7 @@ struct client;
 struct contest;
 struct entry;
 struct grant;
+struct release;
 struct waiter;
 
 /* ---- timer.c --------------------------------------------------------------------------------- */
@@ -215,6 +216,7 @@ struct grant {
     mortise_state_callback on_state;
     void *user_data;
     struct notice *lost_notice; /* made beforehand where there is an on_state */
+    struct release *room;       /* made beforehand, for its release */
 };
 
 /* The deadline as it stands at `now`; DEADLINE_PASSED is final. Any thread, no lock. */
@@ -226,7 +228,6 @@ void grant_unref_locked(struct grant *grant);
 bool grant_give_locked(struct waiter *waiter, struct entry *entry, const mortise_op *op);
 /* Ends the lease; what the backend must be told is appended to *starts. The status is LOST, NOMEM, or
  * OK with *release, the release that may be waited for (NULL: handed over, nothing to ask). */
-struct release;
 mortise_status grant_release_locked(struct grant *grant, struct release **release,
                                     struct task_list *starts);
 void grant_timer_locked(struct grant *grant, int64_t now, struct task_list *starts);
@@ -257,11 +258,14 @@ struct release {
     char owner[];
 };
 
-/* Appended to *starts. until_ns: when the claim has ended by itself. NULL: no memory. */
+/* Memory for a release of a claim with this owner, so that one does not fail later for want of it; NULL: none. */
+struct release *release_room_locked(struct client *client, size_t owner_len);
+void release_room_free_locked(struct client *client, struct release *room);
+/* Appended to *starts. until_ns: when the claim has ended by itself. room: made beforehand, or NULL. NULL: no memory. */
 struct release *release_begin_locked(struct client *client, struct entry *entry,
                                      const mortise_grant_id *id, const char *owner,
                                      size_t owner_len, uint64_t token, int64_t until_ns,
-                                     struct task_list *starts);
+                                     struct release *room, struct task_list *starts);
 void release_attend_locked(struct release *release, struct sleeper *sleeper, mortise_status *status,
                            mortise_error *error);
 /* The caller stops waiting: the request goes on in the background. */

@@ -51,12 +51,16 @@ struct grant *grant_new_locked(struct client *client, const char *owner, size_t 
     if (owner_len > 0 && (copy = malloc(owner_len)) == NULL)
         return NULL;
     struct grant *grant = NULL;
-    if (timer_reserve_locked(client) && (grant = slab_take(&grant_slab)) == NULL)
+    struct release *room = release_room_locked(client, owner_len);
+    if (room != NULL && timer_reserve_locked(client) && (grant = slab_take(&grant_slab)) == NULL)
         timer_unreserve_locked(client);
     if (grant == NULL) {
+        if (room != NULL)
+            release_room_free_locked(client, room);
         free(copy);
         return NULL;
     }
+    grant->room = room;
     if (copy != NULL)
         memcpy(copy, owner, owner_len);
     grant->client = client;
@@ -86,6 +90,9 @@ void grant_unref_locked(struct grant *grant)
     struct client *client = grant->client;
     free(grant->owner);
     free(grant->lost_notice);
+    if (grant->room != NULL)
+        release_room_free_locked(client, grant->room);
+    grant->room = NULL;
     grant->owner = NULL;
     grant->lost_notice = NULL;
     if (grant->entry != NULL)
@@ -93,6 +100,17 @@ void grant_unref_locked(struct grant *grant)
     grant->entry = NULL;
     timer_unreserve_locked(client);
     slab_give(&grant_slab, &grant->slot);
+}
+
+/* Releases the claim, with the memory that was made for it at the acquire; a second time if there is any. */
+static struct release *give_back_locked(struct grant *grant, uint64_t token, int64_t now,
+                                        struct task_list *starts)
+{
+    struct release *room = grant->room;
+    grant->room = NULL;
+    return release_begin_locked(grant->client, grant->entry, &grant->id, grant->owner,
+                                grant->owner_len, token, clock_after_ms(now, grant->ttl_ms), room,
+                                starts);
 }
 
 static void link_locked(struct entry *entry, struct grant *grant)
@@ -230,9 +248,7 @@ static void lost_locked(struct grant *grant, bool gone, struct task_list *starts
     observe_locked(client, MORTISE_EVENT_LOST, grant->entry, grant, NULL, MORTISE_LOST);
     notify_state_locked(grant, MORTISE_STATE_LOST);
     if (unsure)
-        release_begin_locked(client, grant->entry, &grant->id, grant->owner, grant->owner_len,
-                             atomic_load(&grant->token), clock_after_ms(clock_now(), grant->ttl_ms),
-                             starts);
+        give_back_locked(grant, atomic_load(&grant->token), clock_now(), starts);
 }
 
 /* ---- renewal ---- */
@@ -351,8 +367,7 @@ static void too_late_locked(struct grant *grant, const mortise_op *op, struct ta
 {
     if (grant->released || (op->status != MORTISE_OK && op->status != MORTISE_INDETERMINATE))
         return;
-    release_begin_locked(grant->client, grant->entry, &grant->id, grant->owner, grant->owner_len,
-                         op->token, clock_after_ms(clock_now(), grant->ttl_ms), starts);
+    give_back_locked(grant, op->token, clock_now(), starts);
 }
 
 static void renewal_done(mortise_op *op)
@@ -490,9 +505,7 @@ mortise_status grant_release_locked(struct grant *grant, struct release **releas
     if (grant->renewal != NULL)
         pump_cancel(&client->pump, grant->renewal);
     if (!grant->lost) {
-        *release = release_begin_locked(client, grant->entry, &grant->id, grant->owner,
-                                        grant->owner_len, atomic_load(&grant->token),
-                                        clock_after_ms(now, grant->ttl_ms), starts);
+        *release = give_back_locked(grant, atomic_load(&grant->token), now, starts);
         status = *release == NULL ? MORTISE_NOMEM : MORTISE_OK;
         atomic_store(&grant->deadline_ns, DEADLINE_PASSED);
         timer_stop_locked(client, &grant->timer);

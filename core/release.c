@@ -15,7 +15,7 @@
 
 static void release_done(mortise_op *op);
 
-static struct release *release_new_locked(struct client *client, size_t owner_len)
+struct release *release_room_locked(struct client *client, size_t owner_len)
 {
     struct release *release;
     if (!timer_reserve_locked(client))
@@ -27,17 +27,23 @@ static struct release *release_new_locked(struct client *client, size_t owner_le
         timer_unreserve_locked(client);
         return NULL;
     }
-    memset(release, 0, sizeof(*release));
-    release->client = client;
-    release->timer.kind = TIMER_RELEASE;
+    release->task.op.owner_len = owner_len;
     return release;
+}
+
+void release_room_free_locked(struct client *client, struct release *room)
+{
+    timer_unreserve_locked(client);
+    if (room->task.op.owner_len == 0)
+        task_append(&client->free_releases, &room->task);
+    else
+        free(room);
 }
 
 static void release_free_locked(struct release *release)
 {
     struct client *client = release->client;
     timer_stop_locked(client, &release->timer);
-    timer_unreserve_locked(client);
     if (release->previous_release != NULL)
         release->previous_release->next_release = release->next_release;
     else
@@ -45,10 +51,7 @@ static void release_free_locked(struct release *release)
     if (release->next_release != NULL)
         release->next_release->previous_release = release->previous_release;
     entry_unref_locked(client, release->entry);
-    if (release->task.op.owner_len == 0)
-        task_append(&client->free_releases, &release->task);
-    else
-        free(release);
+    release_room_free_locked(client, release);
     client_ended_locked(client);
 }
 
@@ -79,13 +82,16 @@ static void run_locked(struct release *release, struct task_list *starts)
 struct release *release_begin_locked(struct client *client, struct entry *entry,
                                      const mortise_grant_id *id, const char *owner,
                                      size_t owner_len, uint64_t token, int64_t until_ns,
-                                     struct task_list *starts)
+                                     struct release *room, struct task_list *starts)
 {
-    struct release *release = release_new_locked(client, owner_len);
+    struct release *release = room != NULL ? room : release_room_locked(client, owner_len);
     if (release == NULL) {
         client->left_behind = true; /* to its ttl */
         return NULL;
     }
+    memset(release, 0, sizeof(*release));
+    release->client = client;
+    release->timer.kind = TIMER_RELEASE;
     mortise_op *op = &release->task.op;
     release->entry = entry;
     entry->references++;
@@ -161,11 +167,15 @@ static bool is_final(const mortise_op *op)
     }
 }
 
-/* What the caller hears of an answer. The claim that a former try may have released is no loss. */
+/* What the caller is told. If the reply to a former try was lost, that try may have released the claim: that nobody
+ * holds it now is what a release leaves behind. That another holds it now proves nothing: it may have come after our
+ * release, or before it. */
 static mortise_status told(const struct release *release, mortise_status status)
 {
-    if (status == MORTISE_LOST || status == MORTISE_NOTOWNER)
+    if (status == MORTISE_LOST)
         return release->maybe_done ? MORTISE_OK : MORTISE_LOST;
+    if (status == MORTISE_NOTOWNER)
+        return release->maybe_done ? MORTISE_INDETERMINATE : MORTISE_LOST;
     return status;
 }
 

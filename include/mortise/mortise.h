@@ -184,20 +184,27 @@ typedef struct mortise_options {
 
 /* Acquires `name` (1 to MORTISE_NAME_MAX bytes, compared byte by byte). options NULL: wait as the
  * config's `wait` says, everything else default. Returns when it is held, or failed:
- * BUSY (try only), TIMEDOUT, UNREACHABLE (the backend was away for `unreachable_timeout`, or the
- * wait), INDETERMINATE (sent, reply lost, time over: cleaned up in the background), NOTSUP, INVALID,
- * CLOSED, FORKED, DEADLOCK (wait_ms other than 0 inside a callback), NOMEM, BACKEND.
+ * BUSY (try only), TIMEDOUT, UNREACHABLE (the backend did not answer for `unreachable_timeout`, or for the
+ * whole wait; nothing was sent for this caller), INDETERMINATE (a request was sent, its reply was lost, and the time
+ * is over: it is cleaned up in the background), NOTSUP, INVALID, CLOSED, FORKED, DEADLOCK (wait_ms other than 0
+ * inside a callback), NOMEM (out of memory, or no thread could be started), BACKEND (the backend refused).
  * Whatever fails leaves nothing behind in the backend.
  * Not a cancellation point; not interrupted by signals. */
 MORTISE_API mortise_status mortise_acquire(mortise_client *client, const char *name,
                                            const mortise_options *options, mortise_lease **lease,
                                            mortise_error *error);
 
-/* Gives a lease back and waits for the backend's answer. The handle is spent whatever is returned.
- * OK: it was held to the end. LOST: the deadline had passed, or the backend said that it was gone:
- * what was done last may have overlapped with another holder. INVALID: not a lease, or released
- * before (mortise_close() releases too). UNREACHABLE, INDETERMINATE: no answer; repeated in the background until it is sure, the
- * ttl bounds it. CLOSED, FORKED. NULL is OK and does nothing. */
+/* Releases a lease and waits for the backend's answer. The handle is spent whatever is returned.
+ * OK: the lease was held to the end. If another thread of this process waits for the name, the lease may be handed
+ *    over to it: then OK is returned at once, and the backend is not asked.
+ * LOST: the deadline had passed, or the backend said that the claim was gone. Another holder may have overlapped with
+ *    what was done last.
+ * INDETERMINATE: a request was sent and its reply was lost. The release is repeated in the background until it is
+ *    sure; the ttl bounds it. Also if the repeat found another holder: it may have come after our release, or before.
+ * UNREACHABLE: nothing could be sent. The release is repeated in the background likewise.
+ * BACKEND: the backend refused the release. What is left ends with its ttl.
+ * INVALID: not a lease, or released before (mortise_close() releases too). CLOSED, FORKED. NULL is OK and does
+ * nothing. A release does not fail for want of memory. */
 MORTISE_API mortise_status mortise_release(mortise_lease *lease, mortise_error *error);
 
 /* The same, but returns once the request is on its way: a cycle costs one round trip. What this

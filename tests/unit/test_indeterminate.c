@@ -37,6 +37,23 @@ static bool same_grant(size_t i, size_t k)
 
 /* ---- acquire ------------------------------------------------------------------------------------- */
 
+/* Only the head of the queue sends requests. One behind it that gives up has sent nothing. */
+static void test_second_in_line_times_out(void)
+{
+    start();
+    int lost = LOSE(ACQUIRE, .times = 0);
+    want(&rig, &got, "a", MORTISE_OPTIONS(.wait_ms = 500));
+    want(&rig, &other, "a", MORTISE_OPTIONS(.wait_ms = 100));
+    advance_ms(200);
+    CU_ASSERT_EQUAL(other.calls, 1);
+    CU_ASSERT_EQUAL(other.status, MORTISE_UNREACHABLE);
+    advance_ms(400);
+    CU_ASSERT_EQUAL(got.calls, 1);
+    CU_ASSERT_EQUAL(got.status, MORTISE_INDETERMINATE);
+    sim->end(lost);
+    finish();
+}
+
 static void test_acquire_executed(void)
 {
     start();
@@ -318,7 +335,21 @@ static void test_release_executed_then_taken(void)
     mortise_lease *lease = take(&rig, "a", NULL);
     LOSE(RELEASE, .times = 1);
     tap_answer = seize_before_the_repeat;
-    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_INDETERMINATE);
+    CU_ASSERT_EQUAL(sim->claims(), 1);
+    sim->give_back("a");
+    finish();
+}
+
+/* The same, but the lease was lost before: the caller must not be told that all was well. */
+static void test_release_after_another_took_it(void)
+{
+    start();
+    mortise_lease *lease = take(&rig, "a", NULL);
+    sim->lose("a");
+    sim->seize("a", MORTISE_NEVER);
+    LOSE(RELEASE, .times = 1);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_INDETERMINATE);
     CU_ASSERT_EQUAL(sim->claims(), 1);
     sim->give_back("a");
     finish();
@@ -368,6 +399,7 @@ int main(void)
         {"R4: it is executed while its caller waits", test_acquire_ghost_busy_wait},
         {"R4: no reply at all", test_acquire_never_answered},
         {"R4: a timeout while unsure", test_acquire_times_out_unsure},
+        {"a waiter that sent nothing is sure", test_second_in_line_times_out},
         {"R4: the clean-up ends with the ttl", test_clean_up_is_bounded_by_the_ttl},
         {"unreachable is no uncertainty", test_unreachable_is_sure},
         {"the next in line goes on with it", test_next_inherits_the_uncertainty},
@@ -377,6 +409,7 @@ int main(void)
         {"renewals executed, no reply", test_renew_never_answered},
         {"[10] release executed, reply lost", test_release_executed},
         {"R3: and taken by another in between", test_release_executed_then_taken},
+        {"R3: and taken by another before it", test_release_after_another_took_it},
         {"R3: release executed late", test_release_ghost},
         {"release of what is gone", test_release_of_what_is_gone},
         CU_TEST_INFO_NULL,

@@ -102,6 +102,25 @@ static void test_nowait_tells_a_known_loss(void)
     finish();
 }
 
+/* A release does not fail for want of memory: what it needs was made at the acquire. */
+static void test_needs_no_memory(void)
+{
+    static const char *const owners[] = {NULL, "somebody"};
+    for (int i = 0; i < 2; i++) {
+        start(CONFIG);
+        mortise_lease *lease = take(&rig, "a", MORTISE_OPTIONS(.owner = owners[i]));
+        struct grant *grant = slab_find(&grant_slab, lease);
+        struct release *room = grant->room;
+        CU_ASSERT_PTR_NOT_NULL(room);
+        int held = SCRIPT(.kinds = OP(RELEASE), .hold_reply = true);
+        CU_ASSERT_EQUAL(mortise_release_nowait(lease, NULL), MORTISE_OK);
+        CU_ASSERT_PTR_EQUAL(rig.client->releases, room);
+        sim->end(held);
+        sim->let_go(held);
+        finish();
+    }
+}
+
 /* A backend that is away: at once once more, then with pauses that double, to two seconds at most. */
 static void test_backs_off(void)
 {
@@ -342,6 +361,7 @@ int main(void)
         {"NULL", test_null},
         {"MORTISE_WITH", test_scope},
         {"nowait, then acquire", test_nowait_then_acquire},
+        {"a release needs no memory", test_needs_no_memory},
         {"nowait tells a known loss", test_nowait_tells_a_known_loss},
         {"it backs off", test_backs_off},
         {"no answer", test_silence},
