@@ -187,15 +187,14 @@ struct claim {
     unsigned generation; /* of its votes: an undo of older ones says nothing of these */
     uint32_t maybe;      /* a vote may be there, or come to be */
     uint32_t broken;     /* it was asked for on a connection that broke, and may be executed yet */
-    uint32_t
-        stray; /* an undo was lost with its connection, and may be executed yet: see attempt.c */
-    uint32_t again;    /* to be undone once more, by timer */
-    uint32_t votes;    /* said last that they have it */
-    uint64_t token;    /* of the grant that was told of last, while it is wanted; 0: none */
-    bool listed;       /* in the table */
-    bool ending, loud; /* nobody wants it; who waits is to be told */
-    bool awaited;      /* the core does not know how it ended: it asks again or releases */
-    int64_t until_ns;  /* whatever there is has expired by then; ending: that can be */
+    uint32_t stray;      /* an undo was lost with its connection, and may be executed yet */
+    uint32_t again;      /* to be undone once more, by timer */
+    uint32_t votes;      /* said last that they have it */
+    uint64_t token;      /* of the grant that was told of last, while it is wanted; 0: none */
+    bool listed;         /* in the table */
+    bool ending, loud;   /* nobody wants it; who waits is to be told */
+    bool awaited;        /* the core does not know how it ended: it asks again or releases */
+    int64_t until_ns;    /* whatever there is has expired by then; ending: that can be */
     size_t name_len;
     char name[];
 };

@@ -94,7 +94,7 @@ typedef enum mortise_op_kind {
 } mortise_op_kind;
 
 enum {
-    MORTISE_OP_TRY = 1u << 0, /* ACQUIRE: answer now, register nowhere, BUSY if anybody is queued */
+    MORTISE_OP_TRY = 1u << 0,    /* ACQUIRE: answer now, register nowhere, BUSY if anybody is queued */
     MORTISE_OP_REPEAT = 1u << 1, /* the same request may have been executed before (reply lost) */
     MORTISE_OP_BREAK = 1u << 2   /* RELEASE by token, for operators */
 };
@@ -108,8 +108,7 @@ struct mortise_op {
     size_t name_len;
     const char *owner; /* NULL and 0: unshared */
     size_t owner_len;
-    const char
-        *note; /* who asks: "host\npid\nprogram", to be stored and told by inspect, as it is */
+    const char *note; /* who asks: "host\npid\nprogram", to be stored and told by inspect, as it is */
     size_t note_len;
     mortise_grant_id grant;
     int64_t ttl_ms;
@@ -121,10 +120,9 @@ struct mortise_op {
     size_t record_size; /* WRITE: in; READ: out */
 
     /* in and out */
-    int64_t
-        first_sent_ns; /* 0 until the driver first hands the request to the transport; set by the
+    int64_t first_sent_ns;  /* 0 until the driver first hands the request to the transport; set by the
                              * driver then, kept by the core over repeats of the same grant id */
-    uint64_t token;    /* RENEW, RELEASE: in; ACQUIRE: out */
+    uint64_t token;         /* RENEW, RELEASE: in; ACQUIRE: out */
     uint64_t record_version;
 
     /* what is answered: set by the driver before it completes the op */
@@ -134,8 +132,7 @@ struct mortise_op {
     bool sure;
 
     mortise_status status; /* set by host->complete / host->fail */
-    mortise_error
-        *error; /* likewise; NULL or detail, owned by the core until `done` has returned */
+    mortise_error *error;  /* likewise; NULL or detail, owned by the core until `done` has returned */
 
     /* the issuer's: called once, in the pump, no module on the stack; may start other ops */
     void (*done)(mortise_op *op);
@@ -199,8 +196,8 @@ struct mortise_host {
     /* Plugins: loads and opens the module of a config section ("redis", "redis:old") below this one.
      * Only inside `open`. The lower module's news go to this module's `news` slot. The core closes it
      * after this module's close. */
-    mortise_status (*open_below)(mortise_host *host, const char *section, mortise_below **below,
-                                 mortise_error *error);
+    mortise_status (*open_below)(mortise_host *host, const char *section,
+                                 mortise_below **below, mortise_error *error);
 
     /* Looks up a host name or numeric address, and a port number (stream sockets), on a thread of the
      * core's, for a resolver may block for minutes. `resolved` is called once, unless the module is
@@ -226,11 +223,10 @@ struct mortise_below {
 
 typedef enum mortise_option_type {
     MORTISE_OPTION_TEXT = 1,
-    MORTISE_OPTION_INT = 2,  /* decimal; minimum, maximum */
-    MORTISE_OPTION_BOOL = 3, /* yes, no, on, off, true, false, 1, 0; number is 0 or 1 */
-    MORTISE_OPTION_DURATION =
-        4,                    /* "500ms", "30s", "2m", "1h", "1d"; number, minimum, maximum in ms */
-    MORTISE_OPTION_CHOICE = 5 /* one of `choices` ("a|b|c"); number is its index */
+    MORTISE_OPTION_INT = 2,      /* decimal; minimum, maximum */
+    MORTISE_OPTION_BOOL = 3,     /* yes, no, on, off, true, false, 1, 0; number is 0 or 1 */
+    MORTISE_OPTION_DURATION = 4, /* "500ms", "30s", "2m", "1h", "1d"; number, minimum, maximum in ms */
+    MORTISE_OPTION_CHOICE = 5    /* one of `choices` ("a|b|c"); number is its index */
 } mortise_option_type;
 
 enum {
@@ -252,8 +248,8 @@ typedef struct mortise_option {
     uint32_t flags;
     const char *default_text; /* NULL: none; parsed as a value in a file would be */
     int64_t minimum, maximum; /* INT, DURATION; both 0: no limits */
-    const char *choices; /* CHOICE; DURATION: words allowed beside it ("forever"), number is -1 */
-    const char *help;    /* one line */
+    const char *choices;      /* CHOICE; DURATION: words allowed beside it ("forever"), number is -1 */
+    const char *help;         /* one line */
 } mortise_option;
 
 /* A parsed value, one per schema row, in the schema's order. Lives as long as the module. */
@@ -265,16 +261,16 @@ typedef struct mortise_value {
 
 /* ---- Events (observe) -------------------------------------------------------------------------- */
 
-#define MORTISE_EVENT_MAP(X)                                                                       \
-    X(ASKED, 0, "asked")             /* a caller wants the name */                                 \
-    X(QUEUED, 1, "queued")           /* it has to wait */                                          \
-    X(GRANTED, 2, "granted")         /* the backend gave it: token, deadline */                    \
-    X(HANDED_OVER, 3, "handed-over") /* passed on within the process; same grant and token */      \
-    X(RENEWED, 4, "renewed")         /* deadline is the new one */                                 \
-    X(SUSPECT, 5, "suspect")                                                                       \
-    X(LOST, 6, "lost")                                                                             \
-    X(RELEASED, 7, "released") /* given back by its holder, before the backend is told */          \
-    X(FAILED, 8, "failed")     /* the caller went away without: status */
+#define MORTISE_EVENT_MAP(X)                                                                        \
+    X(ASKED, 0, "asked")              /* a caller wants the name */                                  \
+    X(QUEUED, 1, "queued")            /* it has to wait */                                           \
+    X(GRANTED, 2, "granted")          /* the backend gave it: token, deadline */                     \
+    X(HANDED_OVER, 3, "handed-over")  /* passed on within the process; same grant and token */       \
+    X(RENEWED, 4, "renewed")          /* deadline is the new one */                                  \
+    X(SUSPECT, 5, "suspect")                                                                        \
+    X(LOST, 6, "lost")                                                                              \
+    X(RELEASED, 7, "released")        /* given back by its holder, before the backend is told */     \
+    X(FAILED, 8, "failed")            /* the caller went away without: status */
 
 typedef enum mortise_event_kind {
 #define MORTISE_EVENT_ENUM(name, number, word) MORTISE_EVENT_##name = number,
@@ -292,7 +288,7 @@ typedef struct mortise_event {
     size_t owner_len;
     mortise_grant_id grant; /* zero before there is one */
     uint64_t lease;         /* names one lease of one client, from GRANTED / HANDED_OVER on */
-    uint64_t caller; /* names one acquire call of one client, from ASKED to GRANTED or FAILED */
+    uint64_t caller;        /* names one acquire call of one client, from ASKED to GRANTED or FAILED */
     uint64_t token;
     int64_t deadline_ns;
     mortise_status status;
@@ -317,24 +313,23 @@ typedef struct mortise_open_args {
     const char *name_space;      /* what the config says; NULL: nothing, and names have that of the
                                   * module at the top before them (default_namespace, namespace_of) */
     /* observers, which are opened last (size tells whether they are there): */
-    const char *top;         /* the section of the module at the top of the stack */
-    const char *names_begin; /* what all names of this client begin with; may be empty */
+    const char *top;             /* the section of the module at the top of the stack */
+    const char *names_begin;     /* what all names of this client begin with; may be empty */
 } mortise_open_args;
 
 typedef struct mortise_module {
     /* the handshake: checked field by field before anything else is looked at */
-    uint32_t magic; /* MORTISE_MODULE_MAGIC */
-    uint32_t abi;   /* MORTISE_MODULE_ABI */
-    uint32_t
-        module_size;  /* sizeof(mortise_module) as the module was built; tables grow at the end */
-    uint32_t op_size; /* sizeof(mortise_op), likewise */
+    uint32_t magic;       /* MORTISE_MODULE_MAGIC */
+    uint32_t abi;         /* MORTISE_MODULE_ABI */
+    uint32_t module_size; /* sizeof(mortise_module) as the module was built; tables grow at the end */
+    uint32_t op_size;     /* sizeof(mortise_op), likewise */
     uint32_t option_size; /* sizeof(mortise_option), likewise */
 
-    uint32_t kind;         /* mortise_module_kind */
-    uint32_t capabilities; /* what it can promise at best */
-    const char *name;      /* as the file is called: NAME.so */
+    uint32_t kind;            /* mortise_module_kind */
+    uint32_t capabilities;    /* what it can promise at best */
+    const char *name;         /* as the file is called: NAME.so */
     const char *version;
-    const char *summary;           /* one line */
+    const char *summary;      /* one line */
     const char *default_namespace; /* NULL: none. Used when the config says nothing */
     const mortise_option *options;
     size_t option_count;
@@ -381,10 +376,9 @@ typedef struct mortise_module {
     void (*leave)(void *ctx, mortise_op *op);
 } mortise_module;
 
-#define MORTISE_MODULE_HEAD                                                                        \
-    .magic = MORTISE_MODULE_MAGIC, .abi = MORTISE_MODULE_ABI,                                      \
-    .module_size = sizeof(mortise_module), .op_size = sizeof(mortise_op),                          \
-    .option_size = sizeof(mortise_option)
+#define MORTISE_MODULE_HEAD                                                                         \
+    .magic = MORTISE_MODULE_MAGIC, .abi = MORTISE_MODULE_ABI, .module_size = sizeof(mortise_module),    \
+    .op_size = sizeof(mortise_op), .option_size = sizeof(mortise_option)
 
 /* extern so that a module's definition is checked against it. */
 MORTISE_API extern const mortise_module mortise_module_v1;
