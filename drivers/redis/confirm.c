@@ -13,6 +13,8 @@
  * connection once the grant is known, and WAIT behind it. One WAIT is under way at a time, for all that were
  * granted until it was sent; those that come meanwhile go with the next.
  *
+ *   There are more replicas than min_replicas: any of them counts, and one that had not acknowledged may be promoted.
+ *     Said in the log, once for each number.
  *   The two connections are to different servers (a failover in between): the run ids tell, and nothing is
  *     confirmed.
  *   A renewal is not confirmed: the server's claim is longer than the deadline that the holder believes. The
@@ -253,10 +255,49 @@ static void lost(struct link_call *call, enum link_loss loss, const struct link_
 
 /* ---- the connection ------------------------------------------------------------------------------------------ */
 
+static void counted(struct link_call *call, unsigned index, redisReply *reply)
+{
+    struct driver *driver =
+        (struct driver *)(void *)((char *)call - offsetof(struct driver, confirm.count));
+    struct confirm *confirm = &driver->confirm;
+    char text[24] = "";
+    (void)index;
+    confirm->counting = false;
+    if (reply->type == REDIS_REPLY_STRING)
+        link_info(reply, "connected_slaves:", text, sizeof(text));
+    int64_t there = strtoll(text, NULL, 10);
+    if (there > confirm->replicas && there != confirm->warned)
+        driver->host->log(driver->host, 4,
+                          "[%s] %s has %" PRId64 " replicas, and min_replicas is %" PRId64
+                          ": a failover to one that had not acknowledged a lock forgets it",
+                          driver->section, confirm->link.endpoint.text, there, confirm->replicas);
+    confirm->warned = there > confirm->replicas ? there : 0;
+}
+
+static void not_counted(struct link_call *call, enum link_loss loss, const struct link_fault *fault)
+{
+    struct driver *driver =
+        (struct driver *)(void *)((char *)call - offsetof(struct driver, confirm.count));
+    (void)loss;
+    (void)fault;
+    driver->confirm.counting = false;
+}
+
+/* The locks that wait are asked about at the end of the turn: confirm_turn. */
 static void up(struct link *link, void *owner)
 {
-    (void)link;
-    (void)owner; /* confirm_turn comes at the end of each turn */
+    struct driver *driver = owner;
+    struct confirm *confirm = &driver->confirm;
+    if (confirm->counting)
+        return;
+    confirm->counting = true;
+    confirm->count.replied = counted;
+    confirm->count.lost = not_counted;
+    link_call_begin(link, &confirm->count);
+    link_command(link, 2);
+    link_text(link, "INFO");
+    link_text(link, "replication");
+    link_call_end(link, &confirm->count, 1);
 }
 
 static void down(struct link *link, void *owner, const struct link_fault *fault)

@@ -105,6 +105,7 @@
 #define RENEW_MAX 128                        /* renewals in one script: a tenth of a millisecond */
 #define QUOTED_SIZE 160
 #define INBOX_SIZE 64
+#define SECTION_SIZE 80
 #define WISH_SIZE (INBOX_SIZE + 80)
 #define NS_PER_MS INT64_C(1000000)
 
@@ -178,11 +179,15 @@ struct confirm {
     struct link_call call;
     bool under_way, failed;
     struct link_fault fault;
+    struct link_call count; /* of the replicas, once for each connection */
+    bool counting;
+    int64_t warned; /* that there are so many */
 };
 
 struct driver {
     mortise_host *host;
     const mortise_value *values;
+    char section[SECTION_SIZE]; /* "redis:cache", for messages */
     struct link_settings settings;
     struct link link;
 

@@ -126,12 +126,13 @@ static mortise_status read_sentinels(struct driver *driver, mortise_error *error
     if (values[OPTION_SERVERS].given)
         return settings_explain(
             error, MORTISE_CONFIG,
-            "[redis] servers and sentinel exclude each other: sentinels say where the "
-            "server is");
+            "[%s] servers and sentinel exclude each other: sentinels say where the "
+            "server is",
+            driver->section);
     if (length == 0 || length >= sizeof(name) || strcspn(text, " \t\n") < length)
         return settings_explain(
             error, MORTISE_CONFIG,
-            "[redis] sentinel = NAME@HOST, HOST … is expected, NAME of 1 to %d bytes",
+            "[%s] sentinel = NAME@HOST, HOST … is expected, NAME of 1 to %d bytes", driver->section,
             PRIMARY_NAME_MAX);
     memcpy(name, text, length);
     name[length] = '\0';
@@ -140,10 +141,10 @@ static mortise_status read_sentinels(struct driver *driver, mortise_error *error
     like.database = 0;
     if (like.username != NULL && like.password == NULL)
         return settings_explain(error, MORTISE_CONFIG,
-                                "[redis] sentinel_username needs sentinel_password");
+                                "[%s] sentinel_username needs sentinel_password", driver->section);
     if (!place_open(driver, at + 1, name, &like, &problem))
-        return settings_explain(error, MORTISE_CONFIG, "[redis] sentinel = …@\"%.200s\": %s",
-                                without_password(at + 1), problem);
+        return settings_explain(error, MORTISE_CONFIG, "[%s] sentinel = …@\"%.200s\": %s",
+                                driver->section, without_password(at + 1), problem);
     return MORTISE_OK;
 }
 
@@ -155,7 +156,7 @@ static mortise_status read_servers(struct driver *driver, mortise_error *error)
                     : endpoint_next(&list, LINK_PORT, &driver->settings.endpoint, &problem);
     if (read)
         return MORTISE_OK;
-    return settings_explain(error, MORTISE_CONFIG, "[redis] servers = \"%.200s\": %s",
+    return settings_explain(error, MORTISE_CONFIG, "[%s] servers = \"%.200s\": %s", driver->section,
                             without_password(driver->values[OPTION_SERVERS].text), problem);
 }
 
@@ -164,8 +165,8 @@ static mortise_status read_mode(struct driver *driver, mortise_error *error)
     const mortise_value *values = driver->values;
     bool hash = values[OPTION_MODE].number == 1, redisson = values[OPTION_DIALECT].number == 1;
     if (redisson && !hash)
-        return settings_explain(error, MORTISE_CONFIG,
-                                "[redis] dialect = redisson needs mode = hash");
+        return settings_explain(error, MORTISE_CONFIG, "[%s] dialect = redisson needs mode = hash",
+                                driver->section);
     driver->layout = redisson ? LAYOUT_REDISSON : hash ? LAYOUT_HASH : LAYOUT_STRING;
     driver->watches = values[OPTION_ATOMICITY].number == 1;
     driver->fencing = values[OPTION_FENCING].number != 0;
@@ -173,8 +174,9 @@ static mortise_status read_mode(struct driver *driver, mortise_error *error)
     if (values[OPTION_QUEUE].given && values[OPTION_QUEUE].number != 0 && !possible)
         return settings_explain(
             error, MORTISE_CONFIG,
-            "[redis] queue = yes is not possible with fencing = off, dialect = redisson or "
-            "atomicity = watch");
+            "[%s] queue = yes is not possible with fencing = off, dialect = redisson or "
+            "atomicity = watch",
+            driver->section);
     driver->queued = possible && values[OPTION_QUEUE].number != 0;
     driver->foreign_polled = values[OPTION_FOREIGN].number == 1;
     driver->retry_ms = values[OPTION_RETRY].number;
@@ -194,8 +196,11 @@ static mortise_status read_settings(struct driver *driver, const char *note, mor
     settings->tls_ca = values[OPTION_TLS_CA].text;
     settings->tls_cert = values[OPTION_TLS_CERT].text;
     settings->tls_key = values[OPTION_TLS_KEY].text;
+    settings->primary = true;
+    settings->role_optional =
+        !values[OPTION_SENTINEL].given && strchr(values[OPTION_SERVERS].text, ',') == NULL;
     settings_name_client(settings, note);
-    mortise_status status = settings_check(settings, "redis", error);
+    mortise_status status = settings_check(settings, driver->section, error);
     if (status == MORTISE_OK)
         status = values[OPTION_SENTINEL].given ? read_sentinels(driver, error)
                                                : read_servers(driver, error);
@@ -227,6 +232,7 @@ static mortise_status open_driver(const mortise_open_args *args, void **ctx, mor
         return settings_explain(error, MORTISE_NOMEM, "out of memory");
     driver->host = args->host;
     driver->values = args->values;
+    snprintf(driver->section, sizeof(driver->section), "%s", args->section);
     mortise_status status = read_settings(driver, args->note, error);
     if (status == MORTISE_OK && driver->watches && !transaction_open(driver))
         status = settings_explain(error, MORTISE_NOMEM, "out of memory");

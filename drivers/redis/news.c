@@ -176,7 +176,7 @@ static void refused(struct driver *driver, const redisReply *reply)
     bool known = driver->deaf || driver->refusals > 0;
     link_fault_reply(&driver->news, reply, &fault);
     if (fault.error != LINK_ERROR_NOPERM && fault.error != LINK_ERROR_UNKNOWN) {
-        link_break(&driver->news, &fault); /* again, on another connection */
+        link_reject(&driver->news, &fault); /* again, on another connection, after the backoff */
         return;
     }
     driver->refused_ns = driver->host->now(driver->host);

@@ -1,6 +1,6 @@
-/* place.c - where the server is, when there are several (servers, sentinel), and what follows from a new one:
- * what is held is renewed there at once, tokens do not go back with its clock. ../redislink/primary.h finds it;
- * internal.h has the faults. */
+/* place.c - where the server is, when there are several (servers, sentinel), and what follows from a new one: what is
+ * held is renewed there at once, tokens do not go back with its clock. One address may lead to a new server, too (a
+ * name, a virtual address). ../redislink/primary.h finds the primary; internal.h has the faults. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -73,7 +73,6 @@ bool place_open(struct driver *driver, const char *list, const char *sentinel_na
         .found = found, .not_found = not_found, .moved = moved};
     driver->primary =
         primary_open(driver->host, list, sentinel_name, like, &callbacks, driver, problem);
-    driver->settings.primary = driver->primary != NULL;
     snprintf(driver->settings.endpoint.text, sizeof(driver->settings.endpoint.text), "the primary");
     return driver->primary != NULL;
 }
@@ -184,7 +183,7 @@ static void role_told(struct flight *flight, redisReply *reply)
 
 bool place_questions(struct driver *driver, mortise_op *op, mortise_status status)
 {
-    if (driver->primary == NULL || op->kind != MORTISE_OP_RELEASE ||
+    if (!driver->link.role_told || op->kind != MORTISE_OP_RELEASE ||
         (status != MORTISE_LOST && status != MORTISE_NOTOWNER))
         return false;
     struct flight *flight = flow_take_off(driver, op, role_told);

@@ -1,7 +1,8 @@
 /* handshake.c - what is said first on a new connection: who we are (AUTH, SELECT, CLIENT SETNAME), and who
  * that is (CLIENT ID, INFO: the id of the process). Then, if an older connection to the same process broke,
  * that one is ended there (CLIENT KILL ID), so that nothing in its buffers is executed later; see link.h.
- * Where only a primary will do, it is asked whether it is one (ROLE), and what time it is there.
+ * Where only a primary will do, it is asked whether it is one (ROLE), and what time it is there. A Sentinel refuses
+ * some of this with errors; ROLE tells it apart.
  *
  * A server that refuses to tell, or to kill, is no reason to fail: then the past is not settled. */
 #include "link.h"
@@ -119,6 +120,7 @@ void link_greet(struct link *link)
     link->run_id[0] = '\0';
     link->uptime_s = -1;
     link->clock_us = 0;
+    link->role_told = false;
     begin(link);
     if (settings->password != NULL) {
         step(link, &count, STEP_AUTH, settings->username != NULL ? 3 : 2, "AUTH");
@@ -212,13 +214,18 @@ static bool is_word(const redisReply *reply, const char *word)
 static void take_role(struct link *link, const redisReply *reply)
 {
     bool told = reply->type == REDIS_REPLY_ARRAY && reply->elements > 0;
-    if (!told && !link->greeting_failed)
+    link->role_told = told;
+    if (!told && !link->greeting_failed && !link->settings->role_optional)
         fail(link, reply);
     if (!told || link->greeting_failed || is_word(reply->element[0], "master"))
         return;
+    bool sentinel = is_word(reply->element[0], "sentinel");
     link->greeting_failed = true;
-    link_fault_set(&link->greeting_fault, MORTISE_UNREACHABLE, true, 0,
-                   "%s: this is not the primary", link->endpoint.text);
+    link_fault_set(&link->greeting_fault, MORTISE_UNREACHABLE, !sentinel, 0, "%s is %s",
+                   link->endpoint.text,
+                   sentinel ? "a Sentinel, which has no locks: `sentinel = name@address` finds the "
+                              "primary through it"
+                            : "a replica, not the primary");
 }
 
 static uint64_t number_of(const redisReply *reply)

@@ -68,7 +68,7 @@ static void close_connection(struct link *link)
     link_unwrap(link);
     link->out.length = link->out.done = 0;
     link->out.failed = false;
-    link->breaks = link->demoted = false;
+    link->breaks = link->demoted = link->rejected = false;
 }
 
 static int64_t backoff_ns(struct link *link)
@@ -91,8 +91,8 @@ static void go_down(struct link *link, const struct link_fault *why)
         link_remember(link);
     link->state = LINK_DOWN;
     link->last = fault;
-    bool lasted =
-        was_up && (link->useful || now_of(link) - link->up_ns >= LASTED_MS * LINK_NS_PER_MS);
+    bool lasted = was_up && !link->demoted && !link->rejected &&
+                  (link->useful || now_of(link) - link->up_ns >= LASTED_MS * LINK_NS_PER_MS);
     link->broke = was_up;
     link->failures = lasted ? 0 : link->failures + 1;
     link->due_ns = lasted ? now_of(link) : now_of(link) + backoff_ns(link);
@@ -119,6 +119,14 @@ void link_break(struct link *link, const struct link_fault *fault)
     }
     link->breaks = true; /* the reader is in use: when it is not */
     link->why = *fault;
+}
+
+void link_reject(struct link *link, const struct link_fault *fault)
+{
+    if (link->state == LINK_DOWN)
+        return;
+    link->rejected = true;
+    link_break(link, fault);
 }
 
 static void break_by_errno(struct link *link, const char *what, int problem)

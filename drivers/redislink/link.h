@@ -30,7 +30,7 @@
  *     What this kernel has not sent yet, or would send again, is discarded: the connection is reset.
  *   CLIENT KILL is not permitted, or not known: the past stays unsettled, and link_settled says so.
  *   The run id is another: the id of the old connection may be somebody else's by now; nobody is killed.
- *     Of one server that means that the old process is no more. Of several, the old one may live, and
+ *     The old process may live (there are several servers, or the address leads elsewhere now), and
  *     execute what it was sent: that changes its own data only, which a primary that is none of its
  *     replicas never gets to see. So the past is settled *here*; it is remembered for when this link
  *     comes back to that very process (`pasts`): then the old connection is ended there, first.
@@ -41,11 +41,13 @@
  *   The network is cut: the same; with nothing outstanding TCP keepalive finds it.
  *   The answer comes for another: replies are matched by order, so a connection on which anything was read
  *     that no call asked for is broken at once.
+ *   An answer is larger than any that is asked for (16 MB, or a million elements): it is not read; the connection is
+ *     broken. The bounds count what is announced, so no memory is taken for it, and none has to be freed in the pump.
  *   Out of memory for a command: half a command must not be sent; the connection is broken.
  *   The server closed an idle connection: nobody was reading. link_look finds it before the next call.
  *   It becomes a replica while it is UP: READONLY. No further calls are made; those that are outstanding have
- *     their own answers, and then it is left, and the primary is sought. (Where no primary is sought, calls
- *     just say READONLY.)
+ *     their own answers, and then it is left. The next attempt seeks the primary, or looks the name up again:
+ *     behind one address there may be another server by now. Attempts that find a replica have the backoff.
  *   It closes each connection soon after the greeting, without an answer: a failed attempt, with its backoff.
  *   The resolver hangs: it has its own thread; a second look-up is not begun before the first has ended.
  *
@@ -147,6 +149,7 @@ struct link_settings {
     const char *tls_ca, *tls_cert, *tls_key; /* NULL: the system's, none */
     int64_t connect_timeout_ms, command_timeout_ms;
     bool primary; /* what is no primary is refused, and left when it becomes a replica */
+    bool role_optional; /* a server that does not permit or know ROLE is taken for a primary */
     char client_name[64];
 };
 
@@ -205,10 +208,15 @@ struct link {
     int fd;                /* -1 */
     redisContext *context; /* wraps fd: reader and TLS */
     bool blocked;          /* the kernel took not all: POLLOUT */
+    redisReplyObjectFunctions functions, plain; /* the reader's, with our bounds; and hiredis's own */
+    size_t elements;       /* announced by the reply that is being read, in all its arrays */
+    size_t reply_bytes;    /* read since the last whole reply */
+    bool too_large;        /* it is beyond the bounds */
     void *tls;             /* an SSL, or NULL */
     bool tls_pending;      /* TLS has something to write still */
     bool reading;          /* replies are being told: if it breaks now, that is done afterwards: */
     bool breaks;
+    bool rejected; /* it is of no use, however long it lasted */
     bool demoted; /* it is a replica by now: to be left when all is answered */
     struct link_fault why;
     struct link_bytes out;
@@ -224,6 +232,7 @@ struct link {
     char run_id[LINK_RUN_ID_SIZE];
     char version[16];
     int64_t uptime_s;  /* of the server, when this connection was made; -1 unknown */
+    bool role_told;    /* it answers ROLE */
     uint64_t clock_us; /* TIME as it was told (settings->primary); 0 unknown */
     int64_t clock_ns;  /* when that was heard */
     struct link_past pasts[LINK_PASTS]; /* the oldest first; one for each process */
@@ -259,6 +268,8 @@ void link_look(struct link *link);
 bool link_settled(const struct link *link);
 /* Breaks it: as if the server had closed it. */
 void link_break(struct link *link, const struct link_fault *fault);
+/* The same, and it counts as a failed attempt: the next one has the backoff. */
+void link_reject(struct link *link, const struct link_fault *fault);
 
 /* For interest and turn of the module. */
 size_t link_interest(const struct link *link, struct pollfd *fds, size_t capacity, int64_t *due_ns);
@@ -310,6 +321,8 @@ void link_unwrap(struct link *link);
 void link_discard(const struct link *link);
 /* Bytes written, 0 if the kernel takes none now, -1 with errno. */
 ssize_t link_write(struct link *link);
+/* A whole reply was taken from the reader. */
+void link_reply_ended(struct link *link);
 /* Reads what there is into the reader: REDIS_OK or an error in context. */
 int link_read(struct link *link);
 void link_break_text(struct link *link, const char *text);

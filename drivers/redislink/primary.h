@@ -28,6 +28,8 @@
  *   It is cut off, but not from this client, and a successor is made: the subscription at a sentinel tells of
  *     it, where that is reached. Without sentinels, or where none is reached: the client stays with the old one,
  *     until one of its answers fails. (min_replicas: what that one grants does not count then.)
+ *   The subscription is refused (ACL): said once in the log. The connection stays, so that it is not made again and
+ *     again, and a switch is noticed when an answer of the old primary fails.
  *   The subscription breaks: it is made anew at the next sentinel, and whoever holds it asks all once more when it
  *     stands, for a switch in between would be missed.
  *   The answers of an earlier look come late: each look makes its connections anew.
@@ -108,6 +110,7 @@ struct primary {
     struct link news;
     struct link_settings news_settings;
     size_t news_at;
+    bool deaf; /* subscribing is refused; said once */
 
     size_t count;
     struct scout scouts[]; /* count of them */

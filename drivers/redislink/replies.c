@@ -133,11 +133,13 @@ void link_tell_replies(struct link *link)
     while (!link->breaks) {
         void *reply = NULL;
         if (redisGetReplyFromReader(link->context, &reply) != REDIS_OK) {
-            link_break_text(link, "what it answers is not the Redis protocol");
+            link_break_text(link, link->too_large ? "an answer that is too large"
+                                                  : "what it answers is not the Redis protocol");
             break;
         }
         if (reply == NULL)
             break;
+        link_reply_ended(link);
         link->progress_ns = link->host->now(link->host);
         tell(link, reply);
         freeReplyObject(reply);

@@ -140,19 +140,36 @@ static bool is_ours(const struct primary *primary, const redisReply *text)
            memcmp(text->str, primary->name, length) == 0 && text->str[length] == ' ';
 }
 
+/* The next connection would be refused, too. */
+static void refused(struct primary *primary, const redisReply *reply)
+{
+    struct link_fault fault;
+    link_fault_reply(&primary->news, reply, &fault);
+    if (fault.error != LINK_ERROR_NOPERM && fault.error != LINK_ERROR_UNKNOWN) {
+        link_reject(&primary->news, &fault);
+        return;
+    }
+    if (!primary->deaf)
+        primary->host->log(primary->host, 4,
+                           "%s: subscribing to " CHANNEL
+                           " is refused; a switch is noticed when the old primary fails to answer",
+                           fault.text);
+    primary->deaf = true;
+}
+
 /* What it says is not taken at its word: all are asked, and the highest epoch counts. */
 static void push(struct link *link, void *owner, redisReply *reply)
 {
     struct primary *primary = owner;
+    (void)link;
     if (reply->type == REDIS_REPLY_ERROR) {
-        struct link_fault fault;
-        link_fault_reply(link, reply, &fault);
-        link_break(link, &fault);
+        refused(primary, reply);
         return;
     }
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3)
         return;
     bool switched = is_word(reply->element[0], "message") && is_ours(primary, reply->element[2]);
+    primary->deaf &= !is_word(reply->element[0], "subscribe");
     if (switched || is_word(reply->element[0], "subscribe"))
         primary_verify(primary);
 }

@@ -15,7 +15,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ELEMENTS_MAX (1 << 20) /* of one reply: what no server in its senses answers */
+#define ELEMENTS_MAX                                                                               \
+    (1 << 20) /* of one reply, nested ones too: what no server in its senses answers */
+#define REPLY_MAX (16 << 20) /* bytes of one: a page of a list has some hundred kilobytes */
 #define READ_MAX 16384
 #define KEEPALIVE_IDLE_S 15
 #define KEEPALIVE_EVERY_S 5
@@ -255,6 +257,54 @@ static int read_more(struct link *link)
 
 #endif
 
+/* ---- bounds ------------------------------------------------------------------------------------------- */
+
+#if HIREDIS_MAJOR >= 1
+typedef size_t count_of_elements;
+#else
+typedef int count_of_elements; /* and hiredis itself knows no bound */
+#endif
+
+/* hiredis would allocate the pointers at once, and freeing them takes the pump a second for a hundred million. */
+static void *create_array(const redisReadTask *task, count_of_elements elements)
+{
+    struct link *link = task->privdata;
+    if (elements > 0 && (size_t)elements > ELEMENTS_MAX - link->elements) {
+        link->too_large = true;
+        return NULL;
+    }
+    link->elements += elements > 0 ? (size_t)elements : 0;
+    return link->plain.createArray(task, elements);
+}
+
+static void set_bounds(struct link *link)
+{
+    redisReader *reader = link->context->reader;
+    link->plain = link->functions = *reader->fn;
+    link->functions.createArray = create_array;
+    link->elements = link->reply_bytes = 0;
+    link->too_large = false;
+    reader->fn = &link->functions;
+    reader->privdata = link;
+}
+
+void link_reply_ended(struct link *link)
+{
+    link->elements = 0;
+    link->reply_bytes = link->context->reader->len - link->context->reader->pos;
+}
+
+static bool is_too_large(struct link *link, size_t more)
+{
+    link->reply_bytes += more;
+    if (link->reply_bytes <= REPLY_MAX)
+        return false;
+    link->too_large = true;
+    link->context->err = REDIS_ERR_PROTOCOL;
+    snprintf(link->context->errstr, sizeof(link->context->errstr), "an answer that is too large");
+    return true;
+}
+
 /* ---- around the socket ------------------------------------------------------------------------------ */
 
 bool link_wrap(struct link *link, struct link_fault *fault)
@@ -265,9 +315,7 @@ bool link_wrap(struct link *link, struct link_fault *fault)
         return false;
     }
     link->context->flags &= ~REDIS_BLOCK;
-#if HIREDIS_MAJOR >= 1
-    link->context->reader->maxelements = ELEMENTS_MAX;
-#endif
+    set_bounds(link);
     return !link->settings->tls || wrap_tls(link, fault);
 }
 
@@ -306,5 +354,9 @@ ssize_t link_write(struct link *link)
 
 int link_read(struct link *link)
 {
-    return read_more(link);
+    size_t before = link->context->reader->len;
+    if (read_more(link) != REDIS_OK)
+        return REDIS_ERR;
+    size_t after = link->context->reader->len;
+    return is_too_large(link, after > before ? after - before : 0) ? REDIS_ERR : REDIS_OK;
 }

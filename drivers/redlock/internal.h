@@ -166,6 +166,8 @@ int64_t node_slow_ns(const struct node *node);
 bool node_is_usable(const struct node *node, int64_t now_ns);
 bool node_counts(const struct node *node, int64_t now_ns);
 unsigned nodes_usable(const struct driver *driver, bool counted);
+/* When the votes of a quorum of usable nodes count; 0: they do, or there are too few. */
+int64_t nodes_vote_in_ms(const struct driver *driver);
 /* Nothing is gained by waiting for more nodes. */
 bool nodes_are_ready(const struct driver *driver);
 /* Of a node that refuses us for good, if so many do that there is no quorum; or NULL. */
@@ -440,6 +442,7 @@ struct courtesy {
 struct driver {
     mortise_host *host;
     const mortise_value *values;
+    char section[80]; /* "redlock:five", for messages */
     struct node nodes[NODES_MAX];
     unsigned count, quorum;
 

@@ -1,6 +1,7 @@
 /* look.c - looking at one lock, and at the nodes; and break, which looks whom the token names, and undoes that grant. */
 #include "internal.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -164,9 +165,12 @@ void look_break(struct driver *driver, mortise_op *op)
 
 static void ping_put(struct ballot *ballot, struct vote *vote)
 {
+    struct link *link = &vote->node->link;
     (void)ballot;
-    link_command(&vote->node->link, 1);
-    link_argument(&vote->node->link, "PING", 4);
+    link_command(link, 3); /* as well whether scripts are permitted */
+    link_text(link, "EVAL");
+    link_text(link, "return 1");
+    link_number(link, 0);
 }
 
 static enum vote_state ping_take(struct ballot *ballot, struct vote *vote, redisReply *reply)
@@ -175,6 +179,17 @@ static enum vote_state ping_take(struct ballot *ballot, struct vote *vote, redis
     (void)vote;
     (void)reply;
     return VOTE_YES;
+}
+
+/* Nodes that were just started may vote later: when there is a quorum. */
+static void say_votes(const struct driver *driver, unsigned answered, char *text, size_t size)
+{
+    int64_t ms = nodes_vote_in_ms(driver);
+    int length = snprintf(text, size, "%u of %u nodes answer, %u may vote", answered, driver->count,
+                          nodes_usable(driver, true));
+    if (ms > 0 && length > 0 && (size_t)length < size)
+        snprintf(text + length, size - (size_t)length, "; votes count in %" PRId64 " s",
+                 (ms + 999) / 1000);
 }
 
 static void ping_look(struct ballot *ballot, bool over)
@@ -192,8 +207,7 @@ static void ping_look(struct ballot *ballot, bool over)
         return;
     }
     if (op->buffer != NULL && op->buffer_size > 0)
-        snprintf(op->buffer, op->buffer_size, "%u of %u nodes answer, %u may vote", answered,
-                 driver->count, nodes_usable(driver, true));
+        say_votes(driver, answered, op->buffer, op->buffer_size);
     flow_complete(driver, op, MORTISE_OK);
 }
 

@@ -80,8 +80,8 @@ static mortise_status wrong_nodes(const struct driver *driver, const char *probl
 {
     const char *list = driver->values[OPTION_NODES].text;
     const char *at = strrchr(list, '@'), *shown = at != NULL ? at + 1 : list; /* no password */
-    return settings_explain(error, MORTISE_CONFIG, "[redlock] nodes = \"%.200s\": %s", shown,
-                            problem);
+    return settings_explain(error, MORTISE_CONFIG, "[%s] nodes = \"%.200s\": %s", driver->section,
+                            shown, problem);
 }
 
 static bool is_twice(const struct driver *driver, unsigned n)
@@ -136,6 +136,7 @@ static mortise_status read_settings(struct driver *driver, const char *note, mor
         settings->username = values[OPTION_USERNAME].text;
         settings->password = values[OPTION_PASSWORD].text;
         settings->database = values[OPTION_DATABASE].number;
+        settings->primary = settings->role_optional = true;
         settings->tls = values[OPTION_TLS].number != 0;
         settings->tls_ca = values[OPTION_TLS_CA].text;
         settings->tls_cert = values[OPTION_TLS_CERT].text;
@@ -146,7 +147,7 @@ static mortise_status read_settings(struct driver *driver, const char *note, mor
         if (settings->command_timeout_ms < 2 * values[OPTION_NODE_TIMEOUT].number)
             settings->command_timeout_ms = 2 * values[OPTION_NODE_TIMEOUT].number;
         settings_name_client(settings, note);
-        status = settings_check(settings, "redlock", error);
+        status = settings_check(settings, driver->section, error);
     }
     return status;
 }
@@ -161,6 +162,7 @@ static mortise_status open_driver(const mortise_open_args *args, void **ctx, mor
         return settings_explain(error, MORTISE_NOMEM, "out of memory");
     driver->host = args->host;
     driver->values = args->values;
+    snprintf(driver->section, sizeof(driver->section), "%s", args->section);
     driver->again_ns = driver->sweep_ns = driver->news_due_ns = MORTISE_NEVER;
     mortise_status status = read_settings(driver, args->note, error);
     if (status != MORTISE_OK) {

@@ -62,9 +62,9 @@ static void look_for_twin(struct node *node)
             continue;
         node->twin = true;
         if (!was_twin)
-            driver->host->log(driver->host, 3,
-                              "[redlock] %s and %s are the same server, which has one vote",
-                              other->settings.endpoint.text, node->settings.endpoint.text);
+            driver->host->log(
+                driver->host, 3, "[%s] %s and %s are the same server, which has one vote",
+                driver->section, other->settings.endpoint.text, node->settings.endpoint.text);
     }
 }
 
@@ -159,6 +159,24 @@ unsigned nodes_usable(const struct driver *driver, bool counted)
         n += node_is_usable(&driver->nodes[i], now) &&
              (!counted || node_counts(&driver->nodes[i], now));
     return n;
+}
+
+int64_t nodes_vote_in_ms(const struct driver *driver)
+{
+    int64_t now = now_of(driver), waits[NODES_MAX];
+    unsigned n = 0;
+    for (unsigned i = 0; i < driver->count; i++) {
+        const struct node *node = &driver->nodes[i];
+        int64_t wait = node_counts(node, now) ? 0 : node->guarded_until_ns - now;
+        unsigned at = n;
+        if (!node_is_usable(node, now))
+            continue;
+        for (; at > 0 && waits[at - 1] > wait; at--)
+            waits[at] = waits[at - 1];
+        waits[at] = wait;
+        n++;
+    }
+    return n < driver->quorum ? 0 : (waits[driver->quorum - 1] + NS_PER_MS - 1) / NS_PER_MS;
 }
 
 /* It may be there in a moment. */

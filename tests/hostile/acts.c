@@ -3,6 +3,9 @@
 
 #define REDIS_OK "+OK\r\n"
 #define NEVER_ENDS "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+#define FILLER_256 NEVER_ENDS NEVER_ENDS NEVER_ENDS NEVER_ENDS
+#define FILLER_1K FILLER_256 FILLER_256 FILLER_256 FILLER_256
+#define FILLER_4K FILLER_1K FILLER_1K FILLER_1K FILLER_1K
 #define NESTED_8 "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n"
 #define NESTED_64 NESTED_8 NESTED_8 NESTED_8 NESTED_8 NESTED_8 NESTED_8 NESTED_8 NESTED_8
 
@@ -43,6 +46,11 @@ const struct act redis_acts[] = {
     {.name = "a text longer than memory", .answer = TEXT("$9223372036854775807\r\nabc")},
     {.name = "a text of a negative length", .answer = TEXT("$-77\r\nabc\r\n")},
     {.name = "a length beyond numbers", .answer = TEXT("$999999999999999999999999\r\n")},
+    {.name = "a text that never ends",
+     .answer = TEXT("$400000000\r\n" FILLER_4K FILLER_4K),
+     .endless = true},
+    {.name = "lists of lists, each as long as may be",
+     .answer = TEXT("*1048576\r\n*1048576\r\n*1048576\r\n*1048576\r\n")},
     {.name = "a huge list", .answer = TEXT("*100000000\r\n:1\r\n")},
     {.name = "a list longer than memory", .answer = TEXT("*9223372036854775807\r\n:1\r\n")},
     {.name = "a list of a negative length", .answer = TEXT("*-9\r\n:1\r\n")},

@@ -179,7 +179,7 @@ static const bool waits_at_close = true;
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 static const long memory_max_kib = LONG_MAX;
 #else
-static const long memory_max_kib = 1024 * 1024;
+static const long memory_max_kib = 512 * 1024;
 #endif
 
 static void have_outcome(mortise_status status, mortise_lease *lease, const mortise_error *error,

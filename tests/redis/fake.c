@@ -28,7 +28,7 @@ static const char *greeting(const struct fake *fake, const redisReply *command)
         return is_word(command, 1, "ID") ? ":7\r\n" : "+OK\r\n";
     if (is_word(command, 0, "INFO"))
         return info;
-    if (fake->time && is_word(command, 0, "ROLE"))
+    if (is_word(command, 0, "ROLE"))
         return "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n";
     if (fake->time && is_word(command, 0, "TIME"))
         return fake->time;

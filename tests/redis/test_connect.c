@@ -132,6 +132,22 @@ static void test_wrong_settings(void)
     expect_config(":hunter2@127.0.0.1", "", "servers");
 }
 
+/* Of two sections the message names the one that is wrong. */
+static void test_section_name(void)
+{
+    mortise_client *client = NULL;
+    char path[300];
+    snprintf(path, sizeof path, "%s/cache.conf", server.folder);
+    CHECK(test_file_write(path, "[mortise]\ndriver = redis:cache\n[redis:cache]\n"
+                                "dialect = redisson\n"));
+    EXPECT(CONFIG, mortise_open(path, &client, &detail));
+    SAYS("[redis:cache] dialect = redisson needs mode = hash");
+    CHECK(test_file_write(path, "[mortise]\ndriver = redlock:three\n[redlock:three]\n"
+                                "nodes = a, b\n"));
+    EXPECT(CONFIG, mortise_open(path, &client, &detail));
+    SAYS("[redlock:three]");
+}
+
 /* Where the build has TLS, a server without it is refused, and not spoken to in plain text. */
 static void test_tls(void)
 {
@@ -161,6 +177,7 @@ static const CU_TestInfo tests[] = {
     {"the client's name in the server", test_client_name},
     {"users, passwords, password files", test_passwords},
     {"settings that are wrong", test_wrong_settings},
+    {"the name of the section", test_section_name},
     {"rediss:// is TLS or nothing", test_tls},
     CU_TEST_INFO_NULL,
 };

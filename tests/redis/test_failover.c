@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static struct house house;
 static struct server strangers;
@@ -252,6 +253,63 @@ static void test_demoted(void)
     CHECK(server_is_clean(&house.server));
 }
 
+static void lead_to(const char *path, const char *socket)
+{
+    char next[220];
+    snprintf(next, sizeof next, "%s.next", path);
+    CHECK(symlink(socket, next) == 0 && rename(next, path) == 0);
+}
+
+/* One address, behind which another server becomes the primary, while the old one keeps its connections: a virtual
+ * address, say. The client leaves the replica, and what it holds goes on at the primary. */
+static void test_demoted_behind_one_address(void)
+{
+    struct told told = TOLD_INIT;
+    char path[220];
+    house_mend(&house, 0);
+    snprintf(path, sizeof path, "%s/vip", house.server.folder);
+    lead_to(path, house.server.socket);
+    mortise_client *client =
+        open_at(&house.server, path, "unreachable_timeout = 60s\nrenew_every = 100ms", timeouts);
+    mortise_lease *lease = hold(client, "kept", &told);
+    uint64_t token = token_of(client, "grows");
+    house_wait_replicas(&house, 2);
+    lead_to(path, house.server.socket2);
+    house_promote(&house, 1);
+    house_follow(&house, 0);
+    uint64_t renewals = stats_of(client).renewals;
+    mortise_lease *next = take(client, "grows");
+    CHECK(mortise_token(next) > token);
+    CHECK(holds(&house.server, "grows") == 1);
+    give(next);
+    check_kept(client, lease, "kept", &told, renewals + 2);
+    give(lease);
+    close_client(client);
+    unlink(path);
+    CHECK(server_is_clean(&house.server));
+}
+
+static bool is_replica(void *text)
+{
+    return strstr(text, "a replica, not the primary") != NULL;
+}
+
+/* One address, and a replica is there: that is what it says, each time. */
+static void test_replica_alone(void)
+{
+    char address[40], text[256];
+    house_mend(&house, 0);
+    snprintf(address, sizeof address, "127.0.0.1:%d", house.ports[1]);
+    mortise_client *client = open_at(&house.server, address, "unreachable_timeout = 1s", timeouts);
+    for (int i = 0; i < 2; i++) {
+        EXPECT(UNREACHABLE, mortise_ping(client, text, sizeof text, &detail));
+        CHECK(is_replica(detail.message));
+        EXPECT(UNREACHABLE, try_once(client, "alone"));
+        CHECK(is_replica(detail.message));
+    }
+    close_client(client);
+}
+
 /* A replica that lags does not know the lock: its word that nothing is there does not count. */
 static void test_release_at_a_replica(void)
 {
@@ -316,6 +374,8 @@ static const CU_TestInfo tests[] = {
     {"the primary is stopped, and goes on", test_stopped},
     {"cut off from the primary", test_cut_off},
     {"the primary becomes a replica", test_demoted},
+    {"demoted behind one address", test_demoted_behind_one_address},
+    {"a replica alone", test_replica_alone},
     {"a release that a lagging replica knows nothing of", test_release_at_a_replica},
     {"the new primary's clock is behind", test_clock_behind},
     CU_TEST_INFO_NULL,
@@ -323,7 +383,8 @@ static const CU_TestInfo tests[] = {
 
 int main(int argc, char **argv)
 {
-    static const char *const replicas[] = {"replicas=2", "conf=repl-diskless-sync yes",
+    static const char *const replicas[] = {"replicas=2", "socket=yes",
+                                           "conf=repl-diskless-sync yes",
                                            "conf=repl-diskless-sync-delay 0", NULL};
     static const char *const two[] = {"nodes=2", NULL};
     int code = house_start(&house, replicas);

@@ -2,8 +2,11 @@
  * acquire fails in bounded time and leaves nothing, and the holder is told in time. */
 #include "rig.h"
 
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct house house;
 
@@ -250,6 +253,32 @@ static void test_too_many_asked(void)
     CHECK(server_is_clean(&house.server));
 }
 
+static bool is_warned(void *path)
+{
+    char *text = test_file_read(path);
+    bool warned = text && strstr(text, "has 2 replicas, and min_replicas is 1") != NULL;
+    free(text);
+    return warned;
+}
+
+/* Any replica counts, and the other one may be promoted: the log says so. */
+static void test_more_than_asked(void)
+{
+    char path[220];
+    house_mend(&house, 0);
+    snprintf(path, sizeof path, "%s/log", house.server.folder);
+    int log = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600), stderr_is = dup(2);
+    if (!CHECK(log >= 0 && stderr_is >= 0 && dup2(log, 2) == 2))
+        return;
+    mortise_client *client = open_house(NULL, "min_replicas = 1\nreplica_timeout = 10s\n");
+    EXPECT(OK, try_once(client, "warned"));
+    CHECK(test_poll(is_warned, path, TEST_PATIENCE_MS));
+    close_client(client);
+    CHECK(dup2(stderr_is, 2) == 2);
+    close(stderr_is);
+    close(log);
+}
+
 /* One WAIT for all that were granted meanwhile. */
 static void test_together(void)
 {
@@ -427,6 +456,7 @@ static const CU_TestInfo tests[] = {
     {"handed over in vain", test_handed_over_in_vain},
     {"taken back at the next primary", test_taken_back_at_the_next},
     {"more are asked for than there are", test_too_many_asked},
+    {"more replicas than are asked for", test_more_than_asked},
     {"many wait together", test_together},
     {"given up while waiting for replicas", test_given_up},
     {"a late undo, and no right to end connections", test_late_undo},

@@ -156,6 +156,92 @@ static void test_silent_sentinel(void)
     close_client(client);
 }
 
+static redisContext *connect_to_sentinel(void)
+{
+    redisContext *sentinel =
+        redisConnect("127.0.0.1", (int)strtol(strrchr(house.server.sentinels, ':') + 1, NULL, 10));
+    freeReplyObject(redisCommand(sentinel, "AUTH watch"));
+    return sentinel;
+}
+
+static int64_t connections_of(redisContext *sentinel)
+{
+    static const char key[] = "total_connections_received:";
+    redisReply *reply = redisCommand(sentinel, "INFO stats");
+    const char *at = reply && reply->str ? strstr(reply->str, key) : NULL;
+    int64_t count = at ? strtoll(at + sizeof key - 1, NULL, 10) : -1;
+    freeReplyObject(reply);
+    return count;
+}
+
+#define ROUNDS 30
+
+/* A user who may not subscribe at the sentinel. Its connection is kept, and no other one is made for that. */
+static void test_subscribing_refused(void)
+{
+    mend();
+    redisContext *sentinel = connect_to_sentinel();
+    freeReplyObject(redisCommand(
+        sentinel, "ACL SETUSER low on >x -@all +sentinel|get-master-addr-by-name +sentinel|master "
+                  "+client|setname +client|id +info"));
+    mortise_client *client = NULL;
+    char url[300];
+    snprintf(url, sizeof url,
+             "redis:///0?sentinel=locks@127.0.0.1:%s&sentinel_username=low&sentinel_password=x"
+             "&password=secret&renew_every=100ms",
+             strrchr(house.server.sentinels, ':') + 1);
+    if (!EXPECT(OK, mortise_open(url, &client, &detail)))
+        return;
+    mortise_lease *lease = take(client, "deaf");
+    int64_t before = connections_of(sentinel);
+    CHECK(before > 0);
+    CHECK(wait_renewals(client, stats_of(client).renewals + ROUNDS));
+    CHECK(connections_of(sentinel) <= before + 2); /* other sentinels may connect, too */
+    give(lease);
+    close_client(client);
+    freeReplyObject(redisCommand(sentinel, "ACL DELUSER low"));
+    redisFree(sentinel);
+}
+
+static void watch(redisContext *sentinel, const char *name, int port)
+{
+    redisReply *reply = redisCommand(sentinel, "SENTINEL MONITOR %s 127.0.0.1 %d 1", name, port);
+    CHECK(reply && reply->str && strcmp(reply->str, "OK") == 0);
+    freeReplyObject(reply);
+}
+
+/* A sentinel says that the primary is itself, or a replica: the server's own word counts. */
+static void test_led_astray(void)
+{
+    const char *list = strrchr(house.server.sentinels, ',') + 1;
+    static const char *const names[] = {"itself", "replica"};
+    static const char *const says[] = {"a Sentinel, which has no locks",
+                                       "a replica, not the primary"};
+    mend();
+    redisContext *sentinel = connect_to_sentinel();
+    int replica = house.ports[(house.primary + 1) % HOUSE];
+    watch(sentinel, names[0], (int)strtol(strrchr(list, ':') + 1, NULL, 10));
+    watch(sentinel, names[1], replica);
+    for (int i = 0; i < 2; i++) {
+        mortise_client *client = NULL;
+        mortise_lease *lease = NULL;
+        char url[300];
+        snprintf(url, sizeof url,
+                 "redis:///0?sentinel=%s@127.0.0.1:%s&sentinel_password=watch%s"
+                 "&unreachable_timeout=1s",
+                 names[i], strrchr(list, ':') + 1, i == 1 ? "&password=secret" : "&password=watch");
+        if (!EXPECT(OK, mortise_open(url, &client, &detail)))
+            continue;
+        mortise_status status =
+            mortise_acquire(client, "astray", MORTISE_OPTIONS(), &lease, &detail);
+        CHECK(status == MORTISE_UNREACHABLE || status == MORTISE_BACKEND);
+        SAYS(says[i]);
+        close_client(client);
+        freeReplyObject(redisCommand(sentinel, "SENTINEL REMOVE %s", names[i]));
+    }
+    redisFree(sentinel);
+}
+
 /* ---- failover ---------------------------------------------------------------------------------------------------- */
 
 /* Waiters, holders and tokens go along; and the old one, back as a replica, is left alone. */
@@ -227,9 +313,7 @@ static void test_exchanged(void)
         open_by_sentinels(NULL, "unreachable_timeout = 150s\nrenew_every = 50ms", NULL);
     mortise_lease *lease = hold(client, "kept", &told);
     house_wait_replicas(&house, 2);
-    redisContext *sentinel =
-        redisConnect("127.0.0.1", (int)strtol(strrchr(house.server.sentinels, ':') + 1, NULL, 10));
-    freeReplyObject(redisCommand(sentinel, "AUTH watch"));
+    redisContext *sentinel = connect_to_sentinel();
     redisReply *reply = redisCommand(sentinel, "SENTINEL FAILOVER locks");
     CHECK(reply && reply->str && strcmp(reply->str, "OK") == 0);
     freeReplyObject(reply);
@@ -248,6 +332,8 @@ static const CU_TestInfo tests[] = {
     {"sentinels say where it is", test_finding},
     {"names, passwords and settings that are wrong", test_refused},
     {"a sentinel is silent, another one gone", test_silent_sentinel},
+    {"subscribing is refused", test_subscribing_refused},
+    {"a sentinel says that it is itself, or a replica", test_led_astray},
     {"the primary is killed, and comes back", test_killed},
     {"the primary is stopped while nothing is asked", test_stopped_and_idle},
     {"the primary is exchanged", test_exchanged},

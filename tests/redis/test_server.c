@@ -254,7 +254,7 @@ static bool is_replicated(void *argument)
 }
 
 /* At first it may still hear of the connection that broke. */
-static bool hears_readonly(void *argument)
+static bool hears_of_replica(void *argument)
 {
     struct party *party = argument;
     mortise_lease *lease = NULL;
@@ -262,7 +262,7 @@ static bool hears_readonly(void *argument)
     mortise_status status =
         mortise_acquire(party->client, "read-only", MORTISE_OPTIONS(), &lease, &detail);
     return status == MORTISE_UNREACHABLE && detail.retryable &&
-           strstr(detail.message, "READONLY") && strstr(detail.message, "not the primary");
+           strstr(detail.message, "a replica, not the primary");
 }
 
 /* The address leads to the replica, which is promoted a while later; renewals go on there. */
@@ -276,7 +276,7 @@ static void test_failover(void)
     point_to(pair.socket2);
     server_do(&pair, "kill", "only=1");
     wait_all(is_suspect);
-    wait_all(hears_readonly);
+    wait_all(hears_of_replica);
     all(act);
     CHECK(ask_is(&pair, "OK", "REPLICAOF NO ONE"));
     all(settle);

@@ -9,7 +9,7 @@
 #define RIGHTS                                                                                     \
     "~mortise:* ~{mortise:*}:mortise:* &{mortise:*}:mortise:news -@all +client|setname "           \
     "+client|id +info +subscribe +unsubscribe +publish +eval +evalsha +get +set +del +pexpire "    \
-    "+getrange +setrange +pttl +time +ping +scan"
+    "+getrange +setrange +pttl +time +role +scan"
 #define USER "username = mortise\npassword = secret\n" AT_ONCE
 
 static struct nodes nodes, harmless = {.proxied = true};

@@ -102,7 +102,7 @@ static void test_together(void)
     for (int i = 0; i < nodes.count; i++) /* a minority may not have answered yet */
         freeReplyObject(ask(&nodes.node[i], "PING"));
     int64_t after = nodes_commands(&nodes, "evalsha") + nodes_commands(&nodes, "eval");
-    CHECK(after - before <= BUNDLES * nodes.count);
+    CHECK(after - before <= (BUNDLES + 1) * nodes.count); /* a ping is a script, too */
     int renewed = 0;
     for (int i = 0; i < MANY; i++)
         renewed += left_ms(0, i) > 30000;
