@@ -164,8 +164,10 @@ static void busy_locked(struct contest *contest, const mortise_op *op, struct ta
     struct client *client = contest->client;
     struct waiter *head = contest->first;
     contest->busy_count++;
-    if (op->info->held)
+    if (op->info->held) {
         contest->holder = *op->info;
+        contest->holder_seen_ns = clock_now();
+    }
     contest->failing_ns = 0;
     contest->failures = 0;
     /* a lost request of this id may still be executed, and so may one that took a part of the claim back:

@@ -351,8 +351,9 @@ static void explain(const struct contest *contest, const struct waiter *waiter,
         snprintf(holder, sizeof(holder), "%s (pid %lld)", info->host, (long long)info->pid);
     if (info->held && info->held_ms >= 0 && contest->busy_count > 0) {
         size_t used = strlen(holder);
+        int64_t held_ms = info->held_ms + (clock_now() - contest->holder_seen_ns) / NS_PER_MS;
         snprintf(holder + used, sizeof(holder) - used, " for %lld.%lld s",
-                 (long long)(info->held_ms / 1000), (long long)(info->held_ms % 1000 / 100));
+                 (long long)(held_ms / 1000), (long long)(held_ms % 1000 / 100));
     }
     if (status == MORTISE_BUSY)
         failed(waiter->error, status, "%s is held by %s", name, holder);

@@ -155,6 +155,7 @@ struct contest {
     bool watch_wanted, watching;
     struct job watch_job;
     mortise_error *trouble; /* the last failure while failing_ns is set; made when first needed */
+    int64_t holder_seen_ns; /* when that was */
     mortise_info holder;    /* as of the last BUSY. The last member: it is not cleared on reuse */
 };
 
