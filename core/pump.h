@@ -112,7 +112,7 @@ struct pump {
 
     pthread_t service;
     pthread_cond_t service_cond;
-    bool service_made; /* and not joined yet */
+    bool service_made; /* and neither joined nor detached yet */
     bool service_runs, service_sleeps, service_guards, service_leads, service_hurry, stopping;
     int64_t service_until_ns; /* how long it sleeps, if it does */
     bool dispatched;          /* the application polls the descriptor (mortise_fd) */

@@ -184,11 +184,14 @@ bool pump_stop(struct pump *pump, int64_t until_ns)
     while ((pump->service_runs || pump->inside) && clock_now() < until_ns)
         pump_cond_wait_locked(pump, &pump->left, until_ns);
     bool ended = !pump->service_runs && !pump->inside;
-    bool join = ended && pump->service_made;
-    pump->service_made = pump->service_made && !join;
+    bool made = pump->service_made;
+    pump->service_made = false;
     pthread_t service = pump->service;
     pthread_mutex_unlock(&pump->lock);
-    if (join)
+    /* A thread that is stuck in a module ends some day, and nobody waits for it then. */
+    if (made && ended)
         pthread_join(service, NULL);
+    else if (made)
+        pthread_detach(service);
     return ended;
 }
