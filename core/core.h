@@ -196,7 +196,7 @@ struct grant {
     bool lost; /* dealt with: told, counted */
     bool released;
     bool renew;
-    uint16_t handovers;
+    uint32_t handovers;  /* up to handover_max */
     uint16_t failures;   /* of renewals, in a row */
     uint32_t references; /* the lease; a renewal under way */
     struct entry *entry;

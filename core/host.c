@@ -36,6 +36,7 @@ static void host_log(mortise_host *host, int level, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(line, sizeof(line), format, arguments);
     va_end(arguments);
+    make_one_line(line);
     log_line("mortise: [%s] %s", instance_of(host)->section, line);
 }
 

@@ -93,6 +93,15 @@ static void query_emitted(mortise_op *op, const mortise_info *info)
     query->list[query->list_count++].size = sizeof(*info);
 }
 
+/* Text that a module did not terminate ends with its field. */
+static void terminate(mortise_info *info)
+{
+    info->name[sizeof(info->name) - 1] = '\0';
+    info->owner[sizeof(info->owner) - 1] = '\0';
+    info->host[sizeof(info->host) - 1] = '\0';
+    info->program[sizeof(info->program) - 1] = '\0';
+}
+
 static struct query *query_new(struct client *client, mortise_op_kind kind, const char *name,
                                mortise_status *status, mortise_error *error)
 {
@@ -223,6 +232,7 @@ mortise_status mortise_inspect(mortise_client *handle, const char *name, mortise
     if (status == MORTISE_OK) {
         size_t size = info->size < sizeof(*info) ? info->size : sizeof(*info), given = info->size;
         snprintf(query->info.name, sizeof(query->info.name), "%s", query->name);
+        terminate(&query->info);
         strip_namespace(client, &query->info);
         memcpy(info, &query->info, size);
         info->size = given;
@@ -251,8 +261,10 @@ mortise_status mortise_list(mortise_client *handle, const char *prefix, mortise_
     if (status == MORTISE_OK && query->list_failed)
         status = failed(error, MORTISE_NOMEM, "list: out of memory");
     size_t count = status == MORTISE_OK ? query->list_count : 0;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        terminate(&query->list[i]);
         strip_namespace(client, &query->list[i]);
+    }
     client_leave(client); /* the callback may close it */
     for (size_t i = 0; i < count && each(&query->list[i], user_data); i++)
         ;
@@ -294,7 +306,7 @@ mortise_status mortise_ping(mortise_client *handle, char *text, size_t size, mor
     if (query != NULL)
         status = ask(&query, "ping", error);
     if (status == MORTISE_OK && size > 0)
-        snprintf(text, size, "%s", query->bytes);
+        snprintf(text, size, "%.*s", PING_SIZE - 1, query->bytes);
     if (query != NULL)
         query_free(query);
     client_leave(client);
@@ -318,9 +330,12 @@ mortise_status mortise_record_read(mortise_client *handle, const char *name, voi
         status = ask(&query, "read record", error);
     if (status == MORTISE_OK && query->task.op.record_version > 0) {
         const mortise_op *op = &query->task.op;
-        if (op->record_size > 0)
-            memcpy(buffer, op->buffer, op->record_size < room ? op->record_size : room);
-        *size = op->record_size;
+        /* a module may report more than there is room for: what is beyond it is not read */
+        size_t length = op->record_size < bytes_of(MORTISE_OP_READ) ? op->record_size
+                                                                    : bytes_of(MORTISE_OP_READ);
+        if (length > 0 && room > 0)
+            memcpy(buffer, query->bytes, length < room ? length : room);
+        *size = length;
         *version = op->record_version;
     }
     if (query != NULL)

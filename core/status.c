@@ -48,6 +48,32 @@ bool status_retryable(mortise_status status)
     }
 }
 
+/* The length of the character at `at`, if it ends a line or changes the direction of what is displayed; else 0. */
+static size_t misleading(const unsigned char *at)
+{
+    if (at[0] == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f) /* C1 controls, U+0085 among them */
+        return 2;
+    if (at[0] == 0xd8 && at[1] == 0x9c) /* U+061C */
+        return 2;
+    if (at[0] != 0xe2 || (at[1] != 0x80 && at[1] != 0x81))
+        return 0;
+    bool marks = at[2] == 0x8e || at[2] == 0x8f;    /* U+200E, U+200F */
+    bool lines = at[2] >= 0xa8 && at[2] <= 0xae;    /* U+2028 to U+202E */
+    bool isolates = at[2] >= 0xa6 && at[2] <= 0xa9; /* U+2066 to U+2069 */
+    return (at[1] == 0x80 ? marks || lines : isolates) ? 3 : 0;
+}
+
+void make_one_line(char *text)
+{
+    for (unsigned char *c = (unsigned char *)text; *c != '\0'; c++) {
+        size_t length = misleading(c);
+        if (*c < ' ' || *c == 127)
+            *c = ' ';
+        for (size_t i = 0; i < length; i++)
+            c[i] = '?';
+    }
+}
+
 mortise_status failed_with(mortise_error *error, mortise_status status, const char *driver,
                            int32_t native, bool retryable, const char *format, va_list arguments)
 {
@@ -58,9 +84,7 @@ mortise_status failed_with(mortise_error *error, mortise_status status, const ch
     error->retryable = retryable;
     snprintf(error->driver, sizeof(error->driver), "%s", driver == NULL ? "" : driver);
     vsnprintf(error->message, sizeof(error->message), format, arguments);
-    for (char *c = error->message; *c != '\0'; c++) /* one line, whatever a server said */
-        if ((unsigned char)*c < ' ' || *c == 127)
-            *c = ' ';
+    make_one_line(error->message);
     return status;
 }
 

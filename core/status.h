@@ -20,4 +20,8 @@ const char *quote_name(const char *name, size_t name_len, char *buffer, size_t s
 /* Room for a quoted name in a message. */
 #define QUOTED_SIZE 160
 
+/* Makes one line of text that came from elsewhere: control characters become blanks, characters that end a line or
+ * change the direction of the text become question marks. */
+void make_one_line(char *text);
+
 #endif

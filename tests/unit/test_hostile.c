@@ -324,6 +324,50 @@ static void test_long_over(void)
     CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
 }
 
+/* ---- what is reported, and what is said ------------------------------------------------------------ */
+
+static bool answer_too_much(mortise_op *op)
+{
+    if (op->kind != MORTISE_OP_READ)
+        return false;
+    memset(op->buffer, 'r', op->buffer_size);
+    op->record_size = op->buffer_size + 100000;
+    op->record_version = 1;
+    tapped_host()->complete(tapped_host(), op, MORTISE_OK);
+    return true;
+}
+
+/* A record that is said to be larger than the room for it: what is beyond is not read. */
+static void test_record_of_any_size(void)
+{
+    static struct rig client;
+    static char record[MORTISE_RECORD_MAX + 100000];
+    size_t size = sizeof(record);
+    uint64_t version;
+    rig_open(&client, "");
+    tap(&client);
+    tap_answer = answer_too_much;
+    CU_ASSERT_EQUAL(mortise_record_read(client.handle, "a", record, &size, &version, NULL),
+                    MORTISE_OK);
+    CU_ASSERT_EQUAL(size, MORTISE_RECORD_MAX);
+    CU_ASSERT_EQUAL(record[MORTISE_RECORD_MAX - 1], 'r');
+    CU_ASSERT_EQUAL(record[MORTISE_RECORD_MAX], '\0');
+    tap_answer = NULL;
+    rig_close(&client);
+}
+
+/* A message is one line, and says what it shows, whatever a server put into it. */
+static void test_message_is_one_line(void)
+{
+    mortise_error error;
+    failed(&error, MORTISE_BACKEND,
+           "a\nb\x1b \xe2\x80\xae \xe2\x80\xa8 \xe2\x81\xa6 \xd8\x9c \xc2\x85 %s",
+           "\xc3\xa9\xe2\x82\xac");
+    CU_ASSERT_STRING_EQUAL(error.message, "a b  ??? ??? ??? ?? ?? \xc3\xa9\xe2\x82\xac");
+    failed(&error, MORTISE_BACKEND, "cut: \xe2\x80");
+    CU_ASSERT_STRING_EQUAL(error.message, "cut: \xe2\x80");
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -331,6 +375,8 @@ int main(void)
         {"a driver that lies to the end", test_to_the_end},
         {"good for ever", test_for_ever},
         {"long over", test_long_over},
+        {"a record of any size", test_record_of_any_size},
+        {"a message is one line", test_message_is_one_line},
         CU_TEST_INFO_NULL,
     };
     return rig_run("hostile", tests);
