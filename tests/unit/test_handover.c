@@ -141,6 +141,21 @@ static void test_bounds(void)
     finish();
 }
 
+/* The count of hand-overs reaches the largest handover_max. */
+static void test_large_bound(void)
+{
+    mortise_lease *lease = start(CONFIG "handover_max = 100000\n", NULL);
+    struct grant *grant = slab_find(&grant_slab, lease);
+    grant->handovers = 99999;
+    want(&rig, &got, "a", FOREVER);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    settle();
+    CU_ASSERT_EQUAL(stats_of(&rig).handovers, 1);
+    CU_ASSERT_EQUAL_FATAL(got.calls, 1);
+    CU_ASSERT_FALSE(handed(got.lease, FOREVER));
+    finish();
+}
+
 static void test_window(void)
 {
     mortise_lease *lease = start(CONFIG, NULL);
@@ -326,6 +341,7 @@ int main(void)
         {"callbacks go with the lease", test_callbacks_go_with_the_lease},
         {"in order", test_in_order},
         {"handover_max", test_bounds},
+        {"a large handover_max", test_large_bound},
         {"handover_window", test_window},
         {"turned off", test_turned_off},
         {"not what is suspect", test_suspect_is_not_handed},
