@@ -245,11 +245,13 @@ static mortise_status read_settings(struct client *client, mortise_error *error)
     settings->close_timeout_ms = values[CORE_CLOSE_TIMEOUT].number;
     settings->log = values[CORE_LOG].number == 0;
     settings->wait_ms = values[CORE_WAIT].number; /* "forever" is -1 */
-    if (settings->renew_every_ms > settings->ttl_ms / 2)
-        return failed(error, MORTISE_CONFIG,
-                      "%s: [mortise] renew_every (%lld ms) must be at most half of ttl (%lld ms)",
-                      config_source(client->config), (long long)settings->renew_every_ms,
-                      (long long)settings->ttl_ms);
+    if (settings->renew_every_ms >
+        settings->ttl_ms / 3) /* a grant is never renewed later than that */
+        return failed(
+            error, MORTISE_CONFIG,
+            "%s: [mortise] renew_every (%lld ms) must be at most a third of ttl (%lld ms)",
+            config_source(client->config), (long long)settings->renew_every_ms,
+            (long long)settings->ttl_ms);
     return MORTISE_OK;
 }
 

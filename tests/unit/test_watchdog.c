@@ -70,6 +70,17 @@ static void test_renew_every_is_configured(void)
     rig_close(&rig);
 }
 
+/* A value that would be ignored, because a grant is renewed at a third of its ttl at the latest, is refused. */
+static void test_renew_every_beyond_a_third(void)
+{
+    mortise_error error = {.message = ""};
+    CU_ASSERT_EQUAL(rig_try_open(&rig, true, CONFIG "renew_every = 1001ms\n", &error),
+                    MORTISE_CONFIG);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "renew_every (1001 ms)"));
+    rig_open(&rig, CONFIG "renew_every = 1s\n");
+    rig_close(&rig);
+}
+
 static void test_hours_of_many_leases(void)
 {
     enum { LEASES = 100, MINUTES = 60 };
@@ -428,6 +439,7 @@ int main(void)
     static const CU_TestInfo tests[] = {
         {"a lease is renewed every third of its ttl", test_renews_every_third},
         {"renew_every is configured", test_renew_every_is_configured},
+        {"renew_every beyond a third of the ttl", test_renew_every_beyond_a_third},
         {"an hour of a hundred leases", test_hours_of_many_leases},
         {"renewals that are due together go together", test_due_together_go_together},
         {"no_renew: it just ends", test_no_renew_just_ends},
