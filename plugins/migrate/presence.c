@@ -160,6 +160,10 @@ static void taken(struct presence *presence, const mortise_op *op)
         good(presence, op);
     } else if (op->status == MORTISE_INDETERMINATE) {
         presence->maybe = true;
+    } else if (op->status == MORTISE_BUSY && presence->maybe) {
+        /* The name is this client's own. So the driver's undo of the first request may still be on its way, and would
+         * delete what the same grant acquires now: release it, and use another grant. */
+        presence->leftover = true;
     }
 }
 

@@ -192,6 +192,30 @@ static void test_presence_that_comes_late(void)
     ASSERT_NOTHING_LEFT_ANYWHERE();
 }
 
+/* A driver refuses to acquire a grant again while an undo of its own may still be on its way to the server: BUSY. So the
+ * presence is released and acquired under another grant, which that undo cannot delete. */
+static void test_presence_that_may_be_undone(void)
+{
+    sim->reset();
+    other->reset();
+    migrate_open(&rig, "old", "");
+    SCRIPT(.kinds = OP(ACQUIRE), .times = 1, .fate = SIM_REFUSE, .status = MORTISE_INDETERMINATE);
+    want(&rig, &got, "n", TRY);
+    CU_ASSERT_NOT_EQUAL(got.status, MORTISE_OK);
+    SCRIPT(.kinds = OP(ACQUIRE), .times = 1, .fate = SIM_REFUSE, .status = MORTISE_BUSY);
+    want(&rig, &got, "n", TRY);
+    CU_ASSERT_NOT_EQUAL(got.status, MORTISE_OK);
+    SCRIPT(.kinds = OP(RELEASE), .times = 1, .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE);
+    want(&rig, &got, "n", TRY);
+    CU_ASSERT_EQUAL(got.status, MORTISE_UNREACHABLE); /* the old grant is not released yet */
+    want(&rig, &got, "n", TRY);
+    CU_ASSERT_EQUAL_FATAL(got.status, MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release_nowait(got.lease, NULL), MORTISE_OK);
+    settle();
+    rig_close(&rig);
+    ASSERT_NOTHING_LEFT_ANYWHERE();
+}
+
 /* One that is left over is asked back once more by the close, which tells whether it was. */
 static void test_presence_left_at_the_close(void)
 {
@@ -215,6 +239,7 @@ int main(void)
         {"the first side forgets", test_first_forgets},
         {"a presence that is left over", test_presence_left_over},
         {"a presence that comes late", test_presence_that_comes_late},
+        {"a presence that may be undone", test_presence_that_may_be_undone},
         {"a presence that is left at the close", test_presence_left_at_the_close},
         CU_TEST_INFO_NULL,
     };
