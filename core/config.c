@@ -96,6 +96,20 @@ static mortise_status finish_file(struct config *config, mortise_error *error)
     return status;
 }
 
+/* A mistyped URL ("redis//user:password@host") is taken as the path of a file that is not there. What looks like a
+ * password, or a query that may have one, is not shown. */
+static void mask_secrets(char *path)
+{
+    char *query = strchr(path, '?'), *at = strrchr(path, '@'), *slashes = strstr(path, "//");
+    char *colon = at == NULL ? NULL : strchr(slashes != NULL && slashes < at ? slashes : path, ':');
+    if (query != NULL && query[1] != '\0')
+        snprintf(query + 1, strlen(query), "%s", "..."); /* cut to what was there */
+    at = strrchr(path, '@');
+    if (colon == NULL || at == NULL || colon > at)
+        return;
+    memmove(colon + 1, at, strlen(at) + 1);
+}
+
 /* whence: who named it, for messages; NULL: nobody, and that there is none is fine (source stays NULL). */
 static mortise_status load_file(struct config *config, const char *path, const char *whence,
                                 mortise_error *error)
@@ -112,6 +126,8 @@ static mortise_status load_file(struct config *config, const char *path, const c
         file_free(&file);
         return config_no_memory(error);
     }
+    if (!read)
+        mask_secrets(config->source);
     if (!read)
         return config_failed(config, 0, NULL, error, "%s%s", reason, whence == NULL ? "" : whence);
     config->file_owner = file.owner;
@@ -149,7 +165,7 @@ static const char *section_mark(const char *where)
     const char *mark = strrchr(where, '#');
     struct stat st;
 
-    if (mark == NULL || mark == where || strchr(mark, '/') != NULL || stat(where, &st) == 0)
+    if (mark == NULL || mark == where || strpbrk(mark, "/@") != NULL || stat(where, &st) == 0)
         return NULL;
     return mark;
 }

@@ -99,6 +99,18 @@ static void test_unreadable(void)
     }
 }
 
+/* A mistyped URL is taken as a path. Its password is not shown. */
+static void test_mistyped_url(void)
+{
+    LOAD_BAD("redis//u:SECRET@h", "redis//u:@h: cannot be read: No such file or directory");
+    LOAD_BAD("redis//u:SE#CRET@h", "redis//u:@h: cannot be read: No such file or directory");
+    LOAD_BAD("./u:SEC@RET@h", "./u:@h: cannot be read: No such file or directory");
+    LOAD_BAD("redis//:SECRET@h?x=y", "redis//:@h?...: cannot be read: No such file or directory");
+    LOAD_BAD("redis//h?password=SECRET@x",
+             "redis//h?...: cannot be read: No such file or directory");
+    LOAD_BAD("./no:such", "./no:such: cannot be read: No such file or directory");
+}
+
 /* A long path is cut at its front: the end of the message matters more. */
 static void test_long_path(void)
 {
@@ -461,6 +473,7 @@ int main(void)
     CU_TestInfo tests[] = {{"source and driver", test_source},
                            {"another section", test_other_section},
                            {"a driver not chosen", test_choice},
+                           {"a mistyped URL", test_mistyped_url},
                            {"files that cannot be read", test_unreadable},
                            {"a long path", test_long_path},
                            {"the search", test_search},
