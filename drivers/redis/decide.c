@@ -65,6 +65,15 @@ static uint64_t number_of(const redisReply *reply)
                : 0;
 }
 
+/* One with more digits than a token may have is beyond the end, too. */
+static bool is_last_token(const redisReply *token)
+{
+    bool digits = token != NULL && token->type == REDIS_REPLY_STRING && token->len > 16;
+    for (size_t i = 0; digits && i < (size_t)token->len; i++)
+        digits = token->str[i] >= '0' && token->str[i] <= '9';
+    return digits || number_of(token) >= TOKEN_MAX;
+}
+
 static uint64_t leading_number(const redisReply *reply)
 {
     size_t digits = 0;
@@ -582,7 +591,7 @@ struct plan decide(struct driver *driver, mortise_op *op, const struct view *vie
     static void (*const release[])(struct decision *) = {string_release, hash_release,
                                                          redisson_release};
     struct decision d = {.driver = driver, .op = op, .view = view, .put = put};
-    if (op->kind == MORTISE_OP_ACQUIRE && number_of(view->token) >= TOKEN_MAX)
+    if (op->kind == MORTISE_OP_ACQUIRE && is_last_token(view->token))
         flow_fail_token(driver, op);
     else if (op->kind == MORTISE_OP_ACQUIRE)
         acquire[driver->layout](&d);

@@ -169,7 +169,7 @@ struct link_bytes {
 };
 
 #define LINK_RUN_ID_SIZE 41
-#define LINK_PASTS 4
+#define LINK_PASTS 64 /* the oldest is forgotten: its process is the likeliest to be no more */
 
 /* A connection that broke, and in whose buffers requests may be. */
 struct link_past {

@@ -373,6 +373,96 @@ static void test_wrong_type(void)
         use_otherwise((void *)(uintptr_t)&variants[i]);
 }
 
+/* ---- names, tokens and hashes at their bounds ----------------------------------------------------------------------- */
+
+static bool count_one(const mortise_info *info, void *seen)
+{
+    *(int *)seen += info->held;
+    return true;
+}
+
+/* A name is an argument with its length before it, whatever is in it. */
+static void test_line_ends_in_names(void)
+{
+    static const char *const names[] = {"a\r\nb", "\r\nSET mortise:planted 1\r\n",
+                                        "*1\r\n$8\r\nFLUSHALL\r\n", "$5\r\n", "\n"};
+    CHECK(ask_is(&server, "OK", "SET mortise:witness here"));
+    for (size_t i = 0; i < VARIANTS; i++) {
+        mortise_client *client = open_at(&server, NULL, NULL, variants[i].settings);
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+            mortise_info info = {.size = sizeof info};
+            int seen = 0;
+            snprintf(doing, sizeof doing, "%s, name %zu", variants[i].name, k);
+            mortise_lease *lease = take_as(client, names[k], variants[i].owner, LONG_MS);
+            CHECK(holds(&server, names[k]) == 1);
+            EXPECT(OK, mortise_inspect(client, names[k], &info, &detail));
+            CHECK(info.held);
+            EXPECT(OK, mortise_list(client, names[k], count_one, &seen, &detail));
+            CHECK(seen == 1);
+            give(lease);
+            CHECK(holds(&server, names[k]) == 0);
+        }
+        close_client(client);
+    }
+    CHECK(ask_number(&server, "EXISTS mortise:planted") == 0);
+    CHECK(ask_is(&server, "here", "GET mortise:witness"));
+    CHECK(ask_number(&server, "DEL mortise:witness") == 1);
+}
+
+/* No token is given out beyond 2^53 - 1, which a script still counts exactly; none is smaller than the last. */
+static void test_end_of_tokens(void)
+{
+    static const char *const last[] = {"9007199254740991", "9007199254740992",
+                                       "9223372036854775807", "18446744073709551615"};
+    for (size_t i = 0; i < VARIANTS; i++) {
+        mortise_client *client = open_at(&server, NULL, NULL, variants[i].settings);
+        for (size_t k = 0; variants[i].fencing && k < sizeof last / sizeof *last; k++) {
+            mortise_lease *lease = NULL;
+            snprintf(doing, sizeof doing, "%s, %s", variants[i].name, last[k]);
+            CHECK(ask_is(&server, "OK", "SET {mortise:end}:mortise:token %s", last[k]));
+            mortise_status status = mortise_acquire(
+                client, "end",
+                MORTISE_OPTIONS(.owner = variants[i].owner, .ttl_ms = LONG_MS, .wait_ms = 2000),
+                &lease, &detail);
+            CHECK(status == MORTISE_BACKEND);
+            SAYS("2^53");
+            CHECK(holds(&server, "end") == 0);
+            if (lease)
+                give(lease);
+        }
+        close_client(client);
+    }
+    freeReplyObject(ask(&server, "DEL {mortise:end}:mortise:token"));
+}
+
+/* An owner's grants that ended without a release are cleared by the next one, however many there are. */
+static void test_many_ended(void)
+{
+    static const char *const settings[] = {"mode = hash\n", "mode = hash\nqueue = no\n",
+                                           "mode = hash\ndialect = redisson\n"};
+    for (int i = 0; i < 3; i++) {
+        const char *prefix = i == 2 ? "mortise:" : "g:";
+        snprintf(doing, sizeof doing, "%s", settings[i]);
+        freeReplyObject(ask(&server, "EVAL %s 1 mortise:many %s",
+                            "for i = 1, 9000 do redis.call('hset', KEYS[1], ARGV[1] .. "
+                            "string.format('%032x', i), '1') end "
+                            "redis.call('hset', KEYS[1], ARGV[1] .. string.rep('f', 32), "
+                            "'99999999999999', 'o', 'us:1', 't', '1', 's', '1', 'us:1', '9001') "
+                            "redis.call('pexpire', KEYS[1], 600000)",
+                            prefix));
+        if (i == 2)
+            freeReplyObject(ask(&server, "HDEL mortise:many o t s"));
+        else
+            freeReplyObject(ask(&server, "HDEL mortise:many us:1"));
+        mortise_client *client = open_at(&server, NULL, NULL, settings[i]);
+        mortise_lease *lease = take_as(client, "many", "us:1", LONG_MS);
+        CHECK(ask_number(&server, "HLEN mortise:many") < 20);
+        give(lease);
+        freeReplyObject(ask(&server, "DEL mortise:many"));
+        close_client(client);
+    }
+}
+
 static const CU_TestInfo tests[] = {
     {"refusals have words of their own", test_words},
     {"not Redis at all", test_other_protocol},
@@ -386,6 +476,9 @@ static const CU_TestInfo tests[] = {
     {"subscribing to one name is forbidden", test_one_name_forbidden},
     {"a server that does not say which it is", test_unknown_process},
     {"keys of another type", test_wrong_type},
+    {"line ends in names", test_line_ends_in_names},
+    {"the end of the tokens", test_end_of_tokens},
+    {"thousands of grants that ended", test_many_ended},
     CU_TEST_INFO_NULL,
 };
 

@@ -43,7 +43,9 @@ if live == 0 then
     redis.call('del', KEYS[1])
     redis.call('hset', KEYS[1], 'o', ARGV[5], 't', token, 's', now_text)
 elseif #ended > 0 then
-    redis.call('hdel', KEYS[1], unpack(ended))
+    for i = 1, #ended, 1000 do -- as many as the stack of Lua has room for
+        redis.call('hdel', KEYS[1], unpack(ended, i, math.min(i + 999, #ended)))
+    end
 end
 redis.call('hset', KEYS[1], 'g:' .. ARGV[1], ends, 'n:' .. ARGV[1], ARGV[4])
 if tonumber(ends) > last then

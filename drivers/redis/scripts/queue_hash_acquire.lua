@@ -61,7 +61,9 @@ if not joins then
     return refused or tonumber(token)
 end
 if #ended > 0 then
-    redis.call('hdel', KEYS[1], unpack(ended))
+    for i = 1, #ended, 1000 do -- as many as the stack of Lua has room for
+        redis.call('hdel', KEYS[1], unpack(ended, i, math.min(i + 999, #ended)))
+    end
 end
 local ends = add(KEYS[1], now, ARGV[1], ARGV[2], ARGV[4])
 if ends > last then

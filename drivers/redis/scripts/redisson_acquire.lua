@@ -51,7 +51,9 @@ end
 if free then
     redis.call('del', KEYS[1])
 elseif #ended > 0 then
-    redis.call('hdel', KEYS[1], unpack(ended))
+    for i = 1, #ended, 1000 do -- as many as the stack of Lua has room for
+        redis.call('hdel', KEYS[1], unpack(ended, i, math.min(i + 999, #ended)))
+    end
     redis.call('hincrby', KEYS[1], owner, -#ended)
 end
 if not said then

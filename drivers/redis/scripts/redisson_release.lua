@@ -28,7 +28,9 @@ if count <= 0 then
     redis.pcall('publish', ARGV[2], '0')
 else
     if shared then -- first what a full memory does not refuse: the script may write then
-        redis.call('hdel', KEYS[1], unpack(gone))
+        for i = 1, #gone, 1000 do -- as many as the stack of Lua has room for
+            redis.call('hdel', KEYS[1], unpack(gone, i, math.min(i + 999, #gone)))
+        end
     end
     redis.call('hincrby', KEYS[1], ARGV[3], shared and -#gone or -1)
     if shared and count == left then
