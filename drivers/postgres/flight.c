@@ -470,5 +470,9 @@ bool flight_result(struct link *link, PGresult *result)
         link_lose(link, "answers are missing");
         return false;
     }
+    if (link->unconfirmed) {
+        link_lose(link, "the server no longer waits for its synchronous standby");
+        return false;
+    }
     return group_done(link);
 }

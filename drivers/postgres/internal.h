@@ -85,6 +85,8 @@
  *   an acquire that finds its own claim there writes the row again, unchanged, and a record is read under a
  *   row lock, which is a write, too. The commits of these wait for the standby, and it receives all
  *   earlier changes before them.
+ *   Somebody cancels a commit that waits for the standby (pg_cancel_backend): the server answers as if it were
+ *   safe, with a warning. The connection counts as lost then, and its requests as not answered.
  *   The server answers nothing (frozen, partition): command_timeout ends the connection, as above. One that
  *   is silent while a connection is made is passed by after its share of connect_timeout.
  *   The server restarts: connections end, grants and records are there (durable), lazy releases of the
@@ -250,6 +252,7 @@ struct link {
     struct group groups[GROUPS_MAX];   /* a ring */
     size_t first_group, group_count;
     bool unflushed;
+    bool unconfirmed; /* a commit that was answered is not on the standby: see THE HOLES */
     int64_t heard_ns; /* when a group came back, last */
     int64_t look_ns;  /* read then, whatever poll says. NEVER */
     int64_t look_step_ns;

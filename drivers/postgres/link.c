@@ -157,10 +157,14 @@ void link_close(struct link *link)
 
 /* ---- coming up --------------------------------------------------------------------------------- */
 
-static void ignore_notice(void *arg, const PGresult *result)
+/* The server stopped to wait for its synchronous standby, because somebody canceled the statement: it answers as if
+ * the change were safe, and says so in a warning only. Its text is translated, the name of the function is not. */
+static void take_notice(void *arg, const PGresult *result)
 {
-    (void)arg;
-    (void)result;
+    struct link *link = arg;
+    const char *function = PQresultErrorField(result, PG_DIAG_SOURCE_FUNCTION);
+    if (function != NULL && strcmp(function, "SyncRepWaitForLSN") == 0)
+        link->unconfirmed = true;
 }
 
 static bool has_work(const struct link *link)
@@ -212,7 +216,8 @@ static void connect_now(struct link *link)
         return;
     }
     PQsetNoticeProcessor(link->conn, NULL, NULL);
-    PQsetNoticeReceiver(link->conn, ignore_notice, NULL);
+    PQsetNoticeReceiver(link->conn, take_notice, link);
+    link->unconfirmed = false;
     link->state = LINK_CONNECTING;
     if (PQstatus(link->conn) == CONNECTION_BAD) {
         link_failed(link, MORTISE_UNREACHABLE, true, 0, PQerrorMessage(link->conn));

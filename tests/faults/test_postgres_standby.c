@@ -144,6 +144,30 @@ static void test_acquire(void)
     mortise_close(client, NULL);
 }
 
+/* pg_cancel_backend: the server stops to wait, answers as usual, and says so in a warning only. */
+static void test_canceled(void)
+{
+    char conninfo[200];
+    struct call call = {.lease = NULL};
+    make_synchronous();
+    snprintf(conninfo, sizeof conninfo,
+             "host=127.0.0.1 port=%s dbname=mortise user=mortise application_name=canceled", port);
+    mortise_client *client = open_as(conninfo, PATIENT, "command_timeout = 100s");
+    give(take(client, "canceled", HOLD_MS));
+    CU_ASSERT_FATAL(act("freeze", "only=2"));
+    call_begin(&call, acquire, client, "canceled");
+    CU_ASSERT(still_asks(&call, STALLED("canceled")));
+    ask("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = 'canceled' "
+        "AND wait_event = 'SyncRep'");
+    CU_ASSERT(still_asks(&call, "SELECT count(*) > 0 FROM mortise_lock "
+                                "WHERE name = 'canceled' AND grants IS NOT NULL"));
+    CU_ASSERT(still_asks(&call, STALLED("canceled"))); /* it writes again */
+    CU_ASSERT_FATAL(act("thaw", "only=2"));
+    CU_ASSERT_EQUAL_FATAL(call_end(&call), MORTISE_OK);
+    give(call.lease);
+    mortise_close(client, NULL);
+}
+
 /* One that writes it hangs, and is cut off; another one reads what it wrote. */
 static void test_record(void)
 {
@@ -180,6 +204,7 @@ int main(int argc, char **argv)
     CU_TestInfo tests[] = {
         {"a grant while the standby stalls", test_acquire},
         {"a record while the standby stalls", test_record},
+        {"a canceled commit while the standby stalls", test_canceled},
         CU_TEST_INFO_NULL,
     };
     return server_run(tests, argc, argv);
