@@ -33,7 +33,8 @@ class World:
         os.mkdir(self.root)
         if make:
             os.mkdir(self.folder)
-        settings = {"folder": self.folder, "every": "10ms", **settings}
+        # mortise run is called by the name of its command, unless the config says how
+        settings = {"folder": self.folder, "every": "10ms", "program": "mortise", **settings}
         self.config = os.path.join(self.root, "mortise.conf")
         with open(self.config, "w") as file:
             file.write(f"[mortise]\ndriver = sqlite\nobserve = metrics\nnamespace = {namespace}\nttl = 30s\n")

@@ -1,0 +1,90 @@
+#!/bin/sh
+# bare.sh - every way that README and the driver guide describe, by somebody who has nothing but them and a bare Debian 12:
+# quickstart, README's program against the packages of cpack, `mortise check`, an installation from the source, and the
+# driver guide up to a green conformance run. Each line is taken from the page as it is printed there.
+#
+# Needs root, the packages' mirror, and a bare root: MORTISE_BARE_ROOT, a tar of one (debootstrap --variant=minbase bookworm),
+# or debootstrap itself. Ten minutes, and a gigabyte below TMPDIR. Skips (77) without them.
+set -eu
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
+source=${MORTISE_SOURCE_DIR:-$here/../..}
+skip() {
+    echo "bare: $1"
+    exit 77
+}
+fail() {
+    [ ! -f "$work/log" ] || tail -n 60 "$work/log" >&2
+    printf 'bare: %s\n' "$1" >&2
+    exit 1
+}
+[ "$(id -u)" -eq 0 ] || skip "only root can enter another root"
+PATH=$PATH:/usr/sbin:/sbin
+[ -n "${MORTISE_BARE_ROOT:-}" ] || command -v debootstrap >/dev/null 2>&1 || skip "there is no debootstrap"
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/mortise-bare.XXXXXX")
+trap 'rm -rf -- "$work"' EXIT
+root=$work/root
+mkdir "$root"
+if [ -n "${MORTISE_BARE_ROOT:-}" ]; then
+    tar -C "$root" -xf "$MORTISE_BARE_ROOT"
+else
+    debootstrap --variant=minbase bookworm "$root" >"$work/log" 2>&1 || fail "debootstrap failed"
+fi
+cp -L /etc/resolv.conf "$root/etc/resolv.conf" 2>/dev/null || :
+mkdir -p "$root/home/guest/mortise"
+(cd -- "$source" && git ls-files -z | xargs -0 tar -cf - --) | tar -C "$root/home/guest/mortise" -xf -
+
+# line FILE PATTERN: the one line of a page that has this in it, without sudo and the remark behind it
+line() {
+    found=$(sed -n "s/^    //; s/^\`\(.*\)\`[.)]*\$/\1/; /$2/{s/ \{2,\}# .*//; s/sudo //g; p;}" "$source/$1" | head -n 1)
+    [ -n "$found" ] || fail "$1 has no line with $2"
+    printf '%s\n' "$found"
+}
+
+# inside WHAT SCRIPT: in that root, with /proc and /dev of its own
+inside() {
+    echo "== $1"
+    printf 'set -eux\nexport DEBIAN_FRONTEND=noninteractive HOME=/root\ncd /home/guest/mortise\n%s\n' "$2" >"$root/step.sh"
+    # shellcheck disable=SC2016 # expanded there
+    unshare --mount --pid --fork sh -eu -c '
+        mount --bind "$1" "$1"
+        mount -t proc proc "$1/proc"
+        mount --rbind /dev "$1/dev"
+        exec chroot "$1" /bin/bash /step.sh' sh "$root" >"$work/log" 2>&1 || fail "$1: exit code $?"
+}
+
+packages=$(line README.md '&& cpack)')
+install=$(line README.md 'cmake --install build-quickstart')
+suite=$(line docs/driver-guide.md 'DMORTISE_TESTS=ON')
+prove=$(line docs/driver-guide.md '^ *mortise-conformance skeleton')
+
+inside "quickstart" 'apt-get update
+sh examples/quickstart.sh | tee /quickstart.out
+grep -q "2000 of 2000" /quickstart.out'
+inside "cpack without its tools refuses, and says what is missing" "! ($packages) 2>&1 | tee /cpack.out
+grep -q 'apt-get install' /cpack.out"
+inside "packages" "apt-get install -y --no-install-recommends file dpkg-dev
+$packages
+apt-get install -y --no-install-recommends ./build-quickstart/*.deb"
+inside "README's program against the packages" 'mkdir /app && cd /app
+sed -n "/^```c$/,/^```$/{/^```/d;p;}" /home/guest/mortise/README.md >app.c
+head -c 1 app.c | grep -q .
+cc -Wall -Werror app.c $(pkg-config --cflags --libs mortise) -o app || cc -Wall -Werror app.c -lmortise -o app
+./app
+mortise check
+mortise run nightly -- echo "it ran" | grep "it ran"
+mortise status nightly'
+inside "the packages leave" 'apt-get remove -y "libmortise*" "mortise*"
+! command -v mortise'
+inside "an installation from the source" "$install
+mortise run nightly -- true"
+inside "the driver guide: the conformance suite" "$suite
+ldconfig
+command -v mortise-conformance"
+inside "the driver guide: build, install, prove" "apt-get install -y --no-install-recommends python3
+cp -R examples/driver-skeleton /mydriver && cd /mydriver
+cmake -S . -B build
+cmake --build build && cmake --install build
+mortise drivers skeleton --options
+$prove"
+echo "bare: all of it"
