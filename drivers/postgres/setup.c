@@ -4,8 +4,9 @@
  *
  * THE SCHEMA. Clients whose roles have different search_paths must not use different tables without knowing.
  * So a client takes the schema that its config names. Without one it takes the only schema of the database that
- * has the tables, if that is on its path, and fails with CONFIG otherwise. Once found, the schema stays for the
- * life of the client, so a copy of the tables that somebody makes elsewhere stops nobody who is at work. */
+ * has the tables, if that is on its path, and fails with CONFIG otherwise. No client makes tables beside others: if
+ * another schema has them, only a person may make a second set. Once found, the schema stays for the life of the
+ * client, so a copy of the tables that somebody makes elsewhere stops nobody who is at work. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -73,10 +74,9 @@ static bool send_path(struct link *link, bool local)
 static bool send_make(struct link *link)
 {
     struct args args = {.count = 0};
-    args_bool(&args, *link->driver->values[OPTION_SCHEMA].text == '\0');
     args_text(&args, link->driver->schema);
     if (!send_path(link, true) || !send_text(link, sql_make_lock, NULL, "") ||
-        !send_text(link, sql_make_alone, &args, "ox"))
+        !send_text(link, sql_make_alone, &args, "x"))
         return false;
     for (size_t i = 0; i < sql_make_count; i++)
         if (!send_text(link, sql_make[i], NULL, ""))
@@ -168,7 +168,7 @@ static bool take_schema(struct link *link, const PGresult *result)
          on_path = is_true(result, 9);
     const char *schema = PQgetvalue(result, 0, 7), *having = PQgetvalue(result, 0, 11);
     int64_t count = result_int8(result, 0, 10);
-    char text[400] = "";
+    char text[500] = "";
     if (!asked && count > 1)
         snprintf(
             text, sizeof(text),
@@ -181,6 +181,12 @@ static bool take_schema(struct link *link, const PGresult *result)
     else if (asked && !usable)
         snprintf(text, sizeof(text), "schema \"%.63s\" does not exist, or this role may not use it",
                  schema);
+    else if (asked && link->tables_missing && count > 0)
+        snprintf(text, sizeof(text),
+                 "schema \"%.63s\" has no tables, but another schema of this database has them "
+                 "(%.150s): say schema = … with that one if the same locks are meant; if a second "
+                 "set is intended, make it with what `mortise schema postgres` prints",
+                 schema, having);
     else if (!asked && count == 1 && !on_path)
         snprintf(text, sizeof(text),
                  "the tables are in schema \"%.63s\", which is not on this role's search_path: say "

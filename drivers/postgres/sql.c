@@ -61,7 +61,7 @@ const size_t sql_make_count = sizeof(sql_make) / sizeof(sql_make[0]);
 #define HAVE_META HAVE "'mortise_meta'"
 const char sql_make_lock[] = "SELECT pg_advisory_xact_lock(5642811930437154125)";
 const char sql_make_alone[] =
-    "SELECT 1 / CASE WHEN $1 AND EXISTS (" HAVE_LOCK " AND nspname <> $2) THEN 0 ELSE 1 END";
+    "SELECT 1 / CASE WHEN EXISTS (" HAVE_LOCK " AND nspname <> $1) THEN 0 ELSE 1 END";
 /* The role's own path follows: types and functions are found as before. */
 #define THEN_PATH " || coalesce(nullif(', ' || current_setting('search_path'), ', '), '')"
 const char sql_path[] = "SELECT set_config('search_path', quote_ident($1)" THEN_PATH ", $2)";

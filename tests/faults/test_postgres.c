@@ -460,6 +460,20 @@ static mortise_status try_on_path(const char *path, const char *more)
     return status;
 }
 
+static void add_text(const char *text, size_t length, void *sql)
+{
+    strncat(sql, text, length);
+}
+
+/* As an operator does it. */
+static void make_tables(const char *database, const char *schema)
+{
+    char sql[8000];
+    snprintf(sql, sizeof sql, "SET ROLE mortise; SET search_path TO %s;\n", schema);
+    CU_ASSERT_EQUAL(mortise_schema(NULL, "postgres", add_text, sql, &detail), MORTISE_OK);
+    ask_in(database, sql);
+}
+
 static void test_schemas(void)
 {
     char text[300] = "";
@@ -477,7 +491,13 @@ static void test_schemas(void)
     CU_ASSERT_EQUAL(try_on_path("public", "schema = one\npooler = yes"), MORTISE_BUSY);
     CU_ASSERT_EQUAL(try_on_path("one", "schema = three"), MORTISE_CONFIG);
     says("does not exist");
-    CU_ASSERT_EQUAL(try_on_path("one", "schema = t wo"), MORTISE_OK); /* it says so: another lock */
+    CU_ASSERT_EQUAL(try_on_path("one", "schema = t wo"),
+                    MORTISE_CONFIG); /* no second set unasked */
+    says("another schema of this database has them (one)");
+    says("mortise schema postgres");
+    CU_ASSERT_EQUAL(try_on_path("one", ""), MORTISE_BUSY); /* and none was made */
+    make_tables("schemas", "\"t wo\"");
+    CU_ASSERT_EQUAL(try_on_path("one", "schema = t wo"), MORTISE_OK); /* another lock */
     CU_ASSERT_EQUAL(try_on_path("one", ""), MORTISE_CONFIG);
     says("more than one schema");
     ask_in("schemas", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
