@@ -168,12 +168,18 @@ static void busy_locked(struct contest *contest, const mortise_op *op, struct ta
         contest->holder = *op->info;
         contest->holder_seen_ns = clock_now();
     }
-    contest->failing_ns = 0;
-    contest->failures = 0;
     /* a lost request of this id may still be executed, and so may one that took a part of the claim back:
      * the next try has an id of its own */
     ask_forget_grant_locked(contest, starts);
     contest->first_sent_ns = 0;
+    /* A driver refuses a repeat whose own undo may still arrive, even if nobody holds the lock. Ask once more; the
+     * time without an answer goes on, so that lost replies do not repeat this for ever. */
+    if (head->try_once && (op->flags & MORTISE_OP_REPEAT) != 0 && !op->info->held) {
+        ask_locked(contest, starts);
+        return;
+    }
+    contest->failing_ns = 0;
+    contest->failures = 0;
     if (head->try_once) {
         contest_fail_locked(contest, head, MORTISE_BUSY, NULL, starts);
         return;
