@@ -369,7 +369,7 @@ static void test_late_undo(void)
                                        "+info +wait -client|kill"));
     mortise_client *client = open_by(&house.server, &proxy, "unreachable_timeout = 60s",
                                      "username = low\npassword = x\nmin_replicas = 1\n"
-                                     "replica_timeout = 2s\ncommand_timeout = 1s\n");
+                                     "replica_timeout = 10s\ncommand_timeout = 1s\n");
     give(take(client, name));
     freeze_replicas("freeze");
     pending_start(&pending, client, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
