@@ -534,12 +534,8 @@ void pump_post_made(struct pump *pump, struct posted *posted, struct instance *i
     pthread_mutex_lock(&pump->lock);
     *pump->posted_end = posted;
     pump->posted_end = &posted->next;
-    if (!pump->inside) {
-        if (pump->polling)
-            pump_poke_locked(pump);
-        else if (!pump->led)
-            service_take_over_locked(pump);
-    }
+    if (!pump->inside)
+        service_take_over_locked(pump);
     pthread_mutex_unlock(&pump->lock);
 }
 

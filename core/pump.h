@@ -13,7 +13,8 @@
  * - *Service thread.* Where something is outstanding that no caller waits for (async acquires, renewals,
  *   releases not waited for, timers of a driver), a thread of the client's leads, if nobody else has
  *   turned the stack for GRACE_NS; and it makes a turn in place of a leader that makes none although
- *   a descriptor is ready. It is started when first needed.
+ *   a descriptor is ready, or something is posted. It is started when first needed: with the first follower
+ *   at the latest.
  *
  * Completions are collected inside and run after the module call has returned, with no lock held, by
  * the thread that is inside; wake-ups of followers go out after the batch.

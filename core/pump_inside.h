@@ -52,6 +52,8 @@ void pump_cond_wait_locked(struct pump *pump, pthread_cond_t *cond, int64_t unti
 /* service.c; pump lock held. Sees to it that the service thread looks after what is outstanding that no
  * caller waits for; and, if no caller is about to lead, after the driver's timer. */
 void service_attend_locked(struct pump *pump, bool timer);
+/* A caller waits behind another one, which leads and may stand still. */
+void service_guard_locked(struct pump *pump);
 /* A leader left without a successor: the service thread that was looking on is to look now. */
 void service_follow_up_locked(struct pump *pump);
 /* Has the service thread do what is on the lists at once; false: there is none. */

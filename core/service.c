@@ -34,6 +34,8 @@ static void guard_locked(struct pump *pump, int64_t *tick_ns)
 {
     uint64_t turns = pump->turns, looks = pump->looks;
     pump->service_guards = true;
+    if (pump->unattended == 0)
+        *tick_ns = GUARD_MAX_NS; /* callers wait for one another, as they often do for a moment */
     pump_cond_wait_locked(pump, &pump->service_cond, clock_now() + *tick_ns);
     pump->service_guards = false;
     if (pump->turns != turns || pump->looks != looks || pump->inside || pump->stopping)
@@ -136,6 +138,14 @@ void service_attend_locked(struct pump *pump, bool timer)
     }
 }
 
+void service_guard_locked(struct pump *pump)
+{
+    if (!pump->service_leads && start_locked(pump) && pump->service_sleeps) {
+        pump->service_sleeps = false;
+        pthread_cond_signal(&pump->service_cond);
+    }
+}
+
 void service_follow_up_locked(struct pump *pump)
 {
     if (!pump->service_guards || pump->unattended == 0)
@@ -148,7 +158,7 @@ void service_follow_up_locked(struct pump *pump)
  * debugger, a signal handler, a low priority), and renewals must not depend on it. */
 bool service_take_over_locked(struct pump *pump)
 {
-    bool led_by_caller = pump->polling && !pump->service_leads;
+    bool led_by_caller = pump->led && !pump->service_leads;
     if (!start_locked(pump)) {
         if (led_by_caller)
             pump_poke_locked(pump);

@@ -265,6 +265,7 @@ static void follow_locked(struct pump *pump, struct sleeper *sleeper, int64_t un
     if (!move(sleeper, AWAKE, ASLEEP))
         return;
     add_follower_locked(pump, sleeper);
+    service_guard_locked(pump); /* who leads may stand still */
     pthread_mutex_unlock(&pump->lock);
     struct timespec timeout, *limit = NULL;
     if (until_ns != MORTISE_NEVER) {

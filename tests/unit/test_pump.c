@@ -54,7 +54,7 @@ static void launch(struct caller *callers, int count, int64_t wait_ms)
     int wanted = atomic_load(&fake.starts) + count;
     for (int i = 0; i < count; i++) {
         callers[i] = (struct caller){.wait_ms = wait_ms};
-        snprintf(callers[i].name, sizeof(callers[i].name), "%d", i);
+        snprintf(callers[i].name, sizeof(callers[i].name), "%d", wanted + i);
         pthread_create(&callers[i].thread, NULL, call, &callers[i]);
     }
     CU_ASSERT(test_poll(started, &wanted, TEST_PATIENCE_MS));
@@ -318,34 +318,85 @@ static bool renewed(void *argument)
     return stats_of(&rig).renewals >= *(uint64_t *)argument;
 }
 
+static struct sigaction usr1_before;
+
+/* A client with one caller, which leads, and stands still in its poll. */
+static void start_still(struct caller *leader)
+{
+    struct sigaction action = {.sa_handler = stand_still};
+    CU_ASSERT_FATAL(sem_init(&stopped, 0, 0) == 0 && pipe(stop_pipe) == 0);
+    sigaction(SIGUSR1, &action, &usr1_before);
+    start(false);
+    launch(leader, 1, TEST_PATIENCE_MS * 4);
+    pthread_kill(leader->thread, SIGUSR1);
+    while (sem_wait(&stopped) != 0)
+        continue;
+}
+
+static void let_go(void)
+{
+    CU_ASSERT_EQUAL(write(stop_pipe[1], "x", 1), 1);
+}
+
+static void finish_still(void)
+{
+    finish();
+    sigaction(SIGUSR1, &usr1_before, NULL);
+    close(stop_pipe[0]);
+    close(stop_pipe[1]);
+}
+
 /* The thread that leads stands still, as under a debugger, in a signal handler or without a share of the processor.
  * Renewals that nobody has given to the driver yet are given to it all the same. */
 static void test_leader_stands_still(void)
 {
     struct caller leader;
     mortise_lease *lease;
-    struct sigaction action = {.sa_handler = stand_still}, before;
-    CU_ASSERT_FATAL(sem_init(&stopped, 0, 0) == 0 && pipe(stop_pipe) == 0);
-    sigaction(SIGUSR1, &action, &before);
-    start(false);
+    start_still(&leader);
     rig.client->settings.renew_every_ms = 50;
-    launch(&leader, 1, TEST_PATIENCE_MS * 4);
-    pthread_kill(leader.thread, SIGUSR1);
-    while (sem_wait(&stopped) != 0)
-        continue;
     fake.at_once = true;
     CU_ASSERT_EQUAL_FATAL(
         mortise_acquire(rig.handle, "held", MORTISE_OPTIONS(.ttl_ms = 3600000), &lease, NULL),
         MORTISE_OK);
     uint64_t wanted = 3;
     CU_ASSERT(test_poll(renewed, &wanted, TEST_PATIENCE_MS));
-    CU_ASSERT_EQUAL(write(stop_pipe[1], "x", 1), 1);
+    let_go();
     send_byte();
     land(&leader, 1, MORTISE_OK);
-    finish();
-    sigaction(SIGUSR1, &before, NULL);
-    close(stop_pipe[0]);
-    close(stop_pipe[1]);
+    finish_still();
+}
+
+/* What a module posts from a thread of its own (a session is lost, say) is run, though nothing else is outstanding. */
+static void test_post_behind_one_that_stands_still(void)
+{
+    struct caller leader;
+    start_still(&leader);
+    for (int i = 0; i < 3; i++) {
+        int before = test_count_get(&posted);
+        host()->post(host(), run_posted, &posted);
+        CU_ASSERT(test_count_wait_ms(&posted, before + 1, TEST_PATIENCE_MS));
+    }
+    let_go();
+    send_byte();
+    land(&leader, 1, MORTISE_OK);
+    finish_still();
+}
+
+/* Callers that wait behind it get their answers, though nothing is held that would be renewed. */
+static void test_callers_behind_one_that_stands_still(void)
+{
+    enum { CALLERS = 3 };
+    struct caller leader, callers[CALLERS];
+    int before = test_count_get(&returned);
+    start_still(&leader);
+    launch(callers, CALLERS, TEST_PATIENCE_MS * 4);
+    for (int i = 0; i < 1 + CALLERS; i++)
+        send_byte(); /* the first answer is the leader's */
+    CU_ASSERT(test_count_wait_ms(&returned, before + CALLERS, TEST_PATIENCE_MS));
+    let_go();
+    land(callers, CALLERS, MORTISE_OK);
+    land(&leader, 1, MORTISE_OK);
+    finish_still();
 }
 
 /* ---- batches, and what never reaches the driver ----------------------------------------------------- */
@@ -512,6 +563,8 @@ int main(void)
         {"an answer that nobody waits for", test_answer_that_nobody_waits_for},
         {"the timer of an idle driver", test_timer_of_an_idle_driver},
         {"a leader that stands still", test_leader_stands_still},
+        {"a post behind one that stands still", test_post_behind_one_that_stands_still},
+        {"callers behind one that stands still", test_callers_behind_one_that_stands_still},
         {"requests gather", test_requests_gather},
         {"canceled before it was started", test_canceled_before_it_was_started},
         {"completed from outside", test_completed_from_outside},
