@@ -5,6 +5,7 @@
 #ifndef MORTISE_TESTS_CONFORMANCE_H
 #define MORTISE_TESTS_CONFORMANCE_H
 
+#include <expect.h>
 #include <mortise/mortise.h>
 #include <support.h>
 
@@ -60,16 +61,6 @@ bool subject_write_stage3(const char *settings);
 const char *installed_taker(void);
 /* The in-process hooks of the sim driver (sim_hooks.c). */
 bool sim_hook(const char *verb);
-
-/* ---- Asserting -------------------------------------------------------------------------------- */
-
-/* The detail of the last call that was given it; threads other than the test's do not use it. */
-extern mortise_error detail;
-
-bool expect_at(mortise_status got, mortise_status wanted, const char *call, const char *file,
-               unsigned line);
-/* EXPECT(OK, mortise_release(lease, &detail)): says what came instead, with its message. */
-#define EXPECT(wanted, call) expect_at((call), MORTISE_##wanted, #call, __FILE__, __LINE__)
 
 /* ---- Helpers of the tests (helpers.c) --------------------------------------------------------- */
 

@@ -10,25 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-mortise_error detail;
 static char prefix[64];
 static atomic_int places;
-
-bool expect_at(mortise_status got, mortise_status wanted, const char *call, const char *file,
-               unsigned line)
-{
-    char told[1600];
-    snprintf(told, sizeof told, "%s: %s, wanted %s; %s", call, mortise_status_name(got),
-             mortise_status_name(wanted),
-             got != MORTISE_OK && detail.status == got ? detail.message : "");
-    if (!CU_get_current_test()) {
-        if (got != wanted)
-            fprintf(stderr, "%s\n", told);
-    } else {
-        CU_assertImplementation(got == wanted, line, told, file, "", CU_FALSE);
-    }
-    return got == wanted;
-}
 
 /* ---- before and after --------------------------------------------------------------------------- */
 

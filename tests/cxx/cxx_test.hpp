@@ -17,7 +17,7 @@ extern "C" {
 using namespace std::chrono_literals;
 
 /* CU_ASSERT for what is explicitly bool. */
-#define CHECK(...) CU_ASSERT(static_cast<bool>(__VA_ARGS__))
+#define ASSERT_BOOL(...) CU_ASSERT(static_cast<bool>(__VA_ARGS__))
 
 namespace cxx_test
 {

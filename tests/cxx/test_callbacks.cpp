@@ -45,7 +45,7 @@ static void test_loss_is_told()
     CU_ASSERT_FALSE(moved.held());
     CU_ASSERT_FALSE(memory.seen.expired());
     CU_ASSERT_EQUAL(moved.release().status(), MORTISE_LOST);
-    CHECK(memory.seen.expired());
+    ASSERT_BOOL(memory.seen.expired());
 }
 
 /* The lease is destroyed inside its own callback; what that captured is used after it. */
@@ -71,7 +71,7 @@ static void test_released_inside()
     CU_ASSERT_FATAL(comes(told));
     CU_ASSERT_EQUAL(told.get(), 2);
     CU_ASSERT_EQUAL(mine.close().status(), MORTISE_OK); /* waits for the callback to return */
-    CHECK(memory.seen.expired());
+    ASSERT_BOOL(memory.seen.expired());
 }
 
 /* The client ends first: the lease's callback is kept for as long as it could be on its way, and then freed. */
@@ -87,7 +87,7 @@ static void test_lease_outlives_client()
     }
     CU_ASSERT_FALSE(late.held());
     CU_ASSERT_EQUAL(late.release().status(), MORTISE_INVALID);
-    CHECK(memory.seen.expired());
+    ASSERT_BOOL(memory.seen.expired());
 
     witness more;
     mortise::client mine = open();
@@ -98,7 +98,7 @@ static void test_lease_outlives_client()
     late = mortise::lease();
     CU_ASSERT_FALSE(more.seen.expired());
     mine = mortise::client();
-    CHECK(more.seen.expired());
+    ASSERT_BOOL(more.seen.expired());
 }
 
 /* A loss is being told when the client is closed and the lease ends, by other threads: the lease is spent by then,
@@ -131,7 +131,7 @@ static void test_close_while_told()
     CU_ASSERT_EQUAL(done.get(), 2);
     closer.join();
     mine = mortise::client();
-    CHECK(memory.seen.expired());
+    ASSERT_BOOL(memory.seen.expired());
 }
 
 /* In a child nothing of the parent's is touched, and its guards can be destroyed. */
@@ -154,7 +154,7 @@ static void test_fork()
     while (waitpid(child, &end, 0) < 0 && errno == EINTR) {
     }
     CU_ASSERT_EQUAL(end, 0);
-    CHECK(lease->held());
+    ASSERT_BOOL(lease->held());
     CU_ASSERT_EQUAL(lease->release().status(), MORTISE_OK);
 }
 
@@ -173,42 +173,42 @@ static void test_async()
     CU_ASSERT_EQUAL(asked.status(), MORTISE_OK);
     CU_ASSERT_FATAL(comes(comes_here));
     mortise::lease lease = comes_here.get();
-    CHECK(lease.held());
+    ASSERT_BOOL(lease.held());
 
     std::promise<mortise::error> failed;
     auto why = failed.get_future();
     auto waits = other.acquire_async("async", [&](auto got) { failed.set_value(got.error()); });
-    CHECK(other.cancel(waits.value()));
+    ASSERT_BOOL(other.cancel(waits.value()));
     CU_ASSERT_FALSE(other.cancel(waits.value()));
     CU_ASSERT_FATAL(comes(why));
     CU_ASSERT_EQUAL(why.get().status, MORTISE_CANCELED);
 
     std::promise<mortise_status> timed;
     auto late = timed.get_future();
-    CHECK(other.acquire_async_for("async", 10ms, [&](auto got) { timed.set_value(got.status()); }));
+    ASSERT_BOOL(other.acquire_async_for("async", 10ms, [&](auto got) { timed.set_value(got.status()); }));
     CU_ASSERT_FATAL(comes(late));
     CU_ASSERT_EQUAL(late.get(), MORTISE_TIMEDOUT);
     CU_ASSERT_EQUAL(mine.acquire_async("x", nullptr).status(), MORTISE_INVALID);
     CU_ASSERT_EQUAL(mine.close().status(), MORTISE_OK);
-    CHECK(memory.seen.expired());
+    ASSERT_BOOL(memory.seen.expired());
 }
 
 /* A lease that the callback does not keep is given back, and so are those of a callback that cannot come. */
 static void test_async_unwanted()
 {
     mortise::client mine = open(), other = open();
-    CHECK(mine.acquire_async("unwanted", [](auto) {}));
+    ASSERT_BOOL(mine.acquire_async("unwanted", [](auto) {}));
     auto next = other.try_acquire_for("unwanted", 60s);
     CU_ASSERT_EQUAL(next.status(), MORTISE_OK);
     witness memory;
     std::promise<mortise_status> closed;
     auto told = closed.get_future();
-    CHECK(mine.acquire_async(
+    ASSERT_BOOL(mine.acquire_async(
         "unwanted", [&, kept = memory.give()](auto got) { closed.set_value(got.status()); }));
     mine = mortise::client();
     CU_ASSERT_FATAL(comes(told));
     CU_ASSERT_EQUAL(told.get(), MORTISE_CLOSED);
-    CHECK(memory.seen.expired());
+    ASSERT_BOOL(memory.seen.expired());
 }
 
 static void test_event_loop()
@@ -220,8 +220,8 @@ static void test_event_loop()
     auto here = std::this_thread::get_id();
     std::vector<mortise::lease> held;
     for (int i = 0; i < COUNT; i++)
-        CHECK(mine.acquire_async("loop/" + std::to_string(i), [&](auto got) {
-            CHECK(std::this_thread::get_id() == here);
+        ASSERT_BOOL(mine.acquire_async("loop/" + std::to_string(i), [&](auto got) {
+            ASSERT_BOOL(std::this_thread::get_id() == here);
             held.push_back(std::move(got).value());
         }));
     while (held.size() < COUNT) {

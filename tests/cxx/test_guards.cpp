@@ -25,22 +25,22 @@ static void test_scope()
     {
         auto lease = mine.try_acquire("scope").value();
         first = lease.token();
-        CHECK(lease);
-        CHECK(lease.held());
-        CHECK(first > 0);
+        ASSERT_BOOL(lease);
+        ASSERT_BOOL(lease.held());
+        ASSERT_BOOL(first > 0);
         CU_ASSERT_EQUAL(lease.owner().size(), 32);
-        CHECK(lease.remaining() > 0ms && lease.remaining() <= 30s);
+        ASSERT_BOOL(lease.remaining() > 0ms && lease.remaining() <= 30s);
         auto refused = other.try_acquire("scope");
         CU_ASSERT_FALSE(refused);
         CU_ASSERT_EQUAL(refused.status(), MORTISE_BUSY);
-        CHECK(refused.error().contended());
-        CHECK(refused.error().message.find("\"scope\"") != std::string::npos);
+        ASSERT_BOOL(refused.error().contended());
+        ASSERT_BOOL(refused.error().message.find("\"scope\"") != std::string::npos);
     }
     auto later = other.try_acquire("scope");
     CU_ASSERT_FATAL(static_cast<bool>(later));
-    CHECK(later->token() > first);
+    ASSERT_BOOL(later->token() > first);
     CU_ASSERT_EQUAL(later->release().status(), MORTISE_OK);
-    CHECK(mine.try_acquire("scope").status() == MORTISE_OK);
+    ASSERT_BOOL(mine.try_acquire("scope").status() == MORTISE_OK);
 }
 
 static void test_moves()
@@ -52,7 +52,7 @@ static void test_moves()
     CU_ASSERT_FALSE(one.held());
     CU_ASSERT_EQUAL(one.token(), 0);
     CU_ASSERT_EQUAL(one.release().status(), MORTISE_INVALID);
-    CHECK(moved.held());
+    ASSERT_BOOL(moved.held());
 
     mortise::lease two = mine.try_acquire("two").value();
     swap(moved, two);
@@ -62,7 +62,7 @@ static void test_moves()
 
     mortise::lease &self = moved;
     moved = std::move(self);
-    CHECK(moved.held());
+    ASSERT_BOOL(moved.held());
     CU_ASSERT_EQUAL(moved.release_nowait().status(), MORTISE_OK);
     CU_ASSERT_EQUAL(moved.release_nowait().status(), MORTISE_INVALID);
     CU_ASSERT_EQUAL(other.try_acquire_for("one", 60s).status(), MORTISE_OK);
@@ -77,18 +77,18 @@ static void test_clients()
     CU_ASSERT_FALSE(first);
     CU_ASSERT_EQUAL(first.try_acquire("x").status(), MORTISE_INVALID);
     CU_ASSERT_EQUAL(first.close().status(), MORTISE_INVALID);
-    CHECK(kept.held());
+    ASSERT_BOOL(kept.held());
     second = open();
     CU_ASSERT_FALSE(kept.held());
-    CHECK(kept);
+    ASSERT_BOOL(kept);
     CU_ASSERT_EQUAL(second.try_acquire("kept").status(), MORTISE_OK);
     CU_ASSERT_EQUAL(kept.release().status(), MORTISE_INVALID);
 
     mortise::client &self = second;
     auto still = second.try_acquire("still").value();
     second = std::move(self);
-    CHECK(second);
-    CHECK(still.held());
+    ASSERT_BOOL(second);
+    ASSERT_BOOL(still.held());
     CU_ASSERT_EQUAL(still.release().status(), MORTISE_OK);
 
     CU_ASSERT_EQUAL(second.close().status(), MORTISE_OK);
@@ -108,22 +108,22 @@ static void test_exceptions()
     } catch (const mortise::exception &problem) {
         mortise::exception copy(problem);
         CU_ASSERT_EQUAL(copy.status(), MORTISE_BUSY);
-        CHECK(std::string(copy.what()) == problem.why().message);
-        CHECK(copy.why().message.find("\"thrown\"") != std::string::npos);
+        ASSERT_BOOL(std::string(copy.what()) == problem.why().message);
+        ASSERT_BOOL(copy.why().message.find("\"thrown\"") != std::string::npos);
     }
     CU_ASSERT_EQUAL(lease.release().status(), MORTISE_OK);
     try {
         lease.release().value();
         CU_FAIL("nothing was thrown");
     } catch (const std::runtime_error &problem) {
-        CHECK(std::string(problem.what()).find("no lease") != std::string::npos);
+        ASSERT_BOOL(std::string(problem.what()).find("no lease") != std::string::npos);
     }
     try {
         (void)mortise::client::open("nosuchdriver:/x").value();
         CU_FAIL("nothing was thrown");
     } catch (const mortise::exception &problem) {
         CU_ASSERT_EQUAL(problem.status(), MORTISE_CONFIG);
-        CHECK(problem.why().message.find("nosuchdriver") != std::string::npos);
+        ASSERT_BOOL(problem.why().message.find("nosuchdriver") != std::string::npos);
     }
 }
 
@@ -148,7 +148,7 @@ static void test_durations()
     CU_ASSERT_EQUAL(other.try_acquire_for("time", 1ns).status(), MORTISE_TIMEDOUT);
     CU_ASSERT_EQUAL(other.try_acquire_for("time", 1ns).error().contended(), true);
     auto late = other.try_acquire_until("time", std::chrono::system_clock::now() + 30ms);
-    CHECK(!late && late.error().contended()); /* BUSY, if 30 ms have passed by then */
+    ASSERT_BOOL(!late && late.error().contended()); /* BUSY, if 30 ms have passed by then */
     CU_ASSERT_EQUAL(other.try_acquire_for("free", std::chrono::hours::max()).status(), MORTISE_OK);
     CU_ASSERT_EQUAL(other.try_acquire_until("free", steady::time_point::max()).status(),
                     MORTISE_OK);
@@ -169,7 +169,7 @@ static void test_durations()
                     MORTISE_INVALID);
     auto day = mine.try_acquire("free", mortise::options().ttl(24h).no_renew());
     CU_ASSERT_FATAL(static_cast<bool>(day));
-    CHECK(day->remaining() > 1h);
+    ASSERT_BOOL(day->remaining() > 1h);
 }
 
 static void test_waits()
@@ -209,7 +209,7 @@ static void test_zero_bytes()
     CU_ASSERT_EQUAL(mine.try_acquire(std::string(513, 'n')).status(), MORTISE_INVALID);
     auto part = mine.try_acquire(std::string_view("abc").substr(0, 2));
     CU_ASSERT_EQUAL(part.status(), MORTISE_OK);
-    CHECK(std::string(mine.inspect(whole).value().name) == "ab");
+    ASSERT_BOOL(std::string(mine.inspect(whole).value().name) == "ab");
 }
 
 static void test_owners()
@@ -218,7 +218,7 @@ static void test_owners()
     auto job = mortise::options().owner("job 7");
     auto one = mine.try_acquire("owned", job).value(), two = mine.try_acquire("owned", job).value();
     CU_ASSERT_EQUAL(one.token(), two.token());
-    CHECK(two.owner() == "job 7");
+    ASSERT_BOOL(two.owner() == "job 7");
     CU_ASSERT_EQUAL(mine.try_acquire("owned", mortise::options().owner_thread()).status(),
                     MORTISE_BUSY);
     CU_ASSERT_EQUAL(mine.try_acquire("owned", mortise::options().owner("")).status(),
@@ -237,16 +237,16 @@ static void test_looks()
     mortise::client mine = open();
     auto two = mine.try_acquire("look/2").value(), one = mine.try_acquire("look/1").value();
     auto seen = mine.inspect("look/1").value();
-    CHECK(seen.held);
+    ASSERT_BOOL(seen.held);
     CU_ASSERT_EQUAL(seen.token, one.token());
     auto all = mine.list("look/").value();
     CU_ASSERT_EQUAL_FATAL(all.size(), 2);
-    CHECK(std::string(all[0].name) == "look/1" && std::string(all[1].name) == "look/2");
-    CHECK(mine.list("nothing/").value().empty());
+    ASSERT_BOOL(std::string(all[0].name) == "look/1" && std::string(all[1].name) == "look/2");
+    ASSERT_BOOL(mine.list("nothing/").value().empty());
     CU_ASSERT_FALSE(mine.inspect("nothing").value().held);
     CU_ASSERT_FALSE(mine.ping().value().empty());
     CU_ASSERT_EQUAL(mine.stats().value().held, 2);
-    CHECK(mine.can(MORTISE_CAP_FENCING));
+    ASSERT_BOOL(mine.can(MORTISE_CAP_FENCING));
     CU_ASSERT_FALSE(mine.can(MORTISE_CAP_QUORUM));
     CU_ASSERT_EQUAL(mine.break_grant("look/1", one.token() + 1).status(), MORTISE_NOTOWNER);
     CU_ASSERT_EQUAL(mine.break_grant("nothing", 1).status(), MORTISE_LOST);

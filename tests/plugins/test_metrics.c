@@ -122,7 +122,7 @@ static void expect(const char *text, const char *name, const char *more, const c
         fprintf(stderr, "    wanted: %s    in: %s\n", line + 1, text);
 }
 
-#define EXPECT(name, more, value) expect(text, "mortise_" name, more, value)
+#define EXPECT_LINE(name, more, value) expect(text, "mortise_" name, more, value)
 
 static void test_a_life(void)
 {
@@ -137,25 +137,25 @@ static void test_a_life(void)
     SEND(ASKED, 700 * MS, 3, 0, OK);
     SEND(QUEUED, 700 * MS, 3, 0, OK);
     char *text = end();
-    EXPECT("held", "", "1");
-    EXPECT("waiting", "", "1");
-    EXPECT("asked_total", "", "3");
-    EXPECT("queued_total", "", "2");
-    EXPECT("grants_total", "", "1");
-    EXPECT("handovers_total", "", "1");
-    EXPECT("releases_total", "", "1");
-    EXPECT("renewals_total", "", "1");
-    EXPECT("losses_total", "", "0");
-    EXPECT("untimed_total", "", "0");
-    EXPECT("wait_seconds_bucket", ",le=\"0.001\"", "0");
-    EXPECT("wait_seconds_bucket", ",le=\"0.005\"", "1");
-    EXPECT("wait_seconds_bucket", ",le=\"0.5\"", "1");
-    EXPECT("wait_seconds_bucket", ",le=\"1\"", "2");
-    EXPECT("wait_seconds_bucket", ",le=\"+Inf\"", "2");
-    EXPECT("wait_seconds_sum", "", "0.598000000");
-    EXPECT("wait_seconds_count", "", "2");
-    EXPECT("hold_seconds_sum", "", "0.598000000");
-    EXPECT("hold_seconds_count", "", "1");
+    EXPECT_LINE("held", "", "1");
+    EXPECT_LINE("waiting", "", "1");
+    EXPECT_LINE("asked_total", "", "3");
+    EXPECT_LINE("queued_total", "", "2");
+    EXPECT_LINE("grants_total", "", "1");
+    EXPECT_LINE("handovers_total", "", "1");
+    EXPECT_LINE("releases_total", "", "1");
+    EXPECT_LINE("renewals_total", "", "1");
+    EXPECT_LINE("losses_total", "", "0");
+    EXPECT_LINE("untimed_total", "", "0");
+    EXPECT_LINE("wait_seconds_bucket", ",le=\"0.001\"", "0");
+    EXPECT_LINE("wait_seconds_bucket", ",le=\"0.005\"", "1");
+    EXPECT_LINE("wait_seconds_bucket", ",le=\"0.5\"", "1");
+    EXPECT_LINE("wait_seconds_bucket", ",le=\"1\"", "2");
+    EXPECT_LINE("wait_seconds_bucket", ",le=\"+Inf\"", "2");
+    EXPECT_LINE("wait_seconds_sum", "", "0.598000000");
+    EXPECT_LINE("wait_seconds_count", "", "2");
+    EXPECT_LINE("hold_seconds_sum", "", "0.598000000");
+    EXPECT_LINE("hold_seconds_count", "", "1");
     CU_ASSERT_PTR_NULL(strstr(text, "lock")); /* a name is no label */
     free(text);
 }
@@ -201,20 +201,20 @@ static void test_ends(void)
     SEND(ASKED, 0, 4, 0, OK);
     send(MORTISE_EVENT_FAILED, 1, 4, 0, (mortise_status)-99);
     char *text = end();
-    EXPECT("held", "", "0");
-    EXPECT("waiting", "", "0");
-    EXPECT("suspects_total", "", "1");
-    EXPECT("losses_total", "", "1");
-    EXPECT("releases_total", "", "1");
-    EXPECT("hold_seconds_count", "", "1");
-    EXPECT("hold_seconds_bucket", ",le=\"1\"", "0");
-    EXPECT("hold_seconds_bucket", ",le=\"5\"", "1");
-    EXPECT("hold_seconds_sum", "", "5.000000000");
-    EXPECT("wait_seconds_count", "", "1");
-    EXPECT("failures_total", ",status=\"BUSY\"", "1");
-    EXPECT("failures_total", ",status=\"BACKEND\"", "1");
-    EXPECT("failures_total", ",status=\"OTHER\"", "1");
-    EXPECT("failures_total", ",status=\"LOST\"", "0");
+    EXPECT_LINE("held", "", "0");
+    EXPECT_LINE("waiting", "", "0");
+    EXPECT_LINE("suspects_total", "", "1");
+    EXPECT_LINE("losses_total", "", "1");
+    EXPECT_LINE("releases_total", "", "1");
+    EXPECT_LINE("hold_seconds_count", "", "1");
+    EXPECT_LINE("hold_seconds_bucket", ",le=\"1\"", "0");
+    EXPECT_LINE("hold_seconds_bucket", ",le=\"5\"", "1");
+    EXPECT_LINE("hold_seconds_sum", "", "5.000000000");
+    EXPECT_LINE("wait_seconds_count", "", "1");
+    EXPECT_LINE("failures_total", ",status=\"BUSY\"", "1");
+    EXPECT_LINE("failures_total", ",status=\"BACKEND\"", "1");
+    EXPECT_LINE("failures_total", ",status=\"OTHER\"", "1");
+    EXPECT_LINE("failures_total", ",status=\"LOST\"", "0");
     free(text);
 }
 
@@ -228,25 +228,25 @@ static void test_resumed(void)
     SEND(ASKED, 0, 2, 0, OK);
     SEND(FAILED, 0, 2, 0, TIMEDOUT);
     char *text = end();
-    EXPECT("held", "", "1");
-    EXPECT("waiting", "", "0");
-    EXPECT("asked_total", "", "5");
-    EXPECT("grants_total", "", "2");
-    EXPECT("wait_seconds_bucket", ",le=\"1\"", "2");
-    EXPECT("wait_seconds_bucket", ",le=\"600\"", "2");
-    EXPECT("wait_seconds_bucket", ",le=\"3600\"", "3");
-    EXPECT("wait_seconds_count", "", "3");
-    EXPECT("wait_seconds_sum", "", "3600.598000000");
-    EXPECT("hold_seconds_count", "", "1");
-    EXPECT("failures_total", ",status=\"TIMEDOUT\"", "1");
+    EXPECT_LINE("held", "", "1");
+    EXPECT_LINE("waiting", "", "0");
+    EXPECT_LINE("asked_total", "", "5");
+    EXPECT_LINE("grants_total", "", "2");
+    EXPECT_LINE("wait_seconds_bucket", ",le=\"1\"", "2");
+    EXPECT_LINE("wait_seconds_bucket", ",le=\"600\"", "2");
+    EXPECT_LINE("wait_seconds_bucket", ",le=\"3600\"", "3");
+    EXPECT_LINE("wait_seconds_count", "", "3");
+    EXPECT_LINE("wait_seconds_sum", "", "3600.598000000");
+    EXPECT_LINE("hold_seconds_count", "", "1");
+    EXPECT_LINE("failures_total", ",status=\"TIMEDOUT\"", "1");
     free(text);
 
     begin(); /* once more, without anything new */
     text = end();
-    EXPECT("held", "", "0");
-    EXPECT("wait_seconds_count", "", "3");
-    EXPECT("wait_seconds_bucket", ",le=\"0.005\"", "1");
-    EXPECT("failures_total", ",status=\"TIMEDOUT\"", "1");
+    EXPECT_LINE("held", "", "0");
+    EXPECT_LINE("wait_seconds_count", "", "3");
+    EXPECT_LINE("wait_seconds_bucket", ",le=\"0.005\"", "1");
+    EXPECT_LINE("failures_total", ",status=\"TIMEDOUT\"", "1");
     free(text);
 }
 
@@ -266,13 +266,13 @@ static void test_crowd(void)
     SEND(GRANTED, MS, CROWD + 1, CROWD + 1, OK);
     char *text = end();
     snprintf(count, sizeof(count), "%d", CROWD + 1);
-    EXPECT("grants_total", "", count);
-    EXPECT("held", "", "1");
-    EXPECT("untimed_total", "", "200");
+    EXPECT_LINE("grants_total", "", count);
+    EXPECT_LINE("held", "", "1");
+    EXPECT_LINE("untimed_total", "", "200");
     snprintf(count, sizeof(count), "%d", SEATS + 1);
-    EXPECT("wait_seconds_count", "", count);
+    EXPECT_LINE("wait_seconds_count", "", count);
     snprintf(count, sizeof(count), "%d", SEATS);
-    EXPECT("hold_seconds_count", "", count);
+    EXPECT_LINE("hold_seconds_count", "", count);
     free(text);
 }
 
@@ -292,7 +292,7 @@ static void test_foreign_file(void)
         begin();
         SEND(ASKED, 0, 1, 0, OK);
         char *text = end();
-        EXPECT("asked_total", "", "1");
+        EXPECT_LINE("asked_total", "", "1");
         free(text);
     }
 }
@@ -310,7 +310,7 @@ static void test_no_file(void)
     begin();
     SEND(ASKED, 0, 1, 0, OK);
     char *text = end();
-    EXPECT("asked_total", "", "1");
+    EXPECT_LINE("asked_total", "", "1");
     free(text);
 }
 
@@ -342,7 +342,7 @@ static void test_hangs(void)
     CU_ASSERT(test_poll(slot_is_free, lock_path, TEST_PATIENCE_MS));
     char *text = test_file_read(path);
     CU_ASSERT_PTR_NOT_NULL_FATAL(text);
-    EXPECT("asked_total", "", "1");
+    EXPECT_LINE("asked_total", "", "1");
     free(text);
     CU_ASSERT_FATAL(load());
 }

@@ -1,40 +1,17 @@
 /* rig.h - what the tests of the Redis driver's faults share: a private server (tests/servers.sh) that is looked
- * into past the driver, fault proxies before it, clients, and checks that threads may make.
+ * into past the driver, fault proxies before it, clients.
  *
  * The tests use the public header only. What is in the server is read with hiredis, straight. */
 #ifndef MORTISE_TESTS_REDIS_RIG_H
 #define MORTISE_TESTS_REDIS_RIG_H
 
+#include <expect.h>
 #include <mortise/mortise.h>
 #include <proxy.h>
 #include <support.h>
 
 #include <CUnit/CUnit.h>
 #include <hiredis/hiredis.h>
-
-/* ---- checks (checks.c): from any thread ------------------------------------------------------------- */
-
-/* The detail of the last call of this thread that was given it. */
-extern _Thread_local mortise_error detail;
-/* Stands before each failure that this thread tells: which variant, which byte. */
-extern _Thread_local char doing[160];
-/* Failures of this thread, for loops that need not go on. */
-extern _Thread_local int failures;
-
-bool check_at(bool good, const char *what, const char *file, unsigned line);
-#define CHECK(condition) check_at((condition), #condition, __FILE__, __LINE__)
-bool expect_at(mortise_status got, mortise_status wanted, const char *call, const char *file,
-               unsigned line);
-#define EXPECT(wanted, call) expect_at((call), MORTISE_##wanted, #call, __FILE__, __LINE__)
-/* The message of `detail` has this text in it. */
-bool says_at(const char *text, const char *file, unsigned line);
-#define SAYS(text) says_at(text, __FILE__, __LINE__)
-
-/* Runs run(argument) for each of the arguments at once, a thread each, and waits for all. */
-void in_parallel(void (*run)(void *argument), void *arguments, size_t size, size_t count);
-
-/* The tests in turn, which stand in one suite; the exit code. */
-int run_tests(const char *suite, const CU_TestInfo *tests, int argc, char **argv);
 
 /* ---- the server (server.c) --------------------------------------------------------------------------- */
 

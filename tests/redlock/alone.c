@@ -346,7 +346,10 @@ static bool says_so(void *argument)
     struct call ping = call_of(MORTISE_OP_PING, "");
     call_run(saying->alone, &ping);
     memcpy(saying->last, ping.text, sizeof saying->last);
-    if (strcmp(ping.text, saying->wanted) == 0)
+    size_t len = strlen(saying->wanted);
+    bool begins = len > 0 && saying->wanted[len - 1] == '*';
+    if (begins ? strncmp(ping.text, saying->wanted, len - 1) == 0
+               : strcmp(ping.text, saying->wanted) == 0)
         return true;
     alone_turn(saying->alone, 5); /* it may have been refused at once */
     return false;

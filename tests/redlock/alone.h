@@ -58,7 +58,7 @@ mortise_status call_run(struct alone *alone, struct call *call);
 #define DONE(wanted, call) expect_at((call), MORTISE_##wanted, #call, __FILE__, __LINE__)
 /* Until a lock can be had: it is connected to enough nodes. */
 bool alone_works(struct alone *alone);
-/* What it says to a ping: "3 of 3 nodes answer, 2 may vote". Until it is this. */
+/* Until a ping says this ("3 of 3 nodes answer"); with a * at its end: until it says something that begins so. */
 bool alone_says(struct alone *alone, const char *wanted);
 
 #endif

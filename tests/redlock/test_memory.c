@@ -207,7 +207,7 @@ static void test_guard_by_own_clock(void)
     struct alone one;
     if (!alone_open(&one, nodes.group.ports, 3, ALONE("max_ttl", "600s")))
         return;
-    alone_says(&one, "3 of 3 nodes answer, 0 may vote");
+    alone_says(&one, "3 of 3 nodes answer, 0 may vote; votes count in *");
     one.shift_ns += 601 * S_NS;
     alone_says(&one, "3 of 3 nodes answer, 3 may vote");
     nodes_do(&nodes, "kill", 1);

@@ -10,7 +10,7 @@
 
 static struct rig rig;
 
-#define EXPECT(condition)                                                                          \
+#define RETURN_LINE_UNLESS(condition)                                                              \
     do {                                                                                           \
         if (!(condition))                                                                          \
             return __LINE__;                                                                       \
@@ -56,27 +56,28 @@ static int everything_says_forked(mortise_lease *lease)
     mortise_info info = {.size = sizeof(info)};
     mortise_stats stats = {.size = sizeof(stats)};
     char text[64];
-    EXPECT(mortise_state(lease) == MORTISE_STATE_LOST);
-    EXPECT(mortise_remaining_ms(lease) == 0);
-    EXPECT(mortise_acquire(rig.handle, "b", FOREVER, &more, &error) == MORTISE_FORKED);
-    EXPECT(more == NULL && error.status == MORTISE_FORKED);
-    EXPECT(mortise_acquire(rig.handle, "b", TRY, &more, NULL) == MORTISE_FORKED);
-    EXPECT(mortise_acquire_async(rig.handle, "b", TRY, told, NULL, NULL, NULL) == MORTISE_FORKED);
-    EXPECT(mortise_cancel(rig.handle, 1) == MORTISE_FORKED);
-    EXPECT(mortise_release(lease, &error) == MORTISE_FORKED);
-    EXPECT(mortise_release_nowait(lease, NULL) == MORTISE_FORKED);
-    EXPECT(mortise_owner(lease, text, sizeof(text)) == 0);
-    EXPECT(mortise_inspect(rig.handle, "a", &info, NULL) == MORTISE_FORKED);
-    EXPECT(mortise_list(rig.handle, NULL, ignore_info, NULL, NULL) == MORTISE_FORKED);
-    EXPECT(mortise_break(rig.handle, "a", 1, NULL) == MORTISE_FORKED);
-    EXPECT(mortise_ping(rig.handle, text, sizeof(text), NULL) == MORTISE_FORKED);
-    EXPECT(mortise_stats_get(rig.handle, &stats) == MORTISE_FORKED);
-    EXPECT(mortise_dispatch(rig.handle) == MORTISE_FORKED);
-    EXPECT(mortise_fd(rig.handle, &status) == -1 && status == MORTISE_FORKED);
-    EXPECT(mortise_capabilities(rig.handle) == 0);
-    EXPECT(mortise_config_source(rig.handle) == NULL);
-    EXPECT(mortise_close(rig.handle, &error) == MORTISE_FORKED);
-    EXPECT(mortise_close(rig.handle, &error) == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_state(lease) == MORTISE_STATE_LOST);
+    RETURN_LINE_UNLESS(mortise_remaining_ms(lease) == 0);
+    RETURN_LINE_UNLESS(mortise_acquire(rig.handle, "b", FOREVER, &more, &error) == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(more == NULL && error.status == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_acquire(rig.handle, "b", TRY, &more, NULL) == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_acquire_async(rig.handle, "b", TRY, told, NULL, NULL, NULL) ==
+                       MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_cancel(rig.handle, 1) == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_release(lease, &error) == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_release_nowait(lease, NULL) == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_owner(lease, text, sizeof(text)) == 0);
+    RETURN_LINE_UNLESS(mortise_inspect(rig.handle, "a", &info, NULL) == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_list(rig.handle, NULL, ignore_info, NULL, NULL) == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_break(rig.handle, "a", 1, NULL) == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_ping(rig.handle, text, sizeof(text), NULL) == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_stats_get(rig.handle, &stats) == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_dispatch(rig.handle) == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_fd(rig.handle, &status) == -1 && status == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_capabilities(rig.handle) == 0);
+    RETURN_LINE_UNLESS(mortise_config_source(rig.handle) == NULL);
+    RETURN_LINE_UNLESS(mortise_close(rig.handle, &error) == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_close(rig.handle, &error) == MORTISE_FORKED);
     return 0;
 }
 
@@ -122,16 +123,16 @@ static int a_client_of_its_own(mortise_lease *parents)
     mortise_lease *lease, *more;
     for (int i = 0; i < RIGS_MAX; i++) /* the parent's are not driven here */
         rigs[i] = NULL;
-    EXPECT(rig_try_open(&own, true, "ttl = 3s\n", &error) == MORTISE_OK);
-    EXPECT(own.handle != rig.handle);
-    EXPECT(mortise_acquire(own.handle, "b", TRY, &lease, NULL) == MORTISE_OK);
-    EXPECT(lease != parents);
-    EXPECT(mortise_state(lease) == MORTISE_STATE_HELD);
-    EXPECT(mortise_state(parents) == MORTISE_STATE_LOST);
-    EXPECT(mortise_acquire(rig.handle, "b", TRY, &more, NULL) == MORTISE_FORKED);
-    EXPECT(mortise_release(lease, NULL) == MORTISE_OK);
-    EXPECT(mortise_close(own.handle, NULL) == MORTISE_OK);
-    EXPECT(mortise_acquire(rig.handle, "b", TRY, &more, NULL) == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(rig_try_open(&own, true, "ttl = 3s\n", &error) == MORTISE_OK);
+    RETURN_LINE_UNLESS(own.handle != rig.handle);
+    RETURN_LINE_UNLESS(mortise_acquire(own.handle, "b", TRY, &lease, NULL) == MORTISE_OK);
+    RETURN_LINE_UNLESS(lease != parents);
+    RETURN_LINE_UNLESS(mortise_state(lease) == MORTISE_STATE_HELD);
+    RETURN_LINE_UNLESS(mortise_state(parents) == MORTISE_STATE_LOST);
+    RETURN_LINE_UNLESS(mortise_acquire(rig.handle, "b", TRY, &more, NULL) == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_release(lease, NULL) == MORTISE_OK);
+    RETURN_LINE_UNLESS(mortise_close(own.handle, NULL) == MORTISE_OK);
+    RETURN_LINE_UNLESS(mortise_acquire(rig.handle, "b", TRY, &more, NULL) == MORTISE_FORKED);
     return 0;
 }
 
@@ -151,8 +152,8 @@ static int grandchild(mortise_lease *lease)
     mortise_lease *mine, *more;
     for (int i = 0; i < RIGS_MAX; i++)
         rigs[i] = NULL;
-    EXPECT(rig_try_open(&own, true, "", &error) == MORTISE_OK);
-    EXPECT(mortise_acquire(own.handle, "c", TRY, &mine, NULL) == MORTISE_OK);
+    RETURN_LINE_UNLESS(rig_try_open(&own, true, "", &error) == MORTISE_OK);
+    RETURN_LINE_UNLESS(mortise_acquire(own.handle, "c", TRY, &mine, NULL) == MORTISE_OK);
     pid_t child = fork();
     if (child == 0) {
         bool right = mortise_state(mine) == MORTISE_STATE_LOST &&
@@ -162,9 +163,10 @@ static int grandchild(mortise_lease *lease)
         syscall(SYS_exit_group, right ? 0 : 1);
     }
     int status;
-    EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    EXPECT(mortise_release(mine, NULL) == MORTISE_OK);
-    EXPECT(mortise_close(own.handle, NULL) == MORTISE_OK);
+    RETURN_LINE_UNLESS(waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+                       WEXITSTATUS(status) == 0);
+    RETURN_LINE_UNLESS(mortise_release(mine, NULL) == MORTISE_OK);
+    RETURN_LINE_UNLESS(mortise_close(own.handle, NULL) == MORTISE_OK);
     return 0;
 }
 
@@ -192,10 +194,10 @@ static void *churn(void *argument)
 static int first_words(mortise_lease *lease)
 {
     mortise_lease *more;
-    EXPECT(mortise_state(lease) == MORTISE_STATE_LOST);
-    EXPECT(mortise_acquire(rig.handle, "b", FOREVER, &more, NULL) == MORTISE_FORKED);
-    EXPECT(mortise_release(lease, NULL) == MORTISE_FORKED);
-    EXPECT(mortise_close(rig.handle, NULL) == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_state(lease) == MORTISE_STATE_LOST);
+    RETURN_LINE_UNLESS(mortise_acquire(rig.handle, "b", FOREVER, &more, NULL) == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_release(lease, NULL) == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_close(rig.handle, NULL) == MORTISE_FORKED);
     return 0;
 }
 
@@ -226,8 +228,8 @@ static void test_at_any_moment(void)
 static int tables_are_free(mortise_lease *lease)
 {
     (void)lease;
-    EXPECT(pthread_mutex_trylock(&client_slab.lock) == 0);
-    EXPECT(pthread_mutex_trylock(&grant_slab.lock) == 0);
+    RETURN_LINE_UNLESS(pthread_mutex_trylock(&client_slab.lock) == 0);
+    RETURN_LINE_UNLESS(pthread_mutex_trylock(&grant_slab.lock) == 0);
     return 0;
 }
 

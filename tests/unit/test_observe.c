@@ -33,7 +33,7 @@ static void expect_events(int count, const mortise_event_kind *kinds)
         fprintf(stderr, "    seen: %s\n", words[events[i].kind]);
 }
 
-#define EXPECT(...)                                                                                \
+#define EXPECT_EVENTS(...)                                                                         \
     do {                                                                                           \
         static const mortise_event_kind kinds[] = {__VA_ARGS__};                                   \
         expect_events((int)(sizeof(kinds) / sizeof(kinds[0])), kinds);                             \
@@ -48,8 +48,8 @@ static void test_a_life(void)
     SCRIPT(.kinds = OP(RENEW), .times = 1, .fate = SIM_LOSE_REPLY, .status = MORTISE_INDETERMINATE);
     advance_ms(1000);
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
-    EXPECT(EVENT(ASKED), EVENT(GRANTED), EVENT(RENEWED), EVENT(SUSPECT), EVENT(RENEWED),
-           EVENT(RELEASED));
+    EXPECT_EVENTS(EVENT(ASKED), EVENT(GRANTED), EVENT(RENEWED), EVENT(SUSPECT), EVENT(RENEWED),
+                  EVENT(RELEASED));
     CU_ASSERT(events[0].caller != 0 && events[0].caller == events[1].caller);
     CU_ASSERT_EQUAL(events[0].lease, 0);
     for (int i = 1; i < event_count; i++) {
@@ -72,7 +72,7 @@ static void test_loss(void)
     SCRIPT(.kinds = OP(RENEW), .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE);
     advance_ms(10000);
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
-    EXPECT(EVENT(ASKED), EVENT(GRANTED), EVENT(SUSPECT), EVENT(LOST), EVENT(RELEASED));
+    EXPECT_EVENTS(EVENT(ASKED), EVENT(GRANTED), EVENT(SUSPECT), EVENT(LOST), EVENT(RELEASED));
     CU_ASSERT_EQUAL(events[3].at_ns, START_NS + 2968 * MS);
     CU_ASSERT_EQUAL(events[4].status, MORTISE_LOST);
     rig_close(&rig);
@@ -85,7 +85,7 @@ static void test_loss_found_by_the_release(void)
     mortise_lease *lease = take(&rig, "a", NULL);
     set_now(START_NS + 3000 * MS);
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
-    EXPECT(EVENT(ASKED), EVENT(GRANTED), EVENT(LOST), EVENT(RELEASED));
+    EXPECT_EVENTS(EVENT(ASKED), EVENT(GRANTED), EVENT(LOST), EVENT(RELEASED));
     rig_close(&rig);
 }
 
@@ -99,8 +99,8 @@ static void test_waiting(void)
     sim->give_back("a");
     settle();
     CU_ASSERT_EQUAL(mortise_release(got.lease, NULL), MORTISE_OK);
-    EXPECT(EVENT(ASKED), EVENT(QUEUED), EVENT(ASKED), EVENT(QUEUED), EVENT(FAILED), EVENT(GRANTED),
-           EVENT(RELEASED));
+    EXPECT_EVENTS(EVENT(ASKED), EVENT(QUEUED), EVENT(ASKED), EVENT(QUEUED), EVENT(FAILED),
+                  EVENT(GRANTED), EVENT(RELEASED));
     CU_ASSERT_EQUAL(events[0].caller, got.request);
     CU_ASSERT_EQUAL(events[1].caller, got.request);
     CU_ASSERT_EQUAL(events[4].caller, other.request);
@@ -118,8 +118,8 @@ static void test_hand_over(void)
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
     settle();
     CU_ASSERT_EQUAL(mortise_release(got.lease, NULL), MORTISE_OK);
-    EXPECT(EVENT(ASKED), EVENT(GRANTED), EVENT(ASKED), EVENT(QUEUED), EVENT(RELEASED),
-           EVENT(HANDED_OVER), EVENT(RELEASED));
+    EXPECT_EVENTS(EVENT(ASKED), EVENT(GRANTED), EVENT(ASKED), EVENT(QUEUED), EVENT(RELEASED),
+                  EVENT(HANDED_OVER), EVENT(RELEASED));
     CU_ASSERT_EQUAL(events[4].lease, events[1].lease);
     CU_ASSERT_NOT_EQUAL(events[5].lease, events[1].lease);
     CU_ASSERT_EQUAL(events[5].caller, got.request);
@@ -138,8 +138,8 @@ static void test_tries_and_cancels(void)
     want(&rig, &other, "a", TRY); /* refused here, without asking */
     mortise_cancel(rig.handle, got.request);
     settle();
-    EXPECT(EVENT(ASKED), EVENT(FAILED), EVENT(ASKED), EVENT(QUEUED), EVENT(ASKED), EVENT(FAILED),
-           EVENT(FAILED));
+    EXPECT_EVENTS(EVENT(ASKED), EVENT(FAILED), EVENT(ASKED), EVENT(QUEUED), EVENT(ASKED),
+                  EVENT(FAILED), EVENT(FAILED));
     CU_ASSERT_EQUAL(events[1].status, MORTISE_BUSY);
     CU_ASSERT_EQUAL(events[5].status, MORTISE_BUSY);
     CU_ASSERT_EQUAL(events[5].caller, other.request);
@@ -155,7 +155,7 @@ static void test_close(void)
     want(&rig, &got, "a", FOREVER);
     event_count = 0;
     rig_close(&rig);
-    EXPECT(EVENT(FAILED), EVENT(RELEASED)); /* nothing is handed to who has to go too */
+    EXPECT_EVENTS(EVENT(FAILED), EVENT(RELEASED)); /* nothing is handed to who has to go too */
     CU_ASSERT_EQUAL(events[0].status, MORTISE_CLOSED);
 }
 

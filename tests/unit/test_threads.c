@@ -19,7 +19,7 @@
 static struct rig rig;
 static _Atomic int wrong;
 
-#define CHECK(condition)                                                                           \
+#define COUNT_UNLESS(condition)                                                                    \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
             atomic_fetch_add(&wrong, 1);                                                           \
@@ -44,16 +44,16 @@ static _Atomic bool closed;
 static void pass(int which, mortise_lease *lease)
 {
     struct guarded *here = &guarded[which];
-    CHECK(!here->inside);
+    COUNT_UNLESS(!here->inside);
     here->inside = true;
     uint64_t token = mortise_token(lease);
-    CHECK(token >= here->token || (closing && token == 0));
+    COUNT_UNLESS(token >= here->token || (closing && token == 0));
     here->token = token;
     here->passes++;
     atomic_fetch_add(&passes, 1);
     atomic_store(&shown, lease);
-    CHECK(mortise_state(lease) != MORTISE_STATE_LOST || closing);
-    CHECK(here->inside);
+    COUNT_UNLESS(mortise_state(lease) != MORTISE_STATE_LOST || closing);
+    COUNT_UNLESS(here->inside);
     here->inside = false;
 }
 
@@ -81,16 +81,17 @@ static void take_and_give(mortise_client *client, unsigned *seed)
                         MORTISE_OPTIONS(.wait_ms = waits_ms[chance(seed, 4)],
                                         .on_state = chance(seed, 4) == 0 ? ignore_state : NULL),
                         &lease, chance(seed, 2) ? &error : NULL);
-    CHECK((status == MORTISE_OK) == (lease != NULL));
+    COUNT_UNLESS((status == MORTISE_OK) == (lease != NULL));
     if (status != MORTISE_OK) {
-        CHECK(status == MORTISE_BUSY || status == MORTISE_TIMEDOUT || status == MORTISE_CLOSED);
+        COUNT_UNLESS(status == MORTISE_BUSY || status == MORTISE_TIMEDOUT ||
+                     status == MORTISE_CLOSED);
         return;
     }
     pass(which, lease);
     status = chance(seed, 3) ? mortise_release(lease, NULL) : mortise_release_nowait(lease, NULL);
-    CHECK(status == MORTISE_OK || status == MORTISE_INVALID || status == MORTISE_CLOSED);
-    CHECK(mortise_state(lease) == MORTISE_STATE_LOST || status == MORTISE_CLOSED);
-    CHECK(mortise_release(lease, NULL) != MORTISE_OK);
+    COUNT_UNLESS(status == MORTISE_OK || status == MORTISE_INVALID || status == MORTISE_CLOSED);
+    COUNT_UNLESS(mortise_state(lease) == MORTISE_STATE_LOST || status == MORTISE_CLOSED);
+    COUNT_UNLESS(mortise_release(lease, NULL) != MORTISE_OK);
 }
 
 struct async {
@@ -104,7 +105,7 @@ static void async_done(mortise_status status, mortise_lease *lease, const mortis
                        void *user_data)
 {
     struct async *async = user_data;
-    CHECK((status == MORTISE_OK) == (error == NULL));
+    COUNT_UNLESS((status == MORTISE_OK) == (error == NULL));
     if (status == MORTISE_OK &&
         mortise_state(lease) != MORTISE_STATE_LOST) { /* closed in between */
         pass(async->which, lease);
@@ -378,7 +379,7 @@ static void *release_the_lease(void *argument)
     for (int i = 0; i < 50 * SCALE; i++) {
         pthread_barrier_wait(&gate);
         mortise_status status = mortise_release(the_lease, NULL);
-        CHECK(status == MORTISE_OK || status == MORTISE_INVALID);
+        COUNT_UNLESS(status == MORTISE_OK || status == MORTISE_INVALID);
         atomic_fetch_add(&released, status == MORTISE_OK);
         pthread_barrier_wait(&gate);
     }
@@ -398,7 +399,7 @@ static void test_one_release_counts(void)
         the_lease = take(&rig, "a", NULL);
         pthread_barrier_wait(&gate);
         pthread_barrier_wait(&gate);
-        CHECK(atomic_load(&released) == i + 1);
+        COUNT_UNLESS(atomic_load(&released) == i + 1);
     }
     for (int i = 0; i < 3; i++)
         pthread_join(threads[i], NULL);

@@ -50,21 +50,20 @@ static void test_thousand_local_waiters_curator_716(void)
     const char *name = fresh_name();
     struct crowd crowd = {TEST_COUNT_INIT, TEST_COUNT_INIT, 0, name};
     struct waiter waiter = {0};
-    mortise_error error;
     mortise_lease *lease = take(other, name);
     for (int i = 0; i < LOCAL; i++)
         EXPECT(OK, mortise_acquire_async(client, name, MORTISE_OPTIONS(.wait_ms = -1), on_turn,
-                                         &crowd, NULL, &error));
+                                         &crowd, NULL, &detail));
     CU_ASSERT(wait_contenders(name, 2));
     waiter_start(&waiter, third, name); /* behind them */
     CU_ASSERT(wait_contenders(name, 3));
     CU_ASSERT_FALSE(test_count_wait_ms(&waiter.done, 1, 200));
     CU_ASSERT_EQUAL(contenders(name), 3);
-    EXPECT(OK, mortise_release(lease, &error));
+    EXPECT(OK, mortise_release(lease, &detail));
     CU_ASSERT_EQUAL(waiter_join(&waiter), MORTISE_OK);
     int served = test_count_get(&crowd.granted);
     CU_ASSERT(served < LOCAL / 4); /* not behind all of them */
-    EXPECT(OK, mortise_release(waiter.lease, &error));
+    EXPECT(OK, mortise_release(waiter.lease, &detail));
     CU_ASSERT(wait_all(&crowd, LOCAL));
     printf("(%d before, %d nodes) ", served, crowd.most);
     CU_ASSERT(crowd.most <= 3); /* the holder's, its client's next, the third client's */
@@ -94,11 +93,10 @@ static void ask_for_all(mortise_client *client, mortise_acquire_callback acquire
                         struct crowd *crowd)
 {
     char name[NAME_LENGTH + 1];
-    mortise_error error;
     for (int i = 0; i < NAMES; i++) {
         name_of(i, name);
         EXPECT(OK, mortise_acquire_async(client, name, MORTISE_OPTIONS(.wait_ms = -1), acquired,
-                                         crowd, NULL, &error));
+                                         crowd, NULL, &detail));
     }
 }
 

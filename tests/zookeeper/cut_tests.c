@@ -162,9 +162,8 @@ static void test_clean_up_while_suspended_kazoo_732(void)
     mortise_lease *lease = take(holder, name), *sign = take(client, kept);
     struct canceled canceled = {.calls = TEST_COUNT_INIT};
     mortise_request request;
-    mortise_error error;
     EXPECT(OK, mortise_acquire_async(client, name, MORTISE_OPTIONS(.wait_ms = -1), on_canceled,
-                                     &canceled, &request, &error));
+                                     &canceled, &request, &detail));
     CU_ASSERT(wait_contenders(name, 2));
     CU_ASSERT_FATAL(test_proxy_say(&stage.proxy, "refuse"));
     CU_ASSERT(wait_state(sign, MORTISE_STATE_SUSPECT, TEST_PATIENCE_MS));
@@ -217,8 +216,7 @@ static void test_suspect_and_back(void)
     }
     CU_ASSERT_EQUAL(mortise_token(lease), token);
     CU_ASSERT_EQUAL(contenders(name), 1);
-    mortise_error error;
-    EXPECT(OK, mortise_release(lease, &error));
+    EXPECT(OK, mortise_release(lease, &detail));
     client_end(client);
     client_end(other);
 }
@@ -230,7 +228,6 @@ static void test_asked_in_two_sessions_curator_498(void)
     mortise_client *client = client_behind_proxy("&session_timeout=8s"),
                    *holder = client_direct("");
     const char *name = fresh_name();
-    mortise_error error;
     CU_ASSERT_FATAL(test_poll(ready, client, TEST_PATIENCE_MS));
     mortise_lease *lease = take(holder, name);
     struct waiter waiter = {0};
@@ -239,10 +236,10 @@ static void test_asked_in_two_sessions_curator_498(void)
     CU_ASSERT(wait_contenders(name, 2)); /* its first node, of which it does not know */
     CU_ASSERT_FALSE(test_count_wait_ms(&waiter.done, 1, 12000));
     CU_ASSERT_FATAL(test_proxy_say(&stage.proxy, "pass"));
-    EXPECT(OK, mortise_release(lease, &error));
+    EXPECT(OK, mortise_release(lease, &detail));
     CU_ASSERT_EQUAL(waiter_join(&waiter), MORTISE_OK);
     CU_ASSERT(wait_contenders(name, 1));
-    EXPECT(OK, mortise_release(waiter.lease, &error));
+    EXPECT(OK, mortise_release(waiter.lease, &detail));
     CU_ASSERT(wait_contenders(name, 0));
     client_end(client);
     client_end(holder);

@@ -38,7 +38,6 @@ static void test_leader_killed_while_held(void)
 {
     mortise_client *client = client_direct(""), *other = client_direct("");
     const char *name = fresh_name();
-    mortise_error error;
     mortise_lease *lease = take(client, name);
     uint64_t token = mortise_token(lease);
     struct waiter waiter = {.other = lease};
@@ -47,13 +46,13 @@ static void test_leader_killed_while_held(void)
     kill_leader();
     CU_ASSERT(test_poll(has_leader, NULL, TEST_PATIENCE_MS));
     if (!test_count_wait_ms(&waiter.done, 1, 100)) {
-        mortise_status status = mortise_release(lease, &error);
+        mortise_status status = mortise_release(lease, &detail);
         CU_ASSERT(status == MORTISE_OK || status == MORTISE_LOST);
     }
     CU_ASSERT_EQUAL(waiter_join(&waiter), MORTISE_OK);
     CU_ASSERT_EQUAL(waiter.other_state, MORTISE_STATE_LOST); /* or spent */
     CU_ASSERT(mortise_token(waiter.lease) > token);
-    mortise_status status = mortise_release(waiter.lease, &error);
+    mortise_status status = mortise_release(waiter.lease, &detail);
     CU_ASSERT(status == MORTISE_OK || status == MORTISE_LOST);
     restore();
     CU_ASSERT(wait_contenders(name, 0));
@@ -65,7 +64,6 @@ static void test_leader_killed_while_asked(void)
 {
     mortise_client *client = client_direct("");
     const char *name = fresh_name();
-    mortise_error error;
     CU_ASSERT_EQUAL(mortise_release(take(client, name), NULL), MORTISE_OK);
     int leader = stage_leader();
     CU_ASSERT_FATAL(leader > 0);
@@ -77,7 +75,7 @@ static void test_leader_killed_while_asked(void)
     CU_ASSERT_EQUAL(waiter_join(&waiter), MORTISE_OK);
     CU_ASSERT(test_poll(peek_works, NULL, TEST_PATIENCE_MS));
     CU_ASSERT(wait_contenders(name, 1));
-    EXPECT(OK, mortise_release(waiter.lease, &error));
+    EXPECT(OK, mortise_release(waiter.lease, &detail));
     restore();
     CU_ASSERT(wait_contenders(name, 0));
     client_end(client);
@@ -137,14 +135,13 @@ static void test_all_away(void)
 {
     mortise_client *client = client_direct(BRIEF);
     const char *name = fresh_name();
-    mortise_error error;
     mortise_lease *lease = take(client, name);
     uint64_t token = mortise_token(lease);
     CU_ASSERT_FATAL(stage_server("kill", 0));
     CU_ASSERT(mortise_remaining_ms(lease) < TIMEOUT_MS); /* nobody can prolong it now */
     CU_ASSERT(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
     restore();
-    EXPECT(LOST, mortise_release(lease, &error));
+    EXPECT(LOST, mortise_release(lease, &detail));
     take_in_short_session(client, name, token);
     client_end(client);
 }
@@ -155,7 +152,6 @@ static void test_clients_everywhere(void)
 {
     mortise_client *clients[3];
     const char *name = fresh_name();
-    mortise_error error;
     uint64_t token = 0;
     for (int i = 0; i < 3; i++)
         clients[i] = client_at(i + 1, "");
@@ -163,15 +159,15 @@ static void test_clients_everywhere(void)
         mortise_lease *lease = NULL, *refused = NULL;
         EXPECT(OK, mortise_acquire(clients[i % 3], name,
                                    MORTISE_OPTIONS(.wait_ms = i < 6 ? TEST_PATIENCE_MS : 0), &lease,
-                                   &error));
+                                   &detail));
         CU_ASSERT(mortise_token(lease) > token);
         token = mortise_token(lease);
         EXPECT(BUSY, mortise_acquire(clients[(i + 1) % 3], name, MORTISE_OPTIONS(.wait_ms = 0),
-                                     &refused, &error));
+                                     &refused, &detail));
         mortise_info info = {.size = sizeof info};
-        EXPECT(OK, mortise_inspect(clients[(i + 2) % 3], name, &info, &error));
+        EXPECT(OK, mortise_inspect(clients[(i + 2) % 3], name, &info, &detail));
         CU_ASSERT_EQUAL(info.token, token);
-        EXPECT(OK, mortise_release(lease, &error));
+        EXPECT(OK, mortise_release(lease, &detail));
     }
     for (int i = 0; i < 3; i++)
         client_end(clients[i]);

@@ -212,19 +212,18 @@ static void test_follower_lags(void)
     put_proxies_between();
     mortise_client *client = client_at(stage_leader(), ""), *late = client_behind_proxy("");
     const char *name = fresh_name();
-    mortise_error error;
-    EXPECT(OK, mortise_ping(late, NULL, 0, &error));
+    EXPECT(OK, mortise_ping(late, NULL, 0, &detail));
     say_links("delay 400 down");
     for (int i = 0; i < 2; i++) {
         mortise_info info = {.size = sizeof info};
         mortise_lease *lease = take(client, name);
         uint64_t token = mortise_token(lease);
-        EXPECT(OK, mortise_inspect(late, name, &info, &error));
+        EXPECT(OK, mortise_inspect(late, name, &info, &detail));
         CU_ASSERT_EQUAL(info.token, token);
-        EXPECT(OK, mortise_release(lease, &error));
-        EXPECT(OK, mortise_acquire(late, name, MORTISE_OPTIONS(.wait_ms = 0), &lease, &error));
+        EXPECT(OK, mortise_release(lease, &detail));
+        EXPECT(OK, mortise_acquire(late, name, MORTISE_OPTIONS(.wait_ms = 0), &lease, &detail));
         CU_ASSERT(mortise_token(lease) > token);
-        EXPECT(OK, mortise_release(lease, &error));
+        EXPECT(OK, mortise_release(lease, &detail));
     }
     say_links("pass");
     client_end(client);
@@ -273,19 +272,18 @@ static void test_looks_behind_a_write(void)
     const char *name = fresh_name();
     mortise_lease *lease = take(holder, name), *refused = NULL;
     mortise_info info = {.size = sizeof info};
-    mortise_error error;
     char looks[16];
     int64_t session = session_of(client);
     size_t before = log_length();
-    EXPECT(BUSY, mortise_acquire(client, name, MORTISE_OPTIONS(.wait_ms = 0), &refused, &error));
+    EXPECT(BUSY, mortise_acquire(client, name, MORTISE_OPTIONS(.wait_ms = 0), &refused, &detail));
     looks_of(before, session, looks, sizeof looks);
     CU_ASSERT(strlen(looks) > 1 && looks[0] == 'r'); /* again where the connection was lost */
     CU_ASSERT_EQUAL(looks[strlen(looks) - 1], 'w');
     before = log_length();
-    EXPECT(OK, mortise_inspect(client, name, &info, &error));
+    EXPECT(OK, mortise_inspect(client, name, &info, &detail));
     looks_of(before, session, looks, sizeof looks);
     CU_ASSERT(strlen(looks) > 0 && looks[strlen(looks) - 1] == 'w');
-    EXPECT(OK, mortise_release(lease, &error));
+    EXPECT(OK, mortise_release(lease, &detail));
     client_end(holder);
     client_end(client);
 }
@@ -298,15 +296,14 @@ static void test_lost_before_the_list(void)
     mortise_client *client = NULL;
     const char *name = fresh_name();
     char url[200], looks[16];
-    mortise_error error = {0};
     struct waiter waiter = {0};
     CU_ASSERT_FATAL(
         test_proxy_start(&first, stage.folder, "127.0.0.1", stage.ports[stage_leader() - 1]));
     CU_ASSERT_FATAL(test_proxy_say(&stage.proxy, "refuse"));
     snprintf(url, sizeof url, "zookeeper://127.0.0.1:%d,127.0.0.1:%d/faults?" LIFE "&" PATIENT,
              first.port, stage.proxy.port);
-    EXPECT(OK, mortise_open(url, &client, &error));
-    EXPECT(OK, mortise_release(take(client, name), &error));
+    EXPECT(OK, mortise_open(url, &client, &detail));
+    EXPECT(OK, mortise_release(take(client, name), &detail));
     int64_t session = session_of(client);
     CU_ASSERT_FATAL(test_proxy_say(&first, "lose"));
     waiter_start(&waiter, client, name);

@@ -62,10 +62,10 @@ static int run_set(const struct set *set, const char *only)
         return 1;
     CU_basic_set_mode(CU_BRM_VERBOSE);
     CU_basic_run_tests();
-    unsigned failures = CU_get_number_of_failures();
+    unsigned failed = CU_get_number_of_failures();
     CU_cleanup_registry();
     stage_end();
-    return failures == 0 ? 0 : 1;
+    return failed == 0 ? 0 : 1;
 }
 
 int main(int argc, char **argv)

@@ -10,7 +10,6 @@
 static void test_own_node_deleted(void)
 {
     mortise_client *client = client_direct("&ttl=30s");
-    mortise_error error;
     char node[128];
     int soon = 0;
     for (int i = 0; i < 5; i++) {
@@ -21,7 +20,7 @@ static void test_own_node_deleted(void)
         CU_ASSERT(node_delete(name, node));
         CU_ASSERT(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
         soon += test_now_ms() - began_ms < 1000;
-        EXPECT(LOST, mortise_release(lease, &error));
+        EXPECT(LOST, mortise_release(lease, &detail));
         CU_ASSERT_EQUAL(contenders(name), 0);
     }
     CU_ASSERT(soon > 0);
@@ -142,7 +141,6 @@ static void test_foreign_nodes(void)
         {"kazoo", "11111111222233334444555555555555__rlock__0000000001", true},
         {"kazoo", "leases", false},
     };
-    mortise_error error;
     mortise_lease *lease;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char settings[64];
@@ -156,12 +154,12 @@ static void test_foreign_nodes(void)
         CU_ASSERT(node_make(name, cases[i].node));
         for (int wait_ms = 0; wait_ms <= TEST_PATIENCE_MS; wait_ms += TEST_PATIENCE_MS) {
             mortise_status status =
-                mortise_acquire(client, name, MORTISE_OPTIONS(.wait_ms = wait_ms), &lease, &error);
+                mortise_acquire(client, name, MORTISE_OPTIONS(.wait_ms = wait_ms), &lease, &detail);
             CU_ASSERT_EQUAL(status, wanted);
             if (status == MORTISE_OK)
                 CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
             if (status == MORTISE_CONFIG)
-                CU_ASSERT(strstr(error.message, cases[i].node) != NULL);
+                CU_ASSERT(strstr(detail.message, cases[i].node) != NULL);
         }
         CU_ASSERT(node_delete(name, cases[i].node));
         CU_ASSERT(wait_contenders(name, 0));
@@ -274,21 +272,20 @@ static void test_odd_names(void)
         all[c - 1] = (char)c;
     mortise_client *client = client_direct(""), *other = client_direct("");
     mortise_lease *leases[sizeof names / sizeof names[0]], *none;
-    mortise_error error;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         leases[i] = take(client, names[i]);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct listed listed = {names[i], 0};
         mortise_info info = {.size = sizeof info};
         EXPECT(BUSY,
-               mortise_acquire(other, names[i], MORTISE_OPTIONS(.wait_ms = 0), &none, &error));
-        EXPECT(OK, mortise_inspect(other, names[i], &info, &error));
+               mortise_acquire(other, names[i], MORTISE_OPTIONS(.wait_ms = 0), &none, &detail));
+        EXPECT(OK, mortise_inspect(other, names[i], &info, &detail));
         CU_ASSERT(info.held && info.token == mortise_token(leases[i]));
-        EXPECT(OK, mortise_list(other, names[i], note_name, &listed, &error));
+        EXPECT(OK, mortise_list(other, names[i], note_name, &listed, &detail));
         CU_ASSERT_EQUAL(listed.times, 1);
     }
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        EXPECT(OK, mortise_release(leases[i], &error));
+        EXPECT(OK, mortise_release(leases[i], &detail));
     client_end(client);
     client_end(other);
 }
@@ -325,7 +322,6 @@ static void test_base_of_tokens(void)
 {
     mortise_client *client = client_direct(""), *other = client_direct("");
     const char *name = fresh_name();
-    mortise_error error;
     mortise_lease *lease = take(client, name);
     uint64_t token = mortise_token(lease);
     mortise_release(lease, NULL);
@@ -338,10 +334,10 @@ static void test_base_of_tokens(void)
     token = mortise_token(lease);
     CU_ASSERT_EQUAL(zoo_set(stage.peek, "/faults/%tokens", "1000000005000", 13, -1), ZOK);
     mortise_info info = {.size = sizeof info};
-    EXPECT(OK, mortise_inspect(other, name, &info, &error));
+    EXPECT(OK, mortise_inspect(other, name, &info, &detail));
     CU_ASSERT_EQUAL(info.token, token); /* what its holder counts with, not what is the base now */
-    EXPECT(NOTOWNER, mortise_break(other, name, token + 5000, &error));
-    EXPECT(OK, mortise_break(other, name, token, &error));
+    EXPECT(NOTOWNER, mortise_break(other, name, token + 5000, &detail));
+    EXPECT(OK, mortise_break(other, name, token, &detail));
     lease = take(other, name);
     CU_ASSERT(mortise_token(lease) > token + 5000);
     mortise_release(lease, NULL);
@@ -355,15 +351,14 @@ static bool outlasts_session(mortise_client *client, mortise_client *other)
 {
     const char *name = fresh_name();
     mortise_lease *lease, *next;
-    mortise_error error;
     int64_t session = session_of(client);
     int64_t began_ms = test_now_ms(), ttl_ms = 3 * TIMEOUT_MS / 2;
     EXPECT(OK, mortise_acquire(client, name, MORTISE_OPTIONS(.ttl_ms = ttl_ms, .no_renew = true),
-                               &lease, &error));
+                               &lease, &detail));
     next = take(other, name);
     CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
     int64_t took_ms = test_now_ms() - began_ms;
-    EXPECT(OK, mortise_release(next, &error));
+    EXPECT(OK, mortise_release(next, &detail));
     mortise_release(lease, NULL);
     if (session_of(client) != session)
         return false;

@@ -138,7 +138,6 @@ static void rig_value(struct rig *rig, const char *key, const char *text, int64_
 
 static void rig_open(struct rig *rig, const char *client_id)
 {
-    mortise_error error;
     *rig = (struct rig){.lock = PTHREAD_MUTEX_INITIALIZER, .filled = PTHREAD_COND_INITIALIZER};
     rig->end = &rig->first;
     rig->host = (mortise_host){.size = sizeof rig->host,
@@ -163,7 +162,7 @@ static void rig_open(struct rig *rig, const char *client_id)
                               .section = "zookeeper",
                               .client_id = client_id,
                               .note = "host\n1\nprogram"};
-    CU_ASSERT_EQUAL_FATAL(module->open(&args, &rig->ctx, &error), MORTISE_OK);
+    CU_ASSERT_EQUAL_FATAL(module->open(&args, &rig->ctx, &detail), MORTISE_OK);
 }
 
 /* What was posted, and a turn; waits a little for more. */

@@ -115,8 +115,7 @@ static bool lasts_until(void *argument)
 static void test_rests(void)
 {
     mortise_client *client = client_direct(BRIEF);
-    mortise_error error;
-    EXPECT(OK, mortise_release(take(client, fresh_name()), &error));
+    EXPECT(OK, mortise_release(take(client, fresh_name()), &detail));
     int64_t session = session_of(client);
     CU_ASSERT(test_poll(wrote_nothing, client, TEST_PATIENCE_MS));
     CU_ASSERT_EQUAL(session_of(client), session);
@@ -127,7 +126,7 @@ static void test_rests(void)
         CU_ASSERT(session_of(client) != session);
         struct goal goal = {lease, deadline_of(lease) + 2 * TIMEOUT_MS};
         CU_ASSERT(test_poll(lasts_until, &goal, TEST_PATIENCE_MS));
-        kept = mortise_release(lease, &error) == MORTISE_OK;
+        kept = mortise_release(lease, &detail) == MORTISE_OK;
     }
     CU_ASSERT(kept);
     client_end(client);
@@ -138,7 +137,6 @@ static void test_two_owners_curator_604(void)
 {
     mortise_client *client = client_direct(""), *other = client_direct("");
     const char *name = fresh_name();
-    mortise_error error;
     mortise_lease *lease = take(client, name);
     uint64_t token = mortise_token(lease);
     struct waiter waiter = {0};
@@ -148,13 +146,13 @@ static void test_two_owners_curator_604(void)
     CU_ASSERT_EQUAL(waiter_join(&waiter), MORTISE_OK);
     CU_ASSERT(mortise_token(waiter.lease) > token);
     CU_ASSERT(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
-    EXPECT(LOST, mortise_release(lease, &error));
+    EXPECT(LOST, mortise_release(lease, &detail));
     CU_ASSERT_EQUAL(contenders(name), 1);
     CU_ASSERT_EQUAL(mortise_state(waiter.lease), MORTISE_STATE_HELD);
-    EXPECT(OK, mortise_release(waiter.lease, &error));
+    EXPECT(OK, mortise_release(waiter.lease, &detail));
     lease = take(client, name); /* in a session of its own */
     CU_ASSERT(mortise_token(lease) > token);
-    EXPECT(OK, mortise_release(lease, &error));
+    EXPECT(OK, mortise_release(lease, &detail));
     client_end(client);
     client_end(other);
 }
@@ -164,7 +162,6 @@ static void test_dying_session_curator_498(void)
 {
     mortise_client *holder = client_direct(""), *client = client_direct("");
     const char *name = fresh_name();
-    mortise_error error;
     char node[128], path[256];
     struct Stat stat;
     mortise_lease *lease = take(holder, name);
@@ -173,14 +170,14 @@ static void test_dying_session_curator_498(void)
     CU_ASSERT(wait_contenders(name, 2));
     int64_t before = session_of(client);
     end_session(client);
-    EXPECT(OK, mortise_release(lease, &error));
+    EXPECT(OK, mortise_release(lease, &detail));
     CU_ASSERT_EQUAL(waiter_join(&waiter), MORTISE_OK);
     CU_ASSERT_FATAL(contender(name, 0, node, sizeof node));
     snprintf(path, sizeof path, "/faults/%s/%s", name, node);
     CU_ASSERT_EQUAL(zoo_exists(stage.peek, path, 0, &stat), ZOK);
     CU_ASSERT_EQUAL(stat.ephemeralOwner, session_of(client));
     CU_ASSERT(stat.ephemeralOwner != before);
-    EXPECT(OK, mortise_release(waiter.lease, &error));
+    EXPECT(OK, mortise_release(waiter.lease, &detail));
     CU_ASSERT_EQUAL(contenders(name), 0);
     client_end(client);
     client_end(holder);
@@ -216,14 +213,13 @@ static void test_blocked_callback_curator_495(void)
 {
     mortise_client *client = client_direct("");
     const char *name = fresh_name(), *next = fresh_name();
-    mortise_error error;
     char node[128];
     struct test_count gate = TEST_COUNT_INIT;
     mortise_lease *lease;
     EXPECT(OK, mortise_acquire(client, name,
                                MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .on_state = block,
                                                .user_data = &gate),
-                               &lease, &error));
+                               &lease, &detail));
     CU_ASSERT_FATAL(contender(name, 0, node, sizeof node));
     CU_ASSERT(node_delete(name, node));
     CU_ASSERT(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
@@ -243,14 +239,13 @@ static void test_away_longer_than_the_session(void)
 {
     mortise_client *client = client_direct(BRIEF);
     const char *name = fresh_name();
-    mortise_error error;
     mortise_lease *lease = take(client, name);
     uint64_t token = mortise_token(lease);
     CU_ASSERT_FATAL(stage_server("freeze", 0));
     CU_ASSERT(mortise_remaining_ms(lease) < TIMEOUT_MS); /* nobody can prolong it now */
     CU_ASSERT(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
     CU_ASSERT_FATAL(stage_server("thaw", 0));
-    EXPECT(LOST, mortise_release(lease, &error));
+    EXPECT(LOST, mortise_release(lease, &detail));
     take_in_short_session(client, name, token);
     client_end(client);
 }
@@ -327,16 +322,15 @@ static mortise_status lock_once(const char *servers, const char *rest, mortise_e
 
 static void test_acl(void)
 {
-    mortise_error error = {0};
-    EXPECT(OK, lock_once(stage.servers, "/secured?auth=digest:me:secret", &error));
-    EXPECT(OK, lock_once(stage.servers, "/secured?auth=digest:me:secret", &error));
-    EXPECT(BACKEND, lock_once(stage.servers, "/secured?auth=digest:me:wrong", &error));
-    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "the password is wrong"));
-    CU_ASSERT_PTR_NULL(strstr(error.message, "digest:me"));
-    EXPECT(BACKEND, lock_once(stage.servers, "/secured", &error));
-    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "set auth"));
-    EXPECT(CONFIG, lock_once(stage.servers, "/secured?auth=me", &error));
-    EXPECT(CONFIG, lock_once(stage.servers, "/secured?tls=yes", &error));
+    EXPECT(OK, lock_once(stage.servers, "/secured?auth=digest:me:secret", &detail));
+    EXPECT(OK, lock_once(stage.servers, "/secured?auth=digest:me:secret", &detail));
+    EXPECT(BACKEND, lock_once(stage.servers, "/secured?auth=digest:me:wrong", &detail));
+    CU_ASSERT_PTR_NOT_NULL(strstr(detail.message, "the password is wrong"));
+    CU_ASSERT_PTR_NULL(strstr(detail.message, "digest:me"));
+    EXPECT(BACKEND, lock_once(stage.servers, "/secured", &detail));
+    CU_ASSERT_PTR_NOT_NULL(strstr(detail.message, "set auth"));
+    EXPECT(CONFIG, lock_once(stage.servers, "/secured?auth=me", &detail));
+    EXPECT(CONFIG, lock_once(stage.servers, "/secured?tls=yes", &detail));
 }
 
 /* Who may make nodes but not delete them: each release says so, the node is not forgotten, and as soon as
@@ -347,20 +341,19 @@ static void test_may_not_delete(void)
     struct ACL_vector acl = {1, &some};
     mortise_client *client = client_direct("");
     const char *name = fresh_name(), *kept = fresh_name();
-    mortise_error error = {0};
     char path[64];
     mortise_lease *sign = take(client, kept);
     snprintf(path, sizeof path, "/faults/%s", name);
     CU_ASSERT_EQUAL_FATAL(zoo_create(stage.peek, path, "", 0, &acl, 0, NULL, 0), ZOK);
     int64_t session = session_of(client);
-    EXPECT(BACKEND, mortise_release(take(client, name), &error));
+    EXPECT(BACKEND, mortise_release(take(client, name), &detail));
     CU_ASSERT_EQUAL(contenders(name), 1);
     CU_ASSERT_EQUAL(session_of(client), session); /* not while there is another lock */
     CU_ASSERT_EQUAL(mortise_state(sign), MORTISE_STATE_HELD);
-    EXPECT(OK, mortise_release(sign, &error));
+    EXPECT(OK, mortise_release(sign, &detail));
     CU_ASSERT(wait_contenders(name, 0));
     CU_ASSERT(session_of(client) != session);
-    EXPECT(BACKEND, mortise_release(take(client, name), &error)); /* nothing else is held */
+    EXPECT(BACKEND, mortise_release(take(client, name), &detail)); /* nothing else is held */
     CU_ASSERT(wait_contenders(name, 0));
     client_end(client);
 }
@@ -375,49 +368,44 @@ static void test_closed_while_frozen(void)
 {
     mortise_client *client = client_direct("&unreachable_timeout=3s");
     mortise_info info = {.size = sizeof info};
-    mortise_error error = {0};
     const char *name = fresh_name();
     CU_ASSERT_FATAL(test_poll(ready, client, TEST_PATIENCE_MS));
-    EXPECT(OK, mortise_release(take(client, name), &error));
+    EXPECT(OK, mortise_release(take(client, name), &detail));
     CU_ASSERT_FATAL(stage_server("freeze", 0));
-    CU_ASSERT(mortise_inspect(client, name, &info, &error) != MORTISE_OK);
+    CU_ASSERT(mortise_inspect(client, name, &info, &detail) != MORTISE_OK);
     client_end(client);
     CU_ASSERT_FATAL(stage_server("thaw", 0));
 }
 
 static void test_roots(void)
 {
-    mortise_error error = {0};
-    EXPECT(OK, lock_in(stage.servers, "/a/b/c", "/a/b/c/x", &error));
-    EXPECT(OK, lock_in(stage.servers, "/", "/x", &error));
-    EXPECT(CONFIG, lock_once(stage.servers, "/a/../b", &error));
+    EXPECT(OK, lock_in(stage.servers, "/a/b/c", "/a/b/c/x", &detail));
+    EXPECT(OK, lock_in(stage.servers, "/", "/x", &detail));
+    EXPECT(CONFIG, lock_once(stage.servers, "/a/../b", &detail));
 }
 
 static void test_first_server_dead(void)
 {
-    mortise_error error = {0};
     char servers[300];
     snprintf(servers, sizeof servers, "127.0.0.1:1,%s", stage.servers);
-    EXPECT(OK, lock_once(servers, "/faults?" LIFE, &error));
+    EXPECT(OK, lock_once(servers, "/faults?" LIFE, &detail));
     snprintf(servers, sizeof servers, "localhost:%d", stage.ports[0]);
-    EXPECT(OK, lock_once(servers, "/faults?" LIFE, &error));
-    EXPECT(UNREACHABLE, lock_once("127.0.0.1:1", "/faults?unreachable_timeout=300ms", &error));
-    EXPECT(CONFIG, lock_once("127.0.0.1:x", "/faults", &error));
+    EXPECT(OK, lock_once(servers, "/faults?" LIFE, &detail));
+    EXPECT(UNREACHABLE, lock_once("127.0.0.1:1", "/faults?unreachable_timeout=300ms", &detail));
+    EXPECT(CONFIG, lock_once("127.0.0.1:x", "/faults", &detail));
 }
 
 static bool name_is_told(void *argument)
 {
-    mortise_error error = {0};
     (void)argument;
     EXPECT(UNREACHABLE,
-           lock_once("name.invalid:2181", "/faults?unreachable_timeout=500ms", &error));
-    return strstr(error.message, "name.invalid: ") != NULL;
+           lock_once("name.invalid:2181", "/faults?unreachable_timeout=500ms", &detail));
+    return strstr(detail.message, "name.invalid: ") != NULL;
 }
 
 /* A name that could not be looked up is told of as long as there is no connection, and not for ever after. */
 static void test_first_name_unknown(void)
 {
-    mortise_error error = {0};
     mortise_info info = {.size = sizeof info};
     mortise_client *client = NULL;
     char url[400];
@@ -426,12 +414,12 @@ static void test_first_name_unknown(void)
              "zookeeper://name.invalid:2181,127.0.0.1:%d/faults?session_timeout=8s"
              "&connect_timeout=300ms&unreachable_timeout=20s",
              stage.proxy.port);
-    EXPECT(OK, mortise_open(url, &client, &error));
-    EXPECT(OK, mortise_release(take(client, fresh_name()), &error));
+    EXPECT(OK, mortise_open(url, &client, &detail));
+    EXPECT(OK, mortise_release(take(client, fresh_name()), &detail));
     CU_ASSERT_FATAL(test_proxy_say(&stage.proxy, "refuse"));
-    CU_ASSERT(mortise_inspect(client, "x", &info, &error) != MORTISE_OK);
-    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "no connection"));
-    CU_ASSERT_PTR_NULL(strstr(error.message, "name.invalid: "));
+    CU_ASSERT(mortise_inspect(client, "x", &info, &detail) != MORTISE_OK);
+    CU_ASSERT_PTR_NOT_NULL(strstr(detail.message, "no connection"));
+    CU_ASSERT_PTR_NULL(strstr(detail.message, "name.invalid: "));
     CU_ASSERT_FATAL(test_proxy_say(&stage.proxy, "accept"));
     client_end(client);
 }

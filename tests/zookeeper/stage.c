@@ -158,12 +158,11 @@ static mortise_client *open_at(const char *servers, const char *settings)
 {
     char url[512];
     mortise_client *client = NULL;
-    mortise_error error = {0};
     snprintf(url, sizeof url, "zookeeper://%s" ROOT "?%s%s%s", servers,
              strstr(settings, "session_timeout=") ? "" : LIFE "&",
              strstr(settings, "unreachable_timeout=") ? "" : PATIENT "&",
              settings[0] == '&' ? settings + 1 : "handover_window=50ms");
-    EXPECT(OK, mortise_open(url, &client, &error));
+    EXPECT(OK, mortise_open(url, &client, &detail));
     return client;
 }
 
@@ -191,21 +190,10 @@ void client_end(mortise_client *client)
     mortise_close(client, NULL);
 }
 
-bool expect(mortise_status got, mortise_status wanted, const mortise_error *error, unsigned line)
-{
-    char told[1200];
-    snprintf(told, sizeof told, "%s, wanted %s; %s", mortise_status_name(got),
-             mortise_status_name(wanted),
-             got != MORTISE_OK && error->status == got ? error->message : "");
-    CU_assertImplementation(got == wanted, line, told, __FILE__, "", CU_FALSE);
-    return got == wanted;
-}
-
 int64_t session_of(mortise_client *client)
 {
     char text[256] = "";
-    mortise_error error;
-    EXPECT(OK, mortise_ping(client, text, sizeof text, &error));
+    EXPECT(OK, mortise_ping(client, text, sizeof text, &detail));
     const char *place = strstr(text, "session 0x");
     return place ? (int64_t)strtoull(place + 10, NULL, 16) : 0;
 }
@@ -222,9 +210,8 @@ const char *fresh_name(void)
 mortise_lease *take(mortise_client *client, const char *name)
 {
     mortise_lease *lease = NULL;
-    mortise_error error = {0};
     EXPECT(OK, mortise_acquire(client, name, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS), &lease,
-                               &error));
+                               &detail));
     return lease;
 }
 
@@ -324,14 +311,13 @@ bool held_among(const char *name, int count, mortise_lease *lease)
 
 void take_in_short_session(mortise_client *client, const char *name, uint64_t token)
 {
-    mortise_error error = {0};
     for (int tries = 1; tries <= TRIES; tries++) {
         mortise_lease *lease = take(client, name);
         CU_ASSERT(mortise_token(lease) > token);
         bool held = held_among(name, 1, lease);
-        mortise_status status = mortise_release(lease, &error);
+        mortise_status status = mortise_release(lease, &detail);
         if (held && status != MORTISE_LOST) {
-            expect(status, MORTISE_OK, &error, __LINE__);
+            EXPECT(OK, status);
             return;
         }
     }

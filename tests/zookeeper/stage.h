@@ -3,6 +3,7 @@
 #ifndef MORTISE_TESTS_ZOOKEEPER_STAGE_H
 #define MORTISE_TESTS_ZOOKEEPER_STAGE_H
 
+#include <expect.h>
 #include <mortise/mortise.h>
 #include <proxy.h>
 #include <support.h>
@@ -46,9 +47,6 @@ mortise_client *client_behind_proxy(const char *settings);
 mortise_client *client_direct(const char *settings);
 mortise_client *client_at(int server, const char *settings);
 void client_end(mortise_client *client);
-
-bool expect(mortise_status got, mortise_status wanted, const mortise_error *error, unsigned line);
-#define EXPECT(wanted, call) expect((call), MORTISE_##wanted, &error, __LINE__)
 
 /* A name that was not used yet. Valid for 16 calls. */
 const char *fresh_name(void);

@@ -1,5 +1,5 @@
-/* checks.c - CUnit for threads: assertions one at a time, and what runs the tests. */
-#include "rig.h"
+/* expect.c - CUnit for threads: assertions one at a time, and what runs the tests. */
+#include "expect.h"
 
 #include <CUnit/Basic.h>
 
