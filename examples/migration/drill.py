@@ -350,7 +350,7 @@ class Drill:
                                *self.histories()],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode != 0:
-            raise Failure(f"the checker found:\n{done.stderr}{done.stdout}")
+            raise Failure(f"the checker found:\n{done.stderr}FINDING: {done.stdout}")
         numbers = dict(word.split("=") for word in done.stdout.split())
         if int(numbers["holds"]) < len(self.lines):
             raise Failure(f"{len(self.lines)} additions, but only {numbers['holds']} holds were seen")

@@ -79,10 +79,10 @@ static void fight_all(mortise_client **clients, int client_count, int threads, i
     }
     for (int i = 0; i < threads; i++)
         pthread_join(fighters[i].thread, NULL);
-    CU_ASSERT_EQUAL(arena.sum, threads * passes);
-    CU_ASSERT_EQUAL(arena.overlaps, 0);
+    SAFE(arena.overlaps == 0);
+    SAFE(arena.bad_tokens == 0);
     CU_ASSERT_EQUAL(arena.failures, 0);
-    CU_ASSERT_EQUAL(arena.bad_tokens, 0);
+    SAFE(arena.failures > 0 || arena.sum == threads * passes);
 }
 
 static void fight_with(const char *settings, int client_count, int threads, int passes, bool strict)
@@ -155,7 +155,7 @@ static void test_tokens_grow(void)
         mortise_client *client = open_client(NULL);
         mortise_lease *lease = take(client, name, 0);
         uint64_t token = mortise_token(lease);
-        CU_ASSERT(has(MORTISE_CAP_FENCING) ? token > last : token == 0);
+        SAFE(has(MORTISE_CAP_FENCING) ? token > last : token == 0);
         last = token;
         if (i % 3)
             give(lease);
@@ -164,7 +164,7 @@ static void test_tokens_grow(void)
             char line[300];
             snprintf(line, sizeof line, "acquire %s %d 0", name, TEST_PATIENCE_MS);
             token = taker_number(&taker, line);
-            CU_ASSERT(has(MORTISE_CAP_FENCING) ? token > last : token == 0);
+            SAFE(has(MORTISE_CAP_FENCING) ? token > last : token == 0);
             last = token;
             taker_expect(&taker, "release", "OK");
         }

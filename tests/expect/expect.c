@@ -32,6 +32,13 @@ bool check_at(bool good, const char *what, const char *file, unsigned line)
     return good;
 }
 
+bool safe_at(bool good, const char *what, const char *file, unsigned line)
+{
+    if (!good)
+        printf("\nFINDING: %s:%u: %s\n", file, line, what);
+    return check_at(good, what, file, line);
+}
+
 bool expect_at(mortise_status got, mortise_status wanted, const char *call, const char *file,
                unsigned line)
 {

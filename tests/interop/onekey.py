@@ -42,7 +42,7 @@ class Cases:
         counter = interop.Counter(self.folder)
         ours = [TakerContender(self.taker(), self.name) for _ in range(2)]
         turns = contend(counter, ours, pollers=[self.neighbour(), self.neighbour()])
-        self.assertEqual(counter.value(), sum(turns))
+        self.assertEqual(counter.value(), sum(turns), "\nFINDING: two held the lock at one instant")
         self.assertGreaterEqual(min(turns), interop.ROUNDS)
 
     def test_busy_for_us(self):

@@ -26,7 +26,7 @@ class Cases:
         told = [TakerContender(self.taker(*way), self.name) for way in WAYS]
         polling = [TakerContender(self.taker(*QUEUED), self.name) for _ in range(2 * self.queued)]
         turns = contend(counter, told, pollers=polling)
-        self.assertEqual(counter.value(), sum(turns))
+        self.assertEqual(counter.value(), sum(turns), "\nFINDING: two held the lock at one instant")
 
     def test_busy(self):
         takers = [self.taker(*way) for way in self.ways()]

@@ -53,7 +53,7 @@ class Cases:
         client = str(uuid.uuid4())
         theirs = [self.java(1, client=client), self.java(2, client=client), self.java()]
         turns = contend(counter, ours + [JavaContender(java) for java in theirs])
-        self.assertEqual(counter.value(), sum(turns))
+        self.assertEqual(counter.value(), sum(turns), "\nFINDING: two held the lock at one instant")
 
     def test_busy_for_us_until_the_last_unlock(self):
         taker, java = self.taker(), self.java()
