@@ -155,7 +155,7 @@ static int run_under_lock(struct run *run)
     }
     run_hold(run);
     if (run->abandoned)
-        _exit(EXIT_LOST); /* not closed: that would release what still has a holder */
+        exit(EXIT_LOST); /* not closed: that would release what still has a holder */
     /* Nothing is left of the command: from here on only the backend can keep us waiting. */
     keeper_stop(&run->keeper);
     end = (struct bounded_end){.code = code_of_end(run),

@@ -133,7 +133,21 @@ static void last_words(void)
     host->log(host, 4, "the last line");
 }
 
-static void test_end_of_a_program(void)
+/* The same where no thread can be had. */
+static void last_words_alone(void)
+{
+    pthread_attr_t huge;
+    rig_open_real(&rig, "");
+    rig.client->settings.log = true;
+    pthread_attr_init(&huge);
+    CU_ASSERT_FATAL(pthread_attr_setstacksize(&huge, (size_t)1 << 47) == 0 &&
+                    pthread_setattr_default_np(&huge) == 0);
+    pthread_attr_destroy(&huge);
+    mortise_host *host = &rig.client->top->host;
+    host->log(host, 4, "the last line");
+}
+
+static void check_last_words(const char *mode)
 {
     char line[256] = "";
     int status;
@@ -144,7 +158,7 @@ static void test_end_of_a_program(void)
         if (child == 0) {
             dup2(ends[1], STDERR_FILENO);
             dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDOUT_FILENO);
-            execl(self, self, "last words", (char *)NULL);
+            execl(self, self, mode, (char *)NULL);
             _exit(127);
         }
         close(ends[1]);
@@ -155,6 +169,16 @@ static void test_end_of_a_program(void)
         CU_ASSERT(waitpid(child, &status, 0) == child && WIFEXITED(status) &&
                   WEXITSTATUS(status) == 0);
     }
+}
+
+static void test_end_of_a_program(void)
+{
+    check_last_words("last words");
+}
+
+static void test_end_without_a_thread(void)
+{
+    check_last_words("last words alone");
 }
 
 #ifndef __SANITIZE_THREAD__ /* which cannot follow a fork of many threads */
@@ -195,6 +219,7 @@ int main(int argc, char **argv)
     static const CU_TestInfo tests[] = {
         {"a reader that stands still stops nothing", test_full_pipe},
         {"the end of a program", test_end_of_a_program},
+        {"the end of a program that can have no thread", test_end_without_a_thread},
 #ifndef __SANITIZE_THREAD__
         {"a fork", test_fork},
 #endif
@@ -204,6 +229,12 @@ int main(int argc, char **argv)
         {"last words", last_words},
         CU_TEST_INFO_NULL,
     };
+    static const CU_TestInfo alone[] = {
+        {"last words alone", last_words_alone},
+        CU_TEST_INFO_NULL,
+    };
     self = argv[0];
-    return rig_run("log", argc > 1 ? words : tests);
+    if (argc > 1)
+        return rig_run("log", strcmp(argv[1], "last words") == 0 ? words : alone);
+    return rig_run("log", tests);
 }
