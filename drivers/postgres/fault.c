@@ -125,10 +125,11 @@ static const char *doing(mortise_op_kind kind)
 
 void fault_tell(struct link *link, mortise_op *op, mortise_status status, const struct fault *fault)
 {
-    char quoted[QUOTED_SIZE], where[200];
+    char quoted[QUOTED_SIZE] = "", where[200];
     mortise_host *host = link->driver->host;
-    host->quote(op->name, op->name_len, quoted, sizeof(quoted));
+    if (op->kind != MORTISE_OP_PING)
+        host->quote(op->name, op->name_len, quoted, sizeof(quoted));
     host->fail(host, op, status != MORTISE_OK ? status : fault->status, fault->native,
-               fault->retryable, "%s: %s (%s %s)", link_where(link, where, sizeof(where)),
-               fault->text, doing(op->kind), quoted);
+               fault->retryable, "%s: %s (%s%s%s)", link_where(link, where, sizeof(where)),
+               fault->text, doing(op->kind), quoted[0] != '\0' ? " " : "", quoted);
 }

@@ -99,9 +99,10 @@ static mortise_status status_for(const mortise_op *op, const struct fault *fault
 
 void fault_tell(struct driver *driver, mortise_op *op, const struct fault *fault)
 {
-    char quoted[QUOTED_SIZE];
+    char quoted[QUOTED_SIZE] = "";
     mortise_host *host = driver->host;
-    host->quote(op->name, op->name_len, quoted, sizeof(quoted));
-    host->fail(host, op, status_for(op, fault), fault->native, fault->retryable, "%s: %s (%s %s)",
-               driver->path, fault->text, doing(op->kind), quoted);
+    if (op->kind != MORTISE_OP_PING)
+        host->quote(op->name, op->name_len, quoted, sizeof(quoted));
+    host->fail(host, op, status_for(op, fault), fault->native, fault->retryable, "%s: %s (%s%s%s)",
+               driver->path, fault->text, doing(op->kind), quoted[0] != '\0' ? " " : "", quoted);
 }

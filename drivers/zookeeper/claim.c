@@ -202,9 +202,11 @@ void claim_fail(struct driver *driver, struct claim *claim, mortise_status statu
 void claim_refuse(struct driver *driver, struct claim *claim, const char *node)
 {
     mortise_op *op = claim->op;
+    char folder[PATH_SIZE];
     claim->op = NULL;
+    path_of(driver, claim->name->folder, NULL, folder);
     if (op != NULL)
-        fault_foreign(driver, op, node);
+        fault_foreign(driver, op, folder, node);
     claim->goal = GOAL_LEAVE;
     claim_go(driver, claim);
 }

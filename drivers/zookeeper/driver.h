@@ -88,7 +88,7 @@ bool fault_is_loss(int rc);
 /* Fails an op with what the library or server said ("not authorised"), or that nobody answers. */
 void fault_tell(struct driver *driver, mortise_op *op, mortise_status status, int rc);
 /* CONFIG: this node in the folder is of a client that locks in another way. */
-void fault_foreign(struct driver *driver, mortise_op *op, const char *node);
+void fault_foreign(struct driver *driver, mortise_op *op, const char *folder, const char *node);
 void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status status);
 mortise_status fault_error(mortise_error *error, mortise_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -58,12 +58,15 @@ static const char *text_of(const struct driver *driver, int rc)
     return zerror(rc);
 }
 
+/* " \"name\""; nothing for a ping, which has no name. */
 static const char *quoted(struct driver *driver, const mortise_op *op, char *buffer)
 {
     buffer[0] = '\0';
     if (op->kind == MORTISE_OP_PING)
         return buffer;
-    return driver->host->quote(op->name, op->name_len, buffer, QUOTED_SIZE);
+    buffer[0] = ' ';
+    driver->host->quote(op->name, op->name_len, buffer + 1, QUOTED_SIZE - 1);
+    return buffer;
 }
 
 void fault_tell(struct driver *driver, mortise_op *op, mortise_status status, int rc)
@@ -73,7 +76,7 @@ void fault_tell(struct driver *driver, mortise_op *op, mortise_status status, in
     if (status == MORTISE_BACKEND && rc == ZSYSTEMERROR)
         status = MORTISE_NOMEM;
     driver->host->fail(driver->host, op, status, rc, passing || status != MORTISE_BACKEND,
-                       "ZooKeeper %.200s: %s (%s %s)",
+                       "ZooKeeper %.200s: %s (%s%s)",
                        session_server(driver, server, sizeof(server)), text_of(driver, rc),
                        verb_of(op), quoted(driver, op, name));
 }
@@ -86,32 +89,34 @@ void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status sta
         return;
     }
     driver->host->fail(driver->host, op, status, ZCONNECTIONLOSS, true,
-                       "ZooKeeper %.200s: no connection%s%s (%s %s)",
+                       "ZooKeeper %.200s: no connection%s%s (%s%s)",
                        driver->values[OPTION_SERVERS].text, driver->trouble[0] != '\0' ? "; " : "",
                        driver->trouble, verb_of(op), quoted(driver, op, name));
 }
 
-void fault_foreign(struct driver *driver, mortise_op *op, const char *node)
+void fault_foreign(struct driver *driver, mortise_op *op, const char *folder, const char *node)
 {
-    char name[QUOTED_SIZE], shown[QUOTED_SIZE], server[NI_MAXHOST];
+    char name[QUOTED_SIZE], shown[QUOTED_SIZE], where[QUOTED_SIZE], server[NI_MAXHOST];
     bool curator = driver->style == STYLE_CURATOR;
     const char *theirs = curator ? "kazoo" : "curator";
     driver->host->quote(node, strlen(node), shown, sizeof(shown));
+    driver->host->quote(folder, strlen(folder), where, sizeof(where));
     if (node_kin(node, driver->style) == KIN_STYLE)
         driver->host->fail(
             driver->host, op, MORTISE_CONFIG, 0, false,
-            "ZooKeeper %.100s: the folder has a node %s, whose client does not count the "
+            "ZooKeeper %.100s: the folder %s has a node %s, whose client does not count the "
             "nodes of node_style = %s: say node_style = %s in all clients of Mortise, or "
-            "use another root (%s %s)",
-            session_server(driver, server, sizeof(server)), shown, curator ? "curator" : "kazoo",
-            theirs, verb_of(op), quoted(driver, op, name));
+            "use another root (%s%s)",
+            session_server(driver, server, sizeof(server)), where, shown,
+            curator ? "curator" : "kazoo", theirs, verb_of(op), quoted(driver, op, name));
     else
         driver->host->fail(
             driver->host, op, MORTISE_CONFIG, 0, false,
-            "ZooKeeper %.100s: the folder has a node %s, which is of another kind of lock "
-            "(a read/write lock, say), and no node_style excludes that: use another root "
-            "(%s %s)",
-            session_server(driver, server, sizeof(server)), shown, verb_of(op),
+            "ZooKeeper %.100s: the folder %s has a node %s, whose name is that of another kind "
+            "of lock (a read/write lock, say). No node_style excludes that: use another root. "
+            "If it is a plain node that does not belong there, delete it (deleteall in "
+            "zkCli.sh) (%s%s)",
+            session_server(driver, server, sizeof(server)), where, shown, verb_of(op),
             quoted(driver, op, name));
 }
 
