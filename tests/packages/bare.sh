@@ -31,6 +31,7 @@ else
     debootstrap --variant=minbase bookworm "$root" >"$work/log" 2>&1 || fail "debootstrap failed"
 fi
 cp -L /etc/resolv.conf "$root/etc/resolv.conf" 2>/dev/null || :
+echo 'APT::Get::Assume-Yes "true";' >"$root/etc/apt/apt.conf.d/90yes" # nobody sits there to press Y
 mkdir -p "$root/home/guest/mortise"
 (cd -- "$source" && git ls-files -z | xargs -0 tar -cf - --) | tar -C "$root/home/guest/mortise" -xf -
 
