@@ -71,6 +71,7 @@ struct notice {
     mortise_state_callback on_state;
     void *user_data;
     struct waiter *waiter; /* of that acquire; freed with the notice */
+    struct grant *grant;   /* whose `change` it is, while it waits; notify lock */
 };
 
 /* ---- the local queue -------------------------------------------------------------------------- */
@@ -217,7 +218,9 @@ struct grant {
     mortise_state_callback on_state;
     void *user_data;
     struct notice *lost_notice; /* made beforehand where there is an on_state */
-    struct release *room;       /* made beforehand, for its release */
+    struct notice *_Atomic
+        change; /* HELD or SUSPECT, not told yet; notify lock, set under the client's too */
+    struct release *room; /* made beforehand, for its release */
 };
 
 /* The deadline as it stands at `now`; DEADLINE_PASSED is final. Any thread, no lock. */
@@ -290,6 +293,8 @@ int64_t watchdog_run(struct client *client);
 bool notify_ready(struct client *client); /* somebody is there to run callbacks; false: no thread */
 struct notice *notify_new(void);          /* a notice made beforehand, so that a loss can be told */
 void notify_state_locked(struct grant *grant, mortise_lease_state state);
+/* What waits to be told of this grant is not changed any more: its callback changes, or it ends. */
+void notify_settle_locked(struct grant *grant);
 void notify_acquired_locked(struct client *client, struct waiter *waiter);
 /* No callback of this lease runs on another thread when this returns, and none will. */
 void notify_drain_lease(struct client *client, mortise_lease *lease);

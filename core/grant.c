@@ -80,6 +80,7 @@ struct grant *grant_new_locked(struct client *client, const char *owner, size_t 
     grant->renewal = NULL;
     grant->on_state = NULL;
     grant->lost_notice = NULL;
+    grant->change = NULL;
     return grant;
 }
 
@@ -88,6 +89,7 @@ void grant_unref_locked(struct grant *grant)
     if (--grant->references > 0)
         return;
     struct client *client = grant->client;
+    notify_settle_locked(grant);
     free(grant->owner);
     free(grant->lost_notice);
     if (grant->room != NULL)
@@ -194,6 +196,7 @@ static void set_renewal_timer_locked(struct grant *grant, int64_t now)
 
 static void take_callback_locked(struct grant *grant, struct waiter *waiter)
 {
+    notify_settle_locked(grant);
     free(grant->lost_notice);
     grant->on_state = waiter->on_state;
     grant->user_data = waiter->user_data;

@@ -37,9 +37,9 @@ static void signal_fd(struct client *client)
         client->signaled = write(client->notify_event, &one, sizeof(one)) == (ssize_t)sizeof(one);
 }
 
-static void push(struct client *client, struct notice *notice)
+/* notify lock held */
+static void push_notice(struct client *client, struct notice *notice)
 {
-    pthread_mutex_lock(&client->notify_lock);
     notice->next = NULL;
     *client->notices_end = notice;
     client->notices_end = &notice->next;
@@ -48,26 +48,66 @@ static void push(struct client *client, struct notice *notice)
         pthread_cond_broadcast(&client->notify_cond);
     else if (client->dispatchers == 0) /* else who dispatches looks before it returns */
         signal_fd(client);
+}
+
+static void push(struct client *client, struct notice *notice)
+{
+    pthread_mutex_lock(&client->notify_lock);
+    push_notice(client, notice);
+    pthread_mutex_unlock(&client->notify_lock);
+}
+
+static void fill(struct notice *notice, const struct grant *grant, mortise_lease_state state)
+{
+    *notice = (struct notice){.lease = slot_handle(&grant->slot),
+                              .state = state,
+                              .on_state = grant->on_state,
+                              .user_data = grant->user_data};
+}
+
+/* HELD or SUSPECT: where nobody dispatches, one notice of a lease waits, with what was last. */
+static void push_change(struct grant *grant, mortise_lease_state state)
+{
+    struct client *client = grant->client;
+    pthread_mutex_lock(&client->notify_lock);
+    struct notice *change = grant->change;
+    if (change != NULL)
+        change->state = state;
+    else if ((change = notify_new()) != NULL) { /* else it goes untold; a loss does not */
+        fill(change, grant, state);
+        change->grant = grant;
+        grant->change = change;
+        push_notice(client, change);
+    }
     pthread_mutex_unlock(&client->notify_lock);
 }
 
 void notify_state_locked(struct grant *grant, mortise_lease_state state)
 {
-    struct notice *notice = NULL;
+    struct notice *notice = grant->lost_notice;
     if (grant->on_state == NULL)
         return;
-    if (state == MORTISE_STATE_LOST) {
-        notice = grant->lost_notice;
-        grant->lost_notice = NULL;
-    } else
-        notice = notify_new(); /* without memory, a suspicion goes untold; a loss does not */
+    if (state != MORTISE_STATE_LOST) {
+        push_change(grant, state);
+        return;
+    }
+    grant->lost_notice = NULL;
     if (notice == NULL)
         return;
-    *notice = (struct notice){.lease = slot_handle(&grant->slot),
-                              .state = state,
-                              .on_state = grant->on_state,
-                              .user_data = grant->user_data};
+    fill(notice, grant, state);
     push(grant->client, notice);
+}
+
+void notify_settle_locked(struct grant *grant)
+{
+    if (grant->change == NULL)
+        return;
+    pthread_mutex_lock(&grant->client->notify_lock);
+    struct notice *change = grant->change;
+    if (change != NULL) /* else it is being told */
+        change->grant = NULL;
+    grant->change = NULL;
+    pthread_mutex_unlock(&grant->client->notify_lock);
 }
 
 void notify_acquired_locked(struct client *client, struct waiter *waiter)
@@ -116,6 +156,8 @@ static struct notice *pop(struct client *client)
     if (client->notices == NULL)
         client->notices_end = &client->notices;
     client->notice_count--;
+    if (notice->grant != NULL)
+        notice->grant->change = NULL;
     client->running = true;
     client->running_thread = pthread_self();
     client->running_lease = notice->lease;

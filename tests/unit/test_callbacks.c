@@ -196,6 +196,38 @@ static void test_not_after_the_release(void)
     rig_close(&rig);
 }
 
+/* While nobody dispatches, the changes of one lease become one notice, with the last of them. */
+static void test_changes_wait_as_one(void)
+{
+    struct states states = {0};
+    rig_open(&rig, CONFIG);
+    mortise_lease *lease =
+        take(&rig, "a", MORTISE_OPTIONS(.on_state = on_state, .user_data = &states));
+    struct grant *grant = slab_find(&grant_slab, lease);
+    for (int round = 1; round <= 2; round++) {
+        mortise_lease_state last = round == 1 ? MORTISE_STATE_HELD : MORTISE_STATE_SUSPECT;
+        pthread_mutex_lock(&rig.client->lock);
+        for (int i = 0; i < 1000; i++) {
+            notify_state_locked(grant, MORTISE_STATE_SUSPECT);
+            notify_state_locked(grant, MORTISE_STATE_HELD);
+        }
+        notify_state_locked(grant, last);
+        client_unlock(rig.client);
+        CU_ASSERT_EQUAL(notify_count(rig.client), 1);
+        settle();
+        CU_ASSERT_EQUAL_FATAL(states.count, round);
+        CU_ASSERT_EQUAL(states.seen[round - 1], last);
+    }
+    /* one that waits when the lease ends goes untold */
+    pthread_mutex_lock(&rig.client->lock);
+    notify_state_locked(grant, MORTISE_STATE_HELD);
+    client_unlock(rig.client);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    settle();
+    CU_ASSERT_EQUAL(states.count, 2);
+    rig_close(&rig);
+}
+
 static void test_loss_is_told_once(void)
 {
     struct states states = {0};
@@ -662,6 +694,7 @@ int main(void)
         {"close inside, on the notifier", test_close_on_the_notifier},
         {"not after the release", test_not_after_the_release},
         {"a loss is told once", test_loss_is_told_once},
+        {"changes of a lease wait as one", test_changes_wait_as_one},
         {"a release waits for its callback", test_release_waits_for_its_callback},
         {"R7: a blocked callback harms nobody", test_blocked_callback_harms_nobody},
         {"R9: a blocked callback and a close", test_blocked_callback_and_close},
