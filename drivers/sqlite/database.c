@@ -10,15 +10,36 @@
 
 #define LOOK_EVERY_NS (INT64_C(1000) * NS_PER_MS)
 #define REOPEN_EVERY_NS (INT64_C(250) * NS_PER_MS)
-#define LENGTH_MAX (1 << 20)    /* of a row; ours are far shorter */
-#define STEP_INSTRUCTIONS 10000 /* of SQLite's machine, between two looks at the clock */
+#define STEP_INSTRUCTIONS 100 /* of SQLite's machine, between two looks at the clock */
 #define STEP_MAX_NS                                                                                \
     (5000 * NS_PER_MS) /* ours take microseconds; a list of a million rows a second */
+#define LENGTH_MAX                                                                                 \
+    (64 * 1024) /* of a row; _Static_assert below: the longest of ours is half of it */
 #define PAGE_SIZE                                                                                  \
     1024 /* a row is some hundred bytes, and each commit writes its whole page twice */
 
+_Static_assert(sizeof(struct rowlease_row) + MORTISE_NAME_MAX <= LENGTH_MAX / 2 &&
+                   MORTISE_NAME_MAX + MORTISE_RECORD_MAX <= LENGTH_MAX / 2,
+               "rows fit");
+
+/* The text of a table, or of what somebody added, is more than the limits permit (set_limits). */
+static bool is_schema_refused(struct driver *driver, int rc)
+{
+    return driver->db != NULL && (rc & 0xff) == SQLITE_CORRUPT &&
+           strncmp(sqlite3_errmsg(driver->db), "malformed database schema", 25) == 0;
+}
+
 mortise_status database_open_failed(struct driver *driver, int rc, mortise_error *error)
 {
+    char quoted[QUOTED_SIZE];
+    if (is_schema_refused(driver, rc)) {
+        const char *text = sqlite3_errmsg(driver->db);
+        driver->host->quote(text, strlen(text), quoted, sizeof(quoted));
+        return fault_error(error, MORTISE_CONFIG, rc, false,
+                           "%s: somebody has changed the tables, or the file is damaged: %s; undo "
+                           "that, or delete the database while nobody uses it",
+                           driver->path, quoted);
+    }
     struct fault fault = fault_read(driver, rc);
     mortise_status status = fault.status;
     int kind = rc & 0xff;
@@ -125,6 +146,23 @@ int database_step(struct driver *driver, sqlite3_stmt *statement)
     return sqlite3_step(statement);
 }
 
+/* No more than our own tables and statements need. SQLite looks at the clock only between instructions, and one call of
+ * a function can work for seconds on a long value: so values are short, and no function takes an argument. */
+static void set_limits(sqlite3 *db)
+{
+    static const struct {
+        int which, value;
+    } limits[] = {
+        {SQLITE_LIMIT_LENGTH, LENGTH_MAX}, {SQLITE_LIMIT_SQL_LENGTH, 8192},
+        {SQLITE_LIMIT_FUNCTION_ARG, 0},    {SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 16},
+        {SQLITE_LIMIT_EXPR_DEPTH, 32},     {SQLITE_LIMIT_COLUMN, 32},
+        {SQLITE_LIMIT_VDBE_OP, 2000},      {SQLITE_LIMIT_ATTACHED, 0},
+        {SQLITE_LIMIT_TRIGGER_DEPTH, 1},
+    };
+    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
+        sqlite3_limit(db, limits[i].which, limits[i].value);
+}
+
 /* Everybody who may write the file may put triggers, views and other code of his own into it. None of it may run
  * here, and no statement may go on without end. */
 mortise_status database_connect(struct driver *driver, mortise_error *error)
@@ -140,7 +178,7 @@ mortise_status database_connect(struct driver *driver, mortise_error *error)
     sqlite3_db_config(driver->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     sqlite3_db_config(driver->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
     sqlite3_db_config(driver->db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
-    sqlite3_limit(driver->db, SQLITE_LIMIT_LENGTH, LENGTH_MAX);
+    set_limits(driver->db);
     sqlite3_progress_handler(driver->db, STEP_INSTRUCTIONS, is_overdue, driver);
     return MORTISE_OK;
 }

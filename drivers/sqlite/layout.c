@@ -57,11 +57,18 @@ static bool same_text(const char *a, const char *b)
     }
 }
 
-/* What SQLite makes by itself: the index of a primary key, the statistics of ANALYZE. */
-static bool is_internal(const char *type, const char *name, const char *text)
+/* What SQLite makes by itself: the index of a primary key, the statistics of ANALYZE. SQLite reads the statistics
+ * whenever it reads the schema, so a table of them must be exactly the one that it makes. */
+static bool is_internal(const char *type, const char *text)
 {
-    return (strcmp(type, "index") == 0 && text == NULL) ||
-           (strcmp(type, "table") == 0 && strncmp(name, "sqlite_stat", 11) == 0);
+    static const char *const statistics[] = {
+        "CREATE TABLE sqlite_stat1(tbl,idx,stat)",
+        "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)",
+    };
+    if (text == NULL)
+        return strcmp(type, "index") == 0;
+    return strcmp(type, "table") == 0 &&
+           (same_text(text, statistics[0]) || same_text(text, statistics[1]));
 }
 
 static int look_at_object(void *argument, int columns, char **texts, char **names)
@@ -77,7 +84,7 @@ static int look_at_object(void *argument, int columns, char **texts, char **name
             objects->ours[i] = true;
             return 0;
         }
-    if (objects->alien[0] == '\0' && !is_internal(texts[0], texts[1], texts[2]))
+    if (objects->alien[0] == '\0' && !is_internal(texts[0], texts[2]))
         objects->driver->host->quote(texts[1], strlen(texts[1]), objects->alien,
                                      sizeof(objects->alien));
     return 0;

@@ -1,5 +1,5 @@
 /* sql.c - the texts of the statements; see sql.h for what is bound to them, and internal.h for why an op is
- * one statement where it can be. */
+ * one statement where it can be. None of them calls a function with arguments: database.c permits none. */
 #include "sql.h"
 
 /* Times are microseconds since the host's start; `version` is a wall clock's, see rowlease.h. */
@@ -56,11 +56,13 @@ const char *const sql_texts[SQL_COUNT] = {
     [SQL_ACQUIRE] =
         "INSERT INTO mortise_lock(name, version, owner, grants, acquired_at, expires_at, note) "
         "VALUES (?1, ?2, NULL, ?3, ?4, ?5, ?6) "
-        "ON CONFLICT(name) DO UPDATE SET version = max(version + 1, ?2), owner = NULL, "
+        "ON CONFLICT(name) DO UPDATE SET "
+        "version = CASE WHEN version < ?2 THEN ?2 ELSE version + 1 END, owner = NULL, "
         "grants = ?3, acquired_at = ?4, expires_at = ?5, note = ?6 "
         "WHERE expires_at <= ?4 AND version < 9223372036854775807 AND waiters IS NULL RETURNING "
         "version",
-    [SQL_RENEW] = "UPDATE mortise_lock SET expires_at = max(expires_at, ?5) "
+    [SQL_RENEW] = "UPDATE mortise_lock "
+                  "SET expires_at = CASE WHEN expires_at < ?5 THEN ?5 ELSE expires_at END "
                   "WHERE name = ?1 AND version = ?2 AND grants = ?3 AND owner IS NULL "
                   "AND expires_at > ?4 RETURNING expires_at",
     [SQL_RELEASE] = "UPDATE mortise_lock SET grants = NULL, acquired_at = 0, note = NULL, "

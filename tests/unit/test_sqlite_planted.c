@@ -254,6 +254,35 @@ static void test_changed_tables(void)
                    "ALTER TABLE mortise_lock ADD COLUMN x CHECK (length(name) < 9)");
 }
 
+/* SQLite reads the table of its statistics before anybody can judge it. */
+static void assert_statistics_refused(const char *table, const char *expression)
+{
+    static char sql[32768];
+    int n =
+        snprintf(sql, sizeof(sql),
+                 "CREATE TABLE plant(tbl, idx); INSERT INTO plant VALUES ('mortise_lock', NULL);"
+                 "PRAGMA writable_schema = ON; UPDATE sqlite_master SET name = '%s', "
+                 "tbl_name = '%s', sql = 'CREATE TABLE %s(tbl, idx, stat AS (%s))' "
+                 "WHERE name = 'plant'",
+                 table, table, table, expression);
+    CU_ASSERT_FATAL(n > 0 && (size_t)n < sizeof(sql));
+    assert_changed(table, sql);
+}
+
+static void test_statistics(void)
+{
+    static char expression[16384];
+    size_t length = 0;
+    assert_statistics_refused("sqlite_stat1", "1");
+    assert_statistics_refused("sqlite_stat4", "1");
+    assert_statistics_refused("sqlite_stat1", "instr(tbl, tbl)");
+    for (int i = 0; i < 200; i++)
+        length += (size_t)snprintf(expression + length, sizeof(expression) - length,
+                                   "%sinstr(hex(zeroblob(500000)),hex(zeroblob(250000))||%d)",
+                                   i == 0 ? "" : "+", i);
+    assert_statistics_refused("sqlite_stat1", expression);
+}
+
 /* What SQLite adds by itself, and comments and white space in other places, are no change. */
 static void test_harmless_changes(void)
 {
@@ -336,7 +365,7 @@ static void test_huge_row(void)
     path = database("huge");
     OPEN_OK(&client, "path", path);
     CU_ASSERT_EQUAL(acquire(&client, &lock, "a", 0), MORTISE_OK);
-    CU_ASSERT_EQUAL(outside(path, "UPDATE mortise_lock SET note = zeroblob(4000000)", NULL), 0);
+    CU_ASSERT_EQUAL(outside(path, "UPDATE mortise_lock SET note = zeroblob(70000)", NULL), 0);
     CU_ASSERT_EQUAL(acquire(&client, &lock, "a", 0), MORTISE_BACKEND);
     CU_ASSERT_PTR_NOT_NULL(strstr(lock.error.message, "a row is too long"));
     client_close(&client);
@@ -354,6 +383,7 @@ int main(void)
         {"a folder that others may write", test_folder_of_others},
         {"a file of another user", test_file_of_another},
         {"changed tables", test_changed_tables},
+        {"statistics that are a program", test_statistics},
         {"harmless changes", test_harmless_changes},
         {"a trigger that comes late", test_late_trigger},
         {"a statement without end", test_endless_statement},
