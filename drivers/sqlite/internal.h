@@ -167,6 +167,7 @@ int place_open_wake_folder(const struct driver *driver);
 mortise_status filesystem_check(const char *folder, mortise_error *error);
 mortise_status trust_check_folder(const struct driver *driver, const char *folder,
                                   mortise_error *error);
+bool trust_accepts_owner(const struct driver *driver, uid_t owner);
 /* The file, what SQLite keeps beside it, and the folder of inboxes; those that exist. */
 mortise_status trust_check_files(const struct driver *driver, mortise_error *error);
 mortise_status clock_open(struct driver *driver, mortise_error *error);

@@ -56,13 +56,13 @@ static const mortise_option options[OPTION_COUNT] = {
                            .help =
                                "any: do not refuse a folder on a network file system; only where "
                                "no other host uses it"},
-    [OPTION_SHARED] = {.key = "shared",
-                       .type = MORTISE_OPTION_BOOL,
-                       .default_text = "no",
-                       .help =
-                           "yes: accept a database that belongs to another user, or whose folder "
-                           "others may write; everybody who can write either is trusted with all "
-                           "locks in it"},
+    [OPTION_SHARED] =
+        {.key = "shared",
+         .type = MORTISE_OPTION_BOOL,
+         .default_text = "no",
+         .help = "yes: accept a database that belongs to another user, or that is below a "
+                 "folder that others may write or own; everybody who can write either is trusted "
+                 "with all locks in it"},
 };
 
 static mortise_status check_library(mortise_error *error)

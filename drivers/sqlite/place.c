@@ -183,6 +183,13 @@ mortise_status place_find(struct driver *driver, mortise_error *error)
     return status == MORTISE_OK ? check_access(driver->path, R_OK | W_OK, error) : status;
 }
 
+static bool is_inbox(int folder, const char *name)
+{
+    struct stat about;
+    return inbox_is_id(name) && fstatat(folder, name, &about, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISSOCK(about.st_mode);
+}
+
 /* Whether a folder holds inboxes only. Another folder of this user that somebody moved here must keep its
  * owner and its permissions. */
 static bool holds_inboxes_only(int folder)
@@ -195,7 +202,7 @@ static bool holds_inboxes_only(int folder)
         close(fd);
     while (only && (entry = readdir(stream)) != NULL)
         only = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-               inbox_is_id(entry->d_name);
+               is_inbox(folder, entry->d_name);
     if (stream != NULL)
         closedir(stream);
     return only;
@@ -218,16 +225,23 @@ static void match_folder(int fd, const struct stat *file)
     fchmod(fd, mode);
 }
 
-/* Whoever may use the database may make inboxes, and send to them. */
+/* Whoever may use the database may make inboxes, and send to them. The owner is checked by the descriptor: somebody can
+ * put another folder there at any time. */
 int place_open_wake_folder(const struct driver *driver)
 {
     char folder[PATH_MAX + 8];
-    struct stat file;
+    struct stat file, about;
     snprintf(folder, sizeof(folder), "%s-wake", driver->path);
     if (stat(driver->path, &file) != 0 || (mkdir(folder, 0700) != 0 && errno != EEXIST))
         return -1;
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0)
-        match_folder(fd, &file);
+    if (fd < 0)
+        return -1;
+    if (fstat(fd, &about) != 0 || !trust_accepts_owner(driver, about.st_uid)) {
+        close(fd);
+        errno = EPERM;
+        return -1;
+    }
+    match_folder(fd, &file);
     return fd;
 }

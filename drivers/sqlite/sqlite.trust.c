@@ -1,16 +1,20 @@
 /* trust.c - who could change the database behind this process: the owners and the permissions of its folder, of the file
  * and of what SQLite keeps beside it. Knows no database.
  *
- * Everybody who can write the file can give himself any lock, and everybody who can write its folder can exchange the
- * file. So both must belong to this user or to root, unless `shared` says that all the others are trusted. In a folder
- * with the sticky bit, such as /tmp, others can neither rename nor delete our file; but they can make the files that
- * SQLite looks for beside it, so these are checked before the database is opened and again afterwards.
+ * Everybody who can write the file can give himself any lock, and everybody who can write its folder, or rename a folder
+ * above it, can exchange the file. So all of them must belong to this user or to root, unless `shared` says that all the
+ * others are trusted. In a folder with the sticky bit, such as /tmp, others can neither rename nor delete our file; but
+ * they can make the files that SQLite looks for beside it, so these are checked before the database is opened and again
+ * afterwards.
  *
- * Whoever is trusted: each of these files must be a regular one, because a FIFO would stop this process for ever, and
- * must have no second name, because root's SQLite gives them the database's owner. */
+ * Whoever is trusted: each of these files must be a regular one, because a FIFO would stop this process for ever. It must
+ * have no second name and must not be a file that somebody moved there, because root's SQLite gives what lies beside the
+ * database to the owner of the database. */
 #include "internal.h"
 
 #include <errno.h>
+#include <grp.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -28,15 +32,63 @@ static bool is_trusted(uid_t owner)
     return owner == 0 || owner == geteuid();
 }
 
-mortise_status trust_check_folder(const struct driver *driver, const char *folder,
-                                  mortise_error *error)
+bool trust_accepts_owner(const struct driver *driver, uid_t owner)
+{
+    return is_shared(driver) || is_trusted(owner);
+}
+
+/* ---- folders ------------------------------------------------------------------------------------- */
+
+/* Many systems give each user a group of the same name, with nobody else in it, and a umask of 002. */
+static bool is_private_group(gid_t group, uid_t owner)
+{
+    char user_text[4096], group_text[16384];
+    struct passwd user, *user_found = NULL;
+    struct group entry, *found = NULL;
+    if (getpwuid_r(owner, &user, user_text, sizeof(user_text), &user_found) != 0 ||
+        user_found == NULL || user.pw_gid != group ||
+        getgrgid_r(group, &entry, group_text, sizeof(group_text), &found) != 0 || found == NULL ||
+        strcmp(entry.gr_name, user.pw_name) != 0)
+        return false;
+    for (char **member = entry.gr_mem; *member != NULL; member++)
+        if (strcmp(*member, user.pw_name) != 0)
+            return false;
+    return true;
+}
+
+static bool others_may_write(const struct stat *about)
+{
+    if ((about->st_mode & 022) == 0 || (about->st_mode & S_ISVTX) != 0)
+        return false;
+    return (about->st_mode & 002) != 0 || !is_private_group(about->st_gid, about->st_uid);
+}
+
+/* In a user namespace, a container's say, that does not map the host's root: he is shown as the overflow uid. */
+static bool is_unmapped(uid_t owner)
+{
+    unsigned overflow = 65534, inside = 0, outside = 0, count = 0;
+    FILE *file = fopen("/proc/sys/kernel/overflowuid", "re");
+    if (file != NULL && fscanf(file, "%u", &overflow) != 1)
+        overflow = 65534;
+    if (file != NULL)
+        fclose(file);
+    if (owner != (uid_t)overflow)
+        return false;
+    file = fopen("/proc/self/uid_map", "re");
+    bool known = file != NULL && fscanf(file, "%u %u %u", &inside, &outside, &count) == 3;
+    if (file != NULL)
+        fclose(file);
+    return known && count != UINT_MAX; /* else all users are mapped */
+}
+
+static mortise_status check_folder(const char *folder, bool above, mortise_error *error)
 {
     struct stat about;
     if (stat(folder, &about) != 0)
         return fault_error(error, MORTISE_CONFIG, errno, false, "cannot use the folder %s: %s",
                            folder, strerror(errno));
-    bool others = (about.st_mode & 022) != 0 && (about.st_mode & S_ISVTX) == 0;
-    if (is_shared(driver) || (is_trusted(about.st_uid) && !others))
+    bool owned = is_trusted(about.st_uid) || (above && is_unmapped(about.st_uid));
+    if (owned && !others_may_write(&about))
         return MORTISE_OK;
     return fault_error(
         error, MORTISE_CONFIG, 0, false,
@@ -45,36 +97,73 @@ mortise_status trust_check_folder(const struct driver *driver, const char *folde
         folder, (long)about.st_uid, (unsigned)about.st_mode & 07777u);
 }
 
-static mortise_status check_file(const struct driver *driver, const char *path,
-                                 mortise_error *error)
+/* `folder` has no symbolic links. Whoever can rename a folder above it can put another one in its place. */
+mortise_status trust_check_folder(const struct driver *driver, const char *folder,
+                                  mortise_error *error)
 {
-    struct stat about;
-    if (lstat(path, &about) != 0) {
-        if (errno == ENOENT)
-            return MORTISE_OK;
-        return fault_error(error, MORTISE_CONFIG, errno, false, "cannot use %s: %s", path,
-                           strerror(errno));
+    char path[PATH_MAX];
+    if (is_shared(driver))
+        return MORTISE_OK;
+    snprintf(path, sizeof(path), "%s", folder);
+    mortise_status status = check_folder(path, false, error);
+    while (status == MORTISE_OK && strcmp(path, "/") != 0) {
+        char *slash = strrchr(path, '/');
+        slash[slash == path ? 1 : 0] = '\0';
+        status = check_folder(path, true, error);
     }
-    if (!S_ISREG(about.st_mode))
+    return status;
+}
+
+/* ---- files --------------------------------------------------------------------------------------- */
+
+static mortise_status look(const char *path, struct stat *about, bool *exists, mortise_error *error)
+{
+    *exists = lstat(path, about) == 0;
+    if (*exists || errno == ENOENT)
+        return MORTISE_OK;
+    return fault_error(error, MORTISE_CONFIG, errno, false, "cannot use %s: %s", path,
+                       strerror(errno));
+}
+
+static mortise_status check_file(const struct driver *driver, const char *path,
+                                 const struct stat *about, mortise_error *error)
+{
+    if (!S_ISREG(about->st_mode))
         return fault_error(error, MORTISE_CONFIG, 0, false, "%s is not a file", path);
-    if (about.st_nlink > 1)
+    if (about->st_nlink > 1)
         return fault_error(error, MORTISE_CONFIG, 0, false,
                            "%s has %lu names (hard links): under another name its log would be "
                            "missed; copy the file instead",
-                           path, (unsigned long)about.st_nlink);
-    if (is_shared(driver) || is_trusted(about.st_uid))
+                           path, (unsigned long)about->st_nlink);
+    if (trust_accepts_owner(driver, about->st_uid))
         return MORTISE_OK;
     return fault_error(
         error, MORTISE_CONFIG, 0, false,
         "%s belongs to uid %ld, who could change the locks: use another file, " HOW_TO_SHARE, path,
-        (long)about.st_uid);
+        (long)about->st_uid);
+}
+
+/* Root's SQLite makes the owner of the database the owner of this file. That must not give him more than he has. A log
+ * that SQLite made for another user has the permissions of the database. */
+static mortise_status check_gift(const char *path, const struct stat *about,
+                                 const struct stat *database, mortise_error *error)
+{
+    mode_t mode = about->st_mode & 0777;
+    bool group = about->st_gid == database->st_gid && (mode & 060) == 060;
+    if (geteuid() != 0 || database->st_uid == 0 || about->st_uid == database->st_uid ||
+        (mode == (database->st_mode & 0777) && ((mode & 06) == 06 || group)))
+        return MORTISE_OK;
+    return fault_error(error, MORTISE_CONFIG, 0, false,
+                       "%s belongs to uid %ld, and the database to uid %ld, to whom SQLite would "
+                       "give it: was it moved here? remove it while nobody uses the database",
+                       path, (long)about->st_uid, (long)database->st_uid);
 }
 
 static mortise_status check_wake_folder(const struct driver *driver, const char *path,
                                         mortise_error *error)
 {
     struct stat about;
-    if (lstat(path, &about) != 0 || is_shared(driver) || is_trusted(about.st_uid))
+    if (lstat(path, &about) != 0 || trust_accepts_owner(driver, about.st_uid))
         return MORTISE_OK; /* what is no folder fails when it is opened */
     return fault_error(
         error, MORTISE_CONFIG, 0, false,
@@ -86,10 +175,16 @@ mortise_status trust_check_files(const struct driver *driver, mortise_error *err
 {
     static const char *const suffixes[] = {"", "-wal", "-shm", "-journal"};
     char path[PATH_MAX + 16];
-    mortise_status status = MORTISE_OK;
+    struct stat database, about;
+    bool there, exists;
+    mortise_status status = look(driver->path, &database, &there, error);
     for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]) && status == MORTISE_OK; i++) {
         snprintf(path, sizeof(path), "%s%s", driver->path, suffixes[i]);
-        status = check_file(driver, path, error);
+        status = look(path, &about, &exists, error);
+        if (status == MORTISE_OK && exists)
+            status = check_file(driver, path, &about, error);
+        if (status == MORTISE_OK && exists && there)
+            status = check_gift(path, &about, &database, error);
     }
     snprintf(path, sizeof(path), "%s-wake", driver->path);
     return status == MORTISE_OK ? check_wake_folder(driver, path, error) : status;
