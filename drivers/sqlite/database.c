@@ -163,8 +163,8 @@ static void set_limits(sqlite3 *db)
         sqlite3_limit(db, limits[i].which, limits[i].value);
 }
 
-/* Everybody who may write the file may put triggers, views and other code of his own into it. None of it may run
- * here, and no statement may go on without end. */
+/* Everybody who may write the file may put triggers, views and other code of his own into it. Triggers and views do not
+ * run here. What else is added while the file is open cannot call a function, and no statement may go on without end. */
 mortise_status database_connect(struct driver *driver, mortise_error *error)
 {
     int rc =

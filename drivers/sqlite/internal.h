@@ -37,7 +37,7 @@
  *   The commit fails otherwise (I/O error): the frames may be found by a later recovery. An acquire,
  *   release or write is INDETERMINATE then; the core releases the grant id.
  *   Somebody changes the tables, or adds triggers: opening fails (layout.c). While the file is open, triggers and
- *   views are off, and a statement that works for some seconds is interrupted.
+ *   views are off, an expression that calls a function fails, and a statement that works for some seconds is interrupted.
  *   The commit is lost in a power cut (synchronous = normal): every holder was on this host.
  *   The host restarts: the boot id in the file is another, and the first to open frees every row. A container
  *   with a boot id of its own does so only while nobody else has the file open (layout.c).

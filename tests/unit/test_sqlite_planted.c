@@ -336,6 +336,28 @@ static void test_late_trigger(void)
     client_close(&client);
 }
 
+/* Nor does a constraint that calls a function, and nobody waits for it. */
+static void test_late_check(void)
+{
+    struct client client;
+    struct call lock;
+    path = database("late-check");
+    OPEN_OK(&client, "path", path);
+    CU_ASSERT_EQUAL(
+        outside(path,
+                "PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = replace(sql, "
+                "'note BLOB', 'note BLOB CHECK (instr(hex(zeroblob(500)), hex(name)) < 9999)') "
+                "WHERE name = 'mortise_lock'; PRAGMA schema_version = 999",
+                NULL),
+        0);
+    CU_ASSERT_EQUAL(acquire(&client, &lock, "a", 0), MORTISE_BACKEND);
+    clock_shift_ns += 2000 * MS; /* it looks again what is in the file */
+    CU_ASSERT_EQUAL(acquire(&client, &lock, "a", 0), MORTISE_UNREACHABLE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(lock.error.message, "somebody has changed the tables"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(lock.error.message, "mortise_lock"));
+    client_close(&client);
+}
+
 static void a_second_later(void)
 {
     clock_shift_ns += 1000 * MS;
@@ -395,6 +417,7 @@ int main(void)
         {"statistics that are a program", test_statistics},
         {"harmless changes", test_harmless_changes},
         {"a trigger that comes late", test_late_trigger},
+        {"a constraint that comes late", test_late_check},
         {"a statement without end", test_endless_statement},
         {"a row without end", test_huge_row},
         CU_TEST_INFO_NULL,
