@@ -93,9 +93,10 @@ static void pinged(struct flight *flight, redisReply *reply)
     const char *version = driver->link.version;
     (void)reply;
     if (op->buffer != NULL && op->buffer_size > 0)
-        snprintf(op->buffer, op->buffer_size, "Redis %s at %s, run %.12s",
+        snprintf(op->buffer, op->buffer_size, "Redis %s at %s, run %.12s%s",
                  version[0] != '\0' ? version : "(unknown version)", driver->settings.endpoint.text,
-                 driver->link.run_id[0] != '\0' ? driver->link.run_id : "unknown");
+                 driver->link.run_id[0] != '\0' ? driver->link.run_id : "unknown",
+                 driver->primary != NULL ? primary_sentinels(driver->primary) : "");
     flow_complete(driver, op, MORTISE_OK);
 }
 

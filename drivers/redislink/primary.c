@@ -164,10 +164,34 @@ static void tell_found(struct primary *primary, const struct scout *scout)
     primary->callbacks->found(primary->owner, &at);
 }
 
+/* For a ping, which may come while the next look is under way. */
+static void note_sentinels(struct primary *primary)
+{
+    const struct scout *silent = NULL;
+    unsigned know = 0;
+    if (!has_sentinels(primary))
+        return;
+    for (size_t i = 0; i < primary->count; i++) {
+        const struct scout *scout = &primary->scouts[i];
+        know += scout->state == SCOUT_TOLD && scout->claim.made;
+        if (scout->state == SCOUT_FAILED && silent == NULL)
+            silent = scout;
+    }
+    snprintf(primary->sentinels, sizeof(primary->sentinels), "; %u of %zu sentinels know it%s%s",
+             know, primary->count, silent != NULL ? ", " : "",
+             silent != NULL ? silent->fault.text : "");
+}
+
+const char *primary_sentinels(const struct primary *primary)
+{
+    return primary->sentinels;
+}
+
 static void end(struct primary *primary)
 {
     struct link_fault fault;
     end_scouts(primary);
+    note_sentinels(primary);
     primary->looking = false;
     if (primary->again) {
         begin(primary);

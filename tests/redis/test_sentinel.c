@@ -146,12 +146,14 @@ static void test_refused(void)
 /* One of them is silent, one refuses: it is not waited for as long as it might be. */
 static void test_silent_sentinel(void)
 {
-    char list[200];
+    char list[200], text[512];
     mend();
     snprintf(list, sizeof list, "127.0.0.1:1, %s", house.server.sentinels);
     mortise_client *client = open_by_sentinels(list, patient, "connect_timeout = 1h\n");
     CHECK(server_do(&house.server, "freeze", "only=s1"));
     EXPECT(OK, try_once(client, "silent"));
+    EXPECT(OK, mortise_ping(client, text, sizeof text, &detail));
+    CHECK(strstr(text, " of 4 sentinels know it, 127.0.0.1:1: ") != NULL);
     CHECK(server_do(&house.server, "thaw", "only=s1"));
     close_client(client);
 }
