@@ -6,11 +6,18 @@
 # A command with a child; both log what reaches them. STUBBORN ones ignore TERM.
 cat >"$DIR/victim" <<END
 [ "\$1" = stubborn ] && trap '' TERM || trap 'echo TERM >>$DIR/log; exit 0' TERM
-bash -c '[ '"\$1"' = stubborn ] && trap "" TERM; echo \$\$ >$DIR/child; while :; do sleep 0.01; done' &
+bash -c '[ '"\$1"' = stubborn ] && trap "" TERM; echo \$\$ >$DIR/child; exec sleep 1000' &
 while [ ! -s $DIR/child ]; do sleep 0.01; done
 echo \$\$ >$DIR/command
-while :; do date +%s%N >$DIR/beat.new; mv $DIR/beat.new $DIR/beat; sleep 0.01; done
+exec 9<>$DIR/never # the read below is a pause of 10 ms without another process
+while :; do echo "\${EPOCHREALTIME/[.,]/}000" >>$DIR/beat; read -rt 0.01 -u 9; done
 END
+mkfifo "$DIR/never"
+
+# The instant of the last step that the command took, in ns.
+last_step() {
+    tail -n 1 "$DIR/beat"
+}
 
 start() { # KIND OPTIONS…
     local kind=$1
@@ -42,7 +49,7 @@ deadline() {
 over_before() {
     local last
     yes "$1: all are gone" until_true all_gone "$COMMAND" "$CHILD"
-    last=$(($(cat "$DIR/beat") / 1000000))
+    last=$(($(last_step) / 1000000))
     yes "$1: before the deadline ($(($2 - last)) ms before, the last step)" [ $last -lt "$2" ]
 }
 
@@ -77,7 +84,7 @@ until_true holds "$DIR/err" 'was lost' || wrong "the loss was not seen"
 begin=$(ms)
 until_true all_gone "$COMMAND" "$CHILD"
 took=$(($(ms) - begin))
-lived=$(($(cat "$DIR/beat") / 1000000 - broken)) # by its last step
+lived=$(($(last_step) / 1000000 - broken)) # by its last step
 yes "it is given a grace of a second ($lived ms)" [ $lived -ge 500 ]
 yes "and not much more ($took ms)" [ $took -lt 10000 ]
 same_code "the code" 76 $WRAPPER
@@ -217,20 +224,20 @@ kill -TSTP $WRAPPER
 yes "the command is stopped first" until_true stopped "$COMMAND"
 yes "its child too" until_true stopped "$CHILD"
 yes "then the wrapper" until_true stopped $WRAPPER
-last=$(cat "$DIR/beat")
+last=$(last_step)
 until_true is_free "${N}x" || wrong "the lock did not run out"
 yes "all are gone by then" until_true all_gone "$COMMAND" "$CHILD"
 kill -CONT $WRAPPER
 same_code "continued, it ends with" 76 $WRAPPER
-same "the command did not take another step" "$last" "$(cat "$DIR/beat")"
+same "the command did not take another step" "$last" "$(last_step)"
 
 what "stopped with TSTP and continued in time: the command goes on"
 start gentle --ttl 10s
 kill -TSTP $WRAPPER
 until_true stopped $WRAPPER || wrong "the wrapper does not stop"
-last=$(cat "$DIR/beat")
+last=$(last_step)
 kill -CONT $WRAPPER
-another_beat() { [ "$(cat "$DIR/beat")" != "$last" ]; }
+another_beat() { [ "$(last_step)" != "$last" ]; }
 yes "it goes on" until_true another_beat
 kill -TERM $WRAPPER
 same_code "and ends as it likes" 0 $WRAPPER
@@ -239,12 +246,12 @@ what "a lock that is broken while all are stopped: the command does not go on"
 start stubborn --ttl 20s --grace 300ms
 kill -TSTP $WRAPPER
 until_true stopped $WRAPPER || wrong "the wrapper does not stop"
-last=$(cat "$DIR/beat")
+last=$(last_step)
 break_it
 kill -CONT $WRAPPER
 same_code "the code" 76 $WRAPPER
 yes "all are gone" all_gone "$COMMAND" "$CHILD"
-same "the command did not take another step" "$last" "$(cat "$DIR/beat")"
+same "the command did not take another step" "$last" "$(last_step)"
 
 what "a grace that does not fit is cut, and said"
 "$BIN" run --ttl 20s --grace 1h "${N}x" -- true 2>"$DIR/err"
