@@ -169,12 +169,13 @@ signal_member() {
     done
 }
 
-# Whether all of it is stopped (T), for freeze.
+# Whether all of it is stopped (T), for freeze. A child that has ended stays a zombie (Z) for as long as its parent stands
+# still.
 member_frozen() {
     for process in $(kind_pids "$1" "$2"); do
         stat=$(cat "/proc/$process/stat" 2>/dev/null) || continue
         case ${stat##*) } in
-        [Tt]*) ;;
+        [TtZX]*) ;;
         *) return 1 ;;
         esac
     done
