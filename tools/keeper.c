@@ -159,6 +159,14 @@ static void begin_lost(struct state *state)
         begin_ending(state, atomic_load(&state->page->grace_ms));
 }
 
+/* The wrapper judges by the end of the grace whether the command ended because of TERM. */
+static void tell_to_end(struct state *state)
+{
+    atomic_store(&state->page->grace_end_ns, state->kill_at_ns);
+    close_lease(state);
+    signal_everyone(state, SIGTERM);
+}
+
 /* No renewal came. One may still come before KILL, and calls this off. A stopped command could not act on
  * TERM, and would meet it when it is continued: it gets none. */
 static void begin_late(struct state *state)
@@ -175,10 +183,8 @@ static void begin_late(struct state *state)
     state->late = true;
     state->late_told = told;
     state->kill_at_ns = atomic_load(&state->page->kill_ns);
-    if (!told)
-        return;
-    close_lease(state);
-    signal_everyone(state, SIGTERM);
+    if (told)
+        tell_to_end(state);
 }
 
 /* True: the wrapper has published a renewal, and the command runs on. */
@@ -235,6 +241,7 @@ static void command_died(struct state *state)
         status = info.si_status & 0x7f;
     state->command_dead = true;
     atomic_store(&state->page->wait_status, status);
+    atomic_store(&state->page->ended_ns, boottime_ns());
     atomic_store(&state->page->ended, 1);
     tell(state, MESSAGE_ENDED, status);
 }
@@ -300,8 +307,7 @@ static void look_for_stop(struct state *state)
         tell(state, MESSAGE_STOPPED, info.si_status);
     } else if (state->phase == ENDING && state->late && !state->late_told) {
         state->late_told = true; /* somebody else continued it, and it has no lock to go on with */
-        close_lease(state);
-        signal_everyone(state, SIGTERM);
+        tell_to_end(state);
     }
 }
 

@@ -47,13 +47,15 @@ struct keeper_page {
     _Atomic int64_t kill_ns; /* KILL, and all is gone before the deadline */
     _Atomic int64_t grace_ms;
     /* the keeper's results, which outlive it */
-    _Atomic int32_t command_pid; /* 0: not started */
-    _Atomic int32_t start_errno; /* why the command could not be executed */
-    _Atomic int32_t wait_status; /* of the command, once ended */
-    _Atomic int32_t ended, done; /* the command; every process */
-    _Atomic int32_t late;        /* the keeper began to end it because no renewal came */
-    _Atomic int64_t killing_ns;  /* when the keeper last sent KILL to all; 0: not yet */
-    _Atomic int32_t abandoned;   /* set by a wrapper that ends before all processes are gone */
+    _Atomic int32_t command_pid;  /* 0: not started */
+    _Atomic int32_t start_errno;  /* why the command could not be executed */
+    _Atomic int32_t wait_status;  /* of the command, once ended */
+    _Atomic int32_t ended, done;  /* the command; every process */
+    _Atomic int64_t ended_ns;     /* when the keeper saw that the command had ended */
+    _Atomic int64_t grace_end_ns; /* the last TERM for a late renewal gave the command until then */
+    _Atomic int32_t late;         /* the keeper began to end it because no renewal came */
+    _Atomic int64_t killing_ns;   /* when the keeper last sent KILL to all; 0: not yet */
+    _Atomic int32_t abandoned;    /* set by a wrapper that ends before all processes are gone */
     /* set before MESSAGE_START, constant from then on */
     bool warn_only;   /* --on-loss=warn */
     bool hide_config; /* --hide-config */

@@ -138,9 +138,39 @@ static void close_client(struct run *run, const struct bounded_end *end)
     signals_held_back(run);
 }
 
+static bool died_of(const struct run *run, int number)
+{
+    return WIFSIGNALED(run->wait_status) && WTERMSIG(run->wait_status) == number;
+}
+
+/* A renewal came after TERM: a command that ended in the grace, or dies of TERM, did not end by itself. One that
+ * ignored TERM and went on under the renewed lock did. */
+static bool ended_because_told(const struct run *run)
+{
+    const struct keeper_page *page = run->keeper.page;
+
+    if (!run->told_to_end ||
+        atomic_load(&page->ended_ns) == 0) /* 0: the keeper was killed before */
+        return false;
+    return atomic_load(&page->ended_ns) <= atomic_load(&page->grace_end_ns) ||
+           (died_of(run, SIGTERM) && run->ending_signal != SIGTERM);
+}
+
 static int code_of_end(const struct run *run)
 {
-    return run->lost || run->told_to_end ? EXIT_LOST : code_of_command(run);
+    return run->lost || ended_because_told(run) ? EXIT_LOST : code_of_command(run);
+}
+
+enum { SIGNAL_COUNTS_MS = 5000 };
+
+/* Whether a signal asked for this end, so that the release is bounded from the start. One that the command outlived
+ * by long did not. */
+static bool was_signalled(const struct run *run)
+{
+    if (run->ending_signal == 0)
+        return false;
+    return died_of(run, run->ending_signal) ||
+           boottime_ns() <= run->signal_ns + SIGNAL_COUNTS_MS * INT64_C(1000000);
 }
 
 static int run_under_lock(struct run *run)
@@ -160,7 +190,7 @@ static int run_under_lock(struct run *run)
     keeper_stop(&run->keeper);
     end = (struct bounded_end){.code = code_of_end(run),
                                .number = typed_signal(run),
-                               .signalled = run->signalled || typed_signal(run) != 0};
+                               .signalled = was_signalled(run) || typed_signal(run) != 0};
     signals_bound(run, &end);
     release(run);
     if (run->lost)

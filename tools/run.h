@@ -48,8 +48,9 @@ struct run {
     bool late;          /* the keeper began to end the command because no renewal came */
     bool told_to_end;   /* a renewal came after all, but the command had been sent TERM */
     bool resume_wanted; /* continued, but the command is not until a renewal has come */
-    bool signalled;     /* INT, TERM, HUP or QUIT came while the command ran */
-    bool leave_wanted;  /* the same, after the lock was lost */
+    int ending_signal; /* the last of INT, TERM, HUP and QUIT that came while the command ran; 0: none */
+    int64_t signal_ns; /* when that came */
+    bool leave_wanted; /* the same, after the lock was lost */
     bool rest_unkillable_told;
     bool abandoned;           /* processes are left that cannot be killed; the wrapper ends */
     bool keeper_stuck;        /* the wrapper killed the keeper, because it did nothing any more */

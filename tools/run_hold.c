@@ -192,7 +192,8 @@ static void on_signal(struct run *run, int number)
         return;
     }
     if (signals_is_ending(number)) {
-        run->signalled = true;
+        run->ending_signal = number;
+        run->signal_ns = boottime_ns();
         run->leave_wanted = run->lost || run->late;
     }
     if (number == SIGTSTP)

@@ -8,8 +8,16 @@ mkfifo "$DIR/up" "$DIR/go"
 # The command writes to `up` when it runs, and ends when `go` is written to.
 waits="echo \$\$ >$DIR/up; read -r _ <$DIR/go"
 
+# Open for both directions, so that neither the opening nor a command that never comes blocks for ever.
+exec {UP}<>"$DIR/up"
+
 started() { # waits for the command of the wrapper; COMMAND is its pid
-    read -r COMMAND <"$DIR/up" || wrong "the command did not start: $(cat "$DIR/err")"
+    COMMAND=
+    read -r -t "$LIMIT" COMMAND <&"$UP" || wrong "the command did not start: $(cat "$DIR/err")"
+}
+
+go() { # ends the command
+    timeout "$LIMIT" sh -c "echo >'$DIR/go'" || wrong "the command does not read: $(cat "$DIR/err")"
 }
 
 break_it() {
@@ -31,7 +39,7 @@ if can_freeze; then
     wrapper=$!
     started
     freeze
-    echo >"$DIR/go"
+    go
     until_true gone "$COMMAND"
     begin=$(ms)
     kill -TERM $wrapper
@@ -54,6 +62,26 @@ if can_freeze; then
     yes "soon ($took ms)" [ $took -lt 20000 ]
     thaw
     break_it "${N}a"
+
+    what "a signal that the command took long before its end does not shorten the release"
+    "$BIN" run --ttl 10m "${N}a" -- sh -c "exec 3<>$DIR/go; trap 'echo >$DIR/up' HUP; echo \$\$ >$DIR/up
+        until read -r _ <&3; do :; done" 2>"$DIR/err" &
+    wrapper=$!
+    started
+    kill -HUP $wrapper
+    read -r -t "$LIMIT" _ <&"$UP" || wrong "the command did not get HUP"
+    sleep 6 # it counts for five seconds
+    freeze
+    go
+    until_true gone "$COMMAND"
+    begin=$(ms)
+    over_in_4s() { gone $wrapper || [ $(($(ms) - begin)) -gt 4000 ]; }
+    until_true over_in_4s
+    yes "the release goes on after the two seconds that a signal gives it" alive $wrapper
+    thaw
+    same_code "and is done once the backend answers" 0 $wrapper
+    same "nothing is said" "" "$(cat "$DIR/err")"
+    yes "it is free" is_free "${N}a"
     MORTISE_CONFIG=$config
 else
     echo "not checked here: a release that hangs (no sqlite3 to freeze the backend with)"
@@ -116,6 +144,40 @@ if can_freeze; then
     }
     what "--on-loss warn: a renewal may come until the deadline"
     yes "it is not called late before" thrice warned_late
+
+    # TERM is due 3.4 s before the deadline, KILL 0.4 s before it; the renewal comes between the two.
+    renewed_in_grace() { # WANTED SAID COMMAND-LINE
+        local code latest
+        "$BIN" run --ttl 8s --grace 3s "${N}b" -- sh -c "$3" 2>"$DIR/err" &
+        wrapper=$!
+        started
+        latest=$(($(ms) + $(json "${N}b" remaining_ms)))
+        freeze
+        until_true holds "$DIR/err" 'could not be renewed in time; the command is being ended' ||
+            wrong "it is not late: $(cat "$DIR/err")"
+        begin=$(ms)
+        thaw
+        until_true renewed_past "$latest"
+        if [ -n "$2" ]; then # said when KILL would have been due
+            until_true said_or_gone "$2"
+            sleep_until $((begin + 4000))
+        fi
+        echo >"$DIR/go" &
+        wait $wrapper
+        code=$?
+        kill %% 2>/dev/null
+        [ $code = "$1" ] || echo "the code is $code, $(($(ms) - begin)) ms after TERM: $(cat "$DIR/err")"
+        [ $code = "$1" ] && holds "$DIR/err" "$2"
+    }
+    said_or_gone() { gone $wrapper || holds "$DIR/err" "$1"; }
+    ignores="trap '' TERM; $waits"
+
+    what "renewed after TERM and before KILL"
+    yes "a command that ignores TERM and goes on ends with its own code" \
+        thrice renewed_in_grace 0 'renewed after all' "$ignores"
+    yes "one that ends in the grace ends with 76" thrice renewed_in_grace 76 '' "$ignores"
+    yes "one that dies of TERM after the grace, with 76" thrice renewed_in_grace 76 'renewed after all' \
+        "$ignores; exec env --default-signal=TERM sh -c 'kill -TERM \$\$'"
 fi
 
 what "a keeper that is stopped: the wrapper ends all without it"
@@ -157,7 +219,7 @@ if [ "$(id -u)" = 0 ] && cp "$(command -v setpriv)" "$other" && chmod 4755 "$oth
         same_code "$victim: a signal ends the wrapper" 76 $wrapper
         yes "$victim: the command goes on" alive "$COMMAND"
         yes "$victim: the wrapper took little time for it ($begin ticks)" [ "$begin" -lt 100 ]
-        echo >"$DIR/go"
+        go
         yes "$victim: it ends by itself" until_true gone "$COMMAND"
     done
 else
@@ -178,7 +240,7 @@ if $namespace true 2>/dev/null && command -v nsenter >/dev/null; then
     done
     only_keeper() { [ "$(children_of "$init" | wc -l)" -eq 1 ]; }
     yes "none is left" until_true only_keeper
-    echo >"$DIR/go"
+    go
     same_code "and it ends as ever" 0 $unshared
 else
     echo "not checked here: a wrapper that is PID 1 (no namespaces here)"
