@@ -30,7 +30,8 @@ static void set_outer(const struct keeper_page *page)
 
     if (outer != NULL)
         append_to(OUTER_OWNERS, outer);
-    append_to(OUTER_PROCESSES, page->process);
+    if (page->migrating[0] != '\0')
+        append_to(OUTER_MIGRATING, page->migrating);
 }
 
 static void set_environment(const struct keeper_page *page, int lease_fd)

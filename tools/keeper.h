@@ -15,9 +15,11 @@
 
 #define NEVER_NS INT64_MAX
 
-/* For runs inside of the command: the owners of the runs around them, and their processes, "PID@HOST". */
+/* For runs inside of the command: the owners of the runs around them; and the process and the name of those that
+ * hold over a migration, "PID@HOST/NAME", the name in hexadecimal. */
 #define OUTER_OWNERS "MORTISE_OUTER_OWNERS"
-#define OUTER_PROCESSES "MORTISE_OUTER_PROCESSES"
+#define OUTER_MIGRATING "MORTISE_OUTER_MIGRATING"
+enum { OUTER_HOLDER_SIZE = 2 * MORTISE_NAME_MAX + 320 };
 
 enum message_kind {
     /* from the wrapper */
@@ -64,7 +66,7 @@ struct keeper_page {
     char name[MORTISE_NAME_MAX + 1];
     char owner[MORTISE_OWNER_MAX + 1];
     char driver[64];
-    char process[320]; /* of the wrapper, "PID@HOST" as inspect reports it */
+    char migrating[OUTER_HOLDER_SIZE]; /* the word for OUTER_MIGRATING; empty: no migration */
 };
 
 /* What the keeper needs to know of the wrapper when it is forked. */

@@ -102,6 +102,8 @@ void terminal_take(const struct run *run);
 
 /* Waits for the lock. True: run->lease is held; false: the process ends with *code. */
 bool run_wait(struct run *run, int *code);
+/* One word for a holder, for OUTER_MIGRATING. */
+void run_outer_holder(const char *name, int64_t pid, const char *host, char *text, size_t size);
 /* ---- run_notice.c: on a terminal, who holds what is waited for ---- */
 /* Asks who holds it, without waiting for the answer. Returns a descriptor that polls readable once the answer
  * is there; -1: nothing will be said. */

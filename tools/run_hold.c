@@ -289,12 +289,12 @@ static void fill_page(struct run *run)
     mortise_module_info info = {.size = sizeof info};
     const char *driver = "";
     char host[sizeof((mortise_info *)0)->host] = "";
+    bool migrating = false;
 
     for (size_t i = 0; mortise_module_at(run->client, i, &info); i++) {
-        if (strcmp(info.kind, "driver") == 0) {
+        migrating = migrating || strcmp(info.name, "migrate") == 0;
+        if (driver[0] == '\0' && strcmp(info.kind, "driver") == 0)
             driver = info.name;
-            break;
-        }
     }
     snprintf(page->name, sizeof page->name, "%s", run->name);
     snprintf(page->driver, sizeof page->driver, "%s", driver);
@@ -303,7 +303,8 @@ static void fill_page(struct run *run)
     page->warn_only = run->warn_only;
     page->hide_config = run->hide_config;
     gethostname(host, sizeof host - 1);
-    snprintf(page->process, sizeof page->process, "%d@%s", (int)getpid(), host);
+    if (migrating)
+        run_outer_holder(run->name, getpid(), host, page->migrating, sizeof page->migrating);
     page->foreground = terminal_is_ours(run);
 }
 

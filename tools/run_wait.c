@@ -46,18 +46,30 @@ static bool in_list(const char *list, const char *text)
     return false;
 }
 
-/* By the owner, or by the process that holds it: a migration gives each side a grant of its own, so that
- * the owner which another client sees may not be the one that the holder knows. */
-static bool is_outer_holder(const mortise_info *info)
+/* The name is part of it, because the process alone is not unique: each of two containers with one host name has a
+ * process 1. In hexadecimal, because a name may hold blanks. */
+void run_outer_holder(const char *name, int64_t pid, const char *host, char *text, size_t size)
+{
+    size_t length = (size_t)snprintf(text, size, "%" PRId64 "@%s/", pid, host);
+
+    for (; *name != '\0' && length + 2 < size; name++, length += 2)
+        snprintf(text + length, size - length, "%02x", (unsigned char)*name);
+}
+
+/* By the owner. A migration gives each side a grant of its own, so that the owner which another client sees may not
+ * be the one that the holder knows: a run over a migration is known by its process and its name as well. */
+static bool is_outer_holder(const struct run *run, const mortise_info *info)
 {
     const char *owners = getenv(OUTER_OWNERS), *nearest_one = getenv("MORTISE_OWNER");
-    char process[sizeof info->host + 32];
+    char holder[OUTER_HOLDER_SIZE];
 
     if (info->owner[0] != '\0' &&
         (in_list(nearest_one, info->owner) || in_list(owners, info->owner)))
         return true;
-    snprintf(process, sizeof process, "%" PRId64 "@%s", info->pid, info->host);
-    return info->pid > 0 && in_list(getenv(OUTER_PROCESSES), process);
+    if (info->pid <= 0)
+        return false;
+    run_outer_holder(run->name, info->pid, info->host, holder, sizeof holder);
+    return in_list(getenv(OUTER_MIGRATING), holder);
 }
 
 /* Whether a run around this one holds the very lock: it would wait for us, and we for it. Asked only
@@ -74,7 +86,7 @@ static bool would_wait_for_itself(struct run *run)
     signals_held_back(run);
     if (status == MORTISE_NOTSUP)
         return outer_name != NULL && strcmp(outer_name, run->name) == 0;
-    return status == MORTISE_OK && info.held && is_outer_holder(&info);
+    return status == MORTISE_OK && info.held && is_outer_holder(run, &info);
 }
 
 /* ---- Failures -------------------------------------------------------------------------------- */

@@ -38,6 +38,32 @@ same "the inner one does not wait" 75 "$(cat "$DIR/code")"
 has_line "and says why" "$DIR/err" "is held by the mortise run that this one was started under"
 same_code "the stranger has its turn" 0 $stranger
 
+namespace='unshare -pf --mount-proc'
+$namespace true 2>/dev/null || namespace='unshare -Urpf --mount-proc'
+if $namespace true 2>/dev/null; then
+    # Two containers with one host name: in each of them the run is process 1.
+    other_container() { # CONFIG
+        $namespace "$BIN" -C "$1" run "${N}c" -- sh -c "echo >$DIR/up; read -r _ <$DIR/go" 2>"$DIR/holder.err" &
+        holder=$!
+        read -r _ <"$DIR/up"
+        : >"$DIR/err"
+        $namespace "$BIN" -C "$1" run "${N}d" -- "$BIN" -C "$1" run -w 60s "${N}c" -- true 2>"$DIR/err" &
+        nested=$!
+        waits_or_ends() { gone $nested || [ "$("$BIN" -C "$1" status --json "${N}c" | grep -c '"waiters":[1-9]')" -gt 0 ]; }
+        until_true waits_or_ends "$1" || wrong "no waiter is seen: $(cat "$DIR/err")"
+        timeout "$LIMIT" sh -c "echo >$DIR/go"
+        same_code "the holder ends" 0 $holder
+        same_code "the nested run waited for it" 0 $nested
+        same "nothing is said" "" "$(cat "$DIR/err")"
+    }
+    what "a run inside of a run, and a holder in another container that has the pid and host of the outer one"
+    other_container "$DIR/both.conf#sqlite:a"
+    what "the same over a migration"
+    other_container "$DIR/both.conf"
+else
+    echo "not checked here: two containers with one host name (no namespaces here)"
+fi
+
 free_port() {
     python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
