@@ -4,6 +4,11 @@
 . "$(dirname "$0")/common"
 
 mkfifo "$DIR/up" "$DIR/go" "$DIR/waits"
+# Open for both directions, so that a command that never comes does not block for ever.
+exec {UP}<>"$DIR/up"
+started() {
+    read -r -t "$LIMIT" _ <&"$UP" || wrong "the command did not start: $(cat "$DIR/"*err)"
+}
 
 fleet() { # PHASE TO: the config of one client
     printf '%s\n' '[mortise]' 'driver = migrate' '[migrate]' 'from = sqlite:a' "to = $2" "phase = $1" \
@@ -26,7 +31,7 @@ yes "and may be in new" step
     '$BIN' -C $DIR/both.conf run -w 60s ${N}a -- true
     echo \$? >$DIR/code" 2>"$DIR/err" &
 outer=$!
-read -r _ <"$DIR/up"
+started
 "$BIN" -C "$DIR/both.conf" run "${N}a" -- true 2>"$DIR/stranger.err" &
 stranger=$!
 # the stranger has its leg on `from` and waits for `to`
@@ -45,7 +50,7 @@ if $namespace true 2>/dev/null; then
     other_container() { # CONFIG
         $namespace "$BIN" -C "$1" run "${N}c" -- sh -c "echo >$DIR/up; read -r _ <$DIR/go" 2>"$DIR/holder.err" &
         holder=$!
-        read -r _ <"$DIR/up"
+        started
         : >"$DIR/err"
         $namespace "$BIN" -C "$1" run "${N}d" -- "$BIN" -C "$1" run -w 60s "${N}c" -- true 2>"$DIR/err" &
         nested=$!
@@ -81,7 +86,7 @@ if command -v redis-server >/dev/null && command -v redis-cli >/dev/null && PORT
     yes "the fleet is in phase both" step
     "$BIN" -C "$DIR/both.conf" run --ttl 60s "${N}b" -- sh -c "echo >$DIR/up; read -r _ <$DIR/go" 2>"$DIR/err" &
     wrapper=$!
-    read -r _ <"$DIR/up"
+    started
     kill -TSTP $wrapper
     until_true stopped $wrapper || wrong "it does not stop"
     kill -CONT $wrapper
