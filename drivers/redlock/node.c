@@ -163,7 +163,7 @@ unsigned nodes_usable(const struct driver *driver, bool counted)
 
 int64_t nodes_vote_in_ms(const struct driver *driver)
 {
-    int64_t now = now_of(driver), waits[NODES_MAX];
+    int64_t now = now_of(driver), waits[NODES_MAX] = {0};
     unsigned n = 0;
     for (unsigned i = 0; i < driver->count; i++) {
         const struct node *node = &driver->nodes[i];
