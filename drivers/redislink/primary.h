@@ -113,7 +113,8 @@ struct primary {
     struct link news;
     struct link_settings news_settings;
     size_t news_at;
-    bool deaf; /* subscribing is refused; said once */
+    size_t refusals; /* Sentinels in a row that do not permit to subscribe */
+    bool deaf;       /* all of them; said once */
 
     size_t count;
     struct scout scouts[]; /* count of them */

@@ -140,15 +140,19 @@ static bool is_ours(const struct primary *primary, const redisReply *text)
            memcmp(text->str, primary->name, length) == 0 && text->str[length] == ' ';
 }
 
-/* The next connection would be refused, too. */
+/* Another Sentinel may permit it. Once as many refused in a row as there are, the next one would refuse it too: then the
+ * connection stays. */
 static void refused(struct primary *primary, const redisReply *reply)
 {
     struct link_fault fault;
     link_fault_reply(&primary->news, reply, &fault);
-    if (fault.error != LINK_ERROR_NOPERM && fault.error != LINK_ERROR_UNKNOWN) {
+    bool forbidden = fault.error == LINK_ERROR_NOPERM || fault.error == LINK_ERROR_UNKNOWN;
+    primary->refusals = forbidden ? primary->refusals + 1 : 0;
+    if (primary->refusals < primary->count) {
         link_reject(&primary->news, &fault);
         return;
     }
+    primary->refusals = primary->count;
     if (!primary->deaf)
         primary->host->log(primary->host, 4,
                            "%s: subscribing to " CHANNEL
@@ -169,7 +173,10 @@ static void push(struct link *link, void *owner, redisReply *reply)
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3)
         return;
     bool switched = is_word(reply->element[0], "message") && is_ours(primary, reply->element[2]);
-    primary->deaf &= !is_word(reply->element[0], "subscribe");
+    if (is_word(reply->element[0], "subscribe")) {
+        primary->deaf = false;
+        primary->refusals = 0;
+    }
     if (switched || is_word(reply->element[0], "subscribe"))
         primary_verify(primary);
 }

@@ -55,12 +55,17 @@ static bool is_whole(void *unused)
     return false;
 }
 
+/* A primary that was just found may be demoted by the sentinels before it is written to: then another one is looked for. */
+static bool is_mended(void *unused)
+{
+    return is_whole(unused) && ask_is(&house.server, "OK", "SET mortise:house now PX 1") &&
+           ask_number(&house.server, "WAIT 2 1000") >= 2 && ask_is(&house.server, "OK", "FLUSHALL");
+}
+
 /* All run, and follow one; nothing is in it. */
 static void mend(void)
 {
-    CHECK(test_poll(is_whole, NULL, FAILOVER_MS));
-    house_wait_replicas(&house, 2);
-    CHECK(ask_is(&house.server, "OK", "FLUSHALL"));
+    CHECK(test_poll(is_mended, NULL, FAILOVER_MS));
 }
 
 struct renewal {
@@ -158,12 +163,20 @@ static void test_silent_sentinel(void)
     close_client(client);
 }
 
-static redisContext *connect_to_sentinel(void)
+/* Behind the n-th colon of the list. */
+static redisContext *connect_to(int n)
 {
-    redisContext *sentinel =
-        redisConnect("127.0.0.1", (int)strtol(strrchr(house.server.sentinels, ':') + 1, NULL, 10));
+    const char *at = house.server.sentinels;
+    for (int i = 0; i < n; i++)
+        at = strchr(at, ':') + 1;
+    redisContext *sentinel = redisConnect("127.0.0.1", (int)strtol(at, NULL, 10));
     freeReplyObject(redisCommand(sentinel, "AUTH watch"));
     return sentinel;
+}
+
+static redisContext *connect_to_sentinel(void)
+{
+    return connect_to(3);
 }
 
 static int64_t connections_of(redisContext *sentinel)
@@ -174,6 +187,70 @@ static int64_t connections_of(redisContext *sentinel)
     int64_t count = at ? strtoll(at + sizeof key - 1, NULL, 10) : -1;
     freeReplyObject(reply);
     return count;
+}
+
+/* How many connections of the user "some" have a subscription. A Sentinel has no PUBSUB command. */
+static int64_t subscribers_of(redisContext *sentinel)
+{
+    int64_t count = 0;
+    redisReply *reply = redisCommand(sentinel, "CLIENT LIST TYPE pubsub");
+    for (const char *at = reply && reply->type == REDIS_REPLY_STRING ? reply->str : NULL;
+         at && (at = strstr(at, " user=some ")); at++)
+        count++;
+    freeReplyObject(reply);
+    return count;
+}
+
+#define CROWD 12
+
+struct permitting {
+    redisContext *sentinels[2];
+    int64_t before;
+};
+
+static bool all_subscribed(void *argument)
+{
+    struct permitting *permitting = argument;
+    return subscribers_of(permitting->sentinels[0]) + subscribers_of(permitting->sentinels[1]) >=
+           permitting->before + CROWD;
+}
+
+/* One Sentinel does not permit to subscribe, the others do: each client is subscribed at one that does, wherever it began. */
+static void test_subscribing_refused_by_one(void)
+{
+    static const char rights[] =
+        "ACL SETUSER some on >watch -@all +sentinel|get-master-addr-by-name +sentinel|master "
+        "+client|setname +client|id +info %s";
+    mend();
+    redisContext *first = connect_to(1);
+    struct permitting permitting = {{connect_to(2), connect_to(3)}, 0};
+    char command[300];
+    snprintf(command, sizeof command, rights, "");
+    freeReplyObject(redisCommand(first, command));
+    snprintf(command, sizeof command, rights, "+subscribe &*");
+    for (int i = 0; i < 2; i++) {
+        freeReplyObject(redisCommand(permitting.sentinels[i], command));
+        permitting.before += subscribers_of(permitting.sentinels[i]);
+    }
+    mortise_client *clients[CROWD];
+    mortise_lease *leases[CROWD];
+    for (int i = 0; i < CROWD; i++) {
+        char name[20];
+        snprintf(name, sizeof name, "some%d", i);
+        clients[i] = open_by_sentinels(NULL, patient, "sentinel_username = some\n");
+        leases[i] = take(clients[i], name);
+    }
+    CHECK(test_poll(all_subscribed, &permitting, TEST_PATIENCE_MS));
+    for (int i = 0; i < CROWD; i++) {
+        give(leases[i]);
+        close_client(clients[i]);
+    }
+    freeReplyObject(redisCommand(first, "ACL DELUSER some"));
+    redisFree(first);
+    for (int i = 0; i < 2; i++) {
+        freeReplyObject(redisCommand(permitting.sentinels[i], "ACL DELUSER some"));
+        redisFree(permitting.sentinels[i]);
+    }
 }
 
 #define ROUNDS 30
@@ -335,6 +412,7 @@ static const CU_TestInfo tests[] = {
     {"names, passwords and settings that are wrong", test_refused},
     {"a sentinel is silent, another one gone", test_silent_sentinel},
     {"subscribing is refused", test_subscribing_refused},
+    {"subscribing is refused by one", test_subscribing_refused_by_one},
     {"a sentinel says that it is itself, or a replica", test_led_astray},
     {"the primary is killed, and comes back", test_killed},
     {"the primary is stopped while nothing is asked", test_stopped_and_idle},
