@@ -87,6 +87,7 @@ const char sql_identify[] =
     "CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' "
     "ELSE current_setting('synchronous_commit') END, false) "
     "|| set_config('default_transaction_read_only', 'off', false) "
+    "|| set_config('client_min_messages', 'warning', false) "
     "|| set_config('tcp_keepalives_idle', '10', false) "
     "|| set_config('tcp_keepalives_interval', '3', false) "
     "|| set_config('tcp_keepalives_count', '3', false) "
@@ -99,6 +100,7 @@ const char sql_identify[] =
 const char sql_layout[] = "SELECT left(value, 31) FROM mortise_meta WHERE key = 'layout'";
 const char sql_settings[] =
     "SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true), "
+    "set_config('client_min_messages', 'warning', true), "
     "set_config('search_path', quote_ident($3)" THEN_PATH ", true), "
     "CASE current_setting('synchronous_commit') WHEN 'off' "
     "THEN set_config('synchronous_commit', 'on', true) END";

@@ -149,8 +149,9 @@ typedef enum mortise_lease_state {
     MORTISE_STATE_LOST = 2     /* not yours any more, or not for sure: stop. Final */
 } mortise_lease_state;
 
-/* Called when the state of a lease has changed, on the notifier thread (or in mortise_dispatch()), one callback at
- * a time per client. Another thread may have released the lease by then: calls on it say so.
+/* Called when the state of a lease has changed, on the notifier thread (or in mortise_dispatch()), one callback at a
+ * time per client. Changes that wait to be reported are merged: the last of HELD and SUSPECT counts, and LOST is always
+ * reported. Another thread may have released the lease by then: calls on it say so.
  * It is not called any more once mortise_release() of that lease, or mortise_close() with OK or UNREACHABLE, has
  * returned. One exception: a release inside a callback (of any client) does not wait for an on_state of that lease
  * which already runs on another thread, because two such callbacks could wait for each other. */
@@ -185,10 +186,9 @@ typedef struct mortise_options {
 /* Acquires `name` (1 to MORTISE_NAME_MAX bytes, compared byte by byte). options NULL: wait as the
  * config's `wait` says, everything else default. Returns when it is held, or failed:
  * BUSY (try only), TIMEDOUT, UNREACHABLE (the backend did not answer for `unreachable_timeout`, or for the
- * whole wait; nothing was sent for this caller), INDETERMINATE (a request was sent, its reply was lost, and the time
- * is over: it is cleaned up in the background), NOTSUP, INVALID, CLOSED, FORKED, DEADLOCK (wait_ms other than 0
+ * whole wait), INDETERMINATE (the reply to a request was lost, and the time is over), NOTSUP, INVALID, CLOSED, FORKED, DEADLOCK (wait_ms other than 0
  * inside a callback), NOMEM (out of memory, or no thread could be started), BACKEND (the backend refused).
- * Whatever fails leaves nothing behind in the backend.
+ * Whatever fails leaves nothing behind in the backend: what a request may still do there is undone in the background.
  * Not a cancellation point; not interrupted by signals. */
 MORTISE_API mortise_status mortise_acquire(mortise_client *client, const char *name,
                                            const mortise_options *options, mortise_lease **lease,
@@ -201,7 +201,7 @@ MORTISE_API mortise_status mortise_acquire(mortise_client *client, const char *n
  *    what was done last.
  * INDETERMINATE: a request was sent and its reply was lost. The release is repeated in the background until it is
  *    sure; the ttl bounds it. Also if the repeat found another holder: it may have come after our release, or before.
- * UNREACHABLE: nothing could be sent. The release is repeated in the background likewise.
+ * UNREACHABLE: the backend could not be reached. The release is repeated in the background likewise.
  * BACKEND: the backend refused the release. What is left ends with its ttl.
  * INVALID: not a lease, or released before (mortise_close() releases too). CLOSED, FORKED. NULL is OK and does
  * nothing. A release does not fail for want of memory. */

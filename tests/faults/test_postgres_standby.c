@@ -151,7 +151,9 @@ static void test_canceled(void)
     struct call call = {.lease = NULL};
     make_synchronous();
     snprintf(conninfo, sizeof conninfo,
-             "host=127.0.0.1 port=%s dbname=mortise user=mortise application_name=canceled", port);
+             "host=127.0.0.1 port=%s dbname=mortise user=mortise application_name=canceled "
+             "options='-c client_min_messages=error'",
+             port);
     mortise_client *client = open_as(conninfo, PATIENT, "command_timeout = 100s");
     give(take(client, "canceled", HOLD_MS));
     CU_ASSERT_FATAL(act("freeze", "only=2"));
