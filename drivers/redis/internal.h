@@ -205,7 +205,7 @@ struct driver {
     struct flight *free_flights;
     size_t free_count;
     struct doubt *doubts;
-    bool all_doubtful; /* one could not be noted */
+    bool all_doubtful;    /* one could not be noted */
     struct doubt *strays; /* grants whose release may be executed yet */
     bool all_stray;       /* one could not be noted */
 

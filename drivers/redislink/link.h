@@ -148,7 +148,7 @@ struct link_settings {
     bool tls;
     const char *tls_ca, *tls_cert, *tls_key; /* NULL: the system's, none */
     int64_t connect_timeout_ms, command_timeout_ms;
-    bool primary; /* what is no primary is refused, and left when it becomes a replica */
+    bool primary;       /* what is no primary is refused, and left when it becomes a replica */
     bool role_optional; /* a server that does not permit or know ROLE is taken for a primary */
     char client_name[64];
 };
@@ -208,16 +208,17 @@ struct link {
     int fd;                /* -1 */
     redisContext *context; /* wraps fd: reader and TLS */
     bool blocked;          /* the kernel took not all: POLLOUT */
-    redisReplyObjectFunctions functions, plain; /* the reader's, with our bounds; and hiredis's own */
-    size_t elements;       /* announced by the reply that is being read, in all its arrays */
-    size_t reply_bytes;    /* read since the last whole reply */
-    bool too_large;        /* it is beyond the bounds */
-    void *tls;             /* an SSL, or NULL */
-    bool tls_pending;      /* TLS has something to write still */
-    bool reading;          /* replies are being told: if it breaks now, that is done afterwards: */
+    redisReplyObjectFunctions functions,
+        plain;          /* the reader's, with our bounds; and hiredis's own */
+    size_t elements;    /* announced by the reply that is being read, in all its arrays */
+    size_t reply_bytes; /* read since the last whole reply */
+    bool too_large;     /* it is beyond the bounds */
+    void *tls;          /* an SSL, or NULL */
+    bool tls_pending;   /* TLS has something to write still */
+    bool reading;       /* replies are being told: if it breaks now, that is done afterwards: */
     bool breaks;
     bool rejected; /* it is of no use, however long it lasted */
-    bool demoted; /* it is a replica by now: to be left when all is answered */
+    bool demoted;  /* it is a replica by now: to be left when all is answered */
     struct link_fault why;
     struct link_bytes out;
     uint64_t written; /* bytes of this connection's stream */

@@ -410,7 +410,8 @@ static void test_time_out_says_why(void)
     want(&rig, &got, "a", MORTISE_OPTIONS(.wait_ms = 300));
     advance_ms(300);
     CU_ASSERT_EQUAL(got.status, MORTISE_TIMEDOUT);
-    CU_ASSERT_PTR_NOT_NULL(strstr(got.error.message, "\"a\" is held by elsewhere (pid 1) for 0.3 s; "));
+    CU_ASSERT_PTR_NOT_NULL(
+        strstr(got.error.message, "\"a\" is held by elsewhere (pid 1) for 0.3 s; "));
     sim->give_back("a");
     finish();
 }
