@@ -2,10 +2,17 @@
  *
  * Only the very grant that the token names: if the lock changed hands since the operator looked,
  * nothing is done. The library makes that check and the act one step in the server. */
-#include "migrate.h"
+#include "commands.h"
+#include "connect.h"
+#include "exit_code.h"
+#include "options.h"
+#include "output.h"
+#include "record.h"
+#include "text.h"
 
 #include <getopt.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char help[] =

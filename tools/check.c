@@ -2,10 +2,17 @@
  *
  * A line for each thing looked at, "ok" or what is wrong with it; the exit code says the same to a
  * script. It takes no lock. */
-#include "tool.h"
+#include "commands.h"
+#include "connect.h"
+#include "exit_code.h"
+#include "json.h"
+#include "options.h"
+#include "output.h"
+#include "text.h"
 
 #include <getopt.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 

@@ -1,9 +1,18 @@
 /* drivers.c - `mortise drivers`: the modules on this machine, and what a config may say to each.
  *
  * All of it comes from the library, which asks the modules; this file knows none of them. */
-#include "tool.h"
+#include "commands.h"
+#include "connect.h"
+#include "exit_code.h"
+#include "json.h"
+#include "nearest.h"
+#include "options.h"
+#include "output.h"
+#include "table.h"
+#include "text.h"
 
 #include <getopt.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

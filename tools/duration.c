@@ -2,9 +2,10 @@
  *
  * The config's notation ("500ms", "30s", "2m"), and as flock(1) has it a bare number of seconds.
  * Knows nothing of what a time is for. */
-#include "tool.h"
+#include "duration.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #define LONGEST_MS INT64_C(3155760000000) /* a hundred years */

@@ -1,9 +1,13 @@
 /* holders.c - how a lock and its holder are shown, in a table and in JSON.
  *
  * Shared by status, list and watch, so that the three say the same in the same columns. */
-#include "tool.h"
+#include "holders.h"
+
+#include "duration.h"
+#include "text.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 static const char *const heads[] = {"NAME",  "STATE", "HOST",  "PID",  "PROGRAM",
                                     "SINCE", "UNTIL", "TOKEN", "QUEUE"};

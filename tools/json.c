@@ -2,9 +2,12 @@
  *
  * A text that is not UTF-8 is written with U+FFFD in place of each wrong byte, and beside it stands
  * KEY_hex with all its bytes, so that nothing is lost. Knows nothing of what is written. */
-#include "tool.h"
+#include "json.h"
+
+#include "text.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 static void separate(struct json *json)

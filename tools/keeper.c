@@ -10,7 +10,12 @@
  * names the group, cannot be given to anybody else, and a signal to the group never goes astray. */
 #include "keeper.h"
 
+#include "clock.h"
+#include "exit_code.h"
+#include "output.h"
+
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -19,8 +24,6 @@
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <fcntl.h>
 
 enum {
     ORPHANED_GRACE_MS = 400, /* between TERM and KILL when the wrapper is dead */
@@ -49,14 +52,6 @@ struct state {
 static int64_t earlier(int64_t a, int64_t b)
 {
     return a < b ? a : b;
-}
-
-int64_t boottime_ns(void)
-{
-    struct timespec time;
-
-    clock_gettime(CLOCK_BOOTTIME, &time);
-    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
 static void tell(struct state *state, enum message_kind kind, int32_t value)

@@ -7,10 +7,12 @@
 #ifndef MORTISE_TOOLS_KEEPER_H
 #define MORTISE_TOOLS_KEEPER_H
 
-#include "tool.h"
+#include <mortise/mortise.h>
 
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #define NEVER_NS INT64_MAX
@@ -90,13 +92,11 @@ int keeper_receive(const struct keeper *keeper, struct message *message);
 /* Ends a keeper that has no command, or none any more, and waits for it. */
 void keeper_stop(struct keeper *keeper);
 
-int64_t boottime_ns(void);
-
 /* ---- inside ---- */
 /* The keeper's own life, in the forked child; never returns. */
 _Noreturn void keeper_main(struct keeper_page *page, int socket, pid_t wrapper_group,
                            const struct keeper_setup *setup);
-/* command.c: forks and executes the command in a group of its own. Its pid, or -1 with errno. */
+/* keeper_command.c: forks and executes the command in a group of its own. Returns its pid, or -1 with errno. */
 pid_t command_start(struct keeper_page *page, const struct keeper_setup *setup, int lease_fd);
 /* family.c: the children of `parent`, orphans given to it included. Calls `each` for every child that
  * is seen, dead ones too. */

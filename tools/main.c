@@ -1,15 +1,19 @@
-/* main.c - the `mortise` command: finds the subcommand and hands over.
+/* main.c - the `mortise` command: the table of commands.
  *
- * Knows the names of the subcommands and the options that may stand before them; what a subcommand
- * does is its own file's. */
-#include "tool.h"
+ * Reads the options before the name of a command and calls the command. main.c knows all commands, and no command
+ * knows main.c; what commands share is in files of its own (options, output, connect, exit_code …). */
+#include "commands.h"
+#include "exit_code.h"
+#include "nearest.h"
+#include "options.h"
+#include "output.h"
+#include "text.h"
 
 #include <getopt.h>
 #include <locale.h>
-#include <stdlib.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <string.h>
-
-const char *config_where;
 
 struct command {
     const char *name;
@@ -92,17 +96,4 @@ int main(int argc, char **argv)
         }
     }
     return unknown_command(word);
-}
-
-mortise_client *open_client(int *code)
-{
-    mortise_client *client;
-    mortise_error error;
-    mortise_status status = mortise_open(config_where, &client, &error);
-
-    if (status == MORTISE_OK)
-        return client;
-    say_error(&error);
-    *code = exit_code_of(status);
-    return NULL;
 }

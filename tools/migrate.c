@@ -3,7 +3,15 @@
  * Reads the words and options; what is done with them is done by the files that migrate.h lists. */
 #include "migrate.h"
 
+#include "commands.h"
+#include "duration.h"
+#include "exit_code.h"
+#include "options.h"
+#include "output.h"
+#include "text.h"
+
 #include <getopt.h>
+#include <stdio.h>
 #include <string.h>
 
 #define WAIT_MS 60000

@@ -12,7 +12,12 @@
 #define MORTISE_TOOLS_MIGRATE_H
 
 #include "record.h"
-#include "tool.h"
+
+#include <mortise/mortise.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #define SECTION_SIZE 64
 

@@ -5,9 +5,16 @@
  * Whatever else may be wrong with the file, the library tells when it is opened. Knows no server. */
 #include "migrate.h"
 
+#include "connect.h"
+#include "duration.h"
+#include "exit_code.h"
+#include "output.h"
+#include "text.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -5,8 +5,12 @@
  * lets `from` go, or in again, comes with no change of the file. Knows how to look, not how to act. */
 #include "migrate.h"
 
+#include "exit_code.h"
+#include "text.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

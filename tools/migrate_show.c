@@ -3,7 +3,16 @@
  * Knows how things look, and decides nothing. */
 #include "migrate.h"
 
+#include "duration.h"
+#include "exit_code.h"
+#include "holders.h"
+#include "json.h"
+#include "output.h"
+#include "table.h"
+#include "text.h"
+
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

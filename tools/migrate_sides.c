@@ -4,7 +4,11 @@
  * A side that does not answer is asked no more: each question would take as long as the first. Knows no steps. */
 #include "migrate.h"
 
+#include "exit_code.h"
+#include "output.h"
+
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

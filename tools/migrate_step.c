@@ -6,12 +6,16 @@
  * ends the step: two operators are no better than one. */
 #include "migrate.h"
 
+#include "clock.h"
+#include "duration.h"
+#include "exit_code.h"
+#include "output.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define LOOK_MS 250   /* between two looks at who is there */
 #define TELL_MS 10000 /* who is waited for is told again */
@@ -21,10 +25,7 @@
 
 static int64_t now_ms(void)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return boottime_ns() / 1000000;
 }
 
 /* ---- registers ---------------------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
  *
  * Edit distance with swaps of neighbours counted as one (optimal string alignment), over short words.
  * Knows nothing of what the words stand for. */
-#include "tool.h"
+#include "nearest.h"
 
 #include <string.h>
 

@@ -41,7 +41,15 @@
  * library's descriptor and the keeper's socket: there is no handler, and no thread but the library's. */
 #include "run.h"
 
+#include "clock.h"
+#include "commands.h"
+#include "connect.h"
+#include "exit_code.h"
+#include "output.h"
+#include "text.h"
+
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>

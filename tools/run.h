@@ -3,6 +3,13 @@
 #define MORTISE_TOOLS_RUN_H
 
 #include "keeper.h"
+#include "text.h"
+
+#include <mortise/mortise.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 struct run {
     /* what was asked for: run_options.c */

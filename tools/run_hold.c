@@ -4,7 +4,12 @@
  * command). It ends nothing itself, except when the keeper is dead (run_rest.c). run.c has the model. */
 #include "run.h"
 
+#include "clock.h"
+#include "duration.h"
+#include "output.h"
+
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

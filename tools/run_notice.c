@@ -4,9 +4,14 @@
  * thread is never joined: if the client is closed first, its question fails. */
 #include "run.h"
 
+#include "duration.h"
+#include "output.h"
+#include "text.h"
+
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <unistd.h>
 
 static struct {

@@ -1,6 +1,11 @@
 /* run_options.c - the command line of `mortise run`. Knows what may be said, not what it does. */
 #include "run.h"
 
+#include "duration.h"
+#include "exit_code.h"
+#include "options.h"
+#include "text.h"
+
 #include <getopt.h>
 #include <string.h>
 

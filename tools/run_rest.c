@@ -4,8 +4,13 @@
  * The user must see which, and a signal must still end the wrapper. run.c has the model. */
 #include "run.h"
 
+#include "clock.h"
+#include "output.h"
+#include "text.h"
+
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>

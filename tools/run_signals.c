@@ -4,8 +4,13 @@
  * shell's background job) stays ignored, for us and for the command. */
 #include "run.h"
 
+#include "clock.h"
+#include "exit_code.h"
+#include "text.h"
+
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>

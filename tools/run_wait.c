@@ -4,9 +4,16 @@
  * QUIT leave the queue at once. Knows nothing of the command. */
 #include "run.h"
 
+#include "clock.h"
+#include "duration.h"
+#include "exit_code.h"
+#include "output.h"
+#include "text.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

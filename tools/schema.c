@@ -1,11 +1,16 @@
 /* schema.c - `mortise schema`, and the commands that live in programs of their own.
  *
  * schema prints the statements that a driver needs in its database; bench hands over to mortise-bench. */
-#include "tool.h"
+#include "commands.h"
+#include "connect.h"
+#include "exit_code.h"
+#include "options.h"
+#include "output.h"
 
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -2,9 +2,17 @@
  *
  * The first asks about names, one by one; the second asks the backend for all that begin with a prefix.
  * Both show what they got by holders.c. */
-#include "tool.h"
+#include "commands.h"
+#include "connect.h"
+#include "exit_code.h"
+#include "holders.h"
+#include "json.h"
+#include "options.h"
+#include "output.h"
+#include "table.h"
 
 #include <getopt.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char status_help[] =

@@ -1,8 +1,12 @@
 /* table.c - rows and columns: aligned for people, with tabs for programs.
  *
  * Cells hold printable text (see printable()). Knows nothing of what the cells mean. */
-#include "tool.h"
+#include "table.h"
 
+#include "output.h"
+#include "text.h"
+
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

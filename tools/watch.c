@@ -4,11 +4,23 @@
  * released), as text or JSON. Asks the backend as `mortise list` does, once an interval. */
 #include "watch.h"
 
+#include "commands.h"
+#include "connect.h"
+#include "duration.h"
+#include "exit_code.h"
+#include "holders.h"
+#include "json.h"
+#include "options.h"
+#include "output.h"
+#include "table.h"
+#include "text.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>

@@ -3,7 +3,11 @@
 #ifndef MORTISE_TOOLS_WATCH_H
 #define MORTISE_TOOLS_WATCH_H
 
-#include "tool.h"
+#include <mortise/mortise.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 /* What one answer of the backend said. */
 struct snapshot {

@@ -3,6 +3,9 @@
  * Only the newest answer is kept. Knows nothing of how it is shown. */
 #include "watch.h"
 
+#include "exit_code.h"
+#include "output.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

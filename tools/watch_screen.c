@@ -4,8 +4,11 @@
  * below": nothing is blanked first, so nothing flickers. Knows nothing of what is shown. */
 #include "watch.h"
 
+#include "output.h"
+
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>

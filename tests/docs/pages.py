@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """pages.py - the man pages and the programs say the same: each command's options stand in its synopsis, and no others;
-its exit codes, those of tools/tool.h and the variables that the product looks at stand on a page. Of the conformance
+its exit codes, those of tools/exit_code.h and the variables that the product looks at stand on a page. Of the conformance
 suite also its keys and defaults, of mortise-bench its options. Needs the build."""
 import glob
 import os
@@ -82,13 +82,13 @@ def page_codes(name):
 
 
 def check_codes(commands):
-    """Each of tool.h's, less what only `run` answers, or never does; and each that a command's help names."""
-    table = dict(re.findall(r"(?m)^ +EXIT_(\w+) = (\d+)", read("tools", "tool.h")))
+    """Each of exit_code.h's, less what only `run` answers, or never does; and each that a command's help names."""
+    table = dict(re.findall(r"(?m)^ +EXIT_(\w+) = (\d+)", read("tools", "exit_code.h")))
     table["SIGNAL_BASE"] += "+n"
     others = {table[name] for name in ("LOST", "NOT_EXECUTABLE", "NOT_FOUND")}
-    same("mortise.1", "EXIT STATUS", "tool.h", page_codes("mortise.1"), set(table.values()) - others)
+    same("mortise.1", "EXIT STATUS", "exit_code.h", page_codes("mortise.1"), set(table.values()) - others)
     run = page_codes("mortise-run.1")
-    same("mortise-run.1", "EXIT STATUS", "tool.h", run, set(table.values()) - {table["DONE"], table["NOTHING_DONE"]})
+    same("mortise-run.1", "EXIT STATUS", "exit_code.h", run, set(table.values()) - {table["DONE"], table["NOTHING_DONE"]})
     for command in commands:
         told = re.search(r"(?s)Exit code: (.*)", help_of("mortise", command)).group(1)
         codes = {code.lower() for code in re.findall(r"\b\d+(?:\+N)?", told)}

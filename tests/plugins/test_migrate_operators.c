@@ -3,16 +3,9 @@
  * hurts. */
 #include "migrate_test.h"
 
+#include "connect.h"
+#include "exit_code.h"
 #include "migrate.h"
-
-/* What migrate_config.c has of the command's main.c. */
-const char *config_where;
-
-mortise_client *open_client(int *code)
-{
-    *code = EXIT_BAD_CONFIG;
-    return NULL;
-}
 
 static void look(struct migration *migration)
 {

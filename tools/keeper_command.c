@@ -1,12 +1,15 @@
-/* command.c - how the keeper starts the command: group, terminal, environment, signals.
+/* keeper_command.c - how the keeper starts the command: group, terminal, environment, signals.
  *
  * Runs in the keeper, which has no threads. Knows nothing of locks: what the command finds in its
  * environment stands in the shared page. */
 #include "keeper.h"
 
+#include "exit_code.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <unistd.h>

@@ -1,44 +1,19 @@
-/* usage.c - options that all commands share, wrong usage, and exit codes of failures.
+/* options.c - options that all commands share, and messages about wrong usage.
  *
- * Knows no command: the text of its help is handed in. */
-#include "tool.h"
+ * Knows no command: each command passes the text of its help. */
+#include "options.h"
+
+#include "connect.h"
+#include "exit_code.h"
+#include "output.h"
+#include "text.h"
 
 #include <errno.h>
 #include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-int exit_code_of(mortise_status status)
-{
-    switch (status) {
-    case MORTISE_OK:
-        return EXIT_DONE;
-    case MORTISE_BUSY:
-    case MORTISE_TIMEDOUT:
-        return EXIT_NOT_HAD;
-    case MORTISE_LOST:
-    case MORTISE_NOTOWNER:
-        return EXIT_LOST;
-    case MORTISE_CONFIG:
-        return EXIT_BAD_CONFIG;
-    case MORTISE_INVALID:
-        return EXIT_BAD_USAGE;
-    case MORTISE_NOMEM:
-        return EXIT_SYSTEM;
-    case MORTISE_UNREACHABLE:
-    case MORTISE_INDETERMINATE:
-    case MORTISE_BACKEND:
-    case MORTISE_NOTSUP:
-        return EXIT_BACKEND_AWAY;
-    case MORTISE_CANCELED:
-    case MORTISE_CLOSED:
-    case MORTISE_FORKED:
-    case MORTISE_DEADLOCK:
-    case MORTISE_CLOSING:
-        break;
-    }
-    return EXIT_BROKEN_PROMISE;
-}
 
 int bad_usage(const char *command, const char *format, ...)
 {
@@ -55,7 +30,7 @@ int bad_usage(const char *command, const char *format, ...)
     return EXIT_BAD_USAGE;
 }
 
-/* The option as the user wrote it: getopt_long has just read it. */
+/* The option that getopt_long has just read, as the user wrote it. */
 static const char *written_option(char **argv, char *buffer)
 {
     const char *word = argv[optind - 1];
@@ -79,8 +54,8 @@ static int wrong_option(int option, char **argv, const char *command)
     return bad_usage(command, "unknown option %.100s", shown);
 }
 
-/* The words of a process can be read by every user of the host (ps, /proc/PID/cmdline), and a URL may hold a
- * password: of it only the scheme stays. */
+/* Every user of the host can read the arguments of a process (ps, /proc/PID/cmdline), and a URL may hold a password:
+ * keep only its scheme there. */
 static void blank_secrets(char *where)
 {
     char *colon = strchr(where, ':');
@@ -145,12 +120,4 @@ bool name_is_good(const char *command, const char *name)
         return false;
     }
     return true;
-}
-
-void *must_have(void *memory)
-{
-    if (memory != NULL)
-        return memory;
-    say("out of memory");
-    exit(EXIT_SYSTEM);
 }

@@ -1,0 +1,10 @@
+/* clock.h - the clock of deadlines. */
+#ifndef MORTISE_TOOLS_CLOCK_H
+#define MORTISE_TOOLS_CLOCK_H
+
+#include <stdint.h>
+
+/* CLOCK_BOOTTIME: it goes on while the machine is suspended, as the deadlines of leases do. */
+int64_t boottime_ns(void);
+
+#endif

@@ -1,0 +1,12 @@
+/* connect.h - the client of a command, and the config that it opens. */
+#ifndef MORTISE_TOOLS_CONNECT_H
+#define MORTISE_TOOLS_CONNECT_H
+
+#include <mortise/mortise.h>
+
+/* The config that -C named, or NULL, as mortise_open() takes it. option_common() sets it. */
+extern const char *config_where;
+/* Opens config_where. On failure prints the reason, sets *code to the exit code and returns NULL. */
+mortise_client *open_client(int *code);
+
+#endif

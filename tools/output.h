@@ -1,0 +1,21 @@
+/* output.h - messages on stderr, and what stdout is. */
+#ifndef MORTISE_TOOLS_OUTPUT_H
+#define MORTISE_TOOLS_OUTPUT_H
+
+#include <mortise/mortise.h>
+
+#include <stdbool.h>
+
+/* Prints one line to stderr, "mortise: …", in one write(2). Quote foreign bytes first (text.h). */
+void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void say_error(const mortise_error *error);
+/* Whether stdout is a terminal, and whether the user wants colour there. */
+bool on_terminal(void);
+bool with_colour(void);
+/* Flushes stdout and returns the code. If the output could not be written (disk full, closed pipe), reports that
+ * and returns a code that says so. */
+int finish_output(int code);
+/* Returns memory, which is never NULL then: without memory the command prints that and exits. */
+void *must_have(void *memory);
+
+#endif
