@@ -3,7 +3,7 @@
  *   caller -> api.c -> contest.c (the local queue, the head's request) -> pump.c -> module stack
  *          <- grant.c (the grant under the watchdog) <- contest.c <-
  *
- *   client.c    opens and closes, counts calls in flight
+ *   open.c      opens a client; close.c: ends it; client.c: counts the calls in flight on it
  *   contest.c   who waits for a name in this process; ask.c: the request of the head in the backend
  *   grant.c     what the backend gave: deadline, state, loss, hand-over, release
  *   release.c   releases, repeated until they are sure, though nobody may be waiting
@@ -336,7 +336,7 @@ mortise_status api_name(struct client *client, const char *name, bool may_be_emp
 /* The client closes: callers that wait for an answer return. */
 void queries_cancel_locked(struct client *client);
 
-/* ---- client.c ---------------------------------------------------------------------------------- */
+/* ---- client.c, open.c, close.c ------------------------------------------------------------------ */
 
 struct settings {
     int64_t ttl_ms, renew_every_ms, wait_ms, handover_window_ms, handover_max;
@@ -353,7 +353,7 @@ struct client {
     /* these are never reset by a new client in the slot: a caller with an old handle may be counting */
     _Atomic uint32_t users;   /* calls in flight; a futex of the close */
     _Atomic uint32_t awaited; /* closes that wait for the last of them */
-    _Atomic uint32_t phase;   /* enum close_phase in client.c */
+    _Atomic uint32_t phase;   /* enum close_phase in client_inside.h */
     pthread_mutex_t lock;
     struct wake_list wakes; /* of those who were decided under the lock: done by client_unlock() */
     bool closing;

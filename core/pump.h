@@ -57,7 +57,7 @@ struct task {
     mortise_op op;
     struct task *next, *previous; /* on a list of tasks to start, or free */
     struct task *cancel_next, *cancel_previous;
-    uint8_t phase;   /* enum task_phase in pump.c; with the flags: pump lock */
+    uint8_t phase;   /* enum task_phase in pump_inside.h; with the flags: pump lock */
     bool unattended; /* counted in pump.unattended: no caller sleeps for it */
     bool cancel_wanted, on_cancels;
     unsigned doubts; /* of the client, when a driver completed it, or a plugin got it */

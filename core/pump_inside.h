@@ -1,8 +1,11 @@
-/* pump_inside.h - what the files of the pump (pump.c, wait.c, service.c, host.c) share among themselves. */
+/* pump_inside.h - what the files of the pump (pump.c, tasks.c, wait.c, service.c, host.c) share among themselves. */
 #ifndef MORTISE_CORE_PUMP_INSIDE_H
 #define MORTISE_CORE_PUMP_INSIDE_H
 
 #include "pump.h"
+
+/* Where a task is; under the pump's lock. */
+enum task_phase { TASK_IDLE, TASK_QUEUED, TASK_STARTED, TASK_DELIVERED };
 
 /* The pump that this thread is inside of, or NULL. (Looked at so often that a call for it would show.) */
 extern _Thread_local struct pump *pump_inside_here __attribute__((tls_model("initial-exec")));
