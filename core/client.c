@@ -67,7 +67,7 @@ void client_leave(struct client *client)
 }
 
 /* The handle of a client that is being closed is spent: the generation after it. */
-static bool is_closing(struct client *client, const mortise_client *handle)
+bool client_is_closing(struct client *client, const mortise_client *handle)
 {
     uint32_t phase = atomic_load(&client->phase);
     return (phase == PHASE_CLOSES || phase == PHASE_LINGERS) &&
@@ -83,7 +83,7 @@ bool client_enter_closing(mortise_client *handle, struct client **client)
     atomic_fetch_add(
         &found->users,
         1); /* before the look at the phase: client_shut() does it the other way round */
-    if (is_closing(found, handle)) {
+    if (client_is_closing(found, handle)) {
         *client = found;
         return true;
     }
@@ -109,24 +109,36 @@ void client_unlock(struct client *client)
         wake_list_flush(&client->pump, &wakes);
 }
 
+bool client_sleep_while(_Atomic uint32_t *word, uint32_t value, int64_t until_ns)
+{
+    int64_t left = until_ns - clock_now();
+    if (left <= 0)
+        return false;
+    struct timespec timeout = {(time_t)(left / NS_PER_S), (long)(left % NS_PER_S)};
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &timeout, NULL, 0);
+    return true;
+}
+
 bool client_wait_for_users(struct client *client, int64_t until_ns)
 {
     uint32_t users;
     atomic_fetch_add(&client->awaited, 1);
-    while ((users = atomic_load(&client->users)) > 0) {
-        int64_t left = until_ns - clock_now();
-        if (left <= 0)
+    while ((users = atomic_load(&client->users)) > 0)
+        if (!client_sleep_while(&client->users, users, until_ns))
             break;
-        struct timespec timeout = {(time_t)(left / NS_PER_S), (long)(left % NS_PER_S)};
-        syscall(SYS_futex, &client->users, FUTEX_WAIT_PRIVATE, users, &timeout, NULL, 0);
-    }
     atomic_fetch_sub(&client->awaited, 1);
     return users == 0;
 }
 
+void client_set_phase(struct client *client, uint32_t phase)
+{
+    atomic_store(&client->phase, phase);
+    syscall(SYS_futex, &client->phase, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
 void client_shut(struct client *client)
 {
-    atomic_store(&client->phase, PHASE_ENDED);
+    client_set_phase(client, PHASE_ENDED);
     if (client->stack_closed) /* else a call is stuck in a module */
         client_wait_for_users(client, MORTISE_NEVER);
 }

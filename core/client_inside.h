@@ -14,6 +14,12 @@ void client_begin_call(void);
 void client_end_call(void);
 /* client_leave() without the end of the call. */
 void client_count_out(struct client *client);
+/* The handle is one of this client, and the client is being closed. Any thread, also when the client is gone. */
+bool client_is_closing(struct client *client, const mortise_client *handle);
+/* Wakes the other threads that close the client, too. */
+void client_set_phase(struct client *client, uint32_t phase);
+/* Sleeps, until it is woken, while the word has this value; false: it is until_ns already. */
+bool client_sleep_while(_Atomic uint32_t *word, uint32_t value, int64_t until_ns);
 /* Every call that had entered has left; false: one is stuck. */
 bool client_wait_for_users(struct client *client, int64_t until_ns);
 /* False: the kernel gives none. */

@@ -161,7 +161,8 @@ static bool leave_stack(struct client *client, int64_t until_ns)
     return clean;
 }
 
-/* Nobody is in the modules any more, or waits for them: closes them. False: a thread is stuck there. */
+/* Nobody is in the modules any more, or waits for them: closes them. False: a thread is stuck there, or a call on the
+ * client has not returned. */
 static bool close_stack(struct client *client, int64_t until_ns)
 {
     int64_t stuck_ns = clock_after_ms(clock_now(), STUCK_MS);
@@ -179,13 +180,27 @@ static bool close_stack(struct client *client, int64_t until_ns)
     return client->stack_closed;
 }
 
-static mortise_status closed(bool clean, const char *driver, mortise_error *error)
+/* all: nothing of the client is left standing. */
+static mortise_status closed(bool clean, bool all, const char *driver, mortise_error *error)
 {
-    if (clean)
-        return MORTISE_OK;
-    return failed(
-        error, MORTISE_UNREACHABLE,
-        "close: driver %s could not give back all in time; what is left ends with its ttl", driver);
+    if (!clean)
+        return failed(
+            error, MORTISE_UNREACHABLE,
+            "close: driver %s could not give back all in time; what is left ends with its ttl",
+            driver);
+    if (!all)
+        return failed(
+            error, MORTISE_UNREACHABLE,
+            "close: a call on the client has not returned; driver %s and what the call uses are "
+            "left open",
+            driver);
+    return MORTISE_OK;
+}
+
+static enum notify_end stop_callbacks(struct client *client, int64_t until_ns, bool may_free)
+{
+    int64_t callbacks_ns = clock_after_ms(clock_now(), STUCK_MS);
+    return notify_stop(client, until_ns > callbacks_ns ? until_ns : callbacks_ns, may_free);
 }
 
 /* The last part of a close, once nothing is outstanding: it may be repeated until no callback is left. */
@@ -193,47 +208,77 @@ static mortise_status end_client(struct client *client, int64_t until_ns, const 
                                  mortise_error *error)
 {
     bool may_free = close_stack(client, until_ns);
-    bool clean = client->clean;
-    int64_t callbacks_ns = clock_after_ms(clock_now(), STUCK_MS);
     log_flush(LOG_MS);
-    switch (notify_stop(client, until_ns > callbacks_ns ? until_ns : callbacks_ns, may_free)) {
+    switch (stop_callbacks(client, until_ns, may_free)) {
     case NOTIFY_INSIDE: /* it may be gone as soon as the callback returns */
-        return closed(clean, driver, error);
+        return closed(client->clean, may_free, driver, error);
     case NOTIFY_INSIDE_LEFT:
         return failed(error, MORTISE_CLOSING,
                       "close: callbacks that wait run when the one that closes has returned");
     case NOTIFY_LEFT:
-        atomic_store(&client->phase, PHASE_LINGERS);
+        client_set_phase(client, PHASE_LINGERS);
         return failed(error, MORTISE_CLOSING,
                       "close: callbacks still run or wait; close again to wait for their end");
     case NOTIFY_DONE:
         break;
     }
+    if (!may_free) /* a call that had not returned may have waited for a callback, which is over now */
+        may_free = close_stack(client, until_ns);
+    bool clean = client->clean;
     client_shut(client);
     if (may_free) { /* else it is left standing: a thread is in it */
         notify_end(client);
         client_free(client);
     }
-    return closed(clean, driver, error);
+    return closed(clean, may_free, driver, error);
 }
 
-/* A client whose close ended with CLOSING: waits on. */
+/* Waits while another thread closes the client. */
+static void wait_for_closer(mortise_client *handle, struct client *client, int64_t until_ns)
+{
+    while (client_is_closing(client, handle) && atomic_load(&client->phase) == PHASE_CLOSES)
+        if (!client_sleep_while(&client->phase, PHASE_CLOSES, until_ns))
+            return;
+}
+
+/* Takes over a client whose close ended with CLOSING. If another thread closes it: waits for the outcome, and while
+ * callbacks may still run says what that thread will be told. Nobody waits inside a callback, which may be what the
+ * other thread waits for. */
+static mortise_status take_over(mortise_client *handle, struct client **client,
+                                mortise_error *error)
+{
+    bool closes = client_enter_closing(handle, client);
+    int64_t until_ns =
+        closes ? clock_after_ms(clock_now(), (*client)->settings.close_timeout_ms) : 0;
+    uint32_t lingers = PHASE_LINGERS;
+    while (closes) {
+        bool mine = atomic_compare_exchange_strong(&(*client)->phase, &lingers, PHASE_CLOSES);
+        client_leave_closing(*client);
+        if (mine)
+            return MORTISE_OK;
+        if (notify_inside() || clock_now() >= until_ns)
+            return failed(error, MORTISE_CLOSING,
+                          "close: another thread closes the client; callbacks may still run");
+        wait_for_closer(handle, *client, until_ns);
+        lingers = PHASE_LINGERS;
+        closes = client_enter_closing(handle, client);
+    }
+    return failed(error, MORTISE_CLOSED, "the client was closed");
+}
+
+/* A client that is being closed, or was. */
 static mortise_status close_again(mortise_client *handle, mortise_error *error)
 {
     struct client *client;
-    uint32_t lingers = PHASE_LINGERS;
-    if (!client_enter_closing(handle, &client))
-        return failed(error, MORTISE_CLOSED, "the client was closed");
-    bool mine = atomic_compare_exchange_strong(&client->phase, &lingers, PHASE_CLOSES);
-    client_leave_closing(client);
-    if (!mine)
-        return failed(error, MORTISE_CLOSED, "the client was closed, or another thread closes it");
+    mortise_status status = take_over(handle, &client, error);
+    if (status != MORTISE_OK)
+        return status;
     client_begin_call();
     char driver[32];
     snprintf(driver, sizeof(driver), "%s", client->driver);
     notify_closing(client);
-    mortise_status status = end_client(
-        client, clock_after_ms(clock_now(), client->settings.close_timeout_ms), driver, error);
+    status = end_client(client, clock_after_ms(clock_now(), client->settings.close_timeout_ms),
+                        driver, error);
     client_end_call();
     return status;
 }
@@ -249,7 +294,7 @@ mortise_status mortise_close(mortise_client *handle, mortise_error *error)
         return status;
     if (!atomic_compare_exchange_strong(&client->phase, &open, PHASE_CLOSES)) {
         client_leave(client);
-        return failed(error, MORTISE_CLOSED, "the client was closed");
+        return close_again(handle, error);
     }
     slot_spend(&client->slot);
     int64_t until_ns = clock_after_ms(clock_now(), client->settings.close_timeout_ms);

@@ -127,16 +127,24 @@ void notify_acquired_locked(struct client *client, struct waiter *waiter)
 
 /* ---- running ---- */
 
-static void call(struct notice *notice)
+/* The lease was released: its on_state is not called any more. */
+static bool is_spent(const struct notice *notice)
+{
+    return notice->waiter == NULL && !slot_is(slab_find(&grant_slab, notice->lease), notice->lease);
+}
+
+/* False: the lease was released meanwhile, and nothing was called. */
+static bool call(struct notice *notice)
 {
     struct waiter *waiter = notice->waiter;
+    bool calls = !is_spent(notice);
     depth++;
     depth_epoch = atomic_load_explicit(&fork_epoch, memory_order_relaxed);
     if (waiter != NULL)
         waiter->callback(waiter->status, waiter->lease,
                          waiter->status == MORTISE_OK ? NULL : waiter->error,
                          waiter->callback_data);
-    else if (slot_is(slab_find(&grant_slab, notice->lease), notice->lease))
+    else if (calls)
         notice->on_state(notice->lease, notice->state, notice->user_data);
     depth--;
     if (waiter != NULL) {
@@ -144,20 +152,39 @@ static void call(struct notice *notice)
         free(waiter);
     } else
         free(notice);
+    return calls;
 }
 
 /* notify lock held */
-static struct notice *pop(struct client *client)
+static void unlink_first(struct client *client)
 {
     struct notice *notice = client->notices;
-    if (notice == NULL || client->running)
-        return NULL;
     client->notices = notice->next;
     if (client->notices == NULL)
         client->notices_end = &client->notices;
     client->notice_count--;
     if (notice->grant != NULL)
         notice->grant->change = NULL;
+}
+
+/* Whether a callback waits. What stands before it and will not be called is dropped. notify lock held */
+static bool one_waits(struct client *client)
+{
+    struct notice *notice;
+    while ((notice = client->notices) != NULL && is_spent(notice)) {
+        unlink_first(client);
+        free(notice);
+    }
+    return notice != NULL;
+}
+
+/* notify lock held */
+static struct notice *pop(struct client *client)
+{
+    if (client->running || !one_waits(client))
+        return NULL;
+    struct notice *notice = client->notices;
+    unlink_first(client);
     client->running = true;
     client->running_thread = pthread_self();
     client->running_lease = notice->lease;
@@ -169,10 +196,10 @@ enum ran { GOES_ON, CLOSED_INSIDE, FORKED_INSIDE };
 /* notify lock held, but not on the way. CLOSED_INSIDE: the client was closed meanwhile, and this thread
  * ends it. FORKED_INSIDE: this is the child of a fork in the callback; the client is the parent's, nothing
  * of it may be touched, and the lock is not held. */
-static enum ran run(struct client *client, struct notice *notice)
+static enum ran run(struct client *client, struct notice *notice, int *count)
 {
     pthread_mutex_unlock(&client->notify_lock);
-    call(notice);
+    *count += call(notice);
     if (atomic_load(&client->slot.epoch) != atomic_load(&fork_epoch))
         return FORKED_INSIDE;
     pthread_mutex_lock(&client->notify_lock);
@@ -187,8 +214,9 @@ static enum ran run(struct client *client, struct notice *notice)
 static void run_rest_and_free(struct client *client, unsigned mine)
 {
     struct notice *notice;
+    int count = 0;
     while ((notice = pop(client)) != NULL)
-        if (run(client, notice) == FORKED_INSIDE)
+        if (run(client, notice, &count) == FORKED_INSIDE)
             return;
     bool notifier = client->notifier_made && pthread_equal(client->notifier, pthread_self());
     bool frees = client->frees, join = client->notifier_made && !notifier;
@@ -213,8 +241,7 @@ int notify_run(struct client *client, size_t at_most, bool *gone)
     *gone = false;
     pthread_mutex_lock(&client->notify_lock);
     while (at_most-- > 0 && (notice = pop(client)) != NULL) {
-        count++;
-        enum ran ran = run(client, notice);
+        enum ran ran = run(client, notice, &count);
         if (ran == CLOSED_INSIDE)
             run_rest_and_free(client, 1);
         *gone = ran != GOES_ON;
@@ -236,11 +263,12 @@ size_t notify_count(struct client *client)
 static void *notifier_main(void *argument)
 {
     struct client *client = argument;
+    int count = 0;
     pthread_setname_np(pthread_self(), "mortise-notify");
     pthread_mutex_lock(&client->notify_lock);
     for (;;) {
         struct notice *notice = client->fd_mode ? NULL : pop(client);
-        enum ran ran = notice == NULL ? GOES_ON : run(client, notice);
+        enum ran ran = notice == NULL ? GOES_ON : run(client, notice, &count);
         if (ran == FORKED_INSIDE)
             return NULL;
         if (ran == CLOSED_INSIDE) {
@@ -348,7 +376,7 @@ void notify_dispatch_end(struct client *client)
     uint64_t value;
     pthread_mutex_lock(&client->notify_lock);
     client->dispatchers--;
-    if (client->notices != NULL)
+    if (one_waits(client))
         signal_fd(client);
     else if (client->signaled)
         client->signaled = read(client->notify_event, &value, sizeof(value)) < 0 && errno == EINTR;
@@ -380,18 +408,19 @@ void notify_closing(struct client *client)
 }
 
 /* Callbacks that this close has to wait for, and whose end will come without it. notify lock held */
-static bool others_run(const struct client *client)
+static bool others_run(struct client *client)
 {
     if (client->running)
         return true;
     if (client->fd_mode)
-        return client->notices != NULL && client->dispatchers > 0;
-    return client->notices != NULL || client->notifier_runs;
+        return one_waits(client) && client->dispatchers > 0;
+    return one_waits(client) || client->notifier_runs;
 }
 
 enum notify_end notify_stop(struct client *client, int64_t until_ns, bool may_free)
 {
     struct notice *notice;
+    int count = 0;
     enum notify_end end = NOTIFY_DONE;
     pthread_mutex_lock(&client->notify_lock);
     client->notifier_stops = true;
@@ -399,16 +428,16 @@ enum notify_end notify_stop(struct client *client, int64_t until_ns, bool may_fr
     if (client->running && pthread_equal(client->running_thread, pthread_self())) {
         client->closed_inside = true;
         client->frees = may_free;
-        end = client->notices != NULL ? NOTIFY_INSIDE_LEFT : NOTIFY_INSIDE;
+        end = one_waits(client) ? NOTIFY_INSIDE_LEFT : NOTIFY_INSIDE;
         pthread_mutex_unlock(&client->notify_lock);
         return end;
     }
     while (client->manual && !client->fd_mode && (notice = pop(client)) != NULL)
-        if (run(client, notice) == FORKED_INSIDE)
+        if (run(client, notice, &count) == FORKED_INSIDE)
             return NOTIFY_LEFT;
     while (others_run(client) && clock_now() < until_ns)
         wait_until(client, until_ns);
-    if (client->running || client->notices != NULL)
+    if (client->running || one_waits(client))
         end = NOTIFY_LEFT;
     pthread_mutex_unlock(&client->notify_lock);
     return end;

@@ -122,12 +122,15 @@ MORTISE_API mortise_status mortise_open(const char *where, mortise_client **clie
  * 4. The callbacks that wait run, and those that run end, for up to `close_timeout` from the beginning, at least
  *    for a second.
  *
- * OK: no callback of this client runs, and none will run: what the callbacks use may be freed.
- * UNREACHABLE: the same, but something could not be released in time and ends with its ttl.
- * CLOSING: callbacks still run or wait; all else is done. Call mortise_close() again with the same handle: it
- *    waits on, for another `close_timeout`, and returns OK, UNREACHABLE or CLOSING likewise. Until it returned OK
- *    or UNREACHABLE, a little memory of the client is kept.
- * CLOSED: the client was closed before, or another thread is closing it. FORKED. INVALID: not a client.
+ * OK: no callback of this client runs, and none will run: what the callbacks use may be freed. Nothing is left open.
+ * UNREACHABLE: no callback either, but something could not be released in time and ends with its ttl; or a call on the
+ *    client has not returned (a module is stuck, say), and what it uses is left open. The message says which.
+ * CLOSING: callbacks still run or wait. Call mortise_close() again with the same handle: it waits on, for another
+ *    `close_timeout`, and returns OK, UNREACHABLE or CLOSING likewise. Until it returned OK or UNREACHABLE, a little
+ *    memory of the client is kept. Several threads may close: each waits, and each gets CLOSING while callbacks may
+ *    still run; then one gets OK or UNREACHABLE, and the others get CLOSED. Inside a callback, a close that another
+ *    thread has begun returns CLOSING at once.
+ * CLOSED: the client was closed before: no callback runs. FORKED. INVALID: not a client.
  *
  * After mortise_fd() callbacks run in mortise_dispatch() only, so the close runs none itself: if callbacks wait and no
  * other thread dispatches, it returns CLOSING at once. Then call mortise_dispatch(), which still runs the

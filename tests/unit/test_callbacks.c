@@ -1,21 +1,8 @@
 /* test_callbacks.c - callbacks of the application (R7): on_state and async completions run with no lock held, one
  * at a time, never on a thread that others depend on; every call works inside, but a wait for a lock. */
-#include "rig.h"
+#include "callbacks_test.h"
 
-#include <poll.h>
-#include <sched.h>
-#include <semaphore.h>
-
-#define CONFIG "ttl = 3s\n"
-
-static struct rig rig;
 static struct outcome got;
-
-static bool readable(int fd)
-{
-    struct pollfd pollfd = {.fd = fd, .events = POLLIN};
-    return poll(&pollfd, 1, 0) == 1;
-}
 
 /* ---- inside a callback ---------------------------------------------------------------------------- */
 
@@ -116,65 +103,6 @@ static void test_waiting_after_a_callback(void)
     rig_close(&rig);
 }
 
-/* ---- a client that is closed in a callback --------------------------------------------------------- */
-
-static void close_here(mortise_status status, mortise_lease *lease, const mortise_error *error,
-                       void *user_data)
-{
-    mortise_status *closed = user_data;
-    (void)lease;
-    (void)error;
-    if (status == MORTISE_OK)
-        *closed = rig_close_any(&rig);
-}
-
-static void test_close_in_dispatch(void)
-{
-    mortise_status closed = MORTISE_BUSY;
-    struct outcome waiting;
-    rig_open(&rig, CONFIG);
-    sim->seize("b", MORTISE_NEVER);
-    want(&rig, &waiting, "b", FOREVER);
-    mortise_client *client = rig.handle;
-    mortise_acquire_async(client, "a", FOREVER, close_here, &closed, NULL, NULL);
-    settle();
-    CU_ASSERT_EQUAL(closed, MORTISE_CLOSING); /* another callback was left */
-    CU_ASSERT_EQUAL(waiting.calls, 1);        /* which ran in the same dispatch */
-    CU_ASSERT_EQUAL(waiting.status, MORTISE_CLOSED);
-    CU_ASSERT_EQUAL(mortise_dispatch(client), MORTISE_CLOSED);
-    sim->give_back("b");
-    ASSERT_NOTHING_LEFT();
-    CU_ASSERT_EQUAL(sim->instances(), 0);
-}
-
-static bool no_instances(void *argument)
-{
-    (void)argument;
-    return sim->instances() == 0;
-}
-
-static void close_real(mortise_status status, mortise_lease *lease, const mortise_error *error,
-                       void *user_data)
-{
-    (void)lease;
-    (void)error;
-    if (status == MORTISE_OK)
-        CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
-    test_count_add(user_data, 1);
-}
-
-static void test_close_on_the_notifier(void)
-{
-    static struct test_count done = TEST_COUNT_INIT;
-    for (int i = 0; i < 20; i++) {
-        rig_open_real(&rig, CONFIG);
-        mortise_acquire_async(rig.handle, "a", FOREVER, close_real, &done, NULL, NULL);
-        CU_ASSERT(test_count_wait(&done, i + 1));
-    }
-    CU_ASSERT(test_poll(no_instances, NULL, TEST_PATIENCE_MS));
-    ASSERT_NOTHING_LEFT();
-}
-
 /* ---- order, and exactly once ----------------------------------------------------------------------- */
 
 /* A change of state that was not told before the release is not told after it. */
@@ -248,22 +176,6 @@ static void test_loss_is_told_once(void)
     rig_close(&rig);
 }
 
-struct running {
-    sem_t entered, leave;
-    _Atomic bool left;
-};
-
-static void linger(mortise_lease *lease, mortise_lease_state state, void *user_data)
-{
-    struct running *running = user_data;
-    (void)lease;
-    (void)state;
-    sem_post(&running->entered);
-    while (sem_wait(&running->leave) != 0)
-        continue;
-    atomic_store(&running->left, true);
-}
-
 static void *let_leave(void *argument)
 {
     struct running *running = argument;
@@ -331,194 +243,6 @@ static void test_blocked_callback_harms_nobody(void)
     CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
 }
 
-/* R9: nor does it keep a close for ever. */
-static void test_blocked_callback_and_close(void)
-{
-    static struct running running; /* outlives this function, as its thread does */
-    mortise_lease *lost;
-    sem_init(&running.entered, 0, 0);
-    sem_init(&running.leave, 0, 0);
-    rig_open_real(&rig, CONFIG "close_timeout = 100ms\n");
-    CU_ASSERT_EQUAL_FATAL(
-        mortise_acquire(rig.handle, "lost",
-                        MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 60, .no_renew = true,
-                                        .on_state = linger, .user_data = &running),
-                        &lost, NULL),
-        MORTISE_OK);
-    while (sem_wait(&running.entered) != 0)
-        continue;
-    int64_t from_ms = test_now_ms();
-    mortise_error error;
-    CU_ASSERT_EQUAL(mortise_close(rig.handle, &error), MORTISE_CLOSING);
-    CU_ASSERT_EQUAL(error.status, MORTISE_CLOSING);
-    CU_ASSERT(test_now_ms() - from_ms < TEST_PATIENCE_MS);
-    CU_ASSERT_FALSE(atomic_load(&running.left));
-    CU_ASSERT_EQUAL(sim->instances(), 0); /* all else is over */
-    CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "a", TRY, &lost, NULL), MORTISE_CLOSED);
-    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_CLOSING); /* as often as one likes */
-    sem_post(&running.leave);
-    mortise_status status;
-    while ((status = mortise_close(rig.handle, NULL)) == MORTISE_CLOSING)
-        continue;
-    CU_ASSERT_EQUAL(status, MORTISE_OK);
-    CU_ASSERT(atomic_load(&running.left));
-    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_CLOSED);
-}
-
-/* ---- no callback after the close ------------------------------------------------------------------- */
-
-static struct last {
-    sem_t entered, leave;
-    _Atomic bool closed; /* the close said OK */
-    _Atomic int began, ended, after;
-} last;
-
-/* The first one lingers; none may begin, or still run, when the close has returned OK. */
-static void note_last(mortise_status status, mortise_lease *lease, const mortise_error *error,
-                      void *user_data)
-{
-    (void)status;
-    (void)lease;
-    (void)error;
-    (void)user_data;
-    atomic_fetch_add(&last.after, atomic_load(&last.closed));
-    if (atomic_fetch_add(&last.began, 1) == 0) {
-        sem_post(&last.entered);
-        while (sem_wait(&last.leave) != 0)
-            continue;
-    }
-    atomic_fetch_add(&last.after, atomic_load(&last.closed));
-    atomic_fetch_add(&last.ended, 1);
-}
-
-#define LAST 5
-
-static void ask_for_the_last(void)
-{
-    sem_init(&last.entered, 0, 0);
-    sem_init(&last.leave, 0, 0);
-    last.began = last.ended = last.after = 0;
-    last.closed = false;
-    mortise_acquire_async(rig.handle, "a", FOREVER, note_last, NULL, NULL, NULL);
-    for (int i = 1; i < LAST; i++)
-        mortise_acquire_async(rig.handle, "a", FOREVER, note_last, NULL, NULL, NULL);
-}
-
-static void *leave_soon(void *argument)
-{
-    (void)argument;
-    poll(NULL, 0, 20); /* in which a close that does not wait would return */
-    sem_post(&last.leave);
-    return NULL;
-}
-
-static void test_no_callback_after_the_close(void)
-{
-    pthread_t helper;
-    for (int round = 0; round < 10; round++) {
-        rig_open_real(&rig, CONFIG "close_timeout = 60s\n");
-        ask_for_the_last();
-        while (sem_wait(&last.entered) != 0)
-            continue;
-        pthread_create(&helper, NULL, leave_soon, NULL);
-        CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
-        CU_ASSERT_EQUAL(atomic_load(&last.ended), LAST);
-        atomic_store(&last.closed, true);
-        pthread_join(helper, NULL);
-        CU_ASSERT_EQUAL(atomic_load(&last.after), 0);
-    }
-    ASSERT_NOTHING_LEFT();
-}
-
-/* It lingers longer than the close waits. The close says so, and the next one waits for all of them. */
-static void test_callbacks_left_by_a_close(void)
-{
-    rig_open_real(&rig, CONFIG "close_timeout = 100ms\n");
-    ask_for_the_last();
-    while (sem_wait(&last.entered) != 0)
-        continue;
-    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_CLOSING);
-    CU_ASSERT_EQUAL(atomic_load(&last.began), 1);
-    sem_post(&last.leave);
-    mortise_status status;
-    while ((status = mortise_close(rig.handle, NULL)) == MORTISE_CLOSING)
-        continue;
-    /* On a busy machine the release of what was held may take longer than close_timeout. */
-    CU_ASSERT(status == MORTISE_OK || status == MORTISE_UNREACHABLE);
-    CU_ASSERT_EQUAL(atomic_load(&last.ended), LAST);
-    ASSERT_NOTHING_LEFT();
-    CU_ASSERT_EQUAL(sim->instances(), 0);
-}
-
-/* With mortise_fd() callbacks run in mortise_dispatch() alone, also those of a close: it may be called under a mutex
- * that they take, and it waits for nobody who does not dispatch. */
-static pthread_mutex_t callbacks_take = PTHREAD_MUTEX_INITIALIZER;
-
-static void take_and_count(mortise_status status, mortise_lease *lease, const mortise_error *error,
-                           void *user_data)
-{
-    (void)lease;
-    (void)error;
-    pthread_mutex_lock(&callbacks_take);
-    *(int *)user_data += status == MORTISE_CLOSED;
-    pthread_mutex_unlock(&callbacks_take);
-}
-
-static void test_close_runs_no_callback(void)
-{
-    int count = 0;
-    rig_open_real(&rig, CONFIG "close_timeout = 1h\n");
-    int fd = mortise_fd(rig.handle, NULL);
-    sim->seize("a", MORTISE_NEVER);
-    for (int i = 0; i < LAST; i++)
-        mortise_acquire_async(rig.handle, "a", FOREVER, take_and_count, &count, NULL, NULL);
-    pthread_mutex_lock(&callbacks_take);
-    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_CLOSING);
-    pthread_mutex_unlock(&callbacks_take);
-    CU_ASSERT_EQUAL(count, 0);
-    CU_ASSERT(readable(fd));
-    CU_ASSERT_EQUAL(mortise_dispatch(rig.handle), LAST);
-    CU_ASSERT_EQUAL(count, LAST);
-    CU_ASSERT_EQUAL(mortise_dispatch(rig.handle), 0);
-    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
-    CU_ASSERT_EQUAL(mortise_dispatch(rig.handle), MORTISE_CLOSED);
-    sim->give_back("a");
-    ASSERT_NOTHING_LEFT();
-}
-
-static void *dispatch_to_the_end(void *argument)
-{
-    (void)argument;
-    while (mortise_dispatch(rig.handle) >= 0)
-        sched_yield();
-    return NULL;
-}
-
-/* Another thread dispatches: the close waits for the callback that runs there, and for those behind it. */
-static void test_close_beside_a_dispatcher(void)
-{
-    pthread_t dispatcher, helper;
-    for (int round = 0; round < 10; round++) {
-        rig_open_real(&rig, CONFIG "close_timeout = 60s\n");
-        CU_ASSERT(mortise_fd(rig.handle, NULL) >= 0);
-        ask_for_the_last();
-        pthread_create(&dispatcher, NULL, dispatch_to_the_end, NULL);
-        while (sem_wait(&last.entered) != 0)
-            continue;
-        pthread_create(&helper, NULL, leave_soon, NULL);
-        mortise_status status;
-        while ((status = mortise_close(rig.handle, NULL)) == MORTISE_CLOSING)
-            sched_yield();
-        CU_ASSERT_EQUAL(status, MORTISE_OK);
-        CU_ASSERT_EQUAL(atomic_load(&last.ended), LAST);
-        atomic_store(&last.closed, true);
-        pthread_join(helper, NULL);
-        pthread_join(dispatcher, NULL);
-        CU_ASSERT_EQUAL(atomic_load(&last.after), 0);
-    }
-    ASSERT_NOTHING_LEFT();
-}
-
 /* ---- two clients ----------------------------------------------------------------------------------- */
 
 static struct pair {
@@ -557,56 +281,6 @@ static void test_callbacks_release_each_other(void)
         CU_ASSERT_EQUAL(pairs[i].released, MORTISE_LOST);
         CU_ASSERT_EQUAL(mortise_close(pairs[i].rig.handle, NULL), MORTISE_OK);
     }
-}
-
-struct crossed {
-    struct test_count begun, ended;
-};
-
-static void close_while_released(mortise_lease *lease, mortise_lease_state state, void *user_data)
-{
-    struct crossed *crossed = user_data;
-    (void)lease;
-    (void)state;
-    test_count_add(&crossed->begun, 1);
-    poll(NULL, 0, 20); /* so that the release waits for this; it passes too if it does not yet */
-    mortise_close(rig.handle, NULL);
-    test_count_add(&crossed->ended, 1);
-}
-
-/* How long it took. */
-static int64_t cross_release_and_close(void)
-{
-    static struct crossed crossed = {TEST_COUNT_INIT, TEST_COUNT_INIT};
-    mortise_lease *lease;
-    crossed.begun.value = crossed.ended.value = 0;
-    rig_open_real(&rig, "close_timeout = 1h\n");
-    CU_ASSERT_EQUAL_FATAL(
-        mortise_acquire(rig.handle, "a",
-                        MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 60, .no_renew = true,
-                                        .on_state = close_while_released, .user_data = &crossed),
-                        &lease, NULL),
-        MORTISE_OK);
-    CU_ASSERT(test_count_wait(&crossed.begun, 1));
-    int64_t from_ms = test_now_ms();
-    mortise_status status = mortise_release(lease, NULL); /* it may come when all is over */
-    CU_ASSERT(status == MORTISE_LOST || status == MORTISE_CLOSED || status == MORTISE_INVALID);
-    CU_ASSERT(test_count_wait(&crossed.ended, 1));
-    int64_t took_ms = test_now_ms() - from_ms;
-    CU_ASSERT(test_poll(no_instances, NULL, TEST_PATIENCE_MS));
-    return took_ms;
-}
-
-/* The release waits for the callback, and the callback closes the client, which waits for the release. Neither waits for
- * a second that nobody wakes it from: one time in five at least, for the machine may stand still as long. */
-static void test_release_and_close_cross(void)
-{
-    int64_t least_ms = INT64_MAX;
-    for (int i = 0; i < 5; i++) {
-        int64_t took_ms = cross_release_and_close();
-        least_ms = took_ms < least_ms ? took_ms : least_ms;
-    }
-    CU_ASSERT(least_ms < 900);
 }
 
 /* ---- the descriptor -------------------------------------------------------------------------------- */
@@ -691,19 +365,11 @@ int main(void)
     static const CU_TestInfo tests[] = {
         {"R7: every call works inside, but waiting", test_everything_inside},
         {"waiting after a callback", test_waiting_after_a_callback},
-        {"close inside, in dispatch", test_close_in_dispatch},
-        {"close inside, on the notifier", test_close_on_the_notifier},
         {"not after the release", test_not_after_the_release},
         {"a loss is told once", test_loss_is_told_once},
         {"changes of a lease wait as one", test_changes_wait_as_one},
         {"a release waits for its callback", test_release_waits_for_its_callback},
         {"R7: a blocked callback harms nobody", test_blocked_callback_harms_nobody},
-        {"R9: a blocked callback and a close", test_blocked_callback_and_close},
-        {"a release and a close cross", test_release_and_close_cross},
-        {"no callback after the close", test_no_callback_after_the_close},
-        {"callbacks left by a close", test_callbacks_left_by_a_close},
-        {"a close runs no callback of a descriptor", test_close_runs_no_callback},
-        {"a close beside a dispatcher", test_close_beside_a_dispatcher},
         {"callbacks release each other's leases", test_callbacks_release_each_other},
         {"the descriptor", test_descriptor},
         {"no dispatch without a descriptor", test_dispatch_without_a_descriptor},

@@ -150,6 +150,16 @@ static void stuck_with_a_dispatcher(void)
     pthread_join(dispatcher, NULL);
 }
 
+/* A call on the client that does not return, though nobody is in there: OK would be a lie. */
+static void call_that_stays(void)
+{
+    struct client *client;
+    rig_open_real(&rig, CONFIG);
+    CU_ASSERT_EQUAL_FATAL(client_enter(rig.handle, &client, NULL), MORTISE_OK);
+    close_in_time(MORTISE_UNREACHABLE);
+    CU_ASSERT_EQUAL(sim->instances(), 1); /* the call may use it */
+}
+
 /* ---- callers that wait for an answer --------------------------------------------------------------- */
 
 static void *release_it(void *argument)
@@ -240,6 +250,11 @@ static void test_stuck_with_a_dispatcher(void)
     in_child(stuck_with_a_dispatcher);
 }
 
+static void test_call_that_stays(void)
+{
+    in_child(call_that_stays);
+}
+
 static void test_stuck_with_the_close(void)
 {
     in_child(stuck_with_the_close);
@@ -263,6 +278,7 @@ int main(void)
         {"R9: it is stuck with the close", test_stuck_with_the_close},
         {"R9: it is stuck with a dispatcher", test_stuck_with_a_dispatcher},
         {"R9: it is stuck, a callback closes", test_stuck_and_closed_in_a_callback},
+        {"R9: a call does not return", test_call_that_stays},
         {"a release that backs off", test_release_backs_off},
         {"a release without an answer", test_release_unanswered},
         {"an open that failed, with threads", test_failed_open_with_threads},

@@ -1,0 +1,42 @@
+/* callbacks_test.h - what the tests of callbacks share: a callback that stays until it may leave. */
+#ifndef CALLBACKS_TEST_H
+#define CALLBACKS_TEST_H
+
+#include "close_test.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <semaphore.h>
+
+#undef CONFIG
+#define CONFIG "ttl = 3s\n"
+
+static inline bool readable(int fd)
+{
+    struct pollfd pollfd = {.fd = fd, .events = POLLIN};
+    return poll(&pollfd, 1, 0) == 1;
+}
+
+static inline bool no_instances(void *argument)
+{
+    (void)argument;
+    return sim->instances() == 0;
+}
+
+struct running {
+    sem_t entered, leave;
+    _Atomic bool left;
+};
+
+static inline void linger(mortise_lease *lease, mortise_lease_state state, void *user_data)
+{
+    struct running *running = user_data;
+    (void)lease;
+    (void)state;
+    sem_post(&running->entered);
+    while (sem_wait(&running->leave) != 0)
+        continue;
+    atomic_store(&running->left, true);
+}
+
+#endif
