@@ -5,9 +5,9 @@
 #include "commands.h"
 #include "connect.h"
 #include "exit_code.h"
+#include "migration.h"
 #include "options.h"
 #include "output.h"
-#include "record.h"
 #include "text.h"
 
 #include <getopt.h>

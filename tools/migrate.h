@@ -7,11 +7,12 @@
  *   migrate_step.c    a step, taken
  *   migrate_show.c    what status and plan print
  *
- * The registers, the presences and the steps themselves are the plugin's (record.h, protocol.h). */
+ * migration.h, which the plugin shares, has the registers, the presences and the steps themselves; the plugin's protocol.h
+ * says why they are safe. */
 #ifndef MORTISE_TOOLS_MIGRATE_H
 #define MORTISE_TOOLS_MIGRATE_H
 
-#include "record.h"
+#include "migration.h"
 
 #include <mortise/mortise.h>
 

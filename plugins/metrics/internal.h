@@ -26,7 +26,7 @@
 #ifndef MORTISE_METRICS_INTERNAL_H
 #define MORTISE_METRICS_INTERNAL_H
 
-#include "../errand/errand.h"
+#include "errand.h"
 
 #include <stdatomic.h>
 

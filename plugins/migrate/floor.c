@@ -11,7 +11,7 @@
  * names: nothing is added to what it says, or clients that outdo each other would make tokens run; as it is they make at
  * most three seconds of tokens in a second.
  *
- * T stays within what a step puts its floor on (record.h): a minute above the servers' clocks, or half a day above what a side
+ * T stays within what a step puts its floor on (migration.h): a minute above the servers' clocks, or half a day above what a side
  * on sessions has counted to. Names that were taken in phase new after a step have tokens a day ahead of the clocks; would T go
  * there, and on with the time, the floor of the step back, a day above the clock, were below tokens that T made. Such a name
  * has its next try, whenever that gets the first side, by what was found there, and a hundredth of the time for which the

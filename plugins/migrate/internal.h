@@ -1,5 +1,5 @@
 /* internal.h - the migrate plugin's own structures, and which file does what with them. protocol.h has the protocol, its
- * sections are cited by number; record.h what the command shares.
+ * sections are cited by number; migration.h what the command shares.
  *
  *   module.c     the module's table and options; opens and closes an instance, descriptors and due times of both sides
  *   ask.c        a request to a side: sent in batches, answered to whoever asked

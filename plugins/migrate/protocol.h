@@ -1,7 +1,7 @@
 /* protocol.h - how the migrate plugin moves a fleet from one backend to another with no instant at which two holders
  * are possible: the protocol, and at each of its steps what happens if a reply is lost there, a process stops
  * there, a server restarts there, or somebody gives up there. tests/model/migrate.pml is a model of registers, presences
- * and steps, and is checked. internal.h says which file does what; record.h has the names and texts, and what the command
+ * and steps, and is checked. internal.h says which file does what; migration.h has the names and texts, and what the command
  * that takes the steps is to do.
  *
  * 1. PHASES
@@ -180,6 +180,6 @@
 #ifndef MORTISE_MIGRATE_PROTOCOL_H
 #define MORTISE_MIGRATE_PROTOCOL_H
 
-#include "record.h" /* names, texts and steps, as numbers */
+#include "migration.h" /* names, texts and steps, as numbers */
 
 #endif

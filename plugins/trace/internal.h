@@ -31,7 +31,7 @@
 #ifndef MORTISE_TRACE_INTERNAL_H
 #define MORTISE_TRACE_INTERNAL_H
 
-#include "../errand/errand.h"
+#include "errand.h"
 
 #include <stdatomic.h>
 #include <sys/types.h>

@@ -16,7 +16,7 @@
  *   kept=MS         the ttl of the lease that is held and renewed from the first test on */
 #include "conformance.h"
 
-#include "record.h"
+#include "migration.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #define RIG_DRIVER "migrate"
 #include "rig.h"
 
-#include "record.h"
+#include "migration.h"
 
 #include <inttypes.h>
 

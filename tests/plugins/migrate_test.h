@@ -6,7 +6,7 @@
 #include <mortise/mortise.h>
 #include <support.h>
 
-#include "record.h"
+#include "migration.h"
 
 #include <CUnit/Basic.h>
 

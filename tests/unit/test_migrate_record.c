@@ -1,7 +1,7 @@
 /* test_migrate_record.c - what the migrate plugin and the command share, without either: names and texts there and
  * back, texts that nobody may take for a register, and the steps: each leads where it says, none opens one
  * end while the other is open, and every stage can be left in both directions. */
-#include "record.h"
+#include "migration.h"
 
 #include <CUnit/Basic.h>
 #include <stdio.h>

@@ -1,6 +1,5 @@
-/* record.c - names and texts of the migrate plugin's registers and presences, and the steps of a migration: see
- * record.h. Knows neither modules nor clients. */
-#include "record.h"
+/* migration.c - the names and texts of registers and presences, and the steps of a migration: see migration.h. */
+#include "migration.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* record.h - what the migrate plugin and the command `mortise migrate` have to agree on: the names of the registers and
+/* migration.h - what the migrate plugin and the command `mortise migrate` have to agree on: the names of the registers and
  * of the presences, the text in a register, what an absent one means, the stages and the steps between them. protocol.h says
  * what it is all for. Pure functions on text and numbers: knows neither modules nor clients, and includes neither of
  * their headers.
@@ -33,8 +33,8 @@
  * migrated between. mortise_record_read() tells: MORTISE_NOTSUP.
  *
  * Names are by the role of a side, not by its server: the `to` of one migration may be the `from` of the next. */
-#ifndef MORTISE_MIGRATE_RECORD_H
-#define MORTISE_MIGRATE_RECORD_H
+#ifndef MORTISE_MIGRATION_H
+#define MORTISE_MIGRATION_H
 
 #include <stdbool.h>
 #include <stddef.h>
