@@ -1,98 +1,59 @@
 #!/usr/bin/env python3
-"""mutants.py [--count N] [--seed N] [--only ID] [--list] [--folder FOLDER] - breaks the code on purpose, one small change
-at a time, and counts how many of these mutants the tests notice.
+"""mutants.py [--count N] [--seed N] [--only ID,…] [--tests REGEX] [--stages N] [--trust] [--list] [--jobs N] [--folder FOLDER] -
+breaks the code on purpose, one small change at a time, and counts how many of these mutants the tests notice.
 
 A mutant is one change in one line of the core or of a part that drivers share: a comparison is flipped, a call or an
-assignment is dropped, a constant is changed, `true` becomes `false`. It is built in a copy of the tree. Then the unit tests
-run, and the conformance of the drivers that the file is part of, until one fails: the mutant is killed. A mutant that no
-test notices survives: a test is missing, or the change makes no difference. survivors.txt lists those that are known, each
-with the reason.
+assignment is dropped, a constant is changed, `true` becomes `false`. It is built in a copy of the tree. Then the tests of its
+part run (PARTS), those first that are likely to fail and quick, until one fails. The failed test runs again, alone: if it
+fails again, the mutant is killed; if not, that was noise, and the other tests go on. A mutant that no test notices survives: a test is missing, or the
+change makes no difference. survivors.txt lists those that are known, each with the reason. A mutant whose optimised code is
+the same as before is equivalent: it is counted apart, and not tested.
 
---count   how many mutants (200), chosen evenly over the files by the seed
+Not tried: the lines that write a log or print to stderr, asserts, the sizes of a text's room, what wipes a secret, and calls
+of free and pthread functions. A test can hardly see them; the sanitizers see some of them.
+
+--count   how many mutants (200). A lot of the seed chooses them; a change of a line exchanges the mutants of that line only
 --seed    of the choice (1)
---only    one mutant, by the ID that a run printed; shows the change and the tests
+--only    these mutants, by the IDs that a run printed
+--tests   only the tests whose whole name matches
+--stages  only the first stages of tests: 1 is quick, and what survives it is worth a look
+--trust   the unchanged tree is known to pass; without this it is tested first
 --list    prints the mutants and runs none
---folder  where the copy and its build are kept (build-mutants beside the sources), so that the next run is faster
+--jobs    so many at a time, each in a copy of its own (one for each processor)
+--folder  where the copies and their builds are kept (build-mutants beside the sources), so that the next run is faster
 
-Prints a line for each mutant and the score. Exits 0 if every survivor is in survivors.txt, 1 if not, 2 if the tree does
-not pass before any change."""
+Prints a line for each mutant, the change of each that survives, and the score. Exits 0 if every survivor is in survivors.txt,
+1 if not, 2 if the tree does not pass before any change."""
 import argparse
-import difflib
-import glob
-import hashlib
+import collections
 import os
-import random
-import re
-import shutil
+import queue
+import signal
 import subprocess
 import sys
+import threading
 import time
+
+sys.dont_write_bytecode = True
+from changes import Sources  # noqa: E402
+from trial import Copy, Memory  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-# Which sources, and the tests that must notice a change in them beside the unit tests.
-PARTS = {
-    "core/*.c": "conformance.(sim|sim-queue|sqlite)",
-    "drivers/rowlease/*.c": "conformance.(sqlite|postgres)",
-    "drivers/redislink/*.c": "(conformance.redis|conformance.redlock|redis.connect|redis.sentinel)",
-}
-# Files whose mistakes a person sees, not a lock: texts and files of configuration are checked by other means.
-LEFT_OUT = {"core/api.c"}
-BUILD_S, TEST_S = 600, 900
 
-SWAPS = [("<=", "<"), (">=", ">"), ("==", "!="), ("!=", "=="), ("&&", "||"), ("||", "&&")]
-STATEMENT = re.compile(r"^    (?:    )*(?:[a-z_]+(?:->|\.))*[a-z_0-9\[\]]+(?:\(.*\)| [-+|&]?= .*);$")
-CONSTANT = re.compile(r"(?<![\w.\"'])([1-9][0-9]*)(?![\w.\"'])")
-
-
-def strip(line):
-    """The line without its comment and with its strings blanked, so that only code is changed."""
-    line = re.sub(r"/\*.*?\*/", lambda match: " " * len(match.group()), line)
-    line = re.sub(r'"(?:[^"\\]|\\.)*"', lambda match: '"' + " " * (len(match.group()) - 2) + '"', line)
-    return line.split("//")[0].split("/*")[0]
-
-
-def changes_of(line):
-    """All mutants of a line, as (what, new line)."""
-    code = strip(line)
-    for old, new in SWAPS:
-        for match in re.finditer(rf"(?<![<>=!-]){re.escape(old)}(?![<>=])", code):
-            yield f"{old} to {new}", line[:match.start()] + new + line[match.end():]
-    for match in re.finditer(r" ([<>]) ", code):
-        yield f"{match[1]} to {match[1]}=", line[:match.start()] + f" {match[1]}= " + line[match.end():]
-    for match in re.finditer(r"\b(true|false)\b", code):
-        other = "false" if match[1] == "true" else "true"
-        yield f"{match[1]} to {other}", line[:match.start()] + other + line[match.end():]
-    for match in CONSTANT.finditer(code):
-        yield f"{match[1]} to {int(match[1]) + 1}", line[:match.start()] + str(int(match[1]) + 1) + line[match.end():]
-    if STATEMENT.match(code) and not re.match(r"\s+(?:return|const|struct|int|bool|free|pthread_)", code):
-        yield "statement dropped", re.match(r"\s*", line).group() + "(void)0;"
-
-
-def mutants_of(path, pattern):
-    """(id, path, pattern, line number, what, new line); the id depends on the text alone, not on where it stands."""
-    with open(os.path.join(ROOT, path), encoding="utf-8") as file:
-        lines = file.read().split("\n")
-    comment = False
-    for number, line in enumerate(lines):
-        inside, comment = comment, ("/*" in line or comment) and "*/" not in line[max(line.find("/*"), 0):]
-        if inside or line.lstrip().startswith(("#", "*", "/*", "enum", "case")) or line.endswith("\\"):
-            continue
-        for what, changed in changes_of(line):
-            around = "\n".join([path, lines[number - 1], line, what, changed])
-            yield hashlib.sha256(around.encode()).hexdigest()[:10], path, pattern, number, what, changed
-
-
-def choose(count, seed):
-    """Evenly: a large file has more, a small one has some."""
-    everything = []
-    for places, pattern in PARTS.items():
-        for path in sorted(glob.glob(os.path.join(ROOT, places))):
-            relative = os.path.relpath(path, ROOT)
-            if relative not in LEFT_OUT:
-                everything += mutants_of(relative, pattern)
-    chosen = random.Random(seed).sample(everything, min(count, len(everything)))
-    return everything, sorted(chosen, key=lambda mutant: (mutant[1], mutant[3]))
+# Which sources; the tests that should notice a change in them, in stages, the cheap ones first; the tests that run at last
+# under AddressSanitizer and UndefinedBehaviorSanitizer.
+Part = collections.namedtuple("Part", "files tests address")
+UNIT = r"(unit|cxx|fuzz)\..*"
+PARTS = [
+    Part("core/*.c", (UNIT, r"conformance\.(sim|sqlite)", r"conformance\.sim-queue|torture\.sqlite|redis\.connect"
+                            r"|command\.(bad_input|trust|migrate_run|operators|run_env|run_exit_codes)"), UNIT),
+    Part("drivers/rowlease/*.c", (UNIT, r"conformance\.(sqlite|postgres)", r"faults\.postgres_rows|torture\.sqlite"), UNIT),
+    Part("drivers/redislink/*.c", (r"redis\.(?!sentinel|replicas|lost).*",
+                                   r"redis\.(sentinel|replicas|lost)|conformance\.(redis|redlock)|hostile\.red.*",
+                                   r"redlock\.(nodes|votes|renewals)|torture\.redis"), r"redis\..*|hostile\.red.*"),
+]
+LEFT_OUT = {"core/api.c"}  # every function of it calls one of the core
 
 
 def known_survivors():
@@ -100,70 +61,91 @@ def known_survivors():
         return {line.split()[0] for line in file if line.strip() and not line.startswith("#")}
 
 
-def run(command, folder, seconds):
-    """The exit code; -1 after so long."""
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          start_new_session=True) as process:
+def commit():
+    done = subprocess.run(["git", "-C", ROOT, "log", "-1", "--format=%h of %cs"], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "no commit"
+
+
+class Round:
+    """All mutants that were chosen, and the copies that work on them."""
+
+    def __init__(self, options, sources, chosen):
+        self.options, self.sources, self.chosen = options, sources, chosen
+        self.known, self.verdicts, self.survivors = known_survivors(), collections.Counter(), []
+        os.makedirs(options.folder, exist_ok=True)
+        self.memory = Memory(f"{options.folder}/memory.json")
+        self.copies = [Copy(ROOT, f"{options.folder}/{number + 1}", self.memory) for number in range(options.jobs)]
+        self.work, self.printing, self.trouble = queue.SimpleQueue(), threading.Lock(), None
+        for mutant in chosen:
+            self.work.put(mutant)
+
+    def passes_unchanged(self):
+        if self.options.trust:
+            return True
+        parts = {mutant.part for mutant in self.chosen}
+        failure = self.copies[0].unchanged(sorted({pattern for part in parts for pattern in part.tests[:self.options.stages]}), self.options.tests)
+        if failure:
+            print(f"the tree itself: {failure.test} fails\n{failure.output}")
+        return not failure
+
+    def try_one(self, copy, mutant):
+        began = time.monotonic()
+        verdict, output = copy.verdict(mutant, self.sources, self.options)
+        kind = verdict.split()[0]
+        with self.printing:
+            self.verdicts[kind] += 1
+            known = " (known)" if kind == "survived" and mutant.id in self.known else ""
+            print(f"{mutant.id} {mutant.path}:{mutant.number + 1}: {mutant.what}: {verdict}{known} "
+                  f"({time.monotonic() - began:.0f} s)", flush=True)
+            if kind == "survived" and not known:
+                self.survivors.append(mutant)
+            if self.options.only or kind == "survived" and not known:
+                print(self.sources.diff(mutant), flush=True)
+            if self.options.only:
+                print(output)
+        self.memory.save()
+
+    def work_in(self, copy):
         try:
-            output = process.communicate(timeout=seconds)[0]
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, 9)
-            return -1, process.communicate()[0]
-        return process.returncode, output
+            while self.trouble is None:
+                self.try_one(copy, self.work.get_nowait())
+        except queue.Empty:
+            pass
+        except Exception as trouble:  # pylint: disable=broad-except
+            self.trouble = trouble
 
+    def go(self):
+        """The exit code."""
+        for copy in self.copies:  # one after the other: the second finds its objects in the compiler's cache
+            copy.build()
+        if not self.passes_unchanged():
+            return 2
+        threads = [threading.Thread(target=self.work_in, args=(copy,)) for copy in self.copies]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self.trouble:
+            raise self.trouble
+        return self.score()
 
-class Copy:
-    def __init__(self, folder):
-        self.folder, self.build = folder, f"{folder}/build"
-        os.makedirs(folder, exist_ok=True)
-        names = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, text=True, check=True).stdout
-        for name in filter(None, names.split("\0")):
-            self.restore(name)
-        run(["cmake", "--preset", "debug", "-B", self.build, "-G", "Ninja", "-DMORTISE_WERROR=OFF", "-DMORTISE_BENCH=OFF"],
-            folder, BUILD_S)
+    def score(self):
+        killed, survived = self.verdicts["killed"], self.verdicts["survived"]
+        for mutant in self.survivors:
+            print(f"SURVIVED {mutant.id} {mutant.path}:{mutant.number + 1}: {mutant.what}")
+        noise = collections.Counter(test for copy in self.copies for test in copy.noise)
+        for test, times in noise.most_common():
+            print(f"noise: {test} failed {times} times and passed alone")
+        if doubtful := {test for kills in self.memory.kills.values() for test in kills} - self.memory.passed:
+            print(f"these tests killed mutants, and never passed: {' '.join(sorted(doubtful))}")
+        print(f"\n{killed} of {killed + survived} mutants killed ({100 * killed // max(killed + survived, 1)} %); {survived} "
+              f"survived, {len(self.survivors)} of them unknown; {self.verdicts['equivalent']} more are equivalent, "
+              f"{self.verdicts['does']} do not build. Seed {self.options.seed}, {commit()}.")
+        return 1 if self.survivors else 0
 
-    def restore(self, name):
-        """Copies what differs, so that nothing is built in vain."""
-        source, target = os.path.join(ROOT, name), os.path.join(self.folder, name)
-        if not os.path.isfile(source):
-            return
-        with open(source, "rb") as file:
-            wanted = file.read()
-        if os.path.exists(target):
-            with open(target, "rb") as file:
-                if file.read() == wanted:
-                    return
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        shutil.copy(source, target)
-        os.utime(target)
-
-    def put(self, path, number, line):
-        with open(os.path.join(ROOT, path), encoding="utf-8") as file:
-            lines = file.read().split("\n")
-        lines[number] = line
-        with open(os.path.join(self.folder, path), "w", encoding="utf-8") as file:
-            file.write("\n".join(lines))
-
-    def verdict(self, pattern):
-        """"killed by …", "does not build" or "survived"."""
-        code, output = run(["cmake", "--build", self.build], self.folder, BUILD_S)
-        if code != 0:
-            return "does not build", output
-        for tests in ("^unit\\.", f"^{pattern}$"):
-            code, output = run(["ctest", "--test-dir", self.build, "-R", tests, "-j", str(4 * os.cpu_count()), "--timeout", "60",
-                                "--stop-on-failure", "--output-on-failure"], self.folder, TEST_S)
-            if code != 0:
-                failed = re.search(r"(?m)^\s+[0-9]+ - (\S+) \(", output)
-                return f"killed by {failed[1] if failed else 'a hang'}", output
-        return "survived", ""
-
-
-def show(mutant):
-    _, path, _, number, _, changed = mutant
-    with open(os.path.join(ROOT, path), encoding="utf-8") as file:
-        lines = file.read().split("\n")
-    new = lines[:number] + [changed] + lines[number + 1:]
-    print("\n".join(difflib.unified_diff(lines, new, path, path, n=4, lineterm="")))
+    def close(self):
+        for copy in self.copies:
+            copy.close()
 
 
 def main():
@@ -171,43 +153,35 @@ def main():
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only")
+    parser.add_argument("--tests", default=".*")
+    parser.add_argument("--stages", type=int, default=9)
+    parser.add_argument("--trust", action="store_true")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--folder", default=f"{ROOT}/build-mutants")
     options = parser.parse_args()
-    everything, chosen = choose(options.count, options.seed)
+    sources = Sources(ROOT, PARTS, LEFT_OUT)
+    chosen = sources.choose(options.count, options.seed)
     if options.only:
-        chosen = [mutant for mutant in everything if mutant[0] == options.only]
+        chosen = [mutant for mutant in sources.mutants if mutant.id in options.only.split(",")]
     if options.list:
-        for name, path, _, number, what, _ in chosen:
-            print(f"{name} {path}:{number + 1}: {what}")
-        print(f"{len(chosen)} of {len(everything)} mutants")
+        for mutant in chosen:
+            print(f"{mutant.id} {mutant.path}:{mutant.number + 1}: {mutant.what}")
+        print(f"{len(chosen)} of {len(sources.mutants)} mutants")
         return 0
-    copy, known, survivors, counts = Copy(options.folder), known_survivors(), [], {"killed": 0, "survived": 0, "other": 0}
-    for pattern in sorted({mutant[2] for mutant in chosen}):
-        verdict, output = copy.verdict(pattern)
-        if verdict != "survived":
-            print(f"the tree itself: {verdict}\n{output[-3000:]}")
-            return 2
-    for mutant in chosen:
-        name, path, pattern, number, what, changed = mutant
-        began = time.monotonic()
-        copy.put(path, number, changed)
-        verdict, output = copy.verdict(pattern)
-        copy.restore(path)
-        counts["killed" if verdict.startswith("killed") else verdict if verdict == "survived" else "other"] += 1
-        print(f"{name} {path}:{number + 1}: {what}: {verdict} ({time.monotonic() - began:.0f} s)", flush=True)
-        if verdict == "survived" and name not in known:
-            survivors.append(mutant)
-        if options.only:
-            show(mutant)
-            print(output[-5000:])
-    for mutant in survivors:
-        print(f"\nSURVIVED {mutant[0]}: {mutant[4]}")
-        show(mutant)
-    tried = counts["killed"] + counts["survived"]
-    print(f"\n{counts['killed']} of {tried} mutants killed, {counts['survived']} survived, {len(survivors)} of them unknown; "
-          f"{counts['other']} do not build. Seed {options.seed}.")
-    return 1 if survivors else 0
+    options.jobs = max(1, min(options.jobs, len(chosen)))
+    options.folder = os.path.abspath(options.folder)
+    started = Round(options, sources, chosen)
+
+    def end(*_):  # no test and no server is left
+        started.close()
+        os._exit(1)
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    try:
+        return started.go()
+    finally:
+        started.close()
 
 
 if __name__ == "__main__":
