@@ -299,6 +299,8 @@ void notify_acquired_locked(struct client *client, struct waiter *waiter);
 /* No callback of this lease runs on another thread when this returns, and none will. */
 void notify_drain_lease(struct client *client, mortise_lease *lease);
 bool notify_inside(void); /* this thread runs a callback */
+/* A callback of this lease runs on another thread. */
+bool notify_runs_elsewhere(struct client *client, const mortise_lease *lease);
 /* Runs at most so many callbacks on this thread; returns how many. *gone: the client was closed in one
  * of them, and freed. */
 int notify_run(struct client *client, size_t at_most, bool *gone);

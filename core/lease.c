@@ -124,6 +124,16 @@ mortise_status mortise_release_nowait(mortise_lease *lease, mortise_error *error
     return release_lease(lease, false, error);
 }
 
+bool mortise_on_state_runs(mortise_client *handle, mortise_lease *lease)
+{
+    struct client *client;
+    if (client_enter(handle, &client, NULL) != MORTISE_OK)
+        return true; /* for all that is known */
+    bool runs = notify_runs_elsewhere(client, lease);
+    client_leave(client);
+    return runs;
+}
+
 void mortise_release_scope(mortise_lease **lease)
 {
     mortise_release(*lease, NULL);

@@ -324,6 +324,15 @@ void notify_drain_lease(struct client *client, mortise_lease *lease)
     pthread_mutex_unlock(&client->notify_lock);
 }
 
+bool notify_runs_elsewhere(struct client *client, const mortise_lease *lease)
+{
+    pthread_mutex_lock(&client->notify_lock);
+    bool runs = client->running && lease != NULL && client->running_lease == lease &&
+                !pthread_equal(client->running_thread, pthread_self());
+    pthread_mutex_unlock(&client->notify_lock);
+    return runs;
+}
+
 /* ---- the application's descriptor ---- */
 
 static bool add(int epoll, int fd)

@@ -157,7 +157,8 @@ typedef enum mortise_lease_state {
  * reported. Another thread may have released the lease by then: calls on it say so.
  * It is not called any more once mortise_release() of that lease, or mortise_close() with OK or UNREACHABLE, has
  * returned. One exception: a release inside a callback (of any client) does not wait for an on_state of that lease
- * which already runs on another thread, because two such callbacks could wait for each other. */
+ * which already runs on another thread, because two such callbacks could wait for each other: ask
+ * mortise_on_state_runs() then. */
 typedef void (*mortise_state_callback)(mortise_lease *lease, mortise_lease_state state,
                                        void *user_data);
 
@@ -215,6 +216,11 @@ MORTISE_API mortise_status mortise_release(mortise_lease *lease, mortise_error *
  * Inside mortise_dispatch() the requests of all callbacks that run go out together at its end.
  * OK, LOST (known before asking), INVALID, CLOSED, FORKED. */
 MORTISE_API mortise_status mortise_release_nowait(mortise_lease *lease, mortise_error *error);
+
+/* Whether the on_state of a lease of this client is about to run, or runs, on another thread. For a lease that was
+ * released inside a callback: once this has returned false, what its on_state uses may be freed. True as well if the client
+ * is being closed (mortise_close() tells then) or was opened by the parent process. */
+MORTISE_API bool mortise_on_state_runs(mortise_client *client, mortise_lease *lease);
 
 /* MORTISE_WITH(lease) { … }: runs the block if lease is not NULL and releases it at the scope's end,
  * also on break, continue, return and goto (with compilers that know the cleanup attribute). */

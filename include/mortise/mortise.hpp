@@ -219,6 +219,7 @@ namespace detail {
 struct watcher : std::enable_shared_from_this<watcher> {
     explicit watcher(state_function told) : call(std::move(told)) {}
     state_function call;
+    mortise_lease *lease = nullptr; /* of a retired one: what it was told of */
     watcher *next = nullptr;       /* among the retired ones */
     std::shared_ptr<watcher> self; /* while it is retired */
 
@@ -230,31 +231,75 @@ struct watcher : std::enable_shared_from_this<watcher> {
     }
 };
 
-/* What leases share with their client. Once mortise_release() has answered for a lease its watcher is not
- * called again. But of one whose client is just being closed it only says INVALID, while a call may be on its
- * way on another thread: such a watcher is retired, to be freed after the close. Lists are lock-free, because
- * a fork may come at any instant and the child still runs destructors. */
+/* Watchers that may not be freed yet. Lock-free, because a fork may come at any instant and the child still runs
+ * destructors. */
+struct watchers {
+    std::atomic<watcher *> first{nullptr};
+
+    void add(std::shared_ptr<watcher> one) noexcept
+    {
+        watcher *raw = one.get();
+        raw->self = std::move(one);
+        raw->next = first.load();
+        while (!first.compare_exchange_weak(raw->next, raw)) {
+        }
+    }
+    /* Takes all off, and calls keep(one), a shared_ptr, for each. */
+    template <class F> void take(F &&keep) noexcept
+    {
+        for (watcher *each = first.exchange(nullptr), *next; each != nullptr; each = next) {
+            next = each->next;
+            keep(std::move(each->self));
+        }
+    }
+};
+
+/* Those of clients that never said that no callback runs. */
+inline watchers unsure_for_ever;
+
+/* What leases share with their client. Once mortise_release() has answered for a lease its watcher is not called again,
+ * with two exceptions: a release inside a callback does not wait for a call that is on its way on another thread, and of
+ * a lease whose client is just being closed it only says INVALID. Such a watcher is retired. It is freed when the library
+ * says that its call is over, or after the close. */
 struct home {
     mortise_client *client = nullptr;
-    std::atomic<watcher *> retired{nullptr};
+    bool lingers = false; /* the close did not wait for all callbacks */
+    watchers retired;
 
     home() = default;
     home(const home &) = delete;
     home &operator=(const home &) = delete;
     ~home()
     {
-        for (watcher *each = retired.load(), *next; each != nullptr; each = next) {
-            next = each->next;
-            std::shared_ptr<watcher> gone = std::move(each->self);
-        }
+        retired.take([this](std::shared_ptr<watcher> one) {
+            if (lingers)
+                unsure_for_ever.add(std::move(one));
+        });
     }
-    void retire(std::shared_ptr<watcher> old) noexcept
+    /* The lease was released; over: mortise_release() answered for it. */
+    void retire(std::shared_ptr<watcher> one, mortise_lease *lease, bool over) noexcept
     {
-        watcher *raw = old.get();
-        raw->self = std::move(old);
-        raw->next = retired.load();
-        while (!retired.compare_exchange_weak(raw->next, raw)) {
+        one->lease = lease;
+        if (!over || mortise_on_state_runs(client, lease))
+            retired.add(std::move(one));
+        if (retired.first.load() != nullptr)
+            retired.take([this](std::shared_ptr<watcher> each) {
+                if (mortise_on_state_runs(client, each->lease))
+                    retired.add(std::move(each));
+            });
+    }
+    /* Waits for the callbacks, but not for ever: see ~client. */
+    void close() noexcept
+    {
+        bool idle = false;
+        mortise_status status;
+        while ((status = mortise_close(client, nullptr)) == MORTISE_CLOSING && !idle) {
+            int ran = mortise_dispatch(client);
+            if (ran < 0)
+                break;
+            idle = ran == 0; /* what is left runs on another thread: one more close waits for it */
         }
+        lingers = status == MORTISE_CLOSING;
     }
 };
 
@@ -331,10 +376,12 @@ private:
     {
         std::shared_ptr<detail::home> home = std::move(home_); /* outlives this: a callback may end it */
         std::shared_ptr<detail::watcher> told = std::move(watcher_);
-        mortise_status status = how(std::exchange(handle_, nullptr), why);
-        bool over = status != MORTISE_INVALID && status != MORTISE_CLOSED && status != MORTISE_FORKED;
-        if (told && !over)
-            home->retire(std::move(told));
+        mortise_lease *spent = std::exchange(handle_, nullptr);
+        mortise_status status = how(spent, why);
+        if (told)
+            home->retire(std::move(told), spent,
+                         status != MORTISE_INVALID && status != MORTISE_CLOSED &&
+                             status != MORTISE_FORKED);
         return status;
     }
     void drop() noexcept
@@ -416,15 +463,13 @@ public:
     }
     client(const client &) = delete;
     client &operator=(const client &) = delete;
+    /* Closes, and with fd() runs the callbacks that are left. A callback that runs on another thread is waited for, for
+     * close_timeout at most (twice that with fd()). One that takes longer goes on after this, with what it captured; a
+     * little memory is never freed then. close() tells: it returns CLOSING. */
     ~client()
     {
-        if (!home_)
-            return;
-        /* with fd() the callbacks that are left run here; else a callback that takes longer than close_timeout is
-         * not waited for */
-        while (mortise_close(home_->client, nullptr) == MORTISE_CLOSING &&
-               mortise_dispatch(home_->client) >= 0) {
-        }
+        if (home_)
+            home_->close();
     }
 
     /* As mortise_open(): a file or a URL; without one, the default search. */

@@ -134,6 +134,76 @@ static void test_close_while_told()
     ASSERT_BOOL(memory.seen.expired());
 }
 
+/* A callback of one client ends a lease of another while that one's loss is being told on another thread. What it
+ * captured stays until that is over, and goes with the next lease that ends. */
+static void test_released_by_another_callback()
+{
+    mortise::client mine = open(), other = open();
+    witness memory;
+    std::promise<void> entered, gate;
+    std::promise<mortise_status> released;
+    std::promise<int> left;
+    auto told = entered.get_future(), opened = gate.get_future();
+    auto ended = released.get_future();
+    auto done = left.get_future();
+    auto how = brisk;
+    how.on_state([&, kept = memory.give()](auto, mortise_lease_state state) {
+        if (state != MORTISE_STATE_LOST)
+            return;
+        entered.set_value();
+        opened.wait();
+        left.set_value(*kept + 1);
+    });
+    auto lease = mine.try_acquire_for("a", 60s, how).value();
+    how.on_state([](auto, auto) {});
+    auto second = mine.try_acquire_for("b", 60s, how).value();
+    CU_ASSERT_FATAL(comes(told));
+    ASSERT_BOOL(other.acquire_async("c", [&](auto) { released.set_value(lease.release().status()); }));
+    CU_ASSERT_FATAL(comes(ended)); /* it does not wait for the callback */
+    CU_ASSERT_EQUAL(ended.get(), MORTISE_LOST);
+    (void)second.release();
+    CU_ASSERT_FALSE(memory.seen.expired());
+    gate.set_value();
+    CU_ASSERT_FATAL(comes(done));
+    CU_ASSERT_EQUAL(done.get(), 2);
+    auto next = [&] {
+        (void)mine.try_acquire("b", how).value().release();
+        return memory.seen.expired();
+    };
+    while (!next())
+        std::this_thread::yield();
+    ASSERT_BOOL(memory.seen.expired());
+}
+
+/* A callback on another thread that dispatches does not come back: the end of the client does not wait for ever. */
+static void test_bounded_end()
+{
+    witness memory;
+    std::promise<void> entered, gate;
+    auto told = entered.get_future(), opened = gate.get_future();
+    mortise_client *handle;
+    std::thread dispatcher;
+    {
+        mortise::client mine = open("close_timeout=100ms");
+        handle = mine.handle();
+        ASSERT_BOOL(mine.fd());
+        ASSERT_BOOL(mine.acquire_async("x", [&, kept = memory.give()](auto) {
+            entered.set_value();
+            opened.wait();
+        }));
+        dispatcher = std::thread([handle] {
+            while (mortise_dispatch(handle) == 0)
+                std::this_thread::yield();
+        });
+        CU_ASSERT_FATAL(comes(told));
+    }
+    CU_ASSERT_FALSE(memory.seen.expired());
+    gate.set_value();
+    dispatcher.join();
+    ASSERT_BOOL(memory.seen.expired());
+    CU_ASSERT_EQUAL(mortise_close(handle, nullptr), MORTISE_OK); /* it was kept for this */
+}
+
 /* In a child nothing of the parent's is touched, and its guards can be destroyed. */
 static void test_fork()
 {
@@ -241,6 +311,8 @@ int main()
         {"released inside", test_released_inside},
         {"a lease outlives its client", test_lease_outlives_client},
         {"a close while it is told", test_close_while_told},
+        {"released by another callback", test_released_by_another_callback},
+        {"a bounded end", test_bounded_end},
         {"fork", test_fork},
         {"async", test_async},
         {"async, unwanted", test_async_unwanted},

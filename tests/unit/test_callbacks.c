@@ -249,6 +249,7 @@ static struct pair {
     struct rig rig;
     mortise_lease *lease;
     mortise_status released;
+    bool runs, mine_runs; /* the other's callback and this one, after the release */
 } pairs[2];
 static struct test_count both = TEST_COUNT_INIT, both_done = TEST_COUNT_INIT;
 
@@ -261,7 +262,16 @@ static void release_the_other(mortise_lease *lease, mortise_lease_state state, v
     test_count_add(&both, 1);
     test_count_wait(&both, 3); /* both callbacks run, and both leases are known */
     pair->released = mortise_release(other->lease, NULL);
+    pair->runs = mortise_on_state_runs(other->rig.handle, other->lease);
+    pair->mine_runs = mortise_on_state_runs(pair->rig.handle, pair->lease);
     test_count_add(&both_done, 1);
+    test_count_wait(&both_done, 2);
+}
+
+static bool runs_no_more(void *argument)
+{
+    struct pair *pair = argument;
+    return !mortise_on_state_runs(pair->rig.handle, pair->lease);
 }
 
 static void test_callbacks_release_each_other(void)
@@ -279,7 +289,11 @@ static void test_callbacks_release_each_other(void)
     CU_ASSERT_FATAL(test_count_wait(&both_done, 2));
     for (int i = 0; i < 2; i++) {
         CU_ASSERT_EQUAL(pairs[i].released, MORTISE_LOST);
+        CU_ASSERT_TRUE(pairs[i].runs);
+        CU_ASSERT_FALSE(pairs[i].mine_runs);
+        CU_ASSERT(test_poll(runs_no_more, &pairs[i], TEST_PATIENCE_MS));
         CU_ASSERT_EQUAL(mortise_close(pairs[i].rig.handle, NULL), MORTISE_OK);
+        CU_ASSERT_TRUE(mortise_on_state_runs(pairs[i].rig.handle, pairs[i].lease));
     }
 }
 
