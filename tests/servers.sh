@@ -190,19 +190,29 @@ port_is_taken() {
 
 server_port() {
     port_file=$FOLDER/$1${2:+-$2}.port
-    if [ ! -f "$port_file" ]; then
-        port=0
-        while [ "$port" -eq 0 ] || port_is_taken "$port" || port_is_ours "$port"; do
-            random=$(od -An -N2 -tu2 /dev/urandom)
-            port=$((12000 + random % 20000))
-        done
-        echo "$port" >"$port_file"
-    fi
+    [ -f "$port_file" ] || reserve_port "$port_file"
     cat "$port_file"
 }
 
-port_is_ours() {
-    cat "$FOLDER"/*.port 2>/dev/null | grep -qx "$1"
+# reserve_port FILE: writes a free port into FILE. No other test of this user takes it until FOLDER is deleted: while a
+# server is stopped, nothing else shows that its port is in use.
+reserve_port() {
+    ports_folder=${TMPDIR:-/tmp}/mortise-test-ports-$(id -u)
+    mkdir -p -m 700 "$ports_folder"
+    (
+        flock 8
+        port=0
+        while [ "$port" -eq 0 ] || port_is_taken "$port" || port_is_reserved "$port"; do
+            random=$(od -An -N2 -tu2 /dev/urandom)
+            port=$((12000 + random % 20000))
+        done
+        echo "$FOLDER" >"$ports_folder/$port"
+        echo "$port" >"$1"
+    ) 8>"$ports_folder/lock"
+}
+
+port_is_reserved() {
+    [ -f "$ports_folder/$1" ] && [ -d "$(cat "$ports_folder/$1")" ]
 }
 
 member_suffix() {
