@@ -16,18 +16,20 @@ set(MORTISE_TEST_FIXTURES "${PROJECT_BINARY_DIR}/tests/fixtures")
 # What takes a minute and more, and would be begun among the last: the end of the whole suite would wait for it alone.
 set(MORTISE_LONG_TESTS packages docs.commands analysis install migration.drill-faults migration.drill)
 
-# mortise_test(NAME LABEL family COMMAND … [TIER fast|nightly] [SANITIZERS all|address|none] [BUSY] [SERIAL]
-#              [TIMEOUT seconds] [ENVIRONMENT VAR=text …])
+# mortise_test(NAME LABEL family COMMAND … [TIER fast|nightly] [SANITIZERS all|address|none]
+#              [NIGHTLY_SANITIZERS address|thread …] [BUSY] [SERIAL] [TIMEOUT seconds] [ENVIRONMENT VAR=text …])
 #
 # LABEL: the family of the test, for `ctest -L`. TIER fast: also part of `tests/run.sh --fast`. TIER nightly: only part of
 # `tests/run.sh --nightly`. SANITIZERS (default: all): "address" if there is nothing in the test for ThreadSanitizer, "none"
-# if a sanitizer can find nothing new in it. BUSY: the test computes rather than waits, so that only two of its kind run
+# if a sanitizer can find nothing new in it. NIGHTLY_SANITIZERS: those of them that run the test only at night, because
+# other tests take the same paths with the same threads. BUSY: the test computes rather than waits, so that only two of its kind run
 # at once on two processors; tests that wait run eight at a time. SERIAL: the test runs alone.
 # Exit code 77 is a skip; with MORTISE_REQUIRE_ALL it is a failure.
 # Every test finds the command in its PATH, and in its environment MORTISE_COMMAND (the command's file),
 # MORTISE_SOURCE_DIR, MORTISE_BUILD_DIR and MORTISE_MODULE_PATH: the built modules and the test modules.
 function(mortise_test NAME)
-    cmake_parse_arguments(PARSE_ARGV 1 arg "BUSY;SERIAL" "LABEL;TIER;SANITIZERS;TIMEOUT" "COMMAND;ENVIRONMENT")
+    cmake_parse_arguments(PARSE_ARGV 1 arg "BUSY;SERIAL" "LABEL;TIER;SANITIZERS;TIMEOUT"
+                          "COMMAND;ENVIRONMENT;NIGHTLY_SANITIZERS")
     if(NOT arg_LABEL OR NOT arg_COMMAND OR arg_UNPARSED_ARGUMENTS)
         message(FATAL_ERROR "mortise_test(${NAME}): needs LABEL and COMMAND; not understood: "
                             "\"${arg_UNPARSED_ARGUMENTS}\"")
@@ -40,10 +42,16 @@ function(mortise_test NAME)
     endif()
     set(labels ${arg_LABEL} ${arg_TIER})
     if(arg_SANITIZERS STREQUAL "all")
-        list(APPEND labels address thread)
-    elseif(NOT arg_SANITIZERS STREQUAL "none")
-        list(APPEND labels ${arg_SANITIZERS})
+        set(arg_SANITIZERS address thread)
+    elseif(arg_SANITIZERS STREQUAL "none")
+        set(arg_SANITIZERS "")
     endif()
+    foreach(sanitizer IN LISTS arg_SANITIZERS)
+        if(sanitizer IN_LIST arg_NIGHTLY_SANITIZERS)
+            set(sanitizer ${sanitizer}nightly)
+        endif()
+        list(APPEND labels ${sanitizer})
+    endforeach()
     foreach(label IN LISTS labels)
         if(NOT label MATCHES "^[a-z]+$")
             message(FATAL_ERROR "mortise_test(${NAME}): \"${label}\" is no label: one word; see TIER and SANITIZERS")

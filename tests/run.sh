@@ -23,6 +23,7 @@ usage() {
 
 sanitize=no
 tier='-LE ^nightly$' # what takes minutes is left out
+at_night='' # behind a sanitizer's name: its labels
 while [ $# -gt 0 ]; do
     case $1 in
     --fast) tier='-L ^fast$' ;;
@@ -30,6 +31,7 @@ while [ $# -gt 0 ]; do
     --nightly)
         sanitize=yes
         tier=''
+        at_night='(nightly)?'
         MORTISE_NIGHTLY=1
         export MORTISE_NIGHTLY
         ;;
@@ -118,10 +120,10 @@ run_suite plain debug "$root/build-test" ctest $tier "$@"
 if [ "$sanitize" = yes ]; then
     # Each sanitizer runs what it can find something in; a test says so by its labels.
     # shellcheck disable=SC2086 # words
-    run_suite 'address and undefined behaviour' asan-ubsan "$root/build-test-asan" ctest -L '^address$' $tier "$@"
+    run_suite 'address and undefined behaviour' asan-ubsan "$root/build-test-asan" ctest -L "^address$at_night\$" $tier "$@"
     fixed_addresses=$without_random
     # shellcheck disable=SC2086 # words
-    run_suite 'threads' tsan "$root/build-test-tsan" $fixed_addresses ctest -L '^thread$' $tier "$@"
+    run_suite 'threads' tsan "$root/build-test-tsan" $fixed_addresses ctest -L "^thread$at_night\$" $tier "$@"
 fi
 
 if [ -n "$failures" ]; then
