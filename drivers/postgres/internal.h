@@ -93,6 +93,10 @@
  *   last moments may not be. Ghosts are gone: their pids are not found.
  *   The server is a standby now: "read-only transaction" ends the connection, so that the next one looks
  *   for the primary among the hosts.
+ *   The role's transactions are repeatable read or serializable by default: a connection of our own says READ COMMITTED
+ *   for its session. Behind a pooler that cannot be said before a group's first statement without one more, and need
+ *   not be: what a group reads was so after it was sent, and a write to a row that was changed since then fails, and
+ *   goes out again. Only the making of the tables, where nothing is written that both would write, says it.
  *   The caller gives up: not sent, it is taken out of the queue; sent, it is INDETERMINATE, and its later
  *   answer only says whether this client stands in a list of waiters.
  *   A release comes before LISTEN is in force: nobody is put in a row's list before it is.

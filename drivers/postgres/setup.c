@@ -75,13 +75,12 @@ static bool send_make(struct link *link)
 {
     struct args args = {.count = 0};
     args_text(&args, link->driver->schema);
-    if (!send_path(link, true) || !send_text(link, sql_make_lock, NULL, "") ||
-        !send_text(link, sql_make_alone, &args, "x"))
-        return false;
-    for (size_t i = 0; i < sql_make_count; i++)
-        if (!send_text(link, sql_make[i], NULL, ""))
-            return false;
-    return true;
+    bool sent = send_text(link, sql_make_begin, NULL, "") && send_path(link, true) &&
+                send_text(link, sql_make_lock, NULL, "") &&
+                send_text(link, sql_make_alone, &args, "x");
+    for (size_t i = 0; i < sql_make_count && sent; i++)
+        sent = send_text(link, sql_make[i], NULL, "");
+    return sent && send_text(link, sql_make_end, NULL, "");
 }
 
 static bool send_listen(struct link *link)

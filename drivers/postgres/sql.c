@@ -59,12 +59,22 @@ const size_t sql_make_count = sizeof(sql_make) / sizeof(sql_make[0]);
     "ON n.oid = relnamespace WHERE relkind IN ('r', 'p') AND relpersistence <> 't' AND relname = "
 #define HAVE_LOCK HAVE "'mortise_lock'"
 #define HAVE_META HAVE "'mortise_meta'"
+/* A transaction of its own with a beginning and an end: the one that is second sees what the first has made, whatever
+ * isolation is the default. */
+const char sql_make_begin[] = "BEGIN ISOLATION LEVEL READ COMMITTED";
+const char sql_make_end[] = "COMMIT";
 const char sql_make_lock[] = "SELECT pg_advisory_xact_lock(5642811930437154125)";
 const char sql_make_alone[] =
     "SELECT 1 / CASE WHEN EXISTS (" HAVE_LOCK " AND nspname <> $1) THEN 0 ELSE 1 END";
-/* The role's own path follows: types and functions are found as before. */
-#define THEN_PATH " || coalesce(nullif(', ' || current_setting('search_path'), ', '), '')"
-const char sql_path[] = "SELECT set_config('search_path', quote_ident($1)" THEN_PATH ", $2)";
+/* Ours come first, and the server's own functions before all others: they do so where pg_catalog is not named. So the
+ * role's own path, by which types and functions are found as before, follows only where it does not name it either;
+ * there may be a function clock_timestamp() on it. A temporary table hides none of ours: where pg_temp is not named, it
+ * comes first. */
+#define PATH(schema)                                                                               \
+    "pg_catalog.set_config('search_path', pg_catalog.quote_ident(" schema ") || CASE "             \
+    "WHEN 'pg_catalog' = ANY (pg_catalog.current_schemas(false)) THEN '' ELSE coalesce(nullif("    \
+    "', ' || pg_catalog.current_setting('search_path'), ', '), '') END || ', pg_temp', "
+const char sql_path[] = "SELECT " PATH("$1") "$2)";
 
 /* Settings are for a connection of our own: behind a pooler they would stay with somebody else's. */
 const char sql_identify[] =
@@ -73,7 +83,8 @@ const char sql_identify[] =
     "ELSE current_schema()::text END AS schema) "
     "SELECT mine.same, (SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()), "
     "pg_is_in_recovery(), EXISTS (SELECT FROM found WHERE nspname = schema), "
-    "EXISTS (" HAVE_META " AND nspname = schema), clock_timestamp(), pg_backend_pid()::bigint, "
+    "EXISTS (" HAVE_META
+    " AND nspname = schema), pg_catalog.clock_timestamp(), pg_backend_pid()::bigint, "
     "schema, EXISTS (SELECT FROM pg_namespace WHERE nspname = schema "
     "AND has_schema_privilege(oid, 'USAGE')), "
     "schema = ANY (current_schemas(false)), (SELECT count(*) FROM found), "
@@ -101,9 +112,8 @@ const char sql_layout[] = "SELECT left(value, 31) FROM mortise_meta WHERE key = 
 const char sql_settings[] =
     "SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true), "
     "set_config('client_min_messages', 'warning', true), "
-    "set_config('search_path', quote_ident($3)" THEN_PATH ", true), "
     "CASE current_setting('synchronous_commit') WHEN 'off' "
-    "THEN set_config('synchronous_commit', 'on', true) END";
+    "THEN set_config('synchronous_commit', 'on', true) END, " PATH("$3") "true)";
 const char sql_in_time[] =
     "SELECT clock_timestamp(), 1 / CASE WHEN clock_timestamp() > $1 THEN 0 ELSE 1 END";
 

@@ -51,6 +51,7 @@ extern const char
     sql_settings[];              /* lock time-out, statement time-out, schema: of one transaction */
 extern const char sql_path[];    /* schema, whether for one transaction only */
 extern const char sql_in_time[]; /* an instant -> clock; fails (division by zero) after it */
+extern const char sql_make_begin[], sql_make_end[];
 extern const char sql_make_lock[];  /* one client makes tables at a time */
 extern const char sql_make_alone[]; /* schema: fails (division by zero) if another has them */
 extern const char *const sql_make[];

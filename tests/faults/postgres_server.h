@@ -68,6 +68,38 @@ static const char *ask(const char *sql)
     return answer;
 }
 
+/* The same with up to four words for psql, the last of them NULL: "-d", "other"; or "only=2" for the standby. */
+static inline const char *ask_as(const char *const *words, const char *sql)
+{
+    static char answer[256];
+    struct test_process process;
+    char line[256];
+    const char *argv[12] = {"/bin/sh", script, "ask", "postgres", folder};
+    size_t count = 5;
+    for (; *words != NULL; words++)
+        argv[count++] = *words;
+    argv[count++] = "-c";
+    argv[count] = sql;
+    answer[0] = '\0';
+    bool good = test_spawn(&process, argv);
+    while (good && test_hear(&process, line, sizeof line, 4 * PATIENCE_MS))
+        if (answer[0] == '\0')
+            memcpy(answer, line, sizeof answer);
+    if (!good || test_reap(&process, 4 * PATIENCE_MS) != 0)
+        snprintf(answer, sizeof answer, "failed: %.200s", sql);
+    return answer;
+}
+
+static inline const char *ask_in(const char *database, const char *sql)
+{
+    return ask_as((const char *const[]){"-d", database, NULL}, sql);
+}
+
+static inline const char *ask_standby(const char *sql)
+{
+    return ask_as((const char *const[]){"only=2", NULL}, sql);
+}
+
 struct wanted {
     const char *sql, *answer;
 };
@@ -140,14 +172,20 @@ static inline void row_fault_end(void)
 #define SLEEPERS                                                                                   \
     "FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND application_name = 'mortise'"
 
-/* Another session of the superuser, which talks by lines: a row that it locks stays so. */
-static inline bool session_begin(struct test_process *session, const char *sql)
+/* Another session of the superuser, which talks by lines: what it locks stays so. */
+static inline bool session_begin_in(struct test_process *session, const char *database,
+                                    const char *sql)
 {
     char line[256];
-    const char *const argv[] = {"/bin/sh", script, "ask", "postgres", folder, NULL};
+    const char *const argv[] = {"/bin/sh", script, "ask", "postgres", folder, "-d", database, NULL};
     return test_spawn(session, argv) && test_say(session, "BEGIN; %s; SELECT 'locked';", sql) &&
            test_hear(session, line, sizeof line, PATIENCE_MS) &&
            (strcmp(line, "locked") == 0 || test_hear(session, line, sizeof line, PATIENCE_MS));
+}
+
+static inline bool session_begin(struct test_process *session, const char *sql)
+{
+    return session_begin_in(session, "mortise", sql);
 }
 
 static inline void session_end(struct test_process *session)
@@ -264,10 +302,17 @@ static void *wait_in_line(void *argument)
     return NULL;
 }
 
-static inline void waiter_begin(struct waiter *waiter, mortise_client *client, const char *name)
+/* It asks; whether it waits already, nobody knows. */
+static inline void waiter_start(struct waiter *waiter, mortise_client *client, const char *name)
 {
     *waiter = (struct waiter){.client = client, .name = name};
     CU_ASSERT_FATAL(pthread_create(&waiter->thread, NULL, wait_in_line, waiter) == 0);
+}
+
+/* And the server knows that it waits. */
+static inline void waiter_begin(struct waiter *waiter, mortise_client *client, const char *name)
+{
+    waiter_start(waiter, client, name);
     CU_ASSERT(soon("SELECT count(*) FROM mortise_lock WHERE length(waiters) = 12", "1"));
 }
 

@@ -1,5 +1,5 @@
 /* test_postgres.c - the PostgreSQL driver and what can go wrong with its server: crashes, sessions that are
- * ended, rows that somebody locks, standbys, clocks, rights. On a private server with a standby, whose first
+ * ended, standbys, clocks, rows that somebody changes. On a private server with a standby, whose first
  * member has a clock that can be set, and with the fault proxy before it where connections are to break. */
 #include "postgres_server.h"
 
@@ -89,13 +89,13 @@ static void test_listener_terminated(void)
 static bool told_before_the_answer(mortise_client *client, mortise_client *other, const char *name)
 {
     char sql[512];
-    struct waiter waiter = {.client = other, .name = name};
+    struct waiter waiter;
     mortise_lease *lease = take(client, name, HOLD_MS);
     row_fault(name, 1,
               "FOR i IN 1..300 LOOP EXIT WHEN EXISTS (SELECT FROM public.told); "
               "PERFORM pg_sleep(0.01); END LOOP; PERFORM pg_sleep(0.2); NEW.grants := NULL; "
               "NEW.expires_at := clock_timestamp() + ''60 s''::interval");
-    CU_ASSERT_FATAL(pthread_create(&waiter.thread, NULL, wait_in_line, &waiter) == 0);
+    waiter_start(&waiter, other, name);
     CU_ASSERT(soon("SELECT count(*) " SLEEPERS, "1"));
     snprintf(sql, sizeof sql,
              "INSERT INTO told VALUES (true); SELECT pg_notify('mortise_' || "
@@ -162,8 +162,7 @@ static void test_two_connections(void)
     for (int i = 0; i < WAITERS; i++) {
         snprintf(waited[i], sizeof waited[i], "wait-%d", i);
         wanted[i] = take(holder, waited[i], HOLD_MS);
-        waiters[i] = (struct waiter){.client = client, .name = waited[i]};
-        pthread_create(&waiters[i].thread, NULL, wait_in_line, &waiters[i]);
+        waiter_start(&waiters[i], client, waited[i]);
     }
     CU_ASSERT(soon("SELECT count(*) FROM mortise_lock WHERE waiters IS NOT NULL", "100"));
     mortise_close(holder, NULL); /* all of its leases are given back */
@@ -263,49 +262,37 @@ static void test_pooler_unannounced(void)
     mortise_client *client = open_as(conninfo, "log = none", ""),
                    *other = open_as(conninfo, "log = none", "");
     mortise_lease *lease = take(client, "pooled", HOLD_MS);
-    struct waiter waiter = {.client = other, .name = "pooled"};
-    pthread_create(&waiter.thread, NULL, wait_in_line, &waiter);
+    struct waiter waiter;
+    waiter_start(&waiter, other, "pooled");
     give(lease);
     CU_ASSERT_EQUAL(waiter_end(&waiter), MORTISE_OK);
     mortise_close(client, NULL);
     mortise_close(other, NULL);
 }
 
-/* ---- retried ----------------------------------------------------------------------------------- */
-
-struct contender {
-    pthread_t thread;
-    mortise_client *client;
-    int failed;
-};
-
-static void *contend(void *argument)
+/* A program that shares the pooler's session has left a temporary table of that name there. */
+static void test_temporary_table(void)
 {
-    struct contender *contender = argument;
-    for (int i = 0; i < 50; i++)
-        contender->failed += try_for(contender->client, i % 2 ? "contended-1" : "contended-2",
-                                     PATIENCE_MS) != MORTISE_OK;
-    return NULL;
+    const char *const there[] = {"-p", pooler_port, "-U", "mortise", NULL};
+    char conninfo[200];
+    snprintf(conninfo, sizeof conninfo, "host=127.0.0.1 port=%s dbname=mortise user=mortise",
+             pooler_port);
+    mortise_client *client = open_client("", "");
+    mortise_lease *lease = take(client, "temporary", HOLD_MS);
+    ask_as(there, "CREATE TEMPORARY TABLE mortise_lock(LIKE mortise_lock INCLUDING ALL)");
+    CU_ASSERT_STRING_EQUAL(ask_as(there, "SELECT count(*) FROM pg_temp.mortise_lock"), "0");
+    mortise_client *other = open_as(conninfo, "log = none", "");
+    CU_ASSERT_EQUAL(try_for(other, "temporary", 0), MORTISE_BUSY);
+    mortise_close(other, NULL);
+    CU_ASSERT_STRING_EQUAL(
+        ask_as(there, "SET client_min_messages = warning; DROP TABLE pg_temp.mortise_lock; "
+                      "SELECT 'dropped'"),
+        "dropped"); /* it was there all the time: the session is the same */
+    give(lease);
+    mortise_close(client, NULL);
 }
 
-/* As a role whose transactions are serializable, and which may not be told otherwise behind a pooler. */
-static void test_serializable(void)
-{
-    struct contender contenders[4];
-    ask("ALTER ROLE mortise SET default_transaction_isolation = serializable");
-    for (size_t i = 0; i < 4; i++) {
-        contenders[i] = (struct contender){.client = open_client("", "pooler = yes")};
-        pthread_create(&contenders[i].thread, NULL, contend, &contenders[i]);
-    }
-    for (size_t i = 0; i < 4; i++) {
-        pthread_join(contenders[i].thread, NULL);
-        CU_ASSERT_EQUAL(contenders[i].failed, 0);
-        mortise_close(contenders[i].client, NULL);
-    }
-    ask("ALTER ROLE mortise RESET default_transaction_isolation");
-}
-
-/* ---- standbys, clocks, rights ------------------------------------------------------------------ */
+/* ---- standbys, clocks, rows --------------------------------------------------------------------- */
 
 static bool is_read_only(void *client)
 {
@@ -404,109 +391,6 @@ static void test_swept(void)
     ask("DELETE FROM mortise_lock WHERE name = 'kept'");
 }
 
-static void test_no_right(void)
-{
-    char conninfo[200];
-    ask("CREATE ROLE poor LOGIN");
-    ask("CREATE DATABASE bare");
-    snprintf(conninfo, sizeof conninfo, "host=127.0.0.1 port=%s dbname=bare user=poor", port);
-    mortise_client *client = open_as(conninfo, "", "");
-    CU_ASSERT_EQUAL(try_for(client, "poor", PATIENCE_MS), MORTISE_BACKEND);
-    says("mortise schema postgres");
-    mortise_close(client, NULL);
-}
-
-static void test_other_layout(void)
-{
-    mortise_client *client;
-    ask("UPDATE mortise_meta SET value = '0' WHERE key = 'layout'");
-    client = open_client("", "");
-    CU_ASSERT_EQUAL(try_for(client, "layout", PATIENCE_MS), MORTISE_BACKEND);
-    says("layout");
-    ask("UPDATE mortise_meta SET value = '1' WHERE key = 'layout'");
-    CU_ASSERT_EQUAL(try_for(client, "layout", PATIENCE_MS), MORTISE_OK);
-    mortise_close(client, NULL);
-}
-
-/* ---- which tables are meant ------------------------------------------------------------------------ */
-
-static void ask_in(const char *database, const char *sql)
-{
-    struct test_process process;
-    char line[200];
-    const char *const argv[] = {"/bin/sh", script,   "ask", "postgres", folder,
-                                "-d",      database, "-c",  sql,        NULL};
-    CU_ASSERT_FATAL(test_spawn(&process, argv));
-    while (test_hear(&process, line, sizeof line, PATIENCE_MS))
-        ;
-    CU_ASSERT_EQUAL(test_reap(&process, PATIENCE_MS), 0);
-}
-
-/* A client whose role has that search_path. */
-static mortise_client *open_on_path(const char *path, const char *more)
-{
-    char conninfo[300];
-    snprintf(conninfo, sizeof conninfo,
-             "host=127.0.0.1 port=%s dbname=schemas user=mortise options='-c search_path=%s'", port,
-             path);
-    return open_as(conninfo, "", more);
-}
-
-static mortise_status try_on_path(const char *path, const char *more)
-{
-    mortise_client *client = open_on_path(path, more);
-    mortise_status status = try_for(client, "where", 0);
-    CU_ASSERT_EQUAL(mortise_close(client, NULL), MORTISE_OK);
-    return status;
-}
-
-static void add_text(const char *text, size_t length, void *sql)
-{
-    strncat(sql, text, length);
-}
-
-/* As an operator does it. */
-static void make_tables(const char *database, const char *schema)
-{
-    char sql[8000];
-    snprintf(sql, sizeof sql, "SET ROLE mortise; SET search_path TO %s;\n", schema);
-    CU_ASSERT_EQUAL(mortise_schema(NULL, "postgres", add_text, sql, &detail), MORTISE_OK);
-    ask_in(database, sql);
-}
-
-static void test_schemas(void)
-{
-    char text[300] = "";
-    ask("CREATE DATABASE schemas OWNER mortise");
-    ask_in("schemas", "CREATE SCHEMA one AUTHORIZATION mortise");
-    ask_in("schemas", "CREATE SCHEMA \"t wo\" AUTHORIZATION mortise");
-    mortise_client *client = open_on_path("one", "");
-    mortise_lease *lease = take(client, "where", HOLD_MS);
-    CU_ASSERT_EQUAL(mortise_ping(client, text, sizeof text, &detail), MORTISE_OK);
-    CU_ASSERT_PTR_NOT_NULL(strstr(text, "database schemas, schema one"));
-    CU_ASSERT_EQUAL(try_on_path("one,public", ""), MORTISE_BUSY);
-    CU_ASSERT_EQUAL(try_on_path("public", ""), MORTISE_CONFIG); /* it does not make its own */
-    says("say schema = one");
-    CU_ASSERT_EQUAL(try_on_path("public", "schema = one"), MORTISE_BUSY);
-    CU_ASSERT_EQUAL(try_on_path("public", "schema = one\npooler = yes"), MORTISE_BUSY);
-    CU_ASSERT_EQUAL(try_on_path("one", "schema = three"), MORTISE_CONFIG);
-    says("does not exist");
-    CU_ASSERT_EQUAL(try_on_path("one", "schema = t wo"),
-                    MORTISE_CONFIG); /* no second set unasked */
-    says("another schema of this database has them (one)");
-    says("mortise schema postgres");
-    CU_ASSERT_EQUAL(try_on_path("one", ""), MORTISE_BUSY); /* and none was made */
-    make_tables("schemas", "\"t wo\"");
-    CU_ASSERT_EQUAL(try_on_path("one", "schema = t wo"), MORTISE_OK); /* another lock */
-    CU_ASSERT_EQUAL(try_on_path("one", ""), MORTISE_CONFIG);
-    says("more than one schema");
-    ask_in("schemas", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                      "WHERE application_name = 'mortise' AND datname = 'schemas'");
-    CU_ASSERT_EQUAL(try_for(client, "elsewhere", PATIENCE_MS), MORTISE_OK); /* it knows its own */
-    give(lease);
-    CU_ASSERT_EQUAL(mortise_close(client, NULL), MORTISE_OK);
-}
-
 /* ---- what others do to the rows ------------------------------------------------------------------------ */
 
 /* The most that this process ever had in memory, in KiB. */
@@ -582,46 +466,6 @@ static void test_looks(void)
     mortise_close(holder, NULL);
 }
 
-/* ---- TLS --------------------------------------------------------------------------------------------- */
-
-/* What opening a client of these hosts logs; it connects to nobody. */
-static char *logged(const char *conninfo)
-{
-    char path[300];
-    snprintf(path, sizeof path, "%s/logged", folder);
-    int file = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0600), before = dup(STDERR_FILENO);
-    CU_ASSERT_FATAL(file >= 0 && before >= 0 && dup2(file, STDERR_FILENO) >= 0);
-    mortise_close(open_as(conninfo, "", ""), NULL);
-    dup2(before, STDERR_FILENO);
-    close(file);
-    close(before);
-    char *text = test_file_read(path);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(text);
-    return text;
-}
-
-static void test_plain_text(void)
-{
-    static const struct {
-        const char *conninfo;
-        bool warns;
-    } cases[] = {
-        {"host=db.example", true},
-        {"host=localhost,db.example sslmode=allow", true},
-        {"host=127.0.0.1 hostaddr=192.0.2.7", true},
-        {"host=db.example sslmode=require", false},
-        {"host=db.example sslmode=disable", false},
-        {"host=db.example gssencmode=require", false},
-        {"host=/var/run/postgresql,localhost,127.0.0.1", false},
-        {"host=db.example hostaddr=127.0.0.1", false},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char *text = logged(cases[i].conninfo);
-        CU_ASSERT_EQUAL(strstr(text, "verify-full") != NULL, cases[i].warns);
-        free(text);
-    }
-}
-
 /* ---- main -------------------------------------------------------------------------------------- */
 
 int main(int argc, char **argv)
@@ -638,15 +482,11 @@ int main(int argc, char **argv)
         {"a connection that breaks at any byte", test_cut_anywhere},
         {"a client that is stopped", test_client_stopped},
         {"a pooler that nobody told of", test_pooler_unannounced},
-        {"serialization failures", test_serializable},
+        {"a temporary table behind a pooler", test_temporary_table},
         {"a read-only standby", test_standby},
         {"the server's clock is set", test_clock},
         {"expired in the database", test_expired_there},
         {"rows that are free for long", test_swept},
-        {"a role without rights", test_no_right},
-        {"another layout", test_other_layout},
-        {"tables in two schemas", test_schemas},
-        {"a warning where TLS is not required", test_plain_text},
         {"huge fields", test_huge_fields},
         {"looks of a waiter behind a pooler", test_looks},
         CU_TEST_INFO_NULL,

@@ -3,20 +3,6 @@
 #define SERVER_SETTINGS "standby=yes\n"
 #include "postgres_server.h"
 
-static const char *ask_standby(const char *sql)
-{
-    static char answer[256];
-    struct test_process process;
-    const char *const argv[] = {"/bin/sh", script, "ask", "postgres", folder,
-                                "only=2",  "-c",   sql,   NULL};
-    answer[0] = '\0';
-    if (test_spawn(&process, argv)) {
-        test_hear(&process, answer, sizeof answer, PATIENCE_MS);
-        test_reap(&process, PATIENCE_MS);
-    }
-    return answer;
-}
-
 static uint64_t renewals(mortise_client *client)
 {
     mortise_stats stats = {.size = sizeof stats};

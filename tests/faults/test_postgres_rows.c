@@ -69,8 +69,7 @@ static void test_neighbours(void)
     give(take(clients[0], "neighbour-3-locked", 0));
     CU_ASSERT_FATAL(session_begin(
         &session, "SELECT 1 FROM mortise_lock WHERE name = 'neighbour-3-locked' FOR UPDATE"));
-    waiter = (struct waiter){.client = clients[0], .name = "neighbour-3-locked"};
-    pthread_create(&waiter.thread, NULL, wait_in_line, &waiter);
+    waiter_start(&waiter, clients[0], "neighbour-3-locked");
     CU_ASSERT(soon(SEEN_WAITING, "t"));
     for (size_t i = 0; i < NEIGHBOURS; i++) {
         neighbours[i] = (struct neighbour){.client = clients[i % 2]};

@@ -100,20 +100,6 @@ static bool still_asks(struct call *call, const char *sql)
 
 /* ---- the standby ----------------------------------------------------------------------------------- */
 
-static const char *ask_standby(const char *sql)
-{
-    static char answer[256];
-    struct test_process process;
-    const char *const argv[] = {"/bin/sh", script, "ask", "postgres", folder,
-                                "only=2",  "-c",   sql,   NULL};
-    answer[0] = '\0';
-    if (test_spawn(&process, argv)) {
-        test_hear(&process, answer, sizeof answer, PATIENCE_MS);
-        test_reap(&process, PATIENCE_MS);
-    }
-    return answer;
-}
-
 static void make_synchronous(void)
 {
     ask("ALTER SYSTEM SET synchronous_standby_names = '*'");
