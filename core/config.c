@@ -43,6 +43,34 @@ mortise_status config_failed(const struct config *config, size_t line, const cha
                   config->source + (cut ? length - SOURCE_SHOWN : 0), place, part, text);
 }
 
+/* The line of the key that the text begins with; 0: it begins with none, or that one was not given. */
+static size_t line_of_first_key(const struct config *config, const char *section,
+                                const mortise_option *schema, size_t count, const char *text)
+{
+    for (size_t i = 0; i < count; i++) {
+        size_t length = strlen(schema[i].key);
+        if (strncmp(text, schema[i].key, length) != 0 || strchr(" :", text[length]) == NULL)
+            continue;
+        const struct row *row = config_find_row(config, section, schema[i].key);
+        return row != NULL ? row->line : 0;
+    }
+    return 0;
+}
+
+void config_complete(const struct config *config, const char *section, const mortise_option *schema,
+                     size_t count, mortise_error *error)
+{
+    const char *text = error->message, *end = text[0] == '[' ? strstr(text, "] ") : NULL;
+    bool named = end != NULL; /* it names the section already */
+    mortise_error whole;
+    if (strncmp(text, config->source, strlen(config->source)) == 0)
+        return;
+    size_t line = line_of_first_key(config, section, schema, count, named ? end + 2 : text);
+    config_failed(config, line, named || config->origin == FROM_URL ? NULL : section, &whole, "%s",
+                  text);
+    memcpy(error->message, whole.message, sizeof(error->message));
+}
+
 mortise_status config_no_memory(mortise_error *error)
 {
     return failed(error, MORTISE_NOMEM, "out of memory while the configuration was read");

@@ -44,6 +44,10 @@ mortise_status config_values(struct config *config, const char *section,
                              mortise_error *error);
 void config_values_free(mortise_value *values, size_t count);
 mortise_status config_check_url(const struct config *config, mortise_error *error);
+/* A module did not open because of its section, and *error says why: puts "source:line: [section] " before that. The line
+ * is the one of the key that the message begins with, if it begins with one. */
+void config_complete(const struct config *config, const char *section, const mortise_option *schema,
+                     size_t count, mortise_error *error);
 
 /* Single values, also used by config_values: the whole text must be consumed. On failure they write
  * what was expected ("a duration such as 500ms, 30s or 2m") to `expected`. */

@@ -203,6 +203,10 @@ static mortise_status open_failed(const struct opening *o, const struct instance
     if (told->message[0] == '\0')
         failed(told, status, "[%s] did not open: %s", instance->section,
                mortise_status_text(status));
+    bool own = told->driver[0] == '\0' || strcmp(told->driver, instance->module.name) == 0;
+    if (status == MORTISE_CONFIG && own)
+        config_complete(o->loader->config, instance->section, instance->module.options,
+                        instance->module.option_count, told);
     if (told->driver[0] == '\0') /* else a module below it told */
         snprintf(told->driver, sizeof(told->driver), "%s", instance->module.name);
     if (o->error != NULL)

@@ -148,19 +148,17 @@ static mortise_status check_access(const char *path, int how, mortise_error *err
                        path, (long)geteuid(), strerror(code));
 }
 
-mortise_status place_find(struct driver *driver, mortise_error *error)
+static mortise_status find(struct driver *driver, mortise_error *error)
 {
     char path[PATH_MAX], folder[PATH_MAX];
     const char *given = driver->values[OPTION_PATH].text;
-    mortise_status status = read_mode(driver, error);
-    if (status != MORTISE_OK)
-        return status;
+    mortise_status status = MORTISE_OK;
     bool by_default = given == NULL || given[0] == '\0';
     if (by_default)
         status = default_path(path, sizeof(path), error);
     else if (given[0] != '/' || given[strlen(given) - 1] == '/')
         return fault_error(error, MORTISE_CONFIG, 0, false,
-                           "path is \"%.200s\"; expected the absolute path of a file", given);
+                           "\"%.200s\"; expected the absolute path of a file", given);
     else
         status = fits(snprintf(path, sizeof(path), "%s", given), sizeof(path), error);
 
@@ -181,6 +179,22 @@ mortise_status place_find(struct driver *driver, mortise_error *error)
     if (status == MORTISE_OK)
         status = trust_check_files(driver, error);
     return status == MORTISE_OK ? check_access(driver->path, R_OK | W_OK, error) : status;
+}
+
+/* An error begins with the key that it is about, and the core adds where that stands. */
+mortise_status place_find(struct driver *driver, mortise_error *error)
+{
+    char text[sizeof(error->message)];
+    mortise_status status = read_mode(driver, error);
+    if (status != MORTISE_OK)
+        return status;
+    status = find(driver, error);
+    if (status != MORTISE_CONFIG)
+        return status;
+    snprintf(text, sizeof(text), "%s", error->message);
+    snprintf(error->message, sizeof(error->message), "path%s: %s",
+             driver->values[OPTION_PATH].given ? "" : " (by default)", text);
+    return status;
 }
 
 static bool is_inbox(int folder, const char *name)

@@ -122,6 +122,21 @@ same "check of a config that is not there" 78 $?
 has_line "says so on stdout" "$DIR/out" 'wrong.*none.conf'
 printf '[mortise]\ndriver = sqlite\ntll = 3s\n' >"$DIR/bad.conf"
 refused 78 'bad.conf:3.*tll.*did you mean "ttl"' -C "$DIR/bad.conf" run x -- true
+place() { # PATH PATTERN: what a path of sqlite is refused with
+    printf '[mortise]\ndriver = sqlite:a\n[sqlite:a]\nbusy_timeout = 1s\npath = %s\n' "$1" >"$DIR/place.conf"
+    refused 78 "place.conf:5: \\[sqlite:a\\] path: $2" -C "$DIR/place.conf" run x -- true
+}
+place locks.db '"locks.db"; expected the absolute path'
+place "$DIR/none/locks.db" "cannot use the folder $DIR/none: No such file"
+place "$DIR/bad.conf/locks.db" "cannot use .*bad.conf.*: Not a directory"
+place "$DIR" '.*is not a file'
+if [ "$(id -u)" -ne 0 ]; then
+    mkdir -m 500 "$DIR/closed"
+    place "$DIR/closed/locks.db" "$DIR/closed must be writable for uid"
+fi
+printf '[mortise]\ndriver = sqlite\n[sqlite]\nmode = 0800\n' >"$DIR/mode.conf"
+refused 78 'mode.conf:4: \[sqlite\] mode is "0800"' -C "$DIR/mode.conf" run x -- true
+refused 78 ': path: cannot use the folder' -C "sqlite:$DIR/none/locks.db" run x -- true
 mkdir "$DIR/folder.conf"
 refused 78 'folder.conf' -C "$DIR/folder.conf" run x -- true
 refused 78 '.' -C 'nosuchscheme://host/' run x -- true
