@@ -92,6 +92,17 @@ static bool is_unsure(const mortise_op *op)
             op->status == MORTISE_NOTOWNER);
 }
 
+/* A presence has a name of this client's own, which nobody else takes. */
+static const char *why_busy(const struct migrate *migrate, const struct ask *ask)
+{
+    if (migrate->sides[ask->side].presence.leftover)
+        return "a request before this one is not undone yet";
+    return migrate->leg_count < SIDES ? "what a request before this one took is still there"
+                                      : "what a request before this one took is still there, or "
+                                        "`from` and `to` are the same "
+                                        "database";
+}
+
 /* The side could not be asked, or said something else than yes. */
 static void cannot(struct migrate *migrate, const struct ask *ask, const char *what)
 {
@@ -103,7 +114,7 @@ static void cannot(struct migrate *migrate, const struct ask *ask, const char *w
                    status == MORTISE_BUSY || status == MORTISE_OK || is_unsure(op);
     snprintf(message, sizeof(message), "migrate: %s %s: %.400s", what,
              side_text(migrate, ask->side, text, sizeof(text)),
-             status == MORTISE_BUSY ? "another has it; are `from` and `to` the same server?"
+             status == MORTISE_BUSY ? why_busy(migrate, ask)
              : is_unsure(op)        ? "the one before it may come back yet"
              : op->error != NULL    ? op->error->message
                                     : "it does not answer");

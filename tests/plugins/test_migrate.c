@@ -137,7 +137,7 @@ static void test_same_server(void)
     CU_ASSERT(test_file_write(path, text));
     mortise_client *client = open_at(path);
     IS(UNREACHABLE, attempt(client, "a"));
-    CU_ASSERT_PTR_NOT_NULL(strstr(detail.message, "the same server"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(detail.message, "the same database"));
     mortise_close(client, NULL);
 }
 
