@@ -44,8 +44,7 @@ if can_freeze; then
     begin=$(ms)
     kill -TERM $wrapper
     same_code "TERM after a command that ended with 0" 0 $wrapper
-    took=$(($(ms) - begin))
-    yes "soon ($took ms)" [ $took -lt 20000 ] # alone it would take a minute
+    soon "$begin" 20000 "soon" # alone it would take a minute
     has_line "said" "$DIR/err" "^mortise: \"${N}a\" was not released in time: it stays locked until its ttl"
     thaw
     break_it "${N}a"
@@ -58,8 +57,7 @@ if can_freeze; then
     begin=$(ms)
     kill -TERM $wrapper
     same_code "the command's code" 143 $wrapper
-    took=$(($(ms) - begin))
-    yes "soon ($took ms)" [ $took -lt 20000 ]
+    soon "$begin" 20000 "soon"
     thaw
     break_it "${N}a"
 
