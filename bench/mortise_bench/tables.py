@@ -28,32 +28,42 @@ def times(ratio):
     return f"× {ratio['median']:.3g}" if ratio else ""
 
 
+def cell(case, name):
+    """The median; below it, smaller, from the least to the most, and the ratios. Empty where the case has no such figure."""
+    if name not in case["figures"]:
+        return ""
+    found = case["figures"][name]
+    floor, rival = times(case["ratios"].get(name)), times(case["of_rival"].get(name))
+    below = [spread(found), floor and f"{floor} of the floor", rival and f"{rival} of the best rival"]
+    return html.escape(number(found["median"])) + "".join(f"<small>{html.escape(text)}</small>" for text in below if text)
+
+
 def columns(cases):
-    """(head, class, text of a case), without those that would be empty."""
+    """(head, cell of each case), without those that would be empty."""
     for name in (name for name in KNOWN if any(case["figures"].get(name, {}).get("most") for case in cases)):
         unit, _, words = KNOWN[name]
+        yield f"{words}, {unit}" if unit and name != "rate" else words, [cell(case, name) for case in cases]
 
-        def texts(text, name=name):
-            return [text(case["figures"][name]) if name in case["figures"] else "" for case in cases]
 
-        yield f"{words}, {unit}" if unit and name != "rate" else words, "figure", texts(lambda found: number(found["median"]))
-        yield "least to most", "least", texts(spread)
-        yield "of the floor", "figure", [times(case["ratios"].get(name)) for case in cases]
-        yield "of the best rival", "figure", [times(case["of_rival"].get(name)) for case in cases]
+COLUMNS_MOST = 8  # more of them do not fit a window of 1,280 px
+
+
+def columns_table(cases, shown):
+    heads = "".join(f"<th>{html.escape(head)}</th>" for head, _ in shown)
+    rows = "".join(
+        f"<tr class={case['kind']}><td>{html.escape(case['label'])}</td><td class=text>{html.escape(case['shape'])}</td>"
+        + "".join(f"<td>{cells[at]}</td>" for _, cells in shown)
+        + "</tr>"
+        for at, case in enumerate(cases)
+    )
+    return f"<div class=table><table><tr><th></th><th></th>{heads}</tr>{rows}</table></div>"
 
 
 def cases_table(cases, title):
     """All figures of cases of one workload, backend and place. Those that are 0 in all of them are left out."""
-    shown = [column for column in columns(cases) if any(column[2])]
-    heads = "".join(f"<th>{html.escape(head)}</th>" for head, _, _ in shown)
-    rows = ""
-    for at, case in enumerate(cases):
-        cells = "".join(f"<td class={kind}>{html.escape(texts[at])}</td>" for _, kind, texts in shown)
-        rows += (
-            f"<tr class={case['kind']}><td>{html.escape(case['label'])}</td>"
-            f"<td class=text>{html.escape(case['shape'])}</td>{cells}</tr>"
-        )
-    return f"<h3>{html.escape(title)}</h3><div class=table><table><tr><th></th><th></th>{heads}</tr>{rows}</table></div>"
+    shown = list(columns(cases))
+    tables = (columns_table(cases, shown[at : at + COLUMNS_MOST]) for at in range(0, max(len(shown), 1), COLUMNS_MOST))
+    return f"<h3>{html.escape(title)}</h3>" + "".join(tables)
 
 
 # ---- on what it was measured ----

@@ -285,6 +285,23 @@ class Check(unittest.TestCase):
         self.assertEqual(self.check(lambda cases: cases.clear()).returncode, 2)
 
 
+class Width(unittest.TestCase):
+    """A window of 1,280 px shows each table as a whole: few columns, and none that cannot be narrow."""
+
+    def test_many_figures_are_several_tables(self):
+        told = result()["cases"][0]
+        told["figures"] = {name: figures.figure(name, [1000, 2000, 3000]) for name in figures.KNOWN}
+        made = tables.cases_table([told], "all")
+        self.assertEqual(made.count("<h3>"), 1)
+        found = [one.split("</tr>")[0].count("<th") for one in made.split("<table>")[1:]]
+        self.assertEqual(sum(found) - 2 * len(found), len(figures.KNOWN))
+        self.assertLessEqual(max(found), 10)
+
+    def test_no_column_is_kept_from_wrapping(self):
+        style = (BENCH / "mortise_bench" / "style.css").read_text(encoding="utf-8")
+        self.assertNotIn("nowrap", style)
+
+
 class Page(unittest.TestCase):
     """The tables in Markdown."""
 
