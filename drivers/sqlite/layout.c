@@ -236,11 +236,13 @@ static int free_rows_alone(struct driver *driver)
     return end_transaction(driver, rc);
 }
 
-static int is_other_boot(struct driver *driver, bool *other)
+/* On a connection of its own. *other stays true if the file is busy: somebody recovers the log, or is the last to close
+ * the file. */
+static int look_again(struct driver *driver, bool *other)
 {
     struct layout layout;
     int rc = look_at_layout(driver, &layout);
-    *other = rc == SQLITE_OK && layout.condition == OTHER_BOOT;
+    *other = fault_is_busy(rc) || (rc == SQLITE_OK && layout.condition == OTHER_BOOT);
     return rc;
 }
 
@@ -265,7 +267,7 @@ static mortise_status free_rows_in_turn(struct driver *driver, int64_t until_ns,
     mortise_status status = database_connect(driver, error);
     *rc = SQLITE_OK;
     if (status == MORTISE_OK)
-        *rc = is_other_boot(driver, &other); /* another process may have been faster */
+        *rc = look_again(driver, &other); /* another process may have been faster */
     while (status == MORTISE_OK && (*rc == SQLITE_OK || fault_is_busy(*rc)) && other) {
         database_close(driver);
         status = database_connect(driver, error);

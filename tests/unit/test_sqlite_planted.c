@@ -1,12 +1,8 @@
 /* test_sqlite_planted.c - the SQLite module beside a user who may write the database and its folder, and plants what
  * does not belong there. The module must neither change files of its own user for him nor let him stop it. */
-#include "sqlite_host.h"
+#include "sqlite_trust.h"
 
 #include <sys/socket.h>
-
-#define NOBODY 65534
-
-static const char *path;
 
 /* ---- a socket that is exchanged ------------------------------------------------------------------ */
 
@@ -117,26 +113,6 @@ static void test_moved_folder(void)
 }
 
 /* ---- files that do not belong there ----------------------------------------------------------------- */
-
-static void assert_refused(const char *file, const char *words, const char *shared)
-{
-    struct client client;
-    mortise_status status = OPEN(&client, "path", path, "shared", shared);
-    bool refused = status == MORTISE_CONFIG && strstr(client.error.message, file) != NULL &&
-                   strstr(client.error.message, words) != NULL;
-    CU_ASSERT_TRUE(refused);
-    if (!refused)
-        fprintf(stderr, "\n    %s: %d \"%s\"\n", file, status, client.error.message);
-    if (status == MORTISE_OK)
-        client_close(&client);
-}
-
-static void assert_accepted(const char *shared)
-{
-    struct client client;
-    OPEN_OK(&client, "path", path, "shared", shared);
-    client_close(&client);
-}
 
 static const char *const beside[] = {"-wal", "-shm", "-journal", ""};
 

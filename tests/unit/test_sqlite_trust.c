@@ -1,39 +1,8 @@
 /* test_sqlite_trust.c - whom the SQLite module trusts: the owners and permissions of the folders above the database, of
  * what SQLite keeps beside it, and of the folder of sockets. */
-#include "sqlite_host.h"
+#include "sqlite_trust.h"
 
-#define NOBODY 65534
 #define STRANGER 65533
-
-static const char *path;
-
-static void assert_refused(const char *file, const char *words, const char *shared)
-{
-    struct client client;
-    mortise_status status = OPEN(&client, "path", path, "shared", shared);
-    bool refused = status == MORTISE_CONFIG && strstr(client.error.message, file) != NULL &&
-                   strstr(client.error.message, words) != NULL;
-    CU_ASSERT_TRUE(refused);
-    if (!refused)
-        fprintf(stderr, "\n    %s: %d \"%s\"\n", file, status, client.error.message);
-    if (status == MORTISE_OK)
-        client_close(&client);
-}
-
-static void assert_accepted(const char *shared)
-{
-    struct client client;
-    OPEN_OK(&client, "path", path, "shared", shared);
-    client_close(&client);
-}
-
-static bool is_root(void)
-{
-    if (geteuid() == 0)
-        return true;
-    fputs(" (skipped: only root can make files of others) ", stderr);
-    return false;
-}
 
 /* ---- folders ------------------------------------------------------------------------------------- */
 
