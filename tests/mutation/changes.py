@@ -1,13 +1,13 @@
 """The mutants: which small changes of the code are tried, and which of them a run takes."""
+import collections
 import difflib
 import glob
 import hashlib
 import os
 import re
-from collections import namedtuple
 
 # One change of one line; `number` counts from 0, `new` is the line after it.
-Mutant = namedtuple("Mutant", "id path part number what new")
+Mutant = collections.namedtuple("Mutant", "id path part number what new")
 
 SWAPS = [("<=", "<"), (">=", ">"), ("==", "!="), ("!=", "=="), ("&&", "||"), ("||", "&&")]
 STATEMENT = re.compile(r"^    (?:    )*(?:[a-z_]+(?:->|\.))*[a-z_0-9\[\]]+(?:\(.*\)| [-+|&]?= .*);$")
@@ -38,21 +38,23 @@ def changes_of(line):
     for match in re.finditer(r"\b(true|false)\b", code):
         other = "false" if match[1] == "true" else "true"
         yield f"{match[1]} to {other}", line[:match.start()] + other + line[match.end():]
-    for match in CONSTANT.finditer(code):
+    for match in CONSTANT.finditer(re.sub(r"\bcalloc\(1,", "calloc( ,", code)):  # too much memory is no fault
         yield f"{match[1]} to {int(match[1]) + 1}", line[:match.start()] + str(int(match[1]) + 1) + line[match.end():]
     if STATEMENT.match(code) and not KEPT_STATEMENT.match(code):
         yield "statement dropped", re.match(r"\s*", line).group() + "(void)0;"
 
 
 def mutants_of(path, part, lines):
-    """The id depends on the text alone, not on where it stands."""
-    comment = False
+    """The id depends on the text alone, not on where it stands; of the same text, on which it is in the file."""
+    comment, same = False, collections.Counter()
     for number, line in enumerate(lines):
         inside, comment = comment, ("/*" in line or comment) and "*/" not in line[max(line.find("/*"), 0):]
         if inside or line.lstrip().startswith(("#", "*", "/*", "enum", "case")) or line.endswith("\\"):
             continue
         for what, new in changes_of(line):
             around = "\n".join([path, lines[number - 1], line, what, new])
+            same[around] += 1
+            around += "\n" * (same[around] - 1)
             yield Mutant(hashlib.sha256(around.encode()).hexdigest()[:10], path, part, number, what, new)
 
 

@@ -75,6 +75,7 @@ class Round:
         os.makedirs(options.folder, exist_ok=True)
         self.memory = Memory(f"{options.folder}/memory.json")
         self.copies = [Copy(ROOT, f"{options.folder}/{number + 1}", self.memory) for number in range(options.jobs)]
+        self.commit = commit()
         self.work, self.printing, self.trouble = queue.SimpleQueue(), threading.Lock(), None
         for mutant in chosen:
             self.work.put(mutant)
@@ -140,7 +141,7 @@ class Round:
             print(f"these tests killed mutants, and never passed: {' '.join(sorted(doubtful))}")
         print(f"\n{killed} of {killed + survived} mutants killed ({100 * killed // max(killed + survived, 1)} %); {survived} "
               f"survived, {len(self.survivors)} of them unknown; {self.verdicts['equivalent']} more are equivalent, "
-              f"{self.verdicts['does']} do not build. Seed {self.options.seed}, {commit()}.")
+              f"{self.verdicts['does']} do not build. Seed {self.options.seed}, {self.commit}.")
         return 1 if self.survivors else 0
 
     def close(self):

@@ -53,7 +53,7 @@ static bool all_wait(void *argument)
 
 static void test_callers_return(void)
 {
-    enum { CALLERS = 8 };
+    enum { CALLERS = 20 }; /* more than one list of those to wake has room for */
     struct caller callers[CALLERS];
     uint64_t count = CALLERS;
     rig_open_real(&rig, CONFIG);
@@ -212,6 +212,16 @@ static void test_knocking_at_the_door(void)
     CU_ASSERT_EQUAL(sim->instances(), 0);
 }
 
+/* A refusal that will not change: the claim stays for its ttl, and the close says so. */
+static void test_refused_for_good(void)
+{
+    rig_open(&rig, CONFIG);
+    take(&rig, "a", NULL);
+    SCRIPT(.kinds = OP(RELEASE), .fate = SIM_REFUSE, .status = MORTISE_NOTSUP);
+    CU_ASSERT_EQUAL(rig_close_any(&rig), MORTISE_UNREACHABLE);
+    CU_ASSERT_EQUAL(sim->claims(), 1);
+}
+
 /* A release that ended with its claim's ttl long ago is not left behind. */
 static void test_old_trouble(void)
 {
@@ -247,6 +257,7 @@ int main(void)
         {"it grants while the client closes", test_granted_while_closing},
         {"it answers twice", test_answers_twice},
         {"knocking at the door", test_knocking_at_the_door},
+        {"a release that is refused for good", test_refused_for_good},
         {"old trouble", test_old_trouble},
         {"an open that failed", test_failed_open},
         CU_TEST_INFO_NULL,

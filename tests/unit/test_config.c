@@ -84,6 +84,7 @@ static void test_unreadable(void)
     LOAD_BAD("/dev/null/x", "/dev/null/x: cannot be read: Not a directory");
     mkdir("folder", 0700);
     LOAD_BAD("folder", "folder: cannot be read: Is a directory");
+    LOAD_BAD("/proc/self/mem", "/proc/self/mem: cannot be read: Input/output error");
     put_bytes("large.conf", large, 1024 * 1024 + 1);
     LOAD_BAD("large.conf", "large.conf: is larger than 1 MiB");
     put_bytes("large.conf", large, 1024 * 1024);
@@ -327,9 +328,10 @@ static void test_long_lines(void)
 
 static void test_sections(void)
 {
-    put(FILE_NAME, "[redis:old]\n[x]\na = 1\n[y]\nunknown = here nobody looks\n");
+    put(FILE_NAME, "[redis:old]\n[x-y_Z:1.0]\n[x]\na = 1\n[y]\nunknown = here nobody looks\n");
     struct config *config = load_good(FILE_NAME);
     CU_ASSERT(config_has_section(config, "redis:old")); /* though it is empty */
+    CU_ASSERT(config_has_section(config, "x-y_Z:1.0"));
     CU_ASSERT(config_has_section(config, "x"));
     CU_ASSERT_FALSE(config_has_section(config, "redis"));
     CU_ASSERT_FALSE(config_is_url(config));

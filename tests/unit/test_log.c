@@ -181,6 +181,42 @@ static void test_end_without_a_thread(void)
     check_last_words("last words alone");
 }
 
+/* ---- what a line is -------------------------------------------------------------------------------- */
+
+/* A module's text cannot pass for a line of its own. */
+static void test_one_line(void)
+{
+    char line[256] = "";
+    rig_open(&rig, "");
+    rig.client->settings.log = true;
+    catch_stderr(false);
+    mortise_host *host = &rig.client->top->host;
+    host->log(host, 4, "one\nmortise: two");
+    CU_ASSERT(next_line(ends[0], line, sizeof(line)));
+    CU_ASSERT_PTR_NOT_NULL(strstr(line, "one"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(line, "two"));
+    let_stderr_go();
+    close(ends[0]);
+    rig_close(&rig);
+}
+
+/* A program that has closed its stderr: lines go nowhere, and nobody tries for ever. */
+static void test_no_stderr(void)
+{
+    rig_open(&rig, "");
+    saved = dup(STDERR_FILENO);
+    CU_ASSERT_FATAL(saved >= 0 && close(STDERR_FILENO) == 0);
+    int64_t from_ms = test_now_ms();
+    log_line("mortise: to nobody");
+    log_flush(20000);
+    int64_t took_ms = test_now_ms() - from_ms;
+    let_stderr_go();
+    CU_ASSERT(took_ms < 15000);
+    rig_close(&rig);
+}
+
+/* ---- a fork ------------------------------------------------------------------------------------------ */
+
 #ifndef __SANITIZE_THREAD__ /* which cannot follow a fork of many threads */
 /* A child that is forked while lines of the parent wait does not write those, and its own are not held up. */
 static void test_fork(void)
@@ -218,6 +254,8 @@ int main(int argc, char **argv)
 {
     static const CU_TestInfo tests[] = {
         {"a reader that stands still stops nothing", test_full_pipe},
+        {"a text of two lines", test_one_line},
+        {"a program without stderr", test_no_stderr},
         {"the end of a program", test_end_of_a_program},
         {"the end of a program that can have no thread", test_end_without_a_thread},
 #ifndef __SANITIZE_THREAD__

@@ -1,0 +1,42 @@
+/* test_explain.c - what a failed acquire tells of the holder: what the backend said, and nothing that it did not say. */
+#include "rig.h"
+
+static struct rig rig;
+static struct outcome got;
+
+static bool busy_by_somebody(mortise_op *op)
+{
+    if (op->kind != MORTISE_OP_ACQUIRE)
+        return false;
+    op->info->held = true;
+    snprintf(op->info->host, sizeof(op->info->host), "there");
+    op->info->pid = 7;
+    tapped_host()->complete(tapped_host(), op, MORTISE_BUSY);
+    return true;
+}
+
+/* A backend that does not tell since when: neither does the message. */
+static void test_unknown_since(void)
+{
+    rig_open(&rig, "ttl = 3s\n");
+    tap(&rig);
+    tap_answer = busy_by_somebody;
+    want(&rig, &got, "a", TRY);
+    CU_ASSERT_EQUAL(got.status, MORTISE_BUSY);
+    CU_ASSERT_STRING_EQUAL(got.error.message, "\"a\" is held by there (pid 7)");
+    want(&rig, &got, "a", MORTISE_OPTIONS(.wait_ms = 300));
+    advance_ms(300);
+    CU_ASSERT_EQUAL(got.status, MORTISE_TIMEDOUT);
+    CU_ASSERT_STRING_EQUAL(got.error.message,
+                           "\"a\" is held by there (pid 7); gave up after 300 ms");
+    rig_close(&rig);
+}
+
+int main(void)
+{
+    static const CU_TestInfo tests[] = {
+        {"held since an unknown time", test_unknown_since},
+        CU_TEST_INFO_NULL,
+    };
+    return rig_run("explain", tests);
+}

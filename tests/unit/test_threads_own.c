@@ -1,0 +1,142 @@
+/* test_threads_own.c - the threads that the library starts: signals are the application's, descriptors may be used up. */
+#include "rig.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static struct rig rig;
+
+/* Whether all signals that can be blocked are, in this thread; -1: it is not the library's, or has ended. */
+static int blocks_signals(const char *thread)
+{
+    char path[300], line[256];
+    unsigned long long mask = 0;
+    bool ours = false;
+    int found = -1;
+    snprintf(path, sizeof(path), "/proc/self/task/%s/status", thread);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL)
+        if (strncmp(line, "Name:\tmortise", 13) == 0)
+            ours = true;
+        else if (ours && sscanf(line, "SigBlk: %llx", &mask) == 1)
+            found = (~mask & 0x7ffbfeffull) == 0; /* 1 to 31 but KILL and STOP */
+    if (file != NULL)
+        fclose(file);
+    return found;
+}
+
+static int open_to_signals;
+
+static bool two_are_seen(void *argument)
+{
+    int threads = 0;
+    DIR *folder = opendir("/proc/self/task");
+    (void)argument;
+    open_to_signals = 0;
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
+        int blocks = blocks_signals(entry->d_name);
+        threads += blocks >= 0;
+        open_to_signals += blocks == 0;
+    }
+    closedir(folder);
+    return threads >= 2;
+}
+
+/* A signal is never handled by a thread that an application does not know. */
+static void test_block_signals(void)
+{
+    mortise_lease *lease;
+    struct outcome got = {.calls = 0};
+    rig_open_real(&rig, "ttl = 1s\n");
+    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_acquire_async(rig.handle, "b", TRY, told, &got, NULL, NULL),
+                    MORTISE_OK);
+    CU_ASSERT(test_poll(two_are_seen, NULL, TEST_PATIENCE_MS)); /* the watchdog and the service */
+    CU_ASSERT_EQUAL(open_to_signals, 0);
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+}
+
+static int64_t own_cpu_ms(void)
+{
+    struct timespec used;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return (int64_t)used.tv_sec * 1000 + used.tv_nsec / 1000000;
+}
+
+/* From here on nothing can be opened. */
+static struct rlimit let_nothing_open(void)
+{
+    struct rlimit before, none;
+    int next = dup(STDERR_FILENO); /* the lowest that is free */
+    CU_ASSERT_FATAL(next > 0 && close(next) == 0);
+    CU_ASSERT_EQUAL_FATAL(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
+    none.rlim_cur = (rlim_t)next;
+    CU_ASSERT_EQUAL_FATAL(setrlimit(RLIMIT_NOFILE, &none), 0);
+    return before;
+}
+
+/* Without the thread that ends leases in time nothing is granted. */
+static void test_no_watchdog(void)
+{
+    mortise_lease *lease = NULL;
+    rig_open_real(&rig, "");
+    struct rlimit before = let_nothing_open();
+    CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_NOMEM);
+    setrlimit(RLIMIT_NOFILE, &before);
+    CU_ASSERT_EQUAL(sim->claims(), 0);
+    CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+}
+
+/* What cannot have an epoll waits without: it sleeps, it does not spin. */
+static void test_no_epoll(void)
+{
+    mortise_lease *lease;
+    rig_open_real(&rig, "");
+    sim->seize("a", MORTISE_NEVER);
+    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "b", TRY, &lease, NULL), MORTISE_OK);
+    struct rlimit before = let_nothing_open();
+    int64_t from_ms = own_cpu_ms();
+    mortise_status status =
+        mortise_acquire(rig.handle, "a", MORTISE_OPTIONS(.wait_ms = 500), &lease, NULL);
+    int64_t used_ms = own_cpu_ms() - from_ms;
+    setrlimit(RLIMIT_NOFILE, &before);
+    CU_ASSERT_EQUAL(status, MORTISE_TIMEDOUT);
+    CU_ASSERT(used_ms < 100);
+    sim->give_back("a");
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+}
+
+/* A close that is tried again does not close a descriptor that is somebody else's by then. */
+static void test_watchdog_ends_once(void)
+{
+    mortise_lease *lease;
+    rig_open_real(&rig, "");
+    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    int timer = rig.client->watchdog_timer;
+    watchdog_stop(rig.client);
+    int other = dup2(STDERR_FILENO, timer);
+    CU_ASSERT_EQUAL(other, timer);
+    watchdog_stop(rig.client);
+    CU_ASSERT(fcntl(other, F_GETFD) >= 0);
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+    CU_ASSERT(fcntl(other, F_GETFD) >= 0);
+    close(other);
+}
+
+int main(void)
+{
+    static const CU_TestInfo tests[] = {
+        {"they block signals", test_block_signals},
+        {"no descriptor is left for the watchdog", test_no_watchdog},
+        {"no descriptor is left for an epoll", test_no_epoll},
+        {"the watchdog ends once", test_watchdog_ends_once},
+        CU_TEST_INFO_NULL,
+    };
+    return rig_run("threads_own", tests);
+}
