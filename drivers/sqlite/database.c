@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -232,7 +233,30 @@ void database_close(struct driver *driver)
     driver->db = NULL;
 }
 
-/* ---- the file is replaced underneath ----------------------------------------------------------- */
+/* ---- the file is replaced or changed underneath -------------------------------------------------- */
+
+static int take_number(void *number, int columns, char **texts, char **names)
+{
+    (void)names;
+    if (columns == 1 && texts[0] != NULL)
+        *(int *)number = (int)strtol(texts[0], NULL, 10);
+    return 0;
+}
+
+int database_schema_version(struct driver *driver)
+{
+    int version = -1;
+    int rc = sqlite3_exec(driver->db, "PRAGMA schema_version", take_number, &version, NULL);
+    return rc == SQLITE_OK ? version : -1;
+}
+
+/* Also by VACUUM: then opening it again does no harm. */
+static bool has_changed(struct driver *driver)
+{
+    driver->step_until_ns = driver->host->now(driver->host) + STEP_MAX_NS;
+    int version = database_schema_version(driver);
+    return version >= 0 && version != driver->schema_version;
+}
 
 static bool has_moved(struct driver *driver)
 {
@@ -268,6 +292,8 @@ bool database_ready(struct driver *driver)
         driver->broken = true;
         database_close(driver);
     }
+    if (!driver->broken && has_changed(driver))
+        driver->broken = true;
     if (!driver->broken)
         return true;
     if (now_ns >= driver->reopen_ns)

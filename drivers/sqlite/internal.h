@@ -37,7 +37,8 @@
  *   The commit fails otherwise (I/O error): the frames may be found by a later recovery. An acquire,
  *   release or write is INDETERMINATE then; the core releases the grant id.
  *   Somebody changes the tables, or adds triggers: opening fails (layout.c). While the file is open, triggers and
- *   views are off, an expression that calls a function fails, and a statement that works for some seconds is interrupted.
+ *   views are off, an expression that calls a function fails, and a statement that works for some seconds is interrupted;
+ *   and within a second of use the change is seen, and the file opened again, which fails.
  *   The commit is lost in a power cut (synchronous = normal): every holder was on this host.
  *   The host restarts: the boot id in the file is another, and the first to open frees every row. A container
  *   with a boot id of its own does so only while nobody else has the file open (layout.c).
@@ -129,7 +130,9 @@ struct driver {
     int64_t step_until_ns; /* the statement that runs now is ended then */
     bool broken;           /* open it again before the next op */
     int64_t reopen_ns;     /* not before */
-    int64_t look_ns;       /* see then whether the file is still in its place */
+    int64_t
+        look_ns; /* see then whether the file is still in its place, and its tables are as they were */
+    int schema_version;    /* of the tables, as they were looked at; -1: not known */
     mortise_error trouble; /* why it is not open */
 
     /* flow.c */
@@ -185,6 +188,8 @@ void database_close(struct driver *driver);
 bool database_ready(struct driver *driver);
 /* As sqlite3_step, but it ends after some seconds: SQLITE_INTERRUPT. A slow commit may have succeeded then. */
 int database_step(struct driver *driver, sqlite3_stmt *statement);
+/* SQLite counts the changes of the tables; -1: it cannot be read now. */
+int database_schema_version(struct driver *driver);
 /* Runs a statement that returns nothing; binds must be in place. A result code, SQLITE_OK for done. */
 int database_run(struct driver *driver, enum sql which);
 

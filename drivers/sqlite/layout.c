@@ -141,6 +141,7 @@ static int look_at_layout(struct driver *driver, struct layout *layout)
     struct objects objects = {.driver = driver};
     char wanted[16], boot_id[sizeof(driver->boot_id)];
     memset(layout, 0, sizeof(*layout));
+    driver->schema_version = database_schema_version(driver); /* first: what comes later is seen */
     int rc = sqlite3_exec(driver->db, sql_objects, look_at_object, &objects, NULL);
     judge(&objects, layout);
     if (rc != SQLITE_OK || !objects.ours[SQL_TABLE_META])
@@ -182,6 +183,7 @@ static int make_layout(struct driver *driver, struct layout *layout)
             rc = meta_set(driver, "layout", version);
         if (rc == SQLITE_OK)
             rc = meta_set(driver, "boot_id", driver->boot_id);
+        driver->schema_version = database_schema_version(driver);
     }
     return end_transaction(driver, rc);
 }

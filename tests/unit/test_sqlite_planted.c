@@ -290,6 +290,15 @@ static void test_harmless_changes(void)
     client_close(&client);
 }
 
+/* The driver looks at the tables with the first request, and not again until the clock goes on. */
+static void open_and_look(struct client *client)
+{
+    struct call lock;
+    OPEN_OK(client, "path", path);
+    clock_stop();
+    CU_ASSERT_EQUAL(acquire(client, &lock, "first", 0), MORTISE_OK);
+}
+
 /* What comes while the database is in use does not run. */
 static void test_late_trigger(void)
 {
@@ -298,7 +307,7 @@ static void test_late_trigger(void)
     struct call record = call_make(MORTISE_OP_READ, "r");
     char value[MORTISE_RECORD_MAX];
     path = database("late");
-    OPEN_OK(&client, "path", path);
+    open_and_look(&client);
     CU_ASSERT_EQUAL(outside(path,
                             "CREATE TRIGGER t BEFORE INSERT ON mortise_lock BEGIN "
                             "INSERT INTO mortise_record VALUES (CAST('r' AS BLOB), 1, x'00'); END",
@@ -309,6 +318,7 @@ static void test_late_trigger(void)
     record.op.buffer_size = sizeof(value);
     CU_ASSERT_EQUAL(run(&client, &record), MORTISE_OK);
     CU_ASSERT_EQUAL(record.op.record_version, 0);
+    clock_go_on();
     client_close(&client);
 }
 
@@ -318,7 +328,7 @@ static void test_late_check(void)
     struct client client;
     struct call lock;
     path = database("late-check");
-    OPEN_OK(&client, "path", path);
+    open_and_look(&client);
     CU_ASSERT_EQUAL(
         outside(path,
                 "PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = replace(sql, "
@@ -327,10 +337,48 @@ static void test_late_check(void)
                 NULL),
         0);
     CU_ASSERT_EQUAL(acquire(&client, &lock, "a", 0), MORTISE_BACKEND);
+    clock_go_on();
     clock_shift_ns += 2000 * MS; /* it looks again what is in the file */
     CU_ASSERT_EQUAL(acquire(&client, &lock, "a", 0), MORTISE_UNREACHABLE);
     CU_ASSERT_PTR_NOT_NULL(strstr(lock.error.message, "somebody has changed the tables"));
     CU_ASSERT_PTR_NOT_NULL(strstr(lock.error.message, "mortise_lock"));
+    client_close(&client);
+}
+
+/* One that calls none is evaluated until the driver looks at the tables again. */
+static void test_late_simple_check(void)
+{
+    struct client client;
+    struct call lock;
+    path = database("late-simple");
+    open_and_look(&client);
+    CU_ASSERT_EQUAL(
+        outside(path,
+                "PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = replace(sql, "
+                "'note BLOB', 'note BLOB CHECK (1 < 2)') WHERE name = 'mortise_lock'; "
+                "PRAGMA schema_version = 999",
+                NULL),
+        0);
+    CU_ASSERT_EQUAL(acquire(&client, &lock, "a", 0), MORTISE_OK);
+    clock_go_on();
+    clock_shift_ns += 2000 * MS;
+    CU_ASSERT_EQUAL(acquire(&client, &lock, "b", 0), MORTISE_UNREACHABLE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(lock.error.message, "somebody has changed the tables"));
+    client_close(&client);
+}
+
+/* VACUUM counts as a change, and changes nothing. */
+static void test_vacuum(void)
+{
+    struct client client;
+    struct call lock;
+    path = database("vacuum");
+    OPEN_OK(&client, "path", path);
+    CU_ASSERT_EQUAL(acquire(&client, &lock, "a", 0), MORTISE_OK);
+    CU_ASSERT_EQUAL(outside(path, "VACUUM", NULL), 0);
+    clock_shift_ns += 2000 * MS;
+    CU_ASSERT_EQUAL(renew(&client, &lock), MORTISE_OK);
+    CU_ASSERT_EQUAL(release(&client, &lock), MORTISE_OK);
     client_close(&client);
 }
 
@@ -394,6 +442,8 @@ int main(void)
         {"harmless changes", test_harmless_changes},
         {"a trigger that comes late", test_late_trigger},
         {"a constraint that comes late", test_late_check},
+        {"a simple constraint that comes late", test_late_simple_check},
+        {"VACUUM while in use", test_vacuum},
         {"a statement without end", test_endless_statement},
         {"a row without end", test_huge_row},
         CU_TEST_INFO_NULL,
