@@ -181,7 +181,8 @@ line "\$m run ${N}a -- sh -c 'kill -9 \$PPID; sleep 1000'"
 sees "after the keeper was killed" '^\[137\]'
 line "stty -a | tr ' ;' '\n\n' | grep -cx -e icanon -e echo"
 sees "lines are edited and echoed" '^2'
-line "read x; echo got \$x"
+line "echo asks''; read x; echo got \$x"
+sees "the shell no longer reads the line itself" '^asks'
 line "typed"
 sees "what is typed is read" '^got typed'
 
