@@ -330,6 +330,40 @@ mortise_status config_check_driver(const struct config *config, mortise_error *e
     return MORTISE_OK;
 }
 
+/* Whether a list of sections ("trace, redis:old") has one of this module. */
+static bool has_module(const char *list, const char *name)
+{
+    static const char *const between = ", \t";
+    size_t length = strlen(name);
+
+    for (list += strspn(list, between); *list != '\0'; list += strspn(list, between)) {
+        size_t size = strcspn(list, between);
+        if (size >= length && strncmp(list, name, length) == 0 &&
+            (size == length || list[length] == ':'))
+            return true;
+        list += size;
+    }
+    return false;
+}
+
+mortise_status config_unknown_module(const struct config *config, const char *section,
+                                     const char *name, const char *nearest, const char *details,
+                                     mortise_error *error)
+{
+    char hint[QUOTED_SIZE];
+    const struct row *row = config->rows;
+
+    section = section == NULL ? CORE_SECTION : section;
+    while (row != NULL &&
+           (strcmp(row->section->name, section) != 0 || !has_module(row->text, name)))
+        row = row->hh.next;
+    did_you_mean(nearest, hint, sizeof(hint));
+    if (row == NULL)
+        return config_failed(config, 0, NULL, error, "no module \"%s\"%s: %s", name, hint, details);
+    return config_failed(config, row->line, section, error, "%s: no module \"%s\"%s: %s", row->key,
+                         name, hint, details);
+}
+
 bool config_is_url(const struct config *config)
 {
     return config->origin == FROM_URL;

@@ -28,6 +28,11 @@ mortise_status config_check_driver(const struct config *config, mortise_error *e
  * goes before it). Sets *path (owned by the config) to NULL where neither is given. */
 mortise_status config_module_path(const struct config *config, const char **path,
                                   mortise_error *error);
+/* CONFIG: there is no such module; names file, line and key where `section` (NULL: the core's own) asks for it. nearest
+ * (or NULL) was perhaps meant; details end the message. */
+mortise_status config_unknown_module(const struct config *config, const char *section,
+                                     const char *name, const char *nearest, const char *details,
+                                     mortise_error *error);
 /* Whether a file has it, be it empty. A URL and the built-in defaults have no sections. */
 bool config_has_section(const struct config *config, const char *section);
 /* Whether the config is a URL: its parts are then the values of the section config_driver() names. */

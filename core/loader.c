@@ -84,8 +84,9 @@ static mortise_status library_load_path(char *path, struct library *library, mor
     return status;
 }
 
-static mortise_status library_load(const struct config *config, const char *name,
-                                   struct library *library, mortise_error *error)
+/* section: asks for it; NULL: the core. */
+static mortise_status library_load(const struct config *config, const char *section,
+                                   const char *name, struct library *library, mortise_error *error)
 {
     struct folders folders;
     char quoted[QUOTED_SIZE], *path = NULL;
@@ -99,6 +100,8 @@ static mortise_status library_load(const struct config *config, const char *name
     if (status != MORTISE_OK)
         return status;
     status = folders_find(&folders, name, &path, error);
+    if (status == MORTISE_OK && path == NULL)
+        status = folders_lack(&folders, config, section, name, error);
     folders_free(&folders);
     return status == MORTISE_OK ? library_load_path(path, library, error) : status;
 }
@@ -200,6 +203,7 @@ static mortise_status open_failed(const struct opening *o, const struct instance
         status = MORTISE_BACKEND;
     told->status = status;
     told->message[sizeof(told->message) - 1] = '\0';
+    told->driver[sizeof(told->driver) - 1] = '\0';
     if (told->message[0] == '\0')
         failed(told, status, "[%s] did not open: %s", instance->section,
                mortise_status_text(status));
@@ -294,7 +298,8 @@ static mortise_status find_library(const struct opening *o, struct library *libr
     char *name = strndup(o->asked, length);
     if (name == NULL)
         return out_of_memory(o->error);
-    mortise_status status = library_load(config, name, library, o->error);
+    mortise_status status =
+        library_load(config, o->above == NULL ? NULL : o->above->section, name, library, o->error);
     free(name);
     return status;
 }
@@ -332,7 +337,7 @@ mortise_status loader_peek(const struct config *config, const char *name,
                            void *argument, mortise_error *error)
 {
     struct library library;
-    mortise_status status = library_load(config, name, &library, error);
+    mortise_status status = library_load(config, NULL, name, &library, error);
 
     if (status != MORTISE_OK)
         return status;
@@ -348,14 +353,6 @@ struct scan {
     void *user_data;
     mortise_error *error;
 };
-
-static int is_module_file(const struct dirent *entry)
-{
-    size_t length = strlen(entry->d_name), suffix = strlen(MODULE_SUFFIX);
-
-    return length > suffix && strcmp(entry->d_name + length - suffix, MODULE_SUFFIX) == 0 &&
-           module_name_sound(entry->d_name, length - suffix);
-}
 
 /* Whether a folder before this one has the file too: it is the one that is loaded. */
 static bool is_shadowed(const struct scan *scan, const char *path)

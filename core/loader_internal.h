@@ -5,6 +5,8 @@
 
 #include "loader.h"
 
+#include <dirent.h>
+
 #define PROBLEM_SIZE 512
 #define MODULE_SUFFIX ".so"
 #define MODULE_NAME_MAX 31 /* it has room in mortise_error.driver */
@@ -20,9 +22,14 @@ struct folders {
 mortise_status folders_make(const struct config *config, struct folders *folders,
                             mortise_error *error);
 void folders_free(struct folders *folders);
-/* The first file of that name in the folders, for free(). CONFIG: none, with each path tried. */
+/* The first file of that name in the folders, for free(); NULL: none. */
 mortise_status folders_find(const struct folders *folders, const char *name, char **path,
                             mortise_error *error);
+/* CONFIG: there is none, with what there is and each path tried. section: asks for it; NULL: the core. */
+mortise_status folders_lack(const struct folders *folders, const struct config *config,
+                            const char *section, const char *name, mortise_error *error);
+/* Whether the name of a file is one of a module; for scandir(). */
+int is_module_file(const struct dirent *entry);
 /* Whether a module may be called so: 1 to MODULE_NAME_MAX letters, digits, '_' and '-'. */
 bool module_name_sound(const char *name, size_t length);
 /* Whether nobody else may write there but root, the running user, and who may change this library itself;

@@ -3,7 +3,8 @@
  * First the folders that $MORTISE_MODULE_PATH or the config file names, then the folder mortise/ beside
  * libmortise itself, then the one it was built for. Folders are absolute. What lies there becomes code of
  * this process: folder and file must belong to root or to the running user, and nobody else may write
- * them. But who owns libmortise's own file or folder, or may write one of these as its group, could put
+ * them. Nor may anybody else put another folder in the place of one above them. But who owns libmortise's own file or
+ * folder, or may write one of these as its group, or can put another folder in the place of one above it, could put
  * any code into its place: a module of theirs is no new danger. (A build tree of another user, or of a group.)
  * Knows nothing of what is in a file. */
 #include "loader_internal.h"
@@ -12,8 +13,11 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <grp.h>
 #include <limits.h>
 #include <link.h>
+#include <pwd.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,16 +62,19 @@ static const char *own_library(void)
 /* Whose this code is: its file, and the folder of that. What is not to be had is as if it were root's. */
 struct own {
     struct stat file, folder;
+    char path[PATH_MAX]; /* of the file, without symbolic links; or empty */
 };
 
 static void own_look(struct own *own)
 {
-    const char *library = own_library();
+    const char *library = own_library(), *file = library != NULL ? library : "/proc/self/exe";
     char folder[PATH_MAX];
 
     memset(own, 0, sizeof(*own));
-    if (stat(library != NULL ? library : "/proc/self/exe", &own->file) != 0)
+    if (stat(file, &own->file) != 0)
         memset(&own->file, 0, sizeof(own->file));
+    if (realpath(file, own->path) == NULL)
+        own->path[0] = '\0';
     if (library == NULL || strlen(library) >= sizeof(folder))
         return;
     snprintf(folder, sizeof(folder), "%.*s", (int)(strrchr(library, '/') - library + 1), library);
@@ -101,12 +108,115 @@ static bool writers_are_good(const struct stat *st)
            (group_writes(&own.file, st->st_gid) || group_writes(&own.folder, st->st_gid));
 }
 
+/* ---- Who may put another folder there ----------------------------------------------------------- */
+
+/* Many systems give each user a group of the same name, with nobody else in it, and a umask of 002. */
+static bool is_private_group(gid_t group, uid_t owner)
+{
+    char user_text[4096], group_text[16384];
+    struct passwd user, *user_found = NULL;
+    struct group entry, *found = NULL;
+
+    if (getpwuid_r(owner, &user, user_text, sizeof(user_text), &user_found) != 0 ||
+        user_found == NULL || user.pw_gid != group ||
+        getgrgid_r(group, &entry, group_text, sizeof(group_text), &found) != 0 || found == NULL ||
+        strcmp(entry.gr_name, user.pw_name) != 0)
+        return false;
+    for (char **member = entry.gr_mem; *member != NULL; member++)
+        if (strcmp(*member, user.pw_name) != 0)
+            return false;
+    return true;
+}
+
+/* In a user namespace, a container's say, that does not map the host's root: he is shown as the overflow uid. */
+static bool is_unmapped(uid_t owner)
+{
+    unsigned overflow = 65534, inside, outside, count = UINT_MAX;
+    FILE *file = fopen("/proc/sys/kernel/overflowuid", "re");
+
+    if (file != NULL && fscanf(file, "%u", &overflow) != 1)
+        overflow = 65534;
+    if (file != NULL)
+        fclose(file);
+    if (owner != (uid_t)overflow || (file = fopen("/proc/self/uid_map", "re")) == NULL)
+        return false;
+    bool known = fscanf(file, "%u %u %u", &inside, &outside, &count) == 3;
+    fclose(file);
+    return known && count != UINT_MAX; /* else all users are mapped */
+}
+
+/* The folder is above this library too: who can put another one in its place can replace the library as well. */
+static bool is_above_library(const char *folder)
+{
+    struct own own;
+    size_t length = strlen(folder);
+
+    own_look(&own);
+    return strncmp(own.path, folder, length) == 0 &&
+           (own.path[length] == '/' || strcmp(folder, "/") == 0);
+}
+
+/* A folder above a module's, or a symbolic link on the way to it. In one with the sticky bit others can rename only what
+ * is theirs. */
+static bool stays_there(const struct stat *st)
+{
+    bool owned = owner_is_good(st) || is_unmapped(st->st_uid);
+
+    if (!owned || S_ISLNK(st->st_mode) || (st->st_mode & S_ISVTX) != 0 || writers_are_good(st))
+        return owned;
+    return (st->st_mode & S_IWOTH) == 0 && is_private_group(st->st_gid, st->st_uid);
+}
+
+/* One part of the way to `path`: if it is a symbolic link, whose; if it is a folder above, who may replace it. */
+static mortise_status check_part(const char *path, const char *part, mortise_error *error)
+{
+    struct stat st;
+    bool above = strcmp(path, part) != 0, link = lstat(part, &st) == 0 && S_ISLNK(st.st_mode);
+    bool good = !link || stays_there(&st);
+
+    if (good && above)
+        good = stat(part, &st) != 0 || stays_there(&st) || is_above_library(part);
+    if (good)
+        return MORTISE_OK;
+    return failed(error, MORTISE_CONFIG,
+                  "%s: no module is loaded from below what others may replace: %s belongs to user "
+                  "%u, its mode is %04o (chown, chmod go-w)",
+                  path, part, (unsigned)st.st_uid, (unsigned)st.st_mode & 07777);
+}
+
+static mortise_status check_way(const char *path, mortise_error *error)
+{
+    char part[PATH_MAX] = "/";
+    mortise_status status = check_part(path, part, error);
+
+    for (size_t i = 1; path[i - 1] != '\0' && status == MORTISE_OK; i++)
+        if (path[i] == '/' || path[i] == '\0') {
+            snprintf(part, sizeof(part), "%.*s", (int)i, path);
+            status = check_part(path, part, error);
+        }
+    return status;
+}
+
+/* Both the way by which it is opened and the way to what that leads to. */
+static mortise_status check_ways(const char *path, mortise_error *error)
+{
+    char real[PATH_MAX];
+    mortise_status status = check_way(path, error);
+
+    if (status != MORTISE_OK || realpath(path, real) == NULL || strcmp(real, path) == 0)
+        return status;
+    return check_way(real, error);
+}
+
 mortise_status path_check_writers(const char *path, mortise_error *error)
 {
     struct stat st;
 
     if (stat(path, &st) != 0)
         return MORTISE_OK;
+    if (strlen(path) >= PATH_MAX)
+        return failed(error, MORTISE_CONFIG, "the path of a module is longer than %d bytes",
+                      PATH_MAX - 1);
     if (!owner_is_good(&st))
         return failed(
             error, MORTISE_CONFIG,
@@ -118,7 +228,7 @@ mortise_status path_check_writers(const char *path, mortise_error *error)
                       "%s: no module is loaded from what others than its owner may write: its mode "
                       "is %04o (chmod go-w)",
                       path, (unsigned)st.st_mode & 07777);
-    return MORTISE_OK;
+    return check_ways(path, error);
 }
 
 /* ---- The folders ----------------------------------------------------------------------------- */
@@ -203,19 +313,90 @@ void folders_free(struct folders *folders)
     memset(folders, 0, sizeof(*folders));
 }
 
-static mortise_status not_found(const struct folders *folders, const char *name,
-                                mortise_error *error)
-{
-    char tried[sizeof(error->message) - 100];
-    size_t used = 0;
+/* ---- What there is ------------------------------------------------------------------------------ */
 
-    tried[0] = '\0';
-    for (size_t i = 0; i < folders->count && used < sizeof(tried); i++) {
-        int added = snprintf(tried + used, sizeof(tried) - used, "%s%s/%s" MODULE_SUFFIX,
-                             i == 0 ? "" : ", ", folders->paths[i], name);
-        used += added > 0 ? (size_t)added : 0;
+int is_module_file(const struct dirent *entry)
+{
+    size_t length = strlen(entry->d_name), suffix = strlen(MODULE_SUFFIX);
+
+    return length > suffix && strcmp(entry->d_name + length - suffix, MODULE_SUFFIX) == 0 &&
+           module_name_sound(entry->d_name, length - suffix);
+}
+
+#define KNOWN_MAX 100
+
+/* Names of modules, each once; what finds no room or memory is left out: they are for a message. */
+struct known {
+    char *names[KNOWN_MAX];
+    size_t count;
+};
+
+static void add_known(struct known *known, const char *file)
+{
+    char *name = strndup(file, strlen(file) - strlen(MODULE_SUFFIX));
+
+    for (size_t i = 0; i < known->count && name != NULL; i++)
+        if (strcmp(known->names[i], name) == 0) {
+            free(name);
+            name = NULL;
+        }
+    if (name != NULL && known->count < KNOWN_MAX)
+        known->names[known->count++] = name;
+    else
+        free(name);
+}
+
+static void list_known(const struct folders *folders, struct known *known)
+{
+    struct dirent **entries;
+
+    known->count = 0;
+    for (size_t i = 0; i < folders->count; i++) {
+        int count = scandir(folders->paths[i], &entries, is_module_file, alphasort);
+        for (int k = 0; k < count; k++) {
+            add_known(known, entries[k]->d_name);
+            free(entries[k]);
+        }
+        if (count >= 0)
+            free(entries);
     }
-    return failed(error, MORTISE_CONFIG, "no module \"%s\": tried %s", name, tried);
+}
+
+/* Appends to a list that is cut where it is full. */
+static void append(char *list, size_t size, const char *between, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+static void append(char *list, size_t size, const char *between, const char *format, ...)
+{
+    size_t used = strlen(list);
+    va_list arguments;
+
+    if (list[0] != '\0')
+        snprintf(list + used, size - used, "%s", between);
+    used = strlen(list);
+    va_start(arguments, format);
+    vsnprintf(list + used, size - used, format, arguments);
+    va_end(arguments);
+}
+
+mortise_status folders_lack(const struct folders *folders, const struct config *config,
+                            const char *section, const char *name, mortise_error *error)
+{
+    char details[700] = "", there[300] = "";
+    struct known known;
+
+    list_known(folders, &known);
+    for (size_t i = 0; i < known.count; i++)
+        append(there, sizeof(there), ", ", "%s", known.names[i]);
+    append(details, sizeof(details), "", "there %s %s; tried", known.count == 0 ? "is" : "are",
+           known.count == 0 ? "none" : there);
+    for (size_t i = 0; i < folders->count; i++)
+        append(details, sizeof(details), i == 0 ? " " : ", ", "%s/%s" MODULE_SUFFIX,
+               folders->paths[i], name);
+    const char *nearest = nearest_word(name, (const char *const *)known.names, known.count);
+    mortise_status status = config_unknown_module(config, section, name, nearest, details, error);
+    for (size_t i = 0; i < known.count; i++)
+        free(known.names[i]);
+    return status;
 }
 
 mortise_status folders_find(const struct folders *folders, const char *name, char **path,
@@ -243,5 +424,5 @@ mortise_status folders_find(const struct folders *folders, const char *name, cha
         if (status != MORTISE_OK)
             return status;
     }
-    return not_found(folders, name, error);
+    return MORTISE_OK;
 }

@@ -97,15 +97,55 @@ static void test_names(void)
     refused_name("\xc3\xa4", "\"\\xc3\\xa4\"");
 }
 
+/* The message begins with this. What else there is depends on the machine. */
+static void lacks(const char *where, const char *section, const char *begins, const char *has)
+{
+    struct bench bench;
+    struct instance *instance;
+    mortise_error error = {.message = ""};
+
+    bench_load(&bench, where);
+    CU_ASSERT_EQUAL(loader_open(&bench.loader, section, NULL, 0, &instance, &error),
+                    MORTISE_CONFIG);
+    bool good =
+        strncmp(error.message, begins, strlen(begins)) == 0 && strstr(error.message, has) != NULL;
+    if (!good)
+        fprintf(stderr, "\n    told:   %s\n    wanted: %s ... %s\n", error.message, begins, has);
+    CU_ASSERT(good);
+    bench_close(&bench);
+}
+
 static void test_not_found(void)
 {
-    char wanted[512];
+    char text[512], tried[512];
 
-    snprintf(wanted, sizeof(wanted),
-             "no module \"none\": tried " FIXTURES "/none.so, /nowhere/none.so, %s/none.so",
-             MORTISE_MODULE_DIR);
-    put("mortise.conf", "[mortise]\nmodule_path = ${FIXTURES}:/nowhere\n");
-    open_bad(FILE_NAME, "none", 0, MORTISE_CONFIG, wanted);
+    mkdir("some", 0755);
+    put("some/redis.so", "x");
+    put("some/zookeeper.so", "x");
+    snprintf(text, sizeof(text),
+             "[mortise]\nmodule_path = %s/some:/nowhere\ndriver = redi\nobserve = ear, loud\n"
+             "[layer]\nbelow = zokeeper:b\n[zokeeper:b]\n",
+             test_folder);
+    put(FILE_NAME, text);
+    snprintf(tried, sizeof(tried), "zookeeper; tried %s/some/redi.so, /nowhere/redi.so, %s/redi.so",
+             test_folder, MORTISE_MODULE_DIR);
+    lacks(FILE_NAME, "redi",
+          "mortise.conf:3: [mortise] driver: no module \"redi\" (did you mean \"redis\"?): there "
+          "are ",
+          tried);
+    lacks(FILE_NAME, "loud", "mortise.conf:4: [mortise] observe: no module \"loud\": there are ",
+          "redis, zookeeper");
+    lacks(FILE_NAME, "none", "mortise.conf: no module \"none\": there are ", "redis, zookeeper");
+    snprintf(text, sizeof(text),
+             "[mortise]\nmodule_path = ${FIXTURES}:%s/some\n[layer]\nbelow = zokeeper:b\n"
+             "[zokeeper:b]\n",
+             test_folder);
+    put(FILE_NAME, text);
+    lacks(FILE_NAME, "layer",
+          "mortise.conf:4: [layer] below: no module \"zokeeper\" (did you mean \"zookeeper\"?): "
+          "there ",
+          "tried " FIXTURES "/zokeeper.so");
+    lacks("redi:/x", "redi", "redi:/x: no module \"redi\"", "tried ");
     put("mortise.conf", "[mortise]\nmodule_path = ${FIXTURES}/sink.so:${FIXTURES}:${FIXTURES}\n");
     struct bench bench; /* what is no folder has no modules */
     bench_load(&bench, FILE_NAME);
@@ -167,6 +207,64 @@ static void test_paths(void)
     open_bad(FILE_NAME, "sink", 0, MORTISE_CONFIG,
              "mortise.conf: [mortise] module_path is refused: others than its owner may write the "
              "file (chmod go-w)");
+}
+
+static void opens(const char *module_path)
+{
+    struct bench bench;
+    char text[512];
+    snprintf(text, sizeof(text), "[mortise]\nmodule_path = %s\n", module_path);
+    put(FILE_NAME, text);
+    bench_load(&bench, FILE_NAME);
+    open_good(&bench, "sink");
+    bench_close(&bench);
+}
+
+static void refused_above(const char *module_path, const char *what, const char *told,
+                          unsigned user, unsigned mode)
+{
+    char wanted[512];
+    snprintf(wanted, sizeof(wanted),
+             "%s: no module is loaded from below what others may replace: %s belongs to user %u, "
+             "its mode is %04o (chown, chmod go-w)",
+             what, told, user, mode);
+    bad_path(module_path, wanted);
+}
+
+/* Who may write a folder above that of the modules can put another one in its place. */
+static void test_folders_above(void)
+{
+    char outer[128], inner[160], file[180], link[128], own[128];
+    snprintf(outer, sizeof(outer), "%s/outer", test_folder);
+    snprintf(inner, sizeof(inner), "%s/inner", outer);
+    snprintf(file, sizeof(file), "%s/sink.so", inner);
+    snprintf(link, sizeof(link), "%s/link", test_folder);
+    snprintf(own, sizeof(own), "%s/own", test_folder);
+    CU_ASSERT_FATAL(mkdir(outer, 0700) == 0 && mkdir(inner, 0700) == 0 && mkdir(own, 0700) == 0);
+    CU_ASSERT_EQUAL_FATAL(symlink(FIXTURES "/sink.so", file), 0);
+    CU_ASSERT_EQUAL_FATAL(symlink(inner, link), 0);
+    CU_ASSERT_EQUAL_FATAL(symlink(file, "own/sink.so"), 0);
+    opens(inner);
+    CU_ASSERT_EQUAL(chmod(outer, 0777), 0);
+    refused_above(inner, inner, outer, geteuid(), 0777);
+    refused_above(link, inner, outer, geteuid(), 0777); /* by another way */
+    CU_ASSERT_EQUAL(chmod(outer, 01777), 0);            /* what is ours stays there, as in /tmp */
+    opens(inner);
+    opens(link);
+    CU_ASSERT_EQUAL(chmod(outer, 0755), 0);
+    opens(own);
+    if (geteuid() != 0)
+        return; /* only root can make what is another's */
+    CU_ASSERT_EQUAL(chown(outer, 4711, 4711), 0);
+    refused_above(inner, inner, outer, 4711, 0755);
+    CU_ASSERT_EQUAL(chown(outer, 0, 0), 0);
+    CU_ASSERT_EQUAL(chmod(outer, 0775), 0); /* root's own group has nobody else in it */
+    opens(inner);
+    CU_ASSERT_EQUAL(chown(outer, 0, 4711), 0);
+    refused_above(inner, inner, outer, 0, 0775);
+    CU_ASSERT_EQUAL(chown(outer, 0, 0), 0);
+    CU_ASSERT_EQUAL(lchown(link, 4711, 4711), 0); /* he could turn it elsewhere */
+    refused_above(link, link, link, 4711, 0777);
 }
 
 /* ---- Looking without opening ----------------------------------------------------------------- */
@@ -274,6 +372,7 @@ int main(void)
                            {"bad names", test_names},
                            {"not found", test_not_found},
                            {"bad paths", test_paths},
+                           {"folders above", test_folders_above},
                            {"scan", test_scan},
                            {"peek", test_peek},
                            CU_TEST_INFO_NULL};
