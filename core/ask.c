@@ -166,6 +166,7 @@ static void busy_locked(struct contest *contest, const mortise_op *op, struct ta
     contest->busy_count++;
     if (op->info->held) {
         contest->holder = *op->info;
+        info_terminate(&contest->holder);
         contest->holder_seen_ns = clock_now();
     }
     /* a lost request of this id may still be executed, and so may one that took a part of the claim back:

@@ -1,4 +1,4 @@
-/* client_inside.h - what client.c, open.c and close.c share. Nobody else's. */
+/* client_inside.h - what client.c, open.c, close.c and watchdog.c share. Nobody else's. */
 #ifndef MORTISE_CORE_CLIENT_INSIDE_H
 #define MORTISE_CORE_CLIENT_INSIDE_H
 

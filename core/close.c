@@ -170,8 +170,8 @@ static bool close_stack(struct client *client, int64_t until_ns)
         stuck_ns =
             until_ns; /* the driver has answered all: its thread is late, on a busy machine */
     bool left = client_wait_for_users(client, stuck_ns);
-    watchdog_stop(client);
-    bool stopped = pump_stop(&client->pump, stuck_ns);
+    bool watched = watchdog_stop(client, stuck_ns);
+    bool stopped = pump_stop(&client->pump, stuck_ns) && watched;
     client->clean = client->clean && stopped;
     if (stopped && left && !client->stack_closed) {
         loader_close_all(&client->loader);

@@ -379,16 +379,24 @@ void contest_fail_locked(struct contest *contest, struct waiter *waiter, mortise
     waiter_decide_locked(client, waiter, status);
 }
 
+/* A request for this waiter, which is the head then, may be executed yet, or has been. */
+static bool may_have_it(const struct contest *contest, const struct waiter *waiter)
+{
+    if (contest->first != waiter)
+        return false; /* only the head sends requests */
+    return contest->repeat ||
+           (contest->ask != NULL && pump_may_be_sent(&contest->client->pump, &contest->ask->task));
+}
+
 void contest_leave_locked(struct waiter *waiter, mortise_status status, struct task_list *starts)
 {
     struct contest *contest = waiter->contest;
     const mortise_error *trouble = NULL;
     if (status == MORTISE_TIMEDOUT && contest->failing_ns != 0) {
         trouble = contest->trouble; /* not "held by another": nobody knows */
-        bool sent = contest->repeat && contest->first == waiter; /* only the head sends requests */
-        status = sent ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE;
+        status = may_have_it(contest, waiter) ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE;
     } else if (status == MORTISE_TIMEDOUT && waiter->try_once)
-        status = MORTISE_UNREACHABLE;
+        status = may_have_it(contest, waiter) ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE;
     contest_fail_locked(contest, waiter, status, trouble, starts);
 }
 

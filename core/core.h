@@ -284,7 +284,8 @@ void releases_hurry_locked(struct client *client, struct task_list *starts);
 bool watchdog_ready(
     struct client *client); /* starts the thread, once; false: no thread could be had */
 void watchdog_wake_locked(struct client *client, int64_t due_ns);
-void watchdog_stop(struct client *client); /* bounded: it waits for nothing but the lock */
+/* False: it did not end by then, for it is in a module that is stuck. */
+bool watchdog_stop(struct client *client, int64_t until_ns);
 /* Serves what is due now; returns the next due time. The thread's body; tests call it by hand. */
 int64_t watchdog_run(struct client *client);
 
@@ -335,6 +336,8 @@ mortise_status api_name(struct client *client, const char *name, bool may_be_emp
 
 /* ---- query.c ---- */
 
+/* Text that a module did not terminate ends with its field. */
+void info_terminate(mortise_info *info);
 /* The client closes: callers that wait for an answer return. */
 void queries_cancel_locked(struct client *client);
 
@@ -400,7 +403,8 @@ struct client {
     bool random_works;
 
     pthread_t watchdog;
-    bool watchdog_runs, watchdog_stops, manual;
+    bool watchdog_runs, watchdog_stops, watchdog_made, manual; /* made: and not joined */
+    _Atomic uint32_t watchdog_in; /* 1: the thread may use the client; a futex of the close */
     _Atomic bool watchdog_started;
     int watchdog_timer; /* a timerfd on CLOCK_BOOTTIME */
     int64_t watchdog_at_ns;

@@ -144,6 +144,9 @@ void pump_let_go(struct pump *pump);
 /* Asks for the cancellation of a task that may or may not have been started. Only notes it: call
  * pump_kick() after the client's lock was released. The task must not have been delivered. */
 void pump_cancel(struct pump *pump, struct task *task);
+/* The driver may have sent this request, which was given to the pump and is not answered. In doubt (a
+ * thread is in the stack) true. */
+bool pump_may_be_sent(struct pump *pump, const struct task *task);
 /* False: it was posted already and has not run. Kick the pump afterwards. */
 bool pump_post_job(struct pump *pump, struct job *job);
 /* Does what is on the lists, if nobody is inside. */
@@ -156,7 +159,7 @@ void pump_attention(struct pump *pump, int change);
 void sleeper_init(struct sleeper *sleeper, struct pump *pump);
 /* Sleeps, leading or following, until the sleeper is woken or `until_ns`. True: woken. */
 bool pump_wait(struct pump *pump, struct sleeper *sleeper, int64_t until_ns);
-/* The same, but never goes into the stack: somebody else must lead. */
+/* The same, but does not go into the stack, unless no thread can be had that does. */
 bool pump_wait_aside(struct pump *pump, struct sleeper *sleeper, int64_t until_ns);
 /* Once; any thread, any lock. The sleeper may be gone as soon as this is called. */
 void sleeper_wake(struct sleeper *sleeper);

@@ -52,6 +52,8 @@ void pump_name_next_locked(struct pump *pump);
 /* Waits on `left` or another condition until `until_ns` of clock_now(). */
 void pump_cond_wait_locked(struct pump *pump, pthread_cond_t *cond, int64_t until_ns);
 
+/* service.c; pump lock held. The service thread is there; false: it cannot be had. */
+bool service_start_locked(struct pump *pump);
 /* service.c; pump lock held. Sees to it that the service thread looks after what is outstanding that no
  * caller waits for; and, if no caller is about to lead, after the driver's timer. */
 void service_attend_locked(struct pump *pump, bool timer);

@@ -8,6 +8,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PING_SIZE 256
+#define LIST_BLOCK 32000 /* bytes */
+
+/* Results of a list, one behind the other: an info as it is takes ten times as much as its texts mostly do. */
+struct block {
+    struct block *next;
+    size_t used;
+    _Alignas(int64_t) char bytes[LIST_BLOCK];
+};
+
+struct packed {
+    size_t size; /* with the texts: name, owner, host, program, each with its end */
+    int64_t pid, held_ms, remaining_ms;
+    uint64_t token;
+    uint32_t leases;
+    int32_t waiters;
+    bool held;
+    char texts[];
+};
+
 struct query {
     struct task task; /* first */
     struct client *client;
@@ -17,15 +37,12 @@ struct query {
     bool errored;
     mortise_error error;
     mortise_info info;
-    mortise_info *list;
-    size_t list_count, list_capacity;
+    struct block *list, *list_last;
     bool list_failed;
     size_t name_len;
     char name[MORTISE_NAME_MAX + 1];
     char bytes[]; /* PING's line, a record */
 };
-
-#define PING_SIZE 256
 
 static size_t bytes_of(mortise_op_kind kind)
 {
@@ -36,7 +53,11 @@ static size_t bytes_of(mortise_op_kind kind)
 
 static void query_free(struct query *query)
 {
-    free(query->list);
+    while (query->list != NULL) {
+        struct block *block = query->list;
+        query->list = block->next;
+        free(block);
+    }
     free(query);
 }
 
@@ -76,30 +97,89 @@ void queries_cancel_locked(struct client *client)
         pump_cancel(&client->pump, &query->task);
 }
 
-/* The inside of the pump: a result of a list. */
-static void query_emitted(mortise_op *op, const mortise_info *info)
-{
-    struct query *query = (struct query *)op;
-    if (query->list_count == query->list_capacity) {
-        size_t capacity = query->list_capacity == 0 ? 16 : query->list_capacity * 2;
-        mortise_info *grown = reallocarray(query->list, capacity, sizeof(*grown));
-        query->list_failed |= grown == NULL;
-        if (grown == NULL)
-            return;
-        query->list = grown;
-        query->list_capacity = capacity;
-    }
-    query->list[query->list_count] = *info;
-    query->list[query->list_count++].size = sizeof(*info);
-}
-
-/* Text that a module did not terminate ends with its field. */
-static void terminate(mortise_info *info)
+void info_terminate(mortise_info *info)
 {
     info->name[sizeof(info->name) - 1] = '\0';
     info->owner[sizeof(info->owner) - 1] = '\0';
     info->host[sizeof(info->host) - 1] = '\0';
     info->program[sizeof(info->program) - 1] = '\0';
+}
+
+/* ---- the results of a list ---- */
+
+/* Room for a result, or NULL. What was there stays where it is: nothing is copied again. */
+static struct packed *list_room(struct query *query, size_t size)
+{
+    struct block *last = query->list_last;
+    if (last == NULL || sizeof(last->bytes) - last->used < size) {
+        struct block *block = malloc(sizeof(*block));
+        if (block == NULL)
+            return NULL;
+        block->next = NULL;
+        block->used = 0;
+        if (last == NULL)
+            query->list = block;
+        else
+            last->next = block;
+        query->list_last = last = block;
+    }
+    struct packed *room = (struct packed *)(void *)(last->bytes + last->used);
+    last->used += size;
+    room->size = size;
+    return room;
+}
+
+static char *put_text(char *at, const char *text)
+{
+    size_t size = strlen(text) + 1;
+    memcpy(at, text, size);
+    return at + size;
+}
+
+/* The inside of the pump. */
+static void query_emitted(mortise_op *op, const mortise_info *given)
+{
+    struct query *query = (struct query *)op;
+    mortise_info info = *given;
+    info_terminate(&info);
+    size_t size = offsetof(struct packed, texts) + strlen(info.name) + strlen(info.owner) +
+                  strlen(info.host) + strlen(info.program) + 4;
+    size += -size % _Alignof(struct packed);
+    struct packed *packed = list_room(query, size);
+    query->list_failed |= packed == NULL;
+    if (packed == NULL)
+        return;
+    packed->pid = info.pid;
+    packed->held_ms = info.held_ms;
+    packed->remaining_ms = info.remaining_ms;
+    packed->token = info.token;
+    packed->leases = info.leases;
+    packed->waiters = info.waiters;
+    packed->held = info.held;
+    put_text(put_text(put_text(put_text(packed->texts, info.name), info.owner), info.host),
+             info.program);
+}
+
+static const char *get_text(const char *at, char *text, size_t size)
+{
+    snprintf(text, size, "%s", at);
+    return at + strlen(at) + 1;
+}
+
+static void unpack(const struct packed *packed, mortise_info *info)
+{
+    *info = (mortise_info){.size = sizeof(*info),
+                           .held = packed->held,
+                           .pid = packed->pid,
+                           .held_ms = packed->held_ms,
+                           .remaining_ms = packed->remaining_ms,
+                           .token = packed->token,
+                           .leases = packed->leases,
+                           .waiters = packed->waiters};
+    const char *at = get_text(packed->texts, info->name, sizeof(info->name));
+    at = get_text(at, info->owner, sizeof(info->owner));
+    at = get_text(at, info->host, sizeof(info->host));
+    get_text(at, info->program, sizeof(info->program));
 }
 
 static struct query *query_new(struct client *client, mortise_op_kind kind, const char *name,
@@ -207,9 +287,9 @@ static mortise_status need(const struct client *client, uint32_t capability, con
     return failed(error, MORTISE_NOTSUP, "driver %s: cannot %s", client->top->section, verb);
 }
 
-static void strip_namespace(const struct client *client, mortise_info *info)
+static void strip_namespace(size_t prefix, mortise_info *info)
 {
-    size_t prefix = client->settings.namespace_len, length = strlen(info->name);
+    size_t length = strlen(info->name);
     if (prefix > 0 && length >= prefix)
         memmove(info->name, info->name + prefix, length - prefix + 1);
 }
@@ -232,8 +312,8 @@ mortise_status mortise_inspect(mortise_client *handle, const char *name, mortise
     if (status == MORTISE_OK) {
         size_t size = info->size < sizeof(*info) ? info->size : sizeof(*info), given = info->size;
         snprintf(query->info.name, sizeof(query->info.name), "%s", query->name);
-        terminate(&query->info);
-        strip_namespace(client, &query->info);
+        info_terminate(&query->info);
+        strip_namespace(client->settings.namespace_len, &query->info);
         memcpy(info, &query->info, size);
         info->size = given;
     }
@@ -241,6 +321,23 @@ mortise_status mortise_inspect(mortise_client *handle, const char *name, mortise
         query_free(query);
     client_leave(client);
     return status;
+}
+
+/* Tells all results, without the prefix of the client's names. */
+static void tell_list(const struct query *query, size_t prefix, mortise_list_callback each,
+                      void *user_data)
+{
+    mortise_info info;
+    for (const struct block *block = query->list; block != NULL; block = block->next) {
+        const struct packed *packed;
+        for (size_t at = 0; at < block->used; at += packed->size) {
+            packed = (const struct packed *)(const void *)(block->bytes + at);
+            unpack(packed, &info);
+            strip_namespace(prefix, &info);
+            if (!each(&info, user_data))
+                return;
+        }
+    }
 }
 
 mortise_status mortise_list(mortise_client *handle, const char *prefix, mortise_list_callback each,
@@ -260,14 +357,10 @@ mortise_status mortise_list(mortise_client *handle, const char *prefix, mortise_
         status = ask(&query, "list", error);
     if (status == MORTISE_OK && query->list_failed)
         status = failed(error, MORTISE_NOMEM, "list: out of memory");
-    size_t count = status == MORTISE_OK ? query->list_count : 0;
-    for (size_t i = 0; i < count; i++) {
-        terminate(&query->list[i]);
-        strip_namespace(client, &query->list[i]);
-    }
+    size_t strip = client->settings.namespace_len;
     client_leave(client); /* the callback may close it */
-    for (size_t i = 0; i < count && each(&query->list[i], user_data); i++)
-        ;
+    if (status == MORTISE_OK)
+        tell_list(query, strip, each, user_data);
     if (query != NULL)
         query_free(query);
     return status;

@@ -142,6 +142,10 @@ static void tell_locked(struct release *release, mortise_status status)
 
 void release_detach_locked(struct release *release)
 {
+    /* the last try was not sent, but one is under way again */
+    if (*release->status == MORTISE_UNREACHABLE && release->running &&
+        pump_may_be_sent(&release->client->pump, &release->task))
+        *release->status = MORTISE_INDETERMINATE;
     release->sleeper = NULL;
     release->status = NULL;
     release->error = NULL;

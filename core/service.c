@@ -112,7 +112,7 @@ static void *service_main(void *argument)
     return NULL;
 }
 
-static bool start_locked(struct pump *pump)
+bool service_start_locked(struct pump *pump)
 {
     if (pump->manual || pump->stopping)
         return false;
@@ -132,7 +132,7 @@ void service_attend_locked(struct pump *pump, bool timer)
     bool wanted = pump->unattended > 0;
     if (!wanted && timer && !pump->led && pump->due_ns != MORTISE_NEVER)
         wanted = !pump->service_runs || pump->due_ns + GRACE_NS < pump->service_until_ns;
-    if (wanted && start_locked(pump) && pump->service_sleeps) {
+    if (wanted && service_start_locked(pump) && pump->service_sleeps) {
         pump->service_sleeps = false; /* one signal is enough */
         pthread_cond_signal(&pump->service_cond);
     }
@@ -140,7 +140,7 @@ void service_attend_locked(struct pump *pump, bool timer)
 
 void service_guard_locked(struct pump *pump)
 {
-    if (!pump->service_leads && start_locked(pump) && pump->service_sleeps) {
+    if (!pump->service_leads && service_start_locked(pump) && pump->service_sleeps) {
         pump->service_sleeps = false;
         pthread_cond_signal(&pump->service_cond);
     }
@@ -159,7 +159,7 @@ void service_follow_up_locked(struct pump *pump)
 bool service_take_over_locked(struct pump *pump)
 {
     bool led_by_caller = pump->led && !pump->service_leads;
-    if (!start_locked(pump)) {
+    if (!service_start_locked(pump)) {
         if (led_by_caller)
             pump_poke_locked(pump);
         return led_by_caller;
@@ -176,7 +176,7 @@ bool service_take_over_locked(struct pump *pump)
 void pump_hurry(struct pump *pump)
 {
     pthread_mutex_lock(&pump->lock);
-    if (pump->unattended > 0 && !pump->led && !pump->dispatched && start_locked(pump)) {
+    if (pump->unattended > 0 && !pump->led && !pump->dispatched && service_start_locked(pump)) {
         pump->service_hurry = true;
         pump->service_sleeps = false;
         pthread_cond_signal(&pump->service_cond);

@@ -89,6 +89,16 @@ void pump_cancel(struct pump *pump, struct task *task)
     pthread_mutex_unlock(&pump->lock);
 }
 
+bool pump_may_be_sent(struct pump *pump, const struct task *task)
+{
+    pthread_mutex_lock(&pump->lock);
+    /* while nobody is inside, the driver's mark stands still; completed and not delivered is inside too */
+    bool sent = task->phase != TASK_QUEUED && task->phase != TASK_IDLE &&
+                (pump->inside || task->op.first_sent_ns != 0);
+    pthread_mutex_unlock(&pump->lock);
+    return sent;
+}
+
 void pump_unattend(struct pump *pump, struct task *task)
 {
     pthread_mutex_lock(&pump->lock);

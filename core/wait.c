@@ -314,10 +314,11 @@ bool pump_wait(struct pump *pump, struct sleeper *sleeper, int64_t until_ns)
 
 bool pump_wait_aside(struct pump *pump, struct sleeper *sleeper, int64_t until_ns)
 {
-    if (pump->manual) /* there is no service thread */
-        return pump_wait(pump, sleeper, until_ns);
-    sleeper->aside = true;
     pthread_mutex_lock(&pump->lock);
+    sleeper->aside = service_start_locked(pump);
+    if (!sleeper
+             ->aside) /* a test that drives all by hand, or no thread could be had: better here than never */
+        wait_locked(pump, sleeper, until_ns);
     while (!sleeper_done(sleeper) && clock_now() < until_ns)
         follow_locked(pump, sleeper, until_ns);
     pthread_mutex_unlock(&pump->lock);

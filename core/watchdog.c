@@ -1,14 +1,17 @@
 /* watchdog.c - the thread that serves the heap of due times: renewals, deadlines, retries, time-outs.
  *
- * It never goes into the module stack (a driver stuck in a disk must not keep it from telling a loss):
- * what is to be asked of the backend is handed to the service thread. It never runs a callback of the
+ * It does not go into the module stack (a driver stuck in a disk must not keep it from telling a loss):
+ * what is to be asked of the backend is handed to the service thread. Only where that thread cannot be had it goes in
+ * itself, for a renewal that is not sent loses the lease. It never runs a callback of the
  * application. It sleeps on a timerfd of CLOCK_BOOTTIME, so that it wakes when a suspended machine does.
  * When a renewal is due, those that are due soon are taken along, so that a driver can send them together:
  * ten thousand leases that were taken one by one fall into step after a few periods. */
-#include "core.h"
+#include "client_inside.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -133,8 +136,11 @@ static void *watchdog_main(void *argument)
         if (stops)
             client->watchdog_runs = false;
         client_unlock(client);
-        if (stops)
+        if (stops) {
+            atomic_store(&client->watchdog_in, 0);
+            syscall(SYS_futex, &client->watchdog_in, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
             return NULL;
+        }
         uint64_t expirations;
         while (read(client->watchdog_timer, &expirations, sizeof(expirations)) < 0 &&
                errno == EINTR)
@@ -156,6 +162,8 @@ static bool start_locked(struct client *client)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     client->watchdog_at_ns = 0;
     client->watchdog_runs = pthread_create(&client->watchdog, NULL, watchdog_main, client) == 0;
+    client->watchdog_made = client->watchdog_runs;
+    atomic_store(&client->watchdog_in, client->watchdog_runs); /* it needs the lock to end */
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return client->watchdog_runs;
 }
@@ -171,17 +179,21 @@ bool watchdog_ready(struct client *client)
     return ready;
 }
 
-void watchdog_stop(struct client *client)
+bool watchdog_stop(struct client *client, int64_t until_ns)
 {
     pthread_mutex_lock(&client->lock);
-    bool runs = client->watchdog_runs;
     client->watchdog_stops = true;
-    if (runs)
+    if (client->watchdog_runs)
         arm_locked(client, 0);
     client_unlock(client);
-    if (runs)
+    while (atomic_load(&client->watchdog_in) != 0)
+        if (!client_sleep_while(&client->watchdog_in, 1, until_ns))
+            return false;
+    if (client->watchdog_made)
         pthread_join(client->watchdog, NULL);
+    client->watchdog_made = false;
     if (client->watchdog_timer >= 0)
         close(client->watchdog_timer);
     client->watchdog_timer = -1;
+    return true;
 }

@@ -189,8 +189,9 @@ typedef struct mortise_options {
 
 /* Acquires `name` (1 to MORTISE_NAME_MAX bytes, compared byte by byte). options NULL: wait as the
  * config's `wait` says, everything else default. Returns when it is held, or failed:
- * BUSY (try only), TIMEDOUT, UNREACHABLE (the backend did not answer for `unreachable_timeout`, or for the
- * whole wait), INDETERMINATE (the reply to a request was lost, and the time is over), NOTSUP, INVALID, CLOSED, FORKED, DEADLOCK (wait_ms other than 0
+ * BUSY (try only), TIMEDOUT, UNREACHABLE (no request reached the backend for `unreachable_timeout`, or for the
+ * whole wait: nothing was done), INDETERMINATE (a request may have been executed, or may be yet; its reply was lost, or is
+ * missing when the time is over), NOTSUP, INVALID, CLOSED, FORKED, DEADLOCK (wait_ms other than 0
  * inside a callback), NOMEM (out of memory, or no thread could be started), BACKEND (the backend refused).
  * Whatever fails leaves nothing behind in the backend: what a request may still do there is undone in the background.
  * Not a cancellation point; not interrupted by signals. */

@@ -5,6 +5,7 @@
 #include "close_test.h"
 
 #include <limits.h>
+#include <malloc.h>
 #include <sched.h>
 
 enum { KEPT_MAX = 256, CALLERS = 6, ROUNDS = 8 };
@@ -356,6 +357,110 @@ static void test_record_of_any_size(void)
     rig_close(&client);
 }
 
+static bool answer_without_end(mortise_op *op)
+{
+    if (op->kind != MORTISE_OP_ACQUIRE)
+        return false;
+    memset(op->info->name, 'n', sizeof(op->info->name));
+    memset(op->info->owner, 'o', sizeof(op->info->owner));
+    memset(op->info->host, 'h', sizeof(op->info->host));
+    memset(op->info->program, 'p', sizeof(op->info->program));
+    op->info->held = true;
+    tapped_host()->complete(tapped_host(), op, MORTISE_BUSY);
+    return true;
+}
+
+/* The holder of a lock, told without the ends of its texts. */
+static void test_holder_without_end(void)
+{
+    static struct rig client;
+    static struct outcome got;
+    rig_open(&client, "");
+    tap(&client);
+    tap_answer = answer_without_end;
+    want(&client, &got, "a", MORTISE_OPTIONS(.wait_ms = 100));
+    advance_ms(100);
+    CU_ASSERT_EQUAL(got.status, MORTISE_TIMEDOUT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(got.error.message, "hhh (pid "));
+    CU_ASSERT_PTR_NULL(strstr(got.error.message, "hp"));
+    tap_answer = NULL;
+    rig_close(&client);
+}
+
+enum { LISTED = 10000 };
+
+/* Names of many lengths; each text of the last one has no end. */
+static bool answer_list(mortise_op *op)
+{
+    if (op->kind != MORTISE_OP_LIST)
+        return false;
+    for (int i = 0; i <= LISTED; i++) {
+        mortise_info info = {.size = sizeof(info), .held = true, .token = (uint64_t)i, .pid = -i};
+        memset(info.name, i == LISTED ? 'n' : '\0', sizeof(info.name));
+        memset(info.owner, i == LISTED ? 'o' : '\0', sizeof(info.owner));
+        memset(info.host, i == LISTED ? 'h' : '\0', sizeof(info.host));
+        memset(info.program, i == LISTED ? 'p' : '\0', sizeof(info.program));
+        if (i < LISTED)
+            snprintf(info.name, sizeof(info.name), "%0*d", 5 + i % 40, i);
+        if (i < LISTED)
+            snprintf(info.owner, sizeof(info.owner), "owner %d", i);
+        tapped_host()->emit(tapped_host(), op, &info);
+    }
+    tapped_host()->complete(tapped_host(), op, MORTISE_OK);
+    return true;
+}
+
+static size_t memory_in_use(void)
+{
+#ifdef __GLIBC__
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+#else
+    return 0;
+#endif
+}
+
+struct listed {
+    int count, right;
+    size_t memory; /* in use while they are told */
+};
+
+static bool check_listed(const mortise_info *info, void *user_data)
+{
+    struct listed *listed = user_data;
+    int i = listed->count++;
+    char name[64], owner[64];
+    snprintf(name, sizeof(name), "%0*d", 5 + i % 40, i);
+    snprintf(owner, sizeof(owner), "owner %d", i);
+    bool last = i == LISTED;
+    bool texts = last ? strlen(info->name) == sizeof(info->name) - 1 &&
+                            strlen(info->owner) == sizeof(info->owner) - 1 &&
+                            strlen(info->host) == sizeof(info->host) - 1 &&
+                            strlen(info->program) == sizeof(info->program) - 1
+                      : strcmp(info->name, name) == 0 && strcmp(info->owner, owner) == 0 &&
+                            info->host[0] == '\0';
+    listed->right += texts && info->held && info->token == (uint64_t)i && info->pid == -i;
+    listed->memory = memory_in_use();
+    return true;
+}
+
+/* A long list comes whole and in order, and does not take much more than its texts. */
+static void test_long_list(void)
+{
+    static struct rig client;
+    struct listed listed = {.count = 0};
+    rig_open(&client, "");
+    tap(&client);
+    tap_answer = answer_list;
+    size_t before = memory_in_use();
+    CU_ASSERT_EQUAL(mortise_list(client.handle, NULL, check_listed, &listed, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(listed.count, LISTED + 1);
+    CU_ASSERT_EQUAL(listed.right, LISTED + 1);
+    CU_ASSERT(listed.memory < before + (size_t)LISTED * 250);
+    tap_answer = NULL;
+    rig_close(&client);
+}
+
 /* A message is one line, and says what it shows, whatever a server put into it. */
 static void test_message_is_one_line(void)
 {
@@ -376,6 +481,8 @@ int main(void)
         {"good for ever", test_for_ever},
         {"long over", test_long_over},
         {"a record of any size", test_record_of_any_size},
+        {"a holder whose texts have no end", test_holder_without_end},
+        {"a long list", test_long_list},
         {"a message is one line", test_message_is_one_line},
         CU_TEST_INFO_NULL,
     };

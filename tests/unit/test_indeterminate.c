@@ -210,6 +210,60 @@ static void test_clean_up_is_bounded_by_the_ttl(void)
     finish();
 }
 
+/* A try whose request is on its way when the time is over may be granted yet. */
+static void test_try_never_answered(void)
+{
+    start();
+    SCRIPT(.kinds = OP(ACQUIRE), .times = 1, .fate = SIM_SILENT_EXECUTED);
+    want(&rig, &got, "a", TRY);
+    advance_ms(10100);
+    CU_ASSERT_EQUAL(got.calls, 1);
+    CU_ASSERT_EQUAL(got.status, MORTISE_INDETERMINATE);
+    finish();
+}
+
+/* The first request was not sent, the second one is on its way. */
+static void test_sent_after_a_refusal(void)
+{
+    start();
+    SCRIPT(.kinds = OP(ACQUIRE), .times = 1, .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE);
+    SCRIPT(.kinds = OP(ACQUIRE), .times = 1, .fate = SIM_SILENT_EXECUTED);
+    want(&rig, &got, "a", MORTISE_OPTIONS(.wait_ms = 500));
+    advance_ms(500);
+    CU_ASSERT_EQUAL(got.calls, 1);
+    CU_ASSERT_EQUAL(got.status, MORTISE_INDETERMINATE);
+    finish();
+}
+
+static mortise_op *unsent;
+
+/* Keeps an acquire and sends nothing, as a driver does that has no connection; gives it back with the next op. */
+static bool keep_unsent(mortise_op *op)
+{
+    if (op->kind == MORTISE_OP_ACQUIRE && unsent == NULL) {
+        unsent = op;
+        return true;
+    }
+    if (unsent != NULL)
+        tapped_host()->complete(tapped_host(), unsent, MORTISE_CANCELED);
+    tap_answer = NULL;
+    return false;
+}
+
+static void test_try_never_sent(void)
+{
+    start();
+    unsent = NULL;
+    tap_answer = keep_unsent;
+    want(&rig, &got, "a", TRY);
+    advance_ms(10100);
+    CU_ASSERT_EQUAL(got.calls, 1);
+    CU_ASSERT_EQUAL(got.status, MORTISE_UNREACHABLE);
+    CU_ASSERT_EQUAL(mortise_release(take(&rig, "b", NULL), NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RELEASE), 1); /* nothing of "a" is to be undone */
+    finish();
+}
+
 /* What the driver knows not to have been sent is no uncertainty. */
 static void test_unreachable_is_sure(void)
 {
@@ -402,6 +456,9 @@ int main(void)
         {"R4: a timeout while unsure", test_acquire_times_out_unsure},
         {"a waiter that sent nothing is sure", test_second_in_line_times_out},
         {"R4: the clean-up ends with the ttl", test_clean_up_is_bounded_by_the_ttl},
+        {"a try that is never answered", test_try_never_answered},
+        {"one that was sent after a refusal", test_sent_after_a_refusal},
+        {"a try that was never sent", test_try_never_sent},
         {"unreachable is no uncertainty", test_unreachable_is_sure},
         {"the next in line goes on with it", test_next_inherits_the_uncertainty},
         {"the next in line wants another", test_next_wants_another},

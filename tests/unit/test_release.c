@@ -264,6 +264,24 @@ static void test_caller_goes_backend_away(void)
         MORTISE_UNREACHABLE);
 }
 
+/* The first try was not sent. The second one was, and is not answered. */
+static void test_caller_goes_second_try_sent(void)
+{
+    struct caller caller = {.status = MORTISE_OK};
+    start(CONFIG "unreachable_timeout = 2s\n");
+    caller.lease = take(&rig, "a", MORTISE_OPTIONS(.owner = "o"));
+    SCRIPT(.kinds = OP(RELEASE), .times = 1, .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE);
+    int held = SCRIPT(.kinds = OP(RELEASE), .times = 1, .hold_reply = true,
+                      .on_cancel = SIM_CANCEL_IGNORED);
+    release_beside(&caller, held, 1);
+    let_time_pass(&caller, 60000);
+    CU_ASSERT_EQUAL(caller.status, MORTISE_INDETERMINATE);
+    sim->let_go(held);
+    advance_ms(5000);
+    CU_ASSERT_EQUAL(sim->claims(), 0);
+    finish();
+}
+
 static void test_caller_goes_no_answer(void)
 {
     caller_goes(&(sim_rule){.kinds = OP(RELEASE), .fate = SIM_SILENT}, MORTISE_INDETERMINATE);
@@ -368,6 +386,7 @@ int main(void)
         {"it ends with the ttl", test_ends_with_the_ttl},
         {"a final refusal", test_final_refusal},
         {"the caller goes: backend away", test_caller_goes_backend_away},
+        {"the caller goes, its second try was sent", test_caller_goes_second_try_sent},
         {"the caller goes: no answer", test_caller_goes_no_answer},
         {"the caller goes: replies lost", test_caller_goes_replies_lost},
         {"the caller goes, the answer comes", test_caller_goes_answer_comes},

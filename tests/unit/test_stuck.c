@@ -150,6 +150,46 @@ static void stuck_with_a_dispatcher(void)
     pthread_join(dispatcher, NULL);
 }
 
+/* Every further thread fails to start. */
+static void refuse_threads(void)
+{
+    pthread_attr_t huge;
+    pthread_attr_init(&huge);
+    CU_ASSERT_FATAL(pthread_attr_setstacksize(&huge, (size_t)1 << 47) == 0 &&
+                    pthread_setattr_default_np(&huge) == 0);
+    pthread_attr_destroy(&huge);
+}
+
+/* There is no service thread, so the watchdog asks for the renewal itself, and is caught. */
+static void stuck_with_the_watchdog(void)
+{
+    mortise_lease *lease;
+    rig_open_real(&rig, CONFIG);
+    CU_ASSERT_EQUAL_FATAL(
+        mortise_acquire(rig.handle, "a", MORTISE_OPTIONS(.ttl_ms = 100), &lease, NULL), MORTISE_OK);
+    refuse_threads();
+    stand_still();
+    while (sem_wait(&stuck) != 0)
+        continue;
+    CU_ASSERT_FALSE(rig.client->pump.service_runs);
+    close_in_time(MORTISE_UNREACHABLE);
+    go_on(10);
+}
+
+/* The close gives back what is held though it has no thread to do it. */
+static void close_without_threads(void)
+{
+    mortise_lease *lease;
+    rig_open_real(&rig, "ttl = 30s\nclose_timeout = 20s\n");
+    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
+    SCRIPT(.kinds = OP(RELEASE), .reply_ns = 20 * MS);
+    CU_ASSERT_FALSE(rig.client->pump.service_runs);
+    refuse_threads();
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+    ASSERT_NOTHING_LEFT();
+    CU_ASSERT_EQUAL(sim->instances(), 0);
+}
+
 /* A call on the client that does not return, though nobody is in there: OK would be a lie. */
 static void call_that_stays(void)
 {
@@ -250,6 +290,16 @@ static void test_stuck_with_a_dispatcher(void)
     in_child(stuck_with_a_dispatcher);
 }
 
+static void test_stuck_with_the_watchdog(void)
+{
+    in_child(stuck_with_the_watchdog);
+}
+
+static void test_close_without_threads(void)
+{
+    in_child(close_without_threads);
+}
+
 static void test_call_that_stays(void)
 {
     in_child(call_that_stays);
@@ -278,6 +328,8 @@ int main(void)
         {"R9: it is stuck with the close", test_stuck_with_the_close},
         {"R9: it is stuck with a dispatcher", test_stuck_with_a_dispatcher},
         {"R9: it is stuck, a callback closes", test_stuck_and_closed_in_a_callback},
+        {"R9: it is stuck with the watchdog", test_stuck_with_the_watchdog},
+        {"no thread for the close", test_close_without_threads},
         {"R9: a call does not return", test_call_that_stays},
         {"a release that backs off", test_release_backs_off},
         {"a release without an answer", test_release_unanswered},
