@@ -167,7 +167,7 @@ static void test_released_by_another_callback()
     CU_ASSERT_FATAL(comes(done));
     CU_ASSERT_EQUAL(done.get(), 2);
     auto next = [&] {
-        (void)mine.try_acquire("b", how).value().release();
+        (void)mine.try_acquire_for("next", 60s, how).value().release();
         return memory.seen.expired();
     };
     while (!next())
