@@ -6,7 +6,8 @@
  * wrong clock makes tokens run away.
  *
  * T is ahead of the clocks by LEAD, for it is computed when an acquire is asked, and must be ahead still when, after a wait in
- * the first side's queue perhaps, the second side is asked. Where it was not, the acquire begins again (acquire.c), by twice
+ * the first side's queue perhaps, the second side gives. Ten seconds: a second was too little on a machine that was very busy,
+ * where waiters of phase both lost their place in the first side's queue again and again. Where it was not, the acquire begins again (acquire.c), by twice
  * the time that it took above what the second side gave. A side on sessions counts on from whatever it was raised to, over all
  * names: nothing is added to what it says, or clients that outdo each other would make tokens run; as it is they make at
  * most three seconds of tokens in a second.
@@ -23,7 +24,7 @@
  * Not with an owner, but for a second try: leases that share a hold have its token, and must not raise it. */
 #include "internal.h"
 
-#define LEAD_US 1000000
+#define LEAD_US 10000000
 #define APART_US 100
 #define GRANT_US 100 /* a name is granted no more often; each grant adds one to its tokens */
 #define AHEAD_MIN_US 1000

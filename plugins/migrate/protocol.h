@@ -123,7 +123,7 @@
  *     y = x: the token is x. y > x: x may be less than what `to` gave before. Both are given back, and all begins again with a
  *     T above y. (To raise `from` alone it would have to be given back and asked again while `to` is held; where others
  *     queue there, they have it then. And x' > y again, where clocks go on: two tokens for one grant.)
- *   T follows the servers' clocks by what the presences' tokens say, and is ahead of them by a second, so that y = x nearly always
+ *   T follows the servers' clocks by what the presences' tokens say, and is ahead of them by ten seconds, so that y = x nearly always
  *   and the second try is rare: plugins/migrate/floor.c. A floor decides no deadline. No clock of a client is in it: one
  *   that is wrong by a day would put tokens beyond the floors of a step.
  *   Leases of one owner share a hold and its token: they are asked with T in a second try only.

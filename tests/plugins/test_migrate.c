@@ -362,7 +362,7 @@ enum { CROWD = 24, STEPS = 8 };
 static struct {
     pthread_mutex_t lock;
     int old, both, new; /* who holds the one name, by phase */
-    int grants[3], refusals;
+    int grants[3], refusals, given_up;
     bool met, failed;
 } held = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static atomic_bool crowd_ends;
@@ -388,6 +388,10 @@ static void hold(mortise_lease *lease, unsigned phase)
     pthread_mutex_unlock(&held.lock);
 }
 
+/* Who of phase both waits for `to` beside many of phase new may wait for long on a busy machine: the locks are not fair. It
+ * gives up then, so that no step waits for it. */
+#define LIFE_MS 5000
+
 /* A process' life: opens in some phase, works as far as it is let, closes. */
 static void live(const char *where, unsigned phase)
 {
@@ -396,8 +400,7 @@ static void live(const char *where, unsigned phase)
     mortise_status status = mortise_open(where, &client, &error);
     for (int i = 0; i < 5 && status == MORTISE_OK; i++) {
         mortise_lease *lease;
-        status =
-            mortise_acquire(client, "a", MORTISE_OPTIONS(.wait_ms = PATIENCE_MS), &lease, &error);
+        status = mortise_acquire(client, "a", MORTISE_OPTIONS(.wait_ms = LIFE_MS), &lease, &error);
         if (status == MORTISE_OK) {
             hold(lease, phase);
             mortise_release(lease, NULL);
@@ -405,7 +408,8 @@ static void live(const char *where, unsigned phase)
     }
     pthread_mutex_lock(&held.lock);
     held.refusals += status == MORTISE_CONFIG;
-    if (status != MORTISE_OK && status != MORTISE_CONFIG) {
+    held.given_up += status == MORTISE_TIMEDOUT;
+    if (status != MORTISE_OK && status != MORTISE_CONFIG && status != MORTISE_TIMEDOUT) {
         held.failed = true;
         fprintf(stderr, "  %s: %s\n", mortise_status_name(status), error.message);
     }
@@ -444,8 +448,8 @@ static void test_crowd(void)
     CU_ASSERT_FALSE(held.met);
     CU_ASSERT_FALSE(held.failed);
     CU_ASSERT(held.grants[1] > 0);
-    printf("(old %d, both %d, new %d, refused %d) ", held.grants[0], held.grants[1], held.grants[2],
-           held.refusals);
+    printf("(old %d, both %d, new %d, refused %d, given up %d) ", held.grants[0], held.grants[1],
+           held.grants[2], held.refusals, held.given_up);
 }
 
 int main(void)

@@ -160,6 +160,32 @@ static void test_owners(void)
     ASSERT_NOTHING_LEFT_ANYWHERE();
 }
 
+/* `to` is waited for, for seconds: what it gives then is not above what `from` gave, and the place in the queue of `from` is not
+ * lost for a second try. */
+static void test_wait_of_seconds(void)
+{
+    other->reset();
+    register_set(MIGRATE_FROM, MIGRATE_BOTH, 0);
+    register_set(MIGRATE_TO, MIGRATE_BOTH | MIGRATE_NEW, 0);
+    migrate_open(&both, "both", clocks);
+    migrate_open(&new, "new", clocks);
+    take_and_release(&both, "warm");
+    mortise_lease *lease = take(&new, "n", NULL);
+    want(&both, &got, "n", FOREVER);
+    uint64_t asked = sim->count(MORTISE_OP_ACQUIRE);
+    advance_ms(7000);
+    CU_ASSERT_EQUAL(got.calls, 0);
+    CU_ASSERT_EQUAL(mortise_release_nowait(lease, NULL), MORTISE_OK);
+    advance_ms(3000);
+    CU_ASSERT_EQUAL_FATAL(got.status, MORTISE_OK);
+    CU_ASSERT_EQUAL(sim->count(MORTISE_OP_ACQUIRE), asked);
+    CU_ASSERT_EQUAL(mortise_release_nowait(got.lease, NULL), MORTISE_OK);
+    settle();
+    rig_close(&new);
+    rig_close(&both);
+    ASSERT_NOTHING_LEFT_ANYWHERE();
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -167,6 +193,7 @@ int main(void)
         {"a clock, and one that counts", test_one_counts},
         {"quick steps", test_quick_steps},
         {"an owner in two phases", test_owners},
+        {"a wait of seconds", test_wait_of_seconds},
         CU_TEST_INFO_NULL,
     };
     return migrate_rig_run("migrate_floor", tests);
