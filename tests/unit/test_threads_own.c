@@ -1,4 +1,5 @@
-/* test_threads_own.c - the threads that the library starts: signals are the application's, descriptors may be used up. */
+/* test_threads_own.c - the threads that the library starts and those it is called on: signals and cancellation are the
+ * application's, and descriptors may be used up. */
 #include "rig.h"
 
 #include <dirent.h>
@@ -56,6 +57,21 @@ static void test_block_signals(void)
                     MORTISE_OK);
     CU_ASSERT(test_poll(two_are_seen, NULL, TEST_PATIENCE_MS)); /* the watchdog and the service */
     CU_ASSERT_EQUAL(open_to_signals, 0);
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+}
+
+/* No call is a cancellation point; behind it a thread can be canceled as before. */
+static void test_cancellation(void)
+{
+    rig_open_real(&rig, "");
+    for (int round = 0; round < 2; round++) {
+        int before, after;
+        int state = round == 0 ? PTHREAD_CANCEL_ENABLE : PTHREAD_CANCEL_DISABLE;
+        pthread_setcancelstate(state, &before);
+        mortise_capabilities(rig.handle);
+        pthread_setcancelstate(before, &after);
+        CU_ASSERT_EQUAL(after, state);
+    }
     CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
 }
 
@@ -133,6 +149,7 @@ int main(void)
 {
     static const CU_TestInfo tests[] = {
         {"they block signals", test_block_signals},
+        {"a thread can be canceled as before", test_cancellation},
         {"no descriptor is left for the watchdog", test_no_watchdog},
         {"no descriptor is left for an epoll", test_no_epoll},
         {"the watchdog ends once", test_watchdog_ends_once},

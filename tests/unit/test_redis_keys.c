@@ -1,0 +1,88 @@
+/* test_redis_keys.c - the names of keys beside a lock: each name has its own, in the same slot of a cluster. */
+#include "keys.h"
+
+#include <CUnit/Basic.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The key as link_parts() and link_room() would have sent it. */
+static char sent[200];
+
+void link_parts(struct link *link, const struct link_part *parts, unsigned count)
+{
+    size_t used = 0;
+    (void)link;
+    for (unsigned i = 0; i < count; i++) {
+        memcpy(sent + used, parts[i].data, parts[i].length);
+        used += parts[i].length;
+    }
+    sent[used] = '\0';
+}
+
+char *link_room(struct link *link, size_t length)
+{
+    (void)link;
+    memset(sent, 0, sizeof(sent));
+    sent[length] = '\n'; /* behind the room: it must not be written */
+    return sent;
+}
+
+static void expect_side(const char *name, const char *wanted)
+{
+    struct key_parts parts = {.count = 0};
+    size_t length = 0;
+    key_add_side(&parts, name, strlen(name), "queue");
+    char *joined = key_join(&parts, &length);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(joined);
+    CU_ASSERT_EQUAL(length, strlen(wanted));
+    CU_ASSERT_EQUAL(memcmp(joined, wanted, strlen(wanted)), 0);
+    CU_ASSERT(key_is_side(joined, length));
+    CU_ASSERT_FALSE(key_is_side(name, strlen(name)));
+    free(joined);
+    key_put_side(NULL, name, strlen(name), "queue");
+    CU_ASSERT_EQUAL(strncmp(sent, wanted, strlen(wanted)), 0);
+    CU_ASSERT(sent[strlen(wanted)] == '\0' || sent[strlen(wanted)] == '\n');
+}
+
+static void test_sides(void)
+{
+    expect_side("a", "{a}:mortise:queue");
+    expect_side("a}b", "{a}b}:mortise:queue");
+    /* a tag decides where a name is; names that share it do not share what stands beside them */
+    expect_side("{t}a", "{t}:mortise:queue:{t}a");
+    expect_side("{t}b", "{t}:mortise:queue:{t}b");
+    expect_side("x{t}", "{t}:mortise:queue:x{t}");
+}
+
+static void test_hex(void)
+{
+    mortise_grant_id grant;
+    char hex[GRANT_HEX + 1], wanted[GRANT_HEX + 1];
+    for (unsigned round = 0; round < 256; round++) {
+        for (unsigned i = 0; i < MORTISE_GRANT_ID_SIZE; i++) {
+            grant.bytes[i] = (unsigned char)(round + 37 * i);
+            snprintf(wanted + (size_t)2 * i, 3, "%02x", grant.bytes[i]);
+        }
+        key_hex(&grant, hex);
+        CU_ASSERT_STRING_EQUAL(hex, wanted);
+    }
+}
+
+int main(void)
+{
+    CU_TestInfo tests[] = {
+        {"keys beside a lock", test_sides},
+        {"a grant in hex", test_hex},
+        CU_TEST_INFO_NULL,
+    };
+    CU_SuiteInfo suites[] = {{.pName = "redis_keys", .pTests = tests}, CU_SUITE_INFO_NULL};
+    if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
+        return 2;
+    CU_basic_set_mode(CU_BRM_VERBOSE);
+    CU_basic_run_tests();
+    unsigned failures = CU_get_number_of_failures();
+    CU_cleanup_registry();
+    return failures == 0 ? 0 : 1;
+}
