@@ -29,7 +29,6 @@ LARGER = {
     "drivers/redlock": 12,
     "drivers/sqlite": 9,
     "drivers/zookeeper": 10,
-    "plugins/migrate": 8,
 }
 
 
@@ -118,7 +117,7 @@ def check(arrows, folders):
             print_circle(found[0], arrows)
             yield f"{folder}: {size} files need each other in a circle; {most} may"
         elif size < most and folder in LARGER:
-            yield f"{folder}: its largest circle has {size} files now: write that in LARGER, or remove the line if it is {MOST} or less"
+            yield f"{folder}: its largest circle has {size} files now: write that in LARGER, or remove its line if {MOST} are enough"
     for (one, other), (there, back) in both_ways(arrows).items():
         yield f"{one} and {other} need each other: {', '.join(sorted(there))}; {', '.join(sorted(back))}"
 

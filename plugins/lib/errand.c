@@ -1,4 +1,4 @@
-/* errand.c - a thread that may hang in a file system, and how it is waited for: see errand.h. */
+/* errand.c - a thread that may hang in a file system, and the wait for it: see errand.h. */
 #include "errand.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <time.h>
 
-/* Patience is counted in pieces: a process that was stopped meanwhile has lost one of them, not all. */
+/* The wait consists of pieces, so that a process that was stopped meanwhile loses one piece, not the whole wait. */
 enum { PIECES = 10, PIECE_MS = ERRAND_STILL_MS / PIECES };
 
 void errand_init(struct errand *errand, mortise_host *host)
@@ -29,7 +29,7 @@ void errand_free(struct errand *errand)
 
 bool errand_start(struct errand *errand, void *(*run)(void *), void *argument)
 {
-    sigset_t all, before; /* signals are for the application's threads; SIGPIPE for nobody */
+    sigset_t all, before; /* signals are for the application's threads, and SIGPIPE for none */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     bool started = pthread_create(&errand->thread, NULL, run, argument) == 0;
@@ -37,7 +37,7 @@ bool errand_start(struct errand *errand, void *(*run)(void *), void *argument)
     return started;
 }
 
-/* lock held. Until it is done, or the piece has passed. */
+/* Called with the lock held. Waits until the thread is done, or one piece. */
 static void wait_piece(struct errand *errand)
 {
     struct timespec until;
@@ -64,7 +64,7 @@ bool errand_end(struct errand *errand)
         errand->host->log(errand->host, 3, "a file does not answer: its writer is left standing");
         pthread_detach(errand->thread);
     }
-    pthread_mutex_unlock(&errand->lock); /* if it is left, all may be gone from here on */
+    pthread_mutex_unlock(&errand->lock); /* a thread that was left behind may free all of it from here on */
     if (done)
         pthread_join(errand->thread, NULL);
     return done;

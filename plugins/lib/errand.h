@@ -1,9 +1,9 @@
-/* errand.h - the thread of an observer that writes files. A file system may hang for ever, and no close may (R9): so
- * a thread that does not get on is left standing, with all that it uses, and whoever closes goes on.
+/* errand.h - the thread of an observer that writes files. A file system may hang for ever, but a close must return (R9). So a
+ * close leaves a thread that makes no progress behind, with all that it uses, and returns.
  *
- * What is left standing outlives the client: the host table is gone then, and errand_log() says nothing any more. When
- * the thread comes back it frees what it was left with. Its code must still be there: a module with an errand is
- * linked with -z nodelete. */
+ * Such a thread outlives the client: the host table does not exist any more, and errand_log() does nothing. When the thread
+ * goes on, it frees what it has. Its code must still be loaded then, so a module with an errand is linked with
+ * -z nodelete. */
 #ifndef MORTISE_ERRAND_H
 #define MORTISE_ERRAND_H
 
@@ -11,7 +11,7 @@
 
 #include <pthread.h>
 
-/* Without a step for so long it hangs. More than a thread of ours waits for anything that is not a file system. */
+/* A thread without a step for so long hangs. It is longer than a thread of ours waits for anything but a file system. */
 #define ERRAND_STILL_MS 5000
 
 struct errand {
@@ -24,18 +24,18 @@ struct errand {
 };
 
 void errand_init(struct errand *errand, mortise_host *host);
-void errand_free(struct errand *errand); /* it was not started, or has ended */
-/* A thread that takes no signals; false: none could be had. */
+void errand_free(struct errand *errand); /* of a thread that was not started, or has ended */
+/* Starts a thread that takes no signals. False: it could not be created. */
 bool errand_start(struct errand *errand, void *(*run)(void *), void *argument);
-/* Waits until the thread is done. False: it hangs, and was left standing; nothing of its own may be touched. */
+/* Waits until the thread is done. False: it hangs and was left behind; the caller must not touch what it uses. */
 bool errand_end(struct errand *errand);
 
-/* Of the thread itself: it got on. */
+/* The thread itself calls this when it has made progress. */
 void errand_step(struct errand *errand);
-/* As host->log, while there is a host. */
+/* As host->log; does nothing after the thread was left behind. */
 void errand_log(struct errand *errand, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* The last that it does. False: it was left standing, and frees what it has. */
+/* The thread calls this last. False: it was left behind and must free what it has. */
 bool errand_done(struct errand *errand);
 
 #endif

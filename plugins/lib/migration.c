@@ -46,7 +46,7 @@ bool migrate_uses(unsigned phase, enum migrate_side side)
     return phase != (side == MIGRATE_FROM ? MIGRATE_NEW : MIGRATE_OLD);
 }
 
-/* The words of a set, with something between them; returns the length. */
+/* Writes the words of a set, with `between` between them; returns the length. */
 static size_t list_phases(unsigned set, const char *between, char *text, size_t size)
 {
     size_t used = 0;
@@ -86,7 +86,7 @@ size_t migrate_register_encode(const struct migrate_register *reg, char text[MIG
                             words, reg->floor);
 }
 
-/* A line "key = value"; *text goes on to the next. NULL: it is not that. */
+/* Takes a line that begins with key: returns its value and moves *text to the next line. NULL if the line has another key. */
 static const char *take_line(const char **text, const char *key, size_t *length)
 {
     size_t head = strlen(key);
@@ -251,7 +251,7 @@ static const struct migrate_step
                     .opens_to = MIGRATE_BOTH | MIGRATE_NEW,
                     .leads_to = MIGRATE_STAGE_2};
 
-/* By the register of `to` alone, as the model has it; but an open `from` beside an open `to` is closed first. */
+/* The register of `to` alone decides, as in the model; but if `from` is open beside an open `to`, `from` is closed first. */
 const struct migrate_step *migrate_step_of(const struct migrate_register *from,
                                            const struct migrate_register *to, bool forward)
 {

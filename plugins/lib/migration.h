@@ -1,38 +1,37 @@
-/* migration.h - what the migrate plugin and the command `mortise migrate` have to agree on: the names of the registers and
- * of the presences, the text in a register, what an absent one means, the stages and the steps between them. protocol.h says
- * what it is all for. Pure functions on text and numbers: knows neither modules nor clients, and includes neither of
- * their headers.
+/* migration.h - what the migrate plugin and the command `mortise migrate` must agree on: the names of the registers and the
+ * presences, the text in a register, what an absent register means, the stages, and the steps between them. The plugin's
+ * protocol.h says what they are for. All functions are pure functions of text and numbers: this library knows neither
+ * modules nor clients, and includes neither of their headers.
  *
- * How the command uses it. It opens each side as an ordinary client of its own: the config's [mortise] with `driver`
- * set to what `from` or `to` of [migrate] says, and the same `namespace` (or none: each driver's own, as in the
- * plugin). No name below has a namespace: the library sets it before a name, and the plugin does so itself.
+ * How the command uses it. It opens each side as an ordinary client: the config's [mortise] with `driver` set to what `from`
+ * or `to` of [migrate] says, and the same `namespace` (if there is none, each driver's own, as in the plugin). The names
+ * below have no namespace: the library of the client adds it, and the plugin adds it itself.
  *
- *   status    mortise_record_read() both registers (migrate_register_name), migrate_register_decode() them (size 0: absent);
- *             mortise_list(MIGRATE_PRESENCES) each side, migrate_presence_decode() the names: phase, client id; host, pid
- *             and program are in the mortise_info. Everything else that is listed is a lock of the application, but for
- *             MIGRATE_FLOOR_LOCK.
- *   plan      migrate_step_of() the two registers and the direction: NULL, nothing is left to be done. What blocks it are the
- *             presences of step->gone on the side step->closes (those, and only those).
- *   advance   in this order, whatever the registers hold (protocol.h, 5):
- *               1  read both registers, and keep their versions
- *               2  write the register of step->closes with step->closes_to, at the version read; its floor stays
- *               3  wait until none of the presences of step->gone that the first list after 2 has on that side, by name and
- *                  owner, is listed any more (step->gone 0: nobody to wait for). After every failure to list, and where
- *                  the server was restarted meanwhile, wait for one `presence` ttl more
- *               4  with step->takes_floor: acquire MIGRATE_FLOOR_LOCK on each side, keep its token (0: it has none), release
- *                  it: migrate_floor_after(the tokens, the floors of both registers)
- *               5  write the other side's register with step->opens_to, at the version read in 1, with the floor of 4, or
- *                  its own where there is none
- *             A write that answers BUSY or INDETERMINATE: read again; is it what was to be written, under the version
- *             read + 1, then 5 was done, and 2 is written again, at the version read now, until the answer is OK (the one that
- *             stands there may be another operator's); else somebody else is at it, and the step ends here. Each stop in between is safe:
- *             the next advance, in either direction, begins at 1.
+ *   status    Reads both registers with mortise_record_read(migrate_register_name()) and decodes them (size 0: absent). Lists
+ *             MIGRATE_PRESENCES on each side and decodes the names: phase and client id; host, pid and program are in the
+ *             mortise_info. Every other listed name is a lock of the application, except MIGRATE_FLOOR_LOCK.
+ *   plan      migrate_step_of() the two registers and the direction. NULL means that nothing is left to be done. Only the
+ *             presences of step->gone on the side step->closes block the step.
+ *   advance   Always in this order, whatever the registers hold (protocol.h, 5):
+ *               1  Read both registers and keep their versions.
+ *               2  Write step->closes_to to the register of step->closes, at the version read; keep its floor.
+ *               3  List the presences of step->gone on that side. Wait until none of those found by the first list is
+ *                  listed any more, by name and owner. (If step->gone is 0, wait for nobody.) After a list that failed,
+ *                  and after a restart of the server, wait for one more `presence` ttl.
+ *               4  If step->takes_floor: acquire MIGRATE_FLOOR_LOCK on each side, keep its token (0: the side has none) and
+ *                  release it. The floor is migrate_floor_after(the tokens, the floors of both registers).
+ *               5  Write step->opens_to to the other side's register, at the version read in 1, with the floor of 4, or
+ *                  with its own floor if 4 was not done.
+ *             If a write answers BUSY or INDETERMINATE, read the register again. If it holds what was to be written, under
+ *             the version read + 1, then 5 is done; 2 is written again, at the version read now, until the answer is OK,
+ *             because the value found may be another operator's. If it holds anything else, another operator is at work
+ *             and the step ends. It is safe to stop anywhere: the next advance, in either direction, begins at 1.
  *
- * Where a register is. On its own side; but a driver without records (redlock: its READ says NOTSUP) has it on the
- * other side, under the same name (of the two names, that of *its* role). Two sides without records cannot be
- * migrated between. mortise_record_read() tells: MORTISE_NOTSUP.
+ * Where a register is. It is on its own side. A driver without records (redlock answers NOTSUP to READ) has it on the other
+ * side, under the name of its own role. A migration needs at least one side with records. mortise_record_read() tells:
+ * MORTISE_NOTSUP.
  *
- * Names are by the role of a side, not by its server: the `to` of one migration may be the `from` of the next. */
+ * Names follow the role of a side, not its server: the `to` of one migration may be the `from` of the next. */
 #ifndef MORTISE_MIGRATION_H
 #define MORTISE_MIGRATION_H
 
@@ -54,11 +53,11 @@ enum migrate_side { MIGRATE_FROM = 0, MIGRATE_TO = 1 };
 
 /* ---- phases and sides -------------------------------------------------------------------------- */
 
-/* "old", "both", "new"; "from", "to". NULL, 0: no such one. */
+/* "old", "both", "new"; "from", "to". NULL or 0 if there is none. */
 const char *migrate_phase_word(unsigned phase);
 unsigned migrate_phase_of(const char *word);
 const char *migrate_side_word(enum migrate_side side);
-/* Whether a client of that phase has locks on that side. */
+/* Whether clients of that phase take locks on that side. */
 bool migrate_uses(unsigned phase, enum migrate_side side);
 /* A set of phases as text: "{old, both}", "{}". */
 void migrate_phases_text(unsigned phases, char text[MIGRATE_PHASES_TEXT_SIZE]);
@@ -67,30 +66,30 @@ void migrate_phases_text(unsigned phases, char text[MIGRATE_PHASES_TEXT_SIZE]);
 
 struct migrate_register {
     unsigned phases; /* that may use the side */
-    uint64_t floor;  /* every token given there from then on is above it */
+    uint64_t floor;  /* every later token of the side is above it */
 };
 
 const char *migrate_register_name(enum migrate_side side);
-/* Stage 1: {old, both} on `from`, {both} on `to`. */
+/* What an absent register means: {old, both} on `from`, {both} on `to` (stage 1). */
 struct migrate_register migrate_register_absent(enum migrate_side side);
-/* As text, NUL-terminated; returns its length. */
+/* Writes the register as text, NUL-terminated; returns the length. */
 size_t migrate_register_encode(const struct migrate_register *reg, char text[MIGRATE_RECORD_SIZE]);
-/* size 0: an absent one. False: it is not one that this version understands; then nobody may use the side. */
+/* size 0: an absent register. False: this version does not understand the text; then no client may use the side. */
 bool migrate_register_decode(enum migrate_side side, const void *text, size_t size,
                              struct migrate_register *reg);
 
-/* Whether a client of that phase may live, by the registers of the sides that it uses. */
+/* Whether the register lets clients of that phase use its side. */
 bool migrate_allows(const struct migrate_register *reg, unsigned phase);
-/* A client of phase old that can read the register of `to`: may it live? Not where new is allowed, whatever `from` has
- * forgotten. */
+/* Whether a client of phase old that can read the register of `to` may go on. Not if `to` allows phase new, even if `from`
+ * lost its register and would allow it. */
 bool migrate_old_may_beside(const struct migrate_register *to);
 
 /* ---- presences --------------------------------------------------------------------------------- */
 
-/* The name of a client's presence, on each side that its phase uses; of all of a phase (a prefix, for LIST). */
+/* The name of a client's presence, the same on each side that its phase uses; and the prefix of all presences of a phase. */
 void migrate_presence_name(unsigned phase, const char *client_id, char name[MIGRATE_NAME_SIZE]);
 void migrate_presence_prefix(unsigned phase, char prefix[MIGRATE_NAME_SIZE]);
-/* False: no name of a presence. client_id may be NULL. */
+/* False: this is not the name of a presence. client_id may be NULL. */
 bool migrate_presence_decode(const char *name, unsigned *phase,
                              char client_id[MIGRATE_CLIENT_ID_SIZE]);
 
@@ -102,29 +101,29 @@ enum migrate_stage {
     MIGRATE_STAGE_2,         /* {both}       {both, new}  both, new */
     MIGRATE_STAGE_2_TO_3,    /* {both}       {new}        new: within a step, either way */
     MIGRATE_STAGE_3,         /* {}           {new}        new; `from` may go */
-    MIGRATE_STAGE_UNHEARD_OF /* no step leads there: a server lost its records. Either step mends it */
+    MIGRATE_STAGE_UNHEARD_OF /* no step leads here: a server lost its records. Either step mends it */
 };
 
 struct migrate_step {
     const char *words; /* "1 -> 2: lets phase new in, shuts phase old out" */
     enum migrate_side
         closes;         /* whose register is written first; the other side's is written last */
-    unsigned closes_to; /* what it is to hold */
-    unsigned gone;      /* of which phase no presence may be on that side then; 0: not asked for */
-    unsigned opens_to;  /* what the other side's is to hold */
-    bool takes_floor;   /* tokens of both sides go into the register of the opened one */
+    unsigned closes_to; /* the phases that it gets */
+    unsigned gone;      /* the phase whose presences must be gone from that side then; 0: none */
+    unsigned opens_to;  /* the phases that the other side's register gets */
+    bool takes_floor;   /* the opened register gets a floor above the tokens of both sides */
     enum migrate_stage leads_to;
 };
 
 enum migrate_stage migrate_stage_of(const struct migrate_register *from,
                                     const struct migrate_register *to);
 const char *migrate_stage_word(enum migrate_stage stage); /* "1", "between 1 and 2", … */
-/* The step that leads forward (towards phase new) or back, from wherever the registers are: one that was begun and
- * not ended is begun again. NULL: it is at that end. */
+/* The step that leads forward (towards phase new) or back from the stage that the registers show. A step that was begun and
+ * not ended begins again. NULL: that end is reached. */
 const struct migrate_step *migrate_step_of(const struct migrate_register *from,
                                            const struct migrate_register *to, bool forward);
-/* A floor above every token that either side may have given: by a day above a token of each that was just given (0: it has
- * none), and above the floors that they gave them by. */
+/* A floor above every token that either side may have given: a day above the tokens that the sides have just given (0: the
+ * side has none) and above the floors of both registers. */
 uint64_t migrate_floor_after(const uint64_t tokens[2], const uint64_t floors[2]);
 #define MIGRATE_FLOOR_LEAD_US (UINT64_C(86400) * 1000 * 1000)
 

@@ -21,7 +21,7 @@
  *   The process is killed: what was counted since the last turn is missing; the file shows the leases it held until
  *   the slot is taken again (node_textfile_mtime_seconds tells its age). The kernel frees the slot.
  *   The process forks: the child has no thread and counts nothing. The slot is free when both have ended.
- *   The folder hangs: the log says so when the client closes, and the thread is left standing (errand.h).
+ *   The folder hangs: the log says so when the client closes, and the thread is left behind (errand.h).
  *   More callers or leases are under way than SEATS: some of their times are not measured, and counted as untimed. */
 #ifndef MORTISE_METRICS_INTERNAL_H
 #define MORTISE_METRICS_INTERNAL_H

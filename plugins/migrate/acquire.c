@@ -1,29 +1,34 @@
-/* acquire.c - an acquire: leg 1, then leg 2; in phases old and new there is only leg 1. protocol.h (6, 7).
+/* acquire.c - an acquire: leg 1, then leg 2; in phases old and new there is only leg 1. See protocol.h (6, 7).
  *
- *   WAITS_TO_REGISTER ──▶ FIRST ── had ──▶ SECOND ── had, tokens are equal ──▶ OK
- *                          │ BUSY,          │ ▲ BUSY: watched, asked again (wait.c), leg 1 renewed meanwhile
- *                          │ UNREACHABLE:   │ └┘
- *                          │ answered so    ├── its token is larger; leg 1 lost: AGAIN
- *                          ▼                ├── BUSY (a try), UNREACHABLE
- *                         answer            ▼
- *                                          UNDO: both are given back ── sure ──▶ the answer, or FIRST again
- *                                                                    └─ unsure ─▶ INDETERMINATE
+ *   WAITS_TO_REGISTER ──▶ FIRST ── granted ──▶ SECOND ── granted, tokens are equal ──▶ OK
+ *                          │ BUSY,              │ ▲ BUSY: watched, asked again (wait.c), leg 1 renewed meanwhile
+ *                          │ UNREACHABLE        │ └┘
+ *                          │                    ├── its token is larger, or leg 1 is lost: UNDO, then FIRST again
+ *                          ▼                    ├── BUSY (a try), UNREACHABLE: UNDO, then that answer
+ *                         answer                ▼
+ *                                              UNDO: both are released ── sure ──▶ the answer, or FIRST again
+ *                                                                      └─ unsure ─▶ INDETERMINATE
  *
- * A reply of a leg is lost: INDETERMINATE; the claim keeps what may be there. The core asks again under the same grant: FIRST and
- * SECOND with REPEAT and the first sending's instant; or it releases, and lease.c gives back what may be there. Was the lost
- * reply that of a giving back: that request may yet be executed, and would take away what was asked for under the same
- * grant meanwhile. So it is UNDO first, until that is sure, and then FIRST under another.
- * Canceled: what is out is canceled; what is had stays with the claim: INDETERMINATE, and the core releases it.
- * The process is stopped anywhere: the deadline counts from the legs' sendings, and from the presences'. A presence lapsed while
- * a leg kept the request in its queue: what it then gives was asked for by who was registered then, and a step may have been
- * taken since; a presence that was taken anew says nothing before the registers are read. So it is given back: AGAIN. */
+ * If a reply of a leg is lost, the answer is INDETERMINATE and the claim keeps what may be held. The core then asks again
+ * under the same grant: FIRST and SECOND with REPEAT and the instant of the first sending; or it releases, and lease.c
+ * releases what may be held. If the lost reply was to a release, that release may still execute, and would end what the same
+ * grant acquires meanwhile. So UNDO comes first, until it is sure, and FIRST uses another grant.
+ * If the core cancels, requests that are out are canceled. What is held stays with the claim: INDETERMINATE, and the core
+ * releases it.
+ * If the process is stopped anywhere, the deadline still counts from the sendings of the legs and of the presences. If a
+ * presence lapsed while a leg kept the request in its queue, the grant was asked for by a client that is not registered any
+ * more: a step may have been taken since, and a new presence says nothing before the registers are read. So the grant is
+ * released and the acquire begins again. */
 #include "internal.h"
 
 #include <utlist.h>
 
 #define HELD_APART_MS 1000
 
+static void go_on(struct call *call);
 static void ask_first(struct call *call);
+static void ask_second(struct call *call);
+static void begin_again(struct call *call);
 static void undo_go_on(struct call *call);
 
 static enum migrate_side first_side(const struct call *call)
@@ -43,7 +48,7 @@ static struct leg *leg_of(struct call *call, enum migrate_side side)
 
 /* ---- the answer ------------------------------------------------------------------------------------ */
 
-/* What there is, or may be, stays with the claim. */
+/* What is held, or may be held, stays with the claim. */
 static void leave_claim(struct call *call)
 {
     call->upper->first_sent_ns = leg_of(call, first_side(call))->first_sent_ns;
@@ -51,7 +56,7 @@ static void leave_claim(struct call *call)
     call->claim = NULL;
 }
 
-/* Failed, with what was kept; nothing is out. */
+/* Fails with the error that was kept. Nothing may be out. */
 static void finish(struct call *call, mortise_status status)
 {
     call->upper->hint_ms = call->hint_ms;
@@ -69,14 +74,14 @@ static void succeed(struct call *call)
 {
     struct migrate *migrate = call->migrate;
     if (call->lapses != migrate->lapses) {
-        acquire_begin_again(call); /* asked by who was registered, and is not, or is anew */
+        begin_again(call); /* the presence lapsed since the request was sent */
         return;
     }
     struct claim *claim = call->claim;
     struct leg *last = leg_of(call, migrate->legs[migrate->leg_count - 1]);
     call->upper->token = last->token;
     if (migrate->leg_count == 2 && leg_of(call, first_side(call))->token == 0)
-        call->upper->token = 0; /* a side without tokens: there are none */
+        call->upper->token = 0; /* a side without tokens: the grant has none */
     floor_given(call, call->upper->token);
     claim->epoch = migrate->epoch;
     lease_tell(call);
@@ -86,19 +91,27 @@ static void succeed(struct call *call)
 
 /* ---- registering ----------------------------------------------------------------------------------- */
 
+void acquire_init(struct migrate *migrate, const char *client_id)
+{
+    static const struct register_events register_events = {.registered = go_on};
+    static const struct wait_events wait_events = {.ask_second = ask_second};
+    migrate->wait_events = &wait_events;
+    register_init(migrate, client_id, &register_events);
+}
+
 void acquire_start(struct call *call)
 {
     struct migrate *migrate = call->migrate;
     call->state = CALL_WAITS_TO_REGISTER;
     if (registered(migrate)) {
-        acquire_registered(call);
+        go_on(call);
         return;
     }
     DL_APPEND2(migrate->to_register, call, previous_waiting, next_waiting);
     register_want(migrate);
 }
 
-void acquire_registered(struct call *call)
+static void go_on(struct call *call)
 {
     struct migrate *migrate = call->migrate;
     struct claim *claim = call->claim;
@@ -118,7 +131,7 @@ void acquire_registered(struct call *call)
     call->lapses = migrate->lapses;
     claim->busy = true;
     if (claim_is_asked_back(claim))
-        acquire_begin_again(call);
+        begin_again(call);
     else
         ask_first(call);
 }
@@ -131,7 +144,7 @@ static void ask_leg(struct call *call, enum migrate_side side, uint32_t flags, u
     struct leg *leg = leg_of(call, side);
     struct ask *ask = call_prepare(call, side, MORTISE_OP_ACQUIRE);
     if (!leg->maybe) {
-        /* what the core knows it by, where that was not had and given back: a side may remember that */
+        /* The core's grant id, unless an earlier try held and released it: the side may remember that. */
         leg->grant = call->upper->grant;
         if (leg->tries > 0)
             migrate->host->random(migrate->host, &leg->grant, sizeof(leg->grant));
@@ -147,7 +160,7 @@ static void ask_leg(struct call *call, enum migrate_side side, uint32_t flags, u
     ask_send(ask);
 }
 
-/* What an answer says of the leg. */
+/* Notes in the leg what an answer says. */
 static void leg_asked(struct leg *leg, const mortise_op *op)
 {
     if (op->first_sent_ns != 0 && leg->first_sent_ns == 0)
@@ -180,7 +193,7 @@ static void first_answered(struct call *call, const struct ask *ask)
         else if (call->canceled)
             finish_canceled(call);
         else
-            acquire_ask_second(call);
+            ask_second(call);
         return;
     }
     call->hint_ms = op->hint_ms;
@@ -193,7 +206,7 @@ static void first_answered(struct call *call, const struct ask *ask)
 
 /* ---- the second leg -------------------------------------------------------------------------------- */
 
-void acquire_ask_second(struct call *call)
+static void ask_second(struct call *call)
 {
     const struct leg *first = leg_of(call, first_side(call));
     if (call->state != CALL_SECOND) {
@@ -206,7 +219,7 @@ void acquire_ask_second(struct call *call)
     ask_leg(call, second_side(call), call->upper->flags & MORTISE_OP_TRY, first->token);
 }
 
-/* Everything that is out is canceled first. */
+/* Cancels what is out, then releases both legs. */
 static void undo(struct call *call, enum call_then then, mortise_status status)
 {
     wait_end(call);
@@ -219,7 +232,7 @@ static void undo(struct call *call, enum call_then then, mortise_status status)
     undo_go_on(call);
 }
 
-void acquire_begin_again(struct call *call)
+static void begin_again(struct call *call)
 {
     call->has_error = false;
     undo(call, THEN_AGAIN, MORTISE_INDETERMINATE);
@@ -231,15 +244,15 @@ static void second_had(struct call *call)
                      *second = leg_of(call, second_side(call));
     bool tokens = first->token != 0 && second->token != 0;
     if (call->asks[first_side(call)].out)
-        return; /* leg 1 is being renewed: its answer brings us here again */
+        return; /* leg 1 is being renewed; its answer leads here again */
     if (tokens && second->token < first->token &&
         (call->asks[second_side(call)].op.flags & MORTISE_OP_REPEAT) != 0) {
-        acquire_begin_again(call); /* it stood; the first side's had gone, and is another */
+        begin_again(call); /* an earlier try holds leg 2; leg 1 was lost and is a new grant */
         return;
     }
     if (tokens && call->upper->owner_len > 0 &&
         (second->token < first->token || first->token < call->floor)) {
-        /* a hold of this owner by clients of another phase, whose token no floor raises: theirs has to end first */
+        /* clients of another phase hold it for this owner, and no floor raises the token of a hold: theirs must end first */
         call->has_error = false;
         call->hint_ms = HELD_APART_MS;
         undo(call, THEN_FAIL, MORTISE_BUSY);
@@ -247,9 +260,9 @@ static void second_had(struct call *call)
     }
     if (tokens && second->token > first->token) {
         floor_too_low(call, second->token);
-        acquire_begin_again(call);
+        begin_again(call);
     } else if (tokens && second->token < first->token) {
-        undo(call, THEN_FAIL, MORTISE_BACKEND); /* against what driver.h says */
+        undo(call, THEN_FAIL, MORTISE_BACKEND); /* the driver breaks the contract of driver.h */
     } else {
         wait_end(call);
         succeed(call);
@@ -265,14 +278,14 @@ static void second_answered(struct call *call, const struct ask *ask, bool was_m
     } else if (op->status == MORTISE_INDETERMINATE) {
         call_keep_error(call, ask);
         wait_end(call);
-        call->state = CALL_UNDO; /* nothing is undone: the core decides what comes next */
+        call->state = CALL_UNDO; /* but release nothing: the core decides what comes next */
         call->undone = true;
         call->then = THEN_FAIL;
         call->status = MORTISE_INDETERMINATE;
         ask_cancel(&call->asks[first_side(call)]);
         undo_go_on(call);
     } else if (op->status == MORTISE_BUSY && was_maybe) {
-        acquire_begin_again(call); /* the lost request may yet be executed */
+        begin_again(call); /* the lost request may still execute */
     } else if (op->status == MORTISE_BUSY && !try_once) {
         wait_busy(call, op->hint_ms);
     } else {
@@ -334,8 +347,9 @@ void acquire_answered(struct call *call, struct ask *ask)
         call->state = CALL_UNDO;
         undo_go_on(call);
     } else if (kind == MORTISE_OP_RENEW) {
-        if (wait_renewed(call, ask) && leg_of(call, second_side(call))->held &&
-            !call->asks[second_side(call)].out)
+        if (!wait_renewed(call, ask))
+            begin_again(call);
+        else if (leg_of(call, second_side(call))->held && !call->asks[second_side(call)].out)
             second_had(call);
     } else {
         second_answered(call, ask, was_maybe);
@@ -354,7 +368,7 @@ void acquire_cancel(struct call *call)
         call_complete(call, unsure ? MORTISE_INDETERMINATE : MORTISE_CANCELED);
         return;
     }
-    if (!call_is_out(call)) { /* it waits for leg 2 */
+    if (!call_is_out(call)) { /* it waits for news of leg 2 */
         wait_end(call);
         finish_canceled(call);
         return;

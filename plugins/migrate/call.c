@@ -1,5 +1,5 @@
-/* call.c - an op of the core's from its coming to its answer: found by the op, given to whoever knows its kind, answered once,
- * and only when none of its requests is out any more. */
+/* call.c - an op of the core's from its arrival to its answer: its requests to the sides, and its one answer, which it gets
+ * only when none of its requests is out any more. Does not know what kind of op it is; dispatch.c does. */
 #include "internal.h"
 
 #include <stdarg.h>
@@ -9,26 +9,9 @@
 #include <string.h>
 #include <utlist.h>
 
-static void answered(struct ask *ask)
-{
-    struct call *call = ask->of;
-    switch (call->upper->kind) {
-    case MORTISE_OP_ACQUIRE:
-        acquire_answered(call, ask);
-        break;
-    case MORTISE_OP_RENEW:
-    case MORTISE_OP_RELEASE:
-        lease_answered(call, ask);
-        break;
-    default:
-        look_answered(call, ask);
-    }
-}
+/* ---- arrival ----------------------------------------------------------------------------------- */
 
-/* ---- coming in ----------------------------------------------------------------------------------- */
-
-/* The name on the second leg: the same behind that side's namespace. False: too long for it. */
-static bool name_second(struct call *call)
+bool call_name_second(struct call *call)
 {
     struct migrate *migrate = call->migrate;
     const struct side *first = &migrate->sides[migrate->legs[0]],
@@ -43,7 +26,8 @@ static bool name_second(struct call *call)
     return true;
 }
 
-static struct call *call_make(struct migrate *migrate, mortise_op *upper)
+struct call *call_make(struct migrate *migrate, mortise_op *upper,
+                       void (*answered)(struct ask *ask))
 {
     struct call *call = malloc(sizeof(*call));
     if (call == NULL)
@@ -62,67 +46,6 @@ static struct call *call_make(struct migrate *migrate, mortise_op *upper)
     call->name_len[migrate->legs[0]] = upper->name_len;
     DL_APPEND2(migrate->calls, call, previous, next);
     return call;
-}
-
-/* A name that is this plugin's own. */
-static bool is_reserved(const struct migrate *migrate, const mortise_op *op)
-{
-    size_t prefix_len = migrate->sides[migrate->legs[0]].prefix_len, own = strlen(MIGRATE_PREFIX);
-    return op->name_len >= prefix_len + own &&
-           memcmp(op->name + prefix_len, MIGRATE_PREFIX, own) == 0;
-}
-
-static void start(struct migrate *migrate, mortise_op *op)
-{
-    struct call *call = call_make(migrate, op);
-    if (call == NULL) {
-        migrate->host->fail(migrate->host, op, MORTISE_UNREACHABLE, 0, true,
-                            "migrate: out of memory");
-        return;
-    }
-    if (migrate->leg_count == 2 && op->kind != MORTISE_OP_PING && !name_second(call)) {
-        call_fail(call, MORTISE_INVALID, false,
-                  "migrate: the name is too long for the namespace of `to`");
-    } else if (op->kind == MORTISE_OP_ACQUIRE && is_reserved(migrate, op)) {
-        call_fail(call, MORTISE_INVALID, false,
-                  "migrate: names that begin with \"" MIGRATE_PREFIX "\" are the plugin's own");
-    } else if (op->kind == MORTISE_OP_ACQUIRE) {
-        acquire_start(call);
-    } else if (op->kind == MORTISE_OP_RENEW) {
-        lease_renew(call);
-    } else if (op->kind == MORTISE_OP_RELEASE) {
-        lease_release(call);
-    } else {
-        look_start(call);
-    }
-}
-
-void calls_start(struct migrate *migrate, mortise_op **ops, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (ops[i]->kind == MORTISE_OP_RENEW) {
-            presence_renew_along(migrate);
-            break;
-        }
-    for (size_t i = 0; i < n; i++)
-        start(migrate, ops[i]);
-}
-
-void call_cancel(struct migrate *migrate, mortise_op *op)
-{
-    struct call *call = op->driver_data[0];
-    if (op == migrate->leaving) {
-        migrate->leaving = NULL;
-        migrate->host->complete(migrate->host, op, MORTISE_INDETERMINATE);
-        return;
-    }
-    call->canceled = true;
-    if (op->kind == MORTISE_OP_ACQUIRE) {
-        acquire_cancel(call);
-        return;
-    }
-    for (size_t i = 0; i < SIDES; i++)
-        ask_cancel(&call->asks[i]);
 }
 
 /* ---- requests ------------------------------------------------------------------------------------ */

@@ -1,25 +1,31 @@
-/* internal.h - the migrate plugin's own structures, and which file does what with them. protocol.h has the protocol, its
- * sections are cited by number; migration.h what the command shares.
+/* internal.h - the migrate plugin's own structures, and which file does what with them. protocol.h has the protocol, whose
+ * sections are cited by number; migration.h has what the command shares.
  *
  *   module.c     the module's table and options; opens and closes an instance, descriptors and due times of both sides
- *   ask.c        a request to a side: sent in batches, answered to whoever asked
- *   presence.c   the presence on a side: taken, renewed, lost, given back (3)
- *   register.c   the registration: presences, then registers; refused, or here until D (4)
- *   meet.c       whom a client that is refused would meet: the text of the refusal
- *   claim.c      what this client has, or may have, under a grant of the core's, on either side; how it is dropped
- *   call.c       an op of the core's, from its coming to its answer
- *   acquire.c    from, then to (6, 7); its waiting in wait.c
- *   floor.c      the token that an acquire is asked with (6)
+ *   ask.c        a request to a side: sent in batches; the file that asked gets the answer
+ *   presence.c   the presence on a side: acquired, renewed, lost, released (3)
+ *   register.c   the registration: presences, then registers; then refused, or registered until D (4)
+ *   meet.c       which clients are in the way of a refused one: for the text of the refusal
+ *   claim.c      what this client holds, or may hold, on either side under a grant of the core's; how it is dropped
+ *   dispatch.c   the core's requests, each to the file that knows its kind
+ *   call.c       an op of the core's, from its arrival to its answer
+ *   acquire.c    leg 1, then leg 2 (6, 7)
+ *   wait.c       the wait for leg 2, and the renewal of leg 1 meanwhile
+ *   floor.c      the floor of the token that an acquire asks for (6)
  *   lease.c      renew, release, break (7)
  *   look.c       inspect, list, ping, watch
  *
- * One way for all phases: a phase has one or two *legs*, the sides in the order in which they are taken; old and new
- * have one, both has two. An op of the core's becomes a *call*, with a request of its own per leg.
+ * All phases go the same way: a phase has one or two *legs*, the sides in the order in which an acquire asks them. Old and new
+ * have one leg, both has two. An op of the core's becomes a *call*, with one request per leg.
  *
  *   core ──▶ call ──▶ ask on leg 1 ──▶ ask on leg 2 ──▶ answered ──▶ core
  *
- * Everything runs inside the pump. Nothing is sent from within a loop over lists that an answer may change: answers
- * come after the module call has returned. */
+ * Files need each other in one direction only: dispatch, then acquire with wait, lease and look, then register with meet,
+ * then presence, then floor, claim, call and ask. A file that must call the one above it gets a table of functions from it
+ * (presence_events, register_events, wait_events).
+ *
+ * Everything runs inside the pump. No loop over a list that an answer may change sends a request: answers come after the
+ * module call has returned. */
 #ifndef MORTISE_MIGRATE_INTERNAL_H
 #define MORTISE_MIGRATE_INTERNAL_H
 
@@ -38,6 +44,7 @@
 enum option { OPTION_FROM, OPTION_TO, OPTION_PHASE, OPTION_PRESENCE, OPTION_COUNT };
 
 struct migrate;
+struct call;
 
 /* ---- a request to a side (ask.c) ----------------------------------------------------------------- */
 
@@ -49,36 +56,44 @@ struct ask {
     bool out;             /* with the module below, or in the outbox */
     bool boxed;           /* in the outbox */
     void (*answered)(struct ask *ask);
-    void *of; /* whose it is */
+    void *of; /* the presence, side, claim or call that it belongs to */
 };
 
-/* Zeroed for a new request; keeps whose it is. Must not be out. */
+/* Zeroes it for a new request, but not what it belongs to. It must not be out. */
 void ask_prepare(struct ask *ask, mortise_op_kind kind);
 void ask_send(struct ask *ask);
-void ask_cancel(struct ask *ask); /* where it is out */
-/* What waits in the outboxes goes below: at the end of each call of the core's. */
+void ask_cancel(struct ask *ask); /* if it is out */
+/* Sends what is in the outboxes: at the end of each call of the core's. */
 void asks_flush(struct migrate *migrate);
-/* The instance ends: what was not sent is not sent any more. */
+/* The instance ends: forgets what was not sent. */
 void asks_drop(struct migrate *migrate);
-/* The asked thing is there, is not there; or nobody knows. */
+/* Whether the answer to a release proves what the side holds. */
 bool ask_is_sure(const struct ask *ask);
 
 /* ---- a side ---------------------------------------------------------------------------------------- */
 
+/* What the presence of a side tells the registration above it. */
+struct presence_events {
+    void (*answered)(struct migrate *migrate, enum migrate_side side); /* a request of it */
+    void (*given_back)(struct migrate *migrate);                       /* or it is left over */
+    void (*lost)(struct migrate *migrate); /* before its deadline: all grants are lost */
+};
+
 struct presence {
     struct ask ask;
+    const struct presence_events *events;
     char name[MORTISE_NAME_MAX + 1]; /* with the namespace */
     size_t name_len;
     mortise_grant_id grant;
     uint64_t token;
     int64_t first_sent_ns;
-    bool maybe;          /* a request to take it was sent, and it was not given back for sure */
-    bool had;            /* it was had, under this grant */
-    bool leftover;       /* it was asked back, and that is not sure: again before another */
-    bool again;          /* wanted while it was out: see presence_want */
+    bool maybe;          /* it was asked for, and no release was sure */
+    bool had;            /* this grant held it */
+    bool leftover;       /* a release was not sure: release it again before another is acquired */
+    bool again;          /* a release was wanted while a request was out */
     int64_t deadline_ns; /* D of this side; 0: none */
-    int64_t renew_ns;    /* when it is renewed, or that is tried again */
-    int64_t span_ms;     /* what the last answer was good for */
+    int64_t renew_ns;    /* when to renew it, or to try that again */
+    int64_t span_ms;     /* how long it was good for, by the last answer */
     unsigned failures;
 };
 
@@ -88,32 +103,33 @@ struct side {
     const char *prefix; /* the namespace; "" */
     size_t prefix_len;
     struct ask *outbox, **outbox_end;
-    int fds[SIDE_FDS]; /* what it wanted to have polled */
+    int fds[SIDE_FDS]; /* what it asked to poll */
     size_t fd_count;
     bool used; /* by this phase */
     struct presence presence;
-    /* the register, as it was read last */
+    /* the register, as last read */
     struct ask reader;
     char register_name[MORTISE_NAME_MAX + 1];
     char text[MORTISE_RECORD_MAX];
     struct migrate_register reg;
-    bool elsewhere; /* this side keeps no records: it is read on the other one */
+    bool elsewhere; /* this side keeps no records: its register is on the other one */
     bool read;      /* in this registration */
-    bool stale;     /* what is out was sent before the presence was there: to be read again */
+    bool stale;     /* the request that is out was sent before the presence was held: read again */
 };
 
 /* ---- claims ---------------------------------------------------------------------------------------- */
 
-/* What there is of a claim on one side. */
+/* The part of a claim on one side. */
 struct leg {
-    mortise_grant_id grant; /* of its own for every try: a side may remember what was given back */
+    mortise_grant_id grant; /* a new one for every try: a side may remember a released one */
     uint64_t token;
     int64_t first_sent_ns, from_ns, good_for_ms; /* of the last answer; R1 */
-    bool maybe;      /* it was asked for, and may be there, or come to be */
-    bool held;       /* it was had */
-    bool given_back; /* it was had, and the side said that it gave it back; perhaps not for sure */
-    bool asked_back; /* a release was sent, and may be under way yet: never asked for again */
-    unsigned tries;  /* so often it was had, or may have been */
+    bool maybe;      /* it was asked for: it is held, or may be, now or later */
+    bool held;       /* it is held */
+    bool given_back; /* it was held, and the side answered OK to a release; perhaps not for sure */
+    bool
+        asked_back; /* a release was sent and may still be on its way: never ask under this grant again */
+    unsigned tries; /* how often it was held, or may have been */
 };
 
 struct claim {
@@ -121,12 +137,12 @@ struct claim {
     mortise_grant_id grant; /* the core's */
     struct migrate *migrate;
     struct leg legs[SIDES];
-    uint64_t epoch;                /* of the registration that it hangs on */
+    uint64_t epoch;                /* of the registration that it depends on */
     bool busy;                     /* a call works on it */
-    bool dropped;                  /* nobody will ask for it: it is given back until that is sure */
-    struct claim *next, *previous; /* of those dropped */
-    int64_t until_ns;              /* it has ended by then, whatever became of it */
-    int64_t again_ns;              /* dropped: when that is tried again */
+    bool dropped;                  /* nobody will ask for it: release it until that is sure */
+    struct claim *next, *previous; /* in migrate->dropped */
+    int64_t until_ns;              /* it has ended by then in any case */
+    int64_t again_ns;              /* dropped: when to release it again */
     int64_t ttl_ms;
     struct ask drops[SIDES];
     size_t name_len, owner_len;
@@ -140,7 +156,7 @@ enum call_state {
     CALL_WAITS_TO_REGISTER,
     CALL_FIRST,  /* leg 1 is asked */
     CALL_SECOND, /* leg 2 is asked, or waited for */
-    CALL_UNDO,   /* what there is is given back */
+    CALL_UNDO,   /* both legs are released */
     CALL_OTHER,  /* a renewal, a release, a look */
 };
 
@@ -150,29 +166,29 @@ enum call_then { THEN_FAIL, THEN_AGAIN };
 struct call {
     struct migrate *migrate;
     mortise_op *upper;                            /* the core's; its driver_data[0] is the call */
-    struct call *next, *previous;                 /* of all */
-    struct call *next_waiting, *previous_waiting; /* to be registered; with leg 2 */
+    struct call *next, *previous;                 /* in migrate->calls */
+    struct call *next_waiting, *previous_waiting; /* in to_register, or in waiting */
     struct claim *claim;
     struct ask asks[SIDES];
-    const char *name[SIDES]; /* on each leg, with its namespace */
+    const char *name[SIDES]; /* on each side, with its namespace */
     size_t name_len[SIDES];
     enum call_state state;
     bool canceled;
     bool undone;      /* CALL_UNDO: the requests were sent */
-    bool waits;       /* it is in `waiting` */
+    bool waits;       /* it is in migrate->waiting */
     bool watching;    /* leg 2 is watched */
-    bool news;        /* came while leg 2 was asked */
-    bool failed;      /* a release, of one of two legs */
-    bool was, lost;   /* a release: it was there; it was to be there, and was not */
-    int64_t ask_ns;   /* when leg 2 is asked again; 0: not */
-    int64_t renew_ns; /* when leg 1 is renewed while leg 2 is waited for */
+    bool news;        /* they came while leg 2 was asked */
+    bool failed;      /* a release: one of the legs failed */
+    bool was, lost;   /* a release: a leg was held; a leg should have been held and was not */
+    int64_t ask_ns;   /* when to ask leg 2 again; 0: not */
+    int64_t renew_ns; /* when to renew leg 1 during the wait for leg 2 */
     enum call_then then;
-    mortise_status status; /* the answer, where it comes later than what it says */
+    mortise_status status; /* the answer, if something must be done before it is given */
     int64_t hint_ms;
-    uint64_t lapses;      /* migrate->lapses, when it was found to be registered */
-    uint64_t floor;       /* of a second try, where the first one's was too low; else 0 */
+    uint64_t lapses;      /* migrate->lapses when the client was registered for it */
+    uint64_t floor;       /* of a second try, if the floor of the first was too low; else 0 */
     int64_t floored_us;   /* when the floor was computed */
-    int64_t first_had_us; /* when leg 1 was had */
+    int64_t first_had_us; /* when leg 1 was granted */
     bool has_error;
     /* from here on not zeroed */
     mortise_error error;
@@ -181,7 +197,7 @@ struct call {
     char lines[SIDES][112];
 };
 
-/* A name that leg 2 is watched for. */
+/* A name that is watched on leg 2. */
 struct watch {
     UT_hash_handle hh;
     unsigned count;
@@ -195,14 +211,22 @@ struct far {
     uint64_t hash, floor;
 };
 
+/* What the registration, and the wait for leg 2, tell the acquire above them. */
+struct register_events {
+    void (*registered)(struct call *call);
+};
+struct wait_events {
+    void (*ask_second)(struct call *call);
+};
+
 /* ---- the instance ---------------------------------------------------------------------------------- */
 
 enum registering {
     REGISTER_IDLE,
     REGISTER_TAKE,  /* (i) */
     REGISTER_READ,  /* (ii) */
-    REGISTER_NAME,  /* (iii): whom would one meet? */
-    REGISTER_LEAVE, /* presences are given back */
+    REGISTER_NAME,  /* (iii): which clients are in the way? */
+    REGISTER_LEAVE, /* presences are released */
 };
 
 struct migrate {
@@ -213,18 +237,20 @@ struct migrate {
     unsigned phase;
     int64_t presence_ms;
     struct side sides[SIDES];
-    enum migrate_side legs[SIDES]; /* in the order of taking */
+    enum migrate_side legs[SIDES]; /* in the order in which an acquire asks them */
     size_t leg_count;
 
+    const struct register_events *register_events;
+    const struct wait_events *wait_events;
     enum registering registering;
-    bool here;      /* registered, until D */
-    uint64_t epoch; /* counts the presences that were lost */
-    uint64_t
-        lapses; /* counts the presences that had lapsed when they were extended, or were lost */
+    bool here;       /* registered, until D */
+    uint64_t epoch;  /* counts the presences that were lost */
+    uint64_t lapses; /* counts presences that had lapsed when they were extended, or were lost */
     uint64_t lapses_before; /* (ii) */
-    int64_t grace_ns;       /* how long an answer is waited for that one can do without; 0: none */
+    int64_t grace_ns;       /* when the wait for an optional answer ends; 0: none */
     struct ask lister;
-    char meets[256]; /* whom one would meet */
+    void (*met)(struct migrate *migrate); /* meets and meets_count are there */
+    char meets[256];                      /* the clients in the way, as text */
     char meets_name[MORTISE_NAME_MAX + 1];
     size_t meets_count;
     enum migrate_side refused_by;
@@ -233,7 +259,7 @@ struct migrate {
     struct call *calls;
     struct call *to_register; /* calls that wait for the registration */
     struct call *waiting;     /* calls that ask for leg 2, or wait for it */
-    int64_t wait_ns;          /* when the first of them is to be looked at */
+    int64_t wait_ns;          /* when the first of them is due */
     struct claim *claims;
     struct claim *dropped;
     size_t claims_swept;
@@ -245,8 +271,8 @@ struct migrate {
     bool offset_known;
     int64_t last_t_us;
     bool flush_posted;
-    unsigned depth; /* calls of the core's that will flush at their end */
-    int64_t due_ns; /* not later than the first thing that is to be done; may be earlier */
+    unsigned depth; /* how many calls of the core's will flush at their end */
+    int64_t due_ns; /* not later than the first due thing; may be earlier */
 };
 
 static inline int64_t now_of(struct migrate *migrate)
@@ -254,7 +280,7 @@ static inline int64_t now_of(struct migrate *migrate)
     return migrate->host->now(migrate->host);
 }
 
-/* Something is to be done then. */
+/* Something is due then. */
 static inline void due_at(struct migrate *migrate, int64_t at_ns)
 {
     if (at_ns < migrate->due_ns)
@@ -266,7 +292,7 @@ static inline enum migrate_side other_side(enum migrate_side side)
     return side == MIGRATE_FROM ? MIGRATE_TO : MIGRATE_FROM;
 }
 
-/* The instant from which a claim that is good for so long must be taken for gone: R1. */
+/* The instant from which a claim that is good for so long counts as gone: R1. */
 static inline int64_t deadline_of(int64_t from_ns, int64_t good_for_ms)
 {
     return from_ns + good_for_ms * NS_PER_MS - (good_for_ms * NS_PER_MS / 100 + 2 * NS_PER_MS);
@@ -274,71 +300,69 @@ static inline int64_t deadline_of(int64_t from_ns, int64_t good_for_ms)
 
 /* ---- presence.c -------------------------------------------------------------------------------------- */
 
-void presence_init(struct migrate *migrate, enum migrate_side side, const char *client_id);
-/* It is there, until its deadline. */
+void presence_init(struct migrate *migrate, enum migrate_side side, const char *client_id,
+                   const struct presence_events *events);
+/* Whether it is held and its deadline has not passed. */
 bool presence_is_good(const struct presence *presence, int64_t now_ns);
-/* Takes it, or extends one that may have lapsed, or gives back what was left over; register_presence() hears of the
- * answer. */
+/* Acquires it, extends one that may have lapsed, or releases one that is left over; then events->answered. */
 void presence_want(struct migrate *migrate, enum migrate_side side);
-/* Renews it where that is due, or nearly: with what is sent to this side anyway. */
+/* Renews those that are nearly due, together with what is sent anyway. */
 void presence_renew_along(struct migrate *migrate);
 void presence_turn(struct migrate *migrate, int64_t now_ns);
-/* register_left() hears of the answer. False: there is none. */
+/* Releases it; then events->given_back. False: there is nothing to release. */
 bool presence_give_back(struct migrate *migrate, enum migrate_side side);
 
 /* ---- register.c -------------------------------------------------------------------------------------- */
 
-void register_init(struct migrate *migrate);
+/* Also makes the presences of all legs. */
+void register_init(struct migrate *migrate, const char *client_id,
+                   const struct register_events *events);
 bool registered(struct migrate *migrate);                /* now */
 int64_t registered_until(const struct migrate *migrate); /* D */
-/* Sees to it that the calls in to_register go on, or fail. */
+/* Makes the calls in to_register go on (events->registered) or fail. */
 void register_want(struct migrate *migrate);
-void register_presence(struct migrate *migrate, enum migrate_side side);
-void register_lost(struct migrate *migrate); /* a presence: all grants with it */
-void register_left(struct migrate *migrate);
-void register_named(struct migrate *migrate);
 void register_turn(struct migrate *migrate, int64_t now_ns);
 /* The client closes. */
 void register_leave(struct migrate *migrate, mortise_op *op);
 
 /* ---- meet.c ------------------------------------------------------------------------------------------ */
 
-/* Asks who of a phase is on a side; false: it cannot be asked. register_named() hears of the answer. */
-bool meet_ask(struct migrate *migrate, enum migrate_side side, unsigned phase);
+/* Asks which clients of a phase are on a side, and calls met() with the answer in meets. False: it cannot be asked. */
+bool meet_ask(struct migrate *migrate, enum migrate_side side, unsigned phase,
+              void (*met)(struct migrate *migrate));
 
 /* ---- claim.c ----------------------------------------------------------------------------------------- */
 
 struct claim *claim_find(struct migrate *migrate, const mortise_grant_id *grant);
 struct claim *claim_make(struct migrate *migrate, const mortise_op *op); /* NULL: out of memory */
-bool claim_is_clean(const struct claim *claim); /* there is nothing, and nothing will come */
+bool claim_is_clean(
+    const struct claim *claim); /* nothing is held, and nothing can come to be held */
 void claim_forget(struct claim *claim);
-void claim_leave(struct claim *claim); /* the call that worked on it ends */
-/* Nobody asks for it any more: it is given back, again and again until that is sure. */
+void claim_leave(struct claim *claim); /* the call that works on it ends */
+/* Nobody will ask for it: releases it, again and again until that is sure. */
 void claim_drop(struct claim *claim);
 void claims_turn(struct migrate *migrate, int64_t now_ns);
 void claims_end(struct migrate *migrate);
-/* The request to give a leg back, not sent. */
+/* Fills the request that releases a leg; does not send it. */
 void leg_prepare_release(struct claim *claim, enum migrate_side side, struct ask *ask,
                          const char *name, size_t name_len);
-/* A release of what may be there may be under way: it is to be given back before anything else is asked. */
+/* A release of what may be held may still be on its way: release it for sure before asking for anything else. */
 bool claim_is_asked_back(const struct claim *claim);
-/* What the answer says: false: it may still be there. *was (may be NULL): whether it was. */
+/* Notes what the answer to a release says. False: the leg may still be held. *was (may be NULL): whether it was held. */
 bool leg_released(struct leg *leg, const struct ask *ask, bool *was);
 
 /* ---- acquire.c, wait.c ------------------------------------------------------------------------------- */
 
+/* Also makes the registration below it. */
+void acquire_init(struct migrate *migrate, const char *client_id);
 void acquire_start(struct call *call);
-void acquire_registered(struct call *call); /* go on */
-void acquire_ask_second(struct call *call);
-/* Leg 1 is not there any more: all begins again, as soon as leg 2 is no more asked. */
-void acquire_begin_again(struct call *call);
 void acquire_answered(struct call *call, struct ask *ask);
 void acquire_cancel(struct call *call);
 void wait_begin(struct call *call); /* with leg 2 */
 void wait_end(struct call *call);
-/* It is another's: asked again on news, or then. */
+/* Another client holds it: leg 2 is asked again on news, or after hint_ms. */
 void wait_busy(struct call *call, int64_t hint_ms);
-/* The answer to a renewal of leg 1. False: it was lost, and all begins again. */
+/* The answer to a renewal of leg 1. False: it was lost, and the acquire must begin again. */
 bool wait_renewed(struct call *call, const struct ask *ask);
 void wait_news(struct migrate *migrate, const char *name, size_t name_len);
 void wait_turn(struct migrate *migrate, int64_t now_ns);
@@ -346,13 +370,13 @@ void wait_turn(struct migrate *migrate, int64_t now_ns);
 /* ---- floor.c ----------------------------------------------------------------------------------------- */
 
 uint64_t floor_first(struct call *call);
-/* A presence was taken with that token. */
+/* A presence was acquired with that token. */
 void floor_learn(struct migrate *migrate, enum migrate_side side, uint64_t token);
-/* Leg 1 is had, and leg 2 is asked for the first time. */
+/* Leg 1 is granted, and leg 2 is asked for the first time. */
 void floor_first_had(struct call *call);
-/* Both sides gave that one. */
+/* Both sides gave that token. */
 void floor_given(struct call *call, uint64_t token);
-/* The second side gave that one, which is above the first side's. */
+/* The second side gave that token, which is above the first side's. */
 void floor_too_low(struct call *call, uint64_t token);
 
 /* ---- lease.c, look.c --------------------------------------------------------------------------------- */
@@ -360,24 +384,32 @@ void floor_too_low(struct call *call, uint64_t token);
 void lease_renew(struct call *call);
 void lease_release(struct call *call);
 void lease_answered(struct call *call, struct ask *ask);
-/* What all legs are good for, and D, into the core's op. */
+/* Writes to the core's op how long the grant is good: the shortest of all legs and D. */
 void lease_tell(struct call *call);
 void look_start(struct call *call);
 void look_answered(struct call *call, struct ask *ask);
 
+/* ---- dispatch.c -------------------------------------------------------------------------------------- */
+
+void dispatch_start(struct migrate *migrate, mortise_op **ops, size_t n);
+void dispatch_cancel(struct migrate *migrate, mortise_op *op);
+
 /* ---- call.c ------------------------------------------------------------------------------------------ */
 
-void calls_start(struct migrate *migrate, mortise_op **ops, size_t n);
-void call_cancel(struct migrate *migrate, mortise_op *op);
-bool call_is_out(const struct call *call); /* some request of it */
+/* A call for the core's op; `answered` gets the answers to its requests. NULL: out of memory. */
+struct call *call_make(struct migrate *migrate, mortise_op *upper,
+                       void (*answered)(struct ask *ask));
+/* The name on the second leg: the same name in that side's namespace. False: it is too long for it. */
+bool call_name_second(struct call *call);
+bool call_is_out(const struct call *call); /* a request of it is out */
 void call_complete(struct call *call, mortise_status status);
 void call_fail(struct call *call, mortise_status status, bool retryable, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* With a request's failure, kept for later; NULL: none. */
+/* Keeps a request's error for call_fail_kept(); NULL: none. */
 void call_keep_error(struct call *call, const struct ask *ask);
-/* With what was kept. */
+/* Fails with the error that was kept, if there is one. */
 void call_fail_kept(struct call *call, mortise_status status);
-/* Fills the request of a leg with what the core's op says; ask_send() is left to do. */
+/* Fills the request of a leg with what the core's op says; does not send it. */
 struct ask *call_prepare(struct call *call, enum migrate_side side, mortise_op_kind kind);
 /* "`from` [redis:old]": for messages. */
 const char *side_text(const struct migrate *migrate, enum migrate_side side, char *text,

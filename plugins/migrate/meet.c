@@ -1,5 +1,5 @@
-/* meet.c - whom a client that is refused would meet: presences of another phase, by host and pid. For the message
- * only: nothing is decided by it. */
+/* meet.c - which clients of another phase are in the way of a refused client: their presences, by host and pid. Only the
+ * error message needs them; they decide nothing. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -27,10 +27,11 @@ static void answered(struct ask *ask)
     if (migrate->meets_count > 3)
         snprintf(migrate->meets + used, sizeof(migrate->meets) - used, " and %zu more",
                  migrate->meets_count - 3);
-    register_named(migrate);
+    migrate->met(migrate);
 }
 
-bool meet_ask(struct migrate *migrate, enum migrate_side which, unsigned phase)
+bool meet_ask(struct migrate *migrate, enum migrate_side which, unsigned phase,
+              void (*met)(struct migrate *migrate))
 {
     static const size_t size = MORTISE_NAME_MAX + 1;
     struct side *side = &migrate->sides[which];
@@ -39,6 +40,7 @@ bool meet_ask(struct migrate *migrate, enum migrate_side which, unsigned phase)
         return false;
     migrate->lister =
         (struct ask){.migrate = migrate, .side = which, .answered = answered, .of = migrate};
+    migrate->met = met;
     migrate->meets[0] = '\0';
     migrate_presence_prefix(phase, prefix);
     snprintf(migrate->meets_name, size, "%s%s", side->prefix, prefix);

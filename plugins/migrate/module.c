@@ -83,9 +83,7 @@ static mortise_status open_sides(struct migrate *migrate, const mortise_open_arg
         if (is_leg(migrate, side))
             migrate->legs[migrate->leg_count++] = side;
     }
-    for (size_t i = 0; i < migrate->leg_count; i++)
-        presence_init(migrate, migrate->legs[i], args->client_id);
-    register_init(migrate);
+    acquire_init(migrate, args->client_id);
     return MORTISE_OK;
 }
 
@@ -141,7 +139,7 @@ static void migrate_start(void *ctx, mortise_op **ops, size_t n)
 {
     struct migrate *migrate = ctx;
     migrate->depth++;
-    calls_start(migrate, ops, n);
+    dispatch_start(migrate, ops, n);
     end(migrate);
 }
 
@@ -149,7 +147,7 @@ static void migrate_cancel(void *ctx, mortise_op *op)
 {
     struct migrate *migrate = ctx;
     migrate->depth++;
-    call_cancel(migrate, op);
+    dispatch_cancel(migrate, op);
     end(migrate);
 }
 

@@ -1,16 +1,18 @@
-/* presence.c - the presence on one side: a lock with a name of its own, under this client's note. protocol.h (3).
+/* presence.c - the presence on one side: a lock with a name of its own and with this client's note. See protocol.h (3).
  *
- *   none ── taken ──▶ had ── renewed ──▶ had, D moves
- *            │ reply lost: maybe. Taken again under the same grant, which brings the first sending's instant: D may have
- *            │             passed by then, and it is renewed at once
+ *   none ── acquired ──▶ held ── renewed ──▶ held, D moves
+ *            │ reply lost: maybe. Acquired again under the same grant, with the instant of the first sending; if D has passed
+ *            │             by then, it is renewed at once
  *            ▼
- *           had ── D passes ──▶ lapsed: renewed at the next registration, which moves D if the server has it still, or says LOST
- *                ── LOST ─────▶ none; before D: all grants are lost with it
- *           had ── given back ──▶ none; no answer, or one that is not sure: leftover. It may stand until its ttl ends, or a
- *                                 late request may take it yet, in this client's own way: it is asked back again before
- *                                 another is taken. (Not taken under the same grant: the late request would take that away.)
+ *           held ── D passes ──▶ lapsed: renewed at the next registration. That moves D if the server still has it; else LOST
+ *                ── LOST ─────▶ none; before D, all grants are lost with it
+ *           held ── released ──▶ none. If there is no answer, or it is not sure: leftover. The presence may stand until its ttl
+ *                                ends, or a late request may still acquire it, and this client would block itself. So it is
+ *                                released again before another is acquired, under another grant: the late release would end
+ *                                one under the same grant.
  *
- * Here is no decision about who may live: that is register.c. */
+ * presence.c does not decide who may live; the registration above it does, and passes a table of functions that hear of
+ * each change (struct presence_events). */
 #include "internal.h"
 
 #include <string.h>
@@ -19,7 +21,8 @@
 
 static void answered(struct ask *ask);
 
-void presence_init(struct migrate *migrate, enum migrate_side which, const char *client_id)
+void presence_init(struct migrate *migrate, enum migrate_side which, const char *client_id,
+                   const struct presence_events *events)
 {
     struct side *side = &migrate->sides[which];
     struct presence *presence = &side->presence;
@@ -31,6 +34,7 @@ void presence_init(struct migrate *migrate, enum migrate_side which, const char 
     presence->ask =
         (struct ask){.migrate = migrate, .side = which, .answered = answered, .of = presence};
     presence->renew_ns = MORTISE_NEVER;
+    presence->events = events;
 }
 
 bool presence_is_good(const struct presence *presence, int64_t now_ns)
@@ -85,7 +89,7 @@ void presence_want(struct migrate *migrate, enum migrate_side side)
 {
     struct presence *presence = &migrate->sides[side].presence;
     if (presence->ask.out)
-        return; /* its answer will do, or brings us here again */
+        return; /* its answer is enough, or leads here again */
     if (presence->leftover)
         release(presence);
     else if (presence->had)
@@ -117,7 +121,7 @@ static void good(struct presence *presence, const mortise_op *op)
     int64_t deadline_ns = deadline_of(op->from_ns, op->good_for_ms);
     if (!presence_is_good(presence, now_of(migrate)))
         migrate
-            ->lapses++; /* in between somebody may have stepped: who was registered is not any more */
+            ->lapses++; /* a step may have been taken in between: this client must register again */
     presence->maybe = presence->had = true;
     presence->failures = 0;
     presence->span_ms = op->good_for_ms;
@@ -134,10 +138,10 @@ static void gone(struct presence *presence)
     presence->deadline_ns = 0;
     presence->renew_ns = MORTISE_NEVER;
     if (good)
-        register_lost(presence->ask.migrate);
+        presence->events->lost(presence->ask.migrate);
 }
 
-/* Tried again, soon at first; while it is good, for after that there is nothing to be kept. */
+/* Tries again, soon at first, and only while the presence is good: after that there is nothing to keep. */
 static void renewal_failed(struct presence *presence)
 {
     struct migrate *migrate = presence->ask.migrate;
@@ -177,7 +181,7 @@ static void renewed(struct presence *presence, const mortise_op *op)
         renewal_failed(presence);
 }
 
-/* Given back, or left over: it does not count for us in either case. */
+/* Released or left over: in either case the client is not registered by it. */
 static void released(struct presence *presence)
 {
     presence->maybe = presence->leftover = !ask_is_sure(&presence->ask);
@@ -194,8 +198,8 @@ static void answered(struct ask *ask)
     presence->again = false;
     if (op->kind == MORTISE_OP_RELEASE) {
         released(presence);
-        register_presence(migrate, ask->side);
-        register_left(migrate);
+        presence->events->answered(migrate, ask->side);
+        presence->events->given_back(migrate);
         return;
     }
     if (op->kind == MORTISE_OP_ACQUIRE)
@@ -205,9 +209,9 @@ static void answered(struct ask *ask)
     if (again && presence_give_back(migrate, ask->side))
         return;
     if (again)
-        register_left(migrate);
+        presence->events->given_back(migrate);
     else
-        register_presence(migrate, ask->side);
+        presence->events->answered(migrate, ask->side);
 }
 
 /* ---- time -------------------------------------------------------------------------------------- */

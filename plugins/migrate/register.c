@@ -1,15 +1,16 @@
 /* register.c - the registration: presences first, then the registers, then the decision. protocol.h (4).
  *
  *   IDLE ── an acquire comes, and D has passed ──▶ TAKE ── all presences are good ──▶ READ ── registers are read ──┐
- *    ▲                                              ▲ │ one cannot be had: all who wait fail, UNREACHABLE           │
+ *    ▲                                              ▲ │ one cannot be taken: all waiting calls fail, UNREACHABLE    │
  *    │                                              │ ▼                                                             ▼
  *    │                                              │ IDLE                                                     allowed?
  *    │                                              └── a presence lapsed since TAKE ◀─────────────────────────── yes, no
- *    ├── all who wait go on ◀── here ◀─────────────────────────────────────────────────────────────────────────┘    │
- *    └── LEAVE ◀── all who wait fail, CONFIG ◀── NAME: whom would one meet? (a second at most) ◀────────────────────┘
+ *    ├── all waiting calls go on ◀── registered ◀──────────────────────────────────────────────────────────────┘    │
+ *    └── LEAVE ◀── all waiting calls fail, CONFIG ◀── NAME: which clients are in the way? (a second at most) ◀──────┘
  *
- * What one can do without, a client of phase old the register of `to`, and the names of those one would meet, is waited for
- * no longer than GRACE. */
+ * Two answers are optional: the register of `to` for a client of phase old, and the names of the clients in the way. The
+ * registration waits for them no longer than GRACE. Calls that wait for it are those of the acquire above, which passes a
+ * table of functions (struct register_events). */
 #include "internal.h"
 
 #include <stdio.h>
@@ -21,6 +22,7 @@
 static void begin(struct migrate *migrate);
 static void begin_reading(struct migrate *migrate);
 static void decide(struct migrate *migrate);
+static void left(struct migrate *migrate);
 
 static struct side *leg(struct migrate *migrate, size_t i)
 {
@@ -52,7 +54,7 @@ bool registered(struct migrate *migrate)
     return migrate->here && migrate->lapses == migrate->lapses_before && all_good(migrate);
 }
 
-void register_lost(struct migrate *migrate)
+static void lost(struct migrate *migrate)
 {
     migrate->lapses++;
     migrate->epoch++;
@@ -62,7 +64,7 @@ void register_lost(struct migrate *migrate)
     migrate->host->doubt(migrate->host, NULL, 0);
 }
 
-/* ---- the end of it ------------------------------------------------------------------------------- */
+/* ---- the end of a registration ------------------------------------------------------------------------------- */
 
 static void all_go_on(struct migrate *migrate)
 {
@@ -70,7 +72,7 @@ static void all_go_on(struct migrate *migrate)
     migrate->registering = REGISTER_IDLE;
     while ((call = migrate->to_register) != NULL) {
         DL_DELETE2(migrate->to_register, call, previous_waiting, next_waiting);
-        acquire_registered(call);
+        migrate->register_events->registered(call);
     }
 }
 
@@ -84,7 +86,7 @@ static void all_fail(struct migrate *migrate, mortise_status status, bool retrya
     }
 }
 
-/* Of a giving back: a request to take it may still be on its way. */
+/* The presence was released, but a request to take it may still be on its way. */
 static bool is_unsure(const mortise_op *op)
 {
     return op->kind == MORTISE_OP_RELEASE && !op->sure &&
@@ -103,7 +105,7 @@ static const char *why_busy(const struct migrate *migrate, const struct ask *ask
                                         "database";
 }
 
-/* The side could not be asked, or said something else than yes. */
+/* The side could not be asked, or refused. */
 static void cannot(struct migrate *migrate, const struct ask *ask, const char *what)
 {
     char text[96], message[700];
@@ -168,7 +170,7 @@ void register_want(struct migrate *migrate)
         begin(migrate);
 }
 
-void register_presence(struct migrate *migrate, enum migrate_side side)
+static void presence_answered(struct migrate *migrate, enum migrate_side side)
 {
     struct presence *presence = &migrate->sides[side].presence;
     if (migrate->registering != REGISTER_TAKE)
@@ -176,7 +178,7 @@ void register_presence(struct migrate *migrate, enum migrate_side side)
     if (failed(presence) && !presence_is_good(presence, now_of(migrate)))
         cannot(migrate, &presence->ask, "no presence on");
     else if (!any_out(migrate))
-        begin(migrate); /* those that are not good once more, or on to (ii) */
+        begin(migrate); /* asks again for those that are not good, or goes on to (ii) */
 }
 
 /* ---- (ii) ----------------------------------------------------------------------------------------- */
@@ -218,7 +220,7 @@ static void begin_reading(struct migrate *migrate)
     }
 }
 
-/* Answers that are needed are there; so are, or for so long, those that are not. */
+/* Goes on once all needed answers are there, and the optional ones are there or have had their time. */
 static void look_whether_read(struct migrate *migrate)
 {
     bool optional = false;
@@ -286,16 +288,16 @@ static void refuse(struct migrate *migrate)
     all_fail(migrate, MORTISE_CONFIG, false, message);
     for (size_t i = 0; i < migrate->leg_count; i++)
         presence_give_back(migrate, migrate->legs[i]);
-    register_left(migrate);
+    left(migrate);
 }
 
-void register_named(struct migrate *migrate)
+static void met(struct migrate *migrate)
 {
     if (migrate->registering == REGISTER_NAME)
         refuse(migrate);
 }
 
-/* Old and new must not meet; both may meet either. */
+/* Old and new must never run at the same time; both may run beside either. */
 static void name_who_is_met(struct migrate *migrate)
 {
     bool asked = false;
@@ -304,9 +306,9 @@ static void name_who_is_met(struct migrate *migrate)
     migrate->grace_ns = now_of(migrate) + GRACE_NS;
     due_at(migrate, migrate->grace_ns);
     if (migrate->phase == MIGRATE_OLD)
-        asked = meet_ask(migrate, MIGRATE_TO, MIGRATE_NEW);
+        asked = meet_ask(migrate, MIGRATE_TO, MIGRATE_NEW, met);
     else if (migrate->phase == MIGRATE_NEW)
-        asked = meet_ask(migrate, MIGRATE_FROM, MIGRATE_OLD);
+        asked = meet_ask(migrate, MIGRATE_FROM, MIGRATE_OLD, met);
     if (!asked)
         refuse(migrate);
 }
@@ -344,7 +346,7 @@ static bool any_leftover(struct migrate *migrate)
     return false;
 }
 
-void register_left(struct migrate *migrate)
+static void left(struct migrate *migrate)
 {
     if (migrate->registering != REGISTER_LEAVE || any_out(migrate))
         return;
@@ -366,7 +368,7 @@ void register_leave(struct migrate *migrate, mortise_op *op)
     migrate->registering = REGISTER_LEAVE;
     for (size_t i = 0; i < migrate->leg_count; i++)
         presence_give_back(migrate, migrate->legs[i]);
-    register_left(migrate);
+    left(migrate);
 }
 
 void register_turn(struct migrate *migrate, int64_t now_ns)
@@ -385,8 +387,14 @@ void register_turn(struct migrate *migrate, int64_t now_ns)
             ask_cancel(&migrate->sides[i].reader);
 }
 
-void register_init(struct migrate *migrate)
+void register_init(struct migrate *migrate, const char *client_id,
+                   const struct register_events *events)
 {
+    static const struct presence_events presence_events = {
+        .answered = presence_answered, .given_back = left, .lost = lost};
+    migrate->register_events = events;
+    for (size_t i = 0; i < migrate->leg_count; i++)
+        presence_init(migrate, migrate->legs[i], client_id, &presence_events);
     for (size_t i = 0; i < SIDES; i++)
         migrate->sides[i].reader = (struct ask){
             .migrate = migrate, .side = i, .answered = read_answered, .of = &migrate->sides[i]};

@@ -1,6 +1,7 @@
-/* wait.c - while leg 2 is asked or waited for: leg 1 is renewed, each third of what it is good for; and leg 2, where its
- * driver does not keep the request till its turn comes, is watched and asked again on news, or when its holder's claim
- * ends. News of all names at once do not come through a plugin: so it is asked every two seconds at least. */
+/* wait.c - an acquire that holds leg 1 and asks or waits for leg 2. It renews leg 1 after each third of its term. If the
+ * driver of leg 2 does not queue the request, wait.c watches leg 2 and asks again on news, or when the holder's claim ends. A
+ * plugin does not hear of news that concern all names, so wait.c asks at least every two seconds. The acquire above passes
+ * the function that asks (struct wait_events). */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 
 #define ASK_MIN_NS (20 * NS_PER_MS)
 #define ASK_MAX_NS (2000 * NS_PER_MS)
-#define ASK_UNTOLD_NS (250 * NS_PER_MS) /* by a driver that does not tell of a release */
+#define ASK_UNTOLD_NS (250 * NS_PER_MS) /* for a driver that sends no news of a release */
 #define RETRY_NS (50 * NS_PER_MS)
 
 static struct leg *first_leg(struct call *call)
@@ -39,7 +40,7 @@ static void look_at(struct migrate *migrate, int64_t at_ns)
     due_at(migrate, at_ns);
 }
 
-/* ---- who watches what ---------------------------------------------------------------------------- */
+/* ---- watching leg 2 ---------------------------------------------------------------------------- */
 
 static struct watch *find_watch(struct call *call)
 {
@@ -66,7 +67,7 @@ static struct watch *make_watch(struct call *call)
     return watch;
 }
 
-/* Out of memory: nobody tells, and it is asked again by the time alone. */
+/* Without memory there is no news, and the time alone makes it ask again. */
 static void watch_second(struct call *call)
 {
     mortise_below *below = second_below(call->migrate);
@@ -129,7 +130,7 @@ void wait_busy(struct call *call, int64_t hint_ms)
     bool news = call->news;
     watch_second(call);
     if (news) {
-        acquire_ask_second(call);
+        migrate->wait_events->ask_second(call);
         return;
     }
     call->ask_ns = now_of(migrate) + (wait_ns < ASK_MIN_NS ? ASK_MIN_NS : wait_ns);
@@ -169,7 +170,6 @@ bool wait_renewed(struct call *call, const struct ask *ask)
         look_at(migrate, call->renew_ns);
         return true;
     }
-    acquire_begin_again(call);
     return false;
 }
 
@@ -186,7 +186,7 @@ void wait_news(struct migrate *migrate, const char *name, size_t name_len)
             continue;
         call->news = true;
         if (call->ask_ns != 0 && !second_ask(call)->out)
-            acquire_ask_second(call);
+            migrate->wait_events->ask_second(call);
     }
 }
 
@@ -203,7 +203,7 @@ void wait_turn(struct migrate *migrate, int64_t now_ns)
         if (now_ns >= call->renew_ns && !first_ask(call)->out)
             renew_first(call);
         if (call->ask_ns != 0 && now_ns >= call->ask_ns && !second_ask(call)->out)
-            acquire_ask_second(call);
+            migrate->wait_events->ask_second(call);
         look_at(migrate, call->renew_ns);
         if (call->ask_ns != 0)
             look_at(migrate, call->ask_ns);

@@ -24,7 +24,7 @@
  *   The process ends without mortise_close(), or is killed: what is in memory is gone: what happened in the last
  *   `flush`, or less. The line "closed" is missing then.
  *   The client closes: the writer takes out all that is there and ends. If it cannot write for CLOSE_PATIENCE_MS
- *   it gives up, and the log says so. If the file system keeps it for ERRAND_STILL_MS it is left standing, and the log
+ *   it gives up, and the log says so. If the file system keeps it for ERRAND_STILL_MS it is left behind, and the log
  *   says that; should it come back, it writes what it had and frees it.
  *   The process forks: the child has no writer and no client. The descriptor is close-on-exec.
  *   Several clients, or processes, write to one file: O_APPEND, and whole lines in one write(2). */
