@@ -1,7 +1,7 @@
-/* break.c - `mortise break`: an operator ends another's grant.
+/* break.c - `mortise break`: an operator ends the grant of another client.
  *
- * Only the very grant that the token names: if the lock changed hands since the operator looked,
- * nothing is done. The library makes that check and the act one step in the server. */
+ * Only the grant that the token names: if the lock changed hands since the operator looked, nothing is done. The server
+ * does the check and the act in one step. */
 #include "commands.h"
 #include "connect.h"
 #include "exit_code.h"
@@ -63,7 +63,7 @@ static int changed_hands(mortise_client *client, const char *name, const char *s
     return EXIT_NOTHING_DONE;
 }
 
-/* Its client would hold locks on, and a step would not wait for it. */
+/* Without its presence the client would still hold locks, and a step of a migration would not wait for it. */
 static bool is_presence(const char *name)
 {
     const char *own = strstr(name, MIGRATE_PRESENCES);
@@ -88,7 +88,7 @@ static int break_grant(mortise_client *client, const char *name, uint64_t token)
             shown);
         return EXIT_NOTHING_DONE;
     }
-    /* asked before the act, for the message only: the act checks the token itself */
+    /* ask first, for the message only: mortise_break() checks the token itself */
     bool known = mortise_inspect(client, name, &info, NULL) == MORTISE_OK && info.held &&
                  info.token == token;
     mortise_status status = mortise_break(client, name, token, &error);

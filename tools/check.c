@@ -1,7 +1,6 @@
-/* check.c - `mortise check`: is the configuration right, are the modules there, does the server answer.
+/* check.c - `mortise check`: whether the configuration is right, the modules can be loaded and the server answers.
  *
- * A line for each thing looked at, "ok" or what is wrong with it; the exit code says the same to a
- * script. It takes no lock. */
+ * Prints a line for each check: "ok", or what is wrong. The exit code says the same to a script. Takes no lock. */
 #include "commands.h"
 #include "connect.h"
 #include "exit_code.h"

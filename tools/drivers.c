@@ -1,6 +1,6 @@
 /* drivers.c - `mortise drivers`: the modules on this machine, and what a config may say to each.
  *
- * All of it comes from the library, which asks the modules; this file knows none of them. */
+ * All of it comes from the library, which asks the modules. */
 #include "commands.h"
 #include "connect.h"
 #include "exit_code.h"
@@ -39,7 +39,7 @@ struct view {
     bool as_json, with_options;
     struct table table;
     struct json json;
-    char **names; /* seen, for the nearest one */
+    char **names; /* of all modules, to suggest the nearest one */
     size_t count;
     bool found, broken;
 };

@@ -1,7 +1,6 @@
 /* duration.c - times as people write and read them.
  *
- * The config's notation ("500ms", "30s", "2m"), and as flock(1) has it a bare number of seconds.
- * Knows nothing of what a time is for. */
+ * The notation is that of the config ("500ms", "30s", "2m"); a number alone is seconds, as in flock(1). */
 #include "duration.h"
 
 #include <inttypes.h>
@@ -45,7 +44,7 @@ bool parse_duration(const char *text, int64_t *ms)
         if (!is_digit(*++at))
             return false;
         for (; is_digit(*at); at++) {
-            if (scale < 1000000) { /* what comes after microparts cannot matter */
+            if (scale < 1000000) { /* further digits make no difference in milliseconds */
                 fraction = fraction * 10 + (*at - '0');
                 scale *= 10;
             }

@@ -1,8 +1,7 @@
-/* family.c - a process's children and those that were given to it as their subreaper.
+/* family.c - the children of a process, including the orphans that it gets as their subreaper.
  *
- * Signals go to direct children only: a child that is not yet waited for keeps its pid, so that nobody
- * else can be hit; whoever its death orphans becomes a direct child in turn. Knows no lock and no
- * command. */
+ * Signals go to direct children only. A child keeps its pid until its parent has waited for it, so a signal cannot
+ * hit another process; orphans of a dead child become direct children in turn. */
 #include "keeper.h"
 
 #include <dirent.h>
@@ -14,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The parent of a process by /proc/PID/stat, or 0. The name in brackets may hold anything. */
+/* The parent of a process, from /proc/PID/stat; 0 if unknown. The name in brackets may hold any byte. */
 static pid_t parent_of(const char *pid_text)
 {
     char path[64], text[512];
@@ -34,7 +33,7 @@ static pid_t parent_of(const char *pid_text)
     return (pid_t)strtol(after_name + 4, NULL, 10); /* ") S PARENT" */
 }
 
-/* The kernel's list of them, which not every kernel has. */
+/* Reads the kernel's list of children. False: this kernel has none. */
 static bool each_listed(pid_t parent, void (*each)(pid_t child, void *argument), void *argument)
 {
     char path[64];
@@ -69,8 +68,8 @@ bool family_alive(void)
 {
     siginfo_t info;
 
-    /* A dead child cannot stop or continue any more, so that without WEXITED the kernel counts only
-     * living ones, and says ECHILD when there are none. */
+    /* A dead child cannot stop or continue. So without WEXITED the kernel counts only living children, and answers
+     * ECHILD if there are none. */
     return waitid(P_ALL, 0, &info, WSTOPPED | WCONTINUED | WNOHANG | WNOWAIT) == 0 ||
            errno != ECHILD;
 }

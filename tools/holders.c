@@ -1,6 +1,6 @@
 /* holders.c - how a lock and its holder are shown, in a table and in JSON.
  *
- * Shared by status, list and watch, so that the three say the same in the same columns. */
+ * status, list and watch share it, so that all three show the same columns. */
 #include "holders.h"
 
 #include "duration.h"

@@ -1,7 +1,6 @@
 /* json.c - JSON that is always valid, whatever bytes a name holds.
  *
- * A text that is not UTF-8 is written with U+FFFD in place of each wrong byte, and beside it stands
- * KEY_hex with all its bytes, so that nothing is lost. Knows nothing of what is written. */
+ * If a text is not UTF-8, U+FFFD takes the place of each wrong byte, and a second member KEY_hex has all its bytes. */
 #include "json.h"
 
 #include "text.h"
@@ -80,7 +79,7 @@ void json_int(struct json *json, const char *key, int64_t number)
     fprintf(json->out, "\"%s\":%" PRId64, key, number);
 }
 
-/* Tokens go to 2^63 and beyond what a double holds: as a text, so that no reader rounds them. */
+/* As text, so that no reader rounds it: tokens go up to 2^63, more than a double holds exactly. */
 void json_uint(struct json *json, const char *key, uint64_t number)
 {
     separate(json);

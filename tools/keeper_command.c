@@ -1,7 +1,6 @@
 /* keeper_command.c - how the keeper starts the command: group, terminal, environment, signals.
  *
- * Runs in the keeper, which has no threads. Knows nothing of locks: what the command finds in its
- * environment stands in the shared page. */
+ * Runs in the keeper, which has no threads. The shared page says what goes into the command's environment. */
 #include "keeper.h"
 
 #include "exit_code.h"
@@ -26,7 +25,7 @@ static void append_to(const char *variable, const char *word)
     free(list);
 }
 
-/* So that a run inside of this one knows the runs around it. */
+/* Tells a run inside of this one about the runs around it. */
 static void set_outer(const struct keeper_page *page)
 {
     const char *outer = getenv("MORTISE_OWNER");
@@ -53,15 +52,15 @@ static void set_environment(const struct keeper_page *page, int lease_fd)
     setenv("MORTISE_LEASE_FD", text, 1);
 }
 
-/* The child, up to exec. Every signal is blocked here until the last moment: the keeper's mask. */
+/* The child, up to exec. It has the keeper's mask until the last moment: every signal is blocked. */
 static _Noreturn void become_command(struct keeper_page *page, const struct keeper_setup *setup,
                                      int lease_fd, pid_t keeper)
 {
     setpgid(0, 0);
     if (page->foreground)
         tcsetpgrp(setup->terminal, getpid());
-    /* A second belt: should the keeper be killed, the command is at least not alone (its children then
-     * fall to the wrapper). The keeper may have died before this line. */
+    /* If the keeper is killed, the kernel kills the command too (the wrapper then gets its children). The keeper may have
+     * died before this line, so check its pid afterwards. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != keeper)
         _exit(EXIT_SYSTEM);
@@ -83,6 +82,6 @@ pid_t command_start(struct keeper_page *page, const struct keeper_setup *setup, 
     if (pid == 0)
         become_command(page, setup, lease_fd, keeper);
     if (pid > 0)
-        setpgid(pid, pid); /* both do it: whoever comes first; fails once it has executed */
+        setpgid(pid, pid); /* both processes do it, because either may be first; fails after exec */
     return pid;
 }

@@ -1,6 +1,6 @@
 /* keeper_link.c - the wrapper's side of the keeper: starting it, talking to it, ending it.
  *
- * Called by `mortise run` only. The keeper itself is keeper.c. */
+ * The keeper itself is keeper.c. */
 #include "keeper.h"
 
 #include <errno.h>
@@ -18,12 +18,12 @@ bool keeper_start(struct keeper *keeper, const struct keeper_setup *setup)
         mmap(NULL, sizeof *keeper->page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (keeper->page == MAP_FAILED)
         return false;
-    /* Messages with borders, and end of file in both directions: what two pipes would not give. */
+    /* A SEQPACKET socket keeps messages apart and reports end of file in both directions; two pipes would not. */
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
         return false;
     keeper->pid = fork();
     if (keeper->pid == 0) {
-        close(ends[0]); /* else the keeper would never see the wrapper's death */
+        close(ends[0]); /* otherwise the keeper would never see the wrapper's death */
         keeper_main(keeper->page, ends[1], group, setup);
     }
     close(ends[1]);
@@ -35,7 +35,7 @@ void keeper_send(const struct keeper *keeper, enum message_kind kind, int32_t va
 {
     struct message message = {(int32_t)kind, value};
 
-    /* Never waits: a keeper that does not read its messages is stopped, and must not stop us. */
+    /* Never blocks: a keeper that does not read its messages is stopped, and must not stop the wrapper. */
     send(keeper->socket, &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 

@@ -1,6 +1,6 @@
 /* migrate.c - `mortise migrate`: walks a fleet from one backend to another, and back.
  *
- * Reads the words and options; what is done with them is done by the files that migrate.h lists. */
+ * Reads the words and options. migrate.h lists the files that do the rest. */
 #include "migrate.h"
 
 #include "commands.h"

@@ -2,9 +2,9 @@
  *
  *   migrate.c         the command's words and options
  *   migrate_config.c  the plugin's section of a config file: read, and its phase rewritten
- *   migrate_sides.c   a client for each side; registers, presences and locks as they are there
+ *   migrate_sides.c   a client for each side: its registers, presences and locks
  *   migrate_plan.c    which step is next, and what is in its way
- *   migrate_step.c    a step, taken
+ *   migrate_step.c    takes a step
  *   migrate_show.c    what status and plan print
  *
  * migration.h, which the plugin shares, has the registers, the presences and the steps themselves; the plugin's protocol.h
@@ -31,7 +31,7 @@ struct migrate_file {
     size_t size;
     char section[SECTION_SIZE], from[SECTION_SIZE], to[SECTION_SIZE], phase_word[SECTION_SIZE];
     unsigned phase;
-    size_t phase_at; /* where in text the word stands */
+    size_t phase_at; /* where the word is in text */
     int64_t presence_ms;
 };
 
@@ -39,8 +39,8 @@ struct migrate_file {
  * the only one. On failure says why and returns its exit code. */
 int migrate_file_read(struct migrate_file *file, const char *section);
 void migrate_file_free(struct migrate_file *file);
-/* Puts another phase in the place of the one that stands there, and leaves every other byte: a new file is written
- * beside the old one and takes its place in one step. Refuses if the file was changed since it was read. */
+/* Replaces the phase and leaves every other byte: writes a new file beside the old one, which replaces it in one step.
+ * Refuses if the file was changed since it was read. */
 int migrate_file_set_phase(const struct migrate_file *file, unsigned phase);
 
 /* ---- migrate_sides.c ---- */
@@ -55,13 +55,13 @@ struct side {
     enum migrate_side role;
     const char *section;
     mortise_client *client; /* NULL: could not be opened */
-    mortise_status status;  /* of the first request that failed; the side is asked no more then */
+    mortise_status status;  /* of the first request that failed; no request follows it */
     mortise_error error;
     bool known; /* the register was read and understood */
     struct migrate_register reg;
     uint64_t version;
     enum migrate_side
-        kept_on; /* where the register is: a side without records has it on the other */
+        kept_on; /* the side that has the register: the other one if this one has no records */
 };
 
 struct migration {
@@ -71,19 +71,19 @@ struct migration {
 
 #define OTHER(role) ((role) == MIGRATE_FROM ? MIGRATE_TO : MIGRATE_FROM)
 
-/* Opens both sides and reads their registers. A side that is away is no failure: its status tells. */
+/* Opens both sides and reads their registers. An unreachable side is no failure; its status says so. */
 int migration_open(struct migration *migration, const char *section);
 void migration_close(struct migration *migration);
-/* The register as it is now. False: error tells. */
+/* Reads the register. False: see error. */
 bool side_read(struct migration *migration, enum migrate_side role, struct migrate_register *reg,
                uint64_t *version, mortise_error *error);
-/* Compares and writes. OK; BUSY: somebody else has written it; else not known to be written. What stands there under the
- * next version, word for word, will do for an opening; a closing is written again, ten times at most, until it
- * is certain to be one's own (protocol.h, 5). */
+/* Compares and writes. OK: written. BUSY: another operator has written it. Else it is unknown whether it is written. If the
+ * register has the same text under the next version, an opening is done; a closing is written again, at most ten times,
+ * until it is certainly this operator's (protocol.h, 5). */
 mortise_status side_write(struct migration *migration, enum migrate_side role,
                           const struct migrate_register *reg, bool closes, uint64_t *version,
                           mortise_error *error);
-/* Lists names: all that begin with prefix. */
+/* Lists all names that begin with prefix. */
 mortise_status side_list(struct side *side, const char *prefix, struct infos *infos,
                          mortise_error *error);
 /* The presences of one phase. */
@@ -97,21 +97,21 @@ const char *side_text(const struct side *side, char *buffer);
 /* ---- migrate_plan.c ---- */
 
 struct plan {
-    unsigned phase;                  /* what the file is to say */
-    const struct migrate_step *step; /* what has to be done before; NULL: nothing */
+    unsigned phase;                  /* what the file must say then */
+    const struct migrate_step *step; /* the step before that; NULL: none */
     struct infos waits_for;          /* the presences that it waits for */
-    bool last;                       /* nothing is left to be done in this direction */
-    char trouble[1024];              /* why it cannot be; empty if it can */
+    bool last;                       /* nothing is left to do in this direction */
+    char trouble[1024];              /* why it cannot be done; empty if it can */
     int code;                        /* the exit code for that */
 };
-/* Looks at what the registers allow; asks one side for presences. */
+/* Reads what the registers allow, and asks one side for presences. */
 void plan_make(struct migration *migration, bool forward, struct plan *plan);
 void plan_end(struct plan *plan);
-/* Behind "nothing is left to be done": whether `from` may be shut down. */
+/* The end of "nothing is left to be done": whether `from` may be shut down. */
 const char *migrate_from_may_go(const struct migration *migration);
-/* It cannot be read, and `to` lets in phase new only: nobody needs it. */
+/* Its register cannot be read, but `to` lets in phase new only, so no client needs `from`. */
 bool migrate_from_may_be_gone(const struct migration *migration);
-/* Whether a client of that phase may live, by both registers. */
+/* Whether both registers allow clients of that phase. */
 bool phase_is_allowed(const struct migrate_register *from, const struct migrate_register *to,
                       unsigned phase);
 /* "host, pid 123, program" of a presence; returns buffer. */
@@ -120,8 +120,8 @@ const char *who_text(const mortise_info *info, char *buffer);
 
 /* ---- migrate_step.c ---- */
 
-/* Takes the step of the plan: waits for wait_ms at most (MORTISE_WAIT_FOREVER: for as long as it takes) until the
- * clients of the phase that is shut out are gone. */
+/* Takes the step of the plan. Waits at most wait_ms (or MORTISE_WAIT_FOREVER) until the clients of the phase that is shut
+ * out are gone. */
 int step_take(struct migration *migration, const struct plan *plan, int64_t wait_ms);
 
 /* ---- migrate_show.c ---- */

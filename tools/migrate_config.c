@@ -1,8 +1,8 @@
 /* migrate_config.c - what a config file says of a migration, and its phase rewritten in place.
  *
- * The library says what a config means, but not where in the file a value stands: so the lines are read here as the
- * core reads them (sections, "key = value" or "key: value", comments, lists that go on in an indented line).
- * Whatever else may be wrong with the file, the library tells when it is opened. Knows no server. */
+ * The library says what a config means, but not where in the file a value is. So this file reads the lines as the core
+ * does (sections, "key = value" or "key: value", comments, lists that go on in an indented line). The library reports
+ * any other mistake in the file when it opens it. */
 #include "migrate.h"
 
 #include "connect.h"
@@ -85,7 +85,7 @@ static bool is_text(struct piece piece, const char *text)
     return piece.length == strlen(text) && memcmp(piece.at, text, piece.length) == 0;
 }
 
-/* Less the comment behind it: a ';' after a blank. */
+/* The value without a comment behind it: a ';' after a blank. */
 static struct piece value_of(const char *from, const char *to)
 {
     for (const char *at = from; at < to; at++) {

@@ -1,8 +1,8 @@
 /* migrate_plan.c - which step is next for the fleet and for the phase in a config file, and what is in its way.
  *
- * Going forward the file goes from old to both to new, going back the other way; before that, the registers must let
- * the phase in that it is to say. So one step of the registers at most comes before each phase, and the one that
- * lets `from` go, or in again, comes with no change of the file. Knows how to look, not how to act. */
+ * Forward, the file goes from old to both to new; back, the other way. Before each change the registers must allow the new
+ * phase, so at most one step of the registers comes first. The step that lets `from` go, or in again, changes no file.
+ * This file only looks; migrate_step.c acts. */
 #include "migrate.h"
 
 #include "exit_code.h"
@@ -65,7 +65,7 @@ static void step_leads_to(const struct migrate_step *step, struct migrate_regist
     regs[OTHER(step->closes)].phases = step->opens_to;
 }
 
-/* The step that has to come first, if any. */
+/* Finds the step that must come first, if any. */
 static void find_step(const struct migration *migration, bool forward, struct plan *plan)
 {
     struct migrate_register regs[] = {migration->sides[MIGRATE_FROM].reg,
@@ -82,7 +82,7 @@ static void find_step(const struct migration *migration, bool forward, struct pl
     if (phase_is_allowed(&regs[0], &regs[1], plan->phase))
         return;
     plan->phase = now;
-    /* at its end, or one step behind: the fleet is taken along, the file stays */
+    /* the file is at its end, or one step behind: the step moves the fleet on, the file stays */
     if (plan->step != NULL &&
         (now == (forward ? MIGRATE_NEW : MIGRATE_OLD) || phase_is_allowed(&regs[0], &regs[1], now)))
         return;
@@ -92,7 +92,7 @@ static void find_step(const struct migration *migration, bool forward, struct pl
             migrate_phase_word(now), migrate_phase_word(now));
 }
 
-/* Who would be waited for. A list that fails is trouble. */
+/* Finds the clients that the step would wait for. */
 static void find_blockers(struct migration *migration, struct plan *plan)
 {
     struct side *side = &migration->sides[plan->step->closes];
@@ -122,7 +122,7 @@ bool migrate_from_may_be_gone(const struct migration *migration)
     return !from->known && to->known && to->reg.phases == MIGRATE_NEW;
 }
 
-/* Nothing follows from one register alone. */
+/* One register alone decides nothing. */
 static bool both_known(const struct migration *migration, struct plan *plan)
 {
     char shown[SIDE_TEXT_SIZE];

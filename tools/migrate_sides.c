@@ -1,7 +1,6 @@
-/* migrate_sides.c - the two sides of a migration, each as an ordinary client sees it: its register, who is there,
- * what is held.
+/* migrate_sides.c - the two sides of a migration, each as an ordinary client sees it: its register, its clients, its locks.
  *
- * A side that does not answer is asked no more: each question would take as long as the first. Knows no steps. */
+ * After a request that failed, a side gets no more: each would take as long as the first. */
 #include "migrate.h"
 
 #include "exit_code.h"
@@ -27,7 +26,7 @@ static void side_failed(struct side *side, mortise_status status, const mortise_
     side->error = *error;
 }
 
-/* A config that is wrong is so for good; a server that is away is told with the rest. */
+/* A wrong config ends the command. An unreachable server is reported with the rest. */
 static int side_open(struct side *side, const struct migrate_file *file)
 {
     mortise_error error;
@@ -48,7 +47,7 @@ static int side_open(struct side *side, const struct migrate_file *file)
 
 /* ---- registers --------------------------------------------------------------------------------- */
 
-/* The one of `role`, as it is kept on `side`. */
+/* Reads the register of `role` from `side`. */
 static mortise_status read_kept(struct side *side, enum migrate_side role,
                                 struct migrate_register *reg, uint64_t *version,
                                 mortise_error *error)
@@ -100,14 +99,14 @@ mortise_status side_write(struct migration *migration, enum migrate_side role,
                                                      text, size, version, error);
         if (status == MORTISE_OK)
             return status;
-        /* the reply may have been lost, and the request been repeated */
+        /* the reply may have been lost, and the request repeated */
         if (!side_read(migration, role, &now, version, &ignored))
             return status;
         if (*version != seen + 1 || now.phases != reg->phases || now.floor != reg->floor)
             return *version == seen ? status : MORTISE_BUSY;
         if (!closes)
             return MORTISE_OK;
-        /* it may as well be another operator's, and that one was written before this one looked at the other side */
+        /* it may be another operator's, written before this operator read the other side */
         if (writes == WRITES) {
             snprintf(error->message, sizeof error->message,
                      "none of %d writes was answered with OK, though it stands there", WRITES);

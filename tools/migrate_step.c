@@ -1,9 +1,8 @@
 /* migrate_step.c - takes one step of a migration: closes one side's register to a phase, waits until that phase's
- * clients are gone, and opens the other side's (protocol.h, 5).
+ * clients are gone, and opens the other side's register (protocol.h, 5).
  *
- * This process may die between any two actions, and a request's answer be lost: the registers are in a state from which
- * the next `advance` goes on, in either direction. A register that was written by somebody else meanwhile
- * ends the step: two operators are no better than one. */
+ * If this process dies between two actions, or a reply is lost, the registers are in a state from which the next `advance`
+ * goes on, in either direction. If another operator writes a register meanwhile, the step ends. */
 #include "migrate.h"
 
 #include "clock.h"
@@ -17,9 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOK_MS 250   /* between two looks at who is there */
-#define TELL_MS 10000 /* who is waited for is told again */
-#define NAMED_MAX 5   /* clients that are named at once */
+#define LOOK_MS 250   /* between two lists of presences */
+#define TELL_MS 10000 /* between two messages about the clients in the way */
+#define NAMED_MAX 5   /* clients in one message */
 #define FLOOR_WAIT_MS 30000
 #define RUN_SIZE 256
 
@@ -30,7 +29,7 @@ static int64_t now_ms(void)
 
 /* ---- registers ---------------------------------------------------------------------------------- */
 
-/* Writes, and says what stands there now. */
+/* Writes the register, and tells the user what it allows now. */
 static int put_register(struct migration *migration, enum migrate_side role,
                         const struct migrate_register *reg, bool closes)
 {
@@ -56,7 +55,7 @@ static int put_register(struct migration *migration, enum migrate_side role,
     return EXIT_DONE;
 }
 
-/* Whether what was closed is closed still: a server may have forgotten it. */
+/* Checks that the closed register is still closed: a server may have lost it. */
 static int still_closed(struct migration *migration, enum migrate_side role)
 {
     const struct side *side = &migration->sides[role];
@@ -81,17 +80,17 @@ static int still_closed(struct migration *migration, enum migrate_side role)
 
 /* ---- waiting ------------------------------------------------------------------------------------- */
 
-/* Only those who were there when the register had been written are waited for: whoever comes later has read it since, or
- * will, and is refused. So a crowd that knocks without a pause holds up nobody. (A presence that is had anew is another
- * grant: its client has read the register anew.) */
+/* The step waits only for the clients that the first list after the write finds. Later ones have read the register since, or
+ * will, and are refused; so clients that try again and again do not delay the step. (A presence under another grant is
+ * that of a client that has read the register again.) */
 struct waiting {
     struct side *side;
     unsigned phase;
     int64_t presence_ms;
-    int64_t quiet_until_ms; /* not before: presences may have been forgotten */
+    int64_t quiet_until_ms; /* the step goes on no earlier: the server may have lost presences */
     int64_t tell_at_ms;
-    bool listed;        /* `there` is what the first look found */
-    struct infos there; /* and what is left of it */
+    bool listed;        /* the first list has filled `there` */
+    struct infos there; /* what is left of it */
     bool failed;        /* the last look failed */
     char run[RUN_SIZE];
 };
@@ -122,7 +121,7 @@ static bool is_listed(const struct infos *now, const mortise_info *presence)
     return false;
 }
 
-/* Takes over what was listed the first time, and then strikes off who has gone. */
+/* The first time takes over the list; later removes the clients that are gone. */
 static void strike_off(struct waiting *waiting, struct infos *now)
 {
     struct infos *there = &waiting->there;
@@ -141,7 +140,7 @@ static void strike_off(struct waiting *waiting, struct infos *now)
     there->count = left;
 }
 
-/* A server that may have forgotten presences is given the time in which their clients find out. */
+/* If the server may have lost presences, waits until their clients must have noticed. */
 static void begin_anew(struct waiting *waiting, const char *why)
 {
     char shown[SIDE_TEXT_SIZE], duration[DURATION_SIZE];
@@ -151,7 +150,7 @@ static void begin_anew(struct waiting *waiting, const char *why)
         side_text(waiting->side, shown), why, format_duration(waiting->presence_ms, duration));
 }
 
-/* The server's run, as far as its ping tells it; a failed one leaves it. */
+/* Whether the server was restarted, as far as its ping tells. A failed ping changes nothing. */
 static bool run_is_another(struct waiting *waiting, mortise_status *status, mortise_error *error)
 {
     char run[RUN_SIZE];
@@ -164,7 +163,7 @@ static bool run_is_another(struct waiting *waiting, mortise_status *status, mort
     return another;
 }
 
-/* They are gone, and it is sure. */
+/* Whether they are gone for sure. */
 static bool look(struct waiting *waiting)
 {
     struct infos now;
@@ -214,7 +213,7 @@ static int wait_until_gone(struct waiting *waiting, int64_t wait_ms)
 
 /* ---- the floor ------------------------------------------------------------------------------------ */
 
-/* A token of a side: above all that it gave by its clock, or counts. */
+/* A new token of a side: above all that its clock, or its counter, gave. */
 static int take_token(struct side *side, uint64_t *token)
 {
     mortise_lease *lease;
@@ -228,7 +227,7 @@ static int take_token(struct side *side, uint64_t *token)
         return exit_code_of(status);
     }
     *token = mortise_token(lease);
-    mortise_release(lease, NULL); /* what is left of it ends by its ttl */
+    mortise_release(lease, NULL); /* if that fails, the lock ends by its ttl */
     return EXIT_DONE;
 }
 
@@ -244,10 +243,9 @@ static int close_and_wait(struct migration *migration, const struct plan *plan, 
     mortise_status status;
     mortise_error error;
 
-    run_is_another(&waiting, &status, &error); /* as it is before anything is done */
-    waiting.failed =
-        status != MORTISE_OK; /* nobody knows what it was: as if it had been restarted */
-    /* written even if that is what stands there: another operator's step ends by it */
+    run_is_another(&waiting, &status, &error); /* the run before the step */
+    waiting.failed = status != MORTISE_OK; /* the run is unknown: treat the server as restarted */
+    /* written even if it has that text already: that ends another operator's step */
     int code = put_register(migration, side->role, &closed, true);
     if (code == EXIT_DONE)
         code = wait_until_gone(&waiting, wait_ms);
@@ -255,7 +253,7 @@ static int close_and_wait(struct migration *migration, const struct plan *plan, 
     return code;
 }
 
-/* Of both sides: the one that is opened may have given tokens, in phase both, that the other one does not remember. */
+/* From both sides: in phase both, the opened side may have given tokens that the other one does not know. */
 static int take_floor(struct migration *migration, uint64_t *floor)
 {
     uint64_t tokens[2] = {0}, floors[2];

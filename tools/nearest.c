@@ -1,7 +1,6 @@
-/* nearest.c - which word was probably meant.
+/* nearest.c - which word a user probably meant.
  *
- * Edit distance with swaps of neighbours counted as one (optimal string alignment), over short words.
- * Knows nothing of what the words stand for. */
+ * The edit distance of short words; a swap of two neighbours counts as one edit (optimal string alignment). */
 #include "nearest.h"
 
 #include <string.h>

@@ -2,43 +2,42 @@
  *
  * Three processes:
  *
- *   wrapper    this one. Has the library, the lease and the terminal's good manners; renews, passes
- *   |          signals on, and never touches the command itself.
- *   +- keeper      (keeper.c) forked before the library is opened, in a process group of its own.
- *      |           The command's parent, and subreaper: whoever is orphaned below it becomes its
- *      |           child, daemons in sessions of their own too, so that it knows when all are gone, and
- *      |           can kill all without guessing. Blocks every signal.
- *      +- command      in a process group of its own: the terminal's foreground if ours was.
+ *   wrapper    this process. It has the library, the lease and the terminal; it renews, passes signals on, and never
+ *   |          touches the command itself.
+ *   +- keeper      (keeper.c) forked before the library is opened, in a process group of its own. It is the command's
+ *      |           parent, and a subreaper: every process that is orphaned below it becomes its child, daemons in sessions
+ *      |           of their own included. So it knows when all processes are gone, and can kill all of them without
+ *      |           guessing. It blocks every signal.
+ *      +- command      in a process group of its own; in the foreground of the terminal if the wrapper was.
  *
- * Who dies, and what then:
- * - The command: the keeper waits for the rest of its family, says DONE and ends; the wrapper releases
- *   the lock and ends with the command's code. Not before: the lock is not released while a process that
- *   was started under it still runs. From then on a signal does not change the code: the first gives the
- *   release two seconds, the second ends the wrapper at once.
- * - The wrapper (kill -9): the keeper reads end of file, sends TERM, soon after KILL. The lock stands
- *   until its ttl, longer than the family.
- * - The keeper (kill -9): the kernel kills the command (PR_SET_PDEATHSIG); the wrapper, a subreaper too,
- *   gets the rest, kills it, waits for it, and releases the lock.
- * - Nobody: a process that hangs in the kernel, or is another user's, cannot be killed. Whoever kills
- *   tries again, once a second in the end; the wrapper says which ones are left, and a signal ends it
- *   (76). The keeper stays and goes on trying.
+ * If one of them dies:
+ * - The command: the keeper waits for the rest of its family, sends DONE and ends; the wrapper releases the lock and ends
+ *   with the command's code. The lock is not released while a process that was started under it still runs. From the
+ *   release on, a signal does not change the code: the first limits the release to two seconds, the second ends the
+ *   wrapper at once.
+ * - The wrapper (kill -9): the keeper reads end of file, sends TERM and soon after KILL. The lock stays held until its
+ *   ttl, which is longer than the family lives.
+ * - The keeper (kill -9): the kernel kills the command (PR_SET_PDEATHSIG). The wrapper, a subreaper too, gets the rest,
+ *   kills it, waits for it, and releases the lock.
+ * - A process that hangs in the kernel, or runs as another user, cannot be killed. The keeper (or the wrapper) tries
+ *   again, in the end once a second; the wrapper prints which processes are left, and a signal ends it (EXIT_LOST). The
+ *   keeper stays and tries on.
  *
- * Loss. A page of shared memory says when to act: the wrapper moves it on as the lease is renewed, the
- * keeper does it: at deadline - grace - margin TERM, at deadline - margin KILL. So it makes no
- * difference whether the server is away or the wrapper is stopped, and nobody waits to be told. Before
- * it acts it asks the wrapper to look; that is the only timer, and the wrapper has none. A renewal that
- * is answered after TERM and before KILL calls the rest off. A lease that is lost early (an operator broke
- * it) is reported by the library; the wrapper passes that on. With --on-loss=warn nothing has to be ended
- * in time, so that the keeper acts at the deadline itself.
+ * Loss. A page of shared memory says when to act. The wrapper moves these instants on as the lease is renewed; the keeper
+ * acts: TERM at deadline - grace - margin, KILL at deadline - margin. So it makes no difference whether the server is
+ * unreachable or the wrapper is stopped. Before it acts, the keeper asks the wrapper to look; that is the only timer, and
+ * the wrapper has none. A renewal that is answered after TERM and before KILL cancels the KILL. If a lease is lost early
+ * (an operator broke it), the library reports it and the wrapper passes that on. With --on-loss=warn nothing has to end
+ * in time, so the keeper acts at the deadline itself.
  *
- * Stops. ^Z reaches the command's group; the keeper reports it and the wrapper stops its own group, so
- * that the shell sees its job stopped. TSTP sent to the wrapper is passed on, and it stops once the
- * command has. Continued, it looks at the lease first: if that is lost the command is not continued; if
- * its renewal is overdue, the command is continued after the renewal. While all are stopped nothing is
- * renewed, and the keeper kills the command before the deadline.
+ * Stops. ^Z reaches the command's group. The keeper reports it and the wrapper stops its own group, so that the shell sees
+ * its job stopped. If TSTP is sent to the wrapper, it passes TSTP on, and stops once the command has. When the wrapper is
+ * continued, it checks the lease first: if the lease is lost, the command is not continued; if its renewal is overdue, the
+ * command is continued after the renewal. While all are stopped nothing renews, and the keeper kills the command before
+ * the deadline.
  *
- * Signals are blocked from the first instant and read from a signalfd, in one poll loop with the
- * library's descriptor and the keeper's socket: there is no handler, and no thread but the library's. */
+ * The wrapper blocks signals from the first instant and reads them from a signalfd, in one poll loop with the library's
+ * descriptor and the keeper's socket. There is no handler, and no thread but the library's. */
 #include "run.h"
 
 #include "clock.h"
@@ -67,7 +66,7 @@ static bool become_wrapper(struct run *run)
                                   .command_mask = run->original_mask,
                                   .command_ignores_child = run->child_ignored,
                                   .terminal = run->terminal};
-    /* For the keeper's death only: it is the nearer one, and reaps while it lives. */
+    /* This matters after the keeper's death only: the keeper is the nearer subreaper while it lives. */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     return keeper_start(&run->keeper, &setup);
 }
@@ -83,7 +82,7 @@ static void release(struct run *run)
                  "mortise: %s was not released in time: it stays locked until its ttl has passed\n",
                  run->shown);
     signals_last_words(words);
-    /* A lost lock, or one that was given up because it was late, is nothing to wait for. */
+    /* If the lock is lost, there is no answer to wait for. */
     mortise_status status = run->lost ? mortise_release_nowait(run->lease, &error)
                                       : mortise_release(run->lease, &error);
     signals_last_words("");
@@ -121,8 +120,8 @@ static int code_of_command(const struct run *run)
     return WEXITSTATUS(run->wait_status);
 }
 
-/* ^C was typed while the command had the terminal: a script that runs us must see it too, as it would
- * without us, or it goes on with its next line. */
+/* If ^C was typed while the command had the terminal, a script around the wrapper must see it too, as it would without the
+ * wrapper. Otherwise it goes on with its next line. */
 static int typed_signal(const struct run *run)
 {
     int number = WIFSIGNALED(run->wait_status) ? WTERMSIG(run->wait_status) : 0;
@@ -134,8 +133,8 @@ static int typed_signal(const struct run *run)
 
 enum { CLOSE_SECONDS = 1 };
 
-/* If the lock was lost, or a signal ended the wait, an unresponsive backend must not keep us: it drops
- * by itself what it has of us. */
+/* If the lock was lost, or a signal ended the wait, a backend that does not answer must not delay the end: what it still
+ * holds for this process ends by itself. */
 static void close_client(struct run *run, const struct bounded_end *end)
 {
     signals_bound(run, end);
@@ -151,14 +150,13 @@ static bool died_of(const struct run *run, int number)
     return WIFSIGNALED(run->wait_status) && WTERMSIG(run->wait_status) == number;
 }
 
-/* A renewal came after TERM: a command that ended in the grace, or dies of TERM, did not end by itself. One that
- * ignored TERM and went on under the renewed lock did. */
+/* A renewal came after TERM. A command that ended within the grace, or died of TERM, ended because of TERM. A command that
+ * ignored TERM and went on under the renewed lock did not. */
 static bool ended_because_told(const struct run *run)
 {
     const struct keeper_page *page = run->keeper.page;
 
-    if (!run->told_to_end ||
-        atomic_load(&page->ended_ns) == 0) /* 0: the keeper was killed before */
+    if (!run->told_to_end || atomic_load(&page->ended_ns) == 0) /* 0: the keeper was killed first */
         return false;
     return atomic_load(&page->ended_ns) <= atomic_load(&page->grace_end_ns) ||
            (died_of(run, SIGTERM) && run->ending_signal != SIGTERM);
@@ -171,8 +169,7 @@ static int code_of_end(const struct run *run)
 
 enum { SIGNAL_COUNTS_MS = 5000 };
 
-/* Whether a signal asked for this end, so that the release is bounded from the start. One that the command outlived
- * by long did not. */
+/* Whether a signal asked for this end: then the release is bounded from the start. A signal long before the end did not. */
 static bool was_signalled(const struct run *run)
 {
     if (run->ending_signal == 0)
@@ -193,8 +190,8 @@ static int run_under_lock(struct run *run)
     }
     run_hold(run);
     if (run->abandoned)
-        exit(EXIT_LOST); /* not closed: that would release what still has a holder */
-    /* Nothing is left of the command: from here on only the backend can keep us waiting. */
+        exit(EXIT_LOST); /* do not close: that would release a lock that processes still use */
+    /* No process of the command is left: from here on only the backend can delay the end. */
     keeper_stop(&run->keeper);
     end = (struct bounded_end){.code = code_of_end(run),
                                .number = typed_signal(run),
@@ -209,8 +206,8 @@ static int run_under_lock(struct run *run)
     return end.code;
 }
 
-/* Root and each other user have a default database of their own: a lock that a crontab of root takes does not keep
- * out the shell of another user. Not in a run inside of another one. */
+/* Each user has a default database of their own: a lock that a crontab of root acquires does not exclude the shell of another
+ * user. Tell the user so, but not in a run inside of another one. */
 static void say_default_database(const struct run *run)
 {
     char text[512] = "", shown[QUOTED_SIZE];
@@ -235,7 +232,7 @@ int command_run(int argc, char **argv)
         return EXIT_SYSTEM;
     }
     signals_end_at_once(&run);
-    /* `status` shows the program that holds a lock: here it is the command that is of interest. */
+    /* `status` shows the program that holds a lock: show the command, not mortise. */
     const char *slash = strrchr(run.command[0], '/');
     program_invocation_short_name =
         slash != NULL ? run.command[0] + (slash + 1 - run.command[0]) : run.command[0];

@@ -1,7 +1,7 @@
 /* run_hold.c - `mortise run` while its command runs: the wrapper's loop.
  *
- * Watches three things: its signals, the library (a lost lease), the keeper (what became of the
- * command). It ends nothing itself, except when the keeper is dead (run_rest.c). run.c has the model. */
+ * Watches three things: its signals, the library (a lost lease) and the keeper (the state of the command). It kills
+ * nothing itself, unless the keeper is dead (run_rest.c). run.c has the model. */
 #include "run.h"
 
 #include "clock.h"
@@ -16,14 +16,14 @@
 
 #define MS_NS INT64_C(1000000)
 
-/* ---- Until when the lock is ours -------------------------------------------------------------- */
+/* ---- Until when the lock is held -------------------------------------------------------------- */
 
 static int64_t clamp(int64_t value, int64_t low, int64_t high)
 {
     return value < low ? low : value > high ? high : value;
 }
 
-/* What is left of the ttl after the margin must hold two tries to renew: half of it at least. */
+/* After grace and margin, at least half of the ttl must be left for two tries to renew. */
 static int64_t grace_of(struct run *run, int64_t margin_ms, int64_t lead_ms)
 {
     char asked[DURATION_SIZE], given[DURATION_SIZE];
@@ -42,22 +42,22 @@ static int64_t grace_of(struct run *run, int64_t margin_ms, int64_t lead_ms)
 void run_publish(struct run *run)
 {
     struct keeper_page *page = run->keeper.page;
-    const int64_t now_ns = boottime_ns(); /* before the question: an instant too early is safe */
+    const int64_t now_ns = boottime_ns(); /* first: too early is safe */
     const int64_t left_ms = mortise_remaining_ms(run->lease);
     const int64_t deadline_ns = now_ns + left_ms * MS_NS;
 
-    /* Milliseconds are rounded: what moves by less was not renewed, and the keeper must see that. */
+    /* Milliseconds are rounded: if the deadline moves by less, the lease was not renewed, and the keeper must see that. */
     if (left_ms <= 0 || deadline_ns <= run->deadline_ns + 2 * MS_NS)
         return;
     run->deadline_ns = deadline_ns;
     run->asked = false;
-    /* Not the ttl: what a session holds may be good for less. */
+    /* Not the ttl: a lease that depends on a session may be shorter. */
     run->span_ms = left_ms > run->span_ms ? left_ms : run->span_ms;
-    /* The lead is for us to answer in, on a machine that is busy; the margin for the dead to go. */
+    /* In the lead the wrapper answers, on a busy machine too; in the margin the killed processes go. */
     const int64_t margin_ms = clamp(run->span_ms / 20, 5, 500);
     const int64_t lead_ms = clamp(run->span_ms / 6, 5, 500);
     const int64_t grace_ms = grace_of(run, margin_ms, lead_ms);
-    /* With --on-loss=warn nobody has to be gone by the deadline: a renewal may come until then. */
+    /* With --on-loss=warn no process has to be gone by the deadline, and a renewal may come until then. */
     const int64_t before_ms = run->warn_only ? 0 : margin_ms;
     const int64_t act_ms = run->warn_only ? 0 : margin_ms + grace_ms;
     atomic_store(&page->grace_ms, grace_ms);
@@ -103,7 +103,7 @@ static void on_late(struct run *run, bool told)
         run->lost = true;
 }
 
-/* It came, and the keeper does not kill. */
+/* A late renewal came, and the keeper will not kill. */
 static void on_renewed(struct run *run, bool told)
 {
     run->late = false;
@@ -114,7 +114,7 @@ static void on_renewed(struct run *run, bool told)
     say("%s: the lock was renewed after all, but the command had been told to end", run->shown);
 }
 
-/* Every process is gone: what the keeper did counts, also if its messages did not get through. */
+/* Every process is gone. What the keeper did counts, even if its messages were lost. */
 static void settle(struct run *run)
 {
     if (!atomic_load(&run->keeper.page->late) || run->lost)
@@ -125,9 +125,9 @@ static void settle(struct run *run)
 
 /* ---- Stop and continue ----------------------------------------------------------------------- */
 
-/* We may have been stopped for long. The clock says whether the deadline has passed; only the backend knows
- * whether an operator broke the lock or another has it, and the next renewal may ask it too late. If it
- * does not answer, or cannot tell, the deadline still holds, and the keeper enforces it. */
+/* The wrapper may have been stopped for long. The clock says whether the deadline has passed; only the backend knows whether
+ * an operator broke the lock or another client holds it, and the next renewal may ask too late. If the backend does not
+ * answer, or cannot tell, the deadline still holds and the keeper enforces it. */
 static bool is_still_ours(const struct run *run)
 {
     mortise_info info = {.size = sizeof info};
@@ -139,7 +139,7 @@ static bool is_still_ours(const struct run *run)
     return info.held && info.token == mortise_token(run->lease) && strcmp(info.owner, owner) == 0;
 }
 
-/* Continues the command, but not before a renewal that is overdue: the keeper is about to end it. */
+/* Continues the command, but not before an overdue renewal has come: the keeper is about to end the command. */
 static void resume_if_renewed(struct run *run)
 {
     run_publish(run);
@@ -157,7 +157,7 @@ static void resume(struct run *run)
         run->lost = true;
     look_for_loss(run);
     if (!run->lost || run->warn_only)
-        resume_if_renewed(run); /* else: what was stopped stays so until it is killed */
+        resume_if_renewed(run); /* otherwise it stays stopped until it is killed */
 }
 
 static bool was_continued(void)
@@ -167,21 +167,21 @@ static bool was_continued(void)
     return sigpending(&pending) == 0 && sigismember(&pending, SIGCONT) == 1;
 }
 
-/* The command was stopped: so are we, then, and the shell sees its job stopped. */
+/* The command was stopped. The wrapper stops too, so that the shell sees its job stopped. */
 static void on_stopped(struct run *run, int number)
 {
     const bool typed = terminal_is_commands(run), alone = run->stop_alone;
 
     run->stop_alone = false;
     if ((number == SIGTTIN || number == SIGTTOU) && terminal_is_ours(run)) {
-        resume(run); /* `fg` of a job that was running: only now it wants the terminal */
+        resume(run); /* `fg` of a running job: it wants the terminal only now */
         return;
     }
     if (!alone && !typed && (number == SIGSTOP || run->terminal < 0))
-        return; /* somebody stopped the command by its pid, and will continue it so */
+        return; /* somebody stopped the command by its pid, and will continue it by its pid */
     signals_stop(run, alone);
-    /* Nobody could continue us (no shell with job control), so we were not stopped: the terminal would
-     * be dead for ever. */
+    /* Without a shell with job control nobody could continue the wrapper, so it was not stopped. Continue the command, or
+     * the terminal would hang for ever. */
     if (typed && !was_continued())
         resume(run);
 }
@@ -189,7 +189,7 @@ static void on_stopped(struct run *run, int number)
 static void on_signal(struct run *run, int number)
 {
     if (number == SIGCHLD) {
-        run_reap_strangers(run); /* the keeper's death shows at its socket */
+        run_reap_strangers(run); /* the keeper's socket reports its death */
         return;
     }
     if (number == SIGCONT) {
@@ -218,8 +218,8 @@ static void on_ended(struct run *run)
     terminal_take(run);
 }
 
-/* The keeper is gone. If it was killed, the kernel killed the command too (unless that runs as another
- * user), and what it left behind came to us. */
+/* The keeper is gone. If it was killed, the kernel killed the command too (unless that runs as another user), and the wrapper
+ * got its other children. */
 static void on_keeper_gone(struct run *run)
 {
     const struct keeper_page *page = run->keeper.page;
@@ -235,7 +235,7 @@ static void on_keeper_gone(struct run *run)
         run->shown);
     terminal_take(run);
     run_end_family(run);
-    run->keeper.pid = 0; /* waited for, with the rest */
+    run->keeper.pid = 0; /* run_end_family() has waited for it */
     close(run->keeper.socket);
     if (!run->ended)
         run->wait_status = SIGKILL;
@@ -315,7 +315,7 @@ static void fill_page(struct run *run)
 
 enum { LOOK_AGAIN_MS = 20, LOOK_AT_REST_MS = 1000 };
 
-/* A renewal may be on its way, and somebody waits for it. */
+/* Whether a renewal may be on its way and something waits for it. */
 static bool expects_renewal(const struct run *run)
 {
     return (run->asked || run->late || run->resume_wanted) && !run->lost && !run->gone;

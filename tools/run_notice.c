@@ -1,7 +1,7 @@
-/* run_notice.c - `mortise run` on a terminal: after a second of waiting, what it waits for and who has it.
+/* run_notice.c - `mortise run` on a terminal: after a second of waiting, tells which lock it waits for and who holds it.
  *
- * The backend is asked on a thread of its own: it may not answer, and the wait must see signals meanwhile. The
- * thread is never joined: if the client is closed first, its question fails. */
+ * A thread of its own asks the backend, because the backend may not answer and the wait must see signals meanwhile. The
+ * thread is never joined: if the client is closed first, its request fails. */
 #include "run.h"
 
 #include "duration.h"
@@ -27,7 +27,7 @@ static void *ask(void *unused)
     (void)unused;
     question.info.size = sizeof question.info;
     question.status = mortise_inspect(question.client, question.name, &question.info, NULL);
-    close(question.ends[1]); /* the answer is there: the other end reads end of file */
+    close(question.ends[1]); /* the other end reads end of file: the answer is there */
     return NULL;
 }
 

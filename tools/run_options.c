@@ -1,4 +1,4 @@
-/* run_options.c - the command line of `mortise run`. Knows what may be said, not what it does. */
+/* run_options.c - the command line of `mortise run`. */
 #include "run.h"
 
 #include "duration.h"
@@ -134,7 +134,7 @@ static bool read_own(struct run *run, int option, bool *own)
     }
 }
 
-/* Options up to the first word that is none. */
+/* Reads options up to the first word that is not an option. */
 static bool read_some(struct run *run, int argc, char **argv, int *code)
 {
     int option;
@@ -153,7 +153,8 @@ static bool read_some(struct run *run, int argc, char **argv, int *code)
 
 static int read_command(struct run *run, int argc, char **argv)
 {
-    static char shell[] = "/bin/sh", dash_c[] = "-c"; /* argv is not const, by tradition */
+    static char shell[] = "/bin/sh",
+                dash_c[] = "-c"; /* not const, because the type of argv is not */
 
     if (optind >= argc)
         return bad_usage("run", "no command given");
@@ -189,8 +190,8 @@ bool run_read_options(struct run *run, int argc, char **argv, int *code)
     if (!name_is_good("run", run->name))
         return false;
     quoted(run->name, run->shown, sizeof run->shown);
-    /* Options may follow the name as well (flock's `FILE -c TEXT`): up to "--" or the command. The
-     * name takes the place of getopt's program, so that it starts behind it. */
+    /* Options may follow the name too (flock's `FILE -c TEXT`), up to "--" or the command. getopt skips the first word of
+     * argv, so that is the name now. */
     argc -= optind;
     argv += optind;
     optind = 0;

@@ -1,7 +1,7 @@
-/* run_rest.c - `mortise run`: the processes that are left when the command should be gone.
+/* run_rest.c - `mortise run`: processes that are left when the command should be gone.
  *
- * Some processes cannot be killed: one that hangs in the kernel (state D), one that became another user.
- * The user must see which, and a signal must still end the wrapper. run.c has the model. */
+ * Some processes cannot be killed: one that hangs in the kernel (state D), or one that runs as another user. The user
+ * must see which ones, and a signal must still end the wrapper. run.c has the model. */
 #include "run.h"
 
 #include "clock.h"
@@ -77,7 +77,7 @@ void run_say_rest(struct run *run)
 
 /* ---- What cannot be killed --------------------------------------------------------------------- */
 
-/* "user 1000, state D (waits in the kernel)". The number: a look-up of the name may hang as well. */
+/* "user 1000, state D: it waits in the kernel". By number, because a look-up of the name may hang too. */
 static void describe(pid_t pid, char *text, size_t size)
 {
     char status[1024];
@@ -119,7 +119,7 @@ static void say_unkillable(struct run *run, pid_t parent)
 
 enum { UNKILLABLE_AFTER_MS = 2000, KEEPER_LATE_MS = 1000, STUCK_LOOKS = 5 };
 
-/* The command goes on, and so does the keeper with its attempts; it is we who need not wait for that. */
+/* The command goes on, and the keeper goes on trying to kill it; the wrapper does not wait for that. */
 static void leave(struct run *run)
 {
     say("%s: ended by a signal while processes of the command are left", run->shown);
@@ -128,7 +128,7 @@ static void leave(struct run *run)
     terminal_take(run);
 }
 
-/* A keeper that does not kill in time, or stopped trying, is itself stopped. */
+/* Whether the keeper does not kill in time, or stopped trying: then it is stopped itself. */
 static bool keeper_is_stuck(struct run *run)
 {
     const struct keeper_page *page = run->keeper.page;
@@ -152,7 +152,7 @@ void run_watch_killing(struct run *run)
 
     if (keeper_is_stuck(run)) {
         run->keeper_stuck = true;
-        kill(run->keeper.pid, SIGKILL); /* what it leaves comes to us */
+        kill(run->keeper.pid, SIGKILL); /* the wrapper gets its children */
         return;
     }
     if (atomic_load(&run->keeper.page->killing_ns) == 0)
@@ -180,7 +180,7 @@ void run_end_family(struct run *run)
             mortise_dispatch(run->client); /* a loss is noted in on_state */
         for (int number; (number = signals_next(run)) != 0;) {
             if (number == SIGCHLD)
-                wait_ms = KILL_AGAIN_MS; /* each death may bring new orphans */
+                wait_ms = KILL_AGAIN_MS; /* each death may make new orphans */
             run->leave_wanted = run->leave_wanted || signals_is_ending(number);
         }
         if (boottime_ns() < begin_ns + UNKILLABLE_AFTER_MS * MS_NS)

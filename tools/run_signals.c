@@ -1,7 +1,7 @@
 /* run_signals.c - the signals of the wrapper: blocked at once, read from a descriptor.
  *
- * Knows nothing of the lock or the command. A signal that was ignored when we were started (nohup, a
- * shell's background job) stays ignored, for us and for the command. */
+ * A signal that was ignored when the wrapper was started (nohup, a background job of a shell) stays ignored, for the
+ * wrapper and for the command. */
 #include "run.h"
 
 #include "clock.h"
@@ -19,7 +19,7 @@
 static const int ending[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 static const int others[] = {SIGUSR1, SIGUSR2, SIGTSTP};
 static const int always[] = {SIGCONT, SIGWINCH, SIGCHLD};
-/* Kept off only: a closed stderr, and terminal calls from the background, must not end or stop us. */
+/* Only blocked: a closed stderr, and terminal calls from the background, must not end or stop the wrapper. */
 static const int kept_off[] = {SIGPIPE, SIGTTOU};
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
@@ -50,7 +50,7 @@ bool signals_take(struct run *run)
     for (size_t i = 0; i < COUNT(kept_off); i++)
         sigaddset(&blocked, kept_off[i]);
     pthread_sigmask(SIG_BLOCK, &blocked, &run->original_mask);
-    /* Ignored, it would have the kernel wait for our children. */
+    /* If it stayed ignored, the kernel would reap the children. */
     run->child_ignored = is_ignored(SIGCHLD);
     if (run->child_ignored)
         signal(SIGCHLD, SIG_DFL);
@@ -184,11 +184,11 @@ void signals_stop(const struct run *run, bool alone)
     sigset_t stop;
 
     if (!sigismember(&run->handled, SIGTSTP))
-        return; /* ignored: we are not to be stopped */
+        return; /* TSTP is ignored: the wrapper must not be stopped */
     sigemptyset(&stop);
     sigaddset(&stop, SIGTSTP);
     kill(alone ? getpid() : 0, SIGTSTP);
-    pthread_sigmask(SIG_UNBLOCK, &stop, NULL); /* stopped here, until somebody continues us */
+    pthread_sigmask(SIG_UNBLOCK, &stop, NULL); /* stopped here, until somebody continues it */
     pthread_sigmask(SIG_BLOCK, &stop, NULL);
 }
 
@@ -197,7 +197,7 @@ _Noreturn void signals_die(const struct run *run, int number)
     sigset_t set;
     const struct rlimit no_core = {0, 0};
 
-    setrlimit(RLIMIT_CORE, &no_core); /* the command has left one, if anybody */
+    setrlimit(RLIMIT_CORE, &no_core); /* a core file of the wrapper is of no use */
     signal(number, SIG_DFL);
     sigemptyset(&set);
     sigaddset(&set, number);

@@ -1,7 +1,7 @@
-/* run_terminal.c - who has the terminal: our group or the command's.
+/* run_terminal.c - who has the terminal: the wrapper's group or the command's.
  *
- * A shell gives the terminal to the job it starts, which is us; the command runs in another group, so
- * we pass it on and take it back. Knows no lock. SIGTTOU is blocked throughout. */
+ * A shell gives the terminal to the job that it starts, which is the wrapper. The command runs in another group, so the
+ * wrapper passes the terminal on and takes it back. SIGTTOU is always blocked. */
 #include "run.h"
 
 #include <fcntl.h>

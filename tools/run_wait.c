@@ -1,7 +1,7 @@
-/* run_wait.c - `mortise run` until it has the lock: queue, signals, and what to say if it fails.
+/* run_wait.c - `mortise run` until it holds the lock: queue, signals, and the message if it fails.
  *
- * The acquire is asynchronous, so that one poll loop sees the lock and the signals: INT, TERM, HUP and
- * QUIT leave the queue at once. Knows nothing of the command. */
+ * The acquire is asynchronous, so that one poll loop sees the lock and the signals: INT, TERM, HUP and QUIT leave the
+ * queue at once. */
 #include "run.h"
 
 #include "clock.h"
@@ -53,8 +53,8 @@ static bool in_list(const char *list, const char *text)
     return false;
 }
 
-/* The name is part of it, because the process alone is not unique: each of two containers with one host name has a
- * process 1. In hexadecimal, because a name may hold blanks. */
+/* The name is part of the word because the process alone is not unique: each of two containers with the same host name has
+ * a process 1. It is in hexadecimal because it may hold blanks. */
 void run_outer_holder(const char *name, int64_t pid, const char *host, char *text, size_t size)
 {
     size_t length = (size_t)snprintf(text, size, "%" PRId64 "@%s/", pid, host);
@@ -63,8 +63,8 @@ void run_outer_holder(const char *name, int64_t pid, const char *host, char *tex
         snprintf(text + length, size - length, "%02x", (unsigned char)*name);
 }
 
-/* By the owner. A migration gives each side a grant of its own, so that the owner which another client sees may not
- * be the one that the holder knows: a run over a migration is known by its process and its name as well. */
+/* The owner tells. But a migration gives each side a grant of its own, so another client may see a different owner than the
+ * holder: a run over a migration is known by its process and its name as well. */
 static bool is_outer_holder(const struct run *run, const mortise_info *info)
 {
     const char *owners = getenv(OUTER_OWNERS), *nearest_one = getenv("MORTISE_OWNER");
@@ -79,8 +79,8 @@ static bool is_outer_holder(const struct run *run, const mortise_info *info)
     return in_list(getenv(OUTER_MIGRATING), holder);
 }
 
-/* Whether a run around this one holds the very lock: it would wait for us, and we for it. Asked only
- * inside another run. The backend decides; where it cannot tell, the environment does. */
+/* Whether a run around this one holds the same lock: each would wait for the other. Asks only inside another run. The
+ * backend decides; if it cannot tell, the environment does. */
 static bool would_wait_for_itself(struct run *run)
 {
     mortise_info info = {.size = sizeof info};
@@ -118,7 +118,7 @@ static void say_not_had(struct run *run)
     mortise_info info = {.size = sizeof info};
 
     how_it_ended(run, after, sizeof after);
-    /* The holder may be another one by now than the one that was waited for. */
+    /* The holder may have changed since the wait. */
     if (mortise_inspect(run->client, run->name, &info, NULL) != MORTISE_OK || !info.held) {
         say("%s was held by another; %s", run->shown, after);
         return;
@@ -135,7 +135,7 @@ static void say_not_had(struct run *run)
 static int failed_to_acquire(struct run *run)
 {
     if (run->status == MORTISE_BUSY || run->status == MORTISE_TIMEDOUT) {
-        signals_end_at_once(run); /* the holder is asked for; nothing is left to be put in order */
+        signals_end_at_once(run); /* the request for the holder needs no clean-up */
         say_not_had(run);
         signals_held_back(run);
         return run->not_had_code;
@@ -146,7 +146,7 @@ static int failed_to_acquire(struct run *run)
 
 /* ---- Waiting --------------------------------------------------------------------------------- */
 
-/* Leaves the queue. That takes one answer of the backend at most; the wait for it is bounded. */
+/* Leaves the queue. That takes at most one answer of the backend, and the wait for it is bounded. */
 static int leave(struct run *run, mortise_request request, int number)
 {
     const struct bounded_end end = {.code = EXIT_SIGNAL_BASE + number, .signalled = true};
@@ -159,7 +159,8 @@ static int leave(struct run *run, mortise_request request, int number)
         poll(&fd, 1, -1);
         mortise_dispatch(run->client);
     }
-    mortise_release_nowait(run->lease, NULL); /* it came at the last moment; NULL is fine */
+    mortise_release_nowait(run->lease,
+                           NULL); /* it may have come at the last moment; NULL is allowed */
     run->lease = NULL;
     signals_held_back(run);
     return end.code;
@@ -237,7 +238,7 @@ static int wait_until_held(struct run *run)
         int code = wait_once(run, wait_ms);
         if (code != HELD || mortise_state(run->lease) != MORTISE_STATE_LOST)
             return code;
-        /* We were stopped when our turn came, and it passed: nothing was done under it, so queue anew. */
+        /* The wrapper was stopped when its turn came, and the lease was lost. Nothing was done under it, so queue again. */
         mortise_release_nowait(run->lease, NULL);
         run->lease = NULL;
         if (run->wait_ms > 0) {

@@ -51,7 +51,7 @@ int command_schema(int argc, char **argv)
     return finish_output(exit_code_of(status));
 }
 
-/* The harness beside this very program first (a build folder, another prefix), then the PATH. */
+/* Looks beside this very program first (a build folder, another prefix), then in the PATH. */
 static void exec_bench(char **argv)
 {
     char path[PATH_MAX];

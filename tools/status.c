@@ -1,7 +1,6 @@
 /* status.c - `mortise status` and `mortise list`: who holds these locks, and which are held.
  *
- * The first asks about names, one by one; the second asks the backend for all that begin with a prefix.
- * Both show what they got by holders.c. */
+ * status asks about names, one by one; list asks the backend for all names that begin with a prefix. */
 #include "commands.h"
 #include "connect.h"
 #include "exit_code.h"
@@ -39,7 +38,7 @@ static const char list_help[] =
 static const struct option options[] = {
     {"json", no_argument, NULL, OPTION_JSON}, COMMON_OPTIONS, {0}};
 
-/* Where answers go: rows of a table that is printed at the end, or JSON at once. */
+/* Where answers go: into a table that is printed at the end, or out as JSON at once. */
 struct sink {
     bool as_json;
     struct table table;

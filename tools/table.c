@@ -1,6 +1,6 @@
 /* table.c - rows and columns: aligned for people, with tabs for programs.
  *
- * Cells hold printable text (see printable()). Knows nothing of what the cells mean. */
+ * Cells hold printable text (see printable()). */
 #include "table.h"
 
 #include "output.h"
@@ -43,7 +43,7 @@ static size_t column_width(const struct table *table, size_t column)
     return width;
 }
 
-/* Writes at most `room` columns of text; returns how many it wrote. */
+/* Writes at most `room` columns of the text; returns how many columns it wrote. */
 static size_t write_cut(const char *text, size_t room, FILE *out)
 {
     size_t columns = columns_of(text);

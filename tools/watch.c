@@ -1,7 +1,7 @@
 /* watch.c - `mortise watch`: the held locks, live.
  *
- * On a terminal a table that is updated in place; elsewhere a line for each change (taken, passed on,
- * released), as text or JSON. Asks the backend as `mortise list` does, once an interval. */
+ * On a terminal it updates a table in place; elsewhere it prints a line for each change (acquired, passed on, released),
+ * as text or JSON. It asks the backend as `mortise list` does, once an interval. */
 #include "watch.h"
 
 #include "commands.h"
@@ -110,11 +110,11 @@ static void released(const struct watch *watch, const mortise_info *info)
 {
     mortise_info gone = *info;
 
-    gone.held = !watch->as_json; /* the line names who had it; JSON says that nobody has it now */
+    gone.held = !watch->as_json; /* a line names the last holder; JSON has no holder now */
     change(watch, "released", &gone);
 }
 
-/* Both are in byte order: one walk over the two. */
+/* Both are in byte order, so one walk over both finds all changes. */
 static void print_changes(const struct watch *watch)
 {
     const struct snapshot *then = &watch->before, *now = &watch->now;
@@ -179,7 +179,7 @@ static void draw(const struct watch *watch)
 
 /* ---- The loop -------------------------------------------------------------------------------- */
 
-/* A failure keeps what was known on the screen; at the very first answer it ends the command. */
+/* A failed first answer ends the command; a later failure leaves the last answer on the screen. */
 static int on_answer(struct watch *watch)
 {
     struct snapshot fresh = {0};
@@ -300,7 +300,7 @@ static int run_watch(struct watch *watch)
         screen_open();
     code = loop(watch);
     screen_close();
-    /* From here on a signal ends us: closing may have to wait for a backend that does not answer. */
+    /* From here on a signal ends the command, because closing may wait for a backend that does not answer. */
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);

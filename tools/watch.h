@@ -1,5 +1,5 @@
-/* watch.h - the parts of `mortise watch`: asking (watch_ask.c), the screen (watch_screen.c), and what
- * is shown (watch.c). */
+/* watch.h - the parts of `mortise watch`: the thread that asks (watch_ask.c), the screen (watch_screen.c), and what they
+ * show (watch.c). */
 #ifndef MORTISE_TOOLS_WATCH_H
 #define MORTISE_TOOLS_WATCH_H
 
@@ -18,24 +18,23 @@ struct snapshot {
 };
 void snapshot_free(struct snapshot *snapshot);
 
-/* Asks every interval on a thread of its own, so that a backend that is slow does not make the keyboard
- * slow. */
+/* Asks once an interval, on a thread of its own, so that a slow backend does not delay the keyboard. */
 struct asker;
 struct asker *asker_start(mortise_client *client, const char *prefix, int64_t interval_ms);
-/* The client must have been closed: a question under way ends by that. Frees the asker. */
+/* Frees the asker. Close the client first: that ends a request that is under way. */
 void asker_stop(struct asker *asker);
-/* Readable when there is a new snapshot. */
+/* Readable if there is a new snapshot. */
 int asker_fd(const struct asker *asker);
-/* Takes the newest one; false if there is none since the last time. */
+/* Takes the newest snapshot; false if there is none since the last call. */
 bool asker_take(struct asker *asker, struct snapshot *snapshot);
 
-/* A terminal in the alternate screen, keys unbuffered, cursor hidden. */
+/* Switches to the alternate screen, with unbuffered keys and a hidden cursor. */
 bool screen_open(void);
 void screen_close(void);
-/* Keys come from here; -1 if there are none. */
+/* The descriptor of the keys; -1 if there is none. */
 int screen_keys(void);
 void screen_size(size_t *rows, size_t *columns);
-/* Replaces what is shown by text, a line a row, cut to the height; in one write. */
+/* Replaces the screen by text, one line a row, cut to the height, in one write. */
 void screen_draw(const char *text);
 
 #endif

@@ -1,6 +1,6 @@
 /* watch_ask.c - a thread that asks the backend for the held locks, again and again.
  *
- * Only the newest answer is kept. Knows nothing of how it is shown. */
+ * Keeps only the newest answer. */
 #include "watch.h"
 
 #include "exit_code.h"
@@ -19,7 +19,7 @@ struct asker {
     mortise_client *client;
     const char *prefix;
     int64_t interval_ms;
-    int ends[2], stop[2]; /* pipes: an answer has come; it is over */
+    int ends[2], stop[2]; /* pipes: an answer has come; the thread must end */
     pthread_t thread;
     pthread_mutex_t lock;
     bool fresh;             /* under lock */
@@ -52,7 +52,7 @@ static void publish(struct asker *asker, struct snapshot *snapshot)
     asker->newest = *snapshot;
     asker->fresh = true;
     pthread_mutex_unlock(&asker->lock);
-    /* non-blocking: a full pipe is readable already */
+    /* the pipe does not block: if it is full, it is readable already */
     if (write(asker->ends[1], "", 1) < 0 && errno != EAGAIN)
         say("cannot tell of an answer: %s", strerror(errno));
 }
@@ -61,7 +61,7 @@ static bool is_over(struct asker *asker)
 {
     struct pollfd fd = {.fd = asker->stop[0], .events = POLLIN};
 
-    /* closing the other end is the word */
+    /* asker_stop() closes the other end */
     return poll(&fd, 1, (int)asker->interval_ms) > 0;
 }
 
@@ -78,7 +78,7 @@ static void *ask(void *argument)
     return NULL;
 }
 
-/* Signals are the main thread's: it reads them from a descriptor. */
+/* Signals are for the main thread, which reads them from a descriptor. */
 static int start_thread(struct asker *asker)
 {
     sigset_t everything, before;

@@ -1,7 +1,7 @@
-/* watch_screen.c - a terminal that is drawn over in place, and put back as it was.
+/* watch_screen.c - draws over a terminal in place, and restores it.
  *
- * A frame is one write: cursor home, each line followed by "clear to its end", then "clear what is
- * below": nothing is blanked first, so nothing flickers. Knows nothing of what is shown. */
+ * A frame is one write: cursor home, each line followed by "clear to its end", then "clear what is below". Nothing is
+ * blanked first, so nothing flickers. */
 #include "watch.h"
 
 #include "output.h"
@@ -24,7 +24,7 @@ static void put(const char *text, size_t length)
     while (length > 0) {
         ssize_t written = write(STDOUT_FILENO, text, length);
         if (written < 0 && errno != EINTR)
-            return; /* the terminal is gone; SIGHUP will tell */
+            return; /* the terminal is gone; SIGHUP will follow */
         if (written > 0) {
             text += written;
             length -= (size_t)written;
@@ -87,7 +87,7 @@ void screen_draw(const char *text)
     FILE *out = must_have(open_memstream(&frame, &length));
 
     screen_size(&rows, &columns);
-    fputs("\033[?2026h\033[H", out); /* terminals that can, show it all at once */
+    fputs("\033[?2026h\033[H", out); /* a terminal that knows this shows the frame at once */
     while (*text != '\0' && row < rows) {
         size_t line = strcspn(text, "\n");
         fputs(row++ > 0 ? "\r\n" : "", out);

@@ -64,7 +64,7 @@ bool errand_end(struct errand *errand)
         errand->host->log(errand->host, 3, "a file does not answer: its writer is left standing");
         pthread_detach(errand->thread);
     }
-    pthread_mutex_unlock(&errand->lock); /* a thread that was left behind may free all of it from here on */
+    pthread_mutex_unlock(&errand->lock); /* a thread left behind may free it from here on */
     if (done)
         pthread_join(errand->thread, NULL);
     return done;
