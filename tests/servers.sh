@@ -198,7 +198,7 @@ server_port() {
 # server is stopped, nothing else shows that its port is in use.
 reserve_port() {
     ports_folder=${TMPDIR:-/tmp}/mortise-test-ports-$(id -u)
-    mkdir -p -m 700 "$ports_folder"
+    (umask 077 && mkdir -p "$ports_folder")
     (
         flock 8
         port=0
