@@ -374,14 +374,14 @@ void claim_go(struct driver *driver, struct claim *claim)
                    claim->creating == 0;
     if (claim->goal == GOAL_LEAVE && nothing)
         claim_end(driver, claim, claim->gone ? MORTISE_LOST : MORTISE_OK);
-    else if (is_connected(driver) && !is_late(driver, claim))
+    else if (is_ready(driver) && !is_late(driver, claim))
         go_now(driver, claim);
 }
 
 void claims_late(struct driver *driver)
 {
     driver->barrier = BARRIER_OWED;
-    while (driver->backlog != NULL && is_connected(driver) && driver->session->open < OPEN_MAX) {
+    while (driver->backlog != NULL && is_ready(driver) && driver->session->open < OPEN_MAX) {
         struct claim *claim = driver->backlog;
         not_late(driver, claim);
         go_now(driver, claim);

@@ -63,7 +63,8 @@ void session_servers_known(struct driver *driver);
 void session_close_all(struct driver *driver);
 /* Ends it, with all nodes of it, and begins another. */
 void session_give_up(struct driver *driver);
-/* A claim is about to begin: there must be a session that proves itself. */
+/* A claim is about to begin: there must be a session that proves itself. It is made at once, or as soon as the
+ * queries that are under way are answered. */
 void session_wake(struct driver *driver);
 int64_t session_timeout_ns(const struct driver *driver);
 /* Until when a claim is good; 0: nothing is proven. */
@@ -184,6 +185,8 @@ void lease_sweep(struct driver *driver, int64_t now_ns);
 
 void query_start(struct driver *driver, mortise_op *op);
 void queries_free(struct driver *driver);
+/* One of them waits for an answer of this session. */
+bool queries_open(const struct driver *driver);
 void query_cancel(struct driver *driver, mortise_op *op);
 void queries_connected(struct driver *driver);
 void queries_away(struct driver *driver);

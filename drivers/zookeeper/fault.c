@@ -101,7 +101,16 @@ void fault_foreign(struct driver *driver, mortise_op *op, const char *folder, co
     const char *theirs = curator ? "kazoo" : "curator";
     driver->host->quote(node, strlen(node), shown, sizeof(shown));
     driver->host->quote(folder, strlen(folder), where, sizeof(where));
-    if (node_kin(node, driver->style) == KIN_STYLE)
+    enum node_kin kin = node_kin(node, driver->style);
+    if (kin == KIN_MORTISE)
+        driver->host->fail(
+            driver->host, op, MORTISE_CONFIG, 0, false,
+            "ZooKeeper %.100s: the folder %s has a node %s of a client of Mortise with node_style "
+            "= %s, and this client has node_style = %s: say the same in all clients, or use "
+            "another root (%s%s)",
+            session_server(driver, server, sizeof(server)), where, shown, theirs,
+            curator ? "curator" : "kazoo", verb_of(op), quoted(driver, op, name));
+    else if (kin == KIN_STYLE)
         driver->host->fail(
             driver->host, op, MORTISE_CONFIG, 0, false,
             "ZooKeeper %.100s: the folder %s has a node %s, whose client does not count the "

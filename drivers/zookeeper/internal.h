@@ -69,6 +69,23 @@
  *     that end does not reach the servers, the delete is tried again from time to time.
  *   Out of memory: the op fails; a request that could not be made is as one whose reply was lost.
  *
+ * TWO STYLES. A client of Mortise counts the nodes of both styles, whatever its own is; a client of Curator or kazoo
+ * counts those of its own style only. The name of a node says whether Mortise made it. So a claim of style S that has
+ * listed the folder does this, and two clients of Mortise never hold at once, whatever their styles are:
+ *
+ *   the folder has                                   the claim             why that is safe
+ *   nodes of style S only                            queues                all count each other
+ *   a node of T, not Mortise's; another recipe       CONFIG                its client does not count ours
+ *   Mortise's nodes of T, and the first is of S      queues behind all     Mortise's clients count both, by number
+ *   Mortise's node of T is the first                 looks once more,      nothing is granted. The clients of S that
+ *                                                    then CONFIG           another library has would be let in beside T
+ *   two made at once, S before T                     S goes on, T CONFIG   S is the first in both lists
+ *   S before T, S is gone when T looks               T is the only one     as above
+ *
+ *   So of two clients of Mortise the one that comes to a folder in use fails, and not those that are there. It looks
+ *   once more because T may be there for the time of one answer only, before it fails itself. A node that an older
+ *   version of Mortise made has no mark, and is taken for that of another library.
+ *
  * WHAT A LOOK KNOWS. A follower may lag, and `sync` has it catch up with its leader. But a leader answers `sync`
  * and reads at once, and may tell its followers of a commit before it applies it: a client of the leader's may not
  * find what another was told is done, by a follower. So looks that must know of it are behind a *barrier*: a
@@ -110,7 +127,9 @@
  * RESTING. A client without a claim needs no deadline. When it has had none for a timeout, its session stops to
  * beat, and the library's pings alone keep it alive, which the servers answer without a write. The proof grows
  * old meanwhile, and a new one takes half a timeout. So the next claim gets a new session: the making of one
- * proves at once.
+ * proves at once. If queries are under way in the old session, the claim waits for their answers first (the session
+ * is *leaving*): ended earlier, a list would fail, and of a break nobody would know whether it was done. A query that
+ * comes meanwhile waits for the new session.
  *
  * ENDING A SESSION. zookeeper_close() may wait for some seconds, and joins the library's threads. An expired
  * session is ended on a thread of its own; the last one in close(), which also joins those threads, so that
@@ -213,6 +232,8 @@ struct session {
     unsigned beat_failures; /* there was no node to beat with */
     int64_t busy_ns;        /* when there was a claim, last */
     bool rests;             /* it does not beat; a claim needs another session */
+    bool
+        leaving; /* it rests, and a claim waits until its queries are answered; then there is another */
     struct proof proof;
     int64_t servers_ms, servers_at_ns; /* the servers' wall clock, as of an instant */
     pthread_t closer;
@@ -365,6 +386,12 @@ static inline int64_t now_of(const struct driver *driver)
 static inline bool is_connected(const struct driver *driver)
 {
     return driver->session != NULL && driver->session->connected;
+}
+
+/* Claims and queries may begin: not if this session is about to be given up. */
+static inline bool is_ready(const struct driver *driver)
+{
+    return is_connected(driver) && !driver->session->leaving;
 }
 
 #endif

@@ -71,14 +71,16 @@ static void uuid_text(const mortise_grant_id *grant, bool dashes, char text[UUID
     }
 }
 
+/* What lock recipes put before the number; and what only Mortise puts before that. */
+static const char *const marks[] = {[STYLE_CURATOR] = "-lock-", [STYLE_KAZOO] = "__lock__"};
+static const char *const own_marks[] = {[STYLE_CURATOR] = "-mortise", [STYLE_KAZOO] = "__mortise"};
+
 void node_prefix(enum node_style style, const mortise_grant_id *grant, char prefix[NODE_MAX])
 {
     char uuid[UUID_SIZE];
     uuid_text(grant, style == STYLE_CURATOR, uuid);
-    if (style == STYLE_CURATOR)
-        snprintf(prefix, NODE_MAX, "_c_%s-lock-", uuid);
-    else
-        snprintf(prefix, NODE_MAX, "%s__lock__", uuid);
+    snprintf(prefix, NODE_MAX, "%s%s%s%s", style == STYLE_CURATOR ? "_c_" : "", uuid,
+             own_marks[style], marks[style]);
 }
 
 bool node_is_of(const char *node, const mortise_grant_id *grant)
@@ -103,7 +105,6 @@ bool node_owner(const char *node, char hex[33])
 /* Behind the last of the marks that lock recipes put before the number; NULL: no contender. */
 static const char *after_mark(const char *node, enum node_style *style)
 {
-    static const char *const marks[] = {[STYLE_CURATOR] = "-lock-", [STYLE_KAZOO] = "__lock__"};
     for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
         const char *place = NULL, *next = node;
         while ((next = strstr(next, marks[i])) != NULL)
@@ -141,6 +142,15 @@ static bool is_sequential(const char *node)
     return digits_len >= 10 || (negative && digits_len == 9);
 }
 
+bool node_is_mortise(const char *node)
+{
+    enum node_style style;
+    const char *text = after_mark(node, &style);
+    size_t length = text == NULL ? 0 : strlen(marks[style]) + strlen(own_marks[style]);
+    return length > 0 && (size_t)(text - node) >= length &&
+           strncmp(text - length, own_marks[style], strlen(own_marks[style])) == 0;
+}
+
 /* Curator sorts each child of the folder by what stands behind its last "lock-", or by all of it. kazoo's Lock
  * and WriteLock count the nodes with "__lock__", and no others. */
 enum node_kin node_kin(const char *node, enum node_style style)
@@ -149,7 +159,7 @@ enum node_kin node_kin(const char *node, enum node_style style)
     enum node_style theirs;
     if (node_number(node, &number)) {
         after_mark(node, &theirs);
-        return theirs == style ? KIN_OWN : KIN_STYLE;
+        return theirs == style ? KIN_OWN : node_is_mortise(node) ? KIN_MORTISE : KIN_STYLE;
     }
     return is_sequential(node) ? KIN_OTHER : KIN_NONE;
 }
@@ -168,7 +178,8 @@ const char *queue_foreign(const struct children *children, enum node_style style
         if (kin == KIN_STYLE || kin == KIN_OTHER)
             return children->names[i];
     }
-    return NULL;
+    const char *first = queue_first(children, NULL);
+    return first != NULL && node_kin(first, style) == KIN_MORTISE ? first : NULL;
 }
 
 const char *queue_first(const struct children *children, size_t *count)

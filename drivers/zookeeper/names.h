@@ -3,7 +3,8 @@
  * The folder of a lock is its name, with the bytes that ZooKeeper or a path cannot have as %XX; so a plain
  * name is the very folder that Curator and kazoo use. In it stand the contenders, one ephemeral sequential
  * node each: "_c_<uuid>-lock-NNNNNNNNNN" as Curator makes them, "<uuid>__lock__NNNNNNNNNN" as kazoo does.
- * Whoever made it, the number at its end is its place in the queue. Pure: no server, no driver. */
+ * Whoever made it, the number at its end is its place in the queue. Mortise's nodes say so before that mark:
+ * "_c_<uuid>-mortise-lock-NNNNNNNNNN", "<uuid>__mortise__lock__NNNNNNNNNN". Pure: no server, no driver. */
 #ifndef MORTISE_ZOOKEEPER_NAMES_H
 #define MORTISE_ZOOKEEPER_NAMES_H
 
@@ -30,12 +31,15 @@ bool node_owner(const char *node, char hex[33]);
 bool node_number(const char *node, int32_t *number);
 /* What a node in the folder is to a driver that makes nodes of this style. */
 enum node_kin {
-    KIN_OWN,   /* a contender; its recipe counts our nodes, as we count it */
-    KIN_STYLE, /* a contender of the other style: its recipe does not count our nodes */
-    KIN_OTHER, /* of another recipe (a read/write lock, the C recipe): neither counts the other */
-    KIN_NONE   /* no contender of any recipe: no number at its end */
+    KIN_OWN,     /* a contender; its recipe counts our nodes, as we count it */
+    KIN_STYLE,   /* a contender of the other style: its recipe does not count our nodes */
+    KIN_MORTISE, /* the same, but made by Mortise, which counts the nodes of both styles */
+    KIN_OTHER,   /* of another recipe (a read/write lock, the C recipe): neither counts the other */
+    KIN_NONE     /* no contender of any recipe: no number at its end */
 };
 enum node_kin node_kin(const char *node, enum node_style style);
+/* Whether a client of Mortise made this contender, of whatever style (and not one older than that mark). */
+bool node_is_mortise(const char *node);
 /* Whether number a was given before b. They are given in order from 0 and go on at -2^31 after 2^31 - 1;
  * two that stand in one queue are never 2^31 apart. */
 bool number_is_before(int32_t a, int32_t b);
@@ -46,7 +50,8 @@ struct children {
     char *names[];
 };
 
-/* The first node that is KIN_STYLE or KIN_OTHER; NULL: there is none. */
+/* A node beside which nobody of this style may be let in; NULL: there is none. It is KIN_STYLE or KIN_OTHER, or it is
+ * KIN_MORTISE and the first of the queue (internal.h, TWO STYLES). */
 const char *queue_foreign(const struct children *children, enum node_style style);
 /* The first of the contenders; NULL: there is none. *count: how many there are (may be NULL). */
 const char *queue_first(const struct children *children, size_t *count);

@@ -324,7 +324,7 @@ void query_start(struct driver *driver, mortise_op *op)
     query->asked_ns = session_patience(driver);
     op->driver_data[0] = query;
     DL_APPEND(driver->queries, query);
-    if (is_connected(driver))
+    if (is_ready(driver))
         begin(driver, query);
 }
 
@@ -335,6 +335,14 @@ void query_cancel(struct driver *driver, mortise_op *op)
     driver->host->complete(driver->host, op,
                            query->written ? MORTISE_INDETERMINATE : MORTISE_CANCELED);
     free_if_done(driver, query);
+}
+
+bool queries_open(const struct driver *driver)
+{
+    for (const struct query *query = driver->queries; query != NULL; query = query->next)
+        if (query->pending > 0)
+            return true;
+    return false;
 }
 
 /* Their answers were thrown away. */

@@ -298,6 +298,16 @@ static void look_at_queue(struct driver *driver, struct claim *claim, struct req
         queue_watch_before(driver, claim);
 }
 
+/* A client of Mortise with the other style, at the head of the queue: it may be about to leave, because somebody of our
+ * style was before it when it looked. So look once more before our own acquire fails. */
+static void meet_foreign(struct driver *driver, struct claim *claim, const char *node)
+{
+    if (node_kin(node, driver->style) == KIN_MORTISE && !claim->sure)
+        queue_list(driver, claim, LOOK_SURE);
+    else
+        claim_refuse(driver, claim, node);
+}
+
 static void listed(struct driver *driver, struct request *request)
 {
     static const struct children nobody = {0};
@@ -313,7 +323,7 @@ static void listed(struct driver *driver, struct request *request)
     else if (claim->goal != GOAL_OWN)
         claim_go(driver, claim);
     else if ((foreign = queue_foreign(children, driver->style)) != NULL)
-        claim_refuse(driver, claim, foreign);
+        meet_foreign(driver, claim, foreign);
     else if (claim->node[0] != '\0' && request->rc == ZOK)
         look_at_queue(driver, claim, request);
     else if (claim->try_once && queue_first(children, NULL) != NULL) {
@@ -410,7 +420,7 @@ void queue_make(struct driver *driver, struct claim *claim)
     char path[PATH_SIZE], prefix[NODE_MAX], data[DATA_MAX];
     struct reply_to nobody = {NULL, NULL, 0, false};
     claim->step++;
-    claim->first = false;
+    claim->first = claim->sure = false;
     forget_later(claim);
     if (claim->folders_made > 1)
         session_make_root(driver, NULL);

@@ -246,6 +246,8 @@ void session_event(struct driver *driver, int state)
     mortise_host *host = driver->host;
     if (state == ZOO_CONNECTED_STATE)
         connected(driver);
+    else if (state == ZOO_CONNECTING_STATE && driver->session->leaving)
+        session_give_up(driver);
     else if (state == ZOO_CONNECTING_STATE && driver->session->connected)
         disconnected(driver);
     else if (state == ZOO_EXPIRED_SESSION_STATE) {
@@ -283,8 +285,16 @@ void session_give_up(struct driver *driver)
 
 void session_wake(struct driver *driver)
 {
-    if (driver->session != NULL && driver->session->rests)
+    if (driver->session == NULL || !driver->session->rests)
+        return;
+    driver->session->leaving = queries_open(driver);
+    if (!driver->session->leaving)
         session_give_up(driver);
+}
+
+static bool may_leave(const struct driver *driver)
+{
+    return driver->session != NULL && driver->session->leaving && !queries_open(driver);
 }
 
 /* ---- beats ---------------------------------------------------------------------------------------- */
@@ -446,8 +456,10 @@ const char *session_server(const struct driver *driver, char *buffer, size_t siz
 
 void session_turn(struct driver *driver, int64_t now_ns)
 {
-    struct session *session = driver->session;
     retire_late(driver);
+    if (may_leave(driver))
+        session_give_up(driver);
+    struct session *session = driver->session;
     if (now_ns >= driver->away_due_ns) {
         driver->away_due_ns = MORTISE_NEVER;
         queries_away(driver);
@@ -476,6 +488,8 @@ void session_due(const struct driver *driver, int64_t *due_ns)
     int64_t at_ns = session == NULL    ? driver->begin_ns
                     : session->beating ? session->look_ns
                                        : session->beat_due_ns;
+    if (may_leave(driver))
+        at_ns = 0;
     if (driver->away_due_ns < at_ns)
         at_ns = driver->away_due_ns;
     if (at_ns < *due_ns)

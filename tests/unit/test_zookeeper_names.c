@@ -72,11 +72,11 @@ static void test_nodes(void)
     mortise_grant_id other = grant;
     other.bytes[15]++;
     node_prefix(STYLE_CURATOR, &grant, node);
-    CU_ASSERT_STRING_EQUAL(node, "_c_01234567-89ab-cdef-0001-0203040506ff-lock-");
+    CU_ASSERT_STRING_EQUAL(node, "_c_01234567-89ab-cdef-0001-0203040506ff-mortise-lock-");
     CU_ASSERT(node_is_of(node, &grant));
     CU_ASSERT_FALSE(node_is_of(node, &other));
     node_prefix(STYLE_KAZOO, &grant, node);
-    CU_ASSERT_STRING_EQUAL(node, "0123456789abcdef00010203040506ff__lock__");
+    CU_ASSERT_STRING_EQUAL(node, "0123456789abcdef00010203040506ff__mortise__lock__");
     CU_ASSERT(node_is_of(node, &grant));
     CU_ASSERT(node_owner(node, hex));
     CU_ASSERT_STRING_EQUAL(hex, "0123456789abcdef00010203040506ff");
@@ -185,6 +185,11 @@ static void test_kin(void)
         {"_c_01234567-89ab-cdef-0001-0203040506ff-lock-0000000007", KIN_OWN, KIN_STYLE},
         {"lock-0000000007", KIN_OWN, KIN_STYLE},
         {"0123456789abcdef00010203040506ff__lock__0000000008", KIN_STYLE, KIN_OWN},
+        {"_c_01234567-89ab-cdef-0001-0203040506ff-mortise-lock-0000000007", KIN_OWN, KIN_MORTISE},
+        {"0123456789abcdef00010203040506ff__mortise__lock__-000000007", KIN_MORTISE, KIN_OWN},
+        {"0123456789abcdef00010203040506ff__mortise__0000000008", KIN_OTHER, KIN_OTHER},
+        {"mortise-x-lock-0000000008", KIN_OWN, KIN_STYLE},
+        {"-lock-0000000008", KIN_OWN, KIN_STYLE},
         {"0123456789abcdef00010203040506ff__rlock__0000000008", KIN_OTHER, KIN_OTHER},
         {"_c_01234567-89ab-cdef-0001-0203040506ff-__READ__0000000001", KIN_OTHER, KIN_OTHER},
         {"_c_01234567-89ab-cdef-0001-0203040506ff-__WRIT__-000000001", KIN_OTHER, KIN_OTHER},
@@ -202,12 +207,53 @@ static void test_kin(void)
     }
 }
 
+/* The table of drivers/zookeeper/internal.h, TWO STYLES. c and k: nodes of Curator's and kazoo's clients; C and K:
+ * Mortise's with that style; the numbers are their places. */
+static void test_two_styles(void)
+{
+    static const struct {
+        const char *folder, *curator, *kazoo; /* whom a client of that style is refused for */
+    } cases[] = {
+        {"", "", ""},         {"C1", "", "C1"},     {"K1", "K1", ""},   {"c1", "", "c1"},
+        {"k1", "k1", ""},     {"C1K2", "", "C1"},   {"K1C2", "K1", ""}, {"K2C1", "", "C1"},
+        {"C1k2", "k2", "C1"}, {"K1c2", "K1", "c2"}, {"c1K2", "", "c1"}, {"C1K2K3C4", "", "C1"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char texts[4][80], names[4][3];
+        const char *pointers[4], *found;
+        size_t count = strlen(cases[i].folder) / 2;
+        for (size_t k = 0; k < count; k++) {
+            char kind = cases[i].folder[2 * k];
+            snprintf(names[k], sizeof(names[k]), "%c%c", kind, cases[i].folder[2 * k + 1]);
+            snprintf(texts[k], sizeof(texts[k]),
+                     kind == 'C'   ? "_c_x-mortise-lock-000000000%c"
+                     : kind == 'K' ? "x__mortise__lock__000000000%c"
+                     : kind == 'c' ? "_c_x-lock-000000000%c"
+                                   : "x__lock__000000000%c",
+                     cases[i].folder[2 * k + 1]);
+            pointers[k] = texts[k];
+        }
+        struct children *children = make(pointers, count);
+        for (enum node_style style = STYLE_CURATOR; style <= STYLE_KAZOO; style++) {
+            const char *wanted = style == STYLE_CURATOR ? cases[i].curator : cases[i].kazoo;
+            const char *name = "";
+            found = queue_foreign(children, style);
+            for (size_t k = 0; k < count; k++)
+                if (found == texts[k])
+                    name = names[k];
+            CU_ASSERT_STRING_EQUAL(name, wanted);
+        }
+        free(children);
+    }
+}
+
 static CU_TestInfo tests[] = {
     {"folders", test_folders},
     {"folders of others", test_folders_of_others},
     {"nodes", test_nodes},
     {"numbers", test_numbers},
     {"nodes of other recipes", test_kin},
+    {"two styles", test_two_styles},
     {"kazoo#730: numbers over the end", test_number_overflow_kazoo_730},
     {"queues", test_queues},
     {"kazoo#730: a queue over the end", test_queue_over_the_end_kazoo_730},

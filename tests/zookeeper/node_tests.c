@@ -2,6 +2,8 @@
  * great number. */
 #include "stage.h"
 
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -188,6 +190,100 @@ static void test_foreign_node_meanwhile(void)
     CU_ASSERT(node_delete(name, node));
     client_end(holder);
     client_end(client);
+}
+
+/* A client of ours with the other node_style is refused, and those that are there are not: not those that hold or
+ * wait, not one that comes while it tries, nor the next one when it has gone. */
+static void test_two_styles(void)
+{
+    static const char *const styles[] = {"curator", "kazoo"};
+    for (int i = 0; i < 2; i++) {
+        char settings[64], others[64];
+        snprintf(settings, sizeof settings, "&node_style=%s", styles[i]);
+        snprintf(others, sizeof others, "&node_style=%s", styles[1 - i]);
+        mortise_client *holder = client_direct(settings), *client = client_direct(settings),
+                       *last = client_direct(settings), *other = client_direct(others);
+        const char *name = fresh_name(),
+                   *trying = i == 0
+                                 ? "11111111222233334444555555555555__mortise__lock__0000000001"
+                                 : "_c_1111111122223333-4444555555555555-mortise-lock-0000000001";
+        struct waiter waiter = {0}, behind = {0};
+        mortise_lease *lease = take(holder, name), *refused;
+        waiter_start(&waiter, client, name);
+        CU_ASSERT(wait_contenders(name, 2));
+        for (int wait_ms = 0; wait_ms <= TEST_PATIENCE_MS; wait_ms += TEST_PATIENCE_MS) {
+            EXPECT(CONFIG, mortise_acquire(other, name, MORTISE_OPTIONS(.wait_ms = wait_ms),
+                                           &refused, &detail));
+            CU_ASSERT(strstr(detail.message, "a client of Mortise") != NULL);
+        }
+        CU_ASSERT(node_make(name, trying)); /* as if it were stopped before it leaves */
+        EXPECT(BUSY, mortise_acquire(last, name, MORTISE_OPTIONS(.wait_ms = 0), &refused, &detail));
+        waiter_start(&behind, last, name);
+        CU_ASSERT(wait_contenders(name, 4));
+        EXPECT(OK, mortise_release(lease, &detail));
+        CU_ASSERT(node_delete(name, trying));
+        CU_ASSERT_EQUAL(waiter_join(&waiter), MORTISE_OK);
+        EXPECT(OK, mortise_release(waiter.lease, &detail));
+        CU_ASSERT_EQUAL(waiter_join(&behind), MORTISE_OK);
+        EXPECT(OK, mortise_release(behind.lease, &detail));
+        CU_ASSERT(wait_contenders(name, 0));
+        EXPECT(OK, mortise_release(take(other, name), &detail)); /* in an empty folder */
+        client_end(holder);
+        client_end(client);
+        client_end(last);
+        client_end(other);
+    }
+}
+
+struct rival {
+    pthread_t thread;
+    mortise_client *client;
+    const char *name;
+    atomic_int *holders;
+    int had, overlaps, odd;
+};
+
+static void *rival_main(void *argument)
+{
+    struct rival *rival = argument;
+    for (int i = 0; i < 100; i++) {
+        mortise_lease *lease;
+        mortise_status status = mortise_acquire(
+            rival->client, rival->name, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS), &lease, NULL);
+        rival->odd += status != MORTISE_OK && status != MORTISE_CONFIG;
+        if (status != MORTISE_OK)
+            continue;
+        rival->had++;
+        rival->overlaps += atomic_fetch_add(rival->holders, 1) != 0;
+        sched_yield();
+        atomic_fetch_sub(rival->holders, 1);
+        rival->odd += mortise_release(lease, NULL) != MORTISE_OK;
+    }
+    return NULL;
+}
+
+/* Two of each style at once: whoever is refused, there is one holder. */
+static void test_two_styles_at_once(void)
+{
+    struct rival rivals[4] = {{.had = 0}};
+    atomic_int holders = 0;
+    const char *name = fresh_name();
+    int had = 0;
+    for (int i = 0; i < 4; i++) {
+        rivals[i].client = client_direct(i % 2 == 0 ? "" : "&node_style=kazoo");
+        rivals[i].name = name;
+        rivals[i].holders = &holders;
+        CU_ASSERT_EQUAL_FATAL(pthread_create(&rivals[i].thread, NULL, rival_main, &rivals[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(rivals[i].thread, NULL);
+        SAFE(rivals[i].overlaps == 0);
+        CU_ASSERT_EQUAL(rivals[i].odd, 0);
+        had += rivals[i].had;
+        client_end(rivals[i].client);
+    }
+    CU_ASSERT(had > 0);
+    CU_ASSERT(wait_contenders(name, 0));
 }
 
 struct known {
@@ -389,6 +485,8 @@ const CU_TestInfo node_tests[] = {
     {"a revocation of Curator's", test_revoked_by_curator},
     {"odd names", test_odd_names},
     {"a node of another kind of lock, while one waits", test_foreign_node_meanwhile},
+    {"a client of ours with the other style", test_two_styles},
+    {"clients of ours with both styles at once", test_two_styles_at_once},
     {"kazoo#329: parents leak", test_parents_leak_kazoo_329},
     {"the base of the tokens", test_base_of_tokens},
     {"no_renew outlasts the session", test_no_renew_outlasts_session},

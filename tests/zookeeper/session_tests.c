@@ -132,6 +132,73 @@ static void test_rests(void)
     client_end(client);
 }
 
+struct asker {
+    pthread_t thread;
+    mortise_client *client;
+    const char *name;
+    uint64_t token; /* 0: it lists */
+    int times;
+    mortise_status status;
+    mortise_error error;
+};
+
+static bool count_name(const mortise_info *info, void *argument)
+{
+    struct asker *asker = argument;
+    asker->times += strcmp(info->name, asker->name) == 0;
+    return true;
+}
+
+static void *ask_main(void *argument)
+{
+    struct asker *asker = argument;
+    asker->status = asker->token == 0
+                        ? mortise_list(asker->client, asker->name, count_name, asker, &asker->error)
+                        : mortise_break(asker->client, asker->name, asker->token, &asker->error);
+    return NULL;
+}
+
+static void ask(struct asker *asker, mortise_client *client, const char *name, uint64_t token)
+{
+    int64_t before = test_proxy_count(&stage.proxy, "up");
+    *asker = (struct asker){.client = client, .name = name, .token = token};
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&asker->thread, NULL, ask_main, asker), 0);
+    for (int i = 0; i < TEST_PATIENCE_MS && test_proxy_count(&stage.proxy, "up") <= before; i++)
+        test_poll(never, NULL, 1);
+}
+
+/* An acquire ends the session of a client that rests; what is being asked in it is answered first. */
+static void test_queries_at_rest(void)
+{
+    mortise_client *client = client_behind_proxy("&session_timeout=12s&unreachable_timeout=2s"),
+                   *holder = client_direct("");
+    const char *listed = fresh_name(), *ended = fresh_name(), *wanted = fresh_name();
+    mortise_lease *kept = take(holder, listed), *broken = take(holder, ended);
+    struct asker lists, breaks;
+    struct waiter waiter = {0};
+    EXPECT(OK, mortise_release(take(client, fresh_name()), &detail));
+    CU_ASSERT(test_poll(wrote_nothing, client, TEST_PATIENCE_MS));
+    int64_t session = session_of(client);
+    CU_ASSERT(test_proxy_say(&stage.proxy, "hold-down"));
+    ask(&lists, client, listed, 0);
+    ask(&breaks, client, ended, mortise_token(broken));
+    waiter_start(&waiter, client, wanted);
+    test_poll(never, NULL, 300); /* the acquire is there by then, or the test shows less */
+    CU_ASSERT(test_proxy_say(&stage.proxy, "pass"));
+    pthread_join(lists.thread, NULL);
+    pthread_join(breaks.thread, NULL);
+    CU_ASSERT_EQUAL(waiter_join(&waiter), MORTISE_OK);
+    CU_ASSERT(session_of(client) != session);
+    CU_ASSERT_EQUAL(lists.status, MORTISE_OK);
+    CU_ASSERT_EQUAL(lists.times, 1);
+    CU_ASSERT_EQUAL(breaks.status, MORTISE_OK);
+    EXPECT(OK, mortise_release(waiter.lease, &detail));
+    EXPECT(OK, mortise_release(kept, &detail));
+    mortise_release(broken, NULL);
+    client_end(client);
+    client_end(holder);
+}
+
 /* CURATOR-604: after the end of a session there is one owner, and the old one knows that it is not. */
 static void test_two_owners_curator_604(void)
 {
@@ -427,6 +494,7 @@ static void test_first_name_unknown(void)
 const CU_TestInfo session_tests[] = {
     {"CURATOR-604: two owners", test_two_owners_curator_604},
     {"a client that has nothing rests", test_rests},
+    {"queries of a client that rests, and an acquire", test_queries_at_rest},
     {"CURATOR-498: a dying session's node", test_dying_session_curator_498},
     {"ZOOKEEPER-3162: two of one session", test_same_session_zookeeper_3162},
     {"CURATOR-495: a callback that blocks", test_blocked_callback_curator_495},
