@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PING_SIZE 256
+#define PING_SIZE 1024
 #define LIST_BLOCK 32000 /* bytes */
 
 /* Results of a list, one behind the other: an info as it is takes ten times as much as its texts mostly do. */

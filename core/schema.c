@@ -109,15 +109,24 @@ static int64_t choice_index(const char *choices, const char *text)
     }
 }
 
+/* Without the choices that are accepted and not shown, which stand behind "||". */
+static size_t shown_length(const char *choices)
+{
+    const char *hidden = strstr(choices, "||");
+    return hidden != NULL ? (size_t)(hidden - choices) : strlen(choices);
+}
+
 /* "a|b|c" as "a, b or c", added to the buffer. */
 static void add_choices(const char *choices, char *buffer, size_t size)
 {
     size_t used = strlen(buffer);
+    const char *end = choices + shown_length(choices);
 
     for (const char *at = choices; used < size;) {
         size_t part = strcspn(at, "|");
-        bool last = at[part] == '\0';
-        const char *after = last ? "" : strchr(at + part + 1, '|') == NULL ? " or " : ", ";
+        bool last = at + part == end;
+        const char *next = last ? end : at + part + 1;
+        const char *after = last ? "" : next + strcspn(next, "|") == end ? " or " : ", ";
         int added = snprintf(buffer + used, size - used, "%.*s%s", (int)part, at, after);
         if (last || added < 0)
             return;
@@ -253,7 +262,7 @@ const char *option_range(const mortise_option *option, char *buffer, size_t size
     else if (option->type == MORTISE_OPTION_BOOL)
         snprintf(buffer, size, "yes|no");
     else if (option->type == MORTISE_OPTION_CHOICE && option->choices != NULL)
-        snprintf(buffer, size, "%s", option->choices);
+        snprintf(buffer, size, "%.*s", (int)shown_length(option->choices), option->choices);
     return buffer;
 }
 

@@ -85,7 +85,7 @@ static int64_t now_us(void)
 
 static int check_server(struct report *report, mortise_client *client)
 {
-    char text[512] = "", shown[QUOTED_SIZE], detail[2048];
+    char text[1024] = "", shown[1200], detail[2048];
     mortise_error error;
     int64_t begin = now_us();
     mortise_status status = mortise_ping(client, text, sizeof text, &error);

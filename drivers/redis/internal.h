@@ -6,7 +6,8 @@
  *   doubt.c        grants of which it is not known whether they will yet be made
  *   script.c       EVALSHA, and the text where the server does not know it
  *   lease.c        acquire, release, break; renew.c: renewals, many in one script
- *   transaction.c  the same steps by WATCH and MULTI, where scripts are forbidden; decide.c: what they decide
+ *   transaction.c  the same steps by WATCH and MULTI, where scripts are forbidden; decide.c, decide_redisson.c: what they
+ *                  decide
  *   holder.c       who holds a lock, read from what is in the server; hash.c: those of the hash
  *   look.c         inspect, ping; list.c; record.c: small named records
  *   queue.c        who waits in the queue that stands in the server: its protocol
@@ -374,6 +375,9 @@ bool place_open(struct driver *driver, const char *list, const char *sentinel_na
 void place_seek(struct link *link, void *owner);
 /* The main connection is up; it broke; a claim was given. */
 void place_up(struct driver *driver);
+/* The answer to ROLE is a primary's; and what to say if not. */
+bool place_is_primary(const redisReply *reply);
+void place_fault(const struct driver *driver, struct link_fault *fault);
 void place_broke(struct driver *driver);
 void place_note(struct driver *driver, const mortise_op *op);
 /* When the connections are to be looked at though nobody polls them; whether that is now. */
@@ -426,6 +430,8 @@ void news_open(struct driver *driver);
 void news_watch(struct driver *driver, const char *name, size_t name_len);
 void news_unwatch(struct driver *driver, const char *name, size_t name_len);
 /* The other connection broke: this one may have, too. */
+/* The main connection is UP: the subscriptions must be at the same server. */
+void news_follow(struct driver *driver, bool may_be_another);
 void news_suspect(struct driver *driver, const struct link_fault *fault);
 /* The inbox: this client's own channel, subscribed to when a lock is first waited for. */
 void news_want_inbox(struct driver *driver);

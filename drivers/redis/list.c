@@ -2,9 +2,9 @@
  * The answer is what held during the listing, not at one instant. What is no lock of this layout is left
  * out, since a database may have other keys.
  *
- *   SCAN ──page──▶ a look at each of its keys ──▶ SCAN … cursor 0 ──▶ sorted, told
+ *   SCAN ──page──▶ a look at each of its keys ──▶ SCAN … cursor 0 ──▶ ROLE ──▶ sorted, told
  *
- * The op is canceled: the next answer frees the list. The connection breaks: the op fails, and so does it. */
+ * The server becomes a replica: the listing fails, even if nothing but the ROLE at its end tells. The op is canceled: the next answer frees the list. The connection breaks: the op fails, and so does it. */
 #include "../redislink/pages.h"
 #include "internal.h"
 
@@ -68,6 +68,18 @@ static void begin(struct list *list, void (*replied)(struct link_call *, unsigne
     link_call_begin(&list->driver->link, &list->call);
 }
 
+/* Another answer on this connection said READONLY: a replica's word does not count, and the connection can only end
+ * when nothing more is asked on it. */
+static bool has_left(struct list *list)
+{
+    struct link_fault fault;
+    if (link_is_up(&list->driver->link))
+        return false;
+    place_fault(list->driver, &fault);
+    fail_list(list, &fault);
+    return true;
+}
+
 /* ---- the end ------------------------------------------------------------------------------------------ */
 
 static int compare(const void *a, const void *b)
@@ -96,6 +108,37 @@ static void tell(struct list *list)
             driver->host->emit(driver->host, list->op, &all[i]->info);
     free(all);
     flow_complete(driver, list->op, MORTISE_OK);
+}
+
+static void role_told(struct link_call *call, unsigned index, redisReply *reply)
+{
+    struct list *list = (struct list *)call;
+    struct link *link = &list->driver->link;
+    (void)index;
+    if (list->op == NULL || place_is_primary(reply)) {
+        if (list->op != NULL)
+            tell(list);
+        free_list(list);
+        return;
+    }
+    struct link_fault fault;
+    place_fault(list->driver, &fault);
+    fail_list(list, &fault);
+    link_break(link, &fault);
+}
+
+static void ask_role(struct list *list)
+{
+    struct link *link = &list->driver->link;
+    if (!link->role_told) { /* it may not be asked */
+        tell(list);
+        free_list(list);
+        return;
+    }
+    begin(list, role_told);
+    link_command(link, 1);
+    link_text(link, "ROLE");
+    link_call_end(link, &list->call, 1);
 }
 
 /* ---- looking at each -------------------------------------------------------------------------------------- */
@@ -131,12 +174,12 @@ static void next_page(struct list *list)
 {
     freeReplyObject(list->page);
     list->page = NULL;
-    if (strcmp(list->cursor, "0") != 0) {
-        scan(list);
+    if (has_left(list))
         return;
-    }
-    tell(list);
-    free_list(list);
+    if (strcmp(list->cursor, "0") != 0)
+        scan(list);
+    else
+        ask_role(list);
 }
 
 static void looked(struct link_call *call, unsigned index, redisReply *reply)
@@ -177,6 +220,8 @@ static void look_at_page(struct list *list)
     redisReply *keys = list->page->element[1];
     list->at = 0;
     list->again = false;
+    if (has_left(list))
+        return;
     if (keys->elements == 0) {
         next_page(list);
         return;

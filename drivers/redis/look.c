@@ -5,6 +5,10 @@
 
 #include <stdio.h>
 
+/* More than the longest value of ours. Of another program's, which may be large, this is enough to see whose it is. */
+#define VALUE_END "4095"
+_Static_assert(GRANT_HEX + 2 * 20 + 3 + MORTISE_NOTE_MAX < 4096, "a value of ours is seen whole");
+
 static void put_word(struct link *link, const char *word)
 {
     link_command(link, 1);
@@ -23,7 +27,14 @@ void look_put(struct driver *driver, const char *key, size_t key_len)
     struct link *link = &driver->link;
     transaction_disturb(driver); /* EXEC ends what the connection watches */
     put_word(link, "MULTI");
-    put_of_key(link, driver->layout == LAYOUT_STRING ? "GET" : "HGETALL", key, key_len);
+    if (driver->layout == LAYOUT_STRING) {
+        link_command(link, 4);
+        link_text(link, "GETRANGE");
+        link_argument(link, key, key_len);
+        link_text(link, "0");
+        link_text(link, VALUE_END);
+    } else
+        put_of_key(link, "HGETALL", key, key_len);
     put_of_key(link, "PTTL", key, key_len);
     put_word(link, "TIME");
     if (driver->queued) {
@@ -46,7 +57,8 @@ bool look_take(const struct driver *driver, const redisReply *reply, mortise_inf
     const redisReply *held = reply->element[0], *remaining = reply->element[1];
     uint64_t now_us = holder_time_us(reply->element[2]);
     bool lock = false;
-    if (held->type == REDIS_REPLY_STRING)
+    bool there = remaining->type != REDIS_REPLY_INTEGER || remaining->integer != -2;
+    if (held->type == REDIS_REPLY_STRING && there) /* GETRANGE says "" of a key that is not there */
         lock = holder_of_string(held->str, held->len, now_us, info);
     else if (held->type == REDIS_REPLY_ARRAY && held->elements > 0)
         lock = holder_of_hash(driver, held, now_us, info);

@@ -10,6 +10,8 @@
 
 #define LINKS_MAX (4 + PRIMARY_CANDIDATES)
 
+enum { TLS_NO, TLS_YES, TLS_NOTHING, TLS_REDIS, TLS_REDISS }; /* the choices of `tls` */
+
 static const mortise_option options[OPTION_COUNT] = {
     [OPTION_SERVERS] = {.key = "servers",
                         .type = MORTISE_OPTION_TEXT,
@@ -38,7 +40,7 @@ static const mortise_option options[OPTION_COUNT] = {
                     .type = MORTISE_OPTION_CHOICE,
                     .flags = MORTISE_OPTION_URL_SCHEME,
                     .default_text = "no",
-                    .choices = "no|yes|redis|rediss",
+                    .choices = "no|yes||redis|rediss",
                     .help = "yes (or the scheme rediss): encrypted, the server's certificate is "
                             "checked; where this build can"},
     SETTINGS_TLS_FILE_ROWS,
@@ -192,7 +194,7 @@ static mortise_status read_settings(struct driver *driver, const char *note, mor
     settings->database = values[OPTION_DATABASE].number;
     settings->connect_timeout_ms = values[OPTION_CONNECT_TIMEOUT].number;
     settings->command_timeout_ms = values[OPTION_COMMAND_TIMEOUT].number;
-    settings->tls = values[OPTION_TLS].number % 2 == 1; /* "yes", "rediss" */
+    settings->tls = values[OPTION_TLS].number == TLS_YES || values[OPTION_TLS].number == TLS_REDISS;
     settings->tls_ca = values[OPTION_TLS_CA].text;
     settings->tls_cert = values[OPTION_TLS_CERT].text;
     settings->tls_key = values[OPTION_TLS_KEY].text;

@@ -33,6 +33,7 @@ static const struct link_callbacks callbacks = {
 void news_open(struct driver *driver)
 {
     link_init(&driver->news, driver->host, &driver->settings, &callbacks, driver);
+    driver->news.beside = &driver->link;
 }
 
 static void say(struct driver *driver, const char *command, struct watched *watched)
@@ -129,10 +130,28 @@ static void say_inbox(struct driver *driver)
     link_text(link, driver->inbox);
 }
 
+/* Only the server that has the locks tells of releases. */
+static bool is_elsewhere(const struct driver *driver)
+{
+    const char *locks = driver->link.run_id, *news = driver->news.run_id;
+    return link_is_up(&driver->link) && link_is_up(&driver->news) && locks[0] != '\0' &&
+           news[0] != '\0' && strcmp(locks, news) != 0;
+}
+
+void news_follow(struct driver *driver, bool may_be_another)
+{
+    bool unknown = driver->link.run_id[0] == '\0' || driver->news.run_id[0] == '\0';
+    if (is_elsewhere(driver) || (may_be_another && unknown && link_is_up(&driver->news)))
+        link_leave(&driver->news, "the locks are at another server now");
+}
+
 static void up(struct link *link, void *owner)
 {
     struct driver *driver = owner;
     (void)link;
+    if (is_elsewhere(
+            driver)) /* this is the newer connection: so that is where the address leads now */
+        link_leave(&driver->link, "its address leads to another server now");
     driver->said = driver->answered = 0;
     if (driver->inbox_wanted)
         say_inbox(driver);

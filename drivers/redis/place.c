@@ -114,6 +114,7 @@ void place_up(struct driver *driver)
     driver->was_up = true;
     memcpy(driver->run_id, link->run_id, sizeof(driver->run_id));
     compare_clocks(driver, link);
+    news_follow(driver, may_be_another);
     if (may_be_another)
         driver->host->doubt(driver->host, NULL, 0);
 }
@@ -164,19 +165,29 @@ bool place_is_restless(const struct driver *driver)
 
 /* ---- a release that found nothing ------------------------------------------------------------------------------ */
 
+bool place_is_primary(const redisReply *reply)
+{
+    const redisReply *role =
+        reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 ? reply->element[0] : NULL;
+    return role != NULL && role->type == REDIS_REPLY_STRING && role->len == 6 &&
+           memcmp(role->str, "master", 6) == 0;
+}
+
+void place_fault(const struct driver *driver, struct link_fault *fault)
+{
+    link_fault_set(fault, MORTISE_UNREACHABLE, true, 0, "%s: it is not the primary any more",
+                   driver->link.endpoint.text);
+}
+
 static void role_told(struct flight *flight, redisReply *reply)
 {
     struct driver *driver = flight->driver;
     struct link_fault fault;
-    const redisReply *role =
-        reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 ? reply->element[0] : NULL;
-    if (role != NULL && role->type == REDIS_REPLY_STRING && role->len == 6 &&
-        memcmp(role->str, "master", 6) == 0) {
+    if (place_is_primary(reply)) {
         flow_end(driver, flight->op, flight->verdict);
         return;
     }
-    link_fault_set(&fault, MORTISE_UNREACHABLE, true, 0, "%s: it is not the primary any more",
-                   driver->link.endpoint.text);
+    place_fault(driver, &fault);
     flow_fail(driver, flight->op, &fault);
     link_break(&driver->link, &fault);
 }

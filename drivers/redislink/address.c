@@ -37,9 +37,22 @@ static void resolved(void *ctx, void *argument, const struct addrinfo *addresses
     link_connect(link);
 }
 
+/* A name may have several addresses, and each may be another server. */
+static bool is_beside(const struct link *link)
+{
+    return link->beside != NULL && link_is_up(link->beside) &&
+           strcmp(link->beside->endpoint.text, link->endpoint.text) == 0;
+}
+
 void link_look_up(struct link *link)
 {
     const struct endpoint *endpoint = &link->endpoint;
+    if (is_beside(link)) {
+        link->addresses[0] = link->beside->addresses[link->beside->address_at];
+        link->address_count = 1;
+        link_connect(link);
+        return;
+    }
     if (endpoint->port[0] == '\0') {
         struct sockaddr_un path = {.sun_family = AF_UNIX};
         memcpy(path.sun_path, endpoint->host, strlen(endpoint->host));

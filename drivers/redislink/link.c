@@ -188,6 +188,7 @@ void link_close(struct link *link)
     link->closed = true;
     link->due_ns = MORTISE_NEVER;
     link_bytes_free(&link->out);
+    link_free_tls(link);
 }
 
 /* ---- connecting ---------------------------------------------------------------------------------- */

@@ -42,7 +42,8 @@
  *   The answer comes for another: replies are matched by order, so a connection on which anything was read
  *     that no call asked for is broken at once.
  *   An answer is larger than any that is asked for (16 MB, or a million elements): it is not read; the connection is
- *     broken. The bounds count what is announced, so no memory is taken for it, and none has to be freed in the pump.
+ *     broken. Elements are counted as they are announced, so no memory is taken for a list that is too long. Bytes are counted
+ *     as they come: a long text takes up to 16 MB before that.
  *   Out of memory for a command: half a command must not be sent; the connection is broken.
  *   The server closed an idle connection: nobody was reading. link_look finds it before the next call.
  *   It becomes a replica while it is UP: READONLY. No further calls are made; those that are outstanding have
@@ -182,6 +183,8 @@ struct link {
     const struct link_settings *settings;
     const struct link_callbacks *callbacks;
     void *owner;
+    const struct link
+        *beside; /* if that one is UP: connect to its address, not to what the name says */
 
     enum link_state state;
     struct endpoint endpoint; /* of this attempt */
@@ -213,6 +216,7 @@ struct link {
     size_t elements;    /* announced by the reply that is being read, in all its arrays */
     size_t reply_bytes; /* read since the last whole reply */
     bool too_large;     /* it is beyond the bounds */
+    void *tls_context;  /* an SSL_CTX, made by the first attempt with TLS; or NULL */
     void *tls;          /* an SSL, or NULL */
     bool tls_pending;   /* TLS has something to write still */
     bool reading;       /* replies are being told: if it breaks now, that is done afterwards: */
@@ -335,6 +339,8 @@ size_t link_tell_simple(struct link *link, const char *bytes, size_t length);
 size_t link_tell_messages(struct link *link, char *bytes, size_t length);
 /* Why TLS failed, where it did; else NULL. */
 const char *link_tls_reason(const struct link *link);
+/* At the end of the link: what its connections had in common. */
+void link_free_tls(struct link *link);
 const char *link_tls_problem(const struct link_settings *settings);
 void link_greet(struct link *link);
 /* handshake.c: it was UP, and broke; what was asked on it may still be in its buffers. */

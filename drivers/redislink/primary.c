@@ -164,22 +164,40 @@ static void tell_found(struct primary *primary, const struct scout *scout)
     primary->callbacks->found(primary->owner, &at);
 }
 
+/* Why a sentinel does not help; those for which there is no room are counted. */
+static void add_silent(struct primary *primary, size_t *used, size_t *left_out, const char *text)
+{
+    size_t size = sizeof(primary->sentinels) - 40; /* room for the count */
+    if (*used + strlen(text) + 4 > size) {
+        ++*left_out;
+        return;
+    }
+    *used += (size_t)snprintf(primary->sentinels + *used, size - *used, "; %s", text);
+}
+
 /* For a ping, which may come while the next look is under way. */
 static void note_sentinels(struct primary *primary)
 {
-    const struct scout *silent = NULL;
+    size_t used, left_out = 0;
     unsigned know = 0;
     if (!has_sentinels(primary))
         return;
+    for (size_t i = 0; i < primary->count; i++)
+        know += primary->scouts[i].state == SCOUT_TOLD && primary->scouts[i].claim.made;
+    used = (size_t)snprintf(primary->sentinels, sizeof(primary->sentinels),
+                            "; %u of %zu sentinels know it", know, primary->count);
     for (size_t i = 0; i < primary->count; i++) {
         const struct scout *scout = &primary->scouts[i];
-        know += scout->state == SCOUT_TOLD && scout->claim.made;
-        if (scout->state == SCOUT_FAILED && silent == NULL)
-            silent = scout;
+        char unknown[sizeof(scout->settings.endpoint.text) + 20];
+        snprintf(unknown, sizeof(unknown), "%s: does not know it", scout->settings.endpoint.text);
+        if (scout->state == SCOUT_FAILED)
+            add_silent(primary, &used, &left_out, scout->fault.text);
+        else if (!scout->claim.made)
+            add_silent(primary, &used, &left_out, unknown);
     }
-    snprintf(primary->sentinels, sizeof(primary->sentinels), "; %u of %zu sentinels know it%s%s",
-             know, primary->count, silent != NULL ? ", " : "",
-             silent != NULL ? silent->fault.text : "");
+    if (left_out > 0)
+        snprintf(primary->sentinels + used, sizeof(primary->sentinels) - used, "; and %zu more",
+                 left_out);
 }
 
 const char *primary_sentinels(const struct primary *primary)

@@ -66,7 +66,8 @@ bool primary_is_busy(const struct primary *primary);
 size_t primary_interest(const struct primary *primary, struct pollfd *fds, size_t capacity,
                         int64_t *due_ns);
 void primary_turn(struct primary *primary, const struct pollfd *ready, size_t n);
-/* "; 2 of 3 sentinels know it, HOST: why one does not answer", by the last look. "" if servers are asked. */
+/* "; 2 of 3 sentinels know it", by the last look, and for each that does not "; HOST: why". "" if servers are
+ * asked. */
 const char *primary_sentinels(const struct primary *primary);
 void primary_close(struct primary *primary);
 
@@ -107,7 +108,7 @@ struct primary {
     int64_t ends_ns; /* of this look */
     int64_t patience_ms;
     struct endpoint found; /* last; text "" if never */
-    char sentinels[300];   /* what primary_sentinels() says */
+    char sentinels[800];   /* what primary_sentinels() says */
 
     /* sentinel.c: the subscription, at one of them */
     struct link news;

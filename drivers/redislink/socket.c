@@ -120,15 +120,31 @@ static bool set_name(SSL *ssl, const char *host)
     return SSL_set_tlsext_host_name(ssl, host) == 1 && SSL_set1_host(ssl, host) == 1;
 }
 
-static SSL *new_tls(const struct link *link)
+/* Reads the files, in the pump: once for a link, unless that fails. */
+static SSL_CTX *new_context(const struct link_settings *settings)
 {
     SSL_CTX *context = SSL_CTX_new(TLS_client_method());
     if (context == NULL)
         return NULL;
     SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
-    SSL *ssl = load(context, link->settings) ? SSL_new(context) : NULL;
-    SSL_CTX_free(context); /* the SSL has it */
+    if (load(context, settings))
+        return context;
+    SSL_CTX_free(context);
+    return NULL;
+}
+
+void link_free_tls(struct link *link)
+{
+    SSL_CTX_free(link->tls_context);
+    link->tls_context = NULL;
+}
+
+static SSL *new_tls(struct link *link)
+{
+    if (link->tls_context == NULL)
+        link->tls_context = new_context(link->settings);
+    SSL *ssl = link->tls_context != NULL ? SSL_new(link->tls_context) : NULL;
     if (ssl != NULL && !set_name(ssl, link->endpoint.host)) {
         SSL_free(ssl);
         ssl = NULL;
@@ -235,6 +251,11 @@ static bool wrap_tls(struct link *link, struct link_fault *fault)
     link_fault_set(fault, MORTISE_CONFIG, false, 0, "%s: %s", link->endpoint.text,
                    link_tls_problem(link->settings));
     return false;
+}
+
+void link_free_tls(struct link *link)
+{
+    (void)link;
 }
 
 static ssize_t write_tls(struct link *link)

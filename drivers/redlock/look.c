@@ -181,6 +181,24 @@ static enum vote_state ping_take(struct ballot *ballot, struct vote *vote, redis
     return VOTE_YES;
 }
 
+/* Why each node that did not answer did not, as far as there is room. */
+static void say_silent(const struct ballot *ballot, char *text, size_t size)
+{
+    size_t used = strlen(text);
+    for (unsigned i = 0; i < ballot->driver->count && used < size; i++) {
+        const struct vote *vote = &ballot->votes[i];
+        const struct link *link = &vote->node->link;
+        const char *endpoint = link->endpoint.text, *why = link->last.text;
+        bool told = !link_is_up(link) && why[0] != '\0';
+        if (vote->state == VOTE_YES)
+            continue;
+        int length =
+            told ? snprintf(text + used, size - used, "; %s", why)
+                 : snprintf(text + used, size - used, "; %s: no answer, or refused", endpoint);
+        used += length > 0 ? (size_t)length : 0;
+    }
+}
+
 /* Nodes that were just started may vote later: when there is a quorum. */
 static void say_votes(const struct driver *driver, unsigned answered, char *text, size_t size)
 {
@@ -206,8 +224,10 @@ static void ping_look(struct ballot *ballot, bool over)
         flow_fail_few(driver, op, MORTISE_UNREACHABLE, answered, &ballot->why);
         return;
     }
-    if (op->buffer != NULL && op->buffer_size > 0)
+    if (op->buffer != NULL && op->buffer_size > 0) {
         say_votes(driver, answered, op->buffer, op->buffer_size);
+        say_silent(ballot, op->buffer, op->buffer_size);
+    }
     flow_complete(driver, op, MORTISE_OK);
 }
 

@@ -226,7 +226,8 @@ typedef enum mortise_option_type {
     MORTISE_OPTION_INT = 2,      /* decimal; minimum, maximum */
     MORTISE_OPTION_BOOL = 3,     /* yes, no, on, off, true, false, 1, 0; number is 0 or 1 */
     MORTISE_OPTION_DURATION = 4, /* "500ms", "30s", "2m", "1h", "1d"; number, minimum, maximum in ms */
-    MORTISE_OPTION_CHOICE = 5    /* one of `choices` ("a|b|c"); number is its index */
+    MORTISE_OPTION_CHOICE = 5    /* one of `choices` ("a|b|c"); number is its index. Those behind "||", where the
+                                  * empty one has an index too, are accepted and not shown: a URL's schemes */
 } mortise_option_type;
 
 enum {

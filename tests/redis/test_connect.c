@@ -125,6 +125,7 @@ static void test_wrong_settings(void)
     expect_config(NULL, "dialect = redisson\n", "needs mode = hash");
     expect_config(NULL, "tls_cert = /a\n", "tls_key");
     expect_config(NULL, "database = -1\n", "database");
+    expect_config(NULL, "tls = maybe\n", "tls = \"maybe\": expected no or yes");
     expect_config("a:1, ", "", "missing between the commas");
     expect_config("[::1", "", "host");
     expect_config("fe80::1", "", "brackets");

@@ -289,6 +289,99 @@ static void test_demoted_behind_one_address(void)
     CHECK(server_is_clean(&house.server));
 }
 
+static bool stands_at_new(void *client)
+{
+    mortise_lease *lease = take(client, "where");
+    bool here = holds(&house.server, "where") == 1;
+    give(lease);
+    return here;
+}
+
+/* The address leads to another primary, and the old one is one still. The connection for messages, which is made then,
+ * finds the new one; both must be at one server, or nobody would be told of a release. */
+static void test_address_leads_elsewhere(void)
+{
+    char path[220], direct[40];
+    struct pending pending = PENDING_INIT;
+    house_mend(&house, 0);
+    snprintf(path, sizeof path, "%s/elsewhere", house.server.folder);
+    snprintf(direct, sizeof direct, "127.0.0.1:%d", house.ports[0]);
+    lead_to(path, house.server.socket);
+    mortise_client *client = open_at(&house.server, path, patient, timeouts),
+                   *holder = open_at(&house.server, direct, patient, timeouts);
+    mortise_lease *lease = take(holder, "wanted");
+    EXPECT(BUSY, try_once(client, "wanted"));
+    house_wait_replicas(&house, 2);
+    lead_to(path, house.server.socket2);
+    house_promote(&house, 1);
+    pending_start(&pending, client, "wanted", MORTISE_OPTIONS(.wait_ms = 3 * TEST_PATIENCE_MS));
+    CHECK(wait_inboxes(&house.server, 1));
+    CHECK(test_poll(stands_at_new, client, TEST_PATIENCE_MS));
+    CHECK(wait_queue(&house.server, "wanted", 1));
+    EXPECT(OK, mortise_break(client, "wanted", mortise_token(lease), &detail));
+    CHECK(pending_join(&pending) == MORTISE_OK); /* by a message */
+    give(pending.lease);
+    mortise_release(lease, NULL); /* of the old one, which forgets it now */
+    close_client(holder);
+    close_client(client);
+    house_follow(&house, 0);
+    unlink(path);
+}
+
+struct seen {
+    const char *name;
+    int times;
+};
+
+static bool see(const mortise_info *info, void *argument)
+{
+    struct seen *seen = argument;
+    seen->times += strcmp(info->name, seen->name) == 0;
+    return true;
+}
+
+struct listing {
+    mortise_client *client;
+    struct seen *seen;
+};
+
+static bool lists(void *argument)
+{
+    const struct listing *listing = argument;
+    return mortise_list(listing->client, listing->seen->name, see, listing->seen, &detail) ==
+           MORTISE_OK;
+}
+
+/* The server has become a replica, and nothing but ROLE says so: its listing does not count. */
+static void test_list_at_a_replica(void)
+{
+    struct seen kept = {"new", 0}, gone = {"old", 0};
+    char direct[40];
+    house_mend(&house, 0);
+    snprintf(direct, sizeof direct, "127.0.0.1:%d", house.ports[0]);
+    mortise_client *client = open_house(NULL),
+                   *alone = open_at(&house.server, direct, "unreachable_timeout = 1s", timeouts);
+    mortise_lease *old = take(client, "old");
+    EXPECT(OK, mortise_list(alone, "old", see, &gone, &detail));
+    CHECK(gone.times == 1);
+    house_wait_replicas(&house, 2);
+    house_promote(&house, 1);
+    house_strand(&house, 0); /* it keeps what it has, and hears nothing */
+    CHECK(ask_is(&house.server, "OK", "SET mortise:new %s PX 60000",
+                 "0123456789abcdef0123456789abcdef 5 1700000000000000\n"));
+    EXPECT(UNREACHABLE, mortise_list(alone, "old", see, &gone, &detail));
+    CHECK(gone.times == 1);
+    struct listing listing = {client,
+                              &kept}; /* the first one fails, too, and leads to the new one */
+    CHECK(test_poll(lists, &listing, TEST_PATIENCE_MS));
+    CHECK(kept.times == 1);
+    CHECK(ask_number(&house.server, "DEL mortise:new") == 1);
+    give(old);
+    close_client(alone);
+    close_client(client);
+    CHECK(server_is_clean(&house.server));
+}
+
 static bool is_replica(void *text)
 {
     return strstr(text, "a replica, not the primary") != NULL;
@@ -375,7 +468,9 @@ static const CU_TestInfo tests[] = {
     {"cut off from the primary", test_cut_off},
     {"the primary becomes a replica", test_demoted},
     {"demoted behind one address", test_demoted_behind_one_address},
+    {"an address that leads elsewhere", test_address_leads_elsewhere},
     {"a replica alone", test_replica_alone},
+    {"a listing of a replica", test_list_at_a_replica},
     {"a release that a lagging replica knows nothing of", test_release_at_a_replica},
     {"the new primary's clock is behind", test_clock_behind},
     CU_TEST_INFO_NULL,

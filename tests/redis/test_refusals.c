@@ -381,6 +381,43 @@ static bool count_one(const mortise_info *info, void *seen)
     return true;
 }
 
+/* Another program keeps a value under the name of a lock that is larger than any answer may be: the lock is its, and
+ * the connection stays. */
+static void test_large_value(void)
+{
+    static const char *const strings[] = {"", "queue = no\n", "atomicity = watch\n"};
+    static const char many[] = "for i = 1, 600000 do redis.call('hset', KEYS[1], i, i) end "
+                               "return redis.call('hlen', KEYS[1])";
+    CHECK(ask_number(&server, "SETRANGE mortise:large 20000000 x") == 20000001);
+    for (int i = 0; i < 3; i++) {
+        mortise_info info = {.size = sizeof info};
+        int seen = 0;
+        mortise_client *client = open_at(&server, NULL, NULL, strings[i]);
+        snprintf(doing, sizeof doing, "a large value, %s", strings[i]);
+        CHECK(wait_works(client));
+        int64_t before = info_number(&server, "stats", "total_connections_received");
+        EXPECT(OK, mortise_inspect(client, "large", &info, &detail));
+        CHECK(info.held);
+        CHECK(info.owner[0] == '\0');
+        EXPECT(OK, mortise_list(client, "large", count_one, &seen, &detail));
+        EXPECT(OK, mortise_inspect(client, "nothing", &info, &detail));
+        CHECK(!info.held);
+        if (i < 2)
+            EXPECT(BUSY, try_once(client, "large"));
+        CHECK(info_number(&server, "stats", "total_connections_received") == before);
+        close_client(client);
+    }
+    CHECK(ask_number(&server, "DEL mortise:large") == 1);
+    CHECK(ask_number(&server, "EVAL %s 1 mortise:large", many) == 600000);
+    mortise_client *client = open_at(&server, NULL, NULL, "mode = hash\nqueue = no\n");
+    CHECK(wait_works(client));
+    int64_t before = info_number(&server, "stats", "total_connections_received");
+    EXPECT(BUSY, try_once(client, "large"));
+    CHECK(info_number(&server, "stats", "total_connections_received") == before);
+    close_client(client);
+    CHECK(ask_number(&server, "DEL mortise:large") == 1);
+}
+
 /* A name is an argument with its length before it, whatever is in it. */
 static void test_line_ends_in_names(void)
 {
@@ -476,6 +513,7 @@ static const CU_TestInfo tests[] = {
     {"subscribing to one name is forbidden", test_one_name_forbidden},
     {"a server that does not say which it is", test_unknown_process},
     {"keys of another type", test_wrong_type},
+    {"a large value of another program", test_large_value},
     {"line ends in names", test_line_ends_in_names},
     {"the end of the tokens", test_end_of_tokens},
     {"thousands of grants that ended", test_many_ended},

@@ -2,6 +2,11 @@
  * stopped, exchanged, comes back; sentinels are gone or silent; clients follow. */
 #include "rig.h"
 
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,19 +153,95 @@ static void test_refused(void)
     expect_refused("locks@,", secrets, MORTISE_CONFIG, "missing between the commas");
 }
 
-/* One of them is silent, one refuses: it is not waited for as long as it might be. */
+/* A server of another protocol: it answers whatever it is told in its own, as HTTP or TLS servers do. */
+struct web {
+    int listener, port;
+    const char *answer;
+    size_t length;
+    pthread_t thread;
+};
+
+static void *serve_web(void *argument)
+{
+    struct web *web = argument;
+    int fd;
+    while ((fd = accept(web->listener, NULL, NULL)) >= 0) {
+        char bytes[4096];
+        if (recv(fd, bytes, sizeof bytes, 0) > 0)
+            send(fd, web->answer, web->length, MSG_NOSIGNAL);
+        shutdown(fd, SHUT_WR);
+        while (recv(fd, bytes, sizeof bytes, 0) > 0)
+            ;
+        close(fd);
+    }
+    return NULL;
+}
+
+static bool web_start(struct web *web, const char *answer, size_t length)
+{
+    struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof here;
+    *web = (struct web){.answer = answer, .length = length};
+    web->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (web->listener < 0 || bind(web->listener, (struct sockaddr *)&here, sizeof here) != 0 ||
+        listen(web->listener, 16) != 0 ||
+        getsockname(web->listener, (struct sockaddr *)&here, &size) != 0)
+        return false;
+    web->port = ntohs(here.sin_port);
+    return pthread_create(&web->thread, NULL, serve_web, web) == 0;
+}
+
+static void web_end(struct web *web)
+{
+    shutdown(web->listener, SHUT_RDWR);
+    pthread_join(web->thread, NULL);
+    close(web->listener);
+}
+
+/* A web server, or the TLS port of something, in place of the Sentinels: it is named, with what is wrong. */
+static void test_other_protocols(void)
+{
+    static const char http[] = "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n",
+                      tls[] = "\x15\x03\x01\x00\x02\x02\x46"; /* an alert */
+    const char *const answers[] = {http, tls};
+    const size_t lengths[] = {sizeof http - 1, sizeof tls - 1};
+    for (int i = 0; i < 2; i++) {
+        struct web web;
+        char address[40], text[512];
+        if (!CHECK(web_start(&web, answers[i], lengths[i])))
+            return;
+        snprintf(address, sizeof address, "127.0.0.1:%d", web.port);
+        mortise_client *client = open_by_sentinels(address, "unreachable_timeout = 1s\n", NULL);
+        EXPECT(UNREACHABLE, mortise_ping(client, text, sizeof text, &detail));
+        SAYS("no sentinel tells where \"locks\" is");
+        SAYS(address);
+        SAYS("what it answers is not the Redis protocol");
+        close_client(client);
+        web_end(&web);
+    }
+}
+
+/* One of them is silent, one refuses, one is a web server: it is not waited for as long as it might be. */
 static void test_silent_sentinel(void)
 {
-    char list[200], text[512];
+    static const char http[] = "HTTP/1.1 400 Bad Request\r\n\r\n";
+    struct web web;
+    char list[200], text[1024];
     mend();
-    snprintf(list, sizeof list, "127.0.0.1:1, %s", house.server.sentinels);
+    if (!CHECK(web_start(&web, http, sizeof http - 1)))
+        return;
+    snprintf(list, sizeof list, "127.0.0.1:1, 127.0.0.1:%d, %s", web.port, house.server.sentinels);
     mortise_client *client = open_by_sentinels(list, patient, "connect_timeout = 1h\n");
     CHECK(server_do(&house.server, "freeze", "only=s1"));
     EXPECT(OK, try_once(client, "silent"));
     EXPECT(OK, mortise_ping(client, text, sizeof text, &detail));
-    CHECK(strstr(text, " of 4 sentinels know it, 127.0.0.1:1: ") != NULL);
+    snprintf(list, sizeof list, "; 127.0.0.1:%d: what it answers is not the Redis protocol",
+             web.port);
+    CHECK(strstr(text, " of 5 sentinels know it; 127.0.0.1:1: ") != NULL); /* each is named */
+    CHECK(strstr(text, list) != NULL);
     CHECK(server_do(&house.server, "thaw", "only=s1"));
     close_client(client);
+    web_end(&web);
 }
 
 /* Behind the n-th colon of the list. */
@@ -411,6 +492,7 @@ static const CU_TestInfo tests[] = {
     {"sentinels say where it is", test_finding},
     {"names, passwords and settings that are wrong", test_refused},
     {"a sentinel is silent, another one gone", test_silent_sentinel},
+    {"servers of other protocols", test_other_protocols},
     {"subscribing is refused", test_subscribing_refused},
     {"subscribing is refused by one", test_subscribing_refused_by_one},
     {"a sentinel says that it is itself, or a replica", test_led_astray},

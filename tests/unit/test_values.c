@@ -28,7 +28,7 @@ static const mortise_option schema[COUNT] = {
     [MODE] = {.key = "mode",
               .type = MORTISE_OPTION_CHOICE,
               .default_text = "string",
-              .choices = "string|hash"},
+              .choices = "string|hash||s|h"},
     [IDLE] = {.key = "idle", .type = MORTISE_OPTION_DURATION, .maximum = 60000},
     [SCHEME] = {.key = "scheme", .type = MORTISE_OPTION_TEXT, .flags = MORTISE_OPTION_URL_SCHEME},
     [PATH] = {.key = "cache", .type = MORTISE_OPTION_TEXT, .default_text = "${HOME}/$$"},

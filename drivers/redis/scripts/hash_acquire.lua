@@ -20,8 +20,8 @@ for i = 1, #fields, 2 do
     end
 end
 local ours = hold.o and tonumber(hold.t) and hold.s
-if #fields > 0 and not ours then -- not of this layout
-    return {redis.call('pttl', KEYS[1]), fields, now_text}
+if #fields > 0 and not ours then -- not of this layout, and maybe large
+    return {redis.call('pttl', KEYS[1]), {}, now_text}
 end
 if live > 0 and (tonumber(hold['g:' .. ARGV[1]]) or 0) > now_ms then
     return {hold['g:' .. ARGV[1]] - now_ms, tonumber(hold.t)}

@@ -45,7 +45,7 @@ local joins = ours and live > 0 and ARGV[5] ~= '' and hold.o == ARGV[5]
 if not ours or (live > 0 and not joins) then
     local remaining = ours and last - now_ms or redis.call('pttl', KEYS[1])
     if not ARGV[6] then
-        return {remaining, fields, now}
+        return {remaining, ours and fields or {}, now} -- what is not of this layout may be large
     end
     return sit(KEYS[3], now, ARGV[1], ARGV[6], note, remaining)
 end

@@ -71,7 +71,7 @@ end
 if held and wish then
     return sit(KEYS[3], now, ARGV[1], wish, ARGV[4], call('pttl', KEYS[1]))
 elseif held then
-    return {call('pttl', KEYS[1]), held, now}
+    return {call('pttl', KEYS[1]), sub(held, 1, 4096), now} -- it may be anybody's, and large
 end
 local token = next_token(KEYS[2], now, ARGV[3])
 if not token then

@@ -34,7 +34,7 @@ if mine and stands then
     return {ends and ends - now_ms or redis.call('pttl', KEYS[1]), math.max(1, tonumber(token) or 1)}
 end
 if not free and not mine then
-    return {redis.call('pttl', KEYS[1]), fields, now_text}
+    return {redis.call('pttl', KEYS[1]), foreign and {} or fields, now_text} -- a foreign one may be large
 end
 local said = token and hold.mortise
 if not token then

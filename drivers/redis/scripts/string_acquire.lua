@@ -8,7 +8,7 @@ end
 local time = redis.call('time')
 local now_text = string.format('%s%06d', time[1], time[2])
 if held then
-    return {redis.call('pttl', KEYS[1]), held, now_text}
+    return {redis.call('pttl', KEYS[1]), string.sub(held, 1, 4096), now_text} -- it may be anybody's, and large
 end
 -- the hybrid clock: it grows though the data or the clock is lost, but not both at once
 local last, now = redis.call('get', KEYS[2]), tonumber(now_text)
