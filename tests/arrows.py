@@ -24,7 +24,7 @@ MOST = 3
 LARGER = {
     "core": 10,
     "drivers/postgres": 13,
-    "drivers/redis": 13,
+    "drivers/redis": 14,
     "drivers/redislink": 5,
     "drivers/redlock": 12,
     "drivers/sqlite": 9,

@@ -462,7 +462,7 @@ void flow_up(struct link *link, void *owner)
         flow_drop_doubts(driver, driver->host->now(driver->host));
         take_strays(driver);
     }
-    place_up(driver);
+    news_follow(driver, place_up(driver));
     run(driver);
     queue_ask_all(driver);
 }

@@ -374,7 +374,7 @@ bool place_open(struct driver *driver, const char *list, const char *sentinel_na
                 const struct link_settings *like, const char **problem);
 void place_seek(struct link *link, void *owner);
 /* The main connection is up; it broke; a claim was given. */
-void place_up(struct driver *driver);
+bool place_up(struct driver *driver);
 /* The answer to ROLE is a primary's; and what to say if not. */
 bool place_is_primary(const redisReply *reply);
 void place_fault(const struct driver *driver, struct link_fault *fault);

@@ -106,7 +106,7 @@ uint64_t place_floor(const struct driver *driver, const mortise_op *op)
     return floor > op->token_floor ? floor : op->token_floor;
 }
 
-void place_up(struct driver *driver)
+bool place_up(struct driver *driver)
 {
     const struct link *link = &driver->link;
     bool same = link->run_id[0] != '\0' && strcmp(driver->run_id, link->run_id) == 0;
@@ -114,9 +114,9 @@ void place_up(struct driver *driver)
     driver->was_up = true;
     memcpy(driver->run_id, link->run_id, sizeof(driver->run_id));
     compare_clocks(driver, link);
-    news_follow(driver, may_be_another);
     if (may_be_another)
         driver->host->doubt(driver->host, NULL, 0);
+    return may_be_another;
 }
 
 /* ---- while there is none ------------------------------------------------------------------------------------- */
