@@ -55,7 +55,7 @@ class Memory:
         return sorted(tests, key=worth, reverse=True)
 
     def patience(self, test):
-        return 30 + 6 * self.seconds.get(test, 15)
+        return 20 + 4 * self.seconds.get(test, 15)
 
 
 def run(command, folder, seconds, environment=None):
