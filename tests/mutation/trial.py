@@ -182,8 +182,10 @@ class Copy:
         os.chmod(self.temporary, 0o755)  # servers that run as another user
         os.makedirs(folder, exist_ok=True)
         names = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, text=True, check=True).stdout
-        for name in filter(None, names.split("\0")):
+        names = set(filter(None, names.split("\0")))
+        for name in names:
             self.take(name)
+        self.drop_others(names)
         self.plain, self.address, self.assembly = None, None, {}
 
     def take(self, name):
@@ -200,6 +202,15 @@ class Copy:
         os.makedirs(os.path.dirname(target), exist_ok=True)
         shutil.copy(source, target)
         os.utime(target)
+
+    def drop_others(self, names):
+        """What was left by the last run and is no more in the tree would be built too."""
+        for folder, below, files in os.walk(self.folder):
+            if folder == self.folder:
+                below[:] = [name for name in below if not name.startswith("build")]
+            for file in files:
+                if os.path.relpath(f"{folder}/{file}", self.folder) not in names:
+                    os.unlink(f"{folder}/{file}")
 
     def put(self, path, lines):
         with open(os.path.join(self.folder, path), "w", encoding="utf-8") as file:

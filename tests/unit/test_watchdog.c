@@ -238,6 +238,36 @@ static void test_late_success_revives_nothing(bool look)
     rig_close(&rig);
 }
 
+/* An answer after the loss: a renewal that may have been executed is taken back once more, one that was not is over. */
+static void late_answer(sim_fate fate, mortise_status status, size_t releases)
+{
+    mortise_lease *lease = open_and_take(CONFIG, WATCHED);
+    int held = SCRIPT(.kinds = OP(RENEW), .times = 1, .fate = fate, .status = status,
+                      .hold_reply = true, .on_cancel = SIM_CANCEL_IGNORED);
+    advance_ms(1000);
+    CU_ASSERT_EQUAL(sim->held(held), 1);
+    set_now(START_NS + DEADLINE_MS * MS + 1);
+    settle();
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
+    size_t before = tapped_count(MORTISE_OP_RELEASE);
+    sim->let_go(held);
+    settle();
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RELEASE) - before, releases);
+    ASSERT_NOTHING_LEFT();
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
+    rig_close(&rig);
+}
+
+static void test_late_doubt(void)
+{
+    late_answer(SIM_LOSE_REPLY, MORTISE_INDETERMINATE, 1);
+}
+
+static void test_late_refusal(void)
+{
+    late_answer(SIM_REFUSE, MORTISE_UNREACHABLE, 0);
+}
+
 static void test_late_success_unseen(void)
 {
     test_late_success_revives_nothing(false);
@@ -450,6 +480,8 @@ int main(void)
         {"R2: the state is a clock compare", test_state_is_a_clock_compare},
         {"R2: a late success that nobody saw coming", test_late_success_unseen},
         {"R2: a late success after a look", test_late_success_seen},
+        {"R2: a late answer that leaves doubt", test_late_doubt},
+        {"R2: a late refusal", test_late_refusal},
         {"an answer after the loss", test_answer_after_the_loss},
         {"suspect, then held again", test_suspect_then_held},
         {"lost at the deadline", test_lost_at_the_deadline},
