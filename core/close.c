@@ -253,9 +253,12 @@ static mortise_status take_over(mortise_client *handle, struct client **client,
     uint32_t lingers = PHASE_LINGERS;
     while (closes) {
         bool mine = atomic_compare_exchange_strong(&(*client)->phase, &lingers, PHASE_CLOSES);
+        bool closed_here = !mine && notify_closed_here(*client);
         client_leave_closing(*client);
         if (mine)
             return MORTISE_OK;
+        if (closed_here)
+            break;
         if (notify_inside() || clock_now() >= until_ns)
             return failed(error, MORTISE_CLOSING,
                           "close: another thread closes the client; callbacks may still run");

@@ -300,6 +300,8 @@ void notify_acquired_locked(struct client *client, struct waiter *waiter);
 /* No callback of this lease runs on another thread when this returns, and none will. */
 void notify_drain_lease(struct client *client, mortise_lease *lease);
 bool notify_inside(void); /* this thread runs a callback */
+/* This thread runs the client's last callback, which has closed the client. */
+bool notify_closed_here(struct client *client);
 /* A callback of this lease runs on another thread. */
 bool notify_runs_elsewhere(struct client *client, const mortise_lease *lease);
 /* Runs at most so many callbacks on this thread; returns how many. *gone: the client was closed in one

@@ -426,6 +426,15 @@ static bool others_run(struct client *client)
     return one_waits(client) || client->notifier_runs;
 }
 
+bool notify_closed_here(struct client *client)
+{
+    pthread_mutex_lock(&client->notify_lock);
+    bool here = client->running && client->closed_inside && !one_waits(client) &&
+                pthread_equal(client->running_thread, pthread_self());
+    pthread_mutex_unlock(&client->notify_lock);
+    return here;
+}
+
 enum notify_end notify_stop(struct client *client, int64_t until_ns, bool may_free)
 {
     struct notice *notice;

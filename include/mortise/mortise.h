@@ -130,7 +130,8 @@ MORTISE_API mortise_status mortise_open(const char *where, mortise_client **clie
  *    memory of the client is kept. Several threads may close: each waits, and each gets CLOSING while callbacks may
  *    still run; then one gets OK or UNREACHABLE, and the others get CLOSED. Inside a callback, a close that another
  *    thread has begun returns CLOSING at once.
- * CLOSED: the client was closed before: no callback runs. FORKED. INVALID: not a client.
+ * CLOSED: the client was closed before: no callback runs, except the one that makes this call and has closed the client
+ *    itself. FORKED. INVALID: not a client.
  *
  * After mortise_fd() callbacks run in mortise_dispatch() only, so the close runs none itself: if callbacks wait and no
  * other thread dispatches, it returns CLOSING at once. Then call mortise_dispatch(), which still runs the

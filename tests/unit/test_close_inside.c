@@ -10,6 +10,7 @@ static void close_here(mortise_status status, mortise_lease *lease, const mortis
 {
     told(status, lease, error, user_data);
     CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_CLOSING); /* another one waits */
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_CLOSING); /* still */
 }
 
 static void test_closes(void)
