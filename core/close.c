@@ -170,9 +170,12 @@ static bool close_stack(struct client *client, int64_t until_ns)
         stuck_ns =
             until_ns; /* the driver has answered all: its thread is late, on a busy machine */
     bool left = client_wait_for_users(client, stuck_ns);
-    bool watched = watchdog_stop(client, stuck_ns);
-    bool stopped = pump_stop(&client->pump, stuck_ns) && watched;
-    client->clean = client->clean && stopped;
+    int64_t stop_ns =
+        clock_after_ms(clock_now(), STUCK_MS); /* the calls may have used up the rest */
+    if (stop_ns < stuck_ns)
+        stop_ns = stuck_ns;
+    bool watched = watchdog_stop(client, stop_ns);
+    bool stopped = pump_stop(&client->pump, stop_ns) && watched;
     if (stopped && left && !client->stack_closed) {
         loader_close_all(&client->loader);
         client->stack_closed = true;
@@ -191,8 +194,8 @@ static mortise_status closed(bool clean, bool all, const char *driver, mortise_e
     if (!all)
         return failed(
             error, MORTISE_UNREACHABLE,
-            "close: a call on the client has not returned; driver %s and what the call uses are "
-            "left open",
+            "close: a call on the client, or in driver %s, has not returned; what it uses is left "
+            "open",
             driver);
     return MORTISE_OK;
 }

@@ -282,7 +282,7 @@ struct home {
         one->lease = lease;
         if (!over || mortise_on_state_runs(client, lease))
             retired.add(std::move(one));
-        if (retired.first.load() != nullptr)
+        if (over && retired.first.load() != nullptr) /* else the client ends, and its callbacks with it */
             retired.take([this](std::shared_ptr<watcher> each) {
                 if (mortise_on_state_runs(client, each->lease))
                     retired.add(std::move(each));

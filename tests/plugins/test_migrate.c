@@ -392,8 +392,8 @@ static void hold(mortise_lease *lease, unsigned phase)
     pthread_mutex_unlock(&held.lock);
 }
 
-/* Who of phase both waits for `to` beside many of phase new may wait for long on a busy machine: the locks are not fair. It
- * gives up then, so that no step waits for it. */
+/* A client of phase both may wait long for `to` beside many clients of phase new, because the locks are not fair. It gives
+ * up then, so that no step waits for it: TIMEDOUT, or UNREACHABLE or INDETERMINATE if an earlier undo was not sure. */
 #define LIFE_MS 5000
 
 /* A process' life: opens in some phase, works as far as it is let, closes. */
@@ -412,8 +412,10 @@ static void live(const char *where, unsigned phase)
     }
     pthread_mutex_lock(&held.lock);
     held.refusals += status == MORTISE_CONFIG;
-    held.given_up += status == MORTISE_TIMEDOUT;
-    if (status != MORTISE_OK && status != MORTISE_CONFIG && status != MORTISE_TIMEDOUT) {
+    bool gave_up = status == MORTISE_TIMEDOUT || status == MORTISE_UNREACHABLE ||
+                   status == MORTISE_INDETERMINATE;
+    held.given_up += gave_up;
+    if (status != MORTISE_OK && status != MORTISE_CONFIG && !gave_up) {
         held.failed = true;
         fprintf(stderr, "  %s: %s\n", mortise_status_name(status), error.message);
     }

@@ -364,7 +364,7 @@ static bool stack_stopped(void *argument)
 
 /* A release waits for its callback, longer than the close waits for the release. When the close has waited for the
  * callback, the release is over too, and nothing of the client is left. */
-static void test_release_outlasts_the_close(void)
+static mortise_status release_outlasts_the_close(void)
 {
     struct running running = {.left = false};
     pthread_t releaser, closer;
@@ -388,9 +388,17 @@ static void test_release_outlasts_the_close(void)
     sem_post(&running.leave);
     pthread_join(closer, NULL);
     pthread_join(releaser, NULL);
-    /* On a busy machine the release may need longer than the close waits. */
-    CU_ASSERT(status == MORTISE_OK || status == MORTISE_UNREACHABLE);
-    CU_ASSERT(status != MORTISE_OK || sim->instances() == 0);
+    return status;
+}
+
+/* On a busy machine the release may need longer than the close waits, but not each time. */
+static void test_release_outlasts_the_close(void)
+{
+    mortise_status status = MORTISE_UNREACHABLE;
+    for (int i = 0; i < 5 && status == MORTISE_UNREACHABLE; i++)
+        status = release_outlasts_the_close();
+    CU_ASSERT_EQUAL(status, MORTISE_OK);
+    CU_ASSERT_EQUAL(sim->instances(), 0);
 }
 
 /* ---- a release and a close ------------------------------------------------------------------------- */
