@@ -170,7 +170,7 @@ static void ask(struct asker *asker, mortise_client *client, const char *name, u
 /* An acquire ends the session of a client that rests; what is being asked in it is answered first. */
 static void test_queries_at_rest(void)
 {
-    mortise_client *client = client_behind_proxy("&session_timeout=12s&unreachable_timeout=2s"),
+    mortise_client *client = client_behind_proxy("&session_timeout=12s"),
                    *holder = client_direct("");
     const char *listed = fresh_name(), *ended = fresh_name(), *wanted = fresh_name();
     mortise_lease *kept = take(holder, listed), *broken = take(holder, ended);
@@ -179,14 +179,14 @@ static void test_queries_at_rest(void)
     EXPECT(OK, mortise_release(take(client, fresh_name()), &detail));
     CU_ASSERT(test_poll(wrote_nothing, client, TEST_PATIENCE_MS));
     int64_t session = session_of(client);
-    CU_ASSERT(test_proxy_say(&stage.proxy, "hold-down"));
+    CU_ASSERT(test_proxy_say(&stage.proxy, "delay 700 down"));
     ask(&lists, client, listed, 0);
     ask(&breaks, client, ended, mortise_token(broken));
+    CU_ASSERT(wait_contenders(ended, 0)); /* done, and not answered; the list knows its folders */
     waiter_start(&waiter, client, wanted);
-    test_poll(never, NULL, 300); /* the acquire is there by then, or the test shows less */
-    CU_ASSERT(test_proxy_say(&stage.proxy, "pass"));
     pthread_join(lists.thread, NULL);
     pthread_join(breaks.thread, NULL);
+    CU_ASSERT(test_proxy_say(&stage.proxy, "pass"));
     CU_ASSERT_EQUAL(waiter_join(&waiter), MORTISE_OK);
     CU_ASSERT(session_of(client) != session);
     CU_ASSERT_EQUAL(lists.status, MORTISE_OK);
