@@ -53,27 +53,35 @@ static void library_free(struct library *library)
     memset(library, 0, sizeof(*library));
 }
 
-static mortise_status load_failed(const char *path, mortise_error *error)
+/* real: what was opened, by which the dynamic linker calls it. */
+static mortise_status load_failed(const char *path, const char *real, mortise_error *error)
 {
     const char *why = dlerror(); /* of this thread */
-    size_t length = strlen(path);
+    size_t length = strlen(real);
 
     if (why == NULL)
         why = "unknown reason";
-    if (strncmp(why, path, length) == 0 && strncmp(why + length, ": ", 2) == 0)
+    if (strncmp(why, real, length) == 0 && strncmp(why + length, ": ", 2) == 0)
         why += length + 2;
     return failed(error, MORTISE_CONFIG, "%s cannot be loaded: %s", path, why);
 }
 
-/* Takes over path. */
+/* Takes over path. What is opened is what was checked, not where the path leads to by then. */
 static mortise_status library_load_path(char *path, struct library *library, mortise_error *error)
 {
-    *library = (struct library){.path = path, .handle = dlopen(path, RTLD_NOW | RTLD_LOCAL)};
-    mortise_status status = MORTISE_OK;
+    char real[PATH_MAX];
+    mortise_status status = path_check_writers(path, real, error);
     const mortise_module *found = NULL;
 
-    if (library->handle == NULL)
-        status = load_failed(path, error);
+    *library = (struct library){.path = path};
+    if (status == MORTISE_OK && real[0] == '\0')
+        status = failed(error, MORTISE_CONFIG, "%s cannot be loaded: it is not there", path);
+    if (status == MORTISE_OK)
+        library->handle = dlopen(real, RTLD_NOW | RTLD_LOCAL);
+    if (status != MORTISE_OK)
+        ; /* told */
+    else if (library->handle == NULL)
+        status = load_failed(path, real, error);
     else if ((found = dlsym(library->handle, MORTISE_MODULE_SYMBOL)) == NULL)
         status = failed(error, MORTISE_CONFIG,
                         "%s: the symbol " MORTISE_MODULE_SYMBOL " is missing: not a module", path);
@@ -427,14 +435,12 @@ static mortise_status scan_path(const struct scan *scan, const char *name, char 
     struct library library;
     mortise_error problem;
     char *again = strdup(path); /* library_load_path frees it on failure */
-    mortise_status status = path_check_writers(path, &problem);
 
-    if (again == NULL || status != MORTISE_OK)
+    if (again == NULL) {
         free(path);
-    else
-        status = library_load_path(path, &library, &problem);
-    if (again == NULL)
         return out_of_memory(scan->error);
+    }
+    mortise_status status = library_load_path(path, &library, &problem);
     if (status != MORTISE_OK)
         *more = tell_problem(scan, name, again, problem.message);
     free(again);

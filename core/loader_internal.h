@@ -6,6 +6,7 @@
 #include "loader.h"
 
 #include <dirent.h>
+#include <limits.h>
 
 #define PROBLEM_SIZE 512
 #define MODULE_SUFFIX ".so"
@@ -22,7 +23,7 @@ struct folders {
 mortise_status folders_make(const struct config *config, struct folders *folders,
                             mortise_error *error);
 void folders_free(struct folders *folders);
-/* The first file of that name in the folders, for free(); NULL: none. */
+/* The first file of that name in the folders, for free(), not checked; NULL: none. */
 mortise_status folders_find(const struct folders *folders, const char *name, char **path,
                             mortise_error *error);
 /* CONFIG: there is none, with what there is and each path tried. section: asks for it; NULL: the core. */
@@ -33,8 +34,9 @@ int is_module_file(const struct dirent *entry);
 /* Whether a module may be called so: 1 to MODULE_NAME_MAX letters, digits, '_' and '-'. */
 bool module_name_sound(const char *name, size_t length);
 /* Whether nobody else may write there but root, the running user, and who may change this library itself;
- * else *error says so. A path that is not there is nobody's to write. */
-mortise_status path_check_writers(const char *path, mortise_error *error);
+ * else *error says so. real: the same without symbolic links, which nobody else can replace after that. A path that is not
+ * there is nobody's to write: real is empty. */
+mortise_status path_check_writers(const char *path, char real[PATH_MAX], mortise_error *error);
 
 /* ---- handshake.c ------------------------------------------------------------------------------- */
 

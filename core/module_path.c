@@ -24,6 +24,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define LINKS_MAX 40 /* as the kernel has it */
+
 #ifndef MORTISE_MODULE_DIR
 #error "MORTISE_MODULE_DIR is the folder that modules are installed to"
 #endif
@@ -149,11 +151,14 @@ static bool is_unmapped(uid_t owner)
 static bool is_above_library(const char *folder)
 {
     struct own own;
-    size_t length = strlen(folder);
+    char real[PATH_MAX]; /* without ".." */
 
     own_look(&own);
-    return strncmp(own.path, folder, length) == 0 &&
-           (own.path[length] == '/' || strcmp(folder, "/") == 0);
+    if (realpath(folder, real) == NULL)
+        return false;
+    size_t length = strlen(real);
+    return strncmp(own.path, real, length) == 0 &&
+           (own.path[length] == '/' || strcmp(real, "/") == 0);
 }
 
 /* A folder above a module's, or a symbolic link on the way to it. In one with the sticky bit others can rename only what
@@ -167,56 +172,89 @@ static bool stays_there(const struct stat *st)
     return (st->st_mode & S_IWOTH) == 0 && is_private_group(st->st_gid, st->st_uid);
 }
 
-/* One part of the way to `path`: if it is a symbolic link, whose; if it is a folder above, who may replace it. */
-static mortise_status check_part(const char *path, const char *part, mortise_error *error)
+/* `part`, a symbolic link or a folder above, is where `path` leads through. */
+static mortise_status check_part(const char *path, const char *part, const struct stat *st,
+                                 mortise_error *error)
 {
-    struct stat st;
-    bool above = strcmp(path, part) != 0, link = lstat(part, &st) == 0 && S_ISLNK(st.st_mode);
-    bool good = !link || stays_there(&st);
-
-    if (good && above)
-        good = stat(part, &st) != 0 || stays_there(&st) || is_above_library(part);
-    if (good)
+    if (stays_there(st) || (S_ISDIR(st->st_mode) && is_above_library(part)))
         return MORTISE_OK;
     return failed(error, MORTISE_CONFIG,
                   "%s: no module is loaded from below what others may replace: %s belongs to user "
                   "%u, its mode is %04o (chown, chmod go-w)",
-                  path, part, (unsigned)st.st_uid, (unsigned)st.st_mode & 07777);
+                  path, part, (unsigned)st->st_uid, (unsigned)st->st_mode & 07777);
 }
 
-static mortise_status check_way(const char *path, mortise_error *error)
+/* Puts the target of the symbolic link `part`, with which `path` begins, into its place; false: there is no room. */
+static bool follow(char path[PATH_MAX], const char *part)
+{
+    char target[PATH_MAX], whole[PATH_MAX];
+    ssize_t size = readlink(part, target, sizeof(target) - 1);
+    size_t folder = (size_t)(strrchr(part, '/') - part) + 1;
+
+    if (size <= 0)
+        return false;
+    target[size] = '\0';
+    int length = snprintf(whole, sizeof(whole), "%.*s%s%s", target[0] == '/' ? 0 : (int)folder,
+                          part, target, path + strlen(part));
+    if (length < 0 || (size_t)length >= sizeof(whole))
+        return false;
+    memcpy(path, whole, (size_t)length + 1);
+    return true;
+}
+
+/* Checks each part of `path` up to the first symbolic link, and follows that. */
+static mortise_status check_to_link(char path[PATH_MAX], bool *followed, mortise_error *error)
 {
     char part[PATH_MAX] = "/";
-    mortise_status status = check_part(path, part, error);
+    struct stat st;
+    mortise_status status = MORTISE_OK;
 
-    for (size_t i = 1; path[i - 1] != '\0' && status == MORTISE_OK; i++)
-        if (path[i] == '/' || path[i] == '\0') {
+    *followed = false;
+    for (size_t i = 1; status == MORTISE_OK && !*followed; i++) {
+        if (i > 1 && path[i] != '/' && path[i] != '\0')
+            continue;
+        if (i > 1)
             snprintf(part, sizeof(part), "%.*s", (int)i, path);
-            status = check_part(path, part, error);
-        }
+        if (lstat(part, &st) != 0)
+            return failed(error, MORTISE_CONFIG, "%s cannot be read: %m", part);
+        if (S_ISLNK(st.st_mode) || strcmp(path, part) != 0)
+            status = check_part(path, part, &st, error);
+        if (status == MORTISE_OK && S_ISLNK(st.st_mode) && !(*followed = follow(path, part)))
+            return failed(error, MORTISE_CONFIG, "%s: this symbolic link cannot be followed", part);
+        if (path[i] == '\0')
+            break;
+    }
     return status;
 }
 
-/* Both the way by which it is opened and the way to what that leads to. */
-static mortise_status check_ways(const char *path, mortise_error *error)
+/* Goes from link to link, as the kernel does: each may lead through a folder that neither the path as given nor the one
+ * without symbolic links shows. What is left in `path` has none. */
+static mortise_status check_way(char path[PATH_MAX], mortise_error *error)
 {
-    char real[PATH_MAX];
-    mortise_status status = check_way(path, error);
+    bool followed = true;
+    mortise_status status = MORTISE_OK;
 
-    if (status != MORTISE_OK || realpath(path, real) == NULL || strcmp(real, path) == 0)
-        return status;
-    return check_way(real, error);
+    for (int links = 0; followed && status == MORTISE_OK; links++) {
+        if (links > LINKS_MAX)
+            return failed(error, MORTISE_CONFIG, "%s: too many symbolic links", path);
+        status = check_to_link(path, &followed, error);
+    }
+    return status;
 }
 
-mortise_status path_check_writers(const char *path, mortise_error *error)
+mortise_status path_check_writers(const char *path, char real[PATH_MAX], mortise_error *error)
 {
     struct stat st;
 
-    if (stat(path, &st) != 0)
+    real[0] = '\0';
+    if (strlen(path) >= PATH_MAX || stat(path, &st) != 0)
         return MORTISE_OK;
-    if (strlen(path) >= PATH_MAX)
-        return failed(error, MORTISE_CONFIG, "the path of a module is longer than %d bytes",
-                      PATH_MAX - 1);
+    snprintf(real, PATH_MAX, "%s", path);
+    mortise_status status = check_way(real, error);
+    if (status != MORTISE_OK)
+        return status;
+    if (lstat(real, &st) != 0)
+        return failed(error, MORTISE_CONFIG, "%s cannot be read: %m", path);
     if (!owner_is_good(&st))
         return failed(
             error, MORTISE_CONFIG,
@@ -228,7 +266,7 @@ mortise_status path_check_writers(const char *path, mortise_error *error)
                       "%s: no module is loaded from what others than its owner may write: its mode "
                       "is %04o (chmod go-w)",
                       path, (unsigned)st.st_mode & 07777);
-    return check_ways(path, error);
+    return MORTISE_OK;
 }
 
 /* ---- The folders ----------------------------------------------------------------------------- */
@@ -236,6 +274,7 @@ mortise_status path_check_writers(const char *path, mortise_error *error)
 /* Takes over path, NULL if there was no memory for it. */
 static mortise_status add_folder(struct folders *folders, char *path, mortise_error *error)
 {
+    char real[PATH_MAX];
     char **paths =
         path == NULL ? NULL : reallocarray(folders->paths, folders->count + 1, sizeof(*paths));
 
@@ -250,7 +289,7 @@ static mortise_status add_folder(struct folders *folders, char *path, mortise_er
             return MORTISE_OK;
         }
     paths[folders->count++] = path;
-    return path_check_writers(path, error);
+    return path_check_writers(path, real, error);
 }
 
 /* "/a:/b" */
@@ -412,11 +451,9 @@ mortise_status folders_find(const struct folders *folders, const char *name, cha
             return out_of_memory(error);
         }
         mortise_status status = MORTISE_OK;
-        if (stat(*path, &st) == 0) {
-            status = path_check_writers(*path, error);
-            if (status == MORTISE_OK)
-                return MORTISE_OK;
-        } else if (errno != ENOENT && errno != ENOTDIR)
+        if (stat(*path, &st) == 0)
+            return MORTISE_OK;
+        if (errno != ENOENT && errno != ENOTDIR)
             status = failed(error, MORTISE_CONFIG, "%s cannot be read: %s", *path,
                             strerror_r(errno, reason, sizeof(reason)));
         free(*path);

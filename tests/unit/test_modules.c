@@ -267,6 +267,39 @@ static void test_folders_above(void)
     refused_above(link, link, link, 4711, 0777);
 }
 
+/* A link leads to a link in a folder that others may write: that folder is on neither the path as given nor the one
+ * without links. */
+static void test_links_between(void)
+{
+    char open[128], between[160], inner[160], chain[160], far[160];
+    snprintf(open, sizeof(open), "%s/anybodys", test_folder);
+    snprintf(between, sizeof(between), "%s/link", open);
+    snprintf(inner, sizeof(inner), "%s/modules", test_folder);
+    snprintf(chain, sizeof(chain), "%s/chain", test_folder);
+    snprintf(far, sizeof(far), "%s/far", test_folder);
+    CU_ASSERT_FATAL(mkdir(open, 0700) == 0 && mkdir(inner, 0700) == 0);
+    CU_ASSERT_EQUAL_FATAL(symlink(FIXTURES "/sink.so", "modules/sink.so"), 0);
+    CU_ASSERT_EQUAL_FATAL(symlink("../modules", between), 0);
+    CU_ASSERT_EQUAL_FATAL(symlink("anybodys/link", chain), 0);
+    CU_ASSERT_EQUAL_FATAL(symlink("chain/../modules/.", far), 0);
+    opens(chain);
+    opens(far);
+    CU_ASSERT_EQUAL(chmod(open, 0777), 0);
+    refused_above(between, between, open, geteuid(), 0777);
+    refused_above(chain, between, open, geteuid(), 0777);
+    snprintf(between, sizeof(between), "%s/link/../modules/.", open);
+    refused_above(far, between, open, geteuid(), 0777);
+    CU_ASSERT_EQUAL(chmod(open, 0755), 0);
+    CU_ASSERT_EQUAL(unlink("modules/sink.so"), 0); /* the same of the file's own link */
+    CU_ASSERT_EQUAL(symlink("../anybodys/sink.so", "modules/sink.so"), 0);
+    CU_ASSERT_EQUAL(symlink(FIXTURES "/sink.so", "anybodys/sink.so"), 0);
+    opens(inner);
+    CU_ASSERT_EQUAL(chmod(open, 0777), 0);
+    snprintf(between, sizeof(between), "%s/../anybodys/sink.so", inner);
+    snprintf(far, sizeof(far), "%s/../anybodys", inner);
+    refused_above(inner, between, far, geteuid(), 0777);
+}
+
 /* ---- Looking without opening ----------------------------------------------------------------- */
 
 struct seen {
@@ -373,6 +406,7 @@ int main(void)
                            {"not found", test_not_found},
                            {"bad paths", test_paths},
                            {"folders above", test_folders_above},
+                           {"links between", test_links_between},
                            {"scan", test_scan},
                            {"peek", test_peek},
                            CU_TEST_INFO_NULL};
