@@ -85,13 +85,15 @@ postgres_hba='local all all trust
 host all all 127.0.0.1/32 trust
 host replication all 127.0.0.1/32 trust'
 
-# A cluster takes two seconds to make, and a suite needs many. So the first one is made beside the build and copied.
+# A cluster takes two seconds to make, and a suite needs many. So the first one is made beside the build and copied. Its
+# name has all that it depends on; this file says how it is made.
 postgres_make() {
     if [ -z "${MORTISE_BUILD_DIR:-}" ] || [ ! -w "$MORTISE_BUILD_DIR" ]; then
         postgres_make_new "$1"
         return
     fi
-    template=$MORTISE_BUILD_DIR/tests/postgres-$(postgres --version | cut -d" " -f3)-wal$(setting wal 16)-$(postgres_user)
+    template=$MORTISE_BUILD_DIR/tests/postgres-$(postgres --version | cut -d" " -f3)-wal$(setting wal 16)
+    template=$template-$(postgres_user)-$(postgres_recipe)
     mkdir -p "$MORTISE_BUILD_DIR/tests"
     (
         flock 8
@@ -101,7 +103,12 @@ postgres_make() {
             cp -a --reflink=auto "$1" "$template.new" && mv -- "$template.new" "$template"
         fi
     ) 8>"$template.lock" || return 1
-    [ -f "$1/PG_VERSION" ] || cp -a --reflink=auto "$template" "$1"
+    [ -f "$1/PG_VERSION" ] || cp -a --reflink=auto "$template/." "$1"
+}
+
+# A checksum of this file.
+postgres_recipe() {
+    cksum "$here/servers/postgres.sh" | cut -d" " -f1
 }
 
 postgres_make_new() {
