@@ -53,10 +53,19 @@ const char *sql_schema_text(void)
 const char *const sql_make[] = {MAKE_LOCK, MAKE_RECORD, MAKE_META, MAKE_LAYOUT};
 const size_t sql_make_count = sizeof(sql_make) / sizeof(sql_make[0]);
 
+/* Until PATH has set the search_path, the role's own is in force, and any schema of its may come before pg_catalog: there
+ * each function, operator, type and table is named with its schema. (IN, NULLIF and CASE x WHEN look for an operator
+ * too.) Afterwards pg_catalog comes first, and a foreign one could be preferred only if its types fitted better: so
+ * they fit exactly. */
+#define EQUALS " OPERATOR(pg_catalog.=) "
+#define DIFFERS " OPERATOR(pg_catalog.<>) "
+#define AND_TEXT " OPERATOR(pg_catalog.||) "
+
 /* The schemas of this database with a table of ours, whether or not the role may use them. */
 #define HAVE                                                                                       \
     "SELECT nspname FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace AS n "                   \
-    "ON n.oid = relnamespace WHERE relkind IN ('r', 'p') AND relpersistence <> 't' AND relname = "
+    "ON n.oid" EQUALS "relnamespace WHERE relkind" EQUALS "ANY ('{r,p}') "                         \
+    "AND relpersistence" DIFFERS "'t' AND relname" EQUALS
 #define HAVE_LOCK HAVE "'mortise_lock'"
 #define HAVE_META HAVE "'mortise_meta'"
 /* A transaction of its own with a beginning and an end: the one that is second sees what the first has made, whatever
@@ -65,60 +74,68 @@ const char sql_make_begin[] = "BEGIN ISOLATION LEVEL READ COMMITTED";
 const char sql_make_end[] = "COMMIT";
 const char sql_make_lock[] = "SELECT pg_advisory_xact_lock(5642811930437154125)";
 const char sql_make_alone[] =
-    "SELECT 1 / CASE WHEN EXISTS (" HAVE_LOCK " AND nspname <> $1) THEN 0 ELSE 1 END";
+    "SELECT 1 / CASE WHEN EXISTS (" HAVE_LOCK " AND nspname" DIFFERS "$1) THEN 0 ELSE 1 END";
 /* Ours come first, and the server's own functions before all others: they do so where pg_catalog is not named. So the
  * role's own path, by which types and functions are found as before, follows only where it does not name it either;
  * there may be a function clock_timestamp() on it. A temporary table hides none of ours: where pg_temp is not named, it
  * comes first. */
 #define PATH(schema)                                                                               \
-    "pg_catalog.set_config('search_path', pg_catalog.quote_ident(" schema ") || CASE "             \
-    "WHEN 'pg_catalog' = ANY (pg_catalog.current_schemas(false)) THEN '' ELSE coalesce(nullif("    \
-    "', ' || pg_catalog.current_setting('search_path'), ', '), '') END || ', pg_temp', "
+    "pg_catalog.set_config('search_path', pg_catalog.quote_ident(" schema ")" AND_TEXT             \
+    "CASE WHEN 'pg_catalog'" EQUALS "ANY (pg_catalog.current_schemas(false)) "                     \
+    "OR pg_catalog.current_setting('search_path')" EQUALS "'' THEN '' "                            \
+    "ELSE ', '" AND_TEXT "pg_catalog.current_setting('search_path') END" AND_TEXT "', pg_temp', "
 const char sql_path[] = "SELECT " PATH("$1") "$2)";
 
 /* Settings are for a connection of our own: behind a pooler they would stay with somebody else's. */
 const char sql_identify[] =
-    "WITH found AS (" HAVE_LOCK "), asked AS (SELECT CASE WHEN $4 <> '' THEN $4 "
-    "WHEN (SELECT count(*) FROM found) = 1 THEN (SELECT nspname::text FROM found) "
-    "ELSE current_schema()::text END AS schema) "
-    "SELECT mine.same, (SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()), "
-    "pg_is_in_recovery(), EXISTS (SELECT FROM found WHERE nspname = schema), "
-    "EXISTS (" HAVE_META
-    " AND nspname = schema), pg_catalog.clock_timestamp(), pg_backend_pid()::bigint, "
-    "schema, EXISTS (SELECT FROM pg_namespace WHERE nspname = schema "
-    "AND has_schema_privilege(oid, 'USAGE')), "
-    "schema = ANY (current_schemas(false)), (SELECT count(*) FROM found), "
-    "(SELECT left(string_agg(quote_ident(nspname), ', ' ORDER BY nspname), 200) FROM found), "
-    "CASE WHEN mine.same THEN set_config('lock_timeout', $2, false) "
-    "|| set_config('statement_timeout', $3, false) "
-    "|| set_config('default_transaction_isolation', 'read committed', false) "
-    "|| set_config('jit', 'off', false) "
-    "|| set_config('plan_cache_mode', 'force_generic_plan', false) || "
-    "set_config('synchronous_commit', "
-    "CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' "
-    "ELSE current_setting('synchronous_commit') END, false) "
-    "|| set_config('default_transaction_read_only', 'off', false) "
-    "|| set_config('client_min_messages', 'warning', false) "
-    "|| set_config('tcp_keepalives_idle', '10', false) "
-    "|| set_config('tcp_keepalives_interval', '3', false) "
-    "|| set_config('tcp_keepalives_count', '3', false) "
-    "|| set_config('tcp_user_timeout', $3, false) "
-    "|| CASE WHEN current_setting('idle_session_timeout', true) IS NOT NULL "
-    "THEN set_config('idle_session_timeout', '0', false) ELSE '' END "
-    "|| CASE WHEN current_setting('transaction_timeout', true) IS NOT NULL "
-    "THEN set_config('transaction_timeout', '0', false) ELSE '' END END "
-    "FROM (SELECT $1 IN (-1, pg_backend_pid()) AS same) AS mine, asked";
+    "WITH found AS (" HAVE_LOCK "), asked AS (SELECT CASE WHEN $4" DIFFERS "'' THEN $4 "
+    "WHEN (SELECT pg_catalog.count(*) FROM found)" EQUALS
+    "1 THEN (SELECT nspname::pg_catalog.text FROM found) "
+    "ELSE pg_catalog.current_schema()::pg_catalog.text END AS schema) "
+    "SELECT mine.same, (SELECT backend_start FROM pg_catalog.pg_stat_activity "
+    "WHERE pid" EQUALS "pg_catalog.pg_backend_pid()), "
+    "pg_catalog.pg_is_in_recovery(), EXISTS (SELECT FROM found WHERE nspname" EQUALS "schema), "
+    "EXISTS (" HAVE_META " AND nspname" EQUALS "schema), pg_catalog.clock_timestamp(), "
+    "pg_catalog.pg_backend_pid()::bigint, "
+    "schema, EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname" EQUALS "schema "
+    "AND pg_catalog.has_schema_privilege(oid, 'USAGE')), "
+    "schema" EQUALS "ANY (pg_catalog.current_schemas(false)), "
+    "(SELECT pg_catalog.count(*) FROM found), "
+    "(SELECT pg_catalog.left(pg_catalog.string_agg("
+    "pg_catalog.quote_ident(nspname::pg_catalog.text), ', ' ORDER BY nspname), 200) FROM found), "
+    "CASE WHEN mine.same THEN pg_catalog.concat("
+    "pg_catalog.set_config('lock_timeout', $2, false), "
+    "pg_catalog.set_config('statement_timeout', $3, false), "
+    "pg_catalog.set_config('default_transaction_isolation', 'read committed', false), "
+    "pg_catalog.set_config('jit', 'off', false), "
+    "pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', false), "
+    "pg_catalog.set_config('synchronous_commit', "
+    "CASE WHEN pg_catalog.current_setting('synchronous_commit')" EQUALS "'off' THEN 'on' "
+    "ELSE pg_catalog.current_setting('synchronous_commit') END, false), "
+    "pg_catalog.set_config('default_transaction_read_only', 'off', false), "
+    "pg_catalog.set_config('client_min_messages', 'warning', false), "
+    "pg_catalog.set_config('tcp_keepalives_idle', '10', false), "
+    "pg_catalog.set_config('tcp_keepalives_interval', '3', false), "
+    "pg_catalog.set_config('tcp_keepalives_count', '3', false), "
+    "pg_catalog.set_config('tcp_user_timeout', $3, false), "
+    "CASE WHEN pg_catalog.current_setting('idle_session_timeout', true) IS NOT NULL "
+    "THEN pg_catalog.set_config('idle_session_timeout', '0', false) END, "
+    "CASE WHEN pg_catalog.current_setting('transaction_timeout', true) IS NOT NULL "
+    "THEN pg_catalog.set_config('transaction_timeout', '0', false) END) END "
+    "FROM (SELECT $1" EQUALS "-1 OR $1" EQUALS
+    "pg_catalog.pg_backend_pid() AS same) AS mine, asked";
 const char sql_layout[] = "SELECT left(value, 31) FROM mortise_meta WHERE key = 'layout'";
 const char sql_settings[] =
-    "SELECT set_config('lock_timeout', $1, true), set_config('statement_timeout', $2, true), "
-    "set_config('client_min_messages', 'warning', true), "
-    "CASE current_setting('synchronous_commit') WHEN 'off' "
-    "THEN set_config('synchronous_commit', 'on', true) END, " PATH("$3") "true)";
+    "SELECT pg_catalog.set_config('lock_timeout', $1, true), "
+    "pg_catalog.set_config('statement_timeout', $2, true), "
+    "pg_catalog.set_config('client_min_messages', 'warning', true), "
+    "CASE WHEN pg_catalog.current_setting('synchronous_commit')" EQUALS "'off' "
+    "THEN pg_catalog.set_config('synchronous_commit', 'on', true) END, " PATH("$3") "true)";
 const char sql_in_time[] =
     "SELECT clock_timestamp(), 1 / CASE WHEN clock_timestamp() > $1 THEN 0 ELSE 1 END";
 
-#define CLOCK_US "(date_part('epoch', clock_timestamp()) * 1000000)::bigint"
-#define LAZY "set_config('synchronous_commit', 'off', true)"
+#define CLOCK_US "(date_part('epoch', clock_timestamp()) * 1000000::float)::bigint"
+#define LAZY "pg_catalog.set_config('synchronous_commit', 'off', true)"
 #define ROW_COLUMNS "version, owner, grants, acquired_at, expires_at, waiters, note"
 /* One byte more than there may be: a longer value is refused without being fetched as a whole. */
 #define SHORT_WAITERS "substr(waiters, 1, 3073)"
@@ -142,7 +159,8 @@ _Static_assert(ROWLEASE_WAITERS_MAX *ROWLEASE_WAITER_SIZE == 3072 &&
 #define SECOND_OVERSLEEPS                                                                          \
     "length(waiters) > 12 AND "                                                                    \
     "((('x' || encode(substr(waiters, 21, 4), 'hex'))::bit(32)::bigint "                           \
-    "- ceil((date_part('epoch', clock_timestamp() + $4) - 946684800) * 10)::bigint) "              \
+    "- ceil((date_part('epoch', clock_timestamp() + $4) - 946684800::float) * "                    \
+    "10::float)::bigint) "                                                                         \
     "& 4294967295) BETWEEN 1 AND 2147483647"
 #define TAKE                                                                                       \
     "UPDATE mortise_lock SET version = greatest(version + 1, " CLOCK_US ", $2), owner = NULL, "    \
@@ -152,7 +170,7 @@ _Static_assert(ROWLEASE_WAITERS_MAX *ROWLEASE_WAITER_SIZE == 3072 &&
          "AND version < 9223372036854775807 AND waiters IS NULL RETURNING version"
 #define EXPIRES_IN_TENTHS                                                                          \
     "ceil((date_part('epoch', least(expires_at, clock_timestamp() + interval '13 years')) "        \
-    "- 946684800) * 10)::bigint"
+    "- 946684800::float) * 10::float)::bigint"
 #define WAITERS_SIZE "3072" /* the longest list: rows.c */
 #define NOTIFY_FIRST                                                                               \
     "pg_notify('mortise_' || encode(substr(waiters, 1, 8), 'hex'), encode(name, 'hex'))"
@@ -231,7 +249,7 @@ const struct sql_text sql_texts[SQL_COUNT] = {
                           "WHERE name = $1 AND version = $3 AND version < 9223372036854775807 "
                           "RETURNING version",
                           "mortise_record_write", "bbn"},
-    [SQL_GHOST] = {"SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+    [SQL_GHOST] = {"SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_stat_activity "
                    "WHERE pid = $1 AND backend_start = $2",
                    "mortise_ghost", "4t"},
     /* A row is kept for its version. Where that is older than a day of wall clock, the next token is larger

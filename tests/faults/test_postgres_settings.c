@@ -160,6 +160,55 @@ static void test_mocked_clock(void)
     mortise_close(client, NULL);
 }
 
+/* In the schema mock each function, operator and table of the server's has a double of the same name, and fails when it is
+ * used; so has what would fit other types than the server's own do. */
+static const char doubles[] =
+    "CREATE FUNCTION mock.fail() RETURNS void LANGUAGE plpgsql AS "
+    "$$BEGIN RAISE EXCEPTION 'a double was used'; END$$; "
+    "DO $do$ DECLARE f record; made pg_catalog.int4 := 0; BEGIN "
+    "FOR f IN SELECT p.proname, pg_catalog.pg_get_function_identity_arguments(p.oid) AS arguments, "
+    "pg_catalog.format_type(p.prorettype, NULL) AS result FROM pg_catalog.pg_proc AS p "
+    "WHERE p.pronamespace = 'pg_catalog'::pg_catalog.regnamespace AND p.prokind = 'f' "
+    "AND NOT p.proretset AND p.pronargs <= 4 LOOP "
+    "BEGIN EXECUTE pg_catalog.format('CREATE FUNCTION mock.%I(%s) RETURNS %s LANGUAGE plpgsql AS "
+    "''BEGIN PERFORM mock.fail(); END''', f.proname, f.arguments, f.result); made := made + 1; "
+    "EXCEPTION WHEN OTHERS THEN NULL; END; END LOOP; "
+    "FOR f IN SELECT o.oprname, pg_catalog.format_type(o.oprleft, NULL) AS l, "
+    "pg_catalog.format_type(o.oprright, NULL) AS r, o.oprcode FROM pg_catalog.pg_operator AS o "
+    "WHERE o.oprkind = 'b' AND o.oprleft <> 'pg_catalog.anyarray'::pg_catalog.regtype LOOP "
+    "BEGIN EXECUTE pg_catalog.format('CREATE OPERATOR mock.%s (FUNCTION = mock.%s, LEFTARG = %s, "
+    "RIGHTARG = %s)', f.oprname, f.oprcode::pg_catalog.text, f.l, f.r); made := made + 1; "
+    "EXCEPTION WHEN OTHERS THEN NULL; END; END LOOP; "
+    "ASSERT made > 2000, made; END$do$; "
+    "CREATE FUNCTION mock.quote_ident(name) RETURNS text LANGUAGE plpgsql AS "
+    "'BEGIN PERFORM mock.fail(); END'; "
+    "CREATE FUNCTION mock.odd(float, int) RETURNS float LANGUAGE plpgsql AS "
+    "'BEGIN PERFORM mock.fail(); END'; "
+    "CREATE OPERATOR mock.* (FUNCTION = mock.odd, LEFTARG = float, RIGHTARG = int); "
+    "CREATE OPERATOR mock.- (FUNCTION = mock.odd, LEFTARG = float, RIGHTARG = int); "
+    "CREATE TABLE mock.pg_stat_activity(); CREATE TABLE mock.pg_namespace(); "
+    "CREATE TABLE mock.pg_class(); CREATE DOMAIN mock.text AS int; CREATE DOMAIN mock.bytea AS int";
+
+static void test_doubles(void)
+{
+    static const char *const paths[] = {"mock, public, pg_catalog", "mock, public"};
+    char sql[200], conninfo[200];
+    mortise_close(open_client("", ""), NULL);
+    ask("CREATE ROLE doubled LOGIN IN ROLE mortise");
+    ask("CREATE SCHEMA mock");
+    ask("GRANT USAGE ON SCHEMA mock TO doubled");
+    CU_ASSERT_STRING_EQUAL_FATAL(ask(doubles), "");
+    snprintf(conninfo, sizeof conninfo, "host=127.0.0.1 port=%s dbname=mortise user=doubled", port);
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        snprintf(sql, sizeof sql, "ALTER ROLE doubled SET search_path = %s", paths[i]);
+        ask(sql);
+        works(conninfo, "");
+        works(conninfo, "pooler = yes");
+    }
+    ask("DROP SCHEMA mock CASCADE");
+    ask("DROP ROLE doubled");
+}
+
 /* ---- rights, layouts --------------------------------------------------------------------------- */
 
 static void test_no_right(void)
@@ -302,6 +351,7 @@ int main(int argc, char **argv)
         {"two first starts", test_two_first_starts},
         {"settings of a role", test_role_settings},
         {"a clock before the server's own", test_mocked_clock},
+        {"doubles of what the server has", test_doubles},
         {"a role without rights", test_no_right},
         {"another layout", test_other_layout},
         {"tables in two schemas", test_schemas},
