@@ -31,10 +31,12 @@ void ask_abandon_locked(struct contest *contest)
 void ask_forget_grant_locked(struct contest *contest, struct task_list *starts)
 {
     struct waiter *waiter = contest->first;
-    if (contest->repeat && contest->ask == NULL && waiter != NULL)
+    if (contest->repeat && contest->ask == NULL && waiter != NULL) {
+        waiter->unsure = true;
         release_begin_locked(contest->client, contest->entry, &contest->grant, waiter->owner,
                              waiter->owner_len, 0, clock_after_ms(clock_now(), waiter->ttl_ms),
                              NULL, starts);
+    }
     contest->grant_valid = contest->repeat = false;
     contest->first_sent_ns = 0;
 }
@@ -125,6 +127,7 @@ static void granted_locked(struct contest *contest, const mortise_op *op, struct
     contest->first_sent_ns = 0;
     if (!grant_give_locked(head, contest->entry, op)) {
         /* the answer took as long as the claim lasts: give it back, begin anew */
+        head->unsure = true;
         release_begin_locked(client, contest->entry, &op->grant, op->owner, op->owner_len,
                              op->token, clock_after_ms(clock_now(), op->ttl_ms), NULL, starts);
         no_answer_locked(contest, op, starts);
@@ -209,7 +212,7 @@ static void remember_trouble(struct contest *contest, const mortise_op *op)
     if (op->error != NULL)
         *contest->trouble = *op->error;
     else if (op->status == MORTISE_OK)
-        failed(contest->trouble, MORTISE_UNREACHABLE,
+        failed(contest->trouble, MORTISE_INDETERMINATE,
                "acquire %s: granted, but the answer took longer than the ttl",
                quote_name(op->name, op->name_len, name, sizeof(name)));
     else
@@ -221,10 +224,12 @@ static void remember_trouble(struct contest *contest, const mortise_op *op)
 static void fail_all_locked(struct contest *contest, mortise_status status,
                             struct task_list *starts)
 {
-    /* those behind the head have sent nothing */
+    /* those behind the head have sent nothing; but for one that asked alone before, perhaps */
     mortise_status behind = status == MORTISE_INDETERMINATE ? MORTISE_UNREACHABLE : status;
     while (contest->count > 1)
-        contest_fail_locked(contest, contest->last, behind, contest->trouble, starts);
+        contest_fail_locked(contest, contest->last,
+                            contest->last->unsure ? MORTISE_INDETERMINATE : behind,
+                            contest->trouble, starts);
     contest_fail_locked(contest, contest->first, status, contest->trouble, starts);
 }
 
@@ -246,7 +251,8 @@ static void no_answer_locked(struct contest *contest, const mortise_op *op,
         contest->failing_ns = now;
     bool over = now >= clock_after_ms(contest->failing_ns, client->settings.unreachable_timeout_ms);
     if (over || (contest->first->try_once && op->status != MORTISE_INDETERMINATE)) {
-        mortise_status status = contest->repeat                 ? MORTISE_INDETERMINATE
+        bool unsure = contest->repeat || contest->first->unsure;
+        mortise_status status = unsure                          ? MORTISE_INDETERMINATE
                                 : op->status == MORTISE_BACKEND ? MORTISE_BACKEND
                                                                 : MORTISE_UNREACHABLE;
         fail_all_locked(contest, status, starts);

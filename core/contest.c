@@ -379,9 +379,11 @@ void contest_fail_locked(struct contest *contest, struct waiter *waiter, mortise
     waiter_decide_locked(client, waiter, status);
 }
 
-/* A request for this waiter, which is the head then, may be executed yet, or has been. */
+/* A request for this waiter may be executed yet, or has been. */
 static bool may_have_it(const struct contest *contest, const struct waiter *waiter)
 {
+    if (waiter->unsure)
+        return true;
     if (contest->first != waiter)
         return false; /* only the head sends requests */
     return contest->repeat ||

@@ -104,6 +104,8 @@ struct waiter {
     int64_t max_hold_ms;
     bool try_once, no_renew;
     bool queued; /* had to wait */
+    bool
+        unsure; /* a request for it under a former grant id may be executed yet, or what it brought is not undone */
     int64_t asked_ns, until_ns;
     uint64_t caller; /* for events; the mortise_request of an async one */
     mortise_state_callback on_state;

@@ -144,8 +144,8 @@ void pump_let_go(struct pump *pump);
 /* Asks for the cancellation of a task that may or may not have been started. Only notes it: call
  * pump_kick() after the client's lock was released. The task must not have been delivered. */
 void pump_cancel(struct pump *pump, struct task *task);
-/* The driver may have sent this request, which was given to the pump and is not answered. In doubt (a
- * thread is in the stack) true. */
+/* A driver may have sent this request, which was given to the pump and is not answered. In doubt true: while a
+ * thread is in the stack, below a plugin, and for all but an acquire. */
 bool pump_may_be_sent(struct pump *pump, const struct task *task);
 /* False: it was posted already and has not run. Kick the pump afterwards. */
 bool pump_post_job(struct pump *pump, struct job *job);

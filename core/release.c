@@ -122,16 +122,15 @@ void release_attend_locked(struct release *release, struct sleeper *sleeper, mor
     *status = MORTISE_INDETERMINATE;
 }
 
-/* Tells the caller, who may be gone as soon as it is woken. */
-static void tell_locked(struct release *release, mortise_status status)
+/* Tells the caller, who may be gone as soon as it is woken. detail may be NULL: what it was told before stands. */
+static void tell_locked(struct release *release, mortise_status status, const mortise_error *detail)
 {
-    const mortise_op *op = &release->task.op;
     struct sleeper *sleeper = release->sleeper;
     if (sleeper == NULL)
         return;
     *release->status = status;
-    if (release->error != NULL && op->error != NULL) {
-        *release->error = *op->error;
+    if (release->error != NULL && detail != NULL) {
+        *release->error = *detail;
         release->error->status = status;
     }
     release->sleeper = NULL;
@@ -140,12 +139,18 @@ static void tell_locked(struct release *release, mortise_status status)
     sleeper_wake_later(sleeper, &release->client->wakes);
 }
 
-void release_detach_locked(struct release *release)
+/* What a caller is told that stops waiting now. Perhaps the last try was not sent, but one is under way again. */
+static mortise_status known_by_now_locked(const struct release *release)
 {
-    /* the last try was not sent, but one is under way again */
     if (*release->status == MORTISE_UNREACHABLE && release->running &&
         pump_may_be_sent(&release->client->pump, &release->task))
-        *release->status = MORTISE_INDETERMINATE;
+        return MORTISE_INDETERMINATE;
+    return *release->status;
+}
+
+void release_detach_locked(struct release *release)
+{
+    *release->status = known_by_now_locked(release);
     release->sleeper = NULL;
     release->status = NULL;
     release->error = NULL;
@@ -217,7 +222,7 @@ static void answered_locked(struct release *release, const mortise_op *op, struc
     bool final = is_final(op);
     bool over = !(final && found) && clock_now() >= release->until_ns; /* not asked for then */
     if (final || found)
-        tell_locked(release, told(release, op->status));
+        tell_locked(release, told(release, op->status), op->error);
     else
         note_failure(release, op);
     release->maybe_done |= op->status == MORTISE_INDETERMINATE;
@@ -227,7 +232,7 @@ static void answered_locked(struct release *release, const mortise_op *op, struc
         return;
     }
     if (release->status != NULL) /* it has heard nothing yet */
-        tell_locked(release, *release->status);
+        tell_locked(release, *release->status, NULL);
     client->left_behind |= !found && (client->closing || !over);
     release_free_locked(release);
 }
@@ -266,8 +271,8 @@ void releases_end_locked(struct client *client)
 {
     for (struct release *release = client->releases, *next; release != NULL; release = next) {
         next = release->next_release;
-        if (release->status != NULL)
-            tell_locked(release, *release->status);
+        if (release->status != NULL) /* before the cancel, which changes what may be sent */
+            tell_locked(release, known_by_now_locked(release), NULL);
         if (release->running) {
             pump_unattend(&client->pump, &release->task);
             pump_cancel(&client->pump, &release->task);

@@ -92,9 +92,12 @@ void pump_cancel(struct pump *pump, struct task *task)
 bool pump_may_be_sent(struct pump *pump, const struct task *task)
 {
     pthread_mutex_lock(&pump->lock);
-    /* while nobody is inside, the driver's mark stands still; completed and not delivered is inside too */
-    bool sent = task->phase != TASK_QUEUED && task->phase != TASK_IDLE &&
-                (pump->inside || task->op.first_sent_ns != 0);
+    bool given = task->phase != TASK_QUEUED && task->phase != TASK_IDLE;
+    /* The mark tells it of an acquire that is with a driver: a driver sets it for no other kind, and a plugin copies it
+     * when it answers. While nobody is inside, the mark stands still; completed and not delivered is inside too. */
+    bool marked = given && !pump->inside && task->op.kind == MORTISE_OP_ACQUIRE &&
+                  pump->top->module.kind == MORTISE_KIND_DRIVER;
+    bool sent = given && (!marked || task->op.first_sent_ns != 0);
     pthread_mutex_unlock(&pump->lock);
     return sent;
 }

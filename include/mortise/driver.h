@@ -120,8 +120,9 @@ struct mortise_op {
     size_t record_size; /* WRITE: in; READ: out */
 
     /* in and out */
-    int64_t first_sent_ns;  /* 0 until the driver first hands the request to the transport; set by the
-                             * driver then, kept by the core over repeats of the same grant id */
+    int64_t first_sent_ns;  /* ACQUIRE: 0 until the driver first hands the request to the transport; set by
+                             * the driver then or earlier, kept by the core over repeats of the same grant
+                             * id. A caller may be told that nothing was sent (UNREACHABLE) while it is 0 */
     uint64_t token;         /* RENEW, RELEASE: in; ACQUIRE: out */
     uint64_t record_version;
 

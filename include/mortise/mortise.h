@@ -190,9 +190,10 @@ typedef struct mortise_options {
 
 /* Acquires `name` (1 to MORTISE_NAME_MAX bytes, compared byte by byte). options NULL: wait as the
  * config's `wait` says, everything else default. Returns when it is held, or failed:
- * BUSY (try only), TIMEDOUT, UNREACHABLE (no request reached the backend for `unreachable_timeout`, or for the
- * whole wait: nothing was done), INDETERMINATE (a request may have been executed, or may be yet; its reply was lost, or is
- * missing when the time is over), NOTSUP, INVALID, CLOSED, FORKED, DEADLOCK (wait_ms other than 0
+ * BUSY (try only), TIMEDOUT, UNREACHABLE (the backend could not be used for `unreachable_timeout`, or for the whole wait:
+ * no request was sent, or none had an effect that lasts; none is under way), INDETERMINATE (a request may have been
+ * executed, or may be yet: its reply was lost, or is missing when the time is over, or came when the claim had ended; also
+ * if it is not known whether one was sent), NOTSUP, INVALID, CLOSED, FORKED, DEADLOCK (wait_ms other than 0
  * inside a callback), NOMEM (out of memory, or no thread could be started), BACKEND (the backend refused).
  * Whatever fails leaves nothing behind in the backend: what a request may still do there is undone in the background.
  * Not a cancellation point; not interrupted by signals. */
@@ -205,9 +206,10 @@ MORTISE_API mortise_status mortise_acquire(mortise_client *client, const char *n
  *    over to it: then OK is returned at once, and the backend is not asked.
  * LOST: the deadline had passed, or the backend said that the claim was gone. Another holder may have overlapped with
  *    what was done last.
- * INDETERMINATE: a request was sent and its reply was lost. The release is repeated in the background until it is
- *    sure; the ttl bounds it. Also if the repeat found another holder: it may have come after our release, or before.
- * UNREACHABLE: the backend could not be reached. The release is repeated in the background likewise.
+ * INDETERMINATE: a request may have been executed, or may be yet: its reply was lost or is missing, or it is not known
+ *    whether it was sent. The release is repeated in the background until it is sure; the ttl bounds it. Also if the
+ *    repeat found another holder: it may have come after our release, or before.
+ * UNREACHABLE: the backend could not be used, and has not executed the release. It is repeated in the background likewise.
  * BACKEND: the backend refused the release. What is left ends with its ttl.
  * INVALID: not a lease, or released before (mortise_close() releases too). CLOSED, FORKED. NULL is OK and does
  * nothing. A release does not fail for want of memory. */

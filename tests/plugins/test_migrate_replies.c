@@ -139,6 +139,20 @@ static void test_first_forgets(void)
     end_both();
 }
 
+/* A try whose request is with `from`, unanswered, when the time is over may be granted yet. */
+static void test_try_never_answered(void)
+{
+    open_both();
+    SCRIPT(.kinds = OP(ACQUIRE), .times = 1, .fate = SIM_SILENT_EXECUTED);
+    want(&rig, &got, "n", TRY);
+    advance_ms(10100);
+    CU_ASSERT_EQUAL(got.calls, 1);
+    CU_ASSERT_EQUAL(got.status, MORTISE_INDETERMINATE);
+    advance_ms(2000);
+    rig_close(&rig);
+    ASSERT_NOTHING_LEFT_ANYWHERE();
+}
+
 /* ---- presences ------------------------------------------------------------------------------------ */
 
 static void want_refused(void)
@@ -237,6 +251,7 @@ int main(void)
         {"a release that comes late", test_release_that_comes_late},
         {"given back for sure", test_given_back_for_sure},
         {"the first side forgets", test_first_forgets},
+        {"a try that is never answered", test_try_never_answered},
         {"a presence that is left over", test_presence_left_over},
         {"a presence that comes late", test_presence_that_comes_late},
         {"a presence that may be undone", test_presence_that_may_be_undone},

@@ -152,6 +152,11 @@ void give(mortise_lease *lease)
     EXPECT(OK, mortise_release(lease, &detail));
 }
 
+bool not_reached(mortise_status status)
+{
+    return status == MORTISE_UNREACHABLE || status == MORTISE_INDETERMINATE;
+}
+
 mortise_status try_once(mortise_client *client, const char *name)
 {
     mortise_lease *lease = NULL;

@@ -126,6 +126,8 @@ mortise_lease *take(mortise_client *client, const char *name);
 mortise_lease *take_as(mortise_client *client, const char *name, const char *owner, int64_t ttl_ms);
 void give(mortise_lease *lease);
 mortise_status try_once(mortise_client *client, const char *name);
+/* UNREACHABLE; or INDETERMINATE, if a thread was in the driver at the instant when the time was over. */
+bool not_reached(mortise_status status);
 mortise_stats stats_of(mortise_client *client);
 bool wait_state(mortise_lease *lease, mortise_lease_state state, int64_t timeout_ms);
 /* Until so many more renewals of the client have succeeded than `before`. */

@@ -226,7 +226,8 @@ void flight_start(struct instance *instance, mortise_op *op, int64_t now_ns)
 {
     counts[0]++;
     counts[(unsigned)op->kind & 31]++;
-    if (op->first_sent_ns == 0)
+    if (op->kind == MORTISE_OP_ACQUIRE &&
+        op->first_sent_ns == 0) /* as most drivers: of no other kind */
         op->first_sent_ns = now_ns;
     ghosts_arrive(now_ns);
     if (script_exists() || instance->latency_ns) {

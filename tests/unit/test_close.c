@@ -222,6 +222,29 @@ static void test_refused_for_good(void)
     CU_ASSERT_EQUAL(sim->claims(), 1);
 }
 
+static void *release_it(void *argument)
+{
+    struct caller *caller = argument;
+    caller->status = mortise_release(caller->lease, NULL);
+    return NULL;
+}
+
+/* The close tells who waits for a release that its second try was sent; the first one was not. */
+static void test_release_sent_at_second_try(void)
+{
+    struct caller caller = {.status = MORTISE_OK};
+    rig_open_real(&rig, CONFIG "unreachable_timeout = 60s\n");
+    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", TRY, &caller.lease, NULL), MORTISE_OK);
+    SCRIPT(.kinds = OP(RELEASE), .times = 1, .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE);
+    int held = SCRIPT(.kinds = OP(RELEASE), .hold_reply = true);
+    pthread_create(&caller.thread, NULL, release_it, &caller);
+    CU_ASSERT(sim->wait_hits(held, 1, TEST_PATIENCE_MS));
+    close_in_time(MORTISE_UNREACHABLE);
+    pthread_join(caller.thread, NULL);
+    CU_ASSERT_EQUAL(caller.status, MORTISE_INDETERMINATE);
+    ASSERT_NOTHING_LEFT();
+}
+
 /* A release that ended with its claim's ttl long ago is not left behind. */
 static void test_old_trouble(void)
 {
@@ -258,6 +281,7 @@ int main(void)
         {"it answers twice", test_answers_twice},
         {"knocking at the door", test_knocking_at_the_door},
         {"a release that is refused for good", test_refused_for_good},
+        {"a release sent at its second try", test_release_sent_at_second_try},
         {"old trouble", test_old_trouble},
         {"an open that failed", test_failed_open},
         CU_TEST_INFO_NULL,

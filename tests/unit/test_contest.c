@@ -180,78 +180,6 @@ static void test_another_grant_after_busy(void)
     finish();
 }
 
-static unsigned acquires_seen;
-
-/* The first reply is lost, and the driver refuses the repeat: its own undo of that grant may still arrive. */
-static bool lose_then_refuse(mortise_op *op)
-{
-    static const mortise_status answers[] = {MORTISE_INDETERMINATE, MORTISE_BUSY};
-    if (op->kind != MORTISE_OP_ACQUIRE || acquires_seen >= 2)
-        return false;
-    op->first_sent_ns = START_NS;
-    tapped_host()->complete(tapped_host(), op, answers[acquires_seen++]);
-    return true;
-}
-
-/* A try is not refused while nobody holds: it asks again, with another grant id. */
-static void try_after_refused_repeat(bool is_held)
-{
-    start(CONFIG);
-    if (is_held)
-        sim->seize("a", MORTISE_NEVER);
-    acquires_seen = 0;
-    tap_answer = lose_then_refuse;
-    want(&rig, &got, "a", TRY);
-    tap_answer = NULL;
-    CU_ASSERT_EQUAL_FATAL(got.calls, 1);
-    CU_ASSERT_EQUAL_FATAL(tapped_count(MORTISE_OP_ACQUIRE), 3);
-    const mortise_op *repeat = &tapped(MORTISE_OP_ACQUIRE, 1)->op,
-                     *last = &tapped(MORTISE_OP_ACQUIRE, 2)->op;
-    CU_ASSERT_EQUAL(repeat->flags, MORTISE_OP_TRY | MORTISE_OP_REPEAT);
-    CU_ASSERT_EQUAL(last->flags, MORTISE_OP_TRY);
-    CU_ASSERT(memcmp(&repeat->grant, &last->grant, sizeof last->grant) != 0);
-    CU_ASSERT_EQUAL(got.status, is_held ? MORTISE_BUSY : MORTISE_OK);
-    if (is_held) {
-        CU_ASSERT_PTR_NOT_NULL(strstr(got.error.message, "elsewhere"));
-        sim->give_back("a");
-    } else
-        give_back(&got);
-    advance_ms(5000); /* the lost grant is released until it is sure */
-    finish();
-}
-
-static void test_try_after_refused_repeat(void)
-{
-    try_after_refused_repeat(false);
-    try_after_refused_repeat(true);
-}
-
-static bool always_lose_then_refuse(mortise_op *op)
-{
-    if (op->kind != MORTISE_OP_ACQUIRE)
-        return false;
-    acquires_seen++;
-    bool repeat = (op->flags & MORTISE_OP_REPEAT) != 0;
-    tapped_host()->complete(tapped_host(), op, repeat ? MORTISE_BUSY : MORTISE_INDETERMINATE);
-    return true;
-}
-
-/* Not for ever: a try ends if no reply tells who holds for `unreachable_timeout`. */
-static void test_try_never_told(void)
-{
-    start(CONFIG "unreachable_timeout = 2s\n");
-    acquires_seen = 0;
-    tap_answer = always_lose_then_refuse;
-    want(&rig, &got, "a", TRY);
-    advance_ms(5000);
-    CU_ASSERT_EQUAL(got.calls, 1);
-    CU_ASSERT_EQUAL(got.status, MORTISE_INDETERMINATE);
-    CU_ASSERT(acquires_seen > 2);
-    tap_answer = NULL;
-    advance_ms(5000);
-    finish();
-}
-
 /* The holder died: nobody tells, and it is asked again when its claim has ended. */
 static void test_holder_died(void)
 {
@@ -443,8 +371,6 @@ int main(void)
         {"[7] news while asking", test_news_while_asking},
         {"[7] a release before the watch", test_release_before_the_watch},
         {"another grant id after BUSY", test_another_grant_after_busy},
-        {"a try after a refused repeat", test_try_after_refused_repeat},
-        {"a try that is never told who holds", test_try_never_told},
         {"the holder died", test_holder_died},
         {"polling", test_polling},
         {"[8] watches are balanced", test_watch_is_balanced},

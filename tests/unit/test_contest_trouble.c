@@ -108,7 +108,8 @@ static bool answer_stale(mortise_op *op)
     return true;
 }
 
-/* Grants that are over when they arrive are given back, and asked for again with pauses. */
+/* Grants that are over when they arrive are given back, and asked for again with pauses. Each was made, and is in the
+ * backend until its release is executed. */
 static void test_grants_that_come_too_late(void)
 {
     start(CONFIG "unreachable_timeout = 2s\n");
@@ -116,11 +117,167 @@ static void test_grants_that_come_too_late(void)
     want(&rig, &got, "a", FOREVER);
     advance_ms(4000);
     CU_ASSERT_EQUAL(got.calls, 1);
-    CU_ASSERT_EQUAL(got.status, MORTISE_UNREACHABLE);
+    CU_ASSERT_EQUAL(got.status, MORTISE_INDETERMINATE);
+    CU_ASSERT_EQUAL(got.error.status, MORTISE_INDETERMINATE);
     size_t tries = tapped_count(MORTISE_OP_ACQUIRE);
     CU_ASSERT(tries >= 3 && tries <= 30);
     CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RELEASE), tries);
     tap_answer = NULL;
+    finish();
+}
+
+static void test_try_granted_too_late(void)
+{
+    start(CONFIG);
+    tap_answer = answer_stale;
+    want(&rig, &got, "a", TRY);
+    CU_ASSERT_EQUAL(got.calls, 1);
+    CU_ASSERT_EQUAL(got.status, MORTISE_INDETERMINATE);
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RELEASE), 1);
+    tap_answer = NULL;
+    finish();
+}
+
+/* The head was granted too late once, and then the backend was away: the one behind it has sent nothing. */
+static void test_granted_too_late_then_away(void)
+{
+    start(CONFIG "unreachable_timeout = 2s\n");
+    tap_answer = answer_stale;
+    want(&rig, &got, "a", FOREVER);
+    want(&rig, &other, "a", FOREVER);
+    tap_answer = NULL;
+    SCRIPT(.kinds = OP(ACQUIRE), .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE);
+    advance_ms(4000);
+    CU_ASSERT_EQUAL(got.calls, 1);
+    CU_ASSERT_EQUAL(got.status, MORTISE_INDETERMINATE);
+    CU_ASSERT_EQUAL(other.calls, 1);
+    CU_ASSERT_EQUAL(other.status, MORTISE_UNREACHABLE);
+    finish();
+}
+
+static unsigned acquires_seen;
+static mortise_op *kept;
+
+/* The first reply is lost, and the driver refuses the repeat: its own undo of that grant may still arrive. */
+static bool lose_then_refuse(mortise_op *op)
+{
+    static const mortise_status answers[] = {MORTISE_INDETERMINATE, MORTISE_BUSY};
+    if (op->kind != MORTISE_OP_ACQUIRE || acquires_seen >= 2)
+        return false;
+    op->first_sent_ns = START_NS;
+    tapped_host()->complete(tapped_host(), op, answers[acquires_seen++]);
+    return true;
+}
+
+/* A try is not refused while nobody holds: it asks again, with another grant id. */
+static void try_after_refused_repeat(bool is_held)
+{
+    start(CONFIG);
+    if (is_held)
+        sim->seize("a", MORTISE_NEVER);
+    acquires_seen = 0;
+    tap_answer = lose_then_refuse;
+    want(&rig, &got, "a", TRY);
+    tap_answer = NULL;
+    CU_ASSERT_EQUAL_FATAL(got.calls, 1);
+    CU_ASSERT_EQUAL_FATAL(tapped_count(MORTISE_OP_ACQUIRE), 3);
+    const mortise_op *repeat = &tapped(MORTISE_OP_ACQUIRE, 1)->op,
+                     *last = &tapped(MORTISE_OP_ACQUIRE, 2)->op;
+    CU_ASSERT_EQUAL(repeat->flags, MORTISE_OP_TRY | MORTISE_OP_REPEAT);
+    CU_ASSERT_EQUAL(last->flags, MORTISE_OP_TRY);
+    CU_ASSERT(memcmp(&repeat->grant, &last->grant, sizeof last->grant) != 0);
+    CU_ASSERT_EQUAL(got.status, is_held ? MORTISE_BUSY : MORTISE_OK);
+    if (is_held) {
+        CU_ASSERT_PTR_NOT_NULL(strstr(got.error.message, "elsewhere"));
+        sim->give_back("a");
+    } else
+        give_back(&got);
+    advance_ms(5000); /* the lost grant is released until it is sure */
+    finish();
+}
+
+static void test_try_after_refused_repeat(void)
+{
+    try_after_refused_repeat(false);
+    try_after_refused_repeat(true);
+}
+
+/* The ask that follows the refused repeat is not sent. The first one and its undo may be executed yet. */
+static void test_try_away_after_refused_repeat(void)
+{
+    start(CONFIG);
+    SCRIPT(.kinds = OP(ACQUIRE), .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE);
+    acquires_seen = 0;
+    tap_answer = lose_then_refuse;
+    want(&rig, &got, "a", TRY);
+    tap_answer = NULL;
+    CU_ASSERT_EQUAL(got.calls, 1);
+    CU_ASSERT_EQUAL(got.status, MORTISE_INDETERMINATE);
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_ACQUIRE), 3);
+    advance_ms(5000); /* the lost grant is released until it is sure */
+    finish();
+}
+
+static bool give_kept_back(mortise_op *op)
+{
+    (void)op;
+    tap_answer = NULL;
+    tapped_host()->complete(tapped_host(), kept, MORTISE_CANCELED);
+    return false;
+}
+
+static bool lose_refuse_and_keep(mortise_op *op)
+{
+    if (op->kind == MORTISE_OP_ACQUIRE && acquires_seen == 2) {
+        kept = op; /* unsent: no mark is set */
+        acquires_seen++;
+        return true;
+    }
+    return lose_then_refuse(op);
+}
+
+/* Likewise if it is kept unsent until the time is over. */
+static void test_try_kept_after_refused_repeat(void)
+{
+    start(CONFIG "unreachable_timeout = 2s\n");
+    acquires_seen = 0;
+    kept = NULL;
+    tap_answer = lose_refuse_and_keep;
+    want(&rig, &got, "a", TRY);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(kept);
+    CU_ASSERT_EQUAL(kept->first_sent_ns, 0);
+    advance_ms(2100);
+    CU_ASSERT_EQUAL(got.calls, 1);
+    CU_ASSERT_EQUAL(got.status, MORTISE_INDETERMINATE);
+    tap_answer = give_kept_back;
+    CU_ASSERT_EQUAL(mortise_release(take(&rig, "b", NULL), NULL), MORTISE_OK);
+    advance_ms(5000);
+    finish();
+}
+
+static bool always_lose_then_refuse(mortise_op *op)
+{
+    if (op->kind != MORTISE_OP_ACQUIRE)
+        return false;
+    acquires_seen++;
+    bool repeat = (op->flags & MORTISE_OP_REPEAT) != 0;
+    tapped_host()->complete(tapped_host(), op, repeat ? MORTISE_BUSY : MORTISE_INDETERMINATE);
+    return true;
+}
+
+/* Not for ever: a try ends if no reply tells who holds for `unreachable_timeout`. */
+static void test_try_never_told(void)
+{
+    start(CONFIG "unreachable_timeout = 2s\n");
+    acquires_seen = 0;
+    tap_answer = always_lose_then_refuse;
+    want(&rig, &got, "a", TRY);
+    advance_ms(5000);
+    CU_ASSERT_EQUAL(got.calls, 1);
+    CU_ASSERT_EQUAL(got.status, MORTISE_INDETERMINATE);
+    CU_ASSERT(acquires_seen > 2);
+    tap_answer = NULL;
+    advance_ms(5000);
     finish();
 }
 
@@ -134,6 +291,12 @@ int main(void)
         {"[16] a time-out says why", test_time_out_says_why},
         {"a refusal is the head's", test_refusal_is_the_heads},
         {"grants that come too late", test_grants_that_come_too_late},
+        {"a try that is granted too late", test_try_granted_too_late},
+        {"one that was granted too late, then away", test_granted_too_late_then_away},
+        {"a try after a refused repeat", test_try_after_refused_repeat},
+        {"one that is away then", test_try_away_after_refused_repeat},
+        {"one that is kept unsent then", test_try_kept_after_refused_repeat},
+        {"a try that is never told who holds", test_try_never_told},
         CU_TEST_INFO_NULL,
     };
     return rig_run("contest in trouble", tests);
