@@ -197,10 +197,11 @@ server_port() {
 # reserve_port FILE: writes a free port into FILE. No other test of this user takes it until FOLDER is deleted: while a
 # server is stopped, nothing else shows that its port is in use.
 reserve_port() {
-    ports_folder=${TMPDIR:-/tmp}/mortise-test-ports-$(id -u)
+    ports_folder=/tmp/mortise-test-ports-$(id -u) # not in $TMPDIR: tests have folders of their own there
     (umask 077 && mkdir -p "$ports_folder")
     (
         flock 8
+        [ "$(find "$ports_folder" -name '[0-9]*' | wc -l)" -lt 1000 ] || forget_old_ports
         port=0
         while [ "$port" -eq 0 ] || port_is_taken "$port" || port_is_reserved "$port"; do
             random=$(od -An -N2 -tu2 /dev/urandom)
@@ -209,6 +210,12 @@ reserve_port() {
         echo "$FOLDER" >"$ports_folder/$port"
         echo "$port" >"$1"
     ) 8>"$ports_folder/lock"
+}
+
+forget_old_ports() {
+    for old in "$ports_folder"/[0-9]*; do
+        port_is_reserved "${old##*/}" || rm -f -- "$old"
+    done
 }
 
 port_is_reserved() {
