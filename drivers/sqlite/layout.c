@@ -238,14 +238,35 @@ static int free_rows_alone(struct driver *driver)
     return end_transaction(driver, rc);
 }
 
-/* On a connection of its own. *other stays true if the file is busy: somebody recovers the log, or is the last to close
- * the file. */
-static int look_again(struct driver *driver, bool *other)
+/* What is known of the rows, and what is then done, with the folder locked ("in turn"):
+ *
+ *             nobody else has the file open     another process has it open
+ *   MINE      done                              done
+ *   OTHER     they are freed                    wait: it opens it just now, or is of the other boot
+ *   UNKNOWN   look again                        look again: it recovers the log, or is the last to close the file
+ *
+ * UNKNOWN is never taken for OTHER: whoever makes the file busy may have freed the rows and keep the file open for
+ * hours. OTHER cannot become MINE in turn, for nobody else frees rows. Who gets no turn looks only when the time is
+ * over: each look has the file open for a moment, which keeps the one in turn from being alone. */
+enum rows { MINE, OTHER, UNKNOWN };
+
+/* On a connection of its own. */
+static mortise_status look_again(struct driver *driver, enum rows *rows, int *rc,
+                                 mortise_error *error)
 {
     struct layout layout;
-    int rc = look_at_layout(driver, &layout);
-    *other = fault_is_busy(rc) || (rc == SQLITE_OK && layout.condition == OTHER_BOOT);
-    return rc;
+    mortise_status status = database_connect(driver, error);
+    *rows = UNKNOWN;
+    *rc = SQLITE_OK;
+    if (status == MORTISE_OK) {
+        *rc = look_at_layout(driver, &layout);
+        if (*rc == SQLITE_OK)
+            *rows = layout.condition == OTHER_BOOT ? OTHER : MINE;
+        else if (!fault_is_busy(*rc))
+            status = database_open_failed(driver, *rc, error);
+    }
+    database_close(driver);
+    return status;
 }
 
 /* Waits a little longer each time; false: no time is left. */
@@ -259,45 +280,55 @@ static bool wait_a_little(struct driver *driver, int64_t *ns, int64_t until_ns)
     return true;
 }
 
-/* While the folder is locked: nobody else frees rows, and the boot id in the file stays as it is. Processes that
- * open the file just now have it open for a moment. */
-static mortise_status free_rows_in_turn(struct driver *driver, int64_t until_ns, int *rc,
-                                        mortise_error *error)
+/* On a connection of its own. They are MINE then, or OTHER as before: another process has the file open. */
+static mortise_status free_rows(struct driver *driver, enum rows *rows, mortise_error *error)
+{
+    mortise_status status = database_connect(driver, error);
+    if (status == MORTISE_OK) {
+        int rc = free_rows_alone(driver);
+        if (rc == SQLITE_OK)
+            *rows = MINE;
+        else if (!fault_is_busy(rc))
+            status = database_open_failed(driver, rc, error);
+    }
+    database_close(driver);
+    return status;
+}
+
+/* While the folder is locked: nobody else frees rows. Processes that open the file just now have it open for a moment. */
+static mortise_status free_rows_in_turn(struct driver *driver, int64_t until_ns, enum rows *rows,
+                                        int *rc, mortise_error *error)
 {
     int64_t ns = ALONE_FIRST_NS;
-    bool other = true;
-    mortise_status status = database_connect(driver, error);
-    *rc = SQLITE_OK;
-    if (status == MORTISE_OK)
-        *rc = look_again(driver, &other); /* another process may have been faster */
-    while (status == MORTISE_OK && (*rc == SQLITE_OK || fault_is_busy(*rc)) && other) {
-        database_close(driver);
-        status = database_connect(driver, error);
-        if (status == MORTISE_OK)
-            *rc = free_rows_alone(driver);
-        other = fault_is_busy(*rc) && wait_a_little(driver, &ns, until_ns);
-    }
-    if (status == MORTISE_OK && *rc != SQLITE_OK && !fault_is_busy(*rc))
-        status = database_open_failed(driver, *rc, error);
-    database_close(driver);
+    mortise_status status;
+    do {
+        status = look_again(driver, rows, rc, error); /* another process may have been faster */
+        if (status == MORTISE_OK && *rows == OTHER)
+            status = free_rows(driver, rows, error);
+    } while (status == MORTISE_OK && *rows != MINE && wait_a_little(driver, &ns, until_ns));
     return status;
 }
 
 mortise_status layout_free_rows(struct driver *driver, int64_t until_ns, mortise_error *error)
 {
     int64_t ns = ALONE_FIRST_NS;
-    int rc = SQLITE_BUSY;
+    int rc = SQLITE_OK;
     bool locked = false;
+    enum rows rows = UNKNOWN;
     mortise_status status = MORTISE_OK;
     do
         locked = flock(driver->wake_folder, LOCK_EX | LOCK_NB) == 0;
     while (!locked && wait_a_little(driver, &ns, until_ns));
     if (locked) {
-        status = free_rows_in_turn(driver, until_ns, &rc, error);
+        status = free_rows_in_turn(driver, until_ns, &rows, &rc, error);
         flock(driver->wake_folder, LOCK_UN);
+    } else {
+        status = look_again(driver, &rows, &rc, error);
     }
-    if (status != MORTISE_OK || rc == SQLITE_OK)
+    if (status != MORTISE_OK || rows == MINE)
         return status;
+    if (rows == UNKNOWN)
+        return database_open_failed(driver, rc, error);
     return fault_error(
         error, MORTISE_CONFIG, 0, false,
         "%s: its locks belong to another boot of this host, and another process uses it; a "

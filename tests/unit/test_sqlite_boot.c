@@ -231,6 +231,93 @@ static void test_busy_in_turn(void)
     close(moment.turn);
 }
 
+/* ---- another was faster, and stays ------------------------------------------------------------------------ */
+
+/* What the one that was faster has done: the rows are of this boot. */
+static void believe_again(void **keep)
+{
+    char id[40] = "", sql[160];
+    FILE *file = fopen(BOOT_ID, "re");
+    CU_ASSERT_FATAL(file != NULL && fscanf(file, "%36s", id) == 1);
+    fclose(file);
+    snprintf(sql, sizeof(sql), "UPDATE mortise_meta SET value = '%s' WHERE key = 'boot_id'", id);
+    CU_ASSERT_EQUAL(outside(path, sql, keep), 0);
+}
+
+static bool is_turned_away(void)
+{
+    bool open = is_open_here();
+    if (moment.stage == BEFORE && open)
+        moment.stage = OPENED;
+    return moment.stage == OPENED && !open;
+}
+
+/* The other process has freed the rows. The file is busy at the driver's turn, and then the other has it open like any
+ * client, for good. */
+static void be_busy_and_stay(void)
+{
+    if (is_turned_away()) {
+        believe_again(NULL);
+        CU_ASSERT_EQUAL(
+            outside(path, "PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE", &moment.other), 0);
+        CU_ASSERT_EQUAL(flock(moment.turn, LOCK_UN), 0);
+        moment.stage = BUSY;
+    } else if (moment.stage == BUSY) {
+        outside_close(moment.other);
+        moment.other = NULL;
+        CU_ASSERT_EQUAL(outside(path, "SELECT * FROM mortise_meta", &moment.other), 0);
+        moment.stage = FREE;
+    }
+}
+
+/* It never leaves the folder, because it was stopped there, say. */
+static void keep_the_turn(void)
+{
+    if (is_turned_away()) {
+        believe_again(&moment.other);
+        moment.stage = FREE;
+    }
+}
+
+static void open_late(const char *name, void (*meanwhile)(void), const char *busy_timeout)
+{
+    char wake[PATHS_MAX];
+    struct client client;
+    struct call lock;
+    path = database(name);
+    OPEN_OK(&client, "path", path);
+    acquire(&client, &lock, "a", 0);
+    client_close(&client);
+    pretend_restart();
+    moment.stage = BEFORE;
+    moment.other = NULL;
+    moment.turn = open(joined(wake, path, "-wake"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    CU_ASSERT_EQUAL_FATAL(flock(moment.turn, LOCK_EX | LOCK_NB), 0);
+    on_now = meanwhile;
+    mortise_status status = OPEN(&client, "path", path, "busy_timeout", busy_timeout);
+    on_now = NULL;
+    CU_ASSERT_EQUAL(status, MORTISE_OK);
+    CU_ASSERT_EQUAL(moment.stage, FREE); /* else this would prove nothing */
+    if (status == MORTISE_OK) {
+        CU_ASSERT_TRUE(inspect(&client, "a").held); /* nothing was freed a second time */
+        client_close(&client);
+    } else {
+        fprintf(stderr, "open: %s\n", client.error.message);
+    }
+    outside_close(moment.other);
+    close(moment.turn);
+}
+
+static void test_faster_and_stays(void)
+{
+    open_late("stays", be_busy_and_stay, "10s");
+}
+
+static void test_no_turn(void)
+{
+    open_late("no-turn", keep_the_turn, "500ms");
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {
@@ -238,6 +325,8 @@ int main(void)
         {"a container with a boot id of its own", test_container},
         {"many programs start after a restart", test_all_at_once},
         {"the file is busy for a moment", test_busy_in_turn},
+        {"another has freed the rows and stays", test_faster_and_stays},
+        {"another has freed the rows and keeps the turn", test_no_turn},
         CU_TEST_INFO_NULL,
     };
     return host_run("sqlite boot", tests);
