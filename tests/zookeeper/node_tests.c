@@ -205,8 +205,8 @@ static void test_two_styles(void)
                        *last = client_direct(settings), *other = client_direct(others);
         const char *name = fresh_name(),
                    *trying = i == 0
-                                 ? "11111111222233334444555555555555__mortise__lock__0000000001"
-                                 : "_c_1111111122223333-4444555555555555-mortise-lock-0000000001";
+                                 ? "11111111222233334444555555555555__mortise__lock__0000000002"
+                                 : "_c_1111111122223333-4444555555555555-mortise-lock-0000000002";
         struct waiter waiter = {0}, behind = {0};
         mortise_lease *lease = take(holder, name), *refused;
         waiter_start(&waiter, client, name);
