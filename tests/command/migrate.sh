@@ -110,6 +110,7 @@ same "plan --json" 75 $?
 has_line "--json: not safe, and why" "$DIR/json" '"next_phase":"new".*"safe":false.*"pid":'"$OLD"
 
 what "waiting, and another operator"
+: >"$DIR/wait.err" # what an earlier one said is not read
 "$BIN" -C "$CONF" migrate advance -w forever >"$DIR/wait.out" 2>"$DIR/wait.err" &
 waiting=$!
 yes "it waits" until_true holds "$DIR/wait.err" 'waiting for 1 client'
@@ -121,6 +122,7 @@ same_code "the first one ends" 75 "$waiting"
 has_line "and says why" "$DIR/wait.err" 'somebody else wrote it'
 same "the second one's step stands" "{old, both} {both}" "$(registers)"
 presence a old 2
+: >"$DIR/wait.err" # what an earlier one said is not read
 "$BIN" -C "$CONF" migrate advance -w forever >"$DIR/wait.out" 2>"$DIR/wait.err" &
 waiting=$!
 yes "it waits again" until_true holds "$DIR/wait.err" 'waiting for 1 client'
@@ -260,6 +262,7 @@ restarted() {
     "$BIN" -C "$CONF#redis" run ".mortise-migrate/presence/both/${ID}5" -- sleep 1000 2>>"$DIR/err" &
     HOLDER=$!
     yes "somebody is there" until_true client_listed
+    : >"$DIR/wait.err" # what an earlier one said is not read
     "$BIN" -C "$CONF" migrate advance -w forever >"$DIR/wait.out" 2>"$DIR/wait.err" &
     waiting=$!
     yes "it waits" until_true holds "$DIR/wait.err" 'waiting for 1 client'
