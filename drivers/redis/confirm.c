@@ -283,11 +283,21 @@ static void not_counted(struct link_call *call, enum link_loss loss, const struc
     driver->confirm.counting = false;
 }
 
+/* The main connection is older, and its address leads here now: what is granted there cannot be confirmed. */
+static bool is_elsewhere(const struct driver *driver)
+{
+    const char *locks = driver->link.run_id, *here = driver->confirm.link.run_id;
+    return link_is_up(&driver->link) && locks[0] != '\0' && here[0] != '\0' &&
+           strcmp(locks, here) != 0;
+}
+
 /* The locks that wait are asked about at the end of the turn: confirm_turn. */
 static void up(struct link *link, void *owner)
 {
     struct driver *driver = owner;
     struct confirm *confirm = &driver->confirm;
+    if (is_elsewhere(driver))
+        place_leads_elsewhere(driver);
     if (confirm->counting)
         return;
     confirm->counting = true;
@@ -318,6 +328,7 @@ void confirm_open(struct driver *driver, int64_t replicas, int64_t timeout_ms)
     confirm->settings = driver->settings;
     confirm->settings.command_timeout_ms += timeout_ms; /* WAIT answers that late */
     link_init(&confirm->link, driver->host, &confirm->settings, &callbacks, driver);
+    confirm->link.beside = &driver->link;
 }
 
 bool confirm_has(const struct driver *driver, const mortise_op *op)

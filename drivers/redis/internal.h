@@ -229,6 +229,7 @@ struct driver {
     struct primary *primary; /* NULL: there is one server */
     char run_id[LINK_RUN_ID_SIZE];
     bool was_up;
+    int64_t left_ns;         /* when its address led elsewhere, last; 0 never */
     int64_t longest_ms;      /* ttl that was granted */
     int64_t leases_until_ns; /* there may be leases */
     int64_t looked_ns;
@@ -375,6 +376,9 @@ bool place_open(struct driver *driver, const char *list, const char *sentinel_na
 void place_seek(struct link *link, void *owner);
 /* The main connection is up; it broke; a claim was given. */
 bool place_up(struct driver *driver);
+/* A newer connection to the address is at another server: the main one goes there, too. False: it did so a moment ago, and
+ * stays. */
+bool place_leads_elsewhere(struct driver *driver);
 /* The answer to ROLE is a primary's; and what to say if not. */
 bool place_is_primary(const redisReply *reply);
 void place_fault(const struct driver *driver, struct link_fault *fault);

@@ -141,17 +141,22 @@ static bool is_elsewhere(const struct driver *driver)
 void news_follow(struct driver *driver, bool may_be_another)
 {
     bool unknown = driver->link.run_id[0] == '\0' || driver->news.run_id[0] == '\0';
-    if (is_elsewhere(driver) || (may_be_another && unknown && link_is_up(&driver->news)))
+    bool may_lag = may_be_another &&
+                   (link_is_connecting(&driver->news) || (unknown && link_is_up(&driver->news)));
+    if (is_elsewhere(driver) || may_lag) /* an attempt that began earlier may lead to the old one */
         link_leave(&driver->news, "the locks are at another server now");
 }
 
 static void up(struct link *link, void *owner)
 {
     struct driver *driver = owner;
-    (void)link;
-    if (is_elsewhere(
-            driver)) /* this is the newer connection: so that is where the address leads now */
-        link_leave(&driver->link, "its address leads to another server now");
+    if (is_elsewhere(driver) && !place_leads_elsewhere(driver)) {
+        struct link_fault fault;
+        link_fault_set(&fault, MORTISE_UNREACHABLE, true, 0, "%s: the locks are at another server",
+                       link->endpoint.text);
+        link_reject(link, &fault); /* again, after the backoff */
+        return;
+    }
     driver->said = driver->answered = 0;
     if (driver->inbox_wanted)
         say_inbox(driver);

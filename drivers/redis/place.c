@@ -7,6 +7,7 @@
 
 #define NS_PER_US 1000
 #define LOOK_NS (500 * NS_PER_MS)
+#define LEAVE_NS (10000 * NS_PER_MS)
 #define HURRY_NS (10 * NS_PER_MS) /* while a connection is being made */
 
 static void each_link(struct driver *driver, void (*run)(struct link *link, const void *argument),
@@ -117,6 +118,22 @@ bool place_up(struct driver *driver)
     if (may_be_another)
         driver->host->doubt(driver->host, NULL, 0);
     return may_be_another;
+}
+
+/* Behind some addresses there are two servers, always: then this does not go on without end. */
+bool place_leads_elsewhere(struct driver *driver)
+{
+    int64_t now = driver->host->now(driver->host);
+    if (driver->left_ns != 0 && now - driver->left_ns < LEAVE_NS)
+        return false;
+    if (driver->left_ns == 0)
+        driver->host->log(driver->host, 4,
+                          "[%s] %s leads to another server than before; the locks are asked for "
+                          "there now",
+                          driver->section, driver->link.endpoint.text);
+    driver->left_ns = now;
+    link_leave(&driver->link, "its address leads to another server now");
+    return true;
 }
 
 /* ---- while there is none ------------------------------------------------------------------------------------- */

@@ -360,7 +360,7 @@ static void test_list_at_a_replica(void)
     house_mend(&house, 0);
     snprintf(direct, sizeof direct, "127.0.0.1:%d", house.ports[0]);
     mortise_client *client = open_house(NULL),
-                   *alone = open_at(&house.server, direct, "unreachable_timeout = 1s", timeouts);
+                   *alone = open_at(&house.server, direct, "unreachable_timeout = 10s", timeouts);
     mortise_lease *old = take(client, "old");
     EXPECT(OK, mortise_list(alone, "old", see, &gone, &detail));
     CHECK(gone.times == 1);

@@ -211,7 +211,7 @@ static void test_other_protocols(void)
         if (!CHECK(web_start(&web, answers[i], lengths[i])))
             return;
         snprintf(address, sizeof address, "127.0.0.1:%d", web.port);
-        mortise_client *client = open_by_sentinels(address, "unreachable_timeout = 1s\n", NULL);
+        mortise_client *client = open_by_sentinels(address, "unreachable_timeout = 10s\n", NULL);
         EXPECT(UNREACHABLE, mortise_ping(client, text, sizeof text, &detail));
         SAYS("no sentinel tells where \"locks\" is");
         SAYS(address);
