@@ -99,6 +99,8 @@ static void go_down(struct link *link, const struct link_fault *why)
     if (link->first != NULL)
         link_discard(link);
     close_connection(link);
+    if (!was_up)
+        link_free_tls(link); /* the certificates may have been exchanged: they are read again */
     lose_calls(link, &fault);
     if (link->callbacks->down != NULL)
         link->callbacks->down(link, link->owner, &fault);
@@ -258,8 +260,11 @@ void link_connect(struct link *link)
         int64_t now = now_of(link), left = link->attempt_end_ns - now;
         link->due_ns = now + left / (int64_t)(link->address_count - link->address_at);
         link->fd = link_socket(link);
-        if (link->fd >= 0)
+        if (link->fd >= 0) {
+            link_fault_set(&link->last, MORTISE_UNREACHABLE, true, 0, "%s: no connection yet",
+                           link->endpoint.text);
             return;
+        }
         link_fault_set(&link->last, MORTISE_UNREACHABLE, true, errno, "%s: %s", link->endpoint.text,
                        strerror(errno));
     }
@@ -290,6 +295,8 @@ static void connected(struct link *link)
         go_down(link, &fault);
         return;
     }
+    link_fault_set(&link->last, MORTISE_UNREACHABLE, true, 0, "%s: no answer to the greeting yet",
+                   link->endpoint.text);
     link->state = LINK_GREETING;
     link->written = 0;
     link->due_ns = now_of(link) + link->settings->connect_timeout_ms * LINK_NS_PER_MS;

@@ -216,7 +216,7 @@ struct link {
     size_t elements;    /* announced by the reply that is being read, in all its arrays */
     size_t reply_bytes; /* read since the last whole reply */
     bool too_large;     /* it is beyond the bounds */
-    void *tls_context;  /* an SSL_CTX, made by the first attempt with TLS; or NULL */
+    void *tls_context;  /* an SSL_CTX, or NULL: made by the next attempt with TLS */
     void *tls;          /* an SSL, or NULL */
     bool tls_pending;   /* TLS has something to write still */
     bool reading;       /* replies are being told: if it breaks now, that is done afterwards: */

@@ -120,7 +120,7 @@ static bool set_name(SSL *ssl, const char *host)
     return SSL_set_tlsext_host_name(ssl, host) == 1 && SSL_set1_host(ssl, host) == 1;
 }
 
-/* Reads the files, in the pump: once for a link, unless that fails. */
+/* Reads the files, in the pump: again after an attempt that failed. */
 static SSL_CTX *new_context(const struct link_settings *settings)
 {
     SSL_CTX *context = SSL_CTX_new(TLS_client_method());

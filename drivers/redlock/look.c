@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* look.lua fetches so much of a value, which may be another program's. */
+_Static_assert(GRANT_HEX + 2 * 20 + 3 + MORTISE_NOTE_MAX < 4096, "a value of ours is seen whole");
+
 /* ---- who has it ----------------------------------------------------------------------------------------------- */
 
 static void look_put(struct ballot *ballot, struct vote *vote)
@@ -192,9 +195,10 @@ static void say_silent(const struct ballot *ballot, char *text, size_t size)
         bool told = !link_is_up(link) && why[0] != '\0';
         if (vote->state == VOTE_YES)
             continue;
-        int length =
-            told ? snprintf(text + used, size - used, "; %s", why)
-                 : snprintf(text + used, size - used, "; %s: no answer, or refused", endpoint);
+        int length = told ? snprintf(text + used, size - used, "; %s", why)
+                          : snprintf(text + used, size - used, "; %s: %s", endpoint,
+                                     vote->node->twin ? "the same server as another node"
+                                                      : "no answer, or refused");
         used += length > 0 ? (size_t)length : 0;
     }
 }

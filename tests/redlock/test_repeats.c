@@ -325,6 +325,28 @@ static bool third_has_heard(void *argument)
     return test_proxy_count(&nodes.proxy[2], "up_taken") > counted->before[0];
 }
 
+/* Two of three nodes answer, and this is said of the other. */
+static bool says_of(int node, const char *why)
+{
+    char wanted[120];
+    snprintf(wanted, sizeof wanted, "2 of 3 nodes answer, 2 may vote; 127.0.0.1:%d: %s",
+             nodes.proxy[node].port, why);
+    return alone_says(&one, wanted);
+}
+
+/* It is connected to, and the node says nothing: that is told, and not that its name could not be looked up. */
+static void test_silent_greeting(void)
+{
+    if (!open_by_proxies(3, ALONE(VOTES, "command_timeout", "3600s", "connect_timeout", "3600s")))
+        return;
+    pass_all();
+    nodes_say(&nodes, 4, "cut");
+    nodes_say(&nodes, 4, "hold-down");
+    CHECK(says_of(2, "no answer to the greeting yet"));
+    nodes_say(&nodes, 4, "pass");
+    alone_close(&one);
+}
+
 /* A node that was late answers, and in the same turn an op that has waited for another node finds that it must do with
  * this one: which counts. */
 static void test_back_in_time(void)
@@ -338,7 +360,7 @@ static void test_back_in_time(void)
     call_start(&one, &ping);
     one.shift_ns += 21 * S_NS;
     CHECK(call_wait(&one, &ping));
-    CHECK(alone_says(&one, "2 of 3 nodes answer, 2 may vote; 127.0.0.1:*")); /* the first is known to be late */
+    CHECK(says_of(0, "no answer, or refused")); /* the first is known to be late */
     nodes_say(&nodes, 4, "cut");
     nodes_say(&nodes, 4, "hold-down");
     struct counted greeted = {.before = {test_proxy_count(&nodes.proxy[2], "up_taken")}};
@@ -418,6 +440,7 @@ static const CU_TestInfo tests[] = {
     {"a repeat among split votes", test_split},
     {"a repeat crosses the end of the former try", test_generations},
     {"a late NOSCRIPT", test_late_noscript},
+    {"a greeting is not answered", test_silent_greeting},
     {"a hanging node costs node_timeout, once", test_hanging},
     {"a release does not wait for a hanging node", test_release_hanging},
     {"a release tells that it was lost", test_release_lost},
