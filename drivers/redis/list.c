@@ -4,7 +4,9 @@
  *
  *   SCAN ──page──▶ a look at each of its keys ──▶ SCAN … cursor 0 ──▶ ROLE ──▶ sorted, told
  *
- * The server becomes a replica: the listing fails, even if nothing but the ROLE at its end tells. The op is canceled: the next answer frees the list. The connection breaks: the op fails, and so does it. */
+ *   The server becomes a replica: the listing fails, even if nothing but the ROLE at its end tells.
+ *   The op is canceled: the next answer frees the list.
+ *   The connection breaks: the op fails, and so does the list. */
 #include "../redislink/pages.h"
 #include "internal.h"
 
@@ -119,6 +121,10 @@ static void role_told(struct link_call *call, unsigned index, redisReply *reply)
         if (list->op != NULL)
             tell(list);
         free_list(list);
+        return;
+    }
+    if (reply->type == REDIS_REPLY_ERROR) { /* the right to it was taken away meanwhile */
+        refuse_list(list, reply);
         return;
     }
     struct link_fault fault;
