@@ -128,9 +128,9 @@ bool place_leads_elsewhere(struct driver *driver)
         return false;
     if (driver->left_ns == 0)
         driver->host->log(driver->host, 4,
-                          "[%s] %s leads to another server than before; the locks are asked for "
+                          "%s leads to another server than before; the locks are asked for "
                           "there now",
-                          driver->section, driver->link.endpoint.text);
+                          driver->link.endpoint.text);
     driver->left_ns = now;
     link_leave(&driver->link, "its address leads to another server now");
     return true;

@@ -289,45 +289,6 @@ static void test_demoted_behind_one_address(void)
     CHECK(server_is_clean(&house.server));
 }
 
-static bool stands_at_new(void *client)
-{
-    mortise_lease *lease = take(client, "where");
-    bool here = holds(&house.server, "where") == 1;
-    give(lease);
-    return here;
-}
-
-/* The address leads to another primary, and the old one is one still. The connection for messages, which is made then,
- * finds the new one; both must be at one server, or nobody would be told of a release. */
-static void test_address_leads_elsewhere(void)
-{
-    char path[220], direct[40];
-    struct pending pending = PENDING_INIT;
-    house_mend(&house, 0);
-    snprintf(path, sizeof path, "%s/elsewhere", house.server.folder);
-    snprintf(direct, sizeof direct, "127.0.0.1:%d", house.ports[0]);
-    lead_to(path, house.server.socket);
-    mortise_client *client = open_at(&house.server, path, patient, timeouts),
-                   *holder = open_at(&house.server, direct, patient, timeouts);
-    mortise_lease *lease = take(holder, "wanted");
-    EXPECT(BUSY, try_once(client, "wanted"));
-    house_wait_replicas(&house, 2);
-    lead_to(path, house.server.socket2);
-    house_promote(&house, 1);
-    pending_start(&pending, client, "wanted", MORTISE_OPTIONS(.wait_ms = 3 * TEST_PATIENCE_MS));
-    CHECK(wait_inboxes(&house.server, 1));
-    CHECK(test_poll(stands_at_new, client, TEST_PATIENCE_MS));
-    CHECK(wait_queue(&house.server, "wanted", 1));
-    EXPECT(OK, mortise_break(client, "wanted", mortise_token(lease), &detail));
-    CHECK(pending_join(&pending) == MORTISE_OK); /* by a message */
-    give(pending.lease);
-    mortise_release(lease, NULL); /* of the old one, which forgets it now */
-    close_client(holder);
-    close_client(client);
-    house_follow(&house, 0);
-    unlink(path);
-}
-
 struct seen {
     const char *name;
     int times;
@@ -468,7 +429,6 @@ static const CU_TestInfo tests[] = {
     {"cut off from the primary", test_cut_off},
     {"the primary becomes a replica", test_demoted},
     {"demoted behind one address", test_demoted_behind_one_address},
-    {"an address that leads elsewhere", test_address_leads_elsewhere},
     {"a replica alone", test_replica_alone},
     {"a listing of a replica", test_list_at_a_replica},
     {"a release that a lagging replica knows nothing of", test_release_at_a_replica},
