@@ -23,7 +23,7 @@ set(MORTISE_LONG_TESTS packages docs.commands analysis install migration.drill-f
 # `tests/run.sh --nightly`. SANITIZERS (default: all): "address" if there is nothing in the test for ThreadSanitizer, "none"
 # if a sanitizer can find nothing new in it. NIGHTLY_SANITIZERS: those of them that run the test only at night, because
 # other tests take the same paths with the same threads. BUSY: the test computes rather than waits, so that only two of its kind run
-# at once on two processors; tests that wait run eight at a time. SERIAL: the test runs alone.
+# at once on two processors; tests that wait run ten at a time. SERIAL: the test runs alone.
 # Exit code 77 is a skip; with MORTISE_REQUIRE_ALL it is a failure.
 # Every test finds the command in its PATH, and in its environment MORTISE_COMMAND (the command's file),
 # MORTISE_SOURCE_DIR, MORTISE_BUILD_DIR and MORTISE_MODULE_PATH: the built modules and the test modules.
@@ -59,7 +59,7 @@ function(mortise_test NAME)
     endforeach()
     set(processors 1)
     if(arg_BUSY)
-        set(processors 4) # of the four slots that tests/run.sh gives each processor
+        set(processors 5) # of the five slots that tests/run.sh gives each processor
     endif()
     math(EXPR timeout "${arg_TIMEOUT} * ${time_factor}")
 
