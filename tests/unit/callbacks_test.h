@@ -39,4 +39,20 @@ static inline void linger(mortise_lease *lease, mortise_lease_state state, void 
     atomic_store(&running->left, true);
 }
 
+/* A lease that has been lost, and whose callback runs until running->leave. */
+static inline mortise_lease *lose_and_linger(mortise_client *client, const char *name,
+                                             struct running *running)
+{
+    mortise_lease *lease;
+    CU_ASSERT_EQUAL_FATAL(
+        mortise_acquire(client, name,
+                        MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 60, .no_renew = true,
+                                        .on_state = linger, .user_data = running),
+                        &lease, NULL),
+        MORTISE_OK);
+    while (sem_wait(&running->entered) != 0)
+        continue;
+    return lease;
+}
+
 #endif

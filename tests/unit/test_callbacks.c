@@ -193,14 +193,7 @@ static void test_release_waits_for_its_callback(void)
     sem_init(&running.entered, 0, 0);
     sem_init(&running.leave, 0, 0);
     rig_open_real(&rig, CONFIG);
-    CU_ASSERT_EQUAL_FATAL(
-        mortise_acquire(rig.handle, "a",
-                        MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 60, .no_renew = true,
-                                        .on_state = linger, .user_data = &running),
-                        &lease, NULL),
-        MORTISE_OK);
-    while (sem_wait(&running.entered) != 0)
-        continue;
+    lease = lose_and_linger(rig.handle, "a", &running);
     pthread_create(&helper, NULL, let_leave, &running);
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
     CU_ASSERT(atomic_load(&running.left));
@@ -222,14 +215,7 @@ static void test_blocked_callback_harms_nobody(void)
     sem_init(&running.entered, 0, 0);
     sem_init(&running.leave, 0, 0);
     rig_open_real(&rig, CONFIG "renew_every = 50ms\n");
-    CU_ASSERT_EQUAL_FATAL(
-        mortise_acquire(rig.handle, "lost",
-                        MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 60, .no_renew = true,
-                                        .on_state = linger, .user_data = &running),
-                        &lost, NULL),
-        MORTISE_OK);
-    while (sem_wait(&running.entered) != 0)
-        continue;
+    lost = lose_and_linger(rig.handle, "lost", &running);
     CU_ASSERT_EQUAL_FATAL(
         mortise_acquire(rig.handle, "kept", MORTISE_OPTIONS(.ttl_ms = 60000), &kept, NULL),
         MORTISE_OK);

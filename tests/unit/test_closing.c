@@ -63,14 +63,7 @@ static void test_blocked_callback_and_close(void)
     sem_init(&running.entered, 0, 0);
     sem_init(&running.leave, 0, 0);
     rig_open_real(&rig, CONFIG "close_timeout = 100ms\n");
-    CU_ASSERT_EQUAL_FATAL(
-        mortise_acquire(rig.handle, "lost",
-                        MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 60, .no_renew = true,
-                                        .on_state = linger, .user_data = &running),
-                        &lost, NULL),
-        MORTISE_OK);
-    while (sem_wait(&running.entered) != 0)
-        continue;
+    lost = lose_and_linger(rig.handle, "lost", &running);
     int64_t from_ms = test_now_ms();
     mortise_error error;
     CU_ASSERT_EQUAL(mortise_close(rig.handle, &error), MORTISE_CLOSING);
@@ -373,14 +366,7 @@ static mortise_status release_outlasts_the_close(void)
     sem_init(&running.entered, 0, 0);
     sem_init(&running.leave, 0, 0);
     rig_open_real(&rig, CONFIG "close_timeout = 1s\n");
-    CU_ASSERT_EQUAL_FATAL(
-        mortise_acquire(rig.handle, "a",
-                        MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 60, .no_renew = true,
-                                        .on_state = linger, .user_data = &running),
-                        &lease, NULL),
-        MORTISE_OK);
-    while (sem_wait(&running.entered) != 0)
-        continue;
+    lease = lose_and_linger(rig.handle, "a", &running);
     pthread_create(&releaser, NULL, release_lost, lease);
     CU_ASSERT(test_poll(one_is_in, NULL, TEST_PATIENCE_MS));
     pthread_create(&closer, NULL, close_to_the_end, &status);

@@ -190,6 +190,15 @@ static bool is_open_here(void)
     return found;
 }
 
+/* The other program makes the file busy and lets the next one have its turn. */
+static void keep_file_and_pass_turn(void)
+{
+    CU_ASSERT_EQUAL(
+        outside(path, "PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE", &moment.other), 0);
+    CU_ASSERT_EQUAL(flock(moment.turn, LOCK_UN), 0);
+    moment.stage = BUSY;
+}
+
 /* The driver has seen that the rows are of another boot, has closed the file and waits for its turn. When that comes, the
  * file is busy, as it is while another process recovers the log; and no more at the driver's next look at the time. */
 static void be_busy_for_a_moment(void)
@@ -198,10 +207,7 @@ static void be_busy_for_a_moment(void)
     if (moment.stage == BEFORE && open) {
         moment.stage = OPENED;
     } else if (moment.stage == OPENED && !open) {
-        CU_ASSERT_EQUAL(
-            outside(path, "PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE", &moment.other), 0);
-        CU_ASSERT_EQUAL(flock(moment.turn, LOCK_UN), 0);
-        moment.stage = BUSY;
+        keep_file_and_pass_turn();
     } else if (moment.stage == BUSY) {
         outside_close(moment.other);
         moment.stage = FREE;
@@ -258,10 +264,7 @@ static void be_busy_and_stay(void)
 {
     if (is_turned_away()) {
         believe_again(NULL);
-        CU_ASSERT_EQUAL(
-            outside(path, "PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE", &moment.other), 0);
-        CU_ASSERT_EQUAL(flock(moment.turn, LOCK_UN), 0);
-        moment.stage = BUSY;
+        keep_file_and_pass_turn();
     } else if (moment.stage == BUSY) {
         outside_close(moment.other);
         moment.other = NULL;
