@@ -244,9 +244,9 @@ static void wait_for_closer(mortise_client *handle, struct client *client, int64
             return;
 }
 
-/* Takes over a client whose close ended with CLOSING. If another thread closes it: waits for the outcome, and while
- * callbacks may still run says what that thread will be told. Nobody waits inside a callback, which may be what the
- * other thread waits for. */
+/* Takes over a client whose close ended with CLOSING. If another thread closes the client, this one waits for the
+ * outcome; it returns CLOSING while callbacks may still run. It does not wait inside a callback, because the other thread may be
+ * waiting for that callback. */
 static mortise_status take_over(mortise_client *handle, struct client **client,
                                 mortise_error *error)
 {

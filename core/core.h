@@ -284,9 +284,9 @@ void releases_hurry_locked(struct client *client, struct task_list *starts);
 /* ---- watchdog.c -------------------------------------------------------------------------------- */
 
 bool watchdog_ready(
-    struct client *client); /* starts the thread, once; false: no thread could be had */
+    struct client *client); /* starts the thread, once; false: the system gives no thread */
 void watchdog_wake_locked(struct client *client, int64_t due_ns);
-/* False: it did not end by then, for it is in a module that is stuck. */
+/* False: the watchdog did not end by then, because it is inside a module that is stuck. */
 bool watchdog_stop(struct client *client, int64_t until_ns);
 /* Serves what is due now; returns the next due time. The thread's body; tests call it by hand. */
 int64_t watchdog_run(struct client *client);

@@ -1,9 +1,8 @@
 /* loader.c - opens and closes modules.
  *
- * From a section's name to a running instance: the file (module_path.c), dlopen, the handshake
- * (handshake.c), the values by the module's schema, its `open`. No lock is held meanwhile and nothing is
- * kept between calls but what a struct loader has: clients may be opened by several threads at once.
- * Knows no backend, and of the host table only that the core makes it. */
+ * From a section's name to a running instance: the file (module_path.c), dlopen, the handshake (handshake.c), the values
+ * by the module's schema, its `open`. It holds no lock and keeps nothing between calls except what is in struct loader,
+ * because several threads may open clients at once. It knows no backend, and not what is in the host table. */
 #include "loader_internal.h"
 
 #include "schema.h"

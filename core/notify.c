@@ -1,9 +1,8 @@
 /* notify.c - callbacks of the application, and events to observers.
  *
- * Callbacks wait in a queue and are run one at a time, with no lock held, on a notifier thread of the
- * client (started when first needed) or in mortise_dispatch(): a callback that blocks holds up the
- * callbacks behind it and nothing else. A callback may use every function of the library. If a callback closes its
- * client, the thread that runs it runs the callbacks that are left and then frees the client. */
+ * Callbacks wait in a queue and run one at a time, with no lock held, on a notifier thread of the client (started when
+ * first needed) or in mortise_dispatch(). A callback that blocks delays only the callbacks behind it. A callback may use
+ * every function of the library. If it closes its client, its thread runs the callbacks left and frees the client. */
 #include "core.h"
 
 #include <errno.h>
@@ -193,9 +192,8 @@ static struct notice *pop(struct client *client)
 
 enum ran { GOES_ON, CLOSED_INSIDE, FORKED_INSIDE };
 
-/* notify lock held, but not on the way. CLOSED_INSIDE: the client was closed meanwhile, and this thread
- * ends it. FORKED_INSIDE: this is the child of a fork in the callback; the client is the parent's, nothing
- * of it may be touched, and the lock is not held. */
+/* Called and returns with the notify lock held; drops it for the callback. CLOSED_INSIDE: the callback closed the
+ * client; this thread ends it. FORKED_INSIDE: this is a child forked in it: no lock is held, the client is the parent's. */
 static enum ran run(struct client *client, struct notice *notice, int *count)
 {
     pthread_mutex_unlock(&client->notify_lock);
@@ -209,8 +207,8 @@ static enum ran run(struct client *client, struct notice *notice, int *count)
     return client->closed_inside ? CLOSED_INSIDE : GOES_ON;
 }
 
-/* The client was closed in a callback: what is left is run, and it ends. `mine`: this thread is one of the
- * dispatchers. notify lock held, not after */
+/* A callback closed the client: runs the remaining callbacks and ends the client. `mine`: 1 if this thread dispatches.
+ * Called with the notify lock held, which is gone afterwards. */
 static void run_rest_and_free(struct client *client, unsigned mine)
 {
     struct notice *notice;

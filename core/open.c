@@ -17,7 +17,7 @@ static void make_id(struct client *client)
         snprintf(client->id + 2 * i, 3, "%02x", bytes[i]);
 }
 
-/* Who asks: "host\npid\nprogram", for inspect. */
+/* The client as inspect shows it: "host\npid\nprogram". */
 static void make_note(struct client *client)
 {
     char host[65];

@@ -159,7 +159,7 @@ void pump_attention(struct pump *pump, int change);
 void sleeper_init(struct sleeper *sleeper, struct pump *pump);
 /* Sleeps, leading or following, until the sleeper is woken or `until_ns`. True: woken. */
 bool pump_wait(struct pump *pump, struct sleeper *sleeper, int64_t until_ns);
-/* The same, but does not go into the stack, unless no thread can be had that does. */
+/* The same, but enters the stack only if the system gives no service thread. */
 bool pump_wait_aside(struct pump *pump, struct sleeper *sleeper, int64_t until_ns);
 /* Once; any thread, any lock. The sleeper may be gone as soon as this is called. */
 void sleeper_wake(struct sleeper *sleeper);

@@ -52,7 +52,7 @@ void pump_name_next_locked(struct pump *pump);
 /* Waits on `left` or another condition until `until_ns` of clock_now(). */
 void pump_cond_wait_locked(struct pump *pump, pthread_cond_t *cond, int64_t until_ns);
 
-/* service.c; pump lock held. The service thread is there; false: it cannot be had. */
+/* service.c; pump lock held. True: the service thread runs. False: the system gives none. */
 bool service_start_locked(struct pump *pump);
 /* service.c; pump lock held. Sees to it that the service thread looks after what is outstanding that no
  * caller waits for; and, if no caller is about to lead, after the driver's timer. */

@@ -122,7 +122,7 @@ void release_attend_locked(struct release *release, struct sleeper *sleeper, mor
     *status = MORTISE_INDETERMINATE;
 }
 
-/* Tells the caller, who may be gone as soon as it is woken. detail may be NULL: what it was told before stands. */
+/* Reports to the caller and wakes it; its memory may be gone then. detail NULL: keeps the error reported before. */
 static void tell_locked(struct release *release, mortise_status status, const mortise_error *detail)
 {
     struct sleeper *sleeper = release->sleeper;
@@ -139,7 +139,7 @@ static void tell_locked(struct release *release, mortise_status status, const mo
     sleeper_wake_later(sleeper, &release->client->wakes);
 }
 
-/* What a caller is told that stops waiting now. Perhaps the last try was not sent, but one is under way again. */
+/* The status for a caller that stops waiting now. The last try may be unsent while another one is under way. */
 static mortise_status known_by_now_locked(const struct release *release)
 {
     if (*release->status == MORTISE_UNREACHABLE && release->running &&

@@ -68,7 +68,7 @@ void pump_start_detached(struct pump *pump, struct task_list *tasks)
     pthread_mutex_lock(&pump->lock);
     queue_starts_locked(pump, tasks);
     if (!pump->inside && pump_has_work_locked(pump) && !service_take_over_locked(pump))
-        pump_go_inside_locked(pump); /* no thread could be had: better here than never */
+        pump_go_inside_locked(pump); /* the system gives no thread, so this one does the work */
     pthread_mutex_unlock(&pump->lock);
 }
 
@@ -93,8 +93,8 @@ bool pump_may_be_sent(struct pump *pump, const struct task *task)
 {
     pthread_mutex_lock(&pump->lock);
     bool given = task->phase != TASK_QUEUED && task->phase != TASK_IDLE;
-    /* The mark tells it of an acquire that is with a driver: a driver sets it for no other kind, and a plugin copies it
-     * when it answers. While nobody is inside, the mark stands still; completed and not delivered is inside too. */
+    /* first_sent_ns decides only for an acquire that a driver has: drivers set it for no other kind, and a plugin copies
+     * it when it answers. It does not change while no thread is inside; an answer not yet delivered counts as inside. */
     bool marked = given && !pump->inside && task->op.kind == MORTISE_OP_ACQUIRE &&
                   pump->top->module.kind == MORTISE_KIND_DRIVER;
     bool sent = given && (!marked || task->op.first_sent_ns != 0);

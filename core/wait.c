@@ -316,8 +316,7 @@ bool pump_wait_aside(struct pump *pump, struct sleeper *sleeper, int64_t until_n
 {
     pthread_mutex_lock(&pump->lock);
     sleeper->aside = service_start_locked(pump);
-    if (!sleeper
-             ->aside) /* a test that drives all by hand, or no thread could be had: better here than never */
+    if (!sleeper->aside) /* a test drives the pump by hand, or the system gives no thread */
         wait_locked(pump, sleeper, until_ns);
     while (!sleeper_done(sleeper) && clock_now() < until_ns)
         follow_locked(pump, sleeper, until_ns);

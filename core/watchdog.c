@@ -1,8 +1,8 @@
 /* watchdog.c - the thread that serves the heap of due times: renewals, deadlines, retries, time-outs.
  *
  * It does not go into the module stack (a driver stuck in a disk must not keep it from telling a loss):
- * what is to be asked of the backend is handed to the service thread. Only where that thread cannot be had it goes in
- * itself, for a renewal that is not sent loses the lease. It never runs a callback of the
+ * it hands its requests to the service thread. If the system gives no such thread, the watchdog enters the stack itself,
+ * because a renewal that is not sent loses the lease. It never runs a callback of the
  * application. It sleeps on a timerfd of CLOCK_BOOTTIME, so that it wakes when a suspended machine does.
  * When a renewal is due, those that are due soon are taken along, so that a driver can send them together:
  * ten thousand leases that were taken one by one fall into step after a few periods. */
