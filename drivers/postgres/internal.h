@@ -14,7 +14,7 @@
  *   waiting.c     who waits for what, who is woken
  *   ghost.c       lost connections whose backends may still be at work
  *
- * What the ops do to a row, and why that is safe, stands in ../rowlease/rowlease.h. What differs from an
+ * What the ops do to a row, and why that is safe, stands in ../lib/sql/rowlease.h. What differs from an
  * embedded database: the clock is the server's, read by the statement that uses it (clock_timestamp(),
  * never the transaction's now()); nothing is known before its answer; and the connection may go.
  *
@@ -113,7 +113,7 @@
 
 #define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
 
-#include "../rowlease/rowlease.h"
+#include "../lib/sql/rowlease.h"
 #include "args.h"
 #include "hosts.h"
 #include "sql.h"

@@ -7,7 +7,7 @@
  * the wait, but still a ttl after the statement was sent. A row that is free expired at -infinity. */
 #include "sql.h"
 
-#include "../rowlease/rowlease.h"
+#include "../lib/sql/rowlease.h"
 
 #define MAKE_LOCK                                                                                  \
     "CREATE TABLE IF NOT EXISTS mortise_lock(\n"                                                   \

@@ -15,7 +15,7 @@
  *   upkeep.c      checkpoints, and the sweeping of rows long free
  *   forks.c       that a child of this process may open clients of its own
  *
- * What the ops do to a row, and why that is safe, stands in ../rowlease/rowlease.h. What stands here is
+ * What the ops do to a row, and why that is safe, stands in ../lib/sql/rowlease.h. What stands here is
  * how it meets the file:
  *
  *   An op of the common case is one statement, which is one transaction of its own. Where it touches no
@@ -55,7 +55,7 @@
 
 #define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
 
-#include "../rowlease/rowlease.h"
+#include "../lib/sql/rowlease.h"
 #include "sql.h"
 
 #include <limits.h>

@@ -132,7 +132,7 @@ struct blocked {
 void blocked_start(struct blocked *blocked, mortise_client *client, const char *name,
                    const mortise_options *options);
 /* Whether a wait that began at that instant and is over now was ended by news, where those are promised: it is over before
- * a waiter looks again by itself, as those of drivers/rowlease do after 10 s. Else that it did not take for ever. */
+ * a waiter looks again by itself, as those of drivers/lib/sql do after 10 s. Else that it did not take for ever. */
 bool was_told(int64_t began_ms);
 /* Whether a case can be fast enough: runs it until it is at most slack_ms late, eight times at most. A busy machine
  * delays some of the runs, a defect delays them all. The function runs the case once, asserts what does not depend on time, and
