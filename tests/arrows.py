@@ -25,7 +25,7 @@ LARGER = {
     "core": 10,
     "drivers/postgres": 13,
     "drivers/redis": 14,
-    "drivers/redislink": 5,
+    "drivers/lib/redis": 5,
     "drivers/redlock": 12,
     "drivers/sqlite": 9,
     "drivers/zookeeper": 10,

@@ -1,4 +1,4 @@
-/* holder.c - who holds a lock, read from what is in the server: hashes; strings are ../redislink's. */
+/* holder.c - who holds a lock, read from what is in the server: hashes; strings are ../lib/redis's. */
 #include "internal.h"
 
 #include <stdio.h>

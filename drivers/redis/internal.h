@@ -16,7 +16,7 @@
  *   confirm.c      min_replicas: a third connection, on which replicas are waited for
  *   key.c          names of keys and channels
  *
- * The connection and its faults are ../redislink's. What is in the server for a lock named N (with the
+ * The connection and its faults are ../lib/redis's. What is in the server for a lock named N (with the
  * namespace before it; {…} is the part that a cluster hashes):
  *
  *   N                   the lock: a string, or a hash (mode), which expires with its holder
@@ -62,7 +62,7 @@
  *     is news, so it tries again then. The subscription's connection breaks: the same when it is back.
  *   WATCH: one transaction at a time on the connection; see transaction.c.
  *
- * Failover (servers = a, b; sentinel = …): ../redislink/primary.h finds the primary, place.c moves there.
+ * Failover (servers = a, b; sentinel = …): ../lib/redis/primary.h finds the primary, place.c moves there.
  *
  *                  broke, READONLY, +switch-master             ROLE: master
  *   at A ─────────────────────────────────────▶ seeking ─────────────────────▶ at B
@@ -89,9 +89,9 @@
 #ifndef MORTISE_DRIVERS_REDIS_INTERNAL_H
 #define MORTISE_DRIVERS_REDIS_INTERNAL_H
 
-#include "../redislink/holder.h"
-#include "../redislink/primary.h"
-#include "../redislink/script.h"
+#include "../lib/redis/holder.h"
+#include "../lib/redis/primary.h"
+#include "../lib/redis/script.h"
 #include "scripts.h"
 
 #include <string.h>

@@ -7,7 +7,7 @@
  *   The server becomes a replica: the listing fails, even if nothing but the ROLE at its end tells.
  *   The op is canceled: the next answer frees the list.
  *   The connection breaks: the op fails, and so does the list. */
-#include "../redislink/pages.h"
+#include "../lib/redis/pages.h"
 #include "internal.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
  *
  * One primary, one connection for all that a client asks, one more for those who wait; one to wait for replicas,
  * where that is asked for. internal.h says which file does what, and what happens where something fails. */
-#include "../redislink/settings.h"
+#include "../lib/redis/settings.h"
 #include "internal.h"
 
 #include <stdio.h>

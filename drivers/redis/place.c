@@ -1,6 +1,6 @@
 /* place.c - where the server is, when there are several (servers, sentinel), and what follows from a new one: what is
  * held is renewed there at once, tokens do not go back with its clock. One address may lead to a new server, too (a
- * name, a virtual address). ../redislink/primary.h finds the primary; internal.h has the faults. */
+ * name, a virtual address). ../lib/redis/primary.h finds the primary; internal.h has the faults. */
 #include "internal.h"
 
 #include <stdio.h>

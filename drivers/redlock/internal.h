@@ -15,7 +15,7 @@
  *   courtesy.c   …and comes before who released
  *   scripts/     what is executed in a node: one script is one atomic step
  *
- * Connections and their faults are ../redislink's. N nodes (odd), independent masters; q = N/2 + 1 is a quorum. In a
+ * Connections and their faults are ../lib/redis's. N nodes (odd), independent masters; q = N/2 + 1 is a quorum. In a
  * node there is of a lock named L (with the namespace before it):
  *
  *   L                   the lock: "<grant> <token, 16 digits> <since, us>\n<note>", which expires with its ttl; with a mark
@@ -92,8 +92,8 @@
 #ifndef MORTISE_DRIVERS_REDLOCK_INTERNAL_H
 #define MORTISE_DRIVERS_REDLOCK_INTERNAL_H
 
-#include "../redislink/holder.h"
-#include "../redislink/script.h"
+#include "../lib/redis/holder.h"
+#include "../lib/redis/script.h"
 #include "scripts.h"
 
 #include <string.h>

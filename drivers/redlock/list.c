@@ -2,7 +2,7 @@
  * that one grant has on a quorum. The answer is what held during the listing, not at one instant.
  *
  * The op is canceled, or fails: the scans that are under way end with their next answer, the last one frees the list. */
-#include "../redislink/pages.h"
+#include "../lib/redis/pages.h"
 #include "internal.h"
 
 #include <stdlib.h>

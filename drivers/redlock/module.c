@@ -4,7 +4,7 @@
  * internal.h says which file does what, and what happens where something fails. */
 #include "internal.h"
 
-#include "../redislink/settings.h"
+#include "../lib/redis/settings.h"
 
 #include <stdio.h>
 #include <stdlib.h>

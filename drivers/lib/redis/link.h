@@ -53,8 +53,8 @@
  *   The resolver hangs: it has its own thread; a second look-up is not begun before the first has ended.
  *
  * All of it runs in the pump (driver.h). SIGPIPE never arises. */
-#ifndef MORTISE_DRIVERS_REDISLINK_LINK_H
-#define MORTISE_DRIVERS_REDISLINK_LINK_H
+#ifndef MORTISE_DRIVERS_LIB_REDIS_LINK_H
+#define MORTISE_DRIVERS_LIB_REDIS_LINK_H
 
 #include <mortise/driver.h>
 

@@ -1,7 +1,7 @@
 /* script.h - scripts in the server; see script.c. The table of a driver's is made of its folder scripts/ when it is
  * configured (scripts.cmake): scripts.h, an enum, and scripts.inc, the rows. */
-#ifndef MORTISE_DRIVERS_REDISLINK_SCRIPT_H
-#define MORTISE_DRIVERS_REDISLINK_SCRIPT_H
+#ifndef MORTISE_DRIVERS_LIB_REDIS_SCRIPT_H
+#define MORTISE_DRIVERS_LIB_REDIS_SCRIPT_H
 
 #include "link.h"
 

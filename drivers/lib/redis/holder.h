@@ -1,6 +1,6 @@
 /* holder.h - what the value of a lock says of its holder; see holder.c. */
-#ifndef MORTISE_DRIVERS_REDISLINK_HOLDER_H
-#define MORTISE_DRIVERS_REDISLINK_HOLDER_H
+#ifndef MORTISE_DRIVERS_LIB_REDIS_HOLDER_H
+#define MORTISE_DRIVERS_LIB_REDIS_HOLDER_H
 
 #include "keys.h"
 

@@ -1,6 +1,6 @@
 /* settings.h - settings that the drivers that speak Redis have in common; see settings.c. */
-#ifndef MORTISE_DRIVERS_REDISLINK_SETTINGS_H
-#define MORTISE_DRIVERS_REDISLINK_SETTINGS_H
+#ifndef MORTISE_DRIVERS_LIB_REDIS_SETTINGS_H
+#define MORTISE_DRIVERS_LIB_REDIS_SETTINGS_H
 
 #include "link.h"
 

@@ -34,8 +34,8 @@
  *     stands, for a switch in between would be missed.
  *   The answers of an earlier look come late: each look makes its connections anew.
  *   The resolver hangs for one candidate: that candidate alone fails. */
-#ifndef MORTISE_DRIVERS_REDISLINK_PRIMARY_H
-#define MORTISE_DRIVERS_REDISLINK_PRIMARY_H
+#ifndef MORTISE_DRIVERS_LIB_REDIS_PRIMARY_H
+#define MORTISE_DRIVERS_LIB_REDIS_PRIMARY_H
 
 #include "link.h"
 

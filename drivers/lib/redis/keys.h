@@ -1,6 +1,6 @@
 /* keys.h - names of keys, made of pieces; see keys.c. */
-#ifndef MORTISE_DRIVERS_REDISLINK_KEYS_H
-#define MORTISE_DRIVERS_REDISLINK_KEYS_H
+#ifndef MORTISE_DRIVERS_LIB_REDIS_KEYS_H
+#define MORTISE_DRIVERS_LIB_REDIS_KEYS_H
 
 #include "link.h"
 

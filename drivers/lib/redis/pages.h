@@ -1,6 +1,6 @@
 /* pages.h - a server's keys, a page at a time; see pages.c. */
-#ifndef MORTISE_DRIVERS_REDISLINK_PAGES_H
-#define MORTISE_DRIVERS_REDISLINK_PAGES_H
+#ifndef MORTISE_DRIVERS_LIB_REDIS_PAGES_H
+#define MORTISE_DRIVERS_LIB_REDIS_PAGES_H
 
 #include "link.h"
 
