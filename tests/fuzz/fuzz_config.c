@@ -4,10 +4,10 @@
  *
  *   clang -fsanitize=fuzzer,address,undefined … fuzz_config.c core/{config*,core_options,schema,status,url}.c
  */
-#include "config.h"
-#include "config_internal.h"
+#include "config/config.h"
+#include "config/config_internal.h"
 #include "corpus.h"
-#include "schema.h"
+#include "config/schema.h"
 
 #include <assert.h>
 #include <stdlib.h>

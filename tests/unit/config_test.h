@@ -3,8 +3,8 @@
 #ifndef CONFIG_TEST_H
 #define CONFIG_TEST_H
 
-#include "config.h"
-#include "status.h"
+#include "config/config.h"
+#include "base/status.h"
 
 #include <CUnit/Basic.h>
 

@@ -4,7 +4,7 @@
 #define LOADER_TEST_H
 
 #include "config_test.h"
-#include "loader.h"
+#include "modules/loader.h"
 
 #include <stdarg.h>
 

@@ -7,7 +7,7 @@
 #ifndef RIG_H
 #define RIG_H
 
-#include "core.h"
+#include "client/core.h"
 #include "sim.h"
 #include "support.h"
 

@@ -1,6 +1,6 @@
 /* test_lists.c - what waits in the pump for its next round: each thing is done once, and what became pointless meanwhile is
  * taken off its list alone. */
-#include "pump_inside.h"
+#include "pump/pump_internal.h"
 #include "rig.h"
 
 static struct rig rig;

@@ -2,7 +2,7 @@
  * lines of a program that ends still come out. */
 #include "rig.h"
 
-#include "log.h"
+#include "base/log.h"
 
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -86,7 +86,7 @@ static void test_full_pipe(void)
     unsigned long long dropped = 0, more;
     int count = 0, last = -1;
     rig_open_real(&rig, "renew_every = 50ms\n");
-    rig.client->settings.log = true;
+    rig.client->pump.logs = true;
     catch_stderr(true);
     CU_ASSERT_EQUAL_FATAL(
         mortise_acquire(rig.handle, "a", MORTISE_OPTIONS(.ttl_ms = 3600000), &lease, NULL),
@@ -128,7 +128,7 @@ static const char *self;
 static void last_words(void)
 {
     rig_open_real(&rig, "");
-    rig.client->settings.log = true;
+    rig.client->pump.logs = true;
     mortise_host *host = &rig.client->top->host;
     host->log(host, 4, "the last line");
 }
@@ -138,7 +138,7 @@ static void last_words_alone(void)
 {
     pthread_attr_t huge;
     rig_open_real(&rig, "");
-    rig.client->settings.log = true;
+    rig.client->pump.logs = true;
     pthread_attr_init(&huge);
     CU_ASSERT_FATAL(pthread_attr_setstacksize(&huge, (size_t)1 << 47) == 0 &&
                     pthread_setattr_default_np(&huge) == 0);
@@ -188,7 +188,7 @@ static void test_one_line(void)
 {
     char line[256] = "";
     rig_open(&rig, "");
-    rig.client->settings.log = true;
+    rig.client->pump.logs = true;
     catch_stderr(false);
     mortise_host *host = &rig.client->top->host;
     host->log(host, 4, "one\nmortise: two");

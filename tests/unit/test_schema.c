@@ -1,7 +1,7 @@
 /* test_schema.c - single values by their schema row: durations, numbers, choices, ranges in words, the
  * nearest word, and a walk over every row of the core's own section. */
 #include "config_test.h"
-#include "schema.h"
+#include "config/schema.h"
 
 #include <inttypes.h>
 

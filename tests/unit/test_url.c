@@ -1,6 +1,6 @@
 /* test_url.c - URLs taken apart, and refused: no message and no source shows what may be a secret. */
 #include "config_test.h"
-#include "url.h"
+#include "config/url.h"
 
 static void test_is_url(void)
 {

@@ -1,0 +1,205 @@
+/* log.c - lines for stderr, written by a thread of their own; see log.h. */
+#include "base/log.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ROOM 65536
+#define LINE_MAX_BYTES 1536
+#define EXIT_PATIENCE_MS 1000 /* how long the end of the program waits for the last lines */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows */
+static pthread_cond_t written;                           /* some lines were; on CLOCK_MONOTONIC */
+static bool written_ready;
+static char buffers[2][ROOM]; /* one is filled while the other is written */
+static unsigned filling;
+static size_t used;
+static uint64_t lines_in, lines_out, dropped;
+static bool runs;
+
+static void make_cond_locked(void)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&written, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    written_ready = true;
+}
+
+/* ---- the thread ---- */
+
+/* One write for each line, so that lines of several processes do not mix in a pipe. */
+static void put(const char *line, size_t length)
+{
+    while (length > 0) {
+        ssize_t count = write(STDERR_FILENO, line, length);
+        if (count < 0 && errno == EAGAIN) {
+            struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
+            poll(&ready, 1, -1);
+        } else if (count < 0 && errno != EINTR)
+            return;
+        if (count > 0) {
+            line += count;
+            length -= (size_t)count;
+        }
+    }
+}
+
+static void put_lines(const char *lines, size_t length)
+{
+    while (length > 0) {
+        const char *end = memchr(lines, '\n', length);
+        size_t size = end == NULL ? length : (size_t)(end - lines) + 1;
+        put(lines, size);
+        lines += size;
+        length -= size;
+    }
+}
+
+static void put_dropped(uint64_t count)
+{
+    char line[128];
+    int length = snprintf(line, sizeof(line),
+                          "mortise: %llu log lines were dropped: stderr was not read in time\n",
+                          (unsigned long long)count);
+    put(line, (size_t)length);
+}
+
+static void *log_main(void *argument)
+{
+    (void)argument;
+    pthread_setname_np(pthread_self(), "mortise-log");
+    pthread_mutex_lock(&lock);
+    while (used > 0 || dropped > 0) {
+        const char *lines = buffers[filling];
+        size_t length = used;
+        uint64_t upto = lines_in, lost = dropped;
+        filling = 1 - filling;
+        used = 0;
+        dropped = 0;
+        pthread_mutex_unlock(&lock);
+        put_lines(lines, length);
+        if (lost > 0)
+            put_dropped(lost);
+        pthread_mutex_lock(&lock);
+        lines_out = upto;
+        pthread_cond_broadcast(&written);
+    }
+    runs = false;
+    pthread_cond_broadcast(&written);
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+/* If no thread can be had, the lines wait for the next attempt. */
+static void start_locked(void)
+{
+    pthread_t thread;
+    pthread_attr_t detached;
+    sigset_t all,
+        before; /* signals are for the application's threads; a closed pipe is no reason to end it */
+    if (!written_ready)
+        make_cond_locked();
+    if (runs || (used == 0 && dropped == 0))
+        return;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_init(&detached);
+    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+    runs = pthread_create(&thread, &detached, log_main, NULL) == 0;
+    pthread_attr_destroy(&detached);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* ---- the others ---- */
+
+void log_line(const char *format, ...)
+{
+    char line[LINE_MAX_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(line, sizeof(line) - 1, format, arguments);
+    va_end(arguments);
+    if (length < 0)
+        return;
+    size_t size = (size_t)length < sizeof(line) - 2 ? (size_t)length : sizeof(line) - 2;
+    line[size++] = '\n';
+    pthread_mutex_lock(&lock);
+    if (used + size <= ROOM) {
+        memcpy(buffers[filling] + used, line, size);
+        used += size;
+    } else
+        dropped++;
+    lines_in++;
+    start_locked();
+    pthread_mutex_unlock(&lock);
+}
+
+/* No thread can be had: what stderr takes at once. A pipe that is ready takes a line whole. */
+static void put_at_once_locked(void)
+{
+    char *lines = buffers[filling];
+    struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
+    size_t done = 0;
+    while (done < used && poll(&ready, 1, 0) == 1 && ready.revents == POLLOUT) {
+        size_t size = (size_t)((char *)memchr(lines + done, '\n', used - done) - lines) + 1 - done;
+        if (write(STDERR_FILENO, lines + done, size) < 0)
+            break;
+        done += size;
+    }
+    used -= done;
+    memmove(lines, lines + done, used);
+}
+
+void log_flush(int64_t patience_ms)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += patience_ms / 1000;
+    until.tv_nsec += patience_ms % 1000 * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    pthread_mutex_lock(&lock);
+    start_locked();
+    if (!runs)
+        put_at_once_locked();
+    uint64_t upto = lines_in;
+    while (runs && lines_out < upto)
+        if (pthread_cond_timedwait(&written, &lock, &until) == ETIMEDOUT)
+            break;
+    pthread_mutex_unlock(&lock);
+}
+
+/* The program ends by exit(), or returns from main: its last lines still come out. */
+__attribute__((destructor)) static void flush_at_exit(void)
+{
+    log_flush(EXIT_PATIENCE_MS);
+}
+
+/* ---- fork ---- */
+
+void log_before_fork(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void log_after_fork(bool in_child)
+{
+    if (in_child) {
+        make_cond_locked(); /* threads of the parent may wait on the old one */
+        used = 0;
+        lines_in = lines_out = dropped = 0;
+        runs = false;
+    }
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,76 @@
+/* slab.h - handles that can be recognised after their end.
+ *
+ * A handle is not an address but (generation, index) in a table whose memory is never given back to
+ * the system: so a second release, a use after close or a look at a lease that another thread just
+ * released is told apart from a live one, without a lock and without touching freed memory. The table
+ * grows to the peak of what was live at once. Knows nothing of clients and leases. */
+#ifndef MORTISE_CORE_SLAB_H
+#define MORTISE_CORE_SLAB_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SLAB_CHUNK 256 /* slots that are allocated together */
+#define SLAB_CHUNKS 65536
+
+/* The head of everything that is kept in a slab. */
+struct slot {
+    _Atomic uint32_t generation; /* odd: the handle with this generation is live */
+    uint32_t index;
+    _Atomic uint32_t
+        epoch; /* fork_epoch at the taking: another one means that this process is a child */
+    struct slot *next_free;
+};
+
+struct slab {
+    size_t size; /* of a slot with what follows it */
+    pthread_mutex_t lock;
+    struct slot *free;
+    uint32_t count;
+    struct slot *_Atomic chunks[SLAB_CHUNKS];
+};
+
+/* Counts the forks that led to this process: what was made before the last one is the parent's (R8). */
+extern _Atomic uint32_t fork_epoch;
+
+/* A slot with a live handle, or NULL. Fresh ones are zero behind the head; used ones are as they were
+ * left. */
+void *slab_take(struct slab *slab);
+/* Gives a slot back whose handle is spent. */
+void slab_give(struct slab *slab, struct slot *slot);
+
+/* The slot of a handle, live or not: compare with slot_is() after each look at it. NULL: no handle. */
+void *slab_find(struct slab *slab, const void *handle);
+
+static inline void *slot_handle(const struct slot *slot)
+{
+    uint64_t generation = atomic_load_explicit(&slot->generation, memory_order_acquire);
+    return (void *)(uintptr_t)(generation << 32 | (slot->index + UINT64_C(1)));
+}
+
+static inline int slot_is(const struct slot *slot, const void *handle)
+{
+    uint32_t generation = (uint32_t)((uintptr_t)handle >> 32);
+    return (generation & 1) != 0 &&
+           atomic_load_explicit(&slot->generation, memory_order_acquire) == generation;
+}
+
+/* Ends the live handle; the slot stays taken. */
+static inline void slot_spend(struct slot *slot)
+{
+    atomic_fetch_add_explicit(&slot->generation, 1, memory_order_acq_rel);
+}
+
+/* Ends the live handle and begins another on the same slot. */
+static inline void slot_renew(struct slot *slot)
+{
+    atomic_fetch_add_explicit(&slot->generation, 2, memory_order_acq_rel);
+}
+
+/* Called once, before any slab is used: keeps the locks of these slabs, and the log, usable in a child of fork. Later
+ * calls do nothing. `all` ends with NULL and must stay where it is. */
+void slabs_init(struct slab *const *all);
+
+#endif

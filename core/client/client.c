@@ -1,0 +1,202 @@
+/* client.c - the calls in flight on a client, and what can be asked about it. open.c and close.c: how it
+ * begins and ends. */
+#include "client/client_internal.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+struct slab client_slab = {.size = sizeof(struct client), .lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- calls in flight ---- */
+
+/* No call is a cancellation point: a thread that ended inside one would take locks with it. */
+static _Thread_local unsigned calls;
+static _Thread_local int cancel_state;
+
+void client_begin_call(void)
+{
+    if (calls++ == 0)
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+}
+
+void client_end_call(void)
+{
+    if (--calls == 0)
+        pthread_setcancelstate(cancel_state, NULL);
+}
+
+void client_count_out(struct client *client)
+{
+    if (atomic_fetch_sub(&client->users, 1) == 1 && atomic_load(&client->awaited) > 0)
+        syscall(SYS_futex, &client->users, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+mortise_status client_enter(mortise_client *handle, struct client **client, mortise_error *error)
+{
+    *client = NULL;
+    if (handle == NULL)
+        return failed(error, MORTISE_INVALID, "the client is NULL");
+    struct client *found = slab_find(&client_slab, handle);
+    if (found == NULL)
+        return failed(error, MORTISE_INVALID, "not a client: %p", (void *)handle);
+    atomic_fetch_add(&found->users, 1);
+    /* sequentially consistent, as is the close: either it sees the count, or this the spent handle */
+    if (atomic_load(&found->slot.generation) != (uint32_t)((uintptr_t)handle >> 32) ||
+        !slot_is(&found->slot, handle)) {
+        client_count_out(found);
+        return failed(error, MORTISE_CLOSED, "the client was closed");
+    }
+    if (atomic_load(&found->slot.epoch) != atomic_load(&fork_epoch)) {
+        client_count_out(found);
+        return failed(error, MORTISE_FORKED,
+                      "the client was opened by the parent process: open one in the child");
+    }
+    *client = found;
+    client_begin_call();
+    return MORTISE_OK;
+}
+
+void client_leave(struct client *client)
+{
+    client_end_call();
+    client_count_out(client);
+}
+
+/* The handle of a client that is being closed is spent: the generation after it. */
+bool client_is_closing(struct client *client, const mortise_client *handle)
+{
+    uint32_t phase = atomic_load(&client->phase);
+    return (phase == PHASE_CLOSES || phase == PHASE_LINGERS) &&
+           atomic_load(&client->slot.generation) == (uint32_t)((uintptr_t)handle >> 32) + 1 &&
+           atomic_load(&client->slot.epoch) == atomic_load(&fork_epoch);
+}
+
+bool client_enter_closing(mortise_client *handle, struct client **client)
+{
+    struct client *found = handle == NULL ? NULL : slab_find(&client_slab, handle);
+    if (found == NULL)
+        return false;
+    atomic_fetch_add(
+        &found->users,
+        1); /* before the look at the phase: client_shut() does it the other way round */
+    if (client_is_closing(found, handle)) {
+        *client = found;
+        return true;
+    }
+    client_count_out(found);
+    return false;
+}
+
+void client_leave_closing(struct client *client)
+{
+    client_count_out(client);
+}
+
+void client_unlock(struct client *client)
+{
+    struct wake_list wakes;
+    wakes.count = client->wakes.count;
+    wakes.leader = client->wakes.leader;
+    memcpy(wakes.words, client->wakes.words, wakes.count * sizeof(wakes.words[0]));
+    client->wakes.count = 0;
+    client->wakes.leader = false;
+    pthread_mutex_unlock(&client->lock);
+    if (wakes.count > 0 || wakes.leader)
+        wake_list_flush(&client->pump, &wakes);
+}
+
+bool client_sleep_while(_Atomic uint32_t *word, uint32_t value, int64_t until_ns)
+{
+    int64_t left = until_ns - clock_now();
+    if (left <= 0)
+        return false;
+    struct timespec timeout = {(time_t)(left / NS_PER_S), (long)(left % NS_PER_S)};
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &timeout, NULL, 0);
+    return true;
+}
+
+bool client_wait_for_users(struct client *client, int64_t until_ns)
+{
+    uint32_t users;
+    atomic_fetch_add(&client->awaited, 1);
+    while ((users = atomic_load(&client->users)) > 0)
+        if (!client_sleep_while(&client->users, users, until_ns))
+            break;
+    atomic_fetch_sub(&client->awaited, 1);
+    return users == 0;
+}
+
+void client_set_phase(struct client *client, uint32_t phase)
+{
+    atomic_store(&client->phase, phase);
+    syscall(SYS_futex, &client->phase, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+void client_shut(struct client *client)
+{
+    client_set_phase(client, PHASE_ENDED);
+    if (client->stack_closed) /* else a call is stuck in a module */
+        client_wait_for_users(client, MORTISE_NEVER);
+}
+
+void client_began_locked(struct client *client)
+{
+    client->outstanding++;
+}
+
+void client_ended_locked(struct client *client)
+{
+    if (--client->outstanding == 0 && client->drain != NULL) {
+        struct sleeper *drain = client->drain;
+        client->drain = NULL;
+        sleeper_wake_later(drain, &client->wakes);
+    }
+}
+
+/* ---- asking about a client ---- */
+
+uint32_t mortise_capabilities(mortise_client *handle)
+{
+    struct client *client;
+    if (client_enter(handle, &client, NULL) != MORTISE_OK)
+        return 0;
+    uint32_t capabilities = client->capabilities;
+    client_leave(client);
+    return capabilities;
+}
+
+const char *mortise_config_source(mortise_client *handle)
+{
+    struct client *client;
+    if (client_enter(handle, &client, NULL) != MORTISE_OK)
+        return NULL;
+    const char *source = config_source(client->config);
+    client_leave(client);
+    return source;
+}
+
+mortise_status mortise_stats_get(mortise_client *handle, mortise_stats *stats)
+{
+    struct client *client;
+    if (stats == NULL || stats->size < sizeof(stats->size))
+        return MORTISE_INVALID;
+    mortise_status status = client_enter(handle, &client, NULL);
+    if (status != MORTISE_OK)
+        return status;
+    size_t size = stats->size < sizeof(*stats) ? stats->size : sizeof(*stats);
+    pthread_mutex_lock(&client->lock);
+    mortise_stats now = client->stats;
+    pthread_mutex_lock(&client->pump.lock);
+    now.requests = client->pump.started;
+    pthread_mutex_unlock(&client->pump.lock);
+    client_unlock(client);
+    now.size = stats->size;
+    memcpy(stats, &now, size);
+    client_leave(client);
+    return MORTISE_OK;
+}

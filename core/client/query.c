@@ -1,0 +1,459 @@
+/* query.c - what is asked of the backend but locks: inspect, list, break, ping, records.
+ *
+ * A query lives on the heap until it is completed, since the driver may hold it longer than the caller
+ * waits; results are copied out of it, and what is written was copied into it. */
+#include "client/core.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PING_SIZE 1024
+#define LIST_BLOCK 32000 /* bytes */
+
+/* Results of a list, one behind the other: an info as it is takes ten times as much as its texts mostly do. */
+struct block {
+    struct block *next;
+    size_t used;
+    _Alignas(int64_t) char bytes[LIST_BLOCK];
+};
+
+struct packed {
+    size_t size; /* with the texts: name, owner, host, program, each with its end */
+    int64_t pid, held_ms, remaining_ms;
+    uint64_t token;
+    uint32_t leases;
+    int32_t waiters;
+    bool held;
+    char texts[];
+};
+
+struct query {
+    struct task task; /* first */
+    struct client *client;
+    struct sleeper *sleeper; /* NULL: the caller has gone */
+    struct query *next, *previous;
+    mortise_status status;
+    bool errored;
+    mortise_error error;
+    mortise_info info;
+    struct block *list, *list_last;
+    bool list_failed;
+    size_t name_len;
+    char name[MORTISE_NAME_MAX + 1];
+    char bytes[]; /* PING's line, a record */
+};
+
+static size_t bytes_of(mortise_op_kind kind)
+{
+    if (kind == MORTISE_OP_PING)
+        return PING_SIZE;
+    return kind == MORTISE_OP_READ || kind == MORTISE_OP_WRITE ? MORTISE_RECORD_MAX : 0;
+}
+
+static void query_free(struct query *query)
+{
+    while (query->list != NULL) {
+        struct block *block = query->list;
+        query->list = block->next;
+        free(block);
+    }
+    free(query);
+}
+
+static void unlink_locked(struct query *query)
+{
+    if (query->previous != NULL)
+        query->previous->next = query->next;
+    else
+        query->client->queries = query->next;
+    if (query->next != NULL)
+        query->next->previous = query->previous;
+}
+
+static void query_done(mortise_op *op)
+{
+    struct query *query = (struct query *)op;
+    struct client *client = query->client;
+    pthread_mutex_lock(&client->lock);
+    unlink_locked(query);
+    query->status = op->status;
+    if (op->error != NULL) {
+        query->errored = true;
+        query->error = *op->error;
+    }
+    struct sleeper *sleeper = query->sleeper;
+    if (sleeper != NULL)
+        sleeper_wake(sleeper); /* the caller frees it */
+    else
+        query_free(query);
+    client_ended_locked(client);
+    client_unlock(client);
+}
+
+void queries_cancel_locked(struct client *client)
+{
+    for (struct query *query = client->queries; query != NULL; query = query->next)
+        pump_cancel(&client->pump, &query->task);
+}
+
+/* ---- the results of a list ---- */
+
+/* Room for a result, or NULL. What was there stays where it is: nothing is copied again. */
+static struct packed *list_room(struct query *query, size_t size)
+{
+    struct block *last = query->list_last;
+    if (last == NULL || sizeof(last->bytes) - last->used < size) {
+        struct block *block = malloc(sizeof(*block));
+        if (block == NULL)
+            return NULL;
+        block->next = NULL;
+        block->used = 0;
+        if (last == NULL)
+            query->list = block;
+        else
+            last->next = block;
+        query->list_last = last = block;
+    }
+    struct packed *room = (struct packed *)(void *)(last->bytes + last->used);
+    last->used += size;
+    room->size = size;
+    return room;
+}
+
+static char *put_text(char *at, const char *text)
+{
+    size_t size = strlen(text) + 1;
+    memcpy(at, text, size);
+    return at + size;
+}
+
+/* The inside of the pump. */
+static void query_emitted(mortise_op *op, const mortise_info *given)
+{
+    struct query *query = (struct query *)op;
+    mortise_info info = *given;
+    info_terminate(&info);
+    size_t size = offsetof(struct packed, texts) + strlen(info.name) + strlen(info.owner) +
+                  strlen(info.host) + strlen(info.program) + 4;
+    size += -size % _Alignof(struct packed);
+    struct packed *packed = list_room(query, size);
+    query->list_failed |= packed == NULL;
+    if (packed == NULL)
+        return;
+    packed->pid = info.pid;
+    packed->held_ms = info.held_ms;
+    packed->remaining_ms = info.remaining_ms;
+    packed->token = info.token;
+    packed->leases = info.leases;
+    packed->waiters = info.waiters;
+    packed->held = info.held;
+    put_text(put_text(put_text(put_text(packed->texts, info.name), info.owner), info.host),
+             info.program);
+}
+
+static const char *get_text(const char *at, char *text, size_t size)
+{
+    snprintf(text, size, "%s", at);
+    return at + strlen(at) + 1;
+}
+
+static void unpack(const struct packed *packed, mortise_info *info)
+{
+    *info = (mortise_info){.size = sizeof(*info),
+                           .held = packed->held,
+                           .pid = packed->pid,
+                           .held_ms = packed->held_ms,
+                           .remaining_ms = packed->remaining_ms,
+                           .token = packed->token,
+                           .leases = packed->leases,
+                           .waiters = packed->waiters};
+    const char *at = get_text(packed->texts, info->name, sizeof(info->name));
+    at = get_text(at, info->owner, sizeof(info->owner));
+    at = get_text(at, info->host, sizeof(info->host));
+    get_text(at, info->program, sizeof(info->program));
+}
+
+static struct query *query_new(struct client *client, mortise_op_kind kind, const char *name,
+                               mortise_status *status, mortise_error *error)
+{
+    struct query *query = calloc(1, sizeof(*query) + bytes_of(kind));
+    *status = query == NULL
+                  ? failed(error, MORTISE_NOMEM, "out of memory")
+                  : api_name(client, name, kind == MORTISE_OP_LIST || kind == MORTISE_OP_PING,
+                             query->name, &query->name_len, error);
+    if (*status != MORTISE_OK) {
+        free(query);
+        return NULL;
+    }
+    mortise_op *op = &query->task.op;
+    query->client = client;
+    query->info.size = sizeof(query->info);
+    query->info.waiters = -1;
+    query->info.held_ms = query->info.remaining_ms = -1;
+    op->kind = kind;
+    op->core_state = OP_IDLE;
+    op->name = query->name;
+    op->name_len = query->name_len;
+    op->info = &query->info;
+    op->buffer = query->bytes;
+    op->buffer_size = bytes_of(kind);
+    op->emitted = query_emitted;
+    op->note = client->note;
+    op->note_len = client->note_len;
+    op->done = query_done;
+    return query;
+}
+
+static void explain(const struct query *query, const char *verb, mortise_error *error)
+{
+    char name[QUOTED_SIZE];
+    size_t prefix = query->client->settings.namespace_len;
+    if (query->errored && error != NULL)
+        *error = query->error;
+    else
+        failed(error, query->status, "%s %s: %s", verb,
+               quote_name(query->name + prefix, query->name_len - prefix, name, sizeof(name)),
+               mortise_status_text(query->status));
+}
+
+/* Starts the query and waits; true: it is complete and the caller's, false: it is the pump's. */
+static bool run(struct query *query)
+{
+    struct client *client = query->client;
+    struct sleeper sleeper;
+    struct task_list starts = {NULL, NULL};
+    sleeper_init(&sleeper, &client->pump);
+    pthread_mutex_lock(&client->lock);
+    bool closing = client->closing;
+    if (!closing) {
+        /* cppcheck-suppress autoVariables ; it is taken away before this returns */
+        query->sleeper = &sleeper;
+        query->next = client->queries;
+        if (client->queries != NULL)
+            client->queries->previous = query;
+        client->queries = query;
+        client_began_locked(client);
+        task_append(&starts, &query->task);
+    }
+    client_unlock(client);
+    query->status = closing ? MORTISE_CLOSED : query->status;
+    if (closing)
+        return true;
+    pump_start(&client->pump, &starts);
+    int64_t until = clock_after_ms(clock_now(), client->settings.unreachable_timeout_ms);
+    if (pump_wait(&client->pump, &sleeper, until))
+        return true;
+    pthread_mutex_lock(&client->lock);
+    bool done = sleeper_done(&sleeper);
+    if (!done) {
+        query->sleeper = NULL;
+        pump_unattend(&client->pump, &query->task);
+        pump_cancel(&client->pump, &query->task);
+    }
+    client_unlock(client);
+    pump_kick(&client->pump);
+    return done;
+}
+
+/* Asks and explains a failure; the query (NULL: none) is the caller's to free. */
+static mortise_status ask(struct query **query, const char *verb, mortise_error *error)
+{
+    if (!run(*query)) {
+        *query = NULL;
+        return failed(error, MORTISE_UNREACHABLE, "%s: the backend did not answer in time", verb);
+    }
+    struct query *done = *query;
+    if (done->status == MORTISE_CANCELED)
+        done->status = MORTISE_CLOSED;
+    if (done->status != MORTISE_OK)
+        explain(done, verb, error);
+    return done->status;
+}
+
+static mortise_status need(const struct client *client, uint32_t capability, const char *verb,
+                           mortise_error *error)
+{
+    if ((client->capabilities & capability) != 0)
+        return MORTISE_OK;
+    return failed(error, MORTISE_NOTSUP, "driver %s: cannot %s", client->top->section, verb);
+}
+
+static void strip_namespace(size_t prefix, mortise_info *info)
+{
+    size_t length = strlen(info->name);
+    if (prefix > 0 && length >= prefix)
+        memmove(info->name, info->name + prefix, length - prefix + 1);
+}
+
+mortise_status mortise_inspect(mortise_client *handle, const char *name, mortise_info *info,
+                               mortise_error *error)
+{
+    struct client *client;
+    mortise_status status;
+    if (info == NULL || info->size < sizeof(info->size))
+        return failed(error, MORTISE_INVALID, "mortise_inspect: info->size is not set");
+    if ((status = client_enter(handle, &client, error)) != MORTISE_OK)
+        return status;
+    struct query *query = NULL;
+    status = need(client, MORTISE_CAP_INSPECT, "inspect", error);
+    if (status == MORTISE_OK)
+        query = query_new(client, MORTISE_OP_INSPECT, name, &status, error);
+    if (query != NULL)
+        status = ask(&query, "inspect", error);
+    if (status == MORTISE_OK) {
+        size_t size = info->size < sizeof(*info) ? info->size : sizeof(*info), given = info->size;
+        snprintf(query->info.name, sizeof(query->info.name), "%s", query->name);
+        info_terminate(&query->info);
+        strip_namespace(client->settings.namespace_len, &query->info);
+        memcpy(info, &query->info, size);
+        info->size = given;
+    }
+    if (query != NULL)
+        query_free(query);
+    client_leave(client);
+    return status;
+}
+
+/* Tells all results, without the prefix of the client's names. */
+static void tell_list(const struct query *query, size_t prefix, mortise_list_callback each,
+                      void *user_data)
+{
+    mortise_info info;
+    for (const struct block *block = query->list; block != NULL; block = block->next) {
+        const struct packed *packed;
+        for (size_t at = 0; at < block->used; at += packed->size) {
+            packed = (const struct packed *)(const void *)(block->bytes + at);
+            unpack(packed, &info);
+            strip_namespace(prefix, &info);
+            if (!each(&info, user_data))
+                return;
+        }
+    }
+}
+
+mortise_status mortise_list(mortise_client *handle, const char *prefix, mortise_list_callback each,
+                            void *user_data, mortise_error *error)
+{
+    struct client *client;
+    if (each == NULL)
+        return failed(error, MORTISE_INVALID, "mortise_list: no callback");
+    mortise_status status = client_enter(handle, &client, error);
+    if (status != MORTISE_OK)
+        return status;
+    struct query *query = NULL;
+    status = need(client, MORTISE_CAP_LIST, "list", error);
+    if (status == MORTISE_OK)
+        query = query_new(client, MORTISE_OP_LIST, prefix, &status, error);
+    if (query != NULL)
+        status = ask(&query, "list", error);
+    if (status == MORTISE_OK && query->list_failed)
+        status = failed(error, MORTISE_NOMEM, "list: out of memory");
+    size_t strip = client->settings.namespace_len;
+    client_leave(client); /* the callback may close it */
+    if (status == MORTISE_OK)
+        tell_list(query, strip, each, user_data);
+    if (query != NULL)
+        query_free(query);
+    return status;
+}
+
+mortise_status mortise_break(mortise_client *handle, const char *name, uint64_t token,
+                             mortise_error *error)
+{
+    struct client *client;
+    if (token == 0)
+        return failed(error, MORTISE_INVALID, "mortise_break: the token is 0");
+    mortise_status status = client_enter(handle, &client, error);
+    if (status != MORTISE_OK)
+        return status;
+    struct query *query = query_new(client, MORTISE_OP_RELEASE, name, &status, error);
+    if (query != NULL) {
+        query->task.op.flags = MORTISE_OP_BREAK;
+        query->task.op.token = token;
+        status = ask(&query, "break", error);
+    }
+    if (query != NULL)
+        query_free(query);
+    client_leave(client);
+    return status;
+}
+
+mortise_status mortise_ping(mortise_client *handle, char *text, size_t size, mortise_error *error)
+{
+    struct client *client;
+    if (size > 0)
+        text[0] = '\0';
+    mortise_status status = client_enter(handle, &client, error);
+    if (status != MORTISE_OK)
+        return status;
+    struct query *query = query_new(client, MORTISE_OP_PING, NULL, &status, error);
+    if (query != NULL)
+        status = ask(&query, "ping", error);
+    if (status == MORTISE_OK && size > 0)
+        snprintf(text, size, "%.*s", PING_SIZE - 1, query->bytes);
+    if (query != NULL)
+        query_free(query);
+    client_leave(client);
+    return status;
+}
+
+mortise_status mortise_record_read(mortise_client *handle, const char *name, void *buffer,
+                                   size_t *size, uint64_t *version, mortise_error *error)
+{
+    struct client *client;
+    if (size == NULL || version == NULL || (buffer == NULL && *size > 0))
+        return failed(error, MORTISE_INVALID, "mortise_record_read: no room for the answer");
+    size_t room = *size;
+    *size = 0;
+    *version = 0;
+    mortise_status status = client_enter(handle, &client, error);
+    if (status != MORTISE_OK)
+        return status;
+    struct query *query = query_new(client, MORTISE_OP_READ, name, &status, error);
+    if (query != NULL)
+        status = ask(&query, "read record", error);
+    if (status == MORTISE_OK && query->task.op.record_version > 0) {
+        const mortise_op *op = &query->task.op;
+        /* a module may report more than there is room for: what is beyond it is not read */
+        size_t length = op->record_size < bytes_of(MORTISE_OP_READ) ? op->record_size
+                                                                    : bytes_of(MORTISE_OP_READ);
+        if (length > 0 && room > 0)
+            memcpy(buffer, query->bytes, length < room ? length : room);
+        *size = length;
+        *version = op->record_version;
+    }
+    if (query != NULL)
+        query_free(query);
+    client_leave(client);
+    return status;
+}
+
+mortise_status mortise_record_write(mortise_client *handle, const char *name, const void *record,
+                                    size_t size, uint64_t *version, mortise_error *error)
+{
+    struct client *client;
+    if (version == NULL || (record == NULL && size > 0) || size > MORTISE_RECORD_MAX)
+        return failed(error, MORTISE_INVALID,
+                      "mortise_record_write: no version, no record, or more than %d bytes",
+                      MORTISE_RECORD_MAX);
+    mortise_status status = client_enter(handle, &client, error);
+    if (status != MORTISE_OK)
+        return status;
+    struct query *query = query_new(client, MORTISE_OP_WRITE, name, &status, error);
+    if (query != NULL) {
+        mortise_op *op = &query->task.op;
+        if (size > 0)
+            memcpy(query->bytes, record, size);
+        op->record = query->bytes;
+        op->record_size = size;
+        op->record_version = *version;
+        status = ask(&query, "write record", error);
+    }
+    if (status == MORTISE_OK)
+        *version = query->task.op.record_version;
+    if (query != NULL)
+        query_free(query);
+    client_leave(client);
+    return status;
+}

@@ -1,4 +1,0 @@
-/* clock.c - the place of the virtual clock; see clock.h. */
-#include "clock.h"
-
-_Atomic int64_t clock_virtual_ns = -1;

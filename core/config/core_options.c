@@ -1,0 +1,86 @@
+/* core_options.c - the rows of the core's own config section, [mortise]. Data only.
+ *
+ * What they mean together (renew_every below ttl, the words of require, the sections of observe) is
+ * checked by the client that is opened with them. */
+#include "config/config.h"
+
+#ifndef MORTISE_DEFAULT_DRIVER
+#error "MORTISE_DEFAULT_DRIVER names the driver that is used without any configuration"
+#endif
+
+#define HOUR_MS INT64_C(3600000)
+
+const mortise_option core_options[CORE_OPTION_COUNT] = {
+    [CORE_DRIVER] = {.key = "driver",
+                     .type = MORTISE_OPTION_TEXT,
+                     .default_text = MORTISE_DEFAULT_DRIVER,
+                     .help =
+                         "the module at the top of the stack, as NAME or NAME:INSTANCE; it reads "
+                         "the section of the same name"},
+    [CORE_TTL] = {.key = "ttl",
+                  .type = MORTISE_OPTION_DURATION,
+                  .default_text = "30s",
+                  .minimum = MORTISE_TTL_MIN_MS,
+                  .maximum = MORTISE_TTL_MAX_MS,
+                  .help = "how long a grant outlives a holder that died"},
+    [CORE_RENEW_EVERY] = {.key = "renew_every",
+                          .type = MORTISE_OPTION_DURATION,
+                          .minimum = 10,
+                          .maximum = MORTISE_TTL_MAX_MS,
+                          .help =
+                              "how often grants are renewed; without it, every third of the ttl"},
+    [CORE_WAIT] = {.key = "wait",
+                   .type = MORTISE_OPTION_DURATION,
+                   .default_text = "forever",
+                   .minimum = 0,
+                   .maximum = MORTISE_WAIT_MAX_MS,
+                   .choices = "forever",
+                   .help = "how long an acquire waits that says nothing itself; 0 tries once"},
+    [CORE_NAMESPACE] = {.key = "namespace",
+                        .type = MORTISE_OPTION_TEXT,
+                        .help =
+                            "put before every name in the backend; without it, the driver's own"},
+    [CORE_HANDOVER_WINDOW] = {.key = "handover_window",
+                              .type = MORTISE_OPTION_DURATION,
+                              .default_text = "50ms",
+                              .minimum = 0,
+                              .maximum = HOUR_MS,
+                              .help = "how old a grant may be to be handed to the next waiter of "
+                                      "this process"},
+    [CORE_HANDOVER_MAX] = {.key = "handover_max",
+                           .type = MORTISE_OPTION_INT,
+                           .default_text = "64",
+                           .minimum = 0,
+                           .maximum = 1000000,
+                           .help = "how often one grant is handed on; 0 keeps strict order between "
+                                   "processes"},
+    [CORE_UNREACHABLE_TIMEOUT] = {.key = "unreachable_timeout",
+                                  .type = MORTISE_OPTION_DURATION,
+                                  .default_text = "10s",
+                                  .minimum = 0,
+                                  .maximum = 24 * HOUR_MS,
+                                  .help = "how long a call puts up with a backend that is away"},
+    [CORE_CLOSE_TIMEOUT] = {.key = "close_timeout",
+                            .type = MORTISE_OPTION_DURATION,
+                            .default_text = "5s",
+                            .minimum = 0,
+                            .maximum = HOUR_MS,
+                            .help = "how long closing waits for the releases under way"},
+    [CORE_REQUIRE] = {.key = "require",
+                      .type = MORTISE_OPTION_TEXT,
+                      .help = "capabilities without which a client refuses to open, as a list: "
+                              "fencing, fair, quorum"},
+    [CORE_OBSERVE] = {.key = "observe",
+                      .type = MORTISE_OPTION_TEXT,
+                      .help = "observer modules that are fed every event, as a list of sections"},
+    [CORE_MODULE_PATH] = {.key = "module_path",
+                          .type = MORTISE_OPTION_TEXT,
+                          .help =
+                              "absolute folders, separated by ':', that modules are looked for in "
+                              "before the built-in one"},
+    [CORE_LOG] = {.key = "log",
+                  .type = MORTISE_OPTION_CHOICE,
+                  .default_text = "stderr",
+                  .choices = "stderr|none",
+                  .help = "where the library and its modules tell of what they do"},
+};

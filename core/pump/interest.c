@@ -1,0 +1,121 @@
+/* interest.c - the descriptors that the stack wants to be polled, kept in an epoll set that is made when
+ * somebody first has to poll; and the poke that wakes who does. See pump.h. */
+#include "pump/pump_internal.h"
+
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* Where the kernel refuses, the entry is left without events: it is tried again when next looked at. */
+static void set_epoll(struct pump *pump, struct pollfd *fd, bool known)
+{
+    struct epoll_event event = {.events = (uint32_t)fd->events, .data.fd = fd->fd};
+    int first = known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD,
+        second = EPOLL_CTL_ADD + EPOLL_CTL_MOD - first;
+    if (epoll_ctl(pump->epoll, first, fd->fd, &event) < 0 &&
+        epoll_ctl(pump->epoll, second, fd->fd, &event) < 0)
+        fd->events = 0;
+}
+
+static void sync_epoll_locked(struct pump *pump, struct pollfd *fds, size_t count)
+{
+    if (pump->epoll < 0)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        size_t k = 0;
+        while (k < pump->interest_count && pump->interest[k].fd != fds[i].fd)
+            k++;
+        bool known = k < pump->interest_count;
+        if (!known || pump->interest[k].events != fds[i].events)
+            set_epoll(pump, &fds[i], known);
+    }
+    for (size_t k = 0; k < pump->interest_count; k++) {
+        size_t i = 0;
+        while (i < count && fds[i].fd != pump->interest[k].fd)
+            i++;
+        if (i == count)
+            epoll_ctl(pump->epoll, EPOLL_CTL_DEL, pump->interest[k].fd, NULL);
+    }
+}
+
+static bool same_interest(const struct pump *pump, const struct pollfd *fds, size_t count)
+{
+    if (count != pump->interest_count)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        if (fds[i].fd != pump->interest[i].fd || fds[i].events != pump->interest[i].events)
+            return false;
+    return true;
+}
+
+void pump_update_interest_locked(struct pump *pump)
+{
+    struct pollfd fds[PUMP_FDS];
+    pump->due_ns = MORTISE_NEVER;
+    size_t count = 0;
+    if (pump->top != NULL)
+        count = pump->top->module.interest(pump->top->ctx, fds, PUMP_FDS, &pump->due_ns);
+    if (count > PUMP_FDS)
+        count = PUMP_FDS;
+    if (same_interest(pump, fds, count))
+        return;
+    sync_epoll_locked(pump, fds, count);
+    memcpy(pump->interest, fds, count * sizeof(fds[0]));
+    pump->interest_count = count;
+}
+
+/* The epoll set, made when somebody first has to poll. pump lock held */
+bool pump_open_epoll_locked(struct pump *pump)
+{
+    if (pump->epoll >= 0)
+        return true;
+    int epoll = epoll_create1(EPOLL_CLOEXEC);
+    int poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = poke};
+    if (epoll < 0 || poke < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, poke, &event) < 0) {
+        if (epoll >= 0)
+            close(epoll);
+        if (poke >= 0)
+            close(poke);
+        return false;
+    }
+    pump->epoll = epoll;
+    pump->poke = poke;
+    size_t count = pump->interest_count;
+    pump->interest_count = 0;
+    struct pollfd fds[PUMP_FDS];
+    memcpy(fds, pump->interest, count * sizeof(fds[0]));
+    sync_epoll_locked(pump, fds, count);
+    memcpy(pump->interest, fds, count * sizeof(fds[0]));
+    pump->interest_count = count;
+    return true;
+}
+
+/* Wakes the thread that sleeps in epoll_wait, if there is one. pump lock held */
+void pump_poke_locked(struct pump *pump)
+{
+    if (!pump->polling || pump->poked || pump->poke < 0)
+        return;
+    uint64_t one = 1;
+    pump->poked = write(pump->poke, &one, sizeof(one)) == (ssize_t)sizeof(one);
+}
+
+void pump_closing_fd(struct pump *pump, int fd)
+{
+    pthread_mutex_lock(&pump->lock);
+    for (size_t i = 0; i < pump->interest_count; i++) {
+        if (pump->interest[i].fd != fd)
+            continue;
+        if (pump->epoll >= 0)
+            epoll_ctl(pump->epoll, EPOLL_CTL_DEL, fd, NULL);
+        pump->interest[i] = pump->interest[--pump->interest_count];
+        break;
+    }
+    for (size_t i = 0; i < pump->ready_count;) /* nor was it ready */
+        if (pump->ready[i].fd == fd)
+            pump->ready[i] = pump->ready[--pump->ready_count];
+        else
+            i++;
+    pthread_mutex_unlock(&pump->lock);
+}

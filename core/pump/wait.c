@@ -1,0 +1,343 @@
+/* wait.c - threads that wait for an outcome: one leads and polls, the others follow; see pump.h.
+ *
+ * The word of a sleeper tells who may touch it: only the thread itself moves it between AWAKE, ASLEEP
+ * and LEADING; anybody may name it (ASLEEP -> NAMED, pump lock held) and, once, wake it (-> DONE). From
+ * DONE on the sleeper's memory is its thread's to give up; a futex wake on its address after that
+ * touches nothing. */
+#include "pump/pump_internal.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum sleeper_word { AWAKE, ASLEEP, LEADING, NAMED, DONE };
+
+void sleeper_init(struct sleeper *sleeper, struct pump *pump)
+{
+    atomic_init(&sleeper->word, AWAKE);
+    sleeper->pump = pump;
+    sleeper->aside = false;
+    sleeper->next = sleeper->previous = NULL;
+}
+
+bool sleeper_done(const struct sleeper *sleeper)
+{
+    return atomic_load_explicit(&sleeper->word, memory_order_acquire) == DONE;
+}
+
+static bool move(struct sleeper *sleeper, uint32_t from, uint32_t to)
+{
+    return atomic_compare_exchange_strong(&sleeper->word, &from, to);
+}
+
+static void wake_futex(_Atomic uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+void sleeper_wake_later(struct sleeper *sleeper, struct wake_list *list)
+{
+    struct pump *pump = sleeper->pump; /* the sleeper may be gone after the exchange */
+    _Atomic uint32_t *word = &sleeper->word;
+    uint32_t before = atomic_exchange(word, DONE);
+    bool inside = pump_inside_here == pump;
+    if (before == LEADING && inside)
+        pump->poke_wanted = true; /* if the leader is another thread */
+    else if (before == LEADING)
+        list->leader = true;
+    else if (before == ASLEEP && inside)
+        pump_wake_later(pump, word);
+    else if (before == ASLEEP && list->count < sizeof(list->words) / sizeof(list->words[0]))
+        list->words[list->count++] = word;
+    else if (before == ASLEEP)
+        wake_futex(word); /* very many at once: it is not worth the room */
+}
+
+void wake_list_flush(struct pump *pump, struct wake_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        wake_futex(list->words[i]);
+    if (list->leader) {
+        pthread_mutex_lock(&pump->lock);
+        pump_poke_locked(pump);
+        pthread_cond_broadcast(&pump->left);
+        pthread_mutex_unlock(&pump->lock);
+    }
+}
+
+void sleeper_wake(struct sleeper *sleeper)
+{
+    struct pump *pump = sleeper->pump;
+    struct wake_list list = {.count = 0};
+    sleeper_wake_later(sleeper, &list);
+    wake_list_flush(pump, &list);
+}
+
+/* How long to sleep in the kernel, at most: a virtual clock moves without waking anybody. */
+static int64_t remaining_ns(int64_t until_ns)
+{
+    int64_t now = clock_now();
+    int64_t left = until_ns <= now ? 0 : until_ns - now;
+    if (atomic_load_explicit(&clock_virtual_ns, memory_order_relaxed) >= 0 && left > NS_PER_MS)
+        left = NS_PER_MS;
+    return left;
+}
+
+void pump_cond_wait_locked(struct pump *pump, pthread_cond_t *cond, int64_t until_ns)
+{
+    if (until_ns == MORTISE_NEVER) {
+        pthread_cond_wait(cond, &pump->lock);
+        return;
+    }
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    int64_t left = remaining_ns(until_ns), ns = at.tv_nsec + left % NS_PER_S;
+    at.tv_sec += (time_t)(left / NS_PER_S + ns / NS_PER_S);
+    at.tv_nsec = (long)(ns % NS_PER_S);
+    pthread_cond_timedwait(cond, &pump->lock, &at);
+}
+
+/* ---- the leader ---- */
+
+static void note_ready_locked(struct pump *pump, const struct epoll_event *events, int count)
+{
+    for (int i = 0; i < count; i++) {
+        size_t k = 0;
+        while (k < pump->interest_count && pump->interest[k].fd != events[i].data.fd)
+            k++;
+        if (k == pump->interest_count || pump->ready_count == PUMP_FDS)
+            continue; /* the poke, or closed in between */
+        pump->ready[pump->ready_count] = pump->interest[k];
+        pump->ready[pump->ready_count++].revents = (short)events[i].events;
+        pump->turn_wanted = true;
+    }
+}
+
+static void drain_poke_locked(struct pump *pump)
+{
+    uint64_t value;
+    if (pump->poked && read(pump->poke, &value, sizeof(value)) == (ssize_t)sizeof(value))
+        pump->poked = false;
+}
+
+/* Sub-millisecond time-outs where the kernel has them (Linux 5.11) and a sandbox allows them, else
+ * rounded up. */
+static int epoll_wait_ns(int epoll, struct epoll_event *events, int capacity, int64_t timeout_ns)
+{
+#ifdef SYS_epoll_pwait2
+    static _Atomic bool absent;
+    if (timeout_ns > 0 && timeout_ns < 20 * NS_PER_MS &&
+        !atomic_load_explicit(&absent, memory_order_relaxed)) {
+        struct timespec timeout = {timeout_ns / NS_PER_S, timeout_ns % NS_PER_S};
+        long n = syscall(SYS_epoll_pwait2, epoll, events, capacity, &timeout, NULL, 0);
+        if (n >= 0 || errno == EINTR)
+            return (int)n;
+        atomic_store_explicit(&absent, true, memory_order_relaxed);
+    }
+#endif
+    int64_t ms = timeout_ns / NS_PER_MS + (timeout_ns % NS_PER_MS != 0);
+    return epoll_wait(epoll, events, capacity, ms > INT_MAX ? INT_MAX : (int)ms);
+}
+
+/* No epoll to be had (out of descriptors): poll what there is, in short turns, since nothing can
+ * wake this thread. */
+static void poll_without_epoll(struct pump *pump, int64_t until_ns)
+{
+    struct pollfd fds[PUMP_FDS];
+    size_t count = pump->interest_count;
+    for (size_t i = 0; i < count; i++)
+        fds[i] = pump->interest[i];
+    int64_t left = remaining_ns(until_ns);
+    pthread_mutex_unlock(&pump->lock);
+    poll(fds, (nfds_t)count, left > 5 * NS_PER_MS ? 5 : (int)(left / NS_PER_MS) + 1);
+    pthread_mutex_lock(&pump->lock);
+    for (size_t i = 0; i < count; i++) {
+        struct epoll_event event = {.events = (uint32_t)fds[i].revents, .data.fd = fds[i].fd};
+        if (fds[i].revents != 0)
+            note_ready_locked(pump, &event, 1);
+    }
+}
+
+void pump_poll_locked(struct pump *pump, int64_t until_ns)
+{
+    struct epoll_event events[PUMP_FDS];
+    int64_t wake_ns = until_ns < pump->due_ns ? until_ns : pump->due_ns;
+    if (!pump_open_epoll_locked(pump)) {
+        poll_without_epoll(pump, wake_ns);
+        return;
+    }
+    pump->polling = true;
+    pump->polling_until_ns = wake_ns;
+    int64_t left = wake_ns == MORTISE_NEVER ? 60 * NS_PER_S : remaining_ns(wake_ns);
+    int epoll = pump->epoll;
+    pthread_mutex_unlock(&pump->lock);
+    int count = epoll_wait_ns(epoll, events, PUMP_FDS, left);
+    pthread_mutex_lock(&pump->lock);
+    pump->polling = false;
+    pump->looks++;
+    drain_poke_locked(pump);
+    note_ready_locked(pump, events, count);
+    pthread_cond_broadcast(&pump->left);
+}
+
+bool pump_peek_locked(struct pump *pump)
+{
+    struct epoll_event events[PUMP_FDS];
+    pump->looks++;
+    if (pump->epoll >= 0 && !pump->turn_wanted) {
+        int count = epoll_wait(pump->epoll, events, PUMP_FDS, 0);
+        note_ready_locked(pump, events, count);
+    }
+    if (!pump->polling) /* else it is meant for who polls */
+        drain_poke_locked(pump);
+    if (pump->due_ns <= clock_now())
+        pump->turn_wanted = true;
+    return pump_has_work_locked(pump);
+}
+
+static void lead_locked(struct pump *pump, struct sleeper *sleeper, int64_t until_ns)
+{
+    if (!move(sleeper, AWAKE, LEADING))
+        return;
+    while (!sleeper_done(sleeper)) {
+        if (!pump->inside && !pump->polling && pump_has_work_locked(pump)) {
+            pump_go_inside_locked(pump);
+            continue;
+        }
+        int64_t now = clock_now();
+        if (now >= until_ns)
+            break;
+        if (pump->inside ||
+            pump->polling) /* another is there: the service thread, or a caller's start */
+            pump_cond_wait_locked(pump, &pump->left, until_ns);
+        else if (pump->due_ns <= now)
+            pump->turn_wanted = true;
+        else
+            pump_poll_locked(pump, until_ns);
+    }
+    move(sleeper, LEADING, AWAKE);
+}
+
+/* Names the next leader: the first follower that still sleeps. pump lock held */
+void pump_name_next_locked(struct pump *pump)
+{
+    for (struct sleeper *next = pump->followers; next != NULL; next = next->next) {
+        if (next->aside)
+            continue;
+        if (move(next, ASLEEP, NAMED)) {
+            wake_futex(&next->word);
+            return;
+        }
+        if (atomic_load(&next->word) == NAMED)
+            return;
+    }
+    service_follow_up_locked(pump);
+    service_attend_locked(pump, true);
+}
+
+/* ---- followers ---- */
+
+static void add_follower_locked(struct pump *pump, struct sleeper *sleeper)
+{
+    sleeper->previous = NULL;
+    sleeper->next = pump->followers;
+    if (pump->followers != NULL)
+        pump->followers->previous = sleeper;
+    pump->followers = sleeper;
+}
+
+static void remove_follower_locked(struct pump *pump, struct sleeper *sleeper)
+{
+    if (sleeper->previous != NULL)
+        sleeper->previous->next = sleeper->next;
+    else
+        pump->followers = sleeper->next;
+    if (sleeper->next != NULL)
+        sleeper->next->previous = sleeper->previous;
+}
+
+static void follow_locked(struct pump *pump, struct sleeper *sleeper, int64_t until_ns)
+{
+    if (!move(sleeper, AWAKE, ASLEEP))
+        return;
+    add_follower_locked(pump, sleeper);
+    service_guard_locked(pump); /* who leads may stand still */
+    pthread_mutex_unlock(&pump->lock);
+    struct timespec timeout, *limit = NULL;
+    if (until_ns != MORTISE_NEVER) {
+        int64_t left = remaining_ns(until_ns);
+        timeout = (struct timespec){(time_t)(left / NS_PER_S), (long)(left % NS_PER_S)};
+        limit = &timeout;
+    }
+    syscall(SYS_futex, &sleeper->word, FUTEX_WAIT_PRIVATE, ASLEEP, limit, NULL, 0);
+    pthread_mutex_lock(&pump->lock);
+    remove_follower_locked(pump, sleeper);
+    if (!move(sleeper, ASLEEP, AWAKE))
+        move(sleeper, NAMED, AWAKE);
+}
+
+static void wait_locked(struct pump *pump, struct sleeper *sleeper, int64_t until_ns)
+{
+    while (!sleeper_done(sleeper) && (until_ns == MORTISE_NEVER || clock_now() < until_ns)) {
+        if (pump->led && !pump->service_leads) {
+            follow_locked(pump, sleeper, until_ns);
+            continue;
+        }
+        if (pump->service_leads) { /* it steps back for a caller, who can do it without a hop */
+            pump->service_leads = false;
+            pump_poke_locked(pump);
+        }
+        pump->led = true;
+        lead_locked(pump, sleeper, until_ns);
+        pump->led = false;
+    }
+    if (pump->led)
+        return;
+    if (!pump->inside && pump_has_work_locked(pump))
+        pump_go_inside_locked(pump); /* somebody left it to the leader that this was */
+    pump_name_next_locked(pump);
+}
+
+bool pump_wait(struct pump *pump, struct sleeper *sleeper, int64_t until_ns)
+{
+    if (sleeper_done(sleeper))
+        return true;
+    pthread_mutex_lock(&pump->lock);
+    wait_locked(pump, sleeper, until_ns);
+    pthread_mutex_unlock(&pump->lock);
+    return sleeper_done(sleeper);
+}
+
+bool pump_wait_aside(struct pump *pump, struct sleeper *sleeper, int64_t until_ns)
+{
+    pthread_mutex_lock(&pump->lock);
+    sleeper->aside = service_start_locked(pump);
+    if (!sleeper->aside) /* a test drives the pump by hand, or the system gives no thread */
+        wait_locked(pump, sleeper, until_ns);
+    while (!sleeper_done(sleeper) && clock_now() < until_ns)
+        follow_locked(pump, sleeper, until_ns);
+    pthread_mutex_unlock(&pump->lock);
+    return sleeper_done(sleeper);
+}
+
+/* ---- without waiting ---- */
+
+void pump_turn(struct pump *pump)
+{
+    pthread_mutex_lock(&pump->lock);
+    if (!pump->inside && pump_peek_locked(pump))
+        pump_go_inside_locked(pump);
+    service_attend_locked(pump, true);
+    pthread_mutex_unlock(&pump->lock);
+}
+
+int pump_epoll(struct pump *pump)
+{
+    pthread_mutex_lock(&pump->lock);
+    int epoll = pump_open_epoll_locked(pump) ? pump->epoll : -1;
+    pthread_mutex_unlock(&pump->lock);
+    return epoll;
+}
