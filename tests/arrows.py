@@ -26,7 +26,6 @@ LARGER = {
     "drivers/postgres": 13,
     "drivers/redis": 14,
     "drivers/lib/redis": 5,
-    "drivers/redlock": 12,
     "drivers/sqlite": 9,
     "drivers/zookeeper": 10,
 }

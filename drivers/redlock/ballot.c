@@ -1,39 +1,24 @@
-/* ballot.c - one request to several nodes: sent to all at once, each answer counted as it comes, until what is asked is
- * decided or its time is over. Late answers are taken, too: a ballot lives until each was told. */
+/* ballot.c - one question to several nodes: sent to all at once, each answer counted as it comes; see ballot.h. */
 #include "internal.h"
 
 #include <stdlib.h>
 
-#define FREE_BALLOTS 256
-
 static void replied(struct link_call *call, unsigned index, redisReply *reply);
 static void lost(struct link_call *call, enum link_loss loss, const struct link_fault *fault);
-
-static struct ballot *take_free(struct driver *driver)
-{
-    struct ballot *ballot = driver->free_ballots;
-    if (ballot == NULL)
-        return malloc(sizeof(*ballot) + driver->count * sizeof(struct vote));
-    driver->free_ballots = ballot->next;
-    driver->free_ballot_count--;
-    return ballot;
-}
 
 struct ballot *ballot_new(struct driver *driver, const struct ballot_kind *kind,
                           struct claim *claim)
 {
-    struct ballot *ballot = take_free(driver);
+    struct ballot *ballot = calloc(1, sizeof(*ballot) + driver->count * sizeof(struct vote));
     if (ballot == NULL)
         return NULL;
-    memset(ballot, 0, offsetof(struct ballot, hex));
     key_hex(&claim->grant, ballot->hex);
     ballot->why.status = MORTISE_OK;
-    ballot->tally.count = 0;
     ballot->driver = driver;
     ballot->kind = kind;
     ballot->mark = MARK;
     ballot->claim = claim_ref(claim);
-    ballot->generation = claim->generation;
+    ballot->round = claim->round;
     ballot->sent_ns = now_of(driver);
     ballot->calls = 1; /* until ballot_begun */
     ballot->counts[VOTE_NOT_ASKED] = driver->count;
@@ -41,35 +26,11 @@ struct ballot *ballot_new(struct driver *driver, const struct ballot_kind *kind,
         struct vote *vote = &ballot->votes[i];
         vote->ballot = ballot;
         vote->node = &driver->nodes[i];
-        vote->under_way = vote->gone = false;
-        vote->state = VOTE_NOT_ASKED;
         vote->call.replied = replied;
         vote->call.lost = lost;
     }
-    DL_APPEND2(driver->undecided, ballot, previous, next);
+    DL_APPEND2(driver->open_ballots, ballot, previous, next);
     return ballot;
-}
-
-static void free_ballot(struct ballot *ballot)
-{
-    struct driver *driver = ballot->driver;
-    claim_unref(ballot->claim);
-    if (driver->free_ballot_count >= FREE_BALLOTS) {
-        free(ballot);
-        return;
-    }
-    ballot->next = driver->free_ballots;
-    driver->free_ballots = ballot;
-    driver->free_ballot_count++;
-}
-
-void ballots_free(struct driver *driver)
-{
-    struct ballot *next;
-    for (struct ballot *ballot = driver->free_ballots; ballot != NULL; ballot = next) {
-        next = ballot->next;
-        free(ballot);
-    }
 }
 
 /* ---- asking -------------------------------------------------------------------------------------------------- */
@@ -91,8 +52,8 @@ static void send_vote(struct vote *vote)
     link_call_end(link, &vote->call, 1);
 }
 
-/* The request to all nodes is the same, unless one is to be told a script's text: the bytes are made once. `first` was put
- * last on its link. */
+/* All nodes get the same request, but for those that do not know the script yet: the bytes are made once. `first` is the
+ * last call on its link. */
 static bool send_alike(struct vote *vote, const struct vote *first)
 {
     struct link *link = &vote->node->link;
@@ -107,24 +68,23 @@ static bool send_alike(struct vote *vote, const struct vote *first)
     return true;
 }
 
-/* Whether it is late; it may have answered since that was last looked at. */
-static bool look_at_late(struct node *node, int64_t now_ns)
+/* The node may have answered since it was last looked at, but it does not become slow here: ballots_turn tells whoever
+ * waits for it. */
+static void set_asked(struct vote *vote, enum vote_state asked)
 {
-    bool late = now_ns >= node_late_ns(node);
-    node->late &= late;
-    node->slow &= now_ns >= node_slow_ns(node);
-    return late;
+    enum node_pace pace = node_pace_at(vote->node, vote->ballot->sent_ns);
+    if (pace < vote->node->pace)
+        vote->node->pace = pace;
+    vote->ballot->calls++;
+    set_state(vote, pace == PACE_LATE ? VOTE_FAULT : asked);
 }
 
 void ballot_ask(struct ballot *ballot, unsigned node, enum vote_state asked)
 {
     struct vote *vote = &ballot->votes[node];
-    bool late = look_at_late(vote->node, ballot->sent_ns);
-    if (ballot->kind->places)
-        ballot->claim->maybe |= 1u << node;
-    vote->under_way = true;
-    ballot->calls++;
-    set_state(vote, late ? VOTE_FAULT : asked);
+    if (ballot->kind->effect == EFFECT_VOTE)
+        claim_note(ballot->claim, node, TRACE_ASKED);
+    set_asked(vote, asked);
     if (ballot->first == NULL || !send_alike(vote, ballot->first)) {
         send_vote(vote);
         ballot->first = vote;
@@ -134,12 +94,8 @@ void ballot_ask(struct ballot *ballot, unsigned node, enum vote_state asked)
 struct vote *ballot_ask_bundled(struct ballot *ballot, unsigned node)
 {
     struct vote *vote = &ballot->votes[node];
-    bool late = look_at_late(vote->node, ballot->sent_ns);
-    vote->under_way = true;
     vote->script = SCRIPT_RENEW;
-    vote->by_text = false;
-    ballot->calls++;
-    set_state(vote, late ? VOTE_FAULT : VOTE_ASKED);
+    set_asked(vote, VOTE_ASKED);
     return vote;
 }
 
@@ -160,20 +116,10 @@ void ballot_ask_usable(struct ballot *ballot)
 
 /* ---- counting -------------------------------------------------------------------------------------------------- */
 
-void ballot_decide(struct ballot *ballot)
+void ballot_decide(struct ballot *ballot, enum ballot_state state)
 {
-    ballot->decided = true;
-    DL_DELETE2(ballot->driver->undecided, ballot, previous, next);
-}
-
-static void look(struct ballot *ballot, bool over)
-{
-    if (ballot->decided)
-        return;
-    if (ballot->kind->look == NULL)
-        ballot_decide(ballot);
-    else
-        ballot->kind->look(ballot, over);
+    ballot->state = state;
+    DL_DELETE2(ballot->driver->open_ballots, ballot, previous, next);
 }
 
 static bool is_over(const struct ballot *ballot)
@@ -181,17 +127,31 @@ static bool is_over(const struct ballot *ballot)
     return ballot->counts[VOTE_ASKED] == 0 && ballot->counts[VOTE_ASKED_ASIDE] == 0;
 }
 
-static void settle(struct ballot *ballot)
+static void look(struct ballot *ballot)
 {
-    look(ballot, is_over(ballot));
-    if (ballot->calls == 0)
-        free_ballot(ballot); /* decided: with no call under way it is over */
+    if (ballot->state != BALLOT_OPEN)
+        return;
+    if (ballot->kind->look == NULL)
+        ballot_decide(ballot, BALLOT_CLOSED);
+    else
+        ballot->kind->look(ballot, is_over(ballot));
+}
+
+/* Without an answer outstanding it is decided, so nobody refers to it. */
+static void call_ended(struct ballot *ballot)
+{
+    struct driver *driver = ballot->driver;
+    ballot->calls--;
+    look(ballot);
+    if (ballot->calls > 0)
+        return;
+    claim_unref(driver, ballot->claim);
+    free(ballot);
 }
 
 void ballot_begun(struct ballot *ballot)
 {
-    ballot->calls--;
-    settle(ballot);
+    call_ended(ballot);
 }
 
 static bool is_open(const struct vote *vote)
@@ -199,25 +159,21 @@ static bool is_open(const struct vote *vote)
     return vote->state == VOTE_ASKED || vote->state == VOTE_ASKED_ASIDE;
 }
 
-static void give_up(struct vote *vote)
-{
-    set_state(vote, VOTE_FAULT);
-    link_fault_set(&vote->ballot->why, MORTISE_UNREACHABLE, true, 0,
-                   "%s: no answer in time (node_timeout)", vote->node->settings.endpoint.text);
-}
-
-/* The node has become slow, or late: whatever waits for it looks whether it can do without. */
+/* The node has become slow, or late: each ballot that waits for it looks whether it can do without. */
 static void do_without(struct driver *driver, const struct node *node)
 {
     struct ballot *ballot, *next;
-    for (ballot = driver->undecided; ballot != NULL; ballot = next) {
+    for (ballot = driver->open_ballots; ballot != NULL; ballot = next) {
         struct vote *vote = &ballot->votes[node->index];
         next = ballot->next;
         if (!is_open(vote))
             continue;
-        if (node->late)
-            give_up(vote);
-        look(ballot, is_over(ballot)); /* its answer will come, or its loss: the ballot stays */
+        if (node->pace == PACE_LATE) {
+            set_state(vote, VOTE_FAULT);
+            link_fault_set(&ballot->why, MORTISE_UNREACHABLE, true, 0,
+                           "%s: no answer in time (node_timeout)", node->settings.endpoint.text);
+        }
+        look(ballot); /* its answer is outstanding: the ballot stays */
     }
 }
 
@@ -233,45 +189,61 @@ void ballots_turn(struct driver *driver, int64_t now_ns)
 {
     for (unsigned i = 0; i < driver->count; i++) {
         struct node *node = &driver->nodes[i];
-        bool was_slow = node->slow, was_late = node->late;
-        if (!was_late && now_ns >= node_late_ns(node))
+        enum node_pace before = node->pace;
+        if (before != PACE_LATE && node_pace_at(node, now_ns) == PACE_LATE)
             look_once_more(node);
-        node->slow = now_ns >= node_slow_ns(node);
-        node->late = now_ns >= node_late_ns(node);
-        if ((node->slow && !was_slow) || (node->late && !was_late))
+        node->pace = node_pace_at(node, now_ns);
+        if (node->pace > before)
             do_without(driver, node);
     }
 }
 
 int64_t ballots_due_ns(const struct driver *driver)
 {
-    int64_t due = MORTISE_NEVER;
-    for (unsigned i = 0; driver->undecided != NULL && i < driver->count; i++) {
-        const struct node *node = &driver->nodes[i];
-        int64_t due_ns = node->late   ? MORTISE_NEVER
-                         : node->slow ? node_late_ns(node)
-                                      : node_slow_ns(node);
-        if (due_ns < due)
-            due = due_ns;
+    int64_t due_ns = MORTISE_NEVER;
+    for (unsigned i = 0; driver->open_ballots != NULL && i < driver->count; i++) {
+        int64_t node_ns = node_pace_due_ns(&driver->nodes[i]);
+        if (node_ns < due_ns)
+            due_ns = node_ns;
     }
-    return due;
+    return due_ns;
 }
 
 /* ---- answers ---------------------------------------------------------------------------------------------------- */
 
-/* NOSCRIPT: nothing was done. Once more with the text, if it is still wanted. */
+void ballot_note(struct vote *vote, enum trace_event event)
+{
+    const struct ballot *ballot = vote->ballot;
+    unsigned node = vote->node->index;
+    if (ballot->round != ballot->claim->round)
+        return;
+    claim_note(ballot->claim, node, event);
+    if (event == TRACE_UNDONE &&
+        claim_has_trace(ballot->claim, node)) /* a lost request may come behind it */
+        claim_undo_later(ballot->driver, ballot->claim, node);
+}
+
+/* Whether a request that was not executed is still wanted. Behind the votes of a newer round it would undo those, and
+ * behind the undo of this round nobody would undo it. */
+static bool is_wanted(const struct ballot *ballot)
+{
+    const struct claim *claim = ballot->claim;
+    if (ballot->round != claim->round)
+        return false;
+    if (ballot->kind->effect == EFFECT_UNDO)
+        return true;
+    bool ended = ballot->attempt == NULL || claim->state != CLAIM_WANTED;
+    return ballot->state == BALLOT_OPEN && (ballot->kind->effect == EFFECT_NONE || !ended);
+}
+
+/* NOSCRIPT: the request was not executed. */
 static bool sent_again(struct vote *vote, const redisReply *reply)
 {
-    struct ballot *ballot = vote->ballot;
     if (vote->script == SCRIPT_COUNT || vote->by_text ||
         link_error_of(reply->str, reply->len) != LINK_ERROR_NOSCRIPT)
         return false;
     vote->node->known[vote->script] = false;
-    const struct claim *claim = ballot->claim;
-    bool ended = ballot->attempt == NULL || claim->ending || !claim->listed;
-    /* behind newer votes, or behind what was to undo it */
-    bool stale = ballot->generation != claim->generation || (ballot->kind->places && ended);
-    if ((ballot->decided && !ballot->kind->undoes) || stale || !link_is_up(&vote->node->link))
+    if (!is_wanted(vote->ballot) || !link_is_up(&vote->node->link))
         return false;
     send_vote(vote);
     return true;
@@ -283,30 +255,28 @@ static void refused(struct vote *vote, const redisReply *reply)
     link_fault_reply(&vote->node->link, reply, &ballot->why);
     if (is_open(vote))
         set_state(vote, VOTE_FAULT);
-    if (!ballot->kind->undoes || ballot->generation != ballot->claim->generation)
+    if (ballot->kind->effect != EFFECT_UNDO || ballot->round != ballot->claim->round)
         return;
-    if (ballot->why.error == LINK_ERROR_WRONGTYPE) /* then it is not ours */
-        claim_undone(ballot->driver, ballot->claim, ballot->generation, vote->node->index);
+    if (ballot->why.error == LINK_ERROR_WRONGTYPE) /* then the key is not ours */
+        ballot_note(vote, TRACE_UNDONE);
     else if (ballot->why.error != LINK_ERROR_NOPERM)
-        claim_again(ballot->driver, ballot->claim, 1u << vote->node->index);
+        claim_undo_later(ballot->driver, ballot->claim, vote->node->index);
 }
 
 void ballot_answered(struct vote *vote, redisReply *reply)
 {
     struct ballot *ballot = vote->ballot;
-    bool aside = vote->state == VOTE_ASKED_ASIDE;
     if (reply->type == REDIS_REPLY_ERROR && sent_again(vote, reply))
         return;
-    vote->under_way = false;
-    ballot->calls--;
     if (reply->type == REDIS_REPLY_ERROR)
         refused(vote, reply);
     else {
-        enum vote_state state = ballot->kind->take(ballot, vote, reply);
+        enum vote_state before = vote->state, state = ballot->kind->take(ballot, vote, reply);
         if (is_open(vote))
-            set_state(vote, aside && state == VOTE_YES ? VOTE_YES_ASIDE : state);
+            set_state(vote,
+                      before == VOTE_ASKED_ASIDE && state == VOTE_YES ? VOTE_YES_ASIDE : state);
     }
-    settle(ballot);
+    call_ended(ballot);
 }
 
 static void replied(struct link_call *call, unsigned index, redisReply *reply)
@@ -315,31 +285,17 @@ static void replied(struct link_call *call, unsigned index, redisReply *reply)
     ballot_answered((struct vote *)call, reply);
 }
 
-/* What was sent may be executed later. The claim may have been dropped, and the grant asked for again. */
-static void note_loss(struct ballot *ballot, uint32_t bit)
-{
-    struct claim *claim = ballot->claim;
-    struct claim *listed = claim->listed ? claim : claim_find(ballot->driver, &claim->grant);
-    if (ballot->kind->places)
-        claim->broken |= bit;
-    if (!ballot->kind->undoes)
-        return;
-    claim->stray |= bit;
-    if (listed != NULL)
-        listed->stray |= bit;
-}
-
 void ballot_lost(struct vote *vote, enum link_loss loss, const struct link_fault *fault)
 {
+    static const enum trace_event events[] = {
+        [EFFECT_VOTE] = TRACE_LOST, [EFFECT_UNDO] = TRACE_UNDO_LOST};
     struct ballot *ballot = vote->ballot;
-    vote->under_way = false;
-    ballot->calls--;
-    if (loss == LINK_LOST)
-        note_loss(ballot, 1u << vote->node->index);
+    if (loss == LINK_LOST && ballot->kind->effect != EFFECT_NONE)
+        claim_note(ballot->claim, vote->node->index, events[ballot->kind->effect]);
     ballot->why = *fault;
     if (is_open(vote))
         set_state(vote, VOTE_FAULT);
-    settle(ballot);
+    call_ended(ballot);
 }
 
 static void lost(struct link_call *call, enum link_loss loss, const struct link_fault *fault)
@@ -372,9 +328,7 @@ void put_key(const struct vote *vote)
 void put_side(const struct vote *vote, const char *word)
 {
     const struct claim *claim = vote->ballot->claim;
-    struct key_parts parts = {.count = 0};
-    key_add_side(&parts, claim->name, claim->name_len, word);
-    link_parts(&vote->node->link, parts.part, parts.count);
+    key_put_side(&vote->node->link, claim->name, claim->name_len, word);
 }
 
 void put_grant(const struct vote *vote)

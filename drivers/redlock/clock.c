@@ -29,20 +29,14 @@ void clock_note(struct node *node, int64_t sent_ns, int64_t now_us)
         node->ahead_us = now_us - sent_ns / 1000;
 }
 
-/* Those that are known, in their order; how many. */
+/* The clocks that are known, sorted; returns how many. */
 static unsigned sort_known(const struct driver *driver, int64_t *ahead)
 {
     unsigned n = 0;
-    for (unsigned i = 0; i < driver->count; i++) {
-        int64_t each = driver->nodes[i].ahead_us;
-        unsigned at = n;
-        if (each == 0)
-            continue;
-        for (; at > 0 && ahead[at - 1] > each; at--)
-            ahead[at] = ahead[at - 1];
-        ahead[at] = each;
-        n++;
-    }
+    for (unsigned i = 0; i < driver->count; i++)
+        if (driver->nodes[i].ahead_us != 0)
+            ahead[n++] = driver->nodes[i].ahead_us;
+    sort_numbers(ahead, n);
     return n;
 }
 
@@ -55,22 +49,17 @@ static int64_t longest_trip_us(const struct driver *driver)
     return longest_ns / 1000 < TRIP_MAX_US ? longest_ns / 1000 : TRIP_MAX_US;
 }
 
-/* Nodes that are away, or further away than a quorum, do not count. */
+/* Nodes that are away, or farther away than a quorum, do not count. */
 int64_t clock_quorum_trip_ns(const struct driver *driver)
 {
-    int64_t trips[NODES_MAX] = {0}, now_ns = now_of(driver);
+    int64_t trips[NODES_MAX], now_ns = now_of(driver);
     unsigned n = 0;
     for (unsigned i = 0; i < driver->count; i++) {
         const struct node *node = &driver->nodes[i];
-        int64_t trip_ns = node->trip_ns != 0 ? node->trip_ns : TRIP_UNKNOWN_NS;
-        unsigned at = n;
-        if (!node_is_usable(node, now_ns))
-            continue;
-        for (; at > 0 && trips[at - 1] > trip_ns; at--)
-            trips[at] = trips[at - 1];
-        trips[at] = trip_ns;
-        n++;
+        if (node_is_usable(node, now_ns))
+            trips[n++] = node->trip_ns != 0 ? node->trip_ns : TRIP_UNKNOWN_NS;
     }
+    sort_numbers(trips, n);
     int64_t trip_ns = n >= driver->quorum ? trips[driver->quorum - 1] : TRIP_UNKNOWN_NS;
     return trip_ns < TRIP_MOST_NS ? trip_ns : TRIP_MOST_NS;
 }

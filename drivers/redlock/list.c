@@ -65,13 +65,13 @@ static void tell(struct list *list)
 {
     struct driver *driver = list->driver;
     if (list->complete < driver->quorum) {
-        flow_fail_few(driver, list->op, MORTISE_UNREACHABLE, list->complete, &list->why);
+        op_fail_few(driver, list->op, MORTISE_UNREACHABLE, list->complete, &list->why);
         return;
     }
     HASH_SORT(list->found, by_name);
     for (struct found *found = list->found; found != NULL; found = found->hh.next)
         emit(list, found);
-    flow_complete(driver, list->op, MORTISE_OK);
+    op_complete(driver, list->op, MORTISE_OK);
 }
 
 /* One of those that keep it. */
@@ -114,7 +114,7 @@ static void no_memory(struct scan *scan)
 {
     struct list *list = scan->list;
     if (list->op != NULL)
-        flow_fail_memory(list->driver, list->op);
+        op_fail_memory(list->driver, list->op);
     list->op = NULL;
 }
 
@@ -249,12 +249,12 @@ void list_start(struct driver *driver, mortise_op *op)
 {
     struct list *list = calloc(1, sizeof(*list) + driver->count * sizeof(struct scan));
     if (list == NULL) {
-        flow_fail_memory(driver, op);
+        op_fail_memory(driver, op);
         return;
     }
     list->driver = driver;
     list->op = op;
-    op->driver_data[0] = list;
+    op_put(op, OP_LIST, list);
     list->running = 1;
     int64_t now = now_of(driver);
     for (unsigned i = 0; i < driver->count; i++) {
@@ -270,12 +270,9 @@ void list_start(struct driver *driver, mortise_op *op)
     list_ended(list); /* ours */
 }
 
-bool list_cancel(struct driver *driver, mortise_op *op)
+void list_cancel(struct driver *driver, mortise_op *op)
 {
-    struct list *list = op->driver_data[0];
-    if (op->kind != MORTISE_OP_LIST || list == NULL)
-        return false;
+    struct list *list = op_at(op, OP_LIST);
     list->op = NULL;
-    flow_complete(driver, op, MORTISE_CANCELED);
-    return true;
+    op_complete(driver, op, MORTISE_CANCELED);
 }

@@ -1,13 +1,16 @@
 /* module.c - the Redlock driver as a module: its table, its options, how an instance is opened, turned and closed.
  *
- * N independent masters, a connection to each for all that a client asks, one more to each for those who wait.
- * internal.h says which file does what, and what happens where something fails. */
+ * A client has one connection to each of N independent masters for all its requests, and a second one while a caller
+ * waits. internal.h says which file does what; protocol.md has the requests to a node, their replies, and what the
+ * client may believe afterwards. */
 #include "internal.h"
 
 #include "../lib/redis/settings.h"
 
-#include <stdio.h>
 #include <stdlib.h>
+
+#define IDLE_NS                                                                                    \
+    (INT64_C(10000) * NS_PER_MS) /* without ops for so long, dead nodes are left alone */
 
 static const mortise_option options[OPTION_COUNT] = {
     [OPTION_NODES] = {.key = "nodes",
@@ -152,6 +155,31 @@ static mortise_status read_settings(struct driver *driver, const char *note, mor
     return status;
 }
 
+/* ---- what the nodes call ------------------------------------------------------------------------------------ */
+
+static void node_up(struct node *node)
+{
+    undo_node_up(node->driver, node);
+    intake_look(node->driver);
+}
+
+static bool is_idle(const struct driver *driver)
+{
+    return driver->claims == NULL && driver->waiting == NULL &&
+           now_of(driver) - driver->active_ns > IDLE_NS;
+}
+
+static void node_down(struct node *node, const struct link_fault *fault)
+{
+    if (node->link.broke)
+        news_suspect(node, fault);
+    if (is_idle(node->driver))
+        link_unwant(&node->link);
+    intake_look(node->driver);
+}
+
+static const struct node_events node_events = {.up = node_up, .down = node_down};
+
 /* ---- the slots ----------------------------------------------------------------------------------------------- */
 
 /* Connects nowhere yet: the first op does. */
@@ -162,9 +190,11 @@ static mortise_status open_driver(const mortise_open_args *args, void **ctx, mor
         return settings_explain(error, MORTISE_NOMEM, "out of memory");
     driver->host = args->host;
     driver->values = args->values;
-    snprintf(driver->section, sizeof(driver->section), "%s", args->section);
-    driver->again_ns = driver->sweep_ns = driver->news_due_ns = MORTISE_NEVER;
+    driver->section = args->section;
+    driver->node_events = &node_events;
+    driver->tick_ns = driver->sweep_ns = driver->news_due_ns = MORTISE_NEVER;
     mortise_status status = read_settings(driver, args->note, error);
+    driver->section = NULL; /* valid during this call only */
     if (status != MORTISE_OK) {
         free(driver);
         return status;
@@ -173,6 +203,7 @@ static mortise_status open_driver(const mortise_open_args *args, void **ctx, mor
         driver->nodes[i].driver = driver;
         driver->nodes[i].index = i;
         node_open(driver, &driver->nodes[i]);
+        news_open(&driver->nodes[i]);
     }
     *ctx = driver;
     return MORTISE_OK;
@@ -186,28 +217,37 @@ static uint32_t capabilities_of(void *ctx)
     return driver->fencing ? capabilities | MORTISE_CAP_FENCING : capabilities;
 }
 
+/* Hands what was written to the kernel. */
+static void flush(struct driver *driver)
+{
+    for (unsigned i = 0; i < driver->count; i++) {
+        link_flush(&driver->nodes[i].link);
+        link_flush(&driver->nodes[i].news);
+    }
+}
+
 static void start(void *ctx, mortise_op **ops, size_t n)
 {
-    flow_start(ctx, ops, n);
-    flow_flush(ctx);
+    intake_start(ctx, ops, n);
+    flush(ctx);
 }
 
 static void cancel(void *ctx, mortise_op *op)
 {
-    flow_cancel(ctx, op);
-    flow_flush(ctx);
+    intake_cancel(ctx, op);
+    flush(ctx);
 }
 
 static void watch(void *ctx, const char *name, size_t name_len)
 {
     news_watch(ctx, name, name_len);
-    flow_flush(ctx);
+    flush(ctx);
 }
 
 static void unwatch(void *ctx, const char *name, size_t name_len)
 {
     news_unwatch(ctx, name, name_len);
-    flow_flush(ctx);
+    flush(ctx);
 }
 
 static void lower(int64_t *due_ns, int64_t to_ns)
@@ -222,8 +262,8 @@ static size_t interest(void *ctx, struct pollfd *fds, size_t capacity, int64_t *
     lower(due_ns, ballots_due_ns(driver));
     if (driver->waiting != NULL && driver->fresh_until_ns > driver->turned_ns)
         lower(due_ns, driver->fresh_until_ns);
-    lower(due_ns, attempts_due_ns(driver));
-    lower(due_ns, claims_due_ns(driver));
+    lower(due_ns, acquire_due_ns(driver));
+    lower(due_ns, undo_due_ns(driver));
     lower(due_ns, driver->news_due_ns);
     return nodes_interest(driver, fds, capacity, due_ns);
 }
@@ -251,11 +291,11 @@ static void turn(void *ctx, const struct pollfd *ready, size_t n)
     int64_t now = now_of(driver);
     driver->turned_ns = now;
     ballots_turn(driver, now);
-    attempts_turn(driver, now);
-    claims_turn(driver, now);
+    acquire_turn(driver, now);
+    undo_turn(driver, now);
     news_turn(driver, now);
-    flow_look(driver);
-    flow_flush(driver);
+    intake_look(driver);
+    flush(driver);
 }
 
 static void close_driver(void *ctx)
@@ -265,8 +305,6 @@ static void close_driver(void *ctx)
     for (unsigned i = 0; i < driver->count; i++)
         link_close(&driver->nodes[i].link);
     claims_free(driver);
-    ballots_free(driver);
-    attempts_free(driver);
     free(driver);
 }
 

@@ -1,19 +1,20 @@
-/* node.c - the nodes: when they are connected to, whether one can be asked now, and whether its vote counts; see
- * internal.h. */
+/* node.c - the nodes: when they are connected to, whether one can be asked now, and whether its vote counts. */
 #include "internal.h"
 
-#include <stdio.h>
-
-#define IDLE_NS                                                                                    \
-    (INT64_C(10000) * NS_PER_MS) /* without ops for so long, dead nodes are left alone */
-#define SLOW_PARTS 8             /* of node_timeout */
+#define SLOW_PARTS 8 /* of node_timeout */
 #define LOOK_NS                                                                                    \
-    (INT64_C(10) * NS_PER_MS) /* how often connections being made are looked at if nobody polls */
+    (INT64_C(10) *                                                                                 \
+     NS_PER_MS) /* how often connections in the making are looked at if nobody polls */
 
-static bool is_idle(const struct driver *driver)
+void sort_numbers(int64_t *numbers, unsigned count)
 {
-    return driver->claims == NULL && driver->waiting == NULL &&
-           now_of(driver) - driver->active_ns > IDLE_NS;
+    for (unsigned i = 1; i < count; i++) {
+        int64_t number = numbers[i];
+        unsigned at = i;
+        for (; at > 0 && numbers[at - 1] > number; at--)
+            numbers[at] = numbers[at - 1];
+        numbers[at] = number;
+    }
 }
 
 /* ---- the guard after a restart ----------------------------------------------------------------------------- */
@@ -25,8 +26,8 @@ static void guard_for(struct node *node, int64_t ms)
         node->guarded_until_ns = until_ns;
 }
 
-/* The server's seconds are rounded and its clock may have been set: where this client knew the process before, its own
- * clock counts, too. One that does not tell is taken for fresh. */
+/* The server rounds its age to seconds, and its clock may have been set. If this client knew the former process, it
+ * uses its own clock, too. A server that does not tell its age is taken for fresh. */
 static void look_at_age(struct node *node)
 {
     const struct driver *driver = node->driver;
@@ -62,13 +63,12 @@ static void look_for_twin(struct node *node)
             continue;
         node->twin = true;
         if (!was_twin)
-            driver->host->log(
-                driver->host, 3, "[%s] %s and %s are the same server, which has one vote",
-                driver->section, other->settings.endpoint.text, node->settings.endpoint.text);
+            driver->host->log(driver->host, 3, "%s and %s are the same server, which has one vote",
+                              other->settings.endpoint.text, node->settings.endpoint.text);
     }
 }
 
-/* Those that were another's twin may be so no more: its name leads elsewhere now, or nowhere. */
+/* A twin may be one no more: its name leads to another server now, or to none. */
 static void look_at_twins(struct driver *driver)
 {
     for (unsigned i = 0; i < driver->count; i++)
@@ -85,29 +85,24 @@ static void up(struct link *link, void *owner)
     memset(node->known, 0, sizeof(node->known));
     node->fresh = false;
     look_at_age(node);
-    claims_node_up(node->driver, node);
-    flow_look(node->driver);
+    node->driver->node_events->up(node);
 }
 
 static void down(struct link *link, void *owner, const struct link_fault *fault)
 {
     struct node *node = owner;
-    if (link->broke) {
+    if (link->broke)
         node->alive_ns = link->progress_ns;
-        news_suspect(node, fault);
-    } else
+    else
         node->fresh = false;
     look_at_twins(node->driver);
-    if (is_idle(node->driver))
-        link_unwant(link);
-    flow_look(node->driver);
+    node->driver->node_events->down(node, fault);
 }
 
 void node_open(struct driver *driver, struct node *node)
 {
     static const struct link_callbacks callbacks = {.up = up, .down = down};
     link_init(&node->link, driver->host, &node->settings, &callbacks, node);
-    news_open(node);
 }
 
 void nodes_want(struct driver *driver)
@@ -128,27 +123,35 @@ void nodes_want(struct driver *driver)
 
 /* ---- what can be asked ------------------------------------------------------------------------------------------ */
 
-int64_t node_late_ns(const struct node *node)
+/* Since when an answer is outstanding, and nothing came. */
+static int64_t silent_since_ns(const struct node *node)
 {
     const struct link *link = &node->link;
     if (link->first == NULL)
         return MORTISE_NEVER;
-    int64_t since =
-        link->first->sent_ns > link->progress_ns ? link->first->sent_ns : link->progress_ns;
-    return since + node->driver->node_timeout_ns;
+    int64_t sent_ns = link->first->sent_ns;
+    return sent_ns > link->progress_ns ? sent_ns : link->progress_ns;
 }
 
-int64_t node_slow_ns(const struct node *node)
+enum node_pace node_pace_at(const struct node *node, int64_t now_ns)
 {
-    int64_t late_ns = node_late_ns(node);
-    return late_ns == MORTISE_NEVER
-               ? MORTISE_NEVER
-               : late_ns - node->driver->node_timeout_ns * (SLOW_PARTS - 1) / SLOW_PARTS;
+    int64_t since_ns = silent_since_ns(node), timeout_ns = node->driver->node_timeout_ns;
+    if (since_ns == MORTISE_NEVER || now_ns - since_ns < timeout_ns / SLOW_PARTS)
+        return PACE_PROMPT;
+    return now_ns - since_ns < timeout_ns ? PACE_SLOW : PACE_LATE;
+}
+
+int64_t node_pace_due_ns(const struct node *node)
+{
+    int64_t since_ns = silent_since_ns(node), timeout_ns = node->driver->node_timeout_ns;
+    if (since_ns == MORTISE_NEVER || node->pace == PACE_LATE)
+        return MORTISE_NEVER;
+    return since_ns + (node->pace == PACE_SLOW ? timeout_ns : timeout_ns / SLOW_PARTS);
 }
 
 bool node_is_usable(const struct node *node, int64_t now_ns)
 {
-    return link_is_up(&node->link) && !node->twin && now_ns < node_late_ns(node);
+    return link_is_up(&node->link) && !node->twin && node_pace_at(node, now_ns) != PACE_LATE;
 }
 
 unsigned nodes_usable(const struct driver *driver, bool counted)
@@ -163,34 +166,24 @@ unsigned nodes_usable(const struct driver *driver, bool counted)
 
 int64_t nodes_vote_in_ms(const struct driver *driver)
 {
-    int64_t now = now_of(driver), waits[NODES_MAX] = {0};
+    int64_t now = now_of(driver), waits[NODES_MAX];
     unsigned n = 0;
     for (unsigned i = 0; i < driver->count; i++) {
         const struct node *node = &driver->nodes[i];
-        int64_t wait = node_counts(node, now) ? 0 : node->guarded_until_ns - now;
-        unsigned at = n;
-        if (!node_is_usable(node, now))
-            continue;
-        for (; at > 0 && waits[at - 1] > wait; at--)
-            waits[at] = waits[at - 1];
-        waits[at] = wait;
-        n++;
+        if (node_is_usable(node, now))
+            waits[n++] = node_counts(node, now) ? 0 : node->guarded_until_ns - now;
     }
+    sort_numbers(waits, n);
     return n < driver->quorum ? 0 : (waits[driver->quorum - 1] + NS_PER_MS - 1) / NS_PER_MS;
-}
-
-/* It may be there in a moment. */
-static bool is_coming(const struct node *node)
-{
-    return !link_is_up(&node->link) && (node->fresh || node->link.broke);
 }
 
 bool nodes_are_ready(const struct driver *driver)
 {
     bool fresh = false, coming = false;
     for (unsigned i = 0; i < driver->count; i++) {
-        fresh |= driver->nodes[i].fresh;
-        coming |= is_coming(&driver->nodes[i]);
+        const struct node *node = &driver->nodes[i];
+        fresh |= node->fresh;
+        coming |= !link_is_up(&node->link) && (node->fresh || node->link.broke);
     }
     if (!coming)
         return true;
@@ -224,21 +217,20 @@ const char *nodes_problem(const struct driver *driver)
             problem = "a node does not answer in time (node_timeout)";
         else if (!node_counts(node, now))
             problem = "a node was started less than max_ttl ago, and may have forgotten grants; "
-                      "its vote does not "
-                      "count yet (see node_persistent)";
+                      "its vote does not count yet (see node_persistent)";
     }
     return problem;
 }
 
 /* ---- the pump ------------------------------------------------------------------------------------------------------ */
 
-/* If nobody is outstanding nobody polls: connections that are being made are looked at by time, and nodes that are late,
- * lest they stay so when they have answered. */
 static bool is_being_made(const struct link *link)
 {
     return link->state == LINK_CONNECTING || link->state == LINK_GREETING;
 }
 
+/* If no op is outstanding, nobody polls. So connections in the making are looked at by time, and late nodes, which
+ * would otherwise stay late after they have answered. */
 size_t nodes_interest(const struct driver *driver, struct pollfd *fds, size_t capacity,
                       int64_t *due_ns)
 {
@@ -248,7 +240,8 @@ size_t nodes_interest(const struct driver *driver, struct pollfd *fds, size_t ca
         const struct node *node = &driver->nodes[i];
         n += link_interest(&node->link, fds + n, capacity - n, due_ns);
         n += link_interest(&node->news, fds + n, capacity - n, due_ns);
-        looked |= is_being_made(&node->link) || is_being_made(&node->news) || node->late;
+        looked |=
+            is_being_made(&node->link) || is_being_made(&node->news) || node->pace == PACE_LATE;
     }
     if (looked && driver->turned_ns + LOOK_NS < *due_ns)
         *due_ns = driver->turned_ns + LOOK_NS;

@@ -1,4 +1,5 @@
-/* look.c - looking at one lock, and at the nodes; and break, which looks whom the token names, and undoes that grant. */
+/* inspect.c - INSPECT asks who has a lock; BREAK looks which grant the token names, and releases that one; PING asks the
+ * nodes for a sign of life. */
 #include "internal.h"
 
 #include <inttypes.h>
@@ -17,31 +18,31 @@ static void look_put(struct ballot *ballot, struct vote *vote)
     put_key(vote);
 }
 
-/* [nothing], or [{remaining, value, now}]: yes, somebody has it there. */
+/* [nothing], or [{remaining, value, now}]: yes, a grant has it there. */
 static enum vote_state look_take(struct ballot *ballot, struct vote *vote, redisReply *reply)
 {
     (void)vote;
-    if (ballot->decided || reply->type != REDIS_REPLY_ARRAY || reply->elements != 1)
-        return VOTE_NO;
-    return tally_add(&ballot->tally, reply->element[0], ballot->info) ? VOTE_YES : VOTE_NO;
+    if (ballot->state != BALLOT_OPEN || reply->type != REDIS_REPLY_ARRAY || reply->elements != 1)
+        return VOTE_ABSENT;
+    return tally_add(&ballot->tally, reply->element[0], ballot->info) ? VOTE_YES : VOTE_ABSENT;
 }
 
-/* True: the nodes that have answered are enough to tell, or no more will come. Else it has been failed, or is open. */
+/* True: enough nodes have answered to tell. False: the ballot is open, or the op has ended. */
 static bool is_told(struct ballot *ballot, bool over)
 {
     struct driver *driver = ballot->driver;
-    unsigned answered = ballot->counts[VOTE_YES] + ballot->counts[VOTE_NO];
+    unsigned answered = ballot->counts[VOTE_YES] + ballot->counts[VOTE_ABSENT];
     const struct seen *best = tally_best(&ballot->tally);
     bool known = (best != NULL && best->nodes >= driver->quorum) ||
-                 ballot->counts[VOTE_NO] >= driver->quorum;
+                 ballot->counts[VOTE_ABSENT] >= driver->quorum;
     if (!known && !over)
         return false;
-    ballot_decide(ballot);
+    ballot_decide(ballot, BALLOT_CLOSED);
     if (ballot->op == NULL)
         return false;
     if (answered >= driver->quorum)
         return true;
-    flow_fail_few(driver, ballot->op, MORTISE_UNREACHABLE, answered, &ballot->why);
+    op_fail_few(driver, ballot->op, MORTISE_UNREACHABLE, answered, &ballot->why);
     return false;
 }
 
@@ -64,39 +65,45 @@ static void inspect_look(struct ballot *ballot, bool over)
     if (!driver->fencing)
         info->token = 0;
     info->waiters = -1;
-    flow_complete(driver, ballot->op, MORTISE_OK);
+    op_complete(driver, ballot->op, MORTISE_OK);
 }
 
 static const struct ballot_kind inspecting = {
     .put = look_put, .take = look_take, .look = inspect_look};
 
-/* NULL: no memory; the op was failed. */
+/* NULL: out of memory; the op was failed. */
 static struct ballot *new_look(struct driver *driver, mortise_op *op,
                                const struct ballot_kind *kind)
 {
-    struct claim *claim = claim_new(op->name, op->name_len);
+    struct claim *claim = claim_new_foreign(op);
     struct ballot *ballot = claim != NULL ? ballot_new(driver, kind, claim) : NULL;
     if (claim != NULL)
-        claim_unref(claim); /* the ballot has it */
+        claim_unref(driver, claim); /* the ballot has a reference */
     if (ballot == NULL) {
-        flow_fail_memory(driver, op);
+        op_fail_memory(driver, op);
         return NULL;
     }
     ballot->op = op;
-    op->driver_data[0] = ballot;
+    op_put(op, OP_BALLOT, ballot);
     return ballot;
 }
 
-void look_inspect(struct driver *driver, mortise_op *op)
+static void ask_all(struct ballot *ballot)
 {
-    struct ballot *ballot = new_look(driver, op, &inspecting);
     if (ballot == NULL)
         return;
-    op->info->held = false;
-    op->info->held_ms = op->info->remaining_ms = 0;
-    ballot->info = op->info;
     ballot_ask_usable(ballot);
     ballot_begun(ballot);
+}
+
+void inspect_start(struct driver *driver, mortise_op *op)
+{
+    op->info->held = false;
+    op->info->held_ms = op->info->remaining_ms = 0;
+    struct ballot *ballot = new_look(driver, op, &inspecting);
+    if (ballot != NULL)
+        ballot->info = op->info;
+    ask_all(ballot);
 }
 
 /* ---- break ------------------------------------------------------------------------------------------------------- */
@@ -114,26 +121,6 @@ static bool read_grant(const struct seen *seen, mortise_grant_id *grant)
     return true;
 }
 
-/* Another's grant: in no table, so it is not seen to that it ends on nodes that are down. */
-static void undo_grant(struct driver *driver, mortise_op *op, const mortise_grant_id *grant)
-{
-    struct claim *claim = claim_new(op->name, op->name_len);
-    struct ballot *ballot = NULL;
-    if (claim != NULL) {
-        claim->grant = *grant;
-        claim->maybe = (1u << driver->count) - 1;
-        ballot = undo_new(driver, claim, true, MARK);
-        claim_unref(claim);
-    }
-    if (ballot == NULL) {
-        flow_fail_memory(driver, op);
-        return;
-    }
-    ballot->op = op;
-    op->driver_data[0] = ballot;
-    ballot_begun(ballot);
-}
-
 static void break_look(struct ballot *ballot, bool over)
 {
     struct driver *driver = ballot->driver;
@@ -141,27 +128,22 @@ static void break_look(struct ballot *ballot, bool over)
     mortise_grant_id grant;
     if (!is_told(ballot, over))
         return;
-    op->driver_data[0] = NULL;
     for (unsigned i = 0; i < ballot->tally.count; i++) {
         const struct seen *seen = &ballot->tally.seen[i];
         if (seen->token == op->token && read_grant(seen, &grant)) {
-            undo_grant(driver, op, &grant);
+            release_foreign(driver, op, &grant);
             return;
         }
     }
     bool held = tally_is_held(driver, tally_best(&ballot->tally), ballot->counts[VOTE_FAULT]);
-    flow_complete(driver, op, held ? MORTISE_NOTOWNER : MORTISE_LOST);
+    op_complete(driver, op, held ? MORTISE_NOTOWNER : MORTISE_LOST);
 }
 
 static const struct ballot_kind breaking = {.put = look_put, .take = look_take, .look = break_look};
 
-void look_break(struct driver *driver, mortise_op *op)
+void break_start(struct driver *driver, mortise_op *op)
 {
-    struct ballot *ballot = new_look(driver, op, &breaking);
-    if (ballot == NULL)
-        return;
-    ballot_ask_usable(ballot);
-    ballot_begun(ballot);
+    ask_all(new_look(driver, op, &breaking));
 }
 
 /* ---- ping ----------------------------------------------------------------------------------------------------------- */
@@ -170,7 +152,7 @@ static void ping_put(struct ballot *ballot, struct vote *vote)
 {
     struct link *link = &vote->node->link;
     (void)ballot;
-    link_command(link, 3); /* as well whether scripts are permitted */
+    link_command(link, 3); /* a script: whether those are permitted, too */
     link_text(link, "EVAL");
     link_text(link, "return 1");
     link_number(link, 0);
@@ -221,27 +203,23 @@ static void ping_look(struct ballot *ballot, bool over)
     unsigned answered = ballot->counts[VOTE_YES];
     if (!over)
         return;
-    ballot_decide(ballot);
+    ballot_decide(ballot, BALLOT_CLOSED);
     if (op == NULL)
         return;
     if (answered < driver->quorum) {
-        flow_fail_few(driver, op, MORTISE_UNREACHABLE, answered, &ballot->why);
+        op_fail_few(driver, op, MORTISE_UNREACHABLE, answered, &ballot->why);
         return;
     }
     if (op->buffer != NULL && op->buffer_size > 0) {
         say_votes(driver, answered, op->buffer, op->buffer_size);
         say_silent(ballot, op->buffer, op->buffer_size);
     }
-    flow_complete(driver, op, MORTISE_OK);
+    op_complete(driver, op, MORTISE_OK);
 }
 
 static const struct ballot_kind pinging = {.put = ping_put, .take = ping_take, .look = ping_look};
 
-void look_ping(struct driver *driver, mortise_op *op)
+void ping_start(struct driver *driver, mortise_op *op)
 {
-    struct ballot *ballot = new_look(driver, op, &pinging);
-    if (ballot == NULL)
-        return;
-    ballot_ask_usable(ballot);
-    ballot_begun(ballot);
+    ask_all(new_look(driver, op, &pinging));
 }

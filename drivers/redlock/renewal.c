@@ -31,24 +31,24 @@ static void repair_put(struct ballot *ballot, struct vote *vote)
 static enum vote_state repair_take(struct ballot *ballot, struct vote *vote, redisReply *reply)
 {
     bool has_it = reply->type == REDIS_REPLY_INTEGER && reply->integer == 2;
-    claim_told(ballot->claim, ballot->generation, vote->node->index, has_it);
+    (void)ballot;
+    ballot_note(vote, has_it ? TRACE_HAS : TRACE_HAS_NOT);
     return VOTE_YES;
 }
 
 static const struct ballot_kind repairing = {
-    .put = repair_put, .take = repair_take, .places = true};
+    .put = repair_put, .take = repair_take, .effect = EFFECT_VOTE};
 
-/* The renewal has won: the node gets the lock back for as long as the others have it. Without memory: by the next one. */
-static void repair(struct ballot *renewal, struct vote *vote)
+/* The renewal has won: the node gets the lock back for as long as the others have it, unless the claim is ending. One
+ * that is on the way then is executed before the undo. Without memory the next renewal repairs it. */
+static void repair(struct ballot *renewal, const struct vote *vote)
 {
     struct driver *driver = renewal->driver;
     struct claim *claim = renewal->claim;
     int64_t left_ms =
         renewal->ttl_ms - (now_of(driver) - renewal->sent_ns + NS_PER_MS - 1) / NS_PER_MS;
-    vote->gone = false;
-    if (left_ms <= 0 || claim->ending || !claim->listed ||
-        claim_is_stray(driver, claim, vote->node->index) ||
-        claim->generation != renewal->generation || !link_is_up(&vote->node->link))
+    if (left_ms <= 0 || claim->state != CLAIM_WANTED || claim->round != renewal->round ||
+        claim_is_barred(claim, vote->node->index) || !link_is_up(&vote->node->link))
         return;
     struct ballot *ballot = ballot_new(driver, &repairing, claim);
     if (ballot == NULL)
@@ -75,62 +75,57 @@ static void renew_put(struct ballot *ballot, struct vote *vote)
     put_one(&vote->node->link, vote);
 }
 
-/* A digit for each grant of the request; here it is alone. */
+/* One digit for each grant of the request: 2 renewed, 1 another has the lock, 0 it is not there. Here it is alone. */
 static enum vote_state renew_take(struct ballot *ballot, struct vote *vote, redisReply *reply)
 {
     char answer = reply->type == REDIS_REPLY_STRING && reply->len == 1 ? reply->str[0] : '?';
     if (answer < '0' || answer > '2')
         return VOTE_FAULT;
-    claim_told(ballot->claim, ballot->generation, vote->node->index, answer == '2');
-    if (answer == '2')
-        return VOTE_YES;
-    ballot->others += answer == '1';
-    vote->gone = answer == '0';
-    if (vote->gone && ballot->won)
+    ballot_note(vote, answer == '2' ? TRACE_HAS : TRACE_HAS_NOT);
+    if (answer == '0' && ballot->state == BALLOT_WON)
         repair(ballot, vote);
-    return VOTE_NO;
+    return answer == '2' ? VOTE_YES : answer == '1' ? VOTE_OTHER : VOTE_ABSENT;
 }
 
 static void renew_won(struct ballot *ballot)
 {
     struct driver *driver = ballot->driver;
     mortise_op *op = ballot->op;
-    ballot->won = op != NULL; /* one that was canceled may have been so for a release */
-    if (op == NULL)
-        return;
     for (unsigned i = 0; i < driver->count; i++)
-        if (ballot->votes[i].gone)
+        if (ballot->votes[i].state == VOTE_ABSENT)
             repair(ballot, &ballot->votes[i]);
     op->from_ns = ballot->sent_ns;
     op->good_for_ms = op->ttl_ms;
-    flow_complete(driver, op, MORTISE_OK);
+    op_complete(driver, op, MORTISE_OK);
 }
 
-/* The grant has no quorum, and cannot have one again: what it has left must not stand in others' way. */
+/* The grant cannot have a quorum again: what is left of it must not be in others' way. */
 static void renew_lost(struct ballot *ballot)
 {
     struct driver *driver = ballot->driver;
-    if (ballot->generation == ballot->claim->generation)
+    if (ballot->round == ballot->claim->round)
         undo_all(driver, ballot->claim);
     if (ballot->op != NULL)
-        flow_complete(driver, ballot->op, ballot->others > 0 ? MORTISE_NOTOWNER : MORTISE_LOST);
+        op_complete(driver, ballot->op,
+                    ballot->counts[VOTE_OTHER] > 0 ? MORTISE_NOTOWNER : MORTISE_LOST);
 }
 
 static void renew_look(struct ballot *ballot, bool over)
 {
-    const struct driver *driver = ballot->driver;
+    struct driver *driver = ballot->driver;
     bool won = ballot->counts[VOTE_YES] >= driver->quorum;
-    bool lost = ballot->counts[VOTE_NO] > driver->count - driver->quorum;
+    bool lost = ballot_no(ballot) > driver->count - driver->quorum;
     if (!won && !lost && !over)
         return;
-    ballot_decide(ballot);
-    if (won)
+    /* a canceled renewal may have been canceled for a release: it repairs nothing */
+    ballot_decide(ballot, won && ballot->op != NULL ? BALLOT_WON : BALLOT_CLOSED);
+    if (ballot->state == BALLOT_WON)
         renew_won(ballot);
     else if (lost)
         renew_lost(ballot);
     else if (ballot->op != NULL)
-        flow_fail_few(ballot->driver, ballot->op, MORTISE_UNREACHABLE,
-                      ballot->counts[VOTE_YES] + ballot->counts[VOTE_NO], &ballot->why);
+        op_fail_few(driver, ballot->op, MORTISE_UNREACHABLE,
+                    ballot->counts[VOTE_YES] + ballot_no(ballot), &ballot->why);
 }
 
 static const struct ballot_kind renewing = {
@@ -203,7 +198,7 @@ static void ask_node(struct ballot **ballots, unsigned n, struct node *node)
     unsigned count = 0;
     bool usable = node_is_usable(node, ballots[0]->sent_ns);
     for (unsigned i = 0; i < n; i++)
-        if (usable && !claim_is_stray(node->driver, ballots[i]->claim, node->index))
+        if (usable && !claim_is_barred(ballots[i]->claim, node->index))
             asked[count++] = ballots[i];
         else
             ballot_set(ballots[i], node->index, VOTE_FAULT);
@@ -217,20 +212,20 @@ static void ask_node(struct ballot **ballots, unsigned n, struct node *node)
 static struct ballot *renew_begin(struct driver *driver, mortise_op *op)
 {
     struct claim *claim = claim_find(driver, &op->grant);
-    if (claim == NULL || claim->ending) { /* it was undone */
-        flow_complete(driver, op, MORTISE_LOST);
+    if (claim == NULL || claim->state != CLAIM_WANTED) { /* it was undone */
+        op_complete(driver, op, MORTISE_LOST);
         return NULL;
     }
     struct ballot *ballot = ballot_new(driver, &renewing, claim);
     if (ballot == NULL) {
-        flow_fail_memory(driver, op);
+        op_fail_memory(driver, op);
         return NULL;
     }
     ballot->op = op;
     ballot->ttl_ms = op->ttl_ms;
     ballot->token = op->token;
     claim_lasts(claim, ballot->sent_ns, op->ttl_ms);
-    op->driver_data[0] = ballot;
+    op_put(op, OP_BALLOT, ballot);
     return ballot;
 }
 

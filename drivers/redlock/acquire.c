@@ -1,0 +1,428 @@
+/* acquire.c - ACQUIRE: rounds of votes until a grant, a refusal, or an end. protocol.md says why q votes and a token
+ * that q nodes have written are a grant.
+ *
+ * An attempt is the driver's work on one ACQUIRE:
+ *
+ *   PAUSING      until due_ns: after a split vote, or so that others come first (courtesy.c)
+ *   ASKING       each usable node is asked for its vote
+ *   CONFIRMING   the votes are there, and a token is being written that q nodes can take
+ *   UNDOING      the votes are taken back; the answers say who has the lock
+ *
+ *   state        event                                       next
+ *   PAUSING      due, q nodes can vote                       ASKING
+ *                due, too few can                            end: UNREACHABLE, or INDETERMINATE (1)
+ *   ASKING       q yes, q took the proposed token            end: OK. The claim stays WANTED
+ *                q yes, too few took it                      CONFIRMING
+ *                q yes impossible (no, fault, silent)        UNDOING
+ *   CONFIRMING   written by q nodes that have the vote       end: OK
+ *                q impossible                                UNDOING
+ *   UNDOING      q nodes name one holder                     end: BUSY, until that one's lease may end
+ *                all answered: a grant may have a quorum     end: BUSY
+ *                too few answered, or too few can vote       end: UNREACHABLE, or INDETERMINATE (1)
+ *                a split vote: nobody has a quorum           PAUSING, for a random time, doubled each round;
+ *                                                            after some rounds BUSY: the core waits instead
+ *   any          canceled                                    end: INDETERMINATE if a node may have something, else
+ *                                                            CANCELED. The core releases what may be left
+ *                out of memory                               end: NOMEM, or UNDOING fails: UNREACHABLE (1)
+ *
+ *   (1) INDETERMINATE if q nodes may still have a vote.
+ *
+ *   The process is stopped between the votes and the decision: the deadline counts from before the first request, and
+ *   the core looks at the clock; a vote that has expired refuses the token.
+ *   A node answers late: a yes after the grant is one vote more; after the end the undo is behind it (claim.h).
+ *   The same grant id comes again: a node that has its vote extends it. Where q nodes have the grant's token, it is
+ *   the same hold; without, it is a new one. */
+#include "internal.h"
+
+#include <stdlib.h>
+
+#define ROUNDS_TRY 5 /* of a caller that must not wait: some 15 ms */
+#define ROUNDS_WAIT 7
+#define PAUSE_NS NS_PER_MS /* the first pause at most; doubled each round */
+#define SPREAD_MAX_NS (INT64_C(32) * NS_PER_MS)
+#define HINT_SPLIT_MS 100
+
+enum attempt_state {
+    ATTEMPT_DECIDING, /* no request outstanding: it leaves this state before the driver returns */
+    ATTEMPT_PAUSING,
+    ATTEMPT_ASKING,
+    ATTEMPT_CONFIRMING,
+    ATTEMPT_UNDOING
+};
+
+struct attempt {
+    struct attempt *next, *previous; /* of those that are PAUSING */
+    struct driver *driver;
+    mortise_op *op;
+    struct claim *claim; /* a reference */
+    enum attempt_state state;
+    struct ballot *ballot; /* ASKING, CONFIRMING, UNDOING; else NULL */
+    unsigned rounds;
+    int64_t due_ns; /* PAUSING */
+};
+
+static void round_begin(struct attempt *attempt);
+static void undo(struct attempt *attempt, bool loud, const struct ballot *failed);
+
+/* ---- the states ----------------------------------------------------------------------------------------------- */
+
+static void enter(struct attempt *attempt, enum attempt_state state, struct ballot *ballot)
+{
+    struct driver *driver = attempt->driver;
+    if (attempt->state == ATTEMPT_PAUSING)
+        DL_DELETE2(driver->pausing, attempt, previous, next);
+    if (attempt->ballot != NULL) {
+        attempt->ballot->attempt = NULL;
+        attempt->ballot->info = NULL;
+    }
+    attempt->state = state;
+    attempt->ballot = ballot;
+    if (ballot != NULL)
+        ballot->attempt = attempt;
+    if (state == ATTEMPT_PAUSING)
+        DL_APPEND2(driver->pausing, attempt, previous, next);
+}
+
+static void pause_until(struct attempt *attempt, int64_t due_ns)
+{
+    attempt->due_ns = due_ns;
+    enter(attempt, ATTEMPT_PAUSING, NULL);
+}
+
+/* Ends it: the op is the caller's again. */
+static mortise_op *conclude(struct attempt *attempt)
+{
+    mortise_op *op = attempt->op;
+    enter(attempt, ATTEMPT_DECIDING, NULL);
+    claim_unref(attempt->driver, attempt->claim);
+    free(attempt);
+    return op;
+}
+
+/* q nodes may have a vote. Also of former tries under this grant id: the claim knows what they may have left. */
+static mortise_status status_of_few(const struct attempt *attempt)
+{
+    unsigned left = claim_traces(attempt->driver, attempt->claim);
+    return left >= attempt->driver->quorum ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE;
+}
+
+static void fail_few(struct attempt *attempt, unsigned answered, const struct link_fault *why)
+{
+    struct driver *driver = attempt->driver;
+    mortise_status status = status_of_few(attempt);
+    op_fail_few(driver, conclude(attempt), status, answered, why);
+}
+
+static void busy(struct attempt *attempt, int64_t remaining_ms, bool surely)
+{
+    struct driver *driver = attempt->driver;
+    mortise_op *op = conclude(attempt);
+    if (remaining_ms > MORTISE_TTL_MAX_MS)
+        remaining_ms = MORTISE_TTL_MAX_MS;
+    op->hint_ms = remaining_ms;
+    bool looks = driver->foreign_polled || driver->deaf || !surely;
+    if (looks && (remaining_ms < 0 || remaining_ms > driver->retry_ms))
+        op->hint_ms = driver->retry_ms;
+    op_complete(driver, op, MORTISE_BUSY);
+}
+
+static void grant(struct attempt *attempt, uint64_t token, int64_t sent_ns)
+{
+    struct driver *driver = attempt->driver;
+    attempt->claim->token = driver->fencing ? token : 0;
+    mortise_op *op = conclude(attempt);
+    op->token = driver->fencing ? token : 0;
+    op->from_ns = sent_ns;
+    op->good_for_ms = op->ttl_ms;
+    driver->spread_ns /= 2;
+    news_granted(driver, op->name, op->name_len);
+    op_complete(driver, op, MORTISE_OK);
+}
+
+/* ---- CONFIRMING: the token ------------------------------------------------------------------------------------- */
+
+/* Decides the ballot as soon as q nodes said yes (*won), or cannot any more. Returns whether its attempt goes on now. */
+static bool decide(struct ballot *ballot, bool over, bool *won)
+{
+    unsigned yes = ballot->counts[VOTE_YES], quorum = ballot->driver->quorum;
+    *won = yes >= quorum;
+    if (!*won && !over && yes + ballot->counts[VOTE_ASKED] >= quorum)
+        return false;
+    ballot_decide(ballot, *won ? BALLOT_WON : BALLOT_CLOSED);
+    return ballot->attempt != NULL;
+}
+
+static void confirm_look(struct ballot *ballot, bool over)
+{
+    bool won;
+    if (!decide(ballot, over, &won))
+        return;
+    if (won)
+        grant(ballot->attempt, ballot->token, ballot->sent_ns);
+    else
+        undo(ballot->attempt, true, ballot);
+}
+
+static const struct ballot_kind confirming = {
+    .put = vote_put_token, .take = vote_take_token, .look = confirm_look};
+
+/* Behind the votes, on their connections: also where a vote was not answered yet. */
+static void confirm(struct attempt *attempt, const struct ballot *votes)
+{
+    struct driver *driver = attempt->driver;
+    struct ballot *ballot = ballot_new(driver, &confirming, attempt->claim);
+    if (ballot == NULL) {
+        undo(attempt, true, votes);
+        return;
+    }
+    enter(attempt, ATTEMPT_CONFIRMING, ballot);
+    ballot->sent_ns = votes->sent_ns; /* the deadline counts from the votes */
+    ballot->token = votes->token;
+    ballot_number(ballot, votes->token);
+    for (unsigned i = 0; i < driver->count; i++) {
+        enum vote_state state = votes->votes[i].state;
+        bool may_have_it = state != VOTE_NOT_ASKED && state != VOTE_FAULT && state != VOTE_OTHER;
+        if (may_have_it && link_is_up(&driver->nodes[i].link))
+            ballot_ask(ballot, i, VOTE_ASKED);
+        else
+            ballot_set(ballot, i, VOTE_ABSENT);
+    }
+    ballot_begun(ballot);
+}
+
+/* ---- ASKING: the votes ------------------------------------------------------------------------------------------ */
+
+/* The votes are there. If q nodes took the proposed token, it is written already. */
+static void ask_won(struct attempt *attempt, struct ballot *ballot)
+{
+    struct driver *driver = attempt->driver;
+    if (!driver->fencing || ballot->accepted >= driver->quorum) {
+        grant(attempt, ballot->proposed, ballot->sent_ns);
+        return;
+    }
+    ballot->token = vote_needed_token(ballot);
+    if (ballot->token <= TOKEN_MAX) {
+        confirm(attempt, ballot);
+        return;
+    }
+    undo_all(driver, attempt->claim);
+    op_fail(driver, conclude(attempt), MORTISE_BACKEND, 0, false,
+            "the token has come to its end, 2^53");
+}
+
+static void ask_look(struct ballot *ballot, bool over)
+{
+    const struct driver *driver = ballot->driver;
+    unsigned without = ballot_no(ballot) + ballot->counts[VOTE_NOT_ASKED];
+    bool won;
+    if (!decide(ballot, over, &won))
+        return;
+    if (won)
+        ask_won(ballot->attempt, ballot);
+    else /* loud if others may have taken our votes for a quorum */
+        undo(ballot->attempt, without <= driver->count - driver->quorum, ballot);
+}
+
+static const struct ballot_kind asking = {
+    .put = vote_put, .take = vote_take, .look = ask_look, .effect = EFFECT_VOTE};
+
+/* This grant id cannot get a quorum any more. The core takes another one after BUSY, and after UNREACHABLE unless it
+ * repeats this one. */
+static void give_up_grant(struct attempt *attempt)
+{
+    struct driver *driver = attempt->driver;
+    if ((attempt->op->flags & MORTISE_OP_REPEAT) != 0) {
+        busy(attempt, driver->retry_ms, false);
+        return;
+    }
+    mortise_status status = status_of_few(attempt);
+    op_fail(driver, conclude(attempt), status, 0, true,
+            "a lost request that took a vote back may still be executed, and the nodes do not "
+            "permit to end its connection (CLIENT KILL)");
+}
+
+/* False: the attempt has ended. */
+static bool may_ask(struct attempt *attempt)
+{
+    const struct driver *driver = attempt->driver;
+    unsigned counted = nodes_usable(driver, true), barred = 0;
+    int64_t now = now_of(driver);
+    for (unsigned i = 0; i < driver->count; i++)
+        barred += claim_is_barred(attempt->claim, i) && node_is_usable(&driver->nodes[i], now) &&
+                  node_counts(&driver->nodes[i], now);
+    if (counted >= driver->quorum + barred)
+        return true;
+    if (counted >= driver->quorum)
+        give_up_grant(attempt);
+    else
+        fail_few(attempt, counted, NULL);
+    return false;
+}
+
+/* A grant that holds keeps its token. Without tokens a repeat proposes none, and a first request tells the time. */
+static void propose(struct ballot *ballot, const mortise_op *op)
+{
+    struct driver *driver = ballot->driver;
+    uint64_t held = ballot->claim->token;
+    ballot->repeat = (op->flags & MORTISE_OP_REPEAT) != 0;
+    if (!driver->fencing) {
+        ballot_number(ballot, ballot->repeat ? 0 : clock_wall_us());
+        return;
+    }
+    bool holds = held != 0 && held >= op->token_floor;
+    ballot->proposed = holds ? held : clock_propose(driver, op->token_floor);
+    ballot_number(ballot, ballot->proposed);
+}
+
+static void ask_nodes(struct ballot *ballot)
+{
+    const struct driver *driver = ballot->driver;
+    for (unsigned i = 0; i < driver->count; i++) {
+        const struct node *node = &driver->nodes[i];
+        if (node_is_usable(node, ballot->sent_ns) && !claim_is_barred(ballot->claim, i))
+            ballot_ask(ballot, i,
+                       node_counts(node, ballot->sent_ns) ? VOTE_ASKED : VOTE_ASKED_ASIDE);
+    }
+}
+
+static void round_begin(struct attempt *attempt)
+{
+    struct driver *driver = attempt->driver;
+    struct claim *claim = attempt->claim;
+    mortise_op *op = attempt->op;
+    enter(attempt, ATTEMPT_DECIDING, NULL);
+    if (!may_ask(attempt))
+        return;
+    claim_begin(driver, claim);
+    struct ballot *ballot = ballot_new(driver, &asking, claim);
+    if (ballot == NULL) {
+        claim_end(driver, claim, false);
+        op_fail_memory(driver, conclude(attempt));
+        return;
+    }
+    enter(attempt, ATTEMPT_ASKING, ballot);
+    attempt->rounds++;
+    claim_lasts(claim, ballot->sent_ns, op->ttl_ms);
+    ballot->ttl_ms = op->ttl_ms;
+    propose(ballot, op);
+    if (op->first_sent_ns == 0)
+        op->first_sent_ns = ballot->sent_ns;
+    ask_nodes(ballot);
+    ballot_begun(ballot);
+}
+
+/* ---- UNDOING, and what follows ---------------------------------------------------------------------------------- */
+
+static void split(struct attempt *attempt, const struct seen *best)
+{
+    struct driver *driver = attempt->driver;
+    bool waits = (attempt->op->flags & MORTISE_OP_TRY) == 0;
+    driver->spread_ns = driver->spread_ns == 0 ? PAUSE_NS : driver->spread_ns * 2;
+    if (driver->spread_ns > SPREAD_MAX_NS)
+        driver->spread_ns = SPREAD_MAX_NS;
+    uint64_t most_ns = (uint64_t)PAUSE_NS << attempt->rounds;
+    if (attempt->rounds < (waits ? ROUNDS_WAIT : ROUNDS_TRY))
+        pause_until(attempt, now_of(driver) + (int64_t)random_below(driver, most_ns));
+    else if (best != NULL)
+        busy(attempt, best->remaining_ms, false);
+    else
+        busy(attempt, (int64_t)random_below(driver, HINT_SPLIT_MS), false);
+}
+
+static void undone(struct attempt *attempt, const struct ballot *ballot)
+{
+    struct driver *driver = attempt->driver;
+    const struct seen *best = tally_best(&ballot->tally);
+    unsigned unknown = ballot->counts[VOTE_FAULT], answered = driver->count - unknown;
+    bool decided = best != NULL && best->nodes >= driver->quorum;
+    bool presumed = best != NULL && best->token > 0 && tally_is_held(driver, best, unknown);
+    bool unsure = status_of_few(attempt) == MORTISE_INDETERMINATE;
+    enter(attempt, ATTEMPT_DECIDING, NULL);
+    if (!decided && unsure)
+        fail_few(attempt, answered, &ballot->why);
+    else if (decided || presumed) {
+        /* a presumed holder may be a split vote, whose marks go with it: then no release tells */
+        driver->spread_ns /= decided ? 2 : 1;
+        busy(attempt, best->remaining_ms, decided);
+    } else if (answered < driver->quorum || nodes_usable(driver, true) < driver->quorum)
+        fail_few(attempt, answered, &ballot->why);
+    else
+        split(attempt, best);
+}
+
+static void undo_look(struct ballot *ballot, bool over)
+{
+    const struct seen *best = tally_best(&ballot->tally);
+    bool held = best != NULL && best->nodes >= ballot->driver->quorum;
+    if (ballot->attempt != NULL && !over && !held)
+        return;
+    ballot_decide(ballot, BALLOT_CLOSED);
+    if (ballot->attempt != NULL)
+        undone(ballot->attempt, ballot);
+}
+
+static const struct ballot_kind undoing = {
+    .put = undo_put, .take = undo_take, .look = undo_look, .effect = EFFECT_UNDO};
+
+static void undo(struct attempt *attempt, bool loud, const struct ballot *failed)
+{
+    struct driver *driver = attempt->driver;
+    char mark = news_mark(driver, attempt->op->name, attempt->op->name_len);
+    struct ballot *ballot = undo_new(driver, &undoing, attempt->claim, loud, mark);
+    if (ballot == NULL) {
+        fail_few(attempt, 0, &failed->why);
+        return;
+    }
+    enter(attempt, ATTEMPT_UNDOING, ballot);
+    if (failed->why.status != MORTISE_OK)
+        ballot->why = failed->why;
+    ballot->info = attempt->op->info;
+    ballot_begun(ballot);
+}
+
+/* ---- asked by the core ------------------------------------------------------------------------------------------- */
+
+void acquire_start(struct driver *driver, mortise_op *op)
+{
+    struct attempt *attempt = calloc(1, sizeof(*attempt));
+    struct claim *claim = attempt != NULL ? claim_take(driver, op) : NULL;
+    if (claim == NULL) {
+        free(attempt);
+        op_fail_memory(driver, op);
+        return;
+    }
+    *attempt = (struct attempt){.driver = driver, .op = op, .claim = claim};
+    op_put(op, OP_ATTEMPT, attempt);
+    int64_t due_ns = courtesy_until_ns(driver, op);
+    if (due_ns > now_of(driver))
+        pause_until(attempt, due_ns);
+    else
+        round_begin(attempt);
+}
+
+void acquire_cancel(struct driver *driver, mortise_op *op)
+{
+    struct attempt *attempt = op_at(op, OP_ATTEMPT);
+    bool unsure = claim_traces(driver, attempt->claim) > 0;
+    conclude(attempt);
+    op_complete(driver, op, unsure ? MORTISE_INDETERMINATE : MORTISE_CANCELED);
+}
+
+void acquire_turn(struct driver *driver, int64_t now_ns)
+{
+    struct attempt *attempt, *next;
+    for (attempt = driver->pausing; attempt != NULL; attempt = next) {
+        next = attempt->next;
+        if (attempt->due_ns <= now_ns)
+            round_begin(attempt);
+    }
+}
+
+int64_t acquire_due_ns(const struct driver *driver)
+{
+    int64_t due_ns = MORTISE_NEVER;
+    for (const struct attempt *attempt = driver->pausing; attempt != NULL; attempt = attempt->next)
+        if (attempt->due_ns < due_ns)
+            due_ns = attempt->due_ns;
+    return due_ns;
+}

@@ -1,0 +1,171 @@
+/* ballot.h - a ballot: one question to several nodes, and what they answer; and the tally of who holds a lock.
+ *
+ * A ballot is OPEN until its kind decides it: as soon as the answers are enough (WON), or cannot be enough any more, or
+ * no more will come (CLOSED). Its op or attempt goes on then. The ballot lives until each node has answered or its
+ * connection is lost: a late answer still tells what is in the node (claim.h).
+ *
+ * Each node has a vote in it:
+ *
+ *   state         event                                     next
+ *   NOT_ASKED     sent                                      ASKED, ASKED_ASIDE; FAULT if the node is late
+ *                 not to be asked                           ABSENT, OTHER or FAULT, as the kind knows
+ *   ASKED         an answer                                 YES, ABSENT, OTHER, or FAULT if it is nonsense
+ *                 NOSCRIPT                                  ASKED: sent again with the text of the script, while wanted
+ *                 an error; the connection broke;           FAULT
+ *                 silent for node_timeout
+ *   ASKED_ASIDE   the same, of a node whose vote does       YES_ASIDE instead of YES
+ *                 not count (node.h)
+ *   the others    a late answer                             no change; it is noted in the claim */
+#ifndef MORTISE_DRIVERS_REDLOCK_BALLOT_H
+#define MORTISE_DRIVERS_REDLOCK_BALLOT_H
+
+#include "claim.h"
+
+#include "../lib/redis/holder.h"
+
+#define TOKEN_DIGITS 16
+
+struct attempt;
+struct ballot;
+
+enum vote_state {
+    VOTE_NOT_ASKED,
+    VOTE_ASKED,
+    VOTE_ASKED_ASIDE,
+    VOTE_YES,
+    VOTE_YES_ASIDE,
+    VOTE_ABSENT, /* no: what the question is about is not there */
+    VOTE_OTHER,  /* no: another grant has the lock */
+    VOTE_FAULT,  /* no answer, an error, down, too late */
+    VOTE_STATES
+};
+
+struct vote {
+    struct link_call call; /* first */
+    struct ballot *ballot;
+    struct node *node;
+    enum vote_state state;
+    enum script script; /* SCRIPT_COUNT: none */
+    bool by_text;       /* sent with the script's text */
+    bool
+        had; /* undo: when it was sent, the node had said last that it has the grant; and it did not say
+                         * since that it has it no more, which is: */
+    bool gone;
+    uint64_t need; /* acquire: the smallest token that the node can take */
+};
+
+enum ballot_effect {
+    EFFECT_NONE,
+    EFFECT_VOTE, /* a lost request may leave a vote in the node */
+    EFFECT_UNDO  /* a lost request may delete one */
+};
+
+struct ballot_kind {
+    /* Writes the request: one command to vote->node. */
+    void (*put)(struct ballot *ballot, struct vote *vote);
+    /* Reads an answer that is no error. Late ones, too. */
+    enum vote_state (*take)(struct ballot *ballot, struct vote *vote, redisReply *reply);
+    /* An OPEN ballot has changed: decides it, if it can be decided; if `over`, it must. NULL: there is nothing to decide. */
+    void (*look)(struct ballot *ballot, bool over);
+    enum ballot_effect effect;
+};
+
+#define SEEN_MAX 8
+
+/* A holder, by what some nodes say. */
+struct seen {
+    char grant[GRANT_HEX];
+    size_t length; /* shorter: of another kind of client */
+    unsigned nodes;
+    uint64_t token;
+    int64_t remaining_ms; /* the longest; -1: for ever */
+};
+
+struct tally {
+    struct seen seen[SEEN_MAX];
+    unsigned count;
+};
+
+enum ballot_state { BALLOT_OPEN, BALLOT_WON, BALLOT_CLOSED };
+
+struct ballot {
+    struct ballot *next, *previous; /* of those that are OPEN */
+    struct driver *driver;
+    const struct ballot_kind *kind;
+    enum ballot_state state;
+    struct claim *claim;     /* a reference */
+    unsigned round;          /* of the claim, when it was sent */
+    mortise_op *op;          /* that waits for it; or NULL */
+    struct attempt *attempt; /* that waits for it; or NULL */
+    mortise_info *info;      /* of the op, to be filled; or NULL */
+    int64_t ttl_ms;
+    int64_t sent_ns;          /* before the first request was sent */
+    unsigned calls;           /* answers outstanding */
+    const struct vote *first; /* sent first: the others' requests are copies */
+    unsigned counts[VOTE_STATES];
+    char hex[GRANT_HEX + 1];       /* the grant */
+    char digits[TOKEN_DIGITS + 1]; /* the token or the time that is sent */
+    struct link_fault why;         /* the last fault; status OK: none */
+
+    /* acquire */
+    bool repeat;       /* the grant may have votes already */
+    uint64_t proposed; /* the token that the votes propose */
+    uint64_t token;    /* confirm, renewal: the token that the grant gets, or has */
+    unsigned accepted; /* how many counted votes took the proposed token */
+
+    /* undo, inspect */
+    char mark; /* to be left on the lock if another has it: news.c */
+    bool told; /* a waiter was refused, and was told */
+    struct tally tally;
+
+    struct vote votes[]; /* one per node */
+};
+
+/* NULL without memory. */
+struct ballot *ballot_new(struct driver *driver, const struct ballot_kind *kind,
+                          struct claim *claim);
+/* Sends it to this node, whose link is up. */
+void ballot_ask(struct ballot *ballot, unsigned node, enum vote_state asked);
+/* The vote of a node that is not asked. */
+void ballot_set(struct ballot *ballot, unsigned node, enum vote_state state);
+/* Asks all usable nodes; the votes of the others are faults. */
+void ballot_ask_usable(struct ballot *ballot);
+/* The vote is part of a request for several ballots (renewal.c), which gets the answer or the loss, and hands it on. */
+struct vote *ballot_ask_bundled(struct ballot *ballot, unsigned node);
+void ballot_answered(struct vote *vote, redisReply *reply);
+void ballot_lost(struct vote *vote, enum link_loss loss, const struct link_fault *fault);
+/* Every node was asked or set. The ballot may be freed when this returns. */
+void ballot_begun(struct ballot *ballot);
+/* By its kind's look. */
+void ballot_decide(struct ballot *ballot, enum ballot_state state);
+/* An answer says something of the claim: notes it, if it is of the claim's present round. */
+void ballot_note(struct vote *vote, enum trace_event event);
+static inline unsigned ballot_no(const struct ballot *ballot)
+{
+    return ballot->counts[VOTE_ABSENT] + ballot->counts[VOTE_OTHER];
+}
+/* Stops waiting for nodes that are silent. */
+void ballots_turn(struct driver *driver, int64_t now_ns);
+int64_t ballots_due_ns(const struct driver *driver);
+
+/* Parts of requests. */
+void ballot_script(struct vote *vote, enum script script, unsigned keys, unsigned arguments);
+bool ballot_script_on(struct node *node, enum script script, unsigned keys, unsigned arguments);
+void put_key(const struct vote *vote);
+void put_side(const struct vote *vote, const char *word);
+void put_grant(const struct vote *vote);
+void put_digits(const struct vote *vote);
+/* Sets the digits. */
+void ballot_number(struct ballot *ballot, uint64_t number);
+
+/* ---- tally.c -------------------------------------------------------------------------------------------- */
+
+/* Counts a reply {remaining, value, now}; false: it is none. Fills info (may be NULL) about the holder that most
+ * nodes name. */
+bool tally_add(struct tally *tally, const redisReply *reply, mortise_info *info);
+/* The holder that most nodes name; NULL: none. */
+const struct seen *tally_best(const struct tally *tally);
+/* Whether it holds the lock, as far as that is known: the `unknown` nodes may have it, too. */
+bool tally_is_held(const struct driver *driver, const struct seen *best, unsigned unknown);
+
+#endif

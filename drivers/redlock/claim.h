@@ -1,0 +1,134 @@
+/* claim.h - the life of one grant id: what each node may have of it, from before the first vote is asked for until no
+ * node can have anything of it. claim.c sends nothing; undo.c sends what has to be undone.
+ *
+ * A claim has one state:
+ *
+ *   WANTED    votes are asked for, or the grant is held: renewed, and repaired
+ *   ENDING    nobody wants it: undo.c takes it off every node that may have something of it
+ *   FOREIGN   another client's grant, or a name alone: in no table, never asked for
+ *
+ *   event                                      WANTED                        ENDING
+ *   an acquire asks (again): claim_begin       a new round                   WANTED, a new round
+ *   released, failed, lost: claim_end          ENDING, for max_ttl           stays
+ *   every node has TRACE_NONE, no references   freed                         freed
+ *   the ttl of the votes has passed            ENDING (no renewal came)      -
+ *   max_ttl has passed                         -                             freed, but for nodes out of reach
+ *
+ * A *round* is one try to get votes. Answers to requests of an earlier round say nothing of the votes of this one: an
+ * undo that was on its way is executed before the new votes, which are behind it on the same connection. A connection
+ * that breaks in between is the event "lost".
+ *
+ * What one node may have of the claim (its trace), and what changes that:
+ *
+ *   TRACE_NONE       nothing is there, and nothing can come
+ *   TRACE_POSSIBLE   a vote was asked for: it may be there
+ *   TRACE_THERE      the node said last that it has the vote
+ *   TRACE_ADRIFT     a request for a vote was lost with its connection: the server may still execute it, at any time
+ *
+ *   event         NONE       POSSIBLE   THERE      ADRIFT
+ *   ASKED         POSSIBLE   POSSIBLE   THERE      ADRIFT     before a vote or a repair is sent
+ *   HAS           NONE       THERE      THERE      ADRIFT     an answer of this round: the vote is there
+ *   HAS_NOT       NONE       POSSIBLE   POSSIBLE   ADRIFT     ... it is not there. What was sent since may bring it
+ *   UNDONE        NONE       NONE       NONE       ADRIFT     an undo of this round was answered; ADRIFT: undo again
+ *   LOST          ADRIFT     ADRIFT     ADRIFT     ADRIFT     a request for a vote was lost, in whatever round
+ *   UNDO_LOST     (no change)                                 an undo was lost: sets undo_adrift
+ *   SETTLED       NONE       POSSIBLE   THERE      POSSIBLE   nothing of older connections can be executed any more;
+ *                                                             clears undo_adrift
+ *   EXPIRED       NONE       NONE       NONE       NONE       the votes have expired; clears undo_adrift
+ *
+ * While undo_adrift is set, the server may still execute an undo of this grant, which would delete a vote that the same
+ * grant gets meanwhile. So this grant asks for no vote there, and counts no renewal there. If too few nodes are left
+ * for a quorum, the acquire ends, and the core takes another grant id.
+ *
+ * A lost request is usually settled as soon as the node is back: the link ends the old connection in the server before
+ * anything is asked on the new one. Where it may not (CLIENT KILL), undos are repeated until max_ttl has passed. A node
+ * out of reach keeps the claim alive: the lost request may lie unread in its sockets for longer than any ttl. */
+#ifndef MORTISE_DRIVERS_REDLOCK_CLAIM_H
+#define MORTISE_DRIVERS_REDLOCK_CLAIM_H
+
+#include "node.h"
+
+#include <string.h>
+
+#define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
+#include <uthash.h>
+#include <utlist.h>
+
+enum claim_state { CLAIM_WANTED, CLAIM_ENDING, CLAIM_FOREIGN };
+
+enum trace_state { TRACE_NONE, TRACE_POSSIBLE, TRACE_THERE, TRACE_ADRIFT, TRACE_STATES };
+
+enum trace_event {
+    TRACE_ASKED,
+    TRACE_HAS,
+    TRACE_HAS_NOT,
+    TRACE_UNDONE,
+    TRACE_LOST,
+    TRACE_UNDO_LOST,
+    TRACE_SETTLED,
+    TRACE_EXPIRED,
+    TRACE_EVENTS
+};
+
+struct trace {
+    unsigned char state; /* enum trace_state */
+    bool undo_adrift;
+    bool again; /* undo.c sends an undo with its next tick */
+};
+
+struct claim {
+    UT_hash_handle hh;
+    mortise_grant_id grant;
+    struct claim *next, *previous; /* of those that are ENDING */
+    enum claim_state state;
+    unsigned references; /* of attempts, ballots and callers */
+    unsigned round;
+    bool loud;      /* ENDING: whoever undoes it wakes the waiters */
+    uint64_t token; /* WANTED: of the grant; 0: none yet, or without fencing */
+    int64_t
+        until_ns; /* WANTED: all votes have expired by then; ENDING: also those that arrive late */
+    struct trace traces[NODES_MAX];
+    size_t name_len;
+    char name[];
+};
+
+/* The claim of the op's grant, found or made, with a reference for the caller. NULL without memory. */
+struct claim *claim_take(struct driver *driver, const mortise_op *op);
+/* NULL: no node can have anything of this grant. */
+struct claim *claim_find(const struct driver *driver, const mortise_grant_id *grant);
+/* A FOREIGN claim with a reference for the caller. NULL without memory. */
+struct claim *claim_new_foreign(const struct mortise_op *op);
+struct claim *claim_ref(struct claim *claim);
+void claim_unref(struct driver *driver, struct claim *claim);
+
+/* An acquire asks for votes (again): WANTED, a new round. */
+void claim_begin(struct driver *driver, struct claim *claim);
+/* Its votes live until then, if no renewal extends them. */
+void claim_lasts(struct claim *claim, int64_t from_ns, int64_t ttl_ms);
+/* Nobody wants it: ENDING. `loud`: its release may let a waiter in. */
+void claim_end(struct driver *driver, struct claim *claim, bool loud);
+
+/* The one function that changes a trace. HAS, HAS_NOT and UNDONE are events only in the round that asked. */
+void claim_note(struct claim *claim, unsigned node, enum trace_event event);
+/* An undo has to be sent to that node (again), by undo.c's next tick. */
+void claim_undo_later(struct driver *driver, struct claim *claim, unsigned node);
+/* How many nodes may have something of it. */
+unsigned claim_traces(const struct driver *driver, const struct claim *claim);
+static inline bool claim_has_trace(const struct claim *claim, unsigned node)
+{
+    return claim->traces[node].state != TRACE_NONE;
+}
+/* No vote may be asked for there, and no renewal counts: see undo_adrift. */
+static inline bool claim_is_barred(const struct claim *claim, unsigned node)
+{
+    return claim->traces[node].undo_adrift;
+}
+
+/* A node is back, and nothing of older connections can be executed there. */
+void claims_settle(struct driver *driver, unsigned node);
+/* Ends or frees claims whose time is over. */
+void claims_expire(struct driver *driver, int64_t now_ns);
+int64_t claims_due_ns(const struct driver *driver);
+void claims_free(struct driver *driver);
+
+#endif

@@ -1,0 +1,106 @@
+/* vote.c - what an acquire asks of a node, and how the answer is read: for the vote, and to write the token. */
+#include "internal.h"
+
+#define NOW_MAX_US (INT64_C(1) << 60) /* no clock says more: there is room to calculate */
+
+/* ---- the vote --------------------------------------------------------------------------------------------------- */
+
+/* Without tokens: what other clients of this kind send. */
+static void put_set(const struct ballot *ballot, struct vote *vote)
+{
+    static const char no_token[] = " 0000000000000000 ";
+    struct link *link = &vote->node->link;
+    const struct driver *driver = ballot->driver;
+    const struct link_part parts[] = {{ballot->hex, GRANT_HEX},
+                                      {no_token, sizeof(no_token) - 1},
+                                      {ballot->digits, TOKEN_DIGITS},
+                                      {"\n", 1},
+                                      {driver->note, driver->note_len}};
+    link_command(link, 6);
+    link_argument(link, "SET", 3);
+    put_key(vote);
+    link_parts(link, parts, 5);
+    link_argument(link, "NX", 2);
+    link_argument(link, "PX", 2);
+    link_number(link, ballot->ttl_ms);
+}
+
+void vote_put(struct ballot *ballot, struct vote *vote)
+{
+    const struct driver *driver = ballot->driver;
+    if (!driver->fencing && !ballot->repeat) {
+        put_set(ballot, vote);
+        return;
+    }
+    ballot_script(vote, SCRIPT_ASK, 2, 4);
+    put_key(vote);
+    put_side(vote, "token");
+    put_grant(vote);
+    link_number(&vote->node->link, ballot->ttl_ms);
+    link_argument(&vote->node->link, driver->note, driver->note_len);
+    put_digits(vote);
+}
+
+/* The two numbers of a yes whose node did not take the token: the smallest that it takes, and its clock. */
+static bool is_need(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
+           reply->element[0]->type == REDIS_REPLY_INTEGER && reply->element[0]->integer >= 0 &&
+           reply->element[1]->type == REDIS_REPLY_INTEGER && reply->element[1]->integer >= 0 &&
+           reply->element[1]->integer <= NOW_MAX_US;
+}
+
+static enum vote_state read_vote(struct ballot *ballot, struct vote *vote, const redisReply *reply)
+{
+    if (reply->type == REDIS_REPLY_STATUS) /* of SET */
+        return VOTE_YES;
+    if (reply->type == REDIS_REPLY_INTEGER && reply->integer < 0 && reply->integer >= -NOW_MAX_US) {
+        ballot->accepted += vote->state == VOTE_ASKED;
+        vote->need = ballot->proposed;
+        clock_note(vote->node, ballot->sent_ns, -reply->integer);
+        return VOTE_YES;
+    }
+    if (!is_need(reply))
+        return VOTE_OTHER;
+    vote->need = (uint64_t)reply->element[0]->integer;
+    clock_note(vote->node, ballot->sent_ns, reply->element[1]->integer);
+    return VOTE_YES;
+}
+
+enum vote_state vote_take(struct ballot *ballot, struct vote *vote, redisReply *reply)
+{
+    enum vote_state state = read_vote(ballot, vote, reply);
+    ballot_note(vote, state == VOTE_YES ? TRACE_HAS : TRACE_HAS_NOT);
+    return state;
+}
+
+uint64_t vote_needed_token(const struct ballot *ballot)
+{
+    int64_t needs[NODES_MAX];
+    unsigned n = 0;
+    for (unsigned i = 0; i < ballot->driver->count; i++)
+        if (ballot->votes[i].state == VOTE_YES)
+            needs[n++] = (int64_t)ballot->votes[i].need;
+    sort_numbers(needs, n);
+    uint64_t need = (uint64_t)needs[ballot->driver->quorum - 1]; /* there are that many */
+    return need > ballot->proposed ? need : ballot->proposed;
+}
+
+/* ---- the token -------------------------------------------------------------------------------------------------- */
+
+void vote_put_token(struct ballot *ballot, struct vote *vote)
+{
+    (void)ballot;
+    ballot_script(vote, SCRIPT_CONFIRM, 2, 2);
+    put_key(vote);
+    put_side(vote, "token");
+    put_grant(vote);
+    put_digits(vote);
+}
+
+enum vote_state vote_take_token(struct ballot *ballot, struct vote *vote, redisReply *reply)
+{
+    (void)ballot;
+    (void)vote;
+    return reply->type == REDIS_REPLY_INTEGER && reply->integer == 1 ? VOTE_YES : VOTE_ABSENT;
+}
