@@ -49,8 +49,7 @@
  * a group is told before its sync has come back: rows arrive before the commit.
  *   LAZY     releases and registrations, synchronous_commit off: one that is lost in a crash lasts until
  *            the ttl. Notifications are sent here: they hold a lock of the whole cluster until the
- *            commit, which is short as it waits for no disk. (One exception: an acquire that ends before the
- *            first waiter's sleep tells it in its own transaction.)
+ *            commit, which is short as it waits for no disk.
  *   DURABLE  acquires, renewals, records (reading them, too: see THE HOLES): a grant that is lost in a crash would let a second holder in.
  *            One group at a time: what comes meanwhile shares the next commit. It does not overtake a
  *            release that waits in LAZY (release_nowait, and then the same name again).

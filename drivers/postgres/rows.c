@@ -188,8 +188,8 @@ static void enlist(struct request *request, const char *name, size_t name_len)
     send_swap(request, SQL_ENLIST, LANE_LAZY);
 }
 
-/* Who is to be told is told in the same transaction: this process may die right after it, and nobody else
- * would do it. With a durable one that is rare, and it goes alone (see LAZY in internal.h). */
+/* The first waiter is notified in the same transaction: this process may die right after it, and nobody else
+ * would do it. Only what is lazy wakes anybody. */
 void row_swap(struct request *request, const char *name, size_t name_len, bool durable)
 {
     struct driver *driver = request->driver;
@@ -217,7 +217,6 @@ void row_swap(struct request *request, const char *name, size_t name_len, bool d
     }
     args_text(args, notify ? channel : NULL);
     args_text(args, notify ? payload : NULL);
-    request->alone = request->alone || (notify && durable);
     if (durable)
         send_swap(request, SQL_SWAP, LANE_DURABLE);
     else

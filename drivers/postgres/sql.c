@@ -18,7 +18,7 @@
     "expiry)...\n"                                                                                 \
     "    acquired_at timestamptz NOT NULL,\n"                                                      \
     "    expires_at timestamptz NOT NULL,   -- -infinity: free\n"                                  \
-    "    waiters bytea,                     -- (inbox, until)... of those who wait, in order\n"    \
+    "    waiters bytea,                     -- (inbox, 0)... of waiters, in their order\n"         \
     "    note bytea                         -- host, pid and program of the holder\n"              \
     ") WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02)"
 #define MAKE_RECORD                                                                                \
@@ -154,23 +154,12 @@ _Static_assert(ROWLEASE_WAITERS_MAX *ROWLEASE_WAITER_SIZE == 3072 &&
     "AND grants IS NOT DISTINCT FROM $10 AND expires_at = $11 "                                    \
     "AND waiters IS NOT DISTINCT FROM $12 RETURNING true, "                                        \
     "CASE WHEN $13 IS NOT NULL THEN pg_notify($13, $14) END"
-/* Where there is a second waiter, it sleeps on when the claim has ended: see rowlease_oversleeps(). Tenths of
- * a second since 2000, of which the row has 32 bits. */
-#define SECOND_OVERSLEEPS                                                                          \
-    "length(waiters) > 12 AND "                                                                    \
-    "((('x' || encode(substr(waiters, 21, 4), 'hex'))::bit(32)::bigint "                           \
-    "- ceil((date_part('epoch', clock_timestamp() + $4) - 946684800::float) * "                    \
-    "10::float)::bigint) "                                                                         \
-    "& 4294967295) BETWEEN 1 AND 2147483647"
 #define TAKE                                                                                       \
     "UPDATE mortise_lock SET version = greatest(version + 1, " CLOCK_US ", $2), owner = NULL, "    \
     "grants = $3, acquired_at = clock_timestamp(), expires_at = clock_timestamp() + $4, note = $5"
 #define TAKE_FREE                                                                                  \
     TAKE " WHERE name = $1 AND expires_at <= clock_timestamp() "                                   \
          "AND version < 9223372036854775807 AND waiters IS NULL RETURNING version"
-#define EXPIRES_IN_TENTHS                                                                          \
-    "ceil((date_part('epoch', least(expires_at, clock_timestamp() + interval '13 years')) "        \
-    "- 946684800::float) * 10::float)::bigint"
 #define WAITERS_SIZE "3072" /* the longest list: rows.c */
 #define NOTIFY_FIRST                                                                               \
     "pg_notify('mortise_' || encode(substr(waiters, 1, 8), 'hex'), encode(name, 'hex'))"
@@ -187,13 +176,11 @@ const struct sql_text sql_texts[SQL_COUNT] = {
                          "ON CONFLICT (name) DO NOTHING RETURNING version) "
                          "SELECT version FROM taken UNION ALL SELECT version FROM made",
                          "mortise_acquire_new", "bnbib"},
-    /* Whoever would oversleep is to be told, which is for a transaction that shares its commit with none. */
     [SQL_ACQUIRE_NEXT] = {TAKE ", waiters = nullif(substr(waiters, 13), '') "
                                "WHERE name = $1 "
                                "AND (grants IS NULL OR expires_at <= clock_timestamp()) "
                                "AND version < 9223372036854775807 "
-                               "AND substr(waiters, 1, 8) = $6 AND NOT (" SECOND_OVERSLEEPS ") "
-                               "RETURNING version",
+                               "AND substr(waiters, 1, 8) = $6 RETURNING version",
                           "mortise_acquire_next", "bnbibb"},
     [SQL_RENEW] = {"UPDATE mortise_lock SET "
                    "expires_at = greatest(expires_at, clock_timestamp() + $4) "
@@ -219,7 +206,7 @@ const struct sql_text sql_texts[SQL_COUNT] = {
     [SQL_SWAP] = {SWAP, "mortise_swap", "bnbbttbbnbtbxx"},
     [SQL_SWAP_LAZY] = {SWAP ", " LAZY, "mortise_swap_lazy", "bnbbttbbnbtbxx"},
     [SQL_ENLIST] = {"UPDATE mortise_lock SET waiters = coalesce(waiters, '') || $2 || "
-                    "decode(lpad(to_hex(" EXPIRES_IN_TENTHS " & 4294967295), 8, '0'), 'hex') "
+                    "decode('00000000', 'hex') "
                     "WHERE name = $1 AND expires_at > clock_timestamp() "
                     "AND ($3 IS NULL OR grants IS DISTINCT FROM $3) "
                     "AND ($4 IS NULL OR owner IS DISTINCT FROM $4) "

@@ -11,8 +11,7 @@
 enum sql {
     SQL_ACQUIRE, /* name, floor, grant, ttl, note -> version; unshared, if free and nobody waits */
     SQL_ACQUIRE_NEW,  /* likewise; makes the row where there is none */
-    SQL_ACQUIRE_NEXT, /* likewise, inbox -> version; if that inbox is the first, and the second
-                       * sleeps no longer than the claim lasts */
+    SQL_ACQUIRE_NEXT, /* likewise, inbox -> version; if that inbox is the first waiter */
     SQL_RENEW,        /* name, version, grant, ttl -> true; unshared */
     SQL_RELEASE, /* name, version, grant, reservation, whether to notify -> waiters; unshared */
     SQL_READ,    /* name -> version, owner, grants, acquired_at, expires_at, waiters, note, clock */

@@ -12,7 +12,7 @@
     "expiry)...\n"                                                                                 \
     "    acquired_at INTEGER NOT NULL,  -- microseconds since the host's start\n"                  \
     "    expires_at INTEGER NOT NULL,\n"                                                           \
-    "    waiters BLOB,                  -- (inbox, until)... of those who wait, in order\n"        \
+    "    waiters BLOB,                  -- (inbox, 0)... of waiters, in their order\n"             \
     "    note BLOB                      -- host, pid and program of the holder\n"                  \
     ") WITHOUT ROWID"
 #define RECORD_TABLE                                                                               \

@@ -240,7 +240,6 @@ static struct rowlease_answer take(struct rowlease_row *row, const mortise_op *o
     answer = granted(row, time.now_us, row->expires_us, true);
     answer.passed = passing.passed;
     answer.passed_over = passing.passed_over;
-    answer.wake = waiter_oversleeps(row);
     return answer;
 }
 
@@ -349,8 +348,6 @@ struct rowlease_answer rowlease_release(struct rowlease_row *row, const mortise_
     if (row->grants_len == 0) {
         set_free(row, time);
         answer.wake = answer.kept = row->waiters_len > 0;
-    } else {
-        answer.wake = waiter_oversleeps(row);
     }
     return answer;
 }
@@ -378,8 +375,6 @@ struct rowlease_answer rowlease_forget(struct rowlease_row *row, struct rowlease
     if (first && row->grants_len == 0) {
         set_free(row, time);
         answer.wake = answer.kept = row->waiters_len > 0;
-    } else if (first) {
-        answer.wake = waiter_oversleeps(row);
     }
     return answer;
 }

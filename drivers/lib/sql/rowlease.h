@@ -45,10 +45,8 @@
  *   A release between "it is held" and "I wait": both are one compare-and-swap; it fails if the row was
  *   given back, and the acquire begins anew.
  *   The releaser dies before it wakes anybody: the waiters' hint (the time left when they asked) ends.
- *   The next holder's claim ends before that hint, since its ttl is shorter, and it dies: each waiter's place
- *   says until when it sleeps, and who takes the name tells the first one to look again if it would
- *   oversleep. Only the first: if that one is dead, too, the others would sleep until their hints end, so
- *   nobody who waits sleeps for longer than ROWLEASE_LOOK_MS.
+ *   The next holder's claim ends before that hint, because its ttl is shorter, and it dies: no waiter sleeps for longer
+ *   than ROWLEASE_LOOK_MS. If all have the same ttl, the hint is never longer than one ttl.
  *   The first waiter dies or is stopped: the releaser looks again when the reservation is over, drops it
  *   from the list and wakes the next. Who acquires a name after its reservation has lapsed drops it, too:
  *   a stopped process costs one reservation, not one with each release. When it goes on, it finds that it
@@ -66,7 +64,7 @@
 #define ROWLEASE_LOOK_MS 10000 /* a waiter asks again by then, whatever it was told */
 #define ROWLEASE_INBOX_SIZE 8  /* what names a waiting client: a random number */
 #define ROWLEASE_WAITER_SIZE                                                                       \
-    (ROWLEASE_INBOX_SIZE + 4) /* inbox; until when it sleeps (big-endian) */
+    (ROWLEASE_INBOX_SIZE + 4) /* inbox; four bytes that are not read, and written as 0 */
 #define ROWLEASE_WAITERS_MAX 256
 
 struct rowlease_inbox {
@@ -110,9 +108,6 @@ struct rowlease_answer {
 /* The first of a list of waiters; returns how many there are in all. */
 size_t rowlease_waiters(const unsigned char *list, size_t len, struct rowlease_inbox *inboxes,
                         size_t max);
-
-/* The first of the list would sleep on when the claim that ends at expires_us has ended. */
-bool rowlease_oversleeps(const unsigned char *list, size_t len, int64_t expires_us);
 
 /* Whether the sizes read from a database make sense together; such a row is refused, not guessed at. */
 bool rowlease_valid(const struct rowlease_row *row);

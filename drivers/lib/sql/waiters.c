@@ -1,27 +1,7 @@
-/* waiters.c - the list of waiters in a row: inboxes in the order of their coming, and until when each sleeps
- * if nobody tells it anything. */
+/* waiters.c - the list of waiters in a row: inboxes, in the order in which they came. */
 #include "waiters.h"
 
 #include <string.h>
-
-/* When a waiter asks again by itself: in tenths of a second, rounded up. 32 bits of them are 13 years, after
- * which they begin anew: two are compared by their difference. */
-static uint32_t ticks_of(int64_t us)
-{
-    return (uint32_t)(us / 100000 + (us % 100000 > 0));
-}
-
-static uint32_t waiter_ticks(const unsigned char *waiter)
-{
-    const unsigned char *at = waiter + ROWLEASE_INBOX_SIZE;
-    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
-}
-
-static void waiter_set_ticks(unsigned char *waiter, uint32_t ticks)
-{
-    for (size_t i = 0; i < 4; i++)
-        waiter[ROWLEASE_INBOX_SIZE + i] = (unsigned char)(ticks >> (24 - 8 * i));
-}
 
 static bool is_inbox(const unsigned char *waiter, const struct rowlease_inbox *inbox)
 {
@@ -60,16 +40,13 @@ bool waiter_remove(struct rowlease_row *row, const struct rowlease_inbox *inbox)
 bool waiter_add(struct rowlease_row *row, const struct rowlease_inbox *inbox, bool *changed)
 {
     size_t at = waiter_find(row, inbox);
-    uint32_t ticks = ticks_of(row->expires_us);
-    if (at == row->waiters_len) {
-        if (at + ROWLEASE_WAITER_SIZE > sizeof(row->waiters))
-            return false;
-        memcpy(row->waiters + at, inbox->bytes, ROWLEASE_INBOX_SIZE);
-        row->waiters_len += ROWLEASE_WAITER_SIZE;
-    } else if (waiter_ticks(row->waiters + at) == ticks) {
+    if (at < row->waiters_len)
         return true;
-    }
-    waiter_set_ticks(row->waiters + at, ticks);
+    if (at + ROWLEASE_WAITER_SIZE > sizeof(row->waiters))
+        return false;
+    memset(row->waiters + at, 0, ROWLEASE_WAITER_SIZE);
+    memcpy(row->waiters + at, inbox->bytes, ROWLEASE_INBOX_SIZE);
+    row->waiters_len += ROWLEASE_WAITER_SIZE;
     *changed = true;
     return true;
 }
@@ -81,14 +58,4 @@ size_t rowlease_waiters(const unsigned char *list, size_t len, struct rowlease_i
     for (size_t i = 0; i < count && i < max; i++)
         memcpy(inboxes[i].bytes, list + i * ROWLEASE_WAITER_SIZE, ROWLEASE_INBOX_SIZE);
     return count;
-}
-
-bool rowlease_oversleeps(const unsigned char *list, size_t len, int64_t expires_us)
-{
-    return len >= ROWLEASE_WAITER_SIZE && (int32_t)(waiter_ticks(list) - ticks_of(expires_us)) > 0;
-}
-
-bool waiter_oversleeps(const struct rowlease_row *row)
-{
-    return rowlease_oversleeps(row->waiters, row->waiters_len, row->expires_us);
 }

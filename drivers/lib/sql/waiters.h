@@ -8,10 +8,7 @@ bool waiter_is_first(const struct rowlease_row *row, const struct rowlease_inbox
 void waiter_remove_at(struct rowlease_row *row, size_t at);
 /* False: it was not there. */
 bool waiter_remove(struct rowlease_row *row, const struct rowlease_inbox *inbox);
-/* The inbox waits until the row's expiry: it keeps its place, or gets the last one. *changed is set if that
- * is to be written. False: the list is full. */
+/* The inbox keeps its place, or gets the last one. *changed is set if that is to be written. False: the list is full. */
 bool waiter_add(struct rowlease_row *row, const struct rowlease_inbox *inbox, bool *changed);
-/* The first would sleep on when the row's claim has ended. */
-bool waiter_oversleeps(const struct rowlease_row *row);
 
 #endif
