@@ -32,7 +32,7 @@
  *   A node answers late: a yes after the grant is one vote more; after the end the undo is behind it (claim.h).
  *   The same grant id comes again: a node that has its vote extends it. Where q nodes have the grant's token, it is
  *   the same hold; without, it is a new one. */
-#include "internal.h"
+#include "redlock.h"
 
 #include <stdlib.h>
 
@@ -135,7 +135,7 @@ static void grant(struct attempt *attempt, uint64_t token, int64_t sent_ns)
     op->from_ns = sent_ns;
     op->good_for_ms = op->ttl_ms;
     driver->spread_ns /= 2;
-    news_granted(driver, op->name, op->name_len);
+    pubsub_granted(driver, op->name, op->name_len);
     op_complete(driver, op, MORTISE_OK);
 }
 
@@ -367,7 +367,7 @@ static const struct ballot_kind undoing = {
 static void undo(struct attempt *attempt, bool loud, const struct ballot *failed)
 {
     struct driver *driver = attempt->driver;
-    char mark = news_mark(driver, attempt->op->name, attempt->op->name_len);
+    char mark = pubsub_mark(driver, attempt->op->name, attempt->op->name_len);
     struct ballot *ballot = undo_new(driver, &undoing, attempt->claim, loud, mark);
     if (ballot == NULL) {
         fail_few(attempt, 0, &failed->why);

@@ -1,5 +1,5 @@
 /* ballot.c - one question to several nodes: sent to all at once, each answer counted as it comes; see ballot.h. */
-#include "internal.h"
+#include "redlock.h"
 
 #include <stdlib.h>
 

@@ -114,7 +114,7 @@ struct ballot {
     unsigned accepted; /* how many counted votes took the proposed token */
 
     /* undo, inspect */
-    char mark; /* to be left on the lock if another has it: news.c */
+    char mark; /* to be left on the lock if another has it: pubsub.c */
     bool told; /* a waiter was refused, and was told */
     struct tally tally;
 

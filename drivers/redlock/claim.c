@@ -1,5 +1,5 @@
 /* claim.c - what the nodes may have of a grant id, and when nothing can be left of it: the tables of claim.h. */
-#include "internal.h"
+#include "redlock.h"
 
 #include <stdlib.h>
 

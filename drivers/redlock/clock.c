@@ -1,9 +1,9 @@
-/* clock.c - what time it is in the nodes, to propose tokens that they can take: microseconds of their clocks, a little
- * ahead. A wrong guess costs a round trip and nothing else.
+/* clock.c - what time it is in the nodes, to propose tokens that they take: microseconds of their clocks, a little ahead.
+ * A wrong guess costs one round trip and nothing else.
  *
- * Each answer tells a node's time. One whose clock is far ahead of the middle one's is left out, so that it does not
- * carry all tokens with it: it takes none that are proposed, and the others do. */
-#include "internal.h"
+ * Each answer tells the node's time. A clock that is far ahead of the median is left out; otherwise all tokens would
+ * follow it. That node takes no token that is proposed, and the others do. */
+#include "redlock.h"
 
 #include <time.h>
 
@@ -11,12 +11,12 @@
 #define LATE_NS (INT64_C(10) * NS_PER_MS)
 #define SMOOTH 8
 #define TRIP_UNKNOWN_NS 250000 /* without tokens answers bring no time */
-#define TRIP_MOST_NS 1000000   /* nobody waits by longer ones */
-#define TRIP_MAX_US 160000     /* longer ones are no reason to be further ahead */
-#define OUTLIER_US 1000000     /* so far ahead a clock is wrong */
+#define TRIP_MOST_NS 1000000   /* pauses are not measured by longer ones */
+#define TRIP_MAX_US 160000     /* longer ones move no token further ahead */
+#define OUTLIER_US 1000000     /* a clock that is so far ahead is wrong */
 
-/* The way there is a part of how far it is ahead, as the next request's will be. An answer that took far longer than others
- * may have been on its way there for long, or waited at either end: it says nothing. */
+/* The difference includes the request's way to the node, as the next request's will. An answer that took far longer than
+ * others says nothing: it may have waited at either end. */
 void clock_note(struct node *node, int64_t sent_ns, int64_t now_us)
 {
     int64_t trip_ns = now_of(node->driver) - sent_ns;
@@ -69,13 +69,13 @@ uint64_t clock_propose(struct driver *driver, uint64_t floor)
     int64_t ahead[NODES_MAX];
     unsigned n = sort_known(driver, ahead);
     if (n == 0)
-        return floor; /* they will tell: this host's clock may be wrong */
+        return floor; /* the nodes will tell; this host's own clock may be wrong */
     int64_t limit = ahead[(n - 1) / 2] + OUTLIER_US;
     while (n > 1 && ahead[n - 1] > limit)
         n--;
     int64_t token =
         now_of(driver) / 1000 + ahead[n - 1] + SLACK_US + longest_trip_us(driver) / SMOOTH;
-    if (token <= driver->proposed_us) /* guesses differ; ours do not fall behind one another */
+    if (token <= driver->proposed_us) /* our tokens grow, whatever the guesses */
         token = driver->proposed_us + 1;
     if (token <= 0 || (uint64_t)token <= floor || (uint64_t)token >= TOKEN_MAX)
         return floor;

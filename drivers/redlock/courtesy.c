@@ -1,16 +1,16 @@
-/* courtesy.c - who gave a lock back lets those come first who were refused it.
+/* courtesy.c - a client that released a contended lock lets the waiters come first.
  *
- * A release tells who waits (news.c), but the next caller of this process would ask in the same breath, before any of
- * them has heard of it; so a process with many callers would have the lock again and again, and the others never. So an
- * acquire waits for a moment where the last release of that name, or one not long before it, met the mark of somebody who
- * was refused: for as long as a message and a vote take, twice over. Nobody is granted anything by that, and where
- * nobody comes the name is free meanwhile; it makes no order, only a chance. Who must not wait (wait 0) does not.
+ * A release wakes the waiters (pubsub.c). But the next caller of this process would ask in the same moment, before any of
+ * them has heard of it; a process with many callers would get the lock again and again, and the others never. So an
+ * acquire waits for a moment if the last release of that name, or one shortly before it, met the mark of a refused
+ * caller: twice as long as a message and a vote take. Nobody is granted anything by this. It makes no order, only a
+ * chance. A caller that must not wait (MORTISE_OP_TRY) does not.
  *
- * Whether anybody was refused is known when the release is answered, and the next acquire is sent with it. So the
- * first release of a name that has become contended is not followed by a pause, and the last one is. */
-#include "internal.h"
+ * Whether a caller was refused is known only when the release is answered, and the next acquire is sent before that. So
+ * the first release of a name that has become contended has no pause after it, and the last one has. */
+#include "redlock.h"
 
-#define CONTENDED_NS (INT64_C(10000) * NS_PER_MS) /* for so long it is taken to be so */
+#define CONTENDED_NS (INT64_C(10000) * NS_PER_MS) /* a name is taken to be contended for so long */
 #define LEAST_NS NS_PER_MS
 #define MOST_NS (INT64_C(5) * NS_PER_MS)
 
@@ -21,7 +21,7 @@ static unsigned hash_of(const char *name, size_t name_len)
     return hash;
 }
 
-/* Long enough for the message, and for the votes of who was told, with what they spread them by (news.c). */
+/* Long enough for the message, for a vote, and for what the waiters add to that (pubsub.c). */
 static int64_t start_ns(const struct driver *driver)
 {
     int64_t ns = LEAST_NS + 4 * clock_quorum_trip_ns(driver) + driver->spread_ns;

@@ -1,6 +1,6 @@
 /* inspect.c - INSPECT asks who has a lock; BREAK looks which grant the token names, and releases that one; PING asks the
  * nodes for a sign of life. */
-#include "internal.h"
+#include "redlock.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,16 +1,17 @@
-/* list.c - all held locks under a prefix: on each node the keys by SCAN, a page at a time, and who has them; then those
- * that one grant has on a quorum. The answer is what held during the listing, not at one instant.
+/* list.c - all held locks under a prefix. On each node: a page of keys by SCAN, then who has them, page after page. Then
+ * the locks that one grant has on a quorum are emitted. The answer is what was held during the listing, not at one
+ * instant.
  *
- * The op is canceled, or fails: the scans that are under way end with their next answer, the last one frees the list. */
+ * A scan that has no op any more (canceled, failed) ends with its next answer; the last scan frees the list. */
 #include "../lib/redis/pages.h"
-#include "internal.h"
+#include "redlock.h"
 
 #include <stdlib.h>
 
-/* A key that some node has. */
+/* A key that a node has. */
 struct found {
     UT_hash_handle hh;
-    uint32_t nodes; /* that have told of it: SCAN may tell a key twice */
+    uint32_t nodes; /* that have named it, one bit each: SCAN may name a key twice */
     struct tally tally;
     mortise_info info;
     size_t name_len;
@@ -22,13 +23,13 @@ struct scan {
     struct list *list;
     struct node *node;
     char cursor[PAGE_CURSOR_SIZE];
-    redisReply *page; /* the keys that are being looked at; owned */
+    redisReply *page; /* the keys that are being looked at; or NULL */
 };
 
 struct list {
     struct driver *driver;
     mortise_op *op;             /* NULL: canceled, or failed */
-    unsigned running, complete; /* scans */
+    unsigned running, complete; /* scans; list_start counts as one that runs */
     struct link_fault why;
     struct found *found;
     struct scan scans[];
@@ -74,7 +75,7 @@ static void tell(struct list *list)
     op_complete(driver, list->op, MORTISE_OK);
 }
 
-/* One of those that keep it. */
+/* A scan, or list_start. */
 static void list_ended(struct list *list)
 {
     struct found *found, *next;
@@ -267,7 +268,7 @@ void list_start(struct driver *driver, mortise_op *op)
         list->running++;
         scan_send(scan);
     }
-    list_ended(list); /* ours */
+    list_ended(list);
 }
 
 void list_cancel(struct driver *driver, mortise_op *op)

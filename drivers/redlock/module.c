@@ -1,9 +1,9 @@
 /* module.c - the Redlock driver as a module: its table, its options, how an instance is opened, turned and closed.
  *
  * A client has one connection to each of N independent masters for all its requests, and a second one while a caller
- * waits. internal.h says which file does what; protocol.md has the requests to a node, their replies, and what the
+ * waits. redlock.h says which file does what; protocol.md has the requests to a node, their replies, and what the
  * client may believe afterwards. */
-#include "internal.h"
+#include "redlock.h"
 
 #include "../lib/redis/settings.h"
 
@@ -160,7 +160,7 @@ static mortise_status read_settings(struct driver *driver, const char *note, mor
 static void node_up(struct node *node)
 {
     undo_node_up(node->driver, node);
-    intake_look(node->driver);
+    dispatch_look(node->driver);
 }
 
 static bool is_idle(const struct driver *driver)
@@ -172,10 +172,10 @@ static bool is_idle(const struct driver *driver)
 static void node_down(struct node *node, const struct link_fault *fault)
 {
     if (node->link.broke)
-        news_suspect(node, fault);
+        pubsub_suspect(node, fault);
     if (is_idle(node->driver))
         link_unwant(&node->link);
-    intake_look(node->driver);
+    dispatch_look(node->driver);
 }
 
 static const struct node_events node_events = {.up = node_up, .down = node_down};
@@ -203,7 +203,7 @@ static mortise_status open_driver(const mortise_open_args *args, void **ctx, mor
         driver->nodes[i].driver = driver;
         driver->nodes[i].index = i;
         node_open(driver, &driver->nodes[i]);
-        news_open(&driver->nodes[i]);
+        pubsub_open(&driver->nodes[i]);
     }
     *ctx = driver;
     return MORTISE_OK;
@@ -228,25 +228,25 @@ static void flush(struct driver *driver)
 
 static void start(void *ctx, mortise_op **ops, size_t n)
 {
-    intake_start(ctx, ops, n);
+    dispatch_start(ctx, ops, n);
     flush(ctx);
 }
 
 static void cancel(void *ctx, mortise_op *op)
 {
-    intake_cancel(ctx, op);
+    dispatch_cancel(ctx, op);
     flush(ctx);
 }
 
 static void watch(void *ctx, const char *name, size_t name_len)
 {
-    news_watch(ctx, name, name_len);
+    pubsub_watch(ctx, name, name_len);
     flush(ctx);
 }
 
 static void unwatch(void *ctx, const char *name, size_t name_len)
 {
-    news_unwatch(ctx, name, name_len);
+    pubsub_unwatch(ctx, name, name_len);
     flush(ctx);
 }
 
@@ -293,15 +293,15 @@ static void turn(void *ctx, const struct pollfd *ready, size_t n)
     ballots_turn(driver, now);
     acquire_turn(driver, now);
     undo_turn(driver, now);
-    news_turn(driver, now);
-    intake_look(driver);
+    pubsub_turn(driver, now);
+    dispatch_look(driver);
     flush(driver);
 }
 
 static void close_driver(void *ctx)
 {
     struct driver *driver = ctx;
-    news_close(driver);
+    pubsub_close(driver);
     for (unsigned i = 0; i < driver->count; i++)
         link_close(&driver->nodes[i].link);
     claims_free(driver);

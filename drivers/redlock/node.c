@@ -1,5 +1,5 @@
 /* node.c - the nodes: when they are connected to, whether one can be asked now, and whether its vote counts. */
-#include "internal.h"
+#include "redlock.h"
 
 #define SLOW_PARTS 8 /* of node_timeout */
 #define LOOK_NS                                                                                    \

@@ -1,5 +1,5 @@
 /* outcome.c - how an op ends: completed, or failed with a line that names the op, the lock and the nodes' problem. */
-#include "internal.h"
+#include "redlock.h"
 
 #include <stdio.h>
 

@@ -16,7 +16,7 @@
  *   no more answers will come                      INDETERMINATE: the core asks again
  *
  * `sure`: certain of q nodes. The nodes that have not answered are told when they are back (undo.c). */
-#include "internal.h"
+#include "redlock.h"
 
 struct evidence {
     unsigned found, gone, certain, silent_had;

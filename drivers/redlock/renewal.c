@@ -1,9 +1,13 @@
-/* renew.c - renewals, and the repair of votes that nodes have lost; see internal.h.
+/* renewal.c - RENEW, and the repair of votes that nodes have lost.
  *
- * Each grant has a ballot of its own. The requests of many go to a node together, in one script that answers for each: what
- * is due at the same time comes in one call of the core's. Their ballots do not notice, but where the whole script is
- * refused (it is not known, say): then each is sent again alone. */
-#include "internal.h"
+ *   q nodes extended it               OK; a node that has lost it, and only then, gets it back (repair.lua)
+ *   more than N - q do not have it    NOTOWNER if another has it, else LOST; what is left is undone
+ *   neither, and no more answers      UNREACHABLE: the core asks again
+ *
+ * Each grant has a ballot of its own. Renewals that are due together arrive together, and go to each node in one request:
+ * a script that answers for each grant. If the whole request is refused (the script is not known, say), each grant is
+ * asked for alone. */
+#include "redlock.h"
 
 #include <stdlib.h>
 
@@ -133,7 +137,7 @@ static const struct ballot_kind renewing = {
 
 /* ---- many at once ---------------------------------------------------------------------------------------------- */
 
-/* Of a reply that is for all of them: an error, or nonsense. */
+/* An error, or nonsense, is the answer for all of them. */
 static void tell_each(struct bundle *bundle, redisReply *reply)
 {
     for (unsigned i = 0; i < bundle->count; i++)
@@ -208,7 +212,7 @@ static void ask_node(struct ballot **ballots, unsigned n, struct node *node)
         ballot_ask(asked[i], node->index, VOTE_ASKED);
 }
 
-/* NULL: it was answered. */
+/* NULL: the op has ended. */
 static struct ballot *renew_begin(struct driver *driver, mortise_op *op)
 {
     struct claim *claim = claim_find(driver, &op->grant);

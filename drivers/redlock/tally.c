@@ -1,6 +1,6 @@
-/* tally.c - who has a lock, of what several nodes say: grants by how many nodes name them. A grant that q nodes name
- * holds it; one that fewer name may be a split vote, or a holder whose other nodes are down. */
-#include "internal.h"
+/* tally.c - who holds a lock, by what several nodes say. A grant that q nodes name holds it. One that fewer name may be a
+ * split vote, or a holder whose other nodes are down. */
+#include "redlock.h"
 
 static struct seen *find(struct tally *tally, const char *value, size_t length)
 {

@@ -1,7 +1,7 @@
 /* undo.c - takes a claim off the nodes: now, by timer where that failed, and when a node is back. undo.lua deletes the
  * lock where it is this grant's, and wakes the waiters if the claim is loud. Nothing is forgotten before each node has
  * answered, or max_ttl has passed: see claim.h. */
-#include "internal.h"
+#include "redlock.h"
 
 /* ---- the request ------------------------------------------------------------------------------------------------ */
 

@@ -1,5 +1,5 @@
 /* vote.c - what an acquire asks of a node, and how the answer is read: for the vote, and to write the token. */
-#include "internal.h"
+#include "redlock.h"
 
 #define NOW_MAX_US (INT64_C(1) << 60) /* no clock says more: there is room to calculate */
 

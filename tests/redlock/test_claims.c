@@ -1,6 +1,6 @@
 /* test_claims.c - the tables of claim.h: what a node may have of a grant id after each event, and when a claim is
  * forgotten. On claim.c alone: no server, and a clock that is set by hand. */
-#include "internal.h"
+#include "redlock.h"
 
 #include <expect.h>
 

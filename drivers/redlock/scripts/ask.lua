@@ -1,9 +1,9 @@
--- A vote: gives the lock to a grant where it is free; where the grant has it already, for so long again. The token that
--- the client proposes is taken if it is larger than all before and not behind the clock, or the grant's already. Zero is
--- never taken.
+-- A vote: sets the lock for a grant if it is free; if the grant has it already, extends it. Takes the token that the
+-- client proposes if it is larger than all before and not behind the clock, or is the grant's already. Zero is never
+-- taken. If another has the lock, leaves a mark on it, so that the release, however soon it comes, tells the waiters
+-- (see undo).
 -- KEYS: lock, token. ARGV: grant, ttl (ms), note, proposed token (16 digits).
--- Who is refused leaves its mark there (see undo), so that the holder's release meets it however soon it comes.
--- 0 the lock is another's; yes: minus now in us, where the token was taken; else {smallest token that may be, now}.
+-- 0 another has it. Yes: minus now in us, if the token was taken; else {smallest token that would be, now}.
 local held = redis.call('get', KEYS[1])
 if held and string.sub(held, 1, 32) ~= ARGV[1] then
     if string.find(held, '%X') == 33 and string.find(held, '^ %d+ %d+\n', 33) then

@@ -1,4 +1,4 @@
--- Who has these locks: for each nothing, or {remaining ms, value, now in us}. What is no string is no lock.
+-- Who has these locks: for each nothing, or {remaining ms, value, now in us}. A key that is no string is no lock.
 -- KEYS: locks.
 local time = redis.call('time')
 local now, out = string.format('%.0f', time[1] * 1000000 + time[2]), {}

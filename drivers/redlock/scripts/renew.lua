@@ -1,2 +1,2 @@
--- Renews many votes, each where the node still has it.
+-- Extends many votes, each if the node still has it.
 -- include renew_strings

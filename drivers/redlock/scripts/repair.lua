@@ -1,5 +1,5 @@
--- Gives a node that lost it a lock back that a majority has, with its token; and with the mark of who was refused, for
--- nobody knows any more whether somebody was (see undo).
+-- Sets a lock again in a node that lost it, for a grant that a quorum has, with its token. It gets a mark, because nobody
+-- knows any more whether a caller was refused (see undo).
 -- KEYS: lock, token. ARGV: grant, ttl (ms), token (16 digits), note. 2 done, 1 there is one.
 local time = redis.call('time')
 local now = time[1] * 1000000 + time[2]

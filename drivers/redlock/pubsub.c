@@ -1,39 +1,57 @@
-/* news.c - the second connection of each node, for subscriptions: opened when somebody first waits.
+/* pubsub.c - the second connection of each node, for subscriptions: opened when a caller first waits. It tells the core of
+ * releases, so that waiters try again.
  *
- * A release publishes in every node that it frees where somebody was refused: whoever comes to wait has seen each node's
- * holder when it took its own votes back, and left its mark on that (undo.lua); at the latest when its subscriptions
- * are in force it looks again. A node that lost the mark with its data does not tell; the others do.
+ * A subscription is in force when q nodes have confirmed it: each grant has keys on q nodes, so no release can be missed
+ * then. This moment is news, too, because a release before it was not heard.
  *
- * They publish one after the other as its requests arrive. Who tried again at the first message would find the other
- * nodes still taken: so it waits for messages from q nodes, or a few milliseconds (and tries again when q have told: the
- * release may not have come to the others by then). Messages of one release are those of different nodes: a second
- * one from a node, or one that is late, begins the next release.
+ * An undo publishes in every node where a caller was refused: that caller's vote request, or its own undo, left a mark
+ * on the lock (undo.lua). A node that lost the mark with its data publishes nothing; the others do.
  *
- * Who comes next: the mark on the lock says how often who left it has heard of a release in vain, and a message carries
- * the highest. Who has heard of fewer lets that one go first, for a moment. Without that it would be always the same who
- * is told first and has all votes before the others have asked. And all wait for a random time, if tries were split lately.
+ * The nodes publish one after the other, as the undos arrive. A waiter that tried at the first message would find the
+ * other nodes still taken. So a watched name collects the messages of one release:
  *
- * Subscriptions are in force, and nothing can be missed, as long as q nodes have confirmed them, since each grant has
- * keys on q nodes. When they become so, that is news. */
-#include "internal.h"
+ *   RELEASE_NONE    no release is being collected
+ *   RELEASE_HEARD   fewer than q nodes have told: the core is told after STRAGGLER_NS, and again when q have told
+ *   RELEASE_TOLD    q nodes have told: the core is told after this waiter's turn_ns()
+ *
+ *   message                                             NONE     HEARD                        TOLD
+ *   the first; a second one from the same node;         HEARD    HEARD, of the next release   HEARD, of the next release
+ *     one more than RELEASE_NS after the first
+ *   another node's, fewer than q so far                 -        HEARD                        -
+ *   another node's, the q-th                            -        TOLD                         -
+ *   another node's, after that                          -        -                            TOLD
+ *
+ * Who comes next: a mark says how many releases its waiter has heard in vain, and a message carries the largest mark
+ * that the lock had. A waiter that has heard fewer lets that one go first, for a moment. Without this the waiter that is
+ * told first would have all votes before the others ask, each time. If tries were split lately, every waiter also waits
+ * for a random time. */
+#include "redlock.h"
 
 #include <stdlib.h>
 
 #define STRAGGLER_NS                                                                               \
-    (INT64_C(3) * NS_PER_MS) /* how long messages of the other nodes are waited for */
-#define RELEASE_NS (INT64_C(10) * NS_PER_MS) /* how far apart its messages come */
-#define STEPS_MAX 3 /* how many of those who have waited for longer are let go first */
+    (INT64_C(3) * NS_PER_MS)                 /* how long the other nodes' messages are waited for */
+#define RELEASE_NS (INT64_C(10) * NS_PER_MS) /* the messages of one release come within this */
+#define STEPS_MAX 3                          /* how many steps a waiter lets others go first */
+
+enum release_state { RELEASE_NONE, RELEASE_HEARD, RELEASE_TOLD };
+
+/* A node's part in a watched name. */
+enum subscription {
+    SUBSCRIPTION_NONE,
+    SUBSCRIPTION_IN_FORCE, /* confirmed */
+    SUBSCRIPTION_BROKEN    /* it was, and its connection broke */
+};
 
 struct watched {
     UT_hash_handle hh;
-    uint32_t confirmed; /* nodes */
-    uint32_t missed;    /* nodes that had, and whose connection broke */
-    uint32_t heard;     /* nodes that have told of this release */
-    int64_t began_ns;   /* the first of them */
-    bool told;          /* the core, of this release, as q nodes have told of it */
-    char mark;          /* the last of those that the messages of this release brought */
-    unsigned vain;      /* releases that it heard of since it had the lock, or began to wait */
-    int64_t due_ns;     /* when it is told at the latest */
+    unsigned char subscriptions[NODES_MAX]; /* enum subscription */
+    bool heard[NODES_MAX];                  /* which nodes have told of this release */
+    enum release_state release;
+    int64_t began_ns; /* the first message of this release */
+    char mark;        /* the largest that its messages brought */
+    unsigned vain;    /* releases heard since it had the lock, or began to wait */
+    int64_t due_ns;   /* when the core is told */
     size_t name_len;
     char *channel; /* the key of the table */
     char name[];
@@ -43,7 +61,7 @@ static void up(struct link *link, void *owner);
 static void down(struct link *link, void *owner, const struct link_fault *fault);
 static void push(struct link *link, void *owner, redisReply *reply);
 
-void news_open(struct node *node)
+void pubsub_open(struct node *node)
 {
     static const struct link_callbacks callbacks = {.up = up, .down = down, .push = push};
     link_init(&node->news, node->driver->host, &node->settings, &callbacks, node);
@@ -53,7 +71,7 @@ static void say(struct node *node, const char *command, const struct watched *wa
 {
     struct link *link = &node->news;
     if (!link_is_up(link))
-        return; /* all is said when it is */
+        return; /* up() subscribes to everything */
     link_command(link, 2);
     link_text(link, command);
     link_argument(link, watched->channel, watched->hh.keylen);
@@ -90,17 +108,15 @@ static struct watched *find_name(struct driver *driver, const char *name, size_t
     return watched;
 }
 
-/* Owns the channel from here on. NULL without memory: its waiters wait for their hint. */
+/* Takes the channel over. NULL without memory: the waiters wait for their hint. */
 static struct watched *add(struct driver *driver, const char *name, size_t name_len, char *channel,
                            size_t length)
 {
-    struct watched *watched = malloc(sizeof(*watched) + name_len);
+    struct watched *watched = calloc(1, sizeof(*watched) + name_len);
     if (watched == NULL) {
         free(channel);
         return NULL;
     }
-    memset(watched, 0, sizeof(*watched));
-    watched->told = true;
     watched->due_ns = MORTISE_NEVER;
     watched->name_len = name_len;
     memcpy(watched->name, name, name_len);
@@ -113,7 +129,7 @@ static struct watched *add(struct driver *driver, const char *name, size_t name_
     return NULL;
 }
 
-void news_watch(struct driver *driver, const char *name, size_t name_len)
+void pubsub_watch(struct driver *driver, const char *name, size_t name_len)
 {
     size_t length;
     char *channel = channel_of(name, name_len, &length);
@@ -129,7 +145,7 @@ void news_watch(struct driver *driver, const char *name, size_t name_len)
         link_want(&driver->nodes[i].news);
 }
 
-void news_unwatch(struct driver *driver, const char *name, size_t name_len)
+void pubsub_unwatch(struct driver *driver, const char *name, size_t name_len)
 {
     struct watched *watched = find_name(driver, name, name_len);
     if (watched == NULL)
@@ -147,14 +163,14 @@ static char mark_of(const struct watched *watched)
     return (char)(MARK + (watched->vain < MARKS ? watched->vain : MARKS));
 }
 
-char news_mark(struct driver *driver, const char *name, size_t name_len)
+char pubsub_mark(struct driver *driver, const char *name, size_t name_len)
 {
     const struct watched *watched = find_name(driver, name, name_len);
     return watched != NULL ? mark_of(watched) : MARK;
 }
 
-/* This client's other callers begin at the end of the line. */
-void news_granted(struct driver *driver, const char *name, size_t name_len)
+/* This client's other callers begin anew. */
+void pubsub_granted(struct driver *driver, const char *name, size_t name_len)
 {
     struct watched *watched = find_name(driver, name, name_len);
     if (watched != NULL)
@@ -162,11 +178,6 @@ void news_granted(struct driver *driver, const char *name, size_t name_len)
 }
 
 /* ---- telling the core ---------------------------------------------------------------------------------------- */
-
-static unsigned count(uint32_t bits)
-{
-    return (unsigned)__builtin_popcount(bits);
-}
 
 static void tell_at(struct driver *driver, struct watched *watched, int64_t due_ns)
 {
@@ -181,8 +192,8 @@ static void tell_by(struct driver *driver, struct watched *watched, int64_t due_
         tell_at(driver, watched, due_ns);
 }
 
-/* How long it waits for those who have waited for longer; and then for a random time, if tries were split lately. The mark
- * that it has left on the lock itself is of before this release. */
+/* How long it lets waiters go first that have heard more releases in vain; and a random time, if tries were split
+ * lately. The mark that it left on the lock itself is of before this release. */
 static int64_t turn_ns(struct driver *driver, const struct watched *watched)
 {
     int64_t step_ns = 2 * clock_quorum_trip_ns(driver),
@@ -193,39 +204,54 @@ static int64_t turn_ns(struct driver *driver, const struct watched *watched)
     return ns;
 }
 
-static void heard(struct driver *driver, struct watched *watched, uint32_t bit, char mark)
+static unsigned count_heard(const struct driver *driver, const struct watched *watched)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < driver->count; i++)
+        n += watched->heard[i];
+    return n;
+}
+
+static unsigned count_in_force(const struct driver *driver, const struct watched *watched)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < driver->count; i++)
+        n += watched->subscriptions[i] == SUBSCRIPTION_IN_FORCE;
+    return n;
+}
+
+/* The node tells of a release. */
+static void heard(struct driver *driver, struct watched *watched, unsigned node, char mark)
 {
     int64_t now = now_of(driver);
-    bool late = now - watched->began_ns > RELEASE_NS;
-    if ((watched->heard & bit) != 0 || watched->heard == 0 || late) { /* of another release */
-        watched->heard = 0;
+    if (watched->release == RELEASE_NONE || watched->heard[node] ||
+        now - watched->began_ns > RELEASE_NS) {
+        memset(watched->heard, 0, sizeof(watched->heard));
+        watched->release = RELEASE_HEARD;
         watched->began_ns = now;
         watched->mark = MARK;
         watched->vain++;
-        watched->told = false;
         tell_by(driver, watched, now + STRAGGLER_NS);
     }
-    watched->heard |= bit;
+    watched->heard[node] = true;
     watched->mark = mark > watched->mark ? mark : watched->mark;
-    if (watched->told || count(watched->heard) < driver->quorum)
+    if (watched->release == RELEASE_TOLD || count_heard(driver, watched) < driver->quorum)
         return;
-    watched->told = true;
-    now += turn_ns(driver, watched);
-    tell_at(driver, watched, now);
+    watched->release = RELEASE_TOLD;
+    tell_at(driver, watched, now + turn_ns(driver, watched));
 }
 
-static void confirmed(struct driver *driver, struct watched *watched, uint32_t bit)
+/* If the subscription was broken, or is in force only now, a release before this was not heard. */
+static void confirmed(struct driver *driver, struct watched *watched, unsigned node)
 {
-    unsigned before = count(watched->confirmed);
-    watched->confirmed |= bit;
-    bool again =
-        (watched->missed & bit) != 0; /* what it may have told of meanwhile was not heard */
-    watched->missed &= ~bit;
-    if (again || (before < driver->quorum && count(watched->confirmed) >= driver->quorum))
+    bool was_short = count_in_force(driver, watched) < driver->quorum;
+    bool was_broken = watched->subscriptions[node] == SUBSCRIPTION_BROKEN;
+    watched->subscriptions[node] = SUBSCRIPTION_IN_FORCE;
+    if (was_broken || (was_short && count_in_force(driver, watched) >= driver->quorum))
         tell_by(driver, watched, now_of(driver));
 }
 
-void news_turn(struct driver *driver, int64_t now_ns)
+void pubsub_turn(struct driver *driver, int64_t now_ns)
 {
     if (driver->news_due_ns > now_ns)
         return;
@@ -255,10 +281,10 @@ static void down(struct link *link, void *owner, const struct link_fault *fault)
     struct node *node = owner;
     struct driver *driver = node->driver;
     (void)fault;
-    uint32_t bit = 1u << node->index;
     for (struct watched *watched = driver->watched; watched != NULL; watched = watched->hh.next) {
-        watched->missed |= watched->confirmed & bit;
-        watched->confirmed &= ~bit;
+        unsigned char *subscription = &watched->subscriptions[node->index];
+        if (*subscription == SUBSCRIPTION_IN_FORCE)
+            *subscription = SUBSCRIPTION_BROKEN;
     }
     if (driver->watched == NULL)
         link_unwant(link);
@@ -270,8 +296,8 @@ static void refused(struct node *node, const redisReply *reply)
     struct link_fault fault;
     link_fault_reply(&node->news, reply, &fault);
     if (fault.error != LINK_ERROR_NOPERM && fault.error != LINK_ERROR_UNKNOWN) {
-        node->news.useful = false; /* what refuses at once is not asked again without a pause */
-        link_break(&node->news, &fault); /* again, on another connection */
+        node->news.useful = false; /* so that the next connection comes after a pause */
+        link_break(&node->news, &fault);
         return;
     }
     if (driver->deaf)
@@ -280,7 +306,7 @@ static void refused(struct node *node, const redisReply *reply)
     driver->host->log(driver->host, 4,
                       "%s: subscribing is refused; waiters look every %lld ms instead", fault.text,
                       (long long)driver->retry_ms);
-    driver->host->news_all(driver->host); /* to be told the shorter hint */
+    driver->host->news_all(driver->host); /* they ask again, and get the shorter hint */
 }
 
 static bool is_word(const redisReply *reply, const char *word)
@@ -305,22 +331,21 @@ static void push(struct link *link, void *owner, redisReply *reply)
     struct watched *watched = find(driver, reply->element[1]->str, reply->element[1]->len);
     if (watched == NULL)
         return;
+    const redisReply *text = reply->element[2];
+    bool marked = text->type == REDIS_REPLY_STRING && text->len == 1;
     if (is_word(reply->element[0], "subscribe"))
-        confirmed(driver, watched, 1u << node->index);
+        confirmed(driver, watched, node->index);
     else
-        heard(driver, watched, 1u << node->index,
-              reply->element[2]->type == REDIS_REPLY_STRING && reply->element[2]->len == 1
-                  ? reply->element[2]->str[0]
-                  : MARK);
+        heard(driver, watched, node->index, marked ? text->str[0] : MARK);
 }
 
-void news_suspect(struct node *node, const struct link_fault *fault)
+void pubsub_suspect(struct node *node, const struct link_fault *fault)
 {
     if (link_is_up(&node->news))
         link_break(&node->news, fault);
 }
 
-void news_close(struct driver *driver)
+void pubsub_close(struct driver *driver)
 {
     struct watched *watched, *next;
     HASH_ITER (hh, driver->watched, watched, next) {

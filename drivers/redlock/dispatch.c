@@ -1,6 +1,6 @@
-/* intake.c - ops arrive, wait for nodes, and are canceled. An op that cannot work is refused at once. The others wait
+/* dispatch.c - ops arrive, wait for nodes, and are canceled. An op that cannot work is refused at once. The others wait
  * until a quorum of nodes is connected, or nothing is gained by waiting for more. */
-#include "internal.h"
+#include "redlock.h"
 
 #include <stdio.h>
 
@@ -67,7 +67,7 @@ static void run_renewals(struct driver *driver)
     renew_together(driver, ops, n);
 }
 
-void intake_look(struct driver *driver)
+void dispatch_look(struct driver *driver)
 {
     while (driver->waiting != NULL && nodes_are_ready(driver))
         if (driver->waiting->kind == MORTISE_OP_RENEW)
@@ -76,7 +76,7 @@ void intake_look(struct driver *driver)
             run(driver, take_waiting(driver, driver->waiting));
 }
 
-void intake_start(struct driver *driver, mortise_op **ops, size_t n)
+void dispatch_start(struct driver *driver, mortise_op **ops, size_t n)
 {
     nodes_want(driver);
     for (size_t i = 0; i < n; i++) {
@@ -86,7 +86,7 @@ void intake_start(struct driver *driver, mortise_op **ops, size_t n)
         op_put(op, OP_WAITING, NULL);
         DL_APPEND2(driver->waiting, op, previous, next);
     }
-    intake_look(driver);
+    dispatch_look(driver);
 }
 
 /* Too few nodes were there to ask them all: what may be left is released as far as they are. */
@@ -107,7 +107,7 @@ static void cancel_ballot(struct driver *driver, mortise_op *op)
     op_complete(driver, op, MORTISE_INDETERMINATE);
 }
 
-void intake_cancel(struct driver *driver, mortise_op *op)
+void dispatch_cancel(struct driver *driver, mortise_op *op)
 {
     static void (*const cancels[])(struct driver * driver, mortise_op * op) = {
         [OP_WAITING] = cancel_waiting,

@@ -1,15 +1,15 @@
-/* internal.h - what the files of the Redlock driver share, and which file does what. protocol.md has the protocol: the
+/* redlock.h - what the files of the Redlock driver share, and which file does what. protocol.md has the protocol: the
  * requests to a node, their answers, and what the client may believe afterwards.
  *
  *   module.c     the module's table and options; opens, turns and closes an instance
- *   intake.c     ops arrive, wait for nodes, are canceled
+ *   dispatch.c     ops arrive, wait for nodes, are canceled
  *   acquire.c    ACQUIRE: rounds of votes, the token
  *   vote.c       what an acquire asks of a node, and how the answer is read
  *   renewal.c    RENEW: many in one request, with the repair of lost votes
  *   release.c    RELEASE
  *   inspect.c    INSPECT, BREAK, PING
  *   list.c       LIST
- *   news.c       waiters are told of a release
+ *   pubsub.c       waiters are told of a release
  *   courtesy.c   ... and come before the client that released
  *   undo.c       takes a claim off the nodes, now or when they are back
  *   ballot.c     one question to several nodes, and what they answer: ballot.h
@@ -23,14 +23,14 @@
  * A file calls those below it. Those above it are called through tables of functions: node_events, ballot_kind.
  * Connections and their faults are in ../lib/redis. Of N nodes (odd) q = N/2 + 1 are a quorum. The pump lets one thread
  * in at a time. */
-#ifndef MORTISE_DRIVERS_REDLOCK_INTERNAL_H
-#define MORTISE_DRIVERS_REDLOCK_INTERNAL_H
+#ifndef MORTISE_DRIVERS_REDLOCK_REDLOCK_H
+#define MORTISE_DRIVERS_REDLOCK_REDLOCK_H
 
 #include "ballot.h"
 
 #define TOKEN_MAX UINT64_C(9007199254740991) /* what a number in a script holds exactly */
 #define FLOOR_MAX (TOKEN_MAX - UINT32_MAX)   /* leaves room for tokens above it */
-#define MARK '+' /* a refused caller's, in place of the first space of a value: news.c */
+#define MARK '+' /* a refused caller's, in place of the first space of a value: pubsub.c */
 #define MARKS 80
 #define COURTESIES 64
 #define TICK_NS (INT64_C(250) * NS_PER_MS) /* how often undos are repeated */
@@ -140,18 +140,18 @@ void ping_start(struct driver *driver, mortise_op *op);
 void list_start(struct driver *driver, mortise_op *op);
 void list_cancel(struct driver *driver, mortise_op *op);
 
-/* ---- news.c, courtesy.c ----------------------------------------------------------------------------------- */
+/* ---- pubsub.c, courtesy.c ----------------------------------------------------------------------------------- */
 
-void news_open(struct node *node);
-void news_close(struct driver *driver);
-void news_watch(struct driver *driver, const char *name, size_t name_len);
-void news_unwatch(struct driver *driver, const char *name, size_t name_len);
+void pubsub_open(struct node *node);
+void pubsub_close(struct driver *driver);
+void pubsub_watch(struct driver *driver, const char *name, size_t name_len);
+void pubsub_unwatch(struct driver *driver, const char *name, size_t name_len);
 /* The mark that a refused caller leaves on the lock. */
-char news_mark(struct driver *driver, const char *name, size_t name_len);
-void news_granted(struct driver *driver, const char *name, size_t name_len);
+char pubsub_mark(struct driver *driver, const char *name, size_t name_len);
+void pubsub_granted(struct driver *driver, const char *name, size_t name_len);
 /* The node's other connection broke. */
-void news_suspect(struct node *node, const struct link_fault *fault);
-void news_turn(struct driver *driver, int64_t now_ns);
+void pubsub_suspect(struct node *node, const struct link_fault *fault);
+void pubsub_turn(struct driver *driver, int64_t now_ns);
 
 /* A release is being sent. */
 void courtesy_released(struct driver *driver, const char *name, size_t name_len);
@@ -160,12 +160,12 @@ void courtesy_told(struct driver *driver, const char *name, size_t name_len, boo
 /* An acquire must not begin before. */
 int64_t courtesy_until_ns(const struct driver *driver, const mortise_op *op);
 
-/* ---- intake.c ------------------------------------------------------------------------------------------------ */
+/* ---- dispatch.c ------------------------------------------------------------------------------------------------ */
 
-void intake_start(struct driver *driver, mortise_op **ops, size_t n);
-void intake_cancel(struct driver *driver, mortise_op *op);
+void dispatch_start(struct driver *driver, mortise_op **ops, size_t n);
+void dispatch_cancel(struct driver *driver, mortise_op *op);
 /* Starts ops that waited for nodes, if enough are there. */
-void intake_look(struct driver *driver);
+void dispatch_look(struct driver *driver);
 
 /* ---- the instance --------------------------------------------------------------------------------------------- */
 
