@@ -27,7 +27,6 @@ LARGER = {
     "drivers/redis": 14,
     "drivers/lib/redis": 5,
     "drivers/sqlite": 9,
-    "drivers/zookeeper": 10,
 }
 
 

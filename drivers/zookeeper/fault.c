@@ -1,5 +1,5 @@
-/* fault.c - the library's codes as statuses and messages: what was being done, to which lock, where. */
-#include "driver.h"
+/* fault.c - turns the library's codes into statuses and messages that name the server, the lock and the operation. */
+#include "session.h"
 
 #include <netdb.h>
 #include <stdarg.h>
@@ -24,25 +24,12 @@ bool fault_is_loss(int rc)
 
 static const char *verb_of(const mortise_op *op)
 {
-    switch (op->kind) {
-    case MORTISE_OP_ACQUIRE:
-        return "acquire";
-    case MORTISE_OP_RENEW:
-        return "renew";
-    case MORTISE_OP_RELEASE:
-        return (op->flags & MORTISE_OP_BREAK) != 0 ? "break" : "release";
-    case MORTISE_OP_INSPECT:
-        return "inspect";
-    case MORTISE_OP_LIST:
-        return "list";
-    case MORTISE_OP_READ:
-        return "read record";
-    case MORTISE_OP_WRITE:
-        return "write record";
-    case MORTISE_OP_PING:
-        return "ping";
-    }
-    return "ask";
+    static const char *const verbs[] = {
+        [MORTISE_OP_ACQUIRE] = "acquire",    [MORTISE_OP_RENEW] = "renew",
+        [MORTISE_OP_RELEASE] = "release",    [MORTISE_OP_INSPECT] = "inspect",
+        [MORTISE_OP_LIST] = "list",          [MORTISE_OP_READ] = "read record",
+        [MORTISE_OP_WRITE] = "write record", [MORTISE_OP_PING] = "ping"};
+    return (op->flags & MORTISE_OP_BREAK) != 0 ? "break" : verbs[op->kind];
 }
 
 static const char *text_of(const struct driver *driver, int rc)
@@ -58,7 +45,7 @@ static const char *text_of(const struct driver *driver, int rc)
     return zerror(rc);
 }
 
-/* " \"name\""; nothing for a ping, which has no name. */
+/* A space and the quoted name; nothing for a ping, which has no name. */
 static const char *quoted(struct driver *driver, const mortise_op *op, char *buffer)
 {
     buffer[0] = '\0';
@@ -69,6 +56,22 @@ static const char *quoted(struct driver *driver, const mortise_op *op, char *buf
     return buffer;
 }
 
+const char *fault_server(const struct driver *driver, char *buffer, size_t size)
+{
+    struct sockaddr_storage address;
+    socklen_t length = sizeof(address);
+    char host[NI_MAXHOST], port[NI_MAXSERV];
+    if (driver->session != NULL &&
+        zookeeper_get_connected_host(driver->session->zh, (struct sockaddr *)&address, &length) !=
+            NULL &&
+        getnameinfo((struct sockaddr *)&address, length, host, sizeof(host), port, sizeof(port),
+                    NI_NUMERICHOST | NI_NUMERICSERV) == 0)
+        snprintf(buffer, size, "%s:%s", host, port);
+    else
+        snprintf(buffer, size, "%s", driver->values[OPTION_SERVERS].text);
+    return buffer;
+}
+
 void fault_tell(struct driver *driver, mortise_op *op, mortise_status status, int rc)
 {
     char name[QUOTED_SIZE], server[NI_MAXHOST];
@@ -76,9 +79,8 @@ void fault_tell(struct driver *driver, mortise_op *op, mortise_status status, in
     if (status == MORTISE_BACKEND && rc == ZSYSTEMERROR)
         status = MORTISE_NOMEM;
     driver->host->fail(driver->host, op, status, rc, passing || status != MORTISE_BACKEND,
-                       "ZooKeeper %.200s: %s (%s%s)",
-                       session_server(driver, server, sizeof(server)), text_of(driver, rc),
-                       verb_of(op), quoted(driver, op, name));
+                       "ZooKeeper %.200s: %s (%s%s)", fault_server(driver, server, sizeof(server)),
+                       text_of(driver, rc), verb_of(op), quoted(driver, op, name));
 }
 
 void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status status)
@@ -108,7 +110,7 @@ void fault_foreign(struct driver *driver, mortise_op *op, const char *folder, co
             "ZooKeeper %.100s: the folder %s has a node %s of a client of Mortise with node_style "
             "= %s, and this client has node_style = %s: say the same in all clients, or use "
             "another root (%s%s)",
-            session_server(driver, server, sizeof(server)), where, shown, theirs,
+            fault_server(driver, server, sizeof(server)), where, shown, theirs,
             curator ? "curator" : "kazoo", verb_of(op), quoted(driver, op, name));
     else if (kin == KIN_STYLE)
         driver->host->fail(
@@ -116,7 +118,7 @@ void fault_foreign(struct driver *driver, mortise_op *op, const char *folder, co
             "ZooKeeper %.100s: the folder %s has a node %s, whose client does not count the "
             "nodes of node_style = %s: say node_style = %s in all clients of Mortise, or "
             "use another root (%s%s)",
-            session_server(driver, server, sizeof(server)), where, shown,
+            fault_server(driver, server, sizeof(server)), where, shown,
             curator ? "curator" : "kazoo", theirs, verb_of(op), quoted(driver, op, name));
     else
         driver->host->fail(
@@ -125,7 +127,7 @@ void fault_foreign(struct driver *driver, mortise_op *op, const char *folder, co
             "of lock (a read/write lock, say). No node_style excludes that: use another root. "
             "If it is a plain node that does not belong there, delete it (deleteall in "
             "zkCli.sh) (%s%s)",
-            session_server(driver, server, sizeof(server)), where, shown, verb_of(op),
+            fault_server(driver, server, sizeof(server)), where, shown, verb_of(op),
             quoted(driver, op, name));
 }
 

@@ -1,39 +1,39 @@
-/* lease.c - what the core's ops do to claims, and what the session's fortune does: connected, lost, proven,
- * ended. */
-#include "driver.h"
+/* lease.c - what the core's acquire, renew and release, the events of the session and of nodes, and time mean for the
+ * claims. */
+#include "claim.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define SWEEP_AGAIN_NS (1000 * NS_PER_MS)
+#define LOOK_GRID_NS (100 * NS_PER_MS) /* all claims that fall due together need one sweep */
 
-void lease_sweep_by(struct driver *driver, int64_t at_ns)
+static void doubt(struct driver *driver, struct claim *claim)
 {
-    if (at_ns < driver->sweep_ns)
-        driver->sweep_ns = at_ns;
+    driver->host->doubt(driver->host, claim->name->name, claim->name->name_len);
 }
 
-/* ---- acquire -------------------------------------------------------------------------------------- */
+/* ---- acquire --------------------------------------------------------------------------------------- */
 
-/* The acquire of a claim that is here already: its reply was lost on the way to the caller, or it was told
- * that nobody answers. */
-static void attach(struct driver *driver, struct claim *claim, mortise_op *op)
+static void begin(struct driver *driver, struct claim *claim, mortise_op *op)
 {
-    if (claim->op != NULL || claim->goal == GOAL_LEAVE || claim->gone) {
-        fault_unreachable(driver, op, MORTISE_INDETERMINATE);
-        return;
-    }
-    if (claim->goal == GOAL_HOLD && claim->ends_ns <= now_of(driver)) {
-        claim->goal = GOAL_LEAVE;
-        fault_unreachable(driver, op, MORTISE_INDETERMINATE);
-        claim_go(driver, claim);
-        return;
-    }
     claim->op = op;
     claim->asked_ns = session_patience(driver);
     claim->token_floor = op->token_floor;
-    op->driver_data[0] = claim;
-    if (claim->goal == GOAL_HOLD)
+    op_set_data(op, claim);
+}
+
+/* The acquire of a claim that is here already: its reply was lost on the way to the caller, or nobody answered then. */
+static void attach(struct driver *driver, struct claim *claim, mortise_op *op)
+{
+    bool is_late = claim->state == CLAIM_HELD && claim->ends_ns <= now_of(driver);
+    if (is_late)
+        claim_drop(driver, claim);
+    if (is_late || claim->op != NULL || claim->state > CLAIM_HELD) {
+        fault_unreachable(driver, op, MORTISE_INDETERMINATE);
+        return;
+    }
+    begin(driver, claim, op);
+    if (claim->state == CLAIM_HELD)
         claim_grant(driver, claim);
     else {
         claim->ends_ns = MORTISE_NEVER;
@@ -55,40 +55,33 @@ void lease_acquire(struct driver *driver, mortise_op *op)
         driver->host->complete(driver->host, op, MORTISE_NOMEM);
         return;
     }
-    claim->op = op;
-    claim->asked_ns = session_patience(driver);
     claim->ttl_ms = op->ttl_ms;
-    claim->token_floor = op->token_floor;
-    claim->try_once = (op->flags & MORTISE_OP_TRY) != 0;
-    op->driver_data[0] = claim;
+    begin(driver, claim, op);
     claim_go(driver, claim);
 }
 
-/* Whatever was sent for it, the claim leaves by itself; the core asks until that is done. */
 void lease_cancel_acquire(struct driver *driver, mortise_op *op)
 {
-    struct claim *claim = op->driver_data[0];
-    bool nothing = !claim->sent;
+    struct claim *claim = op_claim(op);
     claim->op = NULL;
-    claim->goal = GOAL_LEAVE;
-    driver->host->complete(driver->host, op, nothing ? MORTISE_CANCELED : MORTISE_INDETERMINATE);
-    claim_go(driver, claim);
+    driver->host->complete(driver->host, op,
+                           claim->made_in == 0 ? MORTISE_CANCELED : MORTISE_INDETERMINATE);
+    claim_drop(driver, claim);
 }
 
-/* ---- renew ---------------------------------------------------------------------------------------- */
+/* ---- renew and release ------------------------------------------------------------------------------- */
 
-/* Answered without a word to the server: until when the session is proven. */
+/* Answered without a request: until when the session is proven. */
 void lease_renew(struct driver *driver, mortise_op *op)
 {
     struct claim *claim = claim_find(driver, op);
     int64_t now_ns = now_of(driver), until_ns = session_deadline(driver);
-    bool held = claim != NULL && claim->goal == GOAL_HOLD && !claim->gone;
-    if (held && claim->ends_ns <= now_ns) {
-        claim->goal = GOAL_LEAVE;
-        claim_go(driver, claim);
-        held = false;
+    bool is_held = claim != NULL && claim->state == CLAIM_HELD;
+    if (is_held && claim->ends_ns <= now_ns) {
+        claim_drop(driver, claim);
+        is_held = false;
     }
-    if (!held) {
+    if (!is_held) {
         driver->host->complete(driver->host, op, MORTISE_LOST);
         return;
     }
@@ -103,93 +96,168 @@ void lease_renew(struct driver *driver, mortise_op *op)
     op->from_ns = now_ns;
     op->good_for_ms = (until_ns - now_ns) / NS_PER_MS;
     driver->host->complete(driver->host, op, MORTISE_OK);
-    if (!claim->watched && claim->watch_ns <= now_ns &&
-        now_ns - claim->looked_ns > session_timeout_ns(driver) / 2)
-        claim_watch_own(driver, claim);
 }
-
-/* ---- release -------------------------------------------------------------------------------------- */
 
 void lease_release(struct driver *driver, mortise_op *op)
 {
     struct claim *claim = claim_find(driver, op);
-    if (claim == NULL) { /* claims are forgotten when it is sure that nothing is left */
+    if (claim == NULL) { /* claims end when it is sure that nothing is left */
         op->sure = true;
         driver->host->complete(driver->host, op, MORTISE_LOST);
         return;
     }
-    op->driver_data[0] = claim;
+    op_set_data(op, claim);
     LL_APPEND(claim->releases, op);
-    if (claim->gone)
-        claim_end(driver, claim, MORTISE_LOST);
-    else if (claim->goal != GOAL_LEAVE || (claim->again_ns != 0 && claim->pending == 0)) {
-        claim->goal = GOAL_LEAVE;
-        claim_go(driver, claim);
-    }
+    if (!claim_is_unwanted(claim) || (claim->retry_ns != 0 && claim->pending == 0))
+        claim_drop(driver, claim);
 }
 
 void lease_cancel_release(struct driver *driver, mortise_op *op)
 {
-    struct claim *claim = op->driver_data[0];
-    bool maybe = claim->maybe_deleted || is_connected(driver);
+    struct claim *claim = op_claim(op);
+    bool maybe = claim->state == CLAIM_REDELETING || is_connected(driver);
     LL_DELETE(claim->releases, op);
     fault_unreachable(driver, op, maybe ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE);
 }
 
-/* ---- the session's fortune -------------------------------------------------------------------------- */
+/* ---- the own node of a held claim ---------------------------------------------------------------------- */
 
-static void doubt(struct driver *driver, struct claim *claim)
+/* A client of Curator asks a holder to give up by writing "__REVOKE__" into its node. Ours keeps the lock, and says again
+ * who it is. */
+static void write_note_again(struct driver *driver, struct claim *claim,
+                             const struct request *request)
 {
-    if (claim->goal == GOAL_HOLD)
-        driver->host->doubt(driver->host, claim->name->name, claim->name->name_len);
+    mortise_info ignored = {.size = sizeof(ignored)};
+    char path[PATH_SIZE], data[DATA_MAX];
+    if (note_read(request->text, &ignored) >= 0 || claim->noted_base < 0)
+        return;
+    path_of(driver, claim->name->folder, claim->node, path);
+    send_set(driver, path, data, note_write(driver, claim->noted_base, data), -1,
+             (struct reply_to){0});
+}
+
+static void look_by(struct driver *driver, struct claim *claim, int64_t after_ns)
+{
+    claim->look_ns = (now_of(driver) + after_ns) / LOOK_GRID_NS * LOOK_GRID_NS + LOOK_GRID_NS;
+    claims_sweep_by(driver, claim->look_ns);
+}
+
+static void own_looked_at(struct driver *driver, struct request *request)
+{
+    struct claim *claim = claim_answered(driver, request);
+    if (claim == NULL || request->to.step != claim->step || claim->state != CLAIM_HELD)
+        return;
+    if (request->rc == ZNONODE) {
+        claim_become(driver, claim, CLAIM_GONE);
+        doubt(driver, claim);
+    } else if (request->rc != ZOK)
+        look_by(driver, claim, 0);
+    else
+        write_note_again(driver, claim, request);
+}
+
+/* Sets a watch on it, if there is room for one. */
+static void look_at_own(struct driver *driver, struct claim *claim)
+{
+    char path[PATH_SIZE];
+    path_of(driver, claim->name->folder, claim->node, path);
+    bool watch = watch_fits(driver, path);
+    bool sent = send_get(driver, path, watch, claim_reply(claim, own_looked_at));
+    claim->pending += sent;
+    if (sent && watch)
+        claim->look_ns = MORTISE_NEVER;
+    else
+        look_by(driver, claim, session_timeout_ns(driver) / 2);
+}
+
+static void node_event(struct driver *driver, struct claim *claim, const char *node, bool deleted)
+{
+    if (claim->state == CLAIM_WAITING && strcmp(claim->before, node) == 0) {
+        if (deleted)
+            claim_list(driver, claim, LOOK_HERE);
+        else
+            claim_watch_before(driver, claim); /* the event has used the watch up */
+    } else if (claim->state == CLAIM_HELD && strcmp(claim->node, node) == 0) {
+        if (deleted) {
+            claim_become(driver, claim, CLAIM_GONE);
+            doubt(driver, claim);
+        } else
+            look_at_own(driver, claim);
+    }
+}
+
+void lease_node_event(struct driver *driver, const char *path, bool deleted)
+{
+    const char *node;
+    struct claim *claim, *next;
+    if (base_event(driver, path))
+        return;
+    for (claim = claims_of_path(driver, path, &node); claim != NULL; claim = next) {
+        next = claim->next;
+        node_event(driver, claim, node, deleted);
+    }
+}
+
+/* ---- the session ---------------------------------------------------------------------------------------- */
+
+static void go_on(struct driver *driver, struct claim *claim)
+{
+    if (claim->state == CLAIM_HELD && claim->look_ns <= now_of(driver))
+        look_at_own(driver, claim);
+    else if (claim->state != CLAIM_HELD && claim->state != CLAIM_GONE)
+        claim_go(driver, claim);
 }
 
 void lease_connected(struct driver *driver)
 {
-    driver->barrier = BARRIER_OWED;
-    claims_each(driver, claim_go);
-    driver->barrier = BARRIER_EACH;
+    base_connected(driver);
+    claims_each(driver, go_on);
 }
 
-void lease_disconnected(struct driver *driver)
+static void doubt_held(struct driver *driver, struct claim *claim)
+{
+    if (claim->state == CLAIM_HELD)
+        doubt(driver, claim);
+}
+
+void lease_suspended(struct driver *driver)
 {
     driver->suspects = true;
-    claims_each(driver, doubt);
+    claims_each(driver, doubt_held);
 }
 
-static void grant_if_first(struct driver *driver, struct claim *claim)
+static void grant_if_ready(struct driver *driver, struct claim *claim)
 {
-    bool first = claim->goal == GOAL_OWN && claim->first && claim->token != 0;
-    if (claim->op != NULL && (first || claim->goal == GOAL_HOLD))
+    if (claim->op != NULL && (claim->state == CLAIM_READY || claim->state == CLAIM_HELD))
         claim_grant(driver, claim);
 }
 
 void lease_proven(struct driver *driver)
 {
     bool were_suspects = driver->suspects;
-    claims_each(driver, grant_if_first);
+    claims_each(driver, grant_if_ready);
     if (!were_suspects || !is_connected(driver))
         return;
     driver->suspects = false;
-    claims_each(driver, doubt); /* they are looked at again, and found to be well */
+    claims_each(driver, doubt_held); /* the core looks again, and finds that all is well */
 }
 
-/* Who waits for an answer is told that there is none; the claim waits for who may ask again, but not for
- * ever. */
+/* A caller that has waited long enough for a connection is told so. Its claim may have a node, so it waits for the core to
+ * ask again, for a ttl. */
 static void tell_away(struct driver *driver, struct claim *claim)
 {
     mortise_op *op = claim->op;
+    bool is_sent = claim->made_in != 0;
     if (op == NULL || !session_is_away(driver, claim->asked_ns))
         return;
     claim->op = NULL;
-    fault_unreachable(driver, op, claim->sent ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE);
-    if (claim->goal == GOAL_OWN && claim->sent) {
-        claim->ends_ns = now_of(driver) + claim->ttl_ms * NS_PER_MS;
-        lease_sweep_by(driver, claim->ends_ns);
+    fault_unreachable(driver, op, is_sent ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE);
+    if (!is_sent || !claim_is_wanted(claim)) {
+        claim_drop(driver, claim);
         return;
     }
-    claim->goal = GOAL_LEAVE;
-    claim_go(driver, claim);
+    claim->ends_ns = now_of(driver) + claim->ttl_ms * NS_PER_MS;
+    claims_sweep_by(driver, claim->ends_ns);
 }
 
 void lease_away(struct driver *driver)
@@ -197,117 +265,115 @@ void lease_away(struct driver *driver)
     claims_each(driver, tell_away);
 }
 
-/* Its nodes are gone, and no request of it is executed any more. */
+/* The session in which it has a node has ended: that node is gone, and no request of it is executed any more. */
+static void session_ended(struct driver *driver, struct claim *claim)
+{
+    if (claim_is_wanted(claim)) {
+        claim->node[0] = '\0';
+        claim->made_in = 0;
+        claim_become(driver, claim, CLAIM_IDLE);
+    } else if (claim->state == CLAIM_HELD) {
+        claim_become(driver, claim, CLAIM_GONE);
+        doubt(driver, claim);
+    } else if (claim_is_unwanted(claim))
+        claim_end(driver, claim, MORTISE_OK); /* it was there until then */
+}
+
+/* The session may go on in the servers, or it is a later one than that of its node. */
+static void session_abandoned(struct driver *driver, struct claim *claim)
+{
+    if (claim->state == CLAIM_MAKING)
+        claim_become(driver, claim, CLAIM_UNCERTAIN);
+    else if (claim_is_wanted(claim) && claim->state != CLAIM_UNCERTAIN)
+        claim_become(driver, claim, CLAIM_IDLE);
+    else if (claim->state == CLAIM_HELD) {
+        claim_become(driver, claim, CLAIM_REDELETING);
+        doubt(driver, claim);
+    } else if (claim->state == CLAIM_DELETING)
+        claim_become(driver, claim, CLAIM_REDELETING);
+    else if (claim->state == CLAIM_UNWANTED)
+        claim_become(driver, claim, CLAIM_SEARCHING);
+}
+
 static void begin_anew(struct driver *driver, struct claim *claim)
 {
     claim->step++;
-    claim->creating = 0;
-    claim->maybe = claim->first = claim->watched = false;
-    if (claim->goal == GOAL_LEAVE) /* it was there until then */
-        claim_end(driver, claim, MORTISE_OK);
-    else if (claim->goal == GOAL_HOLD) {
-        claim->gone = true;
-        doubt(driver, claim);
-    } else
-        claim->node[0] = '\0';
+    claim->retry_ns = 0;
+    if (claim->made_in == driver->session_number)
+        session_ended(driver, claim);
+    else
+        session_abandoned(driver, claim);
 }
 
-void lease_session_ended(struct driver *driver)
-{
-    claims_each(driver, begin_anew);
-    watches_end(driver);
-}
-
-/* It is not known to have ended, but nobody keeps it alive any more. What it has left is deleted from the
- * next session as far as it is known, and ends with it. */
 static void leave_behind(struct driver *driver, struct claim *claim)
 {
     claim->step++;
-    claim->maybe |= claim->creating > 0;
-    claim->creating = 0;
-    claim->first = claim->watched = false;
-    if (claim->goal == GOAL_OWN) {
-        if (claim->node[0] != '\0') {
-            snprintf(claim->old_node, sizeof(claim->old_node), "%s", claim->node);
-            claim->maybe = false;
+    claim->retry_ns = 0;
+    session_abandoned(driver, claim);
+}
+
+void lease_session_over(struct driver *driver, bool abandoned)
+{
+    claims_each(driver, abandoned ? leave_behind : begin_anew);
+}
+
+/* ---- time ----------------------------------------------------------------------------------------------- */
+
+/* All that is left are nodes that may not be deleted, and one of them at least ends with this session. */
+static bool are_stuck(const struct driver *driver)
+{
+    bool stuck = false;
+    if (driver->refused_claims == 0 || driver->queries != NULL || !is_connected(driver))
+        return false;
+    for (struct name *name = driver->names; name != NULL; name = name->hh.next)
+        for (struct claim *claim = name->claims; claim != NULL; claim = claim->next) {
+            if (claim->state != CLAIM_REFUSED)
+                return false;
+            stuck |= claim->made_in == driver->session->number;
         }
-        claim->node[0] = '\0';
-        return;
-    }
-    doubt(driver, claim);
-    claim->goal = GOAL_LEAVE;
-    claim->maybe_deleted = claim->behind = true;
+    return stuck;
 }
 
-void lease_session_abandoned(struct driver *driver)
+/* Due, but for a request that is on its way, or a connection that is not there. */
+static void retry(struct driver *driver, struct claim *claim)
 {
-    claims_each(driver, leave_behind);
-    watches_end(driver);
-}
-
-/* ---- time ------------------------------------------------------------------------------------------- */
-
-/* The own node is watched when it has been held for a while; if it has gone by then, that is seen now. */
-static void watch_if_due(struct driver *driver, struct claim *claim)
-{
-    lease_sweep_by(driver, claim->ends_ns);
-    if (claim->goal != GOAL_HOLD || claim->watched || claim->gone || claim->looked_ns != 0)
-        return;
-    if (claim->watch_ns > now_of(driver))
-        lease_sweep_by(driver, claim->watch_ns);
-    else if (is_connected(driver))
-        claim_watch_own(driver, claim);
-}
-
-static void sweep_leaving(struct driver *driver, struct claim *claim)
-{
-    int64_t now_ns = now_of(driver);
-    if (claim->refused && is_connected(driver) && claims_stuck(driver))
-        session_give_up(driver);
-    if (claim->again_ns > now_ns) {
-        lease_sweep_by(driver, claim->again_ns);
-        return;
-    }
-    lease_sweep_by(driver, now_ns + SWEEP_AGAIN_NS);
-    if (claim->pending == 0 && is_connected(driver))
-        claim_go(driver, claim); /* there was no memory to do it before, or it failed */
-}
-
-/* There was no room for a watch on the one before it. */
-static void look_if_due(struct driver *driver, struct claim *claim)
-{
-    if (claim->again_ns > now_of(driver))
-        lease_sweep_by(driver, claim->again_ns);
-    else if (claim->pending > 0)
-        lease_sweep_by(driver, now_of(driver) + SWEEP_AGAIN_NS);
-    else {
-        claim->again_ns = 0;
+    claims_sweep_by(driver, now_of(driver) + SWEEP_AGAIN_NS);
+    if (claim->pending == 0)
         claim_go(driver, claim);
-    }
 }
 
 static void sweep_one(struct driver *driver, struct claim *claim)
 {
-    bool over = claim->ends_ns <= now_of(driver);
-    if (claim->goal == GOAL_LEAVE)
-        sweep_leaving(driver, claim);
-    else if (over && claim->op == NULL) {
-        claim->goal = GOAL_LEAVE;
-        claim_go(driver, claim);
-    } else if (over) /* a repeated acquire, of which the next beat tells */
-        lease_sweep_by(driver, now_of(driver) + SWEEP_AGAIN_NS);
-    else {
-        watch_if_due(driver, claim);
-        if (claim->goal == GOAL_OWN && claim->again_ns != 0)
-            look_if_due(driver, claim);
+    int64_t now_ns = now_of(driver);
+    bool is_over = claim->ends_ns <= now_ns;
+    if (claim->retry_ns > now_ns)
+        claims_sweep_by(driver, claim->retry_ns);
+    if (claim_is_unwanted(claim)) {
+        if (claim->retry_ns <= now_ns)
+            retry(driver, claim);
+        return;
     }
+    if (is_over && claim->op == NULL) {
+        claim_drop(driver, claim);
+        return;
+    }
+    claims_sweep_by(driver, is_over ? now_ns + SWEEP_AGAIN_NS : claim->ends_ns);
+    if (claim->state == CLAIM_HELD && claim->look_ns > now_ns)
+        claims_sweep_by(driver, claim->look_ns);
+    else if (claim->state == CLAIM_HELD && is_connected(driver))
+        look_at_own(driver, claim);
+    else if (claim_is_wanted(claim) && claim->retry_ns != 0 && claim->retry_ns <= now_ns)
+        retry(driver, claim);
 }
 
-/* Claims whose ttl passed without a renewal: their leases were lost at their deadlines. */
+/* Looks at all claims: whose ttl has passed without a renewal (its lease was LOST at its deadline), who is to try or to
+ * look again. */
 void lease_sweep(struct driver *driver, int64_t now_ns)
 {
     if (now_ns < driver->sweep_ns)
         return;
     driver->sweep_ns = MORTISE_NEVER;
+    if (are_stuck(driver))
+        session_abandon(driver);
     claims_each(driver, sweep_one);
 }

@@ -1,6 +1,7 @@
-/* module.c - the ZooKeeper driver as a module: its table, its options, how an instance is opened and closed,
- * and where each op goes. internal.h says which file does what, and what happens where something fails. */
-#include "driver.h"
+/* module.c - the ZooKeeper driver as a module: its table, its options, how an instance is opened and closed, and which file
+ * handles which op. driver.h has the list of the files. */
+#include "claim.h"
+#include "query.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,20 +17,21 @@ static const mortise_option options[OPTION_COUNT] = {
                      .type = MORTISE_OPTION_TEXT,
                      .flags = MORTISE_OPTION_URL_PATH,
                      .default_text = "/mortise",
-                     .help = "the node that everything stands below; it is made if need be"},
+                     .help = "the node above all locks; the driver makes it if it is missing"},
     [OPTION_SESSION_TIMEOUT] = {.key = "session_timeout",
                                 .type = MORTISE_OPTION_DURATION,
                                 .default_text = "30s",
                                 .minimum = 100,
                                 .maximum = 3600000,
-                                .help = "after how long without a word the servers end the session "
-                                        "and its locks; they have limits of their own"},
+                                .help = "how long after the last sign of life the servers end the "
+                                        "session and its locks; they have limits of their own"},
     [OPTION_TICK] = {.key = "tick",
                      .type = MORTISE_OPTION_DURATION,
                      .minimum = 1,
                      .maximum = 3600000,
-                     .help = "the servers' tickTime: must be given where the session's timeout is "
-                             "less than two of it; where it is more, deadlines are proven sooner"},
+                     .help =
+                         "the servers' tickTime: required if the session's timeout is less than "
+                         "two ticks; if it is more, deadlines are proven sooner"},
     [OPTION_CONNECT_TIMEOUT] = {.key = "connect_timeout",
                                 .type = MORTISE_OPTION_DURATION,
                                 .default_text = "2s",
@@ -46,17 +48,44 @@ static const mortise_option options[OPTION_COUNT] = {
                      .type = MORTISE_OPTION_TEXT,
                      .flags = MORTISE_OPTION_SECRET,
                      .help =
-                         "SCHEME:CREDENTIALS, such as digest:user:password; what is made is then "
-                         "for this user alone"},
+                         "SCHEME:CREDENTIALS, such as digest:user:password; then this user alone "
+                         "has access to the nodes"},
     [OPTION_TLS] = {.key = "tls",
                     .type = MORTISE_OPTION_BOOL,
                     .default_text = "no",
-                    .help = "encrypted connections; this driver has none, and refuses yes"},
+                    .help = "encrypted connections; this driver has none and refuses yes"},
+};
+
+/* ---- what lower files tell ---------------------------------------------------------------------------- */
+
+static void connected(struct driver *driver)
+{
+    queries_connected(driver);
+    lease_connected(driver);
+}
+
+static void away(struct driver *driver)
+{
+    queries_away(driver);
+    lease_away(driver);
+}
+
+static const struct upcalls upcalls = {
+    .session_event = session_event,
+    .node_event = lease_node_event,
+    .mail_is_read = claims_go_late,
+    .servers_known = session_servers_known,
+    .connected = connected,
+    .suspended = lease_suspended,
+    .away = away,
+    .proven = lease_proven,
+    .over = lease_session_over,
+    .is_asking = queries_are_open,
 };
 
 /* ---- opening and closing ----------------------------------------------------------------------------- */
 
-/* "/a//b/" as "/a/b"; "/" as "". */
+/* Writes "/a//b/" as "/a/b", and "/" as "". */
 static mortise_status read_root(struct driver *driver, mortise_error *error)
 {
     const char *text = driver->values[OPTION_ROOT].text;
@@ -118,6 +147,7 @@ static mortise_status driver_open(const mortise_open_args *args, void **ctx, mor
     if (driver == NULL)
         return fault_error(error, MORTISE_NOMEM, "zookeeper: out of memory");
     driver->host = args->host;
+    driver->upcalls = &upcalls;
     driver->values = args->values;
     snprintf(driver->client_id, sizeof(driver->client_id), "%s", args->client_id);
     snprintf(driver->note, sizeof(driver->note), "%s", args->note);
@@ -133,7 +163,7 @@ static mortise_status driver_open(const mortise_open_args *args, void **ctx, mor
         free(driver);
         return status;
     }
-    *ctx = driver; /* the first turn, which is due at once, asks for a session */
+    *ctx = driver; /* the first turn, which is due at once, makes a session */
     return MORTISE_OK;
 }
 
@@ -147,7 +177,7 @@ static void driver_close(void *ctx)
     free(driver);
 }
 
-/* One server's loss is all servers' loss where only one is known. */
+/* A single server is no quorum. */
 static uint32_t driver_capabilities(void *ctx)
 {
     const struct driver *driver = ctx;
@@ -161,29 +191,38 @@ static uint32_t driver_capabilities(void *ctx)
 
 static void start_one(struct driver *driver, mortise_op *op)
 {
-    op->driver_data[0] = NULL;
+    bool is_break = (op->flags & MORTISE_OP_BREAK) != 0;
+    op_set_data(op, NULL);
     if (op->owner_len > 0)
         driver->host->complete(driver->host, op, MORTISE_NOTSUP);
     else if (op->kind == MORTISE_OP_ACQUIRE)
         lease_acquire(driver, op);
     else if (op->kind == MORTISE_OP_RENEW)
         lease_renew(driver, op);
-    else if (op->kind == MORTISE_OP_RELEASE && (op->flags & MORTISE_OP_BREAK) == 0)
+    else if (op->kind == MORTISE_OP_RELEASE && !is_break)
         lease_release(driver, op);
-    else if (op->kind >= MORTISE_OP_RELEASE && op->kind <= MORTISE_OP_PING)
-        query_start(driver, op);
+    else if (op->kind >= MORTISE_OP_RELEASE && op->kind <= MORTISE_OP_LIST)
+        query_start(driver, op, inspect_begin);
+    else if (op->kind == MORTISE_OP_READ)
+        query_start(driver, op, record_read);
+    else if (op->kind == MORTISE_OP_WRITE)
+        query_start(driver, op, record_write);
+    else if (op->kind == MORTISE_OP_PING)
+        query_start(driver, op, ping_begin);
     else
         driver->host->complete(driver->host, op, MORTISE_NOTSUP);
 }
 
 static void driver_start(void *ctx, mortise_op **ops, size_t n)
 {
+    ((struct driver *)ctx)->calls++;
     for (size_t i = 0; i < n; i++)
         start_one(ctx, ops[i]);
 }
 
 static void driver_cancel(void *ctx, mortise_op *op)
 {
+    ((struct driver *)ctx)->calls++;
     if (op->kind == MORTISE_OP_ACQUIRE)
         lease_cancel_acquire(ctx, op);
     else if (op->kind == MORTISE_OP_RELEASE && (op->flags & MORTISE_OP_BREAK) == 0)
@@ -192,7 +231,7 @@ static void driver_cancel(void *ctx, mortise_op *op)
         query_cancel(ctx, op);
 }
 
-/* The library polls its sockets itself; here are only the times. */
+/* The library polls its sockets itself, so there are only times. */
 static size_t driver_interest(void *ctx, struct pollfd *fds, size_t capacity, int64_t *due_ns)
 {
     const struct driver *driver = ctx;

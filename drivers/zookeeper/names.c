@@ -1,4 +1,4 @@
-/* names.c - folders and nodes: escaped, read, compared. See names.h. */
+/* names.c - writes and reads the names of folders and nodes. See names.h. */
 #include "names.h"
 
 #include <ctype.h>
@@ -44,7 +44,7 @@ size_t name_of_folder(const char *folder, char *name, size_t size)
     size_t length = 0;
     for (const char *from = folder; *from != '\0'; from++) {
         int c = (unsigned char)*from;
-        if (c == '%') { /* "%sessions" and the like are the driver's own */
+        if (c == '%') { /* "%sessions" and the like are no locks */
             int high = digit_value(from[1]), low = high < 0 ? -1 : digit_value(from[2]);
             if (low < 0)
                 return 0;
@@ -71,23 +71,18 @@ static void uuid_text(const mortise_grant_id *grant, bool dashes, char text[UUID
     }
 }
 
-/* What lock recipes put before the number; and what only Mortise puts before that. */
+/* What lock recipes write before the number, and what only Mortise writes before that. */
 static const char *const marks[] = {[STYLE_CURATOR] = "-lock-", [STYLE_KAZOO] = "__lock__"};
 static const char *const own_marks[] = {[STYLE_CURATOR] = "-mortise", [STYLE_KAZOO] = "__mortise"};
 
-void node_prefix(enum node_style style, const mortise_grant_id *grant, char prefix[NODE_MAX])
+void node_prefix(enum node_style style, const mortise_grant_id *grant, unsigned session,
+                 char prefix[NODE_MAX])
 {
     char uuid[UUID_SIZE];
-    uuid_text(grant, style == STYLE_CURATOR, uuid);
-    snprintf(prefix, NODE_MAX, "%s%s%s%s", style == STYLE_CURATOR ? "_c_" : "", uuid,
-             own_marks[style], marks[style]);
-}
-
-bool node_is_of(const char *node, const mortise_grant_id *grant)
-{
-    char wanted[UUID_SIZE], found[33];
-    uuid_text(grant, false, wanted);
-    return node_owner(node, found) && strcmp(found, wanted) == 0;
+    bool curator = style == STYLE_CURATOR;
+    uuid_text(grant, curator, uuid);
+    snprintf(prefix, NODE_MAX, "%s%s%s%u%s%s", curator ? "_c_" : "", uuid, curator ? "-" : "__",
+             session, own_marks[style], marks[style]);
 }
 
 bool node_owner(const char *node, char hex[33])
@@ -102,7 +97,7 @@ bool node_owner(const char *node, char hex[33])
     return length == 32;
 }
 
-/* Behind the last of the marks that lock recipes put before the number; NULL: no contender. */
+/* The text behind the last mark of a lock recipe; NULL: no contender. */
 static const char *after_mark(const char *node, enum node_style *style)
 {
     for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
@@ -114,7 +109,7 @@ static const char *after_mark(const char *node, enum node_style *style)
             return place + strlen(marks[i]);
     }
     *style = STYLE_CURATOR;
-    return strncmp(node, "lock-", 5) == 0 ? node + 5 : NULL; /* Curator's, not protected */
+    return strncmp(node, "lock-", 5) == 0 ? node + 5 : NULL; /* Curator's, without protection */
 }
 
 bool node_number(const char *node, int32_t *number)
@@ -132,7 +127,7 @@ bool node_number(const char *node, int32_t *number)
     return value >= INT32_MIN && value <= INT32_MAX;
 }
 
-/* The server puts ten digits there, or a minus and nine or ten. */
+/* The server writes ten digits, or a minus sign and nine or ten. */
 static bool is_sequential(const char *node)
 {
     size_t length = strlen(node), digits_len = 0;
@@ -142,7 +137,7 @@ static bool is_sequential(const char *node)
     return digits_len >= 10 || (negative && digits_len == 9);
 }
 
-bool node_is_mortise(const char *node)
+static bool is_of_mortise(const char *node)
 {
     enum node_style style;
     const char *text = after_mark(node, &style);
@@ -151,15 +146,15 @@ bool node_is_mortise(const char *node)
            strncmp(text - length, own_marks[style], strlen(own_marks[style])) == 0;
 }
 
-/* Curator sorts each child of the folder by what stands behind its last "lock-", or by all of it. kazoo's Lock
- * and WriteLock count the nodes with "__lock__", and no others. */
+/* Curator sorts every child of the folder by the text behind its last "lock-", or by its whole name. kazoo's Lock and
+ * WriteLock count only nodes with "__lock__". */
 enum node_kin node_kin(const char *node, enum node_style style)
 {
     int32_t number;
     enum node_style theirs;
     if (node_number(node, &number)) {
         after_mark(node, &theirs);
-        return theirs == style ? KIN_OWN : node_is_mortise(node) ? KIN_MORTISE : KIN_STYLE;
+        return theirs == style ? KIN_OWN : is_of_mortise(node) ? KIN_MORTISE : KIN_STYLE;
     }
     return is_sequential(node) ? KIN_OTHER : KIN_NONE;
 }
@@ -167,68 +162,4 @@ enum node_kin node_kin(const char *node, enum node_style style)
 bool number_is_before(int32_t a, int32_t b)
 {
     return (int32_t)((uint32_t)a - (uint32_t)b) < 0;
-}
-
-/* ---- queues ------------------------------------------------------------------------------------- */
-
-const char *queue_foreign(const struct children *children, enum node_style style)
-{
-    for (size_t i = 0; i < children->count; i++) {
-        enum node_kin kin = node_kin(children->names[i], style);
-        if (kin == KIN_STYLE || kin == KIN_OTHER)
-            return children->names[i];
-    }
-    const char *first = queue_first(children, NULL);
-    return first != NULL && node_kin(first, style) == KIN_MORTISE ? first : NULL;
-}
-
-const char *queue_first(const struct children *children, size_t *count)
-{
-    const char *first = NULL;
-    int32_t first_number = 0, number;
-    size_t contenders = 0;
-    for (size_t i = 0; i < children->count; i++) {
-        if (!node_number(children->names[i], &number))
-            continue;
-        contenders++;
-        if (first == NULL || number_is_before(number, first_number)) {
-            first = children->names[i];
-            first_number = number;
-        }
-    }
-    if (count != NULL)
-        *count = contenders;
-    return first;
-}
-
-static bool is_among(const char *node, char *const *later, size_t later_count)
-{
-    for (size_t i = 0; i < later_count; i++)
-        if (strcmp(node, later[i]) == 0)
-            return true;
-    return false;
-}
-
-struct queue_place queue_look(const struct children *children, const char *own, char *const *later,
-                              size_t later_count)
-{
-    struct queue_place place = {false, NULL};
-    int32_t own_number, before_number = 0, number;
-    if (!node_number(own, &own_number))
-        return place;
-    for (size_t i = 0; i < children->count; i++) {
-        const char *node = children->names[i];
-        if (strcmp(node, own) == 0) {
-            place.found = true;
-            continue;
-        }
-        if (!node_number(node, &number) || number_is_before(own_number, number) ||
-            is_among(node, later, later_count))
-            continue;
-        if (place.before == NULL || number_is_before(before_number, number)) {
-            place.before = node;
-            before_number = number;
-        }
-    }
-    return place;
 }

@@ -1,6 +1,6 @@
-/* note.c - what stands in the nodes, and where they are. A contender's says "mortise/1 BASE", and in the
- * lines after it who it is; other clients' nodes say what they like. */
-#include "driver.h"
+/* note.c - paths, and the text in the nodes. The node of a contender says "mortise/1 BASE" in its first line and who made it
+ * in the next ones. The nodes of other clients may say anything. */
+#include "session.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ size_t note_write(const struct driver *driver, int64_t base, char data[DATA_MAX]
     return length < 0 ? 0 : length < DATA_MAX ? (size_t)length : DATA_MAX - 1;
 }
 
-/* One line of text into a field, cut to fit; the place behind it. */
+/* Copies one line into a field, cut to fit; returns what follows it. */
 static const char *take_line(const char *text, char *to, size_t size)
 {
     size_t length = strcspn(text, "\n");
@@ -39,17 +39,32 @@ int64_t note_read(const char *data, mortise_info *info)
     return base;
 }
 
-void path_of(const struct driver *driver, const char *folder, const char *node,
-             char path[PATH_SIZE])
+/* How long ago the servers' clock said that; -1: unknown. */
+static int64_t since_ms(const struct driver *driver, int64_t servers_ms)
 {
-    if (folder == NULL)
-        snprintf(path, PATH_SIZE, "%s", driver->root[0] == '\0' ? "/" : driver->root);
-    else
-        snprintf(path, PATH_SIZE, "%s/%s%s%s", driver->root, folder, node == NULL ? "" : "/",
-                 node == NULL ? "" : node);
+    const struct session *session = driver->session;
+    if (session == NULL || session->servers_ms == 0)
+        return -1;
+    int64_t ms =
+        session->servers_ms - servers_ms + (now_of(driver) - session->servers_at_ns) / NS_PER_MS;
+    return ms < 0 ? 0 : ms;
 }
 
-int64_t base_read(const struct request *request)
+void note_holder(const struct driver *driver, int64_t base, const char *node,
+                 const struct request *request, mortise_info *info)
+{
+    char owner[33];
+    int64_t noted = note_read(request->text, info);
+    info->held = true;
+    info->leases = 1;
+    info->token = (uint64_t)request->stat.czxid + (uint64_t)(noted < 0 ? base : noted);
+    info->held_ms = since_ms(driver, request->stat.ctime);
+    info->remaining_ms = -1;
+    if (node != NULL && node_owner(node, owner))
+        snprintf(info->owner, sizeof(info->owner), "%s", owner);
+}
+
+int64_t note_base(const struct request *request)
 {
     char *end;
     if (request->text == NULL || request->text_size == 0)
@@ -57,4 +72,16 @@ int64_t base_read(const struct request *request)
     errno = 0;
     long long base = strtoll(request->text, &end, 10);
     return *end == '\0' && errno == 0 ? base : -1;
+}
+
+bool path_of(const struct driver *driver, const char *folder, const char *node,
+             char path[PATH_SIZE])
+{
+    int length;
+    if (folder == NULL)
+        length = snprintf(path, PATH_SIZE, "%s", driver->root[0] == '\0' ? "/" : driver->root);
+    else
+        length = snprintf(path, PATH_SIZE, "%s/%s%s%s", driver->root, folder,
+                          node == NULL ? "" : "/", node == NULL ? "" : node);
+    return length >= 0 && length < PATH_SIZE;
 }

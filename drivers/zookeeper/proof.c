@@ -1,4 +1,4 @@
-/* proof.c - beats, and the deadline that they prove. See proof.h. */
+/* proof.c - the deadline that beats prove. See proof.h. */
 #include "proof.h"
 
 #define NS_PER_MS INT64_C(1000000)
@@ -8,7 +8,7 @@ void proof_begin(struct proof *proof, int64_t now_ns)
     *proof = (struct proof){.newest_ns = now_ns};
 }
 
-/* Of a session that the leader heard of after this instant. The clocks may drift by 1 %. */
+/* The leader heard of the session after this instant. The clocks may drift by 1 %. */
 static void prove(struct proof *proof, int64_t instant_ns)
 {
     int64_t margin_ns = proof->timeout_ns / 100 + 2 * NS_PER_MS;
@@ -36,8 +36,8 @@ void proof_unanswered(struct proof *proof, int64_t sent_ns)
         proof->newest_ns = sent_ns;
 }
 
-/* The newest beat P that is proven by a beat Q, sent half a tick or more after the answer to P, and this
- * one, sent after the answer to Q. */
+/* Finds the newest beat P with a beat Q that was sent half a tick or more after the answer to P; this beat, R, was sent
+ * after the answer to Q. */
 void proof_answered(struct proof *proof, int64_t sent_ns, int64_t now_ns)
 {
     if (proof->resumed_ns != 0)

@@ -1,13 +1,18 @@
-/* request.c - requests to the library, and the mailbox by which its threads hand answers and events to the
- * pump. Knows nothing of claims.
+/* request.c - sends requests, and carries answers and events from the library's threads into the pump. See request.h.
  *
- * A request is on its session's list from before it is sent until it is answered, so that none is lost
- * when the library drops it with its handle. */
-#include "driver.h"
+ * A request is on its session's list from before it is sent until it is answered, so none is lost when the library drops it
+ * with its handle. */
+#include "session.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+struct event {
+    struct mail mail; /* first */
+    int type, state;
+    char path[];
+};
 
 /* ---- the mailbox: any thread --------------------------------------------------------------------- */
 
@@ -55,7 +60,7 @@ void mail_init(struct driver *driver)
     driver->mailbox.end = &driver->mailbox.first;
 }
 
-/* Nobody wants to know any more. */
+/* Frees all that is in the mailbox without telling anybody. */
 static void throw_away(struct driver *driver)
 {
     for (struct mail *mail = take_all(driver), *next; mail != NULL; mail = next) {
@@ -65,7 +70,7 @@ static void throw_away(struct driver *driver)
             continue;
         }
         struct request *request = (struct request *)mail;
-        request->answered = NULL;
+        request->to.answered = NULL;
         request_end(driver, request);
     }
 }
@@ -96,8 +101,7 @@ void mail_end(struct driver *driver)
     pthread_mutex_destroy(&driver->mailbox.lock);
 }
 
-/* An event that finds no memory is lost; a look at everything after the next connection makes up for it.
- * The watcher of the handle is told of the session, the one of the nodes of nodes. */
+/* Without memory the event is lost. After the next connection every claim looks again, which makes up for it. */
 static void put_event(struct session *session, int type, int state, const char *path)
 {
     size_t size = path == NULL ? 1 : strlen(path) + 1;
@@ -135,7 +139,7 @@ static void answer(const void *data, int rc, const struct Stat *stat)
     request->rc = rc;
     if (rc == ZOK && stat != NULL)
         request->stat = *stat;
-    put(request->mail.session->driver, &request->mail, request->quiet);
+    put(request->mail.session->driver, &request->mail, request->to.quiet);
 }
 
 static void answer_text(const void *data, int rc, const char *text, size_t size,
@@ -181,8 +185,7 @@ static void on_data(int rc, const char *value, int length, const struct Stat *st
     answer_text(data, rc, value == NULL ? "" : value, length < 0 ? 0 : (size_t)length, stat);
 }
 
-/* All in one piece: the pointers, then the names. */
-/* A broken answer leaves holes in the list: the library does not look. */
+/* A broken answer leaves holes in the list, and the library does not check that. */
 static bool is_whole(const struct String_vector *strings)
 {
     if (strings == NULL || strings->count <= 0)
@@ -193,6 +196,7 @@ static bool is_whole(const struct String_vector *strings)
     return strings->data != NULL;
 }
 
+/* The copy is one piece of memory: the pointers, then the names. */
 static struct children *copy_children(const struct String_vector *strings)
 {
     size_t count = strings == NULL || strings->count < 0 ? 0 : (size_t)strings->count;
@@ -232,25 +236,23 @@ static struct request *begin(struct driver *driver, struct reply_to to)
     if (request == NULL)
         return NULL;
     request->mail.session = session;
-    request->answered = to.answered;
-    request->target = to.target;
-    request->step = to.step;
-    request->quiet = to.quiet;
+    request->to = to;
     request->sent_ns = now_of(driver);
     DL_APPEND(session->requests, request);
     session->open++;
     return request;
 }
 
-/* One that the library refused may be answered all the same: then nobody hears it. */
+/* The library may answer a request that it has refused: then nobody is told. */
 static bool sent(struct request *request, int rc)
 {
-    if (rc == ZINVALIDSTATE) { /* the session is over, which the pump is about to hear */
+    if (rc ==
+        ZINVALIDSTATE) { /* the session has ended, and the event of that is on its way to the pump */
         answer(request, rc, NULL);
         return true;
     }
     if (rc != ZOK)
-        request->answered = NULL;
+        request->to.answered = NULL;
     return rc == ZOK;
 }
 
@@ -308,12 +310,17 @@ bool send_sync(struct driver *driver, struct reply_to to)
     return request != NULL && sent(request, zoo_async(driver->session->zh, path, on_path, request));
 }
 
+/* Writes to the session's own node. If that does not exist, the refusal is a transaction too. */
 bool send_barrier(struct driver *driver)
 {
-    struct reply_to nobody = {NULL, NULL, 0, false};
     char path[PATH_SIZE];
+    if (driver->barrier_call == driver->calls)
+        return true;
     path_of(driver, "%sessions", driver->client_id, path);
-    return send_set(driver, path, driver->note, driver->note_len, -1, nobody);
+    bool is_sent = send_set(driver, path, driver->note, driver->note_len, -1, (struct reply_to){0});
+    if (is_sent)
+        driver->barrier_call = driver->calls;
+    return is_sent;
 }
 
 /* ---- reading: the pump ----------------------------------------------------------------------------- */
@@ -325,12 +332,12 @@ void request_end(struct driver *driver, struct request *request)
     if (request->watched != NULL && request->mail.session == driver->session) {
         if (request->rc == ZOK)
             watch_note(driver,
-                       request->watched); /* an event of an earlier one may have struck it out */
+                       request->watched); /* again: an earlier watch's event may have come */
         else
             watch_forget(driver, request->watched);
     }
-    if (request->answered != NULL)
-        request->answered(driver, request);
+    if (request->to.answered != NULL)
+        request->to.answered(driver, request);
     free(request->watched);
     free(request->text);
     free(request->children);
@@ -339,6 +346,7 @@ void request_end(struct driver *driver, struct request *request)
 
 void mail_read(struct driver *driver)
 {
+    driver->calls++;
     for (struct mail *mail = take_all(driver), *next; mail != NULL; mail = next) {
         next = mail->next;
         bool stale = mail->session != driver->session;
@@ -353,10 +361,10 @@ void mail_read(struct driver *driver)
         if (!stale && event->type != ZOO_SESSION_EVENT)
             watch_forget(driver, event->path);
         if (!stale && event->type == ZOO_SESSION_EVENT)
-            session_event(driver, event->state);
-        else if (!stale && !base_event(driver, event->path))
-            claims_event(driver, event->path, event->type == ZOO_DELETED_EVENT);
+            driver->upcalls->session_event(driver, event->state);
+        else if (!stale)
+            driver->upcalls->node_event(driver, event->path, event->type == ZOO_DELETED_EVENT);
         free(event);
     }
-    claims_late(driver);
+    driver->upcalls->mail_is_read(driver);
 }

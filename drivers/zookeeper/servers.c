@@ -1,6 +1,6 @@
-/* servers.c - the servers of the config: a list of names or addresses, looked up by the core, so that the
- * library is given addresses alone and never asks a resolver itself. */
-#include "driver.h"
+/* servers.c - the servers of the config, names or addresses. The core looks the names up, so the library gets addresses
+ * alone and never asks a resolver, which could block. */
+#include "session.h"
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -11,7 +11,15 @@
 #define DEFAULT_PORT "2181"
 #define SERVERS_MAX 64
 
-/* "host", "host:port", "[address]:port", or an IPv6 address as it is. False: none of them. */
+struct server {
+    struct server *next;
+    struct driver *driver;
+    char *host, *port;
+    char *addresses; /* "192.0.2.1:2181,2001:db8::1:2181"; NULL: none is known */
+    bool asked;      /* a look-up is on its way */
+};
+
+/* Reads "host", "host:port", "[address]:port" or a bare IPv6 address. False: it is none of these. */
 static bool split(const char *text, size_t length, char *host, char *port, size_t size)
 {
     const char *end = text + length, *colon = memrchr(text, ':', length);
@@ -75,7 +83,7 @@ mortise_status servers_read(struct driver *driver, mortise_error *error)
                : fault_error(error, MORTISE_CONFIG, "zookeeper: servers: none is named");
 }
 
-/* Without brackets: the library takes all before the last colon as the address. */
+/* Without brackets, because the library takes all before the last colon as the address. */
 static char *append_address(char *text, const struct addrinfo *address)
 {
     char host[NI_MAXHOST], port[NI_MAXSERV], *longer;
@@ -96,7 +104,7 @@ static void resolved(void *ctx, void *argument, const struct addrinfo *addresses
     struct driver *driver = ctx;
     struct server *server = argument;
     server->asked = false;
-    if (addresses != NULL) { /* else what was known of it before has to do */
+    if (addresses != NULL) { /* else the addresses of the last look-up stay */
         free(server->addresses);
         server->addresses = NULL;
     } else if (!is_connected(driver))
@@ -104,7 +112,7 @@ static void resolved(void *ctx, void *argument, const struct addrinfo *addresses
     for (; addresses != NULL; addresses = addresses->ai_next)
         server->addresses = append_address(server->addresses, addresses);
     if (!servers_asking(driver))
-        session_servers_known(driver);
+        driver->upcalls->servers_known(driver);
 }
 
 void servers_ask(struct driver *driver)

@@ -1,23 +1,28 @@
-/* session.c - the session with the ensemble: asked for, connected, lost, expired, ended; and its beats.
- * internal.h tells what a beat proves. */
-#include "driver.h"
+/* session.c - makes, keeps and ends the session, and sends its beats. session.h has the table of its states. */
+#include "session.h"
 
-#include <netdb.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define GO_ON_NS (500 * NS_PER_MS) /* names are waited for so long, if some are known */
+#define GO_ON_NS (500 * NS_PER_MS) /* how long to wait for look-ups, if some addresses are known */
 #define SETTLE_MS 300
-#define AGAIN_NS (1000 * NS_PER_MS)        /* after there could be no session */
-#define LOOK_UP_NS (10 * 1000 * NS_PER_MS) /* names again, while nobody answers */
+#define AGAIN_NS (1000 * NS_PER_MS) /* until the next attempt to make a session */
+#define LOOK_UP_NS                                                                                 \
+    (10 * 1000 * NS_PER_MS) /* until names are looked up again, while nobody answers */
 
 static void beat(struct driver *driver, int64_t now_ns);
 
+/* The one place where the state changes. */
+static void become(struct session *session, enum session_state state)
+{
+    session->state = state;
+}
+
 /* ---- making one ---------------------------------------------------------------------------------- */
 
-/* What the library has to say is said by what it does; it must not print by itself. */
+/* The library must not print. */
 static void be_quiet(const char *message)
 {
     (void)message;
@@ -25,7 +30,7 @@ static void be_quiet(const char *message)
 
 static zhandle_t *open_handle(struct driver *driver, struct session *session, const char *servers)
 {
-    sigset_t all, before; /* signals are for the application's threads */
+    sigset_t all, before; /* signals belong to the application's threads */
     int timeout_ms = (int)driver->values[OPTION_SESSION_TIMEOUT].number;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -44,6 +49,8 @@ static void make(struct driver *driver, int64_t now_ns)
     driver->begin_ns = MORTISE_NEVER;
     if (session != NULL) {
         session->driver = driver;
+        session->state = SESSION_CONNECTING;
+        session->number = ++driver->session_number;
         session->beat_due_ns = now_ns;
         session->beat_failures = 1;
         proof_begin(&session->proof, now_ns);
@@ -58,7 +65,7 @@ static void make(struct driver *driver, int64_t now_ns)
     free(servers);
 }
 
-/* Looks the names up first, if that was long ago. */
+/* Makes a session, and looks the names up first if that was long ago. */
 static void begin(struct driver *driver, int64_t now_ns)
 {
     bool fresh = driver->lookup_ns != 0 && now_ns - driver->lookup_ns < LOOK_UP_NS;
@@ -79,7 +86,7 @@ void session_servers_known(struct driver *driver)
     if (driver->session == NULL && servers != NULL)
         make(driver, now_of(driver));
     else if (driver->session != NULL && servers != NULL)
-        zoo_set_servers(driver->session->zh, servers); /* does nothing if they are the same */
+        zoo_set_servers(driver->session->zh, servers); /* no effect if they are the same */
     free(servers);
 }
 
@@ -99,7 +106,7 @@ static void reap(void *ctx, void *argument)
     struct driver *driver = ctx;
     struct session *session = argument;
     pthread_join(session->closer, NULL);
-    mail_read(driver); /* what was put before the library's threads ended */
+    mail_read(driver); /* the answers that came before the library's threads ended */
     LL_DELETE(driver->retired, session);
     free_session(driver, session);
 }
@@ -113,44 +120,48 @@ static void *close_handle(void *argument)
     return NULL;
 }
 
-/* On a thread of its own: it may take seconds. Where there can be no thread, a later turn tries again. */
+/* Closes it on a thread of its own, because that may take seconds. Without a thread, a later turn tries again. */
 static void start_closer(struct session *session)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    session->closing = pthread_create(&session->closer, NULL, close_handle, session) == 0;
+    if (pthread_create(&session->closer, NULL, close_handle, session) == 0)
+        become(session, SESSION_CLOSING);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-static void retire(struct driver *driver)
+static void retire(struct driver *driver, bool abandoned)
 {
     struct session *session = driver->session;
     driver->session = NULL;
+    become(session, SESSION_OVER);
     LL_PREPEND(driver->retired, session);
+    watches_end(driver);
     start_closer(session);
+    driver->upcalls->over(driver, abandoned);
 }
 
 static void retire_late(struct driver *driver)
 {
     struct session *session;
     LL_FOREACH (driver->retired, session)
-        if (!session->closing)
+        if (session->state == SESSION_OVER)
             start_closer(session);
 }
 
-/* Nothing is posted after this: no thread is left that could. What is in the mailbox is thrown away first:
- * requests in it are the sessions'. */
+/* Nothing posts after this, because no thread is left. What is in the mailbox is dropped before the sessions are freed:
+ * its requests are on their lists. */
 void session_close_all(struct driver *driver)
 {
     struct session *session, *next;
     LL_FOREACH (driver->retired, session)
-        if (session->closing)
+        if (session->state == SESSION_CLOSING)
             pthread_join(session->closer, NULL);
         else
             zookeeper_close(session->zh);
     if (driver->session != NULL) {
-        if (driver->session->connected)
+        if (is_connected(driver))
             mail_settle(driver, SETTLE_MS);
         zookeeper_close(driver->session->zh);
         LL_PREPEND(driver->retired, driver->session);
@@ -161,7 +172,7 @@ void session_close_all(struct driver *driver)
     {
         struct request *request, *other;
         DL_FOREACH_SAFE (session->requests, request, other) {
-            request->answered = NULL;
+            request->to.answered = NULL;
             request_end(driver, request);
         }
         free(session);
@@ -182,7 +193,7 @@ static void look_by(struct driver *driver, int64_t at_ns)
 
 /* ---- events --------------------------------------------------------------------------------------- */
 
-/* The library sends it again by itself on each later connection. */
+/* The library repeats it by itself on each later connection. */
 static bool authenticate(struct driver *driver)
 {
     struct session *session = driver->session;
@@ -192,7 +203,7 @@ static bool authenticate(struct driver *driver)
                         (int)strlen(driver->auth_text), NULL, NULL) == ZOK;
 }
 
-/* The timeout may be shorter than the one that was asked for, by which the next beat was put off. */
+/* The next beat was planned with the timeout that was asked for; the servers may have granted a shorter one. */
 static void beat_by(struct driver *driver, int64_t at_ns)
 {
     if (at_ns < driver->session->beat_due_ns)
@@ -203,9 +214,13 @@ static void connected(struct driver *driver)
 {
     struct session *session = driver->session;
     int64_t now_ns = now_of(driver);
-    if (!authenticate(driver)) /* it is lost already; there will be another */
+    if (!authenticate(driver)) /* the connection is lost already; another one comes */
         return;
-    session->connected = true;
+    if (session->state == SESSION_ASLEEP)
+        become(session, SESSION_RESTING);
+    else if (session->state == SESSION_CONNECTING || session->state == SESSION_SUSPENDED)
+        become(session, SESSION_CONNECTED);
+    driver->calls++; /* barriers of an earlier connection do not count */
     session->id = zoo_client_id(session->zh)->client_id;
     proof_connected(&session->proof, zoo_recv_timeout(session->zh),
                     driver->values[OPTION_TICK].given ? driver->values[OPTION_TICK].number : 0);
@@ -215,30 +230,36 @@ static void connected(struct driver *driver)
     if (session->since_ns == 0)
         session->since_ns = now_ns;
     beat_by(driver, now_ns + session_timeout_ns(driver) / BEATS_PER_TIMEOUT);
-    if (!session->beating)
+    if (session->beat_sent_ns == 0)
         beat(driver, now_ns);
-    base_connected(driver);
-    queries_connected(driver);
-    lease_connected(driver);
+    driver->upcalls->connected(driver);
 }
 
-static void disconnected(struct driver *driver)
+static void suspend(struct driver *driver)
 {
-    driver->session->connected = false;
+    struct session *session = driver->session;
+    become(session, session->state == SESSION_CONNECTED ? SESSION_SUSPENDED : SESSION_ASLEEP);
     driver->away_ns = now_of(driver);
     look_by(driver, driver->away_ns + patience_ns(driver));
-    lease_disconnected(driver);
+    driver->upcalls->suspended(driver);
 }
 
-static void over(struct driver *driver)
+static void end(struct driver *driver)
 {
-    if (driver->session->connected)
-        disconnected(driver);
+    if (is_connected(driver))
+        suspend(driver);
     if (driver->away_ns == 0)
         driver->away_ns = now_of(driver);
-    retire(driver);
     driver->begin_ns = now_of(driver) + (driver->refused != 0 ? AGAIN_NS : 0);
-    lease_session_ended(driver);
+    retire(driver, false);
+}
+
+void session_abandon(struct driver *driver)
+{
+    if (is_connected(driver))
+        suspend(driver);
+    driver->begin_ns = now_of(driver);
+    retire(driver, true);
 }
 
 void session_event(struct driver *driver, int state)
@@ -246,55 +267,46 @@ void session_event(struct driver *driver, int state)
     mortise_host *host = driver->host;
     if (state == ZOO_CONNECTED_STATE)
         connected(driver);
-    else if (state == ZOO_CONNECTING_STATE && driver->session->leaving)
-        session_give_up(driver);
-    else if (state == ZOO_CONNECTING_STATE && driver->session->connected)
-        disconnected(driver);
+    else if (state == ZOO_CONNECTING_STATE && driver->session->state == SESSION_LEAVING)
+        session_abandon(driver);
+    else if (state == ZOO_CONNECTING_STATE && is_connected(driver))
+        suspend(driver);
     else if (state == ZOO_EXPIRED_SESSION_STATE) {
         host->log(host, 4, "the session has expired");
-        over(driver);
+        end(driver);
     } else if (state == ZOO_AUTH_FAILED_STATE) {
         driver->refused = ZAUTHFAILED;
-        over(driver);
+        end(driver);
     }
 }
 
-/* Nothing has been proven for longer than the timeout: every lease is LOST. The session may live on in the
- * servers for as long as its client tries to reconnect, if they hear it and it does not hear them. */
-static bool is_hopeless(const struct driver *driver, int64_t now_ns)
+/* Nothing was proven for a third longer than the timeout: see ENDED OR ABANDONED. */
+static bool is_hopeless(const struct session *session, int64_t now_ns)
 {
-    const struct session *session = driver->session;
-    if (session->rests)
-        return false; /* nothing was asked, and nothing is held */
     const struct proof *proof = &session->proof;
-    int64_t good_ns =
-        session->since_ns + proof->timeout_ns; /* it may have been long in the making */
+    if (session->state != SESSION_CONNECTED && session->state != SESSION_SUSPENDED)
+        return false;
+    int64_t good_ns = session->since_ns + proof->timeout_ns; /* the making may have taken long */
     if (proof->deadline_ns > good_ns)
         good_ns = proof->deadline_ns;
-    return session->since_ns != 0 && now_ns > good_ns + proof->timeout_ns / 3;
-}
-
-void session_give_up(struct driver *driver)
-{
-    if (driver->session->connected)
-        disconnected(driver);
-    retire(driver);
-    driver->begin_ns = now_of(driver);
-    lease_session_abandoned(driver);
+    return now_ns > good_ns + proof->timeout_ns / 3;
 }
 
 void session_wake(struct driver *driver)
 {
-    if (driver->session == NULL || !driver->session->rests)
+    struct session *session = driver->session;
+    if (session == NULL || (session->state != SESSION_RESTING && session->state != SESSION_ASLEEP))
         return;
-    driver->session->leaving = queries_open(driver);
-    if (!driver->session->leaving)
-        session_give_up(driver);
+    if (session->state == SESSION_RESTING && driver->upcalls->is_asking(driver))
+        become(session, SESSION_LEAVING);
+    else
+        session_abandon(driver);
 }
 
 static bool may_leave(const struct driver *driver)
 {
-    return driver->session != NULL && driver->session->leaving && !queries_open(driver);
+    return driver->session != NULL && driver->session->state == SESSION_LEAVING &&
+           !driver->upcalls->is_asking(driver);
 }
 
 /* ---- beats ---------------------------------------------------------------------------------------- */
@@ -307,7 +319,7 @@ int64_t session_timeout_ns(const struct driver *driver)
                : driver->values[OPTION_SESSION_TIMEOUT].number * NS_PER_MS;
 }
 
-/* A write went to the leader, whatever came of it. */
+/* The leader executed or refused the write: either way it has heard of the session. */
 static bool is_written(int rc)
 {
     return rc == ZOK || rc == ZNONODE || rc == ZNODEEXISTS || rc == ZNOAUTH;
@@ -325,8 +337,8 @@ static void beat_answered(struct driver *driver, struct request *request)
 {
     struct session *session = request->mail.session;
     int64_t now_ns = now_of(driver), deadline_ns = session->proof.deadline_ns;
-    session->beating = false;
-    if (!is_written(request->rc) || !session->connected) {
+    session->beat_sent_ns = 0;
+    if (!is_written(request->rc) || session != driver->session || !is_connected(driver)) {
         proof_unanswered(&session->proof, request->sent_ns);
         return;
     }
@@ -338,50 +350,50 @@ static void beat_answered(struct driver *driver, struct request *request)
         session->beat_failures = 0;
     if (session->beat_failures > 0 && session->beat_failures < 4)
         session->beat_due_ns = now_ns;
-    if (session == driver->session && session->proof.deadline_ns != deadline_ns)
-        lease_proven(driver);
+    if (session->proof.deadline_ns != deadline_ns)
+        driver->upcalls->proven(driver);
 }
 
-/* Writes to its node; the first time, and where that is gone, it makes it; and where there is no room for it,
- * that too. */
+/* Writes to the node of the session. Makes the node the first time and if it is gone, and its folder if that is missing. */
 static void beat(struct driver *driver, int64_t now_ns)
 {
     struct session *session = driver->session;
-    struct reply_to to = {beat_answered, NULL, 0, false};
+    struct reply_to to = {.answered = beat_answered};
     char path[PATH_SIZE];
     path_of(driver, "%sessions", driver->client_id, path);
-    if (session->beat_failures > 1 && session->connected)
+    if (session->beat_failures > 1 && is_connected(driver))
         session_make_root(driver, "%sessions");
-    session->beating =
-        session->beat_failures == 0
-            ? send_set(driver, path, driver->note, driver->note_len, -1, to)
-            : send_create(driver, path, driver->note, driver->note_len, ZOO_EPHEMERAL, to);
-    session->beat_sent_ns = now_ns;
+    bool sent = session->beat_failures == 0
+                    ? send_set(driver, path, driver->note, driver->note_len, -1, to)
+                    : send_create(driver, path, driver->note, driver->note_len, ZOO_EPHEMERAL, to);
+    session->beat_sent_ns = sent ? now_ns : 0;
     session->beat_due_ns = now_ns + session_timeout_ns(driver) / BEATS_PER_TIMEOUT;
 }
 
-/* Nothing was held or asked for a timeout. See RESTING. */
-static bool has_rest(struct driver *driver, int64_t now_ns)
+/* Nothing was held or asked for a timeout: no more beats. Not while the session has no node to beat with. */
+static bool rest(struct driver *driver, int64_t now_ns)
 {
     struct session *session = driver->session;
     if (driver->names != NULL || driver->queries != NULL || session->busy_ns == 0)
         session->busy_ns = now_ns;
-    session->rests = session->since_ns != 0 && session->beat_failures == 0 &&
-                     now_ns - session->busy_ns > session_timeout_ns(driver);
-    if (session->rests)
+    if (session->beat_failures > 0)
+        return false;
+    if (now_ns - session->busy_ns > session_timeout_ns(driver)) {
+        if (session->state == SESSION_CONNECTED)
+            become(session, SESSION_RESTING);
+        else if (session->state == SESSION_SUSPENDED)
+            become(session, SESSION_ASLEEP);
+    }
+    bool rests = session->state == SESSION_RESTING || session->state == SESSION_ASLEEP ||
+                 session->state == SESSION_LEAVING;
+    if (rests)
         session->beat_due_ns = MORTISE_NEVER;
-    return session->rests;
-}
-
-static void ignored(struct driver *driver, struct request *request)
-{
-    (void)driver;
-    (void)request;
+    return rests;
 }
 
 void session_make_root(struct driver *driver, const char *folder)
 {
-    struct reply_to nobody = {ignored, NULL, 0, false};
+    struct reply_to nobody = {0};
     char path[PATH_SIZE];
     for (char *slash = driver->root; *slash != '\0';) {
         slash += 1 + strcspn(slash + 1, "/");
@@ -393,7 +405,7 @@ void session_make_root(struct driver *driver, const char *folder)
         send_create(driver, path, "", 0, ZOO_PERSISTENT, nobody);
 }
 
-/* ---- what the others want to know ------------------------------------------------------------------ */
+/* ---- what the files above ask ------------------------------------------------------------------ */
 
 int64_t session_deadline(const struct driver *driver)
 {
@@ -403,8 +415,9 @@ int64_t session_deadline(const struct driver *driver)
 bool session_is_well(const struct driver *driver, int64_t now_ns)
 {
     const struct session *session = driver->session;
-    return session != NULL && session->connected &&
-           !(session->beating && now_ns - session->beat_sent_ns > session_timeout_ns(driver) / 4);
+    return is_connected(driver) &&
+           !(session->beat_sent_ns != 0 &&
+             now_ns - session->beat_sent_ns > session_timeout_ns(driver) / 4);
 }
 
 int64_t session_patience(struct driver *driver)
@@ -426,56 +439,29 @@ bool session_is_away(struct driver *driver, int64_t asked_ns)
     return over;
 }
 
-int64_t session_since_ms(const struct driver *driver, int64_t servers_ms)
-{
-    const struct session *session = driver->session;
-    if (session == NULL || session->servers_ms == 0)
-        return -1;
-    int64_t since_ms =
-        session->servers_ms - servers_ms + (now_of(driver) - session->servers_at_ns) / NS_PER_MS;
-    return since_ms < 0 ? 0 : since_ms;
-}
-
-const char *session_server(const struct driver *driver, char *buffer, size_t size)
-{
-    struct sockaddr_storage address;
-    socklen_t length = sizeof(address);
-    char host[NI_MAXHOST], port[NI_MAXSERV];
-    if (driver->session != NULL &&
-        zookeeper_get_connected_host(driver->session->zh, (struct sockaddr *)&address, &length) !=
-            NULL &&
-        getnameinfo((struct sockaddr *)&address, length, host, sizeof(host), port, sizeof(port),
-                    NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-        snprintf(buffer, size, "%s:%s", host, port);
-    else
-        snprintf(buffer, size, "%s", driver->values[OPTION_SERVERS].text);
-    return buffer;
-}
-
 /* ---- time ------------------------------------------------------------------------------------------ */
 
 void session_turn(struct driver *driver, int64_t now_ns)
 {
     retire_late(driver);
     if (may_leave(driver))
-        session_give_up(driver);
+        session_abandon(driver);
     struct session *session = driver->session;
     if (now_ns >= driver->away_due_ns) {
         driver->away_due_ns = MORTISE_NEVER;
-        queries_away(driver);
-        lease_away(driver);
+        driver->upcalls->away(driver);
     }
     if (session != NULL)
         session->look_ns = now_ns + session_timeout_ns(driver) / BEATS_PER_TIMEOUT;
-    if (session != NULL && is_hopeless(driver, now_ns)) {
+    if (session != NULL && is_hopeless(session, now_ns)) {
         driver->host->log(driver->host, 4, "nothing was heard for longer than a session lasts");
-        session_give_up(driver);
+        session_abandon(driver);
         session = NULL;
     }
     if (session == NULL && now_ns >= driver->begin_ns)
         begin(driver, now_ns);
-    else if (session != NULL && !session->beating && now_ns >= session->beat_due_ns &&
-             !has_rest(driver, now_ns))
+    else if (session != NULL && session->beat_sent_ns == 0 && now_ns >= session->beat_due_ns &&
+             !rest(driver, now_ns))
         beat(driver, now_ns);
     if (session != NULL && driver->away_ns != 0 && now_ns - driver->away_ns > LOOK_UP_NS &&
         now_ns - driver->lookup_ns > LOOK_UP_NS && !servers_asking(driver))
@@ -485,9 +471,9 @@ void session_turn(struct driver *driver, int64_t now_ns)
 void session_due(const struct driver *driver, int64_t *due_ns)
 {
     const struct session *session = driver->session;
-    int64_t at_ns = session == NULL    ? driver->begin_ns
-                    : session->beating ? session->look_ns
-                                       : session->beat_due_ns;
+    int64_t at_ns = session == NULL              ? driver->begin_ns
+                    : session->beat_sent_ns != 0 ? session->look_ns
+                                                 : session->beat_due_ns;
     if (may_leave(driver))
         at_ns = 0;
     if (driver->away_due_ns < at_ns)

@@ -1,9 +1,11 @@
-/* watch.c - which nodes the library watches for this client. After a reconnection it sets all watches again in one
- * request, and servers refuse a request of a megabyte, each time: the client would never come back. So
- * their paths are counted, and there is an end to them; who gets none looks again from time to time.
+/* watch.c - which nodes the library watches for this client.
  *
- * A path is noted before the request is sent, and struck out by the watch's event, by a failure of the
- * request, or with the session. */
+ * After a reconnection the library sets all watches again in one request. Servers refuse a request of more than a
+ * megabyte, each time, so a client with too many watches would never come back. So the driver counts their paths and sets
+ * no more watches than fit; a claim without a watch looks again from time to time.
+ *
+ * A path is noted before the request is sent. The watch's event, a failure of the request and the end of the session remove
+ * it. */
 #include "driver.h"
 
 #include <stdlib.h>
@@ -47,7 +49,7 @@ bool watch_fits(const struct driver *driver, const char *path)
            driver->watch_bytes + length + LENGTH_BYTES <= WATCH_BYTES_MAX;
 }
 
-static void strike_out(struct driver *driver, struct watch *watch)
+static void remove_watch(struct driver *driver, struct watch *watch)
 {
     driver->watch_bytes -= strlen(watch->path) + LENGTH_BYTES;
     HASH_DELETE(hh, driver->watches, watch);
@@ -58,11 +60,11 @@ void watch_forget(struct driver *driver, const char *path)
 {
     struct watch *watch = find(driver, path, strlen(path));
     if (watch != NULL)
-        strike_out(driver, watch);
+        remove_watch(driver, watch);
 }
 
 void watches_end(struct driver *driver)
 {
     while (driver->watches != NULL)
-        strike_out(driver, driver->watches);
+        remove_watch(driver, driver->watches);
 }

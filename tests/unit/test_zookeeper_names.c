@@ -1,6 +1,6 @@
 /* test_zookeeper_names.c - folders, nodes and queues of the ZooKeeper driver without a server: every byte
  * there and back, other clients' nodes, numbers at the end of their range, numbers given twice. */
-#include "names.h"
+#include "queue.h"
 
 #include <CUnit/Basic.h>
 #include <stdio.h>
@@ -69,15 +69,12 @@ static const mortise_grant_id grant = {
 static void test_nodes(void)
 {
     char node[NODE_MAX], hex[33];
-    mortise_grant_id other = grant;
-    other.bytes[15]++;
-    node_prefix(STYLE_CURATOR, &grant, node);
-    CU_ASSERT_STRING_EQUAL(node, "_c_01234567-89ab-cdef-0001-0203040506ff-mortise-lock-");
-    CU_ASSERT(node_is_of(node, &grant));
-    CU_ASSERT_FALSE(node_is_of(node, &other));
-    node_prefix(STYLE_KAZOO, &grant, node);
-    CU_ASSERT_STRING_EQUAL(node, "0123456789abcdef00010203040506ff__mortise__lock__");
-    CU_ASSERT(node_is_of(node, &grant));
+    node_prefix(STYLE_CURATOR, &grant, 3, node);
+    CU_ASSERT_STRING_EQUAL(node, "_c_01234567-89ab-cdef-0001-0203040506ff-3-mortise-lock-");
+    CU_ASSERT(node_owner(node, hex));
+    CU_ASSERT_STRING_EQUAL(hex, "0123456789abcdef00010203040506ff");
+    node_prefix(STYLE_KAZOO, &grant, 4294967295, node);
+    CU_ASSERT_STRING_EQUAL(node, "0123456789abcdef00010203040506ff__4294967295__mortise__lock__");
     CU_ASSERT(node_owner(node, hex));
     CU_ASSERT_STRING_EQUAL(hex, "0123456789abcdef00010203040506ff");
     CU_ASSERT_FALSE(node_owner("lock-0000000001", hex));
@@ -129,25 +126,34 @@ static struct children *make(const char *const *names, size_t count)
     return children;
 }
 
+static struct queue_view look(struct children *children, const char *own)
+{
+    return queue_look(children, STYLE_CURATOR, own, NULL, 0);
+}
+
 static void test_queues(void)
 {
     static const char *const names[] = {
-        "a-lock-0000000012", "b__lock__0000000009", "config",
-        "lock-0000000011",   "c__READ__0000000001", "d-lock-0000000010"};
+        "a-lock-0000000012", "b-lock-0000000009", "config",
+        "lock-0000000011",   "c-0000000001",      "d-lock-0000000010"};
     struct children *children = make(names, 6);
-    size_t count;
-    CU_ASSERT_STRING_EQUAL(queue_first(children, &count), "b__lock__0000000009");
-    CU_ASSERT_EQUAL(count, 4);
-    struct queue_place place = queue_look(children, "a-lock-0000000012", NULL, 0);
-    CU_ASSERT(place.found);
-    CU_ASSERT_STRING_EQUAL(place.before, "lock-0000000011");
-    place = queue_look(children, "d-lock-0000000010", NULL, 0);
-    CU_ASSERT_STRING_EQUAL(place.before, "b__lock__0000000009");
-    place = queue_look(children, "b__lock__0000000009", NULL, 0);
-    CU_ASSERT(place.found);
-    CU_ASSERT_PTR_NULL(place.before);
-    place = queue_look(children, "e-lock-0000000008", NULL, 0);
-    CU_ASSERT_FALSE(place.found);
+    struct queue_view view = look(children, "a-lock-0000000012");
+    CU_ASSERT_STRING_EQUAL(view.first, "b-lock-0000000009");
+    CU_ASSERT_EQUAL(view.count, 4);
+    CU_ASSERT(view.found);
+    CU_ASSERT_STRING_EQUAL(view.before, "lock-0000000011");
+    CU_ASSERT_STRING_EQUAL(look(children, "d-lock-0000000010").before, "b-lock-0000000009");
+    view = look(children, "b-lock-0000000009");
+    CU_ASSERT(view.found);
+    CU_ASSERT_PTR_NULL(view.before);
+    CU_ASSERT_FALSE(look(children, "e-lock-0000000008").found);
+    view = look(children, "");
+    CU_ASSERT_FALSE(view.found);
+    CU_ASSERT_PTR_NULL(view.before);
+    free(children);
+    children = make(names, 0);
+    view = look(children, "a-lock-0000000012");
+    CU_ASSERT(!view.found && view.first == NULL && view.foreign == NULL && view.count == 0);
     free(children);
 }
 
@@ -156,10 +162,10 @@ static void test_queue_over_the_end_kazoo_730(void)
     static const char *const names[] = {"a-lock--2147483647", "b-lock-2147483647",
                                         "c-lock--2147483648", "d-lock-2147483646"};
     struct children *children = make(names, 4);
-    CU_ASSERT_STRING_EQUAL(queue_first(children, NULL), "d-lock-2147483646");
-    CU_ASSERT_STRING_EQUAL(queue_look(children, names[0], NULL, 0).before, "c-lock--2147483648");
-    CU_ASSERT_STRING_EQUAL(queue_look(children, names[2], NULL, 0).before, "b-lock-2147483647");
-    CU_ASSERT_STRING_EQUAL(queue_look(children, names[1], NULL, 0).before, "d-lock-2147483646");
+    CU_ASSERT_STRING_EQUAL(look(children, "").first, "d-lock-2147483646");
+    CU_ASSERT_STRING_EQUAL(look(children, names[0]).before, "c-lock--2147483648");
+    CU_ASSERT_STRING_EQUAL(look(children, names[2]).before, "b-lock-2147483647");
+    CU_ASSERT_STRING_EQUAL(look(children, names[1]).before, "d-lock-2147483646");
     free(children);
 }
 
@@ -170,9 +176,28 @@ static void test_number_given_twice(void)
     static const char *const names[] = {"a-lock-2147483647", "b-lock-2147483647"};
     char *later[] = {(char *)(uintptr_t)names[1]};
     struct children *children = make(names, 2);
-    CU_ASSERT_STRING_EQUAL(queue_look(children, names[0], NULL, 0).before, names[1]);
-    CU_ASSERT_STRING_EQUAL(queue_look(children, names[1], NULL, 0).before, names[0]);
-    CU_ASSERT_PTR_NULL(queue_look(children, names[0], later, 1).before);
+    CU_ASSERT_STRING_EQUAL(look(children, names[0]).before, names[1]);
+    CU_ASSERT_STRING_EQUAL(look(children, names[1]).before, names[0]);
+    CU_ASSERT_PTR_NULL(queue_look(children, STYLE_CURATOR, names[0], later, 1).before);
+    free(children);
+}
+
+/* A claim knows its node among those of other grants, other sessions and the other style. */
+static void test_find(void)
+{
+    static const char *const names[] = {
+        "_c_01234567-89ab-cdef-0001-0203040506ff-11-mortise-lock-0000000001",
+        "_c_01234567-89ab-cdef-0001-0203040506fe-1-mortise-lock-0000000002",
+        "0123456789abcdef00010203040506ff__1__mortise__lock__0000000003",
+        "_c_01234567-89ab-cdef-0001-0203040506ff-1-mortise-lock-0000000004"};
+    char prefix[NODE_MAX];
+    struct children *children = make(names, 4);
+    node_prefix(STYLE_CURATOR, &grant, 1, prefix);
+    CU_ASSERT_EQUAL(queue_find(children, prefix), names[3]);
+    node_prefix(STYLE_KAZOO, &grant, 1, prefix);
+    CU_ASSERT_EQUAL(queue_find(children, prefix), names[2]);
+    node_prefix(STYLE_CURATOR, &grant, 2, prefix);
+    CU_ASSERT_PTR_NULL(queue_find(children, prefix));
     free(children);
 }
 
@@ -186,6 +211,7 @@ static void test_kin(void)
         {"lock-0000000007", KIN_OWN, KIN_STYLE},
         {"0123456789abcdef00010203040506ff__lock__0000000008", KIN_STYLE, KIN_OWN},
         {"_c_01234567-89ab-cdef-0001-0203040506ff-mortise-lock-0000000007", KIN_OWN, KIN_MORTISE},
+        {"_c_01234567-89ab-cdef-0001-0203040506ff-1-mortise-lock-0000000007", KIN_OWN, KIN_MORTISE},
         {"0123456789abcdef00010203040506ff__mortise__lock__-000000007", KIN_MORTISE, KIN_OWN},
         {"0123456789abcdef00010203040506ff__mortise__0000000008", KIN_OTHER, KIN_OTHER},
         {"mortise-x-lock-0000000008", KIN_OWN, KIN_STYLE},
@@ -207,7 +233,7 @@ static void test_kin(void)
     }
 }
 
-/* The table of drivers/zookeeper/internal.h, TWO STYLES. c and k: nodes of Curator's and kazoo's clients; C and K:
+/* The table of drivers/zookeeper/queue.h, TWO STYLES. c and k: nodes of Curator's and kazoo's clients; C and K:
  * Mortise's with that style; the numbers are their places. */
 static void test_two_styles(void)
 {
@@ -237,7 +263,7 @@ static void test_two_styles(void)
         for (enum node_style style = STYLE_CURATOR; style <= STYLE_KAZOO; style++) {
             const char *wanted = style == STYLE_CURATOR ? cases[i].curator : cases[i].kazoo;
             const char *name = "";
-            found = queue_foreign(children, style);
+            found = queue_look(children, style, "", NULL, 0).foreign;
             for (size_t k = 0; k < count; k++)
                 if (found == texts[k])
                     name = names[k];
@@ -258,6 +284,7 @@ static CU_TestInfo tests[] = {
     {"queues", test_queues},
     {"kazoo#730: a queue over the end", test_queue_over_the_end_kazoo_730},
     {"a number given twice", test_number_given_twice},
+    {"the own node", test_find},
     CU_TEST_INFO_NULL,
 };
 

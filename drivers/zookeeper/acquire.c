@@ -1,0 +1,361 @@
+/* acquire.c - the way of a claim to the head of its queue: makes its node, reads the folder, watches the node that blocks
+ * it. claim.h has the table of its states; tokens.c goes on when it is first. */
+#include "claim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FOLDER_TRIES 5
+#define LOOK_AGAIN_NS (2000 * NS_PER_MS) /* if there is no room for a watch */
+
+/* ---- first, blocked, or a try that meets somebody ------------------------------------------------------ */
+
+static bool is_try(const struct claim *claim)
+{
+    return claim->op != NULL && (claim->op->flags & MORTISE_OP_TRY) != 0;
+}
+
+static void holder_met(struct driver *driver, struct request *request)
+{
+    struct claim *claim = claim_arrived(driver, request);
+    if (claim == NULL || claim->op == NULL)
+        return;
+    if (request->rc == ZOK && claim->op->info != NULL)
+        note_holder(driver, driver->base, NULL, request, claim->op->info);
+    claim_drop(driver, claim); /* with its end the try is BUSY */
+}
+
+/* A try is not first: reads who is. */
+static void meet_holder(struct driver *driver, struct claim *claim, const char *node)
+{
+    char path[PATH_SIZE];
+    claim->step++;
+    claim_become(driver, claim, CLAIM_MEETING);
+    if (path_of(driver, claim->name->folder, node, path))
+        claim_sent(driver, claim, send_get(driver, path, false, claim_reply(claim, holder_met)));
+    else
+        claim_drop(driver, claim);
+}
+
+static bool note_later(struct claim *claim)
+{
+    char **longer = reallocarray(claim->later, claim->later_count + 1, sizeof(*longer));
+    if (longer == NULL)
+        return false;
+    claim->later = longer;
+    claim->later[claim->later_count++] = claim->before;
+    claim->before = NULL;
+    return true;
+}
+
+static void watched_before(struct driver *driver, struct request *request)
+{
+    struct claim *claim = claim_arrived(driver, request);
+    if (claim == NULL || claim->state != CLAIM_WAITING)
+        return;
+    bool gone = request->rc == ZNONODE;
+    if (!gone && request->rc != ZOK)
+        claim_fail(driver, claim, MORTISE_BACKEND, request->rc);
+    else if (gone || (request->stat.czxid > claim->czxid && note_later(claim)))
+        claim_list(driver, claim, LOOK_HERE);
+}
+
+void claim_watch_before(struct driver *driver, struct claim *claim)
+{
+    char path[PATH_SIZE];
+    if (!path_of(driver, claim->name->folder, claim->before, path)) {
+        claim_fail(driver, claim, MORTISE_BACKEND, ZBADARGUMENTS);
+        return;
+    }
+    bool watch = watch_fits(driver, path);
+    if (claim_sent(driver, claim,
+                   send_get(driver, path, watch, claim_reply(claim, watched_before))) &&
+        !watch)
+        claim_retry(driver, claim, LOOK_AGAIN_NS);
+}
+
+static void wait_behind(struct driver *driver, struct claim *claim, const char *before)
+{
+    free(claim->before);
+    claim->before = strdup(before);
+    if (claim->before == NULL) {
+        claim_fail(driver, claim, MORTISE_NOMEM, ZSYSTEMERROR);
+        return;
+    }
+    claim_become(driver, claim, CLAIM_WAITING);
+    claim_watch_before(driver, claim);
+}
+
+/* ---- the folder was read --------------------------------------------------------------------------------- */
+
+static void adopted(struct driver *driver, struct request *request)
+{
+    struct claim *claim = claim_arrived(driver, request);
+    if (claim == NULL || claim->state != CLAIM_UNCERTAIN)
+        return;
+    if (request->rc != ZOK) {
+        claim_go(driver, claim);
+        return;
+    }
+    claim->czxid = request->stat.czxid;
+    claim->noted_base = -1; /* whatever the node says, it is written again */
+    claim_become(driver, claim, CLAIM_QUEUED);
+    claim_go(driver, claim);
+}
+
+/* The node of a create whose reply was lost, or nothing. */
+static void searched(struct driver *driver, struct claim *claim, const struct children *children)
+{
+    char prefix[NODE_MAX], path[PATH_SIZE];
+    node_prefix(driver->style, &claim->grant, claim->made_in, prefix);
+    const char *node = queue_find(children, prefix);
+    bool is_wanted = claim_is_wanted(claim);
+    snprintf(claim->node, sizeof(claim->node), "%s", node == NULL ? "" : node);
+    if (node == NULL && !is_wanted) {
+        claim_end(driver, claim, MORTISE_OK);
+        return;
+    }
+    if (node != NULL && is_wanted && claim->made_in == driver->session->number) {
+        path_of(driver, claim->name->folder, node, path);
+        claim_sent(driver, claim, send_get(driver, path, false, claim_reply(claim, adopted)));
+        return;
+    }
+    claim_become(driver, claim, is_wanted ? CLAIM_IDLE : CLAIM_DELETING);
+    claim_go(driver, claim);
+}
+
+/* A client of Mortise with the other style is first. It may be about to leave, because one of our style was before it when
+ * it looked. So look once more before our own acquire fails. */
+static void meet_foreign(struct driver *driver, struct claim *claim, const char *node)
+{
+    if (node_kin(node, driver->style) == KIN_MORTISE && claim->look != LOOK_SURE)
+        claim_list(driver, claim, LOOK_SURE);
+    else
+        claim_refuse(driver, claim, node);
+}
+
+static void make(struct driver *driver, struct claim *claim);
+
+/* A try that has no node yet. */
+static void looked(struct driver *driver, struct claim *claim, const char *first)
+{
+    if (first == NULL)
+        make(driver, claim);
+    else if (claim->look == LOOK_SURE)
+        meet_holder(driver, claim, first);
+    else
+        claim_list(driver, claim, LOOK_SURE);
+}
+
+static void listed(struct driver *driver, struct request *request)
+{
+    static const struct children nobody = {0};
+    struct claim *claim = claim_arrived(driver, request);
+    if (claim == NULL)
+        return;
+    if (request->rc != ZOK && request->rc != ZNONODE) {
+        claim_fail(driver, claim, MORTISE_BACKEND, request->rc);
+        return;
+    }
+    const struct children *children = request->rc == ZOK ? request->children : &nobody;
+    if (claim->state == CLAIM_UNCERTAIN || claim->state == CLAIM_SEARCHING) {
+        searched(driver, claim, children);
+        return;
+    }
+    struct queue_view view =
+        queue_look(children, driver->style, claim->node, claim->later, claim->later_count);
+    if (view.foreign != NULL)
+        meet_foreign(driver, claim, view.foreign);
+    else if (claim->state == CLAIM_LOOKING)
+        looked(driver, claim, view.first);
+    else if (!view.found) { /* somebody has deleted it, or the whole folder */
+        claim->node[0] = '\0';
+        make(driver, claim);
+    } else if (view.before == NULL) {
+        claim->from_ns = request->sent_ns;
+        claim_be_first(driver, claim);
+    } else if (is_try(claim))
+        meet_holder(driver, claim, view.first);
+    else
+        wait_behind(driver, claim, view.before);
+}
+
+void claim_list(struct driver *driver, struct claim *claim, enum look look)
+{
+    char path[PATH_SIZE];
+    claim->step++;
+    claim->retry_ns = 0;
+    claim->look = look;
+    if (claim_is_wanted(claim) && claim->node[0] != '\0' && claim->state != CLAIM_UNCERTAIN)
+        claim_become(driver, claim, CLAIM_QUEUED);
+    path_of(driver, claim->name->folder, NULL, path);
+    bool sent = (look != LOOK_SYNCED || send_sync(driver, (struct reply_to){0})) &&
+                (look != LOOK_SURE || send_barrier(driver)) &&
+                send_list(driver, path, claim_reply(claim, listed));
+    claim_sent(driver, claim, sent);
+}
+
+/* ---- making ------------------------------------------------------------------------------------------------ */
+
+static void folder_made(struct driver *driver, struct request *request)
+{
+    struct claim *claim = claim_arrived(driver, request);
+    if (claim != NULL)
+        claim->folder_rc = request->rc;
+}
+
+/* The servers have refused the create: there is no node. */
+static void not_made(struct driver *driver, struct claim *claim, int rc)
+{
+    if (claim->state == CLAIM_UNWANTED)
+        claim_end(driver, claim, MORTISE_OK);
+    else if (claim->state == CLAIM_MAKING) {
+        claim_become(driver, claim, CLAIM_IDLE);
+        if (rc == ZNONODE && claim->folder_tries++ < FOLDER_TRIES)
+            make(driver, claim);
+        else
+            claim_fail(driver, claim, MORTISE_BACKEND, rc == ZNONODE ? claim->folder_rc : rc);
+    } /* UNCERTAIN, SEARCHING: the list that is on its way shows it */
+}
+
+/* The reply is lost. Without memory to read it, the connection stands, and nobody else will make the claim go on. */
+static void made_perhaps(struct driver *driver, struct claim *claim, int rc)
+{
+    if (claim->state == CLAIM_MAKING) {
+        claim_become(driver, claim, CLAIM_UNCERTAIN);
+        if (rc == ZSYSTEMERROR)
+            claim_fail(driver, claim, MORTISE_BACKEND, rc);
+    } else if (claim->state == CLAIM_UNWANTED) {
+        claim_become(driver, claim, CLAIM_SEARCHING);
+        if (rc == ZSYSTEMERROR)
+            claim_go(driver, claim);
+    }
+}
+
+/* This answer counts whatever has become of the claim, because it says where the node is. */
+static void made(struct driver *driver, struct request *request)
+{
+    struct claim *claim = claim_answered(driver, request);
+    int rc = request->rc;
+    if (claim == NULL || rc == ZSESSIONEXPIRED) /* the end of the session is an event of its own */
+        return;
+    if (rc != ZOK && (fault_is_loss(rc) || rc == ZSYSTEMERROR))
+        made_perhaps(driver, claim, rc);
+    else if (rc != ZOK)
+        not_made(driver, claim, rc);
+    else {
+        const char *slash = strrchr(request->text, '/');
+        snprintf(claim->node, sizeof(claim->node), "%s", slash == NULL ? "" : slash + 1);
+        claim->czxid = request->stat.czxid;
+        claim->folder_tries = 0;
+        claim_become(driver, claim, claim_is_wanted(claim) ? CLAIM_QUEUED : CLAIM_DELETING);
+        if (claim_is_unwanted(claim))
+            claim_go(driver, claim); /* else the list is on its way */
+    }
+}
+
+/* Create and list in one flight, and the folder before them if it was missing. */
+static void make(struct driver *driver, struct claim *claim)
+{
+    char path[PATH_SIZE], prefix[NODE_MAX], data[DATA_MAX];
+    claim_become(driver, claim, CLAIM_IDLE);
+    claim->step++;
+    claim->look = LOOK_HERE;
+    claim_forget_later(claim);
+    if (claim->folder_tries > 1)
+        session_make_root(driver, NULL);
+    path_of(driver, claim->name->folder, NULL, path);
+    if (claim->folder_tries > 0 && !claim_sent(driver, claim,
+                                               send_create(driver, path, "", 0, ZOO_CONTAINER,
+                                                           claim_reply(claim, folder_made))))
+        return;
+    if (claim->node[0] != '\0') { /* of an abandoned session */
+        path_of(driver, claim->name->folder, claim->node, path);
+        send_delete(driver, path, (struct reply_to){0});
+        claim->node[0] = '\0';
+    }
+    node_prefix(driver->style, &claim->grant, driver->session->number, prefix);
+    path_of(driver, claim->name->folder, prefix, path);
+    claim->noted_base = driver->base;
+    struct reply_to to = claim_reply(claim, made);
+    to.quiet = true; /* the list is answered right behind it */
+    if (!claim_sent(driver, claim,
+                    send_create(driver, path, data, note_write(driver, driver->base, data),
+                                ZOO_EPHEMERAL_SEQUENTIAL, to)))
+        return;
+    claim->made_in = driver->session->number;
+    claim_become(driver, claim, CLAIM_MAKING);
+    path_of(driver, claim->name->folder, NULL, path);
+    claim_sent(driver, claim, send_list(driver, path, claim_reply(claim, listed)));
+}
+
+/* ---- what is next ------------------------------------------------------------------------------------------ */
+
+/* Forgets what it was waiting for. */
+static void start_over(struct driver *driver, struct claim *claim)
+{
+    claim->step++;
+    if (claim->state == CLAIM_MAKING)
+        claim_become(driver, claim, CLAIM_UNCERTAIN);
+    else if (claim_is_wanted(claim) && claim->state > CLAIM_UNCERTAIN)
+        claim_become(driver, claim, claim->node[0] != '\0' ? CLAIM_QUEUED : CLAIM_IDLE);
+    else if (claim->state == CLAIM_LOOKING)
+        claim_become(driver, claim, CLAIM_IDLE);
+}
+
+static void go_now(struct driver *driver, struct claim *claim)
+{
+    switch (claim->state) {
+    case CLAIM_IDLE:
+        if (!is_try(claim) || claim->made_in != 0) {
+            make(driver, claim);
+            return;
+        }
+        claim_become(driver, claim, CLAIM_LOOKING);
+        claim_list(driver, claim, LOOK_SYNCED);
+        return;
+    case CLAIM_UNCERTAIN:
+    case CLAIM_QUEUED:
+    case CLAIM_SEARCHING:
+        claim_list(driver, claim, LOOK_SURE);
+        return;
+    case CLAIM_DELETING:
+    case CLAIM_REDELETING:
+    case CLAIM_REFUSED:
+        claim_delete(driver, claim);
+        return;
+    default: /* UNWANTED waits for its answer, and the others have no next request */
+        return;
+    }
+}
+
+/* Thousands of claims may begin together, or go on after a reconnection. They are not all sent at once, because a beat would
+ * be answered after all of them. They keep their order: the next acquire of a name is behind its release. */
+static bool is_late(struct driver *driver, struct claim *claim)
+{
+    if (claim->prev_late != NULL)
+        return true;
+    if (driver->backlog == NULL && driver->session->open < OPEN_MAX)
+        return false;
+    DL_APPEND2(driver->backlog, claim, prev_late, next_late);
+    return true;
+}
+
+void claim_go(struct driver *driver, struct claim *claim)
+{
+    if (!is_ready(driver))
+        return;
+    start_over(driver, claim);
+    if (!is_late(driver, claim))
+        go_now(driver, claim);
+}
+
+void claims_go_late(struct driver *driver)
+{
+    while (driver->backlog != NULL && is_ready(driver) && driver->session->open < OPEN_MAX) {
+        struct claim *claim = driver->backlog;
+        claim_not_late(driver, claim);
+        go_now(driver, claim);
+    }
+}

@@ -1,0 +1,234 @@
+/* claim.h - a claim: one acquisition of one name, from its first request until the servers can hold nothing of it.
+ *
+ * In the servers a claim is one ephemeral sequential node in the folder of its name. Here it is in one of these states:
+ *
+ *   IDLE         wanted; no node in this session; nothing on its way
+ *   LOOKING      a try; reads the folder before it makes a node
+ *   MAKING       create and list are on their way, in one flight
+ *   UNCERTAIN    a create may have been executed, its reply is lost; searches the folder, behind a barrier
+ *   QUEUED       has a node; reads the folder
+ *   MEETING      a try that is not first; reads who is
+ *   WAITING      another node blocks it, and is being watched
+ *   FIRST        no node blocks it; the base of the tokens is being read or raised
+ *   READY        has a token; waits until the session is proven for long enough
+ *   HELD         granted
+ *   GONE         was HELD; its node or its session has ended: the lease is LOST
+ *   UNWANTED     nobody wants it; the create is on its way, and its answer will name the node to delete
+ *   SEARCHING    nobody wants it; as UNCERTAIN
+ *   DELETING     nobody wants it; deletes its node
+ *   REDELETING   as DELETING, but a delete may have been executed before: if there is no node, that is a success
+ *   REFUSED      the servers refuse the delete; tries again from time to time
+ *   ENDED        off all lists; is freed when its last request is answered
+ *
+ * What happens in each state. "again" is the session's next connection, the claim's turn in the backlog, or a retry.
+ * "unwanted" is a cancel, a release, a failure, a ttl that passed, or a caller that gave up.
+ *
+ *   state       answer                                again         unwanted     session ended  session abandoned
+ *   IDLE        -                                     MAKING a      ENDED b      IDLE           IDLE b
+ *   LOOKING     nobody: MAKING; somebody: MEETING c   LOOKING       ENDED b      IDLE           IDLE
+ *   MAKING      made: QUEUED; refused: unwanted d;    UNCERTAIN     UNWANTED     IDLE           UNCERTAIN
+ *               lost: UNCERTAIN
+ *   UNCERTAIN   found: QUEUED; not found: MAKING;     UNCERTAIN     SEARCHING    IDLE           UNCERTAIN
+ *               found, of an earlier session: IDLE b
+ *   QUEUED      first: FIRST; blocked: WAITING, a     QUEUED        DELETING     IDLE           IDLE b
+ *               try: MEETING; no node: MAKING
+ *   MEETING     who it is: unwanted (BUSY)            QUEUED e      DELETING e   IDLE           IDLE b
+ *   WAITING     blocker gone or younger: QUEUED       QUEUED        DELETING     IDLE           IDLE b
+ *   FIRST       base high enough: READY               QUEUED        DELETING     IDLE           IDLE b
+ *   READY       proven: HELD                          QUEUED        DELETING     IDLE           IDLE b
+ *   HELD        no node: GONE                         HELD          DELETING     GONE           REDELETING
+ *   GONE        -                                     GONE          ENDED LOST   GONE           GONE
+ *   UNWANTED    made: DELETING; refused: ENDED;       UNWANTED      UNWANTED     ENDED          SEARCHING
+ *               lost: SEARCHING
+ *   SEARCHING   found: DELETING; not found: ENDED     SEARCHING     SEARCHING    ENDED          SEARCHING
+ *   DELETING    done: ENDED; no node: ENDED LOST;     DELETING      DELETING     ENDED          REDELETING
+ *               no right: REFUSED; lost: REDELETING
+ *   REDELETING  done, no node: ENDED; no right:       REDELETING    REDELETING   ENDED f        REDELETING
+ *               REFUSED
+ *   REFUSED     done, no node: ENDED                  REFUSED       REFUSED      ENDED f        REFUSED
+ *
+ *   a: LOOKING for a try that never had a node. b: a node that an abandoned session left behind, if it is known, is deleted
+ *   with the next create, or by REDELETING. c: looks a second time, behind a barrier, before it believes that somebody is
+ *   there. d: no folder: makes the folder, then MAKING. e: if it has a node; else LOOKING and ENDED. f: unless the node is
+ *   of an earlier session, which was abandoned.
+ *
+ * Why the holes are closed:
+ *   - A create's reply is lost. The search comes after a reconnection and behind a barrier. A server that lags would not
+ *     show the node; a second one would be made and would wait for the first. No old create can be executed after the
+ *     search: the leader refuses requests of a session that has moved, and one server keeps the order. A node that is found
+ *     is of this very session, because its name says of which session it is.
+ *   - The predecessor vanishes before it is watched. The claim reads the folder again and keeps its place. It is watched by
+ *     a `get`, because the watch of an `exists` on a node that is gone would stay in the server for ever.
+ *   - Somebody deletes the own node. A waiting claim sees that when it next reads the folder. A held one watches its node,
+ *     from a tenth of a second on, and the core is told to look (host->doubt).
+ *   - A server gives one number twice, at the end of 2^31. The node with the smaller czxid is first. The answer to the `get`
+ *     of the predecessor has its czxid; if that is larger than the own one, the node is noted as later.
+ *   - The caller gives up without a connection. The claim stays until a server said that the node is gone, or that the
+ *     session has ended.
+ *   - The core asks again after INDETERMINATE: the claim is still here, and serves the new op.
+ *   - The holder is stopped past its ttl. The lease was LOST at its deadline. When the process runs again, the driver sees
+ *     that the ttl passed without a renewal, and deletes the node. If it is stopped for longer than the session's timeout,
+ *     the servers end the session.
+ *   - The servers refuse the delete (an ACL may allow to make nodes and not to delete them). The release says so. When the
+ *     client has nothing else, it abandons the session, and the node ends with it.
+ *   - No memory for a request: the op fails, and what was sent is undone later.
+ *
+ * Tests (tests/zookeeper): MAKING, UNCERTAIN, UNWANTED, SEARCHING: "cut at every byte", "given up without a reply", "lost
+ * between create and list". LOOKING, MEETING: "looks behind a write", "clients everywhere". WAITING: "a vanished
+ * predecessor", "released while cut off", "a waiter's node is deleted", "clean-up while suspended". FIRST: "floors", "the
+ * base of the tokens". READY, HELD: "suspect, and back", "asked again too late", "the own node is deleted". Session ended:
+ * "two owners", "a dying session's node". Session abandoned: "asked in two sessions", "away for longer than the session".
+ * REFUSED: "may not delete". DELETING, REDELETING: "a failed release", "cut at every byte". */
+#ifndef MORTISE_ZOOKEEPER_CLAIM_H
+#define MORTISE_ZOOKEEPER_CLAIM_H
+
+#include "session.h"
+
+enum claim_state {
+    CLAIM_IDLE, /* wanted: up to READY */
+    CLAIM_LOOKING,
+    CLAIM_MAKING,
+    CLAIM_UNCERTAIN,
+    CLAIM_QUEUED,
+    CLAIM_MEETING,
+    CLAIM_WAITING,
+    CLAIM_FIRST,
+    CLAIM_READY,
+    CLAIM_HELD,
+    CLAIM_GONE,
+    CLAIM_UNWANTED, /* nobody wants it: from here on */
+    CLAIM_SEARCHING,
+    CLAIM_DELETING,
+    CLAIM_REDELETING,
+    CLAIM_REFUSED,
+    CLAIM_ENDED
+};
+
+/* Behind what the last look at the folder was sent. */
+enum look { LOOK_HERE, LOOK_SYNCED, LOOK_SURE /* behind a barrier */ };
+
+struct claim {
+    struct claim *next, *prev;           /* of the name */
+    struct claim *next_late, *prev_late; /* in the backlog; prev_late NULL: not there */
+    struct name *name;
+    mortise_grant_id grant;
+    enum claim_state state;
+    mortise_op *op;       /* the acquire that waits for it, or NULL */
+    mortise_op *releases; /* utlist; they wait for its end */
+    uint64_t step;        /* answers to requests of earlier steps mean nothing */
+    unsigned pending;     /* requests on their way */
+    enum look look;
+    unsigned made_in;      /* the number of the session in which a create was sent last; 0: the servers have nothing of it */
+    unsigned folder_tries; /* attempts to make the folder */
+    int folder_rc;         /* of the last of them */
+    char node[NODE_MAX];   /* "": not known */
+    int64_t czxid;
+    char *before; /* the node that blocks it */
+    char **later; /* contenders with a czxid larger than its own */
+    size_t later_count;
+    int64_t noted_base; /* the base of the tokens in its node */
+    uint64_t token_floor, token;
+    int64_t ttl_ms;
+    int64_t asked_ns; /* when its op came */
+    int64_t from_ns;  /* before the list that showed it first was sent */
+    int64_t ends_ns;  /* when it is over if nobody renews it; NEVER: an op waits for it */
+    int64_t look_ns;  /* HELD: when to look at its own node; NEVER: a watch tells */
+    int64_t retry_ns; /* when to try again what failed; 0: nothing did */
+};
+
+/* A lock that this client holds, wants or is about to leave. */
+struct name {
+    UT_hash_handle hh; /* by folder */
+    struct claim *claims;
+    size_t name_len;
+    char name[MORTISE_NAME_MAX];
+    char folder[];
+};
+
+static inline bool claim_is_wanted(const struct claim *claim)
+{
+    return claim->state <= CLAIM_READY;
+}
+
+static inline bool claim_is_unwanted(const struct claim *claim)
+{
+    return claim->state >= CLAIM_UNWANTED;
+}
+
+/* ---- claim.c -------------------------------------------------------------------------------------- */
+
+struct claim *claim_find(struct driver *driver, const mortise_op *op);
+struct claim *claim_new(struct driver *driver, const mortise_op *op);
+/* The one place where the state changes. */
+void claim_become(struct driver *driver, struct claim *claim, enum claim_state state);
+/* Answers the ops that wait for its end, and takes it off all lists. The caller must not touch it any more. */
+void claim_end(struct driver *driver, struct claim *claim, mortise_status status);
+void claims_free(struct driver *driver);
+typedef void claim_visit(struct driver *driver, struct claim *claim);
+/* Calls visit for each claim; it may end the claim that it is given. */
+void claims_each(struct driver *driver, claim_visit *visit);
+/* The claims of the folder in which this path is a node, and the node; NULL: there are none. */
+struct claim *claims_of_path(struct driver *driver, const char *path, const char **node);
+/* Not later than that the driver looks at all claims. */
+void claims_sweep_by(struct driver *driver, int64_t at_ns);
+void claim_retry(struct driver *driver, struct claim *claim, int64_t after_ns);
+/* Takes it off the backlog. */
+void claim_not_late(struct driver *driver, struct claim *claim);
+void claim_forget_later(struct claim *claim);
+/* Where the answer to a request of its present step goes. */
+struct reply_to claim_reply(struct claim *claim, reply_handler *answered);
+/* Counts a request that was sent. False: it was not, and the acquire has failed. */
+bool claim_sent(struct driver *driver, struct claim *claim, bool sent);
+/* An answer is here: its claim, or NULL if that has ended. */
+struct claim *claim_answered(struct driver *driver, struct request *request);
+/* The same; also NULL if the answer is of an earlier step, or lost. */
+struct claim *claim_arrived(struct driver *driver, struct request *request);
+
+/* ---- acquire.c ------------------------------------------------------------------------------------ */
+
+/* Looks again from what is known, if the session is ready, or waits for its turn. Not for HELD and GONE. */
+void claim_go(struct driver *driver, struct claim *claim);
+/* There may be room for claims of the backlog. */
+void claims_go_late(struct driver *driver);
+/* Reads the folder. */
+void claim_list(struct driver *driver, struct claim *claim, enum look look);
+/* Watches the node that blocks it. */
+void claim_watch_before(struct driver *driver, struct claim *claim);
+
+/* ---- tokens.c ------------------------------------------------------------------------------------- */
+
+void base_connected(struct driver *driver);
+/* An event; false: of another node. */
+bool base_event(struct driver *driver, const char *path);
+/* It is the first of its queue: gets its token, and then the grant. */
+void claim_be_first(struct driver *driver, struct claim *claim);
+/* READY or HELD: answers the acquire, if the session is proven for long enough. */
+void claim_grant(struct driver *driver, struct claim *claim);
+
+/* ---- release.c ------------------------------------------------------------------------------------ */
+
+/* Nobody wants it any more. It may end at once: the caller must not touch it any more. */
+void claim_drop(struct driver *driver, struct claim *claim);
+/* Fails the acquire, and drops the claim. */
+void claim_fail(struct driver *driver, struct claim *claim, mortise_status status, int rc);
+/* The same, because of this node in the folder: its owner and ours would both hold. */
+void claim_refuse(struct driver *driver, struct claim *claim, const char *node);
+/* Sends the delete of its node. */
+void claim_delete(struct driver *driver, struct claim *claim);
+
+/* ---- lease.c: the core's ops and the session's events ----------------------------------------------- */
+
+void lease_acquire(struct driver *driver, mortise_op *op);
+void lease_renew(struct driver *driver, mortise_op *op);
+void lease_release(struct driver *driver, mortise_op *op);
+void lease_cancel_acquire(struct driver *driver, mortise_op *op);
+void lease_cancel_release(struct driver *driver, mortise_op *op);
+void lease_connected(struct driver *driver);
+void lease_suspended(struct driver *driver);
+void lease_away(struct driver *driver);
+void lease_proven(struct driver *driver);
+void lease_session_over(struct driver *driver, bool abandoned);
+void lease_node_event(struct driver *driver, const char *path, bool deleted);
+void lease_sweep(struct driver *driver, int64_t now_ns);
+
+#endif

@@ -1,0 +1,49 @@
+/* query.h - what is asked besides locks: inspect, break, list, ping and the small records.
+ *
+ * Reads come behind a barrier (request.h), because the server of this connection may lag behind what the asker knows from
+ * elsewhere. A query whose connection is lost begins anew, unless it has sent a write: then it is INDETERMINATE. */
+#ifndef MORTISE_ZOOKEEPER_QUERY_H
+#define MORTISE_ZOOKEEPER_QUERY_H
+
+#include "session.h"
+
+struct query;
+typedef void query_begin(struct driver *driver, struct query *query);
+
+struct query {
+    struct query *next, *prev;
+    mortise_op *op; /* NULL: answered; the query is freed when nothing is pending */
+    int64_t asked_ns;
+    query_begin *begin;
+    uint64_t step;    /* answers to requests of earlier steps mean nothing */
+    unsigned pending; /* requests on their way */
+    bool written;     /* a write was sent */
+    unsigned tries;
+    struct listing *listing;            /* of inspect.c, */
+    void (*drop)(struct query *query); /* which frees it, once it is there */
+};
+
+/* ---- query.c -------------------------------------------------------------------------------------- */
+
+void query_start(struct driver *driver, mortise_op *op, query_begin *begin);
+void query_cancel(struct driver *driver, mortise_op *op);
+bool queries_are_open(const struct driver *driver);
+void queries_connected(struct driver *driver);
+void queries_away(struct driver *driver);
+void queries_free(struct driver *driver);
+
+/* For the files below: */
+struct reply_to query_reply(struct query *query, reply_handler *answered);
+/* Counts a request that was sent. False: it was not, and the query has failed. */
+bool query_sent(struct driver *driver, struct query *query, bool sent);
+/* An answer is here: its query; NULL: it means nothing any more, or it was a failure and the query has dealt with it.
+ * absent: "no such node" is an answer too. */
+struct query *query_answer(struct driver *driver, struct request *request, bool absent);
+void query_complete(struct driver *driver, struct query *query, mortise_status status);
+void query_fail(struct driver *driver, struct query *query, mortise_status status, int rc);
+
+/* ---- inspect.c, record.c -------------------------------------------------------------------------- */
+
+query_begin inspect_begin, ping_begin, record_read, record_write;
+
+#endif

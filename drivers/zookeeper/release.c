@@ -1,0 +1,105 @@
+/* release.c - ends a claim that nobody wants any more: its node is deleted, whenever that becomes possible. */
+#include "claim.h"
+
+#define PASSING_NS (1000 * NS_PER_MS)      /* until the next attempt, after an error that passes */
+#define REFUSED_NS (10 * 1000 * NS_PER_MS) /* after any other */
+
+/* The node blocks the queue until its session ends. So the claim stays, and the delete is tried again. */
+static void not_deleted(struct driver *driver, struct claim *claim, int rc)
+{
+    bool passes = rc == ZTHROTTLEDOP || rc == ZSYSTEMERROR ||
+                  claim->made_in != driver->session->number; /* it ends with an old session */
+    driver->host->log(driver->host, 3, "a node could not be deleted: %s", zerror(rc));
+    if (rc == ZNOAUTH)
+        claim_become(driver, claim, CLAIM_REFUSED);
+    claim_retry(driver, claim, passes ? PASSING_NS : REFUSED_NS);
+    while (claim->releases != NULL) {
+        mortise_op *op = claim->releases;
+        LL_DELETE(claim->releases, op);
+        fault_tell(driver, op, MORTISE_BACKEND, rc);
+    }
+}
+
+static void deleted(struct driver *driver, struct request *request)
+{
+    struct claim *claim = claim_answered(driver, request);
+    int rc = request->rc;
+    if (claim == NULL || rc == ZSESSIONEXPIRED)
+        return;
+    bool is_old = request->to.step != claim->step, is_lost = fault_is_loss(rc);
+    /* An old delete that was sent between two connections may be executed right before the next one. */
+    if (claim->state == CLAIM_DELETING && (is_lost || (is_old && rc == ZOK)))
+        claim_become(driver, claim, CLAIM_REDELETING);
+    if (is_old || is_lost)
+        return;
+    if (rc != ZOK && rc != ZNONODE)
+        not_deleted(driver, claim, rc);
+    else
+        claim_end(driver, claim,
+                  rc == ZNONODE && claim->state == CLAIM_DELETING ? MORTISE_LOST : MORTISE_OK);
+}
+
+void claim_delete(struct driver *driver, struct claim *claim)
+{
+    char path[PATH_SIZE];
+    claim->retry_ns = 0;
+    path_of(driver, claim->name->folder, claim->node, path);
+    claim_sent(driver, claim, send_delete(driver, path, claim_reply(claim, deleted)));
+}
+
+/* What an unwanted claim does instead of what it did. ENDED: the servers have nothing of it. */
+static enum claim_state unwanted(const struct claim *claim)
+{
+    switch (claim->state) {
+    case CLAIM_IDLE: /* the node, if any, is of an abandoned session */
+    case CLAIM_LOOKING:
+        return claim->node[0] != '\0' ? CLAIM_REDELETING : CLAIM_ENDED;
+    case CLAIM_MAKING:
+        return CLAIM_UNWANTED;
+    case CLAIM_UNCERTAIN:
+        return CLAIM_SEARCHING;
+    case CLAIM_MEETING:
+        return claim->node[0] != '\0' ? CLAIM_DELETING : CLAIM_ENDED;
+    case CLAIM_QUEUED:
+    case CLAIM_WAITING:
+    case CLAIM_FIRST:
+    case CLAIM_READY:
+    case CLAIM_HELD:
+        return CLAIM_DELETING;
+    case CLAIM_GONE:
+        return CLAIM_ENDED;
+    default:
+        return claim->state;
+    }
+}
+
+void claim_drop(struct driver *driver, struct claim *claim)
+{
+    enum claim_state state = unwanted(claim);
+    if (state == CLAIM_ENDED) {
+        claim_end(driver, claim, claim->state == CLAIM_GONE ? MORTISE_LOST : MORTISE_OK);
+        return;
+    }
+    claim_become(driver, claim, state);
+    claim_go(driver, claim);
+}
+
+void claim_fail(struct driver *driver, struct claim *claim, mortise_status status, int rc)
+{
+    mortise_op *op = claim->op;
+    claim->op = NULL;
+    if (op != NULL)
+        fault_tell(driver, op, status, rc);
+    claim_drop(driver, claim);
+}
+
+void claim_refuse(struct driver *driver, struct claim *claim, const char *node)
+{
+    mortise_op *op = claim->op;
+    char folder[PATH_SIZE];
+    claim->op = NULL;
+    path_of(driver, claim->name->folder, NULL, folder);
+    if (op != NULL)
+        fault_foreign(driver, op, folder, node);
+    claim_drop(driver, claim);
+}

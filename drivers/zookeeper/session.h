@@ -1,0 +1,122 @@
+/* session.h - the session with the ensemble: its states, its beats, and what it means for a deadline.
+ *
+ * A client has one session, however many locks it holds. Its nodes live as long as the session.
+ *
+ *   CONNECTING  asked for, not yet connected
+ *   CONNECTED   beats prove until when it lives; claims and queries may begin
+ *   SUSPENDED   the connection is lost; the library looks for another one; beats are sent and lost
+ *   RESTING     connected; nothing was held or wanted for a timeout; no beats
+ *   ASLEEP      as RESTING, and the connection is lost
+ *   LEAVING     was RESTING; a claim waits until the open queries are answered
+ *   OVER        no more is sent for it; a thread that closes it must be started
+ *   CLOSING     that thread runs
+ *
+ *   event                       CONNECTING  CONNECTED  SUSPENDED  RESTING    ASLEEP     LEAVING
+ *   connected                   CONNECTED   -          CONNECTED  -          RESTING a  -
+ *   connection lost             -           SUSPENDED  -          ASLEEP     -          abandoned
+ *   nothing wanted for long     -           RESTING    ASLEEP     -          -          -
+ *   a claim comes               -           -          -          LEAVING b  abandoned  -
+ *   the last query is answered  -           -          -          -          -          abandoned
+ *   unproven for too long c     -           abandoned  abandoned  -          -          -
+ *   only REFUSED claims left    -           abandoned  -          -          -          -
+ *   expired, refused by auth    ended       ended      ended      ended      ended      ended
+ *
+ *   a: one beat, so that the servers know it. b: abandoned at once if no query is open. c: a third longer than the timeout.
+ *   Ended and abandoned: OVER, then CLOSING; the driver makes another session. Each line has a test in
+ *   tests/zookeeper/session_tests.c or cut_tests.c: "suspect, and back", "a client that has nothing rests" (with a
+ *   reconnection), "queries of a client that rests", "asked in two sessions" (c), "may not delete", "CURATOR-604", "digest
+ *   ACL". Without a test: LEAVING when its connection is lost; no thread to close with.
+ *
+ * ENDED OR ABANDONED. When the servers say that a session has expired, its nodes are gone. A session that nothing was heard
+ * of is abandoned: every lease is LOST by then, but the servers may still hear the client, which reconnects for ever and so
+ * keeps the session and its nodes alive. Nothing more is sent for it. Its nodes that are known are deleted from the next
+ * session, and the others end with it, a timeout after its last sign of life.
+ *
+ * RESTING. A client without a claim needs no deadline. When it has had none for a timeout, it stops to beat. The library's
+ * pings keep the session alive, and the servers answer those without a write. The proof grows old meanwhile, and a new one
+ * takes half a timeout. So the next claim gets a new session, because the making of one is a proof at once. Queries that
+ * are open in the old session are answered first (LEAVING): if it ended earlier, a list would begin anew, and nobody would
+ * know whether a break was done. A query that comes meanwhile waits for the new session.
+ *
+ * THE DEADLINE of all leases is what the beats prove; proof.h has the argument. A renewal is answered from it without a
+ * request, unless the connection is lost or a beat is overdue: then it fails, and the lease is SUSPECT.
+ *
+ * CLOSING. zookeeper_close() may wait for seconds, and joins the library's threads. So a session is closed on a thread of
+ * its own, and the last one in close(), which also joins those threads: nothing posts after it. Requests that the library
+ * has not answered by then are freed. */
+#ifndef MORTISE_ZOOKEEPER_SESSION_H
+#define MORTISE_ZOOKEEPER_SESSION_H
+
+#include "driver.h"
+#include "proof.h"
+
+#define BEATS_PER_TIMEOUT 10
+#define OPEN_MAX 256 /* requests on their way, about: a beat waits behind them */
+
+enum session_state {
+    SESSION_CONNECTING,
+    SESSION_CONNECTED,
+    SESSION_SUSPENDED,
+    SESSION_RESTING,
+    SESSION_ASLEEP,
+    SESSION_LEAVING,
+    SESSION_OVER,
+    SESSION_CLOSING
+};
+
+struct session {
+    struct session *next; /* among the retired ones */
+    struct driver *driver;
+    enum session_state state;
+    unsigned number; /* counts the sessions of this client */
+    zhandle_t *zh;
+    struct request *requests; /* that are not answered */
+    unsigned open;            /* how many */
+    int64_t id;
+    int64_t since_ns;       /* when it was connected first; 0: never */
+    int64_t busy_ns;        /* when there was a claim or a query, last */
+    int64_t beat_sent_ns;   /* the beat that is on its way; 0: none */
+    int64_t beat_due_ns;    /* the next one */
+    unsigned beat_failures; /* how often there was no node to beat with */
+    int64_t look_ns;        /* while a beat is on its way: when to read the mailbox, whatever was posted */
+    struct proof proof;
+    int64_t servers_ms, servers_at_ns; /* the wall clock of the servers, and when it was read */
+    pthread_t closer;
+};
+
+static inline bool is_connected(const struct driver *driver)
+{
+    const struct session *session = driver->session;
+    return session != NULL &&
+           (session->state == SESSION_CONNECTED || session->state == SESSION_RESTING ||
+            session->state == SESSION_LEAVING);
+}
+
+/* Claims and queries may begin. */
+static inline bool is_ready(const struct driver *driver)
+{
+    return is_connected(driver) && driver->session->state != SESSION_LEAVING;
+}
+
+void session_event(struct driver *driver, int state);
+void session_servers_known(struct driver *driver);
+void session_turn(struct driver *driver, int64_t now_ns);
+void session_due(const struct driver *driver, int64_t *due_ns);
+void session_close_all(struct driver *driver);
+/* Abandons the session; the driver makes another one. */
+void session_abandon(struct driver *driver);
+/* A claim is about to begin and needs a session that is proven: a session that rests makes room for another. */
+void session_wake(struct driver *driver);
+int64_t session_timeout_ns(const struct driver *driver);
+/* Until when the session is proven to live; 0: nothing is proven. */
+int64_t session_deadline(const struct driver *driver);
+/* The session is connected, and no beat is overdue. */
+bool session_is_well(const struct driver *driver, int64_t now_ns);
+/* A call begins that may have to wait for a connection, for no longer than connect_timeout: returns its instant. */
+int64_t session_patience(struct driver *driver);
+/* Whether a call that began then has waited long enough. */
+bool session_is_away(struct driver *driver, int64_t asked_ns);
+/* Makes the nodes of the root and, if folder is not NULL, that folder below them. */
+void session_make_root(struct driver *driver, const char *folder);
+
+#endif
