@@ -377,7 +377,7 @@ static void send_waiting(struct driver *driver)
 
 static void run(struct driver *driver)
 {
-    if (driver->watches)
+    if (driver->transaction != NULL)
         transaction_next(driver);
     else
         send_waiting(driver);

@@ -1,20 +1,16 @@
 /* holder.c - who holds a lock, read from what is in the server: hashes; strings are ../lib/redis's. */
 #include "internal.h"
 
+#include <inttypes.h>
 #include <stdio.h>
-#include <time.h>
 
-/* Without tokens the value is made here, and "since" is this host's wall clock: only for people to read. */
-void holder_put(struct link *link, const mortise_op *op)
+void holder_put(struct link *link, const mortise_op *op, uint64_t token, uint64_t since_us)
 {
-    char hex[GRANT_HEX + 1], since[40];
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    int length = snprintf(since, sizeof(since), " 0 %lld\n",
-                          (long long)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+    char hex[GRANT_HEX + 1], numbers[48];
+    int length = snprintf(numbers, sizeof(numbers), " %" PRIu64 " %" PRIu64 "\n", token, since_us);
     key_hex(&op->grant, hex);
     const struct link_part parts[] = {
-        {hex, GRANT_HEX}, {since, (size_t)length}, {op->note, op->note_len}};
+        {hex, GRANT_HEX}, {numbers, (size_t)length}, {op->note, op->note_len}};
     link_parts(link, parts, 3);
 }
 

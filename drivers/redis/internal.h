@@ -6,8 +6,7 @@
  *   doubt.c        grants of which it is not known whether they will yet be made
  *   script.c       EVALSHA, and the text where the server does not know it
  *   lease.c        acquire, release, break; renew.c: renewals, many in one script
- *   transaction.c  the same steps by WATCH and MULTI, where scripts are forbidden; decide.c, decide_redisson.c: what they
- *                  decide
+ *   transaction.c  the same steps by WATCH and MULTI, where scripts are forbidden, for mode = string without a queue
  *   holder.c       who holds a lock, read from what is in the server; hash.c: those of the hash
  *   look.c         inspect, ping; list.c; record.c: small named records
  *   queue.c        who waits in the queue that stands in the server: its protocol
@@ -108,6 +107,8 @@
 #define INBOX_SIZE 64
 #define SECTION_SIZE 80
 #define WISH_SIZE (INBOX_SIZE + 80)
+/* More than the longest value of ours. Of another program's, which may be large, this is enough to see whose it is. */
+#define VALUE_END "4095"
 #define NS_PER_MS INT64_C(1000000)
 
 enum option {
@@ -193,7 +194,6 @@ struct driver {
     struct link link;
 
     enum layout layout;
-    bool watches; /* atomicity = watch */
     bool fencing;
     bool queued; /* waiters stand in a queue in the server */
     bool foreign_polled;
@@ -212,7 +212,7 @@ struct driver {
 
     struct seat *seats, *seated; /* queue.c: in the order of their timers; by grant */
 
-    struct transaction *transaction; /* transaction.c: the one under way, kept for the next */
+    struct transaction *transaction; /* atomicity = watch: the one under way, kept for the next; else NULL */
 
     /* news.c */
     struct link news;
@@ -335,8 +335,8 @@ bool holder_of_hash(const struct driver *driver, const redisReply *fields, uint6
                     mortise_info *info);
 /* Of the answer to an acquire that is refused. */
 void holder_of_refusal(const struct driver *driver, const redisReply *reply, mortise_info *info);
-/* The value of a lock without a token, as the next argument. */
-void holder_put(struct link *link, const mortise_op *op);
+/* The value of a lock that is a string, as the next argument. */
+void holder_put(struct link *link, const mortise_op *op, uint64_t token, uint64_t since_us);
 /* Fields of Redisson's layout that are ours: a grant's, and what says who holds. */
 bool holder_is_grant(const redisReply *field);
 bool holder_is_ours(const redisReply *field);
@@ -347,7 +347,8 @@ void look_inspect(struct driver *driver, mortise_op *op);
 void look_ping(struct driver *driver, mortise_op *op);
 /* The answer to ROLE, with which a ping begins; an error too: the user may not be allowed to ask. */
 void look_role_told(struct flight *flight, redisReply *reply);
-/* Reading a lock as one step: MULTI, GET or HGETALL, PTTL, TIME, with a queue its length, EXEC. */
+/* Reading a lock as one step: MULTI, GETRANGE or HGETALL, PTTL, TIME, with a queue its length, EXEC, whose reply is the last
+ * of look_replies. */
 unsigned look_replies(const struct driver *driver);
 void look_put(struct driver *driver, const char *key, size_t key_len);
 /* Of the answer to EXEC. False: it makes no sense, or is no lock. */
@@ -364,9 +365,8 @@ bool transaction_open(struct driver *driver);
 void transaction_next(struct driver *driver);
 /* True: the op was in the transaction under way, and was completed. */
 bool transaction_cancel(struct driver *driver, mortise_op *op);
-/* Something that ends what the connection watches is about to be sent. */
-void transaction_disturb(struct driver *driver);
-void transaction_free(struct driver *driver);
+/* An EXEC is about to be sent. True: behind UNWATCH, because a key that this connection watches could make it fail. */
+bool transaction_disturb(struct driver *driver);
 
 /* ---- place.c ---------------------------------------------------------------------------------------- */
 

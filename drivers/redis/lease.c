@@ -2,7 +2,7 @@
  * do stands in scripts/. */
 #include "internal.h"
 
-#include <stdlib.h>
+#include <time.h>
 
 static void acquired(struct flight *flight, redisReply *reply);
 
@@ -128,19 +128,13 @@ static void put_redisson(struct flight *flight, const mortise_op *op)
 
 /* ---- without tokens: SET NX PX, what other clients send -------------------------------------------------- */
 
-static void look(struct flight *flight);
-
 /* Not set: it is another's, or this grant's of a former try. */
 static void looked(struct flight *flight, redisReply *reply)
 {
     struct driver *driver = flight->driver;
     mortise_op *op = flight->op;
     char hex[GRANT_HEX + 1];
-    if (reply->type == REDIS_REPLY_NIL) { /* a transaction of ours was watching: see look.c */
-        look(flight);
-        return;
-    }
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2) {
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3) {
         flow_fail_odd(driver, op);
         return;
     }
@@ -154,31 +148,20 @@ static void looked(struct flight *flight, redisReply *reply)
     key_hex(&op->grant, hex);
     bool mine = held->type == REDIS_REPLY_STRING && held->len >= GRANT_HEX &&
                 memcmp(held->str, hex, GRANT_HEX) == 0;
-    if (mine) {
+    if (mine)
         lease_found(driver, op, 0, reply->element[1]->integer, flight->call.sent_ns);
-        return;
+    else {
+        if (op->info != NULL)
+            look_take(driver, reply, op->info);
+        lease_busy(driver, op, reply->element[1]->integer);
     }
-    if (op->info != NULL && held->type == REDIS_REPLY_STRING)
-        holder_of_string(held->str, held->len, 0, op->info);
-    lease_busy(driver, op, reply->element[1]->integer);
 }
 
 static void look(struct flight *flight)
 {
-    struct link *link = &flight->driver->link;
     flow_go_on(flight, looked);
-    transaction_disturb(flight->driver);
-    link_command(link, 1);
-    link_text(link, "MULTI");
-    link_command(link, 2);
-    link_text(link, "GET");
-    key_put(link, flight->driver, flight->op, KEY_LOCK);
-    link_command(link, 2);
-    link_text(link, "PTTL");
-    key_put(link, flight->driver, flight->op, KEY_LOCK);
-    link_command(link, 1);
-    link_text(link, "EXEC");
-    link_call_end(link, &flight->call, 4);
+    look_put(flight->driver, flight->op->name, flight->op->name_len);
+    link_call_end(&flight->driver->link, &flight->call, look_replies(flight->driver));
 }
 
 static void set(struct flight *flight, redisReply *reply)
@@ -194,11 +177,13 @@ static void set(struct flight *flight, redisReply *reply)
 static void put_set(struct flight *flight, const mortise_op *op)
 {
     struct link *link = &flight->driver->link;
+    struct timespec now; /* for people to read: without tokens the server's time is not asked */
+    clock_gettime(CLOCK_REALTIME, &now);
     flight->answer = set;
     link_command(link, 6);
     link_argument(link, "SET", 3);
     key_put(link, flight->driver, op, KEY_LOCK);
-    holder_put(link, op);
+    holder_put(link, op, 0, (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000);
     link_argument(link, "NX", 2);
     link_argument(link, "PX", 2);
     link_number(link, op->ttl_ms);

@@ -28,7 +28,6 @@ struct list {
     char cursor[PAGE_CURSOR_SIZE];
     redisReply *page; /* the keys of this page; owned */
     size_t at;        /* the key being looked at */
-    bool again;       /* a look was refused: see look.c */
     struct found *found;
     size_t count;
 };
@@ -203,7 +202,6 @@ static void looked(struct link_call *call, unsigned index, redisReply *reply)
     }
     if (index % each == each - 1 && list->op != NULL) {
         const redisReply *key = keys->element[list->at++];
-        list->again |= reply->type == REDIS_REPLY_NIL;
         if (reply->type == REDIS_REPLY_ARRAY && !take(list, key, reply)) {
             flow_fail_memory(list->driver, list->op);
             list->op = NULL;
@@ -213,8 +211,6 @@ static void looked(struct link_call *call, unsigned index, redisReply *reply)
         return;
     if (list->op == NULL)
         free_list(list);
-    else if (list->again)
-        look_at_page(list); /* who is found twice is told once */
     else
         next_page(list);
 }
@@ -225,7 +221,6 @@ static void look_at_page(struct list *list)
 {
     redisReply *keys = list->page->element[1];
     list->at = 0;
-    list->again = false;
     if (has_left(list))
         return;
     if (keys->elements == 0) {

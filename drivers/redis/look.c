@@ -1,12 +1,9 @@
 /* look.c - looking at one lock, and at the server. What a lock says of itself, how long it still lives and
- * what time it is there are read as one step. With atomicity = watch an EXEC may be refused, since a
- * transaction of this very connection was watching: then it is done again. */
+ * what time it is there are read as one step. */
 #include "internal.h"
 
 #include <stdio.h>
 
-/* More than the longest value of ours. Of another program's, which may be large, this is enough to see whose it is. */
-#define VALUE_END "4095"
 _Static_assert(GRANT_HEX + 2 * 20 + 3 + MORTISE_NOTE_MAX < 4096, "a value of ours is seen whole");
 
 static void put_word(struct link *link, const char *word)
@@ -25,7 +22,8 @@ static void put_of_key(struct link *link, const char *word, const char *key, siz
 void look_put(struct driver *driver, const char *key, size_t key_len)
 {
     struct link *link = &driver->link;
-    transaction_disturb(driver); /* EXEC ends what the connection watches */
+    if (transaction_disturb(driver))
+        put_word(link, "UNWATCH");
     put_word(link, "MULTI");
     if (driver->layout == LAYOUT_STRING) {
         link_command(link, 4);
@@ -47,12 +45,12 @@ void look_put(struct driver *driver, const char *key, size_t key_len)
 
 unsigned look_replies(const struct driver *driver)
 {
-    return driver->queued ? 6 : 5;
+    return driver->queued || driver->transaction != NULL ? 6 : 5;
 }
 
 bool look_take(const struct driver *driver, const redisReply *reply, mortise_info *info)
 {
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements + 2 != look_replies(driver))
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != (driver->queued ? 4 : 3))
         return false;
     const redisReply *held = reply->element[0], *remaining = reply->element[1];
     uint64_t now_us = holder_time_us(reply->element[2]);
@@ -74,12 +72,6 @@ bool look_take(const struct driver *driver, const redisReply *reply, mortise_inf
 static void inspected(struct flight *flight, redisReply *reply)
 {
     mortise_info *info = flight->op->info;
-    if (reply->type == REDIS_REPLY_NIL) {
-        flow_go_on(flight, inspected);
-        look_put(flight->driver, flight->op->name, flight->op->name_len);
-        link_call_end(&flight->driver->link, &flight->call, look_replies(flight->driver));
-        return;
-    }
     info->held = false;
     info->waiters = -1;
     info->held_ms = info->remaining_ms = 0;
@@ -138,7 +130,7 @@ void look_role_told(struct flight *flight, redisReply *reply)
         return;
     }
     flow_go_on(flight, pinged);
-    if (driver->watches) {
+    if (driver->transaction != NULL) {
         put_word(&driver->link, "PING");
     } else { /* and scripts must be allowed to run */
         link_command(&driver->link, 3);

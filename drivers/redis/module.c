@@ -61,7 +61,7 @@ static const mortise_option options[OPTION_COUNT] = {
                           .default_text = "lua",
                           .choices = "lua|watch",
                           .help = "watch: WATCH and MULTI instead of scripts, where those are "
-                                  "forbidden; slower"},
+                                  "forbidden; slower, and for mode = string only"},
     [OPTION_FENCING] = {.key = "fencing",
                         .type = MORTISE_OPTION_BOOL,
                         .default_text = "on",
@@ -166,23 +166,31 @@ static mortise_status read_mode(struct driver *driver, mortise_error *error)
 {
     const mortise_value *values = driver->values;
     bool hash = values[OPTION_MODE].number == 1, redisson = values[OPTION_DIALECT].number == 1;
+    bool watches = values[OPTION_ATOMICITY].number == 1;
     if (redisson && !hash)
         return settings_explain(error, MORTISE_CONFIG, "[%s] dialect = redisson needs mode = hash",
                                 driver->section);
+    if (watches && hash)
+        return settings_explain(
+            error, MORTISE_CONFIG,
+            "[%s] atomicity = watch works with mode = string only; for mode = hash, or dialect = "
+            "redisson, permit scripts to the user and set atomicity = lua",
+            driver->section);
     driver->layout = redisson ? LAYOUT_REDISSON : hash ? LAYOUT_HASH : LAYOUT_STRING;
-    driver->watches = values[OPTION_ATOMICITY].number == 1;
     driver->fencing = values[OPTION_FENCING].number != 0;
-    bool possible = driver->fencing && !driver->watches && !redisson;
+    bool possible = driver->fencing && !watches && !redisson;
     if (values[OPTION_QUEUE].given && values[OPTION_QUEUE].number != 0 && !possible)
         return settings_explain(
             error, MORTISE_CONFIG,
             "[%s] queue = yes is not possible with fencing = off, dialect = redisson or "
-            "atomicity = watch",
+            "atomicity = watch; set queue = no",
             driver->section);
     driver->queued = possible && values[OPTION_QUEUE].number != 0;
     driver->foreign_polled = values[OPTION_FOREIGN].number == 1;
     driver->retry_ms = values[OPTION_RETRY].number;
-    return MORTISE_OK;
+    return !watches || transaction_open(driver)
+               ? MORTISE_OK
+               : settings_explain(error, MORTISE_NOMEM, "out of memory");
 }
 
 static mortise_status read_settings(struct driver *driver, const char *note, mortise_error *error)
@@ -219,7 +227,7 @@ static void free_driver(struct driver *driver)
         free(flight);
     }
     flow_forget_doubts(driver);
-    transaction_free(driver);
+    free(driver->transaction);
     primary_close(driver->primary);
     free(driver);
 }
@@ -236,8 +244,6 @@ static mortise_status open_driver(const mortise_open_args *args, void **ctx, mor
     driver->values = args->values;
     snprintf(driver->section, sizeof(driver->section), "%s", args->section);
     mortise_status status = read_settings(driver, args->note, error);
-    if (status == MORTISE_OK && driver->watches && !transaction_open(driver))
-        status = settings_explain(error, MORTISE_NOMEM, "out of memory");
     if (status != MORTISE_OK) {
         free_driver(driver);
         return status;

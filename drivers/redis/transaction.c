@@ -1,363 +1,420 @@
-/* transaction.c - atomicity = watch: check and act by WATCH, reading, MULTI … EXEC, for servers where scripts
- * are forbidden.
+/* transaction.c - atomicity = watch: checks and acts by WATCH, reading, MULTI … EXEC, for servers that forbid scripts. Only
+ * for mode = string without a queue. Without tokens an acquire is no transaction but SET NX PX (lease.c).
  *
- *          WATCH, GET …            answers       MULTI …, EXEC          answers
- *   idle ───────────────▶ reading ────────▶ decide ─────────────▶ writing ──┬──▶ idle, the next
- *                            ▲                │ nothing to write: idle        │ null: a key was changed
- *                            └────────────────┴──────────────────────────────┘
+ * A connection has one set of watched keys, and every EXEC ends it. So one transaction is under way at a time, with one op,
+ * or with many of one kind for different names. The others wait in driver->waiting. look.c sends an EXEC of its own and says
+ * so (transaction_disturb).
  *
- * What is watched belongs to the connection, and every EXEC ends it. So one transaction is under way at a
- * time, with one op, or many of one kind; what else has an EXEC in it (look.c) marks one that is reading as
- * disturbed, and it reads again. The ops behind it wait in driver->waiting, in their order; those that need
- * no transaction are sent when they come to its head.
+ *   state     event                                           what follows                                    next
+ *   IDLE      an op waits                                     [UNWATCH,] WATCH, TIME; for each op its reads    READING
+ *   READING   an answer shows that nothing is to be written   that op is completed                             READING
+ *   READING   the last answer; ops are left                   MULTI, writes, EXEC, PUBLISH for each release    WRITING
+ *   READING   the last answer; ops are left, but disturbed    WATCH again                                      READING
+ *   READING   the last answer; no op is left                                                                   IDLE
+ *   READING   the connection breaks                           nothing was done: asked again, once              IDLE
+ *   WRITING   EXEC was executed, or failed                    the ops are completed                            IDLE
+ *   WRITING   EXEC is null: somebody changed a key            the first op alone; the others wait again        READING
+ *   WRITING   the connection breaks                           INDETERMINATE; acquires are in doubt             IDLE
  *
- *   The connection breaks while reading: nothing was done. While writing: INDETERMINATE.
- *   A key expires between reading and EXEC: the EXEC is refused (Redis 6.0.9 and later; before, a renewal
- *     can call back a hash that has just expired, without its fields: it holds up others for a ttl).
- *   The op is canceled while reading: it is taken out. While writing: the answer is dropped.
- *   PUBLISH stands behind EXEC, not inside: where an ACL refuses it the release stands. */
-#include "transaction.h"
+ *   An op is canceled while READING: it is taken out. While WRITING: its result is dropped.
+ *   A key expires between the reading and EXEC: PEXPIRE and DEL answer 0, so the grant is LOST.
+ *   PUBLISH is sent behind EXEC, not inside, so that a release succeeds where an ACL forbids PUBLISH. */
+#include "internal.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
-#define OPS_MAX 32     /* in one transaction */
-#define REPLIES_EACH 3 /* read for each op */
-#define TRIES 32       /* against others who change the same keys */
+#define OPS_MAX 32 /* in one transaction */
+#define TRIES 32   /* while others change the same keys */
+#define TOKEN_LIVES_MS 86400000
 
-enum phase { IDLE, READING, WRITING };
+enum state { IDLE, READING, WRITING };
+
+/* An op of the transaction, and what was read for it. */
+struct part {
+    mortise_op *op; /* NULL: canceled, or completed */
+    mortise_grant_id grant;
+    int64_t ttl_ms;
+    int64_t remaining_ms; /* as PTTL says it */
+    uint64_t
+        number; /* to be written: the token of an acquire, the version of a record; 0: no token is left */
+};
 
 struct transaction {
     struct link_call call; /* first */
     struct driver *driver;
-    enum phase phase;
-    bool watching;  /* since the last EXEC: to be ended first */
-    unsigned lead;  /* replies before those of the reading */
-    bool disturbed; /* read again */
-    bool again;     /* EXEC was refused: likewise */
-    bool running;
+    enum state state;
+    bool watching;  /* since the last EXEC: must be ended first */
+    bool disturbed; /* while READING: what was watched is not watched any more */
+    bool refused;   /* EXEC was null */
+    bool running;   /* transaction_next */
+    unsigned lead;  /* replies before those of the parts */
     unsigned tries;
+    mortise_op_kind kind; /* of all parts */
+    uint64_t now_us;      /* in the server */
+    int64_t read_ns;      /* before the reading: a grant counts from then (R1) */
     size_t count;
-    mortise_op *ops[OPS_MAX]; /* NULL: canceled, or completed */
-    bool wanted[OPS_MAX];     /* it was read for */
-    struct plan plans[OPS_MAX];
-    mortise_op_kind kind; /* of all; and what is needed of those that were canceled: */
-    mortise_grant_id grants[OPS_MAX];
-    int64_t ttls_ms[OPS_MAX];
-    int64_t
-        read_ns; /* before the reading: what is written counts from the server's time then (R1) */
-    unsigned exec_at;                                /* which reply is EXEC's */
-    redisReply *replies[3 + OPS_MAX * REPLIES_EACH]; /* UNWATCH's, WATCH's; each; TIME's */
-    size_t reply_count;
+    struct part parts[OPS_MAX];
 };
 
-static void read_again(struct transaction *t);
 static void was_read(struct link_call *call, unsigned index, redisReply *reply);
 static void was_written(struct link_call *call, unsigned index, redisReply *reply);
 static void lost(struct link_call *call, enum link_loss loss, const struct link_fault *fault);
 
 static bool needs_transaction(const struct driver *driver, const mortise_op *op)
 {
-    switch (op->kind) {
-    case MORTISE_OP_ACQUIRE: /* without tokens: SET NX is one step by itself */
-        return driver->fencing || driver->layout != LAYOUT_STRING;
-    case MORTISE_OP_RENEW:
-    case MORTISE_OP_RELEASE:
-    case MORTISE_OP_WRITE:
-        return true;
-    default:
-        return false;
-    }
+    return (op->kind == MORTISE_OP_ACQUIRE && driver->fencing) || op->kind == MORTISE_OP_RENEW ||
+           op->kind == MORTISE_OP_RELEASE || op->kind == MORTISE_OP_WRITE;
 }
 
-static void drop_replies(struct transaction *t)
+static void drop_ended(struct transaction *t)
 {
-    for (size_t i = 0; i < t->reply_count; i++)
-        freeReplyObject(t->replies[i]);
-    t->reply_count = 0;
+    size_t kept = 0;
+    for (size_t i = 0; i < t->count; i++)
+        if (t->parts[i].op != NULL)
+            t->parts[kept++] = t->parts[i];
+    t->count = kept;
+}
+
+/* The caller completes it. */
+static mortise_op *take_out(struct part *part)
+{
+    mortise_op *op = part->op;
+    part->op = NULL;
+    return op;
+}
+
+static void fail_all(struct transaction *t, const struct link_fault *fault)
+{
+    for (size_t i = 0; i < t->count; i++)
+        if (t->parts[i].op != NULL)
+            flow_fail(t->driver, take_out(&t->parts[i]), fault);
+}
+
+static void refuse_all(struct transaction *t, const redisReply *reply)
+{
+    struct link_fault fault;
+    link_fault_reply(&t->driver->link, reply, &fault);
+    fail_all(t, &fault);
+}
+
+static void finish(struct transaction *t)
+{
+    t->state = IDLE;
+    t->count = 0;
+    transaction_next(t->driver);
 }
 
 /* ---- reading ------------------------------------------------------------------------------------------ */
 
-static unsigned keys_of(const mortise_op *op)
+static void put(struct transaction *t, unsigned arguments, const char *word, const mortise_op *op,
+                enum key key)
 {
-    return op->kind == MORTISE_OP_WRITE ? 1 : 2;
-}
-
-static void put_watch(struct transaction *t)
-{
-    struct link *link = &t->driver->link;
-    unsigned keys = 0;
-    for (size_t i = 0; i < t->count; i++)
-        keys += t->ops[i] != NULL ? keys_of(t->ops[i]) : 0;
-    t->lead = t->watching ? 2 : 1;
-    if (t->watching) {
-        link_command(link, 1);
-        link_text(link, "UNWATCH");
-    }
-    t->watching = true;
-    link_command(link, 1 + keys);
-    link_text(link, "WATCH");
-    for (size_t i = 0; i < t->count; i++) {
-        const mortise_op *op = t->ops[i];
-        if (op == NULL)
-            continue;
-        key_put(link, t->driver, op, op->kind == MORTISE_OP_WRITE ? KEY_RECORD : KEY_LOCK);
-        if (op->kind == MORTISE_OP_WRITE)
-            continue;
-        key_put(link, t->driver, op, KEY_TOKEN);
-    }
-}
-
-static void put_read(struct transaction *t, const mortise_op *op, const char *word, enum key key)
-{
-    link_command(&t->driver->link, 2);
+    link_command(&t->driver->link, arguments);
     link_text(&t->driver->link, word);
     key_put(&t->driver->link, t->driver, op, key);
 }
 
-static void begin_call(struct transaction *t, enum phase phase,
+static void put_word(struct transaction *t, const char *word)
+{
+    link_command(&t->driver->link, 1);
+    link_text(&t->driver->link, word);
+}
+
+static enum key key_of(const struct transaction *t)
+{
+    return t->kind == MORTISE_OP_WRITE ? KEY_RECORD : KEY_LOCK;
+}
+
+static void begin_call(struct transaction *t, enum state state,
                        void (*replied)(struct link_call *, unsigned, redisReply *))
 {
-    t->phase = phase;
+    t->state = state;
     t->call.replied = replied;
     t->call.lost = lost;
     link_call_begin(&t->driver->link, &t->call);
 }
 
-static void read_again(struct transaction *t)
+static void put_watch(struct transaction *t)
 {
     struct link *link = &t->driver->link;
-    unsigned replies = 1; /* TIME */
-    t->disturbed = false;
+    bool tokens = t->kind == MORTISE_OP_ACQUIRE;
+    t->lead = t->watching ? 3 : 2;
+    if (t->watching)
+        put_word(t, "UNWATCH");
+    t->watching = true;
+    link_command(link, 1 + (unsigned)t->count * (tokens ? 2 : 1));
+    link_text(link, "WATCH");
+    for (size_t i = 0; i < t->count; i++) {
+        key_put(link, t->driver, t->parts[i].op, key_of(t));
+        if (tokens)
+            key_put(link, t->driver, t->parts[i].op, KEY_TOKEN);
+    }
+    put_word(t, "TIME");
+}
+
+static unsigned reads_of(const struct transaction *t)
+{
+    return t->kind == MORTISE_OP_ACQUIRE ? 3 : 2;
+}
+
+static void read_all(struct transaction *t)
+{
+    struct link *link = &t->driver->link;
+    t->disturbed = t->refused = false;
     begin_call(t, READING, was_read);
     t->read_ns = t->call.sent_ns;
     put_watch(t);
     for (size_t i = 0; i < t->count; i++) {
-        const mortise_op *op = t->ops[i];
-        t->wanted[i] = op != NULL;
-        if (op == NULL)
-            continue;
-        bool record = op->kind == MORTISE_OP_WRITE;
-        bool hash = t->driver->layout != LAYOUT_STRING && !record;
-        put_read(t, op, hash ? "HGETALL" : "GET", record ? KEY_RECORD : KEY_LOCK);
-        put_read(t, op, "PTTL", KEY_LOCK);
-        put_read(t, op, "GET", KEY_TOKEN);
-        replies += REPLIES_EACH;
-        flow_sent(t->ops[i], &t->call);
+        mortise_op *op = t->parts[i].op;
+        if (t->kind == MORTISE_OP_ACQUIRE)
+            put(t, 2, "GET", op, KEY_TOKEN);
+        put(t, 2, "PTTL", op, key_of(t));
+        put(t, 4, "GETRANGE", op, key_of(t));
+        link_text(link, "0");
+        link_text(link, VALUE_END);
+        flow_sent(op, &t->call);
     }
-    link_command(link, 1);
-    link_text(link, "TIME");
-    link_call_end(link, &t->call, t->lead + replies);
+    link_call_end(link, &t->call, t->lead + (unsigned)t->count * reads_of(t));
 }
 
-/* ---- the ends --------------------------------------------------------------------------------------------- */
+/* ---- deciding ----------------------------------------------------------------------------------------- */
 
-static void finish(struct transaction *t)
+/* The hybrid clock, as in string_acquire.lua. 0: no token is left. */
+static uint64_t next_token(const struct transaction *t, const mortise_op *op,
+                           const redisReply *last)
 {
-    drop_replies(t);
-    t->phase = IDLE;
-    t->count = 0;
-    transaction_next(t->driver);
+    uint64_t floor = place_floor(t->driver, op), token = t->now_us, next = 1;
+    if (last->type == REDIS_REPLY_STRING && last->len > 16)
+        return 0;
+    if (last->type == REDIS_REPLY_STRING)
+        next = holder_number(last->str, last->len) + 1;
+    token = next > token ? next : token;
+    token = floor > token ? floor : token;
+    return token <= TOKEN_MAX ? token : 0;
 }
 
-static void fail_ops(struct transaction *t, const struct link_fault *fault)
+/* The following decide what a value means for a part: they complete its op, or leave it to be written. An absent key and
+ * an empty value look alike, but PTTL tells them apart. */
+
+static bool is_absent(const struct part *part, const redisReply *value)
 {
-    for (size_t i = 0; i < t->count; i++) {
-        if (t->ops[i] != NULL)
-            flow_fail(t->driver, t->ops[i], fault);
-        t->ops[i] = NULL;
+    return value->len == 0 && part->remaining_ms == -2;
+}
+
+static bool is_mine(const struct part *part, const redisReply *value)
+{
+    char hex[GRANT_HEX + 1];
+    key_hex(&part->grant, hex);
+    return value->len >= GRANT_HEX && memcmp(value->str, hex, GRANT_HEX) == 0;
+}
+
+static void decide_acquire(struct transaction *t, struct part *part, const redisReply *value)
+{
+    mortise_info info;
+    if (is_mine(part, value)) {
+        holder_of_string(value->str, value->len, 0, &info);
+        lease_found(t->driver, take_out(part), info.token, part->remaining_ms, t->read_ns);
+    } else if (!is_absent(part, value)) {
+        mortise_op *op = take_out(part);
+        if (op->info != NULL)
+            holder_of_string(value->str, value->len, t->now_us, op->info);
+        lease_busy(t->driver, op, part->remaining_ms);
+    } else if (part->number == 0)
+        flow_fail_token(t->driver, take_out(part));
+}
+
+static void decide_release(struct transaction *t, struct part *part, const redisReply *value)
+{
+    bool ends = is_mine(part, value);
+    if ((part->op->flags & MORTISE_OP_BREAK) != 0) {
+        mortise_info info = {.token = 0};
+        holder_of_string(value->str, value->len, 0, &info);
+        ends = value->len > 0 && info.token == part->op->token;
     }
+    if (!ends)
+        lease_released(t->driver, take_out(part), is_absent(part, value) ? 0 : 1);
 }
 
-static void refuse_ops(struct transaction *t, const redisReply *reply)
+static void decide_write(struct transaction *t, struct part *part, const redisReply *value)
+{
+    const char *blank = memchr(value->str, ' ', value->len);
+    uint64_t version = blank != NULL ? holder_number(value->str, (size_t)(blank - value->str)) : 0;
+    part->number = version + 1;
+    if (version == part->op->record_version)
+        return;
+    part->op->record_version = 0;
+    flow_complete(t->driver, take_out(part), MORTISE_BUSY);
+}
+
+static void decide(struct transaction *t, struct part *part, const redisReply *value)
+{
+    if (value->type != REDIS_REPLY_STRING)
+        flow_fail_odd(t->driver, take_out(part));
+    else if (t->kind == MORTISE_OP_ACQUIRE)
+        decide_acquire(t, part, value);
+    else if (t->kind == MORTISE_OP_RELEASE)
+        decide_release(t, part, value);
+    else if (t->kind == MORTISE_OP_WRITE)
+        decide_write(t, part, value);
+    else if (!is_mine(part, value))
+        renew_answer(t->driver, take_out(part), is_absent(part, value) ? '0' : '1', 0);
+}
+
+/* An error for one key fails its op, not the others. As in the script, a lock whose key has another type now is another's. */
+static void refuse_one(struct transaction *t, struct part *part, const redisReply *reply)
 {
     struct link_fault fault;
     link_fault_reply(&t->driver->link, reply, &fault);
-    fail_ops(t, &fault);
+    if (t->kind == MORTISE_OP_RENEW && fault.error == LINK_ERROR_WRONGTYPE)
+        renew_answer(t->driver, take_out(part), '1', 0);
+    else
+        flow_fail(t->driver, take_out(part), &fault);
 }
 
-static bool any_left(const struct transaction *t)
+/* `left`: how many reads of this part follow. */
+static void take(struct transaction *t, struct part *part, unsigned left, const redisReply *reply)
 {
-    for (size_t i = 0; i < t->count; i++)
-        if (t->ops[i] != NULL)
-            return true;
-    return false;
+    if (part->op == NULL)
+        return;
+    if (reply->type == REDIS_REPLY_ERROR)
+        refuse_one(t, part, reply);
+    else if (left == 2)
+        part->number = next_token(t, part->op, reply);
+    else if (left == 1)
+        part->remaining_ms = reply->integer;
+    else
+        decide(t, part, reply);
 }
 
-/* ---- deciding ----------------------------------------------------------------------------------------------- */
+static void write_all(struct transaction *t);
 
-static struct view view_of(const struct transaction *t, size_t nth)
+static void was_read(struct link_call *call, unsigned index, redisReply *reply)
 {
-    redisReply *const *at = t->replies + t->lead + nth * REPLIES_EACH;
-    return (struct view){.state = at[0],
-                         .pttl = at[1],
-                         .token = at[2],
-                         .now_us = holder_time_us(t->replies[t->reply_count - 1]),
-                         .read_ns = t->read_ns};
+    struct transaction *t = (struct transaction *)call;
+    unsigned each = reads_of(t);
+    if (index >= t->lead)
+        take(t, &t->parts[(index - t->lead) / each], each - 1 - (index - t->lead) % each, reply);
+    else if (reply->type == REDIS_REPLY_ERROR)
+        refuse_all(t, reply);
+    else if (index + 1 == t->lead)
+        t->now_us = holder_time_us(reply);
+    if (index + 1 < call->expected)
+        return;
+    drop_ended(t);
+    if (t->count == 0)
+        finish(t);
+    else if (t->disturbed)
+        read_all(t);
+    else
+        write_all(t);
 }
 
-static unsigned decide_all(struct transaction *t, bool put)
-{
-    unsigned commands = 0;
-    size_t nth = 0;
-    for (size_t i = 0; i < t->count; i++) {
-        if (!t->wanted[i])
-            continue;
-        struct view view = view_of(t, nth++);
-        if (!put)
-            t->plans[i] = (struct plan){.commands = 0}; /* not an earlier transaction's */
-        if (t->ops[i] == NULL)
-            continue;
-        t->plans[i] = decide(t->driver, t->ops[i], &view, put);
-        commands += t->plans[i].commands;
-        if (t->plans[i].commands == 0)
-            t->ops[i] = NULL;
-    }
-    return commands;
-}
+/* ---- writing ------------------------------------------------------------------------------------------ */
 
-static unsigned put_publishes(struct transaction *t)
+static void put_acquire(struct transaction *t, const struct part *part)
 {
     struct link *link = &t->driver->link;
-    unsigned n = 0;
-    for (size_t i = 0; i < t->count; i++) {
-        if (t->ops[i] == NULL || !t->plans[i].frees)
-            continue;
-        link_command(link, 3);
-        link_text(link, "PUBLISH");
-        key_put_channel(link, t->driver, t->ops[i]);
-        link_text(link, t->driver->layout == LAYOUT_REDISSON ? "0" : "");
-        n++;
+    put(t, 5, "SET", part->op, KEY_TOKEN);
+    link_number(link, (int64_t)part->number);
+    link_text(link, "PX");
+    link_number(link, (int64_t)((part->number - t->now_us) / 1000) + TOKEN_LIVES_MS);
+    put(t, 5, "SET", part->op, KEY_LOCK);
+    holder_put(link, part->op, part->number, t->now_us);
+    link_text(link, "PX");
+    link_number(link, part->ttl_ms);
+}
+
+static void put_record(struct transaction *t, const struct part *part)
+{
+    char head[24];
+    int length = snprintf(head, sizeof(head), "%" PRIu64 " ", part->number);
+    const struct link_part texts[] = {{head, (size_t)length},
+                                      {part->op->record, part->op->record_size}};
+    put(t, 3, "SET", part->op, KEY_RECORD);
+    link_parts(&t->driver->link, texts, 2);
+}
+
+static void put_write(struct transaction *t, const struct part *part)
+{
+    switch (t->kind) {
+    case MORTISE_OP_ACQUIRE:
+        put_acquire(t, part);
+        break;
+    case MORTISE_OP_RENEW: /* never shortens what is there */
+        put(t, 3, "PEXPIRE", part->op, KEY_LOCK);
+        link_number(&t->driver->link,
+                    part->remaining_ms > part->ttl_ms ? part->remaining_ms : part->ttl_ms);
+        break;
+    case MORTISE_OP_RELEASE:
+        put(t, 2, "DEL", part->op, KEY_LOCK);
+        break;
+    default:
+        put_record(t, part);
+        break;
     }
-    return n;
+}
+
+static unsigned writes_of(const struct transaction *t)
+{
+    return t->kind == MORTISE_OP_ACQUIRE ? 2 : 1;
+}
+
+static unsigned exec_at(const struct transaction *t)
+{
+    return 1 + (unsigned)t->count * writes_of(t);
 }
 
 static void write_all(struct transaction *t)
 {
     struct link *link = &t->driver->link;
-    unsigned commands = decide_all(t, false);
-    if (commands == 0) {
-        finish(t);
-        return;
-    }
+    unsigned published = t->kind == MORTISE_OP_RELEASE ? (unsigned)t->count : 0;
     begin_call(t, WRITING, was_written);
-    link_command(link, 1);
-    link_text(link, "MULTI");
-    decide_all(t, true);
-    link_command(link, 1);
-    link_text(link, "EXEC");
+    put_word(t, "MULTI");
+    for (size_t i = 0; i < t->count; i++)
+        put_write(t, &t->parts[i]);
+    put_word(t, "EXEC");
     t->watching = false;
-    t->exec_at = commands + 1;
-    link_call_end(link, &t->call, commands + 2 + put_publishes(t));
-    drop_replies(t);
-}
-
-/* The reply is kept: the struct is copied, its parts are ours then. */
-static bool keep(struct transaction *t, redisReply *reply)
-{
-    redisReply *copy = calloc(1, sizeof(*copy));
-    if (copy == NULL)
-        return false;
-    *copy = *reply;
-    memset(reply, 0, sizeof(*reply));
-    reply->type = REDIS_REPLY_NIL;
-    t->replies[t->reply_count++] = copy;
-    return true;
-}
-
-/* An error for one key is its op's own: a lock whose key is something else now is another's, as the script
- * says; what else is refused fails. (The others of a batch must not suffer.) */
-static void refuse_one(struct transaction *t, size_t nth, const redisReply *reply)
-{
-    struct link_fault fault;
-    size_t i = 0;
-    while (!t->wanted[i] || nth-- > 0)
-        i++;
-    mortise_op *op = t->ops[i];
-    t->ops[i] = NULL;
-    if (op == NULL)
-        return;
-    link_fault_reply(&t->driver->link, reply, &fault);
-    if (op->kind == MORTISE_OP_RENEW && fault.error == LINK_ERROR_WRONGTYPE)
-        renew_answer(t->driver, op, '1', 0);
-    else
-        flow_fail(t->driver, op, &fault);
-}
-
-static void was_read(struct link_call *call, unsigned index, redisReply *reply)
-{
-    struct transaction *t = (struct transaction *)call;
-    bool shared = index < t->lead || index + 1 == call->expected; /* WATCH, TIME */
-    if (index == 0)
-        drop_replies(t);
-    if (reply->type == REDIS_REPLY_ERROR && shared)
-        refuse_ops(t, reply);
-    else if (reply->type == REDIS_REPLY_ERROR)
-        refuse_one(t, (index - t->lead) / REPLIES_EACH, reply);
-    if (!keep(t, reply)) {
-        struct link_fault fault;
-        link_fault_set(&fault, MORTISE_NOMEM, true, 0, "out of memory");
-        fail_ops(t, &fault);
+    for (unsigned i = 0; i < published; i++) {
+        link_command(link, 3);
+        link_text(link, "PUBLISH");
+        key_put_channel(link, t->driver, t->parts[i].op);
+        link_text(link, "");
     }
-    if (index + 1 < call->expected)
-        return;
-    if (!any_left(t))
-        finish(t);
-    else if (t->disturbed)
-        read_again(t);
-    else
-        write_all(t);
+    link_call_end(link, &t->call, exec_at(t) + 1 + published);
 }
 
-/* ---- written ------------------------------------------------------------------------------------------------- */
-
-static bool has_error(const redisReply *results, size_t from, size_t count)
+/* `results` are those of the commands of the part. */
+static void tell(struct transaction *t, struct part *part, redisReply *const *results)
 {
-    for (size_t i = from; i < from + count && i < results->elements; i++)
-        if (results->element[i]->type == REDIS_REPLY_ERROR)
-            return true;
-    return false;
-}
-
-/* The first of an op's results is 0: what was to be changed had expired (before Redis 6.0.9). */
-static bool is_gone(const mortise_op *op, const redisReply *result, const struct driver *driver)
-{
-    bool tells = op->kind == MORTISE_OP_RELEASE ||
-                 (op->kind == MORTISE_OP_RENEW && driver->layout != LAYOUT_HASH);
-    return tells && result->type == REDIS_REPLY_INTEGER && result->integer == 0;
-}
-
-static void tell(struct transaction *t, size_t i, const redisReply *results, size_t from)
-{
-    mortise_op *op = t->ops[i];
-    struct driver *driver = t->driver;
-    bool gone = is_gone(op, results->element[from], driver);
-    if (has_error(results, from, t->plans[i].commands))
-        flow_fail_odd(driver, op);
-    else if (op->kind == MORTISE_OP_ACQUIRE)
-        lease_granted(driver, op, t->plans[i].token, t->read_ns);
-    else if (op->kind == MORTISE_OP_RENEW)
-        renew_answer(driver, op, gone ? '0' : '2', t->read_ns);
-    else if (op->kind == MORTISE_OP_RELEASE)
-        lease_released(driver, op, gone ? 0 : t->plans[i].answer);
+    mortise_op *op = take_out(part);
+    bool gone = results[0]->type == REDIS_REPLY_INTEGER && results[0]->integer == 0, failed = false;
+    for (unsigned i = 0; i < writes_of(t); i++)
+        failed |= results[i]->type == REDIS_REPLY_ERROR;
+    if (failed)
+        flow_fail_odd(t->driver, op);
+    else if (t->kind == MORTISE_OP_ACQUIRE)
+        lease_granted(t->driver, op, part->number, t->read_ns);
+    else if (t->kind == MORTISE_OP_RENEW)
+        renew_answer(t->driver, op, gone ? '0' : '2', t->read_ns);
+    else if (t->kind == MORTISE_OP_RELEASE)
+        lease_released(t->driver, op, gone ? 0 : 2);
     else {
-        op->record_version = t->plans[i].version;
-        flow_complete(driver, op, MORTISE_OK);
+        op->record_version = part->number;
+        flow_complete(t->driver, op, MORTISE_OK);
     }
 }
 
 static void executed(struct transaction *t, const redisReply *results)
 {
-    size_t from = 0;
+    unsigned each = writes_of(t);
     for (size_t i = 0; i < t->count; i++) {
-        if (!t->wanted[i] || t->plans[i].commands == 0)
-            continue;
-        if (t->ops[i] != NULL && from + t->plans[i].commands <= results->elements)
-            tell(t, i, results, from);
-        else if (t->ops[i] != NULL)
-            flow_fail_odd(t->driver, t->ops[i]);
-        t->ops[i] = NULL;
-        from += t->plans[i].commands;
+        struct part *part = &t->parts[i];
+        if (part->op != NULL && (i + 1) * each <= results->elements)
+            tell(t, part, results->element + i * each);
+        else if (part->op != NULL)
+            flow_fail_odd(t->driver, take_out(part));
     }
 }
 
@@ -365,86 +422,67 @@ static void take_op(struct transaction *t, mortise_op *op)
 {
     DL_DELETE2(t->driver->waiting, op, previous, next);
     t->kind = op->kind;
-    t->grants[t->count] = op->grant;
-    t->ttls_ms[t->count] = op->ttl_ms;
-    t->ops[t->count++] = op;
+    t->parts[t->count++] = (struct part){.op = op, .grant = op->grant, .ttl_ms = op->ttl_ms};
     op->driver_data[0] = t;
 }
 
-/* Somebody changes one of the keys: the others shall not suffer with it. All but the first go back. */
-static void put_back(struct transaction *t)
+/* One op whose key others change must not hold up the rest: the first is tried alone, the others wait again. */
+static void try_again(struct transaction *t)
 {
-    size_t kept = 0;
-    for (size_t i = t->count; i-- > 0;) {
-        mortise_op *op = t->ops[i];
-        t->ops[i] = NULL;
-        if (op == NULL)
-            continue;
+    struct link_fault fault;
+    drop_ended(t);
+    while (t->count > 1) {
+        mortise_op *op = t->parts[--t->count].op;
         op->driver_data[0] = NULL;
         op->next = op->previous = NULL;
         DL_PREPEND2(t->driver->waiting, op, previous, next);
-        kept++;
     }
-    t->count = 0;
-    if (kept == 0)
+    if (t->count == 1 && ++t->tries < TRIES) {
+        read_all(t);
         return;
-    mortise_op *op = t->driver->waiting;
-    take_op(t, op);
-}
-
-static void was_refused(struct transaction *t)
-{
-    struct link_fault fault;
-    t->again = any_left(t);
-    put_back(t);
-    if (!t->again || ++t->tries < TRIES)
-        return;
-    t->again = false;
+    }
     link_fault_set(&fault, MORTISE_UNREACHABLE, true, 0,
                    "%s: the lock was changed by others at every try",
                    t->driver->settings.endpoint.text);
-    fail_ops(t, &fault);
+    fail_all(t, &fault);
+    finish(t);
 }
 
 static void was_written(struct link_call *call, unsigned index, redisReply *reply)
 {
     struct transaction *t = (struct transaction *)call;
-    if (index == 0)
-        t->again = false;
-    if (index <= t->exec_at && reply->type == REDIS_REPLY_ERROR)
-        refuse_ops(t, reply); /* the first says why, EXECABORT only that */
-    else if (index == t->exec_at && reply->type == REDIS_REPLY_ARRAY)
+    bool last = index + 1 == call->expected;
+    if (index <= exec_at(t) && reply->type == REDIS_REPLY_ERROR)
+        refuse_all(t, reply); /* the first says why; EXECABORT says only that */
+    else if (index == exec_at(t) && reply->type == REDIS_REPLY_ARRAY)
         executed(t, reply);
-    else if (index == t->exec_at)
-        was_refused(t);
-    if (index + 1 < call->expected)
-        return;
-    if (t->again && any_left(t))
-        read_again(t);
-    else
+    else if (index == exec_at(t))
+        t->refused = true;
+    if (last && t->refused)
+        try_again(t);
+    else if (last)
         finish(t);
 }
 
 static void lost(struct link_call *call, enum link_loss loss, const struct link_fault *fault)
 {
     struct transaction *t = (struct transaction *)call;
-    enum link_loss meaning = t->phase == WRITING ? loss : LINK_NOT_SENT;
-    for (size_t i = 0; i < t->count && t->kind == MORTISE_OP_ACQUIRE && meaning == LINK_LOST; i++)
-        flow_doubt(t->driver, &t->grants[i], t->ttls_ms[i]);
+    bool written = t->state == WRITING && loss == LINK_LOST;
     for (size_t i = 0; i < t->count; i++) {
-        mortise_op *op = t->ops[i];
-        if (op != NULL && (t->phase == WRITING || !flow_ask_again(t->driver, op)))
-            flow_lose(t->driver, op, meaning, fault);
+        struct part *part = &t->parts[i];
+        if (written && t->kind == MORTISE_OP_ACQUIRE)
+            flow_doubt(t->driver, &part->grant, part->ttl_ms);
+        if (part->op != NULL && (t->state == WRITING || !flow_ask_again(t->driver, part->op)))
+            flow_lose(t->driver, part->op, written ? LINK_LOST : LINK_NOT_SENT, fault);
     }
-    drop_replies(t);
-    t->phase = IDLE;
+    t->state = IDLE;
     t->count = 0;
     t->watching = false;
 }
 
-/* ---- the next ---------------------------------------------------------------------------------------------------- */
+/* ---- the next ----------------------------------------------------------------------------------------- */
 
-/* Renewals first, for they have deadlines; then releases, for others wait for them; then in order. */
+/* Renewals have deadlines, so they come first; others wait for releases, so they come next; the rest comes in order. */
 static mortise_op *most_urgent(const struct driver *driver)
 {
     mortise_op *op, *release = NULL;
@@ -461,24 +499,21 @@ static mortise_op *most_urgent(const struct driver *driver)
 static bool has_name(const struct transaction *t, const mortise_op *op)
 {
     for (size_t i = 0; i < t->count; i++)
-        if (t->ops[i]->name_len == op->name_len &&
-            memcmp(t->ops[i]->name, op->name, op->name_len) == 0)
+        if (t->parts[i].op->name_len == op->name_len &&
+            memcmp(t->parts[i].op->name, op->name, op->name_len) == 0)
             return true;
     return false;
 }
 
-/* With others of its kind, each of another name: what is decided for one must not change what was read for
- * another. */
+/* With others of its kind, each for another name: what is written for one must not change what was read for another. */
 static void take_ops(struct transaction *t, mortise_op *first)
 {
     mortise_op *op = first, *next;
     t->tries = 0;
-    t->count = 0;
     for (; op != NULL && t->count < OPS_MAX; op = next) {
         next = op->next;
-        bool joins = op == first || (op->kind == first->kind && op->kind != MORTISE_OP_WRITE &&
-                                     needs_transaction(t->driver, op) && !has_name(t, op));
-        if (joins)
+        bool joins = op->kind == first->kind && op->kind != MORTISE_OP_WRITE && !has_name(t, op);
+        if (op == first || joins)
             take_op(t, op);
     }
 }
@@ -486,11 +521,11 @@ static void take_ops(struct transaction *t, mortise_op *first)
 static void begin_next(struct transaction *t)
 {
     struct driver *driver = t->driver;
-    while (t->phase == IDLE && driver->waiting != NULL && link_is_up(&driver->link)) {
+    while (t->state == IDLE && driver->waiting != NULL && link_is_up(&driver->link)) {
         mortise_op *op = most_urgent(driver);
         if (needs_transaction(driver, op)) {
             take_ops(t, op);
-            read_again(t);
+            read_all(t);
         } else {
             DL_DELETE2(driver->waiting, op, previous, next);
             flow_send(driver, op);
@@ -515,17 +550,19 @@ bool transaction_cancel(struct driver *driver, mortise_op *op)
     if (t == NULL || op->driver_data[0] != t)
         return false;
     for (size_t i = 0; i < t->count; i++)
-        if (t->ops[i] == op)
-            t->ops[i] = NULL;
-    bool unsure = t->phase == WRITING || (op->flags & MORTISE_OP_REPEAT) != 0;
+        if (t->parts[i].op == op)
+            t->parts[i].op = NULL;
+    bool unsure = t->state == WRITING || (op->flags & MORTISE_OP_REPEAT) != 0;
     flow_complete(driver, op, unsure ? MORTISE_INDETERMINATE : MORTISE_CANCELED);
     return true;
 }
 
-void transaction_disturb(struct driver *driver)
+bool transaction_disturb(struct driver *driver)
 {
-    if (driver->transaction != NULL && driver->transaction->phase == READING)
-        driver->transaction->disturbed = true;
+    if (driver->transaction == NULL)
+        return false;
+    driver->transaction->disturbed = true;
+    return true;
 }
 
 bool transaction_open(struct driver *driver)
@@ -534,12 +571,4 @@ bool transaction_open(struct driver *driver)
     if (driver->transaction != NULL)
         driver->transaction->driver = driver;
     return driver->transaction != NULL;
-}
-
-void transaction_free(struct driver *driver)
-{
-    if (driver->transaction != NULL)
-        drop_replies(driver->transaction);
-    free(driver->transaction);
-    driver->transaction = NULL;
 }

@@ -7,23 +7,22 @@ import itertools
 import interop
 from interop import TakerContender, contend
 
-WAYS = [
-    ("atomicity = " + atomicity, "fencing = " + fencing, "queue = no")
-    for atomicity, fencing in itertools.product(("lua", "watch"), ("on", "off"))
-]
+SCRIPTS = [("fencing = on", "queue = no"), ("fencing = off", "queue = no")]
+WATCH = [(*way, "atomicity = watch") for way in SCRIPTS]
 QUEUED = ("queue = yes", "foreign = poll", "retry = 10ms")
 
 
 class Cases:
+    told = SCRIPTS
     queued = False
 
     def ways(self):
-        return WAYS + [QUEUED] * self.queued
+        return self.told + [QUEUED] * self.queued
 
     def test_the_count_is_exact(self):
         """And each of them has its turns."""
         counter = interop.Counter(self.folder)
-        told = [TakerContender(self.taker(*way), self.name) for way in WAYS]
+        told = [TakerContender(self.taker(*way), self.name) for way in self.told]
         polling = [TakerContender(self.taker(*QUEUED), self.name) for _ in range(2 * self.queued)]
         turns = contend(counter, told, pollers=polling)
         self.assertEqual(counter.value(), sum(turns), "\nFINDING: two held the lock at one instant")
@@ -38,6 +37,7 @@ class Cases:
 
 class String(Cases, interop.Case):
     settings = ("mode = string",)
+    told = SCRIPTS + WATCH
     queued = True
 
 

@@ -369,10 +369,6 @@ class Lua(Cases, interop.Case):
     settings = MODE
 
 
-class Watch(Cases, interop.Case):
-    settings = (*MODE, "atomicity = watch")
-
-
 class LuaWithoutTokens(Cases, interop.Case):
     settings = (*MODE, "fencing = off")
     test_tokens_grow_over_javas_holds = test_one_hold_has_one_token = None

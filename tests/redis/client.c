@@ -16,14 +16,9 @@ const struct variant variants[VARIANTS] = {
     {"plain", "fencing = off\n", NULL, false},
     {"plain, watch", "fencing = off\natomicity = watch\n", NULL, false},
     {"hash", "mode = hash\n", NULL, true},
-    {"hash, watch", "mode = hash\natomicity = watch\n", NULL, true},
     {"shared hash", "mode = hash\n", "us", true},
-    {"shared hash, watch", "mode = hash\natomicity = watch\n", "us", true},
     {"redisson", "mode = hash\ndialect = redisson\n", NULL, true},
-    {"redisson, watch", "mode = hash\ndialect = redisson\natomicity = watch\n", NULL, true},
     {"shared redisson", "mode = hash\ndialect = redisson\n", "us:1", true},
-    {"shared redisson, watch", "mode = hash\ndialect = redisson\natomicity = watch\n", "us:1",
-     true},
 };
 
 bool has_scripts(const struct variant *variant)

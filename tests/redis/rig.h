@@ -173,7 +173,7 @@ struct variant {
     const char *owner; /* shared, where it can be */
     bool fencing;
 };
-#define VARIANTS 15
+#define VARIANTS 11
 extern const struct variant variants[VARIANTS];
 /* Not by transactions. */
 bool has_scripts(const struct variant *variant);

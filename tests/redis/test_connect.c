@@ -123,6 +123,10 @@ static void test_wrong_settings(void)
 {
     expect_config(NULL, "username = me\n", "username needs a password");
     expect_config(NULL, "dialect = redisson\n", "needs mode = hash");
+    expect_config(NULL, "mode = hash\natomicity = watch\n", "set atomicity = lua");
+    expect_config(NULL, "mode = hash\ndialect = redisson\natomicity = watch\n",
+                  "mode = string only");
+    expect_config(NULL, "queue = yes\natomicity = watch\n", "set queue = no");
     expect_config(NULL, "tls_cert = /a\n", "tls_key");
     expect_config(NULL, "database = -1\n", "database");
     expect_config(NULL, "tls = maybe\n", "tls = \"maybe\": expected no or yes");

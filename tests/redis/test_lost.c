@@ -11,7 +11,7 @@
 static struct server server;
 
 /* The distance between two bytes that are tried. The nightly run tries every byte with every variant, which takes minutes.
- * Otherwise each variant begins at another byte, so that every byte is tried with three variants; with one under sanitizers. */
+ * Otherwise each variant begins at another byte, so that every byte is tried with two variants at least; with one under sanitizers. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 static int step = VARIANTS;
 #else
