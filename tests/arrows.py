@@ -25,7 +25,6 @@ LARGER = {
     "core/client": 9,
     "drivers/postgres": 13,
     "drivers/redis": 14,
-    "drivers/lib/redis": 5,
     "drivers/sqlite": 9,
 }
 

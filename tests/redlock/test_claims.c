@@ -10,11 +10,6 @@
 static int64_t now_ns;
 static struct driver driver;
 
-bool link_is_up(const struct link *link)
-{
-    return link->state == LINK_UP;
-}
-
 static int64_t now(mortise_host *host)
 {
     (void)host;

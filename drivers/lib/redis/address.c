@@ -29,12 +29,12 @@ static void resolved(void *ctx, void *argument, const struct addrinfo *addresses
     if (addresses == NULL) {
         link_fault_set(&link->last, MORTISE_UNREACHABLE, true, 0, "%s: %s", link->endpoint.text,
                        problem);
-        link_attempt_failed(link);
+        link->ends->failed(link);
         return;
     }
     for (; addresses != NULL; addresses = addresses->ai_next)
         add_address(link, addresses->ai_addr, addresses->ai_addrlen);
-    link_connect(link);
+    link->ends->addressed(link);
 }
 
 /* A name may have several addresses, and each may be another server. */
@@ -50,14 +50,14 @@ void link_look_up(struct link *link)
     if (is_beside(link)) {
         link->addresses[0] = link->beside->addresses[link->beside->address_at];
         link->address_count = 1;
-        link_connect(link);
+        link->ends->addressed(link);
         return;
     }
     if (endpoint->port[0] == '\0') {
         struct sockaddr_un path = {.sun_family = AF_UNIX};
         memcpy(path.sun_path, endpoint->host, strlen(endpoint->host));
         add_address(link, &path, sizeof(path));
-        link_connect(link);
+        link->ends->addressed(link);
         return;
     }
     if (link->looking_up) /* the resolver has not answered yet: its answer serves this attempt */
@@ -69,5 +69,5 @@ void link_look_up(struct link *link)
     link->looking_up = false;
     link_fault_set(&link->last, MORTISE_NOMEM, true, 0, "%s: out of memory or threads",
                    endpoint->text);
-    link_attempt_failed(link);
+    link->ends->failed(link);
 }

@@ -144,7 +144,6 @@ void link_greet(struct link *link)
         step(link, &count, STEP_TIME, 1, "TIME");
     }
     link_call_end(link, &link->greeting, count);
-    link_flush(link);
 }
 
 static void kill_old(struct link *link, const struct link_past *past)
@@ -156,7 +155,6 @@ static void kill_old(struct link *link, const struct link_past *past)
     link_text(link, "ID");
     link_number(link, past->id);
     link_call_end(link, &link->greeting, count);
-    link_flush(link);
 }
 
 void link_info(const redisReply *reply, const char *key, char *to, size_t size)
@@ -285,11 +283,11 @@ static void greeted(struct link_call *call, unsigned index, redisReply *reply)
     if (!link->greeting_failed)
         check_version(link);
     if (link->greeting_failed)
-        link_greeted(link, &link->greeting_fault);
+        link->ends->greeted(link, &link->greeting_fault);
     else if (which != STEP_KILL && look_back(link) != NULL)
         kill_old(link, look_back(link));
     else
-        link_greeted(link, NULL);
+        link->ends->greeted(link, NULL);
 }
 
 /* link.c knows why, and goes on from there. */

@@ -12,6 +12,9 @@
 #define TLS_LOOK_MS 5  /* TLS may want to read before it can write: hiredis does not say which */
 
 static void begin_attempt(struct link *link);
+static void connect_next(struct link *link);
+static void attempt_failed(struct link *link);
+static void greeted(struct link *link, const struct link_fault *fault);
 
 static int64_t now_of(const struct link *link)
 {
@@ -21,7 +24,10 @@ static int64_t now_of(const struct link *link)
 void link_init(struct link *link, mortise_host *host, const struct link_settings *settings,
                const struct link_callbacks *callbacks, void *owner)
 {
+    static const struct link_ends ends = {
+        .addressed = connect_next, .failed = attempt_failed, .greeted = greeted};
     memset(link, 0, sizeof(*link));
+    link->ends = &ends;
     link->host = host;
     link->settings = settings;
     link->callbacks = callbacks;
@@ -31,11 +37,6 @@ void link_init(struct link *link, mortise_host *host, const struct link_settings
     link->last_call = &link->first;
     link->settled = true;
     link->endpoint = settings->endpoint;
-}
-
-bool link_is_up(const struct link *link)
-{
-    return link->state == LINK_UP && !link->breaks && !link->demoted;
 }
 
 bool link_is_connecting(const struct link *link)
@@ -106,7 +107,7 @@ static void go_down(struct link *link, const struct link_fault *why)
         link->callbacks->down(link, link->owner, &fault);
 }
 
-void link_attempt_failed(struct link *link)
+static void attempt_failed(struct link *link)
 {
     go_down(link, &link->last);
 }
@@ -139,7 +140,7 @@ static void break_by_errno(struct link *link, const char *what, int problem)
     link_break(link, &fault);
 }
 
-void link_break_text(struct link *link, const char *text)
+static void break_text(struct link *link, const char *text)
 {
     struct link_fault fault;
     link_fault_set(&fault, MORTISE_UNREACHABLE, true, 0, "%s: %s", link->endpoint.text, text);
@@ -158,7 +159,7 @@ static void close_quietly(struct link *link)
 void link_leave(struct link *link, const char *why)
 {
     if (link->state == LINK_UP || link->reading)
-        link_break_text(link, why);
+        break_text(link, why);
     else if (link->state != LINK_SEEKING)
         close_quietly(link);
     if (link->state != LINK_DOWN) /* it seeks anyway; or breaks when what was read has been told */
@@ -253,7 +254,7 @@ void link_not_found(struct link *link, const struct link_fault *fault)
 }
 
 /* Each address gets its share of the time that is left. */
-void link_connect(struct link *link)
+static void connect_next(struct link *link)
 {
     link->state = LINK_CONNECTING;
     for (; link->address_at < link->address_count; link->address_at++) {
@@ -277,7 +278,7 @@ static void connect_failed(struct link *link, int problem)
                    strerror(problem));
     link_unwrap(link);
     link->address_at++;
-    link_connect(link);
+    connect_next(link);
 }
 
 static void connected(struct link *link)
@@ -303,7 +304,7 @@ static void connected(struct link *link)
     link_greet(link);
 }
 
-void link_greeted(struct link *link, const struct link_fault *fault)
+static void greeted(struct link *link, const struct link_fault *fault)
 {
     if (fault != NULL) {
         link_break(link, fault);
@@ -327,7 +328,7 @@ void link_flush(struct link *link)
     if (link->fd < 0 || link->breaks || link->context == NULL)
         return;
     if (out->failed) {
-        link_break_text(link, "out of memory for a request");
+        break_text(link, "out of memory for a request");
         return;
     }
     if (out->done == out->length && !link->tls_pending)
@@ -383,7 +384,7 @@ void link_look(struct link *link)
         return;
     ssize_t n = recv(link->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     if (n == 0)
-        link_break_text(link, "the server closed the connection");
+        break_text(link, "the server closed the connection");
     else if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
         break_by_errno(link, "the connection broke", errno);
 }
@@ -446,8 +447,8 @@ static void time_out(struct link *link)
         break;
     case LINK_GREETING:
     case LINK_UP:
-        link_break_text(link, link->state == LINK_UP ? "no answer in time (command_timeout)"
-                                                     : "no answer in time (connect_timeout)");
+        break_text(link, link->state == LINK_UP ? "no answer in time (command_timeout)"
+                                                : "no answer in time (connect_timeout)");
         break;
     }
 }

@@ -182,6 +182,7 @@ struct link {
     mortise_host *host;
     const struct link_settings *settings;
     const struct link_callbacks *callbacks;
+    const struct link_ends *ends;
     void *owner;
     const struct link
         *beside; /* if that one is UP: connect to its address, not to what the name says */
@@ -255,7 +256,10 @@ void link_close(struct link *link);
 void link_want(struct link *link);
 /* It need not be made anew when it breaks. An open connection stays. */
 void link_unwant(struct link *link);
-bool link_is_up(const struct link *link);
+static inline bool link_is_up(const struct link *link)
+{
+    return link->state == LINK_UP && !link->breaks && !link->demoted;
+}
 /* It is on its way up. */
 bool link_is_connecting(const struct link *link);
 /* Answers to callbacks->seek; nothing, if it is not asking. */
@@ -311,12 +315,15 @@ void link_bytes_free(struct link_bytes *bytes);
 
 /* ---- inside (address.c, socket.c, handshake.c) ------------------------------------------------------------------ */
 
-/* address.c: where the endpoint is; then one of the two below is called. */
+/* What follows when a part of an attempt has ended: link.c hands it down, because the parts know nothing of link.c. */
+struct link_ends {
+    void (*addressed)(struct link *link); /* `addresses` are known */
+    void (*failed)(struct link *link);    /* `last` says why */
+    /* The greeting has ended. NULL: the link is UP; else the attempt has failed. */
+    void (*greeted)(struct link *link, const struct link_fault *fault);
+};
+/* address.c: finds out the addresses of the endpoint; then `addressed` or `failed` is called. */
 void link_look_up(struct link *link);
-/* Connects to the next of the addresses. */
-void link_connect(struct link *link);
-/* For the reason in `last`. */
-void link_attempt_failed(struct link *link);
 /* Connects to the address at address_at: the descriptor, or -1 with errno. */
 int link_socket(const struct link *link);
 /* Wraps fd; begins TLS. False: fault. */
@@ -326,12 +333,9 @@ void link_unwrap(struct link *link);
 void link_discard(const struct link *link);
 /* Bytes written, 0 if the kernel takes none now, -1 with errno. */
 ssize_t link_write(struct link *link);
-/* A whole reply was taken from the reader. */
-void link_reply_ended(struct link *link);
 /* Reads what there is into the reader: REDIS_OK or an error in context. */
 int link_read(struct link *link);
-void link_break_text(struct link *link, const char *text);
-/* replies.c: tells what the reader has, whole; it may break. */
+/* replies.c: tells what the reader has, whole. If that breaks the link, `breaks` and `why` say so. */
 void link_tell_replies(struct link *link);
 /* Tells the replies ":123\r\n" and "+OK\r\n" that the bytes begin with; returns how many bytes those are. */
 size_t link_tell_simple(struct link *link, const char *bytes, size_t length);
@@ -347,8 +351,6 @@ void link_greet(struct link *link);
 void link_remember(struct link *link);
 /* The value of "key:" in the text of INFO. */
 void link_info(const redisReply *reply, const char *key, char *to, size_t size);
-/* The greeting has ended: UP, or the attempt has failed. */
-void link_greeted(struct link *link, const struct link_fault *fault);
 void link_fault_set(struct link_fault *fault, mortise_status status, bool retryable, int native,
                     const char *format, ...) __attribute__((format(printf, 5, 6)));
 

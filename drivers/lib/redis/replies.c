@@ -6,6 +6,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* link.c ends the connection when what was read has been told. */
+static void must_break(struct link *link, const struct link_fault *fault)
+{
+    if (!link->breaks)
+        link->why = *fault;
+    link->breaks = true;
+}
+
+static void must_break_text(struct link *link, const char *text)
+{
+    struct link_fault fault;
+    link_fault_set(&fault, MORTISE_UNREACHABLE, true, 0, "%s: %s", link->endpoint.text, text);
+    must_break(link, &fault);
+}
+
 static void tell_call(struct link *link, redisReply *reply)
 {
     struct link_call *call = link->first;
@@ -37,11 +52,11 @@ static void tell(struct link *link, redisReply *reply)
         link_fault_reply(link, reply, &fault);
         fault.status = MORTISE_UNREACHABLE;
         fault.retryable = true;
-        link_break(link, &fault);
+        must_break(link, &fault);
     } else
-        link_break_text(link, "an answer that nobody asked for");
+        must_break_text(link, "an answer that nobody asked for");
     if (link->demoted && link->first == NULL)
-        link_break_text(link, "it is a replica now");
+        must_break_text(link, "it is a replica now");
 }
 
 /* The length of ":123\r\n" at the beginning of the bytes, and its number; 0 if that is not there, whole. */
@@ -133,13 +148,14 @@ void link_tell_replies(struct link *link)
     while (!link->breaks) {
         void *reply = NULL;
         if (redisGetReplyFromReader(link->context, &reply) != REDIS_OK) {
-            link_break_text(link, link->too_large ? "an answer that is too large"
+            must_break_text(link, link->too_large ? "an answer that is too large"
                                                   : "what it answers is not the Redis protocol");
             break;
         }
         if (reply == NULL)
             break;
-        link_reply_ended(link);
+        link->elements = 0;
+        link->reply_bytes = link->context->reader->len - link->context->reader->pos;
         link->progress_ns = link->host->now(link->host);
         tell(link, reply);
         freeReplyObject(reply);

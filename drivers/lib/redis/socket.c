@@ -309,12 +309,6 @@ static void set_bounds(struct link *link)
     reader->privdata = link;
 }
 
-void link_reply_ended(struct link *link)
-{
-    link->elements = 0;
-    link->reply_bytes = link->context->reader->len - link->context->reader->pos;
-}
-
 static bool is_too_large(struct link *link, size_t more)
 {
     link->reply_bytes += more;
