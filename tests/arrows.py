@@ -24,7 +24,6 @@ MOST = 3
 LARGER = {
     "core/client": 9,
     "drivers/postgres": 13,
-    "drivers/redis": 14,
     "drivers/sqlite": 9,
 }
 

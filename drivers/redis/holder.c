@@ -1,5 +1,5 @@
 /* holder.c - who holds a lock, read from what is in the server: hashes; strings are ../lib/redis's. */
-#include "internal.h"
+#include "redis.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -81,12 +81,12 @@ static void set_redisson_owner(mortise_info *info, const char *field, size_t len
         holder_copy(info->owner, sizeof(info->owner), field, length);
 }
 
-bool holder_is_grant(const redisReply *field)
+static bool is_grant(const redisReply *field)
 {
     return field->len == 8 + GRANT_HEX && memcmp(field->str, "mortise:", 8) == 0;
 }
 
-bool holder_is_ours(const redisReply *field)
+static bool is_ours(const redisReply *field)
 {
     return is_field(field, "mortise");
 }
@@ -96,9 +96,9 @@ static bool of_redisson(const redisReply *fields, uint64_t now_us, mortise_info 
 {
     const redisReply *owner = NULL, *count = NULL, *ours = NULL;
     for (size_t i = 0; i + 1 < fields->elements; i += 2) {
-        if (holder_is_ours(fields->element[i]))
+        if (is_ours(fields->element[i]))
             ours = fields->element[i + 1];
-        if (holder_is_ours(fields->element[i]) || holder_is_grant(fields->element[i]))
+        if (is_ours(fields->element[i]) || is_grant(fields->element[i]))
             continue;
         owner = fields->element[i];
         count = fields->element[i + 1];

@@ -8,7 +8,7 @@
  *   The op is canceled: the next answer frees the list.
  *   The connection breaks: the op fails, and so does the list. */
 #include "../lib/redis/pages.h"
-#include "internal.h"
+#include "redis.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ struct found {
     char name[]; /* with the namespace */
 };
 
-/* In place of a flight: it makes many calls. */
+/* In place of a request: it makes many calls. */
 struct list {
     struct link_call call; /* first */
     struct driver *driver;
@@ -51,7 +51,7 @@ static void free_list(struct list *list)
 static void fail_list(struct list *list, const struct link_fault *fault)
 {
     if (list->op != NULL)
-        flow_fail(list->driver, list->op, fault);
+        op_fail(list->driver, list->op, fault);
     free_list(list);
 }
 
@@ -76,7 +76,7 @@ static bool has_left(struct list *list)
     struct link_fault fault;
     if (link_is_up(&list->driver->link))
         return false;
-    place_fault(list->driver, &fault);
+    failover_fault(list->driver, &fault);
     fail_list(list, &fault);
     return true;
 }
@@ -98,7 +98,7 @@ static void tell(struct list *list)
     struct found **all = malloc((list->count + 1) * sizeof(struct found *));
     size_t n = 0;
     if (all == NULL) {
-        flow_fail_memory(driver, list->op);
+        op_fail_memory(driver, list->op);
         return;
     }
     for (struct found *found = list->found; found != NULL; found = found->next)
@@ -108,7 +108,7 @@ static void tell(struct list *list)
         if (i == 0 || compare(&all[i - 1], &all[i]) != 0) /* SCAN may tell of a key twice */
             driver->host->emit(driver->host, list->op, &all[i]->info);
     free(all);
-    flow_complete(driver, list->op, MORTISE_OK);
+    op_complete(driver, list->op, MORTISE_OK);
 }
 
 static void role_told(struct link_call *call, unsigned index, redisReply *reply)
@@ -116,7 +116,7 @@ static void role_told(struct link_call *call, unsigned index, redisReply *reply)
     struct list *list = (struct list *)call;
     struct link *link = &list->driver->link;
     (void)index;
-    if (list->op == NULL || place_is_primary(reply)) {
+    if (list->op == NULL || failover_is_primary(reply)) {
         if (list->op != NULL)
             tell(list);
         free_list(list);
@@ -127,7 +127,7 @@ static void role_told(struct link_call *call, unsigned index, redisReply *reply)
         return;
     }
     struct link_fault fault;
-    place_fault(list->driver, &fault);
+    failover_fault(list->driver, &fault);
     fail_list(list, &fault);
     link_break(link, &fault);
 }
@@ -168,7 +168,7 @@ static bool take(struct list *list, const redisReply *key, const redisReply *rep
     mortise_info info = {.size = sizeof(info)};
     if ((size_t)key->len > MORTISE_NAME_MAX)
         return true; /* longer than any name */
-    if (!look_take(list->driver, reply, &info) || !info.held || info.remaining_ms == -1)
+    if (!inspect_take(list->driver, reply, &info) || !info.held || info.remaining_ms == -1)
         return true;
     memcpy(info.name, key->str, key->len);
     info.name[key->len] = '\0';
@@ -192,18 +192,18 @@ static void looked(struct link_call *call, unsigned index, redisReply *reply)
     struct list *list = (struct list *)call;
     bool last = index + 1 == call->expected;
     const redisReply *keys = list->page->element[1];
-    unsigned each = look_replies(list->driver);
+    unsigned each = inspect_replies(list->driver);
     /* a key of another type is refused inside the transaction: that is no failure, the others are */
     if (reply->type == REDIS_REPLY_ERROR && list->op != NULL) {
         struct link_fault fault;
         link_fault_reply(&list->driver->link, reply, &fault);
-        flow_fail(list->driver, list->op, &fault);
+        op_fail(list->driver, list->op, &fault);
         list->op = NULL;
     }
     if (index % each == each - 1 && list->op != NULL) {
         const redisReply *key = keys->element[list->at++];
         if (reply->type == REDIS_REPLY_ARRAY && !take(list, key, reply)) {
-            flow_fail_memory(list->driver, list->op);
+            op_fail_memory(list->driver, list->op);
             list->op = NULL;
         }
     }
@@ -229,9 +229,9 @@ static void look_at_page(struct list *list)
     }
     begin(list, looked);
     for (size_t i = 0; i < keys->elements; i++)
-        look_put(list->driver, keys->element[i]->str, keys->element[i]->len);
+        inspect_put(list->driver, keys->element[i]->str, keys->element[i]->len);
     link_call_end(&list->driver->link, &list->call,
-                  (unsigned)keys->elements * look_replies(list->driver));
+                  (unsigned)keys->elements * inspect_replies(list->driver));
 }
 
 static void scanned(struct link_call *call, unsigned index, redisReply *reply)
@@ -243,7 +243,7 @@ static void scanned(struct link_call *call, unsigned index, redisReply *reply)
     else if (!page_is_one(reply))
         refuse_list(list, reply);
     else if ((list->page = page_take(reply, list->cursor)) == NULL) {
-        flow_fail_memory(list->driver, list->op);
+        op_fail_memory(list->driver, list->op);
         free_list(list);
     } else
         look_at_page(list);
@@ -254,7 +254,7 @@ static void scan(struct list *list)
     struct link *link = &list->driver->link;
     begin(list, scanned);
     if (!page_put(link, list->cursor, list->op->name, list->op->name_len)) {
-        flow_fail_memory(list->driver, list->op);
+        op_fail_memory(list->driver, list->op);
         free_list(list);
         return;
     }
@@ -265,30 +265,26 @@ void list_start(struct driver *driver, mortise_op *op)
 {
     struct list *list = calloc(1, sizeof(*list));
     if (list == NULL) {
-        flow_fail_memory(driver, op);
+        op_fail_memory(driver, op);
         return;
     }
     list->driver = driver;
     list->op = op;
     memcpy(list->cursor, "0", 2);
-    op->driver_data[0] = list;
+    op_set(op, OP_LISTING, list);
     scan(list);
 }
 
-bool list_cancel(struct driver *driver, mortise_op *op)
+void list_cancel(struct driver *driver, mortise_op *op)
 {
-    struct list *list = op->driver_data[0];
-    if (op->kind != MORTISE_OP_LIST || list == NULL)
-        return false;
-    list->op = NULL;
-    flow_complete(driver, op, MORTISE_CANCELED);
-    return true;
+    data_of(op)->list->op = NULL;
+    op_complete(driver, op, MORTISE_CANCELED);
 }
 
 static void lost(struct link_call *call, enum link_loss loss, const struct link_fault *fault)
 {
     struct list *list = (struct list *)call;
     if (list->op != NULL)
-        flow_lose(list->driver, list->op, loss, fault);
+        op_lose(list->driver, list->op, loss, fault);
     free_list(list);
 }

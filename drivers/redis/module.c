@@ -1,9 +1,9 @@
-/* module.c - the Redis driver as a module: its table, its options, how an instance is opened and closed.
+/* module.c - the Redis driver as a module: its table, its options, how an instance is opened, turned and closed.
  *
- * One primary, one connection for all that a client asks, one more for those who wait; one to wait for replicas,
- * where that is asked for. internal.h says which file does what, and what happens where something fails. */
+ * One connection for all that a client asks; a second one for its waiters; with min_replicas a third one, on which it waits
+ * for replicas. redis.h says which file does what and what can go wrong; protocol.md has the requests. */
 #include "../lib/redis/settings.h"
-#include "internal.h"
+#include "redis.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -144,7 +144,7 @@ static mortise_status read_sentinels(struct driver *driver, mortise_error *error
     if (like.username != NULL && like.password == NULL)
         return settings_explain(error, MORTISE_CONFIG,
                                 "[%s] sentinel_username needs sentinel_password", driver->section);
-    if (!place_open(driver, at + 1, name, &like, &problem))
+    if (!failover_open(driver, at + 1, name, &like, &problem))
         return settings_explain(error, MORTISE_CONFIG, "[%s] sentinel = …@\"%.200s\": %s",
                                 driver->section, without_password(at + 1), problem);
     return MORTISE_OK;
@@ -154,7 +154,7 @@ static mortise_status read_servers(struct driver *driver, mortise_error *error)
 {
     const char *list = driver->values[OPTION_SERVERS].text, *problem;
     bool read = strchr(list, ',') != NULL
-                    ? place_open(driver, list, NULL, &driver->settings, &problem)
+                    ? failover_open(driver, list, NULL, &driver->settings, &problem)
                     : endpoint_next(&list, LINK_PORT, &driver->settings.endpoint, &problem);
     if (read)
         return MORTISE_OK;
@@ -221,12 +221,8 @@ static mortise_status read_settings(struct driver *driver, const char *note, mor
 
 static void free_driver(struct driver *driver)
 {
-    struct flight *flight = driver->free_flights, *next;
-    for (; flight != NULL; flight = next) {
-        next = flight->next_free;
-        free(flight);
-    }
-    flow_forget_doubts(driver);
+    requests_free(driver);
+    uncertain_forget(driver);
     free(driver->transaction);
     primary_close(driver->primary);
     free(driver);
@@ -235,13 +231,12 @@ static void free_driver(struct driver *driver)
 /* Connects nowhere yet: the first op does. */
 static mortise_status open_driver(const mortise_open_args *args, void **ctx, mortise_error *error)
 {
-    static const struct link_callbacks callbacks = {
-        .up = flow_up, .down = flow_down, .seek = place_seek};
     struct driver *driver = calloc(1, sizeof(*driver));
     if (driver == NULL)
         return settings_explain(error, MORTISE_NOMEM, "out of memory");
     driver->host = args->host;
     driver->values = args->values;
+    driver->dispatch = &dispatch_calls;
     snprintf(driver->section, sizeof(driver->section), "%s", args->section);
     mortise_status status = read_settings(driver, args->note, error);
     if (status != MORTISE_OK) {
@@ -249,10 +244,10 @@ static mortise_status open_driver(const mortise_open_args *args, void **ctx, mor
         return status;
     }
     snprintf(driver->inbox, sizeof(driver->inbox), "mortise:inbox:%.32s", args->client_id);
-    link_init(&driver->link, driver->host, &driver->settings, &callbacks, driver);
-    news_open(driver);
-    confirm_open(driver, args->values[OPTION_MIN_REPLICAS].number,
-                 args->values[OPTION_REPLICA_TIMEOUT].number);
+    link_init(&driver->link, driver->host, &driver->settings, &dispatch_callbacks, driver);
+    pubsub_open(driver, &queue_inbox);
+    replicas_open(driver, args->values[OPTION_MIN_REPLICAS].number,
+                  args->values[OPTION_REPLICA_TIMEOUT].number);
     *ctx = driver;
     return MORTISE_OK;
 }
@@ -273,22 +268,22 @@ static uint32_t capabilities_of(void *ctx)
 
 static void start(void *ctx, mortise_op **ops, size_t n)
 {
-    flow_start(ctx, ops, n);
+    dispatch_start(ctx, ops, n);
 }
 
 static void cancel(void *ctx, mortise_op *op)
 {
-    flow_cancel(ctx, op);
+    dispatch_cancel(ctx, op);
 }
 
 static void watch(void *ctx, const char *name, size_t name_len)
 {
-    news_watch(ctx, name, name_len);
+    pubsub_watch(ctx, name, name_len);
 }
 
 static void unwatch(void *ctx, const char *name, size_t name_len)
 {
-    news_unwatch(ctx, name, name_len);
+    pubsub_unwatch(ctx, name, name_len);
 }
 
 static size_t interest(void *ctx, struct pollfd *fds, size_t capacity, int64_t *due_ns)
@@ -296,11 +291,11 @@ static size_t interest(void *ctx, struct pollfd *fds, size_t capacity, int64_t *
     const struct driver *driver = ctx;
     size_t n = link_interest(&driver->link, fds, capacity, due_ns);
     n += link_interest(&driver->news, fds + n, capacity - n, due_ns);
-    n += link_interest(&driver->confirm.link, fds + n, capacity - n, due_ns);
+    n += link_interest(&driver->replicas.link, fds + n, capacity - n, due_ns);
     if (driver->primary != NULL)
         n += primary_interest(driver->primary, fds + n, capacity - n, due_ns);
-    if (place_look_due_ns(driver) < *due_ns)
-        *due_ns = place_look_due_ns(driver);
+    if (failover_look_due_ns(driver) < *due_ns)
+        *due_ns = failover_look_due_ns(driver);
     if (queue_due_ns(driver) < *due_ns)
         *due_ns = queue_due_ns(driver);
     return n;
@@ -311,29 +306,29 @@ static void turn(void *ctx, const struct pollfd *ready, size_t n)
     struct driver *driver = ctx;
     struct pollfd fds[LINKS_MAX];
     int64_t due_ns = MORTISE_NEVER;
-    if (driver->primary != NULL && place_looks(driver)) {
+    if (driver->primary != NULL && failover_looks(driver)) {
         n = interest(ctx, fds, LINKS_MAX, &due_ns);
         ready = poll(fds, (nfds_t)n, 0) > 0 ? fds : NULL;
         n = ready != NULL ? n : 0;
     }
     link_turn(&driver->link, ready, n);
     queue_turn(driver); /* first: who is not heard of in time loses its place */
-    flow_turn(driver);
+    dispatch_turn(driver);
     link_turn(&driver->news, ready, n);
-    link_turn(&driver->confirm.link, ready, n);
+    link_turn(&driver->replicas.link, ready, n);
     if (driver->primary != NULL)
         primary_turn(driver->primary, ready, n);
-    confirm_turn(driver);
+    replicas_turn(driver);
     link_flush(&driver->link);
     link_flush(&driver->news);
-    link_flush(&driver->confirm.link);
+    link_flush(&driver->replicas.link);
 }
 
 static void close_driver(void *ctx)
 {
     struct driver *driver = ctx;
-    news_close(driver);
-    link_close(&driver->confirm.link);
+    pubsub_close(driver);
+    link_close(&driver->replicas.link);
     link_close(&driver->link);
     free_driver(driver);
 }

@@ -24,7 +24,7 @@
  * In the client:
  *
  *            busy, no inbox            subscribed         "queued"
- *   flight ───────────────▶ unplaced ────────────▶ flight ────────▶ seated ──"<grant> <token> <stamp>"──▶ granted
+ *   request ───────────────▶ unplaced ────────────▶ request ────────▶ seated ──"<grant> <token> <stamp>"──▶ granted
  *      │                                             ▲                │          from the inbox
  *      └──taken──▶ granted                           └───refresh──────┘
  *                                                         │ taken, "yours"
@@ -96,87 +96,15 @@
  *     asks for now (place.c: this clock is behind) is given a larger one, since it was told of none yet. A push is
  *     believed only of the server that is asked, for a place that it was asked for. Who hands on here before those
  *     that wait have come passes over them, as nobody listens; they are seated as they come: their order is lost.
- *   Too many wait at once for one connection (it is back): they ask in turn, as the answers come (flow_has_room).
+ *   Too many wait at once for one connection (it is back): they ask in turn, as the answers come (has_room).
  *   Neighbours without the queue take what is free, and do not hand on what they release: waiters find out when they
  *     ask: with foreign = poll soon, else when the time is over that they were told. Never two holders: the lock
  *     is the same key.
  *   The server's clock jumps forward: locks end early, as everywhere, and places look old: taken anew. Back: places
  *     look fresh for longer. */
-#include "internal.h"
+#include "redis.h"
 
 #include <stdlib.h>
-
-struct seat {
-    UT_hash_handle hh;
-    struct seat *next, *previous; /* in the order of due_ns, which is not NEVER */
-    mortise_op *op;
-    int64_t due_ns;
-    bool placed; /* there may be a place in the server */
-};
-
-static struct seat *seat_of(const struct driver *driver, const mortise_op *op)
-{
-    bool may = driver->queued && op->kind == MORTISE_OP_ACQUIRE && !flow_is_held_back(driver, op) &&
-               !confirm_has(driver, op);
-    return may ? op->driver_data[1] : NULL;
-}
-
-/* ---- the seats -------------------------------------------------------------------------------------- */
-
-static void set_due(struct driver *driver, struct seat *seat, int64_t due_ns)
-{
-    if (seat->due_ns != MORTISE_NEVER)
-        DL_DELETE2(driver->seats, seat, previous, next);
-    seat->due_ns = due_ns;
-    if (due_ns == MORTISE_NEVER)
-        return;
-    struct seat *after = driver->seats != NULL ? driver->seats->previous : NULL; /* the last */
-    while (after != NULL && after->due_ns > due_ns)
-        after = after == driver->seats ? NULL : after->previous;
-    if (after == NULL)
-        DL_PREPEND2(driver->seats, seat, previous, next);
-    else
-        DL_APPEND_ELEM2(driver->seats, after, seat, previous, next);
-}
-
-void queue_unseat(struct driver *driver, mortise_op *op)
-{
-    struct seat *seat = seat_of(driver, op);
-    if (seat == NULL)
-        return;
-    op->driver_data[1] = NULL;
-    HASH_DELETE(hh, driver->seated, seat);
-    set_due(driver, seat, MORTISE_NEVER);
-    free(seat);
-}
-
-static struct seat *new_seat(struct driver *driver, mortise_op *op)
-{
-    struct seat *seat = calloc(1, sizeof(*seat));
-    if (seat == NULL)
-        return NULL;
-    seat->op = op;
-    seat->due_ns = MORTISE_NEVER;
-    seat->placed = (op->flags & MORTISE_OP_REPEAT) != 0;
-    HASH_ADD_KEYPTR(hh, driver->seated, &op->grant, sizeof(op->grant), seat);
-    if (seat->hh.tbl == NULL) {
-        free(seat);
-        return NULL;
-    }
-    op->driver_data[1] = seat;
-    return seat;
-}
-
-bool queue_is_seated(const struct driver *driver, const mortise_op *op)
-{
-    return seat_of(driver, op) != NULL;
-}
-
-bool queue_is_placed(const struct driver *driver, const mortise_op *op)
-{
-    const struct seat *seat = seat_of(driver, op);
-    return seat != NULL && seat->placed;
-}
 
 /* ---- asking ------------------------------------------------------------------------------------------- */
 
@@ -195,37 +123,32 @@ static void put_digits(char *to, size_t digits, uint64_t number)
     }
 }
 
-enum wish queue_wish(struct driver *driver, mortise_op *op, int64_t sent_ns, char text[WISH_SIZE])
+enum wish queue_wish(struct request *request, char text[WISH_SIZE])
 {
-    struct seat *seat = seat_of(driver, op);
-    if (!may_wait(driver, op) || !news_inbox_ready(driver))
+    struct driver *driver = request->driver;
+    mortise_op *op = request->op;
+    if (!may_wait(driver, op) || !driver->inbox_ready)
         return WISH_NONE;
-    if (seat == NULL)
-        seat = new_seat(driver, op);
+    if (request->seat == NULL)
+        request->seat = seat_new(driver, op);
+    struct seat *seat = request->seat;
     if (seat == NULL)
         return WISH_NONE;
     bool again = seat->placed;
     text[0] = again ? 'a' : 'n';
     put_digits(text + 1, 10, (uint64_t)op->ttl_ms);
-    put_digits(text + 12, 19, (uint64_t)sent_ns);
-    put_digits(text + 32, 16, place_floor(driver, op));
+    put_digits(text + 12, 19, (uint64_t)request->call.sent_ns);
+    put_digits(text + 32, 16, failover_floor(driver, op));
     memcpy(text + 49, driver->inbox, sizeof(driver->inbox));
     seat->placed = true;
     return again ? WISH_AGAIN : WISH_NEW;
 }
 
-void queue_refused(struct driver *driver, const mortise_op *op, enum wish wish)
-{
-    struct seat *seat = seat_of(driver, op);
-    if (seat != NULL && wish == WISH_NEW)
-        seat->placed = false;
-}
-
 static void ask(struct driver *driver, struct seat *seat)
 {
-    set_due(driver, seat, MORTISE_NEVER);
-    if (seat->op->driver_data[0] == NULL)
-        flow_send(driver, seat->op);
+    seat_set_due(driver, seat, MORTISE_NEVER);
+    if (data_of(seat->op)->state == OP_SEATED)
+        driver->dispatch->send(driver, seat->op);
 }
 
 /* Around `retry`, so that waiters do not keep step. */
@@ -250,23 +173,22 @@ static int64_t refresh_ms(struct driver *driver, const mortise_op *op, int64_t a
 bool queue_keep(struct driver *driver, mortise_op *op, enum wish wish, int64_t at_latest_ms,
                 int64_t sent_ns)
 {
-    struct seat *seat = seat_of(driver, op);
+    struct seat *seat = seat_of(op);
+    int64_t now = now_of(driver), due_ns = now;
     if (!may_wait(driver, op))
         return false;
     if (seat == NULL)
-        seat = new_seat(driver, op);
+        seat = seat_new(driver, op);
     if (seat == NULL)
         return false;
-    op->driver_data[0] = NULL;
+    op_set(op, OP_SEATED, seat);
     if (wish != WISH_NONE)
         op->first_sent_ns = sent_ns; /* whatever is granted from here on is later than this */
-    else if (news_inbox_ready(driver)) {
-        set_due(driver, seat, driver->host->now(driver->host)); /* it has come in between */
-        return true;
-    } else
-        news_want_inbox(driver);
-    set_due(driver, seat,
-            driver->host->now(driver->host) + refresh_ms(driver, op, at_latest_ms) * NS_PER_MS);
+    if (wish == WISH_NONE && !driver->inbox_ready)
+        pubsub_want_inbox(driver);
+    if (wish != WISH_NONE || !driver->inbox_ready) /* else the inbox has come in between */
+        due_ns = now + refresh_ms(driver, op, at_latest_ms) * NS_PER_MS;
+    seat_set_due(driver, seat, due_ns);
     return true;
 }
 
@@ -278,10 +200,10 @@ void queue_ask_all(struct driver *driver)
     struct seat *seat, *next;
     if (!link_is_up(&driver->link))
         return;
-    int64_t now = driver->host->now(driver->host);
+    int64_t now = now_of(driver);
     driver->seats = NULL;
     HASH_ITER (hh, driver->seated, seat, next) {
-        seat->due_ns = seat->op->driver_data[0] == NULL ? now : MORTISE_NEVER;
+        seat->due_ns = data_of(seat->op)->state == OP_SEATED ? now : MORTISE_NEVER;
         if (seat->due_ns == now)
             DL_APPEND2(driver->seats, seat, previous, next);
     }
@@ -291,7 +213,7 @@ void queue_ask_all(struct driver *driver)
 /* Where there is no room an answer comes first. */
 int64_t queue_due_ns(const struct driver *driver)
 {
-    bool waits = driver->seats != NULL && (flow_has_room(driver) || !link_is_up(&driver->link));
+    bool waits = driver->seats != NULL && (has_room(driver) || !link_is_up(&driver->link));
     return waits ? driver->seats->due_ns : MORTISE_NEVER;
 }
 
@@ -299,15 +221,14 @@ void queue_turn(struct driver *driver)
 {
     if (driver->seats == NULL)
         return;
-    int64_t now = driver->host->now(driver->host);
+    int64_t now = now_of(driver);
     bool up = link_is_up(&driver->link);
-    while (driver->seats != NULL && driver->seats->due_ns <= now &&
-           (!up || flow_has_room(driver))) {
+    while (driver->seats != NULL && driver->seats->due_ns <= now && (!up || has_room(driver))) {
         if (up) {
             ask(driver, driver->seats);
             continue;
         }
-        set_due(driver, driver->seats, MORTISE_NEVER); /* asked when the connection is back */
+        seat_set_due(driver, driver->seats, MORTISE_NEVER); /* asked when the connection is back */
         link_want(&driver->link);
     }
 }
@@ -353,7 +274,7 @@ static bool is_told_here(const struct driver *driver, int64_t stamp_ns)
            strcmp(from->endpoint.text, at->endpoint.text) == 0;
 }
 
-void queue_told(struct driver *driver, const char *text, size_t length)
+static void told(struct driver *driver, const char *text, size_t length)
 {
     mortise_grant_id grant;
     struct seat *seat;
@@ -363,20 +284,23 @@ void queue_told(struct driver *driver, const char *text, size_t length)
         return;
     HASH_FIND(hh, driver->seated, &grant, sizeof(grant), seat);
     if (seat == NULL || !seat->placed || stamp_ns < seat->op->first_sent_ns ||
-        stamp_ns > driver->host->now(driver->host))
+        stamp_ns > now_of(driver))
         return;
-    struct flight *flight = seat->op->driver_data[0];
-    if (flight != NULL && flight->call.sent_ns != stamp_ns)
+    mortise_op *op = seat->op;
+    struct request *request = data_of(op)->state == OP_SENT ? data_of(op)->request : NULL;
+    if (request != NULL && request->call.sent_ns != stamp_ns)
         return; /* a refresh overtaken by the push: it will say "yours" */
-    if (flight != NULL)
-        flight->op = NULL; /* it was "queued" before that */
-    lease_granted(driver, seat->op, token, stamp_ns);
+    answer_granted(driver, op, token, stamp_ns);
+    if (request != NULL)
+        request->op = NULL; /* it was "queued" before that */
 }
 
 void queue_lose_all(struct driver *driver, const struct link_fault *fault)
 {
     struct seat *seat, *next;
     HASH_ITER (hh, driver->seated, seat, next)
-        if (seat->op->driver_data[0] == NULL)
-            flow_lose(driver, seat->op, LINK_NOT_SENT, fault);
+        if (data_of(seat->op)->state == OP_SEATED)
+            op_lose(driver, seat->op, LINK_NOT_SENT, fault);
 }
+
+const struct inbox_calls queue_inbox = {.changed = queue_ask_all, .told = told};

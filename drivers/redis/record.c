@@ -1,5 +1,5 @@
 /* record.c - small named records, which outlive clients: "<version> <bytes>" beside the name. */
-#include "internal.h"
+#include "redis.h"
 
 #include <stdlib.h>
 
@@ -10,57 +10,57 @@ static void take(struct driver *driver, mortise_op *op, const redisReply *reply)
     size_t size = reply->len - digits - 1;
     uint64_t version = holder_number(reply->str, digits);
     if (blank == NULL || version == 0 || size > op->buffer_size) {
-        flow_fail_odd(driver, op);
+        op_fail_odd(driver, op);
         return;
     }
     memcpy(op->buffer, blank + 1, size);
     op->record_size = size;
     op->record_version = version;
-    flow_complete(driver, op, MORTISE_OK);
+    op_complete(driver, op, MORTISE_OK);
 }
 
-static void was_read(struct flight *flight, redisReply *reply)
+static void was_read(struct request *request, redisReply *reply)
 {
-    mortise_op *op = flight->op;
+    mortise_op *op = request->op;
     if (reply->type == REDIS_REPLY_STRING) {
-        take(flight->driver, op, reply);
+        take(request->driver, op, reply);
         return;
     }
     op->record_version = 0;
     op->record_size = 0;
-    flow_complete(flight->driver, op, MORTISE_OK);
+    op_complete(request->driver, op, MORTISE_OK);
 }
 
 void record_read(struct driver *driver, mortise_op *op)
 {
-    struct flight *flight = flow_take_off(driver, op, was_read);
-    if (flight == NULL)
+    struct request *request = request_begin(driver, op, was_read);
+    if (request == NULL)
         return;
     link_command(&driver->link, 2);
     link_text(&driver->link, "GET");
-    key_put(&driver->link, driver, op, KEY_RECORD);
-    link_call_end(&driver->link, &flight->call, 1);
+    key_put(&driver->link, op, KEY_RECORD);
+    link_call_end(&driver->link, &request->call, 1);
 }
 
-static void written(struct flight *flight, redisReply *reply)
+static void written(struct request *request, redisReply *reply)
 {
-    mortise_op *op = flight->op;
+    mortise_op *op = request->op;
     if (reply->type != REDIS_REPLY_INTEGER) {
-        flow_fail_odd(flight->driver, op);
+        op_fail_odd(request->driver, op);
         return;
     }
     op->record_version = (uint64_t)reply->integer;
-    flow_complete(flight->driver, op, reply->integer > 0 ? MORTISE_OK : MORTISE_BUSY);
+    op_complete(request->driver, op, reply->integer > 0 ? MORTISE_OK : MORTISE_BUSY);
 }
 
 void record_write(struct driver *driver, mortise_op *op)
 {
-    struct flight *flight = flow_take_off(driver, op, written);
-    if (flight == NULL)
+    struct request *request = request_begin(driver, op, written);
+    if (request == NULL)
         return;
-    script_begin(flight, SCRIPT_RECORD_WRITE, 1, 2);
-    key_put(&driver->link, driver, op, KEY_RECORD);
+    request_script(request, SCRIPT_RECORD_WRITE, 1, 2);
+    key_put(&driver->link, op, KEY_RECORD);
     link_number(&driver->link, (int64_t)op->record_version);
     link_argument(&driver->link, op->record, op->record_size);
-    link_call_end(&driver->link, &flight->call, 1);
+    link_call_end(&driver->link, &request->call, 1);
 }

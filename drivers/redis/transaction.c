@@ -19,7 +19,7 @@
  *   An op is canceled while READING: it is taken out. While WRITING: its result is dropped.
  *   A key expires between the reading and EXEC: PEXPIRE and DEL answer 0, so the grant is LOST.
  *   PUBLISH is sent behind EXEC, not inside, so that a release succeeds where an ACL forbids PUBLISH. */
-#include "internal.h"
+#include "redis.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -89,7 +89,7 @@ static void fail_all(struct transaction *t, const struct link_fault *fault)
 {
     for (size_t i = 0; i < t->count; i++)
         if (t->parts[i].op != NULL)
-            flow_fail(t->driver, take_out(&t->parts[i]), fault);
+            op_fail(t->driver, take_out(&t->parts[i]), fault);
 }
 
 static void refuse_all(struct transaction *t, const redisReply *reply)
@@ -113,7 +113,7 @@ static void put(struct transaction *t, unsigned arguments, const char *word, con
 {
     link_command(&t->driver->link, arguments);
     link_text(&t->driver->link, word);
-    key_put(&t->driver->link, t->driver, op, key);
+    key_put(&t->driver->link, op, key);
 }
 
 static void put_word(struct transaction *t, const char *word)
@@ -147,9 +147,9 @@ static void put_watch(struct transaction *t)
     link_command(link, 1 + (unsigned)t->count * (tokens ? 2 : 1));
     link_text(link, "WATCH");
     for (size_t i = 0; i < t->count; i++) {
-        key_put(link, t->driver, t->parts[i].op, key_of(t));
+        key_put(link, t->parts[i].op, key_of(t));
         if (tokens)
-            key_put(link, t->driver, t->parts[i].op, KEY_TOKEN);
+            key_put(link, t->parts[i].op, KEY_TOKEN);
     }
     put_word(t, "TIME");
 }
@@ -174,7 +174,7 @@ static void read_all(struct transaction *t)
         put(t, 4, "GETRANGE", op, key_of(t));
         link_text(link, "0");
         link_text(link, VALUE_END);
-        flow_sent(op, &t->call);
+        op_sent(op, &t->call);
     }
     link_call_end(link, &t->call, t->lead + (unsigned)t->count * reads_of(t));
 }
@@ -185,7 +185,7 @@ static void read_all(struct transaction *t)
 static uint64_t next_token(const struct transaction *t, const mortise_op *op,
                            const redisReply *last)
 {
-    uint64_t floor = place_floor(t->driver, op), token = t->now_us, next = 1;
+    uint64_t floor = failover_floor(t->driver, op), token = t->now_us, next = 1;
     if (last->type == REDIS_REPLY_STRING && last->len > 16)
         return 0;
     if (last->type == REDIS_REPLY_STRING)
@@ -215,14 +215,14 @@ static void decide_acquire(struct transaction *t, struct part *part, const redis
     mortise_info info;
     if (is_mine(part, value)) {
         holder_of_string(value->str, value->len, 0, &info);
-        lease_found(t->driver, take_out(part), info.token, part->remaining_ms, t->read_ns);
+        answer_found(t->driver, take_out(part), info.token, part->remaining_ms, t->read_ns);
     } else if (!is_absent(part, value)) {
         mortise_op *op = take_out(part);
         if (op->info != NULL)
             holder_of_string(value->str, value->len, t->now_us, op->info);
-        lease_busy(t->driver, op, part->remaining_ms);
+        answer_busy(t->driver, op, part->remaining_ms);
     } else if (part->number == 0)
-        flow_fail_token(t->driver, take_out(part));
+        op_fail_token(t->driver, take_out(part));
 }
 
 static void decide_release(struct transaction *t, struct part *part, const redisReply *value)
@@ -234,7 +234,7 @@ static void decide_release(struct transaction *t, struct part *part, const redis
         ends = value->len > 0 && info.token == part->op->token;
     }
     if (!ends)
-        lease_released(t->driver, take_out(part), is_absent(part, value) ? 0 : 1);
+        answer_released(t->driver, take_out(part), is_absent(part, value) ? 0 : 1);
 }
 
 static void decide_write(struct transaction *t, struct part *part, const redisReply *value)
@@ -245,13 +245,13 @@ static void decide_write(struct transaction *t, struct part *part, const redisRe
     if (version == part->op->record_version)
         return;
     part->op->record_version = 0;
-    flow_complete(t->driver, take_out(part), MORTISE_BUSY);
+    op_complete(t->driver, take_out(part), MORTISE_BUSY);
 }
 
 static void decide(struct transaction *t, struct part *part, const redisReply *value)
 {
     if (value->type != REDIS_REPLY_STRING)
-        flow_fail_odd(t->driver, take_out(part));
+        op_fail_odd(t->driver, take_out(part));
     else if (t->kind == MORTISE_OP_ACQUIRE)
         decide_acquire(t, part, value);
     else if (t->kind == MORTISE_OP_RELEASE)
@@ -259,7 +259,7 @@ static void decide(struct transaction *t, struct part *part, const redisReply *v
     else if (t->kind == MORTISE_OP_WRITE)
         decide_write(t, part, value);
     else if (!is_mine(part, value))
-        renew_answer(t->driver, take_out(part), is_absent(part, value) ? '0' : '1', 0);
+        answer_renewed(t->driver, take_out(part), is_absent(part, value) ? '0' : '1', 0);
 }
 
 /* An error for one key fails its op, not the others. As in the script, a lock whose key has another type now is another's. */
@@ -268,9 +268,9 @@ static void refuse_one(struct transaction *t, struct part *part, const redisRepl
     struct link_fault fault;
     link_fault_reply(&t->driver->link, reply, &fault);
     if (t->kind == MORTISE_OP_RENEW && fault.error == LINK_ERROR_WRONGTYPE)
-        renew_answer(t->driver, take_out(part), '1', 0);
+        answer_renewed(t->driver, take_out(part), '1', 0);
     else
-        flow_fail(t->driver, take_out(part), &fault);
+        op_fail(t->driver, take_out(part), &fault);
 }
 
 /* `left`: how many reads of this part follow. */
@@ -393,16 +393,16 @@ static void tell(struct transaction *t, struct part *part, redisReply *const *re
     for (unsigned i = 0; i < writes_of(t); i++)
         failed |= results[i]->type == REDIS_REPLY_ERROR;
     if (failed)
-        flow_fail_odd(t->driver, op);
+        op_fail_odd(t->driver, op);
     else if (t->kind == MORTISE_OP_ACQUIRE)
-        lease_granted(t->driver, op, part->number, t->read_ns);
+        answer_granted(t->driver, op, part->number, t->read_ns);
     else if (t->kind == MORTISE_OP_RENEW)
-        renew_answer(t->driver, op, gone ? '0' : '2', t->read_ns);
+        answer_renewed(t->driver, op, gone ? '0' : '2', t->read_ns);
     else if (t->kind == MORTISE_OP_RELEASE)
-        lease_released(t->driver, op, gone ? 0 : 2);
+        answer_released(t->driver, op, gone ? 0 : 2);
     else {
         op->record_version = part->number;
-        flow_complete(t->driver, op, MORTISE_OK);
+        op_complete(t->driver, op, MORTISE_OK);
     }
 }
 
@@ -414,7 +414,7 @@ static void executed(struct transaction *t, const redisReply *results)
         if (part->op != NULL && (i + 1) * each <= results->elements)
             tell(t, part, results->element + i * each);
         else if (part->op != NULL)
-            flow_fail_odd(t->driver, take_out(part));
+            op_fail_odd(t->driver, take_out(part));
     }
 }
 
@@ -423,7 +423,7 @@ static void take_op(struct transaction *t, mortise_op *op)
     DL_DELETE2(t->driver->waiting, op, previous, next);
     t->kind = op->kind;
     t->parts[t->count++] = (struct part){.op = op, .grant = op->grant, .ttl_ms = op->ttl_ms};
-    op->driver_data[0] = t;
+    op_set(op, OP_WATCHED, NULL);
 }
 
 /* One op whose key others change must not hold up the rest: the first is tried alone, the others wait again. */
@@ -433,7 +433,7 @@ static void try_again(struct transaction *t)
     drop_ended(t);
     while (t->count > 1) {
         mortise_op *op = t->parts[--t->count].op;
-        op->driver_data[0] = NULL;
+        op_set(op, OP_WAITING, NULL);
         op->next = op->previous = NULL;
         DL_PREPEND2(t->driver->waiting, op, previous, next);
     }
@@ -471,9 +471,9 @@ static void lost(struct link_call *call, enum link_loss loss, const struct link_
     for (size_t i = 0; i < t->count; i++) {
         struct part *part = &t->parts[i];
         if (written && t->kind == MORTISE_OP_ACQUIRE)
-            flow_doubt(t->driver, &part->grant, part->ttl_ms);
-        if (part->op != NULL && (t->state == WRITING || !flow_ask_again(t->driver, part->op)))
-            flow_lose(t->driver, part->op, written ? LINK_LOST : LINK_NOT_SENT, fault);
+            uncertain_add(t->driver, &part->grant, part->ttl_ms);
+        if (part->op != NULL && (t->state == WRITING || !op_wait_again(t->driver, part->op)))
+            op_lose(t->driver, part->op, written ? LINK_LOST : LINK_NOT_SENT, fault);
     }
     t->state = IDLE;
     t->count = 0;
@@ -528,7 +528,7 @@ static void begin_next(struct transaction *t)
             read_all(t);
         } else {
             DL_DELETE2(driver->waiting, op, previous, next);
-            flow_send(driver, op);
+            driver->dispatch->send(driver, op);
         }
     }
 }
@@ -544,17 +544,14 @@ void transaction_next(struct driver *driver)
     t->running = false;
 }
 
-bool transaction_cancel(struct driver *driver, mortise_op *op)
+void transaction_cancel(struct driver *driver, mortise_op *op)
 {
     struct transaction *t = driver->transaction;
-    if (t == NULL || op->driver_data[0] != t)
-        return false;
     for (size_t i = 0; i < t->count; i++)
         if (t->parts[i].op == op)
             t->parts[i].op = NULL;
     bool unsure = t->state == WRITING || (op->flags & MORTISE_OP_REPEAT) != 0;
-    flow_complete(driver, op, unsure ? MORTISE_INDETERMINATE : MORTISE_CANCELED);
-    return true;
+    op_complete(driver, op, unsure ? MORTISE_INDETERMINATE : MORTISE_CANCELED);
 }
 
 bool transaction_disturb(struct driver *driver)

@@ -257,6 +257,7 @@ static bool is_warned(void *path)
 {
     char *text = test_file_read(path);
     bool warned = text && strstr(text, "has 2 replicas, and min_replicas is 1") != NULL;
+    CHECK(!warned || strstr(text, "[redis] [redis]") == NULL); /* the core writes the section */
     free(text);
     return warned;
 }

@@ -1,11 +1,10 @@
-/* key.c - the names of keys and channels, and what a grant and an owner are called in the server. */
-#include "internal.h"
+/* keys.c - the names of keys and channels, and what a grant and an owner are called in the server. */
+#include "redis.h"
 
 #include <stdlib.h>
 
-void key_put(struct link *link, const struct driver *driver, const mortise_op *op, enum key key)
+void key_put(struct link *link, const mortise_op *op, enum key key)
 {
-    (void)driver;
     key_put_of(link, op->name, op->name_len, key);
 }
 
@@ -60,7 +59,8 @@ void key_put_grant(struct link *link, const mortise_op *op)
     memcpy(to, hex, GRANT_HEX);
 }
 
-size_t key_field(const mortise_op *op, char field[FIELD_MAX + 1])
+/* As given; "uuid:0" made of the grant if it is unshared. */
+static size_t make_field(const mortise_op *op, char field[FIELD_MAX + 1])
 {
     static const unsigned char groups[] = {8, 4, 4, 4, 12};
     char hex[GRANT_HEX + 1];
@@ -84,6 +84,6 @@ size_t key_field(const mortise_op *op, char field[FIELD_MAX + 1])
 void key_put_owner(struct link *link, const mortise_op *op)
 {
     char field[FIELD_MAX + 1];
-    link_argument(link, field, key_field(op, field));
+    link_argument(link, field, make_field(op, field));
     link_text(link, op->owner_len > 0 ? "1" : "0");
 }

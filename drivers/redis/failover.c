@@ -1,7 +1,7 @@
-/* place.c - where the server is, when there are several (servers, sentinel), and what follows from a new one: what is
+/* failover.c - where the server is, when there are several (servers, sentinel), and what follows from a new one: what is
  * held is renewed there at once, tokens do not go back with its clock. One address may lead to a new server, too (a
  * name, a virtual address). ../lib/redis/primary.h finds the primary; internal.h has the faults. */
-#include "internal.h"
+#include "redis.h"
 
 #include <stdio.h>
 
@@ -15,13 +15,13 @@ static void each_link(struct driver *driver, void (*run)(struct link *link, cons
 {
     run(&driver->link, argument);
     run(&driver->news, argument);
-    run(&driver->confirm.link, argument);
+    run(&driver->replicas.link, argument);
 }
 
 /* ---- seeking -------------------------------------------------------------------------------------------- */
 
 /* The others go where the main connection is. */
-void place_seek(struct link *link, void *owner)
+void failover_seek(struct link *link, void *owner)
 {
     struct driver *driver = owner;
     bool known = link != &driver->link && link_is_up(&driver->link);
@@ -43,7 +43,7 @@ static void go_to(struct link *link, const void *endpoint)
 static void found(void *owner, const struct endpoint *endpoint)
 {
     struct driver *driver = owner;
-    driver->settings.endpoint = driver->confirm.settings.endpoint = *endpoint;
+    driver->settings.endpoint = driver->replicas.settings.endpoint = *endpoint;
     each_link(driver, go_to, endpoint);
 }
 
@@ -67,8 +67,8 @@ static void moved(void *owner)
     each_link(owner, leave, "the sentinels name another primary");
 }
 
-bool place_open(struct driver *driver, const char *list, const char *sentinel_name,
-                const struct link_settings *like, const char **problem)
+bool failover_open(struct driver *driver, const char *list, const char *sentinel_name,
+                   const struct link_settings *like, const char **problem)
 {
     static const struct primary_callbacks callbacks = {
         .found = found, .not_found = not_found, .moved = moved};
@@ -98,16 +98,16 @@ static void compare_clocks(struct driver *driver, const struct link *link)
     driver->clock_ns = link->clock_ns;
 }
 
-uint64_t place_floor(const struct driver *driver, const mortise_op *op)
+uint64_t failover_floor(const struct driver *driver, const mortise_op *op)
 {
     if (!driver->clock_behind)
         return op->token_floor;
-    uint64_t floor = clock_at(driver, driver->host->now(driver->host));
+    uint64_t floor = clock_at(driver, now_of(driver));
     floor = floor > FLOOR_MAX ? FLOOR_MAX : floor;
     return floor > op->token_floor ? floor : op->token_floor;
 }
 
-bool place_up(struct driver *driver)
+bool failover_up(struct driver *driver)
 {
     const struct link *link = &driver->link;
     bool same = link->run_id[0] != '\0' && strcmp(driver->run_id, link->run_id) == 0;
@@ -121,9 +121,9 @@ bool place_up(struct driver *driver)
 }
 
 /* Behind some addresses there are two servers, always: then this does not go on without end. */
-bool place_leads_elsewhere(struct driver *driver)
+bool failover_leads_elsewhere(struct driver *driver)
 {
-    int64_t now = driver->host->now(driver->host);
+    int64_t now = now_of(driver);
     if (driver->left_ns != 0 && now - driver->left_ns < LEAVE_NS)
         return false;
     if (driver->left_ns == 0)
@@ -138,7 +138,7 @@ bool place_leads_elsewhere(struct driver *driver)
 
 /* ---- while there is none ------------------------------------------------------------------------------------- */
 
-void place_note(struct driver *driver, const mortise_op *op)
+void failover_note(struct driver *driver, const mortise_op *op)
 {
     if (driver->primary == NULL || (op->kind != MORTISE_OP_ACQUIRE && op->kind != MORTISE_OP_RENEW))
         return;
@@ -150,7 +150,7 @@ void place_note(struct driver *driver, const mortise_op *op)
 }
 
 /* Nobody polls while nothing is asked; but a lease should hear of a failover before its next renewal. */
-int64_t place_look_due_ns(const struct driver *driver)
+int64_t failover_look_due_ns(const struct driver *driver)
 {
     if (driver->leases_until_ns <= driver->looked_ns)
         return MORTISE_NEVER;
@@ -158,31 +158,29 @@ int64_t place_look_due_ns(const struct driver *driver)
     return driver->looked_ns + (busy ? HURRY_NS : LOOK_NS);
 }
 
-bool place_looks(struct driver *driver)
+bool failover_looks(struct driver *driver)
 {
-    int64_t now = driver->host->now(driver->host);
-    if (now < place_look_due_ns(driver))
+    int64_t now = now_of(driver);
+    if (now < failover_look_due_ns(driver))
         return false;
     driver->looked_ns = now;
     return true;
 }
 
-void place_broke(struct driver *driver)
+void failover_broke(struct driver *driver)
 {
     if (driver->primary != NULL)
-        driver->restless_until_ns =
-            driver->host->now(driver->host) + driver->longest_ms * NS_PER_MS;
+        driver->restless_until_ns = now_of(driver) + driver->longest_ms * NS_PER_MS;
 }
 
-bool place_is_restless(const struct driver *driver)
+bool failover_is_restless(const struct driver *driver)
 {
-    return driver->restless_until_ns != 0 &&
-           driver->host->now(driver->host) < driver->restless_until_ns;
+    return driver->restless_until_ns != 0 && now_of(driver) < driver->restless_until_ns;
 }
 
 /* ---- a release that found nothing ------------------------------------------------------------------------------ */
 
-bool place_is_primary(const redisReply *reply)
+bool failover_is_primary(const redisReply *reply)
 {
     const redisReply *role =
         reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 ? reply->element[0] : NULL;
@@ -190,36 +188,8 @@ bool place_is_primary(const redisReply *reply)
            memcmp(role->str, "master", 6) == 0;
 }
 
-void place_fault(const struct driver *driver, struct link_fault *fault)
+void failover_fault(const struct driver *driver, struct link_fault *fault)
 {
     link_fault_set(fault, MORTISE_UNREACHABLE, true, 0, "%s: it is not the primary any more",
                    driver->link.endpoint.text);
-}
-
-static void role_told(struct flight *flight, redisReply *reply)
-{
-    struct driver *driver = flight->driver;
-    struct link_fault fault;
-    if (place_is_primary(reply)) {
-        flow_end(driver, flight->op, flight->verdict);
-        return;
-    }
-    place_fault(driver, &fault);
-    flow_fail(driver, flight->op, &fault);
-    link_break(&driver->link, &fault);
-}
-
-bool place_questions(struct driver *driver, mortise_op *op, mortise_status status)
-{
-    if (!driver->link.role_told || op->kind != MORTISE_OP_RELEASE ||
-        (status != MORTISE_LOST && status != MORTISE_NOTOWNER))
-        return false;
-    struct flight *flight = flow_take_off(driver, op, role_told);
-    if (flight == NULL)
-        return true;
-    flight->verdict = status;
-    link_command(&driver->link, 1);
-    link_text(&driver->link, "ROLE");
-    link_call_end(&driver->link, &flight->call, 1);
-    return true;
 }

@@ -1,4 +1,4 @@
-/* confirm.c - min_replicas: what was granted or renewed is told only when so many replicas have it.
+/* replicas.c - min_replicas: what was granted or renewed is told only when so many replicas have it.
  *
  *            granted, renewed      PUBLISH, WAIT N            N or more
  *   waiting ─────────────────▶ waiting ─────────▶ asked ───────────────────▶ completed: OK
@@ -20,11 +20,11 @@
  *   A renewal is not confirmed: the server's claim is longer than the deadline that the holder believes. The
  *     next renewal tries again.
  *   The release of an acquire that is not confirmed fails: INDETERMINATE, the core releases that grant until it
- *     is sure. If it asks for the grant again: doubt.c.
+ *     is sure. If it asks for the grant again: uncertain.c.
  *   It is canceled meanwhile: INDETERMINATE, likewise.
  *   The replicas are slow: a renewal gives up after a sixth of the ttl, by the core.
  *   It takes longer than the ttl: the core finds the deadline passed, and releases. */
-#include "internal.h"
+#include "redis.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -45,10 +45,32 @@ static void lost(struct link_call *call, enum link_loss loss, const struct link_
 
 static struct driver *driver_of(struct link_call *call)
 {
-    return (struct driver *)(void *)((char *)call - offsetof(struct driver, confirm.call));
+    return (struct driver *)(void *)((char *)call - offsetof(struct driver, replicas.call));
 }
 
 /* ---- not confirmed -------------------------------------------------------------------------------------- */
+
+static void fail_unsure(struct driver *driver, mortise_op *op, const struct link_fault *fault)
+{
+    struct link_fault unsure = *fault;
+    unsure.status = MORTISE_INDETERMINATE;
+    unsure.retryable = true;
+    op_fail(driver, op, &unsure);
+}
+
+static void undone(mortise_op *op)
+{
+    struct undo *undo = (struct undo *)op;
+    bool gone = op->status == MORTISE_OK ||
+                ((op->status == MORTISE_LOST || op->status == MORTISE_NOTOWNER) && op->sure);
+    if (undo->of != NULL && op->status == MORTISE_INDETERMINATE)
+        uncertain_add_stray(undo->driver, &undo->op.grant);
+    if (undo->of != NULL && gone)
+        op_fail(undo->driver, undo->of, &undo->fault);
+    else if (undo->of != NULL)
+        fail_unsure(undo->driver, undo->of, &undo->fault);
+    free(undo);
+}
 
 static struct undo *new_undo(struct driver *driver, mortise_op *of, const struct link_fault *fault)
 {
@@ -70,35 +92,14 @@ static struct undo *new_undo(struct driver *driver, mortise_op *of, const struct
     undo->op.ttl_ms = of->ttl_ms;
     undo->op.token = of->token;
     undo->op.issuer = driver;
+    undo->op.done = undone;
     return undo;
-}
-
-static void fail_unsure(struct driver *driver, mortise_op *op, const struct link_fault *fault)
-{
-    struct link_fault unsure = *fault;
-    unsure.status = MORTISE_INDETERMINATE;
-    unsure.retryable = true;
-    flow_fail(driver, op, &unsure);
-}
-
-void confirm_undone(struct driver *driver, mortise_op *op, mortise_status status)
-{
-    struct undo *undo = (struct undo *)op;
-    bool gone = status == MORTISE_OK ||
-                ((status == MORTISE_LOST || status == MORTISE_NOTOWNER) && op->sure);
-    if (undo->of != NULL && status == MORTISE_INDETERMINATE)
-        flow_note_stray(driver, &undo->op.grant);
-    if (undo->of != NULL && gone)
-        flow_fail(driver, undo->of, &undo->fault);
-    else if (undo->of != NULL)
-        fail_unsure(driver, undo->of, &undo->fault);
-    free(undo);
 }
 
 static void refuse(struct driver *driver, mortise_op *op, const struct link_fault *fault)
 {
     if (op->kind == MORTISE_OP_RENEW) {
-        flow_fail(driver, op, fault);
+        op_fail(driver, op, fault);
         return;
     }
     struct undo *undo = new_undo(driver, op, fault);
@@ -107,8 +108,8 @@ static void refuse(struct driver *driver, mortise_op *op, const struct link_faul
         return;
     }
     mortise_op *release = &undo->op;
-    op->driver_data[0] = undo;
-    flow_start(driver, &release, 1);
+    op_set(op, OP_UNDOING, undo);
+    driver->dispatch->start(driver, &release, 1);
 }
 
 static void refuse_all(struct driver *driver, mortise_op **list, const struct link_fault *fault)
@@ -129,63 +130,61 @@ static void refuse_text(struct driver *driver, mortise_op **list, const char *wh
 
 /* ---- to be confirmed -------------------------------------------------------------------------------------- */
 
-bool confirm_takes(struct driver *driver, mortise_op *op, mortise_status status)
+bool replicas_take(struct driver *driver, mortise_op *op)
 {
-    struct confirm *confirm = &driver->confirm;
-    bool grants = op->kind == MORTISE_OP_ACQUIRE || op->kind == MORTISE_OP_RENEW;
-    if (confirm->replicas == 0 || status != MORTISE_OK || !grants)
+    struct replicas *replicas = &driver->replicas;
+    if (replicas->wanted == 0)
         return false;
-    if (strcmp(confirm->run_id, driver->link.run_id) != 0)
-        refuse_text(driver, &confirm->waiting, "another server is the primary now");
-    memcpy(confirm->run_id, driver->link.run_id, sizeof(confirm->run_id));
-    op->driver_data[0] = NULL;
-    op->driver_data[1] = confirm; /* a mark */
+    if (strcmp(replicas->run_id, driver->link.run_id) != 0)
+        refuse_text(driver, &replicas->waiting, "another server is the primary now");
+    memcpy(replicas->run_id, driver->link.run_id, sizeof(replicas->run_id));
+    op_set(op, OP_UNCONFIRMED, NULL);
     op->next = op->previous = NULL;
-    DL_APPEND2(confirm->waiting, op, previous, next);
-    link_want(&confirm->link);
+    DL_APPEND2(replicas->waiting, op, previous, next);
+    link_want(&replicas->link);
     return true;
 }
 
 static void ask(struct driver *driver)
 {
-    struct confirm *confirm = &driver->confirm;
-    struct link *link = &confirm->link;
+    struct replicas *replicas = &driver->replicas;
+    struct link *link = &replicas->link;
     mortise_op *op;
-    confirm->asked = confirm->waiting;
-    confirm->waiting = NULL;
-    confirm->failed = false;
-    DL_FOREACH2(confirm->asked, op, next)
+    replicas->asked = replicas->waiting;
+    replicas->waiting = NULL;
+    replicas->failed = false;
+    DL_FOREACH2(replicas->asked, op, next)
     {
-        op->driver_data[0] = &confirm->call;
+        op_set(op, OP_CONFIRMING, NULL);
     }
-    confirm->call.replied = replied;
-    confirm->call.lost = lost;
-    link_call_begin(link, &confirm->call);
+    replicas->call.replied = replied;
+    replicas->call.lost = lost;
+    link_call_begin(link, &replicas->call);
     link_command(link, 3);
     link_text(link, "PUBLISH");
     link_text(link, CHANNEL);
     link_text(link, "");
     link_command(link, 3);
     link_text(link, "WAIT");
-    link_number(link, confirm->replicas);
-    link_number(link, confirm->timeout_ms);
-    link_call_end(link, &confirm->call, 2);
+    link_number(link, replicas->wanted);
+    link_number(link, replicas->timeout_ms);
+    link_call_end(link, &replicas->call, 2);
 }
 
-void confirm_turn(struct driver *driver)
+void replicas_turn(struct driver *driver)
 {
-    struct confirm *confirm = &driver->confirm;
-    struct link *link = &confirm->link;
-    if (confirm->waiting == NULL || confirm->under_way || !link_is_up(link))
+    struct replicas *replicas = &driver->replicas;
+    struct link *link = &replicas->link;
+    if (replicas->waiting == NULL || replicas->under_way || !link_is_up(link))
         return;
-    if (confirm->run_id[0] == '\0') {
-        refuse_text(driver, &confirm->waiting,
+    if (replicas->run_id[0] == '\0') {
+        refuse_text(driver, &replicas->waiting,
                     "without the right to INFO nothing can be confirmed (min_replicas)");
-    } else if (strcmp(link->run_id, confirm->run_id) != 0) {
-        refuse_text(driver, &confirm->waiting, "another server is the primary now");
+    } else if (strcmp(link->run_id, replicas->run_id) != 0) {
+        refuse_text(driver, &replicas->waiting, "another server is the primary now");
         link_leave(link, "another server is the primary now");
     } else {
-        confirm->under_way = true;
+        replicas->under_way = true;
         ask(driver);
     }
 }
@@ -194,12 +193,12 @@ void confirm_turn(struct driver *driver)
 
 static void fail_call(struct driver *driver, const redisReply *reply)
 {
-    struct confirm *confirm = &driver->confirm;
-    struct link_fault *fault = &confirm->fault;
-    if (confirm->failed)
+    struct replicas *replicas = &driver->replicas;
+    struct link_fault *fault = &replicas->fault;
+    if (replicas->failed)
         return;
-    confirm->failed = true;
-    link_fault_reply(&confirm->link, reply, fault);
+    replicas->failed = true;
+    link_fault_reply(&replicas->link, reply, fault);
     if (fault->error == LINK_ERROR_NOPERM || fault->error == LINK_ERROR_UNKNOWN)
         return;
     fault->status = MORTISE_UNREACHABLE;
@@ -208,39 +207,39 @@ static void fail_call(struct driver *driver, const redisReply *reply)
 
 static void count(struct driver *driver, const redisReply *reply)
 {
-    struct confirm *confirm = &driver->confirm;
-    if (reply->type == REDIS_REPLY_INTEGER && reply->integer >= confirm->replicas)
+    struct replicas *replicas = &driver->replicas;
+    if (reply->type == REDIS_REPLY_INTEGER && reply->integer >= replicas->wanted)
         return;
-    confirm->failed = true;
-    link_fault_set(&confirm->fault, MORTISE_UNREACHABLE, true, 0,
+    replicas->failed = true;
+    link_fault_set(&replicas->fault, MORTISE_UNREACHABLE, true, 0,
                    "%s: after %" PRId64 " ms %lld of %" PRId64 " replicas had it (min_replicas)",
-                   confirm->link.endpoint.text, confirm->timeout_ms,
-                   reply->type == REDIS_REPLY_INTEGER ? reply->integer : 0, confirm->replicas);
+                   replicas->link.endpoint.text, replicas->timeout_ms,
+                   reply->type == REDIS_REPLY_INTEGER ? reply->integer : 0, replicas->wanted);
 }
 
 static void confirm_all(struct driver *driver)
 {
-    struct confirm *confirm = &driver->confirm;
-    while (confirm->asked != NULL) {
-        mortise_op *op = confirm->asked;
-        DL_DELETE2(confirm->asked, op, previous, next);
-        flow_end(driver, op, MORTISE_OK);
+    struct replicas *replicas = &driver->replicas;
+    while (replicas->asked != NULL) {
+        mortise_op *op = replicas->asked;
+        DL_DELETE2(replicas->asked, op, previous, next);
+        op_end(driver, op, MORTISE_OK);
     }
 }
 
 static void replied(struct link_call *call, unsigned index, redisReply *reply)
 {
     struct driver *driver = driver_of(call);
-    struct confirm *confirm = &driver->confirm;
+    struct replicas *replicas = &driver->replicas;
     if (reply->type == REDIS_REPLY_ERROR)
         fail_call(driver, reply);
     if (index + 1 < call->expected)
         return;
-    confirm->under_way = false;
-    if (!confirm->failed)
+    replicas->under_way = false;
+    if (!replicas->failed)
         count(driver, reply);
-    if (confirm->failed)
-        refuse_all(driver, &confirm->asked, &confirm->fault);
+    if (replicas->failed)
+        refuse_all(driver, &replicas->asked, &replicas->fault);
     else
         confirm_all(driver);
 }
@@ -249,8 +248,8 @@ static void lost(struct link_call *call, enum link_loss loss, const struct link_
 {
     struct driver *driver = driver_of(call);
     (void)loss;
-    driver->confirm.under_way = false;
-    refuse_all(driver, &driver->confirm.asked, fault);
+    driver->replicas.under_way = false;
+    refuse_all(driver, &driver->replicas.asked, fault);
 }
 
 /* ---- the connection ------------------------------------------------------------------------------------------ */
@@ -258,98 +257,91 @@ static void lost(struct link_call *call, enum link_loss loss, const struct link_
 static void counted(struct link_call *call, unsigned index, redisReply *reply)
 {
     struct driver *driver =
-        (struct driver *)(void *)((char *)call - offsetof(struct driver, confirm.count));
-    struct confirm *confirm = &driver->confirm;
+        (struct driver *)(void *)((char *)call - offsetof(struct driver, replicas.count));
+    struct replicas *replicas = &driver->replicas;
     char text[24] = "";
     (void)index;
-    confirm->counting = false;
+    replicas->counting = false;
     if (reply->type == REDIS_REPLY_STRING)
         link_info(reply, "connected_slaves:", text, sizeof(text));
     int64_t there = strtoll(text, NULL, 10);
-    if (there > confirm->replicas && there != confirm->warned)
+    if (there > replicas->wanted && there != replicas->warned)
         driver->host->log(driver->host, 4,
-                          "[%s] %s has %" PRId64 " replicas, and min_replicas is %" PRId64
+                          "%s has %" PRId64 " replicas, and min_replicas is %" PRId64
                           ": a failover to one that had not acknowledged a lock forgets it",
-                          driver->section, confirm->link.endpoint.text, there, confirm->replicas);
-    confirm->warned = there > confirm->replicas ? there : 0;
+                          replicas->link.endpoint.text, there, replicas->wanted);
+    replicas->warned = there > replicas->wanted ? there : 0;
 }
 
 static void not_counted(struct link_call *call, enum link_loss loss, const struct link_fault *fault)
 {
     struct driver *driver =
-        (struct driver *)(void *)((char *)call - offsetof(struct driver, confirm.count));
+        (struct driver *)(void *)((char *)call - offsetof(struct driver, replicas.count));
     (void)loss;
     (void)fault;
-    driver->confirm.counting = false;
+    driver->replicas.counting = false;
 }
 
 /* The main connection is older, and its address leads here now: what is granted there cannot be confirmed. */
 static bool is_elsewhere(const struct driver *driver)
 {
-    const char *locks = driver->link.run_id, *here = driver->confirm.link.run_id;
+    const char *locks = driver->link.run_id, *here = driver->replicas.link.run_id;
     return link_is_up(&driver->link) && locks[0] != '\0' && here[0] != '\0' &&
            strcmp(locks, here) != 0;
 }
 
-/* The locks that wait are asked about at the end of the turn: confirm_turn. */
+/* The locks that wait are asked about at the end of the turn: replicas_turn. */
 static void up(struct link *link, void *owner)
 {
     struct driver *driver = owner;
-    struct confirm *confirm = &driver->confirm;
+    struct replicas *replicas = &driver->replicas;
     if (is_elsewhere(driver))
-        place_leads_elsewhere(driver);
-    if (confirm->counting)
+        failover_leads_elsewhere(driver);
+    if (replicas->counting)
         return;
-    confirm->counting = true;
-    confirm->count.replied = counted;
-    confirm->count.lost = not_counted;
-    link_call_begin(link, &confirm->count);
+    replicas->counting = true;
+    replicas->count.replied = counted;
+    replicas->count.lost = not_counted;
+    link_call_begin(link, &replicas->count);
     link_command(link, 2);
     link_text(link, "INFO");
     link_text(link, "replication");
-    link_call_end(link, &confirm->count, 1);
+    link_call_end(link, &replicas->count, 1);
 }
 
 static void down(struct link *link, void *owner, const struct link_fault *fault)
 {
     struct driver *driver = owner;
-    if (link->broke && driver->confirm.waiting != NULL)
+    if (link->broke && driver->replicas.waiting != NULL)
         return;
-    refuse_all(driver, &driver->confirm.waiting, fault);
+    refuse_all(driver, &driver->replicas.waiting, fault);
     link_unwant(link);
 }
 
-void confirm_open(struct driver *driver, int64_t replicas, int64_t timeout_ms)
+void replicas_open(struct driver *driver, int64_t wanted, int64_t timeout_ms)
 {
-    static const struct link_callbacks callbacks = {.up = up, .down = down, .seek = place_seek};
-    struct confirm *confirm = &driver->confirm;
-    confirm->replicas = replicas;
-    confirm->timeout_ms = timeout_ms;
-    confirm->settings = driver->settings;
-    confirm->settings.command_timeout_ms += timeout_ms; /* WAIT answers that late */
-    link_init(&confirm->link, driver->host, &confirm->settings, &callbacks, driver);
-    confirm->link.beside = &driver->link;
+    static const struct link_callbacks callbacks = {.up = up, .down = down, .seek = failover_seek};
+    struct replicas *replicas = &driver->replicas;
+    replicas->wanted = wanted;
+    replicas->timeout_ms = timeout_ms;
+    replicas->settings = driver->settings;
+    replicas->settings.command_timeout_ms += timeout_ms; /* WAIT answers that late */
+    link_init(&replicas->link, driver->host, &replicas->settings, &callbacks, driver);
+    replicas->link.beside = &driver->link;
 }
 
-bool confirm_has(const struct driver *driver, const mortise_op *op)
+void replicas_cancel(struct driver *driver, mortise_op *op)
 {
-    return op->driver_data[1] == &driver->confirm;
-}
-
-bool confirm_cancel(struct driver *driver, mortise_op *op)
-{
-    struct confirm *confirm = &driver->confirm;
-    if (!confirm_has(driver, op))
-        return false;
-    if (op->driver_data[0] == NULL) {
-        DL_DELETE2(confirm->waiting, op, previous, next);
-    } else if (op->driver_data[0] == &confirm->call) {
-        DL_DELETE2(confirm->asked, op, previous, next);
+    struct replicas *replicas = &driver->replicas;
+    enum op_state state = data_of(op)->state;
+    if (state == OP_UNCONFIRMED) {
+        DL_DELETE2(replicas->waiting, op, previous, next);
+    } else if (state == OP_CONFIRMING) {
+        DL_DELETE2(replicas->asked, op, previous, next);
     } else {
-        struct undo *undo = op->driver_data[0];
+        struct undo *undo = data_of(op)->undo;
         undo->of = NULL;
-        flow_cancel(driver, &undo->op);
+        driver->dispatch->cancel(driver, &undo->op);
     }
-    flow_end(driver, op, MORTISE_INDETERMINATE);
-    return true;
+    op_end(driver, op, MORTISE_INDETERMINATE);
 }

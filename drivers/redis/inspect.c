@@ -1,6 +1,6 @@
-/* look.c - looking at one lock, and at the server. What a lock says of itself, how long it still lives and
+/* inspect.c - looking at one lock, and at the server. What a lock says of itself, how long it still lives and
  * what time it is there are read as one step. */
-#include "internal.h"
+#include "redis.h"
 
 #include <stdio.h>
 
@@ -19,7 +19,7 @@ static void put_of_key(struct link *link, const char *word, const char *key, siz
     link_argument(link, key, key_len);
 }
 
-void look_put(struct driver *driver, const char *key, size_t key_len)
+void inspect_put(struct driver *driver, const char *key, size_t key_len)
 {
     struct link *link = &driver->link;
     if (transaction_disturb(driver))
@@ -43,12 +43,12 @@ void look_put(struct driver *driver, const char *key, size_t key_len)
     put_word(link, "EXEC");
 }
 
-unsigned look_replies(const struct driver *driver)
+unsigned inspect_replies(const struct driver *driver)
 {
     return driver->queued || driver->transaction != NULL ? 6 : 5;
 }
 
-bool look_take(const struct driver *driver, const redisReply *reply, mortise_info *info)
+bool inspect_take(const struct driver *driver, const redisReply *reply, mortise_info *info)
 {
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != (driver->queued ? 4 : 3))
         return false;
@@ -69,31 +69,31 @@ bool look_take(const struct driver *driver, const redisReply *reply, mortise_inf
     return lock;
 }
 
-static void inspected(struct flight *flight, redisReply *reply)
+static void inspected(struct request *request, redisReply *reply)
 {
-    mortise_info *info = flight->op->info;
+    mortise_info *info = request->op->info;
     info->held = false;
     info->waiters = -1;
     info->held_ms = info->remaining_ms = 0;
-    look_take(flight->driver, reply, info);
-    flow_complete(flight->driver, flight->op, MORTISE_OK);
+    inspect_take(request->driver, reply, info);
+    op_complete(request->driver, request->op, MORTISE_OK);
 }
 
-void look_inspect(struct driver *driver, mortise_op *op)
+void inspect_start(struct driver *driver, mortise_op *op)
 {
-    struct flight *flight = flow_take_off(driver, op, inspected);
-    if (flight == NULL)
+    struct request *request = request_begin(driver, op, inspected);
+    if (request == NULL)
         return;
-    look_put(driver, op->name, op->name_len);
-    link_call_end(&driver->link, &flight->call, look_replies(driver));
+    inspect_put(driver, op->name, op->name_len);
+    link_call_end(&driver->link, &request->call, inspect_replies(driver));
 }
 
 /* ---- ping -------------------------------------------------------------------------------------------- */
 
-static void pinged(struct flight *flight, redisReply *reply)
+static void pinged(struct request *request, redisReply *reply)
 {
-    struct driver *driver = flight->driver;
-    mortise_op *op = flight->op;
+    struct driver *driver = request->driver;
+    mortise_op *op = request->op;
     const char *version = driver->link.version;
     (void)reply;
     if (op->buffer != NULL && op->buffer_size > 0)
@@ -101,7 +101,7 @@ static void pinged(struct flight *flight, redisReply *reply)
                  version[0] != '\0' ? version : "(unknown version)", driver->settings.endpoint.text,
                  driver->link.run_id[0] != '\0' ? driver->link.run_id : "unknown",
                  driver->primary != NULL ? primary_sentinels(driver->primary) : "");
-    flow_complete(driver, op, MORTISE_OK);
+    op_complete(driver, op, MORTISE_OK);
 }
 
 /* A replica and a Sentinel answer PING as well, and grant nothing. */
@@ -118,18 +118,18 @@ static const char *why_not(const redisReply *role)
     return NULL;
 }
 
-void look_role_told(struct flight *flight, redisReply *reply)
+static void role_told(struct request *request, redisReply *reply)
 {
-    struct driver *driver = flight->driver;
+    struct driver *driver = request->driver;
     const char *reason = why_not(reply);
     if (reason != NULL) {
         struct link_fault fault = {.status = MORTISE_BACKEND};
         snprintf(fault.text, sizeof(fault.text), "%s is %s", driver->settings.endpoint.text,
                  reason);
-        flow_fail(driver, flight->op, &fault);
+        op_fail(driver, request->op, &fault);
         return;
     }
-    flow_go_on(flight, pinged);
+    request_go_on(request, pinged);
     if (driver->transaction != NULL) {
         put_word(&driver->link, "PING");
     } else { /* and scripts must be allowed to run */
@@ -138,14 +138,15 @@ void look_role_told(struct flight *flight, redisReply *reply)
         link_text(&driver->link, "return 1");
         link_text(&driver->link, "0");
     }
-    link_call_end(&driver->link, &flight->call, 1);
+    link_call_end(&driver->link, &request->call, 1);
 }
 
-void look_ping(struct driver *driver, mortise_op *op)
+void inspect_ping(struct driver *driver, mortise_op *op)
 {
-    struct flight *flight = flow_take_off(driver, op, look_role_told);
-    if (flight == NULL)
+    struct request *request = request_begin(driver, op, role_told);
+    if (request == NULL)
         return;
+    request->takes_errors = true; /* the user may not be allowed to ask */
     put_word(&driver->link, "ROLE");
-    link_call_end(&driver->link, &flight->call, 1);
+    link_call_end(&driver->link, &request->call, 1);
 }

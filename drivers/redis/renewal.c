@@ -1,5 +1,5 @@
-/* renew.c - renewals: many in one script, each with its own result. */
-#include "internal.h"
+/* renewal.c - renewals: many in one script, each with its own result. */
+#include "redis.h"
 
 #include <stdlib.h>
 
@@ -16,23 +16,6 @@ struct batch {
 static void replied(struct link_call *call, unsigned index, redisReply *reply);
 static void lost(struct link_call *call, enum link_loss loss, const struct link_fault *fault);
 
-void renew_answer(struct driver *driver, mortise_op *op, char digit, int64_t sent_ns)
-{
-    if (digit == '3') {
-        struct link_fault fault;
-        link_fault_set(&fault, MORTISE_UNREACHABLE, true, 0,
-                       "%s: it refuses to tell who holds the lock", driver->settings.endpoint.text);
-        flow_fail(driver, op, &fault);
-        return;
-    }
-    op->from_ns = sent_ns;
-    op->good_for_ms = op->ttl_ms;
-    flow_complete(driver, op,
-                  digit == '2'   ? MORTISE_OK
-                  : digit == '1' ? MORTISE_NOTOWNER
-                                 : MORTISE_LOST);
-}
-
 /* ---- sending ---------------------------------------------------------------------------------------- */
 
 static void put(struct batch *batch)
@@ -47,7 +30,7 @@ static void put(struct batch *batch)
     batch->script = scripts[driver->layout];
     batch->by_text = script_put(driver, batch->script, n, redisson ? 4 * n : 2 * n);
     for (unsigned i = 0; i < n; i++)
-        key_put(link, driver, batch->ops[i], KEY_LOCK);
+        key_put(link, batch->ops[i], KEY_LOCK);
     for (unsigned i = 0; i < n; i++) {
         key_put_grant(link, batch->ops[i]);
         link_number(link, batch->ops[i]->ttl_ms);
@@ -56,12 +39,12 @@ static void put(struct batch *batch)
     }
 }
 
-void renew_start(struct driver *driver, mortise_op **ops, size_t n)
+void renewal_start(struct driver *driver, mortise_op **ops, size_t n)
 {
     struct batch *batch = malloc(sizeof(*batch) + n * sizeof(*ops));
     if (batch == NULL) {
         for (size_t i = 0; i < n; i++)
-            flow_fail_memory(driver, ops[i]);
+            op_fail_memory(driver, ops[i]);
         return;
     }
     batch->driver = driver;
@@ -71,23 +54,20 @@ void renew_start(struct driver *driver, mortise_op **ops, size_t n)
     link_call_begin(&driver->link, &batch->call);
     for (size_t i = 0; i < n; i++) {
         batch->ops[i] = ops[i];
-        ops[i]->driver_data[0] = batch;
-        flow_sent(ops[i], &batch->call);
+        op_set(ops[i], OP_RENEWING, batch);
+        op_sent(ops[i], &batch->call);
     }
     put(batch);
     link_call_end(&driver->link, &batch->call, 1);
 }
 
-bool renew_cancel(struct driver *driver, mortise_op *op)
+void renewal_cancel(struct driver *driver, mortise_op *op)
 {
-    struct batch *batch = op->driver_data[0];
-    if (op->kind != MORTISE_OP_RENEW || batch == NULL)
-        return false;
+    struct batch *batch = data_of(op)->batch;
     for (size_t i = 0; i < batch->count; i++)
         if (batch->ops[i] == op)
             batch->ops[i] = NULL;
-    flow_complete(driver, op, MORTISE_INDETERMINATE);
-    return true;
+    op_complete(driver, op, MORTISE_INDETERMINATE);
 }
 
 /* ---- answers ------------------------------------------------------------------------------------------ */
@@ -101,7 +81,7 @@ static void send_text(struct batch *batch)
         if (batch->ops[i] != NULL)
             batch->ops[n++] = batch->ops[i];
     if (n > 0)
-        renew_start(batch->driver, batch->ops, n);
+        renewal_start(batch->driver, batch->ops, n);
 }
 
 static void refused(struct batch *batch, const redisReply *reply)
@@ -114,7 +94,7 @@ static void refused(struct batch *batch, const redisReply *reply)
     }
     for (size_t i = 0; i < batch->count; i++)
         if (batch->ops[i] != NULL)
-            flow_fail(batch->driver, batch->ops[i], &fault);
+            op_fail(batch->driver, batch->ops[i], &fault);
 }
 
 static void replied(struct link_call *call, unsigned index, redisReply *reply)
@@ -126,7 +106,7 @@ static void replied(struct link_call *call, unsigned index, redisReply *reply)
         refused(batch, reply);
     for (size_t i = 0; answer && i < batch->count; i++)
         if (batch->ops[i] != NULL)
-            renew_answer(batch->driver, batch->ops[i], reply->str[i], call->sent_ns);
+            answer_renewed(batch->driver, batch->ops[i], reply->str[i], call->sent_ns);
     free(batch);
 }
 
@@ -135,6 +115,6 @@ static void lost(struct link_call *call, enum link_loss loss, const struct link_
     struct batch *batch = (struct batch *)call;
     for (size_t i = 0; i < batch->count; i++)
         if (batch->ops[i] != NULL)
-            flow_lose(batch->driver, batch->ops[i], loss, fault);
+            op_lose(batch->driver, batch->ops[i], loss, fault);
     free(batch);
 }

@@ -1,4 +1,4 @@
-/* news.c - the second connection, for subscriptions: opened when somebody first waits; it tells the core of
+/* pubsub.c - the second connection, for subscriptions: opened when somebody first waits; it tells the core of
  * releases. A name is subscribed to while a head waits for it in this process, and no longer.
  *
  * The confirmation of a subscription is news, too: a release in between would be missed. So is that of a
@@ -8,7 +8,7 @@
  * be listened to (nobody queues then), else those of the name. A refusal does not say what it is about, but each
  * request has one answer, in their order: they are counted. While somebody waits so, it is asked again now and
  * then, since rights are given, too. */
-#include "internal.h"
+#include "redis.h"
 
 #include <stdlib.h>
 
@@ -28,10 +28,11 @@ static void down(struct link *link, void *owner, const struct link_fault *fault)
 static void push(struct link *link, void *owner, redisReply *reply);
 
 static const struct link_callbacks callbacks = {
-    .up = up, .down = down, .push = push, .seek = place_seek};
+    .up = up, .down = down, .push = push, .seek = failover_seek};
 
-void news_open(struct driver *driver)
+void pubsub_open(struct driver *driver, const struct inbox_calls *inbox_calls)
 {
+    driver->inbox_calls = inbox_calls;
     link_init(&driver->news, driver->host, &driver->settings, &callbacks, driver);
     driver->news.beside = &driver->link;
 }
@@ -85,7 +86,7 @@ static struct watched *add(struct driver *driver, const char *name, size_t name_
     return NULL;
 }
 
-void news_watch(struct driver *driver, const char *name, size_t name_len)
+void pubsub_watch(struct driver *driver, const char *name, size_t name_len)
 {
     size_t length;
     char *channel = key_channel(driver, name, name_len, &length);
@@ -101,7 +102,7 @@ void news_watch(struct driver *driver, const char *name, size_t name_len)
     link_flush(&driver->news);
 }
 
-void news_unwatch(struct driver *driver, const char *name, size_t name_len)
+void pubsub_unwatch(struct driver *driver, const char *name, size_t name_len)
 {
     size_t length;
     char *channel = key_channel(driver, name, name_len, &length);
@@ -138,7 +139,7 @@ static bool is_elsewhere(const struct driver *driver)
            news[0] != '\0' && strcmp(locks, news) != 0;
 }
 
-void news_follow(struct driver *driver, bool may_be_another)
+void pubsub_follow(struct driver *driver, bool may_be_another)
 {
     bool unknown = driver->link.run_id[0] == '\0' || driver->news.run_id[0] == '\0';
     bool may_lag = may_be_another &&
@@ -150,7 +151,7 @@ void news_follow(struct driver *driver, bool may_be_another)
 static void up(struct link *link, void *owner)
 {
     struct driver *driver = owner;
-    if (is_elsewhere(driver) && !place_leads_elsewhere(driver)) {
+    if (is_elsewhere(driver) && !failover_leads_elsewhere(driver)) {
         struct link_fault fault;
         link_fault_set(&fault, MORTISE_UNREACHABLE, true, 0, "%s: the locks are at another server",
                        link->endpoint.text);
@@ -180,7 +181,7 @@ static void refuse_inbox(struct driver *driver)
         return;
     driver->deaf = true;
     driver->host->news_all(driver->host);
-    queue_ask_all(driver); /* they are told that they are BUSY */
+    driver->inbox_calls->changed(driver); /* they are told that they are BUSY */
 }
 
 static void refuse_name(struct driver *driver, uint64_t which)
@@ -203,7 +204,7 @@ static void refused(struct driver *driver, const redisReply *reply)
         link_reject(&driver->news, &fault); /* again, on another connection, after the backoff */
         return;
     }
-    driver->refused_ns = driver->host->now(driver->host);
+    driver->refused_ns = now_of(driver);
     if (driver->answered == driver->inbox_said)
         refuse_inbox(driver);
     else
@@ -216,7 +217,7 @@ static void refused(struct driver *driver, const redisReply *reply)
 
 static void say_again(struct driver *driver)
 {
-    driver->refused_ns = driver->host->now(driver->host);
+    driver->refused_ns = now_of(driver);
     if (driver->deaf)
         say_inbox(driver);
     for (struct watched *watched = driver->watched; watched != NULL; watched = watched->hh.next)
@@ -225,13 +226,12 @@ static void say_again(struct driver *driver)
     link_flush(&driver->news);
 }
 
-bool news_is_refused(struct driver *driver, const mortise_op *op)
+bool pubsub_is_refused(struct driver *driver, const mortise_op *op)
 {
     size_t length;
     if (!driver->deaf && driver->refusals == 0)
         return false;
-    if (link_is_up(&driver->news) &&
-        driver->host->now(driver->host) - driver->refused_ns >= AGAIN_NS)
+    if (link_is_up(&driver->news) && now_of(driver) - driver->refused_ns >= AGAIN_NS)
         say_again(driver);
     char *channel = key_channel(driver, op->name, op->name_len, &length);
     struct watched *watched = channel != NULL ? find(driver, channel, length) : NULL;
@@ -245,7 +245,7 @@ static bool is_word(const redisReply *reply, const char *word)
            memcmp(reply->str, word, reply->len) == 0;
 }
 
-void news_want_inbox(struct driver *driver)
+void pubsub_want_inbox(struct driver *driver)
 {
     if (driver->inbox_wanted)
         return; /* it is under way */
@@ -256,20 +256,15 @@ void news_want_inbox(struct driver *driver)
     link_flush(&driver->news);
 }
 
-bool news_inbox_ready(const struct driver *driver)
-{
-    return driver->inbox_ready;
-}
-
 static void take_inbox(struct driver *driver, const redisReply *reply)
 {
     const redisReply *text = reply->element[2];
     if (is_word(reply->element[0], "subscribe")) {
         driver->inbox_ready = true;
         driver->deaf = false;
-        queue_ask_all(driver);
+        driver->inbox_calls->changed(driver);
     } else if (text->type == REDIS_REPLY_STRING)
-        queue_told(driver, text->str, text->len);
+        driver->inbox_calls->told(driver, text->str, text->len);
 }
 
 /* ["subscribe", channel, count], ["message", channel, text], ["unsubscribe", channel, count] */
@@ -299,13 +294,13 @@ static void push(struct link *link, void *owner, redisReply *reply)
     driver->host->news(driver->host, watched->name, watched->name_len);
 }
 
-void news_suspect(struct driver *driver, const struct link_fault *fault)
+void pubsub_suspect(struct driver *driver, const struct link_fault *fault)
 {
     if (link_is_up(&driver->news))
         link_break(&driver->news, fault);
 }
 
-void news_close(struct driver *driver)
+void pubsub_close(struct driver *driver)
 {
     struct watched *watched, *next;
     HASH_ITER (hh, driver->watched, watched, next) {

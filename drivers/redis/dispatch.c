@@ -1,0 +1,257 @@
+/* dispatch.c - takes ops in, keeps them while there is no connection or too much is under way, sends them and cancels them.
+ * redis.h has their states. */
+#include "redis.h"
+
+#include <stdio.h>
+
+/* ---- what cannot be asked --------------------------------------------------------------------------- */
+
+/* False: it was failed. */
+static bool is_possible(struct driver *driver, mortise_op *op)
+{
+    const char *problem = NULL;
+    mortise_status status = MORTISE_INVALID;
+    if (op->kind == MORTISE_OP_ACQUIRE && key_is_side(op->name, op->name_len))
+        problem = "a name that begins with '{' must not have \"}:mortise:\" in it";
+    else if (op->kind == MORTISE_OP_ACQUIRE && op->token_floor > FLOOR_MAX)
+        problem = "the token to begin from is above 2^53";
+    else if (op->kind == MORTISE_OP_ACQUIRE && op->owner_len > 0 &&
+             driver->layout == LAYOUT_STRING) {
+        problem = "an owner cannot be shared with mode = string; set mode = hash";
+        status = MORTISE_NOTSUP;
+    } else if (driver->layout == LAYOUT_REDISSON && op->owner_len >= 7 &&
+               memcmp(op->owner, "mortise", 7) == 0) {
+        problem = "with dialect = redisson the name of an owner must not begin with \"mortise\"";
+    } else if ((op->flags & MORTISE_OP_BREAK) != 0 && !driver->fencing) {
+        problem = "without fencing there is no token by which to break";
+        status = MORTISE_NOTSUP;
+    }
+    if (problem != NULL)
+        op_fail_as(driver, op, status, false, problem);
+    return problem == NULL;
+}
+
+/* ---- sending ---------------------------------------------------------------------------------------- */
+
+/* The link is up. */
+static void send_op(struct driver *driver, mortise_op *op)
+{
+    switch (op->kind) {
+    case MORTISE_OP_ACQUIRE:
+        lease_acquire(driver, op);
+        break;
+    case MORTISE_OP_RENEW:
+        renewal_start(driver, &op, 1);
+        break;
+    case MORTISE_OP_RELEASE:
+        lease_release(driver, op);
+        break;
+    case MORTISE_OP_INSPECT:
+        inspect_start(driver, op);
+        break;
+    case MORTISE_OP_LIST:
+        list_start(driver, op);
+        break;
+    case MORTISE_OP_READ:
+        record_read(driver, op);
+        break;
+    case MORTISE_OP_WRITE:
+        record_write(driver, op);
+        break;
+    case MORTISE_OP_PING:
+        inspect_ping(driver, op);
+        break;
+    }
+}
+
+static mortise_op *take_from(mortise_op **list, mortise_op *op)
+{
+    DL_DELETE2(*list, op, previous, next);
+    op_set(op, OP_NEW, NULL);
+    return op;
+}
+
+static bool hold_back(struct driver *driver, mortise_op *op)
+{
+    if (op->kind != MORTISE_OP_ACQUIRE || has_room(driver))
+        return false;
+    op_set(op, OP_HELD_BACK, NULL);
+    op->next = op->previous = NULL;
+    DL_APPEND2(driver->held_back, op, previous, next);
+    return true;
+}
+
+void dispatch_turn(struct driver *driver)
+{
+    while (driver->held_back != NULL && has_room(driver) && link_is_up(&driver->link))
+        send_op(driver, take_from(&driver->held_back, driver->held_back));
+}
+
+/* Renewals have deadlines: they go together, before all else. */
+static void send_renewals(struct driver *driver)
+{
+    mortise_op *renewals[RENEW_MAX], *op, *next;
+    size_t n = 0;
+    DL_FOREACH_SAFE2(driver->waiting, op, next, next)
+    {
+        if (op->kind != MORTISE_OP_RENEW)
+            continue;
+        renewals[n++] = take_from(&driver->waiting, op);
+        if (n < RENEW_MAX)
+            continue;
+        renewal_start(driver, renewals, n);
+        n = 0;
+    }
+    if (n > 0)
+        renewal_start(driver, renewals, n);
+}
+
+static void send_waiting(struct driver *driver)
+{
+    send_renewals(driver);
+    while (driver->waiting != NULL) {
+        mortise_op *op = take_from(&driver->waiting, driver->waiting);
+        if (!hold_back(driver, op))
+            send_op(driver, op);
+    }
+}
+
+static void run(struct driver *driver)
+{
+    if (driver->transaction != NULL)
+        transaction_next(driver);
+    else
+        send_waiting(driver);
+    link_flush(&driver->link);
+}
+
+/* ---- coming in -------------------------------------------------------------------------------------- */
+
+/* The core takes another grant id then. */
+static void end_stray(struct driver *driver, mortise_op *op)
+{
+    op->hint_ms = driver->retry_ms;
+    op_end(driver, op, MORTISE_BUSY);
+}
+
+static void end_strays(struct driver *driver)
+{
+    mortise_op *op, *next;
+    DL_FOREACH_SAFE2(driver->waiting, op, next, next)
+    if (uncertain_is_stray(driver, op))
+        end_stray(driver, take_from(&driver->waiting, op));
+}
+
+void dispatch_start(struct driver *driver, mortise_op **ops, size_t n)
+{
+    /* A connection that is being made may settle what is stray: then it is looked at again. */
+    bool up = link_is_up(&driver->link);
+    for (size_t i = 0; i < n; i++) {
+        if (!is_possible(driver, ops[i]))
+            continue;
+        if (up && uncertain_is_stray(driver, ops[i]))
+            end_stray(driver, ops[i]);
+        else
+            op_wait(driver, ops[i]);
+    }
+    if (driver->waiting == NULL)
+        return;
+    link_look(&driver->link);
+    if (link_is_up(&driver->link))
+        run(driver);
+    else
+        link_want(&driver->link);
+}
+
+/* ---- canceled --------------------------------------------------------------------------------------- */
+
+/* It is under way: the reply is dropped. */
+static void cancel_request(struct driver *driver, mortise_op *op)
+{
+    struct request *request = data_of(op)->request;
+    op_complete(driver, op, MORTISE_INDETERMINATE);
+    request->op = NULL;
+}
+
+static void cancel_unsent(struct driver *driver, mortise_op *op)
+{
+    bool unsure = (op->flags & MORTISE_OP_REPEAT) != 0 || seat_is_placed(op);
+    op_complete(driver, op, unsure ? MORTISE_INDETERMINATE : MORTISE_CANCELED);
+}
+
+void dispatch_cancel(struct driver *driver, mortise_op *op)
+{
+    switch (data_of(op)->state) {
+    case OP_NEW:
+        break;
+    case OP_WAITING:
+        cancel_unsent(driver, take_from(&driver->waiting, op));
+        break;
+    case OP_HELD_BACK:
+        cancel_unsent(driver, take_from(&driver->held_back, op));
+        break;
+    case OP_SEATED:
+        cancel_unsent(driver, op);
+        break;
+    case OP_SENT:
+        cancel_request(driver, op);
+        break;
+    case OP_RENEWING:
+        renewal_cancel(driver, op);
+        break;
+    case OP_LISTING:
+        list_cancel(driver, op);
+        break;
+    case OP_WATCHED:
+        transaction_cancel(driver, op);
+        break;
+    case OP_UNCONFIRMED:
+    case OP_CONFIRMING:
+    case OP_UNDOING:
+        replicas_cancel(driver, op);
+        break;
+    }
+}
+
+/* ---- the connection --------------------------------------------------------------------------------- */
+
+static void up(struct link *link, void *owner)
+{
+    struct driver *driver = owner;
+    memset(driver->known, 0, sizeof(driver->known));
+    if (link_settled(link))
+        uncertain_forget(driver);
+    else {
+        uncertain_drop(driver, now_of(driver));
+        end_strays(driver);
+    }
+    pubsub_follow(driver, failover_up(driver));
+    run(driver);
+    queue_ask_all(driver);
+}
+
+/* A connection that broke is made anew at once, and the ops wait for that. If that fails they fail, and the next op tries
+ * again. */
+static void down(struct link *link, void *owner, const struct link_fault *fault)
+{
+    struct driver *driver = owner;
+    while (driver->held_back != NULL)
+        op_wait(driver, take_from(&driver->held_back, driver->held_back));
+    if (link->broke) {
+        failover_broke(driver);
+        /* The server may come back empty, or another one in its place, and grant what is held here to somebody else before
+         * we are connected again. So everything that is held is renewed as soon as possible, and not handed over until then. */
+        driver->host->doubt(driver->host, NULL, 0);
+        pubsub_suspect(driver, fault);
+        return;
+    }
+    while (driver->waiting != NULL)
+        op_fail(driver, take_from(&driver->waiting, driver->waiting), fault);
+    queue_lose_all(driver, fault);
+    if (!failover_is_restless(driver))
+        link_unwant(link);
+}
+
+const struct link_callbacks dispatch_callbacks = {.up = up, .down = down, .seek = failover_seek};
+const struct dispatch_calls dispatch_calls = {
+    .send = send_op, .start = dispatch_start, .cancel = dispatch_cancel};

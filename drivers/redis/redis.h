@@ -1,0 +1,538 @@
+/* redis.h - the structures of the Redis driver, which file does what, and what can go wrong.
+ *
+ * protocol.md has the requests, their keys and replies, and what the client may believe afterwards. A file uses the files
+ * below its own line only, so no two need each other:
+ *
+ *   module.c       the module's table and options; opens, turns and closes an instance
+ *   dispatch.c     takes ops in, keeps them while there is no connection, sends and cancels them
+ *   lease.c        acquire, release, break; renewal.c: renewals, many in one script; list.c; record.c: small named records
+ *   inspect.c      reads one lock; ping
+ *   transaction.c  acquire, renew and release by WATCH and MULTI, where scripts are forbidden
+ *   queue.c        waits for a turn in the queue that is in the server
+ *   answer.c       what the server's answer means for an op
+ *   replicas.c     min_replicas: a third connection, on which the driver waits for replicas
+ *   pubsub.c       the second connection: tells waiters of releases
+ *   request.c      a request of an op, from its sending to its reply or loss; how ops end
+ *   seats.c        the ops that wait in the queue
+ *   failover.c     which of several servers is the primary, and what follows if it is another one
+ *   uncertain.c    grants of which requests may be executed yet
+ *   holder.c       who holds a lock, read from its value; keys.c: names of keys and channels; script.c: calls of scripts
+ *   scripts/       what is executed in the server. A script is one atomic step
+ *
+ * A part that must call a part above it gets a table of functions: `dispatch` (send, start, cancel) and `inbox` (queue.c)
+ * in struct driver; the release that replicas.c makes has `done`, as every op.
+ *
+ * In the server there is for a lock named N (with the namespace before it; a cluster hashes what is in braces):
+ *
+ *   N                   the lock: a string, or a hash (mode), which expires with its holder
+ *   {N}:mortise:token   the last token, for a day after its time
+ *   {N}:mortise:news    the channel on which releases are published
+ *   {N}:mortise:queue   the waiters, in order (queue.c)
+ *   {N}:mortise:record  a record of that name
+ *
+ * THE STATES OF AN OP. op_set() changes them; struct op_data is where an op keeps its state.
+ *
+ *   state        it is in                             leaves it for
+ *   NEW          nothing yet                          WAITING; or it fails at once
+ *   WAITING      driver->waiting                      HELD_BACK, SENT, RENEWING, LISTING, WATCHED when the link is up; fails
+ *                                                     with UNREACHABLE if the attempt to connect fails: nothing was sent
+ *   HELD_BACK    driver->held_back: ASKING_MAX        SENT when an answer makes room; WAITING if the connection breaks
+ *                acquires are under way
+ *   SENT         a request                            its end; SEATED ("queued"); UNCONFIRMED (granted, min_replicas);
+ *                                                     WAITING, once, if the connection broke and it changes nothing
+ *   RENEWING     a batch                              its end; UNCONFIRMED
+ *   LISTING      a list                               its end
+ *   WATCHED      the transaction                      its end; UNCONFIRMED; WAITING if others changed a key of the batch
+ *   SEATED       a seat: its place is in the server   SENT (refresh); its end when the inbox tells of its grant
+ *   UNCONFIRMED  replicas.waiting                     CONFIRMING when WAIT is sent
+ *   CONFIRMING   replicas.asked                       its end; UNDOING if too few replicas have it
+ *   UNDOING      an undo                              its end, when its grant was released
+ *
+ * THE HOLES:
+ *
+ *   The request is lost, or its reply: an acquire, release or write ends INDETERMINATE, the rest UNREACHABLE. The core asks
+ *     again under the same grant id. Every script finds its own grant and changes nothing then. An acquire says that it only
+ *     found the grant, so that its deadline counts from the first sending. A release that finds nothing says so.
+ *   A request of an older connection is executed after the clean-up looked: the link ends the old connection in the server
+ *     first. Where it may not, the grants that were being asked for when the connection broke are *in doubt*, and a
+ *     release of one is not `sure` until the past is settled (uncertain.c).
+ *   The server restarts empty: it has forgotten its locks (docs/promises.md). A renewal finds nothing: LOST.
+ *   The server is stopped and its replies come late: deadlines count from before the sending, so this is harmless.
+ *   The driver's own release of an acquire that replicas did not confirm has no answer: it may be executed later, and would
+ *     delete what the same grant gets meanwhile. Until the past is settled, an acquire of that grant is BUSY, and the core
+ *     takes another grant id.
+ *   A canceled acquire is executed all the same: the release that the core sends then comes behind it on the same
+ *     connection, or finds the grant in doubt on the next one.
+ *   Thousands of locks are asked for at once: at most ASKING_MAX acquires are under way and the rest is HELD_BACK (those
+ *     with a seat: queue.c), so that renewals and releases do not wait behind them. One that is canceled there costs the
+ *     server nothing.
+ *   The server does not know the script (flushed, another server): NOSCRIPT, nothing was done; it is sent as text, unless it
+ *     was canceled.
+ *   The script fails half-way: its last write makes the lock; OOM, READONLY and NOPERM come at its first write.
+ *   An ACL refuses PUBLISH: the release succeeds (pcall); waiters sleep until their hint.
+ *   SUBSCRIBE is refused: logged once; waiters ask every `retry`, and the driver subscribes again now and then.
+ *   INFO is refused: after a reconnection it is not known whether the server is the same process: all held locks are renewed.
+ *   A release is published between a waiter's BUSY and its subscription: the confirmation of the subscription is news, so
+ *     the waiter tries again then. The same holds when a broken subscription is made anew.
+ *
+ * FAILOVER (servers = a, b; sentinel = …). ../lib/redis/primary.h finds the primary, failover.c moves there.
+ *
+ *                  broke, READONLY, +switch-master             ROLE: master
+ *   at A ─────────────────────────────────────▶ seeking ─────────────────────▶ at B
+ *                                                 │   ▲                         all held locks are renewed: found,
+ *                                                 └───┘ nobody, no answer       or LOST; waiting ops are sent
+ *
+ *   A request to A has no answer: the acquire, release or write is INDETERMINATE, and the core asks again, at B. Either B got
+ *     it by replication before it became the primary: found. Or B never gets it, because a primary takes in nothing from A.
+ *     So what B says of a grant is sure, whatever A still executes: that changes A's data only, which A throws away when it
+ *     becomes a replica. If A is the primary again with its own data, because it came back while nobody else was, then this
+ *     driver ends its old connection there first; what A executed before that lasts for a ttl.
+ *   A release says that nothing is there: a replica that lags says so too. ROLE is asked on the same connection first.
+ *   Nothing is asked of the driver, but leases run and nobody polls its connections: it looks at them by a timer, twice a
+ *     second as long as there may be leases. While there is no primary it looks for one for as long as the longest ttl; when
+ *     it is at B, the core renews everything (host->doubt).
+ *   B lacks a grant that A had given, because replication is asynchronous: the renewal says LOST. Until then, or until the
+ *     deadline, another client may have the lock of B: both hold it. docs/promises.md.
+ *   B's clock is behind A's: tokens could go back if the last one was not replicated. The greeting asks for the time; the
+ *     furthest clock that this client saw is the floor of the tokens that it asks for.
+ *   A is stopped, and goes on: it believes that it is the primary until it hears otherwise, and answers those who are
+ *     connected to it. Sentinels tell of the switch by the subscription; else it is READONLY at the first write. */
+#ifndef MORTISE_DRIVERS_REDIS_REDIS_H
+#define MORTISE_DRIVERS_REDIS_REDIS_H
+
+#include "../lib/redis/holder.h"
+#include "../lib/redis/primary.h"
+#include "../lib/redis/script.h"
+#include "scripts.h"
+
+#include <string.h>
+
+#define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
+#include <uthash.h>
+#include <utlist.h>
+
+#define FIELD_MAX (MORTISE_OWNER_MAX > 64 ? MORTISE_OWNER_MAX : 64)
+#define TOKEN_MAX UINT64_C(9007199254740991) /* what a number in a script holds exactly */
+#define FLOOR_MAX (TOKEN_MAX - UINT32_MAX)   /* leaves room for tokens above it */
+#define RENEW_MAX 128                        /* renewals in one script: a tenth of a millisecond */
+#define QUOTED_SIZE 160
+#define INBOX_SIZE 64
+#define SECTION_SIZE 80
+#define WISH_SIZE (INBOX_SIZE + 80)
+/* More than the longest value of ours. Of another program's, which may be large, this is enough to see whose it is. */
+#define VALUE_END "4095"
+#define NS_PER_MS INT64_C(1000000)
+
+enum option {
+    OPTION_SERVERS,
+    OPTION_SENTINEL,
+    OPTION_SENTINEL_USERNAME,
+    OPTION_SENTINEL_PASSWORD,
+    OPTION_USERNAME,
+    OPTION_PASSWORD,
+    OPTION_DATABASE,
+    OPTION_TLS,
+    OPTION_TLS_CA,
+    OPTION_TLS_CERT,
+    OPTION_TLS_KEY,
+    OPTION_MODE,
+    OPTION_DIALECT,
+    OPTION_ATOMICITY,
+    OPTION_FENCING,
+    OPTION_QUEUE,
+    OPTION_FOREIGN,
+    OPTION_RETRY,
+    OPTION_CONNECT_TIMEOUT,
+    OPTION_COMMAND_TIMEOUT,
+    OPTION_MIN_REPLICAS,
+    OPTION_REPLICA_TIMEOUT,
+    OPTION_COUNT
+};
+
+enum layout { LAYOUT_STRING, LAYOUT_HASH, LAYOUT_REDISSON };
+
+/* What an acquire asks for if it has to wait: nothing, a place, a place where it may have one already. */
+enum wish { WISH_NONE, WISH_NEW, WISH_AGAIN };
+
+enum key { KEY_LOCK, KEY_TOKEN, KEY_NEWS, KEY_QUEUE, KEY_RECORD };
+
+struct driver;
+
+/* ---- an op: its state (table above) ----------------------------------------------------------------- */
+
+enum op_state {
+    OP_NEW,
+    OP_WAITING,
+    OP_HELD_BACK,
+    OP_SENT,
+    OP_RENEWING,
+    OP_LISTING,
+    OP_WATCHED,
+    OP_SEATED,
+    OP_UNCONFIRMED,
+    OP_CONFIRMING,
+    OP_UNDOING
+};
+
+/* What the driver keeps in op->driver_data. */
+struct __attribute__((may_alias)) op_data {
+    enum op_state state;
+    bool asked_again; /* it changes nothing, and was sent on a connection that broke: not a third time */
+    union {
+        struct request *request; /* OP_SENT */
+        struct batch *batch;     /* OP_RENEWING */
+        struct list *list;       /* OP_LISTING */
+        struct seat *seat;       /* OP_SEATED */
+        struct undo *undo;       /* OP_UNDOING */
+        void *of;
+    };
+};
+_Static_assert(sizeof(struct op_data) <= sizeof(((mortise_op *)0)->driver_data), "it fits");
+
+static inline struct op_data *data_of(const mortise_op *op)
+{
+    return (struct op_data *)(uintptr_t)op->driver_data;
+}
+
+/* The only one that changes the state. `of`: what has the op in that state, or NULL. */
+static inline void op_set(mortise_op *op, enum op_state state, void *of)
+{
+    data_of(op)->state = state;
+    data_of(op)->of = of;
+}
+
+/* ---- the instance ----------------------------------------------------------------------------------- */
+
+/* A request under way for an op. */
+struct request {
+    struct link_call call; /* first */
+    struct driver *driver;
+    struct request *next_free;
+    mortise_op *op; /* NULL: canceled, or it has ended */
+    mortise_grant_id grant;
+    mortise_op_kind kind;
+    int64_t ttl_ms;
+    struct seat *seat;  /* of the op, while that is SENT; or NULL */
+    enum script script; /* SCRIPT_COUNT: none */
+    bool by_text;       /* the script's */
+    enum wish wish;     /* for a place in the queue */
+    bool goes_on;       /* with another call */
+    bool takes_errors;  /* an error reply is an answer, too */
+    mortise_status verdict; /* of a release, if it is the primary that says so */
+    /* The last reply, which is no error. The op is still there; it must be completed, or sent on. */
+    void (*answer)(struct request *request, redisReply *reply);
+};
+
+/* A grant of which a request was lost. */
+struct lost_grant {
+    UT_hash_handle hh;
+    mortise_grant_id grant;
+    int64_t until_ns; /* by then the ttl has passed */
+};
+
+/* min_replicas: replicas.c */
+struct replicas {
+    int64_t wanted, timeout_ms; /* wanted 0: nothing is to be confirmed */
+    struct link link;
+    struct link_settings settings;
+    char run_id[LINK_RUN_ID_SIZE]; /* of the server that granted what is waiting */
+    mortise_op *waiting, *asked;   /* utlist */
+    struct link_call call;
+    bool under_way, failed;
+    struct link_fault fault;
+    struct link_call count; /* of the replicas, once for each connection */
+    bool counting;
+    int64_t warned; /* that there are so many */
+};
+
+/* What dispatch.c does for the parts below it. */
+struct dispatch_calls {
+    void (*send)(struct driver *driver, mortise_op *op);
+    void (*start)(struct driver *driver, mortise_op **ops, size_t n);
+    void (*cancel)(struct driver *driver, mortise_op *op);
+};
+
+/* What queue.c does when something about the inbox has changed. */
+struct inbox_calls {
+    void (*changed)(struct driver *driver); /* it is listened to, or that is refused */
+    void (*told)(struct driver *driver, const char *text, size_t length);
+};
+
+struct driver {
+    mortise_host *host;
+    const mortise_value *values;
+    char section[SECTION_SIZE]; /* "redis:cache", for messages */
+    struct link_settings settings;
+    struct link link;
+    const struct dispatch_calls *dispatch;
+
+    enum layout layout;
+    bool fencing;
+    bool queued; /* waiters stand in a queue in the server */
+    bool foreign_polled;
+    int64_t retry_ms;
+
+    bool known[SCRIPT_COUNT]; /* by the server, as far as this connection has told it */
+    mortise_op *waiting;      /* utlist, by next and previous */
+    mortise_op *held_back;    /* likewise */
+    size_t asking;            /* acquires under way */
+    struct request *free_requests;
+    size_t free_count;
+
+    struct lost_grant *doubts; /* an acquire may be executed yet */
+    bool all_doubtful;         /* one could not be noted */
+    struct lost_grant *strays; /* a release may be executed yet */
+    bool all_stray;            /* one could not be noted */
+
+    struct seat *seats, *seated;     /* in the order of their timers; by grant */
+    struct transaction *transaction; /* atomicity = watch: the one under way, kept for the next; else NULL */
+
+    /* pubsub.c */
+    struct link news;
+    const struct inbox_calls *inbox_calls;
+    struct watched *watched; /* by channel */
+    char inbox[INBOX_SIZE];  /* this client's channel */
+    bool inbox_wanted, inbox_ready;
+    bool deaf;               /* listening to the inbox is refused */
+    unsigned refusals;       /* names to which subscribing is refused */
+    int64_t refused_ns;      /* the last time, or when it was asked again */
+    uint64_t said, answered; /* requests on this connection */
+    uint64_t inbox_said;     /* which of them it was */
+
+    /* failover.c */
+    struct primary *primary; /* NULL: there is one server */
+    char run_id[LINK_RUN_ID_SIZE];
+    bool was_up;
+    int64_t left_ns;         /* when its address led elsewhere, last; 0 never */
+    int64_t longest_ms;      /* ttl that was granted */
+    int64_t leases_until_ns; /* there may be leases */
+    int64_t looked_ns;
+    int64_t restless_until_ns;
+    uint64_t clock_us; /* the furthest of a server's that was seen, */
+    int64_t clock_ns;  /* and when */
+    bool clock_behind; /* that of this server is */
+
+    struct replicas replicas;
+};
+
+static inline int64_t now_of(const struct driver *driver)
+{
+    return driver->host->now(driver->host);
+}
+
+/* ---- dispatch.c ------------------------------------------------------------------------------------- */
+
+extern const struct dispatch_calls dispatch_calls;
+extern const struct link_callbacks dispatch_callbacks; /* of the main connection */
+void dispatch_start(struct driver *driver, mortise_op **ops, size_t n);
+void dispatch_cancel(struct driver *driver, mortise_op *op);
+/* Sends acquires that were held back, as far as there is room. */
+void dispatch_turn(struct driver *driver);
+
+/* ---- request.c -------------------------------------------------------------------------------------- */
+
+#define ASKING_MAX 256 /* acquires under way: a few milliseconds of the server's time */
+
+static inline bool has_room(const struct driver *driver)
+{
+    return driver->asking < ASKING_MAX;
+}
+
+/* A request of the op, its call begun; NULL: out of memory, and the op was failed. */
+struct request *request_begin(struct driver *driver, mortise_op *op,
+                              void (*answer)(struct request *request, redisReply *reply));
+/* The same request goes on with another call. */
+void request_go_on(struct request *request,
+                   void (*answer)(struct request *request, redisReply *reply));
+/* Begins a script call of the request: the keys and the other arguments follow. */
+void request_script(struct request *request, enum script script, unsigned keys, unsigned arguments);
+void requests_free(struct driver *driver);
+
+/* A request of the op is about to be sent. */
+void op_sent(mortise_op *op, const struct link_call *call);
+/* Its seat is given up, and what was granted is noted; then op_end. */
+void op_complete(struct driver *driver, mortise_op *op, mortise_status status);
+/* The first half of that: more is asked before it ends. */
+void op_answered(struct driver *driver, mortise_op *op, mortise_status status);
+void op_end(struct driver *driver, mortise_op *op, mortise_status status);
+/* "<what the fault says> (acquire "name")". INDETERMINATE instead, if it may have a place in the queue. */
+void op_fail(struct driver *driver, mortise_op *op, const struct link_fault *fault);
+void op_fail_as(struct driver *driver, mortise_op *op, mortise_status status, bool retryable,
+                const char *text);
+/* An answer that makes no sense. */
+void op_fail_odd(struct driver *driver, mortise_op *op);
+void op_fail_token(struct driver *driver, mortise_op *op);
+/* It has a place in the queue and cannot wait for its turn. */
+void op_fail_deaf(struct driver *driver, mortise_op *op);
+void op_fail_memory(struct driver *driver, mortise_op *op);
+/* What the loss of a call means for its op. */
+void op_lose(struct driver *driver, mortise_op *op, enum link_loss loss,
+             const struct link_fault *fault);
+void op_wait(struct driver *driver, mortise_op *op);
+/* Puts an op that changes nothing among those that wait; false: it was lost before. */
+bool op_wait_again(struct driver *driver, mortise_op *op);
+
+/* ---- seats.c ---------------------------------------------------------------------------------------- */
+
+/* An op that waits in the queue, or is about to. It has at most one request under way. */
+struct seat {
+    UT_hash_handle hh;
+    struct seat *next, *previous; /* in the order of due_ns, which is not NEVER */
+    mortise_op *op;
+    int64_t due_ns;
+    bool placed; /* there may be a place in the server */
+};
+
+/* Of the op, or NULL. */
+struct seat *seat_of(const mortise_op *op);
+/* NULL without memory. */
+struct seat *seat_new(struct driver *driver, mortise_op *op);
+void seat_set_due(struct driver *driver, struct seat *seat, int64_t due_ns);
+void seat_leave(struct driver *driver, mortise_op *op);
+/* It may have a place, or the lock, in the server. */
+bool seat_is_placed(const mortise_op *op);
+
+/* ---- uncertain.c ------------------------------------------------------------------------------------ */
+
+void uncertain_add(struct driver *driver, const mortise_grant_id *grant, int64_t ttl_ms);
+bool uncertain_is_sure(struct driver *driver, const mortise_grant_id *grant);
+/* A release of the driver's own was lost. The core asks for the grant again, or releases it. */
+void uncertain_add_stray(struct driver *driver, const mortise_grant_id *grant);
+/* The op is an acquire that must not be sent: the core takes another grant then, so this one is forgotten. */
+bool uncertain_is_stray(struct driver *driver, const mortise_op *op);
+/* Those whose ttl has passed; all. */
+void uncertain_drop(struct driver *driver, int64_t until_ns);
+void uncertain_forget(struct driver *driver);
+
+/* ---- keys.c, script.c, holder.c --------------------------------------------------------------------- */
+
+/* The key as the next argument. */
+void key_put(struct link *link, const mortise_op *op, enum key key);
+void key_put_of(struct link *link, const char *name, size_t name_len, enum key key);
+/* The channel of a name, for the table of pubsub.c: malloc'ed, with *length; NULL without memory. */
+char *key_channel(const struct driver *driver, const char *name, size_t name_len, size_t *length);
+void key_put_channel(struct link *link, const struct driver *driver, const mortise_op *op);
+void key_put_grant(struct link *link, const mortise_op *op);
+/* The field of the owner in Redisson's layout, and whether the owner is shared (1 or 0), as the next two arguments. */
+void key_put_owner(struct link *link, const mortise_op *op);
+
+/* Begins a call: the keys and the other arguments follow. True: it has the text of the script. */
+bool script_put(struct driver *driver, enum script script, unsigned keys, unsigned arguments);
+
+/* Of the fields of a hash, as HGETALL returns them. False: it is no lock. */
+bool holder_of_hash(const struct driver *driver, const redisReply *fields, uint64_t now_us,
+                    mortise_info *info);
+/* Of the answer to an acquire that is refused. */
+void holder_of_refusal(const struct driver *driver, const redisReply *reply, mortise_info *info);
+/* The value of a lock that is a string, as the next argument. */
+void holder_put(struct link *link, const mortise_op *op, uint64_t token, uint64_t since_us);
+
+/* ---- failover.c ------------------------------------------------------------------------------------- */
+
+/* Looks for the primary among the servers of the list, or asks its sentinels for the name. */
+bool failover_open(struct driver *driver, const char *list, const char *sentinel_name,
+                   const struct link_settings *like, const char **problem);
+void failover_seek(struct link *link, void *owner);
+/* The main connection is up: whether it may lead to another server than before. */
+bool failover_up(struct driver *driver);
+void failover_broke(struct driver *driver);
+/* A newer connection to the address is at another server: the main one goes there, too. False: it did so a moment ago, and
+ * stays. */
+bool failover_leads_elsewhere(struct driver *driver);
+/* The answer to ROLE is a primary's; and what to say if not. */
+bool failover_is_primary(const redisReply *reply);
+void failover_fault(const struct driver *driver, struct link_fault *fault);
+/* A claim was granted or renewed. */
+void failover_note(struct driver *driver, const mortise_op *op);
+/* When the connections must be looked at though nobody polls them; whether that is now. */
+int64_t failover_look_due_ns(const struct driver *driver);
+bool failover_looks(struct driver *driver);
+/* There may be leases: it goes on looking for the primary. */
+bool failover_is_restless(const struct driver *driver);
+/* Below which the token must not be. */
+uint64_t failover_floor(const struct driver *driver, const mortise_op *op);
+
+/* ---- pubsub.c --------------------------------------------------------------------------------------- */
+
+void pubsub_open(struct driver *driver, const struct inbox_calls *inbox_calls);
+void pubsub_watch(struct driver *driver, const char *name, size_t name_len);
+void pubsub_unwatch(struct driver *driver, const char *name, size_t name_len);
+/* The main connection is UP: the subscriptions must be at the same server. */
+void pubsub_follow(struct driver *driver, bool may_be_another);
+/* The main connection broke: this one may have, too. */
+void pubsub_suspect(struct driver *driver, const struct link_fault *fault);
+/* The inbox: this client's own channel, subscribed to when a lock is first waited for. */
+void pubsub_want_inbox(struct driver *driver);
+/* Nobody will tell of a release of this lock: its waiters must ask. */
+bool pubsub_is_refused(struct driver *driver, const mortise_op *op);
+void pubsub_close(struct driver *driver);
+
+/* ---- replicas.c ------------------------------------------------------------------------------------- */
+
+void replicas_open(struct driver *driver, int64_t wanted, int64_t timeout_ms);
+/* What was granted or renewed is confirmed first. False: nothing is to be confirmed. */
+bool replicas_take(struct driver *driver, mortise_op *op);
+void replicas_cancel(struct driver *driver, mortise_op *op);
+/* At the end of each turn. */
+void replicas_turn(struct driver *driver);
+
+/* ---- answer.c --------------------------------------------------------------------------------------- */
+
+/* Granted by a request that was sent then. */
+void answer_granted(struct driver *driver, mortise_op *op, uint64_t token, int64_t sent_ns);
+/* The grant was there already, and ends in so long (as PTTL says it); the request that says so was sent then. */
+void answer_found(struct driver *driver, mortise_op *op, uint64_t token, int64_t remaining_ms,
+                  int64_t sent_ns);
+/* remaining as PTTL says it; the holder is in *op->info by then. */
+void answer_busy(struct driver *driver, mortise_op *op, int64_t remaining_ms);
+/* 2 done, 1 another's, 0 not there. */
+void answer_released(struct driver *driver, mortise_op *op, int64_t answer);
+/* '2' done, '1' another's, '0' not there, '3' the server refuses to tell. */
+void answer_renewed(struct driver *driver, mortise_op *op, char digit, int64_t sent_ns);
+
+/* ---- queue.c ---------------------------------------------------------------------------------------- */
+
+extern const struct inbox_calls queue_inbox;
+/* What an acquire that is sent at that instant asks for, and the argument that says so. */
+enum wish queue_wish(struct request *request, char text[WISH_SIZE]);
+/* The op has to wait, and to ask again in so long at the latest; with a wish it has a place now. True: it is kept. */
+bool queue_keep(struct driver *driver, mortise_op *op, enum wish wish, int64_t at_latest_ms,
+                int64_t sent_ns);
+/* A connection is back: they ask, as many at a time as there is room for. */
+void queue_ask_all(struct driver *driver);
+int64_t queue_due_ns(const struct driver *driver);
+void queue_turn(struct driver *driver);
+/* The connection cannot be made anew. */
+void queue_lose_all(struct driver *driver, const struct link_fault *fault);
+
+/* ---- what is sent for an op: lease.c, renewal.c, inspect.c, list.c, record.c, transaction.c --------- */
+
+void lease_acquire(struct driver *driver, mortise_op *op);
+void lease_release(struct driver *driver, mortise_op *op);
+
+void renewal_start(struct driver *driver, mortise_op **ops, size_t n);
+void renewal_cancel(struct driver *driver, mortise_op *op);
+
+void inspect_start(struct driver *driver, mortise_op *op);
+void inspect_ping(struct driver *driver, mortise_op *op);
+/* Reads a lock as one step: MULTI, GETRANGE or HGETALL, PTTL, TIME, with a queue its length, EXEC. So many replies, of which
+ * the last is EXEC's. */
+void inspect_put(struct driver *driver, const char *key, size_t key_len);
+unsigned inspect_replies(const struct driver *driver);
+/* Of the answer to EXEC. False: it makes no sense, or is no lock. */
+bool inspect_take(const struct driver *driver, const redisReply *reply, mortise_info *info);
+
+void list_start(struct driver *driver, mortise_op *op);
+void list_cancel(struct driver *driver, mortise_op *op);
+
+void record_read(struct driver *driver, mortise_op *op);
+void record_write(struct driver *driver, mortise_op *op);
+
+bool transaction_open(struct driver *driver);
+/* Begins the next one if none is under way: takes its op from driver->waiting. */
+void transaction_next(struct driver *driver);
+void transaction_cancel(struct driver *driver, mortise_op *op);
+/* An EXEC is about to be sent. True: behind UNWATCH, because a key that this connection watches could make it fail. */
+bool transaction_disturb(struct driver *driver);
+
+#endif

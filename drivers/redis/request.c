@@ -1,0 +1,283 @@
+/* request.c - a request of an op: from its sending to its last reply, or its loss; and how ops end. */
+#include "redis.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define FREE_REQUESTS 1024
+
+static void replied(struct link_call *call, unsigned index, redisReply *reply);
+static void lost(struct link_call *call, enum link_loss loss, const struct link_fault *fault);
+
+/* ---- requests --------------------------------------------------------------------------------------- */
+
+static struct request *new_request(struct driver *driver)
+{
+    struct request *request = driver->free_requests;
+    if (request == NULL)
+        return calloc(1, sizeof(*request));
+    driver->free_requests = request->next_free;
+    driver->free_count--;
+    return request;
+}
+
+static void free_request(struct request *request)
+{
+    struct driver *driver = request->driver;
+    driver->asking -= request->kind == MORTISE_OP_ACQUIRE;
+    if (driver->free_count >= FREE_REQUESTS) {
+        free(request);
+        return;
+    }
+    request->next_free = driver->free_requests;
+    driver->free_requests = request;
+    driver->free_count++;
+}
+
+void requests_free(struct driver *driver)
+{
+    struct request *request = driver->free_requests, *next;
+    for (; request != NULL; request = next) {
+        next = request->next_free;
+        free(request);
+    }
+}
+
+struct request *request_begin(struct driver *driver, mortise_op *op,
+                              void (*answer)(struct request *request, redisReply *reply))
+{
+    struct request *request = new_request(driver);
+    if (request == NULL) {
+        op_fail_memory(driver, op);
+        return NULL;
+    }
+    request->driver = driver;
+    request->op = op;
+    request->grant = op->grant;
+    request->kind = op->kind;
+    request->ttl_ms = op->ttl_ms;
+    request->seat = seat_of(op);
+    request->wish = WISH_NONE;
+    request->call.replied = replied;
+    request->call.lost = lost;
+    driver->asking += op->kind == MORTISE_OP_ACQUIRE;
+    op_set(op, OP_SENT, request);
+    request_go_on(request, answer);
+    return request;
+}
+
+void request_go_on(struct request *request,
+                   void (*answer)(struct request *request, redisReply *reply))
+{
+    request->answer = answer;
+    request->script = SCRIPT_COUNT;
+    request->goes_on = true;
+    request->takes_errors = false;
+    link_call_begin(&request->driver->link, &request->call);
+    op_sent(request->op, &request->call);
+}
+
+void request_script(struct request *request, enum script script, unsigned keys, unsigned arguments)
+{
+    request->script = script;
+    request->by_text = script_put(request->driver, script, keys, arguments);
+}
+
+void op_sent(mortise_op *op, const struct link_call *call)
+{
+    if (op->first_sent_ns == 0)
+        op->first_sent_ns = call->sent_ns;
+}
+
+/* ---- replies ---------------------------------------------------------------------------------------- */
+
+/* The op has another request from now on, or none. */
+static mortise_op *let_go(struct request *request)
+{
+    mortise_op *op = request->op;
+    request->op = NULL;
+    if (request->seat != NULL)
+        op_set(op, OP_SEATED, request->seat);
+    else
+        op_set(op, OP_NEW, NULL);
+    return op;
+}
+
+/* Nothing was done, so there is no place in the queue. */
+static void nothing_done(struct request *request)
+{
+    if (request->seat != NULL && request->wish == WISH_NEW)
+        request->seat->placed = false;
+}
+
+static void refused(struct request *request, const redisReply *reply)
+{
+    struct driver *driver = request->driver;
+    struct link_fault fault;
+    bool unknown = request->script != SCRIPT_COUNT && !request->by_text &&
+                   link_error_of(reply->str, reply->len) == LINK_ERROR_NOSCRIPT;
+    if (unknown)
+        driver->known[request->script] = false;
+    if (request->op == NULL)
+        return;
+    nothing_done(request);
+    if (unknown) { /* once more, with the text */
+        driver->dispatch->send(driver, let_go(request));
+        return;
+    }
+    link_fault_reply(&driver->link, reply, &fault);
+    op_fail(driver, request->op, &fault);
+    request->op = NULL;
+}
+
+static void replied(struct link_call *call, unsigned index, redisReply *reply)
+{
+    struct request *request = (struct request *)call;
+    bool last = index + 1 == call->expected;
+    request->goes_on = false;
+    if (reply->type == REDIS_REPLY_ERROR && !request->takes_errors)
+        refused(request, reply);
+    else if (last && request->op != NULL)
+        request->answer(request, reply);
+    if (last && !request->goes_on)
+        free_request(request);
+}
+
+static bool changes(mortise_op_kind kind)
+{
+    return kind == MORTISE_OP_ACQUIRE || kind == MORTISE_OP_RELEASE || kind == MORTISE_OP_WRITE;
+}
+
+static void lost(struct link_call *call, enum link_loss loss, const struct link_fault *fault)
+{
+    struct request *request = (struct request *)call;
+    struct driver *driver = request->driver;
+    mortise_op *op = request->op;
+    if (request->kind == MORTISE_OP_ACQUIRE && loss == LINK_LOST)
+        uncertain_add(driver, &request->grant, request->ttl_ms);
+    if (op != NULL && loss == LINK_NOT_SENT)
+        nothing_done(request);
+    if (op != NULL && (changes(request->kind) || !op_wait_again(driver, op)))
+        op_lose(driver, op, loss, fault);
+    free_request(request);
+}
+
+/* ---- the ends of an op ------------------------------------------------------------------------------ */
+
+void op_wait(struct driver *driver, mortise_op *op)
+{
+    op_set(op, OP_WAITING, NULL);
+    op->next = op->previous = NULL;
+    DL_APPEND2(driver->waiting, op, previous, next);
+}
+
+bool op_wait_again(struct driver *driver, mortise_op *op)
+{
+    if (data_of(op)->asked_again)
+        return false;
+    data_of(op)->asked_again = true;
+    op_wait(driver, op);
+    return true;
+}
+
+void op_end(struct driver *driver, mortise_op *op, mortise_status status)
+{
+    if (op->issuer != driver) {
+        driver->host->complete(driver->host, op, status);
+        return;
+    }
+    op->status = status; /* the driver's own: replicas.c */
+    op->done(op);
+}
+
+void op_answered(struct driver *driver, mortise_op *op, mortise_status status)
+{
+    seat_leave(driver, op);
+    if (status == MORTISE_OK)
+        failover_note(driver, op);
+}
+
+void op_complete(struct driver *driver, mortise_op *op, mortise_status status)
+{
+    op_answered(driver, op, status);
+    op_end(driver, op, status);
+}
+
+static const char *verb_of(mortise_op_kind kind)
+{
+    static const char *const verbs[] = {
+        [MORTISE_OP_ACQUIRE] = "acquire", [MORTISE_OP_RENEW] = "renew",
+        [MORTISE_OP_RELEASE] = "release", [MORTISE_OP_INSPECT] = "inspect",
+        [MORTISE_OP_LIST] = "list",       [MORTISE_OP_READ] = "read",
+        [MORTISE_OP_WRITE] = "write",     [MORTISE_OP_PING] = "ping",
+    };
+    return verbs[kind];
+}
+
+static void fail(struct driver *driver, mortise_op *op, mortise_status status, int native,
+                 bool retryable, const char *text)
+{
+    char name[QUOTED_SIZE] = "";
+    if (op->issuer == driver) {
+        op_end(driver, op, status);
+        return;
+    }
+    if (seat_is_placed(op)) { /* it may be granted at any time */
+        status = MORTISE_INDETERMINATE;
+        retryable = true;
+    }
+    seat_leave(driver, op);
+    if (op->name_len > 0 && op->kind != MORTISE_OP_PING)
+        driver->host->quote(op->name, op->name_len, name, sizeof(name));
+    driver->host->fail(driver->host, op, status, native, retryable, "%s (%s%s%s)", text,
+                       verb_of(op->kind), name[0] != '\0' ? " " : "", name);
+}
+
+void op_fail_as(struct driver *driver, mortise_op *op, mortise_status status, bool retryable,
+                const char *text)
+{
+    fail(driver, op, status, 0, retryable, text);
+}
+
+void op_fail(struct driver *driver, mortise_op *op, const struct link_fault *fault)
+{
+    const char *advice = "";
+    char text[480];
+    if (fault->error == LINK_ERROR_NOAUTH && strstr(fault->text, "NOAUTH") != NULL)
+        advice = "; set password_file (or password), and username for a user of an ACL";
+    if (fault->error == LINK_ERROR_NOPERM && strstr(fault->text, "'eval") != NULL)
+        advice = "; where scripts are forbidden, set atomicity = watch";
+    snprintf(text, sizeof(text), "%s%s", fault->text, advice);
+    fail(driver, op, fault->status, fault->native, fault->retryable, text);
+}
+
+void op_fail_odd(struct driver *driver, mortise_op *op)
+{
+    char text[320];
+    snprintf(text, sizeof(text), "%s: an answer that makes no sense",
+             driver->settings.endpoint.text);
+    op_fail_as(driver, op, MORTISE_BACKEND, false, text);
+}
+
+void op_fail_token(struct driver *driver, mortise_op *op)
+{
+    op_fail_as(driver, op, MORTISE_BACKEND, false, "the token has come to its end, 2^53");
+}
+
+void op_fail_deaf(struct driver *driver, mortise_op *op)
+{
+    op_fail_as(driver, op, MORTISE_INDETERMINATE, true, "it cannot be waited for in the queue");
+}
+
+void op_fail_memory(struct driver *driver, mortise_op *op)
+{
+    op_fail_as(driver, op, MORTISE_NOMEM, true, "out of memory");
+}
+
+void op_lose(struct driver *driver, mortise_op *op, enum link_loss loss,
+             const struct link_fault *fault)
+{
+    bool unsure = changes(op->kind) && loss == LINK_LOST;
+    fail(driver, op, unsure ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE, fault->native, true,
+         fault->text);
+}
