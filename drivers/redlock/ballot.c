@@ -94,7 +94,7 @@ void ballot_ask(struct ballot *ballot, unsigned node, enum vote_state asked)
 struct vote *ballot_ask_bundled(struct ballot *ballot, unsigned node)
 {
     struct vote *vote = &ballot->votes[node];
-    vote->script = SCRIPT_RENEW;
+    vote->script = SCRIPT_COUNT;
     set_asked(vote, VOTE_ASKED);
     return vote;
 }
@@ -236,11 +236,15 @@ static bool is_wanted(const struct ballot *ballot)
     return ballot->state == BALLOT_OPEN && (ballot->kind->effect == EFFECT_NONE || !ended);
 }
 
-/* NOSCRIPT: the request was not executed. */
+bool script_is_unknown(const redisReply *reply, bool by_text)
+{
+    return reply->type == REDIS_REPLY_ERROR && !by_text &&
+           link_error_of(reply->str, reply->len) == LINK_ERROR_NOSCRIPT;
+}
+
 static bool sent_again(struct vote *vote, const redisReply *reply)
 {
-    if (vote->script == SCRIPT_COUNT || vote->by_text ||
-        link_error_of(reply->str, reply->len) != LINK_ERROR_NOSCRIPT)
+    if (vote->script == SCRIPT_COUNT || !script_is_unknown(reply, vote->by_text))
         return false;
     vote->node->known[vote->script] = false;
     if (!is_wanted(vote->ballot) || !link_is_up(&vote->node->link))
@@ -266,7 +270,7 @@ static void refused(struct vote *vote, const redisReply *reply)
 void ballot_answered(struct vote *vote, redisReply *reply)
 {
     struct ballot *ballot = vote->ballot;
-    if (reply->type == REDIS_REPLY_ERROR && sent_again(vote, reply))
+    if (sent_again(vote, reply))
         return;
     if (reply->type == REDIS_REPLY_ERROR)
         refused(vote, reply);

@@ -61,7 +61,7 @@ enum ballot_effect {
 };
 
 struct ballot_kind {
-    /* Writes the request: one command to vote->node. */
+    /* Writes the request: one command to vote->node. NULL: all votes are bundled. */
     void (*put)(struct ballot *ballot, struct vote *vote);
     /* Reads an answer that is no error. Late ones, too. */
     enum vote_state (*take)(struct ballot *ballot, struct vote *vote, redisReply *reply);
@@ -150,11 +150,14 @@ int64_t ballots_due_ns(const struct driver *driver);
 
 /* Parts of requests. */
 void ballot_script(struct vote *vote, enum script script, unsigned keys, unsigned arguments);
+/* The same on a node without a ballot: true if it sends the script's text. */
 bool ballot_script_on(struct node *node, enum script script, unsigned keys, unsigned arguments);
 void put_key(const struct vote *vote);
 void put_side(const struct vote *vote, const char *word);
 void put_grant(const struct vote *vote);
 void put_digits(const struct vote *vote);
+/* NOSCRIPT, to a script that was called by its digest: nothing was executed, and the text has to be sent. */
+bool script_is_unknown(const redisReply *reply, bool by_text);
 /* Sets the digits. */
 void ballot_number(struct ballot *ballot, uint64_t number);
 

@@ -18,13 +18,12 @@ static void look_put(struct ballot *ballot, struct vote *vote)
     put_key(vote);
 }
 
-/* [nothing], or [{remaining, value, now}]: yes, a grant has it there. */
+/* Nothing, or {remaining, value, now}: a grant has it there. */
 static enum vote_state look_take(struct ballot *ballot, struct vote *vote, redisReply *reply)
 {
     (void)vote;
-    if (ballot->state != BALLOT_OPEN || reply->type != REDIS_REPLY_ARRAY || reply->elements != 1)
-        return VOTE_ABSENT;
-    return tally_add(&ballot->tally, reply->element[0], ballot->info) ? VOTE_YES : VOTE_ABSENT;
+    bool found = ballot->state == BALLOT_OPEN && tally_add(&ballot->tally, reply, ballot->info);
+    return found ? VOTE_YES : VOTE_ABSENT;
 }
 
 /* True: enough nodes have answered to tell. False: the ballot is open, or the op has ended. */

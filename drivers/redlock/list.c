@@ -1,43 +1,40 @@
-/* list.c - all held locks under a prefix. On each node: a page of keys by SCAN, then who has them, page after page. Then
- * the locks that one grant has on a quorum are emitted. The answer is what was held during the listing, not at one
- * instant.
+/* list.c - all held locks under a prefix: each node is asked for its locks, page after page (list.lua), and the locks that
+ * one grant has on a quorum are emitted. The answer is what was held during the listing, not at one instant.
  *
  * A scan that has no op any more (canceled, failed) ends with its next answer; the last scan frees the list. */
-#include "../lib/redis/pages.h"
 #include "redlock.h"
 
 #include <stdlib.h>
 
+#define CURSOR_DIGITS 20
+
 /* A key that a node has. */
 struct found {
     UT_hash_handle hh;
-    uint32_t nodes; /* that have named it, one bit each: SCAN may name a key twice */
+    bool named[NODES_MAX]; /* by these nodes: SCAN may name a key twice */
     struct tally tally;
     mortise_info info;
     size_t name_len;
     char name[];
 };
 
+/* The locks of one node. */
 struct scan {
     struct link_call call; /* first */
     struct list *list;
     struct node *node;
-    char cursor[PAGE_CURSOR_SIZE];
-    redisReply *page; /* the keys that are being looked at; or NULL */
+    char cursor[CURSOR_DIGITS + 1]; /* begins and ends with "0" */
+    bool by_text;                   /* sent with the script's text */
 };
 
 struct list {
     struct driver *driver;
     mortise_op *op;             /* NULL: canceled, or failed */
     unsigned running, complete; /* scans; list_start counts as one that runs */
-    struct link_fault why;
+    struct link_fault why;      /* of a scan that failed */
     struct found *found;
     struct scan scans[];
 };
-
-static void scan_next(struct scan *scan);
-static void look_at_page(struct scan *scan);
-static void scan_lost(struct link_call *call, enum link_loss loss, const struct link_fault *fault);
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
 
@@ -56,9 +53,7 @@ static void emit(struct list *list, struct found *found)
         return;
     if (!driver->fencing)
         found->info.token = 0;
-    size_t length = found->name_len < MORTISE_NAME_MAX ? found->name_len : (size_t)MORTISE_NAME_MAX;
-    memcpy(found->info.name, found->name, length);
-    found->info.name[length] = '\0';
+    holder_copy(found->info.name, sizeof(found->info.name), found->name, found->name_len);
     driver->host->emit(driver->host, list->op, &found->info);
 }
 
@@ -90,37 +85,9 @@ static void list_ended(struct list *list)
     free(list);
 }
 
-static void scan_ended(struct scan *scan)
-{
-    if (scan->page != NULL)
-        freeReplyObject(scan->page);
-    scan->page = NULL;
-    list_ended(scan->list);
-}
-
-static void scan_failed(struct scan *scan, const struct link_fault *fault)
-{
-    scan->list->why = *fault;
-    scan_ended(scan);
-}
-
-static void scan_refused(struct scan *scan, const redisReply *reply)
-{
-    struct link_fault fault;
-    link_fault_reply(&scan->node->link, reply, &fault);
-    scan_failed(scan, &fault);
-}
-
-static void no_memory(struct scan *scan)
-{
-    struct list *list = scan->list;
-    if (list->op != NULL)
-        op_fail_memory(list->driver, list->op);
-    list->op = NULL;
-}
-
 /* ---- a page ------------------------------------------------------------------------------------------------------- */
 
+/* NULL without memory. */
 static struct found *find(struct list *list, const redisReply *key)
 {
     struct found *found;
@@ -139,109 +106,88 @@ static struct found *find(struct list *list, const redisReply *key)
     return NULL;
 }
 
-static bool take_key(struct scan *scan, const redisReply *key, const redisReply *held)
+/* {key, who has it}. False: out of memory. */
+static bool take_lock(struct scan *scan, const redisReply *lock)
 {
-    uint32_t bit = 1u << scan->node->index;
-    if (held->type != REDIS_REPLY_ARRAY)
+    const redisReply *key = lock->element[0];
+    if (key_is_side(key->str, key->len))
         return true;
     struct found *found = find(scan->list, key);
-    if (found == NULL)
+    if (found != NULL && !found->named[scan->node->index]) {
+        tally_add(&found->tally, lock->element[1], &found->info);
+        found->named[scan->node->index] = true;
+    }
+    return found != NULL;
+}
+
+static bool is_page(const redisReply *reply)
+{
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements == 0 ||
+        reply->element[0]->type != REDIS_REPLY_STRING || reply->element[0]->len > CURSOR_DIGITS)
         return false;
-    if ((found->nodes & bit) == 0)
-        tally_add(&found->tally, held, &found->info);
-    found->nodes |= bit;
+    for (size_t i = 1; i < reply->elements; i++) {
+        const redisReply *lock = reply->element[i];
+        if (lock->type != REDIS_REPLY_ARRAY || lock->elements != 2 ||
+            lock->element[0]->type != REDIS_REPLY_STRING)
+            return false;
+    }
     return true;
 }
 
-static void looked(struct link_call *call, unsigned index, redisReply *reply)
+static void take_page(struct scan *scan, const redisReply *page)
 {
-    struct scan *scan = (struct scan *)call;
-    const redisReply *keys = scan->page->element[1];
-    (void)index;
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != keys->elements) {
-        if (reply->type == REDIS_REPLY_ERROR && scan->list->op != NULL &&
-            link_error_of(reply->str, reply->len) == LINK_ERROR_NOSCRIPT) {
-            scan->node->known[SCRIPT_LOOK] = false;
-            look_at_page(scan);
+    struct list *list = scan->list;
+    holder_copy(scan->cursor, sizeof(scan->cursor), page->element[0]->str, page->element[0]->len);
+    for (size_t i = 1; i < page->elements; i++)
+        if (!take_lock(scan, page->element[i])) {
+            op_fail_memory(list->driver, list->op);
+            list->op = NULL;
             return;
         }
-        scan_refused(scan, reply);
-        return;
-    }
-    for (size_t i = 0; i < keys->elements && scan->list->op != NULL; i++)
-        if (!take_key(scan, keys->element[i], reply->element[i]))
-            no_memory(scan);
-    freeReplyObject(scan->page);
-    scan->page = NULL;
-    scan_next(scan);
-}
-
-static void begin(struct scan *scan, void (*replied)(struct link_call *, unsigned, redisReply *))
-{
-    scan->call.replied = replied;
-    scan->call.lost = scan_lost;
-    link_call_begin(&scan->node->link, &scan->call);
-}
-
-static void look_at_page(struct scan *scan)
-{
-    struct link *link = &scan->node->link;
-    const redisReply *keys = scan->page->element[1];
-    begin(scan, looked);
-    ballot_script_on(scan->node, SCRIPT_LOOK, (unsigned)keys->elements, 0);
-    for (size_t i = 0; i < keys->elements; i++)
-        link_argument(link, keys->element[i]->str, keys->element[i]->len);
-    link_call_end(link, &scan->call, 1);
 }
 
 /* ---- scanning ------------------------------------------------------------------------------------------------------- */
 
+static void scan_send(struct scan *scan)
+{
+    struct link *link = &scan->node->link;
+    const mortise_op *op = scan->list->op;
+    link_call_begin(link, &scan->call);
+    scan->by_text = ballot_script_on(scan->node, SCRIPT_LIST, 0, 2);
+    link_text(link, scan->cursor);
+    link_argument(link, op->name, op->name_len);
+    link_call_end(link, &scan->call, 1);
+}
+
 static void scanned(struct link_call *call, unsigned index, redisReply *reply)
 {
     struct scan *scan = (struct scan *)call;
+    struct list *list = scan->list;
     (void)index;
-    if (scan->list->op == NULL)
-        scan_ended(scan);
-    else if (!page_is_one(reply))
-        scan_refused(scan, reply);
-    else if ((scan->page = page_take(reply, scan->cursor)) == NULL) {
-        no_memory(scan);
-        scan_ended(scan);
-    } else if (scan->page->element[1]->elements > 0)
-        look_at_page(scan);
-    else {
-        freeReplyObject(scan->page);
-        scan->page = NULL;
-        scan_next(scan);
-    }
-}
-
-static void scan_send(struct scan *scan)
-{
-    const mortise_op *op = scan->list->op;
-    begin(scan, scanned);
-    if (!page_put(&scan->node->link, scan->cursor, op->name, op->name_len)) {
-        no_memory(scan);
-        scan_ended(scan);
+    if (list->op != NULL && script_is_unknown(reply, scan->by_text) &&
+        link_is_up(&scan->node->link)) {
+        scan->node->known[SCRIPT_LIST] = false;
+        scan_send(scan);
         return;
     }
-    link_call_end(&scan->node->link, &scan->call, 1);
-}
-
-static void scan_next(struct scan *scan)
-{
-    bool last = strcmp(scan->cursor, "0") == 0;
-    scan->list->complete += last;
-    if (last || scan->list->op == NULL)
-        scan_ended(scan);
-    else
-        scan_send(scan);
+    if (list->op != NULL && is_page(reply)) {
+        take_page(scan, reply);
+        if (list->op != NULL && strcmp(scan->cursor, "0") != 0) {
+            scan_send(scan);
+            return;
+        }
+        list->complete++;
+    } else
+        link_fault_reply(&scan->node->link, reply, &list->why);
+    list_ended(list);
 }
 
 static void scan_lost(struct link_call *call, enum link_loss loss, const struct link_fault *fault)
 {
+    struct scan *scan = (struct scan *)call;
     (void)loss;
-    scan_failed((struct scan *)call, fault);
+    scan->list->why = *fault;
+    list_ended(scan->list);
 }
 
 /* ---- asked by the core ---------------------------------------------------------------------------------------------- */
@@ -260,10 +206,11 @@ void list_start(struct driver *driver, mortise_op *op)
     int64_t now = now_of(driver);
     for (unsigned i = 0; i < driver->count; i++) {
         struct scan *scan = &list->scans[i];
-        scan->list = list;
-        scan->node = &driver->nodes[i];
-        memcpy(scan->cursor, "0", 2);
-        if (!node_is_usable(scan->node, now) || list->op == NULL)
+        *scan = (struct scan){.call = {.replied = scanned, .lost = scan_lost},
+                              .list = list,
+                              .node = &driver->nodes[i],
+                              .cursor = "0"};
+        if (!node_is_usable(scan->node, now))
             continue;
         list->running++;
         scan_send(scan);

@@ -12,68 +12,53 @@
 #define IDLE_NS                                                                                    \
     (INT64_C(10000) * NS_PER_MS) /* without ops for so long, dead nodes are left alone */
 
+#define DURATION(word, preset, least_ms, most_ms, text)                                            \
+    {                                                                                              \
+        .key = word, .type = MORTISE_OPTION_DURATION, .default_text = preset, .minimum = least_ms, \
+        .maximum = most_ms, .help = text                                                           \
+    }
+#define SWITCH(word, preset, text)                                                                 \
+    {                                                                                              \
+        .key = word, .type = MORTISE_OPTION_BOOL, .default_text = preset, .help = text             \
+    }
+
 static const mortise_option options[OPTION_COUNT] = {
     [OPTION_NODES] = {.key = "nodes",
                       .type = MORTISE_OPTION_TEXT,
                       .flags = MORTISE_OPTION_REQUIRED | MORTISE_OPTION_URL_AUTHORITY,
                       .help =
                           "3, 5, 7 … independent masters, none a replica of another: host:port, "
-                          "with commas between"},
-    [OPTION_NODE_TIMEOUT] = {.key = "node_timeout",
-                             .type = MORTISE_OPTION_DURATION,
-                             .default_text = "500ms",
-                             .minimum = 5,
-                             .maximum = 60000,
-                             .help = "a node that is silent for so long is not waited for"},
-    [OPTION_MAX_TTL] = {.key = "max_ttl",
-                        .type = MORTISE_OPTION_DURATION,
-                        .default_text = "60s",
-                        .minimum = MORTISE_TTL_MIN_MS,
-                        .maximum = MORTISE_TTL_MAX_MS,
-                        .help = "the longest ttl of the fleet, the same for all: a node that was "
-                                "started does not vote before that"},
-    [OPTION_NODE_PERSISTENT] = {.key = "node_persistent",
-                                .type = MORTISE_OPTION_BOOL,
-                                .default_text = "no",
-                                .help = "yes: each node has appendonly yes and appendfsync always, "
-                                        "and votes as soon as it is back"},
-    [OPTION_FENCING] = {.key = "fencing",
-                        .type = MORTISE_OPTION_BOOL,
-                        .default_text = "on",
-                        .help = "off: no tokens, one round trip less; the bare SET NX PX of other "
-                                "Redlock clients"},
+                          "separated by commas"},
+    [OPTION_NODE_TIMEOUT] = DURATION("node_timeout", "500ms", 5, 60000,
+                                     "a node that is silent for so long is not waited for"),
+    [OPTION_MAX_TTL] = DURATION("max_ttl", "60s", MORTISE_TTL_MIN_MS, MORTISE_TTL_MAX_MS,
+                                "the longest ttl that any client uses, the same in every config: a "
+                                "restarted node has no vote for so long"),
+    [OPTION_NODE_PERSISTENT] =
+        SWITCH("node_persistent", "no",
+               "yes: every node has appendonly yes and appendfsync always, and votes as soon as it "
+               "is back"),
+    [OPTION_FENCING] = SWITCH("fencing", "on",
+                              "off: no tokens, one round trip less; the bare SET NX PX of other "
+                              "Redlock clients"),
     SETTINGS_FOREIGN_ROW,
-    [OPTION_RETRY] = {.key = "retry",
-                      .type = MORTISE_OPTION_DURATION,
-                      .default_text = "100ms",
-                      .minimum = 1,
-                      .maximum = 3600000,
-                      .help = "see foreign; and while it cannot be told who has a lock"},
+    [OPTION_RETRY] = DURATION("retry", "100ms", 1, 3600000,
+                              "how often a waiter looks with foreign = poll, and while the holder "
+                              "is unknown"),
     SETTINGS_USERNAME_ROW,
     [OPTION_PASSWORD] = {.key = "password",
                          .type = MORTISE_OPTION_TEXT,
                          .flags = MORTISE_OPTION_SECRET | MORTISE_OPTION_URL_PASSWORD,
-                         .help = "of the user, the same on all nodes"},
+                         .help = "the user's password, the same on all nodes"},
     SETTINGS_DATABASE_ROW,
-    [OPTION_TLS] = {.key = "tls",
-                    .type = MORTISE_OPTION_BOOL,
-                    .default_text = "no",
-                    .help = "encrypted, the nodes' certificates are checked; where this build can"},
+    [OPTION_TLS] =
+        SWITCH("tls", "no", "encrypts, and checks the nodes' certificates; if this build can"),
     SETTINGS_TLS_FILE_ROWS,
-    [OPTION_CONNECT_TIMEOUT] = {.key = "connect_timeout",
-                                .type = MORTISE_OPTION_DURATION,
-                                .default_text = "1s",
-                                .minimum = 10,
-                                .maximum = 3600000,
-                                .help = "how long an attempt to connect may take"},
-    [OPTION_COMMAND_TIMEOUT] = {.key = "command_timeout",
-                                .type = MORTISE_OPTION_DURATION,
-                                .default_text = "2s",
-                                .minimum = 10,
-                                .maximum = 3600000,
-                                .help =
-                                    "no answer for so long: the connection is taken for dead; at "
-                                    "least twice node_timeout is taken"},
+    [OPTION_CONNECT_TIMEOUT] =
+        DURATION("connect_timeout", "1s", 10, 3600000, "how long an attempt to connect may take"),
+    [OPTION_COMMAND_TIMEOUT] = DURATION("command_timeout", "2s", 10, 3600000,
+                                        "a connection without an answer for so long is closed; at "
+                                        "least twice node_timeout"),
 };
 
 /* ---- the settings ----------------------------------------------------------------------------------------- */

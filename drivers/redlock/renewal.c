@@ -5,16 +5,16 @@
  *   neither, and no more answers      UNREACHABLE: the core asks again
  *
  * Each grant has a ballot of its own. Renewals that are due together arrive together, and go to each node in one request:
- * a script that answers for each grant. If the whole request is refused (the script is not known, say), each grant is
- * asked for alone. */
+ * a script that answers for each grant. */
 #include "redlock.h"
 
 #include <stdlib.h>
 
-/* One request for several ballots to one node. */
+/* One request to a node, for one or more ballots. */
 struct bundle {
     struct link_call call; /* first */
     struct node *node;
+    bool by_text; /* sent with the script's text */
     unsigned count;
     struct vote *votes[];
 };
@@ -65,21 +65,7 @@ static void repair(struct ballot *renewal, const struct vote *vote)
 
 /* ---- renew ------------------------------------------------------------------------------------------------------------ */
 
-static void put_one(struct link *link, const struct vote *vote)
-{
-    link_argument(link, vote->ballot->hex, GRANT_HEX);
-    link_number(link, vote->ballot->ttl_ms);
-}
-
-static void renew_put(struct ballot *ballot, struct vote *vote)
-{
-    (void)ballot;
-    ballot_script(vote, SCRIPT_RENEW, 1, 2);
-    put_key(vote);
-    put_one(&vote->node->link, vote);
-}
-
-/* One digit for each grant of the request: 2 renewed, 1 another has the lock, 0 it is not there. Here it is alone. */
+/* One digit: 2 renewed, 1 another has the lock, 0 it is not there. */
 static enum vote_state renew_take(struct ballot *ballot, struct vote *vote, redisReply *reply)
 {
     char answer = reply->type == REDIS_REPLY_STRING && reply->len == 1 ? reply->str[0] : '?';
@@ -132,30 +118,40 @@ static void renew_look(struct ballot *ballot, bool over)
                     ballot->counts[VOTE_YES] + ballot_no(ballot), &ballot->why);
 }
 
-static const struct ballot_kind renewing = {
-    .put = renew_put, .take = renew_take, .look = renew_look};
+static const struct ballot_kind renewing = {.take = renew_take, .look = renew_look};
 
 /* ---- many at once ---------------------------------------------------------------------------------------------- */
 
-/* An error, or nonsense, is the answer for all of them. */
-static void tell_each(struct bundle *bundle, redisReply *reply)
+static void bundle_send(struct bundle *bundle)
 {
+    struct link *link = &bundle->node->link;
+    link_call_begin(link, &bundle->call);
+    bundle->by_text =
+        ballot_script_on(bundle->node, SCRIPT_RENEW, bundle->count, 2 * bundle->count);
     for (unsigned i = 0; i < bundle->count; i++)
-        ballot_answered(bundle->votes[i], reply);
+        put_key(bundle->votes[i]);
+    for (unsigned i = 0; i < bundle->count; i++) {
+        put_grant(bundle->votes[i]);
+        link_number(link, bundle->votes[i]->ballot->ttl_ms);
+    }
+    link_call_end(link, &bundle->call, 1);
 }
 
+/* A digit for each grant. Anything else (an error, nonsense) is the answer for all of them. */
 static void bundle_replied(struct link_call *call, unsigned index, redisReply *reply)
 {
     struct bundle *bundle = (struct bundle *)call;
+    bool each = reply->type == REDIS_REPLY_STRING && (size_t)reply->len == bundle->count;
     (void)index;
-    if (reply->type != REDIS_REPLY_STRING || (size_t)reply->len != bundle->count) {
-        tell_each(bundle, reply);
-    } else {
-        for (unsigned i = 0; i < bundle->count; i++) {
-            char digit[] = {reply->str[i], '\0'};
-            redisReply one = {.type = REDIS_REPLY_STRING, .str = digit, .len = 1};
-            ballot_answered(bundle->votes[i], &one);
-        }
+    if (script_is_unknown(reply, bundle->by_text) && link_is_up(&bundle->node->link)) {
+        bundle->node->known[SCRIPT_RENEW] = false;
+        bundle_send(bundle); /* if an undo or a new round came before it, it changes nothing */
+        return;
+    }
+    for (unsigned i = 0; i < bundle->count; i++) {
+        char digit[] = {each ? reply->str[i] : '?', '\0'};
+        redisReply one = {.type = REDIS_REPLY_STRING, .str = digit, .len = 1};
+        ballot_answered(bundle->votes[i], each ? &one : reply);
     }
     free(bundle);
 }
@@ -168,48 +164,26 @@ static void bundle_lost(struct link_call *call, enum link_loss loss, const struc
     free(bundle);
 }
 
-static void bundle_put(struct bundle *bundle)
-{
-    struct link *link = &bundle->node->link;
-    link_call_begin(link, &bundle->call);
-    ballot_script_on(bundle->node, SCRIPT_RENEW, bundle->count, 2 * bundle->count);
-    for (unsigned i = 0; i < bundle->count; i++)
-        put_key(bundle->votes[i]);
-    for (unsigned i = 0; i < bundle->count; i++)
-        put_one(link, bundle->votes[i]);
-    link_call_end(link, &bundle->call, 1);
-}
-
-/* False: out of memory. */
-static bool ask_together(struct ballot **ballots, unsigned n, struct node *node)
+/* Without memory these ballots do without the node. */
+static void ask_node(struct ballot **ballots, unsigned n, struct node *node)
 {
     struct bundle *bundle = malloc(sizeof(*bundle) + n * sizeof(struct vote *));
-    if (bundle == NULL)
-        return false;
+    bool usable = bundle != NULL && node_is_usable(node, ballots[0]->sent_ns);
+    unsigned count = 0;
+    for (unsigned i = 0; i < n; i++)
+        if (usable && !claim_is_barred(ballots[i]->claim, node->index))
+            bundle->votes[count++] = ballot_ask_bundled(ballots[i], node->index);
+        else
+            ballot_set(ballots[i], node->index, VOTE_FAULT);
+    if (count == 0) {
+        free(bundle);
+        return;
+    }
     bundle->call.replied = bundle_replied;
     bundle->call.lost = bundle_lost;
     bundle->node = node;
-    bundle->count = n;
-    for (unsigned i = 0; i < n; i++)
-        bundle->votes[i] = ballot_ask_bundled(ballots[i], node->index);
-    bundle_put(bundle);
-    return true;
-}
-
-static void ask_node(struct ballot **ballots, unsigned n, struct node *node)
-{
-    struct ballot *asked[RENEW_MAX];
-    unsigned count = 0;
-    bool usable = node_is_usable(node, ballots[0]->sent_ns);
-    for (unsigned i = 0; i < n; i++)
-        if (usable && !claim_is_barred(ballots[i]->claim, node->index))
-            asked[count++] = ballots[i];
-        else
-            ballot_set(ballots[i], node->index, VOTE_FAULT);
-    if (count > 1 && ask_together(asked, count, node))
-        return;
-    for (unsigned i = 0; i < count; i++)
-        ballot_ask(asked[i], node->index, VOTE_ASKED);
+    bundle->count = count;
+    bundle_send(bundle);
 }
 
 /* NULL: the op has ended. */

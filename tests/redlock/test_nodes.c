@@ -229,6 +229,45 @@ static void test_release_remembered(void)
     close_client(client);
 }
 
+/* ---- listing ------------------------------------------------------------------------------------------------------ */
+
+struct listing {
+    const char *wanted; /* NULL: any name */
+    int count, others;
+};
+
+static bool count_listed(const mortise_info *info, void *argument)
+{
+    struct listing *listing = argument;
+    listing->count++;
+    listing->others += listing->wanted && strcmp(info->name, listing->wanted) != 0;
+    return true;
+}
+
+/* Characters that mean something in a pattern are taken by the letter; a script that the nodes have forgotten is sent again. */
+static void test_list(void)
+{
+    static const char *const names[] = {"p*", "p?", "p[a]", "p]", "p\\", "p^", "pa", "p%1"};
+    enum { COUNT = sizeof names / sizeof *names };
+    mortise_client *client = nodes_open(&nodes, ALL, NULL, AT_ONCE);
+    mortise_lease *leases[COUNT];
+    struct listing all = {NULL, 0, 0};
+    for (int i = 0; i < COUNT; i++)
+        leases[i] = take(client, names[i]);
+    for (int i = 0; i < COUNT; i++) {
+        struct listing one = {names[i], 0, 0};
+        EXPECT(OK, mortise_list(client, names[i], count_listed, &one, &detail));
+        CHECK(one.count == 1 && one.others == 0);
+    }
+    for (int i = 0; i < nodes.count; i++)
+        freeReplyObject(ask(&nodes.node[i], "SCRIPT FLUSH"));
+    EXPECT(OK, mortise_list(client, "p", count_listed, &all, &detail));
+    CHECK(all.count == COUNT);
+    for (int i = 0; i < COUNT; i++)
+        give(leases[i]);
+    close_client(client);
+}
+
 static void expect_refused(const char *list, const char *why)
 {
     mortise_client *client = NULL;
@@ -267,6 +306,7 @@ static const CU_TestInfo tests[] = {
     {"redsync#186: restarted nodes take part again", test_rejoin},
     {"all connections are cut", test_all_cut},
     {"a release reaches nodes that were away", test_release_remembered},
+    {"a list", test_list},
     CU_TEST_INFO_NULL,
 };
 

@@ -1,9 +1,9 @@
--- Who has these locks: for each nothing, or {remaining ms, value, now in us}. A key that is no string is no lock.
--- KEYS: locks.
+-- Who has this lock: nothing, or {remaining ms, value, now in us}. A key that is no string is no lock.
+-- KEYS: lock.
 local time = redis.call('time')
-local now, out = string.format('%.0f', time[1] * 1000000 + time[2]), {}
-for i = 1, #KEYS do
-    local held = redis.pcall('get', KEYS[i])
-    out[i] = type(held) == 'string' and {redis.call('pttl', KEYS[i]), string.sub(held, 1, 4096), now} or false
+local held = redis.pcall('get', KEYS[1])
+if type(held) ~= 'string' then
+    return false
 end
-return out
+local now = string.format('%.0f', time[1] * 1000000 + time[2])
+return {redis.call('pttl', KEYS[1]), string.sub(held, 1, 4096), now}
