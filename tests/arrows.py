@@ -23,8 +23,6 @@ PARTS = ("core", "drivers", "plugins", "tools")
 MOST = 3
 LARGER = {
     "core/client": 9,
-    "drivers/postgres": 13,
-    "drivers/sqlite": 9,
 }
 
 

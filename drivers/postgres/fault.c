@@ -1,6 +1,6 @@
 /* fault.c - what the server says went wrong, as statuses of Mortise and as lines that a person can act on.
  * None holds more of a name than its quoted form. */
-#include "internal.h"
+#include "fault.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ void fault_line(const char *text, char *line, size_t size)
 
 /* ---- SQLSTATEs --------------------------------------------------------------------------------- */
 
-enum { AGAIN = 1, RESET = 2, LOCKED = 4, LOUD = 8, WAITED = 16 };
+enum { AGAIN = 1, RESET = 2, LOUD = 4, WAITED = 8 };
 
 static const struct {
     const char *state; /* five letters, or the two of a class */
@@ -49,8 +49,8 @@ static const struct {
 } faults[] = {
     {"40001", MORTISE_UNREACHABLE, true, AGAIN, "too many serialization failures"},
     {"40P01", MORTISE_UNREACHABLE, true, AGAIN, "too many deadlocks"},
-    {"55P03", MORTISE_UNREACHABLE, true, LOCKED | WAITED, "another session keeps the row locked"},
-    {"57014", MORTISE_UNREACHABLE, true, LOCKED, "the statement was canceled"},
+    {"55P03", MORTISE_UNREACHABLE, true, WAITED, "another session keeps the row locked"},
+    {"57014", MORTISE_UNREACHABLE, true, 0, "the statement was canceled"},
     {"25006", MORTISE_UNREACHABLE, true, RESET,
      "transactions are read-only; is it a standby, or default_transaction_read_only on?"},
     {"22012", MORTISE_UNREACHABLE, true, AGAIN | RESET, "it took too long to reach the server"},
@@ -82,15 +82,14 @@ static void describe(const char *state, struct fault *fault)
     for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
         if (strncmp(faults[i].state, state, strlen(faults[i].state)) != 0)
             continue;
-        fault->status = faults[i].status;
-        fault->retryable = faults[i].retryable;
+        fault->base.status = faults[i].status;
+        fault->base.retryable = faults[i].retryable;
         fault->again = (faults[i].flags & AGAIN) != 0;
         fault->reset = (faults[i].flags & RESET) != 0;
-        fault->locked = (faults[i].flags & LOCKED) != 0;
         fault->loud = (faults[i].flags & LOUD) != 0;
         fault->waited = (faults[i].flags & WAITED) != 0;
         if (faults[i].text != NULL)
-            snprintf(fault->text, sizeof(fault->text), "%s", faults[i].text);
+            snprintf(fault->base.text, sizeof(fault->base.text), "%s", faults[i].text);
         return;
     }
 }
@@ -100,36 +99,16 @@ void fault_read(const PGresult *result, struct fault *fault)
     const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
     const char *text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-    *fault = (struct fault){.status = MORTISE_BACKEND};
-    fault_line(text != NULL ? text : PQresultErrorMessage(result), fault->text,
-               sizeof(fault->text));
+    *fault = (struct fault){.base.status = MORTISE_BACKEND};
+    fault_line(text != NULL ? text : PQresultErrorMessage(result), fault->base.text,
+               sizeof(fault->base.text));
     if (state != NULL) {
-        fault->native = pack_state(state);
+        fault->base.native = pack_state(state);
         describe(state, fault);
     } else { /* libpq's own: the connection is gone */
-        fault->status = MORTISE_UNREACHABLE;
-        fault->retryable = fault->reset = true;
+        fault->base.status = MORTISE_UNREACHABLE;
+        fault->base.retryable = fault->reset = true;
     }
     if (severity != NULL && (strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0))
         fault->reset = true;
-}
-
-/* ---- telling ----------------------------------------------------------------------------------- */
-
-static const char *doing(mortise_op_kind kind)
-{
-    static const char *const words[] = {"",     "acquire", "renew", "release", "inspect",
-                                        "list", "read",    "write", "ping"};
-    return (size_t)kind < sizeof(words) / sizeof(words[0]) ? words[kind] : "";
-}
-
-void fault_tell(struct link *link, mortise_op *op, mortise_status status, const struct fault *fault)
-{
-    char quoted[QUOTED_SIZE] = "", where[200];
-    mortise_host *host = link->driver->host;
-    if (op->kind != MORTISE_OP_PING)
-        host->quote(op->name, op->name_len, quoted, sizeof(quoted));
-    host->fail(host, op, status != MORTISE_OK ? status : fault->status, fault->native,
-               fault->retryable, "%s: %s (%s%s%s)", link_where(link, where, sizeof(where)),
-               fault->text, doing(op->kind), quoted[0] != '\0' ? " " : "", quoted);
 }

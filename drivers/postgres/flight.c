@@ -1,6 +1,6 @@
-/* flight.c - statements go out in groups, each a transaction of its own, and what comes back. What a group
- * is, and why, stands in internal.h. Knows requests, not what they are for. */
-#include "internal.h"
+/* flight.c - statements go out in groups, each a transaction of its own, and what comes back. protocol.md says what a group
+ * is, and why. Knows requests, not what they are for. */
+#include "driver.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -10,20 +10,10 @@
 
 /* ---- the queues -------------------------------------------------------------------------------- */
 
-static const char *name_of(const struct request *request, size_t *len)
-{
-    if (request->op != NULL) {
-        *len = request->op->name_len;
-        return request->op->name;
-    }
-    *len = request->name != NULL ? request->name->len : 0;
-    return request->name != NULL ? request->name->bytes : "";
-}
-
 void flight_queue(struct link *link, struct request *request)
 {
     size_t len;
-    const char *name = name_of(request, &len);
+    const char *name = request_name(&request->base, &len);
     if (request->lane != LANE_READING && locked_lately(link->driver, name, len))
         request->alone = true;
     request->link = link;
@@ -65,7 +55,7 @@ bool flight_idle(const struct link *link)
 
 static int64_t now_ns(const struct link *link)
 {
-    return link->driver->host->now(link->driver->host);
+    return link->driver->locks.host->now(link->driver->locks.host);
 }
 
 static struct group *group_at(struct link *link, size_t i)
@@ -76,7 +66,7 @@ static struct group *group_at(struct link *link, size_t i)
 /* On the wire, at most: Bind, Describe, Execute; before them Parse, behind a pooler. */
 static size_t wire_size(const struct link *link, const struct request *request)
 {
-    const struct sql_text *text = &sql_texts[request->sql];
+    const struct sql_text *text = &sql_texts[request->text];
     size_t each = 10 * (size_t)request->args.count;
     size_t size = 64 + strlen(text->name) + request->args.bytes + each;
     return link->pooled ? size + strlen(text->text) : size;
@@ -85,7 +75,7 @@ static size_t wire_size(const struct link *link, const struct request *request)
 static bool comes_before(const struct request *a, const struct request *b)
 {
     size_t a_len, b_len;
-    const char *a_name = name_of(a, &a_len), *b_name = name_of(b, &b_len);
+    const char *a_name = request_name(&a->base, &a_len), *b_name = request_name(&b->base, &b_len);
     size_t common = a_len < b_len ? a_len : b_len;
     int order = common > 0 ? memcmp(a_name, b_name, common) : 0;
     if (order == 0 && a_len == b_len)
@@ -104,13 +94,13 @@ static void insert(struct group *group, struct request *request)
 /* When it can go; 0: at any time. */
 static int64_t ready_at(const struct link *link, const struct request *request)
 {
-    int64_t settled_ns = request->settles ? ghost_settled(link->driver) : 0;
+    int64_t settled_ns = request->settles ? link->driver->settled_ns : 0;
     return settled_ns > request->not_before_ns ? settled_ns : request->not_before_ns;
 }
 
 static bool pauses(const struct link *link, const struct request *request, int64_t now)
 {
-    return ready_at(link, request) > now && !link->driver->closing;
+    return ready_at(link, request) > now && !link->driver->locks.closing;
 }
 
 static bool has_ready(const struct link *link, enum lane lane)
@@ -180,7 +170,7 @@ static bool send_in_time(struct link *link, int64_t sent_ns)
 static bool send_unprepared(struct link *link, const struct request *request)
 {
     static const int formats[ARGS_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-    const struct sql_text *text = &sql_texts[request->sql];
+    const struct sql_text *text = &sql_texts[request->text];
     const struct args *args = &request->args;
     Oid oids[ARGS_MAX];
     for (int i = 0; i < args->count; i++)
@@ -195,24 +185,19 @@ static bool send_statement(struct link *link, const struct request *request)
     const struct args *args = &request->args;
     if (link->pooled)
         return send_unprepared(link, request);
-    return PQsendQueryPrepared(link->conn, sql_texts[request->sql].name, args->count, args->values,
+    return PQsendQueryPrepared(link->conn, sql_texts[request->text].name, args->count, args->values,
                                args->lengths, formats, 1) == 1;
 }
 
 /* Before the first byte leaves: deadlines count from here. */
 static void note_sent(struct request *request, int64_t now_ns)
 {
-    mortise_op *op = request->op;
-    request->flying = true;
-    request->sent_ns = now_ns;
-    if (op == NULL)
+    request->base.flying = true;
+    request->base.sent_ns = now_ns;
+    if (request->base.op == NULL)
         link_look_soon(request->link);
-    if (op == NULL || request->task != TASK_OP)
-        return;
-    if (op->kind == MORTISE_OP_ACQUIRE && op->first_sent_ns == 0)
-        op->first_sent_ns = now_ns;
-    if (op->kind == MORTISE_OP_RELEASE && request->step != STEP_SWAP)
-        request->sure = !ghost_has(request->driver, &request->grant);
+    if (request->handler->sending != NULL)
+        request->handler->sending(request);
 }
 
 static bool send_group(struct link *link, struct group *group)
@@ -238,7 +223,7 @@ bool flight_has_own(struct link *link)
     for (size_t i = 0; i < link->group_count; i++) {
         const struct group *group = group_at(link, i);
         for (size_t k = 0; k < group->count; k++)
-            if (group->requests[k]->op == NULL)
+            if (group->requests[k]->base.op == NULL)
                 return true;
     }
     return false;
@@ -322,7 +307,7 @@ struct request *flight_take(struct link *link)
         for (size_t i = 0; i < group->count; i++) {
             PQclear(group->requests[i]->result);
             group->requests[i]->result = NULL;
-            group->requests[i]->flying = false;
+            group->requests[i]->base.flying = false;
             DL_APPEND2(taken, group->requests[i], previous, next);
         }
         link->first_group = (link->first_group + 1) % GROUPS_MAX;
@@ -332,71 +317,75 @@ struct request *flight_take(struct link *link)
 
 /* ---- a group comes back ------------------------------------------------------------------------ */
 
-static void drop_result(struct request *request)
-{
-    PQclear(request->result);
-    request->result = NULL;
-}
-
 static void committed(const struct group *group)
 {
     for (size_t i = 0; i < group->count; i++) {
-        group->requests[i]->flying = false;
-        request_answered(group->requests[i]);
+        struct request *request = group->requests[i];
+        request->base.flying = false;
+        request->handler->answered(request);
     }
 }
 
-/* Goes out again as it was: the statements find out whether they still fit. */
-static void send_again(struct link *link, struct request *request, bool hush)
-{
-    drop_result(request);
-    if (request->task == TASK_OP && request->op == NULL) {
-        request_done(request, MORTISE_CANCELED);
-        return;
-    }
-    if (hush)
-        row_hush(request);
-    queue_first(link, request);
-}
+/* Why a group was rolled back, and what becomes of its requests:
+ *
+ * | cause        | the one that failed                    | the others           |
+ * |--------------|----------------------------------------|----------------------|
+ * | STATEMENT    | again, alone, if that may help; or told | again, as they were |
+ * | COMMIT       | the same, if there is only one          | again, each alone   |
+ * | NOTIFICATION | all go again without a notification; one that is nothing else is told     |
+ *
+ * NOTIFICATION: their queue is full, or another session's commit keeps it locked (rows are waited for by statements). */
+enum cause { CAUSE_STATEMENT, CAUSE_COMMIT, CAUSE_NOTIFICATION };
 
-/* Notifications failed at the commit: their queue is full, or another session's commit keeps it locked. (Rows
- * are waited for by statements.) Then they fail for all. */
-static bool is_loud(const struct group *group)
+static enum cause cause_of(const struct group *group)
 {
-    return group->failed_at == group->count && (group->fault.loud || group->fault.waited);
-}
-
-static bool is_to_blame(const struct group *group, size_t i)
-{
-    return i == group->failed_at || (group->failed_at == group->count && group->count == 1);
+    if (group->failed_at < group->count)
+        return CAUSE_STATEMENT;
+    return group->fault.loud || group->fault.waited ? CAUSE_NOTIFICATION : CAUSE_COMMIT;
 }
 
 /* Whether the one that failed goes out again. */
-static bool has_another_try(struct request *request, const struct group *group, bool loud)
+static bool has_another_try(struct request *request, const struct fault *fault, enum cause cause,
+                            bool silence)
 {
     size_t len;
-    const char *name = name_of(request, &len);
-    if (group->fault.waited && !loud)
+    const char *name = request_name(&request->base, &len);
+    if (fault->waited && cause != CAUSE_NOTIFICATION)
         return locked_again(request, name, len);
-    return (group->fault.again || (loud && !request->quiet)) && ++request->tries < TRIES_MAX;
+    return (fault->again || (silence && !request->quiet)) && ++request->tries < TRIES_MAX;
+}
+
+/* Goes out again as it was: the statements find out whether they still fit. */
+static void send_again(struct link *link, struct request *request, bool silence)
+{
+    if (request->base.task == SQL_TASK_OP && request->base.op == NULL) { /* canceled */
+        request_free(&request->base);
+        return;
+    }
+    if (silence && request->handler->silence != NULL)
+        request->handler->silence(request);
+    queue_first(link, request);
 }
 
 static void rolled_back(struct link *link, struct group *group)
 {
-    bool loud = is_loud(group);
+    enum cause cause = cause_of(group);
+    const struct fault *fault = &group->fault;
     for (size_t i = group->count; i-- > 0;) {
         struct request *request = group->requests[i];
-        bool blame = is_to_blame(group, i), hush = loud || (blame && group->fault.loud);
-        request->flying = false;
-        bool told = request->task == TASK_NOTIFY && hush;
-        if (told || (blame && !has_another_try(request, group, hush))) {
-            drop_result(request);
-            request_failed(request, &group->fault);
+        bool failed = cause == CAUSE_STATEMENT ? i == group->failed_at : group->count == 1;
+        bool silence = cause == CAUSE_NOTIFICATION || (failed && fault->loud);
+        request->base.flying = false;
+        PQclear(request->result);
+        request->result = NULL;
+        if ((silence && request->only_notifies) ||
+            (failed && !has_another_try(request, fault, cause, silence))) {
+            request->handler->failed(request, fault);
             continue;
         }
-        bool split = group->failed_at == group->count && (!loud || request->quiet);
-        request->alone = request->alone || blame || split;
-        send_again(link, request, hush);
+        bool split = cause == CAUSE_COMMIT || (silence && request->quiet);
+        request->alone = request->alone || failed || split;
+        send_again(link, request, silence);
     }
 }
 
@@ -415,7 +404,7 @@ static bool group_done(struct link *link)
     rolled_back(link, &group);
     if (!group.fault.reset)
         return true;
-    link_lose(link, group.fault.text);
+    link_lose(link, group.fault.base.text);
     return false;
 }
 

@@ -1,6 +1,6 @@
 /* ghost.c - lost connections whose backends may still be at work on what they were sent. What they are, and
- * why it matters, stands in internal.h. */
-#include "internal.h"
+ * why it matters: protocol.md. */
+#include "driver.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,17 +9,41 @@
 #define AGAIN_STEPS 8    /* doublings, to 1.3 s: it may be one that cannot be ended */
 #define DRIFT_SHARE 1000 /* a clock that is slower by more is broken */
 
+struct ghost {
+    struct ghost *next;
+    int pid;               /* 0: not known */
+    int64_t backend_start; /* 0: not known */
+    int64_t until_ns;      /* gone by then, in any case */
+    int64_t look_ns;       /* not before */
+    int64_t settled_ns;    /* writes no more */
+    unsigned looks;
+    struct request *errand;
+    size_t count; /* of grants that were on their way to it */
+    mortise_grant_id grants[];
+};
+
+static const struct handler handler;
+
 static bool was_asked(const struct request *request)
 {
-    return request->task == TASK_OP && request->kind == MORTISE_OP_ACQUIRE &&
-           request->step != STEP_READ &&
-           !(request->step == STEP_SWAP && request->answer.status != MORTISE_OK);
+    const struct sql_request *base = &request->base;
+    bool writes = base->step == SQL_TAKE || (base->step == SQL_WRITE && base->durable);
+    return base->task == SQL_TASK_OP && base->kind == MORTISE_OP_ACQUIRE && writes;
 }
 
 /* It may write, or keep rows locked while it waits for the rest of a group. */
 static bool may_write(const struct request *request)
 {
-    return request->lane != LANE_READING && request->task != TASK_GHOST;
+    return request->lane != LANE_READING && request->handler != &handler;
+}
+
+/* Records are read when none of them writes any more. */
+static void note_settled(struct driver *driver)
+{
+    driver->settled_ns = 0;
+    for (const struct ghost *ghost = driver->ghosts; ghost != NULL; ghost = ghost->next)
+        if (ghost->settled_ns > driver->settled_ns)
+            driver->settled_ns = ghost->settled_ns;
 }
 
 /* Until nothing of it can be executed any more. The server's clock was read a while ago, and may be slower
@@ -49,26 +73,18 @@ void ghost_make(struct link *link, const struct request *requests)
         return; /* a claim may last until its ttl */
     ghost->pid = link->backend_start != 0 ? link->pid : 0;
     ghost->backend_start = link->backend_start;
-    int64_t now = driver->host->now(driver->host);
+    int64_t now = driver->locks.host->now(driver->locks.host);
     ghost->until_ns = now + MORTISE_TTL_MAX_MS * NS_PER_MS;
     if (link->pooled)
         ghost->until_ns = now + pooled_ns(link, now);
     ghost->settled_ns = now + 2 * driver->values[OPTION_COMMAND_TIMEOUT].number * NS_PER_MS;
     for (const struct request *request = requests; request != NULL; request = request->next)
         if (was_asked(request))
-            ghost->grants[ghost->count++] = request->grant;
+            ghost->grants[ghost->count++] = request->base.grant;
     ghost->next = driver->ghosts;
     driver->ghosts = ghost;
     driver->ghost_ns = now;
-}
-
-int64_t ghost_settled(const struct driver *driver)
-{
-    int64_t settled_ns = 0;
-    for (const struct ghost *ghost = driver->ghosts; ghost != NULL; ghost = ghost->next)
-        if (ghost->settled_ns > settled_ns)
-            settled_ns = ghost->settled_ns;
-    return settled_ns;
+    note_settled(driver);
 }
 
 bool ghost_has(const struct driver *driver, const mortise_grant_id *grant)
@@ -82,17 +98,17 @@ bool ghost_has(const struct driver *driver, const mortise_grant_id *grant)
 
 static void look_for(struct driver *driver, struct ghost *ghost)
 {
-    struct request *request = request_new(driver, TASK_GHOST);
+    struct request *request = statement_new(driver, &handler);
     if (request == NULL) {
-        driver->ghost_ns = driver->host->now(driver->host) + 1000 * NS_PER_MS;
+        driver->ghost_ns = driver->locks.host->now(driver->locks.host) + 1000 * NS_PER_MS;
         return;
     }
-    request->ghost = ghost;
+    request->argument = ghost;
     ghost->errand = request;
     args_int4(&request->args, ghost->pid);
     args_time(&request->args, ghost->backend_start);
     request->alone = true;
-    request_send(request, STEP_QUICK, SQL_GHOST, LANE_LAZY);
+    statement_send(request, TEXT_GHOST, LANE_LAZY);
     flight_first(request); /* what comes after it may wait for a row that the ghost keeps locked */
 }
 
@@ -103,24 +119,39 @@ static void lay(struct driver *driver, struct ghost *ghost)
         at = &(*at)->next;
     *at = ghost->next;
     free(ghost);
+    note_settled(driver);
 }
 
-/* No row: it is gone, and whatever it did is done. */
-void ghost_answered(struct request *request)
+/* No row: it is gone, and whatever it did is done. No answer: look again. */
+static void answered(struct request *request)
 {
-    struct driver *driver = request->driver;
-    struct ghost *ghost = request->ghost;
-    int64_t now = driver->host->now(driver->host);
+    struct driver *driver = statement_driver(request);
+    struct ghost *ghost = request->argument;
+    int64_t now = driver->locks.host->now(driver->locks.host);
     ghost->errand = NULL;
     ghost->looks += ghost->looks < AGAIN_STEPS;
     if (request->result != NULL && PQresultStatus(request->result) == PGRES_TUPLES_OK &&
         PQntuples(request->result) == 0)
         lay(driver, ghost);
     else
-        ghost->look_ns = now + jitter_ns(driver, AGAIN_NS << ghost->looks);
+        ghost->look_ns = now + locks_jitter(&driver->locks, AGAIN_NS << ghost->looks);
     driver->ghost_ns = now;
-    request_free(request);
+    statement_free(request);
 }
+
+static void failed(struct request *request, const struct fault *fault)
+{
+    (void)fault;
+    answered(request);
+}
+
+static void lost(struct request *request, bool sent)
+{
+    (void)sent;
+    answered(request);
+}
+
+static const struct handler handler = {.answered = answered, .failed = failed, .lost = lost};
 
 static void next_look(struct driver *driver, int64_t due_ns)
 {
@@ -131,7 +162,7 @@ static void next_look(struct driver *driver, int64_t due_ns)
 void ghost_turn(struct driver *driver)
 {
     struct ghost *ghost, *next;
-    int64_t now = driver->host->now(driver->host);
+    int64_t now = driver->locks.host->now(driver->locks.host);
     if (driver->ghosts == NULL || now < driver->ghost_ns || driver->main.state != LINK_READY)
         return;
     driver->ghost_ns = MORTISE_NEVER;
@@ -146,6 +177,12 @@ void ghost_turn(struct driver *driver)
         else
             next_look(driver, ghost->pid != 0 ? ghost->look_ns : ghost->until_ns);
     }
+}
+
+int64_t ghost_due(const struct driver *driver)
+{
+    bool looks = driver->ghosts != NULL && driver->main.state == LINK_READY;
+    return looks ? driver->ghost_ns : MORTISE_NEVER;
 }
 
 void ghost_free(struct driver *driver)

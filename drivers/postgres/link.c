@@ -1,9 +1,9 @@
-/* link.c - a connection to the server: made, lost, made again, and what comes in on it. The states stand in
- * internal.h. Knows no op.
+/* link.c - a connection to the server: made, lost, made again, and what comes in on it. link.h has the states. Knows no
+ * op.
  *
  * libpq closes its socket by itself: where it tries the next address, and where it reads an end of file. The
  * core has to be told before a descriptor that it polls is closed. So it polls a copy, which is ours. */
-#include "internal.h"
+#include "driver.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,17 +21,9 @@
 #define BACKOFF_STEPS 6              /* doublings, to 1.3 s */
 #define STOOD_NS (10000 * NS_PER_MS) /* one that lasted for so long was no failure */
 
-int64_t jitter_ns(struct driver *driver, int64_t ns)
-{
-    if (driver->jitter == 0)
-        driver->host->random(driver->host, &driver->jitter, sizeof(driver->jitter));
-    driver->jitter = driver->jitter * UINT64_C(6364136223846793005) + 1442695040888963407u;
-    return ns / 2 + (int64_t)((driver->jitter >> 33) % (uint64_t)(ns / 2 + 1));
-}
-
 static int64_t now_ns(const struct link *link)
 {
-    return link->driver->host->now(link->driver->host);
+    return link->driver->locks.host->now(link->driver->locks.host);
 }
 
 const char *link_where(const struct link *link, char *text, size_t size)
@@ -52,7 +44,7 @@ const char *link_where(const struct link *link, char *text, size_t size)
 static void forget_fd(struct link *link)
 {
     if (link->fd >= 0) {
-        link->driver->host->closing(link->driver->host, link->fd);
+        link->driver->locks.host->closing(link->driver->locks.host, link->fd);
         close(link->fd);
     }
     link->fd = -1;
@@ -69,6 +61,14 @@ static bool copy_fd(struct link *link, short events)
     return link->fd >= 0;
 }
 
+void link_init(struct driver *driver, struct link *link, bool live)
+{
+    link->driver = driver;
+    link->live = live;
+    link->fd = -1;
+    link->deadline_ns = link->share_ns = link->look_ns = MORTISE_NEVER;
+}
+
 static void finish(struct link *link)
 {
     forget_fd(link);
@@ -78,7 +78,7 @@ static void finish(struct link *link)
     link->deadline_ns = link->share_ns = link->look_ns = MORTISE_NEVER;
     link->state = LINK_DOWN;
     if (link->live)
-        link->driver->listening = false;
+        link->driver->locks.hears = false;
 }
 
 /* ---- going down -------------------------------------------------------------------------------- */
@@ -88,7 +88,7 @@ static void back_off(struct link *link)
     unsigned steps = link->failures < BACKOFF_STEPS ? link->failures : BACKOFF_STEPS;
     link->retry_ns = now_ns(link);
     if (link->failures > 0)
-        link->retry_ns += jitter_ns(link->driver, BACKOFF_MIN_NS << steps);
+        link->retry_ns += locks_jitter(&link->driver->locks, BACKOFF_MIN_NS << steps);
     link->failures++;
 }
 
@@ -108,12 +108,12 @@ void link_lose(struct link *link, const char *why)
     if (now_ns(link) - link->ready_ns >= STOOD_NS)
         link->failures = 0;
     lost = flight_take(link);
-    ghost_make(link, lost);
+    link->driver->events->lost(link, lost);
     finish(link);
     back_off(link);
     DL_FOREACH_SAFE (lost, request, next) {
         request->next = request->previous = NULL;
-        request_lost(request, true, &link->driver->trouble);
+        request->handler->lost(request, true);
     }
 }
 
@@ -121,7 +121,7 @@ void link_lose(struct link *link, const char *why)
 static bool takes_over(struct link *link, struct request *request)
 {
     struct link *main = &link->driver->main;
-    if (!link->live || request->kind != MORTISE_OP_RENEW || main->state != LINK_READY)
+    if (!link->live || request->base.kind != MORTISE_OP_RENEW || main->state != LINK_READY)
         return false;
     flight_queue(main, request);
     return true;
@@ -144,7 +144,7 @@ void link_failed(struct link *link, mortise_status status, bool retryable, int n
             request->next = request->previous = NULL;
             request->link = NULL;
             if (!takes_over(link, request))
-                request_lost(request, false, &link->driver->trouble);
+                request->handler->lost(request, false);
         }
     }
 }
@@ -170,7 +170,8 @@ static void take_notice(void *arg, const PGresult *result)
 static bool has_work(const struct link *link)
 {
     const struct driver *driver = link->driver;
-    if (link->live && (driver->live_wanted || (driver->listen_wanted && driver->names != NULL)))
+    if (link->live &&
+        (driver->live_wanted || (driver->listen_wanted && driver->locks.names != NULL)))
         return true;
     return link->queue[LANE_LAZY] != NULL || link->queue[LANE_DURABLE] != NULL ||
            link->queue[LANE_READING] != NULL;
@@ -247,7 +248,7 @@ static void pass_by(struct link *link)
 void link_want(struct link *link)
 {
     struct driver *driver = link->driver;
-    if (link->state != LINK_DOWN || driver->closing || !has_work(link) ||
+    if (link->state != LINK_DOWN || driver->locks.closing || !has_work(link) ||
         now_ns(link) < link->retry_ns)
         return;
     link->state = LINK_RESOLVING;
@@ -270,10 +271,8 @@ void link_ready(struct link *link)
     link->state = LINK_READY;
     link->deadline_ns = link->look_ns = MORTISE_NEVER;
     link->ready_ns = now_ns(link);
-    driver->ghost_ns = now_ns(link);
     driver->live_wanted = driver->live_wanted && !link->live;
-    if (link->listens)
-        waiting_listening(driver);
+    driver->events->ready(link);
 }
 
 /* ---- what comes in ----------------------------------------------------------------------------- */
@@ -298,7 +297,7 @@ static void hear(struct link *link)
     PGnotify *notify;
     while ((notify = PQnotifies(link->conn)) != NULL) {
         if (strcmp(notify->relname, link->driver->channel) == 0)
-            waiting_hear(link->driver, notify->extra);
+            link->driver->events->notified(link->driver, notify->extra);
         PQfreemem(notify);
     }
 }

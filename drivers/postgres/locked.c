@@ -2,7 +2,7 @@
  * stands behind it on the connection, and, by the rows that its group has locked before, other clients. So
  * statements wait for a short while only; one that waited in vain goes out again after a pause, alone, until
  * lock_timeout is over; and what is asked of that name soon after goes alone from the start. */
-#include "internal.h"
+#include "driver.h"
 
 #include <string.h>
 
@@ -26,7 +26,7 @@ static uint32_t mark_of(const char *name, size_t len)
 
 bool locked_lately(struct driver *driver, const char *name, size_t len)
 {
-    int64_t now = driver->locked_until_ns > 0 ? driver->host->now(driver->host) : 0;
+    int64_t now = driver->locked_until_ns > 0 ? driver->locks.host->now(driver->locks.host) : 0;
     uint32_t mark = now < driver->locked_until_ns ? mark_of(name, len) : 0;
     for (size_t i = 0; i < LOCKED_MAX && now < driver->locked_until_ns; i++)
         if (driver->locked[i].mark == mark && driver->locked[i].until_ns > now)
@@ -53,17 +53,17 @@ static void keep_in_mind(struct driver *driver, const char *name, size_t len, in
 
 bool locked_again(struct request *request, const char *name, size_t len)
 {
-    struct driver *driver = request->driver;
-    int64_t now = driver->host->now(driver->host);
+    struct driver *driver = statement_driver(request);
+    int64_t now = driver->locks.host->now(driver->locks.host);
     int64_t patience_ns = driver->values[OPTION_LOCK_TIMEOUT].number * NS_PER_MS;
     int64_t slice_ns = locked_slice_ms(driver) * NS_PER_MS;
     unsigned steps = request->waits < PAUSE_STEPS ? request->waits : PAUSE_STEPS;
     keep_in_mind(driver, name, len, now);
     if (request->locked_ns == 0)
-        request->locked_ns = request->sent_ns;
+        request->locked_ns = request->base.sent_ns;
     if (now + slice_ns / 2 - request->locked_ns >= patience_ns)
         return false;
     request->waits++;
-    request->not_before_ns = now + jitter_ns(driver, slice_ns << steps);
+    request->not_before_ns = now + locks_jitter(&driver->locks, slice_ns << steps);
     return true;
 }

@@ -1,8 +1,8 @@
 /* module.c - the PostgreSQL driver as a module: its table, its options, how an instance is opened and closed.
  *
- * A table of a database is the backend. internal.h says which file does what, and what happens where
+ * A table of a database is the backend. driver.h says which file does what, protocol.md what happens if
  * something fails. Opening connects to nobody: the first op does. */
-#include "internal.h"
+#include "driver.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +12,7 @@
 #error "libpq 14 or later is needed"
 #endif
 
-#define SWEEP_CHANCE 16            /* one in so many clients sweeps when it closes */
 #define LEAVE_NS (500 * NS_PER_MS) /* for what a closing client still has to say */
-#define SWEEP_EVERY_NS (INT64_C(3600000) * NS_PER_MS)
-#define SWEEP_APART_US INT64_C(1700000000) /* the fleet's; less than half of that */
 
 static const mortise_option options[OPTION_COUNT] = {
     [OPTION_CONNINFO] = {.key = "conninfo",
@@ -72,49 +69,53 @@ static const mortise_option options[OPTION_COUNT] = {
                             "longest; 0 lets whoever comes first have it"},
 };
 
-static void link_init(struct driver *driver, struct link *link, bool live)
-{
-    link->driver = driver;
-    link->live = live;
-    link->fd = -1;
-    link->deadline_ns = link->share_ns = link->look_ns = MORTISE_NEVER;
-    link->retry_ns = 0;
-}
-
 static void free_driver(struct driver *driver)
 {
-    while (driver->spare != NULL) {
-        struct request *request = driver->spare;
-        driver->spare = request->next;
-        free(request);
-    }
     ghost_free(driver);
-    waiting_free(driver);
+    locks_free(&driver->locks);
     target_free(driver);
     free(driver);
 }
 
-static bool chance(struct driver *driver)
+/* ---- what happens on the links ---------------------------------------------------------------------- */
+
+static void go(struct driver *driver)
 {
-    unsigned char byte;
-    driver->host->random(driver->host, &byte, sizeof(byte));
-    return byte % SWEEP_CHANCE == 0;
+    link_want(&driver->main);
+    link_want(&driver->live);
+    setup_listen(&driver->live);
+    flight_go(&driver->main);
+    flight_go(&driver->live);
 }
+
+static void ready(struct link *link)
+{
+    struct driver *driver = link->driver;
+    driver->ghost_ns = driver->locks.host->now(driver->locks.host);
+    driver->locks.unlisted = driver->main.pooled;
+    if (link->listens)
+        locks_hearing(&driver->locks);
+}
+
+static const struct link_events events = {
+    .lost = ghost_make, .ready = ready, .notified = notify_heard};
+
+/* ---- the module ----------------------------------------------------------------------------------- */
 
 static mortise_status open_driver(const mortise_open_args *args, void **ctx, mortise_error *error)
 {
     struct driver *driver = calloc(1, sizeof(*driver));
     if (driver == NULL)
         return fault_error(error, MORTISE_NOMEM, 0, true, "out of memory");
-    driver->host = args->host;
     driver->values = args->values;
+    driver->events = &events;
+    driver->resolved = link_resolved;
+    locks_init(&driver->locks, args->host, &postgres_dialect, args->values[OPTION_RESERVE].number);
     link_init(driver, &driver->main, false);
     link_init(driver, &driver->live, true);
-    driver->chore_ns = driver->ghost_ns = MORTISE_NEVER;
-    driver->sweep_ns = driver->host->now(driver->host) + jitter_ns(driver, SWEEP_EVERY_NS);
-    driver->sweep_last = chance(driver);
-    driver->host->random(driver->host, &driver->inbox, sizeof(driver->inbox));
-    row_channel(&driver->inbox, driver->channel);
+    driver->ghost_ns = MORTISE_NEVER;
+    sweep_begin(driver);
+    notify_channel(&driver->locks.inbox, driver->channel);
     mortise_status status = target_find(driver, error);
     if (status == MORTISE_OK)
         *ctx = driver;
@@ -125,25 +126,30 @@ static mortise_status open_driver(const mortise_open_args *args, void **ctx, mor
 
 static void start(void *ctx, mortise_op **ops, size_t n)
 {
-    flow_start(ctx, ops, n);
+    struct driver *driver = ctx;
+    locks_start(&driver->locks, ops, n);
+    go(driver);
 }
 
 static void cancel(void *ctx, mortise_op *op)
 {
-    flow_cancel(ctx, op);
-    flow_go(ctx);
+    struct driver *driver = ctx;
+    locks_cancel(&driver->locks, op);
+    go(driver);
 }
 
 static void watch(void *ctx, const char *name, size_t name_len)
 {
-    waiting_watch(ctx, name, name_len);
-    flow_go(ctx);
+    struct driver *driver = ctx;
+    locks_watch(&driver->locks, name, name_len);
+    go(driver);
 }
 
 static void unwatch(void *ctx, const char *name, size_t name_len)
 {
-    waiting_unwatch(ctx, name, name_len);
-    flow_go(ctx);
+    struct driver *driver = ctx;
+    locks_unwatch(&driver->locks, name, name_len);
+    go(driver);
 }
 
 static int64_t earlier(int64_t a, int64_t b)
@@ -161,30 +167,8 @@ static size_t interest(void *ctx, struct pollfd *fds, size_t capacity, int64_t *
         if (links[i]->fd >= 0 && count < capacity)
             fds[count++] = (struct pollfd){.fd = links[i]->fd, .events = links[i]->events};
     }
-    *due_ns = earlier(*due_ns, driver->chore_ns);
-    if (driver->ghosts != NULL && driver->main.state == LINK_READY)
-        *due_ns = earlier(*due_ns, driver->ghost_ns);
+    *due_ns = earlier(*due_ns, earlier(driver->locks.chore_ns, ghost_due(driver)));
     return count;
-}
-
-/* Now and then, with other work: it is no reason to wake anybody. One in so many clients does it when it
- * closes, for they may all be short-lived. It is a scan of the table: one client does it for all. */
-static void sweep(struct driver *driver)
-{
-    int64_t now = driver->host->now(driver->host);
-    bool due = driver->closing ? driver->sweep_last : now >= driver->sweep_ns;
-    if (!due || driver->main.state != LINK_READY)
-        return;
-    driver->sweep_ns = now + jitter_ns(driver, SWEEP_EVERY_NS);
-    driver->sweep_last = false;
-    int64_t apart_us = driver->sweep_goes_on ? 0 : SWEEP_APART_US;
-    driver->sweep_goes_on = false;
-    struct request *request = request_new(driver, TASK_SWEEP);
-    if (request == NULL)
-        return;
-    args_int8(&request->args, apart_us);
-    request->alone = true; /* its rows are in no order with those of others */
-    request_send(request, STEP_QUICK, SQL_SWEEP, LANE_LAZY);
 }
 
 static void turn(void *ctx, const struct pollfd *ready, size_t n)
@@ -192,29 +176,29 @@ static void turn(void *ctx, const struct pollfd *ready, size_t n)
     struct driver *driver = ctx;
     link_turn(&driver->main, ready, n);
     link_turn(&driver->live, ready, n);
-    waiting_turn(driver);
+    locks_turn(&driver->locks);
     ghost_turn(driver);
-    sweep(driver);
-    flow_go(driver);
+    sweep_turn(driver);
+    go(driver);
 }
 
 /* Places in others' lists are given up, as far as the server answers within a moment. */
 static void leave(struct driver *driver)
 {
-    int64_t until_ns = driver->host->now(driver->host) + LEAVE_NS;
+    int64_t until_ns = driver->locks.host->now(driver->locks.host) + LEAVE_NS;
     if (driver->main.state == LINK_READY)
-        waiting_leave(driver);
-    sweep(driver);
-    flow_go(driver);
+        locks_leave(&driver->locks);
+    sweep_turn(driver);
+    go(driver);
     while (driver->main.state == LINK_READY &&
-           !(waiting_has_left(driver) && flight_idle(&driver->main))) {
+           !(locks_have_left(&driver->locks) && flight_idle(&driver->main))) {
         struct pollfd fd = {.fd = driver->main.fd, .events = driver->main.events};
-        int64_t left_ns = until_ns - driver->host->now(driver->host);
+        int64_t left_ns = until_ns - driver->locks.host->now(driver->locks.host);
         if (left_ns <= 0)
             return;
         poll(&fd, 1, (int)(left_ns / NS_PER_MS) + 1);
         link_turn(&driver->main, &fd, 1);
-        flow_go(driver);
+        go(driver);
     }
 }
 
@@ -223,10 +207,10 @@ static void drop_requests(struct link *link)
 {
     struct request *request, *next, *flying = flight_take(link);
     DL_FOREACH_SAFE2(flying, request, next, next)
-    request_free(request);
+    statement_free(request);
     for (int lane = 0; lane < LANE_COUNT; lane++) {
         DL_FOREACH_SAFE2(link->queue[lane], request, next, next)
-        request_free(request);
+        statement_free(request);
         link->queue[lane] = NULL;
     }
 }
@@ -234,7 +218,7 @@ static void drop_requests(struct link *link)
 static void close_driver(void *ctx)
 {
     struct driver *driver = ctx;
-    driver->closing = true;
+    driver->locks.closing = true;
     leave(driver);
     drop_requests(&driver->main);
     drop_requests(&driver->live);

@@ -7,7 +7,7 @@
  * has the tables, if that is on its path, and fails with CONFIG otherwise. No client makes tables beside others: if
  * another schema has them, only a person may make a second set. Once found, the schema stays for the life of the
  * client, so a copy of the tables that somebody makes elsewhere stops nobody who is at work. */
-#include "internal.h"
+#include "driver.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -29,9 +29,9 @@ static bool send_text(struct link *link, const char *text, const struct args *ar
                              args != NULL ? args->lengths : NULL, formats, 1) == 1;
 }
 
-static bool send_prepare(struct link *link, enum sql sql)
+static bool send_prepare(struct link *link, enum text which)
 {
-    const struct sql_text *text = &sql_texts[sql];
+    const struct sql_text *text = &sql_texts[which];
     Oid oids[ARGS_MAX];
     int count = (int)strlen(text->types);
     for (int i = 0; i < count; i++)
@@ -99,8 +99,8 @@ static bool has_to_listen(const struct link *link)
 static bool send_prepares(struct link *link)
 {
     bool sent = send_path(link, link->pooled) && send_text(link, sql_layout, NULL, "");
-    for (int sql = 0; sql < SQL_COUNT && !link->pooled && sent; sql++)
-        sent = send_prepare(link, (enum sql)sql);
+    for (int text = 0; text < TEXT_COUNT && !link->pooled && sent; text++)
+        sent = send_prepare(link, (enum text)text);
     if (has_to_listen(link))
         sent = sent && send_listen(link);
     return sent;
@@ -125,8 +125,8 @@ void setup_listen(struct link *link)
     if (link->state != LINK_READY || !has_to_listen(link) || !flight_none(link))
         return;
     link->state = LINK_SETTING_UP;
-    link->deadline_ns =
-        driver->host->now(driver->host) + driver->values[OPTION_CONNECT_TIMEOUT].number * NS_PER_MS;
+    link->deadline_ns = driver->locks.host->now(driver->locks.host) +
+                        driver->values[OPTION_CONNECT_TIMEOUT].number * NS_PER_MS;
     link_look_soon(link);
     begin(link, SETUP_LISTEN);
 }
@@ -154,9 +154,10 @@ static void told_pooler(struct link *link)
     if (driver->pooler_told || driver->values[OPTION_POOLER].number == POOLER_YES)
         return;
     driver->pooler_told = true;
-    driver->host->log(driver->host, 4,
-                      "postgres: there is a pooler before the server: waiters look by themselves "
-                      "from time to time (pooler = yes in the config says so from the start)");
+    driver->locks.host->log(
+        driver->locks.host, 4,
+        "postgres: there is a pooler before the server: waiters look by themselves "
+        "from time to time (pooler = yes in the config says so from the start)");
 }
 
 /* False: it is not clear which tables are meant; the link has failed. */
@@ -208,7 +209,7 @@ static bool take_identity(struct link *link, const PGresult *result)
     link->pid = same ? (int)result_int8(result, 0, 6) : 0;
     link->backend_start = same && !PQgetisnull(result, 0, 1) ? result_time(result, 0, 1) : 0;
     link->clock_us = result_time(result, 0, 5);
-    link->clock_ns = link->driver->host->now(link->driver->host);
+    link->clock_ns = link->driver->locks.host->now(link->driver->locks.host);
     link->tables_missing = !lock && !meta;
     if (is_true(result, 2)) {
         link_failed(link, MORTISE_UNREACHABLE, true, 0, "the server is a standby, and read-only");
@@ -247,17 +248,18 @@ static bool refused(struct link *link, const PGresult *result)
     struct fault fault;
     char text[600];
     fault_read(result, &fault);
-    bool no_right = link->phase == SETUP_MAKE && !fault.retryable;
-    snprintf(text, sizeof(text), "%s%s", fault.text,
+    bool no_right = link->phase == SETUP_MAKE && !fault.base.retryable;
+    snprintf(text, sizeof(text), "%s%s", fault.base.text,
              no_right ? ": the tables are not there, and this role may not make them; run what "
                         "`mortise schema postgres` prints as one that may"
                       : "");
-    if (fault.native != 0 && link->phase == SETUP_PREPARE && !fault.reset)
-        snprintf(text, sizeof(text), "%s; was the layout of its tables changed?", fault.text);
+    if (fault.base.native != 0 && link->phase == SETUP_PREPARE && !fault.reset)
+        snprintf(text, sizeof(text), "%s; was the layout of its tables changed?", fault.base.text);
     const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     if (link->phase == SETUP_MAKE && state != NULL && strcmp(state, "22012") == 0)
         snprintf(text, sizeof(text), "another client has made the tables in another schema");
-    link_failed(link, fault.status, fault.retryable || fault.again, fault.native, text);
+    link_failed(link, fault.base.status, fault.base.retryable || fault.again, fault.base.native,
+                text);
     return false;
 }
 

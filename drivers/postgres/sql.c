@@ -164,93 +164,93 @@ _Static_assert(ROWLEASE_WAITERS_MAX *ROWLEASE_WAITER_SIZE == 3072 &&
 #define NOTIFY_FIRST                                                                               \
     "pg_notify('mortise_' || encode(substr(waiters, 1, 8), 'hex'), encode(name, 'hex'))"
 
-const struct sql_text sql_texts[SQL_COUNT] = {
+const struct sql_text sql_texts[TEXT_COUNT] = {
     /* Not INSERT … ON CONFLICT DO UPDATE: that locks the row, and writes that to the log, also where the
      * row is somebody else's. */
-    [SQL_ACQUIRE] = {TAKE_FREE, "mortise_acquire", "bnbib"},
-    [SQL_ACQUIRE_NEW] = {"WITH taken AS (" TAKE_FREE "), "
-                         "made AS (INSERT INTO mortise_lock(name, version, grants, acquired_at, "
-                         "expires_at, note) SELECT $1, greatest(" CLOCK_US ", $2), $3, "
-                         "clock_timestamp(), clock_timestamp() + $4, $5 "
-                         "WHERE NOT EXISTS (SELECT FROM mortise_lock WHERE name = $1) "
-                         "ON CONFLICT (name) DO NOTHING RETURNING version) "
-                         "SELECT version FROM taken UNION ALL SELECT version FROM made",
-                         "mortise_acquire_new", "bnbib"},
-    [SQL_ACQUIRE_NEXT] = {TAKE ", waiters = nullif(substr(waiters, 13), '') "
-                               "WHERE name = $1 "
-                               "AND (grants IS NULL OR expires_at <= clock_timestamp()) "
-                               "AND version < 9223372036854775807 "
-                               "AND substr(waiters, 1, 8) = $6 RETURNING version",
-                          "mortise_acquire_next", "bnbibb"},
-    [SQL_RENEW] = {"UPDATE mortise_lock SET "
-                   "expires_at = greatest(expires_at, clock_timestamp() + $4) "
-                   "WHERE name = $1 AND version = $2 AND grants = $3 AND owner IS NULL "
-                   "AND expires_at > clock_timestamp() RETURNING true",
-                   "mortise_renew", "bnbi"},
-    [SQL_RELEASE] = {"UPDATE mortise_lock SET grants = NULL, acquired_at = '-infinity', "
-                     "note = NULL, expires_at = CASE WHEN waiters IS NULL THEN '-infinity' "
-                     "ELSE clock_timestamp() + $4 END "
-                     "WHERE name = $1 AND version = $2 AND grants = $3 AND owner IS NULL "
-                     "AND expires_at > clock_timestamp() "
-                     "RETURNING " SHORT_WAITERS
-                     ", CASE WHEN $5 AND waiters IS NOT NULL THEN " NOTIFY_FIRST " END, " LAZY,
-                     "mortise_release", "bnbio"},
-    [SQL_READ] = {"SELECT " ROW_READ
-                  ", clock_timestamp() FROM (SELECT $1::bytea AS wanted) AS asked "
-                  "LEFT JOIN mortise_lock ON name = wanted",
-                  "mortise_read", "b"},
-    [SQL_INSERT] = {"INSERT INTO mortise_lock(name, " ROW_COLUMNS ") "
-                    "VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (name) DO NOTHING "
-                    "RETURNING true",
-                    "mortise_insert", "bnbbttbb"},
-    [SQL_SWAP] = {SWAP, "mortise_swap", "bnbbttbbnbtbxx"},
-    [SQL_SWAP_LAZY] = {SWAP ", " LAZY, "mortise_swap_lazy", "bnbbttbbnbtbxx"},
-    [SQL_ENLIST] = {"UPDATE mortise_lock SET waiters = coalesce(waiters, '') || $2 || "
-                    "decode('00000000', 'hex') "
-                    "WHERE name = $1 AND expires_at > clock_timestamp() "
-                    "AND ($3 IS NULL OR grants IS DISTINCT FROM $3) "
-                    "AND ($4 IS NULL OR owner IS DISTINCT FROM $4) "
-                    "AND coalesce(length(waiters), 0) < " WAITERS_SIZE " "
-                    "AND position($2 IN coalesce(waiters, '')) = 0 "
-                    "RETURNING expires_at, clock_timestamp(), version, " LAZY,
-                    "mortise_enlist", "bbbb"},
-    [SQL_NOTIFY] = {"SELECT pg_notify($1, $2), " LAZY, "mortise_notify", "xx"},
-    [SQL_LIST] = {"SELECT name, " ROW_READ ", clock_timestamp() FROM mortise_lock "
-                  "WHERE name >= $1 AND ($2 IS NULL OR name < $2) "
-                  "AND expires_at > clock_timestamp() AND grants IS NOT NULL ORDER BY name",
-                  "mortise_list", "bb"},
-    [SQL_PING] = {"SELECT current_setting('server_version'), " SHORT_LAYOUT " FROM mortise_meta "
-                  "WHERE key = 'layout'",
-                  "mortise_ping", ""},
+    [TEXT_ACQUIRE] = {TAKE_FREE, "mortise_acquire", "bnbib"},
+    [TEXT_ACQUIRE_NEW] = {"WITH taken AS (" TAKE_FREE "), "
+                          "made AS (INSERT INTO mortise_lock(name, version, grants, acquired_at, "
+                          "expires_at, note) SELECT $1, greatest(" CLOCK_US ", $2), $3, "
+                          "clock_timestamp(), clock_timestamp() + $4, $5 "
+                          "WHERE NOT EXISTS (SELECT FROM mortise_lock WHERE name = $1) "
+                          "ON CONFLICT (name) DO NOTHING RETURNING version) "
+                          "SELECT version FROM taken UNION ALL SELECT version FROM made",
+                          "mortise_acquire_new", "bnbib"},
+    [TEXT_ACQUIRE_NEXT] = {TAKE ", waiters = nullif(substr(waiters, 13), '') "
+                                "WHERE name = $1 "
+                                "AND (grants IS NULL OR expires_at <= clock_timestamp()) "
+                                "AND version < 9223372036854775807 "
+                                "AND substr(waiters, 1, 8) = $6 RETURNING version",
+                           "mortise_acquire_next", "bnbibb"},
+    [TEXT_RENEW] = {"UPDATE mortise_lock SET "
+                    "expires_at = greatest(expires_at, clock_timestamp() + $4) "
+                    "WHERE name = $1 AND version = $2 AND grants = $3 AND owner IS NULL "
+                    "AND expires_at > clock_timestamp() RETURNING true",
+                    "mortise_renew", "bnbi"},
+    [TEXT_RELEASE] = {"UPDATE mortise_lock SET grants = NULL, acquired_at = '-infinity', "
+                      "note = NULL, expires_at = CASE WHEN waiters IS NULL THEN '-infinity' "
+                      "ELSE clock_timestamp() + $4 END "
+                      "WHERE name = $1 AND version = $2 AND grants = $3 AND owner IS NULL "
+                      "AND expires_at > clock_timestamp() "
+                      "RETURNING " SHORT_WAITERS
+                      ", CASE WHEN $5 AND waiters IS NOT NULL THEN " NOTIFY_FIRST " END, " LAZY,
+                      "mortise_release", "bnbio"},
+    [TEXT_READ] = {"SELECT " ROW_READ
+                   ", clock_timestamp() FROM (SELECT $1::bytea AS wanted) AS asked "
+                   "LEFT JOIN mortise_lock ON name = wanted",
+                   "mortise_read", "b"},
+    [TEXT_INSERT] = {"INSERT INTO mortise_lock(name, " ROW_COLUMNS ") "
+                     "VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (name) DO NOTHING "
+                     "RETURNING true",
+                     "mortise_insert", "bnbbttbb"},
+    [TEXT_SWAP] = {SWAP, "mortise_swap", "bnbbttbbnbtbxx"},
+    [TEXT_SWAP_LAZY] = {SWAP ", " LAZY, "mortise_swap_lazy", "bnbbttbbnbtbxx"},
+    [TEXT_ENLIST] = {"UPDATE mortise_lock SET waiters = coalesce(waiters, '') || $2 || "
+                     "decode('00000000', 'hex') "
+                     "WHERE name = $1 AND expires_at > clock_timestamp() "
+                     "AND ($3 IS NULL OR grants IS DISTINCT FROM $3) "
+                     "AND ($4 IS NULL OR owner IS DISTINCT FROM $4) "
+                     "AND coalesce(length(waiters), 0) < " WAITERS_SIZE " "
+                     "AND position($2 IN coalesce(waiters, '')) = 0 "
+                     "RETURNING expires_at, clock_timestamp(), version, " LAZY,
+                     "mortise_enlist", "bbbb"},
+    [TEXT_NOTIFY] = {"SELECT pg_notify($1, $2), " LAZY, "mortise_notify", "xx"},
+    [TEXT_LIST] = {"SELECT name, " ROW_READ ", clock_timestamp() FROM mortise_lock "
+                   "WHERE name >= $1 AND ($2 IS NULL OR name < $2) "
+                   "AND expires_at > clock_timestamp() AND grants IS NOT NULL ORDER BY name",
+                   "mortise_list", "bb"},
+    [TEXT_PING] = {"SELECT current_setting('server_version'), " SHORT_LAYOUT " FROM mortise_meta "
+                   "WHERE key = 'layout'",
+                   "mortise_ping", ""},
     /* The lock on the row is a write of its own: the commit waits until the standby has what was read. It
      * conflicts with no other statement of this driver. */
-    [SQL_RECORD_READ] = {"WITH written AS (SELECT name FROM mortise_record WHERE name = $1 "
-                         "AND current_setting('synchronous_standby_names') <> '' FOR KEY SHARE) "
-                         "SELECT version, " SHORT_RECORD ", EXISTS (SELECT FROM written) "
-                         "FROM mortise_record WHERE name = $1",
-                         "mortise_record_read", "b"},
-    [SQL_RECORD_MAKE] = {"INSERT INTO mortise_record(name, version, value) VALUES ($1, 1, $2) "
-                         "ON CONFLICT (name) DO NOTHING RETURNING version",
-                         "mortise_record_make", "bb"},
-    [SQL_RECORD_WRITE] = {"UPDATE mortise_record SET version = version + 1, value = $2 "
-                          "WHERE name = $1 AND version = $3 AND version < 9223372036854775807 "
-                          "RETURNING version",
-                          "mortise_record_write", "bbn"},
-    [SQL_GHOST] = {"SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_stat_activity "
-                   "WHERE pid = $1 AND backend_start = $2",
-                   "mortise_ghost", "4t"},
+    [TEXT_RECORD_READ] = {"WITH written AS (SELECT name FROM mortise_record WHERE name = $1 "
+                          "AND current_setting('synchronous_standby_names') <> '' FOR KEY SHARE) "
+                          "SELECT version, " SHORT_RECORD ", EXISTS (SELECT FROM written) "
+                          "FROM mortise_record WHERE name = $1",
+                          "mortise_record_read", "b"},
+    [TEXT_RECORD_MAKE] = {"INSERT INTO mortise_record(name, version, value) VALUES ($1, 1, $2) "
+                          "ON CONFLICT (name) DO NOTHING RETURNING version",
+                          "mortise_record_make", "bb"},
+    [TEXT_RECORD_WRITE] = {"UPDATE mortise_record SET version = version + 1, value = $2 "
+                           "WHERE name = $1 AND version = $3 AND version < 9223372036854775807 "
+                           "RETURNING version",
+                           "mortise_record_write", "bbn"},
+    [TEXT_GHOST] = {"SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE pid = $1 AND backend_start = $2",
+                    "mortise_ghost", "4t"},
     /* A row is kept for its version. Where that is older than a day of wall clock, the next token is larger
      * without it, unless the clock is set back by more than a day. */
-    [SQL_SWEEP] = {"WITH turn AS (INSERT INTO mortise_meta AS meta(key, value) "
-                   "VALUES ('swept', " CLOCK_US "::text) "
-                   "ON CONFLICT (key) DO UPDATE SET value = excluded.value "
-                   "WHERE abs(excluded.value::bigint - meta.value::bigint) >= $1 "
-                   "RETURNING true) "
-                   "DELETE FROM mortise_lock WHERE name IN (SELECT name FROM mortise_lock "
-                   "WHERE EXISTS (SELECT FROM turn) "
-                   "AND expires_at <= clock_timestamp() AND version < " CLOCK_US " - 86400000000 "
-                   "ORDER BY name LIMIT 512 FOR UPDATE SKIP LOCKED) RETURNING true, " LAZY,
-                   "mortise_sweep", "n"},
+    [TEXT_SWEEP] = {"WITH turn AS (INSERT INTO mortise_meta AS meta(key, value) "
+                    "VALUES ('swept', " CLOCK_US "::text) "
+                    "ON CONFLICT (key) DO UPDATE SET value = excluded.value "
+                    "WHERE abs(excluded.value::bigint - meta.value::bigint) >= $1 "
+                    "RETURNING true) "
+                    "DELETE FROM mortise_lock WHERE name IN (SELECT name FROM mortise_lock "
+                    "WHERE EXISTS (SELECT FROM turn) "
+                    "AND expires_at <= clock_timestamp() AND version < " CLOCK_US " - 86400000000 "
+                    "ORDER BY name LIMIT 512 FOR UPDATE SKIP LOCKED) RETURNING true, " LAZY,
+                    "mortise_sweep", "n"},
 };
 
 unsigned sql_oid(char letter)

@@ -8,28 +8,28 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum sql {
-    SQL_ACQUIRE, /* name, floor, grant, ttl, note -> version; unshared, if free and nobody waits */
-    SQL_ACQUIRE_NEW,  /* likewise; makes the row where there is none */
-    SQL_ACQUIRE_NEXT, /* likewise, inbox -> version; if that inbox is the first waiter */
-    SQL_RENEW,        /* name, version, grant, ttl -> true; unshared */
-    SQL_RELEASE, /* name, version, grant, reservation, whether to notify -> waiters; unshared */
-    SQL_READ,    /* name -> version, owner, grants, acquired_at, expires_at, waiters, note, clock */
-    SQL_INSERT,  /* name, then the row's columns in that order -> true */
-    SQL_SWAP, /* likewise; then the old version, grants, expires_at, waiters; then channel (or null) and
+enum text {
+    TEXT_ACQUIRE, /* name, floor, grant, ttl, note -> version; unshared, if free and nobody waits */
+    TEXT_ACQUIRE_NEW,  /* likewise; makes the row where there is none */
+    TEXT_ACQUIRE_NEXT, /* likewise, inbox -> version; if that inbox is the first waiter */
+    TEXT_RENEW,        /* name, version, grant, ttl -> true; unshared */
+    TEXT_RELEASE, /* name, version, grant, reservation, whether to notify -> waiters; unshared */
+    TEXT_READ,    /* name -> version, owner, grants, acquired_at, expires_at, waiters, note, clock */
+    TEXT_INSERT,  /* name, then the row's columns in that order -> true */
+    TEXT_SWAP, /* likewise; then the old version, grants, expires_at, waiters; then channel (or null) and
                * payload -> true */
-    SQL_SWAP_LAZY, /* likewise */
-    SQL_ENLIST, /* name, inbox, grant, owner (or null) -> expires_at, clock, version; the inbox is the last who waits,
+    TEXT_SWAP_LAZY, /* likewise */
+    TEXT_ENLIST, /* name, inbox, grant, owner (or null) -> expires_at, clock, version; the inbox is the last who waits,
                  * if the name is held, not by those two, or kept, and it is not in the list */
-    SQL_NOTIFY, /* channel, payload */
-    SQL_LIST,   /* from, before (or null) -> name, then as SQL_READ */
-    SQL_PING,   /* -> server version, layout */
-    SQL_RECORD_READ,  /* name -> version, value */
-    SQL_RECORD_MAKE,  /* name, value -> version */
-    SQL_RECORD_WRITE, /* name, value, version -> version */
-    SQL_GHOST, /* pid, start of the backend -> whether it was told to end; no row: it is gone */
-    SQL_SWEEP, /* if the last is so many µs ago -> true for each row that was swept */
-    SQL_COUNT
+    TEXT_NOTIFY, /* channel, payload */
+    TEXT_LIST,   /* from, before (or null) -> name, then as TEXT_READ */
+    TEXT_PING,   /* -> server version, layout */
+    TEXT_RECORD_READ,  /* name -> version, value */
+    TEXT_RECORD_MAKE,  /* name, value -> version */
+    TEXT_RECORD_WRITE, /* name, value, version -> version */
+    TEXT_GHOST, /* pid, start of the backend -> whether it was told to end; no row: it is gone */
+    TEXT_SWEEP, /* if the last is so many µs ago -> true for each row that was swept */
+    TEXT_COUNT
 };
 
 #define LAYOUT_VERSION "1"
@@ -40,7 +40,7 @@ struct sql_text {
     const char *types; /* of the parameters, a letter each: see sql_oid() */
 };
 
-extern const struct sql_text sql_texts[SQL_COUNT];
+extern const struct sql_text sql_texts[TEXT_COUNT];
 /* The pid that we were told (-1: it does not matter), lock and statement time-outs, the schema ("": find it)
  * -> is it so, start of the backend, recovery, is there mortise_lock, mortise_meta, clock, pid, the schema (or
  * null), may it be used, is it on the role's path, how many schemas have a mortise_lock, their names. */

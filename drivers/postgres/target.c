@@ -1,7 +1,7 @@
 /* target.c - where the servers are. libpq puts the connection's settings together from the string, the
  * environment and the service file; then it would look up the hosts' names itself, and block. So it is
  * asked what it would use, the names are looked up by the host, and it gets addresses. Knows no link. */
-#include "internal.h"
+#include "driver.h"
 
 #include <netdb.h>
 #include <stdio.h>
@@ -104,8 +104,8 @@ static void warn_of_plain_text(const struct driver *driver, const PQconninfoOpti
         const char *host = *entry->address != '\0' ? entry->address : entry->name;
         if (is_local(host))
             continue;
-        driver->host->log(
-            driver->host, 4,
+        driver->locks.host->log(
+            driver->locks.host, 4,
             "postgres: with sslmode = %s the connection to %.100s may be unencrypted, and "
             "the server is not verified: say sslmode=verify-full in conninfo (disable ends "
             "this warning)",
@@ -223,14 +223,14 @@ static void resolved(void *ctx, void *argument, const struct addrinfo *found, co
         snprintf(driver->resolve_trouble, sizeof(driver->resolve_trouble), "host \"%.60s\": %s",
                  entry->name, problem);
     if (driver->asked_count == 0)
-        link_resolved(driver);
+        driver->resolved(driver);
 }
 
 static bool ask(struct driver *driver, struct host_entry *entry)
 {
     driver->asked_count++;
     entry->asked = true;
-    if (driver->host->resolve(driver->host, entry->name, entry->port, resolved, entry))
+    if (driver->locks.host->resolve(driver->locks.host, entry->name, entry->port, resolved, entry))
         return true;
     entry->asked = false;
     driver->asked_count--;

@@ -3,7 +3,7 @@
  * CLOCK_BOOTTIME, since neither a suspended machine nor a step of the wall clock may lengthen a claim.
  * A process in a time namespace of its own (a restored container) sees it shifted; the shift is taken out,
  * so that all processes of the host agree. Knows no row and no database. */
-#include "internal.h"
+#include "driver.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -72,14 +72,13 @@ mortise_status clock_open(struct driver *driver, mortise_error *error)
 }
 
 /* Both rounded down: a claim is never made to look longer. */
-struct rowlease_time clock_read(const struct driver *driver)
+void clock_read(const struct driver *driver, int64_t *now_us, int64_t *wall_us)
 {
     struct timespec wall;
     clock_gettime(CLOCK_REALTIME, &wall);
-    int64_t now_ns = driver->host->now(driver->host) - driver->clock_offset_ns;
-    return (struct rowlease_time){.now_us = now_ns / 1000,
-                                  .wall_us = (int64_t)wall.tv_sec * 1000000 + wall.tv_nsec / 1000,
-                                  .reserve_us = driver->values[OPTION_RESERVE].number * 1000};
+    int64_t now_ns = driver->locks.host->now(driver->locks.host) - driver->clock_offset_ns;
+    *now_us = now_ns / 1000;
+    *wall_us = (int64_t)wall.tv_sec * 1000000 + wall.tv_nsec / 1000;
 }
 
 int64_t clock_host_ns(const struct driver *driver, int64_t us)

@@ -1,6 +1,6 @@
 /* database.c - the connection to the file: opened, its statements prepared, opened again where the file was
  * replaced. layout.c looks at what is in it. Knows no op and no lease. */
-#include "internal.h"
+#include "driver.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -35,21 +35,21 @@ mortise_status database_open_failed(struct driver *driver, int rc, mortise_error
     char quoted[QUOTED_SIZE];
     if (is_schema_refused(driver, rc)) {
         const char *text = sqlite3_errmsg(driver->db);
-        driver->host->quote(text, strlen(text), quoted, sizeof(quoted));
+        driver->locks.host->quote(text, strlen(text), quoted, sizeof(quoted));
         return fault_error(error, MORTISE_CONFIG, rc, false,
                            "%s: somebody has changed the tables, or the file is damaged: %s; undo "
                            "that, or delete the database while nobody uses it",
                            driver->path, quoted);
     }
     struct fault fault = fault_read(driver, rc);
-    mortise_status status = fault.status;
+    mortise_status status = fault.base.status;
     int kind = rc & 0xff;
     if (kind == SQLITE_CANTOPEN || kind == SQLITE_READONLY || kind == SQLITE_PERM)
         status = MORTISE_CONFIG;
     else if (status == MORTISE_INDETERMINATE)
         status = MORTISE_BACKEND;
-    return fault_error(error, status, rc, fault.retryable, "%s: %s (opening it)", driver->path,
-                       fault.text);
+    return fault_error(error, status, rc, fault.base.retryable, "%s: %s (opening it)", driver->path,
+                       fault.base.text);
 }
 
 /* ---- settings ---------------------------------------------------------------------------------- */
@@ -57,10 +57,10 @@ mortise_status database_open_failed(struct driver *driver, int rc, mortise_error
 /* SQLite gives up at once where it fears a deadlock, whatever its time-out. To be called in `open`. */
 static int until_not_busy(struct driver *driver, const char *text, int64_t patience_ms)
 {
-    int64_t until_ns = driver->host->now(driver->host) + patience_ms * NS_PER_MS;
+    int64_t until_ns = driver->locks.host->now(driver->locks.host) + patience_ms * NS_PER_MS;
     for (;;) {
         int rc = sqlite3_exec(driver->db, text, NULL, NULL, NULL);
-        if (!fault_is_busy(rc) || driver->host->now(driver->host) >= until_ns)
+        if (!fault_is_busy(rc) || driver->locks.host->now(driver->locks.host) >= until_ns)
             return rc;
         clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = 1000000}, NULL);
     }
@@ -102,7 +102,7 @@ static mortise_status apply_settings(struct driver *driver, int64_t patience_ms,
 
 static mortise_status prepare_all(struct driver *driver, mortise_error *error)
 {
-    for (int i = 0; i < SQL_COUNT; i++) {
+    for (int i = 0; i < TEXT_COUNT; i++) {
         int rc = sqlite3_prepare_v3(driver->db, sql_texts[i], -1, SQLITE_PREPARE_PERSISTENT,
                                     &driver->statements[i], NULL);
         if (rc == SQLITE_ERROR)
@@ -114,7 +114,7 @@ static mortise_status prepare_all(struct driver *driver, mortise_error *error)
     return MORTISE_OK;
 }
 
-int database_run(struct driver *driver, enum sql which)
+int database_run(struct driver *driver, enum text which)
 {
     int rc = database_step(driver, driver->statements[which]);
     sqlite3_reset(driver->statements[which]);
@@ -138,12 +138,12 @@ static mortise_status open_wake_folder(struct driver *driver, mortise_error *err
 static int is_overdue(void *argument)
 {
     const struct driver *driver = argument;
-    return driver->host->now(driver->host) >= driver->step_until_ns;
+    return driver->locks.host->now(driver->locks.host) >= driver->step_until_ns;
 }
 
 int database_step(struct driver *driver, sqlite3_stmt *statement)
 {
-    driver->step_until_ns = driver->host->now(driver->host) + STEP_MAX_NS;
+    driver->step_until_ns = driver->locks.host->now(driver->locks.host) + STEP_MAX_NS;
     return sqlite3_step(statement);
 }
 
@@ -191,7 +191,8 @@ static mortise_status open_once(struct driver *driver, int64_t patience_ms, bool
     mortise_status status = database_connect(driver, error);
     if (status != MORTISE_OK)
         return status;
-    driver->step_until_ns = driver->host->now(driver->host) + patience_ms * NS_PER_MS + STEP_MAX_NS;
+    driver->step_until_ns =
+        driver->locks.host->now(driver->locks.host) + patience_ms * NS_PER_MS + STEP_MAX_NS;
     sqlite3_busy_timeout(driver->db, (int)patience_ms);
     status = apply_settings(driver, patience_ms, error);
     if (status == MORTISE_OK)
@@ -206,7 +207,7 @@ static mortise_status open_once(struct driver *driver, int64_t patience_ms, bool
 
 mortise_status database_open(struct driver *driver, int64_t patience_ms, mortise_error *error)
 {
-    int64_t until_ns = driver->host->now(driver->host) + patience_ms * NS_PER_MS;
+    int64_t until_ns = driver->locks.host->now(driver->locks.host) + patience_ms * NS_PER_MS;
     bool rebooted;
     mortise_status status = open_wake_folder(driver, error);
     if (status != MORTISE_OK)
@@ -226,7 +227,7 @@ mortise_status database_open(struct driver *driver, int64_t patience_ms, mortise
 
 void database_close(struct driver *driver)
 {
-    for (int i = 0; i < SQL_COUNT; i++)
+    for (int i = 0; i < TEXT_COUNT; i++)
         sqlite3_finalize(driver->statements[i]);
     memset(driver->statements, 0, sizeof(driver->statements));
     sqlite3_close(driver->db);
@@ -253,7 +254,7 @@ int database_schema_version(struct driver *driver)
 /* Also by VACUUM: then opening it again does no harm. */
 static bool has_changed(struct driver *driver)
 {
-    driver->step_until_ns = driver->host->now(driver->host) + STEP_MAX_NS;
+    driver->step_until_ns = driver->locks.host->now(driver->locks.host) + STEP_MAX_NS;
     int version = database_schema_version(driver);
     return version >= 0 && version != driver->schema_version;
 }
@@ -275,20 +276,21 @@ static bool reopen(struct driver *driver, int64_t now_ns)
     if (status != MORTISE_OK)
         return false;
     driver->broken = false;
-    waiting_anew(driver);
+    inbox_close(driver);
+    locks_unlisted(&driver->locks);
     return true;
 }
 
 bool database_ready(struct driver *driver)
 {
-    int64_t now_ns = driver->host->now(driver->host);
+    int64_t now_ns = driver->locks.host->now(driver->locks.host);
     if (!driver->broken && now_ns < driver->look_ns)
         return true;
     driver->look_ns = now_ns + LOOK_EVERY_NS;
     if (!driver->broken && has_moved(driver)) {
         fault_error(&driver->trouble, MORTISE_UNREACHABLE, 0, true,
                     "%s was moved or deleted while in use", driver->path);
-        driver->host->log(driver->host, 4, "%s", driver->trouble.message);
+        driver->locks.host->log(driver->locks.host, 4, "%s", driver->trouble.message);
         driver->broken = true;
         database_close(driver);
     }

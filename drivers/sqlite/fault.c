@@ -1,6 +1,6 @@
 /* fault.c - SQLite's result codes, as statuses of Mortise and as lines that a person can act on. Each names
  * the file; none holds more of a name than its quoted form. */
-#include "internal.h"
+#include "driver.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -59,17 +59,17 @@ static const char *describe(int rc, struct fault *fault)
     for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
         if (faults[i].rc != (rc & 0xff))
             continue;
-        fault->status = faults[i].status;
-        fault->retryable = faults[i].retryable;
+        fault->base.status = faults[i].status;
+        fault->base.retryable = faults[i].retryable;
         return faults[i].text;
     }
-    fault->status = MORTISE_BACKEND;
+    fault->base.status = MORTISE_BACKEND;
     return sqlite3_errstr(rc);
 }
 
 struct fault fault_read(struct driver *driver, int rc)
 {
-    struct fault fault = {.native = rc};
+    struct fault fault = {.base.native = rc};
     int code = 0, kind = rc & 0xff;
     if (driver->db != NULL && (kind == SQLITE_IOERR || kind == SQLITE_CANTOPEN))
         code = sqlite3_system_errno(driver->db);
@@ -77,32 +77,15 @@ struct fault fault_read(struct driver *driver, int rc)
         kind = SQLITE_FULL;
     fault.full = kind == SQLITE_FULL;
     const char *text = describe(fault.full ? SQLITE_FULL : rc, &fault);
-    snprintf(fault.text, sizeof(fault.text), "%s%s%s", text, code != 0 ? ": " : "",
+    snprintf(fault.base.text, sizeof(fault.base.text), "%s%s%s", text, code != 0 ? ": " : "",
              code != 0 ? strerror(code) : "");
     return fault;
 }
 
-static const char *doing(mortise_op_kind kind)
+mortise_status fault_status(const struct sql_request *request, const struct fault *fault)
 {
-    static const char *const words[] = {"",     "acquire", "renew", "release", "inspect",
-                                        "list", "read",    "write", "ping"};
-    return (size_t)kind < sizeof(words) / sizeof(words[0]) ? words[kind] : "";
-}
-
-/* Reads and renewals that failed had no effect that anybody would have to look for. */
-static mortise_status status_for(const mortise_op *op, const struct fault *fault)
-{
-    bool leaves = op->kind == MORTISE_OP_ACQUIRE || op->kind == MORTISE_OP_RELEASE ||
-                  op->kind == MORTISE_OP_WRITE;
-    return fault->status == MORTISE_INDETERMINATE && !leaves ? MORTISE_UNREACHABLE : fault->status;
-}
-
-void fault_tell(struct driver *driver, mortise_op *op, const struct fault *fault)
-{
-    char quoted[QUOTED_SIZE] = "";
-    mortise_host *host = driver->host;
-    if (op->kind != MORTISE_OP_PING)
-        host->quote(op->name, op->name_len, quoted, sizeof(quoted));
-    host->fail(host, op, status_for(op, fault), fault->native, fault->retryable, "%s: %s (%s%s%s)",
-               driver->path, fault->text, doing(op->kind), quoted[0] != '\0' ? " " : "", quoted);
+    bool leaves = request->kind == MORTISE_OP_ACQUIRE || request->kind == MORTISE_OP_RELEASE ||
+                  request->kind == MORTISE_OP_WRITE;
+    mortise_status status = fault->base.status;
+    return status == MORTISE_INDETERMINATE && !leaves ? MORTISE_UNREACHABLE : status;
 }

@@ -3,7 +3,7 @@
  * SQLite's log needs memory and locks that are shared by all who use the file. Over a network they are not,
  * and two hosts would both be granted the lock. Kinds of file systems that are known to be on a network,
  * and FUSE but for a few local ones, are refused. Knows no database. */
-#include "internal.h"
+#include "driver.h"
 
 #include <errno.h>
 #include <fcntl.h>

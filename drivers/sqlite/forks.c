@@ -8,7 +8,7 @@
  *
  * It is only safe if no thread was in the middle of a call when the process was forked, so fork() waits for
  * them: calls into the module are short. Knows nothing of ops and rows. */
-#include "internal.h"
+#include "driver.h"
 
 #include <pthread.h>
 #include <unistd.h>

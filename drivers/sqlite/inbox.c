@@ -4,7 +4,7 @@
  * random id in hex. A message is the lock's name. Reaching sockets by /proc/thread-self/fd/<folder>/<id>
  * keeps the paths short, however deep the folder is. A socket whose process is gone refuses; who finds that
  * removes it. Knows no row and no op. */
-#include "internal.h"
+#include "driver.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -109,7 +109,7 @@ static bool open_to_others(const struct driver *driver, const char *id)
 static bool bind_inbox(struct driver *driver, int fd)
 {
     char id[ID_TEXT];
-    id_text(&driver->inbox, id);
+    id_text(&driver->locks.inbox, id);
     struct sockaddr_un address = address_of(driver, id);
     int rc = bind(fd, (const struct sockaddr *)&address, sizeof(address));
     if (rc != 0 && renew_folder(driver)) {
@@ -129,18 +129,20 @@ bool inbox_ready(struct driver *driver)
     if (driver->inbox_fd >= 0)
         return true;
     int fd = open_socket();
-    driver->host->random(driver->host, &driver->inbox, sizeof(driver->inbox));
+    driver->locks.host->random(driver->locks.host, &driver->locks.inbox,
+                               sizeof(driver->locks.inbox));
     if (fd >= 0 && bind_inbox(driver, fd)) {
         driver->inbox_fd = fd;
         driver->inbox_failed = false;
+        driver->locks.hears = true;
         return true;
     }
     if (!driver->inbox_failed)
-        driver->host->log(
-            driver->host, 4,
-            "cannot be told of releases, asks every %d ms instead: a socket in %s-wake: "
+        driver->locks.host->log(
+            driver->locks.host, 4,
+            "cannot be notified of releases, looks from time to time instead: a socket in %s-wake: "
             "%s",
-            POLL_MS, driver->path, strerror(errno));
+            driver->path, strerror(errno));
     driver->inbox_failed = true;
     if (fd >= 0)
         close(fd);
@@ -151,7 +153,7 @@ bool inbox_is_lost(struct driver *driver)
 {
     char id[ID_TEXT];
     struct stat about;
-    id_text(&driver->inbox, id);
+    id_text(&driver->locks.inbox, id);
     return driver->inbox_fd < 0 || fstatat(driver->wake_folder, id, &about, 0) != 0;
 }
 
@@ -159,12 +161,13 @@ void inbox_close(struct driver *driver)
 {
     char id[ID_TEXT];
     if (driver->inbox_fd >= 0) {
-        id_text(&driver->inbox, id);
+        id_text(&driver->locks.inbox, id);
         unlinkat(driver->wake_folder, id, 0);
-        driver->host->closing(driver->host, driver->inbox_fd);
+        driver->locks.host->closing(driver->locks.host, driver->inbox_fd);
         close(driver->inbox_fd);
         driver->inbox_fd = -1;
     }
+    driver->locks.hears = false;
 }
 
 /* ---- messages ---------------------------------------------------------------------------------- */
@@ -217,8 +220,8 @@ bool inbox_send(struct driver *driver, const struct rowlease_inbox *to, const ch
     if (gone)
         unlinkat(driver->wake_folder, id, 0);
     else if (!driver->outbox_failed)
-        driver->host->log(driver->host, 4, "cannot tell a waiting process of a release: %s",
-                          strerror(errno));
+        driver->locks.host->log(driver->locks.host, 4,
+                                "cannot tell a waiting process of a release: %s", strerror(errno));
     driver->outbox_failed = driver->outbox_failed || !gone;
     return !gone;
 }

@@ -5,7 +5,7 @@
  * container that shows a boot id of its own. After a restart nobody has the file open. A process that holds
  * or waits for a lock has it open, and each open connection has a shared lock on the file. Therefore rows are
  * freed only under an exclusive lock on the file, and if that cannot be had, opening it fails. */
-#include "internal.h"
+#include "driver.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -85,8 +85,8 @@ static int look_at_object(void *argument, int columns, char **texts, char **name
             return 0;
         }
     if (objects->alien[0] == '\0' && !is_internal(texts[0], texts[2]))
-        objects->driver->host->quote(texts[1], strlen(texts[1]), objects->alien,
-                                     sizeof(objects->alien));
+        objects->driver->locks.host->quote(texts[1], strlen(texts[1]), objects->alien,
+                                           sizeof(objects->alien));
     return 0;
 }
 
@@ -98,8 +98,8 @@ static void judge(struct objects *objects, struct layout *layout)
     layout->condition = !objects->any ? EMPTY : objects->ours[SQL_TABLE_META] ? OURS : FOREIGN;
     for (int i = 0; i < SQL_TABLES && objects->alien[0] == '\0'; i++)
         if (!objects->ours[i])
-            driver->host->quote(sql_tables[i].name, strlen(sql_tables[i].name), objects->alien,
-                                sizeof(objects->alien));
+            driver->locks.host->quote(sql_tables[i].name, strlen(sql_tables[i].name),
+                                      objects->alien, sizeof(objects->alien));
     if (layout->condition == OURS && objects->alien[0] != '\0')
         layout->condition = CHANGED;
     snprintf(layout->alien, sizeof(layout->alien), "%s", objects->alien);
@@ -272,10 +272,10 @@ static mortise_status look_again(struct driver *driver, enum rows *rows, int *rc
 /* Waits a little longer each time; false: no time is left. */
 static bool wait_a_little(struct driver *driver, int64_t *ns, int64_t until_ns)
 {
-    if (driver->host->now(driver->host) >= until_ns)
+    if (driver->locks.host->now(driver->locks.host) >= until_ns)
         return false;
-    clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = flow_jitter(driver, *ns)},
-                    NULL);
+    clock_nanosleep(CLOCK_MONOTONIC, 0,
+                    &(struct timespec){.tv_nsec = locks_jitter(&driver->locks, *ns)}, NULL);
     *ns = *ns * 2 < ALONE_MAX_NS ? *ns * 2 : ALONE_MAX_NS;
     return true;
 }

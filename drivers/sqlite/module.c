@@ -1,18 +1,21 @@
 /* module.c - the SQLite driver as a module: its table, its options, how an instance is opened and closed.
  *
  * A database file on a disk of this host is the backend: no server, nothing to install, safe between all
- * processes of the host. internal.h says which file does what, and what happens where something fails. */
-#include "internal.h"
+ * processes of the host. driver.h says which file does what, protocol.md what happens if something fails. */
+#include "driver.h"
 
 #include <stdlib.h>
-#include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #if SQLITE_VERSION_NUMBER < 3037000
 #error "SQLite 3.37 or later is needed"
 #endif
 
-#define SWEEP_CHANCE 16 /* one in so many clients sweeps when it is opened */
+#define SWEEP_CHANCE 16            /* one in so many clients sweeps when it is opened */
+#define MESSAGES_MAX 64            /* in one turn */
+#define INBOX_DEEP 8               /* so many messages at once: perhaps more did not fit */
+#define LEAVE_NS (500 * NS_PER_MS) /* for what a closing client still has to write */
 
 static const mortise_option options[OPTION_COUNT] = {
     [OPTION_PATH] = {.key = "path",
@@ -79,12 +82,12 @@ static mortise_status check_library(mortise_error *error)
 
 static void free_driver(struct driver *driver)
 {
+    locks_free(&driver->locks);
     pthread_mutex_destroy(&driver->lock);
     if (driver->outbox_fd >= 0)
         close(driver->outbox_fd);
     if (driver->wake_folder >= 0)
         close(driver->wake_folder);
-    free(driver->outcomes);
     free(driver);
 }
 
@@ -94,19 +97,18 @@ static struct driver *new_driver(const mortise_open_args *args)
     if (driver == NULL)
         return NULL;
     pthread_mutex_init(&driver->lock, NULL);
-    driver->host = args->host;
+    locks_init(&driver->locks, args->host, &sqlite_dialect, args->values[OPTION_RESERVE].number);
     driver->values = args->values;
     driver->wake_folder = driver->inbox_fd = driver->outbox_fd = -1;
-    driver->retry_ns = driver->chore_ns = MORTISE_NEVER;
-    driver->checkpoint_at = INT32_MAX;                               /* until the first commit */
-    driver->outcomes = calloc(BATCH_MAX, sizeof(*driver->outcomes)); /* without: one by one */
+    driver->retry_ns = MORTISE_NEVER;
+    driver->checkpoint_at = INT32_MAX; /* until the first commit */
     return driver;
 }
 
 static void sweep_by_chance(struct driver *driver)
 {
     unsigned char chance;
-    driver->host->random(driver->host, &chance, sizeof(chance));
+    driver->locks.host->random(driver->locks.host, &chance, sizeof(chance));
     if (chance % SWEEP_CHANCE == 0)
         upkeep_sweep(driver);
 }
@@ -145,38 +147,53 @@ static mortise_status open_driver(const mortise_open_args *args, void **ctx, mor
     return status;
 }
 
+/* ---- calls of the core ------------------------------------------------------------------------------- */
+
+/* A checkpoint takes the time of a disk flush: see upkeep_run(). */
 static void start(void *ctx, mortise_op **ops, size_t n)
 {
-    forks_enter(ctx);
-    flow_start(ctx, ops, n);
-    forks_leave(ctx);
+    struct driver *driver = ctx;
+    bool convenient = true; /* asked now: completed ops are not ours */
+    for (size_t i = 0; i < n; i++)
+        convenient = convenient && ops[i]->kind != MORTISE_OP_ACQUIRE;
+    forks_enter(driver);
+    locks_start(&driver->locks, ops, n);
+    transactions_go(driver);
+    upkeep_run(driver, convenient);
+    forks_leave(driver);
 }
 
 static void cancel(void *ctx, mortise_op *op)
 {
-    forks_enter(ctx);
-    flow_cancel(ctx, op);
-    forks_leave(ctx);
+    struct driver *driver = ctx;
+    forks_enter(driver);
+    locks_cancel(&driver->locks, op);
+    forks_leave(driver);
 }
 
 static void watch(void *ctx, const char *name, size_t name_len)
 {
-    forks_enter(ctx);
-    waiting_watch(ctx, name, name_len);
-    forks_leave(ctx);
+    struct driver *driver = ctx;
+    forks_enter(driver);
+    locks_watch(&driver->locks, name, name_len);
+    transactions_go(driver);
+    forks_leave(driver);
 }
 
 static void unwatch(void *ctx, const char *name, size_t name_len)
 {
-    forks_enter(ctx);
-    waiting_unwatch(ctx, name, name_len);
-    forks_leave(ctx);
+    struct driver *driver = ctx;
+    forks_enter(driver);
+    locks_unwatch(&driver->locks, name, name_len);
+    transactions_go(driver);
+    forks_leave(driver);
 }
 
 static size_t interest(void *ctx, struct pollfd *fds, size_t capacity, int64_t *due_ns)
 {
     const struct driver *driver = ctx;
-    int64_t due = driver->retry_ns < driver->chore_ns ? driver->retry_ns : driver->chore_ns;
+    int64_t chore_ns = driver->locks.chore_ns;
+    int64_t due = driver->retry_ns < chore_ns ? driver->retry_ns : chore_ns;
     if (due < *due_ns)
         *due_ns = due;
     if (driver->inbox_fd < 0 || capacity == 0)
@@ -185,16 +202,46 @@ static size_t interest(void *ctx, struct pollfd *fds, size_t capacity, int64_t *
     return 1;
 }
 
+static void read_messages(struct driver *driver)
+{
+    char name[MORTISE_NAME_MAX];
+    size_t count = 0, len;
+    while (count < MESSAGES_MAX && (len = inbox_receive(driver, name, sizeof(name))) > 0) {
+        locks_hear(&driver->locks, name, len);
+        count++;
+    }
+    if (count >= INBOX_DEEP)
+        driver->locks.host->news_all(driver->locks.host);
+}
+
 static void turn(void *ctx, const struct pollfd *ready, size_t n)
 {
     struct driver *driver = ctx;
     (void)ready;
     (void)n;
     forks_enter(driver);
-    flow_turn(driver);
-    waiting_turn(driver);
+    transactions_go(driver);
+    read_messages(driver);
+    locks_turn(&driver->locks);
+    transactions_go(driver);
     upkeep_run(driver, false);
     forks_leave(driver);
+}
+
+/* Places in lists are given up, as far as the file is free within a moment. */
+static void leave(struct driver *driver)
+{
+    mortise_host *host = driver->locks.host;
+    int64_t until_ns = host->now(host) + LEAVE_NS;
+    driver->locks.closing = true;
+    if (driver->db == NULL)
+        return;
+    locks_leave(&driver->locks);
+    transactions_go(driver);
+    while (driver->queue != NULL && host->now(host) < until_ns) {
+        clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = 1000000}, NULL);
+        transactions_go(driver);
+    }
 }
 
 static void close_driver(void *ctx)
@@ -203,7 +250,9 @@ static void close_driver(void *ctx)
     driver->broken = false;
     driver->look_ns = MORTISE_NEVER; /* no opening anew from here on */
     forks_enter(driver);
-    waiting_close(driver);
+    leave(driver);
+    transactions_drop(driver);
+    inbox_close(driver);
     database_close(driver);
     forks_end(driver);
     free_driver(driver);

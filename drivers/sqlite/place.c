@@ -1,7 +1,7 @@
 /* place.c - which file the locks are in, and its folder. Makes the default folder, the file and the folder
  * of inboxes beside it, with the right owners and modes. Never opens the file itself: see internal.h for
  * what that would do to other clients of this process. */
-#include "internal.h"
+#include "driver.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -10,7 +10,7 @@
  * Whoever is trusted: each of these files must be a regular one, because a FIFO would stop this process for ever. It must
  * have no second name and must not be a file that somebody moved there, because root's SQLite gives what lies beside the
  * database to the owner of the database. */
-#include "internal.h"
+#include "driver.h"
 
 #include <errno.h>
 #include <grp.h>

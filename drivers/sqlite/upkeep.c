@@ -12,7 +12,7 @@
  * Sweeping. A row is kept for its version. Where that is older than a day of wall clock, the next token is
  * larger without it, unless the clock is set back by more than a day. Each sweep looks at the next stretch
  * of names, and notes in the file where it ended. */
-#include "internal.h"
+#include "driver.h"
 
 #include <string.h>
 #include <sys/file.h>
@@ -40,7 +40,7 @@ static void checkpoint(struct driver *driver, bool touch, int mode)
     driver->checkpoint_at = driver->log_frames + CHECKPOINT_AGAIN;
     if (flock(driver->wake_folder, LOCK_EX | LOCK_NB) != 0)
         return;
-    int rc = touch ? database_run(driver, SQL_TOUCH) : SQLITE_OK;
+    int rc = touch ? database_run(driver, TEXT_TOUCH) : SQLITE_OK;
     if (rc == SQLITE_OK)
         rc = sqlite3_wal_checkpoint_v2(driver->db, "main", mode, &frames, &copied);
     flock(driver->wake_folder, LOCK_UN);
@@ -73,7 +73,7 @@ void upkeep_run(struct driver *driver, bool convenient)
         return;
     checkpoint(driver, true, SQLITE_CHECKPOINT_PASSIVE);
     driver->log_frames = 0; /* until the next commit tells */
-    if (driver->host->now(driver->host) >= driver->sweep_ns)
+    if (driver->locks.host->now(driver->locks.host) >= driver->sweep_ns)
         upkeep_sweep(driver);
 }
 
@@ -103,9 +103,9 @@ static int take_name(struct driver *driver, sqlite3_stmt *statement, unsigned ch
 
 static int find_stretch(struct driver *driver, struct stretch *stretch)
 {
-    sqlite3_stmt *end = driver->statements[SQL_SWEEP_TO];
+    sqlite3_stmt *end = driver->statements[TEXT_SWEEP_TO];
     int rc =
-        take_name(driver, driver->statements[SQL_SWEEP_FROM], stretch->from, &stretch->from_len);
+        take_name(driver, driver->statements[TEXT_SWEEP_FROM], stretch->from, &stretch->from_len);
     if (rc == SQLITE_OK)
         rc = sqlite3_bind_blob(end, 1, stretch->from, stretch->from_len, SQLITE_STATIC);
     if (rc == SQLITE_OK)
@@ -115,28 +115,29 @@ static int find_stretch(struct driver *driver, struct stretch *stretch)
 
 static int sweep_stretch(struct driver *driver, const struct stretch *stretch, int *swept)
 {
-    sqlite3_stmt *sweep = driver->statements[SQL_SWEEP];
-    struct rowlease_time time = clock_read(driver);
+    sqlite3_stmt *sweep = driver->statements[TEXT_SWEEP];
+    int64_t now_us, wall_us;
+    clock_read(driver, &now_us, &wall_us);
     int rc = sqlite3_bind_blob(sweep, 1, stretch->from, stretch->from_len, SQLITE_STATIC);
     if (stretch->to_len > 0)
         rc |= sqlite3_bind_blob(sweep, 2, stretch->to, stretch->to_len, SQLITE_STATIC);
     else
         rc |= sqlite3_bind_null(sweep, 2);
-    rc |= sqlite3_bind_int64(sweep, 3, time.now_us);
-    rc |= sqlite3_bind_int64(sweep, 4, time.wall_us - DAY_US);
+    rc |= sqlite3_bind_int64(sweep, 3, now_us);
+    rc |= sqlite3_bind_int64(sweep, 4, wall_us - DAY_US);
     if (rc == SQLITE_OK)
-        rc = database_run(driver, SQL_SWEEP);
+        rc = database_run(driver, TEXT_SWEEP);
     *swept = rc == SQLITE_OK ? sqlite3_changes(driver->db) : 0;
     return rc;
 }
 
 static int note_end(struct driver *driver, const struct stretch *stretch)
 {
-    sqlite3_stmt *note = driver->statements[SQL_SWEEP_NOTE];
+    sqlite3_stmt *note = driver->statements[TEXT_SWEEP_NOTE];
     int rc = stretch->to_len > 0
                  ? sqlite3_bind_blob(note, 1, stretch->to, stretch->to_len, SQLITE_STATIC)
                  : sqlite3_bind_null(note, 1);
-    return rc == SQLITE_OK ? database_run(driver, SQL_SWEEP_NOTE) : rc;
+    return rc == SQLITE_OK ? database_run(driver, TEXT_SWEEP_NOTE) : rc;
 }
 
 /* Where it found something, the next stretch follows with the next checkpoint. A busy file: next time. */
@@ -149,5 +150,6 @@ void upkeep_sweep(struct driver *driver)
     if (rc == SQLITE_OK && (stretch.from_len > 0 || stretch.to_len > 0))
         note_end(driver, &stretch);
     inbox_sweep(driver);
-    driver->sweep_ns = driver->host->now(driver->host) + (swept > 0 ? 0 : SWEEP_EVERY_NS);
+    driver->sweep_ns =
+        driver->locks.host->now(driver->locks.host) + (swept > 0 ? 0 : SWEEP_EVERY_NS);
 }

@@ -187,8 +187,9 @@ static void test_token_floor_and_end(void)
     CU_ASSERT_EQUAL(run(&client, &lock), MORTISE_OK);
     release(&client, &lock);
     CU_ASSERT_EQUAL(acquire(&client, &lock, "a", 0), MORTISE_BACKEND);
-    CU_ASSERT_PTR_NOT_NULL(strstr(lock.error.message, "tokens are used up"));
-    CU_ASSERT_PTR_NOT_NULL(strstr(lock.error.message, "tokens.db: \"a\""));
+    CU_ASSERT_PTR_NOT_NULL(strstr(lock.error.message, "are used up"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(lock.error.message, "tokens.db: "));
+    CU_ASSERT_PTR_NOT_NULL(strstr(lock.error.message, "(acquire \"a\")"));
     lock = call_make(MORTISE_OP_ACQUIRE, "b");
     lock.op.token_floor = UINT64_MAX;
     CU_ASSERT_EQUAL(run(&client, &lock), MORTISE_BACKEND);

@@ -43,7 +43,7 @@ static void wait_beside(const char *plant)
     planted = plant;
     CU_ASSERT_EQUAL(run(&client, &other), MORTISE_BUSY);
     CU_ASSERT_PTR_NULL(planted); /* else this would prove nothing */
-    CU_ASSERT_PTR_NOT_NULL(strstr(client.last_log, "cannot be told of releases"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(client.last_log, "cannot be notified of releases"));
     CU_ASSERT_EQUAL(release(&holder, &lock), MORTISE_OK);
     CU_ASSERT_EQUAL(run(&client, &other), MORTISE_OK);
     client_close(&client);

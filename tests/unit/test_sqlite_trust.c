@@ -124,7 +124,7 @@ static void test_exchanged_sockets(void)
     CU_ASSERT_EQUAL(mkdir(wake, 0700), 0);
     CU_ASSERT_EQUAL(chown(wake, NOBODY, NOBODY), 0);
     CU_ASSERT_EQUAL(run(&client, &other), MORTISE_BUSY);
-    CU_ASSERT_PTR_NOT_NULL(strstr(client.last_log, "cannot be told of releases"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(client.last_log, "cannot be notified of releases"));
     CU_ASSERT_EQUAL(entries_in(path, "-wake"), 0);
     CU_ASSERT_EQUAL(release(&holder, &lock), MORTISE_OK);
     client_close(&client);

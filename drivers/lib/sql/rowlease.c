@@ -220,7 +220,7 @@ static struct rowlease_answer take(struct rowlease_row *row, const mortise_op *o
     struct rowlease_answer passing = {.passed = false}, answer;
     int64_t version;
     if (!rowlease_next_version(row, op->token_floor, time.wall_us, &version))
-        return refused("its tokens are used up");
+        return refused("the tokens of this name are used up");
     if (row->exists)
         pass_over(row, time, inbox, &passing);
     row->exists = true;
@@ -249,7 +249,7 @@ static struct rowlease_answer join(struct rowlease_row *row, const mortise_op *o
                                    struct rowlease_time time)
 {
     if (op->token_floor > INT64_MAX)
-        return refused("its tokens are used up");
+        return refused("the tokens of this name are used up");
     size_t i = hold_find(row, &op->grant);
     if (i < hold_count(row))
         hold_remove(row, i); /* ran out before: begins anew */

@@ -1,0 +1,231 @@
+/* dialect.h - a SQL lock driver is drivers/lib/sql and a dialect. This is the border between them.
+ *
+ * The library takes ops from the core, decides what becomes of a row (rowlease.h), keeps the callers that wait,
+ * and answers. The dialect executes statements and knows the server. It embeds struct sql_locks at the beginning of its
+ * instance and struct sql_request at the beginning of its request, and fills in one table, struct sql_dialect.
+ *
+ * A REQUEST is an op of the core's, or an errand of the library's own. It takes one to a few steps, each
+ * a statement:
+ *
+ *     run() ─▶ the dialect executes request->step, when and with whatever it likes, and puts the result into
+ *              locks->result (READ: the row into locks->row as well)
+ *          ─▶ locks_step(request) ─┬─ SQL_AGAIN: request->step is another one now; execute that, too
+ *                                  └─ SQL_OVER: once all that it wrote is committed, locks_tell(request)
+ *     instead of locks_step or locks_tell: locks_fail (the server refused), locks_lost (nobody knows)
+ *
+ * | step          | statement                                        | locks->result                        |
+ * |---------------|--------------------------------------------------|--------------------------------------|
+ * | TAKE          | acquire, unshared, of a free row; with `first`   | touched, version (the token)         |
+ * |               | also one whose first waiter is this client       |                                      |
+ * | EXTEND        | renew, unshared                                  | touched                              |
+ * | GIVE          | release, unshared; may notify the first waiter   | touched, waiters (of the row)        |
+ * | READ          | the row; no row is a row that does not exist     | now_us, wall_us; `insane`: the row makes no sense |
+ * | WRITE         | locks->next, if the row is still locks->row      | touched                              |
+ * | APPEND        | locks->inbox becomes the last waiter             | touched, version, hint_ms            |
+ * | LIST          | locks_list_row() for each held name              |                                      |
+ * | PING          | fills op->buffer                                 |                                      |
+ * | RECORD_READ   | locks_record() if there is one                   |                                      |
+ * | RECORD_WRITE  | where the version is op->record_version; 0: none | touched, version (the new one)       |
+ *
+ * TAKE, EXTEND and GIVE are the common case in one statement; a dialect that gains nothing by them leaves them out
+ * (`quick` = false). If one touches no row, READ follows, and rowlease.c says why, or what else is to be done. A WRITE that
+ * touches no row is followed by READ, too.
+ *
+ * A dialect may execute several steps of several requests in one transaction, provided that it tells none
+ * before the commit. If the transaction was rolled back, each request goes on from its last step (if the dialect
+ * commits between steps) or from its first (locks_restart).
+ *
+ * What must be durable: a grant or a renewal that a crash undoes lets a second holder in, so it must survive
+ * whatever the database survives. `durable` says so; other writes (releases, places in lists) may be lost in a crash.
+ *
+ * Times: *_ns are host->now(), *_us are the server's clock, on which all of its clients agree. sent_ns must be an
+ * instant before the server reads its clock for the step (R1). */
+#ifndef MORTISE_SQL_DIALECT_H
+#define MORTISE_SQL_DIALECT_H
+
+#include "rowlease.h"
+
+#define SQL_QUOTED_SIZE 160 /* a name in a message */
+#define SQL_WAKE_MAX 8      /* waiters that one request knows of */
+#define SQL_LOOKS_MAX 256   /* names that are looked at from time to time */
+#define SQL_NS_PER_MS INT64_C(1000000)
+
+struct sql_locks;
+struct sql_name;
+
+enum sql_task {
+    SQL_TASK_OP,     /* an op of the core's; its caller may have gone (op NULL) */
+    SQL_TASK_ENLIST, /* this client becomes a waiter */
+    SQL_TASK_FORGET, /* waiters leave the list: this client, or dead ones */
+    SQL_TASK_CHECK,  /* the woken waiter had its time */
+    SQL_TASK_SECOND, /* this client leaves before it could check: notify the second waiter, too */
+    SQL_TASK_OWN     /* the dialect's; the library only allocates and frees it */
+};
+
+enum sql_step {
+    SQL_TAKE,
+    SQL_EXTEND,
+    SQL_GIVE,
+    SQL_READ,
+    SQL_WRITE,
+    SQL_APPEND,
+    SQL_LIST,
+    SQL_PING,
+    SQL_RECORD_READ,
+    SQL_RECORD_WRITE
+};
+
+enum sql_next { SQL_AGAIN, SQL_OVER };
+enum sql_notified { SQL_NOTIFIED, SQL_NOBODY, SQL_NOT_YET };
+
+struct sql_request {
+    struct sql_request *next; /* a free one */
+    struct sql_locks *locks;
+    enum sql_task task;
+    enum sql_step step;
+    mortise_op *op;       /* NULL: an errand, or the op was canceled */
+    mortise_op_kind kind; /* SQL_TASK_OP */
+    mortise_grant_id grant;
+    struct sql_name *name; /* of an errand; of an acquire that waits */
+
+    /* what the dialect has to know */
+    bool first;   /* TAKE: this client is in the list of waiters */
+    bool durable; /* WRITE: see above */
+    bool wakes;   /* WRITE: the first of locks->next.waiters is to be notified once it is committed */
+    unsigned swaps; /* WRITEs that touched no row */
+
+    /* what the dialect sets */
+    bool flying;     /* a step is with the server: a cancel leaves the request to its answer */
+    bool sure;       /* RELEASE: nothing of the acquire can be executed later */
+    bool notified;   /* GIVE, WRITE: the first waiter was notified in the same transaction */
+    int64_t sent_ns; /* an instant before the step was sent */
+
+    /* the library's */
+    int64_t read_ns, now_us; /* of the READ that a WRITE is based on */
+    int64_t version;         /* of the row or record, after it */
+    int64_t from_ns;         /* acquire, renew: the claim counts from here */
+    struct rowlease_answer answer;
+    size_t waiter_count, gone_count; /* waiter_count: in all, of which the first few are here */
+    struct rowlease_inbox waiters[SQL_WAKE_MAX], gone[SQL_WAKE_MAX];
+};
+
+/* Of the step that was executed; zero before it. Pointers need to be valid until locks_step() returns. */
+struct sql_result {
+    bool touched, insane;
+    int64_t version, hint_ms;
+    int64_t now_us, wall_us; /* the server's clock, and its wall clock */
+    const unsigned char *waiters;
+    size_t waiters_len;
+};
+
+struct sql_fault {
+    mortise_status status;
+    bool retryable;
+    int native;
+    char text[320]; /* "the disk is full" */
+};
+
+/* Unless a slot says otherwise, it must not block, it is called in the pump, and it must not call back into the library but
+ * for request_new, request_free and locks_unlisted. */
+struct sql_dialect {
+    size_t request_size;  /* of its request */
+    bool quick;           /* has TAKE, EXTEND and GIVE */
+    bool append;          /* has APPEND: a WRITE that adds a waiter would fail too often */
+    bool visible_is_safe; /* what is read cannot be undone by a crash. If not, an acquire that finds its own claim
+                           * there writes it again, durably */
+
+    /* Executes request->step, now or later. For a WRITE or APPEND, locks->row and locks->next are
+     * valid during the call only. Errors are reported later, by locks_fail or locks_lost. */
+    void (*run)(struct sql_request *request);
+    /* The op was canceled. `flying`: the answer still comes (it may be of interest to others). Otherwise the request
+     * leaves the dialect's queues; the library frees it. */
+    void (*cancel)(struct sql_request *request);
+    /* Frees what the dialect keeps in the request; NULL: nothing. */
+    void (*clear)(struct sql_request *request);
+    /* Tells the client behind that inbox to ask again. NOBODY: it is gone for sure. NOT_YET: it is told some time. */
+    enum sql_notified (*notify)(struct sql_locks *locks, const struct rowlease_inbox *inbox,
+                                const char *name, size_t name_len);
+    /* Whether a client is behind that inbox, without telling it anything; NULL: always assumed. */
+    bool (*is_alive)(struct sql_locks *locks, const struct rowlease_inbox *inbox);
+    /* Somebody is to wait: notifications for locks->inbox are to arrive. Sets locks->hears, now or later (then with
+     * locks_hearing()). False: they never will, and waiters have to look. `dropped`: others took this client off a list; is
+     * the inbox still there? */
+    bool (*hear)(struct sql_locks *locks, bool dropped);
+    /* Which server, for messages. */
+    const char *(*where)(const struct sql_request *request, char *text, size_t size);
+};
+
+struct sql_looks {
+    uint32_t mark;  /* the name's hash. 0 */
+    unsigned count; /* in vain, one after the other */
+    int64_t last_ns;
+};
+
+/* An instance. */
+struct sql_locks {
+    mortise_host *host;
+    const struct sql_dialect *dialect;
+    int64_t reserve_us; /* how long a released name is kept for its first waiter */
+    bool closing;
+    bool unlisted; /* waiters cannot be listed (behind a pooler): inspect does not know how many there are */
+
+    struct sql_request *spare; /* free requests */
+    size_t spare_count;
+    uint64_t jitter;
+
+    struct sql_name *names; /* that callers of this client wait for, or whose waiters it looks after */
+    int64_t chore_ns;       /* locks_turn() has something to do then. NEVER */
+    struct rowlease_inbox inbox; /* random: what this client is called in lists of waiters */
+    bool hears;                  /* and notifications for it arrive */
+    bool looking;                /* some waiters look by themselves: */
+    struct sql_looks looks[SQL_LOOKS_MAX];
+
+    struct sql_result result;
+    struct rowlease_row row, next; /* the row that was read, and what it is to become */
+};
+
+/* ---- what the module calls ------------------------------------------------------------------------ */
+
+void locks_init(struct sql_locks *locks, mortise_host *host, const struct sql_dialect *dialect,
+                int64_t reserve_ms);
+void locks_free(struct sql_locks *locks);
+void locks_start(struct sql_locks *locks, mortise_op **ops, size_t n);
+void locks_cancel(struct sql_locks *locks, mortise_op *op);
+void locks_watch(struct sql_locks *locks, const char *name, size_t name_len);
+void locks_unwatch(struct sql_locks *locks, const char *name, size_t name_len);
+void locks_turn(struct sql_locks *locks); /* errands that are due */
+/* Begins to leave all lists; call it again and again, and execute what it asks for, until it has, or as long as close may take. */
+void locks_leave(struct sql_locks *locks);
+bool locks_have_left(const struct sql_locks *locks);
+
+/* ---- what the dialect calls ------------------------------------------------------------------------- */
+
+enum sql_next locks_step(struct sql_request *request);
+/* The next three complete the op and free the request. */
+void locks_tell(struct sql_request *request);
+void locks_fail(struct sql_request *request, mortise_status status, const struct sql_fault *fault);
+/* The connection was lost. `sent`: the step was on its way; the status depends on what it may have done. */
+void locks_lost(struct sql_request *request, bool sent, const mortise_error *trouble);
+void locks_restart(struct sql_request *request);
+/* What has become of an op if the answer to its present step is lost. */
+mortise_status locks_lost_status(const struct sql_request *request);
+void locks_list_row(struct sql_request *request, const void *name, size_t name_len, int64_t now_us);
+/* LIST: the first name after all that begin with the prefix: the prefix with its last byte that is not 0xff raised, and cut
+ * there. Its length; 0: every later name begins with it. */
+size_t locks_end_of_prefix(const char *prefix, size_t len, char *end);
+void locks_record(struct sql_request *request, int64_t version, const void *value, size_t len);
+/* A notification came. */
+void locks_hear(struct sql_locks *locks, const char *name, size_t name_len);
+/* Notifications arrive from now on; whoever waited before asks again. */
+void locks_hearing(struct sql_locks *locks);
+/* The lists that this client was in are lost. */
+void locks_unlisted(struct sql_locks *locks);
+
+struct sql_request *request_new(struct sql_locks *locks, enum sql_task task); /* NULL: no memory */
+void request_free(struct sql_request *request);
+/* The name that it is about; "" and 0 if none. */
+const char *request_name(const struct sql_request *request, size_t *len);
+/* A duration between half of it and itself. */
+int64_t locks_jitter(struct sql_locks *locks, int64_t ns);
+
+#endif

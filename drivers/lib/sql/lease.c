@@ -1,0 +1,303 @@
+/* lease.c - acquire, renew and release. The common case is one statement (TAKE, EXTEND, GIVE), which does in SQL what
+ * rowlease.c does in C. If that touches no row, or the dialect has none, the row is read; rowlease.c says what becomes of
+ * it.
+ *
+ * DEADLINES. A claim that one statement makes ends, by the server's clock, a ttl after that statement read the clock. It was
+ * sent before, so for its holder the claim counts from the sending. A claim made by READ and WRITE ends a ttl after the
+ * clock that the READ brought: it counts from the sending of the READ. */
+#include "lease.h"
+
+#include "request.h"
+#include "waiting.h"
+
+#define POLL_MS 100  /* how soon a waiter that cannot be notified looks: the first looks */
+#define POLL_STEPS 3 /* doublings of it */
+#define POLL_LOOKS 4 /* between two of them */
+
+static bool waits(const mortise_op *op)
+{
+    return (op->flags & MORTISE_OP_TRY) == 0;
+}
+
+/* ---- waiters that cannot be notified --------------------------------------------------------------- */
+
+static struct sql_looks *looks_of(struct sql_locks *locks, const mortise_op *op)
+{
+    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
+    for (size_t i = 0; i < op->name_len; i++)
+        hash = (hash ^ (unsigned char)op->name[i]) * UINT64_C(1099511628211);
+    uint32_t mark = (uint32_t)(hash >> 32) | 1;
+    struct sql_looks *looks = &locks->looks[hash % SQL_LOOKS_MAX];
+    if (looks->mark != mark) /* names that share a place push each other out */
+        *looks = (struct sql_looks){.mark = mark};
+    return looks;
+}
+
+/* They look again by themselves: soon at first, then less and less often, because a thousand of them load the
+ * server. After a pause of some seconds, or a grant, it begins anew. */
+static int64_t next_look_ms(struct sql_locks *locks, const mortise_op *op)
+{
+    struct sql_looks *looks = looks_of(locks, op);
+    int64_t now = locks->host->now(locks->host);
+    if (now - looks->last_ns > 2 * ROWLEASE_LOOK_MS * SQL_NS_PER_MS)
+        looks->count = 0;
+    unsigned steps = looks->count++ / POLL_LOOKS;
+    looks->last_ns = now;
+    locks->looking = true;
+    return locks_jitter(locks, (int64_t)(2 * POLL_MS) << (steps < POLL_STEPS ? steps : POLL_STEPS));
+}
+
+static void look_anew(struct sql_locks *locks, const mortise_op *op)
+{
+    if (locks->looking)
+        looks_of(locks, op)->count = 0;
+}
+
+/* ---- acquire ----------------------------------------------------------------------------------- */
+
+/* The list of waiters may hold this client, or is to: then the name remembers that. */
+static bool know_name(struct sql_request *request, bool make)
+{
+    struct sql_locks *locks = request->locks;
+    const mortise_op *op = request->op;
+    if (request->name == NULL) {
+        request->name = make ? name_make(locks, op->name, op->name_len)
+                             : name_find(locks, op->name, op->name_len);
+        if (request->name != NULL)
+            request->name->references++;
+    }
+    return request->name != NULL;
+}
+
+static const struct rowlease_inbox *inbox_of(struct sql_request *request)
+{
+    struct sql_locks *locks = request->locks;
+    bool known = know_name(request, waits(request->op) && locks->hears);
+    return known && (locks->hears || request->name->registered) ? &locks->inbox : NULL;
+}
+
+/* It is BUSY: this client is to wait. `had`: with an inbox; others may have taken it off the list, because that inbox is
+ * gone. True: there is a new one. */
+static bool gets_inbox(struct sql_request *request, bool had)
+{
+    struct sql_locks *locks = request->locks;
+    const struct rowlease_answer *answer = &request->answer;
+    bool dropped = had && answer->registered && answer->write && request->name->registered;
+    if (had && !dropped)
+        return false;
+    return locks->dialect->hear(locks, dropped) && locks->hears && know_name(request, true);
+}
+
+static enum sql_next decide_acquire(struct sql_request *request)
+{
+    struct sql_locks *locks = request->locks;
+    const mortise_op *op = request->op;
+    struct rowlease_time time;
+    if (!request_was_read(request, &time))
+        return SQL_OVER;
+    const struct rowlease_inbox *inbox = inbox_of(request);
+    request->answer = rowlease_acquire(&locks->next, op, time, inbox);
+    bool busy = request->answer.status == MORTISE_BUSY;
+    if (busy && waits(op) && gets_inbox(request, inbox != NULL)) {
+        rowlease_copy(&locks->next, &locks->row);
+        request->answer = rowlease_acquire(&locks->next, op, time, &locks->inbox);
+    }
+    if (request->answer.trouble != NULL)
+        return SQL_OVER;
+    bool granted = request->answer.status == MORTISE_OK;
+    if (busy && op->info != NULL)
+        request_inspect(locks, &locks->next, time.now_us, op->name, op->name_len, op->info);
+    request->from_ns = request->read_ns - (time.now_us - request->answer.from_us) * 1000;
+    request->durable = granted;
+    request_take_waiters(request, locks->next.waiters, locks->next.waiters_len);
+    if (request->answer.write || (granted && !locks->dialect->visible_is_safe))
+        return request_write(request);
+    return SQL_OVER;
+}
+
+static enum sql_next acquire_step(struct sql_request *request)
+{
+    const struct sql_result *result = &request->locks->result;
+    if (request->step == SQL_TAKE) {
+        if (!result->touched)
+            return request_again(request, SQL_READ);
+        request->from_ns = request->sent_ns;
+        request->answer =
+            (struct rowlease_answer){.status = MORTISE_OK,
+                                     .write = true,
+                                     .token = (uint64_t)result->version,
+                                     .good_for_ms = request->op != NULL ? request->op->ttl_ms : 0};
+        return SQL_OVER;
+    }
+    if (request->step == SQL_READ)
+        return decide_acquire(request);
+    /* The claim that it was enlisted behind may not be the one that was read, of whose holder the caller is told: then it
+     * looks again at once. */
+    if (request->step == SQL_APPEND && result->touched)
+        request->answer.hint_ms = result->version == request->version ? result->hint_ms : 1;
+    return request_written(request);
+}
+
+static void tell_busy(struct sql_request *request)
+{
+    struct sql_locks *locks = request->locks;
+    mortise_op *op = request->op;
+    bool listed = request->answer.registered && request->name != NULL;
+    if (listed)
+        waiting_registered(locks, request->name);
+    if (op != NULL) {
+        int64_t most_ms = !waits(op) ? INT64_MAX
+                          : listed   ? ROWLEASE_LOOK_MS
+                                     : next_look_ms(locks, op);
+        op->hint_ms = request->answer.hint_ms < most_ms ? request->answer.hint_ms : most_ms;
+    }
+    request_done(request, MORTISE_BUSY);
+}
+
+/* A claim that was there already counts from when it was made: the repeat did not extend it. */
+static int64_t claim_counts_from(const struct sql_request *request)
+{
+    const mortise_op *op = request->op;
+    bool stood = !request->answer.write && op->first_sent_ns != 0;
+    return stood && op->first_sent_ns < request->from_ns ? op->first_sent_ns : request->from_ns;
+}
+
+static void tell_acquired(struct sql_request *request)
+{
+    struct sql_locks *locks = request->locks;
+    mortise_op *op = request->op;
+    if (op == NULL) {
+        request_done(request, MORTISE_OK); /* the core releases what it canceled */
+        return;
+    }
+    if (request->answer.passed)
+        waiting_passed_over(request);
+    if (request->answer.write && request->name != NULL && op->owner == NULL)
+        waiting_left(request->name);
+    waiting_wake(request, op->name, op->name_len);
+    look_anew(locks, op);
+    op->token = request->answer.token;
+    op->from_ns = claim_counts_from(request);
+    op->good_for_ms = request->answer.good_for_ms;
+    if (op->first_sent_ns == 0)
+        op->first_sent_ns = op->from_ns;
+    request_done(request, MORTISE_OK);
+}
+
+/* ---- renew, release ---------------------------------------------------------------------------- */
+
+static enum sql_next decide_renewal(struct sql_request *request)
+{
+    struct sql_locks *locks = request->locks;
+    struct rowlease_time time;
+    if (!request_was_read(request, &time))
+        return SQL_OVER;
+    request->answer = rowlease_renew(&locks->next, request->op, time);
+    request->from_ns = request->read_ns;
+    request->durable = true;
+    return request->answer.write ? request_write(request) : SQL_OVER;
+}
+
+static enum sql_next renewal_step(struct sql_request *request)
+{
+    if (request->step == SQL_READ)
+        return decide_renewal(request);
+    if (request->step != SQL_EXTEND)
+        return request_written(request);
+    if (!request->locks->result.touched)
+        return request_again(request, SQL_READ);
+    request->from_ns = request->sent_ns;
+    request->answer = (struct rowlease_answer){
+        .status = MORTISE_OK, .good_for_ms = request->op != NULL ? request->op->ttl_ms : 0};
+    return SQL_OVER;
+}
+
+static void tell_renewed(struct sql_request *request)
+{
+    mortise_op *op = request->op;
+    if (op != NULL && request->answer.status == MORTISE_OK) {
+        op->from_ns = request->from_ns;
+        op->good_for_ms = request->answer.good_for_ms;
+    }
+    request_done(request, request->answer.status);
+}
+
+static enum sql_next decide_release(struct sql_request *request)
+{
+    struct sql_locks *locks = request->locks;
+    struct rowlease_time time;
+    if (!request_was_read(request, &time))
+        return SQL_OVER;
+    request->answer = rowlease_release(&locks->next, request->op, time);
+    request_take_waiters(request, locks->next.waiters, locks->next.waiters_len);
+    return request->answer.write ? request_write(request) : SQL_OVER;
+}
+
+static enum sql_next release_step(struct sql_request *request)
+{
+    const struct sql_result *result = &request->locks->result;
+    if (request->step == SQL_READ)
+        return decide_release(request);
+    if (request->step != SQL_GIVE)
+        return request_written(request);
+    if (!result->touched)
+        return request_again(request, SQL_READ);
+    request->answer = (struct rowlease_answer){.status = MORTISE_OK};
+    request->version = request->op != NULL ? (int64_t)request->op->token : 0;
+    request_take_waiters(request, result->waiters, result->waiters_len);
+    request->answer.wake = request->answer.kept = request->waiter_count > 0;
+    return SQL_OVER;
+}
+
+static void tell_released(struct sql_request *request)
+{
+    const mortise_op *op = request->op;
+    if (op != NULL) {
+        waiting_wake(request, op->name, op->name_len);
+        if (request->answer.status == MORTISE_OK)
+            waiting_released(request->locks, op->name, op->name_len);
+    }
+    request_done(request, request->answer.status);
+}
+
+/* ---- all --------------------------------------------------------------------------------------- */
+
+void lease_begin(struct sql_request *request)
+{
+    const mortise_op *op = request->op;
+    bool quick = request->locks->dialect->quick && op->owner == NULL &&
+                 (op->flags & MORTISE_OP_BREAK) == 0 && op->token <= INT64_MAX &&
+                 op->token_floor <= INT64_MAX;
+    if (op->kind == MORTISE_OP_ACQUIRE)
+        request->first = know_name(request, false) && request->name->registered;
+    request->step = !quick                           ? SQL_READ
+                    : op->kind == MORTISE_OP_ACQUIRE ? SQL_TAKE
+                    : op->kind == MORTISE_OP_RENEW   ? SQL_EXTEND
+                                                     : SQL_GIVE;
+}
+
+enum sql_next lease_step(struct sql_request *request)
+{
+    bool written = request->step != SQL_READ && request->locks->result.touched;
+    if (request->op == NULL && !written) { /* its caller has gone: no next step */
+        request->answer = (struct rowlease_answer){.status = MORTISE_CANCELED};
+        return SQL_OVER;
+    }
+    if (request->kind == MORTISE_OP_ACQUIRE)
+        return acquire_step(request);
+    return request->kind == MORTISE_OP_RENEW ? renewal_step(request) : release_step(request);
+}
+
+void lease_tell(struct sql_request *request)
+{
+    if (request->answer.trouble != NULL)
+        request_refused(request);
+    else if (request->kind == MORTISE_OP_RENEW)
+        tell_renewed(request);
+    else if (request->kind == MORTISE_OP_RELEASE)
+        tell_released(request);
+    else if (request->answer.status == MORTISE_OK)
+        tell_acquired(request);
+    else
+        tell_busy(request);
+}

@@ -1,0 +1,389 @@
+/* waiting.c - callers of this client that wait, and waiters of other clients that it notifies.
+ *
+ * The core watches a name while callers wait for it. Other clients know a waiter by its client's inbox, a random number in
+ * the row's list. An acquire that is BUSY puts it there if notifications arrive (locks->hears); otherwise `watch` sees to
+ * that, and then to the list. It leaves the list with the acquire that succeeds, or with `unwatch`.
+ *
+ * A client that releases a name notifies the first waiter, and looks again when the reservation is over (a CHECK): a waiter
+ * that died or was stopped loses its place to the next. Waiters that are known to be gone are taken off the list at once.
+ * Lists are changed by errands, one per name at a time.
+ *
+ * A NAME, as far as this client waits for it:
+ *
+ *                   enlist                 ENLIST done, or acquire BUSY
+ *     (no entry) ───────────▶ to enlist ──────────────────────────────▶ registered
+ *         ▲                      │ unwatch                                 │ unwatch, or nobody
+ *         │                      ▼                                         ▼ watches (grace)
+ *         └────────────── FORGET done, acquired ◀───────────────────── to delist
+ */
+#include "waiting.h"
+
+#include "request.h"
+
+#include <string.h>
+
+#define NS_PER_MS SQL_NS_PER_MS
+#define GRACE_NS (200 * NS_PER_MS) /* from a BUSY acquire to the core's `watch` */
+#define AGAIN_NS (100 * NS_PER_MS) /* an errand that failed */
+#define CHECK_US INT64_C(20000)    /* how long a woken waiter has at least */
+
+static int64_t now_ns(const struct sql_locks *locks)
+{
+    return locks->host->now(locks->host);
+}
+
+static void chore_at(struct sql_locks *locks, int64_t due_ns)
+{
+    if (due_ns < locks->chore_ns)
+        locks->chore_ns = due_ns;
+}
+
+/* ---- errands ----------------------------------------------------------------------------------- */
+
+static struct sql_request *new_errand(struct sql_locks *locks, struct sql_name *name,
+                                      enum sql_task task)
+{
+    struct sql_request *request = request_new(locks, task);
+    if (request == NULL) {
+        chore_at(locks, now_ns(locks) + AGAIN_NS);
+        return NULL;
+    }
+    request->name = name;
+    name->references++;
+    name->errand = request;
+    request->step = SQL_READ;
+    return request;
+}
+
+static void run_errand(struct sql_locks *locks, struct sql_name *name, enum sql_task task)
+{
+    struct sql_request *request = new_errand(locks, name, task);
+    if (request == NULL)
+        return;
+    if (task == SQL_TASK_FORGET)
+        request->gone[request->gone_count++] = locks->inbox;
+    locks->dialect->run(request);
+}
+
+/* The next thing to be done for a name, if nothing is under way. A client that could not be notified is put in no
+ * list. */
+static void see_to(struct sql_locks *locks, struct sql_name *name)
+{
+    if (name->errand != NULL)
+        return;
+    if (name->delist) {
+        name->delist = false;
+        run_errand(locks, name, SQL_TASK_FORGET);
+        name->delist = name->errand == NULL;
+    } else if (name->enlist && locks->hears) {
+        name->enlist = false;
+        run_errand(locks, name, SQL_TASK_ENLIST);
+        name->enlist = name->errand == NULL;
+    } else if (name->check_ns <= now_ns(locks)) {
+        name->check_ns = MORTISE_NEVER;
+        run_errand(locks, name, SQL_TASK_CHECK);
+    }
+}
+
+static bool is_own(const struct sql_locks *locks, const struct rowlease_inbox *inbox)
+{
+    return memcmp(inbox, &locks->inbox, sizeof(*inbox)) == 0;
+}
+
+/* This client's own place is to go; not that of others. */
+static bool forgets_own(const struct sql_request *request)
+{
+    return request->task == SQL_TASK_FORGET && is_own(request->locks, &request->gone[0]);
+}
+
+/* ---- notifying --------------------------------------------------------------------------------- */
+
+/* Callers of this client. Those whose acquire was BUSY a moment ago may not be watching yet, and those whose BUSY is still
+ * on its way cannot. */
+static enum sql_notified notify_own(struct sql_locks *locks, struct sql_name *name)
+{
+    if (name == NULL)
+        return SQL_NOBODY;
+    bool expected = name->watched || name->grace_ns != MORTISE_NEVER;
+    if (!expected && name->references == 0)
+        return SQL_NOBODY;
+    name->missed = !name->watched;
+    if (expected)
+        locks->host->news(locks->host, name->bytes, name->len);
+    return SQL_NOTIFIED;
+}
+
+static enum sql_notified notify(struct sql_locks *locks, const struct rowlease_inbox *inbox,
+                                const char *bytes, size_t len)
+{
+    if (locks->hears && is_own(locks, inbox))
+        return notify_own(locks, name_find(locks, bytes, len));
+    return locks->dialect->notify(locks, inbox, bytes, len);
+}
+
+/* The woken waiter has a reservation's time to take the name. */
+static void check_later(struct sql_locks *locks, struct sql_name *name, int64_t version)
+{
+    int64_t us = locks->reserve_us > CHECK_US ? locks->reserve_us : CHECK_US;
+    name->check_version = version;
+    name->check_ns = now_ns(locks) + us * 1000 + NS_PER_MS;
+    chore_at(locks, name->check_ns);
+}
+
+/* Nobody is behind the first inbox: it leaves the list, and with it others that are gone, too. The name is kept for the
+ * next, which is woken then. If that cannot be done now, the check does it. */
+static void forget_gone(struct sql_request *request, struct sql_name *name)
+{
+    struct sql_locks *locks = request->locks;
+    struct sql_request *errand =
+        name->errand == NULL ? new_errand(locks, name, SQL_TASK_FORGET) : NULL;
+    if (errand == NULL) {
+        check_later(locks, name, request->version);
+        return;
+    }
+    errand->version = request->version;
+    errand->gone[errand->gone_count++] = request->waiters[0];
+    for (size_t i = 1; i < request->waiter_count && i < SQL_WAKE_MAX; i++)
+        if (!is_own(locks, &request->waiters[i]) && locks->dialect->is_alive != NULL &&
+            !locks->dialect->is_alive(locks, &request->waiters[i]))
+            errand->gone[errand->gone_count++] = request->waiters[i];
+    locks->dialect->run(errand);
+}
+
+void waiting_wake(struct sql_request *request, const char *bytes, size_t len)
+{
+    struct sql_locks *locks = request->locks;
+    if (!request->answer.wake || request->waiter_count == 0)
+        return;
+    enum sql_notified notified =
+        request->notified ? SQL_NOTIFIED : notify(locks, &request->waiters[0], bytes, len);
+    bool check = request->answer.kept && notified == SQL_NOTIFIED;
+    struct sql_name *name = check || notified == SQL_NOBODY ? name_make(locks, bytes, len) : NULL;
+    if (name == NULL)
+        return; /* nothing to do; or out of memory: the reservation ends by itself */
+    if (check)
+        check_later(locks, name, request->version);
+    else
+        forget_gone(request, name);
+    name_drop_if_idle(locks, name);
+}
+
+void waiting_passed_over(struct sql_request *request)
+{
+    notify(request->locks, &request->answer.passed_over, request->op->name, request->op->name_len);
+}
+
+void waiting_released(struct sql_locks *locks, const char *bytes, size_t len)
+{
+    struct sql_name *name = name_find(locks, bytes, len);
+    if (name != NULL && name->watched && !name->registered)
+        locks->host->news(locks->host, name->bytes, name->len);
+}
+
+/* A notification about a name that nobody here wants: this client is in its list by some accident (a commit that failed and
+ * yet was made). The next waiter must not suffer from it. */
+void locks_hear(struct sql_locks *locks, const char *bytes, size_t len)
+{
+    struct sql_name *name = name_make(locks, bytes, len);
+    if (name == NULL)
+        return;
+    if (notify_own(locks, name) == SQL_NOBODY) {
+        name->delist = true;
+        see_to(locks, name);
+    }
+    name_drop_if_idle(locks, name);
+}
+
+/* ---- errands, step by step ------------------------------------------------------------------------- */
+
+static struct rowlease_answer change(const struct sql_request *request, struct rowlease_time time)
+{
+    struct sql_locks *locks = request->locks;
+    switch (request->task) {
+    case SQL_TASK_ENLIST:
+        return rowlease_register(&locks->next, time, &locks->inbox);
+    case SQL_TASK_FORGET:
+        return rowlease_forget(&locks->next, time, request->gone, request->gone_count);
+    case SQL_TASK_CHECK:
+        return rowlease_pass_over(&locks->next, time, request->name->check_version);
+    default:
+        return (struct rowlease_answer){.status = MORTISE_OK};
+    }
+}
+
+enum sql_next waiting_step(struct sql_request *request)
+{
+    struct sql_locks *locks = request->locks;
+    struct rowlease_time time;
+    if (request->step != SQL_READ)
+        return request_written(request);
+    if (!request_was_read(request, &time))
+        return SQL_OVER;
+    request->answer = change(request, time);
+    request_take_waiters(request, locks->next.waiters, locks->next.waiters_len);
+    if (request->task == SQL_TASK_SECOND &&
+        (locks->row.version != request->name->check_version || locks->row.grants_len > 0))
+        request->waiter_count = 0;
+    return request->answer.write ? request_write(request) : SQL_OVER;
+}
+
+/* Done: the name's entry says what is true now. */
+void waiting_tell(struct sql_request *request)
+{
+    struct sql_locks *locks = request->locks;
+    struct sql_name *name = request->name;
+    if (request->answer.trouble != NULL) {
+        waiting_failed(request);
+        return;
+    }
+    name->errand = NULL;
+    if (request->task == SQL_TASK_ENLIST) {
+        name->registered = request->answer.registered;
+        name->delist = name->registered && !name->watched;
+        if (!locks->closing)
+            locks->host->news(locks->host, name->bytes, name->len);
+    } else if (forgets_own(request)) {
+        name->registered = false;
+        name->enlist = name->watched;
+    } else if (request->task == SQL_TASK_SECOND && request->waiter_count >= 2) {
+        /* it finds the name kept for the first, and asks again when that is over */
+        notify(locks, &request->waiters[1], name->bytes, name->len);
+    }
+    waiting_wake(request, name->bytes, name->len);
+    see_to(locks, name);
+    chore_at(locks, name->check_ns); /* left out while this errand was under way */
+    request_free(request);
+}
+
+/* Again in a while. A check is given up: the reservation ends by itself. */
+void waiting_failed(struct sql_request *request)
+{
+    struct sql_locks *locks = request->locks;
+    struct sql_name *name = request->name;
+    bool enlists = request->task == SQL_TASK_ENLIST;
+    name->errand = NULL;
+    name->enlist = name->enlist || (enlists && name->watched);
+    if (forgets_own(request))
+        name->delist = name->delist || !name->watched;
+    else if (request->task == SQL_TASK_FORGET)
+        check_later(locks, name, request->version);
+    chore_at(locks, now_ns(locks) + locks_jitter(locks, AGAIN_NS));
+    if (enlists && !locks->closing) /* it may have been released meanwhile */
+        locks->host->news(locks->host, name->bytes, name->len);
+    request_free(request);
+}
+
+/* ---- in and out of the list ---------------------------------------------------------------------- */
+
+void waiting_registered(struct sql_locks *locks, struct sql_name *name)
+{
+    name->registered = true;
+    name->enlist = name->delist = false;
+    if (name->watched)
+        return;
+    name->grace_ns = now_ns(locks) + GRACE_NS;
+    chore_at(locks, name->grace_ns);
+}
+
+void waiting_left(struct sql_name *name)
+{
+    name->registered = name->enlist = name->delist = false;
+    name->check_ns = MORTISE_NEVER;
+}
+
+void locks_hearing(struct sql_locks *locks)
+{
+    struct sql_name *name, *next;
+    locks->hears = true;
+    HASH_ITER (hh, locks->names, name, next)
+        see_to(locks, name);
+    locks->host->news_all(locks->host);
+}
+
+void locks_unlisted(struct sql_locks *locks)
+{
+    struct sql_name *name, *next;
+    HASH_ITER (hh, locks->names, name, next)
+        name->registered = name->delist = name->missed = false;
+    locks->host->news_all(locks->host);
+}
+
+/* Without an inbox, the caller finds out when it asks again. */
+void locks_watch(struct sql_locks *locks, const char *bytes, size_t len)
+{
+    struct sql_name *name = name_make(locks, bytes, len);
+    if (name == NULL) { /* out of memory: likewise */
+        locks->host->news(locks->host, bytes, len);
+        return;
+    }
+    name->watched = true;
+    name->delist = false;
+    name->grace_ns = MORTISE_NEVER;
+    if (name->registered && name->missed)
+        locks->host->news(locks->host, bytes, len);
+    name->missed = false;
+    name->enlist = !name->registered && locks->dialect->hear(locks, false);
+    see_to(locks, name);
+}
+
+void locks_unwatch(struct sql_locks *locks, const char *bytes, size_t len)
+{
+    struct sql_name *name = name_find(locks, bytes, len);
+    if (name == NULL)
+        return;
+    name->watched = name->enlist = false;
+    name->delist = name->registered;
+    see_to(locks, name);
+    name_drop_if_idle(locks, name);
+}
+
+/* ---- by timer ---------------------------------------------------------------------------------- */
+
+static void do_chores(struct sql_locks *locks, struct sql_name *name, int64_t now)
+{
+    if (name->grace_ns <= now) {
+        name->grace_ns = MORTISE_NEVER;
+        name->delist = name->registered && !name->watched;
+    }
+    see_to(locks, name);
+    chore_at(locks, name->grace_ns);
+    if (name->errand == NULL)
+        chore_at(locks, name->check_ns);
+    name_drop_if_idle(locks, name);
+}
+
+void locks_turn(struct sql_locks *locks)
+{
+    struct sql_name *name, *next;
+    int64_t now = now_ns(locks);
+    if (now < locks->chore_ns)
+        return;
+    locks->chore_ns = MORTISE_NEVER;
+    HASH_ITER (hh, locks->names, name, next)
+        do_chores(locks, name, now);
+}
+
+/* ---- closing ----------------------------------------------------------------------------------- */
+
+void locks_leave(struct sql_locks *locks)
+{
+    struct sql_name *name, *next;
+    HASH_ITER (hh, locks->names, name, next) {
+        name->watched = name->enlist = false;
+        name->grace_ns = MORTISE_NEVER;
+        name->delist = name->registered;
+        if (name->errand == NULL && name->check_ns != MORTISE_NEVER && !name->delist)
+            run_errand(locks, name, SQL_TASK_SECOND);
+        name->check_ns = MORTISE_NEVER;
+        see_to(locks, name);
+        name_drop_if_idle(locks, name);
+    }
+}
+
+bool locks_have_left(const struct sql_locks *locks)
+{
+    for (const struct sql_name *name = locks->names; name != NULL; name = name->hh.next)
+        if (name->errand != NULL || name->registered)
+            return false;
+    return true;
+}

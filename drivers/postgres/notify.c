@@ -1,0 +1,101 @@
+/* notify.c - notifications: a channel per client, whose payload is the name in hex; those that go out alone, and
+ * those that come in. */
+#include "driver.h"
+
+#include <string.h>
+
+#define AGAIN_NS (100 * NS_PER_MS)
+#define AGAIN_STEPS 4 /* doublings, to 1.6 s */
+#define TRIES_MAX 100
+
+/* ---- texts ------------------------------------------------------------------------------------- */
+
+static void hex(const void *bytes, size_t len, char *text)
+{
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < len; i++) {
+        unsigned char byte = ((const unsigned char *)bytes)[i];
+        *text++ = digits[byte >> 4];
+        *text++ = digits[byte & 15];
+    }
+    *text = '\0';
+}
+
+void notify_channel(const struct rowlease_inbox *inbox, char *channel)
+{
+    memcpy(channel, "mortise_", 8);
+    hex(inbox->bytes, ROWLEASE_INBOX_SIZE, channel + 8);
+}
+
+void notify_payload(const char *name, size_t name_len, char *payload)
+{
+    hex(name, name_len, payload);
+}
+
+static int digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* The length, 0: no name. */
+static size_t unhex(const char *text, char *bytes)
+{
+    size_t len = 0;
+    while (len < MORTISE_NAME_MAX && digit(text[0]) >= 0 && digit(text[1]) >= 0) {
+        bytes[len++] = (char)(digit(text[0]) << 4 | digit(text[1]));
+        text += 2;
+    }
+    return *text == '\0' ? len : 0;
+}
+
+void notify_heard(struct driver *driver, const char *payload)
+{
+    char name[MORTISE_NAME_MAX];
+    size_t len = unhex(payload, name);
+    if (len > 0)
+        locks_hear(&driver->locks, name, len);
+}
+
+/* ---- one that goes out alone ----------------------------------------------------------------------- */
+
+/* The server takes no notification now: the waiter keeps its place, and is notified as soon as possible. */
+static void failed(struct request *request, const struct fault *fault)
+{
+    struct driver *driver = statement_driver(request);
+    unsigned steps = request->tries < AGAIN_STEPS ? request->tries : AGAIN_STEPS;
+    if (driver->locks.closing || !(fault->loud || fault->waited) || ++request->tries > TRIES_MAX) {
+        statement_free(request);
+        return;
+    }
+    statement_send(request, TEXT_NOTIFY, LANE_LAZY);
+    request->not_before_ns = driver->locks.host->now(driver->locks.host) +
+                             locks_jitter(&driver->locks, AGAIN_NS << steps);
+}
+
+/* The waiter asks again by itself. */
+static void lost(struct request *request, bool sent)
+{
+    (void)sent;
+    statement_free(request);
+}
+
+static const struct handler handler = {.answered = statement_free, .failed = failed, .lost = lost};
+
+enum sql_notified notify_inbox(struct sql_locks *locks, const struct rowlease_inbox *inbox,
+                               const char *name, size_t name_len)
+{
+    char channel[CHANNEL_SIZE], payload[PAYLOAD_SIZE];
+    struct request *request = statement_new((struct driver *)locks, &handler);
+    if (request == NULL)
+        return SQL_NOT_YET; /* it asks again by itself */
+    request->only_notifies = true;
+    notify_channel(inbox, channel);
+    notify_payload(name, name_len, payload);
+    args_text(&request->args, channel);
+    args_text(&request->args, payload);
+    if (args_keep(&request->args))
+        statement_send(request, TEXT_NOTIFY, LANE_LAZY);
+    else
+        statement_free(request);
+    return SQL_NOT_YET;
+}

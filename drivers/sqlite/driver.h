@@ -1,0 +1,197 @@
+/* driver.h - an instance of the SQLite driver. What it writes, and what may be believed afterwards: protocol.md.
+ *
+ *   module.c      the module's table and options; opens and closes an instance
+ *   transactions.c  requests wait while the file is busy, and go out in transactions
+ *   dialect.c     the steps of drivers/lib/sql as statements
+ *   database.c    the connection: opened, its statements prepared; opened anew if the file is replaced
+ *   layout.c      what is in the file: made or checked; rows freed after a restart of the host
+ *   upkeep.c      checkpoints, and the sweeping of rows that have been free for long
+ *   inbox.c       the sockets that carry notifications between processes
+ *   place.c       which file, in which folder; filesystem.c: is that disk a local one
+ *   sqlite.trust.c  who else could change that file or its folder
+ *   clock.c       the clock that all processes of a host agree on, and the boot it belongs to
+ *   forks.c       that a child of this process may open clients of its own
+ *   fault.c       SQLite's result codes as statuses and messages
+ *   sql.c         the texts of the statements
+ *
+ * Advisory locks of POSIX belong to the process, and closing any descriptor of a file drops them all.
+ * Therefore a process must not open the database with a second copy of the SQLite library (one linked
+ * statically, say, beside the shared one that this driver uses), and this driver opens the file by SQLite
+ * only. Several clients in one process are fine. After fork() the child must not use, nor close, the
+ * parent's clients, and the core sees to that; it may open its own (forks.c). */
+#ifndef MORTISE_SQLITE_DRIVER_H
+#define MORTISE_SQLITE_DRIVER_H
+
+#include "../lib/sql/dialect.h"
+#include "sql.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <sqlite3.h>
+#include <sys/types.h>
+
+#define BATCH_MAX 256               /* requests in one transaction */
+#define QUOTED_SIZE SQL_QUOTED_SIZE /* a name in a message */
+#define NS_PER_MS SQL_NS_PER_MS
+#define DAY_US INT64_C(86400000000)
+
+enum option {
+    OPTION_PATH,
+    OPTION_SYNCHRONOUS,
+    OPTION_BUSY_TIMEOUT,
+    OPTION_RESERVE,
+    OPTION_MODE,
+    OPTION_FILESYSTEM,
+    OPTION_SHARED,
+    OPTION_COUNT
+};
+
+struct request {
+    struct sql_request base;
+    struct request *next, *previous; /* in the queue */
+    int64_t deadline_ns;             /* it fails if the file is still busy then. 0: it was not busy yet */
+};
+
+struct driver {
+    struct sql_locks locks;
+    const mortise_value *values;
+
+    /* forks.c */
+    pthread_mutex_t lock; /* held in each call, so that fork() waits for its end */
+    pid_t pid;
+    unsigned generation;
+    struct driver *next_open, *previous_open;
+
+    /* place.c, clock.c */
+    char path[PATH_MAX];
+    unsigned mode; /* of the file */
+    char boot_id[40];
+    int64_t clock_offset_ns; /* of this process's time namespace */
+
+    /* database.c */
+    sqlite3 *db; /* NULL: to be opened again */
+    sqlite3_stmt *statements[TEXT_COUNT];
+    int64_t step_until_ns; /* the statement that runs now is ended then */
+    bool broken;           /* open it again before the next request */
+    int64_t reopen_ns;     /* not before */
+    int64_t look_ns;       /* see then whether the file is in its place, and its tables are as they were */
+    int schema_version;    /* of the tables, as they were looked at; -1: not known */
+    mortise_error trouble; /* why it is not open */
+
+    /* transactions.c */
+    struct request *queue;            /* utlist */
+    struct request *batch[BATCH_MAX]; /* in the transaction */
+    int64_t retry_ns;                 /* the file was busy: not before. NEVER: it was not */
+    unsigned retries;
+    bool made_room; /* the disk was full, and a checkpoint was made for these requests */
+
+    /* inbox.c */
+    int wake_folder;                  /* "<path>-wake" */
+    int outbox_fd;                    /* what is sent with; -1: none yet */
+    int inbox_fd;                     /* -1: none yet */
+    bool inbox_failed, outbox_failed; /* and it was said in the log */
+
+    /* upkeep.c */
+    int log_frames; /* as of the last commit */
+    int checkpoint_at;
+    int64_t sweep_ns;
+};
+
+/* ---- place.c, filesystem.c, trust.c, clock.c --------------------------------------------------------------- */
+
+/* Fills path (absolute, its folder resolved) and mode; makes the default folder. */
+mortise_status place_find(struct driver *driver, mortise_error *error);
+/* Opens (makes) the folder of inboxes; the descriptor or -1 with errno. */
+int place_open_wake_folder(const struct driver *driver);
+mortise_status filesystem_check(const char *folder, mortise_error *error);
+mortise_status trust_check_folder(const struct driver *driver, const char *folder,
+                                  mortise_error *error);
+bool trust_accepts_owner(const struct driver *driver, uid_t owner);
+/* The file, what SQLite keeps beside it, and the folder of inboxes; those that exist. */
+mortise_status trust_check_files(const struct driver *driver, mortise_error *error);
+mortise_status clock_open(struct driver *driver, mortise_error *error);
+/* The clock that all processes of the host agree on, and wall time, in µs. */
+void clock_read(const struct driver *driver, int64_t *now_us, int64_t *wall_us);
+int64_t clock_host_ns(const struct driver *driver, int64_t us); /* of the database's µs */
+
+/* ---- database.c ----------------------------------------------------------------------------------- */
+
+mortise_status database_open(struct driver *driver, int64_t patience_ms, mortise_error *error);
+/* Only the connection, driver->db; nothing was read yet. */
+mortise_status database_connect(struct driver *driver, mortise_error *error);
+mortise_status database_open_failed(struct driver *driver, int rc, mortise_error *error);
+void database_close(struct driver *driver);
+/* Sees to it that there is a connection to the file that is there now; false: driver->trouble. */
+bool database_ready(struct driver *driver);
+/* As sqlite3_step, but it ends after some seconds: SQLITE_INTERRUPT. A slow commit may have succeeded then. */
+int database_step(struct driver *driver, sqlite3_stmt *statement);
+/* SQLite counts the changes of the tables; -1: it cannot be read now. */
+int database_schema_version(struct driver *driver);
+/* Runs a statement that returns nothing; binds must be in place. A result code, SQLITE_OK for done. */
+int database_run(struct driver *driver, enum text which);
+
+/* ---- layout.c ------------------------------------------------------------------------------------- */
+
+/* Makes or checks what is in the file. *rebooted: its rows are of another boot, and it must be closed for
+ * layout_free_rows, which then frees them if nobody else has the file open. */
+mortise_status layout_settle(struct driver *driver, bool *rebooted, mortise_error *error);
+mortise_status layout_free_rows(struct driver *driver, int64_t until_ns, mortise_error *error);
+
+/* ---- fault.c -------------------------------------------------------------------------------------- */
+
+struct fault {
+    struct sql_fault base;
+    bool full; /* the disk is */
+};
+bool fault_is_busy(int rc);
+/* Must be called before anything else is done with the connection. */
+struct fault fault_read(struct driver *driver, int rc);
+/* The status for this request: reads and renewals that failed had no effect that anybody would have to look for. */
+mortise_status fault_status(const struct sql_request *request, const struct fault *fault);
+mortise_status fault_error(mortise_error *error, mortise_status status, int native, bool retryable,
+                           const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+/* ---- dialect.c, transactions.c ------------------------------------------------------------------------ */
+
+extern const struct sql_dialect sqlite_dialect;
+/* Executes the request's step; a result code of SQLite. */
+int dialect_execute(struct driver *driver, struct sql_request *request);
+
+void transactions_run(struct sql_request *request);
+void transactions_cancel(struct sql_request *request);
+/* Executes what waits, unless the file was busy a moment ago. */
+void transactions_go(struct driver *driver);
+void transactions_drop(struct driver *driver); /* what waits */
+
+/* ---- inbox.c --------------------------------------------------------------------------------------- */
+
+bool inbox_ready(struct driver *driver);   /* makes it, if need be */
+bool inbox_is_lost(struct driver *driver); /* somebody removed it */
+void inbox_close(struct driver *driver);
+bool inbox_is_id(const char *text); /* a name that an inbox could have */
+/* The next name that somebody told of; its length, 0: none. */
+size_t inbox_receive(struct driver *driver, char *name, size_t size);
+/* False: there is nobody behind it. What is sent and not read in time is made up for by news of all. */
+bool inbox_send(struct driver *driver, const struct rowlease_inbox *to, const char *name,
+                size_t name_len);
+bool inbox_is_alive(struct driver *driver, const struct rowlease_inbox *inbox);
+/* Removes some sockets of processes that are gone. */
+void inbox_sweep(struct driver *driver);
+
+/* ---- forks.c: around each call of the core ----------------------------------------------------------- */
+
+void forks_open_begin(struct driver *opening); /* enters, too */
+void forks_enter(struct driver *driver);
+void forks_leave(struct driver *driver);
+void forks_end(struct driver *driver); /* leaves; it is closed, or was never opened */
+
+/* ---- upkeep.c ------------------------------------------------------------------------------------- */
+
+int upkeep_committed(void *ctx, sqlite3 *db, const char *schema, int frames);
+void upkeep_begin(struct driver *driver); /* after the database was opened */
+/* After the ops: a checkpoint if the log is long, and with it now and then a sweep. */
+void upkeep_run(struct driver *driver, bool convenient);
+void upkeep_checkpoint_full(struct driver *driver); /* the disk is full: make room in the log */
+void upkeep_sweep(struct driver *driver);
+
+#endif
