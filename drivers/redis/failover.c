@@ -1,6 +1,27 @@
-/* failover.c - where the server is, when there are several (servers, sentinel), and what follows from a new one: what is
- * held is renewed there at once, tokens do not go back with its clock. One address may lead to a new server, too (a
- * name, a virtual address). ../lib/redis/primary.h finds the primary; internal.h has the faults. */
+/* failover.c - where the server is, if there are several (servers, sentinel), and what follows if it is another one: the core
+ * renews what is held, and tokens do not go back with the new server's clock. One address may lead to a new server too (a
+ * name, a virtual address). ../lib/redis/primary.h finds the primary.
+ *
+ *                  broke, READONLY, +switch-master             ROLE: master
+ *   at A ─────────────────────────────────────▶ seeking ─────────────────────▶ at B
+ *                                                 │   ▲                         all held locks are renewed: found,
+ *                                                 └───┘ nobody, no answer       or LOST; waiting ops are sent
+ *
+ *   A request to A has no answer: the acquire, release or write is INDETERMINATE, and the core asks again, at B. Either B got
+ *     it by replication before it became the primary: found. Or B never gets it, because a primary takes in nothing from A.
+ *     So what B says of a grant is sure, whatever A still executes: that changes A's data only, which A throws away when it
+ *     becomes a replica. If A is the primary again with its own data, because it came back while nobody else was, then this
+ *     driver ends its old connection there first; what A executed before that lasts for a ttl.
+ *   A release says that nothing is there: a replica that lags says so too. ROLE is asked on the same connection first.
+ *   Nothing is asked of the driver, but leases run and nobody polls its connections: it looks at them by a timer, twice a
+ *     second as long as there may be leases. While there is no primary it looks for one for as long as the longest ttl; when
+ *     it is at B, the core renews everything (host->doubt).
+ *   B lacks a grant that A had given, because replication is asynchronous: the renewal says LOST. Until then, or until the
+ *     deadline, another client may have the lock of B: both hold it. docs/promises.md.
+ *   B's clock is behind A's: tokens could go back if the last one was not replicated. The greeting asks for the time; the
+ *     furthest clock that this client saw is the floor of the tokens that it asks for.
+ *   A is stopped, and goes on: it believes that it is the primary until it hears otherwise, and answers those who are
+ *     connected to it. Sentinels tell of the switch by the subscription; else it is READONLY at the first write. */
 #include "redis.h"
 
 #include <stdio.h>
@@ -20,7 +41,7 @@ static void each_link(struct driver *driver, void (*run)(struct link *link, cons
 
 /* ---- seeking -------------------------------------------------------------------------------------------- */
 
-/* The others go where the main connection is. */
+/* The other connections go where the main one is. */
 void failover_seek(struct link *link, void *owner)
 {
     struct driver *driver = owner;
@@ -85,7 +106,7 @@ static uint64_t clock_at(const struct driver *driver, int64_t ns)
     return driver->clock_us + (uint64_t)((ns - driver->clock_ns) / NS_PER_US);
 }
 
-/* The furthest clock that was seen goes on here, by this machine's. */
+/* The furthest clock that this client saw goes on by this machine's clock. */
 static void compare_clocks(struct driver *driver, const struct link *link)
 {
     if (link->clock_us == 0)
@@ -111,7 +132,7 @@ bool failover_up(struct driver *driver)
 {
     const struct link *link = &driver->link;
     bool same = link->run_id[0] != '\0' && strcmp(driver->run_id, link->run_id) == 0;
-    bool may_be_another = driver->was_up && !same; /* or it must not say which it is */
+    bool may_be_another = driver->was_up && !same; /* or the user may not ask which it is */
     driver->was_up = true;
     memcpy(driver->run_id, link->run_id, sizeof(driver->run_id));
     compare_clocks(driver, link);
@@ -120,7 +141,7 @@ bool failover_up(struct driver *driver)
     return may_be_another;
 }
 
-/* Behind some addresses there are two servers, always: then this does not go on without end. */
+/* Some addresses always lead to two servers: LEAVE_NS keeps the driver from going back and forth without end. */
 bool failover_leads_elsewhere(struct driver *driver)
 {
     int64_t now = now_of(driver);
@@ -149,7 +170,7 @@ void failover_note(struct driver *driver, const mortise_op *op)
         driver->leases_until_ns = until_ns;
 }
 
-/* Nobody polls while nothing is asked; but a lease should hear of a failover before its next renewal. */
+/* Nobody polls while nothing is asked, but the driver should notice a failover before the next renewal. */
 int64_t failover_look_due_ns(const struct driver *driver)
 {
     if (driver->leases_until_ns <= driver->looked_ns)
@@ -178,14 +199,12 @@ bool failover_is_restless(const struct driver *driver)
     return driver->restless_until_ns != 0 && now_of(driver) < driver->restless_until_ns;
 }
 
-/* ---- a release that found nothing ------------------------------------------------------------------------------ */
+/* ---- ROLE -------------------------------------------------------------------------------------------- */
 
 bool failover_is_primary(const redisReply *reply)
 {
-    const redisReply *role =
-        reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 ? reply->element[0] : NULL;
-    return role != NULL && role->type == REDIS_REPLY_STRING && role->len == 6 &&
-           memcmp(role->str, "master", 6) == 0;
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 &&
+           text_is(reply->element[0], "master");
 }
 
 void failover_fault(const struct driver *driver, struct link_fault *fault)

@@ -1,4 +1,4 @@
-/* holder.c - who holds a lock, read from what is in the server: hashes; strings are ../lib/redis's. */
+/* holder.c - who holds a lock, read from a hash. ../lib/redis/holder.h reads strings. */
 #include "redis.h"
 
 #include <inttypes.h>
@@ -42,7 +42,7 @@ static void view_field(struct hash_view *view, const redisReply *field, const re
         view->since = value;
     else if (has_prefix(field, "n:"))
         view->note = value;
-    else if (has_prefix(field, "g:") && holder_number(value->str, value->len) * 1000 > now_us) {
+    else if (has_prefix(field, "g:") && text_number(value->str, value->len) * 1000 > now_us) {
         view->grant = field;
         view->grants++;
     }
@@ -58,8 +58,8 @@ static bool of_native(const redisReply *fields, uint64_t now_us, mortise_info *i
     bool shared = view.owner->len > 0;
     const char *owner = shared ? view.owner->str : view.grant->str + 2;
     size_t owner_len = shared ? (size_t)view.owner->len : GRANT_HEX;
-    uint64_t token = view.token != NULL ? holder_number(view.token->str, view.token->len) : 0;
-    uint64_t since = view.since != NULL ? holder_number(view.since->str, view.since->len) : 0;
+    uint64_t token = view.token != NULL ? text_number(view.token->str, view.token->len) : 0;
+    uint64_t since = view.since != NULL ? text_number(view.since->str, view.since->len) : 0;
     holder_set(info, owner, owner_len, token, since, now_us,
                view.note != NULL ? view.note->str : "", view.note != NULL ? view.note->len : 0);
     info->leases = view.grants;
@@ -76,9 +76,9 @@ static void set_redisson_owner(mortise_info *info, const char *field, size_t len
         if (field[i] != '-')
             hex[n++] = field[i];
     if (ours && n == GRANT_HEX)
-        holder_copy(info->owner, sizeof(info->owner), hex, n);
+        text_copy(info->owner, sizeof(info->owner), hex, n);
     else
-        holder_copy(info->owner, sizeof(info->owner), field, length);
+        text_copy(info->owner, sizeof(info->owner), field, length);
 }
 
 static bool is_grant(const redisReply *field)
@@ -103,16 +103,16 @@ static bool of_redisson(const redisReply *fields, uint64_t now_us, mortise_info 
         owner = fields->element[i];
         count = fields->element[i + 1];
     }
-    uint64_t holds = count != NULL ? holder_number(count->str, count->len) : 0;
+    uint64_t holds = count != NULL ? text_number(count->str, count->len) : 0;
     if (owner == NULL || holds == 0 ||
         (ours == NULL && memchr(owner->str, ':', owner->len) == NULL))
         return false;
     const char *text = ours != NULL ? ours->str : "", *end = text + (ours != NULL ? ours->len : 0);
     size_t token_len, since_len;
-    const char *token = holder_part(&text, end, ' ', &token_len);
-    const char *since = holder_part(&text, end, '\n', &since_len);
-    holder_set(info, "", 0, holder_number(token, token_len), holder_number(since, since_len),
-               now_us, text, (size_t)(end - text));
+    const char *token = text_part(&text, end, ' ', &token_len);
+    const char *since = text_part(&text, end, '\n', &since_len);
+    holder_set(info, "", 0, text_number(token, token_len), text_number(since, since_len), now_us,
+               text, (size_t)(end - text));
     set_redisson_owner(info, owner->str, owner->len);
     info->leases = holds > UINT32_MAX ? UINT32_MAX : (uint32_t)holds;
     return true;
@@ -144,7 +144,7 @@ void holder_of_refusal(const struct driver *driver, const redisReply *reply, mor
 {
     const redisReply *held = reply->element[1];
     const redisReply *now = text_at(reply, 2);
-    uint64_t now_us = holder_number(now->str, now->len);
+    uint64_t now_us = text_number(now->str, now->len);
     if (held->type == REDIS_REPLY_STRING)
         holder_of_string(held->str, held->len, now_us, info);
     else if (held->type == REDIS_REPLY_ARRAY && !holder_of_hash(driver, held, now_us, info))

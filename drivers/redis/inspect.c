@@ -1,5 +1,5 @@
-/* inspect.c - looking at one lock, and at the server. What a lock says of itself, how long it still lives and
- * what time it is there are read as one step. */
+/* inspect.c - reads one lock, and pings the server. The lock's value, how long it still lives and the server's time are read
+ * as one step. */
 #include "redis.h"
 
 #include <stdio.h>
@@ -53,10 +53,10 @@ bool inspect_take(const struct driver *driver, const redisReply *reply, mortise_
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != (driver->queued ? 4 : 3))
         return false;
     const redisReply *held = reply->element[0], *remaining = reply->element[1];
-    uint64_t now_us = holder_time_us(reply->element[2]);
+    uint64_t now_us = text_time_us(reply->element[2]);
     bool lock = false;
     bool there = remaining->type != REDIS_REPLY_INTEGER || remaining->integer != -2;
-    if (held->type == REDIS_REPLY_STRING && there) /* GETRANGE says "" of a key that is not there */
+    if (held->type == REDIS_REPLY_STRING && there) /* GETRANGE of an absent key is "" */
         lock = holder_of_string(held->str, held->len, now_us, info);
     else if (held->type == REDIS_REPLY_ARRAY && held->elements > 0)
         lock = holder_of_hash(driver, held, now_us, info);
@@ -109,7 +109,7 @@ static const char *why_not(const redisReply *role)
 {
     if (role->type != REDIS_REPLY_ARRAY || role->elements == 0 ||
         role->element[0]->type != REDIS_REPLY_STRING)
-        return NULL; /* the user may not ask: then nothing is known */
+        return NULL; /* the user may not ask */
     if (strcmp(role->element[0]->str, "slave") == 0)
         return "a replica, which cannot be written to: `servers` must name the primary, or all "
                "servers";
@@ -132,7 +132,7 @@ static void role_told(struct request *request, redisReply *reply)
     request_go_on(request, pinged);
     if (driver->transaction != NULL) {
         put_word(&driver->link, "PING");
-    } else { /* and scripts must be allowed to run */
+    } else { /* the user must be permitted to run scripts */
         link_command(&driver->link, 3);
         link_text(&driver->link, "EVAL");
         link_text(&driver->link, "return 1");

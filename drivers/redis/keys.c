@@ -1,8 +1,6 @@
 /* keys.c - the names of keys and channels, and what a grant and an owner are called in the server. */
 #include "redis.h"
 
-#include <stdlib.h>
-
 void key_put(struct link *link, const mortise_op *op, enum key key)
 {
     key_put_of(link, op->name, op->name_len, key);
@@ -18,9 +16,9 @@ void key_put_of(struct link *link, const char *name, size_t name_len, enum key k
         key_put_side(link, name, name_len, words[key]);
 }
 
-/* Redisson's: "redisson_lock__channel:{name}", without braces where the name has some. */
-static void add_channel(struct key_parts *parts, const struct driver *driver, const char *name,
-                        size_t length)
+/* Redisson's is "redisson_lock__channel:{name}", without braces if the name has some. */
+void key_add_channel(struct key_parts *parts, const struct driver *driver, const char *name,
+                     size_t length)
 {
     if (driver->layout != LAYOUT_REDISSON) {
         key_add_side(parts, name, length, "news");
@@ -39,15 +37,8 @@ void key_put_channel(struct link *link, const struct driver *driver, const morti
         key_put_side(link, op->name, op->name_len, "news");
         return;
     }
-    add_channel(&parts, driver, op->name, op->name_len);
+    key_add_channel(&parts, driver, op->name, op->name_len);
     link_parts(link, parts.part, parts.count);
-}
-
-char *key_channel(const struct driver *driver, const char *name, size_t name_len, size_t *length)
-{
-    struct key_parts parts = {.count = 0};
-    add_channel(&parts, driver, name, name_len);
-    return key_join(&parts, length);
 }
 
 void key_put_grant(struct link *link, const mortise_op *op)

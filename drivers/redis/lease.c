@@ -1,4 +1,4 @@
-/* lease.c - acquire, release and break: what is sent for them. protocol.md says what the scripts do. */
+/* lease.c - what is sent for an acquire, a release and a break. protocol.md says what the server does then. */
 #include "redis.h"
 
 #include <time.h>
@@ -27,7 +27,7 @@ static void begin_taking(struct request *request, const mortise_op *op, enum scr
         key_put(&driver->link, op, KEY_QUEUE);
 }
 
-/* Only where the lock is handed on do these know of tokens. */
+/* Only scripts that hand the lock on need the token and the queue. */
 static void begin_giving(struct request *request, const mortise_op *op, enum script script,
                          enum script queued, unsigned arguments)
 {
@@ -40,7 +40,7 @@ static void begin_giving(struct request *request, const mortise_op *op, enum scr
     key_put(&driver->link, op, KEY_LOCK);
 }
 
-/* The arguments that each layout's script has. */
+/* The arguments that the scripts of all layouts have. */
 static void put_acquire(struct request *request, const mortise_op *op, enum script script,
                         unsigned more)
 {
@@ -72,9 +72,9 @@ static void put_redisson(struct request *request, const mortise_op *op)
     key_put_owner(&request->driver->link, op);
 }
 
-/* ---- without tokens: SET NX PX, what other clients send -------------------------------------------------- */
+/* ---- without tokens: SET NX PX, as other clients send it --------------------------------------------- */
 
-/* Not set: it is another's, or this grant's of a former try. */
+/* It was not set: the lock is another's, or this grant's by an earlier try. */
 static void looked(struct request *request, redisReply *reply)
 {
     struct driver *driver = request->driver;
@@ -123,7 +123,7 @@ static void set(struct request *request, redisReply *reply)
 static void put_set(struct request *request, const mortise_op *op)
 {
     struct link *link = &request->driver->link;
-    struct timespec now; /* for people to read: without tokens the server's time is not asked */
+    struct timespec now; /* only for people to read */
     clock_gettime(CLOCK_REALTIME, &now);
     request->answer = set;
     link_command(link, 6);

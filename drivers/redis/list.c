@@ -1,12 +1,12 @@
-/* list.c - all held locks under a prefix: the keys by SCAN, a page at a time, then what each says of itself.
- * The answer is what held during the listing, not at one instant. What is no lock of this layout is left
- * out, since a database may have other keys.
+/* list.c - all held locks under a prefix: a page of keys by SCAN, then a look at each key of the page. The answer is what was
+ * held during the listing, not at one instant. Keys that are no lock of this layout are left out: the database may have other
+ * keys.
  *
- *   SCAN ──page──▶ a look at each of its keys ──▶ SCAN … cursor 0 ──▶ ROLE ──▶ sorted, told
+ *   SCAN ──page──▶ a look at each of its keys ──▶ SCAN … cursor 0 ──▶ ROLE ──▶ sorted, emitted
  *
- *   The server becomes a replica: the listing fails, even if nothing but the ROLE at its end tells.
+ *   The server becomes a replica: the listing fails, even if only the ROLE at its end shows it.
  *   The op is canceled: the next answer frees the list.
- *   The connection breaks: the op fails, and so does the list. */
+ *   The connection breaks: the op fails, and the list is freed. */
 #include "../lib/redis/pages.h"
 #include "redis.h"
 
@@ -69,8 +69,8 @@ static void begin(struct list *list, void (*replied)(struct link_call *, unsigne
     link_call_begin(&list->driver->link, &list->call);
 }
 
-/* Another answer on this connection said READONLY: a replica's word does not count, and the connection can only end
- * when nothing more is asked on it. */
+/* Another answer on this connection said READONLY: a replica's answers do not count, and the connection can end only when
+ * nothing more is asked on it. */
 static bool has_left(struct list *list)
 {
     struct link_fault fault;
@@ -105,7 +105,7 @@ static void tell(struct list *list)
         all[n++] = found;
     qsort(all, n, sizeof(struct found *), compare);
     for (size_t i = 0; i < n; i++)
-        if (i == 0 || compare(&all[i - 1], &all[i]) != 0) /* SCAN may tell of a key twice */
+        if (i == 0 || compare(&all[i - 1], &all[i]) != 0) /* SCAN may name a key twice */
             driver->host->emit(driver->host, list->op, &all[i]->info);
     free(all);
     op_complete(driver, list->op, MORTISE_OK);
@@ -122,7 +122,7 @@ static void role_told(struct link_call *call, unsigned index, redisReply *reply)
         free_list(list);
         return;
     }
-    if (reply->type == REDIS_REPLY_ERROR) { /* the right to it was taken away meanwhile */
+    if (reply->type == REDIS_REPLY_ERROR) { /* the user lost the right to it meanwhile */
         refuse_list(list, reply);
         return;
     }
@@ -135,7 +135,7 @@ static void role_told(struct link_call *call, unsigned index, redisReply *reply)
 static void ask_role(struct list *list)
 {
     struct link *link = &list->driver->link;
-    if (!link->role_told) { /* it may not be asked */
+    if (!link->role_told) { /* the user may not ask */
         tell(list);
         free_list(list);
         return;
@@ -162,7 +162,7 @@ static bool keep(struct list *list, const redisReply *key, const mortise_info *i
     return true;
 }
 
-/* The info tells the name with its namespace, as ops do; the core takes it off. */
+/* The info has the name with its namespace, as ops do; the core takes the namespace off. */
 static bool take(struct list *list, const redisReply *key, const redisReply *reply)
 {
     mortise_info info = {.size = sizeof(info)};
@@ -193,7 +193,7 @@ static void looked(struct link_call *call, unsigned index, redisReply *reply)
     bool last = index + 1 == call->expected;
     const redisReply *keys = list->page->element[1];
     unsigned each = inspect_replies(list->driver);
-    /* a key of another type is refused inside the transaction: that is no failure, the others are */
+    /* a key of another type is refused inside EXEC, which is no failure; an error here is one */
     if (reply->type == REDIS_REPLY_ERROR && list->op != NULL) {
         struct link_fault fault;
         link_fault_reply(&list->driver->link, reply, &fault);

@@ -1,26 +1,21 @@
-/* pubsub.c - the second connection, for subscriptions: opened when somebody first waits; it tells the core of
- * releases. A name is subscribed to while a head waits for it in this process, and no longer.
+/* pubsub.c - the second connection, for subscriptions. It is opened when a caller first waits, and tells the core of
+ * releases. The driver is subscribed to the channel of a name as long as a caller of this process waits for the name.
  *
- * The confirmation of a subscription is news, too: a release in between would be missed. So is that of a
- * subscription that was made anew after the connection broke.
+ * The confirmation of a subscription is news too, because a release before it was not heard. The same holds for a
+ * subscription that is made anew after the connection broke.
  *
- * Where subscribing is refused, waiters look every `retry` instead: all of them, where it is the inbox that must not
- * be listened to (nobody queues then), else those of the name. A refusal does not say what it is about, but each
- * request has one answer, in their order: they are counted. While somebody waits so, it is asked again now and
- * then, since rights are given, too. */
+ * If subscribing is refused, waiters ask every `retry` instead: all of them, if the driver may not listen to its inbox
+ * (then nobody queues), else the waiters of that name. A refusal does not say what it is about, but every request has one
+ * answer, in order, so the driver counts them. While a caller waits in this way, the driver subscribes again now and then,
+ * because the right may have been granted meanwhile. */
 #include "redis.h"
-
-#include <stdlib.h>
 
 #define AGAIN_NS (2000 * NS_PER_MS)
 
 struct watched {
-    UT_hash_handle hh;
-    size_t name_len;
-    uint64_t said; /* as which of the requests */
+    struct channel channel; /* first */
+    uint64_t said;          /* the number of the last request about it */
     bool refused;
-    char *channel; /* the key of the table */
-    char name[];
 };
 
 static void up(struct link *link, void *owner);
@@ -41,11 +36,9 @@ static void say(struct driver *driver, const char *command, struct watched *watc
 {
     struct link *link = &driver->news;
     if (!link_is_up(link))
-        return; /* all is said when it is */
+        return; /* up() subscribes to everything */
     watched->said = ++driver->said;
-    link_command(link, 2);
-    link_text(link, command);
-    link_argument(link, watched->channel, watched->hh.keylen);
+    channel_say(link, command, &watched->channel);
 }
 
 static void set_refused(struct driver *driver, struct watched *watched, bool refused)
@@ -57,64 +50,34 @@ static void set_refused(struct driver *driver, struct watched *watched, bool ref
 
 /* ---- asked by the core ------------------------------------------------------------------------------- */
 
-static struct watched *find(struct driver *driver, const char *channel, size_t length)
+static struct watched *find_name(struct driver *driver, const char *name, size_t name_len)
 {
-    struct watched *watched;
-    HASH_FIND(hh, driver->watched, channel, length, watched);
-    return watched;
-}
-
-/* Owns the channel from here on. NULL without memory: its waiters wait for their hint. */
-static struct watched *add(struct driver *driver, const char *name, size_t name_len, char *channel,
-                           size_t length)
-{
-    struct watched *watched = malloc(sizeof(*watched) + name_len);
-    if (watched == NULL) {
-        free(channel);
-        return NULL;
-    }
-    watched->name_len = name_len;
-    watched->said = 0;
-    watched->refused = false;
-    memcpy(watched->name, name, name_len);
-    watched->channel = channel;
-    HASH_ADD_KEYPTR(hh, driver->watched, watched->channel, length, watched);
-    if (watched->hh.tbl != NULL)
-        return watched;
-    free(channel);
-    free(watched);
-    return NULL;
+    struct key_parts parts = {.count = 0};
+    key_add_channel(&parts, driver, name, name_len);
+    return (struct watched *)channel_find_parts(driver->watched, &parts);
 }
 
 void pubsub_watch(struct driver *driver, const char *name, size_t name_len)
 {
-    size_t length;
-    char *channel = key_channel(driver, name, name_len, &length);
-    if (channel == NULL || find(driver, channel, length) != NULL) {
-        free(channel);
+    struct key_parts parts = {.count = 0};
+    key_add_channel(&parts, driver, name, name_len);
+    struct channel *channel =
+        channel_add(&driver->watched, sizeof(struct watched), &parts, name, name_len);
+    if (channel == NULL)
         return;
-    }
-    struct watched *watched = add(driver, name, name_len, channel, length);
-    if (watched == NULL)
-        return;
-    say(driver, "SUBSCRIBE", watched);
+    say(driver, "SUBSCRIBE", (struct watched *)channel);
     link_want(&driver->news);
     link_flush(&driver->news);
 }
 
 void pubsub_unwatch(struct driver *driver, const char *name, size_t name_len)
 {
-    size_t length;
-    char *channel = key_channel(driver, name, name_len, &length);
-    struct watched *watched = channel != NULL ? find(driver, channel, length) : NULL;
-    free(channel);
+    struct watched *watched = find_name(driver, name, name_len);
     if (watched == NULL)
         return;
     say(driver, "UNSUBSCRIBE", watched);
     set_refused(driver, watched, false);
-    HASH_DEL(driver->watched, watched);
-    free(watched->channel);
-    free(watched);
+    channel_remove(&driver->watched, &watched->channel);
     if (driver->watched == NULL && !driver->inbox_wanted)
         link_unwant(&driver->news); /* it stays open for the next */
     link_flush(&driver->news);
@@ -131,7 +94,7 @@ static void say_inbox(struct driver *driver)
     link_text(link, driver->inbox);
 }
 
-/* Only the server that has the locks tells of releases. */
+/* Only the server that has the locks publishes their releases. */
 static bool is_elsewhere(const struct driver *driver)
 {
     const char *locks = driver->link.run_id, *news = driver->news.run_id;
@@ -161,8 +124,8 @@ static void up(struct link *link, void *owner)
     driver->said = driver->answered = 0;
     if (driver->inbox_wanted)
         say_inbox(driver);
-    for (struct watched *watched = driver->watched; watched != NULL; watched = watched->hh.next)
-        say(driver, "SUBSCRIBE", watched);
+    for (struct channel *each = driver->watched; each != NULL; each = each->hh.next)
+        say(driver, "SUBSCRIBE", (struct watched *)each);
 }
 
 static void down(struct link *link, void *owner, const struct link_fault *fault)
@@ -174,25 +137,25 @@ static void down(struct link *link, void *owner, const struct link_fault *fault)
         link_unwant(link);
 }
 
-/* Who waits is told the shorter hint. */
+/* Waiters ask again, and get the shorter hint. */
 static void refuse_inbox(struct driver *driver)
 {
     if (driver->deaf)
         return;
     driver->deaf = true;
     driver->host->news_all(driver->host);
-    driver->inbox_calls->changed(driver); /* they are told that they are BUSY */
+    driver->inbox_calls->changed(driver); /* they become BUSY */
 }
 
 static void refuse_name(struct driver *driver, uint64_t which)
 {
-    struct watched *watched = driver->watched;
-    while (watched != NULL && watched->said != which)
-        watched = watched->hh.next;
-    if (watched == NULL || watched->refused)
+    struct channel *each = driver->watched;
+    while (each != NULL && ((struct watched *)each)->said != which)
+        each = each->hh.next;
+    if (each == NULL || ((struct watched *)each)->refused)
         return;
-    set_refused(driver, watched, true);
-    driver->host->news(driver->host, watched->name, watched->name_len);
+    set_refused(driver, (struct watched *)each, true);
+    driver->host->news(driver->host, each->name, each->name_len);
 }
 
 static void refused(struct driver *driver, const redisReply *reply)
@@ -220,29 +183,20 @@ static void say_again(struct driver *driver)
     driver->refused_ns = now_of(driver);
     if (driver->deaf)
         say_inbox(driver);
-    for (struct watched *watched = driver->watched; watched != NULL; watched = watched->hh.next)
-        if (watched->refused)
-            say(driver, "SUBSCRIBE", watched);
+    for (struct channel *each = driver->watched; each != NULL; each = each->hh.next)
+        if (((struct watched *)each)->refused)
+            say(driver, "SUBSCRIBE", (struct watched *)each);
     link_flush(&driver->news);
 }
 
 bool pubsub_is_refused(struct driver *driver, const mortise_op *op)
 {
-    size_t length;
     if (!driver->deaf && driver->refusals == 0)
         return false;
     if (link_is_up(&driver->news) && now_of(driver) - driver->refused_ns >= AGAIN_NS)
         say_again(driver);
-    char *channel = key_channel(driver, op->name, op->name_len, &length);
-    struct watched *watched = channel != NULL ? find(driver, channel, length) : NULL;
-    free(channel);
+    const struct watched *watched = find_name(driver, op->name, op->name_len);
     return driver->deaf || (watched != NULL && watched->refused);
-}
-
-static bool is_word(const redisReply *reply, const char *word)
-{
-    return reply->type == REDIS_REPLY_STRING && (size_t)reply->len == strlen(word) &&
-           memcmp(reply->str, word, reply->len) == 0;
 }
 
 void pubsub_want_inbox(struct driver *driver)
@@ -256,10 +210,9 @@ void pubsub_want_inbox(struct driver *driver)
     link_flush(&driver->news);
 }
 
-static void take_inbox(struct driver *driver, const redisReply *reply)
+static void take_inbox(struct driver *driver, enum push kind, const redisReply *text)
 {
-    const redisReply *text = reply->element[2];
-    if (is_word(reply->element[0], "subscribe")) {
+    if (kind == PUSH_SUBSCRIBED) {
         driver->inbox_ready = true;
         driver->deaf = false;
         driver->inbox_calls->changed(driver);
@@ -267,31 +220,27 @@ static void take_inbox(struct driver *driver, const redisReply *reply)
         driver->inbox_calls->told(driver, text->str, text->len);
 }
 
-/* ["subscribe", channel, count], ["message", channel, text], ["unsubscribe", channel, count] */
 static void push(struct link *link, void *owner, redisReply *reply)
 {
     struct driver *driver = owner;
+    enum push kind = push_of(reply);
     (void)link;
-    if (reply->type == REDIS_REPLY_ERROR) {
-        driver->answered++;
+    driver->answered +=
+        kind == PUSH_REFUSED || kind == PUSH_SUBSCRIBED || kind == PUSH_UNSUBSCRIBED;
+    if (kind == PUSH_REFUSED)
         refused(driver, reply);
+    if (kind != PUSH_SUBSCRIBED && kind != PUSH_MESSAGE)
+        return;
+    if (driver->queued && text_is(reply->element[1], driver->inbox)) {
+        take_inbox(driver, kind, reply->element[2]);
         return;
     }
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
-        reply->element[1]->type != REDIS_REPLY_STRING)
+    struct channel *channel =
+        channel_find(driver->watched, reply->element[1]->str, reply->element[1]->len);
+    if (channel == NULL)
         return;
-    driver->answered += !is_word(reply->element[0], "message");
-    if (is_word(reply->element[0], "unsubscribe"))
-        return;
-    if (driver->queued && is_word(reply->element[1], driver->inbox)) {
-        take_inbox(driver, reply);
-        return;
-    }
-    struct watched *watched = find(driver, reply->element[1]->str, reply->element[1]->len);
-    if (watched == NULL)
-        return;
-    set_refused(driver, watched, false);
-    driver->host->news(driver->host, watched->name, watched->name_len);
+    set_refused(driver, (struct watched *)channel, false);
+    driver->host->news(driver->host, channel->name, channel->name_len);
 }
 
 void pubsub_suspect(struct driver *driver, const struct link_fault *fault)
@@ -302,11 +251,6 @@ void pubsub_suspect(struct driver *driver, const struct link_fault *fault)
 
 void pubsub_close(struct driver *driver)
 {
-    struct watched *watched, *next;
-    HASH_ITER (hh, driver->watched, watched, next) {
-        HASH_DEL(driver->watched, watched);
-        free(watched->channel);
-        free(watched);
-    }
+    channels_free(&driver->watched);
     link_close(&driver->news);
 }

@@ -1,106 +1,104 @@
-/* queue.c - queue = yes: the waiters of all processes stand in a queue in the server, and who releases hands the
- * lock to the first of them by a message to its client's inbox: one is woken, in order, by no request of its own.
- * Here are the ops that wait so, their *seats*, and when they ask again.
+/* queue.c - queue = yes: the waiters of all processes stand in a queue in the server. A release hands the lock to the first
+ * of them and tells its client's inbox. One waiter is woken, in order, without a request of its own. This file has the
+ * client's part: the ops that wait, their *seats* (seats.c), and when they ask again.
  *
- * THE PROTOCOL. In the server, for a lock N: the lock (its grant, its expiry); the queue, a list of *places*, each
- * with the waiter's grant id, its ttl, its client's inbox, when the server last heard of it (`seen`), and the
- * *stamp*, which is the waiter's own: the instant, on its host's monotonic clock, before it sent the request that
- * made or refreshed this place. A script is one atomic step:
+ * THE PROTOCOL. In the server there is for a lock N: the lock (its grant, its expiry); the queue, a list of *places*. A
+ * place has the waiter's grant id, its ttl, its client's inbox, when the server last heard of it (`seen`), and the *stamp*,
+ * which is the waiter's own: the instant, on its host's monotonic clock, before it sent the request that made or refreshed
+ * this place. A script is one atomic step:
  *
- *   acquire (queue_*_acquire)   it holds already: "yours". The lock is free and the queue empty: taken. Free, and
- *                               somebody waits (a holder has died): hand-on; if nobody before it was given it:
- *                               taken. Else it sits: its place is refreshed (stamp, seen; the places before
- *                               it that are not fresh are taken out), or appended: "queued", and in how long it has to
- *                               ask again at the latest. A try never sits: "busy".
- *   hand-on (include/queue)     pops places until one gets the lock, for its whole ttl from now, under a new token;
- *                               PUBLISH "<grant> <token> <stamp>" to its inbox. Passed over: who was not seen in
- *                               two thirds of its ttl; whose inbox nobody listens to.
- *   release, break              the lock is deleted, then hand-on; if nobody took it, a message to the channel of
- *                               the name, for those that wait without a queue. Release under a grant that does not
- *                               hold: its place is taken out of the queue.
- *   join (hash)                 who waits for the owner that a lock was just given to holds with it, at once.
- *   renew                       as everywhere: extends what stands under this grant, or says that it is gone.
+ *   acquire (queue_*_acquire)   It holds already: "yours". The lock is free and the queue empty: taken. Free, and somebody
+ *                               waits, because a holder has died: hand-on; if nobody before it was given the lock: taken.
+ *                               Else it sits: its place is appended, or refreshed (stamp, seen; places before it that
+ *                               are not fresh are removed). The answer is "queued", and when it must ask again at the
+ *                               latest. A try never sits: "busy".
+ *   hand-on (include/queue)     Pops places until one gets the lock, for its whole ttl from now, under a new token;
+ *                               PUBLISH "<grant> <token> <stamp>" to its inbox. It passes over places that were not
+ *                               seen for two thirds of their ttl, and inboxes to which nobody listens.
+ *   release, break              The lock is deleted, then hand-on. If nobody took it: a message to the channel of the
+ *                               name, for waiters without a queue. A release under a grant that does not hold removes
+ *                               its place from the queue.
+ *   join (hash)                 Waiters of the owner that just got the lock hold it too, at once.
+ *   renew                       As without a queue: extends the claim of this grant, or says that it is gone.
  *
- * In the client:
+ * In the client, an acquire is SENT or SEATED (redis.h):
  *
- *            busy, no inbox            subscribed         "queued"
- *   request ───────────────▶ unplaced ────────────▶ request ────────▶ seated ──"<grant> <token> <stamp>"──▶ granted
- *      │                                             ▲                │          from the inbox
- *      └──taken──▶ granted                           └───refresh──────┘
- *                                                         │ taken, "yours"
- *                                                         └──────────────▶ granted
+ *          busy, no inbox            subscribed        "queued"
+ *   SENT ────────────────▶ SEATED ────────────▶ SENT ────────▶ SEATED ──"<grant> <token> <stamp>"──▶ granted
+ *     │                   (no place)             ▲            (a place)       from the inbox
+ *     └──taken──▶ granted                        └──refresh──────┘
+ *                                                    │ taken, "yours"
+ *                                                    └──────────────▶ granted
  *
- *   refresh: the same acquire again: every third of the ttl; when what remained of the holder's time is over, and as
- *     often as the shortest ttl of those before it, who may hold and die unseen (the server says when); when a
- *     connection is back; every `retry` with foreign = poll. At most one request of a seat is under way.
- *   F (op->first_sent_ns): the stamp of the last request that was answered "queued"; before, the first sending.
- *   "Yours" says how long that stands yet.
+ *   refresh: the same acquire again: every third of the ttl; when the holder's remaining time is over; as often as the
+ *     shortest ttl of the places before it, whose owners may hold and die unseen (the server says when); when a connection
+ *     is back; every `retry` with foreign = poll. At most one request of a seat is under way.
+ *   F (op->first_sent_ns): the stamp of the last request that was answered "queued"; before that, the first sending.
+ *   "Yours" also says how long the claim still lasts.
  *
- * WHY THE DEADLINE IS EARLIER THAN THE EXPIRY. A push carries the stamp that the place had when it was popped: the
- * request with that stamp was executed before the lock was given, and sent after the stamp; so deadline = stamp +
- * ttl is earlier than the expiry, given + ttl, whatever was delayed, lost or repeated on any leg. A push whose stamp
- * is before F tells of a grant that is gone ("queued" was answered since), and counts for nothing. "Yours": what
- * was given was given after the last "queued", so it counts from F, but no longer than the answer says that it
- * stands, from before it was asked (another server may have another history). Nothing else moves F: least of all a push.
- * The first renewal is due a third of the ttl after that instant, when the next refresh would have been: at once, if
- * that has passed already. No place is served that was last seen two thirds of its ttl ago, so a third is left.
+ * WHY THE DEADLINE IS EARLIER THAN THE EXPIRY. A message carries the stamp that the place had when it was popped. The request
+ * with that stamp was sent after the stamp and executed before the lock was given. So the deadline, stamp + ttl, is earlier
+ * than the expiry, given + ttl, whatever was delayed, lost or repeated on any way. A message whose stamp is before F tells
+ * of a grant that is gone, because "queued" was answered since: it is ignored. "Yours": the lock was given after the last
+ * "queued", so the deadline counts from F, but no longer than the answer says that the claim lasts, counted from before the
+ * request (another server may have another history). Nothing else moves F, least of all a message. The first renewal is due
+ * a third of the ttl after that instant, when the next refresh would have been: at once, if that has passed. A place that was
+ * last seen two thirds of its ttl ago is passed over, so a third of the ttl is left.
  *
  * THE HOLES, step by step:
  *
- *   The inbox must be subscribed to before a place is taken: who hands on to an inbox without a listener takes its
- *     client for dead. Until it is, an acquire only tries. (unplaced)
- *   The push comes before the answer that there is a place, since they take different connections: the seat is made
- *     before the request is sent.
- *   The push comes after a refresh has said "yours", or twice: there is no seat any more; nothing happens.
- *   The push comes while a refresh is on its way that was executed before it: then the stamp is that refresh's, and
- *     nothing more will come of it. Or that has not been executed yet: then it is waited for, and says "yours"; if
- *     it is late by more than the lease it takes the lock anew. Nobody would give back what it takes after the push
- *     was believed.
- *   The push is lost, with or without its connection: the next refresh finds "yours", a third of the ttl later at
- *     the latest; when a connection is made anew, at once.
- *   The push is late by more than the ttl: its deadline has passed; the core gives the grant back.
- *   The push is late, and its grant ended, and the place was taken anew: its stamp is before F: ignored.
- *   The request is lost, or its reply: the op is INDETERMINATE: the core asks again under the same grant, "again": the
- *     place is found, not doubled. A request of an older connection that is executed after that can double it, or set
- *     an old stamp: then the push is ignored, and the refresh finds "yours". The link ends old connections; where it
- *     may not, releases go on until the past is settled, and each takes out all places of its grant.
- *   Whatever fails once a place may be there is INDETERMINATE, also a refusal (OOM, READONLY, NOPERM) or BUSY: the
- *     grant may be given at any time, and must be asked for with its F, or released. A first request that is
- *     refused has done nothing: every script reads what it needs before its first write.
- *   The caller gives up: INDETERMINATE at once; the core's release takes the place out of the queue, or, if the push
- *     crosses, hands the lock on. Without a connection: the place is passed over after two thirds of its ttl; if it
- *     was given the lock, that ends with the ttl.
- *   The process is killed, with a place: its sockets are closed, nobody listens: passed over. A push in the instant
- *     before the server has seen the end: the lock is a dead one's, for its ttl, as if killed just after.
- *   Why no short provisional grant then, until the receiver confirms: its deadline would count from the stamp too,
- *     which is up to a third of the ttl old: past already, and nobody could hold without a request of its own.
- *   The process is stopped, or its host died without a word, with a place: given the lock, once, for its ttl; or passed
- *     over, when two thirds of the ttl are over. When it goes on, the stamp says that the deadline has passed.
+ *   The inbox must be subscribed to before a place is taken, because hand-on takes a client without a listener for dead. Until
+ *     then an acquire only tries.
+ *   The message comes before the answer that there is a place, over another connection: the seat is made before the request
+ *     is sent.
+ *   The message comes after a refresh was answered "yours", or twice: there is no seat any more, so nothing happens.
+ *   The message comes while a refresh is under way. If the refresh was executed before the grant, the stamp is that of the
+ *     refresh, and no more will come of it. If it was not executed yet, the driver waits for it, and it says "yours"; if it
+ *     is later than the lease it takes the lock anew. Nobody would release what it takes after the message was believed.
+ *   The message is lost, with or without its connection: the next refresh finds "yours", a third of the ttl later at the
+ *     latest; when a connection is made anew, at once.
+ *   The message is later than the ttl: its deadline has passed; the core releases the grant.
+ *   The message is late, its grant has ended, and the place was taken anew: its stamp is before F: ignored.
+ *   The request is lost, or its reply: the op is INDETERMINATE, and the core asks again under the same grant, "again": the
+ *     place is found, not doubled. A request of an older connection that is executed after that can double it, or set an old
+ *     stamp: then the message is ignored, and the refresh finds "yours". The link ends old connections; where it may not,
+ *     releases go on until the past is settled, and each removes all places of its grant.
+ *   Any failure once a place may exist is INDETERMINATE, also a refusal (OOM, READONLY, NOPERM) or BUSY: the lock may be given
+ *     to the grant at any time, so the core must ask for it with its F, or release it. A first request that is refused has
+ *     done nothing, because every script reads all that it needs before its first write.
+ *   The caller gives up: INDETERMINATE at once. The core's release removes the place or, if the message crosses it, hands the
+ *     lock on. Without a connection the place is passed over after two thirds of its ttl; if it was given the lock before,
+ *     that ends with the ttl.
+ *   The process is killed while it has a place: its sockets are closed, nobody listens, and it is passed over. If the grant
+ *     comes just before the server notices, the lock is a dead process's for its ttl, as if it had been killed just after.
+ *   Why not give the lock for a short time only, until the receiver confirms? Its deadline would count from the stamp too,
+ *     which is up to a third of the ttl old: it would have passed already, and nobody could hold without a request of its own.
+ *   The process is stopped, or its host fell silent, while it has a place: it is given the lock once, for its ttl, or passed
+ *     over when two thirds of the ttl are over. When it goes on, the stamp shows that the deadline has passed.
  *   The holder dies: all waiters ask when its time is over; the first to ask hands on, in the order of the queue.
- *   The holder dies, a newcomer tries before any waiter has asked: its own script hands on; it is BUSY.
- *   The server lost its data (flushed, restarted): the refresh takes the lock, or a new place, at the end.
- *   The connection breaks: who is seated stays; all ask when it is back; if it cannot be made anew they are
- *     INDETERMINATE. The inbox's connection breaks: until it is back a refresh only tries, and leaves the place
- *     as it is; it may be passed over in the meantime, and is taken anew.
- *   Two threads: only the head of a name's local queue is an op; the pump serialises. Two clients in a process, and an
- *     owner's callers: a grant each, a place each.
- *   Out of memory, here: BUSY; the core asks again later. There: refused at the first write, nothing was done.
- *   Out of tokens: nobody is given the lock; an acquire says so.
- *   PUBLISH is refused by an ACL: nobody listens: the queue is emptied, and waiters take their turn when they ask.
- *   SUBSCRIBE is refused: nobody sits; waiters look every `retry` (news.c).
- *   The queue expires with all in it, twice the longest ttl after the last refresh; an evicted one is made anew.
- *   Another server is the primary (a failover), with what it has of the lock and the queue. What it never had, or
- *     undid never, is of another history: a grant that was broken, or taken back, at the old one, after which F moved
- *     there, may stand here. So "yours" says how long it stands. A place is a place; but what it says of tokens
- *     (its floor) the old primary was asked for: who finds itself given the lock under a token below the floor that it
- *     asks for now (place.c: this clock is behind) is given a larger one, since it was told of none yet. A push is
- *     believed only of the server that is asked, for a place that it was asked for. Who hands on here before those
- *     that wait have come passes over them, as nobody listens; they are seated as they come: their order is lost.
- *   Too many wait at once for one connection (it is back): they ask in turn, as the answers come (has_room).
- *   Neighbours without the queue take what is free, and do not hand on what they release: waiters find out when they
- *     ask: with foreign = poll soon, else when the time is over that they were told. Never two holders: the lock
- *     is the same key.
- *   The server's clock jumps forward: locks end early, as everywhere, and places look old: taken anew. Back: places
+ *   The holder dies, and a newcomer tries before any waiter has asked: its script hands on, and it is BUSY.
+ *   The server lost its data (flushed, restarted): the refresh takes the lock, or a new place at the end.
+ *   The connection breaks: ops that are SEATED stay, and ask when it is back; if it cannot be made anew they are
+ *     INDETERMINATE. The inbox's connection breaks: until it is back a refresh only tries and leaves the place as it is; the
+ *     place may be passed over meanwhile, and is taken anew.
+ *   Two threads: only the head of a name's local queue is an op, and the pump serialises. Two clients in a process, or an
+ *     owner's callers: each has a grant and a place.
+ *   Out of memory in the client: BUSY; the core asks again later. In the server: refused at the first write, nothing was done.
+ *   No token is left: nobody is given the lock; an acquire says so.
+ *   An ACL refuses PUBLISH: nobody seems to listen, so the queue is emptied, and waiters take their turn when they ask.
+ *   SUBSCRIBE is refused: nobody sits; waiters ask every `retry` (pubsub.c).
+ *   The queue expires with all its places, twice the longest ttl after the last refresh; if it is evicted it is made anew.
+ *   Another server is the primary (a failover), with what it has of the lock and the queue. What it never got, or did not undo,
+ *     belongs to another history: a grant that was broken, or released, at the old primary, after which F moved there, may
+ *     still exist here. So "yours" says how long it lasts. A place is a place, but its floor is what the old primary was
+ *     asked for. An op that finds itself given the lock under a token below the floor that it asks for now (failover.c: this
+ *     clock is behind) gets a larger one, because it has been told of none yet. A message is believed only from the server
+ *     that is asked, for a place that it was asked for. A hand-on before the waiters have come here passes over them, because
+ *     nobody listens; they sit down as they come, and their order is lost.
+ *   Too many wait at once for one connection (it is back): they ask in turn, as answers make room (has_room).
+ *   Neighbours without the queue take what is free, and do not hand on what they release: waiters notice when they ask, with
+ *     foreign = poll soon, else when the holder's remaining time is over. Never two hold: the lock is the same key.
+ *   The server's clock jumps forward: locks end early, as everywhere, and places look old: they are taken anew. Back: places
  *     look fresh for longer. */
 #include "redis.h"
 
@@ -256,8 +254,8 @@ static bool read_push(const char *text, size_t length, mortise_grant_id *grant, 
     const char *space = memchr(number, ' ', (size_t)(end - number));
     if (space == NULL)
         return false;
-    uint64_t stamp = holder_number(space + 1, (size_t)(end - space - 1));
-    *token = holder_number(number, (size_t)(space - number));
+    uint64_t stamp = text_number(space + 1, (size_t)(end - space - 1));
+    *token = text_number(number, (size_t)(space - number));
     *stamp_ns = stamp <= INT64_MAX ? (int64_t)stamp : 0;
     return *token > 0 && *stamp_ns > 0;
 }

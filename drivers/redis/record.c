@@ -8,7 +8,7 @@ static void take(struct driver *driver, mortise_op *op, const redisReply *reply)
     const char *blank = memchr(reply->str, ' ', reply->len);
     size_t digits = blank != NULL ? (size_t)(blank - reply->str) : 0;
     size_t size = reply->len - digits - 1;
-    uint64_t version = holder_number(reply->str, digits);
+    uint64_t version = text_number(reply->str, digits);
     if (blank == NULL || version == 0 || size > op->buffer_size) {
         op_fail_odd(driver, op);
         return;

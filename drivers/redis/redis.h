@@ -74,32 +74,11 @@
  *   INFO is refused: after a reconnection it is not known whether the server is the same process: all held locks are renewed.
  *   A release is published between a waiter's BUSY and its subscription: the confirmation of the subscription is news, so
  *     the waiter tries again then. The same holds when a broken subscription is made anew.
- *
- * FAILOVER (servers = a, b; sentinel = …). ../lib/redis/primary.h finds the primary, failover.c moves there.
- *
- *                  broke, READONLY, +switch-master             ROLE: master
- *   at A ─────────────────────────────────────▶ seeking ─────────────────────▶ at B
- *                                                 │   ▲                         all held locks are renewed: found,
- *                                                 └───┘ nobody, no answer       or LOST; waiting ops are sent
- *
- *   A request to A has no answer: the acquire, release or write is INDETERMINATE, and the core asks again, at B. Either B got
- *     it by replication before it became the primary: found. Or B never gets it, because a primary takes in nothing from A.
- *     So what B says of a grant is sure, whatever A still executes: that changes A's data only, which A throws away when it
- *     becomes a replica. If A is the primary again with its own data, because it came back while nobody else was, then this
- *     driver ends its old connection there first; what A executed before that lasts for a ttl.
- *   A release says that nothing is there: a replica that lags says so too. ROLE is asked on the same connection first.
- *   Nothing is asked of the driver, but leases run and nobody polls its connections: it looks at them by a timer, twice a
- *     second as long as there may be leases. While there is no primary it looks for one for as long as the longest ttl; when
- *     it is at B, the core renews everything (host->doubt).
- *   B lacks a grant that A had given, because replication is asynchronous: the renewal says LOST. Until then, or until the
- *     deadline, another client may have the lock of B: both hold it. docs/promises.md.
- *   B's clock is behind A's: tokens could go back if the last one was not replicated. The greeting asks for the time; the
- *     furthest clock that this client saw is the floor of the tokens that it asks for.
- *   A is stopped, and goes on: it believes that it is the primary until it hears otherwise, and answers those who are
- *     connected to it. Sentinels tell of the switch by the subscription; else it is READONLY at the first write. */
+ *   Another server becomes the primary: failover.c. */
 #ifndef MORTISE_DRIVERS_REDIS_REDIS_H
 #define MORTISE_DRIVERS_REDIS_REDIS_H
 
+#include "../lib/redis/channels.h"
 #include "../lib/redis/holder.h"
 #include "../lib/redis/primary.h"
 #include "../lib/redis/script.h"
@@ -107,47 +86,18 @@
 
 #include <string.h>
 
-#define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
-#include <uthash.h>
 #include <utlist.h>
 
 #define FIELD_MAX (MORTISE_OWNER_MAX > 64 ? MORTISE_OWNER_MAX : 64)
 #define TOKEN_MAX UINT64_C(9007199254740991) /* what a number in a script holds exactly */
 #define FLOOR_MAX (TOKEN_MAX - UINT32_MAX)   /* leaves room for tokens above it */
 #define RENEW_MAX 128                        /* renewals in one script: a tenth of a millisecond */
-#define QUOTED_SIZE 160
 #define INBOX_SIZE 64
 #define SECTION_SIZE 80
 #define WISH_SIZE (INBOX_SIZE + 80)
 /* More than the longest value of ours. Of another program's, which may be large, this is enough to see whose it is. */
 #define VALUE_END "4095"
 #define NS_PER_MS INT64_C(1000000)
-
-enum option {
-    OPTION_SERVERS,
-    OPTION_SENTINEL,
-    OPTION_SENTINEL_USERNAME,
-    OPTION_SENTINEL_PASSWORD,
-    OPTION_USERNAME,
-    OPTION_PASSWORD,
-    OPTION_DATABASE,
-    OPTION_TLS,
-    OPTION_TLS_CA,
-    OPTION_TLS_CERT,
-    OPTION_TLS_KEY,
-    OPTION_MODE,
-    OPTION_DIALECT,
-    OPTION_ATOMICITY,
-    OPTION_FENCING,
-    OPTION_QUEUE,
-    OPTION_FOREIGN,
-    OPTION_RETRY,
-    OPTION_CONNECT_TIMEOUT,
-    OPTION_COMMAND_TIMEOUT,
-    OPTION_MIN_REPLICAS,
-    OPTION_REPLICA_TIMEOUT,
-    OPTION_COUNT
-};
 
 enum layout { LAYOUT_STRING, LAYOUT_HASH, LAYOUT_REDISSON };
 
@@ -290,7 +240,7 @@ struct driver {
     /* pubsub.c */
     struct link news;
     const struct inbox_calls *inbox_calls;
-    struct watched *watched; /* by channel */
+    struct channel *watched; /* struct watched */
     char inbox[INBOX_SIZE];  /* this client's channel */
     bool inbox_wanted, inbox_ready;
     bool deaf;               /* listening to the inbox is refused */
@@ -409,8 +359,9 @@ void uncertain_forget(struct driver *driver);
 /* The key as the next argument. */
 void key_put(struct link *link, const mortise_op *op, enum key key);
 void key_put_of(struct link *link, const char *name, size_t name_len, enum key key);
-/* The channel of a name, for the table of pubsub.c: malloc'ed, with *length; NULL without memory. */
-char *key_channel(const struct driver *driver, const char *name, size_t name_len, size_t *length);
+/* The channel of a name. */
+void key_add_channel(struct key_parts *parts, const struct driver *driver, const char *name,
+                     size_t name_len);
 void key_put_channel(struct link *link, const struct driver *driver, const mortise_op *op);
 void key_put_grant(struct link *link, const mortise_op *op);
 /* The field of the owner in Redisson's layout, and whether the owner is shared (1 or 0), as the next two arguments. */

@@ -72,7 +72,7 @@ void renewal_cancel(struct driver *driver, mortise_op *op)
 
 /* ---- answers ------------------------------------------------------------------------------------------ */
 
-/* The script is not known: those that are still wanted go again, with its text. */
+/* The server does not know the script: the ops that are not canceled go again, with its text. */
 static void send_text(struct batch *batch)
 {
     size_t n = 0;

@@ -1,29 +1,27 @@
-/* replicas.c - min_replicas: what was granted or renewed is told only when so many replicas have it.
+/* replicas.c - min_replicas: a grant or renewal is told only when so many replicas have it.
  *
- *            granted, renewed      PUBLISH, WAIT N            N or more
- *   waiting ─────────────────▶ waiting ─────────▶ asked ───────────────────▶ completed: OK
- *                                │                  │ fewer, an error,
- *                                │ no connection    ▼ the connection broke
- *                                └───────────▶ a renewal: UNREACHABLE, the deadline stays
- *                                              an acquire: released, then UNREACHABLE
+ *   UNCONFIRMED ──PUBLISH, WAIT N──▶ CONFIRMING ──N or more──▶ completed: OK
+ *        │ no connection                 │ fewer, an error, the connection broke
+ *        └───────────────┬───────────────┘
+ *                        ├─ a renewal: UNREACHABLE, the deadline stays
+ *                        └─ an acquire: UNDOING: it is released, then UNREACHABLE
  *
- * WAIT holds up all that comes behind it, so it has a connection of its own. It speaks of that connection's
- * writes; but replication is one stream, in the order in which the primary executed: who has a write that was made
- * after the grant has the grant. So a write that leaves nothing (PUBLISH to a channel of nobody's) is sent on that
- * connection once the grant is known, and WAIT behind it. One WAIT is under way at a time, for all that were
- * granted until it was sent; those that come meanwhile go with the next.
+ * WAIT delays everything behind it, so it has a connection of its own. It counts the replicas that have this connection's
+ * writes. Replication is one stream, in the order in which the primary executed: a replica that has a write which was made
+ * after the grant has the grant too. So once the grant is known, the driver sends a write that leaves nothing (PUBLISH to a
+ * channel of nobody's) and WAIT behind it. One WAIT is under way at a time, for all grants that were known when it was sent;
+ * later ones go with the next.
  *
- *   There are more replicas than min_replicas: any of them counts, and one that had not acknowledged may be promoted.
- *     Said in the log, once for each number.
- *   The two connections are to different servers (a failover in between): the run ids tell, and nothing is
- *     confirmed.
- *   A renewal is not confirmed: the server's claim is longer than the deadline that the holder believes. The
- *     next renewal tries again.
- *   The release of an acquire that is not confirmed fails: INDETERMINATE, the core releases that grant until it
- *     is sure. If it asks for the grant again: uncertain.c.
- *   It is canceled meanwhile: INDETERMINATE, likewise.
- *   The replicas are slow: a renewal gives up after a sixth of the ttl, by the core.
- *   It takes longer than the ttl: the core finds the deadline passed, and releases. */
+ *   There are more replicas than min_replicas: any of them counts, and one that had not acknowledged may be promoted. The
+ *     log says so, once for each number of replicas.
+ *   The two connections lead to different servers (a failover in between): the run ids differ, and nothing is confirmed.
+ *   A renewal is not confirmed: the server's claim is longer than the deadline that the holder believes. The next renewal
+ *     tries again.
+ *   The release of an acquire that is not confirmed fails: INDETERMINATE, and the core releases that grant until it is sure.
+ *     If the core asks for the grant again: uncertain.c.
+ *   The op is canceled meanwhile: INDETERMINATE too.
+ *   The replicas are slow: the core gives a renewal up after a sixth of the ttl.
+ *   It takes longer than the ttl: the core finds that the deadline has passed, and releases. */
 #include "redis.h"
 
 #include <inttypes.h>

@@ -203,21 +203,9 @@ void op_complete(struct driver *driver, mortise_op *op, mortise_status status)
     op_end(driver, op, status);
 }
 
-static const char *verb_of(mortise_op_kind kind)
-{
-    static const char *const verbs[] = {
-        [MORTISE_OP_ACQUIRE] = "acquire", [MORTISE_OP_RENEW] = "renew",
-        [MORTISE_OP_RELEASE] = "release", [MORTISE_OP_INSPECT] = "inspect",
-        [MORTISE_OP_LIST] = "list",       [MORTISE_OP_READ] = "read",
-        [MORTISE_OP_WRITE] = "write",     [MORTISE_OP_PING] = "ping",
-    };
-    return verbs[kind];
-}
-
 static void fail(struct driver *driver, mortise_op *op, mortise_status status, int native,
                  bool retryable, const char *text)
 {
-    char name[QUOTED_SIZE] = "";
     if (op->issuer == driver) {
         op_end(driver, op, status);
         return;
@@ -227,10 +215,7 @@ static void fail(struct driver *driver, mortise_op *op, mortise_status status, i
         retryable = true;
     }
     seat_leave(driver, op);
-    if (op->name_len > 0 && op->kind != MORTISE_OP_PING)
-        driver->host->quote(op->name, op->name_len, name, sizeof(name));
-    driver->host->fail(driver->host, op, status, native, retryable, "%s (%s%s%s)", text,
-                       verb_of(op->kind), name[0] != '\0' ? " " : "", name);
+    text_fail(driver->host, op, status, native, retryable, text);
 }
 
 void op_fail_as(struct driver *driver, mortise_op *op, mortise_status status, bool retryable,

@@ -189,7 +189,7 @@ static uint64_t next_token(const struct transaction *t, const mortise_op *op,
     if (last->type == REDIS_REPLY_STRING && last->len > 16)
         return 0;
     if (last->type == REDIS_REPLY_STRING)
-        next = holder_number(last->str, last->len) + 1;
+        next = text_number(last->str, last->len) + 1;
     token = next > token ? next : token;
     token = floor > token ? floor : token;
     return token <= TOKEN_MAX ? token : 0;
@@ -240,7 +240,7 @@ static void decide_release(struct transaction *t, struct part *part, const redis
 static void decide_write(struct transaction *t, struct part *part, const redisReply *value)
 {
     const char *blank = memchr(value->str, ' ', value->len);
-    uint64_t version = blank != NULL ? holder_number(value->str, (size_t)(blank - value->str)) : 0;
+    uint64_t version = blank != NULL ? text_number(value->str, (size_t)(blank - value->str)) : 0;
     part->number = version + 1;
     if (version == part->op->record_version)
         return;
@@ -299,7 +299,7 @@ static void was_read(struct link_call *call, unsigned index, redisReply *reply)
     else if (reply->type == REDIS_REPLY_ERROR)
         refuse_all(t, reply);
     else if (index + 1 == t->lead)
-        t->now_us = holder_time_us(reply);
+        t->now_us = text_time_us(reply);
     if (index + 1 < call->expected)
         return;
     drop_ended(t);

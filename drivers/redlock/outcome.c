@@ -3,34 +3,17 @@
 
 #include <stdio.h>
 
-#define QUOTED_SIZE 160
-
 void op_complete(struct driver *driver, mortise_op *op, mortise_status status)
 {
     op_put(op, OP_NOWHERE, NULL);
     driver->host->complete(driver->host, op, status);
 }
 
-static const char *verb_of(const mortise_op *op)
-{
-    static const char *const verbs[] = {
-        [MORTISE_OP_ACQUIRE] = "acquire", [MORTISE_OP_RENEW] = "renew",
-        [MORTISE_OP_RELEASE] = "release", [MORTISE_OP_INSPECT] = "inspect",
-        [MORTISE_OP_LIST] = "list",       [MORTISE_OP_READ] = "read",
-        [MORTISE_OP_WRITE] = "write",     [MORTISE_OP_PING] = "ping",
-    };
-    return (op->flags & MORTISE_OP_BREAK) != 0 ? "break" : verbs[op->kind];
-}
-
 void op_fail(struct driver *driver, mortise_op *op, mortise_status status, int native,
              bool retryable, const char *text)
 {
-    char name[QUOTED_SIZE] = "";
-    if (op->name_len > 0 && op->kind != MORTISE_OP_PING)
-        driver->host->quote(op->name, op->name_len, name, sizeof(name));
     op_put(op, OP_NOWHERE, NULL);
-    driver->host->fail(driver->host, op, status, native, retryable, "%s (%s%s%s)", text,
-                       verb_of(op), name[0] != '\0' ? " " : "", name);
+    text_fail(driver->host, op, status, native, retryable, text);
 }
 
 void op_fail_memory(struct driver *driver, mortise_op *op)

@@ -27,8 +27,6 @@
  * for a random time. */
 #include "redlock.h"
 
-#include <stdlib.h>
-
 #define STRAGGLER_NS                                                                               \
     (INT64_C(3) * NS_PER_MS)                 /* how long the other nodes' messages are waited for */
 #define RELEASE_NS (INT64_C(10) * NS_PER_MS) /* the messages of one release come within this */
@@ -44,7 +42,7 @@ enum subscription {
 };
 
 struct watched {
-    UT_hash_handle hh;
+    struct channel channel;                 /* first */
     unsigned char subscriptions[NODES_MAX]; /* enum subscription */
     bool heard[NODES_MAX];                  /* which nodes have told of this release */
     enum release_state release;
@@ -52,9 +50,6 @@ struct watched {
     char mark;        /* the largest that its messages brought */
     unsigned vain;    /* releases heard since it had the lock, or began to wait */
     int64_t due_ns;   /* when the core is told */
-    size_t name_len;
-    char *channel; /* the key of the table */
-    char name[];
 };
 
 static void up(struct link *link, void *owner);
@@ -72,9 +67,7 @@ static void say(struct node *node, const char *command, const struct watched *wa
     struct link *link = &node->news;
     if (!link_is_up(link))
         return; /* up() subscribes to everything */
-    link_command(link, 2);
-    link_text(link, command);
-    link_argument(link, watched->channel, watched->hh.keylen);
+    channel_say(link, command, &watched->channel);
 }
 
 static void say_all(struct driver *driver, const char *command, const struct watched *watched)
@@ -85,61 +78,27 @@ static void say_all(struct driver *driver, const char *command, const struct wat
 
 /* ---- asked by the core ------------------------------------------------------------------------------------- */
 
-static struct watched *find(struct driver *driver, const char *channel, size_t length)
-{
-    struct watched *watched;
-    HASH_FIND(hh, driver->watched, channel, length, watched);
-    return watched;
-}
-
-static char *channel_of(const char *name, size_t name_len, size_t *length)
+static struct key_parts channel_of(const char *name, size_t name_len)
 {
     struct key_parts parts = {.count = 0};
     key_add_side(&parts, name, name_len, "news");
-    return key_join(&parts, length);
+    return parts;
 }
 
 static struct watched *find_name(struct driver *driver, const char *name, size_t name_len)
 {
-    size_t length;
-    char *channel = driver->watched != NULL ? channel_of(name, name_len, &length) : NULL;
-    struct watched *watched = channel != NULL ? find(driver, channel, length) : NULL;
-    free(channel);
-    return watched;
-}
-
-/* Takes the channel over. NULL without memory: the waiters wait for their hint. */
-static struct watched *add(struct driver *driver, const char *name, size_t name_len, char *channel,
-                           size_t length)
-{
-    struct watched *watched = calloc(1, sizeof(*watched) + name_len);
-    if (watched == NULL) {
-        free(channel);
-        return NULL;
-    }
-    watched->due_ns = MORTISE_NEVER;
-    watched->name_len = name_len;
-    memcpy(watched->name, name, name_len);
-    watched->channel = channel;
-    HASH_ADD_KEYPTR(hh, driver->watched, watched->channel, length, watched);
-    if (watched->hh.tbl != NULL)
-        return watched;
-    free(channel);
-    free(watched);
-    return NULL;
+    struct key_parts parts = channel_of(name, name_len);
+    return (struct watched *)channel_find_parts(driver->watched, &parts);
 }
 
 void pubsub_watch(struct driver *driver, const char *name, size_t name_len)
 {
-    size_t length;
-    char *channel = channel_of(name, name_len, &length);
-    if (channel == NULL || find(driver, channel, length) != NULL) {
-        free(channel);
-        return;
-    }
-    struct watched *watched = add(driver, name, name_len, channel, length);
+    struct key_parts parts = channel_of(name, name_len);
+    struct watched *watched = (struct watched *)channel_add(
+        &driver->watched, sizeof(struct watched), &parts, name, name_len);
     if (watched == NULL)
         return;
+    watched->due_ns = MORTISE_NEVER;
     say_all(driver, "SUBSCRIBE", watched);
     for (unsigned i = 0; i < driver->count; i++)
         link_want(&driver->nodes[i].news);
@@ -151,9 +110,7 @@ void pubsub_unwatch(struct driver *driver, const char *name, size_t name_len)
     if (watched == NULL)
         return;
     say_all(driver, "UNSUBSCRIBE", watched);
-    HASH_DEL(driver->watched, watched);
-    free(watched->channel);
-    free(watched);
+    channel_remove(&driver->watched, &watched->channel);
     for (unsigned i = 0; driver->watched == NULL && i < driver->count; i++)
         link_unwant(&driver->nodes[i].news); /* it stays open for the next */
 }
@@ -256,10 +213,11 @@ void pubsub_turn(struct driver *driver, int64_t now_ns)
     if (driver->news_due_ns > now_ns)
         return;
     driver->news_due_ns = MORTISE_NEVER;
-    for (struct watched *watched = driver->watched; watched != NULL; watched = watched->hh.next) {
+    for (struct channel *each = driver->watched; each != NULL; each = each->hh.next) {
+        struct watched *watched = (struct watched *)each;
         if (watched->due_ns <= now_ns) {
             watched->due_ns = MORTISE_NEVER;
-            driver->host->news(driver->host, watched->name, watched->name_len);
+            driver->host->news(driver->host, each->name, each->name_len);
         } else if (watched->due_ns < driver->news_due_ns)
             driver->news_due_ns = watched->due_ns;
     }
@@ -272,8 +230,8 @@ static void up(struct link *link, void *owner)
     struct node *node = owner;
     struct driver *driver = node->driver;
     (void)link;
-    for (struct watched *watched = driver->watched; watched != NULL; watched = watched->hh.next)
-        say(node, "SUBSCRIBE", watched);
+    for (struct channel *each = driver->watched; each != NULL; each = each->hh.next)
+        say(node, "SUBSCRIBE", (struct watched *)each);
 }
 
 static void down(struct link *link, void *owner, const struct link_fault *fault)
@@ -281,8 +239,8 @@ static void down(struct link *link, void *owner, const struct link_fault *fault)
     struct node *node = owner;
     struct driver *driver = node->driver;
     (void)fault;
-    for (struct watched *watched = driver->watched; watched != NULL; watched = watched->hh.next) {
-        unsigned char *subscription = &watched->subscriptions[node->index];
+    for (struct channel *each = driver->watched; each != NULL; each = each->hh.next) {
+        unsigned char *subscription = &((struct watched *)each)->subscriptions[node->index];
         if (*subscription == SUBSCRIPTION_IN_FORCE)
             *subscription = SUBSCRIPTION_BROKEN;
     }
@@ -309,31 +267,23 @@ static void refused(struct node *node, const redisReply *reply)
     driver->host->news_all(driver->host); /* they ask again, and get the shorter hint */
 }
 
-static bool is_word(const redisReply *reply, const char *word)
-{
-    return reply->type == REDIS_REPLY_STRING && (size_t)reply->len == strlen(word) &&
-           memcmp(reply->str, word, reply->len) == 0;
-}
-
-/* ["subscribe", channel, count], ["message", channel, text], ["unsubscribe", channel, count] */
 static void push(struct link *link, void *owner, redisReply *reply)
 {
     struct node *node = owner;
     struct driver *driver = node->driver;
     (void)link;
-    if (reply->type == REDIS_REPLY_ERROR) {
+    enum push kind = push_of(reply);
+    if (kind == PUSH_REFUSED)
         refused(node, reply);
+    if (kind != PUSH_SUBSCRIBED && kind != PUSH_MESSAGE)
         return;
-    }
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
-        reply->element[1]->type != REDIS_REPLY_STRING || is_word(reply->element[0], "unsubscribe"))
-        return;
-    struct watched *watched = find(driver, reply->element[1]->str, reply->element[1]->len);
+    struct watched *watched = (struct watched *)channel_find(
+        driver->watched, reply->element[1]->str, reply->element[1]->len);
     if (watched == NULL)
         return;
     const redisReply *text = reply->element[2];
     bool marked = text->type == REDIS_REPLY_STRING && text->len == 1;
-    if (is_word(reply->element[0], "subscribe"))
+    if (kind == PUSH_SUBSCRIBED)
         confirmed(driver, watched, node->index);
     else
         heard(driver, watched, node->index, marked ? text->str[0] : MARK);
@@ -347,12 +297,7 @@ void pubsub_suspect(struct node *node, const struct link_fault *fault)
 
 void pubsub_close(struct driver *driver)
 {
-    struct watched *watched, *next;
-    HASH_ITER (hh, driver->watched, watched, next) {
-        HASH_DEL(driver->watched, watched);
-        free(watched->channel);
-        free(watched);
-    }
+    channels_free(&driver->watched);
     for (unsigned i = 0; i < driver->count; i++)
         link_close(&driver->nodes[i].news);
 }

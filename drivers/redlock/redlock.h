@@ -26,6 +26,7 @@
 #ifndef MORTISE_DRIVERS_REDLOCK_REDLOCK_H
 #define MORTISE_DRIVERS_REDLOCK_REDLOCK_H
 
+#include "../lib/redis/channels.h"
 #include "ballot.h"
 
 #define TOKEN_MAX UINT64_C(9007199254740991) /* what a number in a script holds exactly */
@@ -202,7 +203,7 @@ struct driver {
     struct attempt *pausing;
     int64_t proposed_us;     /* the last token that was proposed */
     int64_t spread_ns;       /* waiters that are told of a release spread their tries over this */
-    struct watched *watched; /* by channel */
+    struct channel *watched; /* struct watched */
     int64_t news_due_ns;     /* the first of them is to be told */
     struct courtesy courtesies[COURTESIES];
 };

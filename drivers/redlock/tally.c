@@ -22,7 +22,7 @@ static uint64_t token_of(const char *value, size_t length)
 {
     if (length < VALUE_TOKEN_END || value[GRANT_HEX] != ' ')
         return 0;
-    return holder_number(value + GRANT_HEX + 1, TOKEN_DIGITS);
+    return text_number(value + GRANT_HEX + 1, TOKEN_DIGITS);
 }
 
 bool tally_add(struct tally *tally, const redisReply *reply, mortise_info *info)
@@ -49,7 +49,7 @@ bool tally_add(struct tally *tally, const redisReply *reply, mortise_info *info)
         seen->token = token;
     if (info != NULL && seen == tally_best(tally)) {
         if (tells || info->token != seen->token)
-            holder_of_string(value->str, value->len, holder_number(now->str, now->len), info);
+            holder_of_string(value->str, value->len, text_number(now->str, now->len), info);
         info->token = seen->token;
         info->remaining_ms = seen->remaining_ms;
     }

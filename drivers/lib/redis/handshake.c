@@ -6,6 +6,7 @@
  *
  * A server that refuses to tell, or to kill, is no reason to fail: then the past is not settled. */
 #include "link.h"
+#include "text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -177,9 +178,7 @@ static void read_uptime(struct link *link, const redisReply *reply)
 {
     char text[24];
     link_info(reply, "uptime_in_seconds:", text, sizeof(text));
-    link->uptime_s = text[0] == '\0' || text[0] == '-' ? -1 : 0;
-    for (const char *at = text; *at >= '0' && *at <= '9' && link->uptime_s < UINT32_MAX; at++)
-        link->uptime_s = link->uptime_s * 10 + (*at - '0');
+    link->uptime_s = text[0] < '0' || text[0] > '9' ? -1 : (int64_t)text_digits(text, strlen(text));
 }
 
 static void fail(struct link *link, const redisReply *reply)
@@ -203,21 +202,15 @@ static bool is_hopeless(const redisReply *reply)
            memmem(reply->str, reply->len, "max number of clients", 21) != NULL;
 }
 
-static bool is_word(const redisReply *reply, const char *word)
-{
-    return reply->type == REDIS_REPLY_STRING && (size_t)reply->len == strlen(word) &&
-           memcmp(reply->str, word, reply->len) == 0;
-}
-
 static void take_role(struct link *link, const redisReply *reply)
 {
     bool told = reply->type == REDIS_REPLY_ARRAY && reply->elements > 0;
     link->role_told = told;
     if (!told && !link->greeting_failed && !link->settings->role_optional)
         fail(link, reply);
-    if (!told || link->greeting_failed || is_word(reply->element[0], "master"))
+    if (!told || link->greeting_failed || text_is(reply->element[0], "master"))
         return;
-    bool sentinel = is_word(reply->element[0], "sentinel");
+    bool sentinel = text_is(reply->element[0], "sentinel");
     link->greeting_failed = true;
     link_fault_set(&link->greeting_fault, MORTISE_UNREACHABLE, !sentinel, 0, "%s is %s",
                    link->endpoint.text,
@@ -226,20 +219,9 @@ static void take_role(struct link *link, const redisReply *reply)
                             : "a replica, not the primary");
 }
 
-static uint64_t number_of(const redisReply *reply)
-{
-    uint64_t number = 0;
-    for (size_t i = 0; reply->type == REDIS_REPLY_STRING && i < (size_t)reply->len && i < 16; i++)
-        number = number * 10 +
-                 (uint64_t)(reply->str[i] >= '0' && reply->str[i] <= '9' ? reply->str[i] - '0' : 0);
-    return number;
-}
-
 static void take_time(struct link *link, const redisReply *reply)
 {
-    if (reply->elements != 2)
-        return;
-    link->clock_us = number_of(reply->element[0]) * 1000000 + number_of(reply->element[1]);
+    link->clock_us = text_time_us(reply);
     link->clock_ns = link->host->now(link->host);
 }
 

@@ -1,6 +1,7 @@
 /* role.c - what servers say of themselves, and who is believed where two say that they are the primary; see
  * primary.h for the order of the reasons. */
 #include "primary.h"
+#include "text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -29,17 +30,8 @@ static void take_role(struct scout *scout, const redisReply *reply)
         scout->state = SCOUT_FAILED;
         return;
     }
-    scout->claim.made =
-        role->type == REDIS_REPLY_STRING && role->len == 6 && memcmp(role->str, "master", 6) == 0;
+    scout->claim.made = text_is(role, "master");
     memcpy(scout->claim.run_id, scout->link.run_id, sizeof(scout->claim.run_id));
-}
-
-static uint64_t number(const char *text, size_t length)
-{
-    uint64_t value = 0;
-    for (size_t i = 0; i < length && i < 18 && text[i] >= '0' && text[i] <= '9'; i++)
-        value = value * 10 + (uint64_t)(text[i] - '0');
-    return value;
 }
 
 /* "slave0:ip=…,port=…,state=online,offset=…,lag=0" */
@@ -47,7 +39,7 @@ static bool follows(const char *line, size_t length)
 {
     const char *lag = memmem(line, length, ",lag=", 5);
     return memmem(line, length, ",state=online,", 14) != NULL && lag != NULL &&
-           number(lag + 5, length - (size_t)(lag + 5 - line)) <= LAG_MAX_S;
+           text_digits(lag + 5, length - (size_t)(lag + 5 - line)) <= LAG_MAX_S;
 }
 
 static unsigned count_replicas(const char *text, size_t length)
@@ -75,7 +67,7 @@ static void take_info(struct scout *scout, const redisReply *reply)
     link_info(reply, "master_replid:", claim->history, sizeof(claim->history));
     link_info(reply, "master_replid2:", claim->history_before, sizeof(claim->history_before));
     link_info(reply, "master_repl_offset:", offset, sizeof(offset));
-    claim->offset = number(offset, strlen(offset));
+    claim->offset = text_digits(offset, strlen(offset));
     claim->replicas = count_replicas(reply->str, reply->len);
 }
 

@@ -1,6 +1,7 @@
 /* sentinel.c - what sentinels say: where the primary of a name is, in which epoch it became so, and, by a
  * subscription at one of them, that it is another now. */
 #include "primary.h"
+#include "text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -41,15 +42,10 @@ static void take_address(struct scout *scout, const redisReply *reply)
 /* Where it is refused the epoch is 0: any other's word counts for more. */
 static void take_epoch(struct scout *scout, const redisReply *reply)
 {
-    static const char key[] = "config-epoch";
     for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i + 1 < reply->elements; i += 2) {
-        const redisReply *field = reply->element[i], *value = reply->element[i + 1];
-        if (field->type != REDIS_REPLY_STRING || value->type != REDIS_REPLY_STRING ||
-            (size_t)field->len != sizeof(key) - 1 || memcmp(field->str, key, sizeof(key) - 1) != 0)
-            continue;
-        for (size_t k = 0; k < (size_t)value->len && k < 18; k++)
-            if (value->str[k] >= '0' && value->str[k] <= '9')
-                scout->claim.epoch = scout->claim.epoch * 10 + (uint64_t)(value->str[k] - '0');
+        const redisReply *value = reply->element[i + 1];
+        if (text_is(reply->element[i], "config-epoch") && value->type == REDIS_REPLY_STRING)
+            scout->claim.epoch = text_digits(value->str, value->len);
     }
 }
 
@@ -126,12 +122,6 @@ static void up(struct link *link, void *owner)
     link_text(link, CHANNEL);
 }
 
-static bool is_word(const redisReply *reply, const char *word)
-{
-    return reply->type == REDIS_REPLY_STRING && (size_t)reply->len == strlen(word) &&
-           memcmp(reply->str, word, reply->len) == 0;
-}
-
 /* "name old-host old-port new-host new-port" */
 static bool is_ours(const struct primary *primary, const redisReply *text)
 {
@@ -172,12 +162,12 @@ static void push(struct link *link, void *owner, redisReply *reply)
     }
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3)
         return;
-    bool switched = is_word(reply->element[0], "message") && is_ours(primary, reply->element[2]);
-    if (is_word(reply->element[0], "subscribe")) {
+    bool switched = text_is(reply->element[0], "message") && is_ours(primary, reply->element[2]);
+    if (text_is(reply->element[0], "subscribe")) {
         primary->deaf = false;
         primary->refusals = 0;
     }
-    if (switched || is_word(reply->element[0], "subscribe"))
+    if (switched || text_is(reply->element[0], "subscribe"))
         primary_verify(primary);
 }
 
