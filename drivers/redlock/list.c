@@ -53,7 +53,7 @@ static void emit(struct list *list, struct found *found)
         return;
     if (!driver->fencing)
         found->info.token = 0;
-    holder_copy(found->info.name, sizeof(found->info.name), found->name, found->name_len);
+    text_copy(found->info.name, sizeof(found->info.name), found->name, found->name_len);
     driver->host->emit(driver->host, list->op, &found->info);
 }
 
@@ -137,7 +137,7 @@ static bool is_page(const redisReply *reply)
 static void take_page(struct scan *scan, const redisReply *page)
 {
     struct list *list = scan->list;
-    holder_copy(scan->cursor, sizeof(scan->cursor), page->element[0]->str, page->element[0]->len);
+    text_copy(scan->cursor, sizeof(scan->cursor), page->element[0]->str, page->element[0]->len);
     for (size_t i = 1; i < page->elements; i++)
         if (!take_lock(scan, page->element[i])) {
             op_fail_memory(list->driver, list->op);
