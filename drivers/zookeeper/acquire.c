@@ -29,13 +29,10 @@ static void holder_met(struct driver *driver, struct request *request)
 /* A try is not first: reads who is. */
 static void meet_holder(struct driver *driver, struct claim *claim, const char *node)
 {
-    char path[PATH_SIZE];
     claim->step++;
     claim_become(driver, claim, CLAIM_MEETING);
-    if (path_of(driver, claim->name->folder, node, path))
-        claim_sent(driver, claim, send_get(driver, path, false, claim_reply(claim, holder_met)));
-    else
-        claim_drop(driver, claim);
+    claim_sent(driver, claim,
+               send_get(driver, claim->name->folder, node, claim_reply(claim, holder_met)));
 }
 
 static bool note_later(struct claim *claim)
@@ -59,20 +56,15 @@ static void watched_before(struct driver *driver, struct request *request)
         claim_fail(driver, claim, MORTISE_BACKEND, request->rc);
     else if (gone || (request->stat.czxid > claim->czxid && note_later(claim)))
         claim_list(driver, claim, LOOK_HERE);
+    else if (!request->watches)
+        claim_retry(driver, claim, LOOK_AGAIN_NS);
 }
 
 void claim_watch_before(struct driver *driver, struct claim *claim)
 {
-    char path[PATH_SIZE];
-    if (!path_of(driver, claim->name->folder, claim->before, path)) {
-        claim_fail(driver, claim, MORTISE_BACKEND, ZBADARGUMENTS);
-        return;
-    }
-    bool watch = watch_fits(driver, path);
-    if (claim_sent(driver, claim,
-                   send_get(driver, path, watch, claim_reply(claim, watched_before))) &&
-        !watch)
-        claim_retry(driver, claim, LOOK_AGAIN_NS);
+    claim_sent(driver, claim,
+               send_get_and_watch(driver, claim->name->folder, claim->before,
+                                  claim_reply(claim, watched_before)));
 }
 
 static void wait_behind(struct driver *driver, struct claim *claim, const char *before)
@@ -107,7 +99,7 @@ static void adopted(struct driver *driver, struct request *request)
 /* The node of a create whose reply was lost, or nothing. */
 static void searched(struct driver *driver, struct claim *claim, const struct children *children)
 {
-    char prefix[NODE_MAX], path[PATH_SIZE];
+    char prefix[NODE_MAX];
     node_prefix(driver->style, &claim->grant, claim->made_in, prefix);
     const char *node = queue_find(children, prefix);
     bool is_wanted = claim_is_wanted(claim);
@@ -117,8 +109,8 @@ static void searched(struct driver *driver, struct claim *claim, const struct ch
         return;
     }
     if (node != NULL && is_wanted && claim->made_in == driver->session->number) {
-        path_of(driver, claim->name->folder, node, path);
-        claim_sent(driver, claim, send_get(driver, path, false, claim_reply(claim, adopted)));
+        claim_sent(driver, claim,
+                   send_get(driver, claim->name->folder, node, claim_reply(claim, adopted)));
         return;
     }
     claim_become(driver, claim, is_wanted ? CLAIM_IDLE : CLAIM_DELETING);
@@ -183,16 +175,14 @@ static void listed(struct driver *driver, struct request *request)
 
 void claim_list(struct driver *driver, struct claim *claim, enum look look)
 {
-    char path[PATH_SIZE];
     claim->step++;
     claim->retry_ns = 0;
     claim->look = look;
     if (claim_is_wanted(claim) && claim->node[0] != '\0' && claim->state != CLAIM_UNCERTAIN)
         claim_become(driver, claim, CLAIM_QUEUED);
-    path_of(driver, claim->name->folder, NULL, path);
     bool sent = (look != LOOK_SYNCED || send_sync(driver, (struct reply_to){0})) &&
                 (look != LOOK_SURE || send_barrier(driver)) &&
-                send_list(driver, path, claim_reply(claim, listed));
+                send_list(driver, claim->name->folder, claim_reply(claim, listed));
     claim_sent(driver, claim, sent);
 }
 
@@ -258,36 +248,34 @@ static void made(struct driver *driver, struct request *request)
 /* Create and list in one flight, and the folder before them if it was missing. */
 static void make(struct driver *driver, struct claim *claim)
 {
-    char path[PATH_SIZE], prefix[NODE_MAX], data[DATA_MAX];
+    const char *folder = claim->name->folder;
+    char prefix[NODE_MAX], data[DATA_MAX];
     claim_become(driver, claim, CLAIM_IDLE);
     claim->step++;
     claim->look = LOOK_HERE;
     claim_forget_later(claim);
     if (claim->folder_tries > 1)
-        session_make_root(driver, NULL);
-    path_of(driver, claim->name->folder, NULL, path);
-    if (claim->folder_tries > 0 && !claim_sent(driver, claim,
-                                               send_create(driver, path, "", 0, ZOO_CONTAINER,
-                                                           claim_reply(claim, folder_made))))
+        send_root(driver, NULL);
+    if (claim->folder_tries > 0 &&
+        !claim_sent(driver, claim,
+                    send_create(driver, folder, NULL, "", 0, ZOO_CONTAINER,
+                                claim_reply(claim, folder_made))))
         return;
-    if (claim->node[0] != '\0') { /* of an abandoned session */
-        path_of(driver, claim->name->folder, claim->node, path);
-        send_delete(driver, path, (struct reply_to){0});
-        claim->node[0] = '\0';
-    }
-    node_prefix(driver->style, &claim->grant, driver->session->number, prefix);
-    path_of(driver, claim->name->folder, prefix, path);
+    if (claim->node[0] != '\0') /* of an abandoned session */
+        send_delete(driver, folder, claim->node, (struct reply_to){0});
+    claim->node[0] = '\0';
     claim->noted_base = driver->base;
+    node_prefix(driver->style, &claim->grant, driver->session->number, prefix);
     struct reply_to to = claim_reply(claim, made);
     to.quiet = true; /* the list is answered right behind it */
     if (!claim_sent(driver, claim,
-                    send_create(driver, path, data, note_write(driver, driver->base, data),
-                                ZOO_EPHEMERAL_SEQUENTIAL, to)))
+                    send_create(driver, folder, prefix, data,
+                                note_write(driver, driver->base, data), ZOO_EPHEMERAL_SEQUENTIAL,
+                                to)))
         return;
     claim->made_in = driver->session->number;
     claim_become(driver, claim, CLAIM_MAKING);
-    path_of(driver, claim->name->folder, NULL, path);
-    claim_sent(driver, claim, send_list(driver, path, claim_reply(claim, listed)));
+    claim_sent(driver, claim, send_list(driver, folder, claim_reply(claim, listed)));
 }
 
 /* ---- what is next ------------------------------------------------------------------------------------------ */

@@ -17,7 +17,7 @@
  *   watch.c     how much room the watches take
  *   fault.c     errors: codes, statuses, messages
  *   queue.c     which node blocks which; names.c: names of folders and nodes
- *   note.c      paths, and the text in the nodes */
+ *   note.c      the text in the nodes */
 #ifndef MORTISE_ZOOKEEPER_DRIVER_H
 #define MORTISE_ZOOKEEPER_DRIVER_H
 
@@ -31,7 +31,6 @@
 
 #define NS_PER_MS INT64_C(1000000)
 #define ROOT_MAX 512
-#define PATH_SIZE (ROOT_MAX + FOLDER_MAX + 8 * NODE_MAX) /* nodes of others may be long */
 #define DATA_MAX (MORTISE_NOTE_MAX + 64)                 /* in a node of ours */
 #define QUOTED_SIZE 160                                  /* a name in a message */
 
@@ -170,9 +169,6 @@ const char *fault_server(const struct driver *driver, char *buffer, size_t size)
 
 /* ---- note.c --------------------------------------------------------------------------------------- */
 
-/* Writes "<root>", "<root>/<folder>" or "<root>/<folder>/<node>". False: too long. */
-bool path_of(const struct driver *driver, const char *folder, const char *node,
-             char path[PATH_SIZE]);
 /* Writes the data of a contender's node and returns its length. */
 size_t note_write(const struct driver *driver, int64_t base, char data[DATA_MAX]);
 /* Reads the data of a contender's node: who holds it, and the base of its tokens; -1: it is no node of ours. */

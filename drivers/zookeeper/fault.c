@@ -99,10 +99,12 @@ void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status sta
 void fault_foreign(struct driver *driver, mortise_op *op, const char *folder, const char *node)
 {
     char name[QUOTED_SIZE], shown[QUOTED_SIZE], where[QUOTED_SIZE], server[NI_MAXHOST];
+    char path[ROOT_MAX + FOLDER_MAX];
     bool curator = driver->style == STYLE_CURATOR;
     const char *theirs = curator ? "kazoo" : "curator";
     driver->host->quote(node, strlen(node), shown, sizeof(shown));
-    driver->host->quote(folder, strlen(folder), where, sizeof(where));
+    snprintf(path, sizeof(path), "%s/%s", driver->root, folder);
+    driver->host->quote(path, strlen(path), where, sizeof(where));
     enum node_kin kin = node_kin(node, driver->style);
     if (kin == KIN_MORTISE)
         driver->host->fail(

@@ -71,15 +71,14 @@ static void broken(struct driver *driver, struct request *request)
 /* Deletes the very node that was read. Another grant's node has another name. */
 static void finish_break(struct driver *driver, struct query *query, const struct item *item)
 {
-    char path[PATH_SIZE];
     if (item->info == NULL)
         query_complete(driver, query, MORTISE_LOST);
     else if (item->info->token != query->op->token)
         query_complete(driver, query, MORTISE_NOTOWNER);
     else {
-        path_of(driver, item->folder, item->first, path);
         query->written = true;
-        query_sent(driver, query, send_delete(driver, path, query_reply(query, broken)));
+        query_sent(driver, query,
+                   send_delete(driver, item->folder, item->first, query_reply(query, broken)));
     }
 }
 
@@ -160,7 +159,6 @@ static void queue_read(struct driver *driver, struct request *request)
 {
     static const struct children nobody = {0};
     struct query *query = query_answer(driver, request, true);
-    char path[PATH_SIZE];
     if (query == NULL)
         return;
     struct item *item = &query->listing->items[request->to.index];
@@ -177,17 +175,14 @@ static void queue_read(struct driver *driver, struct request *request)
     struct reply_to to = query_reply(query, holder_read);
     to.index = request->to.index;
     query_sent(driver, query,
-               item->first != NULL && path_of(driver, item->folder, item->first, path) &&
-                   send_get(driver, path, false, to));
+               item->first != NULL && send_get(driver, item->folder, item->first, to));
 }
 
 static bool ask_item(struct driver *driver, struct query *query, size_t index)
 {
-    char path[PATH_SIZE];
     struct reply_to to = query_reply(query, queue_read);
     to.index = index;
-    path_of(driver, query->listing->items[index].folder, NULL, path);
-    return query_sent(driver, query, send_list(driver, path, to));
+    return query_sent(driver, query, send_list(driver, query->listing->items[index].folder, to));
 }
 
 /* ---- the beginning ---------------------------------------------------------------------------------------- */
@@ -240,14 +235,6 @@ static void base_read(struct driver *driver, struct request *request)
         query->listing->base = request->rc == ZOK ? note_base(request) : 0;
 }
 
-/* Asks for the folders of the root. */
-static bool ask_folders(struct driver *driver, struct query *query)
-{
-    char path[PATH_SIZE];
-    path_of(driver, NULL, NULL, path);
-    return query_sent(driver, query, send_list(driver, path, query_reply(query, folders_read)));
-}
-
 /* The one item of inspect and break. */
 static bool ask_one(struct driver *driver, struct query *query)
 {
@@ -264,16 +251,15 @@ static bool ask_one(struct driver *driver, struct query *query)
 
 void inspect_begin(struct driver *driver, struct query *query)
 {
-    char path[PATH_SIZE];
+    bool is_list = query->op->kind == MORTISE_OP_LIST;
     listing_free(query);
     query->drop = listing_free;
     query->step++;
     query->listing = calloc(1, sizeof(*query->listing));
     if (query->listing == NULL || !send_barrier(driver))
         query_sent(driver, query, false);
-    else if (query->op->kind == MORTISE_OP_LIST ? ask_folders(driver, query)
-                                                : ask_one(driver, query)) {
-        path_of(driver, "%tokens", NULL, path);
-        query_sent(driver, query, send_get(driver, path, false, query_reply(query, base_read)));
-    }
+    else if (is_list ? query_sent(driver, query,
+                                  send_list(driver, NULL, query_reply(query, folders_read)))
+                     : ask_one(driver, query))
+        query_sent(driver, query, send_get(driver, "%tokens", NULL, query_reply(query, base_read)));
 }

@@ -128,12 +128,11 @@ static void write_note_again(struct driver *driver, struct claim *claim,
                              const struct request *request)
 {
     mortise_info ignored = {.size = sizeof(ignored)};
-    char path[PATH_SIZE], data[DATA_MAX];
+    char data[DATA_MAX];
     if (note_read(request->text, &ignored) >= 0 || claim->noted_base < 0)
         return;
-    path_of(driver, claim->name->folder, claim->node, path);
-    send_set(driver, path, data, note_write(driver, claim->noted_base, data), -1,
-             (struct reply_to){0});
+    send_set(driver, claim->name->folder, claim->node, data,
+             note_write(driver, claim->noted_base, data), -1, (struct reply_to){0});
 }
 
 static void look_by(struct driver *driver, struct claim *claim, int64_t after_ns)
@@ -150,23 +149,24 @@ static void own_looked_at(struct driver *driver, struct request *request)
     if (request->rc == ZNONODE) {
         claim_become(driver, claim, CLAIM_GONE);
         doubt(driver, claim);
-    } else if (request->rc != ZOK)
+        return;
+    }
+    if (request->rc != ZOK)
         look_by(driver, claim, 0);
-    else
+    else if (!request->watches)
+        look_by(driver, claim, session_timeout_ns(driver) / 2);
+    if (request->rc == ZOK)
         write_note_again(driver, claim, request);
 }
 
 /* Sets a watch on it, if there is room for one. */
 static void look_at_own(struct driver *driver, struct claim *claim)
 {
-    char path[PATH_SIZE];
-    path_of(driver, claim->name->folder, claim->node, path);
-    bool watch = watch_fits(driver, path);
-    bool sent = send_get(driver, path, watch, claim_reply(claim, own_looked_at));
+    bool sent = send_get_and_watch(driver, claim->name->folder, claim->node,
+                                   claim_reply(claim, own_looked_at));
     claim->pending += sent;
-    if (sent && watch)
-        claim->look_ns = MORTISE_NEVER;
-    else
+    claim->look_ns = MORTISE_NEVER;
+    if (!sent)
         look_by(driver, claim, session_timeout_ns(driver) / 2);
 }
 

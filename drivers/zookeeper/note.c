@@ -1,4 +1,4 @@
-/* note.c - paths, and the text in the nodes. The node of a contender says "mortise/1 BASE" in its first line and who made it
+/* note.c - the text in the nodes. The node of a contender says "mortise/1 BASE" in its first line and who made it
  * in the next ones. The nodes of other clients may say anything. */
 #include "session.h"
 
@@ -72,16 +72,4 @@ int64_t note_base(const struct request *request)
     errno = 0;
     long long base = strtoll(request->text, &end, 10);
     return *end == '\0' && errno == 0 ? base : -1;
-}
-
-bool path_of(const struct driver *driver, const char *folder, const char *node,
-             char path[PATH_SIZE])
-{
-    int length;
-    if (folder == NULL)
-        length = snprintf(path, PATH_SIZE, "%s", driver->root[0] == '\0' ? "/" : driver->root);
-    else
-        length = snprintf(path, PATH_SIZE, "%s/%s%s%s", driver->root, folder,
-                          node == NULL ? "" : "/", node == NULL ? "" : node);
-    return length >= 0 && length < PATH_SIZE;
 }

@@ -6,11 +6,11 @@
 
 #define FOLDER_TRIES 3
 
-static void record_path(const struct driver *driver, const mortise_op *op, char path[PATH_SIZE])
+/* Of the record's node below %records. */
+static const char *node_of(const mortise_op *op, char node[FOLDER_MAX])
 {
-    char folder[FOLDER_MAX];
-    folder_of_name(op->name, op->name_len, false, folder);
-    path_of(driver, "%records", folder, path);
+    folder_of_name(op->name, op->name_len, false, node);
+    return node;
 }
 
 /* ---- reading ------------------------------------------------------------------------------------------- */
@@ -37,11 +37,11 @@ static void was_read(struct driver *driver, struct request *request)
 
 void record_read(struct driver *driver, struct query *query)
 {
-    char path[PATH_SIZE];
+    char node[FOLDER_MAX];
     query->step++;
-    record_path(driver, query->op, path);
     query_sent(driver, query,
-               send_barrier(driver) && send_get(driver, path, false, query_reply(query, was_read)));
+               send_barrier(driver) && send_get(driver, "%records", node_of(query->op, node),
+                                                query_reply(query, was_read)));
 }
 
 /* ---- writing ------------------------------------------------------------------------------------------- */
@@ -57,7 +57,7 @@ static void was_written(struct driver *driver, struct request *request)
         return;
     mortise_op *op = query->op;
     if (rc == ZNONODE && op->record_version == 0 && query->tries++ < FOLDER_TRIES) {
-        session_make_root(driver, "%records");
+        send_root(driver, "%records");
         query->begin(driver, query);
         return;
     }
@@ -69,20 +69,21 @@ static void was_written(struct driver *driver, struct request *request)
 void record_write(struct driver *driver, struct query *query)
 {
     const mortise_op *op = query->op;
-    char path[PATH_SIZE];
+    char node[FOLDER_MAX];
     query->step++;
     query->written = true;
     struct reply_to to = query_reply(query, was_written);
-    record_path(driver, op, path);
+    node_of(op, node);
     if (op->record_version > INT32_MAX)
         query_complete(driver, query, MORTISE_BUSY);
     else if (op->record_version == 0)
-        query_sent(driver, query,
-                   send_create(driver, path, op->record, op->record_size, ZOO_PERSISTENT, to));
-    else
         query_sent(
             driver, query,
-            send_set(driver, path, op->record, op->record_size, (int)(op->record_version - 1), to));
+            send_create(driver, "%records", node, op->record, op->record_size, ZOO_PERSISTENT, to));
+    else
+        query_sent(driver, query,
+                   send_set(driver, "%records", node, op->record, op->record_size,
+                            (int)(op->record_version - 1), to));
 }
 
 /* ---- ping ---------------------------------------------------------------------------------------------- */

@@ -41,10 +41,9 @@ static void deleted(struct driver *driver, struct request *request)
 
 void claim_delete(struct driver *driver, struct claim *claim)
 {
-    char path[PATH_SIZE];
     claim->retry_ns = 0;
-    path_of(driver, claim->name->folder, claim->node, path);
-    claim_sent(driver, claim, send_delete(driver, path, claim_reply(claim, deleted)));
+    claim_sent(driver, claim,
+               send_delete(driver, claim->name->folder, claim->node, claim_reply(claim, deleted)));
 }
 
 /* What an unwanted claim does instead of what it did. ENDED: the servers have nothing of it. */
@@ -96,10 +95,8 @@ void claim_fail(struct driver *driver, struct claim *claim, mortise_status statu
 void claim_refuse(struct driver *driver, struct claim *claim, const char *node)
 {
     mortise_op *op = claim->op;
-    char folder[PATH_SIZE];
     claim->op = NULL;
-    path_of(driver, claim->name->folder, NULL, folder);
     if (op != NULL)
-        fault_foreign(driver, op, folder, node);
+        fault_foreign(driver, op, claim->name->folder, node);
     claim_drop(driver, claim);
 }

@@ -4,6 +4,7 @@
  * with its handle. */
 #include "session.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -229,14 +230,31 @@ static void on_children(int rc, const struct String_vector *strings, const void 
 
 /* ---- sending: the pump ----------------------------------------------------------------------------- */
 
-static struct request *begin(struct driver *driver, struct reply_to to)
+/* NULL: no memory. */
+static char *path_of(const struct driver *driver, const char *folder, const char *node)
+{
+    char *path;
+    int length;
+    if (folder == NULL)
+        length = asprintf(&path, "%s", driver->root[0] == '\0' ? "/" : driver->root);
+    else
+        length = asprintf(&path, "%s/%s%s%s", driver->root, folder, node == NULL ? "" : "/",
+                          node == NULL ? "" : node);
+    return length < 0 ? NULL : path;
+}
+
+/* Takes the path over. */
+static struct request *begin(struct driver *driver, char *path, struct reply_to to)
 {
     struct session *session = driver->session;
-    struct request *request = session == NULL ? NULL : calloc(1, sizeof(*request));
-    if (request == NULL)
+    struct request *request = session == NULL || path == NULL ? NULL : calloc(1, sizeof(*request));
+    if (request == NULL) {
+        free(path);
         return NULL;
+    }
     request->mail.session = session;
     request->to = to;
+    request->path = path;
     request->sent_ns = now_of(driver);
     DL_APPEND(session->requests, request);
     session->open++;
@@ -256,71 +274,103 @@ static bool sent(struct request *request, int rc)
     return rc == ZOK;
 }
 
-bool send_create(struct driver *driver, const char *path, const char *data, size_t size, int mode,
-                 struct reply_to to)
+static bool create_at(struct driver *driver, char *path, const char *data, size_t size, int mode,
+                      struct reply_to to)
 {
-    struct request *request = begin(driver, to);
+    struct request *request = begin(driver, path, to);
     return request != NULL && sent(request, zoo_acreate2(driver->session->zh, path, data, (int)size,
                                                          driver->acl, mode, on_made, request));
 }
 
-bool send_delete(struct driver *driver, const char *path, struct reply_to to)
+bool send_create(struct driver *driver, const char *folder, const char *node, const char *data,
+                 size_t size, int mode, struct reply_to to)
 {
-    struct request *request = begin(driver, to);
+    return create_at(driver, path_of(driver, folder, node), data, size, mode, to);
+}
+
+bool send_delete(struct driver *driver, const char *folder, const char *node, struct reply_to to)
+{
+    struct request *request = begin(driver, path_of(driver, folder, node), to);
     return request != NULL &&
-           sent(request, zoo_adelete(driver->session->zh, path, -1, on_void, request));
+           sent(request, zoo_adelete(driver->session->zh, request->path, -1, on_void, request));
 }
 
-bool send_set(struct driver *driver, const char *path, const char *data, size_t size, int version,
-              struct reply_to to)
+bool send_set(struct driver *driver, const char *folder, const char *node, const char *data,
+              size_t size, int version, struct reply_to to)
 {
-    struct request *request = begin(driver, to);
-    return request != NULL && sent(request, zoo_aset(driver->session->zh, path, data, (int)size,
-                                                     version, on_stat, request));
+    struct request *request = begin(driver, path_of(driver, folder, node), to);
+    return request != NULL && sent(request, zoo_aset(driver->session->zh, request->path, data,
+                                                     (int)size, version, on_stat, request));
 }
 
-bool send_get(struct driver *driver, const char *path, bool watch, struct reply_to to)
+static bool get(struct driver *driver, struct request *request)
 {
-    struct request *request = begin(driver, to);
-    if (request != NULL && watch && (request->watched = strdup(path)) != NULL)
-        watch_note(driver, path);
+    return sent(request,
+                zoo_awget(driver->session->zh, request->path, request->watches ? watch_node : NULL,
+                          driver->session, on_data, request));
+}
+
+bool send_get(struct driver *driver, const char *folder, const char *node, struct reply_to to)
+{
+    struct request *request = begin(driver, path_of(driver, folder, node), to);
+    return request != NULL && get(driver, request);
+}
+
+bool send_get_and_watch(struct driver *driver, const char *folder, const char *node,
+                        struct reply_to to)
+{
+    struct request *request = begin(driver, path_of(driver, folder, node), to);
+    if (request == NULL)
+        return false;
+    request->watches = watch_fits(driver, request->path);
+    if (request->watches)
+        watch_note(driver, request->path);
+    return get(driver, request);
+}
+
+bool send_exists(struct driver *driver, const char *folder, const char *node, struct reply_to to)
+{
+    struct request *request = begin(driver, path_of(driver, folder, node), to);
     return request != NULL &&
-           sent(request, zoo_awget(driver->session->zh, path, watch ? watch_node : NULL,
-                                   driver->session, on_data, request));
+           sent(request, zoo_awexists(driver->session->zh, request->path, watch_node,
+                                      driver->session, on_stat, request));
 }
 
-bool send_exists(struct driver *driver, const char *path, struct reply_to to)
+bool send_list(struct driver *driver, const char *folder, struct reply_to to)
 {
-    struct request *request = begin(driver, to);
-    return request != NULL && sent(request, zoo_awexists(driver->session->zh, path, watch_node,
-                                                         driver->session, on_stat, request));
-}
-
-bool send_list(struct driver *driver, const char *path, struct reply_to to)
-{
-    struct request *request = begin(driver, to);
-    return request != NULL &&
-           sent(request, zoo_aget_children(driver->session->zh, path, 0, on_children, request));
+    struct request *request = begin(driver, path_of(driver, folder, NULL), to);
+    return request != NULL && sent(request, zoo_aget_children(driver->session->zh, request->path, 0,
+                                                              on_children, request));
 }
 
 bool send_sync(struct driver *driver, struct reply_to to)
 {
-    struct request *request = begin(driver, to);
-    const char *path = driver->root[0] == '\0' ? "/" : driver->root;
-    return request != NULL && sent(request, zoo_async(driver->session->zh, path, on_path, request));
+    struct request *request = begin(driver, path_of(driver, NULL, NULL), to);
+    return request != NULL &&
+           sent(request, zoo_async(driver->session->zh, request->path, on_path, request));
 }
 
 /* Writes to the session's own node. If that does not exist, the refusal is a transaction too. */
 bool send_barrier(struct driver *driver)
 {
-    char path[PATH_SIZE];
     if (driver->barrier_call == driver->calls)
         return true;
-    path_of(driver, "%sessions", driver->client_id, path);
-    bool is_sent = send_set(driver, path, driver->note, driver->note_len, -1, (struct reply_to){0});
+    bool is_sent = send_set(driver, "%sessions", driver->client_id, driver->note, driver->note_len,
+                            -1, (struct reply_to){0});
     if (is_sent)
         driver->barrier_call = driver->calls;
     return is_sent;
+}
+
+void send_root(struct driver *driver, const char *folder)
+{
+    for (const char *slash = driver->root; *slash != '\0';) {
+        slash += 1 + strcspn(slash + 1, "/");
+        char *path = strndup(driver->root, (size_t)(slash - driver->root));
+        create_at(driver, path, "", 0, ZOO_PERSISTENT, (struct reply_to){0});
+    }
+    if (folder != NULL)
+        send_create(driver, folder, NULL, "", 0, ZOO_PERSISTENT, (struct reply_to){0});
 }
 
 /* ---- reading: the pump ----------------------------------------------------------------------------- */
@@ -329,16 +379,15 @@ void request_end(struct driver *driver, struct request *request)
 {
     DL_DELETE(request->mail.session->requests, request);
     request->mail.session->open--;
-    if (request->watched != NULL && request->mail.session == driver->session) {
+    if (request->watches && request->mail.session == driver->session) {
         if (request->rc == ZOK)
-            watch_note(driver,
-                       request->watched); /* again: an earlier watch's event may have come */
+            watch_note(driver, request->path); /* again: an earlier watch's event may have come */
         else
-            watch_forget(driver, request->watched);
+            watch_forget(driver, request->path);
     }
     if (request->to.answered != NULL)
         request->to.answered(driver, request);
-    free(request->watched);
+    free(request->path);
     free(request->text);
     free(request->children);
     free(request);

@@ -57,7 +57,8 @@ struct request {
     struct mail mail; /* first */
     struct request *next, *prev;
     struct reply_to to; /* the handler takes nothing over; the request is freed after it */
-    char *watched;      /* the path on which it sets a watch; NULL: none */
+    char *path;
+    bool watches; /* it sets a watch on that path */
     int64_t sent_ns;
     /* the answer: */
     int rc;
@@ -67,20 +68,27 @@ struct request {
     struct children *children;
 };
 
-/* False from any send_: not sent, because there is no memory or no session. There will be no answer. A create answers with
- * path and Stat, a get with data and Stat, a list with the children. */
-bool send_create(struct driver *driver, const char *path, const char *data, size_t size, int mode,
-                 struct reply_to to);
-bool send_delete(struct driver *driver, const char *path, struct reply_to to);
-bool send_set(struct driver *driver, const char *path, const char *data, size_t size, int version,
-              struct reply_to to);
-bool send_get(struct driver *driver, const char *path, bool watch, struct reply_to to);
+/* Requests about the node "<root>/<folder>/<node>"; node NULL: the folder; folder NULL: the root.
+ *
+ * False: not sent, because there is no memory or no session. There will be no answer. A create answers with path and Stat,
+ * a get with data and Stat, a list with the children. */
+bool send_create(struct driver *driver, const char *folder, const char *node, const char *data,
+                 size_t size, int mode, struct reply_to to);
+bool send_delete(struct driver *driver, const char *folder, const char *node, struct reply_to to);
+bool send_set(struct driver *driver, const char *folder, const char *node, const char *data,
+              size_t size, int version, struct reply_to to);
+bool send_get(struct driver *driver, const char *folder, const char *node, struct reply_to to);
+/* The same, and sets a watch if there is room for it: request->watches tells. */
+bool send_get_and_watch(struct driver *driver, const char *folder, const char *node,
+                        struct reply_to to);
 /* With a watch, also if the node does not exist. */
-bool send_exists(struct driver *driver, const char *path, struct reply_to to);
-bool send_list(struct driver *driver, const char *path, struct reply_to to);
+bool send_exists(struct driver *driver, const char *folder, const char *node, struct reply_to to);
+bool send_list(struct driver *driver, const char *folder, struct reply_to to);
 bool send_sync(struct driver *driver, struct reply_to to);
 /* True: whatever is sent next comes behind a barrier. */
 bool send_barrier(struct driver *driver);
+/* Creates the nodes of the root and, if folder is not NULL, that folder below them. Nobody is told the answers. */
+void send_root(struct driver *driver, const char *folder);
 
 /* Takes the answer off its session's list, hands it to its handler and frees the request. */
 void request_end(struct driver *driver, struct request *request);

@@ -359,13 +359,13 @@ static void beat(struct driver *driver, int64_t now_ns)
 {
     struct session *session = driver->session;
     struct reply_to to = {.answered = beat_answered};
-    char path[PATH_SIZE];
-    path_of(driver, "%sessions", driver->client_id, path);
     if (session->beat_failures > 1 && is_connected(driver))
-        session_make_root(driver, "%sessions");
-    bool sent = session->beat_failures == 0
-                    ? send_set(driver, path, driver->note, driver->note_len, -1, to)
-                    : send_create(driver, path, driver->note, driver->note_len, ZOO_EPHEMERAL, to);
+        send_root(driver, "%sessions");
+    const char *folder = "%sessions", *node = driver->client_id;
+    bool sent =
+        session->beat_failures == 0
+            ? send_set(driver, folder, node, driver->note, driver->note_len, -1, to)
+            : send_create(driver, folder, node, driver->note, driver->note_len, ZOO_EPHEMERAL, to);
     session->beat_sent_ns = sent ? now_ns : 0;
     session->beat_due_ns = now_ns + session_timeout_ns(driver) / BEATS_PER_TIMEOUT;
 }
@@ -389,20 +389,6 @@ static bool rest(struct driver *driver, int64_t now_ns)
     if (rests)
         session->beat_due_ns = MORTISE_NEVER;
     return rests;
-}
-
-void session_make_root(struct driver *driver, const char *folder)
-{
-    struct reply_to nobody = {0};
-    char path[PATH_SIZE];
-    for (char *slash = driver->root; *slash != '\0';) {
-        slash += 1 + strcspn(slash + 1, "/");
-        snprintf(path, sizeof(path), "%.*s", (int)(slash - driver->root), driver->root);
-        send_create(driver, path, "", 0, ZOO_PERSISTENT, nobody);
-    }
-    path_of(driver, folder, NULL, path);
-    if (folder != NULL)
-        send_create(driver, path, "", 0, ZOO_PERSISTENT, nobody);
 }
 
 /* ---- what the files above ask ------------------------------------------------------------------ */

@@ -116,7 +116,5 @@ bool session_is_well(const struct driver *driver, int64_t now_ns);
 int64_t session_patience(struct driver *driver);
 /* Whether a call that began then has waited long enough. */
 bool session_is_away(struct driver *driver, int64_t asked_ns);
-/* Makes the nodes of the root and, if folder is not NULL, that folder below them. */
-void session_make_root(struct driver *driver, const char *folder);
 
 #endif

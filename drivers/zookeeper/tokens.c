@@ -21,59 +21,38 @@
 #define WATCH_GRID_NS (100 * NS_PER_MS)  /* all claims that fall due together need one sweep */
 #define WATCH_AFTER_NS (100 * NS_PER_MS) /* most leases have ended by then, and need no watch */
 
+#define NODE "%tokens"
+
 /* ---- the base as this client knows it -------------------------------------------------------------------- */
 
-static void ask(struct driver *driver);
-
-/* The answer that we wait for, and not one of an earlier connection. */
-static bool is_asked(struct driver *driver, const struct request *request)
+static void base_watched(struct driver *driver, struct request *request)
 {
-    bool asked = driver->base_state == BASE_ASKED && request->to.step == driver->base_step;
-    if (asked)
-        driver->base_state = BASE_UNKNOWN;
-    return asked;
-}
-
-static void learn(struct driver *driver, int64_t base, int32_t version)
-{
-    if (base < 0)
+    if (request->to.step != driver->base_step || request->rc == ZOK || request->rc == ZNONODE)
         return;
-    driver->base_state = BASE_KNOWN;
-    driver->base = base;
-    driver->base_version = version;
-}
-
-static void base_absent(struct driver *driver, struct request *request)
-{
-    if (!is_asked(driver, request))
-        return;
-    if (request->rc == ZNONODE)
-        learn(driver, 0, -1);
-    else if (request->rc == ZOK)
-        ask(driver); /* it was made in between */
+    driver->base_step++; /* there is no watch, so the answer to the get counts for nothing */
+    driver->base_state = BASE_UNKNOWN;
 }
 
 static void base_told(struct driver *driver, struct request *request)
 {
-    char path[PATH_SIZE];
-    if (!is_asked(driver, request))
+    int64_t base = request->rc == ZOK ? note_base(request) : 0;
+    if (request->to.step != driver->base_step)
         return;
-    if (request->rc == ZOK)
-        learn(driver, note_base(request), request->stat.version);
-    else if (request->rc == ZNONODE) { /* a `get` leaves no watch then */
-        path_of(driver, "%tokens", NULL, path);
-        struct reply_to to = {.answered = base_absent, .step = driver->base_step};
-        if (send_exists(driver, path, to))
-            driver->base_state = BASE_ASKED;
-    }
+    driver->base_state = BASE_UNKNOWN;
+    if (base < 0 || (request->rc != ZOK && request->rc != ZNONODE))
+        return;
+    driver->base_state = BASE_KNOWN;
+    driver->base = base;
+    driver->base_version = request->rc == ZOK ? request->stat.version : -1;
 }
 
+/* The watch is of an `exists`, because a `get` sets none if there is no node. */
 static void ask(struct driver *driver)
 {
-    char path[PATH_SIZE];
-    path_of(driver, "%tokens", NULL, path);
-    struct reply_to to = {.answered = base_told, .step = ++driver->base_step};
-    driver->base_state = send_get(driver, path, true, to) ? BASE_ASKED : BASE_UNKNOWN;
+    struct reply_to watched = {.answered = base_watched, .step = ++driver->base_step};
+    struct reply_to told = {.answered = base_told, .step = driver->base_step};
+    bool sent = send_exists(driver, NODE, NULL, watched) && send_get(driver, NODE, NULL, told);
+    driver->base_state = sent ? BASE_ASKED : BASE_UNKNOWN;
 }
 
 void base_connected(struct driver *driver)
@@ -83,9 +62,8 @@ void base_connected(struct driver *driver)
 
 bool base_event(struct driver *driver, const char *path)
 {
-    char own[PATH_SIZE];
-    path_of(driver, "%tokens", NULL, own);
-    if (strcmp(path, own) != 0)
+    size_t root = strlen(driver->root);
+    if (strlen(path) <= root || strcmp(path + root, "/" NODE) != 0)
         return false;
     driver->base_step++;
     driver->base_state = BASE_UNKNOWN;
@@ -119,13 +97,13 @@ void claim_grant(struct driver *driver, struct claim *claim)
 /* The base is high enough. The node says it, if it does not yet. */
 static void count_with(struct driver *driver, struct claim *claim, int64_t base)
 {
-    char path[PATH_SIZE], data[DATA_MAX];
+    char data[DATA_MAX];
     claim->token = (uint64_t)claim->czxid + (uint64_t)base;
     if (driver->base_state != BASE_KNOWN)
         driver->base = base;
     if (claim->noted_base != base) {
-        path_of(driver, claim->name->folder, claim->node, path);
-        send_set(driver, path, data, note_write(driver, base, data), -1, (struct reply_to){0});
+        send_set(driver, claim->name->folder, claim->node, data, note_write(driver, base, data), -1,
+                 (struct reply_to){0});
         claim->noted_base = base;
     }
     claim_become(driver, claim, CLAIM_READY);
@@ -152,7 +130,7 @@ static void raised(struct driver *driver, struct request *request)
 /* version: of the base's node as it was read; -1: there was none. */
 static void count(struct driver *driver, struct claim *claim, int64_t base, int32_t version)
 {
-    char path[PATH_SIZE], text[24];
+    char text[24];
     uint64_t wanted = claim->token_floor - (uint64_t)claim->czxid;
     if (base >= 0 && (uint64_t)claim->czxid + (uint64_t)base >= claim->token_floor) {
         count_with(driver, claim, base);
@@ -164,9 +142,8 @@ static void count(struct driver *driver, struct claim *claim, int64_t base, int3
     }
     struct reply_to to = claim_reply(claim, raised);
     size_t length = (size_t)snprintf(text, sizeof(text), "%llu", (unsigned long long)wanted);
-    path_of(driver, "%tokens", NULL, path);
-    bool sent = version >= 0 ? send_set(driver, path, text, length, version, to)
-                             : send_create(driver, path, text, length, ZOO_PERSISTENT, to);
+    bool sent = version >= 0 ? send_set(driver, NODE, NULL, text, length, version, to)
+                             : send_create(driver, NODE, NULL, text, length, ZOO_PERSISTENT, to);
     claim_sent(driver, claim, sent);
 }
 
@@ -186,9 +163,7 @@ static void base_read(struct driver *driver, struct request *request)
 
 static void read_base(struct driver *driver, struct claim *claim)
 {
-    char path[PATH_SIZE];
-    path_of(driver, "%tokens", NULL, path);
-    claim_sent(driver, claim, send_get(driver, path, false, claim_reply(claim, base_read)));
+    claim_sent(driver, claim, send_get(driver, NODE, NULL, claim_reply(claim, base_read)));
 }
 
 void claim_be_first(struct driver *driver, struct claim *claim)
