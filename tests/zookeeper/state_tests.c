@@ -1,0 +1,230 @@
+/* state_tests.c - the states of drivers/zookeeper/claim.h and session.h that are hard to meet by chance: an acquire that is
+ * canceled in each of them, and connections that are lost while a list waits for its answer. */
+#include "rig.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- canceled in each state --------------------------------------------------------------------------------- */
+
+#define TURNS 10 /* by then an acquire is granted, or waits */
+
+struct folder {
+    const char *name;
+    int wanted;
+};
+
+static bool has_nodes(void *argument)
+{
+    const struct folder *folder = argument;
+    struct String_vector nodes = {0, NULL};
+    char path[64];
+    snprintf(path, sizeof path, "/ops/%s", folder->name);
+    int rc = zoo_get_children(stage.peek, path, 0, &nodes);
+    int count = rc == ZOK ? nodes.count : rc == ZNONODE ? 0 : -1;
+    deallocate_String_vector(&nodes);
+    return count == folder->wanted;
+}
+
+static mortise_status release_until_sure(struct rig *rig, const mortise_op *op)
+{
+    mortise_op back;
+    mortise_status status;
+    do {
+        back = (mortise_op){.kind = MORTISE_OP_RELEASE,
+                            .name = op->name,
+                            .name_len = op->name_len,
+                            .grant = op->grant};
+        rig_start(rig, &back);
+        status = rig_finish(rig, NULL, &back);
+    } while (status != MORTISE_TIMEDOUT && !back.sure);
+    return status;
+}
+
+/* Cancels after so many turns; whatever the acquire had come to, nothing of it stays. */
+static void cancel_after(struct rig *rig, const char *name, int turns, uint32_t flags, int others)
+{
+    static unsigned char grant;
+    mortise_info info = {.size = sizeof info};
+    struct folder folder = {name, others};
+    mortise_op op = rig_acquire(name, ++grant, 0);
+    op.flags = flags;
+    op.info = &info;
+    rig_start(rig, &op);
+    for (int i = 0; i < turns && !op.issuer; i++)
+        rig_run(rig);
+    bool done = op.issuer != NULL;
+    if (!done)
+        rig_cancel(rig, &op);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(op.issuer); /* without waiting for the server */
+    if (!done)
+        CU_ASSERT(op.status == MORTISE_CANCELED || op.status == MORTISE_INDETERMINATE);
+    if (done && op.status != MORTISE_BUSY)
+        CU_ASSERT_EQUAL(op.status, MORTISE_OK);
+    mortise_status status = release_until_sure(rig, &op);
+    CU_ASSERT(status == MORTISE_OK || (status == MORTISE_LOST && op.status != MORTISE_OK));
+    CU_ASSERT(test_poll(has_nodes, &folder, TEST_PATIENCE_MS));
+}
+
+static void test_canceled_in_each_state(void)
+{
+    static struct rig one, holder;
+    CU_ASSERT_FATAL(rig_load());
+    rig_open(&one, "00000000000000000000000000000011");
+    rig_open(&holder, "00000000000000000000000000000012");
+    mortise_op first = rig_acquire("state-a", 1, 0), held = rig_acquire("state-b", 2, 0);
+    rig_start(&holder, &first); /* so that the folders are there */
+    CU_ASSERT_EQUAL(rig_finish(&holder, NULL, &first), MORTISE_OK);
+    rig_release(&holder, &first);
+    rig_start(&holder, &held);
+    CU_ASSERT_EQUAL(rig_finish(&holder, NULL, &held), MORTISE_OK);
+    for (int turns = 0; turns < TURNS; turns++)
+        for (int try = 0; try < 2; try++) {
+            uint32_t flags = try ? MORTISE_OP_TRY : 0;
+            cancel_after(&one, "state-a", turns, flags, 0);
+            cancel_after(&one, "state-b", turns, flags, 1);
+        }
+    rig_release(&holder, &held);
+    rig_close(&one);
+    rig_close(&holder);
+}
+
+/* ---- the connection is lost ------------------------------------------------------------------------------------ */
+
+static mortise_op list_of(const char *name)
+{
+    return (mortise_op){.kind = MORTISE_OP_LIST, .name = name, .name_len = strlen(name)};
+}
+
+static void proxy_say(const char *command)
+{
+    CU_ASSERT_FATAL(test_proxy_say(&stage.proxy, "%s", command));
+}
+
+static void open_behind_proxy(struct rig *rig, const char *client_id, int64_t timeout_ms)
+{
+    static char server[32];
+    snprintf(server, sizeof server, "127.0.0.1:%d", stage.proxy.port);
+    rig_open_at(rig, client_id, server, timeout_ms);
+}
+
+static uint64_t session_number(struct rig *rig)
+{
+    char text[256] = "";
+    mortise_op ping = {.kind = MORTISE_OP_PING, .buffer = text, .buffer_size = sizeof text};
+    rig_start(rig, &ping);
+    CU_ASSERT_EQUAL_FATAL(rig_finish(rig, NULL, &ping), MORTISE_OK);
+    return strtoull(strstr(text, "0x"), NULL, 16);
+}
+
+static void run_for(struct rig *rig, int64_t ms)
+{
+    for (int64_t until_ms = test_now_ms() + ms; test_now_ms() < until_ms;)
+        rig_run(rig);
+}
+
+/* The answer to the create is lost. The acquire is canceled before the connection is lost, or after that, or not at all:
+ * then it adopts the node. The answer to the delete is lost too. */
+static void test_replies_lost(void)
+{
+    static struct rig one;
+    struct folder nobody = {"lost", 0};
+    CU_ASSERT_FATAL(rig_load());
+    open_behind_proxy(&one, "00000000000000000000000000000015", LIFE_MS);
+    for (unsigned char when = 0; when < 3; when++) {
+        mortise_op made = rig_acquire("lost", (unsigned char)(100 + when), 0),
+                   op = rig_acquire("lost", when + 1, 0), back;
+        rig_start(&one, &made); /* so that the folder is there */
+        CU_ASSERT_EQUAL_FATAL(rig_finish(&one, NULL, &made), MORTISE_OK);
+        rig_release(&one, &made);
+        proxy_say("hold-down");
+        rig_start(&one, &op);
+        nobody.wanted = 1;
+        CU_ASSERT(test_poll(has_nodes, &nobody, TEST_PATIENCE_MS));
+        if (when == 0)
+            rig_cancel(&one, &op);
+        proxy_say("cut");
+        run_for(&one, 20);
+        if (when == 1)
+            rig_cancel(&one, &op);
+        proxy_say("pass");
+        CU_ASSERT_EQUAL(rig_finish(&one, NULL, &op),
+                        when == 2 ? MORTISE_OK : MORTISE_INDETERMINATE);
+        if (when == 2)
+            proxy_say("hold-down");
+        back = (mortise_op){
+            .kind = MORTISE_OP_RELEASE, .name = "lost", .name_len = 4, .grant = op.grant};
+        rig_start(&one, &back);
+        nobody.wanted = 0;
+        if (when == 2)
+            CU_ASSERT(test_poll(has_nodes, &nobody, TEST_PATIENCE_MS));
+        proxy_say("cut");
+        proxy_say("pass");
+        CU_ASSERT_EQUAL(rig_finish(&one, NULL, &back), MORTISE_OK);
+        CU_ASSERT(test_poll(has_nodes, &nobody, TEST_PATIENCE_MS));
+    }
+    rig_close(&one);
+}
+
+/* A list whose answers are lost begins anew with the next connection, and tells each name once. */
+static void test_list_begins_anew(void)
+{
+    static struct rig one;
+    CU_ASSERT_FATAL(rig_load());
+    open_behind_proxy(&one, "00000000000000000000000000000013", LIFE_MS);
+    mortise_op held = rig_acquire("anew", 1, 0), list = list_of("anew");
+    rig_start(&one, &held);
+    CU_ASSERT_EQUAL_FATAL(rig_finish(&one, NULL, &held), MORTISE_OK);
+    uint64_t session = session_number(&one);
+    proxy_say("hold-down");
+    rig_start(&one, &list);
+    run_for(&one, 50);
+    CU_ASSERT_PTR_NULL(list.issuer);
+    proxy_say("cut");
+    proxy_say("pass");
+    CU_ASSERT_EQUAL(rig_finish(&one, NULL, &list), MORTISE_OK);
+    CU_ASSERT_EQUAL(one.emitted, 1);
+    CU_ASSERT_EQUAL(session_number(&one), session);
+    rig_release(&one, &held);
+    rig_close(&one);
+}
+
+/* The session is LEAVING, because an acquire has come while a list is open, and its connection is lost: both go on in the
+ * next session. */
+#define RESTS_AFTER_MS 2000
+
+static void test_lost_while_leaving(void)
+{
+    static struct rig one;
+    CU_ASSERT_FATAL(rig_load());
+    open_behind_proxy(&one, "00000000000000000000000000000014", RESTS_AFTER_MS);
+    mortise_op held = rig_acquire("leave", 1, 0), next = rig_acquire("leave", 2, 0),
+               list = list_of("leave");
+    rig_start(&one, &held);
+    CU_ASSERT_EQUAL_FATAL(rig_finish(&one, NULL, &held), MORTISE_OK);
+    rig_release(&one, &held);
+    run_for(&one, 2 * RESTS_AFTER_MS); /* it rests */
+    uint64_t session = session_number(&one);
+    proxy_say("hold-down");
+    rig_start(&one, &list);
+    run_for(&one, 50);
+    rig_start(&one, &next);
+    run_for(&one, 50);
+    CU_ASSERT(list.issuer == NULL && next.issuer == NULL);
+    proxy_say("cut");
+    proxy_say("pass");
+    CU_ASSERT_EQUAL(rig_finish(&one, NULL, &next), MORTISE_OK);
+    CU_ASSERT_EQUAL(rig_finish(&one, NULL, &list), MORTISE_OK);
+    CU_ASSERT(session_number(&one) != session);
+    rig_release(&one, &next);
+    rig_close(&one);
+}
+
+const CU_TestInfo state_tests[] = {
+    {"canceled in each state", test_canceled_in_each_state},
+    {"replies lost", test_replies_lost},
+    {"a list begins anew", test_list_begins_anew},
+    {"the connection is lost while a session leaves", test_lost_while_leaving},
+    CU_TEST_INFO_NULL,
+};
