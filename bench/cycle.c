@@ -1,5 +1,5 @@
 /* cycle.c - what one uncontended acquire + release costs: on the sim driver, which answers at once, so that
- * all of it is the core's; the bare two statements of the SQLite driver; and both together.
+ * all of it is the core's; the bare two transactions of the SQLite driver; and both together.
  *
  * One thread, one name, one client each, in one run. The floor is floor.c's. */
 #include "common.h"
@@ -28,7 +28,7 @@ int main(int argc, char **argv)
     mortise_client *sim = bench_open("sim:"), *sqlite = open_sqlite();
     struct bench_series *on_sim = bench_series("sim_cycle", "sim driver", "ns");
     struct bench_series *bare =
-        bench_series("bare_sqlite_cycle", "bare SQLite, the driver's two statements", "ns");
+        bench_series("bare_sqlite_cycle", "bare SQLite, the driver's two transactions", "ns");
     struct bench_series *on_sqlite = bench_series("sqlite_cycle", "SQLite driver", "ns");
     struct bench_case cases[] = {
         {.series = on_sim, .measure = bench_ns_per_turn, .loop = cycles, .context = sim},

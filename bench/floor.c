@@ -3,7 +3,7 @@
  * The statements are not written down here: SQLite is asked to tell of each connection that is opened in
  * this process and of each statement that is begun on it, while a client of the library makes one cycle.
  * So the floor is what the driver does today, or the program ends and says that it is not. What is bound
- * to the statements is this file's own, and it fails where they do not touch their row. */
+ * to the statements is this file's own. */
 #include "floor.h"
 
 #include "common.h"
@@ -15,9 +15,14 @@
 
 #define SEEN_MAX 64
 #define TEXT_MAX 1024
-#define ACQUIRE_PARAMETERS 6 /* name, least version, grant, now, expiry, note -> version */
-#define RELEASE_PARAMETERS 5 /* name, version, grant, now, end of a reservation -> waiters */
 #define TTL_US INT64_C(30000000)
+
+/* The statements of an acquire, and of a release. */
+enum { BEGIN, READ, WRITE, COMMIT, STATEMENTS };
+static const int parameters[STATEMENTS] = {
+    [READ] = 1,  /* name -> version and seven more */
+    [WRITE] = 8, /* name, version, owner, grants, acquired, expires, waiters, note */
+};
 
 /* What was begun on the driver's connection, in order. */
 static struct {
@@ -27,7 +32,7 @@ static struct {
 
 static struct {
     sqlite3 *db;
-    sqlite3_stmt *acquire, *release;
+    sqlite3_stmt *statements[STATEMENTS];
     uint64_t grants; /* made so far */
 } bare;
 
@@ -64,12 +69,15 @@ static void open_driver_once(const char *path)
     mortise_lease *lease = bench_acquire(client, name, NULL);
     size_t middle = seen.count;
     bench_release(lease);
-    if (middle != before + 1 || seen.count != middle + 1)
-        bench_die("a cycle on SQLite was %zu + %zu statements, not 1 + 1", middle - before,
-                  seen.count - middle);
+    if (middle != before + STATEMENTS || seen.count != middle + STATEMENTS)
+        bench_die("a cycle on SQLite was %zu + %zu statements, not %d + %d", middle - before,
+                  seen.count - middle, STATEMENTS, STATEMENTS);
+    for (int i = 0; i < STATEMENTS; i++)
+        if (strcmp(seen.texts[before + i], seen.texts[middle + i]) != 0)
+            bench_die("an acquire and a release on SQLite are not the same statements");
     bench_close(client);
-    memmove(seen.texts[SEEN_MAX - 2], seen.texts[before], sizeof(seen.texts[0]));
-    memmove(seen.texts[SEEN_MAX - 1], seen.texts[middle], sizeof(seen.texts[0]));
+    memmove(seen.texts[SEEN_MAX - STATEMENTS], seen.texts[before],
+            STATEMENTS * sizeof(seen.texts[0]));
     seen.count = before;
 }
 
@@ -90,12 +98,12 @@ static void need(bool fine, const char *doing)
         bench_die("the floor: %s: %s", doing, sqlite3_errmsg(bare.db));
 }
 
-static sqlite3_stmt *prepare(const char *text, int parameters)
+static sqlite3_stmt *prepare(const char *text, int count)
 {
     sqlite3_stmt *statement = NULL;
     int rc = sqlite3_prepare_v3(bare.db, text, -1, SQLITE_PREPARE_PERSISTENT, &statement, NULL);
     need(rc == SQLITE_OK, text);
-    if (sqlite3_bind_parameter_count(statement) != parameters)
+    if (sqlite3_bind_parameter_count(statement) != count)
         bench_die("the driver's statements take other parameters now; floor.c must follow: %s",
                   text);
     return statement;
@@ -112,14 +120,14 @@ void floor_open(const char *folder)
         if (sqlite3_strnicmp(seen.texts[i], "PRAGMA", 6) == 0)
             need(sqlite3_exec(bare.db, seen.texts[i], NULL, NULL, NULL) == SQLITE_OK,
                  seen.texts[i]);
-    bare.acquire = prepare(seen.texts[SEEN_MAX - 2], ACQUIRE_PARAMETERS);
-    bare.release = prepare(seen.texts[SEEN_MAX - 1], RELEASE_PARAMETERS);
+    for (int i = 0; i < STATEMENTS; i++)
+        bare.statements[i] = prepare(seen.texts[SEEN_MAX - STATEMENTS + i], parameters[i]);
 }
 
 void floor_close(void)
 {
-    sqlite3_finalize(bare.acquire);
-    sqlite3_finalize(bare.release);
+    for (int i = 0; i < STATEMENTS; i++)
+        sqlite3_finalize(bare.statements[i]);
     sqlite3_close(bare.db);
 }
 
@@ -132,37 +140,59 @@ static int64_t clock_us(clockid_t clock)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-static int bind_common(sqlite3_stmt *statement, int64_t version, const void *grant, int64_t now_us,
-                       int64_t then_us)
+static void run(int which)
 {
-    int rc = sqlite3_bind_blob(statement, 1, name, sizeof(name) - 1, SQLITE_STATIC);
-    rc |= sqlite3_bind_int64(statement, 2, version);
-    rc |= sqlite3_bind_blob(statement, 3, grant, 16, SQLITE_STATIC);
-    rc |= sqlite3_bind_int64(statement, 4, now_us);
-    return rc | sqlite3_bind_int64(statement, 5, then_us);
+    sqlite3_stmt *statement = bare.statements[which];
+    need(sqlite3_step(statement) == SQLITE_DONE, sqlite3_sql(statement));
+    need(sqlite3_reset(statement) == SQLITE_OK, sqlite3_sql(statement));
 }
 
-/* The one row that comes back; the commit is in the second step. */
-static int64_t run(sqlite3_stmt *statement, const char *doing)
+/* The version. */
+static int64_t read_row(void)
 {
-    need(sqlite3_step(statement) == SQLITE_ROW, doing);
-    int64_t value = sqlite3_column_int64(statement, 0);
-    need(sqlite3_step(statement) == SQLITE_DONE, doing);
-    need(sqlite3_reset(statement) == SQLITE_OK, doing);
-    return value;
+    sqlite3_stmt *statement = bare.statements[READ];
+    need(sqlite3_bind_blob(statement, 1, name, sizeof(name) - 1, SQLITE_STATIC) == SQLITE_OK,
+         "bind");
+    need(sqlite3_step(statement) == SQLITE_ROW, "read");
+    int64_t version = sqlite3_column_int64(statement, 0);
+    for (int i = 1; i < sqlite3_column_count(statement); i++)
+        sqlite3_column_blob(statement, i);
+    need(sqlite3_reset(statement) == SQLITE_OK, "read");
+    return version;
+}
+
+/* grant NULL: a release. */
+static void write_row(int64_t version, const void *grant)
+{
+    sqlite3_stmt *statement = bare.statements[WRITE];
+    int64_t now_us = clock_us(CLOCK_BOOTTIME), wall_us = clock_us(CLOCK_REALTIME);
+    if (grant != NULL)
+        version = wall_us > version ? wall_us : version + 1;
+    int rc = sqlite3_bind_blob(statement, 1, name, sizeof(name) - 1, SQLITE_STATIC);
+    rc |= sqlite3_bind_int64(statement, 2, version);
+    rc |= sqlite3_bind_null(statement, 3);
+    rc |= sqlite3_bind_blob(statement, 4, grant, 16, SQLITE_STATIC); /* NULL for NULL */
+    rc |= sqlite3_bind_int64(statement, 5, grant != NULL ? now_us : 0);
+    rc |= sqlite3_bind_int64(statement, 6, grant != NULL ? now_us + TTL_US : 0);
+    rc |= sqlite3_bind_null(statement, 7);
+    rc |= sqlite3_bind_blob(statement, 8, grant != NULL ? note : NULL, sizeof(note) - 1,
+                            SQLITE_STATIC);
+    need(rc == SQLITE_OK, "bind");
+    run(WRITE);
+}
+
+static void transaction(const void *grant)
+{
+    run(BEGIN);
+    write_row(read_row(), grant);
+    run(COMMIT);
 }
 
 static void cycle(void)
 {
     uint64_t grant[2] = {++bare.grants, UINT64_C(0x9e3779b97f4a7c15) * bare.grants};
-    int64_t now_us = clock_us(CLOCK_BOOTTIME);
-    int rc = bind_common(bare.acquire, clock_us(CLOCK_REALTIME), grant, now_us, now_us + TTL_US);
-    rc |= sqlite3_bind_blob(bare.acquire, 6, note, sizeof(note) - 1, SQLITE_STATIC);
-    need(rc == SQLITE_OK, "bind");
-    int64_t version = run(bare.acquire, "acquire");
-    now_us = clock_us(CLOCK_BOOTTIME);
-    need(bind_common(bare.release, version, grant, now_us, now_us) == SQLITE_OK, "bind");
-    run(bare.release, "release");
+    transaction(grant);
+    transaction(NULL);
 }
 
 void floor_cycles(void *context, size_t n)

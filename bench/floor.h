@@ -1,4 +1,4 @@
-/* floor.h - the bare floor of a cycle on SQLite: the driver's own two statements on a connection of the
+/* floor.h - the bare floor of a cycle on SQLite: the driver's own two transactions on a connection of the
  * benchmark's, with the driver's own settings, and nothing else. */
 #ifndef MORTISE_BENCH_FLOOR_H
 #define MORTISE_BENCH_FLOOR_H
@@ -6,8 +6,8 @@
 #include <stddef.h>
 
 /* Watches the driver's connection while a client makes a cycle on a database in `folder`, and prepares
- * what it saw on a database of the same layout. Ends the program if a cycle is not one statement for the
- * acquire and one for the release. */
+ * what it saw on a database of the same layout. Ends the program if a cycle is not one transaction with a read and a
+ * write for the acquire, and another for the release. */
 void floor_open(const char *folder);
 /* n times: acquire, release. A bench_case's loop; context is not used. */
 void floor_cycles(void *context, size_t n);
