@@ -22,7 +22,7 @@ SOURCE, BUILD = os.environ["MORTISE_SOURCE_DIR"], os.environ["MORTISE_BUILD_DIR"
 PARTS = ("core", "drivers", "plugins", "tools")
 MOST = 3
 LARGER = {
-    "core/client": 9,
+    "core/client": 5,
 }
 
 

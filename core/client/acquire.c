@@ -110,14 +110,12 @@ static void fill_waiter(struct waiter *waiter, const mortise_options *options)
 
 /* ---- acquire ---- */
 
-/* What must not fail later is made now: threads, the notice of a loss. */
+/* The threads must not be missing later. */
 static mortise_status prepare(struct client *client, struct waiter *waiter, mortise_error *error)
 {
     bool calls_back = waiter->async || waiter->on_state != NULL;
-    if (!watchdog_ready(client) || (calls_back && !notify_ready(client)))
+    if (!watchdog_ready(client) || (calls_back && !events_ready(&client->events)))
         return failed(error, MORTISE_NOMEM, "a thread could not be started");
-    if (waiter->on_state != NULL && (waiter->lost_notice = notify_new()) == NULL)
-        return failed(error, MORTISE_NOMEM, "out of memory");
     return MORTISE_OK;
 }
 
@@ -219,7 +217,7 @@ mortise_status mortise_acquire(mortise_client *handle, const char *name,
         status = api_name(client, name, false, full.text, &full.length, error);
     if (status == MORTISE_OK)
         status = read_owner(client, &options, thread_owner, &waiter, error);
-    if (status == MORTISE_OK && options.wait_ms != 0 && notify_inside())
+    if (status == MORTISE_OK && options.wait_ms != 0 && events_inside())
         status = failed(error, MORTISE_DEADLOCK,
                         "a callback must not wait for a lock: use wait_ms = 0, or async");
     if (status == MORTISE_OK) {
@@ -230,7 +228,6 @@ mortise_status mortise_acquire(mortise_client *handle, const char *name,
         status = acquire(client, &full, &waiter);
     if (status == MORTISE_OK)
         *lease = waiter.lease;
-    free(waiter.lost_notice);
     client_leave(client);
     return status;
 }
@@ -273,12 +270,10 @@ static mortise_status acquire_async(struct client *client, const struct full_nam
         status = join_locked(client, name, waiter, &starts);
         if (status == MORTISE_OK && request != NULL)
             *request = waiter->caller;
-        if (status == MORTISE_BUSY) { /* an outcome, not a refusal: told by the callback */
-            waiter->status = status;
-            waiter->state = WAITER_DECIDED;
+        if (status == MORTISE_BUSY) { /* an outcome, not a refusal: the callback reports it */
             if (request != NULL)
                 *request = waiter->caller;
-            notify_acquired_locked(client, waiter);
+            waiter_report_locked(client, waiter, status);
             status = MORTISE_OK;
         } else if (status != MORTISE_OK)
             unlink_async_locked(client, waiter);
@@ -322,18 +317,15 @@ mortise_status mortise_acquire_async(mortise_client *handle, const char *name,
         if (read.owner_len > 0)
             waiter->owner = memcpy(waiter + 1, read.owner, read.owner_len);
         waiter->error = &waiter->error_room;
-        waiter->callback = callback;
-        waiter->callback_data = user_data;
+        waiter->notice =
+            (struct notice){.on_acquired = callback, .user_data = user_data, .owned = waiter};
         fill_waiter(waiter, &options);
         status = prepare(client, waiter, error);
     }
-    struct notice *lost_notice = waiter == NULL ? NULL : waiter->lost_notice;
     if (status == MORTISE_OK)
         status = acquire_async(client, &full, waiter, request, error);
-    if (status != MORTISE_OK) {
-        free(lost_notice);
+    if (status != MORTISE_OK)
         free(waiter);
-    }
     client_leave(client);
     return status;
 }
@@ -355,66 +347,4 @@ mortise_status mortise_cancel(mortise_client *handle, mortise_request request)
     pump_start(&client->pump, &starts);
     client_leave(client);
     return waiter != NULL ? MORTISE_OK : MORTISE_INVALID;
-}
-
-int mortise_fd(mortise_client *handle, mortise_status *status)
-{
-    struct client *client;
-    mortise_status entered = client_enter(handle, &client, NULL);
-    int fd = -1;
-    if (entered == MORTISE_OK) {
-        pthread_mutex_lock(&client->pump.lock);
-        client->pump.dispatched = true;
-        pthread_mutex_unlock(&client->pump.lock);
-        fd = notify_open_fd(client);
-        if (fd < 0)
-            entered = MORTISE_NOMEM;
-        client_leave(client);
-    }
-    if (status != NULL)
-        *status = entered;
-    return fd;
-}
-
-/* Runs the callbacks of a client that is being closed: its modules may be gone. */
-static int dispatch_last(mortise_client *handle)
-{
-    struct client *client;
-    bool gone = false;
-    if (!client_enter_closing(handle, &client))
-        return MORTISE_CLOSED;
-    bool begun = notify_dispatch_begin(client);
-    int cancel_state;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
-    client_leave_closing(client);
-    int count = begun ? notify_run(client, notify_count(client), &gone) : MORTISE_INVALID;
-    if (begun && !gone)
-        notify_dispatch_end(client);
-    pthread_setcancelstate(cancel_state, NULL);
-    return count;
-}
-
-int mortise_dispatch(mortise_client *handle)
-{
-    struct client *client;
-    if (notify_inside())
-        return MORTISE_DEADLOCK;
-    mortise_status status = client_enter(handle, &client, NULL);
-    if (status == MORTISE_CLOSED)
-        return dispatch_last(handle);
-    if (status != MORTISE_OK)
-        return status;
-    bool begun = notify_dispatch_begin(client), gone;
-    if (begun)
-        pump_turn(&client->pump);
-    int cancel_state; /* a callback is not to be canceled either: the client would wait for its end */
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
-    client_leave(client);
-    pump_hold(&client->pump);
-    int count = begun ? notify_run(client, notify_count(client), &gone) : MORTISE_INVALID;
-    pump_let_go(begun && !gone ? &client->pump : NULL);
-    if (begun && !gone)
-        notify_dispatch_end(client);
-    pthread_setcancelstate(cancel_state, NULL);
-    return count;
 }

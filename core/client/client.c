@@ -1,6 +1,6 @@
 /* client.c - the calls in flight on a client, and what can be asked about it. open.c and close.c: how it
  * begins and ends. */
-#include "client/client_internal.h"
+#include "client/client.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -30,10 +30,18 @@ void client_end_call(void)
         pthread_setcancelstate(cancel_state, NULL);
 }
 
+/* Wakes a close that waits. The client may be freed meanwhile: its memory is never given back to the system. */
+static uint32_t take_one_off(struct client *client, _Atomic uint32_t *count)
+{
+    uint32_t left = atomic_fetch_sub(count, 1) - 1;
+    if (atomic_load(&client->awaited) > 0)
+        syscall(SYS_futex, count, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    return left;
+}
+
 void client_count_out(struct client *client)
 {
-    if (atomic_fetch_sub(&client->users, 1) == 1 && atomic_load(&client->awaited) > 0)
-        syscall(SYS_futex, &client->users, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    take_one_off(client, &client->users);
 }
 
 mortise_status client_enter(mortise_client *handle, struct client **client, mortise_error *error)
@@ -67,12 +75,12 @@ void client_leave(struct client *client)
     client_count_out(client);
 }
 
-/* The handle of a client that is being closed is spent: the generation after it. */
+/* The handle of a client that is being closed is spent, or is about to be: the generation is the next one. */
 bool client_is_closing(struct client *client, const mortise_client *handle)
 {
-    uint32_t phase = atomic_load(&client->phase);
-    return (phase == PHASE_CLOSES || phase == PHASE_LINGERS) &&
-           atomic_load(&client->slot.generation) == (uint32_t)((uintptr_t)handle >> 32) + 1 &&
+    uint32_t state = atomic_load(&client->state);
+    uint32_t age = atomic_load(&client->slot.generation) - (uint32_t)((uintptr_t)handle >> 32);
+    return state != CLIENT_ENDED && state != CLIENT_OPEN && age <= 1 &&
            atomic_load(&client->slot.epoch) == atomic_load(&fork_epoch);
 }
 
@@ -81,20 +89,15 @@ bool client_enter_closing(mortise_client *handle, struct client **client)
     struct client *found = handle == NULL ? NULL : slab_find(&client_slab, handle);
     if (found == NULL)
         return false;
-    atomic_fetch_add(
-        &found->users,
-        1); /* before the look at the phase: client_shut() does it the other way round */
-    if (client_is_closing(found, handle)) {
-        *client = found;
-        return true;
+    /* before the look at the state: client_wait_for_calls() does it the other way round */
+    atomic_fetch_add(&found->users, 1);
+    if (!client_is_closing(found, handle)) {
+        client_count_out(found);
+        return false;
     }
-    client_count_out(found);
-    return false;
-}
-
-void client_leave_closing(struct client *client)
-{
-    client_count_out(client);
+    *client = found;
+    client_begin_call();
+    return true;
 }
 
 void client_unlock(struct client *client)
@@ -120,28 +123,81 @@ bool client_sleep_while(_Atomic uint32_t *word, uint32_t value, int64_t until_ns
     return true;
 }
 
-bool client_wait_for_users(struct client *client, int64_t until_ns)
+bool client_wait_for(struct client *client, _Atomic uint32_t *count, uint32_t most,
+                     int64_t until_ns)
 {
-    uint32_t users;
+    uint32_t seen;
     atomic_fetch_add(&client->awaited, 1);
-    while ((users = atomic_load(&client->users)) > 0)
-        if (!client_sleep_while(&client->users, users, until_ns))
+    while ((seen = atomic_load(count)) > most)
+        if (!client_sleep_while(count, seen, until_ns))
             break;
     atomic_fetch_sub(&client->awaited, 1);
-    return users == 0;
+    return seen <= most;
 }
 
-void client_set_phase(struct client *client, uint32_t phase)
+/* ---- state and references ---- */
+
+bool client_move(struct client *client, uint32_t from, uint32_t to)
 {
-    atomic_store(&client->phase, phase);
-    syscall(SYS_futex, &client->phase, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    if (!atomic_compare_exchange_strong(&client->state, &from, to))
+        return false;
+    syscall(SYS_futex, &client->state, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    return true;
 }
 
-void client_shut(struct client *client)
+static void free_tasks(struct task_list *list)
 {
-    client_set_phase(client, PHASE_ENDED);
-    if (client->stack_closed) /* else a call is stuck in a module */
-        client_wait_for_users(client, MORTISE_NEVER);
+    while (list->first != NULL) {
+        struct task *task = list->first;
+        task_remove(list, task);
+        free(task);
+    }
+}
+
+/* Nobody uses the client any more: its last reference is gone. */
+static void free_client(struct client *client)
+{
+    while (client->free_contests != NULL) {
+        struct contest *contest = client->free_contests;
+        client->free_contests = contest->next_free;
+        free(contest->trouble);
+        free(contest);
+    }
+    free_tasks(&client->free_asks);
+    free_tasks(&client->free_releases);
+    free(client->timers.timers);
+    events_destroy(&client->events);
+    resolve_end(&client->pump);
+    pump_destroy(&client->pump);
+    config_values_free(client->core_values, CORE_OPTION_COUNT);
+    config_free(client->config);
+    pthread_mutex_destroy(&client->lock);
+    slab_give(&client_slab, &client->slot);
+}
+
+void client_keep(struct client *client)
+{
+    atomic_fetch_add(&client->references, 1);
+}
+
+void client_drop(struct client *client)
+{
+    if (take_one_off(client, &client->references) == 0)
+        free_client(client);
+}
+
+void client_wait_for_calls(struct client *client)
+{
+    if (client
+            ->stack_closed) /* else a call is stuck, and keeps the reference of the modules for ever */
+        client_wait_for(client, &client->users, 0, MORTISE_NEVER);
+}
+
+void client_leave_callbacks(struct client *client)
+{
+    if (events_over(&client->events) && client_move(client, CLIENT_LEAVING, CLIENT_ENDED))
+        client_wait_for_calls(client);
+    client_drop(client);
 }
 
 void client_began_locked(struct client *client)

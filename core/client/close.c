@@ -1,47 +1,12 @@
 /* close.c - the end of a client: mortise_close(). */
 #include "base/log.h"
-#include "client/client_internal.h"
+#include "client/client.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define LOG_MS 200 /* how long a close waits for its log lines to be written */
-
-static void free_tasks(struct task_list *list)
-{
-    while (list->first != NULL) {
-        struct task *task = list->first;
-        task_remove(list, task);
-        free(task);
-    }
-}
-
-void client_free(struct client *client)
-{
-    while (client->free_contests != NULL) {
-        struct contest *contest = client->free_contests;
-        client->free_contests = contest->next_free;
-        free(contest->trouble);
-        free(contest);
-    }
-    free_tasks(&client->free_asks);
-    free_tasks(&client->free_releases);
-    free(client->timers.timers);
-    if (client->notify_fd >= 0)
-        close(client->notify_fd);
-    if (client->notify_event >= 0)
-        close(client->notify_event);
-    resolve_end(&client->pump);
-    pump_destroy(&client->pump);
-    config_values_free(client->core_values, CORE_OPTION_COUNT);
-    config_free(client->config);
-    pthread_cond_destroy(&client->notify_cond);
-    pthread_mutex_destroy(&client->notify_lock);
-    pthread_mutex_destroy(&client->lock);
-    slab_give(&client_slab, &client->slot);
-}
 
 static void close_entry_locked(struct client *client, struct entry *entry, struct task_list *starts)
 {
@@ -162,157 +127,151 @@ static bool leave_stack(struct client *client, int64_t until_ns)
     return clean;
 }
 
-/* Nobody is in the modules any more, or waits for them: closes them. False: a thread is stuck there, or a call on the
- * client has not returned. */
+/* Closes the modules when no thread is in them and no call on the client is in flight, and gives back their reference.
+ * False: a thread is stuck there, or a call has not returned. */
 static bool close_stack(struct client *client, int64_t until_ns)
 {
+    if (client->stack_closed)
+        return true;
     int64_t stuck_ns = clock_after_ms(clock_now(), STUCK_MS);
     if (client->clean && until_ns > stuck_ns)
         stuck_ns =
             until_ns; /* the driver has answered all: its thread is late, on a busy machine */
-    bool left = client_wait_for_users(client, stuck_ns);
+    bool left = client_wait_for(client, &client->users, 0, stuck_ns);
     int64_t stop_ns =
         clock_after_ms(clock_now(), STUCK_MS); /* the calls may have used up the rest */
     if (stop_ns < stuck_ns)
         stop_ns = stuck_ns;
     bool watched = watchdog_stop(client, stop_ns);
-    bool stopped = pump_stop(&client->pump, stop_ns) && watched;
-    if (stopped && left && !client->stack_closed) {
-        loader_close_all(&client->loader);
-        client->stack_closed = true;
-    }
-    return client->stack_closed;
+    bool stopped = pump_stop(&client->pump, stop_ns);
+    if (!left || !watched || !stopped)
+        return false;
+    loader_close_all(&client->loader);
+    client->stack_closed = true;
+    client_drop(client); /* not the last one: the close has that of the handle */
+    return true;
 }
 
-/* all: nothing of the client is left standing. */
-static mortise_status closed(bool clean, bool all, const char *driver, mortise_error *error)
+/* ---- mortise_close() ---- */
+
+/* The status of a close after which no callback runs. */
+static mortise_status closed(const struct client *client, mortise_error *error)
 {
-    if (!clean)
+    if (!client->clean)
         return failed(
             error, MORTISE_UNREACHABLE,
             "close: driver %s could not give back all in time; what is left ends with its ttl",
-            driver);
-    if (!all)
+            client->driver);
+    if (!client->stack_closed)
         return failed(
             error, MORTISE_UNREACHABLE,
             "close: a call on the client, or in driver %s, has not returned; what it uses is left "
             "open",
-            driver);
+            client->driver);
     return MORTISE_OK;
 }
 
-static enum notify_end stop_callbacks(struct client *client, int64_t until_ns, bool may_free)
+/* This thread runs a callback of the client: the client ends behind it. */
+static mortise_status leave_to_callback(struct client *client, mortise_error *error)
 {
-    int64_t callbacks_ns = clock_after_ms(clock_now(), STUCK_MS);
-    return notify_stop(client, until_ns > callbacks_ns ? until_ns : callbacks_ns, may_free);
+    mortise_status status = events_last_here(&client->events)
+                                ? closed(client, error)
+                                : failed(error, MORTISE_CLOSING,
+                                         "close: callbacks that wait run when the one that closes "
+                                         "has returned");
+    client_move(client, CLIENT_CLOSING, CLIENT_LEAVING);
+    client_drop(client); /* not the last one: a thread that runs callbacks has one */
+    return status;
 }
 
-/* The last part of a close, once nothing is outstanding: it may be repeated until no callback is left. */
-static mortise_status end_client(struct client *client, int64_t until_ns, const char *driver,
-                                 mortise_error *error)
+/* No callback runs, and none will. Frees the client, unless a thread is stuck in it. */
+static void end_client(struct client *client)
 {
-    bool may_free = close_stack(client, until_ns);
+    client_move(client, CLIENT_CLOSING, CLIENT_ENDED);
+    client_wait_for_calls(client);
+    if (client->stack_closed) /* the threads that ran callbacks are about to leave */
+        client_wait_for(client, &client->references, 1, MORTISE_NEVER);
+    client_drop(client);
+}
+
+/* The last part of a close, once nothing is outstanding: it is repeated if callbacks were left. */
+static mortise_status finish(struct client *client, int64_t until_ns, mortise_error *error)
+{
+    close_stack(client, until_ns);
     log_flush(LOG_MS);
-    switch (stop_callbacks(client, until_ns, may_free)) {
-    case NOTIFY_INSIDE: /* it may be gone as soon as the callback returns */
-        return closed(client->clean, may_free, driver, error);
-    case NOTIFY_INSIDE_LEFT:
-        return failed(error, MORTISE_CLOSING,
-                      "close: callbacks that wait run when the one that closes has returned");
-    case NOTIFY_LEFT:
-        client_set_phase(client, PHASE_LINGERS);
+    int64_t callbacks_ns = clock_after_ms(clock_now(), STUCK_MS);
+    enum events_end end =
+        events_stop(&client->events, until_ns > callbacks_ns ? until_ns : callbacks_ns);
+    if (end == EVENTS_HERE)
+        return leave_to_callback(client, error);
+    if (end == EVENTS_LEFT) {
+        client_move(client, CLIENT_CLOSING, CLIENT_LINGERING);
         return failed(error, MORTISE_CLOSING,
                       "close: callbacks still run or wait; close again to wait for their end");
-    case NOTIFY_DONE:
-        break;
     }
-    if (!may_free) /* a call that had not returned may have waited for a callback, which is over now */
-        may_free = close_stack(client, until_ns);
-    bool clean = client->clean;
-    client_shut(client);
-    if (may_free) { /* else it is left standing: a thread is in it */
-        notify_end(client);
-        client_free(client);
-    }
-    return closed(clean, may_free, driver, error);
+    close_stack(client, until_ns); /* a call may have waited for a callback, which is over now */
+    mortise_status status = closed(client, error);
+    end_client(client);
+    return status;
 }
 
 /* Waits while another thread closes the client. */
 static void wait_for_closer(mortise_client *handle, struct client *client, int64_t until_ns)
 {
-    while (client_is_closing(client, handle) && atomic_load(&client->phase) == PHASE_CLOSES)
-        if (!client_sleep_while(&client->phase, PHASE_CLOSES, until_ns))
-            return;
+    uint32_t state = atomic_load(&client->state);
+    if (state != CLIENT_LINGERING && client_is_closing(client, handle))
+        client_sleep_while(&client->state, state, until_ns);
 }
 
-/* Takes over a client whose close ended with CLOSING. If another thread closes the client, this one waits for the
- * outcome; it returns CLOSING while callbacks may still run. It does not wait inside a callback, because the other thread may be
- * waiting for that callback. */
+/* Takes over a client whose close ended with CLOSING, and counts this call in. If another thread closes the client, this
+ * one waits for the outcome; it returns CLOSING while callbacks may still run. It does not wait inside a callback, because
+ * the other thread may be waiting for that callback. */
 static mortise_status take_over(mortise_client *handle, struct client **client,
                                 mortise_error *error)
 {
-    bool closes = client_enter_closing(handle, client);
-    int64_t until_ns =
-        closes ? clock_after_ms(clock_now(), (*client)->settings.close_timeout_ms) : 0;
-    uint32_t lingers = PHASE_LINGERS;
-    while (closes) {
-        bool mine = atomic_compare_exchange_strong(&(*client)->phase, &lingers, PHASE_CLOSES);
-        bool closed_here = !mine && notify_closed_here(*client);
-        client_leave_closing(*client);
-        if (mine)
+    int64_t until_ns = 0;
+    while (client_enter_closing(handle, client)) {
+        if (client_move(*client, CLIENT_LINGERING, CLIENT_CLOSING))
             return MORTISE_OK;
-        if (closed_here)
+        if (until_ns == 0)
+            until_ns = clock_after_ms(clock_now(), (*client)->settings.close_timeout_ms);
+        bool last_callback = atomic_load(&(*client)->state) == CLIENT_LEAVING &&
+                             events_last_here(&(*client)->events);
+        client_leave(*client);
+        if (last_callback)
             break;
-        if (notify_inside() || clock_now() >= until_ns)
+        if (events_inside() || clock_now() >= until_ns)
             return failed(error, MORTISE_CLOSING,
                           "close: another thread closes the client; callbacks may still run");
         wait_for_closer(handle, *client, until_ns);
-        lingers = PHASE_LINGERS;
-        closes = client_enter_closing(handle, client);
     }
     return failed(error, MORTISE_CLOSED, "the client was closed");
-}
-
-/* A client that is being closed, or was. */
-static mortise_status close_again(mortise_client *handle, mortise_error *error)
-{
-    struct client *client;
-    mortise_status status = take_over(handle, &client, error);
-    if (status != MORTISE_OK)
-        return status;
-    client_begin_call();
-    char driver[32];
-    snprintf(driver, sizeof(driver), "%s", client->driver);
-    notify_closing(client);
-    status = end_client(client, clock_after_ms(clock_now(), client->settings.close_timeout_ms),
-                        driver, error);
-    client_end_call();
-    return status;
 }
 
 mortise_status mortise_close(mortise_client *handle, mortise_error *error)
 {
     struct client *client;
-    uint32_t open = PHASE_OPEN;
     mortise_status status = client_enter(handle, &client, error);
+    bool first = status == MORTISE_OK && client_move(client, CLIENT_OPEN, CLIENT_CLOSING);
+    if (status == MORTISE_OK && !first) {
+        client_leave(client);
+        status = MORTISE_CLOSED;
+    }
     if (status == MORTISE_CLOSED)
-        return close_again(handle, error);
+        status = take_over(handle, &client, error);
     if (status != MORTISE_OK)
         return status;
-    if (!atomic_compare_exchange_strong(&client->phase, &open, PHASE_CLOSES)) {
-        client_leave(client);
-        return close_again(handle, error);
-    }
-    slot_spend(&client->slot);
     int64_t until_ns = clock_after_ms(clock_now(), client->settings.close_timeout_ms);
-    char driver[32];
-    snprintf(driver, sizeof(driver), "%s", client->top->module.name);
-    snprintf(client->driver, sizeof(client->driver), "%s", driver);
-    notify_closing(client);
-    give_up_all(client);
-    client_count_out(client); /* not client_leave: still no cancellation point */
-    client->clean = drain(client, until_ns) && leave_stack(client, until_ns);
-    status = end_client(client, until_ns, driver, error);
+    events_closing(&client->events);
+    if (first) {
+        slot_spend(&client->slot);
+        snprintf(client->driver, sizeof(client->driver), "%s", client->top->module.name);
+        give_up_all(client);
+    }
+    client_count_out(client); /* not client_leave(): still no cancellation point */
+    if (first)
+        client->clean = drain(client, until_ns) && leave_stack(client, until_ns);
+    status = finish(client, until_ns, error);
     client_end_call();
     return status;
 }

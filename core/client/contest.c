@@ -269,6 +269,24 @@ void contest_take_off_locked(struct contest *contest, struct waiter *waiter,
     }
 }
 
+void waiter_report_locked(struct client *client, struct waiter *waiter, mortise_status status)
+{
+    timer_stop(&client->timers, &waiter->timer);
+    timer_unreserve(&client->timers);
+    if (waiter->previous_async != NULL)
+        waiter->previous_async->next_async = waiter->next_async;
+    else
+        client->asyncs = waiter->next_async;
+    if (waiter->next_async != NULL)
+        waiter->next_async->previous_async = waiter->previous_async;
+    pump_attention(&client->pump, -1);
+    waiter->state = WAITER_DECIDED;
+    waiter->notice.status = status;
+    waiter->notice.lease = waiter->lease;
+    waiter->notice.error = status == MORTISE_OK ? NULL : waiter->error;
+    events_push(&client->events, &waiter->notice); /* last: it may be gone now */
+}
+
 void waiter_decide_locked(struct client *client, struct waiter *waiter, mortise_status status)
 {
     waiter->status = status;
@@ -288,7 +306,7 @@ void waiter_decide_locked(struct client *client, struct waiter *waiter, mortise_
     client->stats.waiting--;
     waiter->state = WAITER_DECIDED;
     if (waiter->async)
-        notify_acquired_locked(client, waiter);
+        waiter_report_locked(client, waiter, status);
     else
         sleeper_wake_later(&waiter->sleeper, &client->wakes); /* last: it may be gone now */
 }

@@ -1,20 +1,20 @@
-/* core.h - the core's own structures, and which file does what with them.
+/* core.h - the structures of a client, and which file does what with them.
  *
- *   caller -> api.c -> contest.c (the local queue, the head's request) -> pump.c -> module stack
+ *   caller -> acquire.c -> contest.c (the local queue, the head's request) -> pump -> module stack
  *          <- grant.c (the grant under the watchdog) <- contest.c <-
  *
- *   open.c      opens a client; close.c: ends it; client.c: counts the calls in flight on it
- *   contest.c   who waits for a name in this process; ask.c: the request of the head in the backend
+ *   open.c      opens a client; close.c: ends it; client.c: its state, its references, the calls in flight on it
+ *   contest.c   the callers in this process that wait for a name; ask.c: the request of the first of them
  *   grant.c     what the backend gave: deadline, state, loss, hand-over, release
- *   release.c   releases, repeated until they are sure, though nobody may be waiting
- *   timer.c     the heap of due times; watchdog.c the thread that serves it, and renewals
- *   notify.c    callbacks of the application; events to observers
- *   lease.c     the public calls on a lease; api.c: on acquiring one
- *   resolve.c   host names, looked up for the modules
- *   query.c     inspect, list, break, ping, and what is asked without a backend
+ *   release.c   releases, repeated until they are sure, even if no caller waits
+ *   watchdog.c  the thread that serves the heap of due times, and renewals
+ *   dispatch.c  callbacks on a thread of the application
+ *   observe.c   events to observers
+ *   lease.c     the public calls on a lease; acquire.c: the calls that acquire one
+ *   query.c     inspect, list, break, ping, and the calls that need no backend
  *
- * Locks, outermost first: client.lock (entries, contests, grants, timers, counters, free lists);
- * client.notify_lock (callbacks waiting); pump.lock. Completions run with none of them held.
+ * Locks, outermost first: client.lock (entries, contests, grants, timers, counters, free lists); the lock of
+ * client.events (callbacks that wait); pump.lock. Completions run with none of them held.
  * A function that needs the client's lock says so by its suffix `_locked`. */
 #ifndef MORTISE_CORE_CORE_H
 #define MORTISE_CORE_CORE_H
@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "base/slab.h"
+#include "events/events.h"
 #include "modules/loader.h"
 #include "pump/pump.h"
 #include "base/status.h"
@@ -48,19 +49,6 @@ enum timer_kind {
 
 /* watchdog.c: sets a timer that the watchdog serves. */
 void timer_set_locked(struct client *client, struct timer *timer, int64_t due_ns);
-
-/* ---- callbacks ------------------------------------------------------------------------------- */
-
-/* A callback of the application that is to be run. */
-struct notice {
-    struct notice *next;
-    mortise_lease *lease; /* of a change of state; NULL: the outcome of an async acquire */
-    mortise_lease_state state;
-    mortise_state_callback on_state;
-    void *user_data;
-    struct waiter *waiter; /* of that acquire; freed with the notice */
-    struct grant *grant;   /* whose `change` it is, while it waits; notify lock */
-};
 
 /* ---- the local queue -------------------------------------------------------------------------- */
 
@@ -99,15 +87,11 @@ struct waiter {
     mortise_state_callback on_state;
     void *user_data;
 
-    struct notice *lost_notice; /* made beforehand, if on_state */
-
     bool async;
     struct sleeper sleeper; /* not async */
     struct timer timer;     /* async, from here on */
-    struct notice notice;
+    struct notice notice; /* of its outcome; owns the waiter */
     mortise_error error_room;
-    mortise_acquire_callback callback;
-    void *callback_data;
     struct waiter *next_async, *previous_async;
 };
 
@@ -163,8 +147,10 @@ void contest_served_locked(struct contest *contest, struct waiter *waiter,
                            struct task_list *starts);
 /* The name, or any name (NULL), may have become free. Inside the pump. */
 void contest_news(struct client *client, const char *name, size_t name_len);
-/* Decides a waiter: it is off every queue. Sync: wakes it; async: a notice. */
+/* Decides a waiter: it is off every queue. Wakes it, or queues its callback if it is async. */
 void waiter_decide_locked(struct client *client, struct waiter *waiter, mortise_status status);
+/* The same for an async waiter that was in no queue. */
+void waiter_report_locked(struct client *client, struct waiter *waiter, mortise_status status);
 
 struct entry *entry_find_locked(struct client *client, const char *name, size_t name_len);
 struct entry *entry_make_locked(struct client *client, const char *name, size_t name_len);
@@ -205,11 +191,8 @@ struct grant {
     struct timer timer;
     struct task *renewal; /* under way */
     uint64_t number;      /* of the lease, for events */
-    mortise_state_callback on_state;
-    void *user_data;
-    struct notice *lost_notice; /* made beforehand where there is an on_state */
-    struct notice *_Atomic
-        change; /* HELD or SUSPECT, not told yet; notify lock, set under the client's too */
+    struct notice change;        /* HELD or SUSPECT, to be reported */
+    struct notice loss;          /* LOST, to be reported */
     struct release *room; /* made beforehand, for its release */
 };
 
@@ -278,44 +261,8 @@ bool watchdog_stop(struct client *client, int64_t until_ns);
 /* Serves what is due now; returns the next due time. The thread's body; tests call it by hand. */
 int64_t watchdog_run(struct client *client);
 
-/* ---- notify.c ---------------------------------------------------------------------------------- */
+/* ---- observe.c --------------------------------------------------------------------------------- */
 
-bool notify_ready(struct client *client); /* somebody is there to run callbacks; false: no thread */
-struct notice *notify_new(void);          /* a notice made beforehand, so that a loss can be told */
-void notify_state_locked(struct grant *grant, mortise_lease_state state);
-/* What waits to be told of this grant is not changed any more: its callback changes, or it ends. */
-void notify_settle_locked(struct grant *grant);
-void notify_acquired_locked(struct client *client, struct waiter *waiter);
-/* No callback of this lease runs on another thread when this returns, and none will. */
-void notify_drain_lease(struct client *client, mortise_lease *lease);
-bool notify_inside(void); /* this thread runs a callback */
-/* This thread runs the client's last callback, which has closed the client. */
-bool notify_closed_here(struct client *client);
-/* A callback of this lease runs on another thread. */
-bool notify_runs_elsewhere(struct client *client, const mortise_lease *lease);
-/* Runs at most so many callbacks on this thread; returns how many. *gone: the client was closed in one
- * of them, and freed. */
-int notify_run(struct client *client, size_t at_most, bool *gone);
-size_t notify_count(struct client *client);
-int notify_open_fd(struct client *client);
-/* Around mortise_dispatch(): the client is not freed in between, unless notify_run() says so. */
-bool notify_dispatch_begin(struct client *client); /* false: mortise_fd() was not called */
-void notify_dispatch_end(struct client *client);
-/* The client closes: waits until its callbacks have run, but no longer than until_ns. With mortise_fd() it waits only
- * for threads that are in mortise_dispatch(): callbacks run nowhere else. may_free: nothing else of the client is in
- * use. */
-enum notify_end {
-    NOTIFY_DONE, /* no callback runs, and none will */
-    NOTIFY_LEFT, /* callbacks run or wait */
-    NOTIFY_INSIDE, /* this thread runs a callback, the last one; the client ends, and is freed if it may be, when
-                         * that returns */
-    NOTIFY_INSIDE_LEFT, /* the same, but others wait: they run first, on this thread */
-};
-enum notify_end notify_stop(struct client *client, int64_t until_ns, bool may_free);
-/* After NOTIFY_DONE, when no thread can enter any more: waits for those that are about to leave. */
-void notify_end(struct client *client);
-/* The client closes, on this thread: nobody waits for the callback that may be closing it. */
-void notify_closing(struct client *client);
 void observe_locked(struct client *client, mortise_event_kind kind, const struct entry *entry,
                     const struct grant *grant, const struct waiter *waiter, mortise_status status);
 
@@ -343,9 +290,10 @@ struct client {
     struct slot slot;
     /* these are never reset by a new client in the slot: a caller with an old handle may be counting */
     _Atomic uint32_t users;   /* calls in flight; a futex of the close */
-    _Atomic uint32_t awaited; /* closes that wait for the last of them */
-    _Atomic uint32_t phase;   /* enum close_phase in client_inside.h */
+    _Atomic uint32_t awaited; /* threads that wait for `users` or `references` */
+    _Atomic uint32_t state;   /* enum client_state in client.h; a futex of other closes */
     pthread_mutex_t lock;
+    _Atomic uint32_t references; /* client.h says whose; a futex of the close */
     struct wake_list wakes; /* of those who were decided under the lock: done by client_unlock() */
     bool closing;
     struct settings settings;
@@ -391,36 +339,15 @@ struct client {
     int watchdog_timer; /* a timerfd on CLOCK_BOOTTIME */
     int64_t watchdog_at_ns;
 
-    pthread_mutex_t notify_lock; /* of what follows */
-    pthread_cond_t notify_cond;  /* a notice came; a callback returned; the notifier ended */
-    struct notice *notices, **notices_end;
-    size_t notice_count;
-    pthread_t notifier;
-    bool notifier_made, notifier_runs, notifier_stops;
-    bool notify_closing;
-    pthread_t closer;          /* the thread that closes, if so */
-    bool closed_inside, frees; /* who runs the callback that is under way ends, frees the client */
-    bool running;              /* a callback is under way */
-    pthread_t running_thread;
-    mortise_lease *running_lease;
-    _Atomic bool notifier_started;
-    bool fd_mode, signaled;
-    unsigned dispatchers;        /* threads in mortise_dispatch() */
-    int notify_fd, notify_event; /* mortise_fd: an epoll of the pump's and of an eventfd; or -1 */
+    struct events events; /* callbacks of the application */
 };
 
 /* Counts a call in; OK, CLOSED or FORKED. Every OK is followed by client_leave. */
 mortise_status client_enter(mortise_client *handle, struct client **client, mortise_error *error);
 void client_leave(struct client *client);
-/* The same of a client that is being closed, for its last callbacks: nothing else of it may be used. */
-bool client_enter_closing(mortise_client *handle, struct client **client);
-void client_leave_closing(struct client *client);
-/* The client ends: nobody enters it any more, and those who had entered are out. */
-void client_shut(struct client *client);
 /* Unlocks client.lock, and then wakes who was decided meanwhile: one who wakes while the lock is still
  * held would run into it at once. Nothing else unlocks it. */
 void client_unlock(struct client *client);
-void client_free(struct client *client); /* the very last */
 /* An ask, a renewal or a release begins, ends: the close waits for the last one. */
 void client_began_locked(struct client *client);
 void client_ended_locked(struct client *client);

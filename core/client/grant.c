@@ -80,10 +80,16 @@ struct grant *grant_new_locked(struct client *client, const char *owner, size_t 
     grant->owner_len = (uint32_t)owner_len;
     grant->timer = (struct timer){.kind = TIMER_GRANT};
     grant->renewal = NULL;
-    grant->on_state = NULL;
-    grant->lost_notice = NULL;
-    grant->change = NULL;
+    grant->change = grant->loss = (struct notice){.on_state = NULL};
     return grant;
+}
+
+/* Its callback is not called any more. */
+static void forget_callback_locked(struct grant *grant)
+{
+    events_forget(&grant->client->events, &grant->change);
+    events_forget(&grant->client->events, &grant->loss);
+    grant->change.on_state = grant->loss.on_state = NULL;
 }
 
 void grant_unref_locked(struct grant *grant)
@@ -91,14 +97,11 @@ void grant_unref_locked(struct grant *grant)
     if (--grant->references > 0)
         return;
     struct client *client = grant->client;
-    notify_settle_locked(grant);
     free(grant->owner);
-    free(grant->lost_notice);
     if (grant->room != NULL)
         release_room_free_locked(client, grant->room);
     grant->room = NULL;
     grant->owner = NULL;
-    grant->lost_notice = NULL;
     if (grant->entry != NULL)
         entry_unref_locked(client, grant->entry);
     grant->entry = NULL;
@@ -198,12 +201,12 @@ static void set_renewal_timer_locked(struct grant *grant, int64_t now)
 
 static void take_callback_locked(struct grant *grant, struct waiter *waiter)
 {
-    notify_settle_locked(grant);
-    free(grant->lost_notice);
-    grant->on_state = waiter->on_state;
-    grant->user_data = waiter->user_data;
-    grant->lost_notice = waiter->lost_notice;
-    waiter->lost_notice = NULL;
+    forget_callback_locked(grant);
+    grant->change = (struct notice){.lease = slot_handle(&grant->slot),
+                                    .on_state = waiter->on_state,
+                                    .user_data = waiter->user_data};
+    grant->loss = grant->change;
+    grant->loss.state = MORTISE_STATE_LOST;
 }
 
 bool grant_give_locked(struct waiter *waiter, struct entry *entry, const mortise_op *op)
@@ -251,7 +254,7 @@ static void lost_locked(struct grant *grant, bool gone, struct task_list *starts
     client->stats.losses++;
     client->stats.held--;
     observe_locked(client, MORTISE_EVENT_LOST, grant->entry, grant, NULL, MORTISE_LOST);
-    notify_state_locked(grant, MORTISE_STATE_LOST);
+    events_push(&client->events, &grant->loss);
     if (unsure)
         give_back_locked(grant, atomic_load(&grant->token), clock_now(), starts);
 }
@@ -329,7 +332,7 @@ static void renewed_locked(struct grant *grant, const mortise_op *op, bool exten
     }
     grant->failures = 0;
     if (atomic_exchange(&grant->suspect, false))
-        notify_state_locked(grant, MORTISE_STATE_HELD);
+        events_push_state(&grant->client->events, &grant->change, MORTISE_STATE_HELD);
     if (extends)
         observe_locked(grant->client, MORTISE_EVENT_RENEWED, grant->entry, grant, NULL, MORTISE_OK);
     int64_t now = clock_now();
@@ -344,7 +347,7 @@ static void suspect_locked(struct grant *grant, mortise_status status)
     if (atomic_exchange(&grant->suspect, true))
         return;
     observe_locked(grant->client, MORTISE_EVENT_SUSPECT, grant->entry, grant, NULL, status);
-    notify_state_locked(grant, MORTISE_STATE_SUSPECT);
+    events_push_state(&grant->client->events, &grant->change, MORTISE_STATE_SUSPECT);
 }
 
 static void renewal_failed_locked(struct grant *grant, mortise_status status,
@@ -491,10 +494,9 @@ mortise_status grant_release_locked(struct grant *grant, struct release **releas
     struct client *client = grant->client;
     int64_t now = clock_now();
     *release = NULL;
-    if (!grant->lost && grant_deadline(grant, now) == DEADLINE_PASSED) {
-        grant->on_state = NULL; /* its holder learns it by the status */
+    forget_callback_locked(grant); /* if it is lost, the status says so */
+    if (!grant->lost && grant_deadline(grant, now) == DEADLINE_PASSED)
         lost_locked(grant, false, starts);
-    }
     mortise_status status = grant->lost ? MORTISE_LOST : MORTISE_OK;
     observe_locked(client, MORTISE_EVENT_RELEASED, grant->entry, grant, NULL, status);
     client->stats.releases++;

@@ -77,7 +77,7 @@ static mortise_status end_lease(struct grant *grant, struct client *client, mort
         return failed(error, MORTISE_INVALID,
                       "the lease was released before, or its client closed");
     }
-    bool calls_back = grant->on_state != NULL;
+    bool calls_back = grant->change.on_state != NULL;
     if (error != NULL)
         remember_name(&called, grant, client->settings.namespace_len);
     mortise_status status = grant_release_locked(grant, &release, &starts);
@@ -90,7 +90,7 @@ static mortise_status end_lease(struct grant *grant, struct client *client, mort
     else
         pump_start_soon(&client->pump, &starts);
     if (calls_back)
-        notify_drain_lease(client, lease);
+        events_drain(&client->events, lease);
     if (waits)
         await_release(client, release, sleeper);
     if (status != MORTISE_OK)
@@ -129,7 +129,7 @@ bool mortise_on_state_runs(mortise_client *handle, mortise_lease *lease)
     struct client *client;
     if (client_enter(handle, &client, NULL) != MORTISE_OK)
         return true; /* for all that is known */
-    bool runs = notify_runs_elsewhere(client, lease);
+    bool runs = events_run_elsewhere(&client->events, lease);
     client_leave(client);
     return runs;
 }

@@ -1,5 +1,5 @@
 /* open.c - from a path or URL to a client with its modules: mortise_open(). */
-#include "client/client_internal.h"
+#include "client/client.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -56,6 +56,22 @@ static void random_bytes(struct pump *pump, void *bytes, size_t size)
 
 static const struct pump_upcalls upcalls = {.news = news, .doubt = doubt, .random = random_bytes};
 
+/* ---- what the executor of callbacks tells ---- */
+
+static void thread_begins(struct events *events)
+{
+    client_keep((struct client *)(void *)((char *)events - offsetof(struct client, events)));
+}
+
+static void thread_ends(struct events *events)
+{
+    client_leave_callbacks(
+        (struct client *)(void *)((char *)events - offsetof(struct client, events)));
+}
+
+static const struct events_upcalls events_upcalls = {.thread_begins = thread_begins,
+                                                     .thread_ends = thread_ends};
+
 /* ---- a new client ---- */
 
 static struct client *client_new(void)
@@ -69,16 +85,11 @@ static struct client *client_new(void)
     memset((char *)client + offsetof(struct client, lock), 0,
            sizeof(*client) - offsetof(struct client, lock));
     pthread_mutex_init(&client->lock, NULL);
-    pthread_mutex_init(&client->notify_lock, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&client->notify_cond, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    client->notices_end = &client->notices;
-    client->watchdog_timer = client->notify_fd = client->notify_event = -1;
+    client->watchdog_timer = -1;
     client->manual = atomic_load(&client_manual);
-    atomic_store(&client->phase, PHASE_OPEN);
+    atomic_store(&client->references, 2); /* of the handle, and of the modules */
+    client_move(client, CLIENT_ENDED, CLIENT_OPEN);
+    events_init(&client->events, &events_upcalls, client->manual);
     pump_init(&client->pump, &upcalls, &client->loader);
     client->pump.manual = client->manual;
     return client;
@@ -243,8 +254,10 @@ mortise_status mortise_open(const char *where, mortise_client **handle, mortise_
         /* a module may have posted something, and the service thread come for it */
         bool stopped = pump_stop(&client->pump, clock_after_ms(clock_now(), STUCK_MS));
         loader_close_all(&client->loader);
+        client_move(client, CLIENT_OPEN, CLIENT_ENDED);
         if (stopped)
-            client_free(client);
+            client_drop(client);
+        client_drop(client);
         return status;
     }
     pump_attach(&client->pump, client->top);

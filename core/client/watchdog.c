@@ -6,7 +6,7 @@
  * application. It sleeps on a timerfd of CLOCK_BOOTTIME, so that it wakes when a suspended machine does.
  * When a renewal is due, those that are due soon are taken along, so that a driver can send them together:
  * ten thousand leases that were taken one by one fall into step after a few periods. */
-#include "client/client_internal.h"
+#include "client/client.h"
 
 #include <errno.h>
 #include <linux/futex.h>

@@ -134,22 +134,18 @@ static void test_changes_wait_as_one(void)
     struct grant *grant = slab_find(&grant_slab, lease);
     for (int round = 1; round <= 2; round++) {
         mortise_lease_state last = round == 1 ? MORTISE_STATE_HELD : MORTISE_STATE_SUSPECT;
-        pthread_mutex_lock(&rig.client->lock);
         for (int i = 0; i < 1000; i++) {
-            notify_state_locked(grant, MORTISE_STATE_SUSPECT);
-            notify_state_locked(grant, MORTISE_STATE_HELD);
+            events_push_state(&rig.client->events, &grant->change, MORTISE_STATE_SUSPECT);
+            events_push_state(&rig.client->events, &grant->change, MORTISE_STATE_HELD);
         }
-        notify_state_locked(grant, last);
-        client_unlock(rig.client);
-        CU_ASSERT_EQUAL(notify_count(rig.client), 1);
+        events_push_state(&rig.client->events, &grant->change, last);
+        CU_ASSERT_EQUAL(rig.client->events.count, 1);
         settle();
         CU_ASSERT_EQUAL_FATAL(states.count, round);
         CU_ASSERT_EQUAL(states.seen[round - 1], last);
     }
-    /* one that waits when the lease ends goes untold */
-    pthread_mutex_lock(&rig.client->lock);
-    notify_state_locked(grant, MORTISE_STATE_HELD);
-    client_unlock(rig.client);
+    /* one that waits when the lease ends is not reported */
+    events_push_state(&rig.client->events, &grant->change, MORTISE_STATE_HELD);
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
     settle();
     CU_ASSERT_EQUAL(states.count, 2);

@@ -248,11 +248,10 @@ static void test_spent_notices(void)
     for (int round = 0; round < 2; round++) {
         mortise_lease *lease =
             take(&rig, "a", MORTISE_OPTIONS(.on_state = on_state, .user_data = &states));
-        pthread_mutex_lock(&rig.client->lock);
-        notify_state_locked(slab_find(&grant_slab, lease), MORTISE_STATE_SUSPECT);
-        client_unlock(rig.client);
+        struct grant *grant = slab_find(&grant_slab, lease);
+        events_push_state(&rig.client->events, &grant->change, MORTISE_STATE_SUSPECT);
+        CU_ASSERT_EQUAL(rig.client->events.count, 1);
         CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
-        CU_ASSERT_EQUAL(notify_count(rig.client), 1);
         if (round == 0)
             CU_ASSERT_EQUAL(mortise_dispatch(rig.handle), 0);
     }
@@ -273,9 +272,9 @@ static void *close_to_the_end(void *argument)
 static bool close_waits(void *argument)
 {
     struct client *client = argument;
-    pthread_mutex_lock(&client->notify_lock);
-    bool waits = client->notifier_stops;
-    pthread_mutex_unlock(&client->notify_lock);
+    pthread_mutex_lock(&client->events.lock);
+    bool waits = client->events.stopping;
+    pthread_mutex_unlock(&client->events.lock);
     return waits;
 }
 

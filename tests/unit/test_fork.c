@@ -179,6 +179,45 @@ static void test_grandchild(void)
     rig_close(&rig);
 }
 
+/* ---- in a callback ---- */
+
+static pid_t forked;
+
+static void fork_here(mortise_status status, mortise_lease *lease, const mortise_error *error,
+                      void *user_data)
+{
+    fflush(NULL);
+    forked = fork();
+    told(status, lease, error, user_data);
+}
+
+/* The child returns from the callback, and from the dispatch, without a second callback. */
+static void test_in_a_callback(void)
+{
+    struct outcome first, second;
+    int status;
+    rig_open(&rig, "");
+    memset(&first, 0, sizeof(first));
+    memset(&second, 0, sizeof(second));
+    sim->seize("a", MORTISE_NEVER);
+    mortise_acquire_async(rig.handle, "a", TRY, fork_here, &first, NULL, NULL);
+    mortise_acquire_async(rig.handle, "a", TRY, told, &second, NULL, NULL);
+    int count = mortise_dispatch(rig.handle);
+    if (forked == 0) {
+        alarm(60);
+        bool right = count == 1 && first.calls == 1 && second.calls == 0 &&
+                     mortise_dispatch(rig.handle) == MORTISE_FORKED &&
+                     mortise_close(rig.handle, NULL) == MORTISE_FORKED &&
+                     a_client_of_its_own(NULL) == 0;
+        syscall(SYS_exit_group, right ? 0 : 1);
+    }
+    CU_ASSERT_EQUAL(count, 2);
+    CU_ASSERT_EQUAL(waitpid(forked, &status, 0), forked);
+    CU_ASSERT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    sim->give_back("a");
+    rig_close(&rig);
+}
+
 static _Atomic bool churning;
 
 static void *churn(void *argument)
@@ -272,6 +311,7 @@ int main(void)
         {"R8: the parent goes on", test_parent_with_threads_goes_on},
         {"R8: a client of its own", test_a_client_of_its_own},
         {"R8: a grandchild", test_grandchild},
+        {"R8: in a callback", test_in_a_callback},
         {"R8: at any moment", test_at_any_moment},
         {"R8: the tables are free", test_tables_are_free},
         CU_TEST_INFO_NULL,
