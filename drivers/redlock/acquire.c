@@ -341,7 +341,7 @@ static void undone(struct attempt *attempt, const struct ballot *ballot)
     if (!decided && unsure)
         fail_few(attempt, answered, &ballot->why);
     else if (decided || presumed) {
-        /* a presumed holder may be a split vote, whose marks go with it: then no release tells */
+        /* a presumed holder may be a split vote, whose marks go with it: then no release is announced */
         driver->spread_ns /= decided ? 2 : 1;
         busy(attempt, best->remaining_ms, decided);
     } else if (answered < driver->quorum || nodes_usable(driver, true) < driver->quorum)

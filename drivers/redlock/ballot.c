@@ -68,7 +68,7 @@ static bool send_alike(struct vote *vote, const struct vote *first)
     return true;
 }
 
-/* The node may have answered since it was last looked at, but it does not become slow here: ballots_turn tells whoever
+/* The node may have answered since it was last looked at, but it does not become slow here: ballots_turn notifies whoever
  * waits for it. */
 static void set_asked(struct vote *vote, enum vote_state asked)
 {

@@ -115,7 +115,7 @@ struct ballot {
 
     /* undo, inspect */
     char mark; /* to be left on the lock if another has it: pubsub.c */
-    bool told; /* a waiter was refused, and was told */
+    bool woke; /* a waiter was refused, and is woken */
     struct tally tally;
 
     struct vote votes[]; /* one per node */

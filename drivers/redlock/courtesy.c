@@ -37,12 +37,12 @@ void courtesy_released(struct driver *driver, const char *name, size_t name_len)
         courtesy->until_ns = now + start_ns(driver);
 }
 
-void courtesy_told(struct driver *driver, const char *name, size_t name_len, bool told)
+void courtesy_answered(struct driver *driver, const char *name, size_t name_len, bool contended)
 {
     unsigned hash = hash_of(name, name_len);
     struct courtesy *courtesy = &driver->courtesies[hash % COURTESIES];
     int64_t now = now_of(driver);
-    if (told)
+    if (contended)
         *courtesy = (struct courtesy){hash, now + start_ns(driver), now + CONTENDED_NS};
     else if (courtesy->hash == hash)
         courtesy->until_ns = courtesy->contended_ns = 0;

@@ -89,7 +89,7 @@ void dispatch_start(struct driver *driver, mortise_op **ops, size_t n)
     dispatch_look(driver);
 }
 
-/* Too few nodes were there to ask them all: what may be left is released as far as they are. */
+/* Too few nodes are connected; those that are undo what may be left. */
 static void cancel_waiting(struct driver *driver, mortise_op *op)
 {
     struct claim *claim = claim_find(driver, &op->grant);

@@ -9,7 +9,7 @@
 /* look.lua fetches so much of a value, which may be another program's. */
 _Static_assert(GRANT_HEX + 2 * 20 + 3 + MORTISE_NOTE_MAX < 4096, "a value of ours is seen whole");
 
-/* ---- who has it ----------------------------------------------------------------------------------------------- */
+/* ---- the holder ----------------------------------------------------------------------------------------------- */
 
 static void look_put(struct ballot *ballot, struct vote *vote)
 {
@@ -27,7 +27,7 @@ static enum vote_state look_take(struct ballot *ballot, struct vote *vote, redis
 }
 
 /* True: enough nodes have answered to tell. False: the ballot is open, or the op has ended. */
-static bool is_told(struct ballot *ballot, bool over)
+static bool is_decided(struct ballot *ballot, bool over)
 {
     struct driver *driver = ballot->driver;
     unsigned answered = ballot->counts[VOTE_YES] + ballot->counts[VOTE_ABSENT];
@@ -45,7 +45,7 @@ static bool is_told(struct ballot *ballot, bool over)
     return false;
 }
 
-/* A minority of the nodes may still have a value of a lock that nobody holds. The answer says nothing of it. */
+/* A minority of the nodes may still have the value of a lock that nobody holds. The answer leaves it out. */
 static void look_forget_holder(mortise_info *info)
 {
     mortise_info nobody = {.size = info->size};
@@ -56,7 +56,7 @@ static void look_forget_holder(mortise_info *info)
 static void inspect_look(struct ballot *ballot, bool over)
 {
     struct driver *driver = ballot->driver;
-    if (!is_told(ballot, over))
+    if (!is_decided(ballot, over))
         return;
     mortise_info *info = ballot->op->info;
     if (!tally_is_held(driver, tally_best(&ballot->tally), ballot->counts[VOTE_FAULT]))
@@ -125,7 +125,7 @@ static void break_look(struct ballot *ballot, bool over)
     struct driver *driver = ballot->driver;
     mortise_op *op = ballot->op;
     mortise_grant_id grant;
-    if (!is_told(ballot, over))
+    if (!is_decided(ballot, over))
         return;
     for (unsigned i = 0; i < ballot->tally.count; i++) {
         const struct seen *seen = &ballot->tally.seen[i];
@@ -173,13 +173,13 @@ static void say_silent(const struct ballot *ballot, char *text, size_t size)
         const struct vote *vote = &ballot->votes[i];
         const struct link *link = &vote->node->link;
         const char *endpoint = link->endpoint.text, *why = link->last.text;
-        bool told = !link_is_up(link) && why[0] != '\0';
+        bool known = !link_is_up(link) && why[0] != '\0';
         if (vote->state == VOTE_YES)
             continue;
-        int length = told ? snprintf(text + used, size - used, "; %s", why)
-                          : snprintf(text + used, size - used, "; %s: %s", endpoint,
-                                     vote->node->twin ? "the same server as another node"
-                                                      : "no answer, or refused");
+        int length = known ? snprintf(text + used, size - used, "; %s", why)
+                           : snprintf(text + used, size - used, "; %s: %s", endpoint,
+                                      vote->node->twin ? "the same server as another node"
+                                                       : "no answer, or refused");
         used += length > 0 ? (size_t)length : 0;
     }
 }

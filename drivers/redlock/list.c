@@ -57,7 +57,7 @@ static void emit(struct list *list, struct found *found)
     driver->host->emit(driver->host, list->op, &found->info);
 }
 
-static void tell(struct list *list)
+static void finish(struct list *list)
 {
     struct driver *driver = list->driver;
     if (list->complete < driver->quorum) {
@@ -77,7 +77,7 @@ static void list_ended(struct list *list)
     if (--list->running > 0)
         return;
     if (list->op != NULL)
-        tell(list);
+        finish(list);
     HASH_ITER (hh, list->found, found, next) {
         HASH_DEL(list->found, found);
         free(found);
@@ -106,7 +106,7 @@ static struct found *find(struct list *list, const redisReply *key)
     return NULL;
 }
 
-/* {key, who has it}. False: out of memory. */
+/* {key, holder}. False: out of memory. */
 static bool take_lock(struct scan *scan, const redisReply *lock)
 {
     const redisReply *key = lock->element[0];

@@ -1,5 +1,5 @@
-/* pubsub.c - the second connection of each node, for subscriptions: opened when a caller first waits. It tells the core of
- * releases, so that waiters try again.
+/* pubsub.c - the second connection of each node, for subscriptions: opened when a caller first waits. It notifies the core
+ * of releases, so that waiters try again.
  *
  * A subscription is in force when q nodes have confirmed it: each grant has keys on q nodes, so no release can be missed
  * then. This moment is news, too, because a release before it was not heard.
@@ -10,20 +10,20 @@
  * The nodes publish one after the other, as the undos arrive. A waiter that tried at the first message would find the
  * other nodes still taken. So a watched name collects the messages of one release:
  *
- *   RELEASE_NONE    no release is being collected
- *   RELEASE_HEARD   fewer than q nodes have told: the core is told after STRAGGLER_NS, and again when q have told
- *   RELEASE_TOLD    q nodes have told: the core is told after this waiter's turn_ns()
+ *   RELEASE_NONE      no release is being collected
+ *   RELEASE_PARTIAL   fewer than q nodes have announced it: the core is notified after STRAGGLER_NS, and again when q have
+ *   RELEASE_COMPLETE  q nodes have announced it: the core is notified after this waiter's turn_ns()
  *
- *   message                                             NONE     HEARD                        TOLD
- *   the first; a second one from the same node;         HEARD    HEARD, of the next release   HEARD, of the next release
+ *   message                                             NONE      PARTIAL                    COMPLETE
+ *   the first; a second one from the same node;         PARTIAL   PARTIAL, the next release  PARTIAL, the next release
  *     one more than RELEASE_NS after the first
- *   another node's, fewer than q so far                 -        HEARD                        -
- *   another node's, the q-th                            -        TOLD                         -
- *   another node's, after that                          -        -                            TOLD
+ *   another node's, fewer than q so far                 -         PARTIAL                    -
+ *   another node's, the q-th                            -         COMPLETE                   -
+ *   another node's, after that                          -         -                          COMPLETE
  *
  * Who comes next: a mark says how many releases its waiter has heard in vain, and a message carries the largest mark
- * that the lock had. A waiter that has heard fewer lets that one go first, for a moment. Without this the waiter that is
- * told first would have all votes before the others ask, each time. If tries were split lately, every waiter also waits
+ * that the lock had. A waiter that has heard fewer lets that one go first, for a moment. Without this the waiter that
+ * hears first would have all votes before the others ask, each time. If tries were split lately, every waiter also waits
  * for a random time. */
 #include "redlock.h"
 
@@ -32,7 +32,7 @@
 #define RELEASE_NS (INT64_C(10) * NS_PER_MS) /* the messages of one release come within this */
 #define STEPS_MAX 3                          /* how many steps a waiter lets others go first */
 
-enum release_state { RELEASE_NONE, RELEASE_HEARD, RELEASE_TOLD };
+enum release_state { RELEASE_NONE, RELEASE_PARTIAL, RELEASE_COMPLETE };
 
 /* A node's part in a watched name. */
 enum subscription {
@@ -44,12 +44,12 @@ enum subscription {
 struct watched {
     struct channel channel;                 /* first */
     unsigned char subscriptions[NODES_MAX]; /* enum subscription */
-    bool heard[NODES_MAX];                  /* which nodes have told of this release */
+    bool heard[NODES_MAX];                  /* which nodes have announced this release */
     enum release_state release;
     int64_t began_ns; /* the first message of this release */
     char mark;        /* the largest that its messages brought */
     unsigned vain;    /* releases heard since it had the lock, or began to wait */
-    int64_t due_ns;   /* when the core is told */
+    int64_t due_ns;   /* when the core is notified */
 };
 
 static void up(struct link *link, void *owner);
@@ -134,19 +134,19 @@ void pubsub_granted(struct driver *driver, const char *name, size_t name_len)
         watched->vain = 0;
 }
 
-/* ---- telling the core ---------------------------------------------------------------------------------------- */
+/* ---- notifying the core ---------------------------------------------------------------------------------------- */
 
-static void tell_at(struct driver *driver, struct watched *watched, int64_t due_ns)
+static void notify_at(struct driver *driver, struct watched *watched, int64_t due_ns)
 {
     watched->due_ns = due_ns;
     if (due_ns < driver->news_due_ns)
         driver->news_due_ns = due_ns;
 }
 
-static void tell_by(struct driver *driver, struct watched *watched, int64_t due_ns)
+static void notify_by(struct driver *driver, struct watched *watched, int64_t due_ns)
 {
     if (due_ns < watched->due_ns)
-        tell_at(driver, watched, due_ns);
+        notify_at(driver, watched, due_ns);
 }
 
 /* How long it lets waiters go first that have heard more releases in vain; and a random time, if tries were split
@@ -177,25 +177,25 @@ static unsigned count_in_force(const struct driver *driver, const struct watched
     return n;
 }
 
-/* The node tells of a release. */
+/* The node announces a release. */
 static void heard(struct driver *driver, struct watched *watched, unsigned node, char mark)
 {
     int64_t now = now_of(driver);
     if (watched->release == RELEASE_NONE || watched->heard[node] ||
         now - watched->began_ns > RELEASE_NS) {
         memset(watched->heard, 0, sizeof(watched->heard));
-        watched->release = RELEASE_HEARD;
+        watched->release = RELEASE_PARTIAL;
         watched->began_ns = now;
         watched->mark = MARK;
         watched->vain++;
-        tell_by(driver, watched, now + STRAGGLER_NS);
+        notify_by(driver, watched, now + STRAGGLER_NS);
     }
     watched->heard[node] = true;
     watched->mark = mark > watched->mark ? mark : watched->mark;
-    if (watched->release == RELEASE_TOLD || count_heard(driver, watched) < driver->quorum)
+    if (watched->release == RELEASE_COMPLETE || count_heard(driver, watched) < driver->quorum)
         return;
-    watched->release = RELEASE_TOLD;
-    tell_at(driver, watched, now + turn_ns(driver, watched));
+    watched->release = RELEASE_COMPLETE;
+    notify_at(driver, watched, now + turn_ns(driver, watched));
 }
 
 /* If the subscription was broken, or is in force only now, a release before this was not heard. */
@@ -205,7 +205,7 @@ static void confirmed(struct driver *driver, struct watched *watched, unsigned n
     bool was_broken = watched->subscriptions[node] == SUBSCRIPTION_BROKEN;
     watched->subscriptions[node] = SUBSCRIPTION_IN_FORCE;
     if (was_broken || (was_short && count_in_force(driver, watched) >= driver->quorum))
-        tell_by(driver, watched, now_of(driver));
+        notify_by(driver, watched, now_of(driver));
 }
 
 void pubsub_turn(struct driver *driver, int64_t now_ns)
@@ -223,7 +223,7 @@ void pubsub_turn(struct driver *driver, int64_t now_ns)
     }
 }
 
-/* ---- told by the nodes ---------------------------------------------------------------------------------------- */
+/* ---- replies of the nodes ---------------------------------------------------------------------------------------- */
 
 static void up(struct link *link, void *owner)
 {

@@ -9,7 +9,7 @@
  *   release.c    RELEASE
  *   inspect.c    INSPECT, BREAK, PING
  *   list.c       LIST
- *   pubsub.c       waiters are told of a release
+ *   pubsub.c       wakes waiters when a lock is released
  *   courtesy.c   ... and come before the client that released
  *   undo.c       takes a claim off the nodes, now or when they are back
  *   ballot.c     one question to several nodes, and what they answer: ballot.h
@@ -156,8 +156,8 @@ void pubsub_turn(struct driver *driver, int64_t now_ns);
 
 /* A release is being sent. */
 void courtesy_released(struct driver *driver, const char *name, size_t name_len);
-/* It was answered: whether a waiter was refused, and is told. */
-void courtesy_told(struct driver *driver, const char *name, size_t name_len, bool told);
+/* It was answered: `contended` if a waiter was refused, and is woken. */
+void courtesy_answered(struct driver *driver, const char *name, size_t name_len, bool contended);
 /* An acquire must not begin before. */
 int64_t courtesy_until_ns(const struct driver *driver, const mortise_op *op);
 
@@ -202,9 +202,9 @@ struct driver {
     int64_t sweep_ns;              /* WANTED claims may have expired */
     struct attempt *pausing;
     int64_t proposed_us;     /* the last token that was proposed */
-    int64_t spread_ns;       /* waiters that are told of a release spread their tries over this */
-    struct channel *watched; /* struct watched */
-    int64_t news_due_ns;     /* the first of them is to be told */
+    int64_t spread_ns;       /* woken waiters spread their tries over this */
+    struct channel *watched; /* struct watched, by channel */
+    int64_t news_due_ns;     /* the first of them notifies the core */
     struct courtesy courtesies[COURTESIES];
 };
 

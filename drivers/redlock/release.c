@@ -15,7 +15,7 @@
  *     each silent node is slow by now              node_timeout
  *   no more answers will come                      INDETERMINATE: the core asks again
  *
- * `sure`: certain of q nodes. The nodes that have not answered are told when they are back (undo.c). */
+ * `sure`: certain of q nodes. Nodes that have not answered get the undo when they are back (undo.c). */
 #include "redlock.h"
 
 struct evidence {
@@ -57,7 +57,7 @@ static void release_look(struct ballot *ballot, bool over)
         return;
     op->sure = certain;
     if (found) {
-        courtesy_told(driver, op->name, op->name_len, ballot->told);
+        courtesy_answered(driver, op->name, op->name_len, ballot->woke);
         op_complete(driver, op, MORTISE_OK);
     } else if (lost)
         op_complete(driver, op, ballot->counts[VOTE_OTHER] > 0 ? MORTISE_NOTOWNER : MORTISE_LOST);

@@ -15,11 +15,11 @@ void undo_put(struct ballot *ballot, struct vote *vote)
     link_argument(&vote->node->link, &ballot->mark, 1);
 }
 
-/* 2 deleted, 3 and a waiter was told; 0 absent; else who has it. */
+/* 2 deleted, 3 and waiters are woken; 0 absent; else the holder. */
 enum vote_state undo_take(struct ballot *ballot, struct vote *vote, redisReply *reply)
 {
     bool found = reply->type == REDIS_REPLY_INTEGER && reply->integer >= 2, other = false;
-    ballot->told |= found && reply->integer == 3;
+    ballot->woke |= found && reply->integer == 3;
     if (ballot->state == BALLOT_OPEN)
         other = tally_add(&ballot->tally, reply, ballot->info);
     vote->gone = vote->had && !found;
@@ -104,7 +104,7 @@ static bool tick(struct driver *driver, struct claim *claim)
     bool heard = false;
     for (unsigned i = 0; i < driver->count; i++) {
         if (!claim_has_trace(claim, i) || !link_is_up(&driver->nodes[i].link))
-            continue; /* a node that comes back is told then */
+            continue; /* undo_node_up() does it when the node is back */
         heard = true;
         if (claim->traces[i].again)
             undo_on(driver, claim, i);

@@ -1,6 +1,6 @@
 -- A vote: sets the lock for a grant if it is free; if the grant has it already, extends it. Takes the token that the
 -- client proposes if it is larger than all before and not behind the clock, or is the grant's already. Zero is never
--- taken. If another has the lock, leaves a mark on it, so that the release, however soon it comes, tells the waiters
+-- taken. If another has the lock, leaves a mark on it, so that the release, however soon it comes, wakes the waiters
 -- (see undo).
 -- KEYS: lock, token. ARGV: grant, ttl (ms), note, proposed token (16 digits).
 -- 0 another has it. Yes: minus now in us, if the token was taken; else {smallest token that would be, now}.

@@ -1,4 +1,4 @@
--- A page of the locks whose names begin with a prefix, and who has them. A key that is no string is no lock.
+-- A page of the locks whose names begin with a prefix, and their holders. A key that is no string is no lock.
 -- KEYS: none. ARGV: cursor, prefix. {next cursor, {key, {remaining ms, value, now in us}}, ...}
 local pattern = string.gsub(ARGV[2], '[%*%?%[%]%^\\]', '\\%0') .. '*'
 local page = redis.call('scan', ARGV[1], 'match', pattern, 'count', '500')

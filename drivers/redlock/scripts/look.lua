@@ -1,4 +1,4 @@
--- Who has this lock: nothing, or {remaining ms, value, now in us}. A key that is no string is no lock.
+-- The holder of this lock: nothing, or {remaining ms, value, now in us}. A key that is no string is no lock.
 -- KEYS: lock.
 local time = redis.call('time')
 local held = redis.pcall('get', KEYS[1])

@@ -1,8 +1,8 @@
--- Deletes a lock if it is this grant's, and tells the waiters if ARGV 3 asks for it and the lock has a mark: a character
+-- Deletes a lock if it is this grant's, and announces it if ARGV 3 asks for that and the lock has a mark: a character
 -- behind the grant that every refused caller leaves. A larger mark has waited for longer; the message is the largest.
 -- Compares marks as bytes, because the alphabet's order is the server's locale's. Leaves a mark on another's lock.
 -- KEYS: lock. ARGV: grant, channel, whether to tell (1 or 0), mark.
--- 2 done, 3 and told; 0 not there; else who has it: {remaining ms, value, now in us}.
+-- 2 deleted, 3 and announced; 0 not there; else the holder: {remaining ms, value, now in us}.
 local held = redis.call('getrange', KEYS[1], '0', '32')
 if string.sub(held, 1, 32) == ARGV[1] then
     redis.call('del', KEYS[1])
