@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define AGAIN_NS (1000 * NS_PER_MS)
+#define LOOK_GRID_NS (100 * NS_PER_MS) /* all claims that fall due together need one sweep */
 
 /* ---- names and claims ------------------------------------------------------------------------------ */
 
@@ -104,6 +105,12 @@ void claims_sweep_by(struct driver *driver, int64_t at_ns)
 {
     if (at_ns < driver->sweep_ns)
         driver->sweep_ns = at_ns;
+}
+
+void claim_look_by(struct driver *driver, struct claim *claim, int64_t after_ns)
+{
+    claim->look_ns = (now_of(driver) + after_ns) / LOOK_GRID_NS * LOOK_GRID_NS + LOOK_GRID_NS;
+    claims_sweep_by(driver, claim->look_ns);
 }
 
 void claim_retry(struct driver *driver, struct claim *claim, int64_t after_ns)

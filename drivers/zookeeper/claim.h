@@ -171,6 +171,9 @@ void claims_each(struct driver *driver, claim_visit *visit);
 struct claim *claims_of_path(struct driver *driver, const char *path, const char **node);
 /* Not later than that the driver looks at all claims. */
 void claims_sweep_by(struct driver *driver, int64_t at_ns);
+/* HELD: looks at its own node then, or a little later. */
+void claim_look_by(struct driver *driver, struct claim *claim, int64_t after_ns);
+/* Tries again then what failed. */
 void claim_retry(struct driver *driver, struct claim *claim, int64_t after_ns);
 /* Takes it off the backlog. */
 void claim_not_late(struct driver *driver, struct claim *claim);

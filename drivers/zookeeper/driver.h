@@ -16,8 +16,8 @@
  *   request.c   requests, and the mailbox of the library's threads
  *   watch.c     how much room the watches take
  *   fault.c     errors: codes, statuses, messages
- *   queue.c     which node blocks which; names.c: names of folders and nodes
- *   note.c      the text in the nodes */
+ *   note.c      the text in the nodes
+ *   queue.c     which node blocks which; names.c: names of folders and nodes */
 #ifndef MORTISE_ZOOKEEPER_DRIVER_H
 #define MORTISE_ZOOKEEPER_DRIVER_H
 
@@ -85,9 +85,9 @@ struct driver {
     int64_t lookup_ns; /* when the names of the servers were last looked up; 0: never */
 
     struct mailbox mailbox;
-    unsigned calls;         /* of the module, and of the session's connections */
-    unsigned barrier_call;  /* in which of them the last barrier was sent */
-    struct watch *watches;  /* uthash, by path */
+    unsigned calls;        /* counts calls of the module, and connections */
+    unsigned barrier_call; /* the one in which the last barrier was sent */
+    struct watch *watches; /* uthash, by path */
     size_t watch_bytes;
 
     struct session *session; /* NULL: there is none */
@@ -99,14 +99,14 @@ struct driver {
     int refused;             /* why the servers refuse us (a code of the library); 0: they do not */
     char trouble[160];       /* why there is no session, in words */
 
-    struct name *names;        /* uthash, by folder */
-    struct claim *backlog;     /* those that wait until fewer requests are on their way */
-    struct claim *old_claims;  /* ended, with requests on their way */
-    unsigned refused_claims;   /* in the state REFUSED */
-    int64_t sweep_ns;          /* when to look at all claims */
-    bool suspects;             /* the core was told to doubt what is held, and not yet that all is well */
-    int64_t base;              /* of the tokens, as last read */
-    int32_t base_version;      /* of its node; -1: there is none */
+    struct name *names;       /* uthash, by folder */
+    struct claim *backlog;    /* those that wait until fewer requests are on their way */
+    struct claim *old_claims; /* ENDED, with requests on their way */
+    unsigned refused_claims;  /* how many are REFUSED */
+    int64_t sweep_ns;         /* when to look at all claims */
+    bool suspects;            /* the core was told to doubt what is held, and not yet that all is well */
+    int64_t base;             /* of the tokens, as last read */
+    int32_t base_version;     /* of its node; -1: there is none */
     enum base_state base_state;
     uint64_t base_step;
     int64_t base_changed_ns; /* 0: never */

@@ -99,38 +99,32 @@ void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status sta
 void fault_foreign(struct driver *driver, mortise_op *op, const char *folder, const char *node)
 {
     char name[QUOTED_SIZE], shown[QUOTED_SIZE], where[QUOTED_SIZE], server[NI_MAXHOST];
-    char path[ROOT_MAX + FOLDER_MAX];
+    char path[ROOT_MAX + FOLDER_MAX], why[256];
     bool curator = driver->style == STYLE_CURATOR;
-    const char *theirs = curator ? "kazoo" : "curator";
+    const char *ours = curator ? "curator" : "kazoo", *theirs = curator ? "kazoo" : "curator";
+    enum node_kin kin = node_kin(node, driver->style);
+    if (kin == KIN_MORTISE)
+        snprintf(why, sizeof(why),
+                 " of a client of Mortise with node_style = %s, and this client has node_style = "
+                 "%s: set the same in all clients, or use another root",
+                 theirs, ours);
+    else if (kin == KIN_STYLE)
+        snprintf(why, sizeof(why),
+                 ", whose client does not count the nodes of node_style = %s: set node_style = %s "
+                 "in all clients of Mortise, or use another root",
+                 ours, theirs);
+    else
+        snprintf(why, sizeof(why),
+                 ", which looks like another kind of lock (a read/write lock, say). No node_style "
+                 "excludes that: use another root. If the node is no lock and does not belong "
+                 "there, delete it (deleteall in zkCli.sh)");
     driver->host->quote(node, strlen(node), shown, sizeof(shown));
     snprintf(path, sizeof(path), "%s/%s", driver->root, folder);
     driver->host->quote(path, strlen(path), where, sizeof(where));
-    enum node_kin kin = node_kin(node, driver->style);
-    if (kin == KIN_MORTISE)
-        driver->host->fail(
-            driver->host, op, MORTISE_CONFIG, 0, false,
-            "ZooKeeper %.100s: the folder %s has a node %s of a client of Mortise with node_style "
-            "= %s, and this client has node_style = %s: say the same in all clients, or use "
-            "another root (%s%s)",
-            fault_server(driver, server, sizeof(server)), where, shown, theirs,
-            curator ? "curator" : "kazoo", verb_of(op), quoted(driver, op, name));
-    else if (kin == KIN_STYLE)
-        driver->host->fail(
-            driver->host, op, MORTISE_CONFIG, 0, false,
-            "ZooKeeper %.100s: the folder %s has a node %s, whose client does not count the "
-            "nodes of node_style = %s: say node_style = %s in all clients of Mortise, or "
-            "use another root (%s%s)",
-            fault_server(driver, server, sizeof(server)), where, shown,
-            curator ? "curator" : "kazoo", theirs, verb_of(op), quoted(driver, op, name));
-    else
-        driver->host->fail(
-            driver->host, op, MORTISE_CONFIG, 0, false,
-            "ZooKeeper %.100s: the folder %s has a node %s, whose name is that of another kind "
-            "of lock (a read/write lock, say). No node_style excludes that: use another root. "
-            "If it is a plain node that does not belong there, delete it (deleteall in "
-            "zkCli.sh) (%s%s)",
-            fault_server(driver, server, sizeof(server)), where, shown, verb_of(op),
-            quoted(driver, op, name));
+    driver->host->fail(driver->host, op, MORTISE_CONFIG, 0, false,
+                       "ZooKeeper %.100s: the folder %s has a node %s%s (%s%s)",
+                       fault_server(driver, server, sizeof(server)), where, shown, why, verb_of(op),
+                       quoted(driver, op, name));
 }
 
 mortise_status fault_error(mortise_error *error, mortise_status status, const char *format, ...)

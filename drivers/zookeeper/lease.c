@@ -5,7 +5,6 @@
 #include <string.h>
 
 #define SWEEP_AGAIN_NS (1000 * NS_PER_MS)
-#define LOOK_GRID_NS (100 * NS_PER_MS) /* all claims that fall due together need one sweep */
 
 static void doubt(struct driver *driver, struct claim *claim)
 {
@@ -135,12 +134,6 @@ static void write_note_again(struct driver *driver, struct claim *claim,
              note_write(driver, claim->noted_base, data), -1, (struct reply_to){0});
 }
 
-static void look_by(struct driver *driver, struct claim *claim, int64_t after_ns)
-{
-    claim->look_ns = (now_of(driver) + after_ns) / LOOK_GRID_NS * LOOK_GRID_NS + LOOK_GRID_NS;
-    claims_sweep_by(driver, claim->look_ns);
-}
-
 static void own_looked_at(struct driver *driver, struct request *request)
 {
     struct claim *claim = claim_answered(driver, request);
@@ -152,9 +145,9 @@ static void own_looked_at(struct driver *driver, struct request *request)
         return;
     }
     if (request->rc != ZOK)
-        look_by(driver, claim, 0);
+        claim_look_by(driver, claim, 0);
     else if (!request->watches)
-        look_by(driver, claim, session_timeout_ns(driver) / 2);
+        claim_look_by(driver, claim, session_timeout_ns(driver) / 2);
     if (request->rc == ZOK)
         write_note_again(driver, claim, request);
 }
@@ -167,7 +160,7 @@ static void look_at_own(struct driver *driver, struct claim *claim)
     claim->pending += sent;
     claim->look_ns = MORTISE_NEVER;
     if (!sent)
-        look_by(driver, claim, session_timeout_ns(driver) / 2);
+        claim_look_by(driver, claim, session_timeout_ns(driver) / 2);
 }
 
 static void node_event(struct driver *driver, struct claim *claim, const char *node, bool deleted)
@@ -279,7 +272,7 @@ static void session_ended(struct driver *driver, struct claim *claim)
         claim_end(driver, claim, MORTISE_OK); /* it was there until then */
 }
 
-/* The session may go on in the servers, or it is a later one than that of its node. */
+/* Its node, if it has one, may still be there: its session was abandoned, now or before. */
 static void session_abandoned(struct driver *driver, struct claim *claim)
 {
     if (claim->state == CLAIM_MAKING)
@@ -334,7 +327,7 @@ static bool are_stuck(const struct driver *driver)
     return stuck;
 }
 
-/* Due, but for a request that is on its way, or a connection that is not there. */
+/* Waits on while a request is on its way, or while there is no connection. */
 static void retry(struct driver *driver, struct claim *claim)
 {
     claims_sweep_by(driver, now_of(driver) + SWEEP_AGAIN_NS);
@@ -366,8 +359,7 @@ static void sweep_one(struct driver *driver, struct claim *claim)
         retry(driver, claim);
 }
 
-/* Looks at all claims: whose ttl has passed without a renewal (its lease was LOST at its deadline), who is to try or to
- * look again. */
+/* Looks at all claims. Drops those whose ttl has passed without a renewal: their leases were LOST at their deadlines. */
 void lease_sweep(struct driver *driver, int64_t now_ns)
 {
     if (now_ns < driver->sweep_ns)

@@ -18,7 +18,6 @@
 #include <string.h>
 
 #define QUIET_NS (10 * 1000 * NS_PER_MS)
-#define WATCH_GRID_NS (100 * NS_PER_MS)  /* all claims that fall due together need one sweep */
 #define WATCH_AFTER_NS (100 * NS_PER_MS) /* most leases have ended by then, and need no watch */
 
 #define NODE "%tokens"
@@ -82,11 +81,11 @@ void claim_grant(struct driver *driver, struct claim *claim)
     if (claim->state == CLAIM_READY) {
         claim_become(driver, claim, CLAIM_HELD);
         claim->ends_ns = claim->from_ns + claim->ttl_ms * NS_PER_MS;
-        claim->look_ns = (now_ns + WATCH_AFTER_NS) / WATCH_GRID_NS * WATCH_GRID_NS + WATCH_GRID_NS;
+        claim_look_by(driver, claim, WATCH_AFTER_NS);
     }
     if (until_ns > claim->ends_ns)
         until_ns = claim->ends_ns;
-    claims_sweep_by(driver, claim->look_ns < claim->ends_ns ? claim->look_ns : claim->ends_ns);
+    claims_sweep_by(driver, claim->ends_ns);
     claim->op = NULL;
     op->token = claim->token;
     op->from_ns = claim->from_ns;
