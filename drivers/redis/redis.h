@@ -7,7 +7,7 @@
  *   dispatch.c     takes ops in, keeps them while there is no connection, sends and cancels them
  *   lease.c        acquire, release, break; renewal.c: renewals, many in one script; list.c; record.c: small named records
  *   inspect.c      reads one lock; ping
- *   transaction.c  acquire, renew and release by WATCH and MULTI, where scripts are forbidden
+ *   transaction.c  acquire, renew and release by WATCH and MULTI, where scripts are forbidden; transaction_part.c: one op of it
  *   queue.c        waits for a turn in the queue that is in the server
  *   answer.c       what the server's answer means for an op
  *   replicas.c     min_replicas: a third connection, on which the driver waits for replicas
