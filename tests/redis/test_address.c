@@ -3,6 +3,7 @@
 #include "rig.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -57,7 +58,107 @@ static void test_address_leads_elsewhere(void)
     unlink(path);
 }
 
-/* The same, without the right to INFO, while the connection for messages is being made to the old one, which stands still:
+/* How many connections the server of this context ever had, this one's included. */
+static long long connections_of(redisContext *context)
+{
+    redisReply *reply = redisCommand(context, "INFO stats");
+    const char *key = "total_connections_received:", *at = reply ? strstr(reply->str, key) : NULL;
+    long long count = at ? strtoll(at + strlen(key), NULL, 10) : -1;
+    freeReplyObject(reply);
+    return count;
+}
+
+/* The connection may move between the two, so the release may find nothing. */
+static bool takes_here(mortise_client *client, const char *name)
+{
+    mortise_lease *lease = take(client, name);
+    bool here = holds(&house.server, name) == 1;
+    mortise_release(lease, NULL);
+    return here;
+}
+
+static bool has_come(void *client)
+{
+    return takes_here(client, "there");
+}
+
+static bool has_come_back(void *client)
+{
+    return takes_here(client, "back");
+}
+
+struct visits {
+    redisContext *context;
+    long long before;
+};
+
+static bool came_twice(void *argument)
+{
+    struct visits *visits = argument;
+    return connections_of(visits->context) >= visits->before + 2;
+}
+
+/* An address that always leads to two servers: the main connection follows the one for messages once in ten seconds. */
+static void test_back_and_forth(void)
+{
+    char path[220], direct[40];
+    struct pending pending = PENDING_INIT;
+    struct timeval patience = {.tv_sec = 5};
+    house_mend(&house, 0);
+    snprintf(path, sizeof path, "%s/back", house.server.folder);
+    snprintf(direct, sizeof direct, "127.0.0.1:%d", house.ports[0]);
+    lead_to(path, house.server.socket);
+    mortise_client *client = open_at(&house.server, path, patient, timeouts),
+                   *holder = open_at(&house.server, direct, patient, timeouts);
+    struct visits old = {redisConnectWithTimeout("127.0.0.1", house.ports[0], patience), 0};
+    mortise_lease *lease = take(holder, "wanted");
+    house_wait_replicas(&house, 2);
+    pending_start(&pending, client, "wanted", MORTISE_OPTIONS(.wait_ms = -1));
+    CHECK(wait_inboxes(&house.server, 1));
+    lead_to(path, house.server.socket2);
+    house_promote(&house, 1);
+    int64_t began_ms = test_now_ms(); /* it leaves later than this */
+    freeReplyObject(redisCommand(old.context, "CLIENT KILL TYPE pubsub"));
+    CHECK(test_poll(has_come, client, TEST_PATIENCE_MS));
+    CHECK(wait_inboxes(&house.server, 1));
+    old.before = connections_of(old.context);
+    lead_to(path, house.server.socket);
+    CHECK(ask_number(&house.server, "CLIENT KILL TYPE pubsub") > 0);
+    CHECK(test_poll(came_twice, &old, TEST_PATIENCE_MS)); /* it was there, and tried again */
+    bool stays = takes_here(client, "stays");
+    CHECK(stays || test_now_ms() - began_ms >= 9000);
+    house_look_at(&house, 0);
+    CHECK(test_poll(has_come_back, client, TEST_PATIENCE_MS));
+    EXPECT(OK, mortise_cancel(client, pending.request));
+    EXPECT(CANCELED, pending_join(&pending));
+    give(lease);
+    close_client(holder);
+    close_client(client);
+    redisFree(old.context);
+    unlink(path);
+}
+
+/* The youngest connection to this socket, by its inode: they are numbered as they are made. */
+static unsigned long youngest(const char *socket)
+{
+    FILE *file = fopen("/proc/net/unix", "re");
+    char line[400], path[200];
+    unsigned long inode, found = 0;
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "%*s %*s %*s %*s %*s %*s %lu %199s", &inode, path) == 2 &&
+            strcmp(path, socket) == 0 && inode > found)
+            found = inode;
+    if (file)
+        fclose(file);
+    return found;
+}
+
+static bool connects_again(void *before)
+{
+    return youngest(house.server.socket) > *(unsigned long *)before;
+}
+
+/* An address that leads elsewhere, without the right to INFO, while the connection for messages is being made to the old one, which stands still:
  * it goes to where the main one is. */
 static void test_late_news(void)
 {
@@ -77,10 +178,12 @@ static void test_late_news(void)
     pending_start(&pending, client, "late", MORTISE_OPTIONS(.wait_ms = 3 * TEST_PATIENCE_MS));
     CHECK(wait_inboxes(&house.server, 1));
     house_wait_replicas(&house, 2);
+    unsigned long before = youngest(house.server.socket);
     freeReplyObject(ask(&house.server, "MULTI"));
     freeReplyObject(ask(&house.server, "CLIENT KILL TYPE pubsub"));
     freeReplyObject(ask(&house.server, "CLIENT PAUSE 2000")); /* until it is frozen */
     freeReplyObject(ask(&house.server, "EXEC"));
+    CHECK(test_poll(connects_again, &before, TEST_PATIENCE_MS)); /* else this would test nothing */
     house_do(&house, "freeze", 0);
     lead_to(path, house.server.socket2);
     house_promote(&house, 1);
@@ -147,6 +250,7 @@ static void test_replicas_elsewhere(void)
 
 static const CU_TestInfo tests[] = {
     {"an address that leads elsewhere", test_address_leads_elsewhere},
+    {"an address that leads back and forth", test_back_and_forth},
     {"the connection for messages is late", test_late_news},
     {"only the connection for replicas is at the new one", test_replicas_elsewhere},
     CU_TEST_INFO_NULL,
