@@ -71,14 +71,12 @@ static void enter(struct attempt *attempt, enum attempt_state state, struct ball
     struct driver *driver = attempt->driver;
     if (attempt->state == ATTEMPT_PAUSING)
         DL_DELETE2(driver->pausing, attempt, previous, next);
-    if (attempt->ballot != NULL) {
-        attempt->ballot->attempt = NULL;
-        attempt->ballot->info = NULL;
-    }
+    if (attempt->ballot != NULL)
+        attempt->ballot->op = NULL;
     attempt->state = state;
     attempt->ballot = ballot;
     if (ballot != NULL)
-        ballot->attempt = attempt;
+        ballot->op = attempt->op;
     if (state == ATTEMPT_PAUSING)
         DL_APPEND2(driver->pausing, attempt, previous, next);
 }
@@ -141,26 +139,34 @@ static void grant(struct attempt *attempt, uint64_t token, int64_t sent_ns)
 
 /* ---- CONFIRMING: the token ------------------------------------------------------------------------------------- */
 
-/* Decides the ballot as soon as q nodes said yes (*won), or cannot any more. Returns whether its attempt goes on now. */
-static bool decide(struct ballot *ballot, bool over, bool *won)
+/* NULL: canceled. */
+static struct attempt *attempt_of(const struct ballot *ballot)
+{
+    return ballot->op != NULL ? op_at(ballot->op, OP_ATTEMPT) : NULL;
+}
+
+/* Decides the ballot as soon as q nodes said yes (*won), or cannot any more. Returns the attempt that goes on now; NULL:
+ * the ballot is open, or nobody waits for it. */
+static struct attempt *decide(struct ballot *ballot, bool over, bool *won)
 {
     unsigned yes = ballot->counts[VOTE_YES], quorum = ballot->driver->quorum;
     *won = yes >= quorum;
     if (!*won && !over && yes + ballot->counts[VOTE_ASKED] >= quorum)
-        return false;
+        return NULL;
     ballot_decide(ballot, *won ? BALLOT_WON : BALLOT_CLOSED);
-    return ballot->attempt != NULL;
+    return attempt_of(ballot);
 }
 
 static void confirm_look(struct ballot *ballot, bool over)
 {
     bool won;
-    if (!decide(ballot, over, &won))
+    struct attempt *attempt = decide(ballot, over, &won);
+    if (attempt == NULL)
         return;
     if (won)
-        grant(ballot->attempt, ballot->token, ballot->sent_ns);
+        grant(attempt, ballot->token, ballot->sent_ns);
     else
-        undo(ballot->attempt, true, ballot);
+        undo(attempt, true, ballot);
 }
 
 static const struct ballot_kind confirming = {
@@ -215,12 +221,13 @@ static void ask_look(struct ballot *ballot, bool over)
     const struct driver *driver = ballot->driver;
     unsigned without = ballot_no(ballot) + ballot->counts[VOTE_NOT_ASKED];
     bool won;
-    if (!decide(ballot, over, &won))
+    struct attempt *attempt = decide(ballot, over, &won);
+    if (attempt == NULL)
         return;
     if (won)
-        ask_won(ballot->attempt, ballot);
+        ask_won(attempt, ballot);
     else /* loud if others may have taken our votes for a quorum */
-        undo(ballot->attempt, without <= driver->count - driver->quorum, ballot);
+        undo(attempt, without <= driver->count - driver->quorum, ballot);
 }
 
 static const struct ballot_kind asking = {
@@ -352,13 +359,14 @@ static void undone(struct attempt *attempt, const struct ballot *ballot)
 
 static void undo_look(struct ballot *ballot, bool over)
 {
+    struct attempt *attempt = attempt_of(ballot);
     const struct seen *best = tally_best(&ballot->tally);
     bool held = best != NULL && best->nodes >= ballot->driver->quorum;
-    if (ballot->attempt != NULL && !over && !held)
+    if (attempt != NULL && !over && !held)
         return;
     ballot_decide(ballot, BALLOT_CLOSED);
-    if (ballot->attempt != NULL)
-        undone(ballot->attempt, ballot);
+    if (attempt != NULL)
+        undone(attempt, ballot);
 }
 
 static const struct ballot_kind undoing = {
@@ -376,7 +384,6 @@ static void undo(struct attempt *attempt, bool loud, const struct ballot *failed
     enter(attempt, ATTEMPT_UNDOING, ballot);
     if (failed->why.status != MORTISE_OK)
         ballot->why = failed->why;
-    ballot->info = attempt->op->info;
     ballot_begun(ballot);
 }
 

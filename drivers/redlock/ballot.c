@@ -232,7 +232,7 @@ static bool is_wanted(const struct ballot *ballot)
         return false;
     if (ballot->kind->effect == EFFECT_UNDO)
         return true;
-    bool ended = ballot->attempt == NULL || claim->state != CLAIM_WANTED;
+    bool ended = ballot->op == NULL || claim->state != CLAIM_WANTED;
     return ballot->state == BALLOT_OPEN && (ballot->kind->effect == EFFECT_NONE || !ended);
 }
 

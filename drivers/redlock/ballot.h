@@ -1,7 +1,7 @@
 /* ballot.h - a ballot: one question to several nodes, and what they answer; and the tally of who holds a lock.
  *
  * A ballot is OPEN until its kind decides it: as soon as the answers are enough (WON), or cannot be enough any more, or
- * no more will come (CLOSED). Its op or attempt goes on then. The ballot lives until each node has answered or its
+ * no more will come (CLOSED). Its op goes on then. The ballot lives until each node has answered or its
  * connection is lost: a late answer still tells what is in the node (claim.h).
  *
  * Each node has a vote in it:
@@ -25,7 +25,6 @@
 
 #define TOKEN_DIGITS 16
 
-struct attempt;
 struct ballot;
 
 enum vote_state {
@@ -93,11 +92,9 @@ struct ballot {
     struct driver *driver;
     const struct ballot_kind *kind;
     enum ballot_state state;
-    struct claim *claim;     /* a reference */
-    unsigned round;          /* of the claim, when it was sent */
-    mortise_op *op;          /* that waits for it; or NULL */
-    struct attempt *attempt; /* that waits for it; or NULL */
-    mortise_info *info;      /* of the op, to be filled; or NULL */
+    struct claim *claim; /* a reference */
+    unsigned round;      /* of the claim, when it was sent */
+    mortise_op *op;      /* that waits for it, by itself or by its attempt; NULL: nobody waits */
     int64_t ttl_ms;
     int64_t sent_ns;          /* before the first request was sent */
     unsigned calls;           /* answers outstanding */
@@ -140,6 +137,13 @@ void ballot_begun(struct ballot *ballot);
 void ballot_decide(struct ballot *ballot, enum ballot_state state);
 /* An answer says something of the claim: notes it, if it is of the claim's present round. */
 void ballot_note(struct vote *vote, enum trace_event event);
+/* Where the holder is to be described, if the op wants that; or NULL. */
+static inline mortise_info *ballot_info(const struct ballot *ballot)
+{
+    const mortise_op *op = ballot->op;
+    bool wants = op != NULL && (op->kind == MORTISE_OP_ACQUIRE || op->kind == MORTISE_OP_INSPECT);
+    return wants ? op->info : NULL;
+}
 static inline unsigned ballot_no(const struct ballot *ballot)
 {
     return ballot->counts[VOTE_ABSENT] + ballot->counts[VOTE_OTHER];

@@ -103,7 +103,6 @@ static void cancel_ballot(struct driver *driver, mortise_op *op)
 {
     struct ballot *ballot = op_at(op, OP_BALLOT);
     ballot->op = NULL;
-    ballot->info = NULL;
     op_complete(driver, op, MORTISE_INDETERMINATE);
 }
 

@@ -22,7 +22,8 @@ static void look_put(struct ballot *ballot, struct vote *vote)
 static enum vote_state look_take(struct ballot *ballot, struct vote *vote, redisReply *reply)
 {
     (void)vote;
-    bool found = ballot->state == BALLOT_OPEN && tally_add(&ballot->tally, reply, ballot->info);
+    bool found =
+        ballot->state == BALLOT_OPEN && tally_add(&ballot->tally, reply, ballot_info(ballot));
     return found ? VOTE_YES : VOTE_ABSENT;
 }
 
@@ -99,10 +100,7 @@ void inspect_start(struct driver *driver, mortise_op *op)
 {
     op->info->held = false;
     op->info->held_ms = op->info->remaining_ms = 0;
-    struct ballot *ballot = new_look(driver, op, &inspecting);
-    if (ballot != NULL)
-        ballot->info = op->info;
-    ask_all(ballot);
+    ask_all(new_look(driver, op, &inspecting));
 }
 
 /* ---- break ------------------------------------------------------------------------------------------------------- */

@@ -98,7 +98,7 @@ void op_fail_few(struct driver *driver, mortise_op *op, mortise_status status, u
 
 void undo_put(struct ballot *ballot, struct vote *vote);
 enum vote_state undo_take(struct ballot *ballot, struct vote *vote, redisReply *reply);
-/* Ends the claim and asks all nodes that may have something of it to delete it. The caller sets the op or attempt
+/* Ends the claim and asks all nodes that may have something of it to delete it. The caller sets the op
  * before ballot_begun. NULL: out of memory; it is done later, for nobody. */
 struct ballot *undo_new(struct driver *driver, const struct ballot_kind *kind, struct claim *claim,
                         bool loud, char mark);

@@ -21,7 +21,7 @@ enum vote_state undo_take(struct ballot *ballot, struct vote *vote, redisReply *
     bool found = reply->type == REDIS_REPLY_INTEGER && reply->integer >= 2, other = false;
     ballot->woke |= found && reply->integer == 3;
     if (ballot->state == BALLOT_OPEN)
-        other = tally_add(&ballot->tally, reply, ballot->info);
+        other = tally_add(&ballot->tally, reply, ballot_info(ballot));
     vote->gone = vote->had && !found;
     vote->had = vote->had && found;
     ballot_note(vote, TRACE_UNDONE);
