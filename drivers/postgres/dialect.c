@@ -83,18 +83,19 @@ static void bind_give(struct request *request)
     statement_send(request, TEXT_RELEASE, LANE_LAZY);
 }
 
-/* After a WRITE that found another row, there is a pause. It grows and is not the same for any two, or those that write the
- * same row would all be in each other's way. */
+/* Those that write the same row would all be in each other's way, so after the second WRITE in vain there is a pause. It grows,
+ * and is not the same for any two. */
 static void bind_read(struct request *request)
 {
     struct sql_locks *locks = request->base.locks;
+    unsigned swaps = request->base.swaps;
     size_t len;
     const char *name = request_name(&request->base, &len);
     args_bytes(&request->args, name, len);
     statement_send(request, TEXT_READ, LANE_READING);
-    if (request->base.swaps == 0)
+    if (swaps < 2)
         return;
-    unsigned steps = request->base.swaps - 1 < PAUSE_STEPS ? request->base.swaps - 1 : PAUSE_STEPS;
+    unsigned steps = swaps - 2 < PAUSE_STEPS ? swaps - 2 : PAUSE_STEPS;
     request->not_before_ns =
         locks->host->now(locks->host) + locks_jitter(locks, PAUSE_MIN_NS << steps);
 }

@@ -1,5 +1,5 @@
-/* sql.c - the texts of the statements; see sql.h for what is bound to them, and internal.h for why an op is
- * one statement where it can be.
+/* sql.c - the texts of the statements; see sql.h for what is bound to them, and protocol.md for what each
+ * promises.
  *
  * Time is clock_timestamp(), never now(), which is the transaction's beginning. It is read after a wait for
  * the row where whoever was waited for changed it: then all is computed anew. Where that one only locked

@@ -1,5 +1,5 @@
 /* place.c - which file the locks are in, and its folder. Makes the default folder, the file and the folder
- * of inboxes beside it, with the right owners and modes. Never opens the file itself: see internal.h for
+ * of inboxes beside it, with the right owners and modes. Never opens the file itself: see driver.h for
  * what that would do to other clients of this process. */
 #include "driver.h"
 

@@ -166,14 +166,15 @@ static void tell_acquired(struct sql_request *request)
 {
     struct sql_locks *locks = request->locks;
     mortise_op *op = request->op;
+    bool unshared = op != NULL ? op->owner == NULL : request->step == SQL_TAKE;
+    if (request->answer.write && request->name != NULL && unshared)
+        waiting_left(request->name);
     if (op == NULL) {
         request_done(request, MORTISE_OK); /* the core releases what it canceled */
         return;
     }
     if (request->answer.passed)
         waiting_passed_over(request);
-    if (request->answer.write && request->name != NULL && op->owner == NULL)
-        waiting_left(request->name);
     waiting_wake(request, op->name, op->name_len);
     look_anew(locks, op);
     op->token = request->answer.token;
@@ -254,8 +255,7 @@ static void tell_released(struct sql_request *request)
     const mortise_op *op = request->op;
     if (op != NULL) {
         waiting_wake(request, op->name, op->name_len);
-        if (request->answer.status == MORTISE_OK)
-            waiting_released(request->locks, op->name, op->name_len);
+        waiting_released(request->locks, op->name, op->name_len);
     }
     request_done(request, request->answer.status);
 }

@@ -1,20 +1,18 @@
-/* rowlease.h - leases kept in the rows of a table: the algorithm, without a database.
+/* rowlease.h - leases in the rows of a table: the algorithm, without a database.
  *
- * For drivers of SQL databases. A row is what the database holds about one name. The functions below take
- * a row as it was read, an op and the time, and say what is to be answered and what the row has to become;
- * the driver then writes it *by compare-and-swap* (only where the row is still as it was read; else it
- * reads again). They know no SQL, no connection and no clock, keep nothing and allocate nothing.
- * SPDX-License-Identifier: MIT
+ * A row is what the database holds about one name. The functions below take a row as it was read, an op and the time. They
+ * return what to answer, and change the row into what it has to become. The row must then be written *by compare-and-swap*:
+ * only if it is still as it was read; otherwise it is read again. These functions know no SQL, no connection and no clock,
+ * keep nothing and allocate nothing. SPDX-License-Identifier: MIT
  *
  * THE ROW
  *
  *   free      no grants, expires_us passed (0). Kept for its version, which is the last token given.
- *   reserved  no grants, expires_us to come: it was given back while others waited, and is kept for the
- *             first of them for a moment. Without that, a process that releases and acquires in a loop
- *             would win against each waiter it wakes.
- *   held      grants, expires_us to come. owner NULL: one grant id of 16 bytes (unshared). Else a set of
- *             (grant id, own expiry) of that one owner; expires_us is the largest of the expiries.
- *   expired   grants, expires_us passed: as good as free; whoever comes takes it.
+ *   reserved  no grants, expires_us to come: it was released while others waited, and is kept for the first waiter for a
+ *             moment. Otherwise a process that releases and acquires in a loop would win against each waiter that it wakes.
+ *   held      grants, expires_us to come. Without an owner: one grant id of 16 bytes (unshared). With one: a set of
+ *             (grant id, own expiry) of that owner; expires_us is the largest of the expiries.
+ *   expired   grants, expires_us passed: as good as free; the next acquire takes it.
  *
  *              acquire (absent, free, expired; reserved: first waiter only)
  *     absent ─────────────────────────────────────────────────────────────▶ held ◀─┐ renew, join,
@@ -23,36 +21,32 @@
  *        │ swept   │  └──── time ──── reserved ◀──────────(with waiters)────┤ ▼
  *        └─────────┴────────────────────────────────────────(without)───────┘ expired ──▶ held (another)
  *
- * The version is token and optimistic lock in one: it changes with each new hold, by
+ * The version is token and optimistic lock in one. It changes with each new hold, by
  * max(version + 1, wall clock in µs, the op's token floor), and with nothing else (R6).
  *
  * THE HOLES, and what closes them
  *
- *   The process stops between reading the clock and the statement's execution. It then acts with a `now`
- *   that is too old. acquire: takes only what had expired by then already (fewer rows than it might) and
- *   claims until now + ttl, which its own deadline is counted from as well. renew: extends to max(claim,
- *   now + ttl), on a row that is provably still its own, and takes its deadline from the same `now`.
- *   release: a claim that ran out in between is given back as if it had not; nobody else had it, and the
- *   holder's own clock knows. register: the time left that it is told is too long by the stop, as for any
- *   process that is stopped after the answer. So a stop never makes a claim longer than its holder
- *   believes, nor lets two hold.
- *   The reply is lost (or the process dies before it reads it): everything is named by the grant id.
- *   Acquired again under the id that holds: the same version, the same expiry. Released again: LOST or
- *   NOTOWNER, and nothing is touched.
- *   Two change the row at once: the compare-and-swap of one fails, and it begins anew.
- *   The claim runs out while its holder is at work: the next one takes the row and changes its version;
- *   the late renewal or release names the old grant and touches nothing.
- *   A release between "it is held" and "I wait": both are one compare-and-swap; it fails if the row was
- *   given back, and the acquire begins anew.
+ *   The process stops between reading the clock and executing the statement. It then acts with a `now` that is too old.
+ *   acquire: takes only what had expired by then (fewer rows than it might) and claims until now + ttl, from which its own
+ *   deadline is computed, too. renew: extends to max(claim, now + ttl) a row that is provably still its own, and takes its
+ *   deadline from the same `now`. release: a claim that expired in between is released as if it had not; nobody else had
+ *   it, and the holder's own clock knows. So a stop never makes a claim longer than its holder believes, nor lets two
+ *   clients hold.
+ *   The reply is lost, or the process dies before it reads it. Everything is named by the grant id. Acquired again under the
+ *   id that holds: the same version, the same expiry. Released again: LOST or NOTOWNER, and nothing is touched.
+ *   Two clients change the row at once: the compare-and-swap of one fails, and it begins anew.
+ *   The claim expires while its holder is at work: the next holder takes the row and changes its version; the late renewal or
+ *   release names the old grant and touches nothing.
+ *   A release between "it is held" and "I wait": both are one compare-and-swap. It fails if the row was released, and the
+ *   acquire begins anew.
  *   The releaser dies before it wakes anybody: the waiters' hint (the time left when they asked) ends.
  *   The next holder's claim ends before that hint, because its ttl is shorter, and it dies: no waiter sleeps for longer
  *   than ROWLEASE_LOOK_MS. If all have the same ttl, the hint is never longer than one ttl.
- *   The first waiter dies or is stopped: the releaser looks again when the reservation is over, drops it
- *   from the list and wakes the next. Who acquires a name after its reservation has lapsed drops it, too:
- *   a stopped process costs one reservation, not one with each release. When it goes on, it finds that it
- *   was told, asks again and is queued anew.
- *   A waiter gives up: its id is taken out; if the name was being kept for it, the next is woken.
- *   The version reaches the end of 63 bits: refused, never wrapped. */
+ *   The first waiter dies or is stopped: the releaser looks again when the reservation is over, drops it from the list and
+ *   wakes the next. An acquire after the reservation drops it, too: a stopped process costs one reservation, not one with
+ *   each release. When it goes on, it finds that it was notified, asks again and is queued anew.
+ *   A waiter gives up: its id is taken out; if the name was reserved for it, the next is woken.
+ *   The version reaches the end of 63 bits: the acquire is refused; the version never wraps. */
 #ifndef MORTISE_ROWLEASE_ROWLEASE_H
 #define MORTISE_ROWLEASE_ROWLEASE_H
 
@@ -61,7 +55,7 @@
 #define ROWLEASE_HOLD_SIZE                                                                         \
     (MORTISE_GRANT_ID_SIZE + 8) /* in a shared row: id, expiry (µs, big-endian) */
 #define ROWLEASE_HOLDS_MAX 1024
-#define ROWLEASE_LOOK_MS 10000 /* a waiter asks again by then, whatever it was told */
+#define ROWLEASE_LOOK_MS 10000 /* a waiter asks again by then, whatever its hint was */
 #define ROWLEASE_INBOX_SIZE 8  /* what names a waiting client: a random number */
 #define ROWLEASE_WAITER_SIZE                                                                       \
     (ROWLEASE_INBOX_SIZE + 4) /* inbox; four bytes that are not read, and written as 0 */
@@ -94,11 +88,11 @@ struct rowlease_answer {
     mortise_status status; /* BACKEND: `trouble` says why */
     const char *trouble;
     bool write;  /* the row was changed: the answer counts once it is written */
-    bool wake;   /* then the first of row.waiters is to be told */
-    bool kept;   /* and the name is kept for it: look again when that is over */
-    bool passed; /* acquire: `passed_over` had its time and lost its place; it is to be told */
+    bool wake;   /* then the first of row.waiters is to be notified */
+    bool kept;   /* and the name is reserved for it: look again when that is over */
+    bool passed; /* acquire: `passed_over` had its time and lost its place; it is to be notified */
     struct rowlease_inbox passed_over;
-    bool registered; /* BUSY, register: the inbox stands in the list */
+    bool registered; /* BUSY, register: the inbox is in the list */
     uint64_t token;
     int64_t from_us;     /* the claim counts from here… */
     int64_t good_for_ms; /* …for so long */
@@ -109,12 +103,12 @@ struct rowlease_answer {
 size_t rowlease_waiters(const unsigned char *list, size_t len, struct rowlease_inbox *inboxes,
                         size_t max);
 
-/* Whether the sizes read from a database make sense together; such a row is refused, not guessed at. */
+/* Whether the sizes that were read make sense together. If not, the row is refused. */
 bool rowlease_valid(const struct rowlease_row *row);
 void rowlease_copy(struct rowlease_row *to, const struct rowlease_row *from);
 bool rowlease_held(const struct rowlease_row *row, int64_t now_us);
 
-/* The version of a new hold; false: there is none left. */
+/* The version of a new hold; false: no version is left. */
 bool rowlease_next_version(const struct rowlease_row *row, uint64_t token_floor, int64_t wall_us,
                            int64_t *version);
 
@@ -127,19 +121,18 @@ struct rowlease_answer rowlease_renew(struct rowlease_row *row, const mortise_op
                                       struct rowlease_time time);
 struct rowlease_answer rowlease_release(struct rowlease_row *row, const mortise_op *op,
                                         struct rowlease_time time);
-/* Waits for a name that is held or kept for another; OK either way, `registered` tells. */
+/* Waits for a name that is held, or reserved for another client. OK in any case; `registered` says whether it waits. */
 struct rowlease_answer rowlease_register(struct rowlease_row *row, struct rowlease_time time,
                                          const struct rowlease_inbox *inbox);
-/* Takes waiters off the list (gone, or not waiting any more) and wakes the next where the name was being
- * kept for one of them. */
+/* Takes waiters off the list (they are gone, or wait no more). If the name was reserved for one of them, wakes the next. */
 struct rowlease_answer rowlease_forget(struct rowlease_row *row, struct rowlease_time time,
                                        const struct rowlease_inbox *inboxes, size_t count);
-/* The reservation made with the release of `version` is over and the name still free: the first waiter
- * loses its place, the next is woken. */
+/* If the reservation made with the release of `version` is over and the name is still free, the first waiter loses its place,
+ * and the next is woken. */
 struct rowlease_answer rowlease_pass_over(struct rowlease_row *row, struct rowlease_time time,
                                           int64_t version);
 
-/* What inspect and list tell of a row; the name is left alone. */
+/* What inspect and list say about a row, but for the name. */
 void rowlease_inspect(const struct rowlease_row *row, int64_t now_us, mortise_info *info);
 
 /* Microseconds and milliseconds of an op, rounded so that a claim never looks longer than it is. */
