@@ -1,5 +1,5 @@
-/* client.c - the calls in flight on a client, and what can be asked about it. open.c and close.c: how it
- * begins and ends. */
+/* client.c - the state of a client, its references, the calls in flight on it, and what can be asked about it. open.c and
+ * close.c: how it begins and ends. */
 #include "client/client.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@ struct slab client_slab = {.size = sizeof(struct client), .lock = PTHREAD_MUTEX_
 
 /* ---- calls in flight ---- */
 
-/* No call is a cancellation point: a thread that ended inside one would take locks with it. */
+/* No call is a cancellation point: a thread that is canceled inside one would keep its locks for ever. */
 static _Thread_local unsigned calls;
 static _Thread_local int cancel_state;
 
@@ -53,7 +53,7 @@ mortise_status client_enter(mortise_client *handle, struct client **client, mort
     if (found == NULL)
         return failed(error, MORTISE_INVALID, "not a client: %p", (void *)handle);
     atomic_fetch_add(&found->users, 1);
-    /* sequentially consistent, as is the close: either it sees the count, or this the spent handle */
+    /* sequentially consistent, like the close: either the close sees the count, or this call sees the spent handle */
     if (atomic_load(&found->slot.generation) != (uint32_t)((uintptr_t)handle >> 32) ||
         !slot_is(&found->slot, handle)) {
         client_count_out(found);
@@ -188,8 +188,7 @@ void client_drop(struct client *client)
 
 void client_wait_for_calls(struct client *client)
 {
-    if (client
-            ->stack_closed) /* else a call is stuck, and keeps the reference of the modules for ever */
+    if (client->stack_closed) /* else a call is stuck, and the reference of the modules stays */
         client_wait_for(client, &client->users, 0, MORTISE_NEVER);
 }
 

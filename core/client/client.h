@@ -10,21 +10,24 @@
  * | LINGERING | mortise_close() has returned CLOSING, because callbacks run or wait on other threads     |
  * | LEAVING   | a callback of the client has closed it; its thread runs the callbacks left, and ends it  |
  *
- * | state     | mortise_open() | mortise_close()                     | no callback is left  | time is over | the closer runs a callback |
- * |-----------|----------------|-------------------------------------|----------------------|--------------|----------------------------|
- * | ENDED     | OPEN           | returns CLOSED                      |                      |              |                            |
- * | OPEN      |                | CLOSING                             |                      |              |                            |
- * | CLOSING   |                | waits; in a callback: CLOSING       | ENDED, by the closer | LINGERING    | LEAVING                    |
- * | LINGERING |                | CLOSING                             |                      |              |                            |
- * | LEAVING   |                | waits; in a callback: CLOSING; in   | ENDED, by the thread |              |                            |
- * |           |                | the only callback left: CLOSED      | that ran the last    |              |                            |
+ * | state     | mortise_close() on another thread     | ... in a callback of the client      | no callback is left |
+ * |-----------|---------------------------------------|-------------------------------------|---------------------|
+ * | ENDED     | returns CLOSED                        |                                     |                     |
+ * | OPEN      | CLOSING                               | CLOSING                             |                     |
+ * | CLOSING   | waits for close_timeout               | returns CLOSING                     | ENDED, by the closer |
+ * | LINGERING | CLOSING                               | CLOSING                             |                     |
+ * | LEAVING   | waits for close_timeout               | returns CLOSING; CLOSED in the last | ENDED, by the thread |
+ * |           |                                       | callback that is left               | that ran the last   |
+ *
+ * mortise_open() changes ENDED to OPEN. At the end of close_timeout, CLOSING changes to LINGERING; if the closer runs a
+ * callback of this client, it changes CLOSING to LEAVING when it returns.
  *
  * The memory of a client is freed with its last reference. These hold one:
  *
- * | the handle            | from mortise_open() until a close has ended the client, or has left that to a callback |
- * | the modules           | until they are closed: for ever if a thread is stuck in them, or a call does not return |
- * | the notifier          | the thread that runs callbacks                                                         |
- * | a dispatcher          | a thread in mortise_dispatch()                                                         |
+ * | the handle   | from mortise_open() until a close has ended the client, or has left that to a callback     |
+ * | the modules  | until they are closed: for ever if a thread is stuck in them, or a call does not return    |
+ * | the notifier | the thread that runs callbacks                                                            |
+ * | a dispatcher | a thread in mortise_dispatch()                                                            |
  *
  * Calls in flight (client.users) are counted apart, because a callback may take longer than a close waits. Whoever ends the
  * client waits for these calls while it holds its reference: a call may be about to take one (mortise_dispatch). */
@@ -44,11 +47,11 @@ void client_keep(struct client *client); /* takes one more reference */
 void client_drop(struct client *client); /* gives one back; the last one frees the client */
 /* The modules were closed, and the client was moved to ENDED by this thread: returns when no call on it is in flight. */
 void client_wait_for_calls(struct client *client);
-/* A thread that ran callbacks gives back its reference. If the client has been closed in a callback, and this thread ran the
- * last one, it ends the client. */
+/* A thread that ran callbacks gives back its reference. If a callback has closed the client, and no other one is left, the
+ * thread ends the client. */
 void client_leave_callbacks(struct client *client);
 
-/* No call is a cancellation point: a thread that ended inside one would take locks with it. Calls may be nested. */
+/* No call is a cancellation point: a thread that is canceled inside one would keep its locks for ever. Calls may nest. */
 void client_begin_call(void);
 void client_end_call(void);
 /* client_leave() without the end of the call. */

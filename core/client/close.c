@@ -3,8 +3,6 @@
 #include "client/client.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define LOG_MS 200 /* how long a close waits for its log lines to be written */
 
@@ -20,7 +18,7 @@ static void close_entry_locked(struct client *client, struct entry *entry, struc
     entry_unref_locked(client, entry);
 }
 
-/* Fails what waits and gives back what is held. */
+/* Fails the callers that wait, and releases the leases that are held. */
 static void give_up_all(struct client *client)
 {
     struct task_list starts = {NULL, NULL};
@@ -39,8 +37,7 @@ static void give_up_all(struct client *client)
     pump_start_detached(&client->pump, &starts);
 }
 
-/* Waits until nothing is outstanding. This thread does not go into the stack, where a driver might keep
- * it (R9). */
+/* Waits until nothing is outstanding. This thread does not enter the stack, because a driver might keep it there (R9). */
 static bool wait_drained(struct client *client, int64_t until_ns)
 {
     struct sleeper sleeper;
@@ -59,7 +56,7 @@ static bool wait_drained(struct client *client, int64_t until_ns)
     return drained;
 }
 
-/* Brings what is outstanding to its end, by cancellation if need be; false: something was left to its ttl. */
+/* Waits for what is outstanding, and cancels what is left at the end. False: something was left to its ttl. */
 static bool drain(struct client *client, int64_t until_ns)
 {
     bool drained = wait_drained(client, until_ns);
@@ -69,7 +66,7 @@ static bool drain(struct client *client, int64_t until_ns)
     releases_end_locked(client);
     client_unlock(client);
     pump_start_detached(&client->pump, &starts);
-    if (!drained) /* the driver completes what is canceled promptly, unless it is stuck */
+    if (!drained) /* unless the driver is stuck, it completes canceled requests promptly */
         wait_drained(client, clock_after_ms(clock_now(), STUCK_MS));
     pthread_mutex_lock(&client->lock);
     drained = drained && !client->left_behind;
@@ -77,53 +74,40 @@ static bool drain(struct client *client, int64_t until_ns)
     return drained;
 }
 
-/* The last request of a client. */
-struct parting {
-    struct task task; /* first */
-    struct client *client;
-    bool clean, done;
-};
-
-static void parted(mortise_op *op)
+static void leave_done(mortise_op *op)
 {
-    struct parting *parting = (struct parting *)op;
-    struct client *client = parting->client;
+    struct client *client =
+        (struct client *)(void *)((char *)op - offsetof(struct client, leave.op));
     pthread_mutex_lock(&client->lock);
-    parting->clean = op->status == MORTISE_OK;
-    parting->done = true;
+    client->left_behind |= op->status != MORTISE_OK;
     client_ended_locked(client);
     client_unlock(client);
 }
 
-/* What a plugin has of its own in the backend; nothing else is outstanding. False: something was left to its ttl. */
+/* The last request: a plugin removes what it has of its own in the backend. False: something was left to its ttl. */
 static bool leave_stack(struct client *client, int64_t until_ns)
 {
     if (client->top->module.leave == NULL)
         return true;
-    struct parting *parting = calloc(1, sizeof(*parting));
     struct task_list starts = {NULL, NULL};
-    if (parting == NULL)
-        return false;
-    parting->client = client;
-    parting->task.op.kind = OP_LEAVE;
-    parting->task.op.core_state = OP_IDLE;
-    parting->task.op.done = parted;
-    parting->task.unattended = true;
+    client->leave.op.kind = OP_LEAVE;
+    client->leave.op.core_state = OP_IDLE;
+    client->leave.op.done = leave_done;
+    client->leave.unattended = true;
     pthread_mutex_lock(&client->lock);
     client_began_locked(client);
-    task_append(&starts, &parting->task);
+    task_append(&starts, &client->leave);
     client_unlock(client);
     pump_start_detached(&client->pump, &starts);
-    if (!wait_drained(client, until_ns)) {
-        pump_cancel(&client->pump, &parting->task);
+    bool answered = wait_drained(client, until_ns);
+    if (!answered) {
+        pump_cancel(&client->pump, &client->leave);
         pump_start_detached(&client->pump, &starts); /* empty: does what is on the lists */
-        wait_drained(client, clock_after_ms(clock_now(), STUCK_MS));
+        answered = wait_drained(client, clock_after_ms(clock_now(), STUCK_MS));
     }
     pthread_mutex_lock(&client->lock);
-    bool clean = parting->clean, done = parting->done;
+    bool clean = answered && !client->left_behind;
     client_unlock(client);
-    if (done) /* else the stack is stuck, and left standing */
-        free(parting);
     return clean;
 }
 
@@ -135,11 +119,10 @@ static bool close_stack(struct client *client, int64_t until_ns)
         return true;
     int64_t stuck_ns = clock_after_ms(clock_now(), STUCK_MS);
     if (client->clean && until_ns > stuck_ns)
-        stuck_ns =
-            until_ns; /* the driver has answered all: its thread is late, on a busy machine */
+        stuck_ns = until_ns; /* the driver has answered all: the machine is busy, its thread late */
     bool left = client_wait_for(client, &client->users, 0, stuck_ns);
     int64_t stop_ns =
-        clock_after_ms(clock_now(), STUCK_MS); /* the calls may have used up the rest */
+        clock_after_ms(clock_now(), STUCK_MS); /* the wait may have used up the time */
     if (stop_ns < stuck_ns)
         stop_ns = stuck_ns;
     bool watched = watchdog_stop(client, stop_ns);
@@ -224,8 +207,8 @@ static void wait_for_closer(mortise_client *handle, struct client *client, int64
 }
 
 /* Takes over a client whose close ended with CLOSING, and counts this call in. If another thread closes the client, this
- * one waits for the outcome; it returns CLOSING while callbacks may still run. It does not wait inside a callback, because
- * the other thread may be waiting for that callback. */
+ * thread waits for the outcome, and returns CLOSING while callbacks may still run. Inside a callback it does not wait,
+ * because the other thread may be waiting for that callback. */
 static mortise_status take_over(mortise_client *handle, struct client **client,
                                 mortise_error *error)
 {

@@ -288,7 +288,7 @@ struct settings {
 
 struct client {
     struct slot slot;
-    /* these are never reset by a new client in the slot: a caller with an old handle may be counting */
+    /* a new client in the slot does not reset these: a caller with an old handle may be counting */
     _Atomic uint32_t users;   /* calls in flight; a futex of the close */
     _Atomic uint32_t awaited; /* threads that wait for `users` or `references` */
     _Atomic uint32_t state;   /* enum client_state in client.h; a futex of other closes */
@@ -328,6 +328,7 @@ struct client {
     char driver[32];          /* its name, for the messages of a close */
     bool stack_closed;        /* the modules are closed: nobody is in the stack */
     bool left_behind;         /* one was given up unsure */
+    struct task leave;        /* the last request of a close */
     mortise_stats stats;
 
     struct random_pool random;

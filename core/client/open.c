@@ -58,15 +58,19 @@ static const struct pump_upcalls upcalls = {.news = news, .doubt = doubt, .rando
 
 /* ---- what the executor of callbacks tells ---- */
 
+static struct client *client_of_events(struct events *events)
+{
+    return (struct client *)(void *)((char *)events - offsetof(struct client, events));
+}
+
 static void thread_begins(struct events *events)
 {
-    client_keep((struct client *)(void *)((char *)events - offsetof(struct client, events)));
+    client_keep(client_of_events(events));
 }
 
 static void thread_ends(struct events *events)
 {
-    client_leave_callbacks(
-        (struct client *)(void *)((char *)events - offsetof(struct client, events)));
+    client_leave_callbacks(client_of_events(events));
 }
 
 static const struct events_upcalls events_upcalls = {.thread_begins = thread_begins,
@@ -81,7 +85,7 @@ static struct client *client_new(void)
     struct client *client = slab_take(&client_slab);
     if (client == NULL)
         return NULL;
-    /* all but the head, which callers with an old handle may be looking at */
+    /* all but the head: callers with an old handle may be looking at it */
     memset((char *)client + offsetof(struct client, lock), 0,
            sizeof(*client) - offsetof(struct client, lock));
     pthread_mutex_init(&client->lock, NULL);
@@ -251,7 +255,7 @@ mortise_status mortise_open(const char *where, mortise_client **handle, mortise_
     }
     if (status != MORTISE_OK) {
         slot_spend(&client->slot);
-        /* a module may have posted something, and the service thread come for it */
+        /* a module may have posted something, and the service thread may be running for it */
         bool stopped = pump_stop(&client->pump, clock_after_ms(clock_now(), STUCK_MS));
         loader_close_all(&client->loader);
         client_move(client, CLIENT_OPEN, CLIENT_ENDED);

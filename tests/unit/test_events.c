@@ -90,8 +90,7 @@ static void test_order_and_merging(void)
     CU_ASSERT_TRUE(is_readable(fd));
     CU_ASSERT_EQUAL(dispatch(), 2);
     CU_ASSERT_EQUAL(seen.count, 2);
-    CU_ASSERT_EQUAL(seen.seen[0],
-                    MORTISE_STATE_HELD); /* where the first change stood, with the last state */
+    CU_ASSERT_EQUAL(seen.seen[0], MORTISE_STATE_HELD); /* at the first place, with the last state */
     CU_ASSERT_EQUAL(seen.seen[1], MORTISE_STATE_LOST);
     CU_ASSERT_PTR_EQUAL(seen.lease, LEASE(3));
     CU_ASSERT_FALSE(is_readable(fd));
