@@ -7,7 +7,7 @@
 
 #include <time.h>
 
-#define SLACK_US 2000 /* trips and clocks differ by so much */
+#define SLACK_US 2000 /* trips and clocks differ by about this much */
 #define LATE_NS (INT64_C(10) * NS_PER_MS)
 #define SMOOTH 8
 #define TRIP_UNKNOWN_NS 250000 /* without tokens answers bring no time */

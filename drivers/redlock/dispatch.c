@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* False: it was failed. */
+/* False: it has failed. */
 static bool is_possible(struct driver *driver, mortise_op *op)
 {
     bool acquire = op->kind == MORTISE_OP_ACQUIRE;

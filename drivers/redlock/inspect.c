@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* look.lua fetches so much of a value, which may be another program's. */
+/* look.lua fetches 4096 bytes of a value, which may be another program's. */
 _Static_assert(GRANT_HEX + 2 * 20 + 3 + MORTISE_NOTE_MAX < 4096, "a value of ours is seen whole");
 
 /* ---- the holder ----------------------------------------------------------------------------------------------- */
@@ -71,7 +71,7 @@ static void inspect_look(struct ballot *ballot, bool over)
 static const struct ballot_kind inspecting = {
     .put = look_put, .take = look_take, .look = inspect_look};
 
-/* NULL: out of memory; the op was failed. */
+/* NULL: out of memory; the op has failed. */
 static struct ballot *new_look(struct driver *driver, mortise_op *op,
                                const struct ballot_kind *kind)
 {
@@ -182,7 +182,7 @@ static void say_silent(const struct ballot *ballot, char *text, size_t size)
     }
 }
 
-/* Nodes that were just started may vote later: when there is a quorum. */
+/* When the nodes that were just started will vote, if that makes a quorum. */
 static void say_votes(const struct driver *driver, unsigned answered, char *text, size_t size)
 {
     int64_t ms = nodes_vote_in_ms(driver);

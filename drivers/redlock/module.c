@@ -131,7 +131,7 @@ static mortise_status read_settings(struct driver *driver, const char *note, mor
         settings->tls_key = values[OPTION_TLS_KEY].text;
         settings->connect_timeout_ms = values[OPTION_CONNECT_TIMEOUT].number;
         settings->command_timeout_ms = values[OPTION_COMMAND_TIMEOUT].number;
-        /* else a connection ends before its node is given up, and what undoes the vote cannot go behind it */
+        /* otherwise a connection ends before its node is given up, and no undo can follow the vote on it */
         if (settings->command_timeout_ms < 2 * values[OPTION_NODE_TIMEOUT].number)
             settings->command_timeout_ms = 2 * values[OPTION_NODE_TIMEOUT].number;
         settings_name_client(settings, note);
