@@ -21,9 +21,7 @@ import sys
 SOURCE, BUILD = os.environ["MORTISE_SOURCE_DIR"], os.environ["MORTISE_BUILD_DIR"]
 PARTS = ("core", "drivers", "plugins", "tools")
 MOST = 3
-LARGER = {
-    "core/client": 5,
-}
+LARGER = {}
 
 
 def objects():

@@ -1,5 +1,6 @@
 /* acquire.c - the public calls on locks and leases: arguments checked, a waiter made, the outcome told. */
-#include "client/core.h"
+#include "client/client.h"
+#include "lock/waitlist.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,9 +22,9 @@ static mortise_status read_options(struct client *client, const mortise_options 
     else
         memcpy(options, given, given->size < sizeof(*options) ? given->size : sizeof(*options));
     if (options->wait_ms == MORTISE_WAIT_DEFAULT)
-        options->wait_ms = client->settings.wait_ms;
+        options->wait_ms = client->locks.settings.wait_ms;
     if (options->ttl_ms == 0)
-        options->ttl_ms = client->settings.ttl_ms;
+        options->ttl_ms = client->locks.settings.ttl_ms;
     if (options->wait_ms < MORTISE_WAIT_FOREVER || options->wait_ms > MORTISE_WAIT_MAX_MS)
         return failed(error, MORTISE_INVALID, "options: wait_ms %lld is out of range",
                       (long long)options->wait_ms);
@@ -70,25 +71,6 @@ static mortise_status read_owner(struct client *client, const mortise_options *o
     return MORTISE_OK;
 }
 
-mortise_status api_name(struct client *client, const char *name, bool may_be_empty, char *full,
-                        size_t *length, mortise_error *error)
-{
-    size_t prefix = client->settings.namespace_len;
-    size_t own = name == NULL ? 0 : strnlen(name, MORTISE_NAME_MAX + 1);
-    if (own == 0 && !may_be_empty)
-        return failed(error, MORTISE_INVALID, "the name of a lock must not be empty");
-    if (prefix + own > MORTISE_NAME_MAX)
-        return failed(error, MORTISE_INVALID,
-                      "the name of a lock has at most %d bytes, with its namespace (%zu)",
-                      MORTISE_NAME_MAX, prefix);
-    memcpy(full, client->settings.namespace_, prefix);
-    if (own > 0)
-        memcpy(full + prefix, name, own);
-    full[prefix + own] = '\0';
-    *length = prefix + own;
-    return MORTISE_OK;
-}
-
 struct full_name {
     char text[MORTISE_NAME_MAX + 1];
     size_t length;
@@ -110,58 +92,57 @@ static void fill_waiter(struct waiter *waiter, const mortise_options *options)
 
 /* ---- acquire ---- */
 
-/* The threads must not be missing later. */
+/* What must not fail later is made now: the threads. */
 static mortise_status prepare(struct client *client, struct waiter *waiter, mortise_error *error)
 {
     bool calls_back = waiter->async || waiter->on_state != NULL;
-    if (!watchdog_ready(client) || (calls_back && !events_ready(&client->events)))
+    if (!watchdog_ready(&client->locks) || (calls_back && !events_ready(&client->events)))
         return failed(error, MORTISE_NOMEM, "a thread could not be started");
     return MORTISE_OK;
 }
 
 static mortise_status busy_locally(struct waiter *waiter, const struct full_name *name,
-                                   const struct client *client, const struct contest *queue)
+                                   const struct locks *locks, const struct waitlist *queue)
 {
     char quoted[QUOTED_SIZE];
-    size_t prefix = client->settings.namespace_len;
+    size_t prefix = locks->settings.namespace_len;
     return failed(waiter->error, MORTISE_BUSY, "%s is wanted by %u callers of this process already",
                   quote_name(name->text + prefix, name->length - prefix, quoted, sizeof(quoted)),
                   queue->count);
 }
 
-/* Puts the waiter into the contest for the name. client lock held */
-static mortise_status join_locked(struct client *client, const struct full_name *name,
-                                  struct waiter *waiter, struct task_list *starts)
+/* The caller joins those that want the name; not OK: it is on no list. client lock held */
+static mortise_status join_locked(struct locks *locks, const struct full_name *full,
+                                  struct waiter *waiter)
 {
-    if (client->closing)
+    if (locks->closing)
         return failed(waiter->error, MORTISE_CLOSED, "the client was closed");
-    waiter->caller = ++client->callers;
-    waiter->grant = grant_new_locked(client, waiter->owner, waiter->owner_len);
-    struct entry *entry = entry_make_locked(client, name->text, name->length);
+    waiter->caller = ++locks->callers;
+    waiter->spare = claim_new_locked(locks, waiter->owner, waiter->owner_len);
+    struct name *name = name_get_locked(locks, full->text, full->length);
     mortise_status status = MORTISE_NOMEM;
-    if (waiter->grant != NULL && entry != NULL) {
-        observe_locked(client, MORTISE_EVENT_ASKED, entry, NULL, waiter, MORTISE_OK);
+    if (waiter->spare != NULL && name != NULL) {
+        observe_locked(locks, MORTISE_EVENT_ASKED, name, NULL, waiter, MORTISE_OK);
         bool alone = waiter->try_once || waiter->owner_len > 0;
-        client->stats.waiting++;
-        if (waiter->try_once && waiter->owner_len == 0 && entry->queue != NULL)
-            status = busy_locally(waiter, name, client, entry->queue);
-        else if (contest_join_locked(client, entry, alone, waiter, starts))
+        locks->stats.waiting++;
+        if (waiter->try_once && waiter->owner_len == 0 && name->waitlist != NULL)
+            status = busy_locally(waiter, full, locks, name->waitlist);
+        else if (waitlist_join_locked(locks, name, alone, waiter))
             status = MORTISE_OK;
         if (status != MORTISE_OK) {
-            client->stats.waiting--;
-            client->stats.failures++;
-            observe_locked(client, MORTISE_EVENT_FAILED, entry, NULL, waiter, status);
+            locks->stats.waiting--;
+            locks->stats.failures++;
+            observe_locked(locks, MORTISE_EVENT_FAILED, name, NULL, waiter, status);
         }
     }
     if (status == MORTISE_NOMEM)
         failed(waiter->error, status, "out of memory");
-    if (status != MORTISE_OK && waiter->grant != NULL) {
-        slot_spend(&waiter->grant->slot);
-        grant_unref_locked(waiter->grant);
-        waiter->grant = NULL;
+    if (status != MORTISE_OK && waiter->spare != NULL) {
+        claim_discard_locked(waiter->spare);
+        waiter->spare = NULL;
     }
-    if (entry != NULL)
-        entry_unref_locked(client, entry);
+    if (name != NULL)
+        name_put_locked(locks, name);
     return status;
 }
 
@@ -169,28 +150,26 @@ static mortise_status join_locked(struct client *client, const struct full_name 
 static int64_t patience_ns(const struct client *client, const struct waiter *waiter)
 {
     return waiter->try_once
-               ? clock_after_ms(waiter->asked_ns, client->settings.unreachable_timeout_ms)
+               ? clock_after_ms(waiter->asked_ns, client->locks.settings.unreachable_timeout_ms)
                : waiter->until_ns;
 }
 
 static mortise_status acquire(struct client *client, const struct full_name *name,
                               struct waiter *waiter)
 {
-    struct task_list starts = {NULL, NULL};
+    struct locks *locks = &client->locks;
     sleeper_init(&waiter->sleeper, &client->pump);
-    pthread_mutex_lock(&client->lock);
-    mortise_status status = join_locked(client, name, waiter, &starts);
-    client_unlock(client);
+    pthread_mutex_lock(&locks->lock);
+    mortise_status status = join_locked(locks, name, waiter);
+    locks_unlock(locks, START_NOW);
     if (status != MORTISE_OK)
         return status;
-    pump_start(&client->pump, &starts);
     if (pump_wait(&client->pump, &waiter->sleeper, patience_ns(client, waiter)))
         return waiter->status;
-    pthread_mutex_lock(&client->lock);
-    if (waiter->state == WAITER_QUEUED)
-        contest_leave_locked(waiter, MORTISE_TIMEDOUT, &starts);
-    client_unlock(client);
-    pump_start(&client->pump, &starts);
+    pthread_mutex_lock(&locks->lock);
+    if (waiter->waitlist != NULL)
+        waitlist_leave_locked(waiter, MORTISE_TIMEDOUT);
+    locks_unlock(locks, START_NOW);
     return waiter->status;
 }
 
@@ -214,7 +193,7 @@ mortise_status mortise_acquire(mortise_client *handle, const char *name,
     waiter.error = error;
     status = read_options(client, given, &options, error);
     if (status == MORTISE_OK)
-        status = api_name(client, name, false, full.text, &full.length, error);
+        status = client_name(client, name, false, full.text, &full.length, error);
     if (status == MORTISE_OK)
         status = read_owner(client, &options, thread_owner, &waiter, error);
     if (status == MORTISE_OK && options.wait_ms != 0 && events_inside())
@@ -234,55 +213,28 @@ mortise_status mortise_acquire(mortise_client *handle, const char *name,
 
 /* ---- async ---- */
 
-static void link_async_locked(struct client *client, struct waiter *waiter)
-{
-    waiter->timer.kind = TIMER_WAITER;
-    waiter->next_async = client->asyncs;
-    if (client->asyncs != NULL)
-        client->asyncs->previous_async = waiter;
-    client->asyncs = waiter;
-    pump_attention(&client->pump, +1);
-    int64_t until_ns = patience_ns(client, waiter);
-    if (until_ns != MORTISE_NEVER)
-        timer_set_locked(client, &waiter->timer, until_ns);
-}
-
-static void unlink_async_locked(struct client *client, struct waiter *waiter)
-{
-    timer_stop(&client->timers, &waiter->timer);
-    timer_unreserve(&client->timers);
-    client->asyncs = waiter->next_async;
-    if (client->asyncs != NULL)
-        client->asyncs->previous_async = NULL;
-    pump_attention(&client->pump, -1);
-}
-
 /* On OK the waiter is the client's; it may be gone already. */
 static mortise_status acquire_async(struct client *client, const struct full_name *name,
                                     struct waiter *waiter, mortise_request *request,
                                     mortise_error *error)
 {
-    struct task_list starts = {NULL, NULL};
-    pthread_mutex_lock(&client->lock);
+    struct locks *locks = &client->locks;
+    pthread_mutex_lock(&locks->lock);
     mortise_status status = MORTISE_NOMEM;
-    if (timer_reserve(&client->timers)) {
-        link_async_locked(client, waiter);
-        status = join_locked(client, name, waiter, &starts);
-        if (status == MORTISE_OK && request != NULL)
-            *request = waiter->caller;
-        if (status == MORTISE_BUSY) { /* an outcome, not a refusal: the callback reports it */
-            if (request != NULL)
-                *request = waiter->caller;
-            waiter_report_locked(client, waiter, status);
-            status = MORTISE_OK;
-        } else if (status != MORTISE_OK)
-            unlink_async_locked(client, waiter);
+    if (timer_reserve(&locks->timers)) {
+        waiter_link_async_locked(locks, waiter, patience_ns(client, waiter));
+        status = join_locked(locks, name, waiter);
+        if (request != NULL && (status == MORTISE_OK || status == MORTISE_BUSY))
+            *request = locks->callers;
+        if (status == MORTISE_BUSY) /* an outcome, not a refusal: the callback gets it */
+            waiter_call_back_locked(locks, waiter, status);
+        else if (status != MORTISE_OK)
+            waiter_unlink_async_locked(locks, waiter);
     }
-    client_unlock(client);
-    if (status != MORTISE_OK)
+    locks_unlock(locks, START_SOON);
+    if (status != MORTISE_OK && status != MORTISE_BUSY)
         return failed(error, status, "%s",
                       status == MORTISE_CLOSED ? "the client was closed" : "out of memory");
-    pump_start_soon(&client->pump, &starts);
     pump_hurry(&client->pump);
     return MORTISE_OK;
 }
@@ -307,7 +259,7 @@ mortise_status mortise_acquire_async(mortise_client *handle, const char *name,
     if (status == MORTISE_OK)
         status = read_options(client, given, &options, error);
     if (status == MORTISE_OK)
-        status = api_name(client, name, false, full.text, &full.length, error);
+        status = client_name(client, name, false, full.text, &full.length, error);
     if (status == MORTISE_OK)
         status = read_owner(client, &options, thread_owner, &read, error);
     if (status == MORTISE_OK && (waiter = malloc(sizeof(*waiter) + read.owner_len)) == NULL)
@@ -333,18 +285,17 @@ mortise_status mortise_acquire_async(mortise_client *handle, const char *name,
 mortise_status mortise_cancel(mortise_client *handle, mortise_request request)
 {
     struct client *client;
-    struct task_list starts = {NULL, NULL};
     mortise_status status = client_enter(handle, &client, NULL);
     if (status != MORTISE_OK)
         return status;
-    pthread_mutex_lock(&client->lock);
-    struct waiter *waiter = client->asyncs;
+    struct locks *locks = &client->locks;
+    pthread_mutex_lock(&locks->lock);
+    struct waiter *waiter = locks->asyncs;
     while (waiter != NULL && waiter->caller != request)
         waiter = waiter->next_async;
     if (waiter != NULL)
-        contest_leave_locked(waiter, MORTISE_CANCELED, &starts);
-    client_unlock(client);
-    pump_start(&client->pump, &starts);
+        waitlist_leave_locked(waiter, MORTISE_CANCELED);
+    locks_unlock(locks, START_NOW);
     client_leave(client);
     return waiter != NULL ? MORTISE_OK : MORTISE_INVALID;
 }

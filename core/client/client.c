@@ -2,13 +2,11 @@
  * close.c: how it begins and ends. */
 #include "client/client.h"
 
-#include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
+#include "base/futex.h"
+#include "lock/waitlist.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 struct slab client_slab = {.size = sizeof(struct client), .lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -18,7 +16,7 @@ struct slab client_slab = {.size = sizeof(struct client), .lock = PTHREAD_MUTEX_
 static _Thread_local unsigned calls;
 static _Thread_local int cancel_state;
 
-void client_begin_call(void)
+static void begin_call(void)
 {
     if (calls++ == 0)
         pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
@@ -35,7 +33,7 @@ static uint32_t take_one_off(struct client *client, _Atomic uint32_t *count)
 {
     uint32_t left = atomic_fetch_sub(count, 1) - 1;
     if (atomic_load(&client->awaited) > 0)
-        syscall(SYS_futex, count, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+        futex_wake_all(count);
     return left;
 }
 
@@ -65,7 +63,7 @@ mortise_status client_enter(mortise_client *handle, struct client **client, mort
                       "the client was opened by the parent process: open one in the child");
     }
     *client = found;
-    client_begin_call();
+    begin_call();
     return MORTISE_OK;
 }
 
@@ -96,30 +94,7 @@ bool client_enter_closing(mortise_client *handle, struct client **client)
         return false;
     }
     *client = found;
-    client_begin_call();
-    return true;
-}
-
-void client_unlock(struct client *client)
-{
-    struct wake_list wakes;
-    wakes.count = client->wakes.count;
-    wakes.leader = client->wakes.leader;
-    memcpy(wakes.words, client->wakes.words, wakes.count * sizeof(wakes.words[0]));
-    client->wakes.count = 0;
-    client->wakes.leader = false;
-    pthread_mutex_unlock(&client->lock);
-    if (wakes.count > 0 || wakes.leader)
-        wake_list_flush(&client->pump, &wakes);
-}
-
-bool client_sleep_while(_Atomic uint32_t *word, uint32_t value, int64_t until_ns)
-{
-    int64_t left = until_ns - clock_now();
-    if (left <= 0)
-        return false;
-    struct timespec timeout = {(time_t)(left / NS_PER_S), (long)(left % NS_PER_S)};
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &timeout, NULL, 0);
+    begin_call();
     return true;
 }
 
@@ -129,7 +104,7 @@ bool client_wait_for(struct client *client, _Atomic uint32_t *count, uint32_t mo
     uint32_t seen;
     atomic_fetch_add(&client->awaited, 1);
     while ((seen = atomic_load(count)) > most)
-        if (!client_sleep_while(count, seen, until_ns))
+        if (!futex_sleep_while(count, seen, until_ns))
             break;
     atomic_fetch_sub(&client->awaited, 1);
     return seen <= most;
@@ -141,43 +116,25 @@ bool client_move(struct client *client, uint32_t from, uint32_t to)
 {
     if (!atomic_compare_exchange_strong(&client->state, &from, to))
         return false;
-    syscall(SYS_futex, &client->state, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    futex_wake_all(&client->state);
     return true;
-}
-
-static void free_tasks(struct task_list *list)
-{
-    while (list->first != NULL) {
-        struct task *task = list->first;
-        task_remove(list, task);
-        free(task);
-    }
-}
-
-/* Nobody uses the client any more: its last reference is gone. */
-static void free_client(struct client *client)
-{
-    while (client->free_contests != NULL) {
-        struct contest *contest = client->free_contests;
-        client->free_contests = contest->next_free;
-        free(contest->trouble);
-        free(contest);
-    }
-    free_tasks(&client->free_asks);
-    free_tasks(&client->free_releases);
-    free(client->timers.timers);
-    events_destroy(&client->events);
-    resolve_end(&client->pump);
-    pump_destroy(&client->pump);
-    config_values_free(client->core_values, CORE_OPTION_COUNT);
-    config_free(client->config);
-    pthread_mutex_destroy(&client->lock);
-    slab_give(&client_slab, &client->slot);
 }
 
 void client_keep(struct client *client)
 {
     atomic_fetch_add(&client->references, 1);
+}
+
+static void free_client(struct client *client)
+{
+    events_destroy(&client->events);
+    resolve_end(&client->pump);
+    pump_destroy(&client->pump);
+    config_values_free(client->core_values, CORE_OPTION_COUNT);
+    config_free(client->config);
+    waitlists_free(&client->locks);
+    locks_destroy(&client->locks);
+    slab_give(&client_slab, &client->slot);
 }
 
 void client_drop(struct client *client)
@@ -199,18 +156,25 @@ void client_leave_callbacks(struct client *client)
     client_drop(client);
 }
 
-void client_began_locked(struct client *client)
-{
-    client->outstanding++;
-}
+/* ---- names ---- */
 
-void client_ended_locked(struct client *client)
+mortise_status client_name(const struct client *client, const char *name, bool may_be_empty,
+                           char *full, size_t *length, mortise_error *error)
 {
-    if (--client->outstanding == 0 && client->drain != NULL) {
-        struct sleeper *drain = client->drain;
-        client->drain = NULL;
-        sleeper_wake_later(drain, &client->wakes);
-    }
+    size_t prefix = client->locks.settings.namespace_len;
+    size_t own = name == NULL ? 0 : strnlen(name, MORTISE_NAME_MAX + 1);
+    if (own == 0 && !may_be_empty)
+        return failed(error, MORTISE_INVALID, "the name of a lock must not be empty");
+    if (prefix + own > MORTISE_NAME_MAX)
+        return failed(error, MORTISE_INVALID,
+                      "the name of a lock has at most %d bytes, with its namespace (%zu)",
+                      MORTISE_NAME_MAX, prefix);
+    memcpy(full, client->locks.settings.namespace_, prefix);
+    if (own > 0)
+        memcpy(full + prefix, name, own);
+    full[prefix + own] = '\0';
+    *length = prefix + own;
+    return MORTISE_OK;
 }
 
 /* ---- asking about a client ---- */
@@ -244,12 +208,12 @@ mortise_status mortise_stats_get(mortise_client *handle, mortise_stats *stats)
     if (status != MORTISE_OK)
         return status;
     size_t size = stats->size < sizeof(*stats) ? stats->size : sizeof(*stats);
-    pthread_mutex_lock(&client->lock);
-    mortise_stats now = client->stats;
+    pthread_mutex_lock(&client->locks.lock);
+    mortise_stats now = client->locks.stats;
     pthread_mutex_lock(&client->pump.lock);
     now.requests = client->pump.started;
     pthread_mutex_unlock(&client->pump.lock);
-    client_unlock(client);
+    locks_unlock(&client->locks, START_NOW);
     now.size = stats->size;
     memcpy(stats, &now, size);
     client_leave(client);

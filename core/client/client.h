@@ -1,4 +1,4 @@
-/* client.h - the life of a client, and what client.c, open.c, close.c, dispatch.c and watchdog.c share.
+/* client.h - a client: what mortise_open() returns, and how it lives and ends.
  *
  * A client is in one of five states. client_move() changes it, and nothing else does.
  *
@@ -34,36 +34,78 @@
 #ifndef MORTISE_CORE_CLIENT_H
 #define MORTISE_CORE_CLIENT_H
 
-#include "client/core.h"
+#include "events/events.h"
+#include "lock/locks.h"
+#include "modules/loader.h"
+#include "pump/pump.h"
 
 #define STUCK_MS 1000 /* what has not ended after its time and this much more is stuck */
 
 enum client_state { CLIENT_ENDED, CLIENT_OPEN, CLIENT_CLOSING, CLIENT_LINGERING, CLIENT_LEAVING };
 
-/* Changes the state, and wakes the threads that wait for a change. False: it was not `from`. */
-bool client_move(struct client *client, uint32_t from, uint32_t to);
+struct query;
 
-void client_keep(struct client *client); /* takes one more reference */
-void client_drop(struct client *client); /* gives one back; the last one frees the client */
-/* The modules were closed, and the client was moved to ENDED by this thread: returns when no call on it is in flight. */
-void client_wait_for_calls(struct client *client);
-/* A thread that ran callbacks gives back its reference. If a callback has closed the client, and no other one is left, the
- * thread ends the client. */
-void client_leave_callbacks(struct client *client);
+struct client {
+    struct slot slot;
+    /* these are never reset by a new client in the slot: a caller with an old handle may be counting */
+    _Atomic uint32_t users;      /* calls in flight; a futex of the close */
+    _Atomic uint32_t references; /* likewise */
+    _Atomic uint32_t awaited;    /* threads that wait for one of the two */
+    _Atomic uint32_t state;      /* enum client_state; a futex of closes that wait */
 
-/* No call is a cancellation point: a thread that is canceled inside one would keep its locks for ever. Calls may nest. */
-void client_begin_call(void);
-void client_end_call(void);
-/* client_leave() without the end of the call. */
+    struct locks locks;
+    struct pump pump;
+    struct events events;
+    struct config *config;
+    mortise_value *core_values;
+    struct loader loader;
+    struct instance *top;
+    uint32_t capabilities;
+    char id[33];
+    char driver[32];       /* its name, for the messages of a close */
+    struct query *queries; /* all that are under way; lock of locks */
+    struct task leave;     /* the last request */
+    bool clean;            /* the close gave back all that was held */
+    bool stack_closed;     /* the modules are closed: nobody is in the stack */
+};
+
+/* For tests: no threads are started; time, pump and callbacks are driven by hand. */
+extern _Atomic bool client_manual;
+extern struct slab client_slab;
+
+/* ---- client.c ---- */
+
+/* Counts a call in; OK, CLOSED or FORKED. Every OK is followed by client_leave(). No call is a cancellation point: a
+ * thread that ended inside one would take locks with it. Calls may be nested. */
+mortise_status client_enter(mortise_client *handle, struct client **client, mortise_error *error);
+void client_leave(struct client *client);
+/* The two parts of client_leave(), and the second part of client_enter(). */
 void client_count_out(struct client *client);
+void client_end_call(void);
 /* As client_enter(), for a client that is being closed: only its callbacks and its state may be used. */
 bool client_enter_closing(mortise_client *handle, struct client **client);
 /* The handle is one of this client, and the client is being closed. Any thread, also when the client is gone. */
 bool client_is_closing(struct client *client, const mortise_client *handle);
-/* Sleeps, until it is woken, while the word has this value; false: it is until_ns already. */
-bool client_sleep_while(_Atomic uint32_t *word, uint32_t value, int64_t until_ns);
+
+/* Changes the state, and wakes the threads that wait for a change. False: it was not `from`. */
+bool client_move(struct client *client, uint32_t from, uint32_t to);
+void client_keep(struct client *client); /* takes one more reference */
+void client_drop(struct client *client); /* gives one back; the last one frees the client */
+/* The modules were closed, and the client was moved to ENDED by this thread: returns when no call on it is in flight. */
+void client_wait_for_calls(struct client *client);
+/* A thread that ran callbacks gives back its reference. If the client has been closed in a callback, and this thread ran
+ * the last one, it ends the client. */
+void client_leave_callbacks(struct client *client);
 /* Waits until one of the two counts is not larger than `most`; false: it is until_ns, and it still is. */
-bool client_wait_for(struct client *client, _Atomic uint32_t *count, uint32_t most,
-                     int64_t until_ns);
+bool client_wait_for(struct client *client, _Atomic uint32_t *count, uint32_t most, int64_t until_ns);
+
+/* The name with the namespace before it, into `full` (MORTISE_NAME_MAX + 1 bytes). */
+mortise_status client_name(const struct client *client, const char *name, bool may_be_empty, char *full,
+                           size_t *length, mortise_error *error);
+
+/* ---- query.c ---- */
+
+/* The client closes: callers that wait for an answer return. */
+void queries_cancel_locked(struct client *client);
 
 #endif

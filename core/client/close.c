@@ -1,76 +1,80 @@
 /* close.c - the end of a client: mortise_close(). */
+#include "base/futex.h"
 #include "base/log.h"
 #include "client/client.h"
+#include "lock/lease.h"
+#include "lock/waitlist.h"
 
 #include <stdio.h>
 
 #define LOG_MS 200 /* how long a close waits for its log lines to be written */
 
-static void close_entry_locked(struct client *client, struct entry *entry, struct task_list *starts)
+/* Callers that wait fail, and leases are released. */
+static void close_name_locked(struct name *name)
 {
-    entry->references++;
-    while (entry->queue != NULL && entry->queue->last != NULL)
-        contest_leave_locked(entry->queue->last, MORTISE_CLOSED, starts);
-    while (entry->grants != NULL) {
-        struct release *release;
-        grant_release_locked(entry->grants, &release, starts);
+    bool ending;
+    while (name->waitlist != NULL)
+        waitlist_leave_locked(name->waitlist->last, MORTISE_CLOSED);
+    for (struct claim *claim = name->claims, *next; claim != NULL; claim = next) {
+        next = claim->next;
+        if (claim->leased)
+            lease_release_locked(claim, NULL, &ending);
     }
-    entry_unref_locked(client, entry);
 }
 
 /* Fails the callers that wait, and releases the leases that are held. */
 static void give_up_all(struct client *client)
 {
-    struct task_list starts = {NULL, NULL};
-    pthread_mutex_lock(&client->lock);
-    client->closing = true;
-    entry_forget_idle_locked(client);
-    while (client->lone != NULL)
-        contest_leave_locked(client->lone->first, MORTISE_CLOSED, &starts);
-    for (struct entry *entry = client->entries, *next; entry != NULL; entry = next) {
-        next = entry->hh.next;
-        close_entry_locked(client, entry, &starts);
+    struct locks *locks = &client->locks;
+    pthread_mutex_lock(&locks->lock);
+    locks->closing = true;
+    name_forget_idle_locked(locks);
+    while (locks->lone != NULL)
+        waitlist_leave_locked(locks->lone->first, MORTISE_CLOSED);
+    for (struct name *name = locks->names, *next; name != NULL; name = next) {
+        name->references++;
+        close_name_locked(name);
+        next = name->hh.next;
+        name_put_locked(locks, name);
     }
-    releases_hurry_locked(client, &starts);
+    claims_hurry_locked(locks);
     queries_cancel_locked(client);
-    client_unlock(client);
-    pump_start_detached(&client->pump, &starts);
+    locks_unlock(locks, START_DETACHED);
 }
 
 /* Waits until nothing is outstanding. This thread does not enter the stack, because a driver might keep it there (R9). */
 static bool wait_drained(struct client *client, int64_t until_ns)
 {
+    struct locks *locks = &client->locks;
     struct sleeper sleeper;
     sleeper_init(&sleeper, &client->pump);
-    pthread_mutex_lock(&client->lock);
-    bool wait = client->outstanding > 0;
+    pthread_mutex_lock(&locks->lock);
+    bool wait = locks->outstanding > 0;
     if (wait)
-        client->drain = &sleeper;
-    client_unlock(client);
+        locks->drain = &sleeper;
+    locks_unlock(locks, START_DETACHED);
     if (wait)
         pump_wait_aside(&client->pump, &sleeper, until_ns);
-    pthread_mutex_lock(&client->lock);
-    client->drain = NULL;
-    bool drained = client->outstanding == 0;
-    client_unlock(client);
+    pthread_mutex_lock(&locks->lock);
+    locks->drain = NULL;
+    bool drained = locks->outstanding == 0;
+    locks_unlock(locks, START_DETACHED);
     return drained;
 }
 
 /* Waits for what is outstanding, and cancels what is left at the end. False: something was left to its ttl. */
 static bool drain(struct client *client, int64_t until_ns)
 {
+    struct locks *locks = &client->locks;
     bool drained = wait_drained(client, until_ns);
-    struct task_list starts = {NULL, NULL};
-    pthread_mutex_lock(&client->lock);
-    client->abandoning = true;
-    releases_end_locked(client);
-    client_unlock(client);
-    pump_start_detached(&client->pump, &starts);
+    pthread_mutex_lock(&locks->lock);
+    claims_abandon_locked(locks);
+    locks_unlock(locks, START_DETACHED);
     if (!drained) /* unless the driver is stuck, it completes canceled requests promptly */
         wait_drained(client, clock_after_ms(clock_now(), STUCK_MS));
-    pthread_mutex_lock(&client->lock);
-    drained = drained && !client->left_behind;
-    client_unlock(client);
+    pthread_mutex_lock(&locks->lock);
+    drained = drained && !locks->left_behind;
+    locks_unlock(locks, START_DETACHED);
     return drained;
 }
 
@@ -78,36 +82,37 @@ static void leave_done(mortise_op *op)
 {
     struct client *client =
         (struct client *)(void *)((char *)op - offsetof(struct client, leave.op));
-    pthread_mutex_lock(&client->lock);
-    client->left_behind |= op->status != MORTISE_OK;
-    client_ended_locked(client);
-    client_unlock(client);
+    struct locks *locks = &client->locks;
+    pthread_mutex_lock(&locks->lock);
+    locks->left_behind |= op->status != MORTISE_OK;
+    locks_ended_locked(locks);
+    locks_unlock(locks, START_NOW);
 }
 
 /* The last request: a plugin removes what it has of its own in the backend. False: something was left to its ttl. */
 static bool leave_stack(struct client *client, int64_t until_ns)
 {
+    struct locks *locks = &client->locks;
     if (client->top->module.leave == NULL)
         return true;
-    struct task_list starts = {NULL, NULL};
     client->leave.op.kind = OP_LEAVE;
     client->leave.op.core_state = OP_IDLE;
     client->leave.op.done = leave_done;
     client->leave.unattended = true;
-    pthread_mutex_lock(&client->lock);
-    client_began_locked(client);
-    task_append(&starts, &client->leave);
-    client_unlock(client);
-    pump_start_detached(&client->pump, &starts);
+    pthread_mutex_lock(&locks->lock);
+    locks_began_locked(locks);
+    locks_start_locked(locks, &client->leave);
+    locks_unlock(locks, START_DETACHED);
     bool answered = wait_drained(client, until_ns);
     if (!answered) {
-        pump_cancel(&client->pump, &client->leave);
-        pump_start_detached(&client->pump, &starts); /* empty: does what is on the lists */
+        pthread_mutex_lock(&locks->lock);
+        locks_cancel_locked(locks, &client->leave);
+        locks_unlock(locks, START_DETACHED);
         answered = wait_drained(client, clock_after_ms(clock_now(), STUCK_MS));
     }
-    pthread_mutex_lock(&client->lock);
-    bool clean = answered && !client->left_behind;
-    client_unlock(client);
+    pthread_mutex_lock(&locks->lock);
+    bool clean = answered && !locks->left_behind;
+    locks_unlock(locks, START_DETACHED);
     return clean;
 }
 
@@ -119,13 +124,14 @@ static bool close_stack(struct client *client, int64_t until_ns)
         return true;
     int64_t stuck_ns = clock_after_ms(clock_now(), STUCK_MS);
     if (client->clean && until_ns > stuck_ns)
-        stuck_ns = until_ns; /* the driver has answered all: the machine is busy, its thread late */
+        stuck_ns =
+            until_ns; /* the driver has answered all: its thread is late, on a busy machine */
     bool left = client_wait_for(client, &client->users, 0, stuck_ns);
     int64_t stop_ns =
-        clock_after_ms(clock_now(), STUCK_MS); /* the wait may have used up the time */
+        clock_after_ms(clock_now(), STUCK_MS); /* the calls may have used up the rest */
     if (stop_ns < stuck_ns)
         stop_ns = stuck_ns;
-    bool watched = watchdog_stop(client, stop_ns);
+    bool watched = watchdog_stop(&client->locks, stop_ns);
     bool stopped = pump_stop(&client->pump, stop_ns);
     if (!left || !watched || !stopped)
         return false;
@@ -203,21 +209,20 @@ static void wait_for_closer(mortise_client *handle, struct client *client, int64
 {
     uint32_t state = atomic_load(&client->state);
     if (state != CLIENT_LINGERING && client_is_closing(client, handle))
-        client_sleep_while(&client->state, state, until_ns);
+        futex_sleep_while(&client->state, state, until_ns);
 }
 
 /* Takes over a client whose close ended with CLOSING, and counts this call in. If another thread closes the client, this
- * thread waits for the outcome, and returns CLOSING while callbacks may still run. Inside a callback it does not wait,
- * because the other thread may be waiting for that callback. */
+ * one waits for the outcome; it returns CLOSING while callbacks may still run. It does not wait inside a callback, because
+ * the other thread may be waiting for that callback. */
 static mortise_status take_over(mortise_client *handle, struct client **client,
                                 mortise_error *error)
 {
-    int64_t until_ns = 0;
-    while (client_enter_closing(handle, client)) {
+    for (int64_t until_ns = 0; client_enter_closing(handle, client);) {
         if (client_move(*client, CLIENT_LINGERING, CLIENT_CLOSING))
             return MORTISE_OK;
         if (until_ns == 0)
-            until_ns = clock_after_ms(clock_now(), (*client)->settings.close_timeout_ms);
+            until_ns = clock_after_ms(clock_now(), (*client)->locks.settings.close_timeout_ms);
         bool last_callback = atomic_load(&(*client)->state) == CLIENT_LEAVING &&
                              events_last_here(&(*client)->events);
         client_leave(*client);
@@ -244,7 +249,7 @@ mortise_status mortise_close(mortise_client *handle, mortise_error *error)
         status = take_over(handle, &client, error);
     if (status != MORTISE_OK)
         return status;
-    int64_t until_ns = clock_after_ms(clock_now(), client->settings.close_timeout_ms);
+    int64_t until_ns = clock_after_ms(clock_now(), client->locks.settings.close_timeout_ms);
     events_closing(&client->events);
     if (first) {
         slot_spend(&client->slot);

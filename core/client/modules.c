@@ -1,5 +1,5 @@
 /* modules.c - what can be asked about modules: of an open client's stack, and of those on the machine. */
-#include "client/core.h"
+#include "client/client.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* open.c - from a path or URL to a client with its modules: mortise_open(). */
 #include "client/client.h"
+#include "lock/waitlist.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,7 +13,7 @@ _Atomic bool client_manual;
 static void make_id(struct client *client)
 {
     unsigned char bytes[16];
-    random_fill(&client->random, bytes, sizeof(bytes));
+    random_fill(&client->locks.random, bytes, sizeof(bytes));
     for (size_t i = 0; i < sizeof(bytes); i++)
         snprintf(client->id + 2 * i, 3, "%02x", bytes[i]);
 }
@@ -24,9 +25,9 @@ static void make_note(struct client *client)
     if (gethostname(host, sizeof(host)) < 0)
         host[0] = '\0';
     host[sizeof(host) - 1] = '\0';
-    snprintf(client->note, sizeof(client->note), "%s\n%ld\n%.32s", host, (long)getpid(),
+    snprintf(client->locks.note, sizeof(client->locks.note), "%s\n%ld\n%.32s", host, (long)getpid(),
              program_invocation_short_name);
-    client->note_len = strlen(client->note);
+    client->locks.note_len = strlen(client->locks.note);
 }
 
 /* ---- what the pump tells ---- */
@@ -38,39 +39,35 @@ static struct client *client_of(struct pump *pump)
 
 static void news(struct pump *pump, const char *name, size_t name_len)
 {
-    contest_news(client_of(pump), name, name_len);
+    waitlists_news(&client_of(pump)->locks, name, name_len);
 }
 
 static void doubt(struct pump *pump, const char *name, size_t name_len)
 {
-    grants_doubt(client_of(pump), name, name_len);
+    claims_doubt(&client_of(pump)->locks, name, name_len);
 }
 
 static void random_bytes(struct pump *pump, void *bytes, size_t size)
 {
-    struct client *client = client_of(pump);
-    pthread_mutex_lock(&client->lock);
-    random_fill(&client->random, bytes, size);
-    client_unlock(client);
+    struct locks *locks = &client_of(pump)->locks;
+    pthread_mutex_lock(&locks->lock);
+    random_fill(&locks->random, bytes, size);
+    locks_unlock(locks, START_SOON);
 }
 
 static const struct pump_upcalls upcalls = {.news = news, .doubt = doubt, .random = random_bytes};
 
 /* ---- what the executor of callbacks tells ---- */
 
-static struct client *client_of_events(struct events *events)
-{
-    return (struct client *)(void *)((char *)events - offsetof(struct client, events));
-}
-
 static void thread_begins(struct events *events)
 {
-    client_keep(client_of_events(events));
+    client_keep((struct client *)(void *)((char *)events - offsetof(struct client, events)));
 }
 
 static void thread_ends(struct events *events)
 {
-    client_leave_callbacks(client_of_events(events));
+    client_leave_callbacks(
+        (struct client *)(void *)((char *)events - offsetof(struct client, events)));
 }
 
 static const struct events_upcalls events_upcalls = {.thread_begins = thread_begins,
@@ -80,29 +77,30 @@ static const struct events_upcalls events_upcalls = {.thread_begins = thread_beg
 
 static struct client *client_new(void)
 {
-    static struct slab *const slabs[] = {&client_slab, &grant_slab, NULL};
+    static struct slab *const slabs[] = {&client_slab, &claim_slab, NULL};
     slabs_init(slabs);
     struct client *client = slab_take(&client_slab);
     if (client == NULL)
         return NULL;
-    /* all but the head: callers with an old handle may be looking at it */
-    memset((char *)client + offsetof(struct client, lock), 0,
-           sizeof(*client) - offsetof(struct client, lock));
-    pthread_mutex_init(&client->lock, NULL);
-    client->watchdog_timer = -1;
-    client->manual = atomic_load(&client_manual);
+    /* all but the head, which callers with an old handle may be looking at */
+    memset((char *)client + offsetof(struct client, locks), 0,
+           sizeof(*client) - offsetof(struct client, locks));
+    bool manual = atomic_load(&client_manual);
     atomic_store(&client->references, 2); /* of the handle, and of the modules */
     client_move(client, CLIENT_ENDED, CLIENT_OPEN);
-    events_init(&client->events, &events_upcalls, client->manual);
+    events_init(&client->events, &events_upcalls, manual);
     pump_init(&client->pump, &upcalls, &client->loader);
-    client->pump.manual = client->manual;
+    client->pump.manual = manual;
+    locks_make(&client->locks, &client->pump, &client->events);
+    client->locks.manual = manual;
+    client->locks.handle = slot_handle(&client->slot);
     return client;
 }
 
 static mortise_status read_settings(struct client *client, mortise_error *error)
 {
     const mortise_value *values = client->core_values;
-    struct settings *settings = &client->settings;
+    struct lock_settings *settings = &client->locks.settings;
     settings->ttl_ms = values[CORE_TTL].number;
     settings->renew_every_ms = values[CORE_RENEW_EVERY].given ? values[CORE_RENEW_EVERY].number : 0;
     settings->handover_window_ms = values[CORE_HANDOVER_WINDOW].number;
@@ -124,12 +122,12 @@ static mortise_status read_settings(struct client *client, mortise_error *error)
 static mortise_status add_observer(struct client *client, struct instance *instance,
                                    mortise_error *error)
 {
-    size_t room = sizeof(client->observers) / sizeof(client->observers[0]);
+    size_t room = sizeof(client->locks.observers) / sizeof(client->locks.observers[0]);
     if (instance->module.observe == NULL)
         return MORTISE_OK;
-    if (client->observer_count == room)
+    if (client->locks.observer_count == room)
         return failed(error, MORTISE_CONFIG, "more than %zu observers", room);
-    client->observers[client->observer_count++] = instance;
+    client->locks.observers[client->locks.observer_count++] = instance;
     return MORTISE_OK;
 }
 
@@ -206,7 +204,7 @@ static mortise_status open_stack(struct client *client, const char *where, morti
         status = read_settings(client, error);
     client->loader = (struct loader){.config = client->config,
                                      .client_id = client->id,
-                                     .note = client->note,
+                                     .note = client->locks.note,
                                      .host_prepare = host_prepare,
                                      .host_forget = host_forget,
                                      .argument = &client->pump};
@@ -225,14 +223,15 @@ static mortise_status open_stack(struct client *client, const char *where, morti
     if (status != MORTISE_OK)
         return status;
     client->capabilities = client->top->capabilities;
-    client->notify_capable = (client->capabilities & MORTISE_CAP_NOTIFY) != 0;
+    client->locks.notify_capable = (client->capabilities & MORTISE_CAP_NOTIFY) != 0;
+    client->locks.watches = client->top->module.watch != NULL;
     const char *fallback = client->top->below.default_namespace;
-    client->settings.namespace_ = given->given ? given->text : fallback;
-    if (client->settings.namespace_ == NULL)
-        client->settings.namespace_ = "";
-    client->settings.namespace_len = strlen(client->settings.namespace_);
+    client->locks.settings.namespace_ = given->given ? given->text : fallback;
+    if (client->locks.settings.namespace_ == NULL)
+        client->locks.settings.namespace_ = "";
+    client->locks.settings.namespace_len = strlen(client->locks.settings.namespace_);
     client->loader.top = client->top->section;
-    client->loader.names_begin = client->settings.namespace_;
+    client->loader.names_begin = client->locks.settings.namespace_;
     status = open_observers(client, error);
     return status == MORTISE_OK ? check_require(client, error) : status;
 }
@@ -246,7 +245,7 @@ mortise_status mortise_open(const char *where, mortise_client **handle, mortise_
     if (client == NULL)
         return failed(error, MORTISE_NOMEM, "out of memory");
     mortise_status status = MORTISE_OK;
-    if (!random_init(&client->random))
+    if (!random_init(&client->locks.random))
         status = failed(error, MORTISE_BACKEND, "getrandom: %s", strerror(errno));
     if (status == MORTISE_OK) {
         make_id(client);
@@ -255,7 +254,7 @@ mortise_status mortise_open(const char *where, mortise_client **handle, mortise_
     }
     if (status != MORTISE_OK) {
         slot_spend(&client->slot);
-        /* a module may have posted something, and the service thread may be running for it */
+        /* a module may have posted something, and the service thread come for it */
         bool stopped = pump_stop(&client->pump, clock_after_ms(clock_now(), STUCK_MS));
         loader_close_all(&client->loader);
         client_move(client, CLIENT_OPEN, CLIENT_ENDED);

@@ -2,7 +2,7 @@
  *
  * A query lives on the heap until it is completed, since the driver may hold it longer than the caller
  * waits; results are copied out of it, and what is written was copied into it. */
-#include "client/core.h"
+#include "client/client.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,7 +75,7 @@ static void query_done(mortise_op *op)
 {
     struct query *query = (struct query *)op;
     struct client *client = query->client;
-    pthread_mutex_lock(&client->lock);
+    pthread_mutex_lock(&client->locks.lock);
     unlink_locked(query);
     query->status = op->status;
     if (op->error != NULL) {
@@ -87,14 +87,14 @@ static void query_done(mortise_op *op)
         sleeper_wake(sleeper); /* the caller frees it */
     else
         query_free(query);
-    client_ended_locked(client);
-    client_unlock(client);
+    locks_ended_locked(&client->locks);
+    locks_unlock(&client->locks, START_NOW);
 }
 
 void queries_cancel_locked(struct client *client)
 {
     for (struct query *query = client->queries; query != NULL; query = query->next)
-        pump_cancel(&client->pump, &query->task);
+        locks_cancel_locked(&client->locks, &query->task);
 }
 
 /* ---- the results of a list ---- */
@@ -180,8 +180,8 @@ static struct query *query_new(struct client *client, mortise_op_kind kind, cons
     struct query *query = calloc(1, sizeof(*query) + bytes_of(kind));
     *status = query == NULL
                   ? failed(error, MORTISE_NOMEM, "out of memory")
-                  : api_name(client, name, kind == MORTISE_OP_LIST || kind == MORTISE_OP_PING,
-                             query->name, &query->name_len, error);
+                  : client_name(client, name, kind == MORTISE_OP_LIST || kind == MORTISE_OP_PING,
+                                query->name, &query->name_len, error);
     if (*status != MORTISE_OK) {
         free(query);
         return NULL;
@@ -199,8 +199,8 @@ static struct query *query_new(struct client *client, mortise_op_kind kind, cons
     op->buffer = query->bytes;
     op->buffer_size = bytes_of(kind);
     op->emitted = query_emitted;
-    op->note = client->note;
-    op->note_len = client->note_len;
+    op->note = client->locks.note;
+    op->note_len = client->locks.note_len;
     op->done = query_done;
     return query;
 }
@@ -208,7 +208,7 @@ static struct query *query_new(struct client *client, mortise_op_kind kind, cons
 static void explain(const struct query *query, const char *verb, mortise_error *error)
 {
     char name[QUOTED_SIZE];
-    size_t prefix = query->client->settings.namespace_len;
+    size_t prefix = query->client->locks.settings.namespace_len;
     if (query->errored && error != NULL)
         *error = query->error;
     else
@@ -222,10 +222,9 @@ static bool run(struct query *query)
 {
     struct client *client = query->client;
     struct sleeper sleeper;
-    struct task_list starts = {NULL, NULL};
     sleeper_init(&sleeper, &client->pump);
-    pthread_mutex_lock(&client->lock);
-    bool closing = client->closing;
+    pthread_mutex_lock(&client->locks.lock);
+    bool closing = client->locks.closing;
     if (!closing) {
         /* cppcheck-suppress autoVariables ; it is taken away before this returns */
         query->sleeper = &sleeper;
@@ -233,26 +232,25 @@ static bool run(struct query *query)
         if (client->queries != NULL)
             client->queries->previous = query;
         client->queries = query;
-        client_began_locked(client);
-        task_append(&starts, &query->task);
+        locks_began_locked(&client->locks);
+        locks_start_locked(&client->locks, &query->task);
     }
-    client_unlock(client);
-    query->status = closing ? MORTISE_CLOSED : query->status;
-    if (closing)
+    locks_unlock(&client->locks, START_NOW);
+    if (closing) {
+        query->status = MORTISE_CLOSED;
         return true;
-    pump_start(&client->pump, &starts);
-    int64_t until = clock_after_ms(clock_now(), client->settings.unreachable_timeout_ms);
+    }
+    int64_t until = clock_after_ms(clock_now(), client->locks.settings.unreachable_timeout_ms);
     if (pump_wait(&client->pump, &sleeper, until))
         return true;
-    pthread_mutex_lock(&client->lock);
+    pthread_mutex_lock(&client->locks.lock);
     bool done = sleeper_done(&sleeper);
     if (!done) {
         query->sleeper = NULL;
         pump_unattend(&client->pump, &query->task);
-        pump_cancel(&client->pump, &query->task);
+        locks_cancel_locked(&client->locks, &query->task);
     }
-    client_unlock(client);
-    pump_kick(&client->pump);
+    locks_unlock(&client->locks, START_NOW);
     return done;
 }
 
@@ -305,7 +303,7 @@ mortise_status mortise_inspect(mortise_client *handle, const char *name, mortise
         size_t size = info->size < sizeof(*info) ? info->size : sizeof(*info), given = info->size;
         snprintf(query->info.name, sizeof(query->info.name), "%s", query->name);
         info_terminate(&query->info);
-        strip_namespace(client->settings.namespace_len, &query->info);
+        strip_namespace(client->locks.settings.namespace_len, &query->info);
         memcpy(info, &query->info, size);
         info->size = given;
     }
@@ -349,7 +347,7 @@ mortise_status mortise_list(mortise_client *handle, const char *prefix, mortise_
         status = ask(&query, "list", error);
     if (status == MORTISE_OK && query->list_failed)
         status = failed(error, MORTISE_NOMEM, "list: out of memory");
-    size_t strip = client->settings.namespace_len;
+    size_t strip = client->locks.settings.namespace_len;
     client_leave(client); /* the callback may close it */
     if (status == MORTISE_OK)
         tell_list(query, strip, each, user_data);

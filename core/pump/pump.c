@@ -46,7 +46,6 @@ void pump_init(struct pump *pump, const struct pump_upcalls *upcalls, struct loa
     pump->epoll = pump->poke = -1;
     pump->due_ns = MORTISE_NEVER;
     pump->posted_end = &pump->posted;
-    pump->jobs_end = &pump->jobs;
     pump->done_end = &pump->done;
     pthread_mutex_init(&pump->lock, NULL);
     pthread_condattr_t monotonic;
@@ -89,7 +88,7 @@ bool pump_is_inside(struct pump *pump)
 bool pump_has_work_locked(const struct pump *pump)
 {
     return pump->top != NULL && (pump->starts.first != NULL || pump->cancels != NULL ||
-                                 pump->posted != NULL || pump->jobs != NULL || pump->turn_wanted);
+                                 pump->posted != NULL || pump->turn_wanted);
 }
 
 /* ---- taking work, doing it ---- */
@@ -104,7 +103,7 @@ static void take_starts_locked(struct pump *pump, struct work *work)
         task->op.core_state = OP_STARTED;
         task->doubts = doubts;
         task_append(task->cancel_wanted ? &canceled : &starts, task);
-        pump->started += !task->cancel_wanted;
+        pump->started += !task->cancel_wanted && task->op.kind < OP_WATCH;
     }
     pump->starts = (struct task_list){NULL, NULL};
     work->starts = starts.first;
@@ -137,18 +136,37 @@ static void push_done(struct pump *pump, mortise_op *op, mortise_status status)
     pump->done_end = &op->next;
 }
 
+/* Ops that no module completes. */
+static bool run_own(struct pump *pump, struct task *task)
+{
+    const mortise_module *module = &pump->top->module;
+    void *ctx = pump->top->ctx;
+    mortise_op *op = &task->op;
+    if (op->kind == OP_WATCH && module->watch != NULL)
+        module->watch(ctx, op->name, op->name_len);
+    else if (op->kind == OP_UNWATCH && module->unwatch != NULL)
+        module->unwatch(ctx, op->name, op->name_len);
+    if (op->kind != OP_WATCH && op->kind != OP_UNWATCH)
+        return false;
+    op->core_state = OP_COMPLETED;
+    push_done(pump, op, MORTISE_OK);
+    return true;
+}
+
 static void run_starts(struct pump *pump, struct task *task)
 {
     mortise_op *ops[BATCH];
     while (task != NULL) {
         size_t n = 0;
-        if (task->op.kind == OP_LEAVE) { /* after all others, and alone */
+        for (; task != NULL && n < BATCH && task->op.kind != OP_LEAVE; task = task->next)
+            if (!run_own(pump, task))
+                ops[n++] = &task->op;
+        if (n > 0)
+            pump->top->module.start(pump->top->ctx, ops, n);
+        if (task != NULL && task->op.kind == OP_LEAVE) { /* after all others, and alone */
             pump->top->module.leave(pump->top->ctx, &task->op);
             return;
         }
-        for (; task != NULL && n < BATCH && task->op.kind != OP_LEAVE; task = task->next)
-            ops[n++] = &task->op;
-        pump->top->module.start(pump->top->ctx, ops, n);
     }
 }
 
@@ -178,32 +196,11 @@ static void run_posted(struct posted *posted)
     }
 }
 
-/* One by one under the lock: a job may be posted anew, or be freed, as soon as it runs. */
-static void run_jobs(struct pump *pump)
-{
-    for (;;) {
-        pthread_mutex_lock(&pump->lock);
-        struct job *job = pump->jobs;
-        if (job != NULL) {
-            pump->jobs = job->next;
-            if (pump->jobs == NULL)
-                pump->jobs_end = &pump->jobs;
-            job->posted = false;
-        }
-        pthread_mutex_unlock(&pump->lock);
-        if (job == NULL)
-            return;
-        job->run(job);
-    }
-}
-
-static void run_work(struct pump *pump, struct work *work, bool jobs)
+static void run_work(struct pump *pump, struct work *work)
 {
     if (work->turn) /* before anything that may close a descriptor that was seen to be ready */
         pump->top->module.turn(pump->top->ctx, work->ready, work->ready_count);
     run_posted(work->posted);
-    if (jobs)
-        run_jobs(pump);
     run_canceled(pump, work->canceled);
     run_starts(pump, work->starts);
     run_cancels(pump, work->cancels);
@@ -276,9 +273,8 @@ static void round_inside(struct pump *pump)
 {
     struct work work;
     take_work_locked(pump, &work);
-    bool jobs = pump->jobs != NULL;
     pthread_mutex_unlock(&pump->lock);
-    run_work(pump, &work, jobs);
+    run_work(pump, &work);
     pthread_mutex_lock(&pump->lock);
     while (pump->done != NULL) {
         mortise_op *done = take_done_locked(pump);

@@ -3,7 +3,7 @@
  * A stack of modules is a single-threaded state machine, and there is no I/O thread in a caller's way:
  *
  * - *Inside.* At most one thread at a time is inside the stack. Who has something to do there (ops to
- *   start or cancel, ready descriptors, a posted function, a job) puts it on a list; if nobody is inside
+ *   start or cancel, ready descriptors, a posted function) puts it on a list; if nobody is inside
  *   it goes in and does all that is on the lists, for others too; if somebody is, that thread does it
  *   before it leaves. So nobody waits for a module that is stuck in a disk, and requests of many
  *   callers become one batch by themselves.
@@ -44,8 +44,11 @@ struct sleeper {
 /* op.core_state of a task that is not in the stack: nothing may complete it. (Ops of plugins have 0.) */
 #define OP_IDLE 4
 
-/* op.kind of the last task of a client: it goes to the top module's `leave`. */
+/* Kinds of op that only the pump knows. The last task of a client: goes to the top module's `leave`. */
 #define OP_LEAVE ((mortise_op_kind)0)
+/* Go to `watch` and `unwatch` of the top module, and are completed at once. */
+#define OP_WATCH ((mortise_op_kind)0x100)
+#define OP_UNWATCH ((mortise_op_kind)0x101)
 
 /* Sleepers that are decided and still to be woken. */
 struct wake_list {
@@ -67,13 +70,6 @@ struct task {
 
 struct task_list {
     struct task *first, *last;
-};
-
-/* Something to be run inside, once per posting; a second posting before it ran is the same one. */
-struct job {
-    struct job *next;
-    bool posted; /* pump lock */
-    void (*run)(struct job *job);
 };
 
 struct posted; /* a module's function, from host->post */
@@ -102,7 +98,6 @@ struct pump {
     struct task_list starts;
     struct task *cancels;
     struct posted *posted, **posted_end;
-    struct job *jobs, **jobs_end;
     struct pollfd ready[PUMP_FDS]; /* what the leader saw */
     size_t ready_count;
     bool turn_wanted;
@@ -167,8 +162,6 @@ void pump_cancel(struct pump *pump, struct task *task);
 /* A driver may have sent this request, which was given to the pump and is not answered. In doubt true: while a
  * thread is in the stack, below a plugin, and for all but an acquire. */
 bool pump_may_be_sent(struct pump *pump, const struct task *task);
-/* False: it was posted already and has not run. Kick the pump afterwards. */
-bool pump_post_job(struct pump *pump, struct job *job);
 /* Does what is on the lists, if nobody is inside. */
 void pump_kick(struct pump *pump);
 /* No caller sleeps for this task (before or after its start, until it is delivered). */

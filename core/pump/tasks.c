@@ -1,4 +1,4 @@
-/* tasks.c - what the core gives the pump to do: ops to start or to cancel, jobs; see pump.h. */
+/* tasks.c - what the core gives the pump to do: ops to start or to cancel; see pump.h. */
 #include "pump/pump_internal.h"
 
 #define HELD_MAX 128 /* starts that callbacks hold back at most */
@@ -121,18 +121,4 @@ void pump_attention(struct pump *pump, int change)
     if (change > 0)
         service_attend_locked(pump, false);
     pthread_mutex_unlock(&pump->lock);
-}
-
-bool pump_post_job(struct pump *pump, struct job *job)
-{
-    pthread_mutex_lock(&pump->lock);
-    bool fresh = !job->posted;
-    if (fresh) {
-        job->posted = true;
-        job->next = NULL;
-        *pump->jobs_end = job;
-        pump->jobs_end = &job->next;
-    }
-    pthread_mutex_unlock(&pump->lock);
-    return fresh;
 }

@@ -19,7 +19,7 @@ static inline void finish(void)
 {
     settle();
     CU_ASSERT_EQUAL(stats_of(&rig).waiting, 0);
-    CU_ASSERT_EQUAL(rig.client->outstanding, 0);
+    CU_ASSERT_EQUAL(rig.client->locks.outstanding, 0);
     ASSERT_NOTHING_LEFT();
     rig_close(&rig);
 }

@@ -7,7 +7,9 @@
 #ifndef RIG_H
 #define RIG_H
 
-#include "client/core.h"
+#include "client/client.h"
+#include "lock/claim.h"
+#include "lock/waitlist.h"
 #include "sim.h"
 #include "support.h"
 
@@ -126,7 +128,7 @@ static inline mortise_stats stats_of(struct rig *rig)
 static inline int64_t rig_due(struct rig *rig)
 {
     struct client *client = rig->client;
-    int64_t due_ns = client->timers.count > 0 ? client->timers.timers[0]->due_ns : MORTISE_NEVER;
+    int64_t due_ns = timer_next_ns(&client->locks.timers);
     return client->pump.due_ns < due_ns ? client->pump.due_ns : due_ns;
 }
 
@@ -147,7 +149,7 @@ static inline void settle(void)
         for (int i = 0; i < RIGS_MAX; i++) {
             if (rigs[i] == NULL)
                 continue;
-            watchdog_run(rigs[i]->client);
+            watchdog_run(&rigs[i]->client->locks);
             struct rig *rig = rigs[i];
             more |= mortise_dispatch(rig->handle) > 0;
             more |= rigs[i] != NULL && rig->client->pump.posted != NULL;
@@ -284,7 +286,7 @@ static inline void observe(struct rig *rig)
     static struct instance ear;
     ear.module.observe = see_event;
     event_count = 0;
-    rig->client->observers[rig->client->observer_count++] = &ear;
+    rig->client->locks.observers[rig->client->locks.observer_count++] = &ear;
 }
 
 /* ---- the driver's door --------------------------------------------------------------------------- */

@@ -114,7 +114,7 @@ static void test_not_after_the_release(void)
         take(&rig, "a", MORTISE_OPTIONS(.on_state = on_state, .user_data = &states));
     SCRIPT(.kinds = OP(RENEW), .times = 1, .fate = SIM_LOSE_REPLY, .status = MORTISE_INDETERMINATE);
     set_now(START_NS + 1000 * MS);
-    watchdog_run(rig.client); /* suspect, and held again: noted, not told */
+    watchdog_run(&rig.client->locks); /* suspect, and held again: noted, not told */
     CU_ASSERT_EQUAL(stats_of(&rig).renewal_failures, 1);
     CU_ASSERT_EQUAL(states.count, 0);
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
@@ -131,21 +131,21 @@ static void test_changes_wait_as_one(void)
     rig_open(&rig, CONFIG);
     mortise_lease *lease =
         take(&rig, "a", MORTISE_OPTIONS(.on_state = on_state, .user_data = &states));
-    struct grant *grant = slab_find(&grant_slab, lease);
+    struct claim *claim = slab_find(&claim_slab, lease);
     for (int round = 1; round <= 2; round++) {
         mortise_lease_state last = round == 1 ? MORTISE_STATE_HELD : MORTISE_STATE_SUSPECT;
         for (int i = 0; i < 1000; i++) {
-            events_push_state(&rig.client->events, &grant->change, MORTISE_STATE_SUSPECT);
-            events_push_state(&rig.client->events, &grant->change, MORTISE_STATE_HELD);
+            events_push_state(&rig.client->events, &claim->change, MORTISE_STATE_SUSPECT);
+            events_push_state(&rig.client->events, &claim->change, MORTISE_STATE_HELD);
         }
-        events_push_state(&rig.client->events, &grant->change, last);
+        events_push_state(&rig.client->events, &claim->change, last);
         CU_ASSERT_EQUAL(rig.client->events.count, 1);
         settle();
         CU_ASSERT_EQUAL_FATAL(states.count, round);
         CU_ASSERT_EQUAL(states.seen[round - 1], last);
     }
     /* one that waits when the lease ends is not reported */
-    events_push_state(&rig.client->events, &grant->change, MORTISE_STATE_HELD);
+    events_push_state(&rig.client->events, &claim->change, MORTISE_STATE_HELD);
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
     settle();
     CU_ASSERT_EQUAL(states.count, 2);

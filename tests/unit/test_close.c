@@ -253,7 +253,7 @@ static void test_old_trouble(void)
     int away = SCRIPT(.kinds = OP(RELEASE), .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE);
     CU_ASSERT_EQUAL(mortise_release_nowait(lease, NULL), MORTISE_OK);
     advance_ms(6000);
-    CU_ASSERT_EQUAL(rig.client->outstanding, 0);
+    CU_ASSERT_EQUAL(rig.client->locks.outstanding, 0);
     sim->end(away);
     rig_close(&rig);
 }

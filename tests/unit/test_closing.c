@@ -248,8 +248,8 @@ static void test_spent_notices(void)
     for (int round = 0; round < 2; round++) {
         mortise_lease *lease =
             take(&rig, "a", MORTISE_OPTIONS(.on_state = on_state, .user_data = &states));
-        struct grant *grant = slab_find(&grant_slab, lease);
-        events_push_state(&rig.client->events, &grant->change, MORTISE_STATE_SUSPECT);
+        struct claim *claim = slab_find(&claim_slab, lease);
+        events_push_state(&rig.client->events, &claim->change, MORTISE_STATE_SUSPECT);
         CU_ASSERT_EQUAL(rig.client->events.count, 1);
         CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
         if (round == 0)

@@ -57,7 +57,7 @@ static void test_news_end_a_backoff(void)
     advance_ms(5000);
     sim->end(away);
     sim->news_all(); /* does not reach it: it watches nothing yet */
-    contest_news(rig.client, NULL, 0);
+    waitlists_news(&rig.client->locks, NULL, 0);
     settle();
     give_back(&got);
     finish();

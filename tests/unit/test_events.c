@@ -239,7 +239,7 @@ static void fork_here(mortise_lease *lease, mortise_lease_state state, void *use
 /* A child that is forked in a callback returns from the dispatch, without the callbacks that wait: they are its parent's. */
 static void test_fork_in_dispatch(void)
 {
-    static struct slab *const slabs[] = {&client_slab, &grant_slab, NULL};
+    static struct slab *const slabs[] = {&client_slab, &claim_slab, NULL};
     slabs_init(slabs); /* from here on forks are counted */
     begin();
     int other = eventfd(0, EFD_CLOEXEC), status;

@@ -268,7 +268,7 @@ static int tables_are_free(mortise_lease *lease)
 {
     (void)lease;
     RETURN_LINE_UNLESS(pthread_mutex_trylock(&client_slab.lock) == 0);
-    RETURN_LINE_UNLESS(pthread_mutex_trylock(&grant_slab.lock) == 0);
+    RETURN_LINE_UNLESS(pthread_mutex_trylock(&claim_slab.lock) == 0);
     return 0;
 }
 
@@ -284,10 +284,10 @@ static void *hold_the_tables(void *argument)
 {
     (void)argument;
     pthread_mutex_lock(&client_slab.lock);
-    pthread_mutex_lock(&grant_slab.lock);
+    pthread_mutex_lock(&claim_slab.lock);
     test_count_add(&locked, 1);
     test_poll(nothing, NULL, 20); /* the fork comes now; it passes as well if it comes later */
-    pthread_mutex_unlock(&grant_slab.lock);
+    pthread_mutex_unlock(&claim_slab.lock);
     pthread_mutex_unlock(&client_slab.lock);
     return NULL;
 }

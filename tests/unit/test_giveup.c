@@ -178,7 +178,7 @@ static void give_up_at(const struct step *step, void (*way)(const struct step *s
         if (ahead.calls == 1)
             CU_ASSERT_EQUAL(mortise_release(ahead.lease, NULL), MORTISE_OK);
         CU_ASSERT_EQUAL(stats_of(&rig).waiting, 0);
-        CU_ASSERT_EQUAL(rig.client->outstanding, 0);
+        CU_ASSERT_EQUAL(rig.client->locks.outstanding, 0);
     }
     if (sim->claims() + sim->waiters(NULL) + sim->outstanding() + sim->ghosts() > 0)
         fprintf(stderr, "    left at \"%s\"\n", step->name);

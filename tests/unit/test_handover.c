@@ -145,8 +145,8 @@ static void test_bounds(void)
 static void test_large_bound(void)
 {
     mortise_lease *lease = start(CONFIG "handover_max = 100000\n", NULL);
-    struct grant *grant = slab_find(&grant_slab, lease);
-    grant->handovers = 99999;
+    struct claim *claim = slab_find(&claim_slab, lease);
+    claim->handovers = 99999;
     want(&rig, &got, "a", FOREVER);
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
     settle();
@@ -194,7 +194,7 @@ static void test_near_its_deadline(void)
     set_now(START_NS + 2000 * MS); /* less than a third is left; the watchdog has not run */
     want(&rig, &got, "a",
          FOREVER); /* now it has: the lease is suspect; but for that, the time would tell */
-    atomic_store(&((struct grant *)slab_find(&grant_slab, lease))->suspect, false);
+    atomic_store(&((struct claim *)slab_find(&claim_slab, lease))->suspect, false);
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
     CU_ASSERT_EQUAL(stats_of(&rig).handovers, 0);
     sim->end(slow);
@@ -275,7 +275,7 @@ static void test_request_of_the_heir(void)
         advance_ms(2500);
         if (next)
             give_back(&other);
-        CU_ASSERT_EQUAL(rig.client->outstanding, 0);
+        CU_ASSERT_EQUAL(rig.client->locks.outstanding, 0);
         finish();
     }
 }

@@ -24,7 +24,7 @@ static void start(void)
 static void finish(void)
 {
     advance_ms(10000);
-    CU_ASSERT_EQUAL(rig.client->outstanding, 0);
+    CU_ASSERT_EQUAL(rig.client->locks.outstanding, 0);
     ASSERT_NOTHING_LEFT();
     rig_close(&rig);
 }
@@ -195,9 +195,9 @@ static void test_clean_up_is_bounded_by_the_ttl(void)
     advance_ms(2900);
     size_t tries = tapped_count(MORTISE_OP_RELEASE);
     CU_ASSERT(tries >= 4 && tries <= 20);
-    CU_ASSERT_EQUAL(rig.client->outstanding, 1);
+    CU_ASSERT_EQUAL(rig.client->locks.outstanding, 1);
     advance_ms(3000);
-    CU_ASSERT_EQUAL(rig.client->outstanding, 0);
+    CU_ASSERT_EQUAL(rig.client->locks.outstanding, 0);
     tries = tapped_count(MORTISE_OP_RELEASE);
     advance_ms(10000);
     CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RELEASE), tries);

@@ -10,9 +10,9 @@ static struct outcome got, other;
 static void start(const char *config)
 {
     rig_open(&rig, config);
-    CU_ASSERT_EQUAL_FATAL(rig.client->observer_count, 1);
-    CU_ASSERT_STRING_EQUAL(rig.client->observers[0]->module.name, "ear");
-    rig.client->observers[0]->module.observe = see_event;
+    CU_ASSERT_EQUAL_FATAL(rig.client->locks.observer_count, 1);
+    CU_ASSERT_STRING_EQUAL(rig.client->locks.observers[0]->module.name, "ear");
+    rig.client->locks.observers[0]->module.observe = see_event;
     event_count = 0;
 }
 

@@ -252,9 +252,9 @@ static void test_service_leads(void)
 static bool nothing_outstanding(void *argument)
 {
     (void)argument;
-    pthread_mutex_lock(&rig.client->lock);
-    bool none = rig.client->outstanding == 0;
-    client_unlock(rig.client);
+    pthread_mutex_lock(&rig.client->locks.lock);
+    bool none = rig.client->locks.outstanding == 0;
+    locks_unlock(&rig.client->locks, START_NOW);
     return none;
 }
 
@@ -269,7 +269,7 @@ static void test_answer_that_nobody_waits_for(void)
     fake.at_once = false;
     fake.keep_all = true;
     pthread_mutex_unlock(&rig.client->pump.lock);
-    rig.client->settings.unreachable_timeout_ms = 50;
+    rig.client->locks.settings.unreachable_timeout_ms = 50;
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_INDETERMINATE);
     send_byte();
     CU_ASSERT(test_poll(nothing_outstanding, NULL, 5000));
@@ -353,7 +353,7 @@ static void test_leader_stands_still(void)
     struct caller leader;
     mortise_lease *lease;
     start_still(&leader);
-    rig.client->settings.renew_every_ms = 50;
+    rig.client->locks.settings.renew_every_ms = 50;
     fake.at_once = true;
     CU_ASSERT_EQUAL_FATAL(
         mortise_acquire(rig.handle, "held", MORTISE_OPTIONS(.ttl_ms = 3600000), &lease, NULL),

@@ -18,7 +18,7 @@ static void start(const char *config)
 static void finish(void)
 {
     settle();
-    CU_ASSERT_EQUAL(rig.client->outstanding, 0);
+    CU_ASSERT_EQUAL(rig.client->locks.outstanding, 0);
     CU_ASSERT_EQUAL(rig.client->pump.unattended, 0);
     ASSERT_NOTHING_LEFT();
     rig_close(&rig);
@@ -102,19 +102,18 @@ static void test_nowait_tells_a_known_loss(void)
     finish();
 }
 
-/* A release does not fail for want of memory: what it needs was made at the acquire. */
+/* A release cannot fail for want of memory: the claim has its request in it from the start. */
 static void test_needs_no_memory(void)
 {
     static const char *const owners[] = {NULL, "somebody"};
     for (int i = 0; i < 2; i++) {
         start(CONFIG);
         mortise_lease *lease = take(&rig, "a", MORTISE_OPTIONS(.owner = owners[i]));
-        struct grant *grant = slab_find(&grant_slab, lease);
-        struct release *room = grant->room;
-        CU_ASSERT_PTR_NOT_NULL(room);
+        struct claim *claim = slab_find(&claim_slab, lease);
         int held = SCRIPT(.kinds = OP(RELEASE), .hold_reply = true);
         CU_ASSERT_EQUAL(mortise_release_nowait(lease, NULL), MORTISE_OK);
-        CU_ASSERT_PTR_EQUAL(rig.client->releases, room);
+        CU_ASSERT_EQUAL(claim->state, CLAIM_ENDING);
+        CU_ASSERT(claim->end_out);
         sim->end(held);
         sim->let_go(held);
         finish();
@@ -143,7 +142,7 @@ static void test_backs_off(void)
     }
     sim->end(away);
     advance_ms(2000);
-    CU_ASSERT_EQUAL(rig.client->outstanding, 0);
+    CU_ASSERT_EQUAL(rig.client->locks.outstanding, 0);
     finish();
 }
 
@@ -168,9 +167,9 @@ static void test_ends_with_the_ttl(void)
     SCRIPT(.kinds = OP(RELEASE), .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE);
     CU_ASSERT_EQUAL(mortise_release_nowait(lease, NULL), MORTISE_OK);
     advance_ms(2900);
-    CU_ASSERT_EQUAL(rig.client->outstanding, 1);
+    CU_ASSERT_EQUAL(rig.client->locks.outstanding, 1);
     advance_ms(2200);
-    CU_ASSERT_EQUAL(rig.client->outstanding, 0);
+    CU_ASSERT_EQUAL(rig.client->locks.outstanding, 0);
     size_t tries = tapped_count(MORTISE_OP_RELEASE);
     advance_ms(60000);
     CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RELEASE), tries);
@@ -229,7 +228,7 @@ static int64_t let_time_pass(struct caller *caller, int64_t at_most_ms)
     int64_t from_ns = now_ns();
     while (!ended(caller) && now_ns() < from_ns + at_most_ms * MS) {
         set_now(now_ns() + 100 * MS);
-        watchdog_run(rig.client);
+        watchdog_run(&rig.client->locks);
         /* from when it is due on, more slowly: its thread may have to wait for its turn */
         if (test_poll(ended, caller, now_ns() < from_ns + 2000 * MS ? 5 : 100))
             return (now_ns() - from_ns) / MS;
@@ -249,7 +248,7 @@ static void caller_goes(const sim_rule *rule, mortise_status wanted)
     CU_ASSERT(took_ms >= 2000 && took_ms <= 20000);
     CU_ASSERT_EQUAL(caller.status, wanted);
     CU_ASSERT_EQUAL(caller.error.status, wanted);
-    CU_ASSERT_EQUAL(rig.client->outstanding, 1);
+    CU_ASSERT_EQUAL(rig.client->locks.outstanding, 1);
     CU_ASSERT_EQUAL(rig.client->pump.unattended <= 1, true);
     sim->end(number);
     advance_ms(5000);
@@ -297,9 +296,9 @@ static void test_caller_goes_replies_lost(void)
 static bool nothing_outstanding(void *argument)
 {
     (void)argument;
-    pthread_mutex_lock(&rig.client->lock);
-    bool none = rig.client->outstanding == 0;
-    client_unlock(rig.client);
+    pthread_mutex_lock(&rig.client->locks.lock);
+    bool none = rig.client->locks.outstanding == 0;
+    locks_unlock(&rig.client->locks, START_NOW);
     return none;
 }
 
@@ -325,9 +324,9 @@ static void test_told_before_it_is_sure(void)
     want(&rig, &got, "a", FOREVER);
     CU_ASSERT_EQUAL_FATAL(got.status, MORTISE_OK);
     CU_ASSERT_EQUAL(mortise_release(got.lease, NULL), MORTISE_OK); /* no time passes */
-    CU_ASSERT_EQUAL(rig.client->outstanding, 1);
+    CU_ASSERT_EQUAL(rig.client->locks.outstanding, 1);
     advance_ms(999);
-    CU_ASSERT_EQUAL(rig.client->outstanding, 1);
+    CU_ASSERT_EQUAL(rig.client->locks.outstanding, 1);
     advance_ms(2000);
     finish();
 }

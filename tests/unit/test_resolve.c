@@ -3,7 +3,7 @@
  *
  * getaddrinfo is this file's own: names below .test are answered by a script, which can keep a look-up hanging
  * until a gate is opened; all else is the system's. */
-#include "client/core.h"
+#include "client/client.h"
 #include "pump/pump_internal.h"
 #include "rig.h"
 

@@ -134,11 +134,11 @@ static void test_watchdog_ends_once(void)
     rig_open_real(&rig, "");
     CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
-    int timer = rig.client->watchdog_timer;
-    CU_ASSERT_TRUE(watchdog_stop(rig.client, MORTISE_NEVER));
+    int timer = rig.client->locks.watchdog.timer;
+    CU_ASSERT_TRUE(watchdog_stop(&rig.client->locks, MORTISE_NEVER));
     int other = dup2(STDERR_FILENO, timer);
     CU_ASSERT_EQUAL(other, timer);
-    CU_ASSERT_TRUE(watchdog_stop(rig.client, MORTISE_NEVER));
+    CU_ASSERT_TRUE(watchdog_stop(&rig.client->locks, MORTISE_NEVER));
     CU_ASSERT(fcntl(other, F_GETFD) >= 0);
     CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
     CU_ASSERT(fcntl(other, F_GETFD) >= 0);

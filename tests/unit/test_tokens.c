@@ -205,8 +205,8 @@ static void test_bytes(void)
     tap(&rig);
     mortise_lease *held = take(&rig, name, AS(name));
     CU_ASSERT_EQUAL(taps[0].op.name_len, strlen("n s%s:") + sizeof(name) - 1);
-    CU_ASSERT_EQUAL(memcmp(rig.client->entries->name, "n s%s:", 6), 0);
-    CU_ASSERT_EQUAL(memcmp(rig.client->entries->name + 6, name, sizeof(name)), 0);
+    CU_ASSERT_EQUAL(memcmp(rig.client->locks.names->text, "n s%s:", 6), 0);
+    CU_ASSERT_EQUAL(memcmp(rig.client->locks.names->text + 6, name, sizeof(name)), 0);
     CU_ASSERT_EQUAL(taps[0].op.owner_len, sizeof(name) - 1);
     CU_ASSERT_EQUAL(mortise_acquire(rig.handle, name, TRY, &lease, &error), MORTISE_BUSY);
     for (const char *c = error.message; *c != '\0'; c++)

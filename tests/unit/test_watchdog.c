@@ -420,7 +420,7 @@ static void look_at_the_deadline(void *ctx, const mortise_event *event)
 static void test_loss_seen_between_is_told(void)
 {
     looked_at = open_and_take(CONFIG, WATCHED);
-    rig.client->observers[0]->module.observe = look_at_the_deadline;
+    rig.client->locks.observers[0]->module.observe = look_at_the_deadline;
     int held = SCRIPT(.kinds = OP(RENEW), .times = 1, .hold_request = true,
                       .on_cancel = SIM_CANCEL_IGNORED);
     advance_ms(1600);
@@ -440,7 +440,7 @@ static void test_jitter_is_in_its_bounds(void)
     rig_open(&rig, CONFIG);
     for (size_t i = 0; i < sizeof(below) / sizeof(below[0]); i++)
         for (int n = 0; n < 1000; n++) {
-            int64_t jitter = random_below(&rig.client->random, below[i]);
+            int64_t jitter = random_below(&rig.client->locks.random, below[i]);
             if (jitter < 0 || jitter >= below[i]) {
                 CU_FAIL("out of bounds");
                 break;

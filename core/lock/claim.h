@@ -1,0 +1,163 @@
+/* claim.h - a claim: the life of one grant id, from its first request until the backend can hold nothing under it.
+ *
+ * A claim is PAUSED until its waitlist asks with it, HELD while a lease refers to it, and not free before every request
+ * under its id has been answered and a claim that may be left in the backend has been released there. It has two
+ * requests of its own, so that neither a renewal nor a release can fail for want of memory: `ask` acquires and renews,
+ * `end` releases. The handle of its slot is the lease; a hand-over renews the handle, and the old one is spent.
+ *
+ * state   | meaning                        | OK             | BUSY, LOST          | no answer      | unwanted       | timer
+ * --------|--------------------------------|----------------|---------------------|----------------|----------------|--------
+ * PAUSED  | no request is out              | -              | -                   | -              | GONE (2)       | ASKING
+ * ASKING  | an acquire is out              | HELD (1)       | PAUSED (2)          | PAUSED, maybe  | LEAVING        | -
+ * LEAVING | the same, and nobody wants it  | ENDING         | GONE (2)            | ENDING (2)     | -              | -
+ * HELD    | a lease refers to it           | HELD, extended | LOST                | HELD, suspect  | ENDING         | renew; LOST (3)
+ * LOST    | its lease was lost             | ENDING (4)     | LOST                | ENDING (4)     | GONE           | -
+ * ENDING  | a release is out, or pauses    | GONE (5)       | GONE (5), if sure   | ENDING, repeat | ENDING         | repeat
+ * GONE    | nothing is in the backend      |                |                     |                |                |
+ *
+ * The answers are those to `ask` in PAUSED to LOST, and to `end` in ENDING. "No answer": the reply was lost, or may be.
+ * (1) ENDING, if the answer took as long as the claim lasts: the waitlist goes on with another claim.
+ * (2) ENDING, if `maybe`: a request of this id was sent, and its reply was lost. It may still be executed, and so may a
+ *     refused request that took a part of the claim back. The waitlist goes on with another claim.
+ * (3) At the deadline. ENDING with its lease, if a renewal may have moved the claim in the backend meanwhile.
+ * (4) A renewal that was answered after the loss may have moved the claim.
+ * (5) LOST, while its lease has not been released.
+ *
+ * "Unwanted": the caller left, the lease is released, or the client closes. A claim that is GONE is free again when both
+ * of its requests have been answered.
+ *
+ * The deadline only moves by compare-and-swap, from a value that has not passed; whoever first sees that it has passed
+ * marks it DEADLINE_PASSED, and that is final. */
+#ifndef MORTISE_CORE_LOCK_CLAIM_H
+#define MORTISE_CORE_LOCK_CLAIM_H
+
+#include "lock/locks.h"
+
+#define DEADLINE_PASSED INT64_MIN
+
+enum claim_state {
+    CLAIM_PAUSED,
+    CLAIM_ASKING,
+    CLAIM_LEAVING,
+    CLAIM_HELD,
+    CLAIM_LOST,
+    CLAIM_ENDING,
+    CLAIM_GONE
+};
+
+/* A caller of mortise_release() that waits for the answer; on its stack. */
+struct release_wait {
+    struct sleeper sleeper;
+    mortise_status status; /* for the caller; while it waits: what it gets if it stops waiting now */
+    mortise_error *error;  /* filled with detail, if there is any; may be NULL */
+};
+
+struct claim {
+    struct slot slot;
+    /* Read by any thread with a handle, under no lock; never reset as a whole. */
+    mortise_client *_Atomic client;
+    _Atomic int64_t deadline_ns;
+    _Atomic uint64_t token;
+    _Atomic bool suspect;
+
+    /* From here on: the lock of the client. Zero in a new claim. */
+    enum claim_state state;
+    bool ask_out, end_out; /* the request is in the pump, or about to go there */
+    bool leased;           /* the lease that it became has not been released */
+    bool maybe;            /* a request under its id may have been executed, and its reply was lost */
+    struct locks *locks;
+    struct name *name; /* NULL: not used yet */
+    struct claim *next, *previous;
+    struct waitlist *waitlist; /* ASKING and PAUSED: it asks for this one */
+    struct timer timer;
+    mortise_grant_id id;
+    char *owner; /* NULL: unshared */
+    uint32_t owner_len;
+    uint32_t ttl_ms;
+
+    /* ASKING */
+    int64_t first_sent_ns; /* of the first request under the id, if `maybe` */
+    struct holder_room *room;
+
+    /* HELD */
+    uint32_t span_ms;      /* how long the claim is good for at a time: the ttl, or less */
+    bool renew;            /* until hold_until_ns */
+    bool ends;             /* with its ttl, though it is renewed until then */
+    bool doubted;          /* the backend is to be asked, after the renewal that is out */
+    bool extends;          /* the renewal that is out extends the claim; else it only looks */
+    bool answers_doubt;    /* the renewal that is out was sent because of a doubt */
+    uint16_t failures;     /* of renewals, in a row */
+    uint32_t handovers;    /* up to handover_max */
+    int64_t granted_ns;    /* by the backend */
+    int64_t renewed_ns;    /* the deadline counts from then */
+    int64_t hold_until_ns; /* no renewal after this; NEVER */
+    uint64_t number;       /* of the lease, for observers */
+    struct notice change, loss; /* HELD or SUSPECT; LOST */
+
+    /* ENDING */
+    struct release_wait *wait; /* NULL: nobody waits */
+    int64_t ends_ns;           /* the claim has ended by itself by then */
+    unsigned attempts;
+    bool end_again;  /* once more after the release that is out: a late renewal came in between */
+    bool maybe_done; /* a former release may have been executed: that the claim is absent is no loss */
+
+    struct task ask, end; /* the last members: not cleared */
+};
+
+extern struct slab claim_slab;
+
+/* ---- claim.c: what all states need ---- */
+
+/* PAUSED and not used yet; NULL: no memory. */
+struct claim *claim_new_locked(struct locks *locks, const char *owner, size_t owner_len);
+/* PAUSED and not `maybe`: the claim is free again. */
+void claim_discard_locked(struct claim *claim);
+/* Enters the claim at its name, before its first request. */
+void claim_use_locked(struct claim *claim, struct name *name);
+/* The only function that changes the state. To GONE: frees the claim, now or with the last answer. */
+void claim_go_locked(struct claim *claim, enum claim_state state);
+/* An answer came: `ask_out` or `end_out` was cleared. Frees the claim if it is GONE. */
+void claim_answered_locked(struct claim *claim);
+/* The handle of the lease is spent, and no callback of it waits. */
+void claim_spend_lease_locked(struct claim *claim);
+/* Fills what all requests of a claim have in common. */
+void claim_fill_op(const struct claim *claim, struct task *task, mortise_op_kind kind,
+                   void (*done)(mortise_op *op));
+
+/* ---- held.c: deadline, renewal, loss ---- */
+
+/* ASKING -> HELD by this answer, and the lease is the waiter's; false: the answer came too late to be of use. */
+bool claim_hold_locked(struct claim *claim, struct waiter *waiter, const mortise_op *op);
+/* The lease passes to this waiter: its settings, its callback, a handle of its own. */
+void claim_pass_on_locked(struct claim *claim, struct waiter *waiter);
+/* The deadline as it is at `now`; DEADLINE_PASSED is final. Any thread, no lock. */
+int64_t claim_deadline(struct claim *claim, int64_t now);
+/* HELD -> LOST or ENDING, if the deadline has passed. */
+void claim_check_deadline_locked(struct claim *claim, int64_t now);
+/* HELD: renews, or finds the deadline passed. */
+void claim_held_timer_locked(struct claim *claim, int64_t now);
+/* The first renewal of its period is due at its timer: not a retry, and not the deadline. */
+bool claim_is_renewal(struct claim *claim);
+/* The backend is asked about the claims that are held of this name. */
+void claims_doubt_locked(struct name *name, int64_t now);
+/* The same for a name, or for all names (NULL). Inside the pump. */
+void claims_doubt(struct locks *locks, const char *name, size_t length);
+/* How far the server's clock and ours may drift apart during a ttl: 1 % of it and 2 ms (R1). */
+int64_t drift_margin_ns(int64_t ttl_ms);
+
+/* ---- ending.c: releases ---- */
+
+/* -> ENDING: releases the claim in the backend, until that is sure or the claim has ended by itself in ttl_ms. */
+void claim_end_locked(struct claim *claim);
+/* The caller waits for the answer, from before the request is started. */
+void claim_attend_locked(struct claim *claim, struct release_wait *wait);
+/* The caller stops waiting: the release goes on in the background. */
+void claim_detach_locked(struct claim *claim);
+/* ENDING: repeats the release, or stops waiting for its answer. */
+void claim_ending_timer_locked(struct claim *claim);
+/* The client closes: releases that pause are repeated now. */
+void claims_hurry_locked(struct locks *locks);
+/* The client closes, and has waited long enough: releases that are left end. */
+void claims_abandon_locked(struct locks *locks);
+
+#endif

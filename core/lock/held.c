@@ -1,0 +1,324 @@
+/* held.c - a claim that is held: its deadline, its renewal, its loss. See claim.h.
+ *
+ * A renewal that gets no answer makes the lease SUSPECT and is repeated: at once, then with growing pauses. An answer
+ * makes it HELD again; the deadline, or the backend's word, makes it LOST. A claim that is not renewed is still looked at
+ * if the driver doubts it: what is known to be lost is not held (R2). */
+#include "lock/claim.h"
+#include "lock/waitlist.h"
+
+#include <string.h>
+
+static void renewal_done(mortise_op *op);
+
+int64_t drift_margin_ns(int64_t ttl_ms)
+{
+    return ttl_ms * NS_PER_MS / 100 + 2 * NS_PER_MS;
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- the deadline ---- */
+
+int64_t claim_deadline(struct claim *claim, int64_t now)
+{
+    int64_t deadline = atomic_load_explicit(&claim->deadline_ns, memory_order_acquire);
+    while (deadline != DEADLINE_PASSED && now >= deadline) {
+        if (atomic_compare_exchange_weak(&claim->deadline_ns, &deadline, DEADLINE_PASSED))
+            return DEADLINE_PASSED;
+    }
+    return deadline;
+}
+
+/* False: the old deadline passed first, and the new one means nothing. Never shortens. */
+static bool extend_deadline(struct claim *claim, int64_t deadline_ns)
+{
+    int64_t before = claim_deadline(claim, clock_now());
+    while (before != DEADLINE_PASSED && before < deadline_ns) {
+        if (atomic_compare_exchange_weak(&claim->deadline_ns, &before, deadline_ns))
+            return true;
+        before = claim_deadline(claim, clock_now());
+    }
+    return before != DEADLINE_PASSED;
+}
+
+/* Until when an answer lets this process believe (R1). Sets the span. */
+static int64_t believed_until(struct claim *claim, const mortise_op *op)
+{
+    int64_t good_for_ms = op->good_for_ms;
+    claim->span_ms = (uint32_t)earlier(good_for_ms, claim->ttl_ms);
+    return clock_after_ms(op->from_ns, good_for_ms) - drift_margin_ns(claim->span_ms);
+}
+
+/* ---- when to look at it again ---- */
+
+static int64_t renew_every_ns(const struct claim *claim)
+{
+    int64_t every_ms = claim->locks->settings.renew_every_ms;
+    int64_t third_ms = claim->span_ms < 3 ? 1 : claim->span_ms / 3;
+    return (every_ms > 0 ? earlier(every_ms, third_ms) : third_ms) * NS_PER_MS;
+}
+
+static bool is_renewed(const struct claim *claim, int64_t now)
+{
+    return claim->renew && now < claim->hold_until_ns;
+}
+
+/* After the first failure at once, then doubling from a fiftieth of the span to a sixth. */
+static int64_t backoff_ns(struct claim *claim)
+{
+    int64_t span_ns = (int64_t)claim->span_ms * NS_PER_MS;
+    int64_t step = span_ns / 50 << (claim->failures < 6 ? claim->failures : 6);
+    step = step < NS_PER_MS ? NS_PER_MS : earlier(step, span_ns / 6);
+    return step / 2 + random_below(&claim->locks->random, step / 2 + 1);
+}
+
+/* At the deadline at the latest; one that was just seen to have passed (INT64_MIN) is due at once. */
+static void set_timer_locked(struct claim *claim, int64_t due_ns)
+{
+    locks_set_timer_locked(claim->locks, &claim->timer,
+                           earlier(due_ns, atomic_load(&claim->deadline_ns)));
+}
+
+static void set_renewal_timer_locked(struct claim *claim, int64_t now)
+{
+    set_timer_locked(claim, is_renewed(claim, now) ? claim->renewed_ns + renew_every_ns(claim)
+                                                   : MORTISE_NEVER);
+}
+
+bool claim_is_renewal(struct claim *claim)
+{
+    return claim->state == CLAIM_HELD && claim->renew && !claim->ask_out && claim->failures == 0 &&
+           claim->timer.due_ns < atomic_load(&claim->deadline_ns);
+}
+
+/* ---- granted ---- */
+
+/* The lease is the waiter's from here on. No notice of a former one is queued. */
+static void adopt_locked(struct claim *claim, struct waiter *waiter, int64_t now)
+{
+    claim->hold_until_ns =
+        waiter->max_hold_ms > 0 ? clock_after_ms(now, waiter->max_hold_ms) : MORTISE_NEVER;
+    claim->number = ++claim->locks->leases;
+    waiter->lease = slot_handle(&claim->slot);
+    claim->change = claim->loss = (struct notice){
+        .lease = waiter->lease, .on_state = waiter->on_state, .user_data = waiter->user_data};
+}
+
+bool claim_hold_locked(struct claim *claim, struct waiter *waiter, const mortise_op *op)
+{
+    int64_t now = clock_now();
+    int64_t deadline = believed_until(claim, op);
+    if (now >= deadline)
+        return false;
+    claim_go_locked(claim, CLAIM_HELD);
+    claim->leased = true;
+    claim->maybe = false;
+    claim->granted_ns = now;
+    claim->renewed_ns = op->from_ns;
+    claim->renew = !waiter->no_renew;
+    adopt_locked(claim, waiter, now);
+    if (waiter->no_renew && claim->span_ms < claim->ttl_ms) {
+        claim->renew = claim->ends = true; /* the claim alone does not last that long */
+        claim->hold_until_ns = clock_after_ms(op->from_ns, claim->ttl_ms);
+    }
+    atomic_store_explicit(&claim->token, op->token, memory_order_relaxed);
+    atomic_store_explicit(&claim->deadline_ns, deadline, memory_order_release);
+    set_renewal_timer_locked(claim, now);
+    observe_locked(claim->locks, MORTISE_EVENT_GRANTED, claim->name, claim, waiter, MORTISE_OK);
+    return true;
+}
+
+void claim_pass_on_locked(struct claim *claim, struct waiter *waiter)
+{
+    struct locks *locks = claim->locks;
+    events_forget(locks->events, &claim->change);
+    events_forget(locks->events, &claim->loss);
+    slot_renew(&claim->slot);
+    claim->handovers++;
+    adopt_locked(claim, waiter, clock_now());
+    locks->stats.handovers++;
+    locks->stats.held--;
+    observe_locked(locks, MORTISE_EVENT_HANDED_OVER, claim->name, claim, waiter, MORTISE_OK);
+}
+
+/* ---- lost ---- */
+
+static void suspect_locked(struct claim *claim, mortise_status status)
+{
+    if (atomic_exchange(&claim->suspect, true))
+        return;
+    observe_locked(claim->locks, MORTISE_EVENT_SUSPECT, claim->name, claim, NULL, status);
+    events_push_state(claim->locks->events, &claim->change, MORTISE_STATE_SUSPECT);
+}
+
+/* gone: the backend said so. Else a renewal that was sent may have moved the claim in the backend, and is undone. */
+static void lost_locked(struct claim *claim, bool gone)
+{
+    struct locks *locks = claim->locks;
+    bool unsure = !gone && (claim->failures > 0 || claim->ask_out);
+    atomic_store(&claim->deadline_ns, DEADLINE_PASSED);
+    locks->stats.losses++;
+    locks->stats.held--;
+    observe_locked(locks, MORTISE_EVENT_LOST, claim->name, claim, NULL, MORTISE_LOST);
+    events_push_state(locks->events, &claim->loss, MORTISE_STATE_LOST);
+    if (unsure)
+        claim_end_locked(claim);
+    else
+        claim_go_locked(claim, CLAIM_LOST);
+}
+
+void claim_check_deadline_locked(struct claim *claim, int64_t now)
+{
+    if (claim->state != CLAIM_HELD || claim_deadline(claim, now) != DEADLINE_PASSED)
+        return;
+    claim->loss.on_state = NULL; /* not queued: the caller learns it from a status */
+    lost_locked(claim, false);
+}
+
+/* ---- renewal ---- */
+
+/* What is left of a claim that is to end: if a look asks for no more than this, it makes the claim longer only by the time
+ * that the request takes. A thread that reads the state may see the deadline pass at any time. */
+static int64_t left_ms(const struct claim *claim, int64_t now)
+{
+    int64_t deadline = atomic_load(&claim->deadline_ns);
+    if (deadline == DEADLINE_PASSED || deadline <= now)
+        return 1;
+    int64_t ms = (deadline + drift_margin_ns(claim->span_ms) - now) / NS_PER_MS + 1;
+    return earlier(ms, claim->ttl_ms);
+}
+
+static void renew_locked(struct claim *claim, int64_t now)
+{
+    int64_t patience_ns = (int64_t)claim->span_ms * NS_PER_MS / 6;
+    set_timer_locked(claim, now + (patience_ns < NS_PER_MS ? NS_PER_MS : patience_ns));
+    claim_fill_op(claim, &claim->ask, MORTISE_OP_RENEW, renewal_done);
+    claim->extends = is_renewed(claim, now);
+    if (!claim->extends)
+        claim->ask.op.ttl_ms = left_ms(claim, now);
+    else if (claim->ends)
+        claim->ask.op.ttl_ms = (claim->hold_until_ns - now) / NS_PER_MS + 1;
+    claim->ask.unattended = true;
+    claim->answers_doubt = claim->doubted;
+    claim->doubted = false;
+    claim->ask_out = true;
+    locks_began_locked(claim->locks);
+    locks_start_locked(claim->locks, &claim->ask);
+}
+
+static void renewed_locked(struct claim *claim, const mortise_op *op)
+{
+    bool stands = claim->extends ? extend_deadline(claim, believed_until(claim, op))
+                                 : claim_deadline(claim, clock_now()) != DEADLINE_PASSED;
+    if (!stands) {
+        claim->failures++; /* the backend extended the claim, but the lease is over */
+        lost_locked(claim, false);
+        return;
+    }
+    claim->failures = 0;
+    if (atomic_exchange(&claim->suspect, false))
+        events_push_state(claim->locks->events, &claim->change, MORTISE_STATE_HELD);
+    if (claim->extends) {
+        claim->locks->stats.renewals++;
+        claim->renewed_ns = op->from_ns;
+        observe_locked(claim->locks, MORTISE_EVENT_RENEWED, claim->name, claim, NULL, MORTISE_OK);
+    }
+    int64_t now = clock_now();
+    if (claim->doubted)
+        renew_locked(claim, now);
+    else
+        set_renewal_timer_locked(claim, now);
+}
+
+static void renewal_failed_locked(struct claim *claim, mortise_status status)
+{
+    int64_t now = clock_now();
+    claim->locks->stats.renewal_failures++;
+    if (claim->failures < UINT16_MAX)
+        claim->failures++;
+    suspect_locked(claim, status);
+    if (claim_deadline(claim, now) == DEADLINE_PASSED)
+        lost_locked(claim, false);
+    else if (!is_renewed(claim, now) && !claim->doubted)
+        set_timer_locked(claim, MORTISE_NEVER);
+    else if (claim->failures == 1)
+        renew_locked(claim, now);
+    else
+        set_timer_locked(claim, now + backoff_ns(claim));
+}
+
+/* An answer for a lease that is lost already: what a late success moved is undone. If the lease was released meanwhile,
+ * that release comes after the renewal. */
+static void renewed_too_late_locked(struct claim *claim, const mortise_op *op)
+{
+    if (!claim->leased || (op->status != MORTISE_OK && op->status != MORTISE_INDETERMINATE))
+        return;
+    if (claim->state == CLAIM_ENDING)
+        claim->end_again = true;
+    else
+        claim_end_locked(claim);
+}
+
+/* Inside the pump, no lock held. */
+static void renewal_done(mortise_op *op)
+{
+    struct claim *claim = (struct claim *)(void *)((char *)op - offsetof(struct claim, ask));
+    struct locks *locks = claim->locks;
+    pthread_mutex_lock(&locks->lock);
+    claim->ask_out = false;
+    claim->doubted |= claim->answers_doubt && op->status != MORTISE_OK; /* the doubt remains */
+    if (claim->state != CLAIM_HELD)
+        renewed_too_late_locked(claim, op);
+    else if (op->status == MORTISE_OK)
+        renewed_locked(claim, op);
+    else if (op->status == MORTISE_LOST || op->status == MORTISE_NOTOWNER)
+        lost_locked(claim, true);
+    else
+        renewal_failed_locked(claim, op->status);
+    claim_answered_locked(claim);
+    locks_ended_locked(locks);
+    locks_unlock(locks, START_NOW);
+}
+
+void claim_held_timer_locked(struct claim *claim, int64_t now)
+{
+    if (claim_deadline(claim, now) == DEADLINE_PASSED)
+        lost_locked(claim, false);
+    else if (claim->ask_out) { /* no answer in a sixth of the ttl: this try has failed */
+        locks_cancel_locked(claim->locks, &claim->ask);
+        suspect_locked(claim,
+                       MORTISE_TIMEDOUT); /* now: a stuck driver does not answer the cancel */
+        set_timer_locked(claim, MORTISE_NEVER);
+    } else if (is_renewed(claim, now) || claim->doubted)
+        renew_locked(claim, now);
+    else
+        set_timer_locked(claim, MORTISE_NEVER);
+}
+
+/* ---- doubts of the driver ---- */
+
+void claims_doubt_locked(struct name *name, int64_t now)
+{
+    for (struct claim *claim = name->claims; claim != NULL; claim = claim->next) {
+        if (claim->state != CLAIM_HELD || claim_deadline(claim, now) == DEADLINE_PASSED)
+            continue;
+        claim->doubted = true;
+        if (!claim->ask_out)
+            renew_locked(claim, now);
+    }
+}
+
+void claims_doubt(struct locks *locks, const char *text, size_t length)
+{
+    pthread_mutex_lock(&locks->lock);
+    int64_t now = clock_now();
+    struct name *name = text == NULL ? NULL : name_find_locked(locks, text, length);
+    if (name != NULL)
+        claims_doubt_locked(name, now);
+    for (name = text == NULL ? locks->names : NULL; name != NULL; name = name->hh.next)
+        claims_doubt_locked(name, now);
+    locks_unlock(locks, START_NOW);
+}

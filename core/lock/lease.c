@@ -1,0 +1,67 @@
+/* lease.c - see lease.h. */
+#include "lock/lease.h"
+#include "lock/waitlist.h"
+
+/* The local caller that may take over the claim without a request to the backend, or NULL. A claim that is being checked
+ * or renewed is not passed on: until the answer is there, a server that failed over or came back empty may have granted
+ * the name to somebody else, and the new holder would begin with that. */
+static struct waiter *heir_locked(struct claim *claim, int64_t now)
+{
+    const struct lock_settings *settings = &claim->locks->settings;
+    struct waitlist *list = claim->name->waitlist;
+    struct waiter *heir = list == NULL ? NULL : list->first;
+    if (heir == NULL || heir->owner_len > 0 || claim->owner_len > 0)
+        return NULL;
+    if (claim->ask_out || claim->doubted)
+        return NULL;
+    if (!claim->renew || heir->no_renew || heir->ttl_ms != claim->ttl_ms ||
+        claim->hold_until_ns != MORTISE_NEVER)
+        return NULL;
+    if (claim->handovers >= settings->handover_max ||
+        now - claim->granted_ns >= settings->handover_window_ms * NS_PER_MS)
+        return NULL;
+    int64_t deadline = claim_deadline(claim, now);
+    if (atomic_load(&claim->suspect) || deadline == DEADLINE_PASSED ||
+        deadline - now < (int64_t)claim->span_ms * NS_PER_MS / 3)
+        return NULL;
+    return heir;
+}
+
+static void give_back_locked(struct claim *claim, struct release_wait *wait)
+{
+    struct locks *locks = claim->locks;
+    struct name *name = claim->name;
+    atomic_store(&claim->deadline_ns, DEADLINE_PASSED);
+    locks->stats.held--;
+    claim_end_locked(claim);
+    if (wait != NULL)
+        claim_attend_locked(claim, wait);
+    waitlist_freed_locked(name);
+}
+
+mortise_status lease_release_locked(struct claim *claim, struct release_wait *wait, bool *ending)
+{
+    struct locks *locks = claim->locks;
+    int64_t now = clock_now();
+    claim_check_deadline_locked(claim, now);
+    bool held = claim->state == CLAIM_HELD;
+    mortise_status status = held ? MORTISE_OK : MORTISE_LOST;
+    *ending = false;
+    observe_locked(locks, MORTISE_EVENT_RELEASED, claim->name, claim, NULL, status);
+    locks->stats.releases++;
+    struct waiter *heir = held ? heir_locked(claim, now) : NULL;
+    if (heir != NULL) {
+        claim_pass_on_locked(claim, heir);
+        waitlist_served_locked(heir);
+        return MORTISE_OK;
+    }
+    claim_spend_lease_locked(claim);
+    if (claim->ask_out)
+        locks_cancel_locked(locks, &claim->ask);
+    if (held) {
+        *ending = true;
+        give_back_locked(claim, wait);
+    } else if (claim->state == CLAIM_LOST)
+        claim_go_locked(claim, CLAIM_GONE);
+    return status;
+}

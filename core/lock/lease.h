@@ -1,0 +1,11 @@
+/* lease.h - the end of a lease: its claim passes to another caller of this process, or is released. */
+#ifndef MORTISE_CORE_LOCK_LEASE_H
+#define MORTISE_CORE_LOCK_LEASE_H
+
+#include "lock/claim.h"
+
+/* Ends the lease. wait: the caller that waits for the answer, or NULL. Returns LOST; OK, and *ending: the claim is being
+ * released, and wait->sleeper is woken with the answer; or OK without: nothing has to be waited for. */
+mortise_status lease_release_locked(struct claim *claim, struct release_wait *wait, bool *ending);
+
+#endif

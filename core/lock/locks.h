@@ -1,0 +1,161 @@
+/* locks.h - what the locks of one client have in common: the lock that guards them, their names, their timers, their
+ * numbers. See claim.h for what a client holds in the backend, and waitlist.h for callers that wait.
+ *
+ * One mutex, locks.lock, guards names, claims, waitlists, timers and counters. It is the outermost lock of the core; the
+ * lock of events and that of the pump are taken below it. A function that needs it says so by its suffix `_locked`.
+ * Requests that such a function makes are collected in locks.starts, and go to the pump when the mutex is released:
+ * locks_unlock(). Nothing else releases it. */
+#ifndef MORTISE_CORE_LOCK_LOCKS_H
+#define MORTISE_CORE_LOCK_LOCKS_H
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "base/slab.h"
+#include "base/status.h"
+#include "base/timer.h"
+#include "events/events.h"
+#include "pump/pump.h"
+
+#define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
+#include <uthash.h>
+
+struct claim;
+struct waiter;
+struct waitlist;
+
+struct lock_settings {
+    int64_t ttl_ms, renew_every_ms, wait_ms, handover_window_ms, handover_max;
+    int64_t unreachable_timeout_ms, close_timeout_ms;
+    const char *namespace_;
+    size_t namespace_len;
+};
+
+/* Whether the driver watches a name for this process. One request at a time says so: two could overtake each other. */
+struct watch {
+    struct locks *locks;
+    bool wanted, watching; /* what callers want; what the driver was told last */
+    bool out;              /* the request is in the pump */
+    struct task task;
+};
+
+/* A name that this process holds or wants. */
+struct name {
+    UT_hash_handle hh;
+    struct waitlist *waitlist; /* the callers that queue for it, or NULL */
+    struct claim *claims;      /* in use, in any state */
+    struct watch watch;
+    uint32_t references; /* of waitlists, of claims, and of a watch that is out */
+    uint32_t length;
+    char text[]; /* with the namespace; NUL-terminated */
+};
+
+enum timer_kind {
+    TIMER_CLAIM, /* by the state of the claim: ask again, renew, lost, repeat a release */
+    TIMER_WAITER /* an asynchronous acquire has waited long enough */
+};
+
+/* Room for what a driver says about the holder; lent with an ACQUIRE, which may outlive its waitlist. */
+struct holder_room {
+    struct holder_room *next;
+    mortise_info info;
+};
+
+/* The thread that serves the timers. */
+struct watchdog {
+    pthread_t thread;
+    bool runs, stops, made; /* made: and not joined yet */
+    _Atomic uint32_t in;    /* 1: the thread may use the client; a futex of the close */
+    _Atomic bool started;
+    int timer; /* a timerfd on CLOCK_BOOTTIME, or -1 */
+    int64_t armed_ns;
+};
+
+struct locks {
+    pthread_mutex_t lock;
+    struct wake_list wakes;  /* of callers that were decided under the lock: locks_unlock() wakes them */
+    struct task_list starts; /* requests that were made under the lock: locks_unlock() starts them */
+    bool kick;               /* a request was canceled, or given to nobody */
+
+    struct pump *pump;
+    struct events *events;
+    mortise_client *handle;
+    struct lock_settings settings;
+    bool watches;        /* the driver wants to know which names are waited for */
+    bool notify_capable; /* the backend tells when a name becomes free */
+    bool manual;         /* tests serve the timers by hand: no watchdog thread */
+    bool closing;        /* no claim is handed over or kept any more */
+    bool abandoning;     /* no release is repeated any more */
+    bool left_behind;    /* a claim was given up without an answer: it ends with its ttl */
+    char note[MORTISE_NOTE_MAX];
+    size_t note_len;
+
+    struct name *names;      /* a hash table */
+    struct name *idle_name;  /* one of them that nobody refers to, kept for the next caller that wants it */
+    struct waitlist *lone;   /* the waitlists that stand in no queue */
+    struct waitlist *free_waitlists;
+    struct holder_room *free_rooms;
+    struct waiter *asyncs;
+    struct timer_heap timers;
+    struct random_pool random;
+    struct watchdog watchdog;
+
+    uint64_t callers, leases; /* numbers given */
+    uint64_t outstanding;     /* requests, and claims that are being ended */
+    struct sleeper *drain;    /* of the close: woken when nothing is outstanding */
+    mortise_stats stats;
+
+    struct instance *observers[8];
+    size_t observer_count;
+};
+
+/* ---- locks.c ---- */
+
+void locks_make(struct locks *locks, struct pump *pump, struct events *events);
+/* Nothing is held, wanted or outstanding any more. */
+void locks_destroy(struct locks *locks);
+
+/* How the collected requests are started, once the mutex is released. */
+enum start {
+    START_NOW,     /* this thread goes into the stack, if nobody is there */
+    START_SOON,    /* the same; but what many callbacks of the application ask for goes out together */
+    START_DETACHED /* the service thread does it: this thread must not go into the stack */
+};
+void locks_unlock(struct locks *locks, enum start how);
+
+/* The task is begun when the lock is released. The close waits until locks_ended_locked(). */
+void locks_start_locked(struct locks *locks, struct task *task);
+void locks_cancel_locked(struct locks *locks, struct task *task);
+void locks_began_locked(struct locks *locks);
+void locks_ended_locked(struct locks *locks);
+
+/* Never fails: the owner of the timer has reserved room. Wakes the watchdog if need be. */
+void locks_set_timer_locked(struct locks *locks, struct timer *timer, int64_t due_ns);
+void locks_stop_timer_locked(struct locks *locks, struct timer *timer);
+void locks_arm_locked(struct locks *locks, int64_t due_ns);
+
+struct name *name_find_locked(struct locks *locks, const char *text, size_t length);
+/* A reference to the name; NULL: no memory. */
+struct name *name_get_locked(struct locks *locks, const char *text, size_t length);
+void name_put_locked(struct locks *locks, struct name *name);
+/* The driver is to tell when the name becomes free; or not any more. */
+void name_watch_locked(struct locks *locks, struct name *name, bool wanted);
+void name_forget_idle_locked(struct locks *locks); /* the client closes */
+
+/* Half of ms, and at random up to all of it. */
+int64_t locks_spread_ms_locked(struct locks *locks, int64_t ms);
+
+/* ---- observe.c: events for observers (plugins); claim and waiter may be NULL ---- */
+
+void observe_locked(struct locks *locks, mortise_event_kind kind, const struct name *name,
+                    const struct claim *claim, const struct waiter *waiter, mortise_status status);
+
+/* ---- watchdog.c ---- */
+
+/* Starts the thread, once; false: the system gives no thread. */
+bool watchdog_ready(struct locks *locks);
+/* False: the watchdog did not end by then, because it is inside a module that is stuck. */
+bool watchdog_stop(struct locks *locks, int64_t until_ns);
+/* Serves what is due now; returns the next due time. The thread's body; tests call it by hand. */
+int64_t watchdog_run(struct locks *locks);
+
+#endif

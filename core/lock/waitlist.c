@@ -1,0 +1,386 @@
+/* waitlist.c - the queue of callers for a name: joining, leaving, watching. See waitlist.h; answers.c asks for the head. */
+#include "lock/waitlist.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- beginning and end ---- */
+
+static struct waitlist *new_locked(struct locks *locks, struct name *name, bool alone)
+{
+    struct waitlist *list = locks->free_waitlists;
+    mortise_error *trouble = NULL;
+    if (list != NULL) {
+        locks->free_waitlists = list->next_free;
+        trouble = list->trouble;
+    } else if ((list = malloc(sizeof(*list))) == NULL)
+        return NULL;
+    memset(list, 0, offsetof(struct waitlist, holder));
+    list->locks = locks;
+    list->name = name;
+    list->alone = alone;
+    list->trouble = trouble;
+    list->holder.held = false;
+    name->references++;
+    if (!alone) {
+        name->waitlist = list;
+        return list;
+    }
+    list->next_lone = locks->lone;
+    if (locks->lone != NULL)
+        locks->lone->previous_lone = list;
+    locks->lone = list;
+    return list;
+}
+
+static void unlink_lone_locked(struct waitlist *list)
+{
+    if (list->previous_lone != NULL)
+        list->previous_lone->next_lone = list->next_lone;
+    else
+        list->locks->lone = list->next_lone;
+    if (list->next_lone != NULL)
+        list->next_lone->previous_lone = list->previous_lone;
+}
+
+static void end_locked(struct waitlist *list)
+{
+    struct locks *locks = list->locks;
+    waitlist_drop_claim_locked(list);
+    if (list->alone)
+        unlink_lone_locked(list);
+    else {
+        list->name->waitlist = NULL;
+        name_watch_locked(locks, list->name, false);
+    }
+    name_put_locked(locks, list->name);
+    list->next_free = locks->free_waitlists;
+    locks->free_waitlists = list;
+}
+
+void waitlists_free(struct locks *locks)
+{
+    while (locks->free_waitlists != NULL) {
+        struct waitlist *list = locks->free_waitlists;
+        locks->free_waitlists = list->next_free;
+        free(list->trouble);
+        free(list);
+    }
+}
+
+/* ---- callers ---- */
+
+static void push_locked(struct waitlist *list, struct waiter *waiter)
+{
+    waiter->waitlist = list;
+    waiter->next = NULL;
+    waiter->previous = list->last;
+    if (list->last != NULL)
+        list->last->next = waiter;
+    else
+        list->first = waiter;
+    list->last = waiter;
+    list->count++;
+}
+
+static void remove_locked(struct waitlist *list, struct waiter *waiter)
+{
+    if (waiter->previous != NULL)
+        waiter->previous->next = waiter->next;
+    else
+        list->first = waiter->next;
+    if (waiter->next != NULL)
+        waiter->next->previous = waiter->previous;
+    else
+        list->last = waiter->previous;
+    waiter->waitlist = NULL;
+    list->count--;
+}
+
+static bool same_owner(const struct waiter *a, const char *owner, size_t owner_len)
+{
+    return a->owner_len == owner_len && (owner_len == 0 || memcmp(a->owner, owner, owner_len) == 0);
+}
+
+void waitlist_queued_locked(struct waiter *waiter)
+{
+    struct waitlist *list = waiter->waitlist;
+    if (waiter->queued)
+        return;
+    waiter->queued = true;
+    observe_locked(list->locks, MORTISE_EVENT_QUEUED, list->name, NULL, waiter, MORTISE_OK);
+}
+
+bool waitlist_join_locked(struct locks *locks, struct name *name, bool alone, struct waiter *waiter)
+{
+    struct waitlist *list = alone ? NULL : name->waitlist;
+    if (list == NULL)
+        list = new_locked(locks, name, alone);
+    if (list == NULL)
+        return false;
+    push_locked(list, waiter);
+    if (list->first == waiter)
+        waitlist_ask_locked(list);
+    else
+        waitlist_queued_locked(waiter);
+    return true;
+}
+
+void waitlist_drop_claim_locked(struct waitlist *list)
+{
+    struct claim *claim = list->claim;
+    if (claim == NULL)
+        return;
+    list->claim = NULL;
+    claim->waitlist = NULL;
+    if (claim->state == CLAIM_ASKING) {
+        claim_go_locked(claim, CLAIM_LEAVING);
+        pump_unattend(list->locks->pump, &claim->ask);
+        locks_cancel_locked(list->locks, &claim->ask);
+    } else if (claim->maybe) {
+        if (list->first != NULL)
+            list->first->unsure = true;
+        claim_end_locked(claim);
+    } else
+        claim_go_locked(claim, CLAIM_GONE);
+}
+
+/* Takes a caller off; the list goes on or ends. The claim of a head that leaves serves the next, or is replaced. */
+void waitlist_take_off_locked(struct waitlist *list, struct waiter *waiter)
+{
+    struct claim *claim = list->claim;
+    bool was_head = list->first == waiter, last = list->count == 1;
+    bool asking = claim != NULL && claim->state == CLAIM_ASKING;
+    bool replace = claim != NULL && was_head && !last &&
+                   !(same_owner(waiter->next, waiter->owner, waiter->owner_len) &&
+                     waiter->next->ttl_ms == waiter->ttl_ms);
+    int64_t due_ns = claim != NULL ? claim->timer.due_ns : 0;
+    if (last || replace)
+        waitlist_drop_claim_locked(list);
+    remove_locked(list, waiter);
+    if (last)
+        end_locked(list);
+    else if (replace && asking)
+        waitlist_ask_locked(list);
+    else if (replace)
+        waitlist_pause_locked(list, due_ns);
+}
+
+void waiter_link_async_locked(struct locks *locks, struct waiter *waiter, int64_t until_ns)
+{
+    waiter->timer.kind = TIMER_WAITER;
+    waiter->next_async = locks->asyncs;
+    if (locks->asyncs != NULL)
+        locks->asyncs->previous_async = waiter;
+    locks->asyncs = waiter;
+    pump_attention(locks->pump, +1);
+    if (until_ns != MORTISE_NEVER)
+        locks_set_timer_locked(locks, &waiter->timer, until_ns);
+}
+
+void waiter_unlink_async_locked(struct locks *locks, struct waiter *waiter)
+{
+    locks_stop_timer_locked(locks, &waiter->timer);
+    timer_unreserve(&locks->timers);
+    if (waiter->previous_async != NULL)
+        waiter->previous_async->next_async = waiter->next_async;
+    else
+        locks->asyncs = waiter->next_async;
+    if (waiter->next_async != NULL)
+        waiter->next_async->previous_async = waiter->previous_async;
+    pump_attention(locks->pump, -1);
+}
+
+void waiter_call_back_locked(struct locks *locks, struct waiter *waiter, mortise_status status)
+{
+    waiter_unlink_async_locked(locks, waiter);
+    waiter->notice.status = status;
+    waiter->notice.lease = waiter->lease;
+    waiter->notice.error = status == MORTISE_OK ? NULL : waiter->error;
+    events_push(locks->events, &waiter->notice);
+}
+
+static void count_locked(struct locks *locks, const struct waiter *waiter)
+{
+    locks->stats.waiting--;
+    if (waiter->status != MORTISE_OK) {
+        locks->stats.failures++;
+        return;
+    }
+    locks->stats.acquires++;
+    locks->stats.held++;
+    if (!waiter->queued)
+        return;
+    locks->stats.waits++;
+    locks->stats.wait_ns += (uint64_t)(clock_now() - waiter->asked_ns);
+}
+
+void waiter_decide_locked(struct locks *locks, struct waiter *waiter, mortise_status status)
+{
+    waiter->status = status;
+    count_locked(locks, waiter);
+    if (waiter->spare != NULL)
+        claim_discard_locked(waiter->spare);
+    waiter->spare = NULL;
+    if (!waiter->async) {
+        sleeper_wake_later(&waiter->sleeper, &locks->wakes); /* the waiter may be gone now */
+        return;
+    }
+    waiter_call_back_locked(locks, waiter, status);
+}
+
+void waitlist_served_locked(struct waiter *waiter)
+{
+    struct waitlist *list = waiter->waitlist;
+    struct locks *locks = list->locks;
+    waitlist_take_off_locked(list, waiter);
+    waiter_decide_locked(locks, waiter, MORTISE_OK);
+}
+
+/* Such callers must not wait behind others, because others may wait for them. */
+void waitlist_join_owners_locked(struct waitlist *list, const char *owner, size_t owner_len)
+{
+    if (owner_len == 0)
+        return;
+    for (struct waiter *waiter = list->first, *next; waiter != NULL; waiter = next) {
+        next = waiter->next;
+        if (waiter == list->first || !same_owner(waiter, owner, owner_len))
+            continue;
+        remove_locked(list, waiter);
+        if (!waitlist_join_locked(list->locks, list->name, true, waiter)) {
+            push_locked(list, waiter); /* no memory: it waits as before */
+            return;
+        }
+    }
+}
+
+/* The caller's owner does not hold the name. */
+void waitlist_join_queue_locked(struct waitlist *list)
+{
+    struct waiter *waiter = list->first;
+    struct claim *claim = list->claim;
+    if (claim != NULL && !claim->maybe) { /* the caller keeps it */
+        list->claim = NULL;
+        claim->waitlist = NULL;
+        waiter->spare = claim;
+    }
+    remove_locked(list, waiter);
+    if (waitlist_join_locked(list->locks, list->name, false, waiter))
+        end_locked(list);
+    else {
+        push_locked(list, waiter);
+        waitlist_fail_locked(list, waiter, MORTISE_NOMEM, NULL);
+    }
+}
+
+/* ---- failing ---- */
+
+static void explain(const struct waitlist *list, const struct waiter *waiter, mortise_status status)
+{
+    char name[QUOTED_SIZE], holder[160] = "another";
+    const mortise_info *info = &list->holder;
+    size_t prefix = list->locks->settings.namespace_len;
+    quote_name(list->name->text + prefix, list->name->length - prefix, name, sizeof(name));
+    int64_t waited_ms = (clock_now() - waiter->asked_ns) / NS_PER_MS;
+    if (info->held && info->host[0] != '\0')
+        snprintf(holder, sizeof(holder), "%s (pid %lld)", info->host, (long long)info->pid);
+    if (info->held && info->held_ms >= 0 && list->busy_count > 0) {
+        size_t used = strlen(holder);
+        int64_t held_ms = info->held_ms + (clock_now() - list->holder_seen_ns) / NS_PER_MS;
+        snprintf(holder + used, sizeof(holder) - used, " for %lld.%lld s",
+                 (long long)(held_ms / 1000), (long long)(held_ms % 1000 / 100));
+    }
+    if (status == MORTISE_BUSY)
+        failed(waiter->error, status, "%s is held by %s", name, holder);
+    else if (status == MORTISE_TIMEDOUT && list->busy_count > 0)
+        failed(waiter->error, status, "%s is held by %s; gave up after %lld ms", name, holder,
+               (long long)waited_ms);
+    else
+        failed(waiter->error, status, "acquire %s: %s after %lld ms", name,
+               mortise_status_text(status), (long long)waited_ms);
+}
+
+void waitlist_fail_locked(struct waitlist *list, struct waiter *waiter, mortise_status status,
+                          const mortise_error *error)
+{
+    struct locks *locks = list->locks;
+    if (waiter->error != NULL && error != NULL) {
+        *waiter->error = *error;
+        waiter->error->status = status;
+    } else if (waiter->error != NULL)
+        explain(list, waiter, status);
+    observe_locked(locks, MORTISE_EVENT_FAILED, list->name, NULL, waiter, status);
+    waitlist_take_off_locked(list, waiter);
+    waiter_decide_locked(locks, waiter, status);
+}
+
+/* A request for this caller may be executed yet, or has been. */
+static bool may_have_it(const struct waitlist *list, const struct waiter *waiter)
+{
+    const struct claim *claim = list->claim;
+    if (waiter->unsure)
+        return true;
+    if (list->first != waiter || claim == NULL)
+        return false; /* only the head sends requests */
+    return claim->maybe ||
+           (claim->state == CLAIM_ASKING && pump_may_be_sent(list->locks->pump, &claim->ask));
+}
+
+void waitlist_leave_locked(struct waiter *waiter, mortise_status status)
+{
+    struct waitlist *list = waiter->waitlist;
+    const mortise_error *trouble = NULL;
+    bool failing = list->failing_ns != 0;
+    if (status == MORTISE_TIMEDOUT && (failing || waiter->try_once)) {
+        trouble = failing ? list->trouble : NULL; /* not "held by another": nobody knows */
+        status = may_have_it(list, waiter) ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE;
+    }
+    waitlist_fail_locked(list, waiter, status, trouble);
+}
+
+/* ---- what wakes a list that pauses ---- */
+
+static bool pauses(const struct waitlist *list)
+{
+    return list->claim != NULL && list->claim->state == CLAIM_PAUSED;
+}
+
+void waitlist_freed_locked(struct name *name)
+{
+    struct waitlist *list = name->waitlist;
+    if (list == NULL || !pauses(list))
+        return;
+    struct locks *locks = list->locks;
+    if (!name->watch.watching || !locks->notify_capable) {
+        waitlist_ask_locked(list);
+        return;
+    }
+    /* news says when it is the turn of this process; if they get lost, the list asks soon by itself */
+    struct timer *timer = &list->claim->timer;
+    int64_t soon_ns = clock_after_ms(clock_now(), 50 + random_below(&locks->random, 50));
+    if (timer->place == 0 || soon_ns < timer->due_ns)
+        locks_set_timer_locked(locks, timer, soon_ns);
+}
+
+static void news_locked(struct name *name)
+{
+    struct waitlist *list = name->waitlist;
+    if (list == NULL)
+        return;
+    if (pauses(list))
+        waitlist_ask_locked(list);
+    else
+        list->news = true;
+}
+
+void waitlists_news(struct locks *locks, const char *text, size_t length)
+{
+    pthread_mutex_lock(&locks->lock);
+    struct name *name = text == NULL ? NULL : name_find_locked(locks, text, length);
+    if (name != NULL)
+        news_locked(name);
+    for (name = text == NULL ? locks->names : NULL; name != NULL; name = name->hh.next)
+        news_locked(name);
+    locks_unlock(locks, START_NOW);
+}
