@@ -43,11 +43,9 @@ void key_put_channel(struct link *link, const struct driver *driver, const morti
 
 void key_put_grant(struct link *link, const mortise_op *op)
 {
-    char hex[GRANT_HEX + 1], *to = link_room(link, GRANT_HEX);
-    if (to == NULL)
-        return;
+    char hex[GRANT_HEX + 1];
     key_hex(&op->grant, hex);
-    memcpy(to, hex, GRANT_HEX);
+    link_argument(link, hex, GRANT_HEX);
 }
 
 /* As given; "uuid:0" made of the grant if it is unshared. */

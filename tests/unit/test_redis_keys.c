@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The key as link_parts() and link_room() would have sent it. */
+/* The key as link_parts() would have sent it. */
 static char sent[200];
 
 void link_parts(struct link *link, const struct link_part *parts, unsigned count)
@@ -19,14 +19,6 @@ void link_parts(struct link *link, const struct link_part *parts, unsigned count
         used += parts[i].length;
     }
     sent[used] = '\0';
-}
-
-char *link_room(struct link *link, size_t length)
-{
-    (void)link;
-    memset(sent, 0, sizeof(sent));
-    sent[length] = '\n'; /* behind the room: it must not be written */
-    return sent;
 }
 
 static void expect_side(const char *name, const char *wanted)

@@ -62,14 +62,8 @@ static char *put_head(char *to, char kind, uint64_t number)
 {
     char text[HEAD_MAX], *end = text + sizeof(text);
     *to++ = kind;
-    if (number < 100) { /* as most are */
-        if (number >= 10)
-            *to++ = (char)('0' + number / 10);
-        *to++ = (char)('0' + number % 10);
-    } else {
-        for (const char *digit = digits(end, number); digit < end; digit++)
-            *to++ = *digit;
-    }
+    for (const char *digit = digits(end, number); digit < end; digit++)
+        *to++ = *digit;
     *to++ = '\r';
     *to++ = '\n';
     return to;
@@ -86,23 +80,6 @@ void link_raw(struct link *link, const char *data, size_t length)
     bytes->length += length;
 }
 
-/* The room for an argument of so many bytes, behind its head; NULL without memory. */
-static char *begin_argument(struct link_bytes *bytes, size_t length)
-{
-    if (length > SIZE_MAX / 4 || !make_room(bytes, length + HEAD_MAX + 2)) {
-        bytes->failed = true;
-        return NULL;
-    }
-    return put_head(bytes->data + bytes->length, '$', length);
-}
-
-static void end_argument(struct link_bytes *bytes, char *to)
-{
-    *to++ = '\r';
-    *to++ = '\n';
-    bytes->length = (size_t)(to - bytes->data);
-}
-
 void link_command(struct link *link, unsigned arguments)
 {
     struct link_bytes *bytes = &link->out;
@@ -113,37 +90,31 @@ void link_command(struct link *link, unsigned arguments)
             (size_t)(put_head(bytes->data + bytes->length, '*', arguments) - bytes->data);
 }
 
-char *link_room(struct link *link, size_t length)
-{
-    char *to = begin_argument(&link->out, length);
-    if (to != NULL)
-        end_argument(&link->out, to + length);
-    return to;
-}
-
 void link_parts(struct link *link, const struct link_part *parts, unsigned count)
 {
+    struct link_bytes *bytes = &link->out;
     size_t length = 0;
     for (unsigned i = 0; i < count; i++)
         length += parts[i].length;
-    char *to = begin_argument(&link->out, length);
-    for (unsigned i = 0; to != NULL && i < count; i++) {
+    if (length > SIZE_MAX / 4 || !make_room(bytes, length + HEAD_MAX + 2)) {
+        bytes->failed = true;
+        return;
+    }
+    char *to = put_head(bytes->data + bytes->length, '$', length);
+    for (unsigned i = 0; i < count; i++) {
         if (parts[i].length > 0)
             memcpy(to, parts[i].data, parts[i].length);
         to += parts[i].length;
     }
-    if (to != NULL)
-        end_argument(&link->out, to);
+    *to++ = '\r';
+    *to++ = '\n';
+    bytes->length = (size_t)(to - bytes->data);
 }
 
 void link_argument(struct link *link, const void *data, size_t length)
 {
-    char *to = begin_argument(&link->out, length);
-    if (to == NULL)
-        return;
-    if (length > 0)
-        memcpy(to, data, length);
-    end_argument(&link->out, to + length);
+    const struct link_part part = {data, length};
+    link_parts(link, &part, 1);
 }
 
 void link_text(struct link *link, const char *text)
@@ -153,11 +124,6 @@ void link_text(struct link *link, const char *text)
 
 void link_number(struct link *link, int64_t number)
 {
-    if (number >= 0 && number < 10) {
-        const char one[] = {'$', '1', '\r', '\n', (char)('0' + number), '\r', '\n'};
-        link_raw(link, one, sizeof(one));
-        return;
-    }
     char text[24], *end = text + sizeof(text);
     char *begin = digits(end, number < 0 ? 0 - (uint64_t)number : (uint64_t)number);
     if (number < 0)

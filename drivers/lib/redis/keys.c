@@ -2,7 +2,6 @@
  * hash tag, so that a cluster would keep them together. */
 #include "keys.h"
 
-#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,19 +48,8 @@ void key_add_side(struct key_parts *parts, const char *name, size_t length, cons
 void key_put_side(struct link *link, const char *name, size_t length, const char *word)
 {
     struct key_parts parts = {.count = 0};
-    size_t word_len = strlen(word);
-    if (memchr(name, '{', length) != NULL) {
-        key_add_side(&parts, name, length, word);
-        link_parts(link, parts.part, parts.count);
-        return;
-    }
-    char *to = link_room(link, 1 + length + sizeof(MARK) - 1 + word_len);
-    if (to == NULL)
-        return;
-    *to++ = '{';
-    memcpy(to, name, length);
-    memcpy(to + length, MARK, sizeof(MARK) - 1);
-    memcpy(to + length + sizeof(MARK) - 1, word, word_len);
+    key_add_side(&parts, name, length, word);
+    link_parts(link, parts.part, parts.count);
 }
 
 bool key_is_side(const char *name, size_t name_len)
@@ -71,16 +59,10 @@ bool key_is_side(const char *name, size_t name_len)
 
 void key_hex(const mortise_grant_id *grant, char hex[GRANT_HEX + 1])
 {
-    /* eight digits at a time, a byte each: '0' and up, those above 9 moved to 'a' */
-    const uint64_t low = UINT64_C(0x0f0f0f0f0f0f0f0f), one = UINT64_C(0x0101010101010101);
-    for (size_t i = 0; i < MORTISE_GRANT_ID_SIZE; i += 4) {
-        const unsigned char *byte = grant->bytes + i;
-        uint64_t spread = 0;
-        for (size_t j = 4; j-- > 0;)
-            spread = spread << 16 | (uint64_t)(byte[j] & 15) << 8 | byte[j] >> 4;
-        uint64_t letter = ((spread + 6 * one) >> 4) & low & one;
-        uint64_t digits = htole64(spread + '0' * one + letter * ('a' - '0' - 10));
-        memcpy(hex + 2 * i, &digits, sizeof(digits));
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < MORTISE_GRANT_ID_SIZE; i++) {
+        hex[2 * i] = digits[grant->bytes[i] >> 4];
+        hex[2 * i + 1] = digits[grant->bytes[i] & 15];
     }
     hex[GRANT_HEX] = '\0';
 }

@@ -297,8 +297,6 @@ struct link_part {
     const void *data;
     size_t length;
 };
-/* An argument of so many bytes, to be written there now; NULL without memory. */
-char *link_room(struct link *link, size_t length);
 /* Bytes of the protocol, as they are: arguments that are always the same. */
 void link_raw(struct link *link, const char *data, size_t length);
 /* One argument in pieces. */
@@ -337,10 +335,6 @@ ssize_t link_write(struct link *link);
 int link_read(struct link *link);
 /* replies.c: tells what the reader has, whole. If that breaks the link, `breaks` and `why` say so. */
 void link_tell_replies(struct link *link);
-/* Tells the replies ":123\r\n" and "+OK\r\n" that the bytes begin with; returns how many bytes those are. */
-size_t link_tell_simple(struct link *link, const char *bytes, size_t length);
-/* The same of messages, where all that comes is pushed; the bytes are written to. */
-size_t link_tell_messages(struct link *link, char *bytes, size_t length);
 /* Why TLS failed, where it did; else NULL. */
 const char *link_tls_reason(const struct link *link);
 /* At the end of the link: what its connections had in common. */

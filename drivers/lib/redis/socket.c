@@ -18,7 +18,6 @@
 #define ELEMENTS_MAX                                                                               \
     (1 << 20) /* of one reply, nested ones too: what no server in its senses answers */
 #define REPLY_MAX (16 << 20) /* bytes of one: a page of a list has some hundred kilobytes */
-#define READ_MAX 16384
 #define KEEPALIVE_IDLE_S 15
 #define KEEPALIVE_EVERY_S 5
 #define KEEPALIVE_TRIES 3
@@ -58,29 +57,6 @@ int link_socket(const struct link *link)
     close(fd);
     errno = problem;
     return -1;
-}
-
-/* Integers, "OK" and messages that come first are told at once, without the reader: it makes objects of them. */
-static int read_plain(struct link *link)
-{
-    char bytes[READ_MAX];
-    redisContext *context = link->context;
-    ssize_t n = recv(link->fd, bytes, sizeof(bytes), 0);
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-        return REDIS_OK;
-    if (n <= 0) {
-        context->err = n == 0 ? REDIS_ERR_EOF : REDIS_ERR_IO;
-        snprintf(context->errstr, sizeof(context->errstr), "%s",
-                 n == 0 ? "the server closed the connection" : strerror(errno));
-        return REDIS_ERR;
-    }
-    bool empty = context->reader->pos == context->reader->len && context->reader->ridx == -1;
-    size_t told = !empty                          ? 0
-                  : link->callbacks->push != NULL ? link_tell_messages(link, bytes, (size_t)n)
-                                                  : link_tell_simple(link, bytes, (size_t)n);
-    if (told == (size_t)n || link->breaks)
-        return REDIS_OK;
-    return redisReaderFeed(context->reader, bytes + told, (size_t)n - told);
 }
 
 /* ---- TLS ------------------------------------------------------------------------------------------ */
@@ -233,7 +209,8 @@ const char *link_tls_reason(const struct link *link)
 
 static int read_more(struct link *link)
 {
-    return link->settings->tls ? without_sigpipe(read_tls, link->context, NULL) : read_plain(link);
+    return link->settings->tls ? without_sigpipe(read_tls, link->context, NULL)
+                               : redisBufferRead(link->context);
 }
 
 #else
@@ -273,7 +250,7 @@ const char *link_tls_reason(const struct link *link)
 
 static int read_more(struct link *link)
 {
-    return read_plain(link);
+    return redisBufferRead(link->context);
 }
 
 #endif
