@@ -52,10 +52,11 @@ static const mortise_option options[OPTION_COUNT] = {
     [OPTION_SENTINEL_USERNAME] = {.key = "sentinel_username",
                                   .type = MORTISE_OPTION_TEXT,
                                   .help = "an ACL user of the sentinels"},
-    [OPTION_SENTINEL_PASSWORD] = {.key = "sentinel_password",
-                                  .type = MORTISE_OPTION_TEXT,
-                                  .flags = MORTISE_OPTION_SECRET,
-                                  .help = "of the sentinels; theirs is not the servers'"},
+    [OPTION_SENTINEL_PASSWORD] =
+        {.key = "sentinel_password",
+         .type = MORTISE_OPTION_TEXT,
+         .flags = MORTISE_OPTION_SECRET,
+         .help = "of the sentinels; the servers' password is not used for them"},
     SETTINGS_USERNAME_ROW,
     [OPTION_PASSWORD] = {.key = "password",
                          .type = MORTISE_OPTION_TEXT,
@@ -67,15 +68,14 @@ static const mortise_option options[OPTION_COUNT] = {
                     .flags = MORTISE_OPTION_URL_SCHEME,
                     .default_text = "no",
                     .choices = "no|yes||redis|rediss",
-                    .help = "yes (or the scheme rediss): encrypted, the server's certificate is "
-                            "checked; where this build can"},
+                    .help = "yes (or the scheme rediss): encrypt, and check the server's "
+                            "certificate; not every build can"},
     SETTINGS_TLS_FILE_ROWS,
     [OPTION_MODE] = {.key = "mode",
                      .type = MORTISE_OPTION_CHOICE,
                      .default_text = "string",
                      .choices = "string|hash",
-                     .help =
-                         "what a lock is in the server; a hash can be shared by an owner's leases"},
+                     .help = "what a lock is in the server; an owner's leases can share a hash"},
     [OPTION_DIALECT] = {.key = "dialect",
                         .type = MORTISE_OPTION_CHOICE,
                         .default_text = "native",
@@ -96,17 +96,17 @@ static const mortise_option options[OPTION_COUNT] = {
     [OPTION_QUEUE] = {.key = "queue",
                       .type = MORTISE_OPTION_BOOL,
                       .default_text = "yes",
-                      .help =
-                          "waiters stand in a line in the server, and a release hands the lock to "
-                          "the first; no (forced by fencing = off, dialect = redisson and "
-                          "atomicity = watch): they are told and try again"},
+                      .help = "waiters form a queue in the server, and a release hands the lock to "
+                              "the first; no (forced by fencing = off, dialect = redisson and "
+                              "atomicity = watch): a release is published, and waiters try again"},
     SETTINGS_FOREIGN_ROW,
-    [OPTION_RETRY] = {.key = "retry",
-                      .type = MORTISE_OPTION_DURATION,
-                      .default_text = "100ms",
-                      .minimum = 1,
-                      .maximum = 3600000,
-                      .help = "see foreign"},
+    [OPTION_RETRY] =
+        {.key = "retry",
+         .type = MORTISE_OPTION_DURATION,
+         .default_text = "100ms",
+         .minimum = 1,
+         .maximum = 3600000,
+         .help = "how often waiters ask with foreign = poll, or if subscribing is refused"},
     [OPTION_CONNECT_TIMEOUT] = {.key = "connect_timeout",
                                 .type = MORTISE_OPTION_DURATION,
                                 .default_text = "2s",
@@ -118,21 +118,23 @@ static const mortise_option options[OPTION_COUNT] = {
                                 .default_text = "3s",
                                 .minimum = 10,
                                 .maximum = 3600000,
-                                .help = "no answer for so long: the connection is taken for dead"},
+                                .help =
+                                    "a connection without an answer for so long counts as dead"},
     [OPTION_MIN_REPLICAS] = {.key = "min_replicas",
                              .type = MORTISE_OPTION_INT,
                              .default_text = "0",
                              .minimum = 0,
                              .maximum = 100,
-                             .help = "a lock is had, and renewed, only when so many replicas have "
-                                     "acknowledged it"},
+                             .help =
+                                 "a lock counts as acquired or renewed only after so many replicas "
+                                 "have acknowledged it"},
     [OPTION_REPLICA_TIMEOUT] = {.key = "replica_timeout",
                                 .type = MORTISE_OPTION_DURATION,
                                 .default_text = "1s",
                                 .minimum = 1,
                                 .maximum = 3600000,
-                                .help = "how long they are waited for; best less than a sixth of "
-                                        "the ttl"},
+                                .help =
+                                    "how long to wait for them; best less than a sixth of the ttl"},
 };
 
 /* ---- the settings ------------------------------------------------------------------------------------- */
@@ -254,7 +256,7 @@ static void free_driver(struct driver *driver)
     free(driver);
 }
 
-/* Connects nowhere yet: the first op does. */
+/* Does not connect yet: the first op does. */
 static mortise_status open_driver(const mortise_open_args *args, void **ctx, mortise_error *error)
 {
     struct driver *driver = calloc(1, sizeof(*driver));
@@ -338,7 +340,7 @@ static void turn(void *ctx, const struct pollfd *ready, size_t n)
         n = ready != NULL ? n : 0;
     }
     link_turn(&driver->link, ready, n);
-    queue_turn(driver); /* first: who is not heard of in time loses its place */
+    queue_turn(driver); /* early: a waiter that does not ask in time loses its place */
     dispatch_turn(driver);
     link_turn(&driver->news, ready, n);
     link_turn(&driver->replicas.link, ready, n);

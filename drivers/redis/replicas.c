@@ -29,7 +29,7 @@
 
 #define CHANNEL "mortise:sync"
 
-/* The release of an acquire that was not confirmed: an op of the driver's own. */
+/* The release of an acquire that was not confirmed: the driver's own op. */
 struct undo {
     mortise_op op; /* first; issuer is the driver */
     struct driver *driver;
@@ -280,7 +280,7 @@ static void not_counted(struct link_call *call, enum link_loss loss, const struc
     driver->replicas.counting = false;
 }
 
-/* The main connection is older, and its address leads here now: what is granted there cannot be confirmed. */
+/* The main connection is older, and its address leads here now: grants of the other server cannot be confirmed here. */
 static bool is_elsewhere(const struct driver *driver)
 {
     const char *locks = driver->link.run_id, *here = driver->replicas.link.run_id;
@@ -288,7 +288,7 @@ static bool is_elsewhere(const struct driver *driver)
            strcmp(locks, here) != 0;
 }
 
-/* The locks that wait are asked about at the end of the turn: replicas_turn. */
+/* replicas_turn() asks about the waiting ops, at the end of the turn. */
 static void up(struct link *link, void *owner)
 {
     struct driver *driver = owner;

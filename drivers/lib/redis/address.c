@@ -1,5 +1,4 @@
-/* address.c - the addresses of a server: the path of a socket, or what its name is resolved to, by the host and
- * outside of the pump. */
+/* address.c - the addresses of a server: the path of a socket, or what the host resolves its name to, outside of the pump. */
 #include "link.h"
 
 #include <netdb.h>
@@ -60,7 +59,7 @@ void link_look_up(struct link *link)
         link->ends->addressed(link);
         return;
     }
-    if (link->looking_up) /* the resolver has not answered yet: its answer serves this attempt */
+    if (link->looking_up) /* the answer to the earlier look-up serves this attempt */
         return;
     link->looking_up = true;
     link->looked_up = link->aim;

@@ -1,5 +1,5 @@
-/* command.c - commands as bytes of the Redis protocol (RESP2: arrays of bulk strings), straight into the
- * link's buffer of what is to be sent. Nothing is ever pasted: each argument has its length before it. */
+/* command.c - commands as bytes of the Redis protocol (RESP2: arrays of bulk strings), straight into the link's buffer. Nothing is
+ * ever pasted: each argument has its length before it. */
 #include "link.h"
 
 #include <stdlib.h>

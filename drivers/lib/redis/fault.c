@@ -1,6 +1,5 @@
-/* fault.c - what went wrong with a server, told apart: error replies by their first word, or by the word
- * that a script's error carries inside. Messages name the server; they never carry arguments of commands,
- * which may be secrets. */
+/* fault.c - what went wrong with a server. Error replies are told apart by their first word, or by the word inside a script's
+ * error. Messages name the server; they never carry arguments of commands, which may be secrets. */
 #include "link.h"
 
 #include <ctype.h>
@@ -75,8 +74,8 @@ enum link_error link_error_of(const char *text, size_t length)
         return LINK_ERROR_UNKNOWN;
     if (memmem(text, length, "The user executing the script can't", 35) != NULL)
         return LINK_ERROR_NOPERM; /* Redis 7, of a command or key inside a script */
-    /* before Redis 7 a script's error stands inside: "ERR Error running script (call to f_…):
-     * @user_script:3: @user_script: 3: -OOM command not allowed …"; after EXEC likewise */
+    /* before Redis 7 a script's error is inside: "ERR Error running script (call to f_…): @user_script:3:
+     * @user_script: 3: -OOM command not allowed …"; so is one after EXEC */
     const char *inner = text;
     while ((inner = memmem(inner, length - (size_t)(inner - text), ": -", 3)) != NULL) {
         inner += 3;
@@ -101,7 +100,7 @@ void link_fault_set(struct link_fault *fault, mortise_status status, bool retrya
     va_end(arguments);
 }
 
-/* Copies what is printable of a server's words, up to where it repeats what it was sent. */
+/* Copies the printable part of a server's words, up to where it repeats what it was sent. */
 static void copy_words(char *to, size_t size, const char *text, size_t length)
 {
     static const char echo[] = ", with args beginning with";

@@ -1,10 +1,9 @@
-/* handshake.c - what is said first on a new connection: who we are (AUTH, SELECT, CLIENT SETNAME), and who
- * that is (CLIENT ID, INFO: the id of the process). Then, if an older connection to the same process broke,
- * that one is ended there (CLIENT KILL ID), so that nothing in its buffers is executed later; see link.h.
- * Where only a primary will do, it is asked whether it is one (ROLE), and what time it is there. A Sentinel refuses
- * some of this with errors; ROLE tells it apart.
+/* handshake.c - the first requests on a new connection. They say who we are (AUTH, SELECT, CLIENT SETNAME), and ask who the
+ * server is (CLIENT ID, INFO: the id of the process). If an older connection to the same process broke, it is ended there
+ * (CLIENT KILL ID), so that nothing in its buffers is executed later; see link.h. If only a primary will do, the server is asked
+ * for its role and its time (ROLE, TIME). A Sentinel refuses some of this with errors; ROLE tells it apart.
  *
- * A server that refuses to tell, or to kill, is no reason to fail: then the past is not settled. */
+ * A server that refuses to tell, or to kill, does not fail the greeting: the past stays unsettled then. */
 #include "link.h"
 #include "text.h"
 
@@ -47,7 +46,7 @@ static void drop_past(struct link *link, unsigned which)
             (link->past_count - which) * sizeof(link->pasts[0]));
 }
 
-/* One that is there already could not be ended: nor can both. */
+/* A past of this process that is there already could not be ended; then this one cannot be ended either. */
 void link_remember(struct link *link)
 {
     link->settled = false;
@@ -62,7 +61,7 @@ void link_remember(struct link *link)
     past->id = link->id;
 }
 
-/* Of one server: the process that it was connected to is no more. */
+/* A link to one server: the processes that it was connected to are gone. */
 static void forget_others(struct link *link)
 {
     for (unsigned i = link->past_count; i-- > 0;)
@@ -70,7 +69,7 @@ static void forget_others(struct link *link)
             drop_past(link, i);
 }
 
-/* The old connection that is to be ended here, and can be; or NULL. */
+/* The old connection that must be ended here, if it can be; or NULL. */
 static const struct link_past *look_back(struct link *link)
 {
     if (link->run_id[0] == '\0') {
@@ -94,7 +93,7 @@ static void killed(struct link *link, bool done)
     link->settled = done && !link->blind;
 }
 
-/* ---- what is said --------------------------------------------------------------------------------------- */
+/* ---- the requests --------------------------------------------------------------------------------------- */
 
 static void begin(struct link *link)
 {
@@ -173,7 +172,7 @@ void link_info(const redisReply *reply, const char *key, char *to, size_t size)
     to[n] = '\0';
 }
 
-/* -1 where it does not say so. */
+/* -1: it does not say. */
 static void read_uptime(struct link *link, const redisReply *reply)
 {
     char text[24];
@@ -194,7 +193,7 @@ static void fail(struct link *link, const redisReply *reply)
     }
 }
 
-/* Errors that say that nothing will work on this connection, or not now. */
+/* Errors after which nothing works on this connection, or not now. */
 static bool is_hopeless(const redisReply *reply)
 {
     enum link_error error = link_error_of(reply->str, reply->len);
@@ -244,7 +243,7 @@ static void take(struct link *link, enum step which, redisReply *reply)
         killed(link, !refused);
 }
 
-/* A script that has asked for the time must not write, before Redis 5. */
+/* Before Redis 5 a script that has asked for the time must not write. */
 static void check_version(struct link *link)
 {
     if (link->version[0] < '0' || link->version[0] > '4' || link->version[1] != '.')
@@ -272,7 +271,7 @@ static void greeted(struct link_call *call, unsigned index, redisReply *reply)
         link->ends->greeted(link, NULL);
 }
 
-/* link.c knows why, and goes on from there. */
+/* link.c knows why, and goes on. */
 static void lost(struct link_call *call, enum link_loss loss, const struct link_fault *fault)
 {
     (void)call;

@@ -1,5 +1,4 @@
-/* keys.c - names of keys, as the drivers that speak Redis have them: what stands beside a lock has the same
- * hash tag, so that a cluster would keep them together. */
+/* keys.c - names of keys. A key beside a lock has the same hash tag, so that a cluster would keep them together. */
 #include "keys.h"
 
 #include <stdlib.h>
@@ -17,7 +16,7 @@ void key_add_text(struct key_parts *parts, const char *text)
     key_add(parts, text, strlen(text));
 }
 
-/* What a cluster hashes of a key: between the first '{' and the next '}', if there is something. */
+/* The part of a key that a cluster hashes: between the first '{' and the next '}', if that is not empty. */
 static bool find_tag(const char *name, size_t length, const char **tag, size_t *tag_len)
 {
     const char *open = memchr(name, '{', length);

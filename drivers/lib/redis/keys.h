@@ -18,7 +18,7 @@ void key_add_side(struct key_parts *parts, const char *name, size_t length, cons
 void key_put_side(struct link *link, const char *name, size_t length, const char *word);
 /* Malloc'ed, with *length; NULL without memory. */
 char *key_join(const struct key_parts *parts, size_t *length);
-/* Whether a lock of this name could be taken for a key beside another. */
+/* A lock of this name could be mistaken for a key beside another lock. */
 bool key_is_side(const char *name, size_t name_len);
 void key_hex(const mortise_grant_id *grant, char hex[GRANT_HEX + 1]);
 

@@ -1,55 +1,53 @@
-/* link.h - one connection to one Redis server: connected by address, pipelined, non-blocking, made anew
- * when it breaks. What the drivers that speak Redis stand on; it knows nothing of locks.
+/* link.h - one connection to one Redis server: connected by address, pipelined, non-blocking, made anew when it breaks. The
+ * drivers that speak Redis build on it; it knows nothing of locks.
  *
  *   link.c       the states below, timers, reading and writing
- *   address.c    what a name is resolved to
- *   replies.c    what is answered, handed to whom it is for
- *   socket.c     a socket to the next address; TLS where hiredis has it
- *   handshake.c  what is said first on a new connection
+ *   address.c    the addresses of a name
+ *   replies.c    hands replies to the calls that they answer
+ *   socket.c     a socket to the next address; TLS if hiredis has it
+ *   handshake.c  the first requests on a new connection
  *   command.c    commands as bytes
- *   fault.c      error replies, told apart
+ *   fault.c      tells error replies apart
  *   endpoint.c   "host:port", "[::1]:6379", "/path/of/socket"
  *
- * Beside it primary.h: which of several servers it is, where that is not known.
+ * Beside it: primary.h, which of several servers is the primary; channels.h, subscriptions; keys.h, holder.h, pages.h, script.h,
+ * text.h: keys, values, lists of keys, scripts and texts in replies.
  *
  *           wanted           where it is             addresses             connected
  *   DOWN ──────────▶ SEEKING ────────────▶ RESOLVING ─────────▶ CONNECTING ──────────▶ GREETING ──▶ UP
  *    ▲  backoff         │ nowhere              │ none, time         │ next address,      │ error,     │ EOF, error,
  *    └──────────────────┴──────────────────────┴────────────────────┴── time ────────────┴── time ────┘ no answer,
  *                                                                                                      a replica now
- * (SEEKING only where there is one to ask: callbacks->seek.)
+ * (SEEKING only if there is a callback for it: callbacks->seek.)
  *
- * Calls may be made while it is UP, and are answered in their order. When it breaks each outstanding call
- * is told once, whether any byte of it can have reached the server; then `down`.
+ * Calls may be made while it is UP, and are answered in order. When it breaks, each outstanding call is told once, and whether
+ * any byte of it can have reached the server; then `down` is called.
  *
- *   The reply is lost: its call is told LINK_LOST; what it asked may have been executed, or may yet be: it
- *     may sit in the old connection's buffers, in this kernel, on the way, in the server's. So the next
- *     greeting ends the old connection in the server (CLIENT KILL ID, by the id that the server gave it),
- *     before anything else is asked. Only then, or if the server is another process by now (its run id),
- *     is the past `settled`: nothing of an older connection will be executed here any more.
- *     What this kernel has not sent yet, or would send again, is discarded: the connection is reset.
+ *   The reply is lost: its call is told LINK_LOST. What it asked may have been executed, or may be executed later: it may be
+ *     in the old connection's buffers, in this kernel, on the way, or in the server's. So the next greeting ends the old
+ *     connection in the server (CLIENT KILL ID, by the id that the server gave it) before anything else is asked. Only
+ *     then, or if the server is another process by now (its run id), is the past `settled`: this server executes nothing
+ *     of an older connection any more. What this kernel has not sent yet, or would send again, is discarded: the connection
+ *     is reset.
  *   CLIENT KILL is not permitted, or not known: the past stays unsettled, and link_settled says so.
- *   The run id is another: the id of the old connection may be somebody else's by now; nobody is killed.
- *     The old process may live (there are several servers, or the address leads elsewhere now), and
- *     execute what it was sent: that changes its own data only, which a primary that is none of its
- *     replicas never gets to see. So the past is settled *here*; it is remembered for when this link
- *     comes back to that very process (`pasts`): then the old connection is ended there, first.
- *   The server restarts between the run id and the kill: then this connection is dead too, and its greeting
- *     fails.
- *   The server is stopped (SIGSTOP): the kernel accepts for it, and nothing is answered: the greeting ends
- *     by connect_timeout, a call by command_timeout, each breaks the connection.
- *   The network is cut: the same; with nothing outstanding TCP keepalive finds it.
- *   The answer comes for another: replies are matched by order, so a connection on which anything was read
- *     that no call asked for is broken at once.
- *   An answer is larger than any that is asked for (16 MB, or a million elements): it is not read; the connection is
- *     broken. Elements are counted as they are announced, so no memory is taken for a list that is too long. Bytes are counted
+ *   The run id is another one: the id of the old connection may be somebody else's by now, so nobody is killed. The old process
+ *     may live, because there are several servers, or the address leads elsewhere now, and may execute what it was sent. That
+ *     changes its own data only, which a primary that is not its replica never sees. So the past is settled *here*. It
+ *     is remembered for when this link comes back to that very process (`pasts`): then the old connection is ended there.
+ *   The server restarts between the run id and the kill: then this connection is dead too, and its greeting fails.
+ *   The server is stopped (SIGSTOP): the kernel accepts for it, and nothing is answered: connect_timeout ends the greeting,
+ *     command_timeout a call; each breaks the connection.
+ *   The network is cut: the same; while nothing is outstanding, TCP keepalive finds out.
+ *   An answer comes that no call asked for: replies are matched by order, so the connection is broken at once.
+ *   An answer is larger than any that is asked for (16 MB, or a million elements): it is not read, and the connection is broken.
+ *     Elements are counted when they are announced, so no memory is taken for a list that is too long. Bytes are counted
  *     as they come: a long text takes up to 16 MB before that.
- *   Out of memory for a command: half a command must not be sent; the connection is broken.
- *   The server closed an idle connection: nobody was reading. link_look finds it before the next call.
- *   It becomes a replica while it is UP: READONLY. No further calls are made; those that are outstanding have
- *     their own answers, and then it is left. The next attempt seeks the primary, or looks the name up again:
- *     behind one address there may be another server by now. Attempts that find a replica have the backoff.
- *   It closes each connection soon after the greeting, without an answer: a failed attempt, with its backoff.
+ *   Out of memory for a command: half a command must not be sent, so the connection is broken.
+ *   The server closed an idle connection, and nobody was reading: link_look finds out before the next call.
+ *   It becomes a replica while it is UP: READONLY. No further calls are made; the outstanding ones have their own answers, and
+ *     then the link leaves. The next attempt seeks the primary, or looks the name up again, because another server may
+ *     be behind the address by now. Attempts that find a replica have the backoff.
+ *   The server closes each connection soon after the greeting, without an answer: a failed attempt, with its backoff.
  *   The resolver hangs: it has its own thread; a second look-up is not begun before the first has ended.
  *
  * All of it runs in the pump (driver.h). SIGPIPE never arises. */
@@ -72,11 +70,11 @@ struct endpoint {
     char port[6];   /* "": host is a path */
     char text[270]; /* for messages, and to tell two apart */
 };
-/* Reads one of a comma-separated list at *list and moves it on; `port` is for where none is given. False:
- * *problem says what is wrong. */
+/* Reads one endpoint of the comma-separated list at *list and moves *list on; `port` is the default. False: *problem says what
+ * is wrong. */
 bool endpoint_next(const char **list, const char *port, struct endpoint *endpoint,
                    const char **problem);
-/* Of a host and a port as a server tells them. False: they are none. */
+/* Made of a host and a port as a server names them. False: they are none. */
 bool endpoint_set(struct endpoint *endpoint, const char *host, size_t host_len, const char *port,
                   size_t port_len);
 
@@ -107,19 +105,19 @@ struct link_fault {
 };
 
 struct link;
-/* What an error reply says, for a message; the connection goes on. */
+/* Makes a fault of an error reply; the connection goes on. */
 void link_fault_reply(const struct link *link, const redisReply *reply, struct link_fault *fault);
 enum link_error link_error_of(const char *text, size_t length);
 
 /* ---- calls ---------------------------------------------------------------------------------------- */
 
 enum link_loss {
-    LINK_LOST,    /* sent, at least in part, and no (complete) answer */
-    LINK_NOT_SENT /* not a byte of it */
+    LINK_LOST,    /* sent, at least in part; no complete answer came */
+    LINK_NOT_SENT /* not a byte was sent */
 };
 
-/* One or more commands that are sent together. Embedded in the caller's own structure, which must stay
- * until `replied` was called for the last reply, or `lost`. Both may make further calls. */
+/* One or more commands that are sent together. The caller's own structure begins with it, and must stay until `replied`
+ * was called for the last reply, or `lost`. Both may make further calls. */
 struct link_call {
     struct link_call *next;
     unsigned expected, got; /* replies */
@@ -132,13 +130,13 @@ struct link_call {
 
 struct link_callbacks {
     void (*up)(struct link *link, void *owner);
-    /* An attempt has failed, or the connection broke (link->broke), which is then made anew at once if it
-     * had lasted. Not called by link_close. */
+    /* An attempt has failed, or the connection broke (link->broke); if it had lasted, it is made anew at once. link_close does
+     * not call it. */
     void (*down)(struct link *link, void *owner, const struct link_fault *fault);
-    /* Set: no calls are made, every reply is pushed (a connection for subscriptions). */
+    /* If set, this is a connection for subscriptions: no calls are made, and every reply is pushed. */
     void (*push)(struct link *link, void *owner, redisReply *reply);
-    /* Set: asked before each attempt where the server is. Answered, at once or later, by link_found, with
-     * settings->endpoint as it is then, or link_not_found. */
+    /* If set, it is asked before each attempt where the server is. It answers, at once or later, by link_found, with
+     * settings->endpoint as it is then, or by link_not_found. */
     void (*seek)(struct link *link, void *owner);
 };
 
@@ -149,8 +147,8 @@ struct link_settings {
     bool tls;
     const char *tls_ca, *tls_cert, *tls_key; /* NULL: the system's, none */
     int64_t connect_timeout_ms, command_timeout_ms;
-    bool primary;       /* what is no primary is refused, and left when it becomes a replica */
-    bool role_optional; /* a server that does not permit or know ROLE is taken for a primary */
+    bool primary;       /* a server that is no primary is refused, and left when it becomes a replica */
+    bool role_optional; /* a server that does not permit or know ROLE passes for a primary */
     char client_name[64];
 };
 
@@ -170,9 +168,9 @@ struct link_bytes {
 };
 
 #define LINK_RUN_ID_SIZE 41
-#define LINK_PASTS 64 /* the oldest is forgotten: its process is the likeliest to be no more */
+#define LINK_PASTS 64 /* the oldest is forgotten, because its process is most likely to be gone */
 
-/* A connection that broke, and in whose buffers requests may be. */
+/* A connection that broke, with requests in its buffers perhaps. */
 struct link_past {
     char run_id[LINK_RUN_ID_SIZE]; /* of the process that it was connected to */
     int64_t id;                    /* there; 0: it cannot be ended */
@@ -185,16 +183,16 @@ struct link {
     const struct link_ends *ends;
     void *owner;
     const struct link
-        *beside; /* if that one is UP: connect to its address, not to what the name says */
+        *beside; /* if that one is UP, connect to its address instead of resolving the name */
 
     enum link_state state;
     struct endpoint endpoint; /* of this attempt */
     unsigned aim;             /* counts the endpoints that were another */
     unsigned looked_up;       /* for which of them the look-up is */
-    bool wanted;              /* to be UP as soon as may be */
+    bool wanted;              /* should be UP as soon as possible */
     bool looking_up;          /* a look-up is under way; its answer will come */
     bool closed;
-    int64_t due_ns;         /* of the state: connect again, give this address or attempt up */
+    int64_t due_ns;         /* when to connect again, or to give this address or attempt up */
     int64_t attempt_end_ns; /* of this attempt */
     int64_t progress_ns;    /* when something was last read */
     int64_t up_ns;          /* since when it is, or was, UP */
@@ -252,7 +250,7 @@ void link_init(struct link *link, mortise_host *host, const struct link_settings
 /* Frees everything. The calls outstanding are told that they are lost; `down` is not called. */
 void link_close(struct link *link);
 
-/* It is to be UP: begins an attempt, now or after the backoff. */
+/* It should be UP: begins an attempt, now or after the backoff. */
 void link_want(struct link *link);
 /* It need not be made anew when it breaks. An open connection stays. */
 void link_unwant(struct link *link);
@@ -265,15 +263,14 @@ bool link_is_connecting(const struct link *link);
 /* Answers to callbacks->seek; nothing, if it is not asking. */
 void link_found(struct link *link);
 void link_not_found(struct link *link, const struct link_fault *fault);
-/* The server is elsewhere: what there is of a connection is broken, and made anew without a pause. */
+/* The server is elsewhere: the connection, or the attempt, is broken and made anew without a pause. */
 void link_leave(struct link *link, const char *why);
-/* Closes it and tells nobody: no calls are outstanding that change anything, and none will be said to be lost.
- * It may be wanted again. */
+/* Closes it and tells nobody, because no outstanding call changes anything. It may be wanted again. */
 void link_rest(struct link *link);
-/* Looks whether an idle connection has been closed by the server in the meantime; then it is broken now,
- * while nothing is outstanding, not by the next call. Cheap unless it was idle for a while. */
+/* If the server has closed an idle connection meanwhile, breaks it now, while nothing is outstanding, and not by the next
+ * call. Cheap unless it was idle for a while. */
 void link_look(struct link *link);
-/* No request of an earlier connection can be executed any more by the server that it is connected to. */
+/* The server that it is connected to cannot execute any request of an earlier connection any more. */
 bool link_settled(const struct link *link);
 /* Breaks it: as if the server had closed it. */
 void link_break(struct link *link, const struct link_fault *fault);
@@ -283,7 +280,7 @@ void link_reject(struct link *link, const struct link_fault *fault);
 /* For interest and turn of the module. */
 size_t link_interest(const struct link *link, struct pollfd *fds, size_t capacity, int64_t *due_ns);
 void link_turn(struct link *link, const struct pollfd *ready, size_t n);
-/* Hands what was called to the kernel. To be called once after a batch of calls. */
+/* Hands the commands to the kernel. Call it once after a batch of calls. */
 void link_flush(struct link *link);
 
 /* ---- commands (command.c) --------------------------------------------------------------------------- */
@@ -297,15 +294,15 @@ struct link_part {
     const void *data;
     size_t length;
 };
-/* Bytes of the protocol, as they are: arguments that are always the same. */
+/* Bytes of the protocol as they are, for arguments that are always the same. */
 void link_raw(struct link *link, const char *data, size_t length);
 /* One argument in pieces. */
 void link_parts(struct link *link, const struct link_part *parts, unsigned count);
 void link_text(struct link *link, const char *text);
 void link_number(struct link *link, int64_t number);
 void link_call_end(struct link *link, struct link_call *call, unsigned replies);
-/* In place of a call's commands: those of the last call made on another link, whose bytes are the same. False: they are there
- * no more, or there is no memory for them; nothing was put. */
+/* Instead of a call's commands: copies those of the last call on another link, if the bytes are the same. False: they are gone,
+ * or there is no memory; nothing was put. */
 bool link_copy(struct link *link, const struct link *from, const struct link_call *call);
 /* A push connection has no calls: commands are just sent. */
 
@@ -327,21 +324,21 @@ int link_socket(const struct link *link);
 /* Wraps fd; begins TLS. False: fault. */
 bool link_wrap(struct link *link, struct link_fault *fault);
 void link_unwrap(struct link *link);
-/* Closing it will reset the connection: the kernel sends nothing more of what was written. */
+/* Closing will reset the connection, so that the kernel sends nothing more of what was written. */
 void link_discard(const struct link *link);
 /* Bytes written, 0 if the kernel takes none now, -1 with errno. */
 ssize_t link_write(struct link *link);
-/* Reads what there is into the reader: REDIS_OK or an error in context. */
+/* Reads into the reader: REDIS_OK, or an error in context. */
 int link_read(struct link *link);
-/* replies.c: tells what the reader has, whole. If that breaks the link, `breaks` and `why` say so. */
+/* replies.c: hands over all whole replies that the reader has. If that breaks the link, `breaks` and `why` say so. */
 void link_tell_replies(struct link *link);
 /* Why TLS failed, where it did; else NULL. */
 const char *link_tls_reason(const struct link *link);
-/* At the end of the link: what its connections had in common. */
+/* Frees what the connections of the link share. */
 void link_free_tls(struct link *link);
 const char *link_tls_problem(const struct link_settings *settings);
 void link_greet(struct link *link);
-/* handshake.c: it was UP, and broke; what was asked on it may still be in its buffers. */
+/* handshake.c: it was UP, and broke; requests may still be in its buffers. */
 void link_remember(struct link *link);
 /* The value of "key:" in the text of INFO. */
 void link_info(const redisReply *reply, const char *key, char *to, size_t size);

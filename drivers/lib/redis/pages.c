@@ -26,7 +26,7 @@ redisReply *page_take(redisReply *reply, char cursor[PAGE_CURSOR_SIZE])
     if (page == NULL)
         return NULL;
     *page = *reply;
-    memset(reply, 0, sizeof(*reply)); /* its parts are ours now */
+    memset(reply, 0, sizeof(*reply)); /* its parts belong to the page now */
     reply->type = REDIS_REPLY_NIL;
     memcpy(cursor, page->element[0]->str, page->element[0]->len + 1);
     redisReply *keys = page->element[1];
@@ -40,7 +40,7 @@ redisReply *page_take(redisReply *reply, char cursor[PAGE_CURSOR_SIZE])
     return page;
 }
 
-/* The prefix as a pattern: its own signs are taken by the letter. */
+/* The prefix as a pattern; its special characters are escaped. */
 static char *new_pattern(const char *prefix, size_t prefix_len, size_t *length)
 {
     char *pattern = malloc(2 * prefix_len + 2);

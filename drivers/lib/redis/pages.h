@@ -9,8 +9,8 @@
 /* Asks for the next page of the keys that begin so, as the next command. False: out of memory. */
 bool page_put(struct link *link, const char *cursor, const char *prefix, size_t prefix_len);
 bool page_is_one(const redisReply *reply);
-/* The reply's keys, less those that stand beside a lock: element 1 of what is returned, and the caller's from now on,
- * not the link's. Moves the cursor. NULL without memory. */
+/* Takes the keys out of the reply, less those beside a lock: they are element 1 of the result, which the caller frees. Moves the
+ * cursor. NULL without memory. */
 redisReply *page_take(redisReply *reply, char cursor[PAGE_CURSOR_SIZE]);
 
 #endif

@@ -1,12 +1,12 @@
-/* primary.c - a look for the primary: all candidates are asked at once, each on a connection of its own, which is
- * closed again; see primary.h. */
+/* primary.c - a look for the primary: all candidates are asked at once, each on a connection of its own, which is closed again;
+ * see primary.h. */
 #include "primary.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define LATER_MAX_MS 500 /* the others are waited for behind a claim */
+#define LATER_MAX_MS 500 /* so long after a claim the look waits for the others */
 
 static void scout_up(struct link *link, void *owner);
 static void scout_down(struct link *link, void *owner, const struct link_fault *fault);
@@ -36,7 +36,7 @@ static void open_scout(struct primary *primary, struct scout *scout,
     scout->primary = primary;
     scout->settings = *like;
     scout->settings.endpoint = *endpoint;
-    scout->settings.primary = false; /* a replica answers, too */
+    scout->settings.primary = false; /* a replica may answer too */
     scout->settings.command_timeout_ms = like->connect_timeout_ms;
     link_init(&scout->link, primary->host, &scout->settings, &callbacks, scout);
 }
@@ -142,7 +142,7 @@ static void end_scouts(struct primary *primary)
     }
 }
 
-/* Where only the subscription asked: whether it is another now. */
+/* Only the subscription asked: is it another one now? */
 static void compare(struct primary *primary, const struct endpoint *endpoint)
 {
     if (strcmp(endpoint->text, primary->found.text) == 0)
@@ -164,7 +164,7 @@ static void tell_found(struct primary *primary, const struct scout *scout)
     primary->callbacks->found(primary->owner, &at);
 }
 
-/* Why a sentinel does not help; those for which there is no room are counted. */
+/* Says why a sentinel does not help; counts those for which there is no room. */
 static void add_silent(struct primary *primary, size_t *used, size_t *left_out, const char *text)
 {
     size_t size = sizeof(primary->sentinels) - 40; /* room for the count */
@@ -175,7 +175,7 @@ static void add_silent(struct primary *primary, size_t *used, size_t *left_out, 
     *used += (size_t)snprintf(primary->sentinels + *used, size - *used, "; %s", text);
 }
 
-/* For a ping, which may come while the next look is under way. */
+/* A ping may come while the next look is under way. */
 static void note_sentinels(struct primary *primary)
 {
     size_t used, left_out = 0;
@@ -223,7 +223,7 @@ static void end(struct primary *primary)
         primary->callbacks->not_found(primary->owner, &fault);
 }
 
-/* When to wait no longer for those that have not answered. */
+/* Decides how long to wait for those that have not answered. */
 static void hasten(struct primary *primary)
 {
     bool claimed = false;

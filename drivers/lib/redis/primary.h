@@ -1,37 +1,35 @@
-/* primary.h - which of several servers is the primary: by what each says of itself, or by what sentinels say.
- * Knows links, and nothing of locks.
+/* primary.h - which of several servers is the primary: by what each says of itself, or by what sentinels say. It knows links, and
+ * nothing of locks.
  *
- *   primary.c    a look: all candidates asked at once, each on a connection of its own, and what comes of it
- *   role.c       servers: ROLE and INFO replication, and who is believed where two say "master"
+ *   primary.c    a look: asks all candidates at once, each on a connection of its own
+ *   role.c       servers: ROLE and INFO replication, and which one is believed if two say "master"
  *   sentinel.c   sentinels: the address and its epoch, and the subscription that tells of a switch
  *
- *               wanted by a link            first answer             all have answered, or failed, or
+ *               a link wants it          first answer             all have answered, or failed, or
  *       idle ───────────────────▶ looking ──────────────▶ looking ───── the time is over ─────▶ found / not found
  *                                    ▲                                                            │
- *                                    └────────── a switch was told of meanwhile: once more ───────┘
+ *                                    └────────── meanwhile told of a switch: once more ───────────┘
  *
- *   A candidate is dead: refused at once. It is stopped, or cut off: it says nothing, and nobody waits for it
- *     longer than a part of connect_timeout behind the others' answers. None answers: connect_timeout.
+ *   A candidate is dead: refused at once. It is stopped, or cut off: it says nothing, and the look waits for it no longer than
+ *     a part of connect_timeout after the others' answers. None answers: connect_timeout.
  *   A candidate is a replica, or a sentinel does not know the name: an answer, but no claim.
- *   Nobody claims to be the primary (it has just died): not found; whoever wants it asks again, with the pauses
- *     of a link, and looks on until one does.
- *   Two claim it: an old primary that was cut off, or came back after its successor was made. The successor is
- *     known by its history (its second replication id is the other's first); else the one that replicas
- *     follow; else the one that was ever replicated to, where the other never was. Where none of that tells
- *     them apart neither is taken: they may be servers that have nothing to do with each other. Each
- *     client comes to the same end by what the servers say, not by what it saw before. It is no
- *     promise: of two, only one may be in sight. Sentinels are asked for the epoch of what they say: the
- *     highest wins, so that one sentinel that was cut off with the old primary is overruled.
- *   What was found is a replica by the time it is connected to, or never was a primary (a sentinel's late word):
- *     the link asks ROLE on the very connection that it will use (handshake.c), and seeks again.
+ *   No candidate claims to be the primary, because it has just died: not found. The link asks again, with its backoff.
+ *   Two claim it: an old primary that was cut off, or came back after its successor was made. The successor is known by its
+ *     history: its second replication id is the other's first one. Else the one that replicas follow; else the one that was
+ *     ever replicated to, if the other never was. If nothing tells them apart neither is taken, because they may be servers
+ *     that have nothing to do with each other. All clients come to the same end, because they go by what the servers
+ *     say, not by what they saw before. This is no promise: only one of the two may be in reach. Sentinels are asked for
+ *     the epoch, and the highest wins, so a sentinel that was cut off with the old primary is overruled.
+ *   The server that was found is a replica by the time it is connected to, or never was a primary (a sentinel's late word): the
+ *     link asks ROLE on the very connection that it will use (handshake.c), and seeks again.
  *   It becomes a replica later: READONLY at the next write, or +switch-master, or its connections are closed.
- *   It is cut off, but not from this client, and a successor is made: the subscription at a sentinel tells of
- *     it, where that is reached. Without sentinels, or where none is reached: the client stays with the old one,
- *     until one of its answers fails. (min_replicas: what that one grants does not count then.)
- *   The subscription is refused (ACL): said once in the log. The connection stays, so that it is not made again and
- *     again, and a switch is noticed when an answer of the old primary fails.
- *   The subscription breaks: it is made anew at the next sentinel, and whoever holds it asks all once more when it
- *     stands, for a switch in between would be missed.
+ *   It is cut off, but not from this client, and a successor is made: the subscription at a sentinel tells of it, if one is in
+ *     reach. Otherwise the client stays with the old one until an answer fails. (With min_replicas, what the old one
+ *     grants does not count then.)
+ *   The subscription is refused (ACL): logged once. The connection stays, so that it is not made again and again; a switch is
+ *     noticed when an answer of the old primary fails.
+ *   The subscription breaks: it is made anew at the next sentinel. When it is in force all sentinels are asked once more,
+ *     because a switch in between would be missed.
  *   The answers of an earlier look come late: each look makes its connections anew.
  *   The resolver hangs for one candidate: that candidate alone fails. */
 #ifndef MORTISE_DRIVERS_LIB_REDIS_PRIMARY_H
@@ -45,29 +43,28 @@
 
 struct primary;
 
-/* What they are told in the pump; they may begin the next look. */
+/* Called in the pump. They may begin the next look. */
 struct primary_callbacks {
     void (*found)(void *owner, const struct endpoint *endpoint);
     void (*not_found)(void *owner, const struct link_fault *fault);
-    /* Sentinels: it is another than the one that was found last. */
+    /* Sentinels name another primary than the one that was found last. */
     void (*moved)(void *owner);
 };
 
-/* Of the servers in a list, or, where a sentinel_name is given, by the sentinels in it. `like` is how servers
- * (or sentinels) are connected to; its texts must stay. NULL: *problem says why. */
+/* Looks among the servers in the list or, if a sentinel_name is given, asks the sentinels in it. `like` is how to connect to
+ * them; its texts must stay. NULL: *problem says why. */
 struct primary *primary_open(mortise_host *host, const char *list, const char *sentinel_name,
                              const struct link_settings *like,
                              const struct primary_callbacks *callbacks, void *owner,
                              const char **problem);
-/* Begins a look, unless there is one. */
+/* Begins a look, unless one is under way. */
 void primary_look(struct primary *primary);
-/* It has connections to make, or answers to come. */
+/* A look is under way, or the subscription is being made. */
 bool primary_is_busy(const struct primary *primary);
 size_t primary_interest(const struct primary *primary, struct pollfd *fds, size_t capacity,
                         int64_t *due_ns);
 void primary_turn(struct primary *primary, const struct pollfd *ready, size_t n);
-/* "; 2 of 3 sentinels know it", by the last look, and for each that does not "; HOST: why". "" if servers are
- * asked. */
+/* By the last look: "; 2 of 3 sentinels know it", and for each other "; HOST: why". "" if servers are asked. */
 const char *primary_sentinels(const struct primary *primary);
 void primary_close(struct primary *primary);
 
@@ -104,7 +101,7 @@ struct primary {
     void *owner;
     char name[PRIMARY_NAME_MAX + 1]; /* that the sentinels know it by; "": servers are asked */
     bool looking, again;
-    bool telling;    /* the subscription asks, nobody else */
+    bool telling;    /* only the subscription asks */
     int64_t ends_ns; /* of this look */
     int64_t patience_ms;
     struct endpoint found; /* last; text "" if never */
@@ -125,7 +122,7 @@ struct primary {
 void role_ask(struct scout *scout);
 /* A reply to it, by its index. */
 void role_take(struct scout *scout, unsigned index, const redisReply *reply);
-/* Who is believed; NULL: nobody, *fault says why. */
+/* The one that is believed; NULL: none, *fault says why. */
 const struct scout *role_choose(const struct primary *primary, struct link_fault *fault);
 
 /* sentinel.c */
@@ -133,9 +130,9 @@ void sentinel_open(struct primary *primary);
 void sentinel_ask(struct scout *scout);
 void sentinel_take(struct scout *scout, unsigned index, const redisReply *reply);
 const struct scout *sentinel_choose(const struct primary *primary, struct link_fault *fault);
-/* The subscription was made, or a switch was told of: all are asked again. */
+/* The subscription is in force, or told of a switch: all are asked again. */
 void primary_verify(struct primary *primary);
-/* "a: why; b: why", of those that did not help. */
+/* "what (a: why; b: why)", of those that did not help. */
 void primary_reasons(const struct primary *primary, const char *what, const char *no_claim,
                      struct link_fault *fault);
 

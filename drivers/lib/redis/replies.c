@@ -1,12 +1,11 @@
-/* replies.c - what a server answers, handed to whom it is for: the calls in their order, or on a connection for
- * subscriptions whoever takes what is pushed. Reads nothing and ends no connection: what breaks it here is done
- * by link.c afterwards. */
+/* replies.c - hands what a server answers to the calls, in order, or to the callback of a connection for subscriptions. It reads
+ * nothing and ends no connection: link.c does that afterwards. */
 #include "link.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* link.c ends the connection when what was read has been told. */
+/* link.c ends the connection when everything that was read has been handed over. */
 static void must_break(struct link *link, const struct link_fault *fault)
 {
     if (!link->breaks)
@@ -47,7 +46,7 @@ static void tell(struct link *link, redisReply *reply)
         tell_call(link, reply);
     else if (link->callbacks->push != NULL)
         link->callbacks->push(link, link->owner, reply);
-    else if (reply->type == REDIS_REPLY_ERROR) { /* why it is about to close the connection */
+    else if (reply->type == REDIS_REPLY_ERROR) { /* it says why it closes the connection */
         struct link_fault fault;
         link_fault_reply(link, reply, &fault);
         fault.status = MORTISE_UNREACHABLE;

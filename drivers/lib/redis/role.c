@@ -1,12 +1,12 @@
-/* role.c - what servers say of themselves, and who is believed where two say that they are the primary; see
- * primary.h for the order of the reasons. */
+/* role.c - what servers say of themselves, and which one is believed if two say that they are the primary; see primary.h for the
+ * order of the reasons. */
 #include "primary.h"
 #include "text.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define LAG_MAX_S 10 /* a replica that was not heard of for longer follows nobody */
+#define LAG_MAX_S 10 /* a replica that has been silent for longer does not count */
 
 void role_ask(struct scout *scout)
 {
@@ -57,7 +57,7 @@ static unsigned count_replicas(const char *text, size_t length)
     return count;
 }
 
-/* Where it is refused nothing is known, and two that say "master" cannot be told apart. */
+/* If it is refused, nothing is known, and two that say "master" cannot be told apart. */
 static void take_info(struct scout *scout, const redisReply *reply)
 {
     struct claim *claim = &scout->claim;

@@ -1,5 +1,5 @@
-/* script.c - a script is called by its digest; by its text where this connection has not told it to the
- * server yet, or the server says that it does not know it (NOSCRIPT: it is to be sent again then). */
+/* script.c - a script is called by its digest, or by its text if this connection has not sent the text yet. If the server says
+ * that it does not know the digest (NOSCRIPT), the caller sends it again. */
 #include "script.h"
 
 bool script_call(struct link *link, const struct link_script *script, bool *known, unsigned keys,

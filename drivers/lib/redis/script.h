@@ -1,5 +1,5 @@
-/* script.h - scripts in the server; see script.c. The table of a driver's is made of its folder scripts/ when it is
- * configured (scripts.cmake): scripts.h, an enum, and scripts.inc, the rows. */
+/* script.h - calls of scripts; see script.c. redis.cmake makes a driver's table from its folder scripts/ when it is configured:
+ * scripts.h, an enum, and scripts.inc, the rows. */
 #ifndef MORTISE_DRIVERS_LIB_REDIS_SCRIPT_H
 #define MORTISE_DRIVERS_LIB_REDIS_SCRIPT_H
 
@@ -13,8 +13,8 @@ struct link_script {
     const char *text;
 };
 
-/* Begins the command: the keys and the other arguments follow. True: by its text. `known`: by the server, as far as
- * this connection has told it. */
+/* Begins the command: the keys and the other arguments follow. True: it has the text of the script. `known`: this connection has
+ * sent the text before. */
 bool script_call(struct link *link, const struct link_script *script, bool *known, unsigned keys,
                  unsigned arguments);
 

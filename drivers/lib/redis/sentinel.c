@@ -1,5 +1,5 @@
-/* sentinel.c - what sentinels say: where the primary of a name is, in which epoch it became so, and, by a
- * subscription at one of them, that it is another now. */
+/* sentinel.c - what sentinels say: where the primary of a name is, in which epoch it became the primary, and, by a subscription
+ * at one of them, that another one is the primary now. */
 #include "primary.h"
 #include "text.h"
 
@@ -39,7 +39,7 @@ static void take_address(struct scout *scout, const redisReply *reply)
     scout->state = SCOUT_FAILED;
 }
 
-/* Where it is refused the epoch is 0: any other's word counts for more. */
+/* If it is refused, the epoch is 0, and any other sentinel's word counts for more. */
 static void take_epoch(struct scout *scout, const redisReply *reply)
 {
     for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i + 1 < reply->elements; i += 2) {
@@ -100,11 +100,11 @@ const struct scout *sentinel_choose(const struct primary *primary, struct link_f
 
 /* ---- the subscription ----------------------------------------------------------------------------------------- */
 
-/* At the next sentinel each time. */
+/* Each time at the next sentinel. */
 static void seek(struct link *link, void *owner)
 {
     struct primary *primary = owner;
-    if (primary->news_at == primary->count) { /* not all clients at the same one */
+    if (primary->news_at == primary->count) { /* not all clients begin at the same one */
         uint32_t random;
         primary->host->random(primary->host, &random, sizeof(random));
         primary->news_at = random % primary->count;
@@ -130,8 +130,7 @@ static bool is_ours(const struct primary *primary, const redisReply *text)
            memcmp(text->str, primary->name, length) == 0 && text->str[length] == ' ';
 }
 
-/* Another Sentinel may permit it. Once as many refused in a row as there are, the next one would refuse it too: then the
- * connection stays. */
+/* Another Sentinel may permit it. Once all have refused in a row, the connection stays. */
 static void refused(struct primary *primary, const redisReply *reply)
 {
     struct link_fault fault;
@@ -151,7 +150,7 @@ static void refused(struct primary *primary, const redisReply *reply)
     primary->deaf = true;
 }
 
-/* What it says is not taken at its word: all are asked, and the highest epoch counts. */
+/* The message alone is not believed: all sentinels are asked, and the highest epoch counts. */
 static void push(struct link *link, void *owner, redisReply *reply)
 {
     struct primary *primary = owner;

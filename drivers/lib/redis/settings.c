@@ -1,4 +1,4 @@
-/* settings.c - settings that the drivers that speak Redis have in common. */
+/* settings.c - settings that the drivers share. */
 #include "settings.h"
 
 #include <stdarg.h>

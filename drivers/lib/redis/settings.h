@@ -1,10 +1,10 @@
-/* settings.h - settings that the drivers that speak Redis have in common; see settings.c. */
+/* settings.h - settings that the drivers share; see settings.c. */
 #ifndef MORTISE_DRIVERS_LIB_REDIS_SETTINGS_H
 #define MORTISE_DRIVERS_LIB_REDIS_SETTINGS_H
 
 #include "link.h"
 
-/* Rows of a schema that these drivers have alike; each has its own enum of OPTION_…. */
+/* Rows of the schema that the drivers share; each driver has its own enum of OPTION_…. */
 #define SETTINGS_USERNAME_ROW                                                                      \
     [OPTION_USERNAME] = {.key = "username",                                                        \
                          .type = MORTISE_OPTION_TEXT,                                              \
@@ -32,15 +32,15 @@
                         .type = MORTISE_OPTION_CHOICE,                                             \
                         .default_text = "none",                                                    \
                         .choices = "none|poll",                                                    \
-                        .help = "poll: other clients use the same locks and tell nobody of a "     \
-                                "release; waiters look every `retry`, too"}
+                        .help = "poll: other clients use the same locks and publish no release, "   \
+                                "so waiters also ask every `retry`"}
 
 /* Fills an error; returns the status. */
 mortise_status settings_explain(mortise_error *error, mortise_status status, const char *format,
                                 ...) __attribute__((format(printf, 3, 4)));
-/* What CLIENT LIST shows, of the note "host\npid\nprogram". */
+/* Makes the name that CLIENT LIST shows of the note "host\npid\nprogram". */
 void settings_name_client(struct link_settings *settings, const char *note);
-/* Of the section of this name: who is to log in, and TLS, fit together and this build can do it. */
+/* User, password and TLS of this section fit together, and this build can do it. */
 mortise_status settings_check(const struct link_settings *settings, const char *section,
                               mortise_error *error);
 

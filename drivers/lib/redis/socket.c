@@ -1,9 +1,7 @@
-/* socket.c - a socket to one address, and what is put around it: hiredis's context, whose reader takes the
- * replies apart, and TLS where hiredis has it (1.0 and later, with its own SSL layer; the certificate is
- * checked against the name of the server).
+/* socket.c - a socket to one address, and what is around it: hiredis's context, whose reader takes replies apart, and TLS if
+ * hiredis has it (1.0 and later, with its own SSL layer; the certificate is checked against the server's name).
  *
- * Plain bytes are written with MSG_NOSIGNAL; TLS writes by itself, so SIGPIPE is kept from this thread
- * for as long. */
+ * Plain bytes are written with MSG_NOSIGNAL. TLS writes by itself, so this thread blocks SIGPIPE meanwhile. */
 #include "link.h"
 
 #include <errno.h>
@@ -15,14 +13,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ELEMENTS_MAX                                                                               \
-    (1 << 20) /* of one reply, nested ones too: what no server in its senses answers */
-#define REPLY_MAX (16 << 20) /* bytes of one: a page of a list has some hundred kilobytes */
+#define ELEMENTS_MAX (1 << 20) /* of one reply, nested ones too: no sane answer has as many */
+#define REPLY_MAX (16 << 20)   /* bytes of one: a page of a list has some hundred kilobytes */
 #define KEEPALIVE_IDLE_S 15
 #define KEEPALIVE_EVERY_S 5
 #define KEEPALIVE_TRIES 3
 
-/* TCP options are comfort: a kernel without one of them is no reason to fail. */
+/* A kernel without one of these options does not fail the connection. */
 static void set_options(int fd)
 {
     static const struct {
@@ -86,7 +83,7 @@ static bool load(SSL_CTX *context, const struct link_settings *settings)
            SSL_CTX_use_PrivateKey_file(context, settings->tls_key, SSL_FILETYPE_PEM) == 1;
 }
 
-/* The peer must have a certificate for the host's name, or for its address if that is what was given. */
+/* The certificate must be for the host's name, or for its address if an address was given. */
 static bool set_name(SSL *ssl, const char *host)
 {
     unsigned char address[sizeof(struct in6_addr)];
@@ -96,7 +93,7 @@ static bool set_name(SSL *ssl, const char *host)
     return SSL_set_tlsext_host_name(ssl, host) == 1 && SSL_set1_host(ssl, host) == 1;
 }
 
-/* Reads the files, in the pump: again after an attempt that failed. */
+/* Reads the files, in the pump; after a failed attempt they are read again. */
 static SSL_CTX *new_context(const struct link_settings *settings)
 {
     SSL_CTX *context = SSL_CTX_new(TLS_client_method());
@@ -128,7 +125,7 @@ static SSL *new_tls(struct link *link)
     return ssl;
 }
 
-/* Runs what may write through TLS, with SIGPIPE kept from the application. */
+/* Runs a function that may write through TLS, and keeps SIGPIPE from the application. */
 static int without_sigpipe(int (*run)(redisContext *context, void *argument), redisContext *context,
                            void *argument)
 {
