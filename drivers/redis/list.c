@@ -7,8 +7,7 @@
  *   The server becomes a replica: the listing fails, even if only the ROLE at its end shows it.
  *   The op is canceled: the next answer frees the list.
  *   The connection breaks: the op fails, and the list is freed. */
-#include "../lib/redis/pages.h"
-#include "redis.h"
+#include "pages.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,8 @@
  *
  *   module.c       the module's table and options; opens, turns and closes an instance
  *   dispatch.c     takes ops in, keeps them while there is no connection, sends and cancels them
- *   lease.c        acquire, release, break; renewal.c: renewals, many in one script; list.c; record.c: small named records
+ *   lease.c        acquire, release, break; renewal.c: renewals, many in one script; list.c, pages.c: lists; record.c: small named
+ *                  records
  *   inspect.c      reads one lock; ping
  *   transaction.c  acquire, renew and release by WATCH and MULTI, where scripts are forbidden; transaction_part.c: one op of it
  *   queue.c        waits for a turn in the queue that is in the server

@@ -262,7 +262,7 @@ static void counted(struct link_call *call, unsigned index, redisReply *reply)
     replicas->counting = false;
     if (reply->type == REDIS_REPLY_STRING)
         link_info(reply, "connected_slaves:", text, sizeof(text));
-    int64_t there = strtoll(text, NULL, 10);
+    int64_t there = (int64_t)text_digits(text, strlen(text));
     if (there > replicas->wanted && there != replicas->warned)
         driver->host->log(driver->host, 4,
                           "%s has %" PRId64 " replicas, and min_replicas is %" PRId64

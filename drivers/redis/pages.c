@@ -1,10 +1,7 @@
 /* pages.c - a server's keys by SCAN, a page at a time. */
 #include "pages.h"
 
-#include "keys.h"
-
 #include <stdlib.h>
-#include <string.h>
 
 #define PAGE "500"
 

@@ -1,8 +1,8 @@
 /* pages.h - a server's keys, a page at a time; see pages.c. */
-#ifndef MORTISE_DRIVERS_LIB_REDIS_PAGES_H
-#define MORTISE_DRIVERS_LIB_REDIS_PAGES_H
+#ifndef MORTISE_DRIVERS_REDIS_PAGES_H
+#define MORTISE_DRIVERS_REDIS_PAGES_H
 
-#include "link.h"
+#include "redis.h"
 
 #define PAGE_CURSOR_SIZE 24 /* begins and ends with "0" */
 
