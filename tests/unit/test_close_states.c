@@ -137,6 +137,32 @@ static void test_close_waits_for_a_callback_that_closed(void)
     assert_ended();
 }
 
+static void *dispatch_once(void *argument)
+{
+    (void)argument;
+    while (mortise_dispatch(rig.handle) == 0)
+        sched_yield();
+    return NULL;
+}
+
+/* Another thread that dispatches meanwhile does not end the client. */
+static void test_second_dispatcher(void)
+{
+    pthread_t dispatcher;
+    open_client(SHORT, 0);
+    CU_ASSERT(mortise_fd(rig.handle, NULL) >= 0);
+    ask();
+    pthread_create(&dispatcher, NULL, dispatch_once, NULL);
+    sem_post(&inside.close);
+    take_turn(&inside.closed);
+    CU_ASSERT_EQUAL(inside.first, MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_dispatch(rig.handle), 0);
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_CLOSING);
+    sem_post(&inside.leave);
+    pthread_join(dispatcher, NULL);
+    assert_ended();
+}
+
 /* ---- others are left -------------------------------------------------------------------------------- */
 
 /* All run on the thread of the one that closed; the last one hears CLOSED. */
@@ -212,6 +238,7 @@ int main(void)
         {"OPEN to LEAVING", test_open_to_leaving},
         {"LINGERING to LEAVING", test_lingering_to_leaving},
         {"a close waits for LEAVING to end", test_close_waits_for_a_callback_that_closed},
+        {"LEAVING and a second dispatcher", test_second_dispatcher},
         {"the rest, on the notifier", test_rest_on_the_notifier},
         {"the rest, after a descriptor", test_rest_after_a_descriptor},
         {"the rest, in dispatch", test_rest_in_dispatch},

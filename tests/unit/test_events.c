@@ -1,6 +1,7 @@
 /* test_events.c - the executor of callbacks alone, without a client: the queue, the two ways to run it, and its end. */
 #include "rig.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <semaphore.h>
 #include <sys/eventfd.h>
@@ -39,9 +40,11 @@ static void begin(void)
 
 static void end(void)
 {
+    int fd = executor.fd, event = executor.event;
     events_closing(&executor);
     CU_ASSERT_EQUAL(events_stop(&executor, MORTISE_NEVER), EVENTS_OVER);
     events_destroy(&executor);
+    CU_ASSERT(fcntl(fd, F_GETFD) < 0 && fcntl(event, F_GETFD) < 0);
     CU_ASSERT_EQUAL(begun, ended);
 }
 
@@ -124,8 +127,40 @@ static void test_pushed_inside(void)
     CU_ASSERT_TRUE(is_readable(fd));
     CU_ASSERT_EQUAL(dispatch(), 1);
     CU_ASSERT_EQUAL(seen.count, 2);
+    CU_ASSERT_FALSE(is_readable(fd));
+    CU_ASSERT_TRUE(events_dispatch_begin(&executor));
+    events_push(&executor, &first); /* comes too late for this dispatch */
+    CU_ASSERT_FALSE(is_readable(fd));
+    events_dispatch_end(&executor);
+    CU_ASSERT_TRUE(is_readable(fd));
+    CU_ASSERT_EQUAL(dispatch(), 1);
+    events_forget(&executor, &chained);
     end();
     close(other);
+}
+
+struct free_fds {
+    int first, second;
+};
+
+static struct free_fds next_descriptors(void)
+{
+    struct free_fds next = {dup(STDERR_FILENO), dup(STDERR_FILENO)};
+    close(next.first);
+    close(next.second);
+    return next;
+}
+
+/* A descriptor that cannot be made leaves nothing open. */
+static void test_no_descriptor(void)
+{
+    begin();
+    struct free_fds before = next_descriptors();
+    CU_ASSERT_EQUAL(events_open_fd(&executor, -1), -1);
+    struct free_fds after = next_descriptors();
+    CU_ASSERT(before.first == after.first && before.second == after.second);
+    CU_ASSERT_FALSE(events_dispatch_begin(&executor));
+    end();
 }
 
 /* ---- the thread ---- */
@@ -267,6 +302,7 @@ int main(void)
     static const CU_TestInfo tests[] = {
         {"order and merging", test_order_and_merging},
         {"pushed inside a callback", test_pushed_inside},
+        {"no descriptor", test_no_descriptor},
         {"a notice is used again", test_copy},
         {"the callback of an acquire", test_acquired},
         {"callbacks left", test_left},

@@ -116,9 +116,17 @@ static void test_parent_with_threads_goes_on(void)
     CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
 }
 
+static void told_inside(mortise_status status, mortise_lease *lease, const mortise_error *error,
+                        void *user_data)
+{
+    if (events_inside())
+        told(status, lease, error, user_data);
+}
+
 static int a_client_of_its_own(mortise_lease *parents)
 {
     struct rig own;
+    struct outcome got[2] = {{.calls = 0}};
     mortise_error error;
     mortise_lease *lease, *more;
     for (int i = 0; i < RIGS_MAX; i++) /* the parent's are not driven here */
@@ -130,6 +138,12 @@ static int a_client_of_its_own(mortise_lease *parents)
     RETURN_LINE_UNLESS(mortise_state(lease) == MORTISE_STATE_HELD);
     RETURN_LINE_UNLESS(mortise_state(parents) == MORTISE_STATE_LOST);
     RETURN_LINE_UNLESS(mortise_acquire(rig.handle, "b", TRY, &more, NULL) == MORTISE_FORKED);
+    RETURN_LINE_UNLESS(mortise_fd(own.handle, NULL) >= 0);
+    for (int i = 0; i < 2; i++)
+        RETURN_LINE_UNLESS(mortise_acquire_async(own.handle, "b", TRY, told_inside, &got[i], NULL,
+                                                 NULL) == MORTISE_OK);
+    RETURN_LINE_UNLESS(mortise_dispatch(own.handle) == 2);
+    RETURN_LINE_UNLESS(got[0].status == MORTISE_BUSY && got[1].status == MORTISE_BUSY);
     RETURN_LINE_UNLESS(mortise_release(lease, NULL) == MORTISE_OK);
     RETURN_LINE_UNLESS(mortise_close(own.handle, NULL) == MORTISE_OK);
     RETURN_LINE_UNLESS(mortise_acquire(rig.handle, "b", TRY, &more, NULL) == MORTISE_FORKED);
