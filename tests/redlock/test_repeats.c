@@ -334,6 +334,33 @@ static bool says_of(int node, const char *why)
     return alone_says(&one, wanted);
 }
 
+/* One of three nodes has lost it, and another hangs: that the hanging one still has it is not presumed. */
+static void test_not_presumed(void)
+{
+    if (!alone_open(&one, nodes.group.ports, 3,
+                    ALONE(VOTES, "node_timeout", "60s", "command_timeout", "3600s")) ||
+        !alone_works(&one))
+        return;
+    struct call lock = call_of(MORTISE_OP_ACQUIRE, "mortise:presumed"), end;
+    DONE(OK, call_run(&one, &lock));
+    pass_all();
+    CHECK(ask_number(&nodes.node[1], "DEL mortise:presumed") == 1);
+    nodes_do(&nodes, "freeze", 4);
+    end = call_about(MORTISE_OP_RELEASE, &lock);
+    call_start(&one, &end);
+    CHECK(alone_until(&one, none_of_two_has, (void *)(uintptr_t) "presumed"));
+    one.shift_ns += 20 * S_NS; /* it is slow */
+    for (int i = 0; i < 20; i++)
+        alone_turn(&one, 5);
+    CHECK(!end.done);
+    one.shift_ns += 61 * S_NS; /* it is late */
+    DONE(INDETERMINATE, call_wait(&one, &end) ? end.op.status : MORTISE_OK);
+    nodes_do(&nodes, "thaw", 4);
+    end_of(&lock, MORTISE_LOST); /* the first undo was executed by then */
+    NONE_HAS("presumed");
+    alone_close(&one);
+}
+
 /* It is connected to, and the node says nothing: that is told, and not that its name could not be looked up. */
 static void test_silent_greeting(void)
 {
@@ -444,6 +471,7 @@ static const CU_TestInfo tests[] = {
     {"a hanging node costs node_timeout, once", test_hanging},
     {"a release does not wait for a hanging node", test_release_hanging},
     {"a release tells that it was lost", test_release_lost},
+    {"a release presumes nothing after a loss", test_not_presumed},
     {"a late node answers in time", test_back_in_time},
     {"stopped between a poll and a turn", test_stopped},
     {"votes in a node that hangs for long", test_hanging_for_long},
