@@ -184,7 +184,7 @@ static int64_t retry_ms_locked(struct waitlist *list, int64_t hint_ms)
 {
     struct locks *locks = list->locks;
     int64_t ms = hint_ms < 0 ? HINT_UNKNOWN_MS : hint_ms;
-    if (!locks->notify_capable) {
+    if (!locks->notify_capable || (locks->watches && !name_is_watched(locks, list->name))) {
         int64_t poll_ms = (int64_t)POLL_MIN_MS << (list->busy_count < 5 ? list->busy_count : 5);
         poll_ms = locks_spread_ms_locked(locks, poll_ms > POLL_MAX_MS ? POLL_MAX_MS : poll_ms);
         return poll_ms < ms ? poll_ms : ms + 1;

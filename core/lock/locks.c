@@ -141,6 +141,7 @@ struct name *name_get_locked(struct locks *locks, const char *text, size_t lengt
 static void name_free_locked(struct locks *locks, struct name *name)
 {
     HASH_DELETE(hh, locks->names, name);
+    free(name->watch);
     free(name);
 }
 
@@ -169,20 +170,19 @@ void name_forget_idle_locked(struct locks *locks)
 
 static void watch_done(mortise_op *op);
 
-static void send_watch_locked(struct locks *locks, struct name *name)
+static void send_watch_locked(struct watch *watch)
 {
-    struct watch *watch = &name->watch;
+    struct locks *locks = watch->locks;
     mortise_op *op = &watch->task.op;
     memset(&watch->task, 0, sizeof(watch->task));
     op->kind = watch->wanted ? OP_WATCH : OP_UNWATCH;
     op->core_state = OP_IDLE;
-    op->name = name->text;
-    op->name_len = name->length;
+    op->name = watch->name->text;
+    op->name_len = watch->name->length;
     op->done = watch_done;
-    watch->locks = locks;
     watch->watching = watch->wanted;
     watch->out = true;
-    name->references++;
+    watch->name->references++;
     locks_began_locked(locks);
     locks_start_locked(locks, &watch->task);
 }
@@ -191,20 +191,32 @@ static void send_watch_locked(struct locks *locks, struct name *name)
 static void watch_done(mortise_op *op)
 {
     struct watch *watch = (struct watch *)(void *)((char *)op - offsetof(struct watch, task));
-    struct name *name = (struct name *)(void *)((char *)watch - offsetof(struct name, watch));
     struct locks *locks = watch->locks;
     pthread_mutex_lock(&locks->lock);
     watch->out = false;
     if (watch->wanted != watch->watching)
-        send_watch_locked(locks, name);
-    name_put_locked(locks, name);
+        send_watch_locked(watch);
+    name_put_locked(locks, watch->name);
     locks_ended_locked(locks);
     locks_unlock(locks, START_NOW);
 }
 
 void name_watch_locked(struct locks *locks, struct name *name, bool wanted)
 {
-    name->watch.wanted = wanted && locks->watches;
-    if (!name->watch.out && name->watch.watching != name->watch.wanted)
-        send_watch_locked(locks, name);
+    struct watch *watch = name->watch;
+    if (watch == NULL && wanted && locks->watches) {
+        name->watch = watch = calloc(1, sizeof(*watch));
+        if (watch != NULL)
+            *watch = (struct watch){.locks = locks, .name = name};
+    }
+    if (watch == NULL)
+        return;
+    watch->wanted = wanted;
+    if (!watch->out && watch->watching != wanted)
+        send_watch_locked(watch);
+}
+
+bool name_is_watched(const struct locks *locks, const struct name *name)
+{
+    return locks->notify_capable && name->watch != NULL && name->watch->watching;
 }

@@ -30,9 +30,11 @@ struct lock_settings {
     size_t namespace_len;
 };
 
-/* Whether the driver watches a name for this process. One request at a time says so: two could overtake each other. */
+/* Whether the driver watches a name for this process. One request at a time says so, because two could overtake each
+ * other. */
 struct watch {
     struct locks *locks;
+    struct name *name;
     bool wanted, watching; /* what callers want; what the driver was told last */
     bool out;              /* the request is in the pump */
     struct task task;
@@ -43,7 +45,7 @@ struct name {
     UT_hash_handle hh;
     struct waitlist *waitlist; /* the callers that queue for it, or NULL */
     struct claim *claims;      /* in use, in any state */
-    struct watch watch;
+    struct watch *watch;       /* NULL: nobody has waited yet, or there was no memory for it */
     uint32_t references; /* of waitlists, of claims, and of a watch that is out */
     uint32_t length;
     char text[]; /* with the namespace; NUL-terminated */
@@ -139,6 +141,8 @@ struct name *name_get_locked(struct locks *locks, const char *text, size_t lengt
 void name_put_locked(struct locks *locks, struct name *name);
 /* The driver is to tell when the name becomes free; or not any more. */
 void name_watch_locked(struct locks *locks, struct name *name, bool wanted);
+/* The driver was told to watch the name, and tells when it becomes free. */
+bool name_is_watched(const struct locks *locks, const struct name *name);
 void name_forget_idle_locked(struct locks *locks); /* the client closes */
 
 /* Half of ms, and at random up to all of it. */

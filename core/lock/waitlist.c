@@ -352,7 +352,7 @@ void waitlist_freed_locked(struct name *name)
     if (list == NULL || !pauses(list))
         return;
     struct locks *locks = list->locks;
-    if (!name->watch.watching || !locks->notify_capable) {
+    if (!name_is_watched(locks, name)) {
         waitlist_ask_locked(list);
         return;
     }
