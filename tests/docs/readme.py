@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""readme.py - what README.md shows is true of this build (commands.py does the same once more with one that is installed,
-word by word): its C, its C++, its shell lines and its config, with other paths and a stand-in for backup.sh, and the
-program in docs/cxx.md. Its table of drivers is compared with the drivers, its documents exist, and README.zh-CN.md says the
-same: section by section, row by row, all but the words. Needs the build, $MORTISE_CC, $MORTISE_CXX."""
+"""readme.py - checks that README.md is true of this build: its C program, shell lines and configs, with other paths and a
+stand-in for backup.sh, and the C++ program of docs/cxx.md. commands.py repeats this word by word with an installed build.
+Also compares the table of drivers with the drivers, checks that the named documents exist, and compares README.zh-CN.md:
+section by section, row by row, everything but the words. Needs the build, $MORTISE_CC, $MORTISE_CXX."""
 import json
 import os
 import re
@@ -64,9 +64,7 @@ def check_c(readme):
     check_program(compiled(os.environ["MORTISE_CC"], "readme.c", block, "-std=c11"), r"^working, token [1-9]")
 
 
-def check_cxx(readme):
-    block, = blocks(readme, "cpp")
-    check_program(compiled(os.environ["MORTISE_CXX"], "readme.cpp", block, "-std=c++17"), r"^working, token [1-9]")
+def check_cxx():
     block, = blocks(read("docs/cxx.md"), "cpp")
     check_program(compiled(os.environ["MORTISE_CXX"], "cxx.cpp", block, "-std=c++17"), r"^working, token [1-9]")
 
@@ -80,8 +78,27 @@ def check_shell(readme):
         check("backup.sh" not in line or ran.stdout == "backed up\n", f"{line}: {ran.stdout}")
 
 
+def changed(config, diff):
+    """The config after the README's change: its removed line is replaced by the first added one, the others are added."""
+    removed, = re.findall(r"(?m)^-(.*)$", diff)
+    added = re.findall(r"(?m)^\+(.*)$", diff)
+    assert re.search(rf"(?m)^{removed}(?= |$)", config), f"the README's config has no line {removed}"
+    return re.sub(rf"(?m)^{removed}(?= |$)", added[0], config) + "".join(line + "\n" for line in added[1:])
+
+
+def check_change(config, diff):
+    """The driver opens; its servers do not exist."""
+    name = re.search(r"(?m)^\+driver = (\w+)$", diff).group(1)
+    ran = run("mortise", "-C", write("changed.conf", changed(config, diff)), "check")
+    if os.path.exists(f"{build}/lib/mortise/{name}.so"):
+        check(ran.returncode == 69 and re.search(rf"(?m)^driver +ok +{name} ", ran.stdout),
+              f"the changed config is refused: {ran.stdout}")
+
+
 def check_config(readme):
-    block = blocks(readme, "ini")[0]
+    block, = blocks(readme, "ini")
+    diff, = blocks(readme, "diff")
+    check_change(block, diff)
     config = block.replace("/var/lib/mortise/", work + "/")
     ran = run("mortise", "-C", write("mortise.conf", config), "check")
     check(config != block and ran.returncode == 0, f"the config is refused: {ran.stdout}")
@@ -149,7 +166,7 @@ def check_chinese(readme, chinese):
 def main():
     readme, chinese = read("README.md"), read("README.zh-CN.md")
     check_c(readme)
-    check_cxx(readme)
+    check_cxx()
     check_shell(readme)
     check_config(readme)
     check_drivers(readme, "yes", "no")
