@@ -5,71 +5,61 @@
 
 static void acquired(struct request *request, redisReply *reply);
 
-/* ---- acquire ------------------------------------------------------------------------------------------ */
+/* ---- scripts ---------------------------------------------------------------------------------------- */
 
-static void put_floor(struct driver *driver, const mortise_op *op)
+struct family {
+    enum script acquire, release, breaks;
+};
+
+static const struct family *family_of(const struct driver *driver)
 {
-    if (driver->fencing)
-        link_number(&driver->link, (int64_t)failover_floor(driver, op));
-    else
-        link_text(&driver->link, "-");
+    static const struct family families[][2] = {
+        /* without a queue, with one */
+        [LAYOUT_STRING] = {{SCRIPT_STRING_ACQUIRE, SCRIPT_STRING_RELEASE, SCRIPT_STRING_BREAK},
+                           {SCRIPT_QUEUE_STRING_ACQUIRE, SCRIPT_QUEUE_STRING_RELEASE,
+                            SCRIPT_QUEUE_STRING_BREAK}},
+        [LAYOUT_HASH] = {{SCRIPT_HASH_ACQUIRE, SCRIPT_HASH_RELEASE, SCRIPT_HASH_BREAK},
+                         {SCRIPT_QUEUE_HASH_ACQUIRE, SCRIPT_QUEUE_HASH_RELEASE,
+                          SCRIPT_QUEUE_HASH_BREAK}},
+        [LAYOUT_REDISSON] = {{SCRIPT_REDISSON_ACQUIRE, SCRIPT_REDISSON_RELEASE,
+                              SCRIPT_REDISSON_BREAK}},
+    };
+    return &families[driver->layout][driver->queued];
 }
 
-/* The call, with its keys. */
-static void begin_taking(struct request *request, const mortise_op *op, enum script script,
-                         unsigned arguments)
+static void put_keys(struct driver *driver, const mortise_op *op, unsigned count)
 {
-    struct driver *driver = request->driver;
-    request_script(request, script, driver->queued ? 3 : 2, arguments);
-    key_put(&driver->link, op, KEY_LOCK);
-    key_put(&driver->link, op, KEY_TOKEN);
-    if (driver->queued)
-        key_put(&driver->link, op, KEY_QUEUE);
+    static const enum key keys[] = {KEY_LOCK, KEY_TOKEN, KEY_QUEUE};
+    for (unsigned i = 0; i < count; i++)
+        key_put(&driver->link, op, keys[i]);
 }
 
-/* Only scripts that hand the lock on need the token and the queue. */
-static void begin_giving(struct request *request, const mortise_op *op, enum script script,
-                         enum script queued, unsigned arguments)
-{
-    struct driver *driver = request->driver;
-    if (driver->queued) {
-        begin_taking(request, op, queued, arguments);
-        return;
-    }
-    request_script(request, script, 1, arguments);
-    key_put(&driver->link, op, KEY_LOCK);
-}
+/* ---- acquire ---------------------------------------------------------------------------------------- */
 
-/* The arguments that the scripts of all layouts have. */
-static void put_acquire(struct request *request, const mortise_op *op, enum script script,
-                        unsigned more)
+/* wish: NULL for none. */
+static void put_acquire(struct request *request, const mortise_op *op, const char *wish)
 {
+    static const unsigned char owner_arguments[] = {
+        [LAYOUT_STRING] = 0, [LAYOUT_HASH] = 1, [LAYOUT_REDISSON] = 2};
     struct driver *driver = request->driver;
     struct link *link = &driver->link;
-    begin_taking(request, op, script, 4 + more);
+    unsigned keys = driver->queued ? 3 : 2;
+    request_script(request, family_of(driver)->acquire, keys,
+                   4 + owner_arguments[driver->layout] + (wish != NULL));
+    put_keys(driver, op, keys);
     key_put_grant(link, op);
     link_number(link, op->ttl_ms);
-    put_floor(driver, op);
+    if (driver->fencing)
+        link_number(link, (int64_t)failover_floor(driver, op));
+    else
+        link_text(link, "-");
     link_argument(link, op->note, op->note_len);
-}
-
-static void put_hash(struct request *request, const mortise_op *op, bool wish)
-{
-    bool queued = request->driver->queued;
-    put_acquire(request, op, queued ? SCRIPT_QUEUE_HASH_ACQUIRE : SCRIPT_HASH_ACQUIRE, 1 + wish);
-    link_argument(&request->driver->link, op->owner, op->owner_len);
-}
-
-static void put_string(struct request *request, const mortise_op *op, bool wish)
-{
-    bool queued = request->driver->queued;
-    put_acquire(request, op, queued ? SCRIPT_QUEUE_STRING_ACQUIRE : SCRIPT_STRING_ACQUIRE, wish);
-}
-
-static void put_redisson(struct request *request, const mortise_op *op)
-{
-    put_acquire(request, op, SCRIPT_REDISSON_ACQUIRE, 2);
-    key_put_owner(&request->driver->link, op);
+    if (driver->layout == LAYOUT_HASH)
+        link_argument(link, op->owner, op->owner_len);
+    else if (driver->layout == LAYOUT_REDISSON)
+        key_put_owner(link, op);
+    if (wish != NULL)
+        link_text(link, wish);
 }
 
 /* ---- without tokens: SET NX PX, as other clients send it --------------------------------------------- */
@@ -143,17 +133,10 @@ void lease_acquire(struct driver *driver, mortise_op *op)
         return;
     if (driver->queued)
         request->wish = queue_wish(request, text);
-    bool wish = request->wish != WISH_NONE;
-    if (driver->layout == LAYOUT_HASH)
-        put_hash(request, op, wish);
-    else if (driver->layout == LAYOUT_REDISSON)
-        put_redisson(request, op);
-    else if (driver->fencing)
-        put_string(request, op, wish);
-    else
+    if (driver->layout == LAYOUT_STRING && !driver->fencing)
         put_set(request, op);
-    if (wish)
-        link_text(&driver->link, text);
+    else
+        put_acquire(request, op, request->wish != WISH_NONE ? text : NULL);
     link_call_end(&driver->link, &request->call, 1);
 }
 
@@ -230,45 +213,25 @@ static void released(struct request *request, redisReply *reply)
         op_fail_odd(request->driver, request->op);
 }
 
-static void put_break(struct request *request, const mortise_op *op)
-{
-    static const enum script scripts[] = {[LAYOUT_STRING] = SCRIPT_STRING_BREAK,
-                                          [LAYOUT_HASH] = SCRIPT_HASH_BREAK,
-                                          [LAYOUT_REDISSON] = SCRIPT_REDISSON_BREAK};
-    static const enum script queued[] = {[LAYOUT_STRING] = SCRIPT_QUEUE_STRING_BREAK,
-                                         [LAYOUT_HASH] = SCRIPT_QUEUE_HASH_BREAK,
-                                         [LAYOUT_REDISSON] = SCRIPT_COUNT};
-    struct driver *driver = request->driver;
-    begin_giving(request, op, scripts[driver->layout], queued[driver->layout], 2);
-    link_number(&driver->link, (int64_t)op->token);
-    key_put_channel(&driver->link, driver, op);
-}
-
-static void put_release(struct request *request, const mortise_op *op)
-{
-    static const enum script scripts[] = {[LAYOUT_STRING] = SCRIPT_STRING_RELEASE,
-                                          [LAYOUT_HASH] = SCRIPT_HASH_RELEASE,
-                                          [LAYOUT_REDISSON] = SCRIPT_REDISSON_RELEASE};
-    static const enum script queued[] = {[LAYOUT_STRING] = SCRIPT_QUEUE_STRING_RELEASE,
-                                         [LAYOUT_HASH] = SCRIPT_QUEUE_HASH_RELEASE,
-                                         [LAYOUT_REDISSON] = SCRIPT_COUNT};
-    struct driver *driver = request->driver;
-    bool redisson = driver->layout == LAYOUT_REDISSON;
-    begin_giving(request, op, scripts[driver->layout], queued[driver->layout], redisson ? 4 : 2);
-    key_put_grant(&driver->link, op);
-    key_put_channel(&driver->link, driver, op);
-    if (redisson)
-        key_put_owner(&driver->link, op);
-}
-
 void lease_release(struct driver *driver, mortise_op *op)
 {
+    struct link *link = &driver->link;
     struct request *request = request_begin(driver, op, released);
     if (request == NULL)
         return;
-    if ((op->flags & MORTISE_OP_BREAK) != 0)
-        put_break(request, op);
+    const struct family *family = family_of(driver);
+    bool breaks = (op->flags & MORTISE_OP_BREAK) != 0;
+    bool names_owner = driver->layout == LAYOUT_REDISSON && !breaks;
+    unsigned keys =
+        driver->queued ? 3 : 1; /* to hand the lock on, the script needs the token and the queue */
+    request_script(request, breaks ? family->breaks : family->release, keys, names_owner ? 4 : 2);
+    put_keys(driver, op, keys);
+    if (breaks)
+        link_number(link, (int64_t)op->token);
     else
-        put_release(request, op);
-    link_call_end(&driver->link, &request->call, 1);
+        key_put_grant(link, op);
+    key_put_channel(link, driver, op);
+    if (names_owner)
+        key_put_owner(link, op);
+    link_call_end(link, &request->call, 1);
 }
