@@ -35,15 +35,12 @@ static void meet_holder(struct driver *driver, struct claim *claim, const char *
                send_get(driver, claim->name->folder, node, claim_reply(claim, holder_met)));
 }
 
-static bool note_later(struct claim *claim)
+/* The node that blocks it has the same number, and is younger. */
+static bool may_pass(const struct claim *claim, const struct request *request)
 {
-    char **longer = reallocarray(claim->later, claim->later_count + 1, sizeof(*longer));
-    if (longer == NULL)
-        return false;
-    claim->later = longer;
-    claim->later[claim->later_count++] = claim->before;
-    claim->before = NULL;
-    return true;
+    int32_t number = 0, own = 0;
+    return node_number(claim->before, &number) && node_number(claim->node, &own) && number == own &&
+           request->stat.czxid > claim->czxid;
 }
 
 static void watched_before(struct driver *driver, struct request *request)
@@ -51,12 +48,16 @@ static void watched_before(struct driver *driver, struct request *request)
     struct claim *claim = claim_arrived(driver, request);
     if (claim == NULL || claim->state != CLAIM_WAITING)
         return;
-    bool gone = request->rc == ZNONODE;
-    if (!gone && request->rc != ZOK)
-        claim_fail(driver, claim, MORTISE_BACKEND, request->rc);
-    else if (gone || (request->stat.czxid > claim->czxid && note_later(claim)))
+    if (request->rc == ZNONODE)
         claim_list(driver, claim, LOOK_HERE);
-    else if (!request->watches)
+    else if (request->rc != ZOK)
+        claim_fail(driver, claim, MORTISE_BACKEND, request->rc);
+    else if (may_pass(claim, request)) {
+        free(claim->passed);
+        claim->passed = claim->before;
+        claim->before = NULL;
+        claim_list(driver, claim, LOOK_HERE);
+    } else if (!request->watches)
         claim_retry(driver, claim, LOOK_AGAIN_NS);
 }
 
@@ -155,8 +156,8 @@ static void listed(struct driver *driver, struct request *request)
         searched(driver, claim, children);
         return;
     }
-    struct queue_view view =
-        queue_look(children, driver->style, claim->node, claim->later, claim->later_count);
+    struct queue_view view = queue_look(children, driver->style, claim->node,
+                                        claim->passed == NULL ? "" : claim->passed);
     if (view.foreign != NULL)
         meet_foreign(driver, claim, view.foreign);
     else if (claim->state == CLAIM_LOOKING)
@@ -253,7 +254,8 @@ static void make(struct driver *driver, struct claim *claim)
     claim_become(driver, claim, CLAIM_IDLE);
     claim->step++;
     claim->look = LOOK_HERE;
-    claim_forget_later(claim);
+    free(claim->passed);
+    claim->passed = NULL;
     if (claim->folder_tries > 1)
         send_root(driver, NULL);
     if (claim->folder_tries > 0 &&

@@ -77,20 +77,11 @@ struct claim *claim_new(struct driver *driver, const mortise_op *op)
     return claim;
 }
 
-void claim_forget_later(struct claim *claim)
-{
-    for (size_t i = 0; i < claim->later_count; i++)
-        free(claim->later[i]);
-    free(claim->later);
-    claim->later = NULL;
-    claim->later_count = 0;
-}
-
 static void claim_free(struct driver *driver, struct claim *claim)
 {
     DL_DELETE(driver->old_claims, claim);
-    claim_forget_later(claim);
     free(claim->before);
+    free(claim->passed);
     free(claim);
 }
 

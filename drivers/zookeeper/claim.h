@@ -62,7 +62,7 @@
  *   - Somebody deletes the own node. A waiting claim sees that when it next reads the folder. A held one watches its node,
  *     from a tenth of a second on, and the core is told to look (host->doubt).
  *   - A server gives one number twice, at the end of 2^31. The node with the smaller czxid is first. The answer to the `get`
- *     of the predecessor has its czxid; if that is larger than the own one, the node is noted as later.
+ *     of the predecessor has its czxid; if that is larger than the own one, the claim passes the node.
  *   - The caller gives up without a connection. The claim stays until a server said that the node is gone, or that the
  *     session has ended.
  *   - The core asks again after INDETERMINATE: the claim is still here, and serves the new op.
@@ -124,8 +124,7 @@ struct claim {
     char node[NODE_MAX];   /* "": not known */
     int64_t czxid;
     char *before; /* the node that blocks it */
-    char **later; /* contenders with a czxid larger than its own */
-    size_t later_count;
+    char *passed; /* the last node with the same number and a larger czxid; NULL: none (queue.h) */
     int64_t noted_base; /* the base of the tokens in its node */
     uint64_t token_floor, token;
     int64_t ttl_ms;
@@ -177,7 +176,6 @@ void claim_look_by(struct driver *driver, struct claim *claim, int64_t after_ns)
 void claim_retry(struct driver *driver, struct claim *claim, int64_t after_ns);
 /* Takes it off the backlog. */
 void claim_not_late(struct driver *driver, struct claim *claim);
-void claim_forget_later(struct claim *claim);
 /* Where the answer to a request of its present step goes. */
 struct reply_to claim_reply(struct claim *claim, reply_handler *answered);
 /* Counts a request that was sent. False: it was not, and the acquire has failed. */

@@ -163,7 +163,7 @@ static void queue_read(struct driver *driver, struct request *request)
         return;
     struct item *item = &query->listing->items[request->to.index];
     const struct children *children = request->rc == ZOK ? request->children : &nobody;
-    struct queue_view view = queue_look(children, driver->style, "", NULL, 0);
+    struct queue_view view = queue_look(children, driver->style, "", "");
     free(item->first);
     item->first = NULL;
     item->waiters = view.count > INT32_MAX ? INT32_MAX : (int32_t)view.count - (view.count > 0);

@@ -3,16 +3,21 @@
 
 #include <string.h>
 
-static bool is_among(const char *node, char *const *later, size_t later_count)
+/* Whether a contender with this number and name blocks ours. */
+static bool is_before(int32_t number, const char *node, int32_t own_number, const char *passed)
 {
-    for (size_t i = 0; i < later_count; i++)
-        if (strcmp(node, later[i]) == 0)
-            return true;
-    return false;
+    return number == own_number ? strcmp(node, passed) > 0 : number_is_before(number, own_number);
+}
+
+/* Whether it is nearer to ours than the other one: a larger number, or the next name among those with our number. */
+static bool is_nearer(int32_t number, const char *node, int32_t other_number, const char *other)
+{
+    return number == other_number ? strcmp(node, other) < 0
+                                  : number_is_before(other_number, number);
 }
 
 struct queue_view queue_look(const struct children *children, enum node_style style,
-                             const char *own, char *const *later, size_t later_count)
+                             const char *own, const char *passed)
 {
     struct queue_view view = {0};
     int32_t number, own_number = 0, first_number = 0, before_number = 0;
@@ -29,14 +34,10 @@ struct queue_view queue_look(const struct children *children, enum node_style st
             view.first = node;
             first_number = number;
         }
-        if (strcmp(node, own) == 0) {
+        if (strcmp(node, own) == 0)
             view.found = true;
-            continue;
-        }
-        if (!is_contender || number_is_before(own_number, number) ||
-            is_among(node, later, later_count))
-            continue;
-        if (view.before == NULL || number_is_before(before_number, number)) {
+        else if (is_contender && is_before(number, node, own_number, passed) &&
+                 (view.before == NULL || is_nearer(number, node, before_number, view.before))) {
             view.before = node;
             before_number = number;
         }

@@ -38,10 +38,14 @@ struct queue_view {
     const char *before;  /* the contender that blocks our own node; NULL: it is first */
 };
 
-/* own: our node, "" if there is none. later[]: contenders that came after our node, although their numbers do not say so:
- * at the end of the numbers a server gives one number several times. */
+/* own: our node, "" if there is none.
+ *
+ * At the end of the numbers a server gives one number several times. Then the node with the smaller czxid is before. The
+ * caller reads the czxid of `before`; if that node is not before ours, the caller looks again with its name as `passed`.
+ * Nodes with our number come in the order of their names, and those up to `passed` do not block ours: they were all passed
+ * or have gone, or came later. "": none was passed. */
 struct queue_view queue_look(const struct children *children, enum node_style style,
-                             const char *own, char *const *later, size_t later_count);
+                             const char *own, const char *passed);
 /* The node whose name begins with this prefix; NULL: there is none. */
 const char *queue_find(const struct children *children, const char *prefix);
 

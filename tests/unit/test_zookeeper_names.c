@@ -128,7 +128,7 @@ static struct children *make(const char *const *names, size_t count)
 
 static struct queue_view look(struct children *children, const char *own)
 {
-    return queue_look(children, STYLE_CURATOR, own, NULL, 0);
+    return queue_look(children, STYLE_CURATOR, own, "");
 }
 
 static void test_queues(void)
@@ -169,16 +169,21 @@ static void test_queue_over_the_end_kazoo_730(void)
     free(children);
 }
 
-/* One of two with the same number is first, but not both: each waits for the other, until it was seen that
- * the other came later. */
+/* Nodes with the same number wait for each other, in the order of their names, until one has passed those that came
+ * later. */
 static void test_number_given_twice(void)
 {
-    static const char *const names[] = {"a-lock-2147483647", "b-lock-2147483647"};
-    char *later[] = {(char *)(uintptr_t)names[1]};
-    struct children *children = make(names, 2);
+    static const char *const names[] = {"c-lock-2147483647", "a-lock-2147483647",
+                                        "d-lock-2147483646", "b-lock-2147483647"};
+    struct children *children = make(names, 4);
+    CU_ASSERT_STRING_EQUAL(look(children, names[1]).before, names[3]);
     CU_ASSERT_STRING_EQUAL(look(children, names[0]).before, names[1]);
-    CU_ASSERT_STRING_EQUAL(look(children, names[1]).before, names[0]);
-    CU_ASSERT_PTR_NULL(queue_look(children, STYLE_CURATOR, names[0], later, 1).before);
+    struct queue_view view = queue_look(children, STYLE_CURATOR, names[0], names[1]);
+    CU_ASSERT_STRING_EQUAL(view.before, names[3]);
+    view = queue_look(children, STYLE_CURATOR, names[0], names[3]);
+    CU_ASSERT_STRING_EQUAL(view.before, names[2]);
+    CU_ASSERT(view.found);
+    CU_ASSERT_PTR_NULL(look(children, names[2]).before);
     free(children);
 }
 
@@ -263,7 +268,7 @@ static void test_two_styles(void)
         for (enum node_style style = STYLE_CURATOR; style <= STYLE_KAZOO; style++) {
             const char *wanted = style == STYLE_CURATOR ? cases[i].curator : cases[i].kazoo;
             const char *name = "";
-            found = queue_look(children, style, "", NULL, 0).foreign;
+            found = queue_look(children, style, "", "").foreign;
             for (size_t k = 0; k < count; k++)
                 if (found == texts[k])
                     name = names[k];
