@@ -73,12 +73,12 @@
  *     client has nothing else, it abandons the session, and the node ends with it.
  *   - No memory for a request: the op fails, and what was sent is undone later.
  *
- * Tests (tests/zookeeper): MAKING, UNCERTAIN, UNWANTED, SEARCHING: "cut at every byte", "given up without a reply", "lost
- * between create and list". LOOKING, MEETING: "looks behind a write", "clients everywhere". WAITING: "a vanished
- * predecessor", "released while cut off", "a waiter's node is deleted", "clean-up while suspended". FIRST: "floors", "the
- * base of the tokens". READY, HELD: "suspect, and back", "asked again too late", "the own node is deleted". Session ended:
- * "two owners", "a dying session's node". Session abandoned: "asked in two sessions", "away for longer than the session".
- * REFUSED: "may not delete". DELETING, REDELETING: "a failed release", "cut at every byte". */
+ * Tests. unit.zookeeper_states runs an acquire and its release on an ensemble in memory, and lets one or two faults strike
+ * after each request: the connection is lost while some requests are executed, the session ends or is abandoned, the caller
+ * gives up. On real servers (tests/zookeeper): "canceled in each state", "replies lost", "cut at every byte", "given up
+ * without a reply", "lost between create and list", "looks behind a write", "a vanished predecessor", "a waiter's node is
+ * deleted", "floors", "suspect, and back", "asked again too late", "two owners", "asked in two sessions", "may not
+ * delete". */
 #ifndef MORTISE_ZOOKEEPER_CLAIM_H
 #define MORTISE_ZOOKEEPER_CLAIM_H
 

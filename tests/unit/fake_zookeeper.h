@@ -1,0 +1,33 @@
+/* fake_zookeeper.h - ZooKeeper in memory, behind the functions of its C library: one ensemble, one client that a test drives
+ * request by request. Nothing happens by itself: the test executes requests, loses connections and ends sessions. */
+#ifndef MORTISE_TESTS_FAKE_ZOOKEEPER_H
+#define MORTISE_TESTS_FAKE_ZOOKEEPER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FAKE_TIMEOUT_MS 10000
+
+/* Forgets all nodes. close_is_heard: when a client closes a session, the servers end it; else its nodes stay. */
+void fake_reset(bool close_is_heard);
+/* Connects a client that is not connected. False: there is none. */
+bool fake_connect(void);
+/* Executes the oldest request of the connected client and answers it. False: there is none. */
+bool fake_step(void);
+/* Loses the connection: some of the requests that are under way are executed first, none is answered. False: there is no
+ * connection. */
+bool fake_cut(int executed);
+/* Ends the session of the client. False: there is none. */
+bool fake_expire(void);
+
+/* Ends all sessions of the client but the present one, which it does not keep alive any more. */
+void fake_end_old_sessions(void);
+
+/* A node that another client makes, with a number if the path ends with '-'; the path that it has. */
+const char *fake_make(const char *path);
+bool fake_delete(const char *path);
+/* How many nodes there are below this folder; *first: whether the first of them by number is of the client. */
+int fake_contenders(const char *folder, bool *first);
+
+#endif

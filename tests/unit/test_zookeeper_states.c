@@ -1,0 +1,453 @@
+/* test_zookeeper_states.c - the ZooKeeper driver on an ensemble in memory, request by request. One acquire and its release
+ * run again and again, and each time something goes wrong after another request: the connection is lost while some of the
+ * open requests are executed, the session expires, it is abandoned, the caller gives up. Whatever happens, the claim comes to
+ * its grant in front of the queue, and in the end the servers have nothing of it. So each cell of the table in
+ * drivers/zookeeper/claim.h is met, in each order that requests can have. */
+#include "fake_zookeeper.h"
+
+#include <mortise/driver.h>
+
+#include <CUnit/Basic.h>
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MS INT64_C(1000000)
+#define ENOUGH 3000 /* rounds; far more than any run takes */
+
+/* ---- a host with a clock of its own ---------------------------------------------------------------------- */
+
+struct posted {
+    struct posted *next;
+    void (*run)(void *ctx, void *argument);
+    void *argument;
+};
+
+static int64_t now_ns;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct posted *first_posted, **last_posted = &first_posted;
+
+static int64_t host_now(mortise_host *host)
+{
+    (void)host;
+    return now_ns;
+}
+
+static void host_complete(mortise_host *host, mortise_op *op, mortise_status status)
+{
+    (void)host;
+    CU_ASSERT_PTR_NULL(op->issuer); /* once */
+    op->status = status;
+    op->issuer = op;
+}
+
+static void host_fail(mortise_host *host, mortise_op *op, mortise_status status, int32_t native,
+                      bool retryable, const char *format, ...)
+{
+    (void)native;
+    (void)retryable;
+    (void)format;
+    host_complete(host, op, status);
+}
+
+static void host_post(mortise_host *host, void (*run)(void *ctx, void *argument), void *argument)
+{
+    struct posted *posted = malloc(sizeof(*posted));
+    (void)host;
+    *posted = (struct posted){NULL, run, argument};
+    pthread_mutex_lock(&lock);
+    *last_posted = posted;
+    last_posted = &posted->next;
+    pthread_mutex_unlock(&lock);
+}
+
+static void host_log(mortise_host *host, int level, const char *format, ...)
+{
+    (void)host;
+    (void)level;
+    (void)format;
+}
+
+static const char *host_quote(const char *name, size_t name_len, char *buffer, size_t size)
+{
+    snprintf(buffer, size, "\"%.*s\"", (int)name_len, name);
+    return buffer;
+}
+
+static void host_doubt(mortise_host *host, const char *name, size_t name_len)
+{
+    (void)host;
+    (void)name;
+    (void)name_len;
+}
+
+static mortise_resolved resolved;
+static void *resolved_for;
+
+static void give_address(void *ctx, void *argument)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(2181)};
+    struct addrinfo info = {.ai_family = AF_INET,
+                            .ai_addr = (struct sockaddr *)&address,
+                            .ai_addrlen = sizeof(address)};
+    (void)argument;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    resolved(ctx, resolved_for, &info, NULL);
+}
+
+static bool host_resolve(mortise_host *host, const char *node, const char *port,
+                         mortise_resolved done, void *argument)
+{
+    (void)node;
+    (void)port;
+    resolved = done;
+    resolved_for = argument;
+    host_post(host, give_address, NULL);
+    return true;
+}
+
+static mortise_host host = {.size = sizeof(host),
+                            .now = host_now,
+                            .complete = host_complete,
+                            .fail = host_fail,
+                            .post = host_post,
+                            .log = host_log,
+                            .quote = host_quote,
+                            .doubt = host_doubt,
+                            .resolve = host_resolve};
+
+/* ---- the driver -------------------------------------------------------------------------------------------- */
+
+static const mortise_module *const module = &mortise_module_v1;
+static void *ctx;
+
+static void set_value(mortise_value *values, const char *key, const char *text, int64_t number)
+{
+    for (size_t i = 0; i < module->option_count; i++)
+        if (strcmp(module->options[i].key, key) == 0)
+            values[i] = (mortise_value){.given = true, .text = text, .number = number};
+}
+
+static void open_driver(void)
+{
+    static mortise_value values[16];
+    mortise_error error;
+    mortise_open_args args = {.size = sizeof(args),
+                              .host = &host,
+                              .values = values,
+                              .section = "zookeeper",
+                              .client_id = "00000000000000000000000000000001",
+                              .note = "host\n1\nprogram"};
+    set_value(values, "servers", "127.0.0.1:2181", 0);
+    set_value(values, "root", "/r", 0);
+    set_value(values, "session_timeout", "10s", FAKE_TIMEOUT_MS);
+    set_value(values, "connect_timeout", "1h", 3600000);
+    CU_ASSERT_EQUAL_FATAL(module->open(&args, &ctx, &error), MORTISE_OK);
+}
+
+/* Runs what was posted. False: nothing was. */
+static bool run_posted(void)
+{
+    pthread_mutex_lock(&lock);
+    struct posted *posted = first_posted, *next;
+    first_posted = NULL;
+    last_posted = &first_posted;
+    pthread_mutex_unlock(&lock);
+    bool any = posted != NULL;
+    for (; posted != NULL; posted = next) {
+        next = posted->next;
+        posted->run(ctx, posted->argument);
+        free(posted);
+    }
+    if (any)
+        module->turn(ctx, NULL, 0);
+    return any;
+}
+
+static void close_driver(void)
+{
+    module->close(ctx);
+    for (struct posted *next; first_posted != NULL; first_posted = next) {
+        next = first_posted->next;
+        free(first_posted);
+    }
+    last_posted = &first_posted;
+}
+
+/* Nothing is under way: the time goes on to when the driver is due. */
+static void pass_time(void)
+{
+    int64_t due_ns = MORTISE_NEVER;
+    module->interest(ctx, NULL, 0, &due_ns);
+    if (due_ns > now_ns && due_ns != MORTISE_NEVER)
+        now_ns = due_ns;
+    else
+        now_ns += MS;
+    module->turn(ctx, NULL, 0);
+}
+
+static void start(mortise_op *op)
+{
+    op->issuer = NULL;
+    module->start(ctx, &op, 1);
+}
+
+/* ---- one run ------------------------------------------------------------------------------------------------ */
+
+enum fault { NOTHING, CUT, EXPIRE, ABANDON, CANCEL, FAULTS };
+
+struct run {
+    enum fault fault, next; /* one after the other */
+    int at, gap;            /* after so many requests; so many requests between them */
+    int executed;           /* CUT, ABANDON: of the open requests */
+    bool is_try, close_is_heard, has_folder, has_rival;
+    /* as it goes on: */
+    int steps;
+    bool away; /* ABANDON: until there is another session */
+    int64_t began_ns;
+    const char *rival;
+    mortise_op op;
+};
+
+static void strike(struct run *run, enum fault fault)
+{
+    switch (fault) {
+    case CUT:
+        fake_cut(run->executed);
+        break;
+    case ABANDON:
+        run->away = fake_cut(run->executed);
+        break;
+    case EXPIRE:
+        fake_expire();
+        break;
+    case CANCEL:
+        if (run->op.issuer == NULL && run->op.kind == MORTISE_OP_ACQUIRE)
+            module->cancel(ctx, &run->op);
+        break;
+    default:
+        break;
+    }
+}
+
+/* ABANDON: the connection comes back when the driver has given the session up. */
+static void come_back(struct run *run)
+{
+    if (!run->away)
+        return;
+    if (run->began_ns == 0)
+        run->began_ns = now_ns;
+    run->away = now_ns - run->began_ns < 2 * FAKE_TIMEOUT_MS * MS;
+}
+
+/* One request, or what was posted, or time. */
+static void go_on(struct run *run)
+{
+    bool first;
+    if (run_posted())
+        return;
+    come_back(run);
+    if (!run->away && fake_connect())
+        return;
+    if (fake_step()) {
+        if (++run->steps == run->at)
+            strike(run, run->fault);
+        if (run->steps == run->at + run->gap)
+            strike(run, run->next);
+        return;
+    }
+    if (run->rival != NULL && fake_contenders("/r/x", &first) >= 2) {
+        fake_delete(run->rival); /* ours waits for it */
+        run->rival = NULL;
+    }
+    /* A second cut may lose the delete of what the session left behind: then it ends with that session. */
+    if (run->fault == ABANDON && run->next == CUT &&
+        now_ns - run->began_ns > 4 * FAKE_TIMEOUT_MS * MS)
+        fake_end_old_sessions();
+    pass_time();
+}
+
+static bool finish(struct run *run, mortise_op *op)
+{
+    for (int i = 0; i < ENOUGH && op->issuer == NULL; i++)
+        go_on(run);
+    return op->issuer != NULL;
+}
+
+static mortise_op op_of(mortise_op_kind kind, unsigned char grant)
+{
+    mortise_op op = {.kind = kind, .name = "x", .name_len = 1, .ttl_ms = 600000};
+    op.grant.bytes[0] = grant;
+    return op;
+}
+
+static bool release(struct run *run, unsigned char grant, mortise_status *status)
+{
+    for (int tries = 0; tries < 20; tries++) {
+        mortise_op op = op_of(MORTISE_OP_RELEASE, grant);
+        start(&op);
+        if (!finish(run, &op))
+            return false;
+        *status = op.status;
+        if (op.sure)
+            return true;
+    }
+    return false;
+}
+
+static const char *acquire(struct run *run, unsigned char grant)
+{
+    static mortise_info info;
+    bool first = true;
+    int count = 0;
+    run->op = op_of(MORTISE_OP_ACQUIRE, grant);
+    run->op.flags = run->is_try ? MORTISE_OP_TRY : 0;
+    info = (mortise_info){.size = sizeof(info)};
+    run->op.info = &info;
+    start(&run->op);
+    if (!finish(run, &run->op))
+        return "not granted";
+    if (run->op.status == MORTISE_OK)
+        count = fake_contenders("/r/x", &first);
+    /* none: the session has expired, and the driver has not heard of it yet */
+    return first || count == 0 ? NULL : "granted behind another node";
+}
+
+static bool has(const struct run *run, enum fault fault)
+{
+    return run->fault == fault || run->next == fault;
+}
+
+static bool is_expected(const struct run *run)
+{
+    mortise_status status = run->op.status;
+    if (status == MORTISE_OK)
+        return true;
+    if (has(run, CANCEL))
+        return status == MORTISE_CANCELED || status == MORTISE_INDETERMINATE ||
+               (status == MORTISE_BUSY && run->is_try);
+    return status == MORTISE_BUSY && run->is_try && (run->has_rival || has(run, ABANDON));
+}
+
+/* What went wrong; NULL: nothing. */
+static const char *play_to_the_end(struct run *run)
+{
+    mortise_status status = MORTISE_OK;
+    bool first;
+    const char *problem = acquire(run, 1);
+    if (problem != NULL)
+        return problem;
+    if (!is_expected(run))
+        return mortise_status_name(run->op.status);
+    if (!release(run, 1, &status))
+        return "not released";
+    bool was_held = run->op.status == MORTISE_OK && !has(run, EXPIRE) && !has(run, ABANDON);
+    if (status != MORTISE_OK && (was_held || status != MORTISE_LOST))
+        return "released, and not told OK";
+    if (run->rival != NULL)
+        fake_delete(run->rival);
+    run->rival = NULL;
+    for (int i = 0; i < 50; i++) /* what nobody waits for */
+        go_on(run);
+    return fake_contenders("/r/x", &first) == 0 ? NULL : "a node is left";
+}
+
+static const char *play(struct run *run)
+{
+    fake_reset(run->close_is_heard);
+    if (run->has_folder || run->has_rival) {
+        fake_make("/r");
+        fake_make("/r/x");
+    }
+    open_driver();
+    run->rival = run->has_rival ? fake_make("/r/x/_c_x-lock-") : NULL;
+    const char *problem = play_to_the_end(run);
+    while (run_posted() || fake_step())
+        continue; /* close() would wait for these answers */
+    close_driver();
+    return problem;
+}
+
+/* Strikes after each request in turn, until a run is over before it is struck. */
+static int play_all(struct run run, int *runs)
+{
+    int failures = 0;
+    for (run.at = 1; run.at < 60; run.at++) {
+        struct run one = run;
+        const char *problem = play(&one);
+        ++*runs;
+        if (problem != NULL) {
+            printf(
+                "\n    faults %d and %d after %d and %d, executed %d, try %d, heard %d, folder %d, "
+                "rival %d: %s ",
+                run.fault, run.next, run.at, run.gap, run.executed, run.is_try, run.close_is_heard,
+                run.has_folder, run.has_rival, problem);
+            failures++;
+        }
+        if (one.steps < run.at)
+            break;
+    }
+    return failures;
+}
+
+static void test_each_fault_at_each_request(void)
+{
+    int failures = 0, runs = 0;
+    for (enum fault fault = NOTHING; fault < FAULTS; fault++)
+        for (int way = 0; way < 16; way++)
+            for (int executed = 0; executed < 4; executed++) {
+                struct run run = {.fault = fault,
+                                  .executed = executed,
+                                  .is_try = (way & 1) != 0,
+                                  .close_is_heard = (way & 2) != 0,
+                                  .has_folder = (way & 4) != 0,
+                                  .has_rival = (way & 8) != 0};
+                if (executed == 0 || fault == CUT || fault == ABANDON)
+                    failures += play_all(run, &runs);
+            }
+    printf("(%d runs) ", runs);
+    CU_ASSERT_EQUAL(failures, 0);
+}
+
+/* Another fault follows at once, or some requests later. */
+static void test_two_faults(void)
+{
+    static const enum fault faults[][2] = {{CANCEL, CUT},     {CANCEL, ABANDON}, {CANCEL, EXPIRE},
+                                           {CUT, CANCEL},     {CUT, CUT},        {CUT, EXPIRE},
+                                           {ABANDON, CANCEL}, {ABANDON, CUT},    {EXPIRE, CUT}};
+    int failures = 0, runs = 0;
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+        for (int way = 0; way < 8; way++)
+            for (int executed = 0; executed < 3; executed++) {
+                struct run run = {.fault = faults[i][0],
+                                  .next = faults[i][1],
+                                  .executed = executed,
+                                  .is_try = (way & 1) != 0,
+                                  .has_folder = (way & 2) != 0,
+                                  .has_rival = (way & 4) != 0};
+                for (run.gap = 0; run.gap < 4; run.gap++)
+                    failures += play_all(run, &runs);
+            }
+    printf("(%d runs) ", runs);
+    CU_ASSERT_EQUAL(failures, 0);
+}
+
+int main(void)
+{
+    CU_TestInfo tests[] = {{"each fault at each request", test_each_fault_at_each_request},
+                           {"two faults", test_two_faults},
+                           CU_TEST_INFO_NULL};
+    CU_SuiteInfo suites[] = {{"zookeeper states", NULL, NULL, NULL, NULL, tests},
+                             CU_SUITE_INFO_NULL};
+    now_ns = 1000 * 1000 * MS;
+    if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
+        return 1;
+    CU_basic_set_mode(CU_BRM_VERBOSE);
+    CU_basic_run_tests();
+    unsigned failures = CU_get_number_of_failures();
+    CU_cleanup_registry();
+    return failures == 0 ? 0 : 1;
+}
