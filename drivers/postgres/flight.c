@@ -154,8 +154,8 @@ static bool send_settings(struct link *link)
     return PQsendQueryParams(link->conn, sql_settings, 3, NULL, values, NULL, NULL, 1) == 1;
 }
 
-/* The server's clock was read before we heard of it: from sent_ns and the patience on, by our clock, it has
- * passed the instant that is given here. */
+/* The server read its clock before we received the reading. So when our clock is at sent_ns + patience, the server's has
+ * passed the instant that is sent here. */
 static bool send_in_time(struct link *link, int64_t sent_ns)
 {
     static const int formats[] = {1};
@@ -265,7 +265,7 @@ int64_t flight_paused(struct link *link)
     for (int lane = 0; lane < LANE_COUNT; lane++) {
         const struct request *request = link->queue[lane];
         if (request == NULL ||
-            !is_open(link, (enum lane)lane)) /* what opens it is looked at anyway */
+            !is_open(link, (enum lane)lane)) /* an answer opens it, which starts a turn */
             continue;
         for (; request != NULL; request = request->next)
             if (ready_at(link, request) < due_ns)
@@ -295,8 +295,7 @@ int64_t flight_due(const struct link *link)
     int64_t patience_ms = link->driver->values[OPTION_COMMAND_TIMEOUT].number;
     int64_t sent_ns = link->groups[link->first_group].sent_ns;
     int64_t from_ns = sent_ns > link->heard_ns ? sent_ns : link->heard_ns;
-    return from_ns +
-           (patience_ms + patience_ms / 4) * NS_PER_MS; /* the server is to notice first */
+    return from_ns + (patience_ms + patience_ms / 4) * NS_PER_MS; /* the server notices first */
 }
 
 struct request *flight_take(struct link *link)
@@ -408,7 +407,7 @@ static bool group_done(struct link *link)
     return false;
 }
 
-/* What is known of the server's clock stays fresh, whatever the two clocks do in days. */
+/* A fresh reading of the server's clock: over days the two clocks drift apart. */
 static void take_clock(struct link *link, const PGresult *result)
 {
     int64_t clock_us = result_time(result, 0, 0);
@@ -441,7 +440,7 @@ static void keep_result(struct link *link, struct group *group, PGresult *result
 bool flight_result(struct link *link, PGresult *result)
 {
     if (link->group_count == 0) {
-        PQclear(result); /* the end of the setup; or the server's last words */
+        PQclear(result); /* the end of the setup, or the server's last message */
         return true;
     }
     struct group *group = group_at(link, 0);

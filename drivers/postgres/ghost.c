@@ -1,12 +1,12 @@
-/* ghost.c - lost connections whose backends may still be at work on what they were sent. What they are, and
- * why it matters: protocol.md. */
+/* ghost.c - lost connections whose backends may still execute what they were sent. protocol.md says why that
+ * matters. */
 #include "driver.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define AGAIN_NS (5 * NS_PER_MS)
-#define AGAIN_STEPS 8    /* doublings, to 1.3 s: it may be one that cannot be ended */
+#define AGAIN_STEPS 8    /* doublings, to 1.3 s: some backends cannot be ended */
 #define DRIFT_SHARE 1000 /* a clock that is slower by more is broken */
 
 struct ghost {
@@ -46,8 +46,8 @@ static void note_settled(struct driver *driver)
             driver->settled_ns = ghost->settled_ns;
 }
 
-/* Until nothing of it can be executed any more. The server's clock was read a while ago, and may be slower
- * than ours; the commit comes after the look at it, and may wait (for a standby, say). */
+/* How long something of it may still be executed. The server's clock was read a while ago, and may be slower than ours;
+ * the commit comes after the look at the clock, and may wait (for a standby, for example). */
 static int64_t pooled_ns(const struct link *link, int64_t now)
 {
     const struct driver *driver = link->driver;
@@ -56,7 +56,7 @@ static int64_t pooled_ns(const struct link *link, int64_t now)
     return flight_patience_ns(driver) * 102 / 100 + 2 * NS_PER_MS + drift_ns + commit_ns;
 }
 
-/* Nobody asks for longer than the longest claim. Behind a pooler: see there. */
+/* A ghost is forgotten after the longest ttl; behind a pooler, when nothing of it can be executed. */
 void ghost_make(struct link *link, const struct request *requests)
 {
     struct driver *driver = link->driver;

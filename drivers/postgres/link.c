@@ -1,8 +1,8 @@
 /* link.c - a connection to the server: made, lost, made again, and what comes in on it. link.h has the states. Knows no
  * op.
  *
- * libpq closes its socket by itself: where it tries the next address, and where it reads an end of file. The
- * core has to be told before a descriptor that it polls is closed. So it polls a copy, which is ours. */
+ * libpq closes its socket by itself: when it tries the next address, and when it reads an end of file. But the
+ * core must be told before a descriptor that it polls is closed. So it polls a copy, which is ours. */
 #include "driver.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 #define LOOK_LAST_NS (64 * NS_PER_MS)
 #define SHARES_MAX 3                 /* of connect_timeout, for the addresses */
 #define BACKOFF_STEPS 6              /* doublings, to 1.3 s */
-#define STOOD_NS (10000 * NS_PER_MS) /* one that lasted for so long was no failure */
+#define STOOD_NS (10000 * NS_PER_MS) /* a connection that lasted for so long was no failure */
 
 static int64_t now_ns(const struct link *link)
 {
@@ -157,8 +157,8 @@ void link_close(struct link *link)
 
 /* ---- coming up --------------------------------------------------------------------------------- */
 
-/* The server stopped to wait for its synchronous standby, because somebody canceled the statement: it answers as if
- * the change were safe, and says so in a warning only. Its text is translated, the name of the function is not. */
+/* Somebody canceled a commit that waited for the synchronous standby: the server answers as if the change were safe, and
+ * says so only in a warning. The text of the warning is translated; the name of the function is not. */
 static void take_notice(void *arg, const PGresult *result)
 {
     struct link *link = arg;
@@ -233,7 +233,7 @@ static void connect_now(struct link *link)
         link->share_ns = now_ns(link) + timeout_ns / (int64_t)shares;
 }
 
-/* The address that the connection is at is silent: the next one. */
+/* The address that libpq tries now is silent: try the next one. */
 static void pass_by(struct link *link)
 {
     link->share_ns = MORTISE_NEVER;
@@ -328,7 +328,7 @@ void link_look_soon(struct link *link)
     link->look_ns = now_ns(link) + link->look_step_ns;
 }
 
-/* Its last words, if any, stand before the end. */
+/* What the server said last, if anything, comes before the end of file. */
 bool link_is_there(struct link *link)
 {
     char byte;
@@ -346,7 +346,7 @@ bool link_is_there(struct link *link)
     return true;
 }
 
-/* Less and less often, as long as there is something to look for. */
+/* Reads less and less often, as long as an answer is expected. */
 static void look(struct link *link)
 {
     come_in(link);
@@ -369,7 +369,7 @@ static short events_of(const struct link *link, const struct pollfd *ready, size
 
 static void turn_up(struct link *link, short events)
 {
-    if (events != 0) /* libpq may read, too, where it cannot write */
+    if (events != 0) /* if libpq cannot write, it may read */
         come_in(link);
     if (link->state == LINK_READY && link->look_ns <= now_ns(link))
         look(link);
@@ -379,8 +379,8 @@ static void turn_up(struct link *link, short events)
         link_lose(link, "no answer within command_timeout");
 }
 
-/* One that comes up may be for an errand alone, or nobody waits for it: then the core polls only when it has
- * something to do. And this process may have been stopped: what is there counts before what is late. */
+/* If no caller waits for a connection that is being made, the core polls only when it has something to do. And this
+ * process may have been stopped: bytes that are there count before a time-out does. */
 static short glance(struct link *link, short events)
 {
     struct pollfd fd = {.fd = link->fd, .events = link->events};

@@ -1,13 +1,13 @@
-/* locked.c - names whose rows another session keeps locked. Whoever waits for one in the server stalls all that
- * stands behind it on the connection, and, by the rows that its group has locked before, other clients. So
- * statements wait for a short while only; one that waited in vain goes out again after a pause, alone, until
- * lock_timeout is over; and what is asked of that name soon after goes alone from the start. */
+/* locked.c - names whose rows another session keeps locked. A statement that waits for such a row in the server stalls
+ * everything behind it on the connection, and other clients, too, through the rows that its group has locked. So a
+ * statement waits only for a short while (a slice). Then it goes out again after a pause, alone, until lock_timeout is
+ * over. Requests for the same name soon afterwards go alone from the start. */
 #include "driver.h"
 
 #include <string.h>
 
 #define SLICE_MS 200
-#define PAUSE_STEPS 2 /* doublings: others get the connection for longer than this one */
+#define PAUSE_STEPS 2 /* doublings: others use the connection for longer than this request */
 #define KEPT_NS (10000 * NS_PER_MS)
 
 int64_t locked_slice_ms(const struct driver *driver)

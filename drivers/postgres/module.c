@@ -1,7 +1,7 @@
 /* module.c - the PostgreSQL driver as a module: its table, its options, how an instance is opened and closed.
  *
  * A table of a database is the backend. driver.h says which file does what, protocol.md what happens if
- * something fails. Opening connects to nobody: the first op does. */
+ * something fails. Opening makes no connection: the first op does. */
 #include "driver.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #error "libpq 14 or later is needed"
 #endif
 
-#define LEAVE_NS (500 * NS_PER_MS) /* for what a closing client still has to say */
+#define LEAVE_NS (500 * NS_PER_MS) /* for what a closing client still has to send */
 
 static const mortise_option options[OPTION_COUNT] = {
     [OPTION_CONNINFO] = {.key = "conninfo",
@@ -182,7 +182,7 @@ static void turn(void *ctx, const struct pollfd *ready, size_t n)
     go(driver);
 }
 
-/* Places in others' lists are given up, as far as the server answers within a moment. */
+/* Leaves the lists of waiters, if the server answers within a moment. */
 static void leave(struct driver *driver)
 {
     int64_t until_ns = driver->locks.host->now(driver->locks.host) + LEAVE_NS;
@@ -202,7 +202,7 @@ static void leave(struct driver *driver)
     }
 }
 
-/* The core was told of its own before, as canceled. */
+/* Their ops were completed before, as canceled. */
 static void drop_requests(struct link *link)
 {
     struct request *request, *next, *flying = flight_take(link);

@@ -6,7 +6,7 @@
  * So a client takes the schema that its config names. Without one it takes the only schema of the database that
  * has the tables, if that is on its path, and fails with CONFIG otherwise. No client makes tables beside others: if
  * another schema has them, only a person may make a second set. Once found, the schema stays for the life of the
- * client, so a copy of the tables that somebody makes elsewhere stops nobody who is at work. */
+ * client, so a copy of the tables that somebody makes elsewhere does not disturb running clients. */
 #include "driver.h"
 
 #include <stdio.h>

@@ -79,7 +79,7 @@ static const char *const default_keys[DEFAULTS] = {"keepalives_idle",      "keep
                                                    "keepalives_count",     "tcp_user_timeout",
                                                    "target_session_attrs", "gssencmode"};
 
-/* Where conninfo, environment or service file say otherwise, that is it. */
+/* A setting of conninfo, environment or service file wins over our default. */
 static void take_defaults(struct driver *driver, const PQconninfoOption *options)
 {
     static const char *const libpqs[DEFAULTS] = {"", "", "", "", "any", "prefer"};
@@ -93,7 +93,7 @@ static bool is_local(const char *host)
            strcmp(host, "::1") == 0;
 }
 
-/* libpq's default, `prefer`, lets whoever is in between read and change everything. */
+/* With libpq's default, `prefer`, an attacker between client and server can read and change everything. */
 static void warn_of_plain_text(const struct driver *driver, const PQconninfoOption *options)
 {
     const char *mode = merged(options, "sslmode");
@@ -138,7 +138,7 @@ static mortise_status take_hosts(struct driver *driver, const PQconninfoOption *
     return MORTISE_OK;
 }
 
-/* libpq quotes what it stumbles over, which may be a piece of a password (R10). */
+/* libpq quotes the text that it cannot parse, which may be a piece of a password (R10). */
 static mortise_status check_text(const char *text, mortise_error *error)
 {
     char *why = NULL, line[256];
@@ -194,7 +194,7 @@ void target_free(struct driver *driver)
 
 /* ---- addresses --------------------------------------------------------------------------------- */
 
-/* In the order of the hosts, in whichever order they are found. */
+/* Keeps the order of the hosts, in whatever order their addresses are found. */
 static void add_address(struct driver *driver, const struct host_entry *entry, const char *text)
 {
     if (driver->address_count == ADDRESSES_MAX || strlen(text) >= sizeof(driver->addresses->text))
@@ -280,7 +280,7 @@ static bool make_lists(const struct driver *driver, struct lists *lists)
     return fits;
 }
 
-/* libpq itself waits for ever at one that is silent. */
+/* libpq itself waits without end for an address that is silent. */
 bool target_pass_by(struct driver *driver, const PGconn *conn)
 {
     const char *host = PQhost(conn), *text = PQhostaddr(conn), *port = PQport(conn);
@@ -308,8 +308,8 @@ static void set(struct settings *settings, const char *key, const char *value)
     settings->values[settings->count++] = value;
 }
 
-/* A silent network is noticed by the kernel; Kerberos would look for its servers' names. Of several hosts the
- * one that can be written is meant. */
+/* The kernel is to notice a silent network. Kerberos would look up names, and block. Of several hosts, the one that
+ * accepts writes is meant. */
 static void set_defaults(struct settings *settings, const struct driver *driver,
                          const char *timeout_ms)
 {
@@ -321,7 +321,7 @@ static void set_defaults(struct settings *settings, const struct driver *driver,
     set(settings, "fallback_application_name", "mortise");
 }
 
-/* What comes later overrides what came before. */
+/* Later settings override earlier ones. */
 PGconn *target_connect(struct driver *driver)
 {
     struct settings settings = {.count = 0};

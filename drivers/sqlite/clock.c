@@ -1,6 +1,6 @@
 /* clock.c - the time that rows are written in, and the boot it belongs to.
  *
- * CLOCK_BOOTTIME, since neither a suspended machine nor a step of the wall clock may lengthen a claim.
+ * CLOCK_BOOTTIME, because neither a suspended machine nor a step of the wall clock may lengthen a claim.
  * A process in a time namespace of its own (a restored container) sees it shifted; the shift is taken out,
  * so that all processes of the host agree. Knows no row and no database. */
 #include "driver.h"
@@ -30,8 +30,8 @@ static mortise_status read_boot_id(struct driver *driver, mortise_error *error)
                        path, read ? "not an id" : strerror(code));
 }
 
-/* The file with the shift is that of the namespace that children are born in. Where that is not this
- * process's own, its own cannot be found out. */
+/* The file with the shift is that of the namespace that children are born in. If that is not this
+ * process's own, the shift of its own cannot be found. */
 static bool namespace_is_childrens(void)
 {
     char own[64], childrens[64];

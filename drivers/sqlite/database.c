@@ -1,4 +1,4 @@
-/* database.c - the connection to the file: opened, its statements prepared, opened again where the file was
+/* database.c - the connection to the file: opened, its statements prepared, opened again if the file was
  * replaced. layout.c looks at what is in it. Knows no op and no lease. */
 #include "driver.h"
 
@@ -54,7 +54,7 @@ mortise_status database_open_failed(struct driver *driver, int rc, mortise_error
 
 /* ---- settings ---------------------------------------------------------------------------------- */
 
-/* SQLite gives up at once where it fears a deadlock, whatever its time-out. To be called in `open`. */
+/* SQLite gives up at once if it fears a deadlock, whatever its time-out. Blocks: for `open` only. */
 static int until_not_busy(struct driver *driver, const char *text, int64_t patience_ms)
 {
     int64_t until_ns = driver->locks.host->now(driver->locks.host) + patience_ms * NS_PER_MS;
@@ -127,7 +127,7 @@ static mortise_status open_wake_folder(struct driver *driver, mortise_error *err
 {
     if (driver->wake_folder >= 0)
         close(driver->wake_folder);
-    driver->wake_folder = place_open_wake_folder(driver);
+    driver->wake_folder = path_open_wake_folder(driver);
     if (driver->wake_folder >= 0)
         return MORTISE_OK;
     return fault_error(error, MORTISE_CONFIG, 0, false,
@@ -164,8 +164,8 @@ static void set_limits(sqlite3 *db)
         sqlite3_limit(db, limits[i].which, limits[i].value);
 }
 
-/* Everybody who may write the file may put triggers, views and other code of his own into it. Triggers and views do not
- * run here. What else is added while the file is open cannot call a function, and no statement may go on without end. */
+/* Every user who may write the file can put triggers, views and other code into it. Triggers and views do not run
+ * here. Other code that is added while the file is open cannot call a function, and no statement runs without end. */
 mortise_status database_connect(struct driver *driver, mortise_error *error)
 {
     int rc =
@@ -201,7 +201,7 @@ static mortise_status open_once(struct driver *driver, int64_t patience_ms, bool
         status = layout_settle(driver, rebooted, error);
     if (status == MORTISE_OK && !*rebooted)
         status = prepare_all(driver, error);
-    sqlite3_busy_timeout(driver->db, 0); /* from here on flow.c waits, not SQLite */
+    sqlite3_busy_timeout(driver->db, 0); /* from here on transactions.c waits, not SQLite */
     return status;
 }
 
@@ -251,7 +251,7 @@ int database_schema_version(struct driver *driver)
     return rc == SQLITE_OK ? version : -1;
 }
 
-/* Also by VACUUM: then opening it again does no harm. */
+/* VACUUM changes the version, too: then opening the file again does no harm. */
 static bool has_changed(struct driver *driver)
 {
     driver->step_until_ns = driver->locks.host->now(driver->locks.host) + STEP_MAX_NS;
@@ -270,7 +270,7 @@ static bool reopen(struct driver *driver, int64_t now_ns)
 {
     database_close(driver);
     driver->reopen_ns = now_ns + REOPEN_EVERY_NS;
-    mortise_status status = place_find(driver, &driver->trouble);
+    mortise_status status = path_find(driver, &driver->trouble);
     if (status == MORTISE_OK)
         status = database_open(driver, 0, &driver->trouble);
     if (status != MORTISE_OK)

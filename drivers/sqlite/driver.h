@@ -1,14 +1,14 @@
 /* driver.h - an instance of the SQLite driver. What it writes, and what may be believed afterwards: protocol.md.
  *
  *   module.c      the module's table and options; opens and closes an instance
- *   transactions.c  requests wait while the file is busy, and go out in transactions
+ *   transactions.c requests wait while the file is busy, and go out in transactions
  *   dialect.c     the steps of drivers/lib/sql as statements
  *   database.c    the connection: opened, its statements prepared; opened anew if the file is replaced
  *   layout.c      what is in the file: made or checked; rows freed after a restart of the host
  *   upkeep.c      checkpoints, and the sweeping of rows that have been free for long
  *   inbox.c       the sockets that carry notifications between processes
- *   place.c       which file, in which folder; filesystem.c: is that disk a local one
- *   sqlite.trust.c  who else could change that file or its folder
+ *   path.c       which file, in which folder; filesystem.c: is that disk a local one
+ *   trust.c       which other users could change that file or its folder
  *   clock.c       the clock that all processes of a host agree on, and the boot it belongs to
  *   forks.c       that a child of this process may open clients of its own
  *   fault.c       SQLite's result codes as statuses and messages
@@ -62,7 +62,7 @@ struct driver {
     unsigned generation;
     struct driver *next_open, *previous_open;
 
-    /* place.c, clock.c */
+    /* path.c, clock.c */
     char path[PATH_MAX];
     unsigned mode; /* of the file */
     char boot_id[40];
@@ -97,12 +97,12 @@ struct driver {
     int64_t sweep_ns;
 };
 
-/* ---- place.c, filesystem.c, trust.c, clock.c --------------------------------------------------------------- */
+/* ---- path.c, filesystem.c, trust.c, clock.c --------------------------------------------------------------- */
 
 /* Fills path (absolute, its folder resolved) and mode; makes the default folder. */
-mortise_status place_find(struct driver *driver, mortise_error *error);
+mortise_status path_find(struct driver *driver, mortise_error *error);
 /* Opens (makes) the folder of inboxes; the descriptor or -1 with errno. */
-int place_open_wake_folder(const struct driver *driver);
+int path_open_wake_folder(const struct driver *driver);
 mortise_status filesystem_check(const char *folder, mortise_error *error);
 mortise_status trust_check_folder(const struct driver *driver, const char *folder,
                                   mortise_error *error);

@@ -1,8 +1,8 @@
 /* filesystem.c - whether a folder is on a disk of this host.
  *
- * SQLite's log needs memory and locks that are shared by all who use the file. Over a network they are not,
- * and two hosts would both be granted the lock. Kinds of file systems that are known to be on a network,
- * and FUSE but for a few local ones, are refused. Knows no database. */
+ * SQLite's log needs memory and locks that all processes share which use the file. Over a network they do not,
+ * and two hosts would both acquire the lock. So file systems that are known to be on a network, and FUSE except
+ * for a few local kinds, are refused. Knows no database. */
 #include "driver.h"
 
 #include <errno.h>
@@ -66,7 +66,7 @@ static bool type_of_mount(long id, char *type, size_t size)
     return found;
 }
 
-/* What makes the FUSE file system a foreign one, or NULL. */
+/* The kind of FUSE file system if it may be on a network, or NULL. */
 static const char *foreign_fuse(int fd, char *type, size_t size)
 {
     if (!type_of_mount(mount_of(fd), type, size))

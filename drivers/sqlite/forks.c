@@ -1,10 +1,10 @@
-/* forks.c - a forked child may open clients of its own, though its parent had some open.
+/* forks.c - a forked child may open clients of its own, even if its parent had some open.
  *
  * SQLite keeps, per process and file, what it has locked, and a copy of that goes to a forked child, which
  * has none of these locks. A connection that the child opens later would believe in them: other
  * processes could take themselves for the last one and remove the log under it. SQLite has no call that
- * forgets; but giving up, in the child, what each inherited file believes to hold comes to the same. It
- * does not touch the parent, whose locks are its own.
+ * forgets them; but unlocking, in the child, what each inherited file believes to hold has the same effect. It
+ * does not touch the parent's locks.
  *
  * It is only safe if no thread was in the middle of a call when the process was forked, so fork() waits for
  * them: calls into the module are short. Knows nothing of ops and rows. */

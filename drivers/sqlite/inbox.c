@@ -1,9 +1,9 @@
-/* inbox.c - how one process tells another that a name is free: a datagram to a Unix socket.
+/* inbox.c - how one process notifies another that a name is free: a datagram to a Unix socket.
  *
  * Each client that has ever waited has one inbox: a socket in the folder "<database>-wake", named by its
  * random id in hex. A message is the lock's name. Reaching sockets by /proc/thread-self/fd/<folder>/<id>
- * keeps the paths short, however deep the folder is. A socket whose process is gone refuses; who finds that
- * removes it. Knows no row and no op. */
+ * keeps the paths short, however deep the folder is. A socket whose process is gone refuses; the client
+ * that finds it removes it. Knows no row and no op. */
 #include "driver.h"
 
 #include <dirent.h>
@@ -45,13 +45,13 @@ static int open_socket(void)
     return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
-/* Removed by somebody's cleaning, and perhaps made anew by another client: ours leads nowhere then. */
+/* The folder was removed, and perhaps another client made it again: then our descriptor leads nowhere. */
 static bool renew_folder(struct driver *driver)
 {
     struct stat about;
     if (fstat(driver->wake_folder, &about) == 0 && about.st_nlink > 0)
         return false;
-    int fd = place_open_wake_folder(driver);
+    int fd = path_open_wake_folder(driver);
     if (fd < 0)
         return false;
     close(driver->wake_folder);
@@ -59,11 +59,11 @@ static bool renew_folder(struct driver *driver)
     return true;
 }
 
-/* ---- the own inbox ----------------------------------------------------------------------------- */
+/* ---- this client's inbox ----------------------------------------------------------------------------- */
 
-/* The socket that this client bound. Other users may write the folder and put something else in its place at
+/* The socket that this client bound. Other users may be able to write the folder, and to put something else in its place at
  * any time: a link must not be followed, and a file that has another name must not be changed. The descriptor
- * stays with what was checked. */
+ * refers to what was checked. */
 static int open_own_socket(const struct driver *driver, const char *id)
 {
     struct stat about;
@@ -86,7 +86,7 @@ static bool change_mode(int fd, mode_t mode)
     return chmod(path, mode) == 0;
 }
 
-/* Everybody who may write the database may write to the inbox. Nobody knows its id before this is done. */
+/* Every user who may write the database may write to the inbox. Nobody knows its id before this is done. */
 static bool open_to_others(const struct driver *driver, const char *id)
 {
     struct stat about;
@@ -172,7 +172,7 @@ void inbox_close(struct driver *driver)
 
 /* ---- messages ---------------------------------------------------------------------------------- */
 
-/* Whatever is in it, it only makes somebody look: nobody gets a lock by what a message says. */
+/* A message only makes a client ask again: nobody gets a lock by what a message says. */
 size_t inbox_receive(struct driver *driver, char *name, size_t size)
 {
     while (driver->inbox_fd >= 0) {
@@ -192,15 +192,15 @@ static bool outbox_ready(struct driver *driver)
     return driver->outbox_fd >= 0;
 }
 
-/* ENOENT in a folder that is gone says nothing about who waits in the new one. */
+/* ENOENT in a folder that was removed says nothing about the inboxes in the new one. */
 static bool says_gone(struct driver *driver, int code, bool *again)
 {
     *again = code == ENOENT && renew_folder(driver);
     return !*again && (code == ECONNREFUSED || code == ENOENT);
 }
 
-/* EAGAIN: the process behind it lives, and has more to read than a socket holds; it then looks at all
- * that it waits for. Other failures: it is there, but we may not tell it, or cannot now. */
+/* EAGAIN: the process behind it lives, and has more to read than a socket holds; it then asks again for every
+ * name that it waits for. Other failures: the inbox is there, but we may not write to it, or cannot now. */
 bool inbox_send(struct driver *driver, const struct rowlease_inbox *to, const char *name,
                 size_t name_len)
 {
@@ -221,12 +221,13 @@ bool inbox_send(struct driver *driver, const struct rowlease_inbox *to, const ch
         unlinkat(driver->wake_folder, id, 0);
     else if (!driver->outbox_failed)
         driver->locks.host->log(driver->locks.host, 4,
-                                "cannot tell a waiting process of a release: %s", strerror(errno));
+                                "cannot notify a waiting process of a release: %s",
+                                strerror(errno));
     driver->outbox_failed = driver->outbox_failed || !gone;
     return !gone;
 }
 
-/* Without telling it anything. If nobody is behind it, it is removed. */
+/* Sends nothing. If nobody is behind it, it is removed. */
 static bool is_alive(struct driver *driver, const char *id)
 {
     int fd = open_socket();

@@ -2,9 +2,9 @@
  * Makes the tables of a new file, and frees all rows after a restart of the host. Knows no op and no lease.
  *
  * A boot id that differs from the file's means that the host was restarted, or that this process runs in a
- * container that shows a boot id of its own. After a restart nobody has the file open. A process that holds
+ * container that shows a boot id of its own. After a restart no process has the file open. A process that holds
  * or waits for a lock has it open, and each open connection has a shared lock on the file. Therefore rows are
- * freed only under an exclusive lock on the file, and if that cannot be had, opening it fails. */
+ * freed only under an exclusive lock on the file, and if that cannot be acquired, opening it fails. */
 #include "driver.h"
 
 #include <stdio.h>
@@ -219,7 +219,7 @@ mortise_status layout_settle(struct driver *driver, bool *rebooted, mortise_erro
 
 /* ---- after a restart of the host ----------------------------------------------------------------- */
 
-/* On a connection that nobody can have beside it, until it is closed. All holders and waiters are gone: one
+/* No other process can open the file until this connection is closed. All holders and waiters are gone: one
  * transaction frees every row, and keeps the versions (R6). */
 static int free_rows_alone(struct driver *driver)
 {
@@ -238,16 +238,16 @@ static int free_rows_alone(struct driver *driver)
     return end_transaction(driver, rc);
 }
 
-/* What is known of the rows, and what is then done, with the folder locked ("in turn"):
+/* What is known about the rows, and what is then done while the folder is locked ("in turn"):
  *
  *             nobody else has the file open     another process has it open
  *   MINE      done                              done
  *   OTHER     they are freed                    wait: it opens it just now, or is of the other boot
  *   UNKNOWN   look again                        look again: it recovers the log, or is the last to close the file
  *
- * UNKNOWN is never taken for OTHER: whoever makes the file busy may have freed the rows and keep the file open for
- * hours. OTHER cannot become MINE in turn, for nobody else frees rows. Who gets no turn looks only when the time is
- * over: each look has the file open for a moment, which keeps the one in turn from being alone. */
+ * UNKNOWN is never taken for OTHER: the process that makes the file busy may have freed the rows, and may keep the file
+ * open for hours. OTHER cannot become MINE in turn, because no other process frees rows. A process that gets no turn looks
+ * only when its time is over: each look has the file open for a moment, which disturbs the one in turn. */
 enum rows { MINE, OTHER, UNKNOWN };
 
 /* On a connection of its own. */
@@ -280,7 +280,7 @@ static bool wait_a_little(struct driver *driver, int64_t *ns, int64_t until_ns)
     return true;
 }
 
-/* On a connection of its own. They are MINE then, or OTHER as before: another process has the file open. */
+/* On a connection of its own. Afterwards they are MINE, or still OTHER: another process has the file open. */
 static mortise_status free_rows(struct driver *driver, enum rows *rows, mortise_error *error)
 {
     mortise_status status = database_connect(driver, error);
@@ -295,7 +295,7 @@ static mortise_status free_rows(struct driver *driver, enum rows *rows, mortise_
     return status;
 }
 
-/* While the folder is locked: nobody else frees rows. Processes that open the file just now have it open for a moment. */
+/* While the folder is locked, no other process frees rows. Processes that open the file just now have it open briefly. */
 static mortise_status free_rows_in_turn(struct driver *driver, int64_t until_ns, enum rows *rows,
                                         int *rc, mortise_error *error)
 {

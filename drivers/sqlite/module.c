@@ -117,7 +117,7 @@ static mortise_status begin(struct driver *driver, mortise_error *error)
 {
     mortise_status status = clock_open(driver, error);
     if (status == MORTISE_OK)
-        status = place_find(driver, error);
+        status = path_find(driver, error);
     if (status == MORTISE_OK)
         status = database_open(driver, driver->values[OPTION_BUSY_TIMEOUT].number, error);
     if (status != MORTISE_OK)
@@ -153,7 +153,7 @@ static mortise_status open_driver(const mortise_open_args *args, void **ctx, mor
 static void start(void *ctx, mortise_op **ops, size_t n)
 {
     struct driver *driver = ctx;
-    bool convenient = true; /* asked now: completed ops are not ours */
+    bool convenient = true; /* before they are completed: then they are not ours */
     for (size_t i = 0; i < n; i++)
         convenient = convenient && ops[i]->kind != MORTISE_OP_ACQUIRE;
     forks_enter(driver);
@@ -228,7 +228,7 @@ static void turn(void *ctx, const struct pollfd *ready, size_t n)
     forks_leave(driver);
 }
 
-/* Places in lists are given up, as far as the file is free within a moment. */
+/* Leaves the lists of waiters, if the file is free within a moment. */
 static void leave(struct driver *driver)
 {
     mortise_host *host = driver->locks.host;

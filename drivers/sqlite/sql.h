@@ -1,4 +1,4 @@
-/* sql.h - the statements of the SQLite driver, by number. What is bound to each stands beside it.
+/* sql.h - the statements of the SQLite driver, by number. Beside each: what is bound to it, and what it returns.
  *
  * Prepared once per connection and kept. Nothing is ever pasted into one (R10). */
 #ifndef MORTISE_SQLITE_SQL_H

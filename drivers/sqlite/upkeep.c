@@ -1,15 +1,15 @@
-/* upkeep.c - what has to be done now and then, outside of any op: checkpoints, and the sweeping of rows that
- * have been free for long. Knows no op.
+/* upkeep.c - what the driver does from time to time: checkpoints, and the sweeping of rows that have been free for
+ * long. Knows no op.
  *
  * Checkpoints. SQLite before 3.51.3 can lose committed pages if a process begins a checkpoint while the log
- * is wholly copied and another one begins the log anew in that instant: the first one then goes by a
- * header that is no longer true. With many processes that write all the time, it would happen. So SQLite's
+ * is wholly copied and another one begins the log anew in that instant: the first one then relies on a
+ * header that is no longer true. With many processes that write all the time, that happens. So SQLite's
  * own checkpoints are off, and ours keep away from that state: one process at a time (flock on the folder
  * of inboxes), and it commits something *after* it has that lock and *before* it begins. Then the log
  * holds a frame that nobody has copied, and as long as that is so nobody begins it anew.
  * A process stopped in the middle of a checkpoint lets the log grow, no more; so does one in SQLite's own.
  *
- * Sweeping. A row is kept for its version. Where that is older than a day of wall clock, the next token is
+ * Sweeping. A row is kept for its version. If that is older than a day of wall clock, the next token is
  * larger without it, unless the clock is set back by more than a day. Each sweep looks at the next stretch
  * of names, and notes in the file where it ended. */
 #include "driver.h"
@@ -19,7 +19,7 @@
 
 #define CHECKPOINT_FRAMES 1000
 #define CHECKPOINT_OVERDUE 4000
-#define CHECKPOINT_AGAIN 250 /* frames until the next try, where one could not be made */
+#define CHECKPOINT_AGAIN 250 /* frames until the next try, if one could not be made */
 #define SWEEP_ROWS 512
 #define SWEEP_EVERY_NS (INT64_C(60000) * NS_PER_MS)
 
@@ -61,8 +61,8 @@ void upkeep_begin(struct driver *driver)
         checkpoint(driver, true, SQLITE_CHECKPOINT_PASSIVE);
 }
 
-/* It takes the time of a disk flush. Whoever has just acquired a lock, or is about to be woken for one, had
- * better not spend that time on it, while others wait for the same: somebody releases soon. */
+/* A checkpoint takes the time of a disk flush. A client that has just acquired a lock, or is about to be woken, should not
+ * spend that time while others wait; some client releases soon. */
 void upkeep_run(struct driver *driver, bool convenient)
 {
     if (driver->log_frames < CHECKPOINT_FRAMES)
@@ -140,7 +140,7 @@ static int note_end(struct driver *driver, const struct stretch *stretch)
     return rc == SQLITE_OK ? database_run(driver, TEXT_SWEEP_NOTE) : rc;
 }
 
-/* Where it found something, the next stretch follows with the next checkpoint. A busy file: next time. */
+/* If it deleted something, the next stretch follows with the next checkpoint. If the file is busy, it waits until then. */
 void upkeep_sweep(struct driver *driver)
 {
     struct stretch stretch;

@@ -1,7 +1,7 @@
 /* locks.c - ops come in, become requests, and go through their steps; see dialect.h. Knows which file does what with which
  * kind of op, and what a lost connection means for each. */
 #include "lease.h"
-#include "look.h"
+#include "query.h"
 #include "request.h"
 #include "waiting.h"
 
@@ -51,7 +51,7 @@ static bool is_lease(mortise_op_kind kind)
 static bool begin(struct sql_request *request)
 {
     if (!is_lease(request->kind))
-        return look_begin(request);
+        return query_begin(request);
     lease_begin(request);
     return true;
 }
@@ -117,7 +117,7 @@ enum sql_next locks_step(struct sql_request *request)
 {
     if (request->task != SQL_TASK_OP)
         return waiting_step(request);
-    return is_lease(request->kind) ? lease_step(request) : look_step(request);
+    return is_lease(request->kind) ? lease_step(request) : query_step(request);
 }
 
 void locks_tell(struct sql_request *request)
@@ -127,7 +127,7 @@ void locks_tell(struct sql_request *request)
     else if (is_lease(request->kind))
         lease_tell(request);
     else
-        look_tell(request);
+        query_tell(request);
 }
 
 void locks_fail(struct sql_request *request, mortise_status status, const struct sql_fault *fault)

@@ -1,14 +1,14 @@
-/* trust.c - who could change the database behind this process: the owners and the permissions of its folder, of the file
+/* trust.c - which users could change the database behind this process: the owners and the permissions of its folder, of the file
  * and of what SQLite keeps beside it. Knows no database.
  *
- * Everybody who can write the file can give himself any lock, and everybody who can write its folder, or rename a folder
+ * A user who can write the file can take any lock, and a user who can write its folder, or rename a folder
  * above it, can exchange the file. So all of them must belong to this user or to root, unless `shared` says that all the
  * others are trusted. In a folder with the sticky bit, such as /tmp, others can neither rename nor delete our file; but
  * they can make the files that SQLite looks for beside it, so these are checked before the database is opened and again
  * afterwards.
  *
- * Whoever is trusted: each of these files must be a regular one, because a FIFO would stop this process for ever. It must
- * have no second name and must not be a file that somebody moved there, because root's SQLite gives what lies beside the
+ * In any case, each of these files must be a regular one, because a FIFO would stop this process for ever. It must
+ * have no second name and must not be a file that somebody moved there, because root's SQLite gives the files beside the
  * database to the owner of the database. */
 #include "driver.h"
 
@@ -63,7 +63,7 @@ static bool others_may_write(const struct stat *about)
     return (about->st_mode & 002) != 0 || !is_private_group(about->st_gid, about->st_uid);
 }
 
-/* In a user namespace, a container's say, that does not map the host's root: he is shown as the overflow uid. */
+/* In a user namespace, a container's say, that does not map the host's root: root is shown as the overflow uid. */
 static bool is_unmapped(uid_t owner)
 {
     unsigned overflow = 65534, inside = 0, outside = 0, count = 0;
@@ -97,7 +97,7 @@ static mortise_status check_folder(const char *folder, bool above, mortise_error
         folder, (long)about.st_uid, (unsigned)about.st_mode & 07777u);
 }
 
-/* `folder` has no symbolic links. Whoever can rename a folder above it can put another one in its place. */
+/* `folder` has no symbolic links. A user who can rename a folder above it can put another one in its place. */
 mortise_status trust_check_folder(const struct driver *driver, const char *folder,
                                   mortise_error *error)
 {
@@ -143,7 +143,7 @@ static mortise_status check_file(const struct driver *driver, const char *path,
         (long)about->st_uid);
 }
 
-/* Root's SQLite makes the owner of the database the owner of this file. That must not give him more than he has. A log
+/* Root's SQLite makes the owner of the database the owner of this file. That must not give that user more rights. A log
  * that SQLite made for another user has the permissions of the database. */
 static mortise_status check_gift(const char *path, const struct stat *about,
                                  const struct stat *database, mortise_error *error)
@@ -164,7 +164,7 @@ static mortise_status check_wake_folder(const struct driver *driver, const char 
 {
     struct stat about;
     if (lstat(path, &about) != 0 || trust_accepts_owner(driver, about.st_uid))
-        return MORTISE_OK; /* what is no folder fails when it is opened */
+        return MORTISE_OK; /* anything but a folder fails when it is opened */
     return fault_error(
         error, MORTISE_CONFIG, 0, false,
         "%s belongs to uid %ld, who could stop the waking of waiters: remove it, " HOW_TO_SHARE,

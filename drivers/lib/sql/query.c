@@ -1,12 +1,12 @@
-/* look.c - inspect, list and ping, which only read; and the small named records, which outlive clients and are written by
+/* query.c - inspect, list and ping, which only read; and the small named records, which outlive clients and are written by
  * compare-and-swap. */
-#include "look.h"
+#include "query.h"
 
 #include "request.h"
 
 #include <string.h>
 
-bool look_begin(struct sql_request *request)
+bool query_begin(struct sql_request *request)
 {
     mortise_op *op = request->op;
     switch (op->kind) {
@@ -36,7 +36,7 @@ bool look_begin(struct sql_request *request)
     }
 }
 
-enum sql_next look_step(struct sql_request *request)
+enum sql_next query_step(struct sql_request *request)
 {
     struct sql_locks *locks = request->locks;
     struct rowlease_time time;
@@ -93,7 +93,7 @@ void locks_record(struct sql_request *request, int64_t version, const void *valu
     op->record_version = (uint64_t)version;
 }
 
-void look_tell(struct sql_request *request)
+void query_tell(struct sql_request *request)
 {
     mortise_status status = request->answer.status;
     if (request->answer.trouble != NULL) {

@@ -1,4 +1,4 @@
-/* place.c - which file the locks are in, and its folder. Makes the default folder, the file and the folder
+/* path.c - which file the locks are in, and its folder. Makes the default folder, the file and the folder
  * of inboxes beside it, with the right owners and modes. Never opens the file itself: see driver.h for
  * what that would do to other clients of this process. */
 #include "driver.h"
@@ -26,7 +26,7 @@ static mortise_status fits(int length, size_t size, mortise_error *error)
                        "the path of the database is too long");
 }
 
-/* The home folder by the user database, for those who run without HOME. */
+/* The home folder by the user database, for processes without HOME. */
 static bool home_of_user(char *home, size_t size)
 {
     char buffer[4096];
@@ -55,7 +55,7 @@ static mortise_status default_path(char *path, size_t size, mortise_error *error
     return fits(snprintf(path, size, "%s/.local/state/mortise/locks.db", given), size, error);
 }
 
-/* mkdir -p of the folder the file is in, each 0700. */
+/* mkdir -p of the file's folder, each 0700. */
 static mortise_status make_folders(const char *path, mortise_error *error)
 {
     char folder[PATH_MAX];
@@ -67,7 +67,7 @@ static mortise_status make_folders(const char *path, mortise_error *error)
     return MORTISE_OK;
 }
 
-/* The default folder is ours alone: a stranger's could be replaced under us. */
+/* The default folder must be ours: the owner of any other could replace the file. */
 static mortise_status check_default_folder(const char *folder, mortise_error *error)
 {
     struct stat about;
@@ -82,8 +82,8 @@ static mortise_status check_default_folder(const char *folder, mortise_error *er
                        (unsigned)about.st_mode & 07777u);
 }
 
-/* Absolute, symbolic links of the folder and of the file resolved: what is beside the file (log, inboxes)
- * must be the same for everybody. *folder is the folder. */
+/* An absolute path, with symbolic links resolved: what is beside the file (log, inboxes) must be the same for all
+ * processes. *folder is the folder. */
 static mortise_status resolve(struct driver *driver, const char *path, char *folder,
                               mortise_error *error)
 {
@@ -121,8 +121,8 @@ static mortise_status read_mode(struct driver *driver, mortise_error *error)
     return MORTISE_OK;
 }
 
-/* An empty file is an empty database; SQLite gives what it puts beside it the same owner and mode. Made by
- * us so that it never has a wider mode than it should; `given`: whatever the umask. */
+/* An empty file is an empty database; SQLite gives what it puts beside it the same owner and mode. We make
+ * it so that its mode is never wider than it should be. If `mode` is given, the umask does not count. */
 static mortise_status make_file(const struct driver *driver, mortise_error *error)
 {
     int fd = open(driver->path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW,
@@ -138,7 +138,7 @@ static mortise_status make_file(const struct driver *driver, mortise_error *erro
     return MORTISE_OK;
 }
 
-/* SQLite would open what it may not write for reading, and fail later and less clearly. */
+/* If SQLite may not write a file, it opens it for reading, and fails later and less clearly. */
 static mortise_status check_access(const char *path, int how, mortise_error *error)
 {
     if (faccessat(AT_FDCWD, path, how, AT_EACCESS) == 0)
@@ -181,8 +181,8 @@ static mortise_status find(struct driver *driver, mortise_error *error)
     return status == MORTISE_OK ? check_access(driver->path, R_OK | W_OK, error) : status;
 }
 
-/* An error begins with the key that it is about, and the core adds where that stands. */
-mortise_status place_find(struct driver *driver, mortise_error *error)
+/* An error begins with the key that it is about; the core adds file and line. */
+mortise_status path_find(struct driver *driver, mortise_error *error)
 {
     char text[sizeof(error->message)];
     mortise_status status = read_mode(driver, error);
@@ -239,9 +239,9 @@ static void match_folder(int fd, const struct stat *file)
     fchmod(fd, mode);
 }
 
-/* Whoever may use the database may make inboxes, and send to them. The owner is checked by the descriptor: somebody can
- * put another folder there at any time. */
-int place_open_wake_folder(const struct driver *driver)
+/* Every user who may use the database may make inboxes and send to them. The owner is checked through the descriptor,
+ * because others may be able to put another folder there at any time. */
+int path_open_wake_folder(const struct driver *driver)
 {
     char folder[PATH_MAX + 8];
     struct stat file, about;
