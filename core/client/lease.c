@@ -67,9 +67,9 @@ static mortise_status end_lease(struct claim *claim, struct client *client, mort
     struct locks *locks = &client->locks;
     struct called called;
     mortise_error detail;
+    detail.status = MORTISE_OK;
     struct release_wait wait = {.error = error == NULL ? NULL : &detail};
     bool ending;
-    detail.status = MORTISE_OK;
     sleeper_init(&wait.sleeper, &client->pump);
     pthread_mutex_lock(&locks->lock);
     if (!slot_is(&claim->slot, lease)) {
