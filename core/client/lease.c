@@ -68,6 +68,7 @@ static mortise_status end_lease(struct claim *claim, struct client *client, mort
     struct called called;
     mortise_error detail;
     detail.status = MORTISE_OK;
+    /* cppcheck-suppress uninitvar ; it is filled if there is detail */
     struct release_wait wait = {.error = error == NULL ? NULL : &detail};
     bool ending;
     sleeper_init(&wait.sleeper, &client->pump);

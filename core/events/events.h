@@ -2,7 +2,7 @@
  *
  * Callbacks wait in a queue and run one at a time, with no lock held: on a thread that is started when it is first
  * needed, or, after events_open_fd(), in events_dispatch_run(). A callback that blocks delays only the callbacks behind
- * it. A callback may use every function of the library. Knows no clients and no claims: see struct events_upcalls.
+ * it. A callback may use every function of the library; one that would wait for other callbacks returns DEADLOCK. Knows no clients and no claims: see struct events_upcalls.
  *
  * The lock of the queue is taken below every other lock. Under it the code makes only system calls. */
 #ifndef MORTISE_CORE_EVENTS_H

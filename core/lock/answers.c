@@ -26,7 +26,8 @@ static struct claim *claim_of_head_locked(struct waitlist *list)
         head->spare = NULL;
         if (list->claim != NULL)
             break;
-        waitlist_fail_locked(list, head, MORTISE_NOMEM, NULL);
+        waitlist_fail_locked(list, head, head->unsure ? MORTISE_INDETERMINATE : MORTISE_NOMEM,
+                             NULL);
         if (last)
             return NULL;
     }

@@ -12,8 +12,11 @@ struct claim *claim_new_locked(struct locks *locks, const char *owner, size_t ow
     char *copy = NULL;
     if (owner_len > 0 && (copy = malloc(owner_len)) == NULL)
         return NULL;
-    struct claim *claim = timer_reserve(&locks->timers) ? slab_take(&claim_slab) : NULL;
+    bool reserved = timer_reserve(&locks->timers);
+    struct claim *claim = reserved ? slab_take(&claim_slab) : NULL;
     if (claim == NULL) {
+        if (reserved)
+            timer_unreserve(&locks->timers);
         free(copy);
         return NULL;
     }

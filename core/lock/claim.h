@@ -1,7 +1,9 @@
-/* claim.h - a claim: the life of one grant id, from its first request until the backend can hold nothing under it.
+/* claim.h - a claim: the life of one grant id, from its first request until the backend holds nothing under it, or has
+ * been left to drop it with its ttl.
  *
  * A claim is PAUSED until its waitlist asks with it, HELD while a lease refers to it, and not free before every request
- * under its id has been answered and a claim that may be left in the backend has been released there. It has two
+ * under its id has been answered and what may be left in the backend has been released there, as far as that can be. As
+ * long as no request of an id can be executed any more and nothing was granted, the next request takes a new id. It has two
  * requests of its own, so that neither a renewal nor a release can fail for want of memory: `ask` acquires and renews,
  * `end` releases. The handle of its slot is the lease; a hand-over renews the handle, and the old one is spent.
  *
@@ -20,14 +22,16 @@
  * (2) ENDING, if `maybe`: a request of this id was sent, and its reply was lost. It may still be executed, and so may a
  *     refused request that took a part of the claim back. The waitlist goes on with another claim.
  * (3) At the deadline. ENDING with its lease, if a renewal may have moved the claim in the backend meanwhile.
- * (4) A renewal that was answered after the loss may have moved the claim.
- * (5) LOST, while its lease has not been released.
+ * (4) A renewal that was answered with OK or INDETERMINATE after the loss may have moved the claim.
+ * (5) If the answer is sure; else the release is repeated. LOST instead, while the lease has not been released.
+ * (6) The release is repeated; but a refusal that repeating cannot change, the end of the ttl, and the end of a close are
+ *     the end of the claim too: what may be left in the backend ends with its ttl.
  *
  * "Unwanted": the caller left, the lease is released, or the client closes. A claim that is GONE is free again when both
  * of its requests have been answered.
  *
- * The deadline only moves by compare-and-swap, from a value that has not passed; whoever first sees that it has passed
- * marks it DEADLINE_PASSED, and that is final. */
+ * A deadline is only extended by compare-and-swap, from a value that has not passed; the thread that first sees that it
+ * has passed marks it DEADLINE_PASSED, and that is final. */
 #ifndef MORTISE_CORE_LOCK_CLAIM_H
 #define MORTISE_CORE_LOCK_CLAIM_H
 

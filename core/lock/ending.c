@@ -1,9 +1,10 @@
 /* ending.c - a claim that is released; the release must come to an end, though nobody may be waiting for it.
  *
  * A release names the grant id, so it can be sent any number of times. It is over when the backend found and released
- * the claim; or said that the claim is not there, and is sure that no lost request can bring it back (R4); or when the
- * claim has ended by itself. Until then it is repeated: at once, then with growing pauses. A caller of mortise_release()
- * gets its status with the first answer; if it stops waiting, the release goes on in the background. */
+ * the claim; or said that the claim is not there, and is sure that no lost request can bring it back (R4); when the
+ * claim has ended by itself; when the backend refuses the release in a way that repeating cannot change; or when a close
+ * gives up. Until then it is repeated: at once, then with growing pauses. A caller of mortise_release() gets its status with
+ * the first answer; if it stops waiting, the release goes on in the background. */
 #include "lock/claim.h"
 
 #define BACKOFF_MIN_MS 10

@@ -250,15 +250,16 @@ static void renewal_failed_locked(struct claim *claim, mortise_status status)
         set_timer_locked(claim, now + backoff_ns(claim));
 }
 
-/* An answer for a lease that is lost already: what a late success moved is undone. If the lease was released meanwhile,
- * that release comes after the renewal. */
+/* An answer for a claim that is not held any more: what a late success moved is undone. If the lease was released, either
+ * its release came after the renewal, or that of the loss did, and is repeated until it is sure. */
 static void renewed_too_late_locked(struct claim *claim, const mortise_op *op)
 {
     if (!claim->leased || (op->status != MORTISE_OK && op->status != MORTISE_INDETERMINATE))
         return;
-    if (claim->state == CLAIM_ENDING)
+    if (claim->state == CLAIM_ENDING) {
         claim->end_again = true;
-    else
+        claim->ends_ns = clock_after_ms(clock_now(), claim->ttl_ms);
+    } else
         claim_end_locked(claim);
 }
 

@@ -37,6 +37,7 @@ struct watch {
     struct name *name;
     bool wanted, watching; /* what callers want; what the driver was told last */
     bool out;              /* the request is in the pump */
+    bool late;             /* it is a WATCH that waited for an UNWATCH */
     struct task task;
 };
 
@@ -124,9 +125,10 @@ enum start {
 };
 void locks_unlock(struct locks *locks, enum start how);
 
-/* The task is begun when the lock is released. The close waits until locks_ended_locked(). */
+/* The task is started when the lock is released. */
 void locks_start_locked(struct locks *locks, struct task *task);
 void locks_cancel_locked(struct locks *locks, struct task *task);
+/* The close waits until what began has ended: each acquire and renewal, and each claim in ENDING. */
 void locks_began_locked(struct locks *locks);
 void locks_ended_locked(struct locks *locks);
 
@@ -139,7 +141,7 @@ struct name *name_find_locked(struct locks *locks, const char *text, size_t leng
 /* A reference to the name; NULL: no memory. */
 struct name *name_get_locked(struct locks *locks, const char *text, size_t length);
 void name_put_locked(struct locks *locks, struct name *name);
-/* The driver is to tell when the name becomes free; or not any more. */
+/* watch.c: the driver is to tell when the name becomes free; or not any more. */
 void name_watch_locked(struct locks *locks, struct name *name, bool wanted);
 /* The driver was told to watch the name, and tells when it becomes free. */
 bool name_is_watched(const struct locks *locks, const struct name *name);

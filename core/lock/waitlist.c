@@ -363,7 +363,7 @@ void waitlist_freed_locked(struct name *name)
         locks_set_timer_locked(locks, timer, soon_ns);
 }
 
-static void news_locked(struct name *name)
+void waitlist_news_locked(struct name *name)
 {
     struct waitlist *list = name->waitlist;
     if (list == NULL)
@@ -379,8 +379,8 @@ void waitlists_news(struct locks *locks, const char *text, size_t length)
     pthread_mutex_lock(&locks->lock);
     struct name *name = text == NULL ? NULL : name_find_locked(locks, text, length);
     if (name != NULL)
-        news_locked(name);
+        waitlist_news_locked(name);
     for (name = text == NULL ? locks->names : NULL; name != NULL; name = name->hh.next)
-        news_locked(name);
+        waitlist_news_locked(name);
     locks_unlock(locks, START_NOW);
 }

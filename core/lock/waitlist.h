@@ -74,7 +74,9 @@ void waitlist_leave_locked(struct waiter *waiter, mortise_status status);
 void waitlist_served_locked(struct waiter *waiter);
 /* A claim of this name was given back to the backend: the head may ask again. */
 void waitlist_freed_locked(struct name *name);
-/* The name, or any name (NULL), may have become free. Inside the pump. */
+/* The name may have become free: the head asks, now or after the answer that it waits for. */
+void waitlist_news_locked(struct name *name);
+/* The same for a name, or for all names (NULL). Inside the pump. */
 void waitlists_news(struct locks *locks, const char *text, size_t length);
 void waitlists_free(struct locks *locks); /* those kept for reuse */
 /* Decides a caller that is on no list: wakes it, or queues its callback. Its memory may be gone then. */

@@ -35,7 +35,7 @@
 
 /* A thread that waits for an outcome. On its stack; whoever decides the outcome calls sleeper_wake. */
 struct sleeper {
-    _Atomic uint32_t word; /* a futex: enum sleeper_word in pump.c */
+    _Atomic uint32_t word; /* a futex: enum sleeper_word in wait.c */
     struct pump *pump;
     bool aside;                      /* never leads */
     struct sleeper *next, *previous; /* among the followers; pump lock */
@@ -62,7 +62,7 @@ struct task {
     mortise_op op;
     struct task *next, *previous; /* on a list of tasks to start, or free */
     struct task *cancel_next, *cancel_previous;
-    uint8_t phase;   /* enum task_phase in pump_inside.h; with the flags: pump lock */
+    uint8_t phase;   /* enum task_phase in pump_internal.h; with the flags: pump lock */
     bool unattended; /* counted in pump.unattended: no caller sleeps for it */
     bool cancel_wanted, on_cancels;
     unsigned doubts; /* of the pump, when a driver completed it, or a plugin got it */

@@ -57,7 +57,7 @@ void pump_let_go(struct pump *pump)
     if (pump == NULL)
         return;
     pthread_mutex_lock(&pump->lock);
-    if (pump->starts.first != NULL && !pump->inside && !pump->stopping)
+    if (pump_has_work_locked(pump) && !pump->inside && !pump->stopping)
         pump_go_inside_locked(pump);
     pthread_mutex_unlock(&pump->lock);
 }
