@@ -1,28 +1,28 @@
 /* mortise.h - distributed locks: one API, the backend is a driver loaded at run time.
  *
- * The only header an application includes. SPDX-License-Identifier: MIT
+ * An application includes only this header. SPDX-License-Identifier: MIT
  *
- * Words. A *client* is a configuration, a driver stack and a watchdog; one per process is enough.
- * A *lease* is the right to a name, from mortise_acquire() until it is released or lost. Behind it
- * stands a *grant*: what the backend gave, with a *token* (a number that is larger for every later
- * grant of the same name, to be passed along with each write: docs/fencing.md) and a *deadline* (the
- * instant on this machine's CLOCK_BOOTTIME from which this process must assume that it is gone).
+ * Words. A *client* has a configuration, a stack of modules and a watchdog; one client per process is enough.
+ * A *lease* is the right to a name, from mortise_acquire() until it is released or lost. The backend gives
+ * each lease a *token* and a *deadline*. The token is a number that is larger for every later grant of the
+ * same name: pass it along with each write (docs/fencing.md). The deadline is an instant on this machine's
+ * CLOCK_BOOTTIME; from then on this process must assume that the lease is lost.
  *
- * Threads. Every function may be called from any thread at any time, inside callbacks too, on the
- * same client and on the same lease; the library orders them. Exceptions stand at the function.
+ * Threads. You may call every function from any thread at any time, also inside callbacks, on the same
+ * client and on the same lease. The library serialises the calls. A function's comment states exceptions.
  *
- * Handles. mortise_client and mortise_lease are opaque handles, not addresses; a handle that was
- * closed or released is recognised and refused (CLOSED, INVALID), it is never another one's.
+ * Handles. mortise_client and mortise_lease are opaque handles, not addresses. The library recognises a
+ * handle that was closed or released and refuses it (CLOSED, INVALID). It never reuses a handle.
  *
- * Errors. Functions return a mortise_status: 0 (MORTISE_OK) or a negative code. `error` may be NULL;
- * where it is given it is filled on failure and left alone on success. Out-parameters are NULL (or 0)
- * on failure. Bad arguments return MORTISE_INVALID and do nothing.
+ * Errors. Functions return a mortise_status: 0 (MORTISE_OK) or a negative code. `error` may be NULL. If it
+ * is given, a failure fills it and a success does not change it. On failure, out-parameters are NULL (or 0).
+ * A call with bad arguments returns MORTISE_INVALID and does nothing.
  *
- * Times. Durations are int64_t milliseconds (`_ms`). Deadlines of leases count while the machine is
- * suspended; a wait that was under way then may end later by as long as the suspension.
+ * Times. Durations are int64_t milliseconds (`_ms`). Deadlines of leases go on while the machine is
+ * suspended. A wait does not: it may end later by as long as the machine was suspended.
  *
- * fork. After fork() a client belongs to the parent: in the child every call on it returns
- * MORTISE_FORKED, mortise_state() says LOST, and nothing touches the parent's sockets or files. */
+ * fork. After fork() a client belongs to the parent. In the child, every call on it returns
+ * MORTISE_FORKED, mortise_state() returns LOST, and nothing touches the parent's sockets or files. */
 #ifndef MORTISE_MORTISE_H
 #define MORTISE_MORTISE_H
 
@@ -48,18 +48,18 @@ extern "C" {
 
 #define MORTISE_NAME_MAX 512        /* bytes in a name, with the configured namespace before it */
 #define MORTISE_OWNER_MAX 512       /* bytes in an owner */
-#define MORTISE_TTL_MIN_MS 50       /* shortest ttl: below it the drift margin and a round trip eat it */
-#define MORTISE_TTL_MAX_MS 86400000 /* longest ttl: 24 h; a crashed holder blocks others for so long */
+#define MORTISE_TTL_MIN_MS 50       /* a shorter ttl leaves no time after the drift margin and one round trip */
+#define MORTISE_TTL_MAX_MS 86400000 /* longest ttl: 24 h; a crashed holder blocks others for the ttl */
 #define MORTISE_RECORD_MAX 4096 /* bytes in a record */
 #define MORTISE_WAIT_MAX_MS INT64_C(31536000000) /* longest finite wait: 365 days */
 
 /* ---- Status ---------------------------------------------------------------------------------- */
 
-/* One table makes the codes and the texts. The numbers are ABI: new ones are added at the end. */
+/* Codes and texts come from one table. The numbers are ABI: new ones are added at the end. */
 #define MORTISE_STATUS_MAP(X)                                                                       \
     X(OK, 0, "success")                                                                             \
     X(BUSY, -1, "held by another")                                                                  \
-    X(TIMEDOUT, -2, "not had in time")                                                              \
+    X(TIMEDOUT, -2, "timed out")                                                                    \
     X(CANCELED, -3, "canceled")                                                                     \
     X(LOST, -4, "the lease was lost")                                                               \
     X(NOTOWNER, -5, "held under another grant")                                                     \
@@ -72,8 +72,8 @@ extern "C" {
     X(FORKED, -12, "the client belongs to the parent process")                                      \
     X(DEADLOCK, -13, "a callback must not wait for a lock")                                         \
     X(NOMEM, -14, "out of memory")                                                                  \
-    X(BACKEND, -15, "the backend refused")                                                          \
-    X(CLOSING, -16, "callbacks of the closed client are left")
+    X(BACKEND, -15, "the backend refused the request")                                              \
+    X(CLOSING, -16, "callbacks of the closed client still run or wait")
 
 typedef enum mortise_status {
 #define MORTISE_STATUS_ENUM(name, code, text) MORTISE_##name = code,
@@ -81,18 +81,18 @@ typedef enum mortise_status {
 #undef MORTISE_STATUS_ENUM
 } mortise_status;
 
-/* The text of the table ("held by another"); for an unknown code "unknown status". Static. */
+/* Returns the text of the table ("held by another"), or "unknown status" for an unknown code. Static. */
 MORTISE_API const char *mortise_status_text(mortise_status status);
-/* The name of the table ("BUSY"); for an unknown code "UNKNOWN". Static. */
+/* Returns the name of the table ("BUSY"), or "UNKNOWN" for an unknown code. Static. */
 MORTISE_API const char *mortise_status_name(mortise_status status);
 
-/* The detail of a failure, owned by the caller: put it on the stack, no initialisation needed. */
+/* The details of a failure. The caller owns it: put it on the stack, no initialisation needed. */
 typedef struct mortise_error {
     mortise_status status;
-    int32_t native;      /* the backend's own code, 0 if it has none */
-    bool retryable;      /* the same call may succeed later without anything being changed */
-    char driver[32];     /* the module that reports it; empty: the core */
-    char message[960];   /* one line, UTF-8 or escaped, naming server, lock and what was being done */
+    int32_t native;      /* the backend's own code; 0 if it has none */
+    bool retryable;      /* the same call may succeed later, although nothing was changed */
+    char driver[32];     /* the module that reports the failure; empty: the core */
+    char message[960];   /* one line, UTF-8 or escaped: names the server, the lock and the operation */
 } mortise_error;
 
 /* ---- Client ---------------------------------------------------------------------------------- */
@@ -102,132 +102,139 @@ typedef struct mortise_lease mortise_lease;
 
 /* Opens a client.
  *
- * where: a path of a config file ("/etc/mortise/mortise.conf"; "FILE#SECTION" opens the module of that
- * section in place of the one that `driver` names), or a URL whose scheme names the driver
- * ("sqlite:/var/lib/app/locks.db?ttl=10s"), or NULL: $MORTISE_CONFIG (path or URL; ignored in a
- * set-uid program), then mortise/mortise.conf in the user's ($XDG_CONFIG_HOME, ~/.config) and in the
- * system's config folder, then the embedded default (SQLite). Never the current folder.
- * It parses, loads the modules, opens them and checks `require`; a server that is away is no error
- * here (the calls that need it say UNREACHABLE). May touch the disk; bounded by the driver's timeouts.
- * CONFIG (message: file:line: [section] key …), NOMEM, BACKEND, UNREACHABLE. */
+ * where: one of
+ * - the path of a config file ("/etc/mortise/mortise.conf"). "FILE#SECTION" opens the module of that section
+ *   instead of the one that `driver` names.
+ * - a URL whose scheme names the driver ("sqlite:/var/lib/app/locks.db?ttl=10s").
+ * - NULL: $MORTISE_CONFIG if it is set (a path or a URL; ignored in a set-uid program), else mortise/mortise.conf in
+ *   the user's config directory ($XDG_CONFIG_HOME, ~/.config), else the same in the system's config directory, else
+ *   the built-in default (SQLite). The current directory is never searched.
+ *
+ * The call parses the config, loads and opens the modules, and checks `require`. An unreachable server is no
+ * error here: the calls that need it return UNREACHABLE. The call may access the disk; the driver's timeouts
+ * bound it.
+ * Returns CONFIG (message: file:line: [section] key …), NOMEM, BACKEND, UNREACHABLE. */
 MORTISE_API mortise_status mortise_open(const char *where, mortise_client **client,
                                         mortise_error *error);
 
-/* Closes a client. In this order:
+/* Closes a client, in this order:
  *
  * 1. New calls on the client return CLOSED. Callers that wait return CLOSED. Pending async acquires complete with
- *    CLOSED. Leases that are still held are released, and their handles are spent: no on_state is called for them.
- * 2. Releases and clean-ups under way are finished, for up to `close_timeout` (config, default 5 s).
+ *    CLOSED. Held leases are released, and their handles become invalid: on_state is not called for them.
+ * 2. Releases and clean-ups that are under way finish, for up to `close_timeout` (config, default 5 s).
  * 3. The client's threads end, and its modules are closed. If a module is stuck, this takes a few seconds at most.
- * 4. The callbacks that wait run, and those that run end, for up to `close_timeout` from the beginning, at least
+ * 4. Callbacks that wait run, and callbacks that run end, for up to `close_timeout` from the beginning, but at least
  *    for a second.
  *
- * OK: no callback of this client runs, and none will run: what the callbacks use may be freed. Nothing is left open.
- * UNREACHABLE: no callback either, but something could not be released in time and ends with its ttl; or a call on the
- *    client has not returned (a module is stuck, say), and what it uses is left open. The message says which.
- * CLOSING: callbacks still run or wait. Call mortise_close() again with the same handle: it waits on, for another
- *    `close_timeout`, and returns OK, UNREACHABLE or CLOSING likewise. Until it returned OK or UNREACHABLE, a little
- *    memory of the client is kept. Several threads may close: each waits, and each gets CLOSING while callbacks may
- *    still run; then one gets OK or UNREACHABLE, and the others get CLOSED. Inside a callback, a close that another
- *    thread has begun returns CLOSING at once.
- * CLOSED: the client was closed before: no callback runs, except the one that makes this call and has closed the client
- *    itself. FORKED. INVALID: not a client.
+ * OK: no callback of this client runs, and none will run. You may free what the callbacks use. Nothing is left open.
+ * UNREACHABLE: as OK for callbacks, but something could not be released in time and ends with its ttl; or a call on the
+ *    client has not returned (for example, a module is stuck), and what it uses stays open. The message says which.
+ * CLOSING: callbacks still run or wait. Call mortise_close() again with the same handle: it waits for another
+ *    `close_timeout` and again returns OK, UNREACHABLE or CLOSING. Until it returns OK or UNREACHABLE, the library
+ *    keeps a little memory of the client. Several threads may close: each waits, and each gets CLOSING while callbacks
+ *    may still run; then one gets OK or UNREACHABLE, and the others get CLOSED. Inside a callback, mortise_close()
+ *    returns CLOSING at once if another thread has begun to close.
+ * CLOSED: the client was closed before. No callback runs, except the one that makes this call, if that callback closed
+ *    the client itself.
+ * FORKED. INVALID: not a client.
  *
- * After mortise_fd() callbacks run in mortise_dispatch() only, so the close runs none itself: if callbacks wait and no
- * other thread dispatches, it returns CLOSING at once. Then call mortise_dispatch(), which still runs the
- * callbacks of a client in this state, and close again:
+ * After mortise_fd(), callbacks run only in mortise_dispatch(), so mortise_close() runs none. If callbacks wait and no
+ * other thread dispatches, it returns CLOSING at once. Then call mortise_dispatch(), which still runs the callbacks of
+ * a client in this state, and close again:
  *
  *     while (mortise_close(client, NULL) == MORTISE_CLOSING && mortise_dispatch(client) >= 0)
  *         continue;
  *
- * Inside a callback of the same client the close does not wait for that callback. If no other callback waits, it
- * returns as above. Otherwise it returns CLOSING, the others run on the same thread as soon as the calling callback
- * has returned, and then the client ends by itself. */
+ * Inside a callback of the same client, mortise_close() does not wait for that callback. If no other callback waits,
+ * it returns as above. Otherwise it returns CLOSING; the other callbacks run on the same thread as soon as the calling
+ * callback has returned, and then the client ends by itself. */
 MORTISE_API mortise_status mortise_close(mortise_client *client, mortise_error *error);
 
 /* ---- Acquire and release --------------------------------------------------------------------- */
 
 typedef enum mortise_lease_state {
-    MORTISE_STATE_HELD = 0,    /* it is yours */
-    MORTISE_STATE_SUSPECT = 1, /* yours still, but a renewal failed: the deadline stands and comes nearer */
-    MORTISE_STATE_LOST = 2     /* not yours any more, or not for sure: stop. Final */
+    MORTISE_STATE_HELD = 0,    /* you hold it */
+    MORTISE_STATE_SUSPECT = 1, /* you still hold it, but a renewal failed and the deadline does not move */
+    MORTISE_STATE_LOST = 2     /* you do not hold it, or it is uncertain: stop. Final */
 } mortise_lease_state;
 
 /* Called when the state of a lease has changed, on the notifier thread (or in mortise_dispatch()), one callback at a
- * time per client. Changes that wait to be reported are merged: the last of HELD and SUSPECT counts, and LOST is always
- * reported. Another thread may have released the lease by then: calls on it say so.
- * It is not called any more once mortise_release() of that lease, or mortise_close() with OK or UNREACHABLE, has
- * returned. One exception: a release inside a callback (of any client) does not wait for an on_state of that lease
- * which already runs on another thread, because two such callbacks could wait for each other: ask
- * mortise_on_state_runs() then. */
+ * time per client. Changes that wait to be reported are merged: of HELD and SUSPECT only the last is reported; LOST is
+ * always reported. Another thread may have released the lease meanwhile; calls on the lease then return that.
+ * on_state is not called after mortise_release() of that lease has returned, nor after mortise_close() has returned OK
+ * or UNREACHABLE. One exception: a release inside a callback (of any client) does not wait for an on_state of that
+ * lease that already runs on another thread, because two such callbacks could wait for each other. In that case, use
+ * mortise_on_state_runs(). */
 typedef void (*mortise_state_callback)(mortise_lease *lease, mortise_lease_state state,
                                        void *user_data);
 
-/* owner = MORTISE_OWNER_THREAD: this client and this thread, the reentrancy of Java's locks. */
+/* owner = MORTISE_OWNER_THREAD: this thread of this client owns the lock, as with Java's reentrant locks. */
 #define MORTISE_OWNER_THREAD ((const char *)"\001thread")
 
 #define MORTISE_WAIT_FOREVER INT64_C(-1)
 #define MORTISE_WAIT_DEFAULT INT64_C(-2) /* the config's `wait` */
 
 typedef struct mortise_options {
-    size_t size;       /* sizeof(mortise_options), set by the macro: how fields are added later */
-    int64_t wait_ms;   /* 0: try once (BUSY); MORTISE_WAIT_FOREVER; MORTISE_WAIT_DEFAULT; else how
-                        * long to wait at most (TIMEDOUT), to MORTISE_WAIT_MAX_MS */
-    int64_t ttl_ms;    /* how long the grant outlives a holder that died; 0: the config's `ttl`;
+    size_t size;       /* sizeof(mortise_options), set by the macro, so that fields can be added later */
+    int64_t wait_ms;   /* 0: try once (BUSY). MORTISE_WAIT_FOREVER. MORTISE_WAIT_DEFAULT. Else the longest
+                        * wait (TIMEDOUT), up to MORTISE_WAIT_MAX_MS */
+    int64_t ttl_ms;    /* how long a crashed holder blocks others; 0: the config's `ttl`;
                         * MORTISE_TTL_MIN_MS to MORTISE_TTL_MAX_MS */
     const char *owner; /* NULL: this lease alone. MORTISE_OWNER_THREAD, or a name of 1 to
-                        * MORTISE_OWNER_MAX bytes: leases with the same owner share the lock, over
-                        * threads and processes; NOTSUP where the driver is not `reentrant` */
-    bool no_renew;     /* the lease just ends after its ttl */
-    int64_t max_hold_ms; /* >0: renewed for so long at most, so that a dead thread's lock ends */
-    mortise_state_callback on_state; /* NULL: nobody is told; mortise_state() knows anyway */
+                        * MORTISE_OWNER_MAX bytes: leases with the same owner share the lock, across
+                        * threads and processes; NOTSUP if the driver is not `reentrant` */
+    bool no_renew;     /* do not renew: the lease ends after its ttl */
+    int64_t max_hold_ms; /* >0: stop renewing after this time, so that a stuck thread's lock ends */
+    mortise_state_callback on_state; /* NULL: no callback; mortise_state() still works */
     void *user_data;                 /* for on_state */
 } mortise_options;
 
 /* MORTISE_OPTIONS(.wait_ms = 5000, .ttl_ms = 10000): a pointer to options that lives as long as the
- * enclosing block. What is not named is zero: no wait_ms means try once. */
+ * enclosing block. Fields that are not named are zero: without wait_ms, the call tries once. */
 #define MORTISE_OPTIONS(...) (&(const mortise_options){.size = sizeof(mortise_options), __VA_ARGS__})
 
-/* Acquires `name` (1 to MORTISE_NAME_MAX bytes, compared byte by byte). options NULL: wait as the
- * config's `wait` says, everything else default. Returns when it is held, or failed:
- * BUSY (try only), TIMEDOUT, UNREACHABLE (the backend could not be used for `unreachable_timeout`, or for the whole wait:
- * no request was sent, or none had an effect that lasts; none is under way), INDETERMINATE (a request may have been
- * executed, or may be yet: its reply was lost, or is missing when the time is over, or came when the claim had ended; also
- * if it is not known whether one was sent), NOTSUP, INVALID, CLOSED, FORKED, DEADLOCK (wait_ms other than 0
- * inside a callback), NOMEM (out of memory, or no thread could be started), BACKEND (the backend refused).
- * Whatever fails leaves nothing behind in the backend: what a request may still do there is undone in the background.
- * Not a cancellation point; not interrupted by signals. */
+/* Acquires `name` (1 to MORTISE_NAME_MAX bytes, compared byte by byte). If options is NULL, the config's `wait` and the
+ * other defaults apply. Returns OK when the lease is held, or:
+ * BUSY: held by another (only if the call tries once). TIMEDOUT: the wait is over.
+ * UNREACHABLE: the backend was unusable for `unreachable_timeout`, or for the whole wait. No request was sent, or none
+ *    had a lasting effect, and none is under way.
+ * INDETERMINATE: a request may have been executed, or may still be executed: its reply was lost, or had not arrived
+ *    when the wait ended, or arrived after the claim had ended. Also if it is unknown whether a request was sent.
+ * DEADLOCK: wait_ms is not 0 inside a callback. NOMEM: out of memory, or no thread could be started.
+ * BACKEND: the backend refused the request. NOTSUP, INVALID, CLOSED, FORKED.
+ * A failed acquire leaves nothing behind in the backend: if a request may still have an effect there, the library
+ * undoes it in the background. The call is not a cancellation point, and signals do not interrupt it. */
 MORTISE_API mortise_status mortise_acquire(mortise_client *client, const char *name,
                                            const mortise_options *options, mortise_lease **lease,
                                            mortise_error *error);
 
-/* Releases a lease and waits for the backend's answer. The handle is spent whatever is returned.
- * OK: the lease was held to the end. If another thread of this process waits for the name, the lease may be handed
- *    over to it: then OK is returned at once, and the backend is not asked.
- * LOST: the deadline had passed, or the backend said that the claim was gone. Another holder may have overlapped with
- *    what was done last.
- * INDETERMINATE: a request may have been executed, or may be yet: its reply was lost or is missing, or it is not known
- *    whether it was sent. The release is repeated in the background until it is sure; the ttl bounds it. Also if the
- *    repeat found another holder: it may have come after our release, or before.
- * UNREACHABLE: the backend could not be used, and has not executed the release. It is repeated in the background likewise.
- * BACKEND: the backend refused the release. What is left ends with its ttl.
- * INVALID: not a lease, or released before (mortise_close() releases too). CLOSED, FORKED. NULL is OK and does
- * nothing. A release does not fail for want of memory. */
+/* Releases a lease and waits for the backend's answer. The handle is invalid afterwards, whatever the call returns.
+ * OK: the lease was held until the end. If another thread of this process waits for the name, the library may hand the
+ *    claim over to it: the call then returns OK at once, without asking the backend.
+ * LOST: the deadline had passed, or the backend reported that the claim was gone. Another holder may have overlapped
+ *    with your last steps.
+ * INDETERMINATE: a request may have been executed, or may still be executed: its reply was lost or has not arrived, or
+ *    it is unknown whether the request was sent. The library repeats the release in the background until it is sure;
+ *    the ttl bounds this. Also if the repeat found another holder, which may have acquired before or after our release.
+ * UNREACHABLE: the backend was unusable and has not executed the release. The library repeats it in the background too.
+ * BACKEND: the backend refused the release. The claim ends with its ttl.
+ * INVALID: not a lease, or released before (mortise_close() also releases). CLOSED, FORKED.
+ * NULL is allowed: the call returns OK and does nothing. A release never fails because memory is short. */
 MORTISE_API mortise_status mortise_release(mortise_lease *lease, mortise_error *error);
 
-/* The same, but returns once the request is on its way: a cycle costs one round trip. What this
- * client asks next comes after it; mortise_close() waits for it; a broken connection repeats it.
- * Inside mortise_dispatch() the requests of all callbacks that run go out together at its end.
- * OK, LOST (known before asking), INVALID, CLOSED, FORKED. */
+/* Like mortise_release(), but returns as soon as the request is on its way, so an acquire and a release together cost
+ * one round trip. Later requests of this client come after it. mortise_close() waits for it. If the connection breaks,
+ * the library repeats it. Inside mortise_dispatch(), the requests of all callbacks go out together at the end.
+ * OK, LOST (known without asking the backend), INVALID, CLOSED, FORKED. */
 MORTISE_API mortise_status mortise_release_nowait(mortise_lease *lease, mortise_error *error);
 
-/* Whether the on_state of a lease of this client is about to run, or runs, on another thread. For a lease that was
- * released inside a callback: once this has returned false, what its on_state uses may be freed. True as well if the client
- * is being closed (mortise_close() tells then) or was opened by the parent process. */
+/* Returns whether the on_state of a lease of this client runs, or is about to run, on another thread. Use it for a
+ * lease that was released inside a callback: once it returns false, you may free what on_state uses. It also returns
+ * true if the client is being closed (use the result of mortise_close() then) or was opened by the parent process. */
 MORTISE_API bool mortise_on_state_runs(mortise_client *client, mortise_lease *lease);
 
-/* MORTISE_WITH(lease) { … }: runs the block if lease is not NULL and releases it at the scope's end,
- * also on break, continue, return and goto (with compilers that know the cleanup attribute). */
+/* MORTISE_WITH(lease) { … }: runs the block if lease is not NULL, and releases the lease at the end of the block,
+ * also on break, continue, return and goto. Needs a compiler with the cleanup attribute. */
 #define MORTISE_WITH(lease) MORTISE_WITH_(lease, __COUNTER__)
 #define MORTISE_WITH_(lease, n) MORTISE_WITH__(lease, n)
 #define MORTISE_WITH__(lease, n)                                                                    \
@@ -238,114 +245,116 @@ MORTISE_API void mortise_release_scope(mortise_lease **lease);
 
 /* ---- A lease --------------------------------------------------------------------------------- */
 
-/* A clock compare on this thread: no lock, no system call, no I/O. LOST from the deadline on, whether
- * or not the watchdog has run; LOST for a handle that is spent. Check it before each irreversible
- * step, and pass the token along with the step. */
+/* Compares the deadline with the clock: no lock, no system call, no I/O. Returns LOST from the deadline on, whether
+ * or not the watchdog has run, and LOST for a handle that was released. Check it before each irreversible step, and
+ * pass the token along with the step. */
 MORTISE_API mortise_lease_state mortise_state(mortise_lease *lease);
-/* Milliseconds to the deadline as it stands; 0 when lost. Same cost. */
+/* Returns the milliseconds until the current deadline, or 0 if the lease is lost. As cheap as mortise_state(). */
 MORTISE_API int64_t mortise_remaining_ms(mortise_lease *lease);
-/* The fencing token, >0; 0 where the driver has none (no `fencing`) or the handle is spent. Leases
- * that share a hold (same owner) or were handed over within the process have the token in common. */
+/* Returns the fencing token (>0), or 0 if the driver has no `fencing` or the handle was released. Leases of the same
+ * owner that are held together have the same token; so have leases that were handed over within the process. */
 MORTISE_API uint64_t mortise_token(mortise_lease *lease);
-/* The owner: the given one, or for an unnamed owner 32 hex digits, the grant id. Writes at most size
- * bytes with the NUL, returns the length it needs without it (as snprintf); 0 for a spent handle. */
+/* Writes the owner: the given one, or the grant id (32 hex digits) if none was given. Writes at most size bytes,
+ * including the NUL. Returns the length without the NUL, even if it did not fit (like snprintf); 0 if the handle was
+ * released. */
 MORTISE_API size_t mortise_owner(mortise_lease *lease, char *buffer, size_t size);
 
 /* ---- Asynchronous use ------------------------------------------------------------------------ */
 
-/* Completion of an async acquire, called exactly once, on the notifier thread or in
- * mortise_dispatch(): status OK with the lease (yours from now on), or a failure with lease NULL and
- * `error` (valid during the call). */
+/* Called exactly once when an async acquire completes, on the notifier thread or in mortise_dispatch(). If status is
+ * OK, you own the lease from now on. Otherwise lease is NULL and `error` is valid during the call. */
 typedef void (*mortise_acquire_callback)(mortise_status status, mortise_lease *lease,
                                          const mortise_error *error, void *user_data);
 
-/* Names one pending async acquire; never 0, never used twice by a client. */
+/* Identifies one pending async acquire. Never 0; a client never uses a value twice. */
 typedef uint64_t mortise_request;
 
-/* Starts an acquire and returns at once. On OK the callback will come, possibly before this returns;
- * *request (may be NULL) is for mortise_cancel(). INVALID, CLOSED, FORKED, NOMEM: no callback. */
+/* Starts an acquire and returns at once. After OK the callback is called once, possibly before this call returns;
+ * *request (may be NULL) is for mortise_cancel(). After INVALID, CLOSED, FORKED or NOMEM the callback is not called. */
 MORTISE_API mortise_status mortise_acquire_async(mortise_client *client, const char *name,
                                                  const mortise_options *options,
                                                  mortise_acquire_callback callback, void *user_data,
                                                  mortise_request *request, mortise_error *error);
 
-/* Cancels a pending async acquire: its callback comes with CANCELED, unless its outcome was decided
- * before (then with that; a lease must be released). OK; INVALID: unknown or already decided. */
+/* Cancels a pending async acquire. Its callback is called with CANCELED, unless the outcome was decided before: then it
+ * gets that outcome, and you must release a lease as usual. OK. INVALID: unknown, or already decided. */
 MORTISE_API mortise_status mortise_cancel(mortise_client *client, mortise_request request);
 
-/* From the first call on, callbacks run in mortise_dispatch() instead of on a thread of the
- * library's; returns a descriptor (owned by the client, never read it) that polls readable when
- * mortise_dispatch() has something to do. -1: CLOSED, FORKED, NOMEM (in *status, may be NULL).
- * Renewals do not depend on the program calling dispatch. */
+/* For event loops. From the first call on, callbacks run in mortise_dispatch(), not on a thread of the library. Returns
+ * a descriptor that polls readable when mortise_dispatch() has something to do. The client owns it; never read from it.
+ * On failure returns -1 and sets *status (may be NULL) to CLOSED, FORKED or NOMEM. Leases are renewed even if the
+ * program does not call mortise_dispatch(). */
 MORTISE_API int mortise_fd(mortise_client *client, mortise_status *status);
-/* Does what is ready without waiting and runs callbacks on this thread: at least those that were due
- * when it was called. Returns how many ran, or a negative status (CLOSED, FORKED, DEADLOCK inside a
- * callback, INVALID before mortise_fd()). While the client is being closed, and after a close that returned
- * CLOSING, it runs the callbacks that are left. */
+/* Does all work that is ready, without waiting, and runs callbacks on this thread: at least those that were due at the
+ * call. Returns the number of callbacks that ran, or a negative status: CLOSED, FORKED, DEADLOCK (inside a callback),
+ * INVALID (before mortise_fd()). While the client is being closed, and after mortise_close() has returned CLOSING, it
+ * runs the remaining callbacks. */
 MORTISE_API int mortise_dispatch(mortise_client *client);
 
-/* ---- Looking in ------------------------------------------------------------------------------ */
+/* ---- Inspecting ------------------------------------------------------------------------------ */
 
-/* What the backend knows of a name. Text is cut to fit, always terminated. */
+/* What the backend knows about a name. Text is truncated to fit and always NUL-terminated. */
 typedef struct mortise_info {
     size_t size;                      /* sizeof(mortise_info), set by the caller */
-    bool held;                        /* the rest but name and waiters is 0 or empty if not */
+    bool held;                        /* if false, all other fields except name and waiters are 0 or empty */
     char name[MORTISE_NAME_MAX + 1];  /* without the namespace */
-    char owner[MORTISE_OWNER_MAX + 1]; /* as mortise_owner() */
-    char host[65];                    /* of the holder; empty if unknown (another kind of client) */
+    char owner[MORTISE_OWNER_MAX + 1]; /* see mortise_owner() */
+    char host[65];                    /* of the holder; empty if unknown (not a Mortise client) */
     char program[33];                 /* of the holder */
     int64_t pid;                      /* of the holder; 0 if unknown */
-    int64_t held_ms;                  /* since when, in milliseconds ago; -1 if unknown */
-    int64_t remaining_ms;             /* until when, if it is not renewed; -1 if unknown (session) */
+    int64_t held_ms;                  /* how long it has been held; -1 if unknown */
+    int64_t remaining_ms;             /* how long it lasts if it is not renewed; -1 if unknown (session) */
     uint64_t token;                   /* 0 if the driver has none */
-    uint32_t leases;                  /* of this owner, where they are counted; else 1 */
+    uint32_t leases;                  /* of this owner, if the driver counts them; else 1 */
     int32_t waiters;                  /* waiting clients; -1 if unknown */
 } mortise_info;
 
-/* Asks the backend about one name. OK (info->held tells); NOTSUP, UNREACHABLE, … */
+/* Asks the backend about one name. OK: see info->held. NOTSUP, UNREACHABLE, … */
 MORTISE_API mortise_status mortise_inspect(mortise_client *client, const char *name,
                                            mortise_info *info, mortise_error *error);
 
-/* Calls `each` on this thread for every held name that begins with prefix (NULL or "": all), in byte
- * order, after the answer is complete; stops early when it returns false. */
+/* Calls `each` on this thread for every held name that begins with prefix (NULL or "": all names), in byte
+ * order, after the answer is complete. Stops early if `each` returns false. */
 typedef bool (*mortise_list_callback)(const mortise_info *info, void *user_data);
 MORTISE_API mortise_status mortise_list(mortise_client *client, const char *prefix,
                                         mortise_list_callback each, void *user_data,
                                         mortise_error *error);
 
-/* For operators: ends another's grant, the very one with this token, and no other. Its holder is told
- * LOST at its next renewal or deadline. OK; NOTOWNER: the name is held under another token (it
- * changed hands); LOST: nobody holds it; NOTSUP. */
+/* For operators: ends the claim of another holder if it has this token. Its lease becomes LOST at its next renewal or
+ * at its deadline. OK. NOTOWNER: the name is held under another token, so the holder has changed. LOST: nobody holds
+ * the name. NOTSUP. */
 MORTISE_API mortise_status mortise_break(mortise_client *client, const char *name, uint64_t token,
                                          mortise_error *error);
 
-/* Asks the backend for a sign of life: OK and one line of text about it (name, version, address). */
+/* Checks that the backend answers. OK: text is one line about it (name, version, address). */
 MORTISE_API mortise_status mortise_ping(mortise_client *client, char *text, size_t size,
                                         mortise_error *error);
 
-/* For tools: a record is a few bytes under a name in the backend, beside the locks (a lock of the same name is
- * another thing), that outlives all clients; for what has to be agreed upon once, as the phase of a migration.
- * It lasts as long as the backend's data do.
+/* For tools. A record is a few bytes under a name in the backend, separate from the lock of the same name. It outlives
+ * all clients and lasts as long as the backend's data. Use it for a fact that clients must agree upon, such as the
+ * phase of a migration.
  *
- * Reads into buffer at most *size bytes. OK: *size is the record's whole length (more than was given: it was cut),
- * *version its version, >0; no such record: both 0. NOTSUP, UNREACHABLE, … */
+ * Reads at most *size bytes into buffer. OK: *size is the record's whole length (if it is more than you gave, the
+ * record was truncated) and *version its version (>0). If there is no such record, both are 0. NOTSUP, UNREACHABLE, …
+ * */
 MORTISE_API mortise_status mortise_record_read(mortise_client *client, const char *name,
                                                void *buffer, size_t *size, uint64_t *version,
                                                mortise_error *error);
-/* Writes size bytes if the record's version is *version still (0: if there is none). OK: written, *version is the
- * new one. BUSY: the version is another, nothing was written. INDETERMINATE, UNREACHABLE: perhaps written: read it. */
+/* Writes size bytes if the record's version is still *version (0: if there is no record). OK: written; *version is the
+ * new version. BUSY: the version is different; nothing was written. INDETERMINATE, UNREACHABLE: it may have been
+ * written: read it. */
 MORTISE_API mortise_status mortise_record_write(mortise_client *client, const char *name,
                                                 const void *record, size_t size,
                                                 uint64_t *version, mortise_error *error);
 
-/* What a stack can promise; docs/promises.md says it in full. */
+/* What a stack of modules can promise. docs/promises.md defines each word. */
 #define MORTISE_CAPABILITY_MAP(X)                                                                   \
     X(LEASE, 0, "lease", "expires by its ttl when the holder is gone")                              \
     X(SESSION, 1, "session", "lives with a session of the client")                                  \
     X(FENCING, 2, "fencing", "tokens that grow with every grant")                                   \
     X(FAIR, 3, "fair", "first come, first served between processes")                                \
-    X(NOTIFY, 4, "notify", "waiters are told of a release; nobody polls")                           \
-    X(INSPECT, 5, "inspect", "tells who holds a name")                                              \
+    X(NOTIFY, 4, "notify", "waiters are notified of a release; nobody polls")                           \
+    X(INSPECT, 5, "inspect", "reports who holds a name")                                            \
     X(LIST, 6, "list", "lists the held names")                                                      \
     X(REENTRANT, 7, "reentrant", "owners share a lock, counted in the backend")                     \
     X(QUORUM, 8, "quorum", "survives the loss of a minority of servers")                            \
@@ -357,7 +366,7 @@ typedef enum mortise_capability {
 #undef MORTISE_CAPABILITY_ENUM
 } mortise_capability;
 
-/* One module of the client's stack, the top first. Text lives as long as the client. */
+/* One module of the client's stack; the top is first. Text lives as long as the client. */
 typedef struct mortise_module_info {
     size_t size;              /* sizeof(mortise_module_info), set by the caller */
     const char *name;         /* "sqlite" */
@@ -366,31 +375,31 @@ typedef struct mortise_module_info {
     const char *summary;      /* one line */
     const char *path;         /* the file it was loaded from */
     const char *kind;         /* "driver", "plugin" or "observer" */
-    uint32_t abi;             /* of the driver interface it was built for */
+    uint32_t abi;             /* of the driver interface that it was built for */
     uint32_t capabilities;    /* mortise_capability bits, as opened with this config */
 } mortise_module_info;
 
-/* The capabilities of the whole stack (the top's); 0 for a spent handle. */
+/* Returns the capabilities of the whole stack, or 0 if the client was closed. */
 MORTISE_API uint32_t mortise_capabilities(mortise_client *client);
-/* Fills info for the index-th module; false when there is none. */
+/* Fills info for the module at index. Returns false if there is none. */
 MORTISE_API bool mortise_module_at(mortise_client *client, size_t index, mortise_module_info *info);
-/* Where the configuration came from: a path, a URL without secrets, or "built-in defaults".
- * Lives as long as the client; NULL for a spent handle. */
+/* Returns where the configuration came from: a path, a URL without secrets, or "built-in defaults".
+ * The text lives as long as the client. NULL if the client was closed. */
 MORTISE_API const char *mortise_config_source(mortise_client *client);
 
-/* Counters since mortise_open(); each is exact, together they are not one instant. */
+/* Counters since mortise_open(). Each is exact, but they are not all read at the same instant. */
 typedef struct mortise_stats {
     size_t size;              /* sizeof(mortise_stats), set by the caller */
-    uint64_t acquires;        /* leases given */
-    uint64_t waits;           /* of them, those that waited behind others, as far as the core knows */
-    uint64_t wait_ns;         /* time that those waited, together */
-    uint64_t failures;        /* acquires that failed, of whatever cause */
+    uint64_t acquires;        /* acquires that succeeded */
+    uint64_t waits;           /* of these, the ones that waited behind others, as far as the core knows */
+    uint64_t wait_ns;         /* the sum of their waiting times */
+    uint64_t failures;        /* acquires that failed, for any reason */
     uint64_t handovers;       /* leases passed on within the process */
     uint64_t releases;
     uint64_t renewals;        /* answered with success */
     uint64_t renewal_failures;
     uint64_t losses;          /* leases that became LOST */
-    uint64_t requests;        /* operations given to the driver */
+    uint64_t requests;        /* operations passed to the driver */
     uint64_t held;            /* leases held now */
     uint64_t waiting;         /* callers waiting now */
 } mortise_stats;
@@ -404,24 +413,23 @@ typedef struct mortise_option_info {
     bool secret;
 } mortise_option_info;
 
-/* Calls `each` for every module found in the module path of `where`'s config (as mortise_open; NULL:
- * the default search), the core's own section first with info->name "mortise" and kind "core".
- * A file that cannot be loaded comes with `problem` saying why and info->path. Stops when it returns
- * false. `options` has option_count rows. */
+/* Calls `each` for every module in the module path of the config at `where` (see mortise_open(); NULL: the default
+ * search). The core's own section comes first, with info->name "mortise" and kind "core". If a file cannot be loaded,
+ * `problem` says why and info->path names it. Stops if `each` returns false. `options` has option_count rows. */
 typedef bool (*mortise_module_callback)(const mortise_module_info *info,
                                         const mortise_option_info *options, size_t option_count,
                                         const char *problem, void *user_data);
 MORTISE_API mortise_status mortise_modules(const char *where, mortise_module_callback each,
                                            void *user_data, mortise_error *error);
 
-/* The statements that make a module's table or the like ("mortise schema postgres"), written to
- * `write` in pieces. NOTSUP if it has none. */
+/* Passes to `write`, in pieces, the statements that create a module's table ("mortise schema postgres"). NOTSUP if the
+ * module has none. */
 typedef void (*mortise_text_callback)(const char *text, size_t length, void *user_data);
 MORTISE_API mortise_status mortise_schema(const char *where, const char *module,
                                           mortise_text_callback write, void *user_data,
                                           mortise_error *error);
 
-/* "0.1.0", of the library that is loaded. */
+/* Returns the version of the loaded library: "0.1.0". */
 MORTISE_API const char *mortise_version(void);
 
 #ifdef __cplusplus

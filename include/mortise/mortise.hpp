@@ -1,36 +1,35 @@
 /* mortise.hpp - mortise.h for C++17: guards instead of handles, std::chrono, std::function. Header only.
  *
- * Link with libmortise as in C. mortise.h says what the functions do, what they return and which threads may
- * call them; this header says only what C++ changes. SPDX-License-Identifier: MIT
+ * Link with libmortise as in C. mortise.h documents what the functions do, what they return and which threads may
+ * call them. This header documents only what is different in C++. SPDX-License-Identifier: MIT
  *
  *     mortise::client client = mortise::client::open("/etc/mortise/mortise.conf").value();
  *     if (auto lease = client.try_acquire_for("nightly", 5s)) {
- *         if (lease->held())                   // before each step that cannot be undone
- *             write(row, lease->token());      // and pass the token along
+ *         if (lease->held())                   // check before each step that cannot be undone
+ *             write(row, lease->token());      // pass the token along
  *         if (auto released = lease->release(); !released)
- *             undo(released.error().message);  // LOST: the work was not alone
+ *             undo(released.error().message);  // LOST: another holder may have overlapped
  *     } else if (!lease.error().contended())
  *         complain(lease.error().message);
  *
- * ERRORS are values, and become exceptions where the caller wants them to. A function that can fail returns
- * a result<T>: it is true and has the T, or is false and has an `error`. `value()` gives the T or throws
- * mortise::exception, which carries the same error. One set of functions for both habits: a lock that is
- * held by another is an everyday answer, not an exception; and a failed *release* may mean that the work must
- * be undone, so no answer may be overlooked ([[nodiscard]]), while a program that cannot go on writes
- * `.value()` and is done. Functions throw nothing else but std::bad_alloc. Without exceptions (-fno-exceptions)
- * value() of a failure ends the program.
+ * ERRORS are values; the caller may turn them into exceptions. A function that can fail returns a result<T>: it is
+ * true and holds the T, or it is false and holds an `error`. `value()` returns the T or throws mortise::exception,
+ * which holds the same error. Reasons: a lock that is held by another is a normal answer, not an exception; and a
+ * failed *release* may mean that work must be undone, so results must not be ignored ([[nodiscard]]). A program that
+ * cannot continue after an error just calls `.value()`. Functions throw nothing else except std::bad_alloc. With
+ * -fno-exceptions, value() of a failure ends the program.
  *
- * GUARDS (client, lease) can be moved, not copied. A moved-from or empty one answers as the handle NULL
- * does (INVALID, LOST, 0). Destructors release and close, and what these answer is lost: call release()
- * where it matters. A lease may outlive its client; it is lost then. One object is used by one thread at a
- * time, as any C++ object, but const functions may be called by several: so one client serves all threads.
- * So may client::close(), while others use that client: it is how a wait of another thread is ended.
- * Assignment to a lease releases the one that was there *after* the new one is had.
+ * GUARDS (client, lease) can be moved, not copied. A moved-from or empty guard behaves like the handle NULL (INVALID,
+ * LOST, 0). Destructors release and close, and ignore the result: call release() if the result matters. A lease may
+ * outlive its client; it is lost then. As with any C++ object, only one thread at a time may use an object, but several
+ * threads may call its const functions, so one client serves all threads. client::close() may also be called while
+ * other threads use that client: it ends their waits. Assignment to a lease releases the old lease *after* the new one
+ * was acquired.
  *
- * CALLBACKS (on_state, acquire_async) are kept alive until nobody can call them any more, however late or
- * from where the lease is released, also inside the callback itself. They must not throw: that ends the
- * program (std::terminate). ~lease and release() wait for an on_state of that lease that runs on another
- * thread, so do not destroy a lease under a mutex that its callback takes. */
+ * CALLBACKS (on_state, acquire_async) stay alive until nothing can call them any more, wherever the lease is released,
+ * also inside the callback itself. They must not throw: that ends the program (std::terminate). ~lease and release()
+ * wait for an on_state of that lease that runs on another thread, so do not destroy a lease under a mutex that its
+ * callback takes. */
 #ifndef MORTISE_MORTISE_HPP
 #define MORTISE_MORTISE_HPP
 
@@ -58,7 +57,7 @@ using milliseconds = std::chrono::milliseconds;
 
 /* ---- Errors ---------------------------------------------------------------------------------- */
 
-/* mortise_error, with strings of its own. */
+/* mortise_error, with its own strings. */
 struct error {
     mortise_status status = MORTISE_OK;
     std::int32_t native = 0;
@@ -78,7 +77,7 @@ struct error {
         try_to([&] { message = text; });
     }
 
-    /* Another has it: BUSY (tried once) or TIMEDOUT (waited). */
+    /* Another holder has the lock: BUSY (tried once) or TIMEDOUT (waited). */
     bool contended() const noexcept
     {
         return status == MORTISE_BUSY || status == MORTISE_TIMEDOUT;
@@ -126,7 +125,7 @@ namespace detail {
 
 } // namespace detail
 
-/* A T, or why there is none. error() of a success and * of a failure are the caller's mistake (undefined). */
+/* A T, or the error. error() of a success and * of a failure are undefined behaviour. */
 template <class T> class [[nodiscard]] result {
 public:
     result(T value) : either_(std::in_place_index<0>, std::move(value)) {}
@@ -166,7 +165,7 @@ private:
     std::variant<T, mortise::error> either_;
 };
 
-/* Done, or why not. */
+/* Success, or the error. */
 template <> class [[nodiscard]] result<void> {
 public:
     result() = default;
@@ -187,14 +186,14 @@ private:
 
 /* ---- A lease --------------------------------------------------------------------------------- */
 
-/* Looks at a lease and does not own it: what a state callback gets. Of a spent one: LOST, 0, "". */
+/* Refers to a lease without owning it: the argument of a state callback. If the lease was released: LOST, 0, "". */
 class lease_view {
 public:
     lease_view() = default;
     explicit lease_view(mortise_lease *handle) noexcept : handle_(handle) {}
 
     mortise_lease_state state() const noexcept { return mortise_state(handle_); }
-    /* Not LOST: it is yours at this instant. Costs a look at the clock. */
+    /* Not LOST: you hold the lock at this instant. Costs one clock read. */
     bool held() const noexcept { return state() != MORTISE_STATE_LOST; }
     milliseconds remaining() const noexcept { return milliseconds(mortise_remaining_ms(handle_)); }
     std::uint64_t token() const noexcept { return mortise_token(handle_); }
@@ -204,7 +203,7 @@ public:
         std::size_t length = mortise_owner(handle_, text, sizeof(text));
         return length < sizeof(text) ? std::string(text, length) : std::string();
     }
-    /* For functions of mortise.h that are not here. */
+    /* For functions of mortise.h that have no C++ form. */
     mortise_lease *handle() const noexcept { return handle_; }
 
 protected:
@@ -215,15 +214,15 @@ using state_function = std::function<void(lease_view, mortise_lease_state)>;
 
 namespace detail {
 
-/* A state function at an address that C keeps. */
+/* A state function at a fixed address, for C. */
 struct watcher : std::enable_shared_from_this<watcher> {
     explicit watcher(state_function told) : call(std::move(told)) {}
     state_function call;
-    mortise_lease *lease = nullptr; /* of a retired one: what it was told of */
+    mortise_lease *lease = nullptr; /* of a retired one: the lease that it was for */
     watcher *next = nullptr;       /* among the retired ones */
     std::shared_ptr<watcher> self; /* while it is retired */
 
-    /* Its own reference: the callback may destroy the lease. */
+    /* Holds a reference, because the callback may destroy the lease. */
     static void trampoline(mortise_lease *lease, mortise_lease_state state, void *self) noexcept
     {
         std::shared_ptr<watcher> keep = static_cast<watcher *>(self)->shared_from_this();
@@ -244,7 +243,7 @@ struct watchers {
         while (!first.compare_exchange_weak(raw->next, raw)) {
         }
     }
-    /* Takes all off, and calls keep(one), a shared_ptr, for each. */
+    /* Removes all watchers, and calls keep(one) with the shared_ptr of each. */
     template <class F> void take(F &&keep) noexcept
     {
         for (watcher *each = first.exchange(nullptr), *next; each != nullptr; each = next) {
@@ -254,13 +253,13 @@ struct watchers {
     }
 };
 
-/* Those of clients that never said that no callback runs. */
+/* Watchers of clients whose close never confirmed that no callback runs. */
 inline watchers unsure_for_ever;
 
-/* What leases share with their client. Once mortise_release() has answered for a lease its watcher is not called again,
- * with two exceptions: a release inside a callback does not wait for a call that is on its way on another thread, and of
- * a lease whose client is just being closed it only says INVALID. Such a watcher is retired. It is freed when the library
- * says that its call is over, or after the close. */
+/* What leases share with their client. After mortise_release() has returned for a lease, its watcher is not called
+ * again, with two exceptions: a release inside a callback does not wait for a call on another thread; and while the
+ * client is being closed, the release only returns INVALID. Such a watcher is retired. It is freed when the library
+ * reports that its call has ended, or after the close. */
 struct home {
     mortise_client *client = nullptr;
     bool lingers = false; /* the close did not wait for all callbacks */
@@ -276,19 +275,19 @@ struct home {
                 unsure_for_ever.add(std::move(one));
         });
     }
-    /* The lease was released; over: mortise_release() answered for it. */
+    /* The lease was released. over: mortise_release() recognised it. */
     void retire(std::shared_ptr<watcher> one, mortise_lease *lease, bool over) noexcept
     {
         one->lease = lease;
         if (!over || mortise_on_state_runs(client, lease))
             retired.add(std::move(one));
-        if (over && retired.first.load() != nullptr) /* else the client ends, and its callbacks with it */
+        if (over && retired.first.load() != nullptr) /* else the client ends with its callbacks */
             retired.take([this](std::shared_ptr<watcher> each) {
                 if (mortise_on_state_runs(client, each->lease))
                     retired.add(std::move(each));
             });
     }
-    /* Waits for the callbacks, but not for ever: see ~client. */
+    /* Waits for the callbacks, but not forever: see ~client. */
     void close() noexcept
     {
         bool idle = false;
@@ -297,7 +296,7 @@ struct home {
             int ran = mortise_dispatch(client);
             if (ran < 0)
                 break;
-            idle = ran == 0; /* what is left runs on another thread: one more close waits for it */
+            idle = ran == 0; /* the rest runs on another thread: one more close waits for it */
         }
         lingers = status == MORTISE_CLOSING;
     }
@@ -322,8 +321,8 @@ std::int64_t whole_ms(std::chrono::duration<Rep, Period> time, std::int64_t most
     return ms >= static_cast<double>(most) ? most : static_cast<std::int64_t>(std::ceil(ms));
 }
 
-/* The same from now to an instant. In floating point from the outset: time_point::min() and max() overflow the
- * clock's own type where they are subtracted, and those of a coarser one where they are but compared. */
+/* The same from now to an instant. Uses floating point from the start: subtraction of time_point::min() or max()
+ * overflows the clock's own type, and so does even their comparison if their type is coarser. */
 template <class Clock, class Duration>
 std::int64_t whole_ms_until(const std::chrono::time_point<Clock, Duration> &until, std::int64_t most)
 {
@@ -333,7 +332,7 @@ std::int64_t whole_ms_until(const std::chrono::time_point<Clock, Duration> &unti
 
 } // namespace detail
 
-/* The right to a name, given back at the end of the scope. */
+/* The right to a name; released at the end of the scope. */
 class [[nodiscard]] lease : public lease_view {
 public:
     lease() = default;
@@ -347,12 +346,12 @@ public:
     lease &operator=(const lease &) = delete;
     ~lease() { drop(); }
 
-    /* There is a lease here, held or lost: not moved from, not released. held() tells about the lock. */
+    /* There is a lease here, held or lost: not moved from, not released. held() says whether you hold the lock. */
     explicit operator bool() const noexcept { return handle_ != nullptr; }
 
-    /* As mortise_release(); the lease is empty then. */
+    /* Like mortise_release(); the lease is empty afterwards. */
     result<void> release() { return give_back(mortise_release); }
-    /* As mortise_release_nowait(): one round trip for a cycle. */
+    /* Like mortise_release_nowait(): an acquire and a release cost one round trip. */
     result<void> release_nowait() { return give_back(mortise_release_nowait); }
 
     void swap(lease &other) noexcept
@@ -374,7 +373,7 @@ private:
     mortise_status end(mortise_status (*how)(mortise_lease *, mortise_error *),
                        mortise_error *why) noexcept
     {
-        std::shared_ptr<detail::home> home = std::move(home_); /* outlives this: a callback may end it */
+        std::shared_ptr<detail::home> home = std::move(home_); /* outlives this object: a callback may destroy it */
         std::shared_ptr<detail::watcher> told = std::move(watcher_);
         mortise_lease *spent = std::exchange(handle_, nullptr);
         mortise_status status = how(spent, why);
@@ -404,8 +403,8 @@ private:
 
 /* ---- Options --------------------------------------------------------------------------------- */
 
-/* options().ttl(10s).owner("job 7"): what is not named is the config's. Durations are rounded up to
- * milliseconds; a ttl or max_hold of 0 or less is INVALID at the acquire. */
+/* options().ttl(10s).owner("job 7"): the config sets everything else. Durations are rounded up to
+ * milliseconds; with a ttl or max_hold of 0 or less, the acquire returns INVALID. */
 class options {
 public:
     template <class Rep, class Period> options &ttl(std::chrono::duration<Rep, Period> time)
@@ -423,7 +422,7 @@ public:
         owner_ = std::string(name);
         return *this;
     }
-    /* This client and this thread: MORTISE_OWNER_THREAD. */
+    /* The owner is this thread of this client: MORTISE_OWNER_THREAD. */
     options &owner_thread() { return owner(MORTISE_OWNER_THREAD); }
     options &no_renew(bool yes = true)
     {
@@ -458,21 +457,21 @@ public:
     client &operator=(client &&other) noexcept
     {
         client fresh(std::move(other));
-        home_.swap(fresh.home_); /* it takes along the one that was here, and closes it */
+        home_.swap(fresh.home_); /* `fresh` closes the old client */
         return *this;
     }
     client(const client &) = delete;
     client &operator=(const client &) = delete;
-    /* Closes, and with fd() runs the callbacks that are left. A callback that runs on another thread is waited for, for
-     * close_timeout at most (twice that with fd()). One that takes longer goes on after this, with what it captured; a
-     * little memory is never freed then. close() tells: it returns CLOSING. */
+    /* Closes the client and, with fd(), runs the remaining callbacks. Waits for a callback on another thread for
+     * close_timeout at most (twice that with fd()). A callback that takes longer continues after this, with what it
+     * captured, and a little memory is never freed. To find out, call close(): it returns CLOSING. */
     ~client()
     {
         if (home_)
             home_->close();
     }
 
-    /* As mortise_open(): a file or a URL; without one, the default search. */
+    /* Like mortise_open(): a file or a URL; without an argument, the default search. */
     static result<client> open() { return open_at(nullptr); }
     static result<client> open(const std::string &where)
     {
@@ -480,16 +479,16 @@ public:
             return error(MORTISE_INVALID, "mortise_open: a zero byte in the path or URL");
         return open_at(where.c_str());
     }
-    /* As mortise_close(): callers that wait return CLOSED, leases are lost. CLOSING: callbacks are left; call it
-     * again to wait for them, after dispatch() if fd() is used. */
+    /* Like mortise_close(): waiting callers return CLOSED, leases are lost. CLOSING: callbacks still run or wait; call
+     * close() again to wait for them, after dispatch() if fd() is used. */
     result<void> close()
     {
-        std::shared_ptr<detail::home> home = home_; /* a callback may end this object meanwhile */
+        std::shared_ptr<detail::home> home = home_; /* a callback may destroy this object meanwhile */
         mortise_error why;
         mortise_status status = mortise_close(home ? home->client : nullptr, &why);
         return detail::told(status, why);
     }
-    /* False: nothing was opened, or it was moved away. */
+    /* False: nothing was opened, or the client was moved away. */
     explicit operator bool() const noexcept { return home_ != nullptr; }
 
     /* Waits as the config's `wait` says. */
@@ -497,17 +496,17 @@ public:
     {
         return acquire_for_ms(name, MORTISE_WAIT_DEFAULT, how);
     }
-    /* Waits for as long as it takes, whatever the config says. */
+    /* Waits without a limit, whatever the config says. */
     result<lease> acquire_forever(std::string_view name, const options &how = {}) const
     {
         return acquire_for_ms(name, MORTISE_WAIT_FOREVER, how);
     }
-    /* Does not wait: BUSY. */
+    /* Does not wait: returns BUSY. */
     result<lease> try_acquire(std::string_view name, const options &how = {}) const
     {
         return acquire_for_ms(name, 0, how);
     }
-    /* Waits for so long at most: TIMEDOUT. What is 0 or less (a deadline that has passed) tries once: BUSY. */
+    /* Waits for at most this time, then returns TIMEDOUT. If it is 0 or less, tries once and returns BUSY. */
     template <class Rep, class Period>
     result<lease> try_acquire_for(std::string_view name, std::chrono::duration<Rep, Period> time,
                                   const options &how = {}) const
@@ -522,8 +521,8 @@ public:
         return acquire_for_ms(name, detail::whole_ms_until(until, MORTISE_WAIT_MAX_MS), how);
     }
 
-    /* As mortise_acquire_async(): `done` is called exactly once, unless this fails. The lease is the
-     * callback's; one that it does not move away is released when it returns. */
+    /* Like mortise_acquire_async(): `done` is called exactly once, unless this call fails. The callback owns the
+     * lease; if it does not move the lease away, the lease is released when the callback returns. */
     result<request> acquire_async(std::string_view name, acquired_function done,
                                   const options &how = {}) const
     {
@@ -535,7 +534,7 @@ public:
     {
         return start(name, detail::whole_ms(time, MORTISE_WAIT_MAX_MS), std::move(done), how);
     }
-    /* False: unknown, or decided already. */
+    /* False: unknown, or already decided. */
     bool cancel(request which) const noexcept { return mortise_cancel(handle(), which) == MORTISE_OK; }
 
     /* mortise_fd() and mortise_dispatch(), for event loops. */
@@ -585,7 +584,7 @@ public:
             return detail::told(status, why).error();
         return std::move(all.found);
     }
-    /* As mortise_break(). */
+    /* Like mortise_break(). */
     result<void> break_grant(std::string_view name, std::uint64_t token) const
     {
         const std::string text(name);
@@ -618,7 +617,7 @@ public:
         return (mortise_capabilities(handle()) & static_cast<std::uint32_t>(what)) != 0;
     }
 
-    /* For functions of mortise.h that are not here; NULL if empty. */
+    /* For functions of mortise.h that have no C++ form. NULL if empty. */
     mortise_client *handle() const noexcept { return home_ ? home_->client : nullptr; }
 
 private:
@@ -628,7 +627,7 @@ private:
     {
         return text.find('\0') != std::string::npos;
     }
-    /* C would take the part before it for the name, and so the lock of another thing. */
+    /* C would take only the part before the zero byte as the name, and lock something else. */
     static error zero_in_name() { return error(MORTISE_INVALID, "a zero byte in the name of a lock"); }
 
     static result<client> open_at(const char *where)
@@ -641,7 +640,7 @@ private:
         return client(std::move(home));
     }
 
-    /* The arguments of one acquire as C wants them. */
+    /* The arguments of one acquire, for C. */
     struct call {
         call(std::string_view lock, std::int64_t wait_ms, const options &how) : name(lock)
         {
@@ -711,7 +710,7 @@ private:
                                   mine.get(), &which, &why);
         if (status != MORTISE_OK)
             return detail::told(status, why).error();
-        (void)mine.release(); /* the callback's, which may have come and gone */
+        (void)mine.release(); /* the callback owns it, and may have run already */
         return which;
     }
 

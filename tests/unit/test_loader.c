@@ -124,7 +124,7 @@ static void test_open_fails(void)
                      "[sink] did not open: the backend cannot be reached");
     CU_ASSERT_STRING_EQUAL(error.driver, "sink");
     put_config("[sink]\nfail = wild\n");
-    open_bad(FILE_NAME, "sink", 0, MORTISE_BACKEND, "[sink] did not open: the backend refused");
+    open_bad(FILE_NAME, "sink", 0, MORTISE_BACKEND, "[sink] did not open: the backend refused the request");
 }
 
 static void test_kinds(void)
