@@ -17,15 +17,13 @@
 
 static const char help[] =
     "Usage: mortise break NAME --token TOKEN\n"
-    "Ends the grant of NAME that has this TOKEN (`mortise status NAME` shows it), and no other: if "
-    "the\n"
-    "lock changed hands in between, nothing is done. For operators: make sure first that its "
-    "holder\n"
-    "is dead, or that it can stand two at once; it is told only at its next renewal. The presence "
-    "of a\n"
-    "client of the plugin migrate is not ended: end the client.\n"
+    "Takes the lock NAME from its holder, if its token is still TOKEN (`mortise status NAME`\n"
+    "shows it). If the lock changed hands meanwhile, nothing is done. For operators: first make\n"
+    "sure that the holder is dead, or that two holders at once do no harm, because the holder\n"
+    "learns of the loss only at its next renewal. Does not break the presence of a client of the\n"
+    "plugin migrate: end that client instead.\n"
     "\n"
-    "      --token TOKEN         the token of the grant\n"
+    "      --token TOKEN         the token of the holder\n"
     "  -C, --config FILE|URL     config file or URL\n"
     "\n"
     "Exit code: 0 done, 1 nothing done (changed hands, or not held), 64 usage,\n"
@@ -53,12 +51,12 @@ static int changed_hands(mortise_client *client, const char *name, const char *s
     mortise_info info = {.size = sizeof info};
 
     if (mortise_inspect(client, name, &info, NULL) != MORTISE_OK || !info.held) {
-        say("%s changed hands: it is not held with token %" PRIu64 " any more; nothing was done",
+        say("%s changed hands: it is no longer held with token %" PRIu64 "; nothing was done",
             shown, token);
         return EXIT_NOTHING_DONE;
     }
     name_holder(&info, holder, sizeof holder);
-    say("%s changed hands: %s has it with token %" PRIu64 ", not %" PRIu64 "; nothing was done",
+    say("%s changed hands: %s holds it with token %" PRIu64 ", not %" PRIu64 "; nothing was done",
         shown, holder, info.token, token);
     return EXIT_NOTHING_DONE;
 }
@@ -80,11 +78,9 @@ static int break_grant(mortise_client *client, const char *name, uint64_t token)
 
     quoted(name, shown, sizeof shown);
     if (is_presence(name)) {
-        say("%s is the presence of a client of the plugin migrate; nothing was done: without it a "
-            "step "
-            "would not wait for that client, which may hold locks. End the client: its presence "
-            "ends "
-            "by itself, `presence` (30 s) later at most",
+        say("%s is the presence of a client of the plugin migrate; nothing was done. Without it, a "
+            "step would not wait for that client, which may hold locks. End the client: its "
+            "presence ends within `presence` (30 s)",
             shown);
         return EXIT_NOTHING_DONE;
     }
@@ -119,7 +115,8 @@ int command_break(int argc, char **argv)
         if (option == OPTION_TOKEN) {
             if (!parse_number(optarg, 1, UINT64_MAX, &token)) {
                 char shown[QUOTED_SIZE];
-                return bad_usage(argv[0], "--token %.100s is not a token: a number from 1 on is",
+                return bad_usage(argv[0],
+                                 "--token %.100s is not a token: it must be a number from 1",
                                  quoted(optarg, shown, sizeof shown));
             }
         } else if (option_common(option, argv, help, &code)) {
@@ -131,7 +128,7 @@ int command_break(int argc, char **argv)
     if (!name_is_good(argv[0], argv[optind]))
         return EXIT_BAD_USAGE;
     if (token == 0)
-        return bad_usage(argv[0], "--token is missing: which grant is meant");
+        return bad_usage(argv[0], "--token is missing; `mortise status NAME` shows it");
     mortise_client *client = open_client(&code);
     if (client == NULL)
         return code;

@@ -17,14 +17,14 @@
 
 static const char help[] =
     "Usage: mortise check [--json]\n"
-    "Looks at the configuration, the modules it needs and the server, and says of each whether it "
-    "is\n"
-    "right. Takes no lock.\n"
+    "Checks the configuration, the modules that it needs, and the server, and prints a line for\n"
+    "each. Takes no lock.\n"
     "\n"
-    "      --json                an array of objects: what, ok, detail\n"
+    "      --json                print an array of objects: what, ok, detail\n"
     "  -C, --config FILE|URL     config file or URL\n"
     "\n"
-    "Exit code: 0 all is right, 64 usage, 69 the server does not answer, 78 config or modules.\n";
+    "Exit code: 0 all checks passed, 64 usage, 69 the server does not answer, 78 config or\n"
+    "modules.\n";
 
 static const struct option options[] = {
     {"json", no_argument, NULL, OPTION_JSON}, COMMON_OPTIONS, {0}};

@@ -18,14 +18,14 @@
 
 static const char help[] =
     "Usage: mortise drivers [--json] [NAME] [--options]\n"
-    "Shows the modules that are installed: kind, version, what they can promise, where they are.\n"
-    "With a NAME only that one; \"mortise\" stands for the core.\n"
+    "Shows the installed modules: kind, version, capabilities and file. With NAME, shows only\n"
+    "that module; \"mortise\" is the core.\n"
     "\n"
-    "      --options             every config key: type, range, default and what it is for\n"
-    "      --json                an array of objects, always with the options\n"
+    "      --options             show every config key: type, range, default and purpose\n"
+    "      --json                print an array of objects, always with the options\n"
     "  -C, --config FILE|URL     config file or URL (its module_path is searched)\n"
     "\n"
-    "A module that cannot be loaded is shown with the reason.\n"
+    "If a module cannot be loaded, the reason is shown.\n"
     "Exit code: 0, 64 usage, 69 no such module, 78 config or a module that cannot be loaded.\n";
 
 enum { OPTION_OPTIONS = OPTION_PRIVATE };

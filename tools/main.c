@@ -30,30 +30,30 @@ enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
 static const char help[] =
     "Usage: mortise [-C FILE|URL] COMMAND …\n"
-    "Distributed locks from the shell: what flock(1) is to a host, for a cluster.\n"
+    "Distributed locks from the shell: like flock(1), but across hosts.\n"
     "\n"
     "  mortise run [-n] [-w TIME] NAME -- COMMAND [ARGUMENT…]\n"
     "                            run COMMAND while holding the lock NAME\n"
-    "  mortise status NAME…      who holds these locks\n"
-    "  mortise list [PREFIX]     all locks that are held\n"
-    "  mortise watch [PREFIX]    the same, live\n"
+    "  mortise status NAME…      show who holds these locks\n"
+    "  mortise list [PREFIX]     list the held locks\n"
+    "  mortise watch [PREFIX]    list the held locks, live\n"
     "  mortise break NAME --token T\n"
-    "                            end another's grant, the very one with this token\n"
-    "  mortise check             is the configuration right, does the server answer\n"
+    "                            take the lock from its holder, if the token is still T\n"
+    "  mortise check             check the configuration and the connection to the server\n"
     "  mortise drivers [NAME --options]\n"
-    "                            modules that are installed, and their config keys\n"
-    "  mortise schema NAME       the SQL that makes a driver's table\n"
-    "  mortise migrate …         from one backend to another\n"
-    "  mortise bench …           compare the drivers, if the harness is installed\n"
+    "                            show the installed modules and their config keys\n"
+    "  mortise schema NAME       print the SQL that creates a driver's table\n"
+    "  mortise migrate …         move a fleet from one backend to another\n"
+    "  mortise bench …           compare the drivers (needs mortise-bench)\n"
     "\n"
     "  -C, --config FILE|URL     config file or URL (sqlite:/path, redis://host …);\n"
     "                            default: $MORTISE_CONFIG, the user's mortise/mortise.conf,\n"
     "                            the system's, a SQLite file\n"
-    "      --help                of each COMMAND too\n"
-    "      --version\n"
+    "      --help                show this text, or the help of COMMAND\n"
+    "      --version             show the version\n"
     "\n"
     "Example: mortise run -w 10s nightly -- ./nightly.sh\n"
-    "`man mortise` has the rest.\n";
+    "See `man mortise` for details.\n";
 
 static const struct option options[] = {COMMON_OPTIONS, {0}};
 

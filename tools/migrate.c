@@ -20,28 +20,27 @@ static const char help[] =
     "Usage: mortise migrate status [--json]\n"
     "       mortise migrate plan [--back] [--json]\n"
     "       mortise migrate advance [--back] [-n | -w TIME]\n"
-    "Walks a fleet from one backend to another with the plugin `migrate`, phase by phase:\n"
-    "old (`from` only), both, new (`to` only); docs/migrating.md has it step by step.\n"
+    "Moves a fleet from one backend to another with the plugin `migrate`, phase by phase:\n"
+    "old (only `from`), both, new (only `to`). docs/migrating.md explains each step.\n"
     "\n"
-    "  status                    the clients by phase, what each side lets in, the locks held "
-    "there\n"
-    "  plan                      what is next, whether it is safe now, and whom it waits for\n"
-    "  advance                   does it: the step of the registers, if one is needed, then "
-    "`phase`\n"
-    "                            in the config file; each file of the fleet is advanced by itself\n"
+    "  status                    show the clients by phase, the phases that each side admits, and\n"
+    "                            the locks held there\n"
+    "  plan                      show the next step, whether it is safe now, and for which "
+    "clients\n"
+    "                            it waits\n"
+    "  advance                   take the next step: change the registers if needed, then `phase`\n"
+    "                            in the config file. Repeat it for each config file of the fleet\n"
     "\n"
-    "      --back                towards phase old instead of new\n"
-    "  -w, --wait TIME           how long advance waits until the clients of the phase that is "
-    "shut\n"
-    "                            out are gone (60s; \"forever\")\n"
-    "  -n, --nonblock            it does not wait: nothing is changed where any are seen first\n"
-    "      --section NAME        which section, where there are several [migrate:…]\n"
-    "      --json                status, plan: an object\n"
+    "      --back                go towards phase old instead of new\n"
+    "  -w, --wait TIME           how long advance waits until the clients of the closed phase are\n"
+    "                            gone (60s; \"forever\")\n"
+    "  -n, --nonblock            do not wait; if there are such clients, change nothing\n"
+    "      --section NAME        the section to use if there are several [migrate:…]\n"
+    "      --json                status, plan: print an object\n"
     "  -C, --config FILE         the config file\n"
     "\n"
-    "Exit code: 0 done, or (plan) safe now; 1 nothing is left to be done; 64 usage; 69 a side "
-    "cannot be\n"
-    "reached; 75 clients are in the way, or somebody else took a step; 78 config.\n";
+    "Exit code: 0 done, or (plan) safe now; 1 nothing left to do; 64 usage; 69 a side is\n"
+    "unreachable; 75 clients are in the way, or another operator took a step; 78 config.\n";
 
 enum { OPTION_BACK = OPTION_PRIVATE, OPTION_SECTION };
 static const struct option options[] = {{"json", no_argument, NULL, OPTION_JSON},
@@ -88,7 +87,7 @@ static int put_phase(const struct migration *migration, unsigned phase)
         printf("%s: [%s] phase = %s; restart the clients that read it, one by one\n",
                migration->file.path, migration->file.section, migrate_phase_word(phase));
     else
-        say("every server is ready for it: write it by hand: [%s] phase = %s",
+        say("the servers are ready; edit the file yourself: [%s] phase = %s",
             migration->file.section, migrate_phase_word(phase));
     return code;
 }
@@ -103,7 +102,7 @@ static int advance(struct migration *migration, const struct request *request,
         return code;
     }
     if (plan->last) {
-        say("nothing is left to be done%s", request->forward ? migrate_from_may_go(migration) : "");
+        say("nothing is left to do%s", request->forward ? migrate_from_may_go(migration) : "");
         return EXIT_NOTHING_DONE;
     }
     if (plan->step != NULL)
@@ -207,10 +206,10 @@ int command_migrate(int argc, char **argv)
             return code;
     }
     if (argc - optind != 1)
-        return bad_usage(argv[0], "say one of status, plan, advance");
+        return bad_usage(argv[0], "expected status, plan or advance");
     const struct word *word = find_word(argv[optind]);
     if (word == NULL)
-        return bad_usage(argv[0], "%.200s is none of status, plan, advance",
+        return bad_usage(argv[0], "%.200s is not one of status, plan, advance",
                          quoted(argv[optind], shown, sizeof shown));
     code = check_word(word, &request);
     if (code == EXIT_DONE)

@@ -195,14 +195,16 @@ static int find_section(struct migrate_file *file)
         if (!is_module(scan.section) || !is_text(key, "phase"))
             continue;
         if (file->section[0] != '\0')
-            return no_section(file, "several sections [" MODULE
-                                    ":…], and the driver is none of them: say which by --section");
+            return no_section(file,
+                              "several sections [" MODULE
+                              ":…], and the driver is none of them: choose one with --section");
         if (!copy(scan.section, file->section))
             return no_section(file, "the name of the section [" MODULE ":…] is too long");
     }
-    return file->section[0] != '\0' ? EXIT_DONE
-                                    : no_section(file, "no section [" MODULE
-                                                       "] with a phase: nothing is to be migrated");
+    return file->section[0] != '\0'
+               ? EXIT_DONE
+               : no_section(file,
+                            "no section [" MODULE "] with a phase: there is nothing to migrate");
 }
 
 static int read_text(const struct migrate_file *file, const char *key, char *to, size_t *at)
@@ -228,8 +230,7 @@ static int read_text(const struct migrate_file *file, const char *key, char *to,
 static int read_phase(struct migrate_file *file)
 {
     file->phase = migrate_phase_of(file->phase_word);
-    return file->phase != 0 ? EXIT_DONE
-                            : no_section(file, "the phase is neither old nor both nor new");
+    return file->phase != 0 ? EXIT_DONE : no_section(file, "the phase is not old, both or new");
 }
 
 static int read_presence(struct migrate_file *file)
@@ -261,7 +262,7 @@ static int find_path(struct migrate_file *file)
     file->path = realpath(path, NULL);
     if (file->path == NULL) {
         char shown[QUOTED_SIZE];
-        say("migrate needs a config file, and %s is none: %s", quoted(path, shown, sizeof shown),
+        say("migrate needs a config file, but %s is not one: %s", quoted(path, shown, sizeof shown),
             strerror(errno));
         code = EXIT_BAD_CONFIG;
     }
@@ -368,13 +369,13 @@ int migrate_file_set_phase(const struct migrate_file *file, unsigned phase)
     snprintf(beside, sizeof beside, "%s.XXXXXX", file->path);
     int fd = mkostemp(beside, O_CLOEXEC);
     if (fd < 0)
-        return file_failed(beside, "cannot be made, to be the new config file");
+        return file_failed(beside, "cannot be created for the new config");
     bool written = write_new(fd, file, migrate_phase_word(phase));
     if (!written)
         file_failed(beside, "cannot become the new config file");
     close(fd);
     if (written && !is_unchanged(file)) {
-        say("%s was changed by somebody else meanwhile: it is left as it is", file->path);
+        say("%s was changed by another program meanwhile, so it was not replaced", file->path);
         written = false;
     } else if (written && rename(beside, file->path) != 0) {
         file_failed(file->path, "cannot be replaced");

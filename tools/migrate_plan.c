@@ -19,7 +19,7 @@ const char *who_text(const mortise_info *info, char *buffer)
     char host[4 * sizeof info->host], program[4 * sizeof info->program];
 
     if (info->host[0] == '\0')
-        snprintf(buffer, WHO_SIZE, "a client that does not say who it is");
+        snprintf(buffer, WHO_SIZE, "an unknown client");
     else
         snprintf(buffer, WHO_SIZE, "%s pid %" PRId64 " (%s)",
                  printable(info->host, host, sizeof host), info->pid,
@@ -86,10 +86,11 @@ static void find_step(const struct migration *migration, bool forward, struct pl
     if (plan->step != NULL &&
         (now == (forward ? MIGRATE_NEW : MIGRATE_OLD) || phase_is_allowed(&regs[0], &regs[1], now)))
         return;
-    trouble(plan, EXIT_BAD_CONFIG,
-            "the fleet is past phase %s: the file says %s, and a client that reads it is refused; "
-            "give it the phase of the others",
-            migrate_phase_word(now), migrate_phase_word(now));
+    trouble(
+        plan, EXIT_BAD_CONFIG,
+        "the fleet is past phase %s: the file says %s, so clients that read it are refused; set "
+        "the phase of the other files",
+        migrate_phase_word(now), migrate_phase_word(now));
 }
 
 /* Finds the clients that the step would wait for. */
@@ -103,16 +104,16 @@ static void find_blockers(struct migration *migration, struct plan *plan)
         return;
     mortise_status status = side_presences(side, plan->step->gone, &plan->waits_for, &error);
     if (status != MORTISE_OK)
-        trouble(plan, exit_code_of(status), "%s does not tell who is there: %s",
+        trouble(plan, exit_code_of(status), "%s does not list its clients: %s",
                 side_text(side, shown), error.message);
 }
 
 const char *migrate_from_may_go(const struct migration *migration)
 {
     return migration->sides[MIGRATE_TO].kept_on == MIGRATE_TO
-               ? ": `from` may go"
-               : ": `from` keeps the register of `to`, which keeps no records: it may go when no "
-                 "client has the plugin any more";
+               ? "; you can remove `from`"
+               : "; `from` keeps the register of `to`, which keeps no records: remove `from` when "
+                 "no client uses the plugin any more";
 }
 
 bool migrate_from_may_be_gone(const struct migration *migration)
@@ -134,8 +135,7 @@ static bool both_known(const struct migration *migration, struct plan *plan)
         trouble(plan, exit_code_of(kept->status), "the register of %s cannot be read: %s%s",
                 side_text(side, shown), kept->error.message,
                 migrate_from_may_be_gone(migration)
-                    ? ". `to` lets in phase new only: if `from` has gone for "
-                      "good, nothing is left to be done"
+                    ? ". `to` admits only phase new: if `from` was removed, nothing is left to do"
                     : "");
         return false;
     }

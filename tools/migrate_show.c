@@ -208,7 +208,7 @@ static void print_head(const struct migration *migration)
            printable(migration->file.path, path, sizeof path), migration->file.section,
            migration->file.phase_word, stage != NULL ? stage : "unknown");
     if (migrate_from_may_be_gone(migration))
-        printf("`from` cannot be read, and no client needs it: `to` lets in phase new only\n");
+        printf("`from` cannot be read, and no client needs it: `to` admits only phase new\n");
 }
 
 /* ---- JSON -------------------------------------------------------------------------------------------- */
@@ -369,7 +369,7 @@ static void print_lines(const struct migration *migration, const struct plan *pl
     if (plan->phase == migration->file.phase)
         printf("The file stays as it is.\n");
     else
-        printf("Then in the file, and the clients restarted one by one:\n\n    [%s]\n    phase = "
+        printf("Then change the file, and restart the clients one by one:\n\n    [%s]\n    phase = "
                "%s\n\n",
                migration->file.section, migrate_phase_word(plan->phase));
 }
@@ -384,14 +384,13 @@ static void print_plan(const struct migration *migration, const struct plan *pla
         return;
     }
     if (plan->last) {
-        printf("Nothing is left to be done%s.\n", forward ? migrate_from_may_go(migration) : "");
+        printf("Nothing is left to do%s.\n", forward ? migrate_from_may_go(migration) : "");
         return;
     }
     if (plan->step != NULL)
         printf("Step %s.\n", plan->step->words);
     else
-        printf("No step of the registers is needed: phase %s is let in.\n",
-               migrate_phase_word(plan->phase));
+        printf("The registers admit phase %s already.\n", migrate_phase_word(plan->phase));
     print_lines(migration, plan);
     if (plan->waits_for.count == 0) {
         printf("Safe now: yes; `mortise migrate advance%s` does it.\n", forward ? "" : " --back");

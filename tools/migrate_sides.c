@@ -66,7 +66,7 @@ static mortise_status read_kept(struct side *side, enum migrate_side role,
     if (size <= sizeof text && migrate_register_decode(role, text, size, reg))
         return MORTISE_OK;
     snprintf(error->message, sizeof error->message,
-             "the register of `%s` is none that this version understands", migrate_side_word(role));
+             "this version does not understand the register of `%s`", migrate_side_word(role));
     return error->status = MORTISE_BACKEND;
 }
 
@@ -109,7 +109,8 @@ mortise_status side_write(struct migration *migration, enum migrate_side role,
         /* it may be another operator's, written before this operator read the other side */
         if (writes == WRITES) {
             snprintf(error->message, sizeof error->message,
-                     "none of %d writes was answered with OK, though it stands there", WRITES);
+                     "none of %d writes was answered with OK, although the register was written",
+                     WRITES);
             return status;
         }
         poll(NULL, 0, PAUSE_MS);

@@ -40,8 +40,8 @@ static int put_register(struct migration *migration, enum migrate_side role,
     side_text(side, shown);
     mortise_status status = side_write(migration, role, reg, closes, &side->version, &error);
     if (status == MORTISE_BUSY) {
-        say("the register of %s was written by somebody else meanwhile: the step ends here; "
-            "`mortise migrate status` tells where it stands",
+        say("another operator wrote the register of %s meanwhile: the step ends here; "
+            "`mortise migrate status` shows the state",
             shown);
         return EXIT_NOT_HAD;
     }
@@ -51,7 +51,7 @@ static int put_register(struct migration *migration, enum migrate_side role,
     }
     side->reg = *reg;
     migrate_phases_text(reg->phases, phases);
-    say("%s lets in %s now", shown, phases);
+    say("%s now admits %s", shown, phases);
     return EXIT_DONE;
 }
 
@@ -71,9 +71,8 @@ static int still_closed(struct migration *migration, enum migrate_side role)
     }
     if (version == side->version && now.phases == side->reg.phases)
         return EXIT_DONE;
-    say("the register of %s is not what was written: somebody else wrote it, or the server lost "
-        "it; "
-        "the step ends here",
+    say("the register of %s has changed: another operator wrote it, or the server lost it; the "
+        "step ends here",
         shown);
     return EXIT_NOT_HAD;
 }
@@ -146,7 +145,7 @@ static void begin_anew(struct waiting *waiting, const char *why)
     char shown[SIDE_TEXT_SIZE], duration[DURATION_SIZE];
 
     waiting->quiet_until_ms = now_ms() + waiting->presence_ms;
-    say("%s %s: waiting for %s more, for it may have forgotten who is there",
+    say("%s %s: waiting for %s more, because it may have lost its list of clients",
         side_text(waiting->side, shown), why, format_duration(waiting->presence_ms, duration));
 }
 
@@ -184,7 +183,7 @@ static bool look(struct waiting *waiting)
     }
     name_them(waiting);
     if (waiting->failed || another)
-        begin_anew(waiting, another ? "was started anew" : "answers again");
+        begin_anew(waiting, another ? "was restarted" : "answers again");
     waiting->failed = false;
     return waiting->there.count == 0 && now_ms() >= waiting->quiet_until_ms;
 }
@@ -198,10 +197,9 @@ static int wait_until_gone(struct waiting *waiting, int64_t wait_ms)
         return EXIT_DONE;
     while (!look(waiting)) {
         if (now_ms() >= until_ms) {
-            say("gave up after %s: phase %s is not known to be gone from %s, and nobody of it is "
-                "let "
-                "in any more. `mortise migrate advance` goes on from here, with --back it goes "
-                "back",
+            say("gave up after %s: clients of phase %s may still be on %s; no new ones are "
+                "admitted. "
+                "`mortise migrate advance` continues from here, with --back it goes back",
                 format_duration(wait_ms, duration), migrate_phase_word(waiting->phase),
                 side_text(waiting->side, shown));
             return EXIT_NOT_HAD;
@@ -223,7 +221,7 @@ static int take_token(struct side *side, uint64_t *token)
         mortise_acquire(side->client, MIGRATE_FLOOR_LOCK, MORTISE_OPTIONS(.wait_ms = FLOOR_WAIT_MS),
                         &lease, &error);
     if (status != MORTISE_OK) {
-        say("no token was had of %s: %s", side_text(side, shown), error.message);
+        say("%s gave no token: %s", side_text(side, shown), error.message);
         return exit_code_of(status);
     }
     *token = mortise_token(lease);

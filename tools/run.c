@@ -79,7 +79,7 @@ static void release(struct run *run)
 
     if (!run->lost)
         snprintf(words, sizeof words,
-                 "mortise: %s was not released in time: it stays locked until its ttl has passed\n",
+                 "mortise: %s was not released in time: it stays locked until its ttl ends\n",
                  run->shown);
     signals_last_words(words);
     /* If the lock is lost, there is no answer to wait for. */
@@ -92,7 +92,7 @@ static void release(struct run *run)
             say("%s: the lock was lost before the command ended", run->shown);
         run->lost = true;
     } else if (status != MORTISE_OK && !run->lost) {
-        say("%s could not be released: it stays locked until its ttl has passed: %s", run->shown,
+        say("%s could not be released: it stays locked until its ttl ends: %s", run->shown,
             error.message);
     }
 }
@@ -216,7 +216,7 @@ static void say_default_database(const struct run *run)
         isatty(STDERR_FILENO) != 1 || getenv("MORTISE_OWNER") != NULL)
         return;
     if (mortise_ping(run->client, text, sizeof text, NULL) == MORTISE_OK)
-        say("no config file: the locks are this user's own (%s)",
+        say("no config file: using this user's own database (%s)",
             printable(text, shown, sizeof shown));
 }
 

@@ -111,7 +111,7 @@ static void on_renewed(struct run *run, bool told)
         return;
     run->lost_told = false;
     run->told_to_end = true;
-    say("%s: the lock was renewed after all, but the command had been told to end", run->shown);
+    say("%s: the lock was renewed after all, but the command was already told to end", run->shown);
 }
 
 /* Every process is gone. What the keeper did counts, even if its messages were lost. */

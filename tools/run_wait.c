@@ -229,8 +229,7 @@ static int wait_until_held(struct run *run)
         return exit_code_of(status);
     }
     if (would_wait_for_itself(run)) {
-        say("%s is held by the mortise run that this one was started under; it would wait for "
-            "itself",
+        say("%s is held by the mortise run that started this one, which would wait for itself",
             run->shown);
         return run->not_had_code;
     }

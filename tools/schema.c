@@ -17,9 +17,8 @@
 
 static const char schema_help[] =
     "Usage: mortise schema NAME\n"
-    "Prints the statements that make what the driver NAME needs in its database (postgres: the "
-    "table),\n"
-    "for those whose role may not make it itself: mortise schema postgres | psql …\n"
+    "Prints the statements that create what the driver NAME needs in its database (postgres: the\n"
+    "table). Use them if the driver's role may not create it: mortise schema postgres | psql …\n"
     "\n"
     "  -C, --config FILE|URL     config file or URL (its module_path is searched)\n"
     "\n"

@@ -17,20 +17,20 @@
 static const char status_help[] =
     "Usage: mortise status [--json] NAME…\n"
     "Shows who holds each lock: host, process, since when, until when if it is not renewed, the\n"
-    "fencing token (what `mortise break` wants), and how many wait.\n"
+    "fencing token (for `mortise break`), and the number of waiters.\n"
     "\n"
-    "      --json                an array of objects; unknown is null, tokens are texts\n"
+    "      --json                print an array of objects; unknown is null, tokens are strings\n"
     "  -C, --config FILE|URL     config file or URL\n"
     "\n"
-    "A table on a terminal; elsewhere a line each, with tabs between:\n"
+    "On a terminal it prints a table, elsewhere one line for each lock, with tabs between:\n"
     "name, state, host, pid, program, since, until, token, queue; \"-\" is unknown.\n"
     "Exit code: 0 answered (held or not), 64 usage, 69 backend unreachable, 78 config.\n";
 
 static const char list_help[] =
     "Usage: mortise list [--json] [PREFIX]\n"
-    "Shows all locks that are held and whose name begins with PREFIX, in byte order.\n"
+    "Lists the held locks whose names begin with PREFIX, in byte order.\n"
     "\n"
-    "      --json                an array of objects, as of `mortise status`\n"
+    "      --json                print an array of objects, as `mortise status` does\n"
     "  -C, --config FILE|URL     config file or URL\n"
     "\n"
     "Exit code: 0 answered, 64 usage, 69 backend unreachable or cannot list, 78 config.\n";

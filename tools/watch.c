@@ -29,13 +29,12 @@
 
 static const char help[] =
     "Usage: mortise watch [--interval TIME] [--json] [PREFIX]\n"
-    "Shows the locks that are held and whose name begins with PREFIX, live. On a terminal a "
-    "table;\n"
-    "q or ^C ends it. Elsewhere a line for each change: instant, event (held, passed, released),\n"
-    "name, host, pid, token, with tabs between.\n"
+    "Shows the held locks whose names begin with PREFIX, live. On a terminal it shows a table; q\n"
+    "or ^C ends it. Elsewhere it prints a line for each change: time, event (held, passed,\n"
+    "released), name, host, pid, token, with tabs between.\n"
     "\n"
-    "      --interval TIME       how often the backend is asked (1s)\n"
-    "      --json                an object a line for each change\n"
+    "      --interval TIME       how often to ask the backend (1s)\n"
+    "      --json                print one object per line for each change\n"
     "  -C, --config FILE|URL     config file or URL\n"
     "\n"
     "Exit code: 0 ended by q, 128+N by signal N, 64 usage, 69 backend unreachable at the start or\n"

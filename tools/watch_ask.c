@@ -54,7 +54,7 @@ static void publish(struct asker *asker, struct snapshot *snapshot)
     pthread_mutex_unlock(&asker->lock);
     /* the pipe does not block: if it is full, it is readable already */
     if (write(asker->ends[1], "", 1) < 0 && errno != EAGAIN)
-        say("cannot tell of an answer: %s", strerror(errno));
+        say("cannot pass on an answer: %s", strerror(errno));
 }
 
 static bool is_over(struct asker *asker)

@@ -149,7 +149,7 @@ static mortise_status closed(const struct client *client, mortise_error *error)
     if (!client->clean)
         return failed(
             error, MORTISE_UNREACHABLE,
-            "close: driver %s could not give back all in time; what is left ends with its ttl",
+            "close: driver %s could not release everything in time; the rest ends with its ttl",
             client->driver);
     if (!client->stack_closed)
         return failed(

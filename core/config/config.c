@@ -349,9 +349,10 @@ static mortise_status check_owner(const struct config *config, mortise_error *er
                              "to root or to the running user (chown)",
                              (unsigned)config->file_owner);
     if ((config->file_mode & (S_IWGRP | S_IWOTH)) != 0)
-        return config_failed(config, 0, CORE_SECTION, error,
-                             "module_path is refused: others than its owner may write the file "
-                             "(chmod go-w)");
+        return config_failed(
+            config, 0, CORE_SECTION, error,
+            "module_path is refused: users other than its owner can write the file "
+            "(chmod go-w)");
     return MORTISE_OK;
 }
 

@@ -282,7 +282,7 @@ static void begin_section(struct reader *r, const struct line *line)
                     "':' and the name of an instance",
                     quote_name(line->text + 1, length, quoted, sizeof(quoted)), SECTION_MAX);
     else if (after < end && *after != ';' && *after != '#')
-        line_failed(r, "text behind the ']' of a section");
+        line_failed(r, "text after the ']' of a section");
     if (r->status != MORTISE_OK)
         return;
     memcpy(name, line->text + 1, length);
@@ -313,9 +313,9 @@ static bool value_sound(struct reader *r, const char *text)
 {
     for (const char *hash = strchr(text, '#'); hash != NULL; hash = strchr(hash + 1, '#'))
         if (hash == text || is_blank(hash[-1])) {
-            line_failed(r,
-                        "a '#' in a value: a comment behind a value begins with ';' (a '#' that is "
-                        "meant can come from ${NAME})");
+            line_failed(
+                r, "a '#' in a value: a comment after a value begins with ';' (for a '#' in the "
+                   "value itself, use ${NAME})");
             return false;
         }
     return true;
@@ -372,8 +372,8 @@ static char *read_line(char *buffer, int size, void *context)
         line.length = 0;
     else if (line.length > room)
         line_failed(r,
-                    "the line is longer than %zu bytes (behind a comma, a value may go on in an "
-                    "indented line)",
+                    "the line is longer than %zu bytes (after a comma, a value may continue on "
+                    "an indented line)",
                     room);
     if (r->status != MORTISE_OK)
         return NULL;
@@ -392,16 +392,15 @@ static bool key_sound(struct reader *r, const char *key)
     if (*key == '\0')
         line_failed(r, "no key before the '='");
     else if (r->section == NULL)
-        line_failed(r, "key %s stands before any [section]", shown);
+        line_failed(r, "key %s comes before any [section]", shown);
     else if (strlen(key) > KEY_MAX)
         line_failed(r, "the key %s is longer than %d bytes", shown, KEY_MAX);
     else {
         const struct row *row = config_find_row(r->config, r->section->name, key);
         if (row == NULL)
             return true;
-        r->status =
-            config_failed(r->config, r->line, r->section->name, r->error,
-                          "key %s is given twice: it stands in line %zu too", shown, row->line);
+        r->status = config_failed(r->config, r->line, r->section->name, r->error,
+                                  "key %s is given twice: also in line %zu", shown, row->line);
     }
     return false;
 }

@@ -50,7 +50,7 @@ static const char *variable(const char *at, size_t *length, char *reason, size_t
     *length = name_length + 3;
     if (at[2 + name_length] == '\0' || !name_sound(at + 2, name_length) ||
         name_length >= sizeof(name)) {
-        snprintf(reason, size, "after '$' and '{' must come a variable's name and '}'");
+        snprintf(reason, size, "'${' must be followed by a variable's name and '}'");
         return NULL;
     }
     memcpy(name, at + 2, name_length);
@@ -117,7 +117,7 @@ static char *read_secret(const char *path, char *reason, size_t size)
     size_t length = strcspn(file.text, "\r\n");
     /* who may read it is its owner's affair: orchestrators mount secrets readable for all in a container */
     if (S_ISREG(file.mode) && (file.mode & S_IWOTH) != 0)
-        snprintf(reason, size, "may be written by everybody: chmod o-w");
+        snprintf(reason, size, "can be written by every user: chmod o-w");
     else if (length == 0)
         snprintf(reason, size, "has an empty first line");
     else if (length == strlen(file.text) && length != file.size)

@@ -321,7 +321,7 @@ bool schema_sound(const mortise_option *schema, size_t count, char *problem, siz
             return false;
         for (size_t k = 0; k < i; k++)
             if (strcmp(schema[k].key, schema[i].key) == 0) {
-                snprintf(problem, size, "%s stands in it twice", schema[i].key);
+                snprintf(problem, size, "%s is in it twice", schema[i].key);
                 return false;
             }
     }

@@ -74,7 +74,7 @@ static mortise_status library_load_path(char *path, struct library *library, mor
 
     *library = (struct library){.path = path};
     if (status == MORTISE_OK && real[0] == '\0')
-        status = failed(error, MORTISE_CONFIG, "%s cannot be loaded: it is not there", path);
+        status = failed(error, MORTISE_CONFIG, "%s cannot be loaded: it does not exist", path);
     if (status == MORTISE_OK)
         library->handle = dlopen(real, RTLD_NOW | RTLD_LOCAL);
     if (status != MORTISE_OK)
@@ -160,7 +160,7 @@ static mortise_status check_above(const struct opening *o, const char *section)
     for (const struct instance *i = o->above; i != NULL; i = i->above, depth++) {
         if (strcmp(i->section, section) == 0)
             return failed(o->error, MORTISE_CONFIG,
-                          "%s: section [%s] is being opened already: it cannot stand below itself",
+                          "%s: section [%s] is being opened already: it cannot be below itself",
                           config_source(o->loader->config), section);
         if (depth >= DEPTH_MAX)
             return failed(o->error, MORTISE_CONFIG, "%s: [%s] would be more than %d modules deep",
@@ -179,7 +179,7 @@ static mortise_status check_kind(const struct opening *o, const struct library *
                       module_kind_word(o->wanted_kind), library->path);
     if (o->above != NULL && kind == MORTISE_KIND_OBSERVER)
         return failed(o->error, MORTISE_CONFIG,
-                      "%s: [%s] is an observer, which cannot stand below [%s] (%s)",
+                      "%s: [%s] is an observer, which cannot be below [%s] (%s)",
                       config_source(o->loader->config), o->asked, o->above->section, library->path);
     return MORTISE_OK;
 }

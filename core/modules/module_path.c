@@ -178,10 +178,11 @@ static mortise_status check_part(const char *path, const char *part, const struc
 {
     if (stays_there(st) || (S_ISDIR(st->st_mode) && is_above_library(part)))
         return MORTISE_OK;
-    return failed(error, MORTISE_CONFIG,
-                  "%s: no module is loaded from below what others may replace: %s belongs to user "
-                  "%u, its mode is %04o (chown, chmod go-w)",
-                  path, part, (unsigned)st->st_uid, (unsigned)st->st_mode & 07777);
+    return failed(
+        error, MORTISE_CONFIG,
+        "%s: modules are not loaded from a path that others can replace: %s belongs to user "
+        "%u, its mode is %04o (chown, chmod go-w)",
+        path, part, (unsigned)st->st_uid, (unsigned)st->st_mode & 07777);
 }
 
 /* Puts the target of the symbolic link `part`, with which `path` begins, into its place; false: there is no room. */
@@ -256,16 +257,16 @@ mortise_status path_check_writers(const char *path, char real[PATH_MAX], mortise
     if (lstat(real, &st) != 0)
         return failed(error, MORTISE_CONFIG, "%s cannot be read: %m", path);
     if (!owner_is_good(&st))
+        return failed(error, MORTISE_CONFIG,
+                      "%s: modules are not loaded from what belongs to user %u: it must "
+                      "belong to root or to the running user (chown)",
+                      path, (unsigned)st.st_uid);
+    if (!writers_are_good(&st))
         return failed(
             error, MORTISE_CONFIG,
-            "%s: no module is loaded from what belongs to user %u: it must belong to root "
-            "or to the running user (chown)",
-            path, (unsigned)st.st_uid);
-    if (!writers_are_good(&st))
-        return failed(error, MORTISE_CONFIG,
-                      "%s: no module is loaded from what others than its owner may write: its mode "
-                      "is %04o (chmod go-w)",
-                      path, (unsigned)st.st_mode & 07777);
+            "%s: modules are not loaded from a file or directory that others can write: its mode "
+            "is %04o (chmod go-w)",
+            path, (unsigned)st.st_mode & 07777);
     return MORTISE_OK;
 }
 
@@ -301,10 +302,10 @@ static mortise_status add_list(struct folders *folders, const char *list, mortis
     for (const char *at = list; status == MORTISE_OK; at++) {
         size_t length = strcspn(at, ":");
         if (at[0] != '/')
-            return failed(error, MORTISE_CONFIG, "module path %s: %.*s%s is not an absolute folder",
-                          quote_name(list, strlen(list), quoted, sizeof(quoted)),
-                          (int)(length > 200 ? 200 : length), at,
-                          length == 0 ? "an empty part" : "");
+            return failed(
+                error, MORTISE_CONFIG, "module path %s: %.*s%s is not an absolute directory",
+                quote_name(list, strlen(list), quoted, sizeof(quoted)),
+                (int)(length > 200 ? 200 : length), at, length == 0 ? "an empty part" : "");
         status = add_folder(folders, strndup(at, length), error);
         at += length;
         if (*at == '\0')

@@ -101,9 +101,9 @@ refused 69 'there is no module "no-such-one"' drivers no-such-one
 refused 69 'there is no module' drivers "$bytes"
 refused 64 'no driver named' schema
 refused 64 'only one driver' schema a b
-refused 64 'say one of status, plan, advance' migrate
-refused 64 'say one of' migrate status plan
-refused 64 '"stats" is none of status, plan' migrate stats
+refused 64 'expected status, plan or advance' migrate
+refused 64 'expected status' migrate status plan
+refused 64 '"stats" is not one of status, plan' migrate stats
 refused 64 'status has no --back' migrate --back status
 refused 64 'advance has no --json' migrate advance --json
 refused 64 'plan does not wait' migrate plan -w 5s

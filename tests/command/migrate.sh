@@ -119,7 +119,7 @@ cp "$CONF" "$DIR/copy.conf"
 same "somebody else goes back" 0 $?
 let_go "$OLD"
 same_code "the first one ends" 75 "$waiting"
-has_line "and says why" "$DIR/wait.err" 'somebody else wrote it'
+has_line "and says why" "$DIR/wait.err" 'another operator wrote it'
 same "the second one's step stands" "{old, both} {both}" "$(registers)"
 presence a old 2
 : >"$DIR/wait.err" # what an earlier one said is not read
@@ -153,7 +153,7 @@ same "2 -> 3" "{} {new}" "$(registers)"
 same "the file stays" new "$(phase)"
 migrates "nothing is left" 1 advance
 migrates "nor planned" 1 plan
-has_line "said" "$DIR/out" 'from. may go'
+has_line "said" "$DIR/out" 'you can remove .from'
 mkdir "$DIR/aside"
 mv "$DIR"/a.db* "$DIR/aside"
 head -c 8192 /dev/urandom >"$DIR/a.db"
@@ -216,7 +216,7 @@ bad() {
 bad 'no section \[migrate\] with a phase' '[migrate]' 'from = sqlite:a'
 bad 'from is missing' '[migrate]' 'phase = old' 'to = sqlite:b'
 bad 'to is missing' '[migrate]' 'phase = old' 'from = sqlite:a'
-bad 'neither old nor both nor new' '[migrate]' 'phase = odl' 'from = sqlite:a' 'to = sqlite:b'
+bad 'the phase is not old, both or new' '[migrate]' 'phase = odl' 'from = sqlite:a' 'to = sqlite:b'
 bad 'from and to are the same' '[migrate]' 'phase = old' 'from = sqlite:a' 'to = sqlite:a'
 # shellcheck disable=SC2016 # as it stands there
 bad 'phase must stand in the file' '[migrate]' 'phase = ${PHASE}' 'from = sqlite:a' 'to = sqlite:b'
@@ -278,7 +278,7 @@ client_listed() {
 }
 if [ -e "${MORTISE_BUILD_DIR:-/none}/lib/mortise/redis.so" ] && command -v redis-server >/dev/null; then
     what "a server that is restarted, with its records"
-    restarted 0 'may have forgotten who is there' aof=yes
+    restarted 0 'may have lost its list of clients' aof=yes
     has_line "done" "$DIR/wait.out" '^done: 2 -> 3'
     what "and without them"
     restarted 75 'or the server lost it'

@@ -40,7 +40,7 @@ until_true has_first_leg || wrong "the stranger does not come: $(cat "$DIR/stran
 echo >"$DIR/go"
 same_code "the outer one ends" 0 $outer
 same "the inner one does not wait" 75 "$(cat "$DIR/code")"
-has_line "and says why" "$DIR/err" "is held by the mortise run that this one was started under"
+has_line "and says why" "$DIR/err" "is held by the mortise run that started this one"
 same_code "the stranger has its turn" 0 $stranger
 
 namespace='unshare -pf --mount-proc'

@@ -85,7 +85,7 @@ hold "${N}a"
 token=$(json "${N}a" token)
 "$BIN" break "${N}a" --token $((token + 1)) 2>"$DIR/err"
 same "another token" 1 $?
-has_line "said" "$DIR/err" "^mortise: \"${N}a\" changed hands: .* \(pid $HOLDER\) has it with token $token, not $((token + 1)); nothing was done"
+has_line "said" "$DIR/err" "^mortise: \"${N}a\" changed hands: .* \(pid $HOLDER\) holds it with token $token, not $((token + 1)); nothing was done"
 yes "the lock is held" is_held "${N}a"
 let_go "$HOLDER"
 hold "${N}a"

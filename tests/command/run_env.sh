@@ -62,7 +62,7 @@ begin=$(ms)
 "$BIN" run "${N}a" -- "$BIN" run "${N}a" -- touch "$DIR/ran" 2>"$DIR/err"
 same "does not wait for itself" 75 $?
 yes "at once" [ $(($(ms) - begin)) -lt 8000 ]
-has_line "and says so" "$DIR/err" "^mortise: \"${N}a\" is held by the mortise run that this one was started under"
+has_line "and says so" "$DIR/err" "^mortise: \"${N}a\" is held by the mortise run that started this one"
 "$BIN" run "${N}a" -- "$BIN" run "${N}b" -- "$BIN" run "${N}a" -- touch "$DIR/ran" 2>"$DIR/err"
 same "with another one in between" 75 $?
 "$BIN" run "${N}a" -- "$BIN" run -E 9 "${N}a" -- touch "$DIR/ran" 2>"$DIR/err"

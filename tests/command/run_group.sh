@@ -28,7 +28,7 @@ family 'exit 5'
 yes "the command ends" until_true gone "$(cat "$DIR/command")"
 yes "the wrapper stays" alive $WRAPPER
 yes "the lock is held" is_held "${N}f"
-yes "it says why" until_true holds "$DIR/err" "^mortise: \"${N}f\" is kept: the command has ended, but"
+yes "it says why" until_true holds "$DIR/err" "^mortise: \"${N}f\" is still held: the command has ended, but"
 has_line "naming one" "$DIR/err" 'sh \(pid [0-9]+\)|sleep \(pid [0-9]+\)'
 kill "$(cat "$DIR/grandchild")"
 yes "the child ends with its own" until_true gone "$(cat "$DIR/child")"

@@ -204,7 +204,7 @@ else
     fresh
     line "$by_default \$m run x -- \$m run y -- echo do''ne"
     sees "it runs" '^done'
-    same "it says once whose locks these are" 1 "$(pane | grep -c "no config file: the locks are this user's own .SQLite")"
+    same "it says once whose locks these are" 1 "$(pane | grep -c "no config file: using this user's own database .SQLite")"
     # shellcheck disable=SC2086 # words
     same "not where nobody is there to read it" "" "$($by_default "$BIN" run x -- true 2>&1)"
     fresh

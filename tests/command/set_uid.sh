@@ -89,7 +89,7 @@ chown "$CALLER" "$evil/mortise.conf"
 env -u MORTISE_MODULE_PATH MORTISE_CONFIG="$evil/mortise.conf" "$place/plain" check >"$DIR/out" 2>&1
 refused "a module path in the user's config" "module_path is refused: the file belongs to user $CALLER"
 MORTISE_CONFIG="sqlite:$DIR/locks.db" MORTISE_MODULE_PATH="$evil/modules" "$place/plain" check >"$DIR/out" 2>&1
-refused "the user's modules" 'no module is loaded from below what others may replace'
+refused "the user's modules" 'modules are not loaded from a path that others can replace'
 "$place/plain" -C "sqlite:$evil/locks.db" check >"$DIR/out" 2>&1
 refused "the user's database" "belongs to uid $CALLER"
 

@@ -26,7 +26,7 @@ loaded() {
 refused() { # TEXT WHAT WHY
     check
     same "$1: refused" 78 $?
-    has_line "says what and why" "$DIR/out" "$2: no module is loaded from what .*$3"
+    has_line "says what and why" "$DIR/out" "$2: modules are not loaded from .*$3"
 }
 
 what "modes"

@@ -385,7 +385,7 @@ static void test_refused(void)
     refused(STACK "refuse = 1001\n", "refuse");
     refused(STACK "pause_every = 1s\npause_for = 1s\n", "pause_for must be shorter");
     refused(STACK "only = acquire, renw\n", "only: \"renw\" is none of");
-    refused("[chaos]\nbelow = chaos\n", "cannot stand below itself");
+    refused("[chaos]\nbelow = chaos\n", "cannot be below itself");
     refused("[chaos]\nbelow = nothing\n", "no module \"nothing\"");
     CU_ASSERT_EQUAL(sim->instances(), 0);
 }

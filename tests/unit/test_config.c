@@ -270,24 +270,24 @@ static void bad_bytes(const char *text, size_t size, const char *wanted, int lin
 #define SECTION_SHAPE                                                                              \
     ": letters, digits, '_' and '-', to 49 of them, and perhaps ':' and the name of an instance"
 #define HASH                                                                                       \
-    "a '#' in a value: a comment behind a value begins with ';' (a '#' that is meant can come "    \
-    "from ${NAME})"
+    "a '#' in a value: a comment after a value begins with ';' (for a '#' in the value itself, "   \
+    "use ${NAME})"
 #define TEN "aaaaaaaaaa"
 #define FIFTY TEN TEN TEN TEN TEN
 
 static void test_bad_lines(void)
 {
-    BAD("a = 1\n", "mortise.conf:1: key \"a\" stands before any [section]");
+    BAD("a = 1\n", "mortise.conf:1: key \"a\" comes before any [section]");
     BAD("[x]\n\nword\n", "mortise.conf:3: " SHAPE);
     BAD("[x]\nword ; a = 1\n", "mortise.conf:2: " SHAPE);
     BAD("[x]\nword\na = 1\na = 2\n", "mortise.conf:2: " SHAPE); /* the first fault is told */
     BAD("[x]\na = 1\nb = 1\na = 2\n",
-        "mortise.conf:4: [x] key \"a\" is given twice: it stands in line 2 too");
+        "mortise.conf:4: [x] key \"a\" is given twice: also in line 2");
     BAD("[x]\na = 1\n[y]\n[x]\na = 2\n",
-        "mortise.conf:5: [x] key \"a\" is given twice: it stands in line 2 too");
+        "mortise.conf:5: [x] key \"a\" is given twice: also in line 2");
     BAD("[x]\n= 1\n", "mortise.conf:2: no key before the '='");
     BAD("[x\na = 1\n", "mortise.conf:1: the ']' of the section is missing");
-    BAD("[x] a = 1\n", "mortise.conf:1: text behind the ']' of a section");
+    BAD("[x] a = 1\n", "mortise.conf:1: text after the ']' of a section");
     BAD("[]\n", "mortise.conf:1: bad section name \"\"" SECTION_SHAPE);
     BAD("[ x]\n", "mortise.conf:1: bad section name \" x\"" SECTION_SHAPE);
     BAD("[x;y]\n", "mortise.conf:1: bad section name \"x;y\"" SECTION_SHAPE);
@@ -319,8 +319,8 @@ static void test_long_lines(void)
     expect_values(text, strlen(text), value, "2", __LINE__);
     snprintf(text, sizeof(text), "[x]\nb = 2\na = %sw\n", value);
     bad_bytes(text, strlen(text),
-              "mortise.conf:3: the line is longer than 198 bytes (behind a comma, a value may go "
-              "on in an indented line)",
+              "mortise.conf:3: the line is longer than 198 bytes (after a comma, a value may "
+              "continue on an indented line)",
               __LINE__);
     snprintf(text, sizeof(text), "[x]\n# %s%s\na = 1\n", value, value); /* but a comment may be */
     expect_values(text, strlen(text), "1", NULL, __LINE__);
@@ -388,8 +388,9 @@ static void refused_path(const char *wanted)
 
 static void test_module_path(void)
 {
-    static const char writers[] = "mortise.conf: [mortise] module_path is refused: others than its "
-                                  "owner may write the file (chmod go-w)";
+    static const char writers[] =
+        "mortise.conf: [mortise] module_path is refused: users other than "
+        "its owner can write the file (chmod go-w)";
     static const unsigned good_modes[] = {0400, 0600, 0644, 0755}, bad_modes[] = {0620, 0602, 0666};
 
     put(FILE_NAME, "[x]\n");

@@ -124,7 +124,8 @@ static void test_open_fails(void)
                      "[sink] did not open: the backend cannot be reached");
     CU_ASSERT_STRING_EQUAL(error.driver, "sink");
     put_config("[sink]\nfail = wild\n");
-    open_bad(FILE_NAME, "sink", 0, MORTISE_BACKEND, "[sink] did not open: the backend refused the request");
+    open_bad(FILE_NAME, "sink", 0, MORTISE_BACKEND,
+             "[sink] did not open: the backend refused the request");
 }
 
 static void test_kinds(void)
@@ -181,7 +182,7 @@ static void test_stack_fails(void)
     expect_said("layer", "open sink -; close sink; ");
     put_config("[layer]\nbelow = ear\n");
     open_bad(FILE_NAME, "layer", 0, MORTISE_CONFIG,
-             "mortise.conf: [ear] is an observer, which cannot stand below [layer] (" FIXTURES
+             "mortise.conf: [ear] is an observer, which cannot be below [layer] (" FIXTURES
              "/ear.so)");
 }
 
@@ -209,10 +210,10 @@ static void test_cycles(void)
 
     put_config("[layer]\nbelow = layer\n");
     open_bad(FILE_NAME, "layer", 0, MORTISE_CONFIG,
-             "mortise.conf: section [layer] is being opened already: it cannot stand below itself");
+             "mortise.conf: section [layer] is being opened already: it cannot be below itself");
     put_config("[layer:a]\nbelow = layer:b\n[layer:b]\nbelow = layer:a\n");
     open_bad(FILE_NAME, "layer:a", 0, MORTISE_CONFIG,
-             "mortise.conf: section [layer:a] is being opened already: it cannot stand below "
+             "mortise.conf: section [layer:a] is being opened already: it cannot be below "
              "itself");
     for (int i = 1; i <= 8; i++)
         used += (size_t)snprintf(text + used, sizeof(text) - used, "[layer:%d]\nbelow = layer:%d\n",

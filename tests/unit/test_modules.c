@@ -165,10 +165,11 @@ static void refused_mode(const char *what, const char *module_path, const char *
 {
     char wanted[512];
     CU_ASSERT_EQUAL(chmod(what, mode), 0);
-    snprintf(wanted, sizeof(wanted),
-             "%s: no module is loaded from what others than its owner may write: its mode is %04o "
-             "(chmod go-w)",
-             told, mode);
+    snprintf(
+        wanted, sizeof(wanted),
+        "%s: modules are not loaded from a file or directory that others can write: its mode is "
+        "%04o (chmod go-w)",
+        told, mode);
     bad_path(module_path, wanted);
 }
 
@@ -176,11 +177,11 @@ static void test_paths(void)
 {
     char path[256], file[280], wanted[512];
 
-    bad_path("relative", "module path \"relative\": relative is not an absolute folder");
-    bad_path("./x", "module path \"./x\": ./x is not an absolute folder");
-    bad_path("/a::/b", "module path \"/a::/b\": an empty part is not an absolute folder");
-    bad_path("/a:", "module path \"/a:\": an empty part is not an absolute folder");
-    bad_path("/a:b:/c", "module path \"/a:b:/c\": b is not an absolute folder");
+    bad_path("relative", "module path \"relative\": relative is not an absolute directory");
+    bad_path("./x", "module path \"./x\": ./x is not an absolute directory");
+    bad_path("/a::/b", "module path \"/a::/b\": an empty part is not an absolute directory");
+    bad_path("/a:", "module path \"/a:\": an empty part is not an absolute directory");
+    bad_path("/a:b:/c", "module path \"/a:b:/c\": b is not an absolute directory");
 
     mkdir("open", 0700);
     snprintf(path, sizeof(path), "%s/open", test_folder);
@@ -205,8 +206,8 @@ static void test_paths(void)
     put_config("");
     chmod(FILE_NAME, 0620);
     open_bad(FILE_NAME, "sink", 0, MORTISE_CONFIG,
-             "mortise.conf: [mortise] module_path is refused: others than its owner may write the "
-             "file (chmod go-w)");
+             "mortise.conf: [mortise] module_path is refused: users other than its owner can write "
+             "the file (chmod go-w)");
 }
 
 static void opens(const char *module_path)
@@ -225,8 +226,8 @@ static void refused_above(const char *module_path, const char *what, const char 
 {
     char wanted[512];
     snprintf(wanted, sizeof(wanted),
-             "%s: no module is loaded from below what others may replace: %s belongs to user %u, "
-             "its mode is %04o (chown, chmod go-w)",
+             "%s: modules are not loaded from a path that others can replace: %s belongs to user "
+             "%u, its mode is %04o (chown, chmod go-w)",
              what, told, user, mode);
     bad_path(module_path, wanted);
 }

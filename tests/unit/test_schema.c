@@ -1,7 +1,7 @@
 /* test_schema.c - single values by their schema row: durations, numbers, choices, ranges in words, the
  * nearest word, and a walk over every row of the core's own section. */
-#include "config_test.h"
 #include "config/schema.h"
+#include "config_test.h"
 
 #include <inttypes.h>
 
@@ -315,8 +315,7 @@ static void test_unsound(void)
 {
     unsound((mortise_option){.type = MORTISE_OPTION_TEXT}, "row 1 has no key");
     unsound((mortise_option){.key = "x"}, "x has the unknown type 0");
-    unsound((mortise_option){.key = "first", .type = MORTISE_OPTION_TEXT},
-            "first stands in it twice");
+    unsound((mortise_option){.key = "first", .type = MORTISE_OPTION_TEXT}, "first is in it twice");
     unsound((mortise_option){.key = "x", .type = MORTISE_OPTION_CHOICE}, "x has no choices");
     unsound((mortise_option){.key = "x", .type = MORTISE_OPTION_INT, .minimum = 1},
             "x has a minimum above its maximum");

@@ -205,7 +205,7 @@ static void test_environment(void)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         char row[64];
         snprintf(row, sizeof(row), "user = %s", bad[i]);
-        bad_row(row, "mortise.conf:7: [redis] user: after '$' and '{' must come a variable's name "
+        bad_row(row, "mortise.conf:7: [redis] user: '${' must be followed by a variable's name "
                      "and '}'");
     }
     /* What came from the environment may be a secret, wherever it is used. */
@@ -245,7 +245,7 @@ static void test_secret_file(void)
     chmod("secret", 0644);
     expect_secret("mounted\n", "mounted");
     chmod("secret", 0602);
-    bad_secret("may be written by everybody: chmod o-w");
+    bad_secret("can be written by every user: chmod o-w");
     chmod("secret", 0600);
     put("secret", "\nhunter\n");
     bad_secret("has an empty first line");
