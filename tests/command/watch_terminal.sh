@@ -64,6 +64,7 @@ line "clear"
 line "\$m watch $N"
 sees "drawn" '^NAME +STATE'
 type_keys C-c
+sees "the shell is back" '^\[130\]' # not before: ^C throws away what has been typed
 line "echo code \$?"
 sees "its code" '^code 130'
 
