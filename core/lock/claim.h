@@ -14,7 +14,7 @@
  * LEAVING | the same, and nobody wants it  | ENDING         | GONE (2)            | ENDING (2)     | -              | -
  * HELD    | a lease refers to it           | HELD, extended | LOST                | HELD, suspect  | ENDING         | renew; LOST (3)
  * LOST    | its lease was lost             | ENDING (4)     | LOST                | ENDING (4)     | GONE           | -
- * ENDING  | a release is out, or pauses    | GONE (5)       | GONE (5), if sure   | ENDING, repeat | ENDING         | repeat
+ * ENDING  | a release is out, or pauses    | GONE (5)       | GONE (5)            | ENDING (6)     | ENDING         | repeat
  * GONE    | nothing is in the backend      |                |                     |                |                |
  *
  * The answers are those to `ask` in PAUSED to LOST, and to `end` in ENDING. "No answer": the reply was lost, or may be.
