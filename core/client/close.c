@@ -239,7 +239,8 @@ static mortise_status take_over(mortise_client *handle, struct client **client,
 mortise_status mortise_close(mortise_client *handle, mortise_error *error)
 {
     struct client *client;
-    mortise_status status = client_enter(handle, &client, error);
+    mortise_error refusal; /* not *error: a close that takes over succeeds, and leaves that alone */
+    mortise_status status = client_enter(handle, &client, &refusal);
     bool first = status == MORTISE_OK && client_move(client, CLIENT_OPEN, CLIENT_CLOSING);
     if (status == MORTISE_OK && !first) {
         client_leave(client);
@@ -247,6 +248,8 @@ mortise_status mortise_close(mortise_client *handle, mortise_error *error)
     }
     if (status == MORTISE_CLOSED)
         status = take_over(handle, &client, error);
+    else if (status != MORTISE_OK && error != NULL)
+        *error = refusal;
     if (status != MORTISE_OK)
         return status;
     int64_t until_ns = clock_after_ms(clock_now(), client->locks.settings.close_timeout_ms);
