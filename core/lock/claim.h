@@ -27,6 +27,8 @@
  * (6) The release is repeated; but a refusal that repeating cannot change, the end of the ttl, and the end of a close are
  *     the end of the claim too: what may be left in the backend ends with its ttl.
  *
+ * A doubt of the driver changes no state: in HELD, `ask` asks at once, or after the renewal that is out (`doubted`).
+ *
  * "Unwanted": the caller left, the lease is released, or the client closes. A claim that is GONE is free again when both
  * of its requests have been answered.
  *

@@ -87,7 +87,18 @@ static void adopted(struct driver *driver, struct request *request)
     struct claim *claim = claim_arrived(driver, request);
     if (claim == NULL || claim->state != CLAIM_UNCERTAIN)
         return;
+    if (request->rc == ZNONODE) {
+        claim_go(driver, claim);
+        return;
+    }
     if (request->rc != ZOK) {
+        claim_fail(driver, claim, MORTISE_BACKEND, request->rc);
+        return;
+    }
+    if (request->stat.ephemeralOwner != driver->session->id) {
+        /* of another driver of this client with the same root, which was given the same grant */
+        claim->node[0] = '\0';
+        claim_become(driver, claim, CLAIM_IDLE);
         claim_go(driver, claim);
         return;
     }
@@ -148,7 +159,10 @@ static void listed(struct driver *driver, struct request *request)
     if (claim == NULL)
         return;
     if (request->rc != ZOK && request->rc != ZNONODE) {
-        claim_fail(driver, claim, MORTISE_BACKEND, request->rc);
+        if (claim->state == CLAIM_SEARCHING)
+            claim_not_deleted(driver, claim, request->rc);
+        else
+            claim_fail(driver, claim, MORTISE_BACKEND, request->rc);
         return;
     }
     const struct children *children = request->rc == ZOK ? request->children : &nobody;

@@ -28,7 +28,7 @@
  *   LOOKING     nobody: MAKING; somebody: MEETING c   LOOKING       ENDED b      IDLE           IDLE
  *   MAKING      made: QUEUED; refused: unwanted d;    UNCERTAIN     UNWANTED     IDLE           UNCERTAIN
  *               lost: UNCERTAIN
- *   UNCERTAIN   found: QUEUED; not found: MAKING;     UNCERTAIN     SEARCHING    IDLE           UNCERTAIN
+ *   UNCERTAIN   found: QUEUED; not found: MAKING;     UNCERTAIN     SEARCHING    IDLE f         UNCERTAIN
  *               found, of an earlier session: IDLE b
  *   QUEUED      first: FIRST; blocked: WAITING, a     QUEUED        DELETING     IDLE           IDLE b
  *               try: MEETING; no node: MAKING
@@ -40,8 +40,9 @@
  *   GONE        -                                     GONE          ENDED LOST   GONE           GONE
  *   UNWANTED    made: DELETING; refused: ENDED;       UNWANTED      UNWANTED     ENDED          SEARCHING
  *               lost: SEARCHING
- *   SEARCHING   found: DELETING; not found: ENDED     SEARCHING     SEARCHING    ENDED          SEARCHING
- *   DELETING    done: ENDED; no node: ENDED LOST;     DELETING      DELETING     ENDED          REDELETING
+ *   SEARCHING   found: DELETING; not found: ENDED;    SEARCHING     SEARCHING    ENDED f        SEARCHING
+ *               no list: SEARCHING after a pause
+ *   DELETING    done: ENDED; no node: ENDED LOST;     DELETING      DELETING     ENDED f        REDELETING
  *               no right: REFUSED; lost: REDELETING
  *   REDELETING  done, no node: ENDED; no right:       REDELETING    REDELETING   ENDED f        REDELETING
  *               REFUSED
@@ -49,14 +50,15 @@
  *
  *   a: LOOKING for a try that never had a node. b: a node that an abandoned session left behind, if it is known, is deleted
  *   with the next create, or by REDELETING. c: looks a second time, behind a barrier, before it believes that somebody is
- *   there. d: no folder: makes the folder, then MAKING. e: if it has a node; else LOOKING and ENDED. f: unless the node is
- *   of an earlier session, which was abandoned.
+ *   there. d: no folder: makes the folder, then MAKING. e: if it has a node; else LOOKING and ENDED. f: if the node, or the
+ *   create, is of an earlier session that was abandoned: as "session abandoned".
  *
  * Why the holes are closed:
  *   - A create's reply is lost. The search comes after a reconnection and behind a barrier. A server that lags would not
  *     show the node; a second one would be made and would wait for the first. No old create can be executed after the
- *     search: the leader refuses requests of a session that has moved, and one server keeps the order. A node that is found
- *     is of this very session, because its name says of which session it is.
+ *     search: the leader refuses requests of a session that has moved, and one server keeps the order. (A create of a session
+ *     that was abandoned may be; such a node ends with its session.) A node that is found is of this very session: its
+ *     name says of which session of this client it is, and its owner is compared.
  *   - The predecessor vanishes before it is watched. The claim reads the folder again and keeps its place. It is watched by
  *     a `get`, because the watch of an `exists` on a node that is gone would stay in the server for ever.
  *   - Somebody deletes the own node. A waiting claim sees that when it next reads the folder. A held one watches its node,
@@ -216,6 +218,8 @@ void claim_fail(struct driver *driver, struct claim *claim, mortise_status statu
 void claim_refuse(struct driver *driver, struct claim *claim, const char *node);
 /* Sends the delete of its node. */
 void claim_delete(struct driver *driver, struct claim *claim);
+/* The node of an unwanted claim could not be found or deleted: its releases fail, and the claim tries again after a pause. */
+void claim_not_deleted(struct driver *driver, struct claim *claim, int rc);
 
 /* ---- lease.c: the core's ops and the session's events ----------------------------------------------- */
 

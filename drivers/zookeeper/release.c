@@ -5,12 +5,12 @@
 #define REFUSED_NS (10 * 1000 * NS_PER_MS) /* after any other */
 
 /* The node blocks the queue until its session ends. So the claim stays, and the delete is tried again. */
-static void not_deleted(struct driver *driver, struct claim *claim, int rc)
+void claim_not_deleted(struct driver *driver, struct claim *claim, int rc)
 {
     bool passes = rc == ZTHROTTLEDOP || rc == ZSYSTEMERROR ||
                   claim->made_in != driver->session->number; /* it ends with an old session */
-    driver->host->log(driver->host, 3, "a node could not be deleted: %s", zerror(rc));
-    if (rc == ZNOAUTH)
+    driver->host->log(driver->host, 3, "a node could not be found or deleted: %s", zerror(rc));
+    if (rc == ZNOAUTH && claim->state != CLAIM_SEARCHING)
         claim_become(driver, claim, CLAIM_REFUSED);
     claim_retry(driver, claim, passes ? PASSING_NS : REFUSED_NS);
     while (claim->releases != NULL) {
@@ -33,7 +33,7 @@ static void deleted(struct driver *driver, struct request *request)
     if (is_old || is_lost)
         return;
     if (rc != ZOK && rc != ZNONODE)
-        not_deleted(driver, claim, rc);
+        claim_not_deleted(driver, claim, rc);
     else
         claim_end(driver, claim,
                   rc == ZNONODE && claim->state == CLAIM_DELETING ? MORTISE_LOST : MORTISE_OK);
