@@ -2,11 +2,11 @@
  * for mode = string without a queue. Without tokens an acquire is no transaction but SET NX PX (lease.c).
  *
  * A connection has one set of watched keys, and every EXEC ends it. So one transaction is under way at a time, with one op,
- * or with many of one kind for different names. The others wait in driver->waiting. look.c sends an EXEC of its own and says
- * so (transaction_disturb).
+ * or with many of one kind for different names. The others wait in driver->waiting. inspect.c and list.c send an EXEC of
+ * their own and say so (transaction_disturb).
  *
  *   state     event                                           what follows                                    next
- *   IDLE      an op waits                                     [UNWATCH,] WATCH, TIME; for each op its reads    READING
+ *   IDLE      an op waits                                     MULTI, EXEC, WATCH, TIME; for each op its reads  READING
  *   READING   an answer shows that nothing is to be written   that op is completed                             READING
  *   READING   the last answer; ops are left                   MULTI, writes, EXEC, PUBLISH for each release    WRITING
  *   READING   the last answer; ops are left, but disturbed    WATCH again                                      READING
@@ -33,7 +33,6 @@ struct transaction {
     struct driver *driver;
     struct moment at; /* of the reading */
     enum state state;
-    bool watching;  /* since the last EXEC: must be ended first */
     bool disturbed; /* while READING: what was watched is not watched any more */
     bool refused;   /* EXEC was null */
     bool running;   /* transaction_next */
@@ -101,12 +100,13 @@ static void begin_call(struct transaction *t, enum state state,
     link_call_begin(&t->driver->link, &t->call);
 }
 
+/* The empty transaction ends what was watched before, and shows that the server takes MULTI: if it refused MULTI alone,
+ * the writes behind it would be executed one by one, guarded by nothing. */
 static void put_watch(struct transaction *t)
 {
-    t->lead = t->watching ? 3 : 2;
-    if (t->watching)
-        put_word(t, "UNWATCH");
-    t->watching = true;
+    t->lead = 4;
+    put_word(t, "MULTI");
+    put_word(t, "EXEC");
     link_command(&t->driver->link, 1 + (unsigned)t->count * part_keys(t->kind));
     link_text(&t->driver->link, "WATCH");
     for (size_t i = 0; i < t->count; i++)
@@ -168,7 +168,6 @@ static void write_all(struct transaction *t)
     for (size_t i = 0; i < t->count; i++)
         part_put_writes(&t->at, &t->parts[i]);
     put_word(t, "EXEC");
-    t->watching = false;
     for (unsigned i = 0; i < published; i++) {
         link_command(link, 3);
         link_text(link, "PUBLISH");
@@ -249,7 +248,6 @@ static void lost(struct link_call *call, enum link_loss loss, const struct link_
     }
     t->state = IDLE;
     t->count = 0;
-    t->watching = false;
 }
 
 /* ---- the next ----------------------------------------------------------------------------------------- */

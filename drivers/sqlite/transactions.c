@@ -115,12 +115,19 @@ static void fail_closed(struct driver *driver, struct request *request)
 
 static int run_batch(struct driver *driver, size_t n);
 
-/* One after the other: where one of them spoils it for all. SQLITE_BUSY: those that are left went back to the queue. */
+/* One after the other, because one of them spoils it for all. SQLITE_BUSY, or a broken database: those that are left go
+ * back to the queue. */
 static int run_singly(struct driver *driver, size_t n)
 {
     struct request *left[BATCH_MAX];
     memcpy(left, driver->batch, n * sizeof(*left));
     for (size_t i = 0; i < n; i++) {
+        if (i > 0 &&
+            driver->broken) { /* each could take seconds: the database is looked at first */
+            while (n-- > i)
+                DL_PREPEND2(driver->queue, left[n], previous, next);
+            return SQLITE_OK;
+        }
         driver->batch[0] = left[i];
         if (run_batch(driver, 1) == SQLITE_OK)
             continue;

@@ -167,6 +167,15 @@ static void test_scripts_forbidden(void)
     set_user("+@scripting");
 }
 
+/* If MULTI alone is forbidden, nothing is written without it. */
+static void test_multi_forbidden(void)
+{
+    set_user("-multi");
+    expect_refused(watching, "NOPERM", NULL);
+    CHECK(ask_number(&acl, "EXISTS mortise:refused") == 0);
+    set_user("+multi");
+}
+
 /* Neither a script nor a transaction may touch the key; then it may. */
 static void test_keys_forbidden(void)
 {
@@ -506,6 +515,7 @@ static const CU_TestInfo tests[] = {
     {"refusals that pass are waited for", test_passing},
     {"wrong passwords, none, unknown users", test_passwords},
     {"scripts are forbidden", test_scripts_forbidden},
+    {"MULTI is forbidden", test_multi_forbidden},
     {"keys are forbidden", test_keys_forbidden},
     {"single commands are forbidden", test_commands_forbidden},
     {"subscribing is forbidden", test_subscribing_forbidden},

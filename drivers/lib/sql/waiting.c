@@ -201,6 +201,9 @@ static struct rowlease_answer change(const struct sql_request *request, struct r
     struct sql_locks *locks = request->locks;
     switch (request->task) {
     case SQL_TASK_ENLIST:
+        /* the inbox may have been closed since the errand was queued; the news that follows makes the caller ask again */
+        if (!locks->hears && !(locks->dialect->hear(locks, false) && locks->hears))
+            return (struct rowlease_answer){.status = MORTISE_OK};
         return rowlease_register(&locks->next, time, &locks->inbox);
     case SQL_TASK_FORGET:
         return rowlease_forget(&locks->next, time, request->gone, request->gone_count);
@@ -263,8 +266,12 @@ void waiting_failed(struct sql_request *request)
     bool enlists = request->task == SQL_TASK_ENLIST;
     name->errand = NULL;
     name->enlist = name->enlist || (enlists && name->watched);
-    if (forgets_own(request))
-        name->delist = name->delist || !name->watched;
+    if (forgets_own(request) &&
+        name->watched) { /* it may have been executed: enlisting again is safe */
+        name->registered = false;
+        name->enlist = true;
+    } else if (forgets_own(request))
+        name->delist = true;
     else if (request->task == SQL_TASK_FORGET)
         check_later(locks, name, request->version);
     chore_at(locks, now_ns(locks) + locks_jitter(locks, AGAIN_NS));
