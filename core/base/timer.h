@@ -1,8 +1,8 @@
 /* timer.h - a heap of due times: binary, intrusive, the earliest on top.
  *
  * Setting a timer must not fail halfway through a change that cannot be undone: a granted lease has to be renewed. So
- * its owner reserves room beforehand, while failing is still cheap. The caller serialises all calls on one heap. Knows
- * nothing of who is due. */
+ * its owner reserves room beforehand, while failing is still cheap. The caller serialises all calls on one heap. It
+ * does not know what a timer is for. */
 #ifndef MORTISE_CORE_TIMER_H
 #define MORTISE_CORE_TIMER_H
 

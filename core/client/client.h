@@ -62,7 +62,7 @@ struct client {
     struct instance *top;
     uint32_t capabilities;
     char id[33];
-    char driver[32];       /* its name, for the messages of a close */
+    char driver[32];       /* the name of the driver, for error messages of mortise_close() */
     struct query *queries; /* all that are under way; lock of locks */
     struct task leave;     /* the last request */
     bool clean;            /* the close gave back all that was held */
@@ -82,7 +82,7 @@ void client_leave(struct client *client);
 /* The two parts of client_leave(), and the second part of client_enter(). */
 void client_count_out(struct client *client);
 void client_end_call(void);
-/* As client_enter(), for a client that is being closed: only its callbacks and its state may be used. */
+/* Like client_enter(), for a client that is closing. The caller may use only its callbacks and its state. */
 bool client_enter_closing(mortise_client *handle, struct client **client);
 /* The handle is one of this client, and the client is being closed. Any thread, also when the client is gone. */
 bool client_is_closing(struct client *client, const mortise_client *handle);

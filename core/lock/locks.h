@@ -35,7 +35,7 @@ struct lock_settings {
 struct watch {
     struct locks *locks;
     struct name *name;
-    bool wanted, watching; /* what callers want; what the driver was told last */
+    bool wanted, watching; /* what callers want; what the last request to the driver said */
     bool out;              /* the request is in the pump */
     bool late;             /* it is a WATCH that waited for an UNWATCH */
     struct task task;
@@ -143,7 +143,7 @@ struct name *name_get_locked(struct locks *locks, const char *text, size_t lengt
 void name_put_locked(struct locks *locks, struct name *name);
 /* watch.c: the driver is to tell when the name becomes free; or not any more. */
 void name_watch_locked(struct locks *locks, struct name *name, bool wanted);
-/* The driver was told to watch the name, and tells when it becomes free. */
+/* The driver watches the name and reports when it becomes free. */
 bool name_is_watched(const struct locks *locks, const struct name *name);
 void name_forget_idle_locked(struct locks *locks); /* the client closes */
 

@@ -60,7 +60,7 @@ struct waitlist {
     unsigned busy_count, failures;    /* answers in a row */
     int64_t failing_ns;               /* since when no answer came; 0: one did */
     mortise_error *trouble;           /* the last failure, while failing_ns is set; made when first needed */
-    int64_t holder_seen_ns;           /* when `holder` was told */
+    int64_t holder_seen_ns;           /* when the driver reported `holder` */
     mortise_info holder;              /* as of the last BUSY. The last member: not cleared on reuse */
 };
 
@@ -72,7 +72,7 @@ bool waitlist_join_locked(struct locks *locks, struct name *name, bool alone, st
 void waitlist_leave_locked(struct waiter *waiter, mortise_status status);
 /* The head was passed a claim of this process: takes it off and goes on. */
 void waitlist_served_locked(struct waiter *waiter);
-/* A claim of this name was given back to the backend: the head may ask again. */
+/* This process releases a claim of the name: the head may ask again. */
 void waitlist_freed_locked(struct name *name);
 /* The name may have become free: the head asks, now or after the answer that it waits for. */
 void waitlist_news_locked(struct name *name);

@@ -57,7 +57,7 @@ static unsigned count_replicas(const char *text, size_t length)
     return count;
 }
 
-/* If it is refused, nothing is known, and two that say "master" cannot be told apart. */
+/* If the server refuses INFO, the driver cannot tell apart two servers that both say "master". */
 static void take_info(struct scout *scout, const redisReply *reply)
 {
     struct claim *claim = &scout->claim;
