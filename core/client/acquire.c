@@ -8,6 +8,33 @@
 
 /* ---- options ---- */
 
+static mortise_status read_mode(const struct client *client, const mortise_options *options,
+                                mortise_error *error)
+{
+    const char *driver = client->top->section;
+    if (options->mode == MORTISE_EXCLUSIVE)
+        return options->permits == 0 ? MORTISE_OK
+                                     : failed(error, MORTISE_INVALID,
+                                              "options: permits belong to mode = MORTISE_SHARED");
+    if (options->mode != MORTISE_SHARED)
+        return failed(error, MORTISE_INVALID, "options: mode is %d, expected 0 or 1",
+                      (int)options->mode);
+    if (options->owner != NULL)
+        return failed(error, MORTISE_INVALID,
+                      "options: a shared lease has no owner: it shares the name with all others");
+    if ((client->capabilities & MORTISE_CAP_SHARED) == 0)
+        return failed(error, MORTISE_NOTSUP,
+                      "driver %s: no shared locks here; an exclusive lock is safe in their place",
+                      driver);
+    if (options->permits > 0 && (client->capabilities & MORTISE_CAP_PERMITS) == 0)
+        return failed(
+            error, MORTISE_NOTSUP,
+            "driver %s: no permits here; use exclusive locks on %u names instead, and try "
+            "one after the other",
+            driver, options->permits);
+    return MORTISE_OK;
+}
+
 /* The caller's options in the library's layout: fields that an older program does not have are zero. */
 static mortise_status read_options(struct client *client, const mortise_options *given,
                                    mortise_options *options, mortise_error *error)
@@ -34,7 +61,7 @@ static mortise_status read_options(struct client *client, const mortise_options 
     if (options->max_hold_ms < 0)
         return failed(error, MORTISE_INVALID, "options: max_hold_ms %lld is negative",
                       (long long)options->max_hold_ms);
-    return MORTISE_OK;
+    return read_mode(client, options, error);
 }
 
 /* A number of this thread's own in this process, never used again. */
@@ -81,6 +108,8 @@ static void fill_waiter(struct waiter *waiter, const mortise_options *options)
     waiter->asked_ns = clock_now();
     waiter->ttl_ms = options->ttl_ms;
     waiter->max_hold_ms = options->max_hold_ms;
+    waiter->mode = options->mode;
+    waiter->permits = options->permits;
     waiter->no_renew = options->no_renew;
     waiter->try_once = options->wait_ms == 0;
     waiter->on_state = options->on_state;
@@ -99,6 +128,14 @@ static mortise_status prepare(struct client *client, struct waiter *waiter, mort
     if (!watchdog_ready(&client->locks) || (calls_back && !events_ready(&client->events)))
         return failed(error, MORTISE_NOMEM, "a thread could not be started");
     return MORTISE_OK;
+}
+
+/* Others of this process wait for the name, and the caller may not pass them. Shared callers that have asked and not
+ * been refused yet may well get it together. */
+static bool is_wanted(const struct waitlist *queue, const struct waiter *waiter)
+{
+    return queue != NULL && (waiter->mode == MORTISE_EXCLUSIVE ||
+                             queue->first->mode == MORTISE_EXCLUSIVE || queue->first->queued);
 }
 
 static mortise_status busy_locally(struct waiter *waiter, const struct full_name *name,
@@ -125,7 +162,7 @@ static mortise_status join_locked(struct locks *locks, const struct full_name *f
         observe_locked(locks, MORTISE_EVENT_ASKED, name, NULL, waiter, MORTISE_OK);
         bool alone = waiter->try_once || waiter->owner_len > 0;
         locks->stats.waiting++;
-        if (waiter->try_once && waiter->owner_len == 0 && name->waitlist != NULL)
+        if (waiter->try_once && waiter->owner_len == 0 && is_wanted(name->waitlist, waiter))
             status = busy_locally(waiter, full, locks, name->waitlist);
         else if (waitlist_join_locked(locks, name, alone, waiter))
             status = MORTISE_OK;

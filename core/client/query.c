@@ -1,48 +1,12 @@
-/* query.c - what is asked of the backend but locks: inspect, list, break, ping, records.
- *
- * A query lives on the heap until it is completed, since the driver may hold it longer than the caller
- * waits; results are copied out of it, and what is written was copied into it. */
-#include "client/client.h"
+/* query.c - what is asked of the backend beside locks: inspect, break, ping, records. See query.h; results.c has what lists
+ * several results. */
+#include "client/query.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define PING_SIZE 1024
-#define LIST_BLOCK 32000 /* bytes */
-
-/* Results of a list, one behind the other: an info as it is takes ten times as much as its texts mostly do. */
-struct block {
-    struct block *next;
-    size_t used;
-    _Alignas(int64_t) char bytes[LIST_BLOCK];
-};
-
-struct packed {
-    size_t size; /* with the texts: name, owner, host, program, each with its end */
-    int64_t pid, held_ms, remaining_ms;
-    uint64_t token;
-    uint32_t leases;
-    int32_t waiters;
-    bool held;
-    char texts[];
-};
-
-struct query {
-    struct task task; /* first */
-    struct client *client;
-    struct sleeper *sleeper; /* NULL: the caller has gone */
-    struct query *next, *previous;
-    mortise_status status;
-    bool errored;
-    mortise_error error;
-    mortise_info info;
-    struct block *list, *list_last;
-    bool list_failed;
-    size_t name_len;
-    char name[MORTISE_NAME_MAX + 1];
-    char bytes[]; /* PING's line, a record */
-};
 
 static size_t bytes_of(mortise_op_kind kind)
 {
@@ -51,13 +15,11 @@ static size_t bytes_of(mortise_op_kind kind)
     return kind == MORTISE_OP_READ || kind == MORTISE_OP_WRITE ? MORTISE_RECORD_MAX : 0;
 }
 
-static void query_free(struct query *query)
+void query_free(struct query *query)
 {
-    while (query->list != NULL) {
-        struct block *block = query->list;
-        query->list = block->next;
-        free(block);
-    }
+    if (query == NULL)
+        return;
+    query_free_results(query);
     free(query);
 }
 
@@ -97,85 +59,8 @@ void queries_cancel_locked(struct client *client)
         locks_cancel_locked(&client->locks, &query->task);
 }
 
-/* ---- the results of a list ---- */
-
-/* Room for a result, or NULL. What was there stays where it is: nothing is copied again. */
-static struct packed *list_room(struct query *query, size_t size)
-{
-    struct block *last = query->list_last;
-    if (last == NULL || sizeof(last->bytes) - last->used < size) {
-        struct block *block = malloc(sizeof(*block));
-        if (block == NULL)
-            return NULL;
-        block->next = NULL;
-        block->used = 0;
-        if (last == NULL)
-            query->list = block;
-        else
-            last->next = block;
-        query->list_last = last = block;
-    }
-    struct packed *room = (struct packed *)(void *)(last->bytes + last->used);
-    last->used += size;
-    room->size = size;
-    return room;
-}
-
-static char *put_text(char *at, const char *text)
-{
-    size_t size = strlen(text) + 1;
-    memcpy(at, text, size);
-    return at + size;
-}
-
-/* The inside of the pump. */
-static void query_emitted(mortise_op *op, const mortise_info *given)
-{
-    struct query *query = (struct query *)op;
-    mortise_info info = *given;
-    info_terminate(&info);
-    size_t size = offsetof(struct packed, texts) + strlen(info.name) + strlen(info.owner) +
-                  strlen(info.host) + strlen(info.program) + 4;
-    size += -size % _Alignof(struct packed);
-    struct packed *packed = list_room(query, size);
-    query->list_failed |= packed == NULL;
-    if (packed == NULL)
-        return;
-    packed->pid = info.pid;
-    packed->held_ms = info.held_ms;
-    packed->remaining_ms = info.remaining_ms;
-    packed->token = info.token;
-    packed->leases = info.leases;
-    packed->waiters = info.waiters;
-    packed->held = info.held;
-    put_text(put_text(put_text(put_text(packed->texts, info.name), info.owner), info.host),
-             info.program);
-}
-
-static const char *get_text(const char *at, char *text, size_t size)
-{
-    snprintf(text, size, "%s", at);
-    return at + strlen(at) + 1;
-}
-
-static void unpack(const struct packed *packed, mortise_info *info)
-{
-    *info = (mortise_info){.size = sizeof(*info),
-                           .held = packed->held,
-                           .pid = packed->pid,
-                           .held_ms = packed->held_ms,
-                           .remaining_ms = packed->remaining_ms,
-                           .token = packed->token,
-                           .leases = packed->leases,
-                           .waiters = packed->waiters};
-    const char *at = get_text(packed->texts, info->name, sizeof(info->name));
-    at = get_text(at, info->owner, sizeof(info->owner));
-    at = get_text(at, info->host, sizeof(info->host));
-    get_text(at, info->program, sizeof(info->program));
-}
-
-static struct query *query_new(struct client *client, mortise_op_kind kind, const char *name,
-                               mortise_status *status, mortise_error *error)
+struct query *query_new(struct client *client, mortise_op_kind kind, const char *name,
+                        mortise_status *status, mortise_error *error)
 {
     struct query *query = calloc(1, sizeof(*query) + bytes_of(kind));
     *status = query == NULL
@@ -198,7 +83,7 @@ static struct query *query_new(struct client *client, mortise_op_kind kind, cons
     op->info = &query->info;
     op->buffer = query->bytes;
     op->buffer_size = bytes_of(kind);
-    op->emitted = query_emitted;
+    op->emitted = kind == MORTISE_OP_LIST ? query_emitted : NULL;
     op->note = client->locks.note;
     op->note_len = client->locks.note_len;
     op->done = query_done;
@@ -254,8 +139,7 @@ static bool run(struct query *query)
     return done;
 }
 
-/* Asks and explains a failure; the query (NULL: none) is the caller's to free. */
-static mortise_status ask(struct query **query, const char *verb, mortise_error *error)
+mortise_status query_ask(struct query **query, const char *verb, mortise_error *error)
 {
     if (!run(*query)) {
         *query = NULL;
@@ -269,15 +153,23 @@ static mortise_status ask(struct query **query, const char *verb, mortise_error 
     return done->status;
 }
 
-static mortise_status need(const struct client *client, uint32_t capability, const char *verb,
-                           mortise_error *error)
+mortise_status query_need(const struct client *client, uint32_t capability, const char *verb,
+                          mortise_error *error)
 {
     if ((client->capabilities & capability) != 0)
         return MORTISE_OK;
     return failed(error, MORTISE_NOTSUP, "driver %s: cannot %s", client->top->section, verb);
 }
 
-static void strip_namespace(size_t prefix, mortise_info *info)
+/* A driver that knows no shared locks says nothing of holders. */
+void query_complete_info(mortise_info *info)
+{
+    info_terminate(info);
+    if (info->held && info->holders == 0)
+        info->holders = 1;
+}
+
+void query_strip_namespace(size_t prefix, mortise_info *info)
 {
     size_t length = strlen(info->name);
     if (prefix > 0 && length >= prefix)
@@ -294,65 +186,21 @@ mortise_status mortise_inspect(mortise_client *handle, const char *name, mortise
     if ((status = client_enter(handle, &client, error)) != MORTISE_OK)
         return status;
     struct query *query = NULL;
-    status = need(client, MORTISE_CAP_INSPECT, "inspect", error);
+    status = query_need(client, MORTISE_CAP_INSPECT, "inspect", error);
     if (status == MORTISE_OK)
         query = query_new(client, MORTISE_OP_INSPECT, name, &status, error);
     if (query != NULL)
-        status = ask(&query, "inspect", error);
+        status = query_ask(&query, "inspect", error);
     if (status == MORTISE_OK) {
         size_t size = info->size < sizeof(*info) ? info->size : sizeof(*info), given = info->size;
         snprintf(query->info.name, sizeof(query->info.name), "%s", query->name);
-        info_terminate(&query->info);
-        strip_namespace(client->locks.settings.namespace_len, &query->info);
+        query_complete_info(&query->info);
+        query_strip_namespace(client->locks.settings.namespace_len, &query->info);
         memcpy(info, &query->info, size);
         info->size = given;
     }
-    if (query != NULL)
-        query_free(query);
+    query_free(query);
     client_leave(client);
-    return status;
-}
-
-/* Tells all results, without the prefix of the client's names. */
-static void tell_list(const struct query *query, size_t prefix, mortise_list_callback each,
-                      void *user_data)
-{
-    mortise_info info;
-    for (const struct block *block = query->list; block != NULL; block = block->next) {
-        const struct packed *packed;
-        for (size_t at = 0; at < block->used; at += packed->size) {
-            packed = (const struct packed *)(const void *)(block->bytes + at);
-            unpack(packed, &info);
-            strip_namespace(prefix, &info);
-            if (!each(&info, user_data))
-                return;
-        }
-    }
-}
-
-mortise_status mortise_list(mortise_client *handle, const char *prefix, mortise_list_callback each,
-                            void *user_data, mortise_error *error)
-{
-    struct client *client;
-    if (each == NULL)
-        return failed(error, MORTISE_INVALID, "mortise_list: no callback");
-    mortise_status status = client_enter(handle, &client, error);
-    if (status != MORTISE_OK)
-        return status;
-    struct query *query = NULL;
-    status = need(client, MORTISE_CAP_LIST, "list", error);
-    if (status == MORTISE_OK)
-        query = query_new(client, MORTISE_OP_LIST, prefix, &status, error);
-    if (query != NULL)
-        status = ask(&query, "list", error);
-    if (status == MORTISE_OK && query->list_failed)
-        status = failed(error, MORTISE_NOMEM, "list: out of memory");
-    size_t strip = client->locks.settings.namespace_len;
-    client_leave(client); /* the callback may close it */
-    if (status == MORTISE_OK)
-        tell_list(query, strip, each, user_data);
-    if (query != NULL)
-        query_free(query);
     return status;
 }
 
@@ -369,10 +217,9 @@ mortise_status mortise_break(mortise_client *handle, const char *name, uint64_t 
     if (query != NULL) {
         query->task.op.flags = MORTISE_OP_BREAK;
         query->task.op.token = token;
-        status = ask(&query, "break", error);
+        status = query_ask(&query, "break", error);
     }
-    if (query != NULL)
-        query_free(query);
+    query_free(query);
     client_leave(client);
     return status;
 }
@@ -387,11 +234,10 @@ mortise_status mortise_ping(mortise_client *handle, char *text, size_t size, mor
         return status;
     struct query *query = query_new(client, MORTISE_OP_PING, NULL, &status, error);
     if (query != NULL)
-        status = ask(&query, "ping", error);
+        status = query_ask(&query, "ping", error);
     if (status == MORTISE_OK && size > 0)
         snprintf(text, size, "%.*s", PING_SIZE - 1, query->bytes);
-    if (query != NULL)
-        query_free(query);
+    query_free(query);
     client_leave(client);
     return status;
 }
@@ -410,7 +256,7 @@ mortise_status mortise_record_read(mortise_client *handle, const char *name, voi
         return status;
     struct query *query = query_new(client, MORTISE_OP_READ, name, &status, error);
     if (query != NULL)
-        status = ask(&query, "read record", error);
+        status = query_ask(&query, "read record", error);
     if (status == MORTISE_OK && query->task.op.record_version > 0) {
         const mortise_op *op = &query->task.op;
         /* a module may report more than there is room for: what is beyond it is not read */
@@ -421,8 +267,7 @@ mortise_status mortise_record_read(mortise_client *handle, const char *name, voi
         *size = length;
         *version = op->record_version;
     }
-    if (query != NULL)
-        query_free(query);
+    query_free(query);
     client_leave(client);
     return status;
 }
@@ -446,12 +291,11 @@ mortise_status mortise_record_write(mortise_client *handle, const char *name, co
         op->record = query->bytes;
         op->record_size = size;
         op->record_version = *version;
-        status = ask(&query, "write record", error);
+        status = query_ask(&query, "write record", error);
     }
     if (status == MORTISE_OK)
         *version = query->task.op.record_version;
-    if (query != NULL)
-        query_free(query);
+    query_free(query);
     client_leave(client);
     return status;
 }

@@ -78,6 +78,8 @@ void waitlist_ask_locked(struct waitlist *list)
         claim->first_sent_ns = 0;
     }
     claim->ttl_ms = (uint32_t)list->first->ttl_ms;
+    claim->mode = list->first->mode;
+    claim->permits = list->first->permits;
     claim_go_locked(claim, CLAIM_ASKING);
     claim_fill_op(claim, &claim->ask, MORTISE_OP_ACQUIRE, ask_done);
     mortise_op *op = &claim->ask.op;

@@ -137,6 +137,8 @@ void claim_fill_op(const struct claim *claim, struct task *task, mortise_op_kind
     op->note_len = claim->locks->note_len;
     op->grant = claim->id;
     op->ttl_ms = claim->ttl_ms;
+    op->mode = claim->mode;
+    op->permits = claim->permits;
     op->token = atomic_load_explicit(&claim->token, memory_order_relaxed);
     op->hint_ms = -1;
     op->done = done;

@@ -80,6 +80,8 @@ struct claim {
     char *owner; /* NULL: unshared */
     uint32_t owner_len;
     uint32_t ttl_ms;
+    mortise_mode mode;
+    uint32_t permits;
 
     /* ASKING */
     int64_t first_sent_ns; /* of the first request under the id, if `maybe` */

@@ -14,6 +14,8 @@ static struct waiter *heir_locked(struct claim *claim, int64_t now)
         return NULL;
     if (claim->ask_out || claim->doubted)
         return NULL;
+    if (heir->mode != claim->mode || heir->permits != claim->permits)
+        return NULL;
     if (!claim->renew || heir->no_renew || heir->ttl_ms != claim->ttl_ms ||
         claim->hold_until_ns != MORTISE_NEVER)
         return NULL;

@@ -17,10 +17,14 @@ void observe_locked(struct locks *locks, mortise_event_kind kind, const struct n
         event.caller = waiter->caller;
         event.owner = waiter->owner;
         event.owner_len = waiter->owner_len;
+        event.mode = waiter->mode;
+        event.permits = waiter->permits;
     }
     if (claim != NULL) {
         event.owner = claim->owner;
         event.owner_len = claim->owner_len;
+        event.mode = claim->mode;
+        event.permits = claim->permits;
         event.grant = claim->id;
         event.lease = claim->number;
         event.token = atomic_load_explicit(&claim->token, memory_order_relaxed);

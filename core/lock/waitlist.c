@@ -103,6 +103,13 @@ static bool same_owner(const struct waiter *a, const char *owner, size_t owner_l
     return a->owner_len == owner_len && (owner_len == 0 || memcmp(a->owner, owner, owner_len) == 0);
 }
 
+/* A claim that asks for one may become the other's. */
+static bool same_wish(const struct waiter *a, const struct waiter *b)
+{
+    return same_owner(a, b->owner, b->owner_len) && a->ttl_ms == b->ttl_ms && a->mode == b->mode &&
+           a->permits == b->permits;
+}
+
 void waitlist_queued_locked(struct waiter *waiter)
 {
     struct waitlist *list = waiter->waitlist;
@@ -152,9 +159,7 @@ void waitlist_take_off_locked(struct waitlist *list, struct waiter *waiter)
     struct claim *claim = list->claim;
     bool was_head = list->first == waiter, last = list->count == 1;
     bool asking = claim != NULL && claim->state == CLAIM_ASKING;
-    bool replace = claim != NULL && was_head && !last &&
-                   !(same_owner(waiter->next, waiter->owner, waiter->owner_len) &&
-                     waiter->next->ttl_ms == waiter->ttl_ms);
+    bool replace = claim != NULL && was_head && !last && !same_wish(waiter->next, waiter);
     int64_t due_ns = claim != NULL ? claim->timer.due_ns : 0;
     if (last || replace)
         waitlist_drop_claim_locked(list);

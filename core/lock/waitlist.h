@@ -11,7 +11,7 @@
  *   PAUSED   until news from the backend, or the timer: when the holder's claim ends, or the end of a back-off.
  *   none     its claim had to be ended, or passed to a caller: the head brings one.
  *
- * If the head leaves, its claim serves the next caller that wants the same (owner and ttl): the place in the backend's
+ * If the head leaves, its claim serves the next caller that wants the same (owner, ttl, mode): the place in the backend's
  * queue belongs to the process. A list without callers ends. */
 #ifndef MORTISE_CORE_LOCK_WAITLIST_H
 #define MORTISE_CORE_LOCK_WAITLIST_H
@@ -31,6 +31,8 @@ struct waiter {
     size_t owner_len;
     int64_t ttl_ms;
     int64_t max_hold_ms;
+    mortise_mode mode;
+    uint32_t permits;
     bool try_once, no_renew;
     bool queued; /* it had to wait */
     bool unsure; /* under a former claim a request for it may be executed yet, or its effect is not undone */

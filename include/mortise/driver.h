@@ -56,26 +56,37 @@ typedef struct mortise_grant_id {
 } mortise_grant_id;
 
 typedef enum mortise_op_kind {
-    /* in: name, grant, owner, ttl_ms, token_floor, note, flags, first_sent_ns.
+    /* in: name, grant, mode, permits, owner, ttl_ms, token_floor, note, flags, first_sent_ns.
      * OK: token, from_ns, good_for_ms. The token is larger than any earlier one for the name, and >= token_floor;
      * but if the same owner or the same grant id holds the name already, it is the token of that hold. If
      * good_for_ms is less than ttl_ms (for example, because the claim depends on a session), the core renews
      * correspondingly earlier.
-     * BUSY: another holds the name. hint_ms: how long the holder's claim lasts at most if it is not renewed
+     * EXCLUSIVE is admitted if nobody holds the name, or only claims of the same owner do. SHARED (never with an owner) is
+     * admitted if no exclusive claim holds the name, and fewer than `permits` shared ones do (0: any number); on a
+     * driver that is `fair`, also only if nobody waits ahead of it. On others an exclusive caller that waits for
+     * shared holders keeps new ones out for a short time, so that it gets its turn. Each shared claim has its own
+     * grant, token and expiry in the backend. INVALID: shared holders have given another number of permits; say which
+     * and who.
+     * BUSY: another holds the name. hint_ms: after how long it may be admitted at the latest if nobody renews
      * (-1: unknown); *info, if given: the holder.
      * With MORTISE_OP_TRY the driver answers at once and registers nothing. Without it the caller waits: a driver
      * with its own queue keeps the op until its turn comes or the op is canceled. Other drivers answer BUSY, and
      * the core starts the op again on `news` or after hint_ms, under another grant id. */
     MORTISE_OP_ACQUIRE = 1,
-    /* in: name, grant, owner, ttl_ms, token. OK: from_ns, good_for_ms. LOST: the claim is gone. NOTOWNER: another
-     * holds the name. Both mean that the claim is lost. */
+    /* in: name, grant, mode, permits, owner, ttl_ms, token. OK: from_ns, good_for_ms. LOST: the claim is gone. NOTOWNER:
+     * another holds the name. Both mean that the claim is lost.
+     * With MORTISE_OP_DOWNGRADE the claim (exclusive, no owner, the same token) also becomes shared, without permits, in
+     * one atomic step; OK too if it is shared already. Shared waiters get news; no exclusive one gets in. */
     MORTISE_OP_RENEW = 2,
-    /* in: name, grant, owner, token. OK: the claim existed and is gone now. LOST: it did not exist. NOTOWNER: the
+    /* in: name, grant, mode, permits, owner, token. OK: the claim existed and is gone now. LOST: it did not exist. NOTOWNER: the
      * name is held under another grant id, and that claim was not changed. In all three cases set `sure` if no
      * request of the acquire can be executed later; otherwise the core asks again.
-     * With MORTISE_OP_BREAK, `token` identifies the claim instead of `grant`. */
+     * With MORTISE_OP_BREAK, `token` identifies the claim instead of `grant`, and it may be of either mode.
+     * With MORTISE_OP_DOWNGRADE a downgrade of the claim may have been executed: it may be of either mode. */
     MORTISE_OP_RELEASE = 3,
-    /* in: name, *info. OK: info is filled, whether the name is held or not. */
+    /* in: name, *info. OK: info is filled, whether the name is held or not. If several shared claims hold the name, info
+     * describes the one with the smallest token. If `emitted` is set, the driver also calls host->emit for each
+     * holder, the smallest token first. */
     MORTISE_OP_INSPECT = 4,
     /* in: name = prefix (may be empty). The driver calls host->emit for each held name in byte order, then
      * completes with OK. The list includes every change that was answered to any client before the op was
@@ -96,7 +107,8 @@ typedef enum mortise_op_kind {
 enum {
     MORTISE_OP_TRY = 1u << 0,    /* ACQUIRE: answer now, register nothing; BUSY if any caller is queued */
     MORTISE_OP_REPEAT = 1u << 1, /* the same request may have been executed already (its reply was lost) */
-    MORTISE_OP_BREAK = 1u << 2   /* RELEASE: by token, for operators */
+    MORTISE_OP_BREAK = 1u << 2,  /* RELEASE: by token, for operators */
+    MORTISE_OP_DOWNGRADE = 1u << 3 /* RENEW: exclusive becomes shared; RELEASE: a downgrade may have been executed */
 };
 
 typedef struct mortise_op mortise_op;
@@ -145,9 +157,12 @@ struct mortise_op {
 
     uint32_t core_state; /* belongs to the core: do not touch */
 
-    /* the issuer's callback of a LIST: called for each result, in the pump, inside the module's call, so it may only
-     * copy. NULL: results are dropped */
+    /* the issuer's callback of a LIST, or of an INSPECT that wants all holders: called for each result, in the pump,
+     * inside the module's call, so it may only copy. NULL: results are dropped */
     void (*emitted)(mortise_op *op, const mortise_info *info);
+
+    mortise_mode mode; /* of the claim. A module that was built without it is not `shared` */
+    uint32_t permits;  /* SHARED: at most this many holders; 0: any number */
 };
 
 /* ---- The host: functions of the core for a module --------------------------------------------- */
@@ -173,7 +188,7 @@ struct mortise_host {
      * names the server, the lock and the operation (escape foreign bytes with `quote`). */
     void (*fail)(mortise_host *host, mortise_op *op, mortise_status status, int32_t native,
                  bool retryable, const char *format, ...) __attribute__((format(printf, 6, 7)));
-    /* LIST: reports one result, with its name as in op->name. The core copies it. */
+    /* LIST, INSPECT: reports one result, with its name as in op->name. The core copies it. */
     void (*emit)(mortise_host *host, mortise_op *op, const mortise_info *info);
     /* Reports that the watched `name` (as in op->name) was released or may be free. The core starts the acquire of
      * its first waiter again. Spurious news does no harm; missing news costs the waiters a ttl. */
@@ -294,6 +309,8 @@ typedef struct mortise_event {
     uint64_t token;
     int64_t deadline_ns;
     mortise_status status;
+    mortise_mode mode; /* of the claim, or of what the caller asks for; `size` says whether these two exist */
+    uint32_t permits;
 } mortise_event;
 
 /* ---- The module -------------------------------------------------------------------------------- */

@@ -171,6 +171,13 @@ typedef void (*mortise_state_callback)(mortise_lease *lease, mortise_lease_state
 /* owner = MORTISE_OWNER_THREAD: this thread of this client owns the lock, as with Java's reentrant locks. */
 #define MORTISE_OWNER_THREAD ((const char *)"\001thread")
 
+/* Who may hold a name together. EXCLUSIVE: one lease, or the leases of one owner. SHARED: any number of shared leases, or
+ * at most `permits` of them (a semaphore); an exclusive lease waits until all have ended. docs/locks.md explains both. */
+typedef enum mortise_mode {
+    MORTISE_EXCLUSIVE = 0,
+    MORTISE_SHARED = 1 /* NOTSUP if the driver is not `shared` */
+} mortise_mode;
+
 #define MORTISE_WAIT_FOREVER INT64_C(-1)
 #define MORTISE_WAIT_DEFAULT INT64_C(-2) /* the config's `wait` */
 
@@ -187,6 +194,9 @@ typedef struct mortise_options {
     int64_t max_hold_ms; /* >0: stop renewing after this time, so that a stuck thread's lock ends */
     mortise_state_callback on_state; /* NULL: no callback; mortise_state() still works */
     void *user_data;                 /* for on_state */
+    mortise_mode mode; /* MORTISE_SHARED: without `owner`, because shared leases belong to nobody in particular */
+    uint32_t permits;  /* SHARED: at most this many leases hold the name at once; 0: any number. NOTSUP if the driver
+                        * has no `permits`. All who hold a name at a time must give the same number (else INVALID) */
 } mortise_options;
 
 /* MORTISE_OPTIONS(.wait_ms = 5000, .ttl_ms = 10000): a pointer to options that lives as long as the
@@ -307,9 +317,13 @@ typedef struct mortise_info {
     uint64_t token;                   /* 0 if the driver has none */
     uint32_t leases;                  /* of this owner, if the driver counts them; else 1 */
     int32_t waiters;                  /* waiting clients; -1 if unknown */
+    mortise_mode mode;                /* of the holders */
+    uint32_t permits;                 /* as the shared holders gave it; 0: any number */
+    uint32_t holders;                 /* leases that hold the name now: one, or several shared ones */
 } mortise_info;
 
-/* Asks the backend about one name. OK: see info->held. NOTSUP, UNREACHABLE, … */
+/* Asks the backend about one name. OK: see info->held. If several shared leases hold the name, info describes the one with
+ * the smallest token. NOTSUP, UNREACHABLE, … */
 MORTISE_API mortise_status mortise_inspect(mortise_client *client, const char *name,
                                            mortise_info *info, mortise_error *error);
 
@@ -319,6 +333,12 @@ typedef bool (*mortise_list_callback)(const mortise_info *info, void *user_data)
 MORTISE_API mortise_status mortise_list(mortise_client *client, const char *prefix,
                                         mortise_list_callback each, void *user_data,
                                         mortise_error *error);
+
+/* Calls `each` on this thread for every lease that holds the name, in the order of their tokens, after the answer is
+ * complete. Stops early if `each` returns false. */
+MORTISE_API mortise_status mortise_holders(mortise_client *client, const char *name,
+                                           mortise_list_callback each, void *user_data,
+                                           mortise_error *error);
 
 /* For operators: ends the claim of another holder if it has this token. Its lease becomes LOST at its next renewal or
  * at its deadline. OK. NOTOWNER: the name is held under another token, so the holder has changed. LOST: nobody holds
@@ -358,7 +378,9 @@ MORTISE_API mortise_status mortise_record_write(mortise_client *client, const ch
     X(LIST, 6, "list", "lists the held names")                                                      \
     X(REENTRANT, 7, "reentrant", "owners share a lock, counted in the backend")                     \
     X(QUORUM, 8, "quorum", "survives the loss of a minority of servers")                            \
-    X(DURABLE, 9, "durable", "grants survive a restart of the server")
+    X(DURABLE, 9, "durable", "grants survive a restart of the server")                              \
+    X(SHARED, 10, "shared", "shared leases hold a name together")                                   \
+    X(PERMITS, 11, "permits", "at most so many shared leases hold a name")
 
 typedef enum mortise_capability {
 #define MORTISE_CAPABILITY_ENUM(name, bit, word, help) MORTISE_CAP_##name = 1 << bit,

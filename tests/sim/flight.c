@@ -41,9 +41,12 @@ static void answer(struct instance *instance, mortise_op *op, mortise_status sta
         host->complete(host, op, status);
     } else {
         bool retryable = status == MORTISE_UNREACHABLE || status == MORTISE_INDETERMINATE;
+        bool invalid = status == MORTISE_INVALID && op->kind == MORTISE_OP_ACQUIRE;
         host->fail(host, op, status, plan ? plan->native : 0, retryable, "sim: %s: op %d: %s",
                    host->quote(op->name, op->name_len, quoted, sizeof quoted), (int)op->kind,
-                   plan ? "as the script says" : "refused");
+                   plan      ? "as the script says"
+                   : invalid ? serve_problem
+                             : "refused");
     }
     if (plan && plan->twice)
         host->complete(host, op, status);
@@ -272,9 +275,11 @@ void flight_cancel(mortise_op *op, int64_t now_ns)
         return;
     unlist(flight);
     if (flight->stage == QUEUED) {
+        struct claim *claim = flight->claim;
         leave_queue(flight);
         land(flight, MORTISE_CANCELED);
-    } else if (flight->claim) { /* the queue's grant is on its way: it just became so */
+        claim_freed(claim, now_ns); /* those behind it may have waited for it only */
+    } else if (flight->claim) {     /* the queue's grant is on its way: it just became so */
         land(flight, flight->answer);
     } else if (flight->plan.on_cancel == SIM_CANCEL_CLEAN) {
         undo(flight, now_ns);
@@ -298,22 +303,24 @@ size_t flight_queue_length(const struct claim *claim)
 bool flight_grant_head(struct claim *claim, int64_t now_ns)
 {
     struct flight *flight;
-    while (!claim->held && (flight = claim->extra->queue)) {
+    bool any = false;
+    while ((flight = claim->extra->queue) && serve_admits(claim, flight->op)) {
         leave_queue(flight);
         unlist(flight);
         /* counted from now, an instant before the grant: the waiter's request is older than that */
-        flight->answer = serve(flight->instance, flight->op, now_ns, now_ns, false, &claim);
+        flight->answer = serve_from_queue(flight->instance, flight->op, now_ns, claim);
         flight->executed = true;
         set_off(flight, RETURNING, false, INT64_MIN);
         sim_dirty(flight->instance);
+        any = true;
     }
-    return claim->held;
+    return any;
 }
 
 static bool turn_has_come(const struct flight *flight, int64_t now_ns)
 {
     return flight->stage == QUEUED &&
-           (!flight->claim->held || claim_expires(flight->claim) <= now_ns);
+           (!flight->claim->held || claim_first_expires(flight->claim) <= now_ns);
 }
 
 /* Names on which this instance queues and whose holder has run out of time, or was taken away. */
@@ -326,8 +333,10 @@ static void refresh_queued(struct instance *instance, int64_t now_ns)
             flight = flight->next;
             continue;
         }
-        if (!claim->held || !claim_refresh(claim, now_ns))
+        if (!claim->held)
             claim_freed(claim, now_ns);
+        else
+            claim_refresh(claim, now_ns);
         flight = instance->parked; /* the list has changed */
     }
 }
@@ -346,7 +355,7 @@ int64_t flight_due(struct instance *instance)
     struct flight *flight;
     DL_FOREACH (instance->parked, flight) {
         if (turn_has_come(flight, due_ns - 1))
-            due_ns = flight->claim->held ? claim_expires(flight->claim) : INT64_MIN;
+            due_ns = flight->claim->held ? claim_first_expires(flight->claim) : INT64_MIN;
     }
     return due_ns;
 }

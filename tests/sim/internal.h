@@ -41,19 +41,30 @@ struct instance {
 
 /* ---- store.c: names and claims. sim_lock is held in all of them. ----------------------------------- */
 
-/* The rarer parts of a name: shared owner, further grants, waiters. */
-struct extra {
-    char *owner; /* NULL: unshared */
-    size_t owner_len;
-    struct grant *more; /* grants beside the first */
-    size_t more_count, more_capacity;
-    struct watch *watches;
-    struct flight *queue;
-};
-
 struct grant {
     mortise_grant_id id;
     int64_t expires_ns;
+};
+
+/* A holder beside the first one. */
+struct member {
+    struct grant grant;
+    uint64_t token;
+    int64_t since_ns;
+    uint8_t note;
+};
+
+/* The rarer parts of a name: an owner, further holders, waiters. */
+struct extra {
+    char *owner; /* NULL: none */
+    size_t owner_len;
+    struct member *more; /* holders beside the first: of the same owner, or shared */
+    size_t more_count, more_capacity;
+    uint32_t permits;  /* of shared holders; 0: any number */
+    uint64_t token;    /* the largest that was given to shared holders */
+    int64_t barred_ns; /* until then an exclusive waiter keeps new shared holders out */
+    struct watch *watches;
+    struct flight *queue;
 };
 
 /* A name that is or was held. Kept small: a benchmark holds 100,000 of them beside the core's leases. */
@@ -66,7 +77,7 @@ struct claim {
     uint32_t hash;
     uint16_t name_len;
     uint8_t note; /* whose: an index */
-    bool held;
+    bool held, shared;
     char name[];
 };
 
@@ -81,16 +92,25 @@ struct claim *store_name(const char *name, size_t name_len);
 struct extra *store_extra(struct claim *claim);
 /* Drops what expired; hands on to the queue. Returns whether it is held now. */
 bool claim_refresh(struct claim *claim, int64_t now_ns);
+/* When the last grant expires; when the first one does. */
 int64_t claim_expires(const struct claim *claim);
-/* The grants of a claim: find, take for the first one (a new token), add another of the same owner,
- * remove one (the claim is dropped with its last). False: out of memory. */
+int64_t claim_first_expires(const struct claim *claim);
+/* The grants of a claim: find, take for the first one (a new token), add another one (of the same owner with the same
+ * token, a shared one with a new token), remove one (the claim is dropped with its last). False: out of memory. */
 struct grant *claim_grant(struct claim *claim, const mortise_grant_id *id);
 bool claim_take(struct claim *claim, const mortise_op *op, int64_t now_ns);
-bool claim_add(struct claim *claim, const struct grant *grant);
+bool claim_add(struct claim *claim, const mortise_op *op, int64_t now_ns);
+uint64_t claim_token(const struct claim *claim, const struct grant *grant);
+/* The grant of that token, or NULL. */
+struct grant *claim_of_token(struct claim *claim, uint64_t token);
+/* The holder at `index`, in the order of the tokens if it is 0. */
+struct member claim_member(const struct claim *claim, size_t index);
+uint32_t claim_permits(const struct claim *claim);
+bool claim_barred(const struct claim *claim, int64_t now_ns);
 void claim_remove(struct claim *claim, struct grant *grant);
 bool claim_same_owner(const struct claim *claim, const mortise_op *op);
 void claim_drop(struct claim *claim);
-/* It became free: the queue's head gets it, or the watchers are told. */
+/* It became free, or a holder left: the queue's head gets it if it can, or the watchers are told. */
 void claim_freed(struct claim *claim, int64_t now_ns);
 bool claim_seize(struct claim *claim, int64_t expires_ns, int64_t now_ns);
 void store_each(void (*visit)(struct claim *claim, void *argument), void *argument);
@@ -98,16 +118,22 @@ void store_tokens_from(uint64_t token);
 /* Each name's tokens by itself, and not below the time in microseconds, until the reset. */
 void store_tokens_by_clock(void);
 void store_reset(void);
-/* The note of who took it; empty if unknown. */
-const char *store_note(const struct claim *claim);
+/* The text of a note; empty if unknown. */
+const char *store_note(uint8_t note);
 size_t store_count(void);
 
 /* ---- serve.c. sim_lock is held. ---------------------------------------------------------------- */
 
+/* The holders that there are let this acquire in; who waits is another matter. */
+bool serve_admits(const struct claim *claim, const mortise_op *op);
 /* Does what the op asks, at once. Of an acquire, *claim is the name: for who wants to queue. A ghost is
  * an op that nobody reads the results of. */
 mortise_status serve(struct instance *instance, mortise_op *op, int64_t now_ns, int64_t sent_ns,
                      bool ghost, struct claim **claim);
+/* The same for the head of the queue, whose time to wait is counted from now. */
+mortise_status serve_from_queue(struct instance *instance, mortise_op *op, int64_t now_ns,
+                                struct claim *claim);
+extern char serve_problem[256]; /* what is wrong with a request that was refused as INVALID */
 void serve_reset(void);
 
 /* ---- flight.c: ops under way. sim_lock is held in all of them. ----------------- */

@@ -21,32 +21,38 @@ struct record {
 
 static struct record *records;
 
+char serve_problem[256];
+
 static int64_t later(int64_t instant, int64_t duration_ms)
 {
     return duration_ms > (INT64_MAX - instant) / 1000000 ? INT64_MAX
                                                          : instant + duration_ms * 1000000;
 }
 
-static void tell_holder(struct instance *instance, const struct claim *claim, int64_t now_ns,
-                        mortise_info *info)
+static void tell_holder(struct instance *instance, const struct claim *claim, size_t index,
+                        int64_t now_ns, mortise_info *info)
 {
     static const char digits[] = "0123456789abcdef";
-    info->held_ms = (now_ns - claim->since_ns) / 1000000;
-    int64_t expires = claim_expires(claim);
+    struct member member = claim_member(claim, index);
+    info->held_ms = (now_ns - member.since_ns) / 1000000;
+    int64_t expires = claim->shared ? member.grant.expires_ns : claim_expires(claim);
     info->remaining_ms = expires == MORTISE_NEVER ? -1 : (expires - now_ns) / 1000000;
-    info->token = instance->capabilities & MORTISE_CAP_FENCING ? claim->token : 0;
-    info->leases = (uint32_t)(1 + more_count(claim));
+    info->token = instance->capabilities & MORTISE_CAP_FENCING ? member.token : 0;
+    info->leases = claim->shared ? 1 : (uint32_t)(1 + more_count(claim));
+    info->mode = claim->shared ? MORTISE_SHARED : MORTISE_EXCLUSIVE;
+    info->permits = claim_permits(claim);
+    info->holders = (uint32_t)(1 + more_count(claim));
     if (claim->extra && claim->extra->owner) {
         memcpy(info->owner, claim->extra->owner, claim->extra->owner_len);
         info->owner[claim->extra->owner_len] = '\0';
     } else {
         for (size_t i = 0; i < MORTISE_GRANT_ID_SIZE; i++) {
-            info->owner[2 * i] = digits[claim->grant.id.bytes[i] >> 4];
-            info->owner[2 * i + 1] = digits[claim->grant.id.bytes[i] & 15];
+            info->owner[2 * i] = digits[member.grant.id.bytes[i] >> 4];
+            info->owner[2 * i + 1] = digits[member.grant.id.bytes[i] & 15];
         }
         info->owner[(size_t)2 * MORTISE_GRANT_ID_SIZE] = '\0';
     }
-    sscanf(store_note(claim), "%64[^\n]\n%" SCNd64 "\n%32[^\n]", info->host, &info->pid,
+    sscanf(store_note(member.note), "%64[^\n]\n%" SCNd64 "\n%32[^\n]", info->host, &info->pid,
            info->program);
 }
 
@@ -61,7 +67,7 @@ static void tell(struct instance *instance, struct claim *claim, const char *nam
         return;
     info->held = claim_refresh(claim, now_ns);
     if (info->held)
-        tell_holder(instance, claim, now_ns, info);
+        tell_holder(instance, claim, 0, now_ns, info);
     struct watch *watch;
     int count = 0;
     if (claim->extra)
@@ -69,43 +75,107 @@ static void tell(struct instance *instance, struct claim *claim, const char *nam
     info->waiters = (int32_t)(count + (int)flight_queue_length(claim));
 }
 
+enum { BAR_MS = 2000 }; /* how long an exclusive waiter keeps new shared holders out */
+
+/* When the op may be admitted at the latest. */
+static int64_t until(const struct claim *claim, const mortise_op *op)
+{
+    if (!claim->held)
+        return claim->extra->barred_ns;
+    if (op->mode == MORTISE_SHARED && claim->shared && op->permits > 0)
+        return claim_first_expires(claim);
+    return claim_expires(claim);
+}
+
 static mortise_status busy(struct instance *instance, mortise_op *op, struct claim *claim,
                            int64_t now_ns)
 {
-    int64_t expires = claim_expires(claim);
+    int64_t expires = until(claim, op);
+    if (op->mode == MORTISE_EXCLUSIVE && claim->shared && !instance->queue &&
+        !(op->flags & MORTISE_OP_TRY)) {
+        claim->extra->barred_ns = later(now_ns, BAR_MS);
+        if (expires > later(now_ns, BAR_MS / 2)) /* it asks again before its bar has gone */
+            expires = later(now_ns, BAR_MS / 2);
+    }
     op->hint_ms = expires == MORTISE_NEVER ? -1 : (expires - now_ns + 999999) / 1000000;
     if (op->info)
         tell(instance, claim, op->name, op->name_len, now_ns, op->info);
     return MORTISE_BUSY;
 }
 
+bool serve_admits(const struct claim *claim, const mortise_op *op)
+{
+    if (!claim->held)
+        return true;
+    if (op->mode == MORTISE_EXCLUSIVE || !claim->shared)
+        return claim_same_owner(claim, op);
+    return claim_permits(claim) != op->permits || op->permits == 0 ||
+           1 + more_count(claim) < op->permits;
+}
+
+/* A shared request keeps behind those that wait. The queue's head has left the queue when it is served. */
+static bool waits_behind(const struct instance *instance, struct claim *claim, const mortise_op *op,
+                         int64_t now_ns, bool from_queue)
+{
+    if (op->mode == MORTISE_EXCLUSIVE || from_queue)
+        return false;
+    return flight_queue_length(claim) > 0 || (!instance->queue && claim_barred(claim, now_ns));
+}
+
+static mortise_status other_permits(struct instance *instance, const mortise_op *op,
+                                    const struct claim *claim)
+{
+    mortise_info info = {.size = sizeof info};
+    tell_holder(instance, claim, 0, claim->since_ns, &info);
+    snprintf(serve_problem, sizeof serve_problem,
+             "permits = %" PRIu32 " was asked for, but %s (pid %" PRId64
+             ") holds it with permits = %" PRIu32,
+             op->permits, info.host, info.pid, info.permits);
+    return MORTISE_INVALID;
+}
+
 static mortise_status acquire(struct instance *instance, mortise_op *op, int64_t now_ns,
-                              int64_t sent_ns, struct claim **found)
+                              int64_t sent_ns, bool from_queue, struct claim **found)
 {
     if (op->owner && !(instance->capabilities & MORTISE_CAP_REENTRANT))
         return MORTISE_NOTSUP;
     struct claim *claim = *found = store_name(op->name, op->name_len);
     if (!claim)
         return MORTISE_NOMEM;
-    struct grant *grant = NULL;
-    struct grant fresh = {.id = op->grant, .expires_ns = later(now_ns, op->ttl_ms)};
-    if (claim_refresh(claim, now_ns)) {
-        grant = claim_grant(claim, &op->grant);
-        if (!grant && !claim_same_owner(claim, op))
+    bool held = claim_refresh(claim, now_ns);
+    struct grant *grant = claim_grant(claim, &op->grant);
+    if (!grant) {
+        if (held && op->mode == MORTISE_SHARED && claim->shared &&
+            claim_permits(claim) != op->permits)
+            return other_permits(instance, op, claim);
+        if (!serve_admits(claim, op) || waits_behind(instance, claim, op, now_ns, from_queue))
             return busy(instance, op, claim, now_ns);
-        if (!grant && !claim_add(claim, &fresh))
+        if (held ? !claim_add(claim, op, now_ns) : !claim_take(claim, op, now_ns))
             return MORTISE_NOMEM;
-    } else {
-        if (!claim_take(claim, op, now_ns))
-            return MORTISE_NOMEM;
-        claim->grant.expires_ns = fresh.expires_ns;
+        grant = claim_grant(claim, &op->grant);
+        grant->expires_ns = 0;
     }
-    if (grant && grant->expires_ns < fresh.expires_ns) /* a repeat that extends the claim */
-        grant->expires_ns = fresh.expires_ns;
-    op->token = instance->capabilities & MORTISE_CAP_FENCING ? claim->token : 0;
+    int64_t expires = later(now_ns, op->ttl_ms);
+    if (grant->expires_ns < expires) /* it may be a repeat, which extends the claim */
+        grant->expires_ns = expires;
+    op->token = instance->capabilities & MORTISE_CAP_FENCING ? claim_token(claim, grant) : 0;
     op->from_ns = sent_ns;
     op->good_for_ms = op->ttl_ms;
     return MORTISE_OK;
+}
+
+/* False: out of memory. */
+static bool downgrade(struct claim *claim, int64_t now_ns)
+{
+    if (claim->shared)
+        return true;
+    if (!store_extra(claim))
+        return false;
+    claim->shared = true;
+    claim->extra->permits = 0;
+    claim->extra->token = claim->token;
+    claim_freed(claim, now_ns);
+    return true;
 }
 
 static mortise_status renew(mortise_op *op, int64_t now_ns, int64_t sent_ns)
@@ -119,6 +189,8 @@ static mortise_status renew(mortise_op *op, int64_t now_ns, int64_t sent_ns)
     int64_t expires = later(now_ns, op->ttl_ms);
     if (expires > grant->expires_ns)
         grant->expires_ns = expires;
+    if (op->flags & MORTISE_OP_DOWNGRADE && !downgrade(claim, now_ns))
+        return MORTISE_NOMEM;
     op->from_ns = sent_ns;
     op->good_for_ms = op->ttl_ms;
     return MORTISE_OK;
@@ -133,14 +205,16 @@ static mortise_status release(struct instance *instance, mortise_op *op, int64_t
     struct claim *claim = store_find(op->name, op->name_len);
     if (!claim || !claim_refresh(claim, now_ns))
         return MORTISE_LOST;
-    struct grant *grant = by_token ? NULL : claim_grant(claim, &op->grant);
-    if (by_token ? claim->token != op->token : !grant)
+    struct grant *grant =
+        by_token ? claim_of_token(claim, op->token) : claim_grant(claim, &op->grant);
+    if (!grant)
         return MORTISE_NOTOWNER;
-    if (by_token)
+    bool shared = claim->shared;
+    if (by_token && !shared)
         claim_drop(claim);
     else
         claim_remove(claim, grant);
-    if (!claim->held)
+    if (!claim->held || shared)
         claim_freed(claim, now_ns);
     return MORTISE_OK;
 }
@@ -149,7 +223,15 @@ static mortise_status inspect(struct instance *instance, mortise_op *op, int64_t
 {
     if (!(instance->capabilities & MORTISE_CAP_INSPECT))
         return MORTISE_NOTSUP;
-    tell(instance, store_find(op->name, op->name_len), op->name, op->name_len, now_ns, op->info);
+    struct claim *claim = store_find(op->name, op->name_len);
+    tell(instance, claim, op->name, op->name_len, now_ns, op->info);
+    if (!op->emitted || !op->info->held)
+        return MORTISE_OK;
+    mortise_info info = *op->info;
+    for (size_t i = 0; i < (claim->shared ? 1 + more_count(claim) : 1); i++) {
+        tell_holder(instance, claim, i, now_ns, &info);
+        instance->host->emit(instance->host, op, &info);
+    }
     return MORTISE_OK;
 }
 
@@ -244,6 +326,12 @@ static mortise_status write_record(mortise_op *op)
     return MORTISE_OK;
 }
 
+mortise_status serve_from_queue(struct instance *instance, mortise_op *op, int64_t now_ns,
+                                struct claim *claim)
+{
+    return acquire(instance, op, now_ns, now_ns, true, &claim);
+}
+
 mortise_status serve(struct instance *instance, mortise_op *op, int64_t now_ns, int64_t sent_ns,
                      bool ghost, struct claim **claim)
 {
@@ -251,7 +339,7 @@ mortise_status serve(struct instance *instance, mortise_op *op, int64_t now_ns, 
         return MORTISE_INVALID;
     switch (op->kind) {
     case MORTISE_OP_ACQUIRE:
-        return acquire(instance, op, now_ns, sent_ns, claim);
+        return acquire(instance, op, now_ns, sent_ns, false, claim);
     case MORTISE_OP_RENEW:
         return renew(op, now_ns, sent_ns);
     case MORTISE_OP_RELEASE:

@@ -21,7 +21,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static const uint32_t all_capabilities =
     MORTISE_CAP_LEASE | MORTISE_CAP_FENCING | MORTISE_CAP_FAIR | MORTISE_CAP_NOTIFY |
-    MORTISE_CAP_INSPECT | MORTISE_CAP_LIST | MORTISE_CAP_REENTRANT;
+    MORTISE_CAP_INSPECT | MORTISE_CAP_LIST | MORTISE_CAP_REENTRANT |
+    MORTISE_CAP_SHARED | MORTISE_CAP_PERMITS;
 
 /* ---- the lock, and telling other pumps --------------------------------------------------------- */
 

@@ -167,17 +167,59 @@ struct grant *claim_grant(struct claim *claim, const mortise_grant_id *id)
     if (claim->held && same_grant(&claim->grant.id, id))
         return &claim->grant;
     for (size_t i = 0; i < more_count(claim); i++)
-        if (same_grant(&claim->extra->more[i].id, id))
-            return &claim->extra->more[i];
+        if (same_grant(&claim->extra->more[i].grant.id, id))
+            return &claim->extra->more[i].grant;
     return NULL;
+}
+
+uint64_t claim_token(const struct claim *claim, const struct grant *grant)
+{
+    return grant == &claim->grant ? claim->token
+                                  : ((const struct member *)(const void *)grant)->token;
+}
+
+struct grant *claim_of_token(struct claim *claim, uint64_t token)
+{
+    if (claim->held && claim->token == token)
+        return &claim->grant;
+    for (size_t i = 0; i < more_count(claim); i++)
+        if (claim->extra->more[i].token == token)
+            return &claim->extra->more[i].grant;
+    return NULL;
+}
+
+struct member claim_member(const struct claim *claim, size_t index)
+{
+    if (index > 0)
+        return claim->extra->more[index - 1];
+    return (struct member){claim->grant, claim->token, claim->since_ns, claim->note};
+}
+
+uint32_t claim_permits(const struct claim *claim)
+{
+    return claim->shared && claim->extra ? claim->extra->permits : 0;
+}
+
+bool claim_barred(const struct claim *claim, int64_t now_ns)
+{
+    return claim->extra && claim->extra->barred_ns > now_ns;
+}
+
+int64_t claim_first_expires(const struct claim *claim)
+{
+    int64_t first = claim->grant.expires_ns;
+    for (size_t i = 0; i < more_count(claim); i++)
+        if (claim->extra->more[i].grant.expires_ns < first)
+            first = claim->extra->more[i].grant.expires_ns;
+    return first;
 }
 
 int64_t claim_expires(const struct claim *claim)
 {
     int64_t latest = claim->grant.expires_ns;
     for (size_t i = 0; i < more_count(claim); i++)
-        if (claim->extra->more[i].expires_ns > latest)
-            latest = claim->extra->more[i].expires_ns;
+        if (claim->extra->more[i].grant.expires_ns > latest)
+            latest = claim->extra->more[i].grant.expires_ns;
     return latest;
 }
 
@@ -185,7 +227,7 @@ void claim_drop(struct claim *claim)
 {
     if (!claim->held)
         return;
-    claim->held = false;
+    claim->held = claim->shared = false;
     held_count--;
     if (claim->extra) {
         free(claim->extra->owner);
@@ -202,7 +244,15 @@ void claim_remove(struct claim *claim, struct grant *grant)
         claim_drop(claim);
         return;
     }
-    *grant = claim->extra->more[count - 1];
+    struct member *more = claim->extra->more;
+    struct member *left = grant == &claim->grant ? more : (struct member *)(void *)grant;
+    if (grant == &claim->grant) {
+        claim->grant = more[0].grant;
+        claim->token = more[0].token;
+        claim->since_ns = more[0].since_ns;
+        claim->note = more[0].note;
+    }
+    memmove(left, left + 1, (size_t)(more + count - (left + 1)) * sizeof *left);
     claim->extra->more_count--;
 }
 
@@ -224,12 +274,13 @@ bool claim_refresh(struct claim *claim, int64_t now_ns)
 {
     if (!claim->held || (claim->grant.expires_ns > now_ns && !more_count(claim)))
         return claim->held;
-    for (size_t i = more_count(claim); i-- > 0;)
-        if (claim->extra->more[i].expires_ns <= now_ns)
-            claim_remove(claim, &claim->extra->more[i]);
+    size_t before = more_count(claim);
+    for (size_t i = before; i-- > 0;)
+        if (claim->extra->more[i].grant.expires_ns <= now_ns)
+            claim_remove(claim, &claim->extra->more[i].grant);
     if (claim->grant.expires_ns <= now_ns)
         claim_remove(claim, &claim->grant);
-    if (!claim->held)
+    if (!claim->held || more_count(claim) < before)
         claim_freed(claim, now_ns);
     return claim->held;
 }
@@ -241,31 +292,41 @@ bool claim_same_owner(const struct claim *claim, const mortise_op *op)
            memcmp(claim->extra->owner, op->owner, op->owner_len) == 0;
 }
 
-bool claim_add(struct claim *claim, const struct grant *grant)
-{
-    struct extra *extra = claim->extra;
-    if (extra->more_count == extra->more_capacity) {
-        size_t capacity = extra->more_capacity ? extra->more_capacity * 2 : 4;
-        struct grant *larger = realloc(extra->more, capacity * sizeof *larger);
-        if (!larger)
-            return false;
-        extra->more = larger;
-        extra->more_capacity = capacity;
-    }
-    extra->more[extra->more_count++] = *grant;
-    return true;
-}
-
 /* One more than the last of all names; or than the name's own, as a server does that has a clock. */
 static uint64_t next_token(const struct claim *claim, uint64_t floor, int64_t now_ns)
 {
-    uint64_t token = (tokens_by_clock ? claim->token : last_token) + 1;
+    uint64_t of_name =
+        claim->extra && claim->extra->token > claim->token ? claim->extra->token : claim->token;
+    uint64_t token = (tokens_by_clock ? of_name : last_token) + 1;
     if (tokens_by_clock && token < (uint64_t)now_ns / 1000)
         token = (uint64_t)now_ns / 1000;
     token = token > floor ? token : floor;
     if (!tokens_by_clock)
         last_token = token;
     return token;
+}
+
+bool claim_add(struct claim *claim, const mortise_op *op, int64_t now_ns)
+{
+    struct extra *extra = store_extra(claim);
+    if (!extra)
+        return false;
+    if (extra->more_count == extra->more_capacity) {
+        size_t capacity = extra->more_capacity ? extra->more_capacity * 2 : 4;
+        struct member *larger = realloc(extra->more, capacity * sizeof *larger);
+        if (!larger)
+            return false;
+        extra->more = larger;
+        extra->more_capacity = capacity;
+    }
+    struct member *member = &extra->more[extra->more_count++];
+    member->grant.id = op->grant;
+    member->token = claim->shared ? next_token(claim, op->token_floor, now_ns) : claim->token;
+    member->since_ns = claim->shared ? now_ns : claim->since_ns;
+    member->note = claim->shared ? note_index(op->note, op->note_len) : claim->note;
+    if (claim->shared)
+        extra->token = member->token;
+    return true;
 }
 
 bool claim_take(struct claim *claim, const mortise_op *op, int64_t now_ns)
@@ -277,8 +338,17 @@ bool claim_take(struct claim *claim, const mortise_op *op, int64_t now_ns)
         claim->extra->owner = owner;
         claim->extra->owner_len = op->owner_len;
     }
+    bool shared = op->mode == MORTISE_SHARED;
+    if (shared && !store_extra(claim))
+        return false;
     claim->token = next_token(claim, op->token_floor, now_ns);
     claim->held = true;
+    claim->shared = shared;
+    if (shared) {
+        claim->extra->permits = op->permits;
+        claim->extra->token = claim->token;
+    } else if (claim->extra)
+        claim->extra->barred_ns = 0;
     held_count++;
     claim->grant.id = op->grant;
     claim->since_ns = now_ns;
@@ -301,9 +371,9 @@ bool claim_seize(struct claim *claim, int64_t expires_ns, int64_t now_ns)
     return true;
 }
 
-const char *store_note(const struct claim *claim)
+const char *store_note(uint8_t note)
 {
-    return claim->note ? notes[claim->note] : "";
+    return note ? notes[note] : "";
 }
 
 size_t store_count(void)

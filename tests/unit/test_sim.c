@@ -164,7 +164,7 @@ static void test_records(void)
 static void test_without(void)
 {
     CU_ASSERT_PTR_NULL(OPEN("without", "fencing, nothing"));
-    struct client *client = OPEN("without", "fencing, list,inspect reentrant");
+    struct client *client = OPEN("without", "fencing, list,inspect reentrant shared permits");
     uint64_t token;
     CU_ASSERT_EQUAL(module->capabilities_of(client->ctx), MORTISE_CAP_LEASE | MORTISE_CAP_NOTIFY);
     CU_ASSERT_EQUAL(acquire_as(client, "a", 1, "us", 1000, &token), MORTISE_NOTSUP);
