@@ -31,6 +31,11 @@ static bool was_asked(const struct request *request)
     return base->task == SQL_TASK_OP && base->kind == MORTISE_OP_ACQUIRE && writes;
 }
 
+static bool writes_record(const struct request *request)
+{
+    return request->base.task == SQL_TASK_OP && request->base.step == SQL_RECORD_WRITE;
+}
+
 /* It may write, or keep rows locked while it waits for the rest of a group. */
 static bool may_write(const struct request *request)
 {
@@ -61,12 +66,14 @@ void ghost_make(struct link *link, const struct request *requests)
 {
     struct driver *driver = link->driver;
     size_t count = 0;
-    bool ends = false; /* at least it is to be ended */
+    bool matters =
+        false; /* it is to be ended; or, where its backend is not known, records are read after it */
     for (const struct request *request = requests; request != NULL; request = request->next) {
         count += was_asked(request);
-        ends = ends || (link->backend_start != 0 && may_write(request));
+        matters =
+            matters || writes_record(request) || (link->backend_start != 0 && may_write(request));
     }
-    if (count == 0 && !ends)
+    if (count == 0 && !matters)
         return;
     struct ghost *ghost = calloc(1, sizeof(*ghost) + count * sizeof(ghost->grants[0]));
     if (ghost == NULL && (ghost = calloc(1, sizeof(*ghost))) == NULL)
@@ -75,9 +82,9 @@ void ghost_make(struct link *link, const struct request *requests)
     ghost->backend_start = link->backend_start;
     int64_t now = driver->locks.host->now(driver->locks.host);
     ghost->until_ns = now + MORTISE_TTL_MAX_MS * NS_PER_MS;
-    if (link->pooled)
-        ghost->until_ns = now + pooled_ns(link, now);
     ghost->settled_ns = now + 2 * driver->values[OPTION_COMMAND_TIMEOUT].number * NS_PER_MS;
+    if (link->pooled)
+        ghost->until_ns = ghost->settled_ns = now + pooled_ns(link, now);
     for (const struct request *request = requests; request != NULL; request = request->next)
         if (was_asked(request))
             ghost->grants[ghost->count++] = request->base.grant;

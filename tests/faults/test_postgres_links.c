@@ -48,6 +48,23 @@ static void test_read_only_role(void)
     ask("ALTER ROLE mortise RESET default_transaction_read_only");
 }
 
+struct record_call {
+    mortise_client *client;
+    uint64_t version;
+    mortise_status status;
+};
+
+static void *write_record(void *argument)
+{
+    struct record_call *call = argument;
+    mortise_error error;
+    call->status = mortise_record_write(call->client, "ghost", "new", 3, &call->version, &error);
+    return NULL;
+}
+
+/* Behind a pooler the connection's name of this program is not known. */
+#define ASLEEP "FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+
 static void *release(void *lease)
 {
     give(lease);
@@ -71,6 +88,37 @@ static void test_ghost_of_release(void)
     CU_ASSERT(soon(there, "0"));
     pthread_join(thread, NULL);
     row_fault_end();
+    mortise_close(client, NULL);
+}
+
+/* Behind a pooler nobody knows which backend it was: a record is read when the lost write can no longer be executed. */
+static void test_ghost_of_record(void)
+{
+    char text[8], final[8];
+    size_t size = sizeof text;
+    uint64_t version = 0;
+    mortise_client *client = open_behind_proxy("", "pooler = yes\ncommand_timeout = 2s");
+    struct record_call call = {.client = client};
+    CU_ASSERT_EQUAL(mortise_record_write(client, "ghost", "old", 3, &version, &detail), MORTISE_OK);
+    call.version = version;
+    CU_ASSERT_STRING_EQUAL(
+        ask("CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS "
+            "'BEGIN PERFORM pg_sleep(0.35); RETURN NEW; END'; CREATE TRIGGER late BEFORE UPDATE ON "
+            "mortise_record FOR EACH ROW EXECUTE FUNCTION late(); SELECT 'armed'"),
+        "armed");
+    pthread_t thread;
+    CU_ASSERT_FATAL(pthread_create(&thread, NULL, write_record, &call) == 0);
+    CU_ASSERT(soon("SELECT count(*) " ASLEEP, "1"));
+    CU_ASSERT(test_proxy_say(&proxy, "cut"));
+    CU_ASSERT_EQUAL(mortise_record_read(client, "ghost", text, &size, &version, &detail),
+                    MORTISE_OK);
+    pthread_join(thread, NULL);
+    CU_ASSERT_NOT_EQUAL(call.status, MORTISE_OK);
+    CU_ASSERT(soon("SELECT count(*) " ASLEEP, "0"));
+    snprintf(final, sizeof final, "%.7s",
+             ask("SELECT convert_from(value, 'UTF8') FROM mortise_record WHERE name = 'ghost'"));
+    CU_ASSERT(size == strlen(final) && memcmp(text, final, size) == 0);
+    ask("SET client_min_messages = warning; DROP FUNCTION late CASCADE");
     mortise_close(client, NULL);
 }
 
@@ -190,6 +238,7 @@ int main(int argc, char **argv)
         {"a host that is silent", test_silent_host},
         {"a role that reads only", test_read_only_role},
         {"a backend that releases when its connection is gone", test_ghost_of_release},
+        {"a lost write of a record behind a pooler", test_ghost_of_record},
         {"notifications fail", test_notify_fails},
         {"many of one owner", test_owners},
         {"a row that never rests", test_restless},

@@ -484,6 +484,61 @@ static void test_released_too_late(void)
     end();
 }
 
+/* A release that was canceled in the server's hands: waiters are notified none the less, and looked after. */
+static void test_canceled_release(void)
+{
+    struct completion got;
+    begin(true);
+    can_hear = false;
+    locks_watch(&locks, "name", 4); /* a caller of this client, behind its own claim */
+    table_is(1, 60000, 2);
+    mortise_op op = op_of(MORTISE_OP_RELEASE, 1, &got);
+    op.token = 5;
+    start(&op);
+    struct sql_request *request = first();
+    CU_ASSERT_EQUAL(request->step, SQL_GIVE);
+    request->flying = true;
+    locks_cancel(&locks, &op);
+    CU_ASSERT_TRUE(got.done);
+    size_t before = news_count;
+    locks.result = (struct sql_result){
+        .touched = true, .waiters = table.waiters, .waiters_len = table.waiters_len};
+    CU_ASSERT_EQUAL(locks_step(request), SQL_OVER);
+    locks_tell(request);
+    CU_ASSERT_EQUAL(news_count, before + 1);
+    CU_ASSERT_EQUAL(notified_count, 1);
+    table.grants_len = 0; /* what the GIVE made of it; the first waiter does not come */
+    now_ns = locks.chore_ns;
+    table.expires_us = now_ns / 1000;
+    locks_turn(&locks);
+    CU_ASSERT_EQUAL(step(), SQL_READ);
+    CU_ASSERT_EQUAL(step(), SQL_WRITE);
+    CU_ASSERT_EQUAL(notified_count, 2);
+    locks_unwatch(&locks, "name", 4);
+    end();
+}
+
+/* The same of an acquire: the waiter that it passed over asks again. */
+static void test_canceled_acquire_passes_over(void)
+{
+    struct completion got;
+    begin(false);
+    table_is(0, -100, 1);
+    mortise_op op = op_of(MORTISE_OP_ACQUIRE, 1, &got);
+    start(&op);
+    CU_ASSERT_EQUAL(step(), SQL_READ);
+    struct sql_request *request = first();
+    CU_ASSERT_EQUAL(request->step, SQL_WRITE);
+    request->flying = true;
+    locks_cancel(&locks, &op);
+    execute(request);
+    CU_ASSERT_EQUAL(locks_step(request), SQL_OVER);
+    locks_tell(request);
+    CU_ASSERT_EQUAL(notified_count, 1);
+    CU_ASSERT_EQUAL(notified[0].bytes[0], 100);
+    end();
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {
@@ -491,6 +546,8 @@ int main(void)
         {"writes in vain", test_writes_in_vain},
         {"lost replies", test_lost_replies},
         {"a canceled TAKE", test_canceled_take},
+        {"a canceled release", test_canceled_release},
+        {"a canceled acquire that passes a waiter over", test_canceled_acquire_passes_over},
         {"notified before the watch", test_notified_before_the_watch},
         {"a check", test_check},
         {"notified later", test_not_yet},

@@ -125,8 +125,8 @@ struct sql_fault {
     char text[320]; /* "the disk is full" */
 };
 
-/* Unless a slot says otherwise, it must not block, it is called in the pump, and it must not call back into the library but
- * for request_new, request_free and locks_unlisted. */
+/* Unless a slot says otherwise, it must not block, it is called in the pump, and it must not call back into the library
+ * except for request_new, request_free and locks_unlisted. */
 struct sql_dialect {
     size_t request_size;  /* of its request */
     bool quick;           /* has TAKE, EXTEND and GIVE */
@@ -135,7 +135,9 @@ struct sql_dialect {
                            * there writes it again, durably */
 
     /* Executes request->step, now or later. For a WRITE or APPEND, locks->row and locks->next are
-     * valid during the call only. Errors are reported later, by locks_fail or locks_lost. */
+     * valid during the call only. Errors are reported later, by locks_fail or locks_lost. One exception: if there is no
+     * memory to keep what the step needs, run() may call locks_fail as the last thing it does, so its caller must not use
+     * the request afterwards. It must not do so for a READ that is the first step of an errand. */
     void (*run)(struct sql_request *request);
     /* The op was canceled. `flying`: the answer still comes (it may be of interest to others). Otherwise the request
      * leaves the dialect's queues; the library frees it. */

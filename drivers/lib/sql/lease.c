@@ -169,13 +169,11 @@ static void tell_acquired(struct sql_request *request)
     bool unshared = op != NULL ? op->owner == NULL : request->step == SQL_TAKE;
     if (request->answer.write && request->name != NULL && unshared)
         waiting_left(request->name);
+    waiting_wake(request);
     if (op == NULL) {
         request_done(request, MORTISE_OK); /* the core releases what it canceled */
         return;
     }
-    if (request->answer.passed)
-        waiting_passed_over(request);
-    waiting_wake(request, op->name, op->name_len);
     look_anew(locks, op);
     op->token = request->answer.token;
     op->from_ns = claim_counts_from(request);
@@ -244,7 +242,6 @@ static enum sql_next release_step(struct sql_request *request)
     if (!result->touched)
         return request_again(request, SQL_READ);
     request->answer = (struct rowlease_answer){.status = MORTISE_OK};
-    request->version = request->op != NULL ? (int64_t)request->op->token : 0;
     request_take_waiters(request, result->waiters, result->waiters_len);
     request->answer.wake = request->answer.kept = request->waiter_count > 0;
     return SQL_OVER;
@@ -252,11 +249,8 @@ static enum sql_next release_step(struct sql_request *request)
 
 static void tell_released(struct sql_request *request)
 {
-    const mortise_op *op = request->op;
-    if (op != NULL) {
-        waiting_wake(request, op->name, op->name_len);
-        waiting_released(request->locks, op->name, op->name_len);
-    }
+    waiting_wake(request);
+    waiting_released(request);
     request_done(request, request->answer.status);
 }
 
@@ -268,12 +262,18 @@ void lease_begin(struct sql_request *request)
     bool quick = request->locks->dialect->quick && op->owner == NULL &&
                  (op->flags & MORTISE_OP_BREAK) == 0 && op->token <= INT64_MAX &&
                  op->token_floor <= INT64_MAX;
+    request->version = (int64_t)op->token; /* GIVE: of the claim that ends */
     if (op->kind == MORTISE_OP_ACQUIRE)
         request->first = know_name(request, false) && request->name->registered;
     request->step = !quick                           ? SQL_READ
                     : op->kind == MORTISE_OP_ACQUIRE ? SQL_TAKE
                     : op->kind == MORTISE_OP_RENEW   ? SQL_EXTEND
                                                      : SQL_GIVE;
+}
+
+void lease_abandon(struct sql_request *request)
+{
+    know_name(request, true); /* out of memory: the waiters ask again by themselves */
 }
 
 enum sql_next lease_step(struct sql_request *request)

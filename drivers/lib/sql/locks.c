@@ -103,6 +103,8 @@ void locks_cancel(struct sql_locks *locks, mortise_op *op)
     bool flying = request->flying;
     if (flying && locks_lost_status(request) == MORTISE_INDETERMINATE)
         unsure = true;
+    if (flying && is_lease(request->kind))
+        lease_abandon(request);
     request_bind(op, NULL);
     request->op = NULL;
     locks->dialect->cancel(request);

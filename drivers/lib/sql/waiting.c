@@ -150,11 +150,9 @@ static void forget_gone(struct sql_request *request, struct sql_name *name)
     locks->dialect->run(errand);
 }
 
-void waiting_wake(struct sql_request *request, const char *bytes, size_t len)
+static void wake_first(struct sql_request *request, const char *bytes, size_t len)
 {
     struct sql_locks *locks = request->locks;
-    if (!request->answer.wake || request->waiter_count == 0)
-        return;
     enum sql_notified notified =
         request->notified ? SQL_NOTIFIED : notify(locks, &request->waiters[0], bytes, len);
     bool check = request->answer.kept && notified == SQL_NOTIFIED;
@@ -168,13 +166,23 @@ void waiting_wake(struct sql_request *request, const char *bytes, size_t len)
     name_drop_if_idle(locks, name);
 }
 
-void waiting_passed_over(struct sql_request *request)
+void waiting_wake(struct sql_request *request)
 {
-    notify(request->locks, &request->answer.passed_over, request->op->name, request->op->name_len);
+    size_t len;
+    const char *bytes = request_name(request, &len);
+    if (len == 0) /* its op was canceled, and there was no memory for the name */
+        return;
+    if (request->answer.passed)
+        notify(request->locks, &request->answer.passed_over, bytes, len);
+    if (request->answer.wake && request->waiter_count > 0)
+        wake_first(request, bytes, len);
 }
 
-void waiting_released(struct sql_locks *locks, const char *bytes, size_t len)
+void waiting_released(const struct sql_request *request)
 {
+    struct sql_locks *locks = request->locks;
+    size_t len;
+    const char *bytes = request_name(request, &len);
     struct sql_name *name = name_find(locks, bytes, len);
     if (name != NULL && name->watched && !name->registered)
         locks->host->news(locks->host, name->bytes, name->len);
@@ -252,7 +260,7 @@ void waiting_tell(struct sql_request *request)
         /* it finds the name kept for the first, and asks again when that is over */
         notify(locks, &request->waiters[1], name->bytes, name->len);
     }
-    waiting_wake(request, name->bytes, name->len);
+    waiting_wake(request);
     see_to(locks, name);
     chore_at(locks, name->check_ns); /* left out while this errand was under way */
     request_free(request);
