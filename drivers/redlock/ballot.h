@@ -50,7 +50,8 @@ struct vote {
         had; /* undo: when it was sent, the node had said last that it has the grant; and it did not say
                          * since that it has it no more, which is: */
     bool gone;
-    uint64_t need; /* acquire: the smallest token that the node can take */
+    uint64_t need;     /* acquire: larger than all tokens that the node knew */
+    uint64_t clock_us; /* acquire: its clock, if it did not take the proposed token; else 0 */
 };
 
 enum ballot_effect {

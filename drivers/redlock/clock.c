@@ -1,8 +1,11 @@
 /* clock.c - what time it is in the nodes, to propose tokens that they take: microseconds of their clocks, a little ahead.
- * A wrong guess costs one round trip and nothing else.
+ * A guess that is too small costs a second round trip, in which the token is written. One that is too large stays: later
+ * tokens are larger still. So no token follows a clock that is far ahead of the others.
  *
- * Each answer tells the node's time. A clock that is far ahead of the median is left out; otherwise all tokens would
- * follow it. That node takes no token that is proposed, and the others do. */
+ * Each answer to a vote tells the node's time. The median of the clocks that are known is the measure. One node of two
+ * cannot outvote the other, so this host's clock is the third. With fewer than half of the clocks wrong, the median lies
+ * between right ones. A node whose clock is far ahead of it takes no token that is proposed; if its vote is needed, the
+ * token is written there by `confirm`. */
 #include "redlock.h"
 
 #include <time.h>
@@ -13,7 +16,7 @@
 #define TRIP_UNKNOWN_NS 250000 /* without tokens answers bring no time */
 #define TRIP_MOST_NS 1000000   /* pauses are not measured by longer ones */
 #define TRIP_MAX_US 160000     /* longer ones move no token further ahead */
-#define OUTLIER_US 1000000     /* a clock that is so far ahead is wrong */
+#define OUTLIER_US 1000000     /* a clock that is so far ahead of the median is wrong */
 
 /* The difference includes the request's way to the node, as the next request's will. An answer that took far longer than
  * others says nothing: it may have waited at either end. */
@@ -64,15 +67,42 @@ int64_t clock_quorum_trip_ns(const struct driver *driver)
     return trip_ns < TRIP_MOST_NS ? trip_ns : TRIP_MOST_NS;
 }
 
+uint64_t clock_wall_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+/* A single node, or two, cannot tell which clock is wrong: this host's has a voice then, but no token follows it. */
+static int64_t median_of(const struct driver *driver, const int64_t *ahead, unsigned n)
+{
+    int64_t voices[NODES_MAX + 1];
+    memcpy(voices, ahead, n * sizeof(*ahead));
+    if (n == 1 || n % 2 == 0)
+        voices[n++] = (int64_t)clock_wall_us() - now_of(driver) / 1000;
+    sort_numbers(voices, n);
+    return voices[(n - 1) / 2];
+}
+
+uint64_t clock_outvoted(const struct driver *driver, uint64_t clock_us)
+{
+    int64_t ahead[NODES_MAX];
+    unsigned n = sort_known(driver, ahead);
+    int64_t median_us = n > 0 ? now_of(driver) / 1000 + median_of(driver, ahead, n) : 0;
+    bool far_ahead = median_us > 0 && clock_us > (uint64_t)(median_us + OUTLIER_US);
+    return far_ahead ? (uint64_t)median_us : clock_us;
+}
+
 uint64_t clock_propose(struct driver *driver, uint64_t floor)
 {
     int64_t ahead[NODES_MAX];
     unsigned n = sort_known(driver, ahead);
-    if (n == 0)
-        return floor; /* the nodes will tell; this host's own clock may be wrong */
-    int64_t limit = ahead[(n - 1) / 2] + OUTLIER_US;
-    while (n > 1 && ahead[n - 1] > limit)
+    int64_t limit = n > 0 ? median_of(driver, ahead, n) + OUTLIER_US : 0;
+    while (n > 0 && ahead[n - 1] > limit)
         n--;
+    if (n == 0)
+        return floor; /* the nodes will tell */
     int64_t token =
         now_of(driver) / 1000 + ahead[n - 1] + SLACK_US + longest_trip_us(driver) / SMOOTH;
     if (token <= driver->proposed_us) /* our tokens grow, whatever the guesses */
@@ -81,11 +111,4 @@ uint64_t clock_propose(struct driver *driver, uint64_t floor)
         return floor;
     driver->proposed_us = token;
     return (uint64_t)token;
-}
-
-uint64_t clock_wall_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }

@@ -25,6 +25,7 @@ struct node {
     struct link link, news;
     bool known[SCRIPT_COUNT];      /* scripts that this connection has sent with their text */
     enum node_pace pace;           /* when it was last looked at */
+    uint64_t news_asked, news_answered; /* pubsub.c: requests on `news`, and replies to them */
     bool fresh;                    /* wanted, and the first attempt to connect has not ended */
     bool twin;                     /* another name of a server that has a vote already */
     char run_id[LINK_RUN_ID_SIZE]; /* of the server process that was seen last */
@@ -75,7 +76,10 @@ void clock_note(struct node *node, int64_t sent_ns, int64_t now_us);
 int64_t clock_quorum_trip_ns(const struct driver *driver);
 /* This host's wall clock, for people to read. */
 uint64_t clock_wall_us(void);
-/* A token that is probably not behind any node's clock; the floor, if no clock is known. */
+/* What a node's clock said just now, if a token may follow it; the median, if it is far ahead of that. */
+uint64_t clock_outvoted(const struct driver *driver, uint64_t clock_us);
+/* A token that is probably not behind the clock of any node, except of those far ahead of the median; the floor, if no
+ * clock is known. */
 uint64_t clock_propose(struct driver *driver, uint64_t floor);
 
 #endif

@@ -117,7 +117,7 @@ enum vote_state vote_take(struct ballot *ballot, struct vote *vote, redisReply *
 /* For a ballot_kind: writes ballot->token where the vote is there. */
 void vote_put_token(struct ballot *ballot, struct vote *vote);
 enum vote_state vote_take_token(struct ballot *ballot, struct vote *vote, redisReply *reply);
-/* The smallest token that q of the votes can take. */
+/* The smallest token that q of the votes can take, with clocks that are far ahead left out of account. */
 uint64_t vote_needed_token(const struct ballot *ballot);
 
 /* ---- the ops ----------------------------------------------------------------------------------------------- */

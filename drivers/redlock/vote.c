@@ -41,7 +41,7 @@ void vote_put(struct ballot *ballot, struct vote *vote)
     put_digits(vote);
 }
 
-/* The two numbers of a yes whose node did not take the token: the smallest that it takes, and its clock. */
+/* The two numbers of a yes whose node did not take the token: one more than the largest that it knew, and its clock. */
 static bool is_need(const redisReply *reply)
 {
     return reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
@@ -63,6 +63,7 @@ static enum vote_state read_vote(struct ballot *ballot, struct vote *vote, const
     if (!is_need(reply))
         return VOTE_OTHER;
     vote->need = (uint64_t)reply->element[0]->integer;
+    vote->clock_us = (uint64_t)reply->element[1]->integer;
     clock_note(vote->node, ballot->sent_ns, reply->element[1]->integer);
     return VOTE_YES;
 }
@@ -74,13 +75,20 @@ enum vote_state vote_take(struct ballot *ballot, struct vote *vote, redisReply *
     return state;
 }
 
+/* Larger than all that the node knew, and not behind its clock, unless that clock is far ahead of the others. */
+static uint64_t need_of(const struct vote *vote)
+{
+    uint64_t clock_us = clock_outvoted(vote->ballot->driver, vote->clock_us);
+    return vote->need > clock_us ? vote->need : clock_us;
+}
+
 uint64_t vote_needed_token(const struct ballot *ballot)
 {
     int64_t needs[NODES_MAX];
     unsigned n = 0;
     for (unsigned i = 0; i < ballot->driver->count; i++)
         if (ballot->votes[i].state == VOTE_YES)
-            needs[n++] = (int64_t)ballot->votes[i].need;
+            needs[n++] = (int64_t)need_of(&ballot->votes[i]);
     sort_numbers(needs, n);
     uint64_t need = (uint64_t)needs[ballot->driver->quorum - 1]; /* there are that many */
     return need > ballot->proposed ? need : ballot->proposed;

@@ -81,6 +81,11 @@ static bool is_refused(void *client)
     return try_once(client, "three") == MORTISE_UNREACHABLE;
 }
 
+static bool is_taken(void *client)
+{
+    return try_once(client, "alone") == MORTISE_BUSY;
+}
+
 /* Nodes that were just started do not vote: said so, not "taken". */
 static void test_guard_is_told(void)
 {
@@ -340,30 +345,57 @@ static void test_rounds_far_away(void)
     close_client(client);
 }
 
-/* The hole that docs/redlock.md names: a token was taken on a node whose clock is ahead, all others that knew it forget it.
- * Who needs that node has a larger one all the same. */
-static void test_forgotten_ahead(void)
+/* Not behind this host's clock by much, and not an hour ahead of it. */
+static bool follows_clocks(uint64_t token)
+{
+    int64_t ahead_us = (int64_t)token - wall_us();
+    return ahead_us > INT64_C(-60000000) && ahead_us < INT64_C(60000000);
+}
+
+/* No token follows a clock that is far ahead, not even where the vote of that node is needed: the others would never
+ * forget it, and emptied nodes would begin below it. */
+static void test_clock_ahead(void)
 {
     static int64_t hour_s = 3600, none_s = 0;
     mortise_client *ahead = nodes_open(&nodes, 3, NULL, "node_persistent = yes\n");
     mortise_client *others = nodes_open(&nodes, 6, NULL, "node_persistent = yes\n");
-    mortise_client *beside = nodes_open(&nodes, 5, NULL, "node_persistent = yes\n");
     set_clock("+1h");
     CHECK(test_poll(has_jumped, &hour_s, TEST_PATIENCE_MS));
-    uint64_t token = take_token(ahead, "ahead");
-    CHECK((int64_t)token > wall_us() + INT64_C(3000000000));
-    CHECK(take_token(others, "ahead") > token); /* the second node knows it */
+    uint64_t token = take_token(ahead, "ahead"), next;
+    CHECK(follows_clocks(token));
+    for (int i = 0; i < 3; i++) {
+        CHECK((next = take_token(i % 2 ? ahead : others, "ahead")) > token);
+        token = next;
+    }
     CHECK(wait_nodes_with(&nodes, "ahead", 0));
     for (int i = 1; i < 3; i++)
         freeReplyObject(ask(&nodes.node[i], "FLUSHALL"));
-    CHECK(take_token(others, "ahead") < token);
-    CHECK(take_token(beside, "ahead") > token);
-    CHECK(take_token(others, "ahead") > token); /* and it is known again */
+    CHECK((next = take_token(others, "ahead")) > token);
+    CHECK(take_token(ahead, "ahead") > next);
+    CHECK(follows_clocks(next));
     set_clock("+0");
     CHECK(test_poll(has_jumped, &none_s, TEST_PATIENCE_MS));
     close_client(ahead);
     close_client(others);
-    close_client(beside);
+}
+
+/* The only clock that a client has heard of is wrong: the other nodes have refused it so far. */
+static void test_clock_alone(void)
+{
+    static int64_t hour_s = 3600, none_s = 0;
+    mortise_client *client = nodes_open(&nodes, 7, NULL, "node_persistent = yes\n");
+    set_clock("+1h");
+    CHECK(test_poll(has_jumped, &hour_s, TEST_PATIENCE_MS));
+    for (int i = 1; i < 3; i++)
+        freeReplyObject(ask(&nodes.node[i], "SET mortise:alone another PX 60000"));
+    CHECK(test_poll(is_taken, client, TEST_PATIENCE_MS));
+    for (int i = 1; i < 3; i++)
+        freeReplyObject(ask(&nodes.node[i], "DEL mortise:alone"));
+    CHECK(follows_clocks(take_token(client, "alone")));
+    CHECK(follows_clocks(take_token(client, "alone")));
+    set_clock("+0");
+    CHECK(test_poll(has_jumped, &none_s, TEST_PATIENCE_MS));
+    close_client(client);
 }
 
 static const CU_TestInfo tests[] = {
@@ -376,7 +408,8 @@ static const CU_TestInfo tests[] = {
     {"one clock of three is outvoted", test_clock_outvoted},
     {"tokens grow over all majorities", test_all_majorities},
     {"tokens grow over emptied nodes", test_emptied},
-    {"a token that was ahead is forgotten", test_forgotten_ahead},
+    {"tokens do not follow a clock that is ahead", test_clock_ahead},
+    {"the only known clock is wrong", test_clock_alone},
     {"without fencing a repeat leaves no token", test_no_token},
     {"a token costs no round trip", test_rounds},
     {"a token costs no round trip, far away", test_rounds_far_away},

@@ -3,7 +3,8 @@
 -- taken. If another has the lock, leaves a mark on it, so that the release, however soon it comes, wakes the waiters
 -- (see undo).
 -- KEYS: lock, token. ARGV: grant, ttl (ms), note, proposed token (16 digits).
--- 0 another has it. Yes: minus now in us, if the token was taken; else {smallest token that would be, now}.
+-- 0 another has it. Yes: minus now in us, if the token was taken; else {largest token of before + 1, now}. The client
+-- decides how far a token follows `now`: this clock may be wrong.
 local held = redis.call('get', KEYS[1])
 if held and string.sub(held, 1, 32) ~= ARGV[1] then
     if string.find(held, '%X') == 33 and string.find(held, '^ %d+ %d+\n', 33) then
@@ -34,4 +35,4 @@ else
         redis.call('pexpire', KEYS[1], ARGV[2])
     end
 end
-return fits and -now or {math.max(last + 1, now), now}
+return fits and -now or {last + 1, now}
