@@ -303,7 +303,7 @@ static void round_begin(struct attempt *attempt)
     claim_begin(driver, claim);
     struct ballot *ballot = ballot_new(driver, &asking, claim);
     if (ballot == NULL) {
-        claim_end(driver, claim, false);
+        undo_all(driver, claim); /* votes of an earlier request under this grant id may be there */
         op_fail_memory(driver, conclude(attempt));
         return;
     }

@@ -10,9 +10,12 @@
  *   event                                      WANTED                        ENDING
  *   an acquire asks (again): claim_begin       a new round                   WANTED, a new round
  *   released, failed, lost: claim_end          ENDING, for max_ttl           stays
- *   every node has TRACE_NONE, no references   freed                         freed
- *   the ttl of the votes has passed            ENDING (no renewal came)      -
- *   max_ttl has passed                         -                             freed, but for nodes out of reach
+ *   the last reference goes, every node has    freed                         freed
+ *     TRACE_NONE, and no undo is adrift
+ *   the ttl of the votes has passed, and no    freed; ENDING while a node    -
+ *     op refers to it (within half a minute)   out of reach may have more
+ *   max_ttl has passed                         -                             freed; stays while a node out of reach may
+ *                                                                            have more, or an answer is outstanding
  *
  * A *round* is one try to get votes. Answers to requests of an earlier round say nothing of the votes of this one: an
  * undo that was on its way is executed before the new votes, which are behind it on the same connection. A connection
@@ -28,13 +31,15 @@
  *   event         NONE       POSSIBLE   THERE      ADRIFT
  *   ASKED         POSSIBLE   POSSIBLE   THERE      ADRIFT     before a vote or a repair is sent
  *   HAS           NONE       THERE      THERE      ADRIFT     an answer of this round: the vote is there
- *   HAS_NOT       NONE       POSSIBLE   POSSIBLE   ADRIFT     ... it is not there. What was sent since may bring it
+ *   HAS_NOT       NONE       POSSIBLE   POSSIBLE   ADRIFT     ... it is not there. What was sent since may bring it.
+ *                                                             Also a new round: what was there may have been undone
  *   UNDONE        NONE       NONE       NONE       ADRIFT     an undo of this round was answered; ADRIFT: undo again
  *   LOST          ADRIFT     ADRIFT     ADRIFT     ADRIFT     a request for a vote was lost, in whatever round
  *   UNDO_LOST     (no change)                                 an undo was lost: sets undo_adrift
  *   SETTLED       NONE       POSSIBLE   THERE      POSSIBLE   nothing of older connections can be executed any more;
  *                                                             clears undo_adrift
- *   EXPIRED       NONE       NONE       NONE       NONE       the votes have expired; clears undo_adrift
+ *   EXPIRED       NONE       NONE       NONE       NONE       the votes have expired, and no lost request can still be
+ *                                                             executed; clears undo_adrift
  *
  * While undo_adrift is set, the server may still execute an undo of this grant, which would delete a vote that the same
  * grant gets meanwhile. So this grant asks for no vote there, and counts no renewal there. If too few nodes are left

@@ -4,6 +4,9 @@
  * A subscription is in force when q nodes have confirmed it: each grant has keys on q nodes, so no release can be missed
  * then. This moment is news, too, because a release before it was not heard.
  *
+ * Each SUBSCRIBE and UNSUBSCRIBE has one reply, in order. A name that is no longer watched, and watched again, has two
+ * SUBSCRIBE on their way; the reply to the first does not put the second in force. So replies are counted.
+ *
  * An undo publishes in every node where a caller was refused: that caller's vote request, or its own undo, left a mark
  * on the lock (undo.lua). A node that lost the mark with its data publishes nothing; the others do.
  *
@@ -44,6 +47,7 @@ enum subscription {
 struct watched {
     struct channel channel;                 /* first */
     unsigned char subscriptions[NODES_MAX]; /* enum subscription */
+    uint64_t asked[NODES_MAX];              /* its SUBSCRIBE was that many-th request to the node */
     bool heard[NODES_MAX];                  /* which nodes have announced this release */
     enum release_state release;
     int64_t began_ns; /* the first message of this release */
@@ -62,15 +66,16 @@ void pubsub_open(struct node *node)
     link_init(&node->news, node->driver->host, &node->settings, &callbacks, node);
 }
 
-static void say(struct node *node, const char *command, const struct watched *watched)
+static void say(struct node *node, const char *command, struct watched *watched)
 {
     struct link *link = &node->news;
     if (!link_is_up(link))
         return; /* up() subscribes to everything */
     channel_say(link, command, &watched->channel);
+    watched->asked[node->index] = ++node->news_asked;
 }
 
-static void say_all(struct driver *driver, const char *command, const struct watched *watched)
+static void say_all(struct driver *driver, const char *command, struct watched *watched)
 {
     for (unsigned i = 0; i < driver->count; i++)
         say(&driver->nodes[i], command, watched);
@@ -230,6 +235,7 @@ static void up(struct link *link, void *owner)
     struct node *node = owner;
     struct driver *driver = node->driver;
     (void)link;
+    node->news_asked = node->news_answered = 0;
     for (struct channel *each = driver->watched; each != NULL; each = each->hh.next)
         say(node, "SUBSCRIBE", (struct watched *)each);
 }
@@ -273,6 +279,8 @@ static void push(struct link *link, void *owner, redisReply *reply)
     struct driver *driver = node->driver;
     (void)link;
     enum push kind = push_of(reply);
+    node->news_answered +=
+        kind == PUSH_REFUSED || kind == PUSH_SUBSCRIBED || kind == PUSH_UNSUBSCRIBED;
     if (kind == PUSH_REFUSED)
         refused(node, reply);
     if (kind != PUSH_SUBSCRIBED && kind != PUSH_MESSAGE)
@@ -283,9 +291,9 @@ static void push(struct link *link, void *owner, redisReply *reply)
         return;
     const redisReply *text = reply->element[2];
     bool marked = text->type == REDIS_REPLY_STRING && text->len == 1;
-    if (kind == PUSH_SUBSCRIBED)
+    if (kind == PUSH_SUBSCRIBED && node->news_answered == watched->asked[node->index])
         confirmed(driver, watched, node->index);
-    else
+    else if (kind == PUSH_MESSAGE)
         heard(driver, watched, node->index, marked ? text->str[0] : MARK);
 }
 

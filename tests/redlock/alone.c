@@ -155,8 +155,13 @@ static void read_settings(struct alone *alone, const char *const *settings)
     }
 }
 
+const mortise_module *alone_linked;
+
 static bool load(struct alone *alone)
 {
+    alone->module = alone_linked;
+    if (alone_linked)
+        return true;
     char path[512];
     const char *folders = getenv("MORTISE_MODULE_PATH");
     int length = folders ? (int)strcspn(folders, ":") : 0;
@@ -197,7 +202,8 @@ void alone_close(struct alone *alone)
 {
     alone->module->close(alone->ctx);
     tell_lookups(alone, false);
-    dlclose(alone->library);
+    if (alone->library)
+        dlclose(alone->library);
 }
 
 /* ---- turning ------------------------------------------------------------------------------------------------------- */

@@ -34,6 +34,8 @@ struct call {
     mortise_info info;
 };
 
+/* The module, if it is linked into the program (alone_linked is set before alone_open); else it is loaded. */
+extern const mortise_module *alone_linked;
 /* An instance for the nodes at these ports; settings: key, text, …, NULL. False: the check has failed. */
 bool alone_open(struct alone *alone, const int *ports, int count, const char *const *settings);
 #define ALONE(...) ((const char *const[]){__VA_ARGS__, NULL})

@@ -1,0 +1,355 @@
+/* test_pubsub.c - the tables of pubsub.c: what a message does to the release that is being collected, and when a
+ * subscription is in force. On pubsub.c alone: five nodes that are not there, and a clock that is set by hand. */
+#include "redlock.h"
+
+#include <expect.h>
+
+#define NODES 5
+#define MS(n) ((n)*NS_PER_MS)
+#define STRAGGLER_NS MS(3) /* as in pubsub.c */
+#define RELEASE_NS MS(10)
+#define TRIP_NS MS(1)
+
+static const char name[] = "mortise:news", channel[] = "{mortise:news}:mortise:news";
+static int64_t now_ns;
+static unsigned news; /* how often the core was notified */
+static struct driver driver;
+static const struct link_callbacks *links;
+
+/* ---- what pubsub.c calls ------------------------------------------------------------------------------------- */
+
+static int64_t now(mortise_host *host)
+{
+    (void)host;
+    return now_ns;
+}
+
+static void count_news(mortise_host *host, const char *text, size_t length)
+{
+    (void)host;
+    CHECK(length == sizeof name - 1 && memcmp(text, name, length) == 0);
+    news++;
+}
+
+int64_t clock_quorum_trip_ns(const struct driver *of)
+{
+    (void)of;
+    return TRIP_NS;
+}
+
+void link_init(struct link *link, mortise_host *host, const struct link_settings *settings,
+               const struct link_callbacks *callbacks, void *owner)
+{
+    (void)host;
+    (void)settings;
+    link->owner = owner;
+    links = callbacks;
+}
+
+void link_want(struct link *link)
+{
+    link->wanted = true;
+}
+
+void link_unwant(struct link *link)
+{
+    link->wanted = false;
+}
+
+void link_break(struct link *link, const struct link_fault *fault)
+{
+    link->state = LINK_DOWN;
+    links->down(link, link->owner, fault);
+}
+
+void link_close(struct link *link)
+{
+    link->state = LINK_DOWN;
+}
+
+void link_fault_reply(const struct link *link, const redisReply *reply, struct link_fault *fault)
+{
+    (void)link;
+    (void)reply;
+    *fault = (struct link_fault){.status = MORTISE_BACKEND};
+}
+
+void link_command(struct link *link, unsigned arguments)
+{
+    (void)arguments;
+    CHECK(link_is_up(link));
+}
+
+void link_argument(struct link *link, const void *data, size_t length)
+{
+    (void)link;
+    (void)data;
+    (void)length;
+}
+
+void link_text(struct link *link, const char *text)
+{
+    (void)link;
+    (void)text;
+}
+
+void link_parts(struct link *link, const struct link_part *parts, unsigned count)
+{
+    (void)link;
+    (void)parts;
+    (void)count;
+}
+
+/* ---- the nodes ------------------------------------------------------------------------------------------------- */
+
+static void connect_node(unsigned i)
+{
+    struct link *link = &driver.nodes[i].news;
+    link->state = LINK_UP;
+    links->up(link, link->owner);
+}
+
+static void break_node(unsigned i)
+{
+    const struct link_fault fault = {.status = MORTISE_UNREACHABLE};
+    link_break(&driver.nodes[i].news, &fault);
+}
+
+static void begin(void)
+{
+    static mortise_host host = {.size = sizeof host, .now = now, .news = count_news};
+    memset(&driver, 0, sizeof driver);
+    driver.host = &host;
+    driver.count = NODES;
+    driver.quorum = 3;
+    driver.news_due_ns = MORTISE_NEVER;
+    now_ns = MS(1000);
+    news = 0;
+    for (unsigned i = 0; i < NODES; i++) {
+        driver.nodes[i].driver = &driver;
+        driver.nodes[i].index = i;
+        pubsub_open(&driver.nodes[i]);
+        connect_node(i);
+    }
+}
+
+/* The node sends {kind, channel, text}; of a (un)subscription the text is a number. */
+static void push(unsigned i, const char *kind, const char *text)
+{
+    char copies[3][40];
+    redisReply parts[3], *elements[3] = {&parts[0], &parts[1], &parts[2]};
+    const char *const texts[3] = {kind, channel, text ? text : ""};
+    redisReply reply = {.type = REDIS_REPLY_ARRAY, .elements = 3, .element = elements};
+    for (int k = 0; k < 3; k++) {
+        snprintf(copies[k], sizeof copies[k], "%s", texts[k]);
+        parts[k] =
+            (redisReply){.type = REDIS_REPLY_STRING, .str = copies[k], .len = strlen(copies[k])};
+    }
+    if (!text)
+        parts[2].type = REDIS_REPLY_INTEGER;
+    links->push(&driver.nodes[i].news, &driver.nodes[i], &reply);
+}
+
+static void confirm(unsigned i)
+{
+    push(i, "subscribe", NULL);
+}
+
+static void announce(unsigned i, const char *mark)
+{
+    push(i, "message", mark);
+}
+
+static void watch(void)
+{
+    pubsub_watch(&driver, name, sizeof name - 1);
+}
+
+static void unwatch(void)
+{
+    pubsub_unwatch(&driver, name, sizeof name - 1);
+}
+
+/* The driver is turned: how often the core was notified by it. */
+static unsigned turned(void)
+{
+    unsigned before = news;
+    pubsub_turn(&driver, now_ns);
+    return news - before;
+}
+
+/* A name that is watched on all nodes, and nothing to be told of. */
+static void begin_watching(void)
+{
+    begin();
+    watch();
+    for (unsigned i = 0; i < NODES; i++)
+        confirm(i);
+    CHECK(turned() == 1 && driver.news_due_ns == MORTISE_NEVER);
+}
+
+/* How many releases the waiter has heard. */
+static int heard(void)
+{
+    return pubsub_mark(&driver, name, sizeof name - 1) - MARK;
+}
+
+/* ---- the messages of one release ---------------------------------------------------------------------------------- */
+
+enum from { FROM_NONE, FROM_PARTIAL, FROM_COMPLETE };
+
+/* Brings it into the state by the messages of nodes 0 to 2; what is due then is told. */
+static void begin_from(enum from from)
+{
+    begin_watching();
+    for (unsigned i = 0; i < (from == FROM_NONE ? 0 : from == FROM_PARTIAL ? 1 : 3); i++)
+        announce(i, "+");
+    if (from == FROM_COMPLETE)
+        CHECK(turned() == 1);
+}
+
+/* For each cell of the table: in this state, that node's message, so long after the first one. Afterwards so many
+ * releases were heard, and the core is notified after that time; MORTISE_NEVER: not. */
+static const struct cell {
+    enum from from;
+    unsigned node;
+    int64_t after_ns;
+    int heard;
+    int64_t due_ns;
+} cells[] = {
+    {FROM_NONE, 0, 0, 1, STRAGGLER_NS}, /* PARTIAL */
+    {FROM_PARTIAL, 0, MS(1), 2,
+     STRAGGLER_NS - MS(1)}, /* PARTIAL, the next; the first is due before */
+    {FROM_PARTIAL, 0, RELEASE_NS + 1, 2, STRAGGLER_NS},  /* PARTIAL, the next */
+    {FROM_PARTIAL, 4, RELEASE_NS + 1, 2, STRAGGLER_NS},  /* too late to be of the same */
+    {FROM_PARTIAL, 4, MS(1), 1, STRAGGLER_NS - MS(1)},   /* PARTIAL */
+    {FROM_PARTIAL, 4, RELEASE_NS, 1, MORTISE_NEVER},     /* PARTIAL: was notified by time */
+    {FROM_COMPLETE, 0, MS(1), 2, STRAGGLER_NS},          /* PARTIAL, the next */
+    {FROM_COMPLETE, 4, RELEASE_NS + 1, 2, STRAGGLER_NS}, /* PARTIAL, the next */
+    {FROM_COMPLETE, 4, MS(1), 1, MORTISE_NEVER},         /* COMPLETE */
+};
+
+static void test_cells(void)
+{
+    for (size_t i = 0; i < sizeof cells / sizeof cells[0]; i++) {
+        const struct cell *cell = &cells[i];
+        begin_from(cell->from);
+        now_ns += cell->after_ns;
+        turned();
+        announce(cell->node, "+");
+        snprintf(doing, sizeof doing, "cell %zu", i);
+        CHECK(heard() == cell->heard);
+        CHECK(driver.news_due_ns ==
+              (cell->due_ns == MORTISE_NEVER ? MORTISE_NEVER : now_ns + cell->due_ns));
+        pubsub_close(&driver);
+    }
+    doing[0] = '\0';
+}
+
+/* The q-th message: COMPLETE. The waiter tries at once, or lets those go first that have heard more in vain. */
+static void test_complete(void)
+{
+    static const struct {
+        const char *mark;
+        int64_t turn_ns;
+    } marks[] = {{"+", 0}, {",", 2 * TRIP_NS}, {"-", 4 * TRIP_NS}, {"z", 6 * TRIP_NS}};
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
+        begin_from(FROM_PARTIAL);
+        announce(3, marks[i].mark); /* the largest counts */
+        announce(4, "+");
+        CHECK(heard() == 1);
+        CHECK(driver.news_due_ns <= now_ns + marks[i].turn_ns);
+        now_ns += marks[i].turn_ns - 1;
+        CHECK(turned() == 0);
+        now_ns++;
+        CHECK(turned() == 1);
+        now_ns += STRAGGLER_NS;
+        CHECK(turned() == 0); /* once */
+        pubsub_close(&driver);
+    }
+}
+
+/* A minority announces it: the core is notified by time, and again when the others have. */
+static void test_stragglers(void)
+{
+    begin_from(FROM_PARTIAL);
+    announce(1, "+");
+    now_ns += STRAGGLER_NS - 1;
+    CHECK(turned() == 0);
+    now_ns++;
+    CHECK(turned() == 1);
+    announce(2, "+");
+    CHECK(turned() == 1 && heard() == 1);
+    pubsub_granted(&driver, name, sizeof name - 1);
+    CHECK(heard() == 0);
+    pubsub_close(&driver);
+}
+
+/* ---- subscriptions ------------------------------------------------------------------------------------------------ */
+
+/* In force when q nodes have confirmed it: that is news. A broken one that is confirmed again is news, too. */
+static void test_in_force(void)
+{
+    begin();
+    watch();
+    confirm(0);
+    confirm(1);
+    CHECK(turned() == 0);
+    confirm(2);
+    CHECK(turned() == 1);
+    confirm(3);
+    CHECK(turned() == 0);
+    break_node(0);
+    break_node(4); /* was never confirmed */
+    CHECK(turned() == 0);
+    connect_node(0);
+    connect_node(4);
+    confirm(4);
+    CHECK(turned() == 0);
+    confirm(0);
+    CHECK(turned() == 1);
+    pubsub_close(&driver);
+}
+
+/* Watched, no more, and again, before the nodes have answered: only the last SUBSCRIBE counts, because the node hears
+ * nothing between the two. */
+static void test_watched_again(void)
+{
+    begin();
+    watch();
+    unwatch();
+    watch();
+    for (unsigned i = 0; i < NODES; i++)
+        confirm(i);
+    CHECK(turned() == 0);
+    for (unsigned i = 0; i < NODES; i++)
+        push(i, "unsubscribe", NULL);
+    confirm(0);
+    confirm(1);
+    CHECK(turned() == 0);
+    confirm(2);
+    CHECK(turned() == 1);
+    break_node(3); /* a new connection begins to count anew */
+    connect_node(3);
+    break_node(0);
+    connect_node(0);
+    confirm(3); /* the third again */
+    CHECK(turned() == 1);
+    confirm(0); /* was broken */
+    CHECK(turned() == 1);
+    pubsub_close(&driver);
+}
+
+static const CU_TestInfo tests[] = {
+    {"each message in each state of a release", test_cells},
+    {"a release that a majority announces", test_complete},
+    {"a release that a minority announces", test_stragglers},
+    {"in force when a majority has confirmed it", test_in_force},
+    {"watched again: an old confirmation does not count", test_watched_again},
+    CU_TEST_INFO_NULL,
+};
+
+int main(int argc, char **argv)
+{
+    return run_tests("redlock pubsub", tests, argc, argv);
+}

@@ -1,0 +1,68 @@
+/* test_starved.c - what the driver leaves in the nodes when its allocations fail in the middle of an op. The driver is
+ * part of this program. On three nodes. */
+#include "alone.h"
+
+#include <stdlib.h>
+
+extern const mortise_module mortise_module_v1;
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+
+static struct nodes nodes;
+static struct alone one;
+static int passes = -1; /* so many allocations succeed, and then `fails` do not; -1: all succeed */
+static int fails;
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    if (passes > 0)
+        passes--;
+    else if (passes == 0 && fails > 0) {
+        fails--;
+        return NULL;
+    }
+    return __real_calloc(count, size);
+}
+
+static bool is_free(void *name)
+{
+    return nodes_with(&nodes, name) == 0;
+}
+
+/* An acquire is repeated under its grant id, and the request for votes finds no memory. What the first one has got must
+ * not stay for its ttl, whether the undo finds memory at once or not. */
+static void test_repeat(void)
+{
+    static char name[] = "starved";
+    for (int failing = 1; failing <= 8; failing++) {
+        struct call lock = call_of(MORTISE_OP_ACQUIRE, "mortise:starved"), again;
+        if (!alone_open(&one, nodes.group.ports, 3, ALONE("node_persistent", "yes")) ||
+            !alone_works(&one))
+            return;
+        DONE(OK, call_run(&one, &lock));
+        CHECK(wait_nodes_with(&nodes, name, 7));
+        again = call_about(MORTISE_OP_ACQUIRE, &lock);
+        again.op.flags = MORTISE_OP_REPEAT;
+        again.op.first_sent_ns = lock.op.first_sent_ns;
+        passes = 1; /* the attempt */
+        fails = failing;
+        DONE(NOMEM, call_run(&one, &again));
+        CHECK(alone_until(&one, is_free, name));
+        passes = -1;
+        alone_close(&one);
+    }
+}
+
+static const CU_TestInfo tests[] = {
+    {"an acquire is repeated without memory", test_repeat},
+    CU_TEST_INFO_NULL,
+};
+
+int main(int argc, char **argv)
+{
+    alone_linked = &mortise_module_v1;
+    int code = nodes_start(&nodes, 3, NULL);
+    if (code == 0)
+        code = run_tests("redlock starved", tests, argc, argv);
+    return !nodes_end(&nodes) && code == 0 ? 1 : code;
+}
