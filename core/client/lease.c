@@ -1,6 +1,7 @@
 /* lease.c - the public calls on a lease: its end, and what can be asked of it without a word to anybody. */
 #include "lock/lease.h"
 #include "client/client.h"
+#include "lock/waitlist.h"
 
 #include <stdio.h>
 
@@ -116,6 +117,72 @@ mortise_status mortise_release(mortise_lease *lease, mortise_error *error)
 mortise_status mortise_release_nowait(mortise_lease *lease, mortise_error *error)
 {
     return release_lease(lease, false, error);
+}
+
+static mortise_status may_downgrade(const struct claim *claim, mortise_error *error)
+{
+    if (claim->owner_len > 0)
+        return failed(error, MORTISE_INVALID, "downgrade: a lease with an owner cannot be shared");
+    if (claim->downgrader != NULL)
+        return failed(error, MORTISE_INVALID, "downgrade: another thread downgrades this lease");
+    return MORTISE_OK;
+}
+
+static mortise_status downgrade(struct client *client, struct claim *claim, mortise_lease *lease,
+                                mortise_error *error)
+{
+    struct locks *locks = &client->locks;
+    mortise_error detail;
+    detail.status = MORTISE_OK;
+    /* cppcheck-suppress uninitvar ; it is filled if there is detail */
+    struct release_wait wait = {.error = &detail};
+    sleeper_init(&wait.sleeper, &client->pump);
+    pthread_mutex_lock(&locks->lock);
+    if (!slot_is(&claim->slot, lease)) {
+        locks_unlock(locks, START_NOW);
+        return failed(error, MORTISE_INVALID,
+                      "the lease was released before, or its client closed");
+    }
+    claim_check_deadline_locked(claim, clock_now());
+    mortise_status status =
+        claim->state == CLAIM_HELD
+            ? may_downgrade(claim, error)
+            : failed(error, MORTISE_LOST, "downgrade: the lease was lost before");
+    bool asks = status == MORTISE_OK && claim->mode == MORTISE_EXCLUSIVE;
+    if (asks)
+        lease_downgrade_locked(claim, &wait);
+    locks_unlock(locks, START_NOW);
+    if (!asks)
+        return status;
+    int64_t until = clock_after_ms(clock_now(), locks->settings.unreachable_timeout_ms);
+    bool answered = pump_wait(&client->pump, &wait.sleeper, until);
+    pthread_mutex_lock(&locks->lock);
+    if (!answered && !sleeper_done(&wait.sleeper))
+        claim_downgrade_detach_locked(claim);
+    else if (wait.status == MORTISE_OK && slot_is(&claim->slot, lease))
+        waitlist_freed_locked(claim->name); /* callers of this process may share it */
+    locks_unlock(locks, START_NOW);
+    if (wait.status != MORTISE_OK && detail.status == wait.status && error != NULL)
+        *error = detail;
+    else if (wait.status != MORTISE_OK)
+        failed(error, wait.status, "downgrade: %s", mortise_status_text(wait.status));
+    return wait.status;
+}
+
+mortise_status mortise_downgrade(mortise_lease *lease, mortise_error *error)
+{
+    struct claim *claim;
+    struct client *client;
+    mortise_status status = lease_enter(lease, &claim, &client, error);
+    if (status != MORTISE_OK)
+        return status;
+    if ((client->capabilities & MORTISE_CAP_SHARED) == 0)
+        status =
+            failed(error, MORTISE_NOTSUP, "driver %s: no shared locks here", client->top->section);
+    else
+        status = downgrade(client, claim, lease, error);
+    client_leave(client);
+    return status;
 }
 
 bool mortise_on_state_runs(mortise_client *handle, mortise_lease *lease)

@@ -27,6 +27,8 @@
  * (6) The release is repeated; but a refusal that repeating cannot change, the end of the ttl, and the end of a close are
  *     the end of the claim too: what may be left in the backend ends with its ttl.
  *
+ * A downgrade changes no state either: it is a renewal that also makes the claim shared (downgrade.c).
+ *
  * A doubt of the driver changes no state: in HELD, `ask` asks at once, or after the renewal that is out (`doubted`).
  *
  * "Unwanted": the caller left, the lease is released, or the client closes. A claim that is GONE is free again when both
@@ -51,7 +53,14 @@ enum claim_state {
     CLAIM_GONE
 };
 
-/* A caller of mortise_release() that waits for the answer; on its stack. */
+/* A request to make the claim shared goes along with each renewal until one of them is answered. */
+enum downgrade {
+    DOWNGRADE_NONE,
+    DOWNGRADE_WANTED, /* none of these renewals can have been executed */
+    DOWNGRADE_MAYBE   /* one may have been: the claim is of either mode in the backend */
+};
+
+/* A caller of mortise_release() or mortise_downgrade() that waits for the answer; on its stack. */
 struct release_wait {
     struct sleeper sleeper;
     mortise_status status; /* for the caller; while it waits: what it gets if it stops waiting now */
@@ -95,6 +104,8 @@ struct claim {
     bool extends;          /* the renewal that is out extends the claim; else it only looks */
     bool answers_doubt;    /* the renewal that is out was sent because of a doubt */
     uint16_t failures;     /* of renewals, in a row */
+    enum downgrade downgrade;
+    struct release_wait *downgrader; /* NULL: nobody waits for it */
     uint32_t handovers;    /* up to handover_max */
     int64_t granted_ns;    /* by the backend */
     int64_t renewed_ns;    /* the deadline counts from then */
@@ -152,6 +163,19 @@ void claims_doubt_locked(struct name *name, int64_t now);
 void claims_doubt(struct locks *locks, const char *name, size_t length);
 /* How far the server's clock and ours may drift apart during a ttl: 1 % of it and 2 ms (R1). */
 int64_t drift_margin_ns(int64_t ttl_ms);
+
+/* Renews now. No request of the claim is out. */
+void claim_renew_locked(struct claim *claim, int64_t now);
+
+/* ---- downgrade.c ---- */
+
+/* The caller stops waiting: wait->status says what it is told. */
+void claim_downgrade_detach_locked(struct claim *claim);
+/* An answer to a renewal with MORTISE_OP_DOWNGRADE: OK, or none. True: it was refused, and the claim is as it was. */
+void claim_downgraded_locked(struct claim *claim);
+bool claim_downgrade_failed_locked(struct claim *claim, const mortise_op *op);
+/* The lease ends: the caller that waits learns it. */
+void claim_downgrade_over_locked(struct claim *claim, mortise_status status);
 
 /* ---- ending.c: releases ---- */
 

@@ -16,7 +16,8 @@ static void send_locked(struct claim *claim)
 {
     struct locks *locks = claim->locks;
     claim_fill_op(claim, &claim->end, MORTISE_OP_RELEASE, release_done);
-    claim->end.op.flags = claim->attempts > 0 ? MORTISE_OP_REPEAT : 0u;
+    claim->end.op.flags = (claim->attempts > 0 ? MORTISE_OP_REPEAT : 0u) |
+                          (claim->downgrade != DOWNGRADE_NONE ? MORTISE_OP_DOWNGRADE : 0u);
     claim->end.op.ttl_ms = 0;
     claim->end.unattended = claim->wait == NULL;
     claim->end_out = true;

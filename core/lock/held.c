@@ -66,6 +66,12 @@ static bool is_renewed(const struct claim *claim, int64_t now)
     return claim->renew && now < claim->hold_until_ns;
 }
 
+/* Not only for the sake of the deadline. */
+static bool asks_again(const struct claim *claim)
+{
+    return claim->doubted || claim->downgrade != DOWNGRADE_NONE;
+}
+
 /* After the first failure at once, then doubling from a fiftieth of the span to a sixth. */
 static int64_t backoff_ns(struct claim *claim)
 {
@@ -164,6 +170,7 @@ static void lost_locked(struct claim *claim, bool gone)
     locks->stats.held--;
     observe_locked(locks, MORTISE_EVENT_LOST, claim->name, claim, NULL, MORTISE_LOST);
     events_push_state(locks->events, &claim->loss, MORTISE_STATE_LOST);
+    claim_downgrade_over_locked(claim, MORTISE_LOST);
     if (unsure)
         claim_end_locked(claim);
     else
@@ -191,7 +198,7 @@ static int64_t left_ms(const struct claim *claim, int64_t now)
     return earlier(ms, claim->ttl_ms);
 }
 
-static void renew_locked(struct claim *claim, int64_t now)
+void claim_renew_locked(struct claim *claim, int64_t now)
 {
     int64_t patience_ns = (int64_t)claim->span_ms * NS_PER_MS / 6;
     set_timer_locked(claim, now + (patience_ns < NS_PER_MS ? NS_PER_MS : patience_ns));
@@ -201,6 +208,8 @@ static void renew_locked(struct claim *claim, int64_t now)
         claim->ask.op.ttl_ms = left_ms(claim, now);
     else if (claim->ends)
         claim->ask.op.ttl_ms = (claim->hold_until_ns - now) / NS_PER_MS + 1;
+    if (claim->downgrade != DOWNGRADE_NONE)
+        claim->ask.op.flags = MORTISE_OP_DOWNGRADE;
     claim->ask.unattended = true;
     claim->answers_doubt = claim->doubted;
     claim->doubted = false;
@@ -219,6 +228,8 @@ static void renewed_locked(struct claim *claim, const mortise_op *op)
         return;
     }
     claim->failures = 0;
+    if ((op->flags & MORTISE_OP_DOWNGRADE) != 0)
+        claim_downgraded_locked(claim);
     if (atomic_exchange(&claim->suspect, false))
         events_push_state(claim->locks->events, &claim->change, MORTISE_STATE_HELD);
     if (claim->extends) {
@@ -227,25 +238,29 @@ static void renewed_locked(struct claim *claim, const mortise_op *op)
         observe_locked(claim->locks, MORTISE_EVENT_RENEWED, claim->name, claim, NULL, MORTISE_OK);
     }
     int64_t now = clock_now();
-    if (claim->doubted)
-        renew_locked(claim, now);
+    if (asks_again(claim))
+        claim_renew_locked(claim, now);
     else
         set_renewal_timer_locked(claim, now);
 }
 
-static void renewal_failed_locked(struct claim *claim, mortise_status status)
+static void renewal_failed_locked(struct claim *claim, const mortise_op *op)
 {
     int64_t now = clock_now();
+    if ((op->flags & MORTISE_OP_DOWNGRADE) != 0 && claim_downgrade_failed_locked(claim, op)) {
+        set_renewal_timer_locked(claim, now);
+        return;
+    }
     claim->locks->stats.renewal_failures++;
     if (claim->failures < UINT16_MAX)
         claim->failures++;
-    suspect_locked(claim, status);
+    suspect_locked(claim, op->status);
     if (claim_deadline(claim, now) == DEADLINE_PASSED)
         lost_locked(claim, false);
-    else if (!is_renewed(claim, now) && !claim->doubted)
+    else if (!is_renewed(claim, now) && !asks_again(claim))
         set_timer_locked(claim, MORTISE_NEVER);
     else if (claim->failures == 1)
-        renew_locked(claim, now);
+        claim_renew_locked(claim, now);
     else
         set_timer_locked(claim, now + backoff_ns(claim));
 }
@@ -278,7 +293,7 @@ static void renewal_done(mortise_op *op)
     else if (op->status == MORTISE_LOST || op->status == MORTISE_NOTOWNER)
         lost_locked(claim, true);
     else
-        renewal_failed_locked(claim, op->status);
+        renewal_failed_locked(claim, op);
     claim_answered_locked(claim);
     locks_ended_locked(locks);
     locks_unlock(locks, START_NOW);
@@ -293,8 +308,8 @@ void claim_held_timer_locked(struct claim *claim, int64_t now)
         suspect_locked(claim,
                        MORTISE_TIMEDOUT); /* now: a stuck driver does not answer the cancel */
         set_timer_locked(claim, MORTISE_NEVER);
-    } else if (is_renewed(claim, now) || claim->doubted)
-        renew_locked(claim, now);
+    } else if (is_renewed(claim, now) || asks_again(claim))
+        claim_renew_locked(claim, now);
     else
         set_timer_locked(claim, MORTISE_NEVER);
 }
@@ -308,7 +323,7 @@ void claims_doubt_locked(struct name *name, int64_t now)
             continue;
         claim->doubted = true;
         if (!claim->ask_out)
-            renew_locked(claim, now);
+            claim_renew_locked(claim, now);
     }
 }
 

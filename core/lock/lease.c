@@ -12,7 +12,7 @@ static struct waiter *heir_locked(struct claim *claim, int64_t now)
     struct waiter *heir = list == NULL ? NULL : list->first;
     if (heir == NULL || heir->owner_len > 0 || claim->owner_len > 0)
         return NULL;
-    if (claim->ask_out || claim->doubted)
+    if (claim->ask_out || claim->doubted || claim->downgrade != DOWNGRADE_NONE)
         return NULL;
     if (heir->mode != claim->mode || heir->permits != claim->permits)
         return NULL;
@@ -58,6 +58,7 @@ mortise_status lease_release_locked(struct claim *claim, struct release_wait *wa
         return MORTISE_OK;
     }
     claim_spend_lease_locked(claim);
+    claim_downgrade_over_locked(claim, locks->closing ? MORTISE_CLOSED : MORTISE_INVALID);
     if (claim->ask_out)
         locks_cancel_locked(locks, &claim->ask);
     if (held) {
@@ -66,4 +67,14 @@ mortise_status lease_release_locked(struct claim *claim, struct release_wait *wa
     } else if (claim->state == CLAIM_LOST)
         claim_go_locked(claim, CLAIM_GONE);
     return status;
+}
+
+void lease_downgrade_locked(struct claim *claim, struct release_wait *wait)
+{
+    observe_locked(claim->locks, MORTISE_EVENT_DOWNGRADED, claim->name, claim, NULL, MORTISE_OK);
+    claim->downgrader = wait;
+    if (claim->downgrade == DOWNGRADE_NONE)
+        claim->downgrade = DOWNGRADE_WANTED;
+    if (!claim->ask_out)
+        claim_renew_locked(claim, clock_now());
 }

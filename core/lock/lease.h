@@ -8,4 +8,7 @@
  * released, and wait->sleeper is woken with the answer; or OK without: nothing has to be waited for. */
 mortise_status lease_release_locked(struct claim *claim, struct release_wait *wait, bool *ending);
 
+/* HELD and exclusive: asks for the claim to be made shared, until that is answered. */
+void lease_downgrade_locked(struct claim *claim, struct release_wait *wait);
+
 #endif

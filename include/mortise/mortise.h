@@ -238,6 +238,16 @@ MORTISE_API mortise_status mortise_release(mortise_lease *lease, mortise_error *
  * OK, LOST (known without asking the backend), INVALID, CLOSED, FORKED. */
 MORTISE_API mortise_status mortise_release_nowait(mortise_lease *lease, mortise_error *error);
 
+/* Makes an exclusive lease shared, in one step in the backend: no other exclusive lease comes in between, and callers that
+ * wait for a shared lease get in. The lease, its token and its deadline stay. There is no upgrade: two holders that both
+ * wait for the other's end would wait for ever.
+ * OK: it is shared (also if it was already). LOST: as mortise_release().
+ * INDETERMINATE, UNREACHABLE: no answer in `unreachable_timeout`. You still hold the lease; the library repeats the
+ *    request with the renewals, so use it as a shared lease from now on.
+ * BACKEND: the backend refused; the lease is exclusive as before. NOTSUP: the driver is not `shared`.
+ * INVALID: not a lease; a lease with an owner; or another thread downgrades or releases it. CLOSED, FORKED. */
+MORTISE_API mortise_status mortise_downgrade(mortise_lease *lease, mortise_error *error);
+
 /* Returns whether the on_state of a lease of this client runs, or is about to run, on another thread. Use it for a
  * lease that was released inside a callback: once it returns false, you may free what on_state uses. It also returns
  * true if the client is being closed (use the result of mortise_close() then) or was opened by the parent process. */

@@ -101,6 +101,8 @@ void count_event(struct metrics *metrics, const mortise_event *event)
         if (event->status == MORTISE_OK)
             count_end(metrics, event);
         break;
+    case MORTISE_EVENT_DOWNGRADED:
+        break;
     case MORTISE_EVENT_FAILED:
         count_failure(metrics, event);
         break;
