@@ -201,7 +201,7 @@ static bool waylay(struct chaos *chaos, mortise_op *op, struct fate fate, int64_
     }
     if (fate.fault == FAULT_GHOST)
         return haunt(chaos, op, fate);
-    bool listing = op->kind == MORTISE_OP_LIST; /* its results come by its op */
+    bool listing = op->emitted != NULL; /* its results come by its op */
     bool release = op->kind == MORTISE_OP_RELEASE && chaos->ghosts != NULL;
     bool copied = !listing && (fate.fault == FAULT_LOSE_REPLY || fate.reply_delay_ns > 0 ||
                                chaos->pauses || release);

@@ -160,7 +160,7 @@ static void chaos_leave(void *ctx, mortise_op *op)
 #define ALL_CAPABILITIES                                                                           \
     (MORTISE_CAP_LEASE | MORTISE_CAP_SESSION | MORTISE_CAP_FENCING | MORTISE_CAP_FAIR |            \
      MORTISE_CAP_NOTIFY | MORTISE_CAP_INSPECT | MORTISE_CAP_LIST | MORTISE_CAP_REENTRANT |         \
-     MORTISE_CAP_QUORUM | MORTISE_CAP_DURABLE)
+     MORTISE_CAP_QUORUM | MORTISE_CAP_DURABLE | MORTISE_CAP_SHARED | MORTISE_CAP_PERMITS)
 
 const mortise_module mortise_module_v1 = {
     MORTISE_MODULE_HEAD,

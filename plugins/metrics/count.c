@@ -1,6 +1,8 @@
 /* count.c - an event into counters and histograms. Runs with locks of the core held: a few additions, no more. */
 #include "internal.h"
 
+#include <stddef.h>
+
 #define US INT64_C(1000)
 #define MS (1000 * US)
 #define S (1000 * MS)
@@ -49,9 +51,18 @@ static void rise(struct seats *seats, uint64_t number, int64_t now_ns, struct hi
 
 /* ---- events ---- */
 
+/* A core that was built before shared leases does not say the mode. */
+static bool is_shared(const mortise_event *event)
+{
+    return event->size >= offsetof(mortise_event, mode) + sizeof(event->mode) &&
+           event->mode == MORTISE_SHARED;
+}
+
 static void count_begin(struct metrics *metrics, const mortise_event *event, counter *which)
 {
     count_add(which, 1);
+    if (is_shared(event))
+        count_add(&metrics->counts.shared, 1);
     rise(metrics->callers, event->caller, event->at_ns, &metrics->counts.wait);
     sit(metrics, metrics->leases, event->lease, event->at_ns);
 }

@@ -50,7 +50,7 @@ struct seats {
 };
 
 struct counts {
-    counter asked, queued, granted, handed_over, renewals, suspects, losses, releases, untimed;
+    counter asked, queued, granted, handed_over, shared, renewals, suspects, losses, releases, untimed;
     counter ended;              /* leases that were lost, or released while they were held */
     counter failures[STATUSES]; /* by -status */
     struct histogram wait, hold;

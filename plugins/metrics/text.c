@@ -24,6 +24,8 @@ static const struct row counter_rows[] = {
     {"mortise_grants_total", "Leases that the backend gave", offsetof(struct counts, granted)},
     {"mortise_handovers_total", "Leases that were passed on within the process",
      offsetof(struct counts, handed_over)},
+    {"mortise_shared_leases_total", "Leases of both kinds that are shared",
+     offsetof(struct counts, shared)},
     {"mortise_releases_total", "Leases that were given back", offsetof(struct counts, releases)},
     {"mortise_renewals_total", "Renewals that succeeded", offsetof(struct counts, renewals)},
     {"mortise_suspects_total", "Times that a lease was in doubt, for a renewal failed",

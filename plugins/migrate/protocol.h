@@ -172,7 +172,10 @@
  *
  *   Out of memory in the middle: as if `to` had not been reached.
  *   The capabilities are those that both sides have (session: either one's); not fair, for who begins again has lost his
- *   place.
+ *   place. Neither shared nor permits, in any phase: (6) needs that only one client at a time has a name on `from`. Readers
+ *   in phase both would have it together, and come to `to` in another order than to `from`: each one that came later would begin
+ *   again, and each second try raises the tokens of the name by a hundredth of the time; a hundred readers that do so
+ *   together raise them as fast as the clock, and past the floor of the next step.
  *
  * 8. NAMES. Where the config gives no namespace, each side has its own driver's: so clients of phase old mean the same locks as
  * clients without the plugin, and those of phase new as clients that have done with it. Clients without the plugin

@@ -51,6 +51,7 @@ struct record {
     int64_t at_ns, deadline_ns;
     uint64_t lease, caller, token;
     mortise_grant_id grant;
+    uint32_t mode, permits;
 };
 
 /* ---- ring.c ---------------------------------------------------------------------------------------- */

@@ -169,6 +169,10 @@ void line_event(struct text *text, const struct trace *trace, const struct recor
     put_text(text, "name", name, record->name_len);
     if (record->owner_len > 0)
         put_text(text, "owner", owner, record->owner_len);
+    if (record->mode == MORTISE_SHARED)
+        put_words(text, ",\"mode\":\"shared\"");
+    if (record->permits != 0)
+        put_format(text, ",\"permits\":%" PRIu32, record->permits);
     if (record->caller != 0)
         put_format(text, ",\"caller\":%" PRIu64, record->caller);
     if (record->lease != 0)

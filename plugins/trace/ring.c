@@ -3,6 +3,7 @@
  * beginning, and the rest is marked as padding. */
 #include "internal.h"
 
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -42,6 +43,12 @@ static bool has_room(struct ring *ring, uint64_t written, size_t size)
     return written + size - ring->read_seen <= ring->size;
 }
 
+/* A core that was built before shared leases does not say the mode. */
+static bool has_mode(const mortise_event *event)
+{
+    return event->size >= offsetof(mortise_event, permits) + sizeof(event->permits);
+}
+
 static void fill(struct record *record, const mortise_event *event, size_t size, uint64_t dropped)
 {
     *record = (struct record){.size = (uint32_t)size,
@@ -55,7 +62,9 @@ static void fill(struct record *record, const mortise_event *event, size_t size,
                               .lease = event->lease,
                               .caller = event->caller,
                               .token = event->token,
-                              .grant = event->grant};
+                              .grant = event->grant,
+                              .mode = has_mode(event) ? (uint32_t)event->mode : 0,
+                              .permits = has_mode(event) ? event->permits : 0};
     char *bytes = (char *)(record + 1);
     if (event->name_len > 0)
         memcpy(bytes, event->name, event->name_len);

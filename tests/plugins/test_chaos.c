@@ -126,6 +126,48 @@ static void test_reply_delay(void)
     ASSERT_NOTHING_LEFT();
 }
 
+/* ---- shared leases ----------------------------------------------------------------------------- */
+
+static bool count_holder(const mortise_info *info, void *count)
+{
+    CU_ASSERT_EQUAL(info->mode, MORTISE_SHARED);
+    CU_ASSERT_EQUAL(info->permits, 2);
+    ++*(int *)count;
+    return true;
+}
+
+/* Mode and permits reach the driver in a request that is held here and in one that is copied, and the results of an
+ * inspect with several holders come back, however late. Real time: the caller waits. */
+static void shared_through(const char *settings)
+{
+    const mortise_options *permits =
+        MORTISE_OPTIONS(.wait_ms = 0, .mode = MORTISE_SHARED, .permits = 2);
+    mortise_lease *leases[2], *third;
+    int holders = 0;
+    char text[200];
+    snprintf(text, sizeof(text), STACK "%s", settings);
+    rig_open_real(&rig, text);
+    CU_ASSERT_EQUAL(mortise_capabilities(rig.handle) & (MORTISE_CAP_SHARED | MORTISE_CAP_PERMITS),
+                    MORTISE_CAP_SHARED | MORTISE_CAP_PERMITS);
+    for (int i = 0; i < 2; i++)
+        CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", permits, &leases[i], NULL),
+                              MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "a", permits, &third, NULL), MORTISE_BUSY);
+    CU_ASSERT_EQUAL(mortise_holders(rig.handle, "a", count_holder, &holders, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(holders, 2);
+    for (int i = 0; i < 2; i++)
+        CU_ASSERT_EQUAL(mortise_release(leases[i], NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+    ASSERT_NOTHING_LEFT();
+}
+
+static void test_shared(void)
+{
+    shared_through("");
+    shared_through("delay = 20ms\n");
+    shared_through("reply_delay = 20ms\n");
+}
+
 /* A cancellation is answered at once, wherever the request is. */
 static void test_cancel(void)
 {
@@ -397,6 +439,7 @@ int main(void)
         {"requests are late", test_delay},
         {"in order", test_order},
         {"replies are late", test_reply_delay},
+        {"shared leases", test_shared},
         {"canceled at once", test_cancel},
         {"canceled below", test_cancel_below},
         {"a refusal that nobody hears", test_cancel_a_refusal},

@@ -161,6 +161,38 @@ static void test_a_life(void)
 }
 
 /* A lost lease is counted once, whether or not it is released later; a failure by its status. */
+/* Shared leases are counted among the others, and by themselves. */
+static void test_shared(void)
+{
+    mortise_event event = {.size = sizeof(event),
+                           .kind = MORTISE_EVENT_GRANTED,
+                           .name = "n",
+                           .name_len = 1,
+                           .mode = MORTISE_SHARED,
+                           .permits = 2};
+    fresh();
+    for (event.lease = 1; event.lease <= 2; event.lease++)
+        module->observe(ctx, &event);
+    event.kind = MORTISE_EVENT_HANDED_OVER;
+    module->observe(ctx, &event);
+    event.kind = MORTISE_EVENT_RELEASED;
+    module->observe(ctx, &event);
+    event.kind = MORTISE_EVENT_GRANTED;
+    event.lease = 4;
+    event.mode = MORTISE_EXCLUSIVE;
+    module->observe(ctx, &event);
+    event.lease = 5;
+    event.mode = MORTISE_SHARED;
+    event.size = offsetof(mortise_event, mode); /* of a core that knows no modes */
+    module->observe(ctx, &event);
+    char *text = end();
+    EXPECT_LINE("grants_total", "", "4");
+    EXPECT_LINE("handovers_total", "", "1");
+    EXPECT_LINE("shared_leases_total", "", "3");
+    EXPECT_LINE("held", "", "4");
+    free(text);
+}
+
 /* A namespace can neither end its label nor begin a line, and does not reorder one. */
 static void test_hostile_namespace(void)
 {
@@ -365,6 +397,7 @@ int main(void)
     static CU_TestInfo tests[] = {
         {"a life", test_a_life},
         {"a hostile namespace", test_hostile_namespace},
+        {"shared leases", test_shared},
         {"ends", test_ends},
         {"resumed", test_resumed},
         {"more than there are seats", test_crowd},

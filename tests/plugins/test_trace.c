@@ -47,7 +47,14 @@ static void test_lines(void)
                             .name_len = 1,
                             .caller = 10,
                             .deadline_ns = INT64_MIN,
-                            .status = MORTISE_TIMEDOUT};
+                            .status = MORTISE_TIMEDOUT,
+                            .mode = MORTISE_SHARED};
+    module->observe(trace.ctx, &event);
+    event.permits = 7;
+    event.caller = 12;
+    module->observe(trace.ctx, &event);
+    event.caller = 13;
+    event.size = offsetof(mortise_event, mode); /* of a core that knows no modes */
     module->observe(trace.ctx, &event);
     close_trace(&trace);
     char *text = test_file_read(path);
@@ -65,9 +72,15 @@ static void test_lines(void)
         text,
         "{\"event\":\"queued\",\"at_ns\":5000,\"client\":\"" CLIENT_ID
         "\",\"name\":\"\\u202e</script>\\u2028\\u061c\\u2069'\\u000d\xe2\x80\x93\",\"caller\":11}");
+    expect_line(text,
+                "{\"event\":\"failed\",\"at_ns\":5001,\"client\":\"" CLIENT_ID
+                "\",\"name\":\"n\",\"mode\":\"shared\",\"caller\":10,\"status\":\"TIMEDOUT\"}");
     expect_line(text, "{\"event\":\"failed\",\"at_ns\":5001,\"client\":\"" CLIENT_ID
-                      "\",\"name\":\"n\",\"caller\":10,\"status\":\"TIMEDOUT\"}");
-    CU_ASSERT_PTR_NOT_NULL(strstr(text, ",\"events\":3,\"dropped\":0}\n"));
+                      "\",\"name\":\"n\",\"mode\":\"shared\",\"permits\":7,\"caller\":12,"
+                      "\"status\":\"TIMEDOUT\"}");
+    expect_line(text, "{\"event\":\"failed\",\"at_ns\":5001,\"client\":\"" CLIENT_ID
+                      "\",\"name\":\"n\",\"caller\":13,\"status\":\"TIMEDOUT\"}");
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, ",\"events\":5,\"dropped\":0}\n"));
     free(text);
 }
 

@@ -1,0 +1,70 @@
+/* test_migrate_kinds.c - the migrate plugin moves exclusive locks only. In every phase it refuses shared leases and
+ * permits before it asks a server, also if both servers have them, and reports the one holder that there is. */
+#include "migrate_rig.h"
+
+static struct rig rig;
+
+static void expect_refused(const mortise_options *options)
+{
+    mortise_lease *lease;
+    mortise_error error;
+    uint64_t from = sim->count(0), to = other->count(0);
+    CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "a", options, &lease, &error), MORTISE_NOTSUP);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "driver migrate"));
+    CU_ASSERT_EQUAL(sim->count(0), from);
+    CU_ASSERT_EQUAL(other->count(0), to);
+}
+
+static bool count_holder(const mortise_info *info, void *count)
+{
+    CU_ASSERT_STRING_EQUAL(info->name, "a");
+    CU_ASSERT_EQUAL(info->mode, MORTISE_EXCLUSIVE);
+    CU_ASSERT_EQUAL(info->holders, 1);
+    ++*(int *)count;
+    return true;
+}
+
+static void test_phase(const char *phase)
+{
+    int holders = 0;
+    other->reset();
+    if (strcmp(phase, "new") == 0)
+        register_set(MIGRATE_TO, MIGRATE_NEW, 0);
+    migrate_open(&rig, phase, "");
+    CU_ASSERT_EQUAL(mortise_capabilities(rig.handle) & (MORTISE_CAP_SHARED | MORTISE_CAP_PERMITS),
+                    0);
+    expect_refused(MORTISE_OPTIONS(.mode = MORTISE_SHARED));
+    expect_refused(MORTISE_OPTIONS(.mode = MORTISE_SHARED, .permits = 2));
+    mortise_lease *lease = take(&rig, "a", NULL);
+    CU_ASSERT_EQUAL(mortise_holders(rig.handle, "a", count_holder, &holders, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(holders, 1);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    rig_close(&rig);
+    ASSERT_NOTHING_LEFT_ANYWHERE();
+}
+
+static void test_old(void)
+{
+    test_phase("old");
+}
+
+static void test_both(void)
+{
+    test_phase("both");
+}
+
+static void test_new(void)
+{
+    test_phase("new");
+}
+
+int main(void)
+{
+    static const CU_TestInfo tests[] = {
+        {"phase old", test_old},
+        {"phase both", test_both},
+        {"phase new", test_new},
+        CU_TEST_INFO_NULL,
+    };
+    return migrate_rig_run("migrate_kinds", tests);
+}
