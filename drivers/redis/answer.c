@@ -61,8 +61,14 @@ void answer_renewed(struct driver *driver, mortise_op *op, char digit, int64_t s
                        "%s: it refuses to tell who holds the lock", driver->settings.endpoint.text);
         op_fail(driver, op, &fault);
         break;
+    case '1':
+        op_complete(driver, op, MORTISE_NOTOWNER);
+        break;
+    case '0':
+        op_complete(driver, op, MORTISE_LOST);
+        break;
     default:
-        op_complete(driver, op, digit == '1' ? MORTISE_NOTOWNER : MORTISE_LOST);
+        op_fail_odd(driver, op);
         break;
     }
 }

@@ -207,7 +207,7 @@ static void acquired(struct request *request, redisReply *reply)
 
 static void released(struct request *request, redisReply *reply)
 {
-    if (reply->type == REDIS_REPLY_INTEGER)
+    if (reply->type == REDIS_REPLY_INTEGER && reply->integer >= 0 && reply->integer <= 2)
         answer_released(request->driver, request->op, reply->integer);
     else
         op_fail_odd(request->driver, request->op);

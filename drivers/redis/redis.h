@@ -310,7 +310,7 @@ void op_end(struct driver *driver, mortise_op *op, mortise_status status);
 void op_fail(struct driver *driver, mortise_op *op, const struct link_fault *fault);
 void op_fail_as(struct driver *driver, mortise_op *op, mortise_status status, bool retryable,
                 const char *text);
-/* An answer that makes no sense. */
+/* An answer that makes no sense: what a request that changes something has done is unknown then. */
 void op_fail_odd(struct driver *driver, mortise_op *op);
 void op_fail_token(struct driver *driver, mortise_op *op);
 /* It has a place in the queue and cannot wait for its turn. */

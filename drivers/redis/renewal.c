@@ -93,8 +93,10 @@ static void refused(struct batch *batch, const redisReply *reply)
         return;
     }
     for (size_t i = 0; i < batch->count; i++)
-        if (batch->ops[i] != NULL)
+        if (batch->ops[i] != NULL && reply->type == REDIS_REPLY_ERROR)
             op_fail(batch->driver, batch->ops[i], &fault);
+        else if (batch->ops[i] != NULL)
+            op_fail_odd(batch->driver, batch->ops[i]);
 }
 
 static void replied(struct link_call *call, unsigned index, redisReply *reply)

@@ -239,9 +239,10 @@ void op_fail(struct driver *driver, mortise_op *op, const struct link_fault *fau
 void op_fail_odd(struct driver *driver, mortise_op *op)
 {
     char text[320];
+    bool unsure = changes(op->kind) || op->kind == MORTISE_OP_RENEW;
     snprintf(text, sizeof(text), "%s: an answer that makes no sense",
              driver->settings.endpoint.text);
-    op_fail_as(driver, op, MORTISE_BACKEND, false, text);
+    op_fail_as(driver, op, unsure ? MORTISE_INDETERMINATE : MORTISE_BACKEND, unsure, text);
 }
 
 void op_fail_token(struct driver *driver, mortise_op *op)

@@ -72,11 +72,12 @@ static uint64_t next_token(const struct moment *at, const mortise_op *op, const 
 }
 
 /* The following decide what a value means for a part: they complete its op, or leave it to be written. An absent key and
- * an empty value look alike, but PTTL tells them apart. */
+ * an empty value look alike. For an acquire, PTTL tells them apart: an empty value is somebody's. A renewal and a release
+ * take both for an absent key, as the scripts do, because the key may have expired between PTTL and GETRANGE. */
 
 static bool is_absent(const struct part *part, const redisReply *value)
 {
-    return value->len == 0 && part->remaining_ms == -2;
+    return value->len == 0 && (part->op->kind != MORTISE_OP_ACQUIRE || part->remaining_ms == -2);
 }
 
 static bool is_mine(const struct part *part, const redisReply *value)

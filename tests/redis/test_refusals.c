@@ -50,13 +50,17 @@ static const struct refusal {
      MORTISE_BACKEND,
      false,
      {"unknown command 'EVAL'"}},
-    {"$3\r\nfoo\r\n", MORTISE_BACKEND, false, {"makes no sense"}},
-    {"+OK\r\n", MORTISE_BACKEND, false, {"makes no sense"}},
+    {"$3\r\nfoo\r\n", MORTISE_INDETERMINATE, true, {"makes no sense"}},
+    {"+OK\r\n", MORTISE_INDETERMINATE, true, {"makes no sense"}},
+    {"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n",
+     MORTISE_INDETERMINATE,
+     true,
+     {"too many lists in lists"}},
 };
 
 static void test_words(void)
 {
-    mortise_client *client = open_fake(NULL, NULL);
+    mortise_client *client = open_fake("unreachable_timeout = 300ms", NULL);
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
         const struct refusal *refusal = &refusals[i];
         char address[40];
@@ -121,6 +125,36 @@ static void test_passing(void)
         CHECK(test_count_get(&told.lost) == 0);
         fake_answer(&fake, passing[i], 2, ":2\r\n");
         give(lease);
+        close_client(client);
+    }
+}
+
+/* An answer that is not understood says nothing of what was done: the request is repeated under the same grant, a lease
+ * that is held is not lost, and a release goes on until it is understood. */
+static void test_senseless(void)
+{
+    static const struct {
+        const char *acquire, *renew, *release;
+    } answers[] = {{"+OK\r\n", "$1\r\n9\r\n", ":7\r\n"},
+                   {"*1\r\n:5\r\n", "$2\r\n22\r\n", ":-1\r\n"},
+                   {"$3\r\nfoo\r\n", ":2\r\n", "$1\r\n2\r\n"}};
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
+        mortise_client *client = open_fake("renew_every = 50ms", NULL);
+        struct told told = TOLD_INIT;
+        mortise_lease *lease = NULL;
+        snprintf(doing, sizeof doing, "senseless, %zu", i);
+        fake_answer(&fake, answers[i].acquire, 3, ":1700000000000000\r\n");
+        EXPECT(OK, mortise_acquire(
+                       client, "senseless",
+                       MORTISE_OPTIONS(.ttl_ms = 15000, .on_state = note_state, .user_data = &told),
+                       &lease, &detail));
+        fake_answer(&fake, answers[i].renew, 2, "$1\r\n2\r\n");
+        CHECK(test_count_wait(&told.suspect, 1));
+        CHECK(test_count_wait(&told.held, 1));
+        CHECK(test_count_get(&told.lost) == 0);
+        fake_answer(&fake, answers[i].release, 1, ":2\r\n");
+        give(lease);
+        fake_answer(&fake, ":2\r\n", 0, NULL);
         close_client(client);
     }
 }
@@ -382,6 +416,21 @@ static void test_wrong_type(void)
         use_otherwise((void *)(uintptr_t)&variants[i]);
 }
 
+/* A key that has expired between two reads of a transaction looks as an empty one: nobody holds it. */
+static void test_expired_meanwhile(void)
+{
+    mortise_client *client = open_at(&server, NULL, NULL, "atomicity = watch\n");
+    mortise_lease *lease = take(client, "meanwhile");
+    uint64_t token = mortise_token(lease);
+    doing[0] = '\0';
+    CHECK(ask_is(&server, "OK", "SET mortise:meanwhile %b PX 600000", "", (size_t)0));
+    EXPECT(LOST, mortise_break(client, "meanwhile", token, &detail));
+    EXPECT(LOST, mortise_release(lease, &detail));
+    EXPECT(BUSY, try_once(client, "meanwhile"));
+    CHECK(ask_number(&server, "DEL mortise:meanwhile") == 1);
+    close_client(client);
+}
+
 /* ---- names, tokens and hashes at their bounds ----------------------------------------------------------------------- */
 
 static bool count_one(const mortise_info *info, void *seen)
@@ -513,6 +562,7 @@ static const CU_TestInfo tests[] = {
     {"refusals have words of their own", test_words},
     {"not Redis at all", test_other_protocol},
     {"refusals that pass are waited for", test_passing},
+    {"answers that make no sense", test_senseless},
     {"wrong passwords, none, unknown users", test_passwords},
     {"scripts are forbidden", test_scripts_forbidden},
     {"MULTI is forbidden", test_multi_forbidden},
@@ -523,6 +573,7 @@ static const CU_TestInfo tests[] = {
     {"subscribing to one name is forbidden", test_one_name_forbidden},
     {"a server that does not say which it is", test_unknown_process},
     {"keys of another type", test_wrong_type},
+    {"a key that expires between two reads", test_expired_meanwhile},
     {"a large value of another program", test_large_value},
     {"line ends in names", test_line_ends_in_names},
     {"the end of the tokens", test_end_of_tokens},

@@ -42,6 +42,8 @@
  *   An answer is larger than any that is asked for (16 MB, or a million elements): it is not read, and the connection is broken.
  *     Elements are counted when they are announced, so no memory is taken for a list that is too long. Bytes are counted
  *     as they come: a long text takes up to 16 MB before that.
+ *   An answer has lists in lists, deeper than any that is asked for: likewise. From hiredis 1.0 on nothing else bounds the
+ *     depth, and freeing a reply takes stack for each level.
  *   Out of memory for a command: half a command must not be sent, so the connection is broken.
  *   The server closed an idle connection, and nobody was reading: link_look finds out before the next call.
  *   It becomes a replica while it is UP: READONLY. No further calls are made; the outstanding ones have their own answers, and
@@ -212,9 +214,9 @@ struct link {
     bool blocked;          /* the kernel took not all: POLLOUT */
     redisReplyObjectFunctions functions,
         plain;          /* the reader's, with our bounds; and hiredis's own */
-    size_t elements;    /* announced by the reply that is being read, in all its arrays */
-    size_t reply_bytes; /* read since the last whole reply */
-    bool too_large;     /* it is beyond the bounds */
+    size_t elements;     /* announced by the reply that is being read, in all its arrays */
+    size_t reply_bytes;  /* read since the last whole reply */
+    const char *refusal; /* it is beyond the bounds: which; or NULL */
     void *tls_context;  /* an SSL_CTX, or NULL: made by the next attempt with TLS */
     void *tls;          /* an SSL, or NULL */
     bool tls_pending;   /* TLS has something to write still */

@@ -64,8 +64,9 @@ void link_tell_replies(struct link *link)
     while (!link->breaks) {
         void *reply = NULL;
         if (redisGetReplyFromReader(link->context, &reply) != REDIS_OK) {
-            must_break_text(link, link->too_large ? "an answer that is too large"
-                                                  : "what it answers is not the Redis protocol");
+            must_break_text(link, link->refusal != NULL
+                                      ? link->refusal
+                                      : "what it answers is not the Redis protocol");
             break;
         }
         if (reply == NULL)

@@ -15,6 +15,7 @@
 
 #define ELEMENTS_MAX (1 << 20) /* of one reply, nested ones too: no sane answer has as many */
 #define REPLY_MAX (16 << 20)   /* bytes of one: a page of a list has some hundred kilobytes */
+#define DEPTH_MAX 6            /* lists in lists: ROLE has three */
 #define KEEPALIVE_IDLE_S 15
 #define KEEPALIVE_EVERY_S 5
 #define KEEPALIVE_TRIES 3
@@ -260,14 +261,26 @@ typedef size_t count_of_elements;
 typedef int count_of_elements; /* and hiredis itself knows no bound */
 #endif
 
+static const char *const too_large = "an answer that is too large";
+
+static bool is_too_deep(const redisReadTask *task)
+{
+    unsigned depth = 1;
+    for (; task->parent != NULL && depth <= DEPTH_MAX; task = task->parent)
+        depth++;
+    return depth > DEPTH_MAX;
+}
+
 /* hiredis would allocate the pointers at once, and freeing them takes the pump a second for a hundred million. */
 static void *create_array(const redisReadTask *task, count_of_elements elements)
 {
     struct link *link = task->privdata;
-    if (elements > 0 && (size_t)elements > ELEMENTS_MAX - link->elements) {
-        link->too_large = true;
+    if (elements > 0 && (size_t)elements > ELEMENTS_MAX - link->elements)
+        link->refusal = too_large;
+    else if (is_too_deep(task))
+        link->refusal = "an answer with too many lists in lists";
+    if (link->refusal != NULL)
         return NULL;
-    }
     link->elements += elements > 0 ? (size_t)elements : 0;
     return link->plain.createArray(task, elements);
 }
@@ -278,7 +291,7 @@ static void set_bounds(struct link *link)
     link->plain = link->functions = *reader->fn;
     link->functions.createArray = create_array;
     link->elements = link->reply_bytes = 0;
-    link->too_large = false;
+    link->refusal = NULL;
     reader->fn = &link->functions;
     reader->privdata = link;
 }
@@ -288,9 +301,9 @@ static bool is_too_large(struct link *link, size_t more)
     link->reply_bytes += more;
     if (link->reply_bytes <= REPLY_MAX)
         return false;
-    link->too_large = true;
+    link->refusal = too_large;
     link->context->err = REDIS_ERR_PROTOCOL;
-    snprintf(link->context->errstr, sizeof(link->context->errstr), "an answer that is too large");
+    snprintf(link->context->errstr, sizeof(link->context->errstr), "%s", too_large);
     return true;
 }
 
