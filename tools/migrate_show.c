@@ -117,7 +117,7 @@ static const char *stage_of(const struct migration *migration)
 
 static void print_sides(const struct view *view)
 {
-    static const char *const heads[] = {"WHAT", "SIDE", "SECTION", "LETS IN", "FLOOR", "SERVER"};
+    static const char *const heads[] = {"WHAT", "SIDE", "SECTION", "ADMITS", "FLOOR", "SERVER"};
     struct table table;
 
     table_begin(&table, heads, 6);
@@ -240,7 +240,7 @@ static void json_side(struct json *json, const struct view *view, int role)
     json_text(json, "side", migrate_side_word(side->role));
     json_text(json, "section", side->section);
     if (side->known) {
-        json_key(json, "lets_in");
+        json_key(json, "admits");
         json_open(json, '{');
         json_phases(json, side->reg.phases);
         json_close(json, '}');
@@ -363,7 +363,7 @@ static void json_plan(const struct migration *migration, const struct plan *plan
     putchar('\n');
 }
 
-/* The lines of the config, as they are to be. */
+/* The lines that the config must have. */
 static void print_lines(const struct migration *migration, const struct plan *plan)
 {
     if (plan->phase == migration->file.phase)
@@ -390,14 +390,14 @@ static void print_plan(const struct migration *migration, const struct plan *pla
     if (plan->step != NULL)
         printf("Step %s.\n", plan->step->words);
     else
-        printf("The registers admit phase %s already.\n", migrate_phase_word(plan->phase));
+        printf("The registers already admit phase %s.\n", migrate_phase_word(plan->phase));
     print_lines(migration, plan);
     if (plan->waits_for.count == 0) {
-        printf("Safe now: yes; `mortise migrate advance%s` does it.\n", forward ? "" : " --back");
+        printf("Safe now: yes; run `mortise migrate advance%s`.\n", forward ? "" : " --back");
         return;
     }
-    printf("Safe now: no, it waits for %zu of phase %s:\n", plan->waits_for.count,
-           migrate_phase_word(plan->step->gone));
+    printf("Safe now: no; it waits for %zu client%s of phase %s:\n", plan->waits_for.count,
+           plan->waits_for.count == 1 ? "" : "s", migrate_phase_word(plan->step->gone));
     for (size_t i = 0; i < plan->waits_for.count; i++)
         printf("    %s\n", who_text(&plan->waits_for.list[i], who));
 }

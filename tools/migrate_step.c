@@ -270,9 +270,11 @@ static int refuse_to_begin(const struct plan *plan)
 {
     char who[WHO_SIZE];
 
-    say("%zu client%s of phase %s %s there, %s among them; nothing was done", plan->waits_for.count,
-        plan->waits_for.count == 1 ? "" : "s", migrate_phase_word(plan->step->gone),
-        plan->waits_for.count == 1 ? "is" : "are", who_text(plan->waits_for.list, who));
+    const bool one = plan->waits_for.count == 1;
+
+    say("%zu client%s of phase %s %s still running%s %s; nothing was done", plan->waits_for.count,
+        one ? "" : "s", migrate_phase_word(plan->step->gone), one ? "is" : "are",
+        one ? ":" : ", for example", who_text(plan->waits_for.list, who));
     return EXIT_NOT_HAD;
 }
 

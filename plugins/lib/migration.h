@@ -100,12 +100,12 @@ enum migrate_stage {
     MIGRATE_STAGE_1_TO_2,    /* {both}       {both}       both: within a step, either way */
     MIGRATE_STAGE_2,         /* {both}       {both, new}  both, new */
     MIGRATE_STAGE_2_TO_3,    /* {both}       {new}        new: within a step, either way */
-    MIGRATE_STAGE_3,         /* {}           {new}        new; `from` may go */
-    MIGRATE_STAGE_UNHEARD_OF /* no step leads here: a server lost its records. Either step mends it */
+    MIGRATE_STAGE_3,         /* {}           {new}        new; `from` can be removed */
+    MIGRATE_STAGE_UNHEARD_OF /* no step leads here: a server lost its records. Either step repairs it */
 };
 
 struct migrate_step {
-    const char *words; /* "1 -> 2: lets phase new in, shuts phase old out" */
+    const char *words; /* "1 -> 2: stops admitting phase old, then admits phase new" */
     enum migrate_side
         closes;         /* whose register is written first; the other side's is written last */
     unsigned closes_to; /* the phases that it gets */

@@ -118,7 +118,7 @@ static void go_on(struct call *call)
     if (claim == NULL)
         claim = claim_find(migrate, &call->upper->grant);
     if (claim != NULL && claim != call->claim && (claim->busy || claim->dropped)) {
-        call_fail(call, MORTISE_UNREACHABLE, true, "migrate: the grant is being given back");
+        call_fail(call, MORTISE_UNREACHABLE, true, "migrate: the grant is being released");
         return;
     }
     if (claim == NULL)

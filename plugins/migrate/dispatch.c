@@ -45,7 +45,7 @@ static void start(struct migrate *migrate, mortise_op *op)
                   "migrate: the name is too long for the namespace of `to`");
     } else if (op->kind == MORTISE_OP_ACQUIRE && is_reserved(migrate, op)) {
         call_fail(call, MORTISE_INVALID, false,
-                  "migrate: names that begin with \"" MIGRATE_PREFIX "\" are the plugin's own");
+                  "migrate: names that begin with \"" MIGRATE_PREFIX "\" are reserved for the plugin");
     } else if (op->kind == MORTISE_OP_ACQUIRE) {
         acquire_start(call);
     } else if (op->kind == MORTISE_OP_RENEW) {

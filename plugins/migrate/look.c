@@ -73,7 +73,7 @@ void look_start(struct call *call)
         start_ping(call);
     else
         call_fail(call, MORTISE_NOTSUP, false,
-                  "migrate: records are of one side, and are not moved");
+                  "migrate: an application's records belong to one side, and are not moved");
 }
 
 /* ---- answers ------------------------------------------------------------------------------------- */

@@ -10,11 +10,11 @@ static const mortise_option options[OPTION_COUNT] = {
     [OPTION_FROM] = {.key = "from",
                      .type = MORTISE_OPTION_TEXT,
                      .flags = MORTISE_OPTION_REQUIRED,
-                     .help = "the section of the driver that the fleet is on"},
+                     .help = "the section of the driver that the fleet leaves"},
     [OPTION_TO] = {.key = "to",
                    .type = MORTISE_OPTION_TEXT,
                    .flags = MORTISE_OPTION_REQUIRED,
-                   .help = "the section of the driver that it is to be moved to"},
+                   .help = "the section of the driver that the fleet moves to"},
     [OPTION_PHASE] = {.key = "phase",
                       .type = MORTISE_OPTION_CHOICE,
                       .flags = MORTISE_OPTION_REQUIRED,
@@ -25,8 +25,8 @@ static const mortise_option options[OPTION_COUNT] = {
                          .default_text = "30s",
                          .minimum = 1000,
                          .maximum = 600000,
-                         .help = "how long a client that died, or is cut off, holds a step up; no "
-                                 "lease lasts longer without a word from the server"},
+                         .help = "how long a client that died, or is cut off, delays a step; no lease "
+                                 "lasts longer than this after the server's last answer"},
 };
 
 /* ---- opening ------------------------------------------------------------------------------------- */
@@ -57,7 +57,7 @@ static mortise_status open_side(struct migrate *migrate, enum migrate_side which
         return status;
     if (status != MORTISE_OK) {
         side->below = NULL;
-        migrate->host->log(migrate->host, 6, "`%s` is left out: %s", migrate_side_word(which),
+        migrate->host->log(migrate->host, 6, "`%s` is not used: %s", migrate_side_word(which),
                            why.message);
     }
     side->prefix = args->name_space != NULL ? args->name_space

@@ -60,7 +60,7 @@ static void lost(struct migrate *migrate)
     migrate->epoch++;
     migrate->here = false;
     migrate->host->log(migrate->host, 4,
-                       "the presence of this client was lost, and all leases with it");
+                       "this client lost its presence, and so all its leases");
     migrate->host->doubt(migrate->host, NULL, 0);
 }
 
@@ -98,11 +98,10 @@ static bool is_unsure(const mortise_op *op)
 static const char *why_busy(const struct migrate *migrate, const struct ask *ask)
 {
     if (migrate->sides[ask->side].presence.leftover)
-        return "a request before this one is not undone yet";
-    return migrate->leg_count < SIDES ? "what a request before this one took is still there"
-                                      : "what a request before this one took is still there, or "
-                                        "`from` and `to` are the same "
-                                        "database";
+        return "an earlier request has not been undone yet";
+    return migrate->leg_count < SIDES ? "the presence of an earlier request is still there"
+                                      : "the presence of an earlier request is still there, or "
+                                        "`from` and `to` are the same database";
 }
 
 /* The side could not be asked, or refused. */
@@ -117,9 +116,9 @@ static void cannot(struct migrate *migrate, const struct ask *ask, const char *w
     snprintf(message, sizeof(message), "migrate: %s %s: %.400s", what,
              side_text(migrate, ask->side, text, sizeof(text)),
              status == MORTISE_BUSY ? why_busy(migrate, ask)
-             : is_unsure(op)        ? "the one before it may come back yet"
+             : is_unsure(op)        ? "an earlier presence may still be taken by a late request"
              : op->error != NULL    ? op->error->message
-                                    : "it does not answer");
+                                    : "no answer");
     migrate->registering = REGISTER_IDLE;
     if (status == MORTISE_NOTSUP) /* neither side keeps records */
         status = MORTISE_CONFIG;
@@ -176,7 +175,7 @@ static void presence_answered(struct migrate *migrate, enum migrate_side side)
     if (migrate->registering != REGISTER_TAKE)
         return;
     if (failed(presence) && !presence_is_good(presence, now_of(migrate)))
-        cannot(migrate, &presence->ask, "no presence on");
+        cannot(migrate, &presence->ask, "no presence could be taken on");
     else if (!any_out(migrate))
         begin(migrate); /* asks again for those that are not good, or goes on to (ii) */
 }
@@ -262,10 +261,10 @@ static void read_answered(struct ask *reader)
         side->read = true;
         size_t size = op->record_version == 0 ? 0 : op->record_size;
         if (!migrate_register_decode(own, side->text, size, &side->reg))
-            migrate->host->log(migrate->host, 4, "%s: it is not one that this version understands",
+            migrate->host->log(migrate->host, 4, "%s: this version does not understand the register",
                                side->register_name);
     } else if (side->used) {
-        cannot(migrate, reader, "the register cannot be read on");
+        cannot(migrate, reader, "the register could not be read on");
         return;
     }
     look_whether_read(migrate);
@@ -278,11 +277,11 @@ static void refuse(struct migrate *migrate)
     char text[96], phases[MIGRATE_PHASES_TEXT_SIZE], message[700];
     migrate_phases_text(migrate->sides[migrate->refused_by].reg.phases, phases);
     snprintf(message, sizeof(message),
-             "migrate: phase %s is not allowed: the register of %s says %s%s%s; `mortise migrate "
-             "plan` tells what is to be done first",
+             "migrate: phase %s is not admitted: the register of %s admits %s%s%s; `mortise migrate "
+             "plan` shows the step that must come first",
              migrate_phase_word(migrate->phase),
              side_text(migrate, migrate->refused_by, text, sizeof(text)), phases,
-             migrate->meets_count > 0 ? "; it would meet " : "",
+             migrate->meets_count > 0 ? "; this client would meet " : "",
              migrate->meets_count > 0 ? migrate->meets : "");
     migrate->registering = REGISTER_LEAVE;
     all_fail(migrate, MORTISE_CONFIG, false, message);

@@ -94,7 +94,7 @@ no "presences are no locks" holds "$DIR/out" '^lock.*presence'
 migrates "plan: not now" 75 plan
 has_line "named" "$DIR/out" "^    .* pid $OLD \(sh\)$"
 migrates "advance that does not wait" 75 advance -n
-has_line "named" "$DIR/err" "1 client of phase old is there, .* pid $OLD .*nothing was done"
+has_line "named" "$DIR/err" "1 client of phase old is still running: .* pid $OLD .*nothing was done"
 same "nothing was written" "{old, both} {both}" "$(registers)"
 migrates "advance that gives up" 75 advance -w 100ms
 has_line "whom it waited for" "$DIR/err" "  .* pid $OLD \(sh\)$"
@@ -178,7 +178,7 @@ migrates "in again" 0 advance --back
 same "3 -> 2" "{both} {both, new}" "$(registers)"
 same "the file" both "$(phase)"
 migrates "waits for new" 75 advance --back -n
-has_line "named" "$DIR/err" "1 client of phase new is there"
+has_line "named" "$DIR/err" "1 client of phase new is still running: "
 let_go "$HOLDER"
 # `from`, which is opened, has given tokens a week ahead: its clock was
 floor_lock() { # SQL

@@ -33,20 +33,20 @@ static void test_stages(void)
     begin();
     expect_allowed("old");
     expect_allowed("both");
-    expect_refused("new", "`to` [sqlite:b] says {both}"); /* a phase that is skipped */
+    expect_refused("new", "`to` [sqlite:b] admits {both}"); /* a phase that is skipped */
     take_step(true);
-    expect_refused("old", "`from` [sqlite:a] says {both}");
+    expect_refused("old", "`from` [sqlite:a] admits {both}");
     expect_allowed("both");
     expect_allowed("new");
     take_step(true);
-    expect_refused("old", "says {}");
-    expect_refused("both", "says {}");
+    expect_refused("old", "admits {}");
+    expect_refused("both", "admits {}");
     expect_allowed("new");
     take_step(false);
     take_step(false);
     expect_allowed("old");
     expect_allowed("both");
-    expect_refused("new", "says {both}");
+    expect_refused("new", "admits {both}");
 }
 
 /* An operator stops between the two writings: who is in doubt is refused, and both ways are open. */
@@ -58,9 +58,9 @@ static void test_half_way(void)
         step_begin(&operation, true);
         for (unsigned side = 0; side < 2; side++)
             IS(OK, mortise_close(operation.sides[side], &detail));
-        expect_refused("old", "says {both}");
+        expect_refused("old", "admits {both}");
         expect_allowed("both");
-        expect_refused("new", "says {both}");
+        expect_refused("new", "admits {both}");
         take_step(forward != 0);
         expect_allowed(forward != 0 ? "new" : "old");
     }
@@ -90,7 +90,7 @@ static void test_forgotten(void)
     reg.phases = MIGRATE_OLD | MIGRATE_BOTH;
     IS(OK, write_register(side, MIGRATE_FROM, reg, version));
     mortise_lease *lease = take(new, "a");
-    expect_refused("old", "`to` [sqlite:b] says {both, new}");
+    expect_refused("old", "`to` [sqlite:b] admits {both, new}");
     IS(OK, mortise_release(lease, &detail));
     IS(OK, mortise_close(new, &detail));
     IS(OK, mortise_close(side, &detail));
@@ -103,8 +103,8 @@ static void test_register_of_others(void)
     mortise_client *side = open_side(MIGRATE_FROM);
     IS(OK, mortise_record_write(side, migrate_register_name(MIGRATE_FROM), "mortise-migrate 2\n",
                                 18, &version, &detail));
-    expect_refused("old", "says {}");
-    expect_refused("both", "says {}");
+    expect_refused("old", "admits {}");
+    expect_refused("both", "admits {}");
     IS(OK, mortise_close(side, &detail));
 }
 
@@ -302,8 +302,8 @@ static void test_stopped(void)
     CU_ASSERT(test_signal(&old, SIGCONT));
     expect(&old, "state", "LOST", "");
     expect(&old, "release", "LOST", "");
-    expect(&old, "acquire a 0 60000", "CONFIG", "phase old is not allowed");
-    expect(&old, "acquire other 0 60000", "CONFIG", "phase old is not allowed");
+    expect(&old, "acquire a 0 60000", "CONFIG", "phase old is not admitted");
+    expect(&old, "acquire other 0 60000", "CONFIG", "phase old is not admitted");
     CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
     IS(OK, mortise_release(lease, &detail));
     IS(OK, mortise_close(new, &detail));
