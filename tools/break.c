@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "connect.h"
 #include "exit_code.h"
+#include "holders.h"
 #include "migration.h"
 #include "options.h"
 #include "output.h"
@@ -18,7 +19,8 @@
 static const char help[] =
     "Usage: mortise break NAME --token TOKEN\n"
     "Takes the lock NAME from its holder, if its token is still TOKEN (`mortise status NAME`\n"
-    "shows it). If the lock changed hands meanwhile, nothing is done. For operators: first make\n"
+    "shows it). If the lock changed hands meanwhile, nothing is done. If several leases share\n"
+    "the lock, takes only that with this token; the others keep it. For operators: first make\n"
     "sure that the holder is dead, or that two holders at once do no harm, because the holder\n"
     "learns of the loss only at its next renewal. Does not break the presence of a client of the\n"
     "plugin migrate: end that client instead.\n"
@@ -56,8 +58,14 @@ static int changed_hands(mortise_client *client, const char *name, const char *s
         return EXIT_NOTHING_DONE;
     }
     name_holder(&info, holder, sizeof holder);
-    say("%s changed hands: %s holds it with token %" PRIu64 ", not %" PRIu64 "; nothing was done",
-        shown, holder, info.token, token);
+    if (info.mode == MORTISE_SHARED && holders_count(&info) > 1)
+        say("%s is held by %" PRIu32 " shared leases, and none has token %" PRIu64
+            "; nothing was done",
+            shown, holders_count(&info), token);
+    else
+        say("%s changed hands: %s holds it with token %" PRIu64 ", not %" PRIu64
+            "; nothing was done",
+            shown, holder, info.token, token);
     return EXIT_NOTHING_DONE;
 }
 
@@ -70,10 +78,20 @@ static bool is_presence(const char *name)
     return own != NULL && migrate_presence_decode(own, &phase, NULL);
 }
 
+static bool look_at_holder(const mortise_info *info, void *user_data)
+{
+    mortise_info *wanted = user_data;
+
+    if (info->token != wanted->token)
+        return true;
+    *wanted = *info;
+    return false;
+}
+
 static int break_grant(mortise_client *client, const char *name, uint64_t token)
 {
     char shown[QUOTED_SIZE], holder[512];
-    mortise_info info = {.size = sizeof info};
+    mortise_info info = {.size = sizeof info, .token = token};
     mortise_error error;
 
     quoted(name, shown, sizeof shown);
@@ -85,13 +103,10 @@ static int break_grant(mortise_client *client, const char *name, uint64_t token)
         return EXIT_NOTHING_DONE;
     }
     /* ask first, for the message only: mortise_break() checks the token itself */
-    bool known = mortise_inspect(client, name, &info, NULL) == MORTISE_OK && info.held &&
-                 info.token == token;
+    mortise_holders(client, name, look_at_holder, &info, NULL);
     mortise_status status = mortise_break(client, name, token, &error);
     switch (status) {
     case MORTISE_OK:
-        if (!known)
-            info.host[0] = '\0';
         name_holder(&info, holder, sizeof holder);
         say("broke %s: the grant with token %" PRIu64 " was taken from %s", shown, token, holder);
         return EXIT_DONE;

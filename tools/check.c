@@ -18,7 +18,7 @@
 static const char help[] =
     "Usage: mortise check [--json]\n"
     "Checks the configuration, the modules that it needs, and the server, and prints a line for\n"
-    "each. Takes no lock.\n"
+    "each, and one that says which kinds of locks they have. Takes no lock.\n"
     "\n"
     "      --json                print an array of objects: what, ok, detail\n"
     "  -C, --config FILE|URL     config file or URL\n"
@@ -75,6 +75,19 @@ static void check_modules(struct report *report, mortise_client *client)
     }
 }
 
+/* What the whole stack can do, as a sentence. A module's line lists its capabilities. */
+static void show_kinds(struct report *report, mortise_client *client)
+{
+    const uint32_t can = mortise_capabilities(client);
+
+    if ((can & MORTISE_CAP_SHARED) == 0)
+        line(report, "locks", true, "exclusive; no shared locks, no permits");
+    else if ((can & MORTISE_CAP_PERMITS) == 0)
+        line(report, "locks", true, "exclusive and shared; no permits");
+    else
+        line(report, "locks", true, "exclusive, shared, permits");
+}
+
 static int64_t now_us(void)
 {
     struct timespec time;
@@ -113,6 +126,7 @@ static int check_all(struct report *report)
     }
     line(report, "config", true, mortise_config_source(client));
     check_modules(report, client);
+    show_kinds(report, client);
     int code = check_server(report, client);
     status = mortise_close(client, &error);
     if (status != MORTISE_OK && code == EXIT_DONE) {

@@ -9,8 +9,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static const char *const heads[] = {"NAME",  "STATE", "HOST",  "PID",  "PROGRAM",
-                                    "SINCE", "UNTIL", "TOKEN", "QUEUE"};
+static const char *const heads[] = {"NAME",  "STATE", "HOST",  "PID",  "PROGRAM", "SINCE",
+                                    "UNTIL", "TOKEN", "QUEUE", "MODE", "HOLDERS", "PERMITS"};
 enum { COLUMNS = sizeof heads / sizeof heads[0] };
 
 void holders_begin(struct table *table)
@@ -41,11 +41,34 @@ static const char *text_or_dash(const char *text, char *buffer, size_t size)
     return text[0] ? printable(text, buffer, size) : "-";
 }
 
+uint32_t holders_count(const mortise_info *info)
+{
+    return !info->held ? 0 : info->holders > 0 ? info->holders : 1;
+}
+
+const char *holders_others(const mortise_info *info, char *buffer, size_t size)
+{
+    const uint32_t others = info->mode == MORTISE_SHARED ? holders_count(info) - 1 : 0;
+
+    if (others == 0)
+        return "";
+    if (others == 1)
+        return " and another";
+    snprintf(buffer, size, " and %" PRIu32 " others", others);
+    return buffer;
+}
+
+static const char *mode_text(const mortise_info *info)
+{
+    return !info->held ? "-" : info->mode == MORTISE_SHARED ? "shared" : "exclusive";
+}
+
 void holders_row(struct table *table, const mortise_info *info)
 {
     char name[QUOTED_SIZE], host[4 * sizeof info->host], program[4 * sizeof info->program];
     char pid[DURATION_SIZE], token[DURATION_SIZE], waiters[DURATION_SIZE];
     char since[DURATION_SIZE + 8], until[DURATION_SIZE + 8];
+    char holders[DURATION_SIZE], permits[DURATION_SIZE];
     const bool held = info->held;
 
     table_row(table, (const char *[COLUMNS]){
@@ -58,6 +81,9 @@ void holders_row(struct table *table, const mortise_info *info)
                          span(held ? info->remaining_ms : -1, "in ", "", until),
                          number(held && info->token > 0, info->token, token),
                          number(info->waiters >= 0, (uint64_t)info->waiters, waiters),
+                         mode_text(info),
+                         number(held, holders_count(info), holders),
+                         number(held && info->permits > 0, info->permits, permits),
                      });
 }
 
@@ -77,13 +103,8 @@ static void text_or_null(struct json *json, const char *key, const char *text)
         json_null(json, key);
 }
 
-void holders_json(struct json *json, const mortise_info *info)
+void holders_json_one(struct json *json, const mortise_info *info)
 {
-    json_text(json, "name", info->name);
-    json_bool(json, "held", info->held);
-    int_or_null(json, "waiters", info->waiters >= 0, info->waiters);
-    if (!info->held)
-        return;
     text_or_null(json, "owner", info->owner);
     text_or_null(json, "host", info->host);
     int_or_null(json, "pid", info->pid > 0, info->pid);
@@ -94,5 +115,18 @@ void holders_json(struct json *json, const mortise_info *info)
         json_uint(json, "token", info->token);
     else
         json_null(json, "token");
+}
+
+void holders_json(struct json *json, const mortise_info *info)
+{
+    json_text(json, "name", info->name);
+    json_bool(json, "held", info->held);
+    int_or_null(json, "waiters", info->waiters >= 0, info->waiters);
+    if (!info->held)
+        return;
+    holders_json_one(json, info);
     json_int(json, "leases", info->leases);
+    json_text(json, "mode", mode_text(info));
+    int_or_null(json, "permits", info->permits > 0, info->permits);
+    json_int(json, "holders", holders_count(info));
 }

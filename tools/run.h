@@ -19,6 +19,8 @@ struct run {
     bool by_shell;
     int64_t wait_ms;         /* as mortise_options */
     int64_t ttl_ms;          /* 0: the config's */
+    mortise_mode mode;       /* --shared */
+    uint32_t permits;        /* --permits; 0: any number */
     int64_t grace_ms;        /* -1: a sixth of the ttl */
     int not_had_code;        /* -E */
     bool warn_only;          /* --on-loss=warn */

@@ -128,15 +128,28 @@ static void settle(struct run *run)
 /* The wrapper may have been stopped for long. The clock says whether the deadline has passed; only the backend knows whether
  * an operator broke the lock or another client holds it, and the next renewal may ask too late. If the backend does not
  * answer, or cannot tell, the deadline still holds and the keeper enforces it. */
+struct search {
+    uint64_t token;
+    char owner[MORTISE_OWNER_MAX + 1];
+    bool found;
+};
+
+static bool look_at_holder(const mortise_info *info, void *user_data)
+{
+    struct search *search = user_data;
+
+    search->found = info->token == search->token && strcmp(info->owner, search->owner) == 0;
+    return !search->found;
+}
+
 static bool is_still_ours(const struct run *run)
 {
-    mortise_info info = {.size = sizeof info};
-    char owner[MORTISE_OWNER_MAX + 1];
+    struct search search = {.token = mortise_token(run->lease)};
 
-    if (mortise_inspect(run->client, run->name, &info, NULL) != MORTISE_OK)
+    mortise_owner(run->lease, search.owner, sizeof search.owner);
+    if (mortise_holders(run->client, run->name, look_at_holder, &search, NULL) != MORTISE_OK)
         return true;
-    mortise_owner(run->lease, owner, sizeof owner);
-    return info.held && info.token == mortise_token(run->lease) && strcmp(info.owner, owner) == 0;
+    return search.found;
 }
 
 /* Continues the command, but not before an overdue renewal has come: the keeper is about to end the command. */

@@ -5,6 +5,7 @@
 #include "run.h"
 
 #include "duration.h"
+#include "holders.h"
 #include "output.h"
 #include "text.h"
 
@@ -52,7 +53,7 @@ void notice_say(struct run *run)
 {
     const mortise_info *info = &question.info;
     char host[4 * sizeof info->host], program[4 * sizeof info->program];
-    char held[DURATION_SIZE], since[48] = "";
+    char held[DURATION_SIZE], since[48] = "", others[48];
 
     close(run->notice_fd);
     run->notice_fd = -1;
@@ -65,7 +66,8 @@ void notice_say(struct run *run)
     if (info->host[0] == '\0' || info->pid <= 0)
         say("waiting for %s, which another holds%s", run->shown, since);
     else
-        say("waiting for %s, held by %s (pid %" PRId64 ", %s)%s", run->shown,
+        say("waiting for %s, held by %s (pid %" PRId64 ", %s)%s%s", run->shown,
             printable(info->host, host, sizeof host), info->pid,
-            printable(info->program, program, sizeof program), since);
+            printable(info->program, program, sizeof program),
+            holders_others(info, others, sizeof others), since);
 }

@@ -15,6 +15,8 @@ static const char help[] =
     "Acquires the lock NAME, runs COMMAND, and releases the lock when COMMAND and all processes\n"
     "that it started have ended.\n"
     "\n"
+    "  -s, --shared              share NAME with other runs that say --shared\n"
+    "      --permits N           share NAME, with at most N runs at once\n"
     "  -n, --nonblock            do not wait; the same as -w 0\n"
     "  -w, --wait TIME           wait at most this long: 10s, 500ms, 2m, forever, or seconds\n"
     "  -E, --conflict-exit-code CODE\n"
@@ -35,8 +37,16 @@ static const char help[] =
     "time; 76 lock lost; 69 backend unreachable; 78 config; 64 usage; 126 not executable;\n"
     "127 not found.\n";
 
-enum { OPTION_TTL = OPTION_PRIVATE, OPTION_GRACE, OPTION_ON_LOSS, OPTION_HIDE_CONFIG };
-static const struct option options[] = {{"nonblock", no_argument, NULL, 'n'},
+enum {
+    OPTION_TTL = OPTION_PRIVATE,
+    OPTION_GRACE,
+    OPTION_ON_LOSS,
+    OPTION_HIDE_CONFIG,
+    OPTION_PERMITS
+};
+static const struct option options[] = {{"shared", no_argument, NULL, 's'},
+                                        {"permits", required_argument, NULL, OPTION_PERMITS},
+                                        {"nonblock", no_argument, NULL, 'n'},
                                         {"nb", no_argument, NULL, 'n'},
                                         {"wait", required_argument, NULL, 'w'},
                                         {"timeout", required_argument, NULL, 'w'},
@@ -90,6 +100,21 @@ static bool read_code(struct run *run)
     return true;
 }
 
+static bool read_permits(struct run *run)
+{
+    char shown[QUOTED_SIZE];
+    uint64_t number;
+
+    if (!parse_number(optarg, 1, UINT32_MAX, &number)) {
+        bad_usage("run", "--permits %.100s is not a number from 1",
+                  quoted(optarg, shown, sizeof shown));
+        return false;
+    }
+    run->permits = (uint32_t)number;
+    run->mode = MORTISE_SHARED;
+    return true;
+}
+
 static bool read_on_loss(struct run *run)
 {
     char shown[QUOTED_SIZE];
@@ -106,6 +131,11 @@ static bool read_own(struct run *run, int option, bool *own)
 {
     *own = true;
     switch (option) {
+    case 's':
+        run->mode = MORTISE_SHARED;
+        return true;
+    case OPTION_PERMITS:
+        return read_permits(run);
     case 'n':
         run->wait_ms = 0;
         return true;
@@ -137,7 +167,7 @@ static bool read_some(struct run *run, int argc, char **argv, int *code)
     int option;
     bool own;
 
-    while ((option = getopt_long(argc, argv, "+:nw:E:cC:", options, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, "+:snw:E:cC:", options, NULL)) != -1) {
         if (!read_own(run, option, &own)) {
             *code = EXIT_BAD_USAGE;
             return false;

@@ -7,6 +7,7 @@
 #include "clock.h"
 #include "duration.h"
 #include "exit_code.h"
+#include "holders.h"
 #include "output.h"
 #include "text.h"
 
@@ -79,21 +80,35 @@ static bool is_outer_holder(const struct run *run, const mortise_info *info)
     return in_list(getenv(OUTER_MIGRATING), holder);
 }
 
-/* Whether a run around this one holds the same lock: each would wait for the other. Asks only inside another run. The
- * backend decides; if it cannot tell, the environment does. */
+struct outer_search {
+    const struct run *run;
+    bool found;
+};
+
+static bool look_at_holder(const mortise_info *info, void *user_data)
+{
+    struct outer_search *search = user_data;
+
+    search->found = is_outer_holder(search->run, info);
+    return !search->found;
+}
+
+/* Whether a run around this one holds the same lock: each would wait for the other. If both share the lock, this one still
+ * waits behind a writer that waits for the other. Asks only inside another run. The backend decides; if it cannot tell, the
+ * environment does. */
 static bool would_wait_for_itself(struct run *run)
 {
-    mortise_info info = {.size = sizeof info};
+    struct outer_search search = {.run = run};
     const char *outer_name = getenv("MORTISE_NAME");
 
     if (getenv("MORTISE_OWNER") == NULL)
         return false;
     signals_end_at_once(run);
-    mortise_status status = mortise_inspect(run->client, run->name, &info, NULL);
+    mortise_status status = mortise_holders(run->client, run->name, look_at_holder, &search, NULL);
     signals_held_back(run);
     if (status == MORTISE_NOTSUP)
         return outer_name != NULL && strcmp(outer_name, run->name) == 0;
-    return status == MORTISE_OK && info.held && is_outer_holder(run, &info);
+    return search.found;
 }
 
 /* ---- Failures -------------------------------------------------------------------------------- */
@@ -114,7 +129,7 @@ static void how_it_ended(const struct run *run, char *text, size_t size)
 static void say_not_had(struct run *run)
 {
     char host[4 * sizeof((mortise_info *)0)->host], held[DURATION_SIZE];
-    char after[64], since[48] = "";
+    char after[64], since[48] = "", others[48], permits[48] = "";
     mortise_info info = {.size = sizeof info};
 
     how_it_ended(run, after, sizeof after);
@@ -125,11 +140,15 @@ static void say_not_had(struct run *run)
     }
     if (info.held_ms >= 0)
         snprintf(since, sizeof since, " for %s", format_duration(info.held_ms, held));
+    if (info.permits > 0)
+        snprintf(permits, sizeof permits, ", %" PRIu32 " of %" PRIu32 " permits",
+                 holders_count(&info), info.permits);
     if (info.host[0] != '\0' && info.pid > 0)
-        say("%s is held by %s (pid %" PRId64 ")%s; %s", run->shown,
-            printable(info.host, host, sizeof host), info.pid, since, after);
+        say("%s is held by %s (pid %" PRId64 ")%s%s%s; %s", run->shown,
+            printable(info.host, host, sizeof host), info.pid,
+            holders_others(&info, others, sizeof others), since, permits, after);
     else
-        say("%s is held by another%s; %s", run->shown, since, after);
+        say("%s is held by another%s%s; %s", run->shown, since, permits, after);
 }
 
 static int failed_to_acquire(struct run *run)
@@ -184,8 +203,9 @@ enum { NOTICE_AFTER_MS = 1000 };
 
 static int wait_once(struct run *run, int64_t wait_ms)
 {
-    const mortise_options *options = MORTISE_OPTIONS(.wait_ms = wait_ms, .ttl_ms = run->ttl_ms,
-                                                     .on_state = on_state, .user_data = run);
+    const mortise_options *options =
+        MORTISE_OPTIONS(.wait_ms = wait_ms, .ttl_ms = run->ttl_ms, .mode = run->mode,
+                        .permits = run->permits, .on_state = on_state, .user_data = run);
     mortise_request request;
 
     run->answered = run->lost = false;

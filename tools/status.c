@@ -12,23 +12,27 @@
 
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char status_help[] =
     "Usage: mortise status [--json] NAME…\n"
     "Shows who holds each lock: host, process, since when, until when if it is not renewed, the\n"
-    "fencing token (for `mortise break`), and the number of waiters.\n"
+    "fencing token (for `mortise break`), and the number of waiters. If several leases share a\n"
+    "lock, it shows each of them.\n"
     "\n"
     "      --json                print an array of objects; unknown is null, tokens are strings\n"
     "  -C, --config FILE|URL     config file or URL\n"
     "\n"
-    "On a terminal it prints a table, elsewhere one line for each lock, with tabs between:\n"
-    "name, state, host, pid, program, since, until, token, queue; \"-\" is unknown.\n"
+    "On a terminal it prints a table, elsewhere one line for each lock (for each holder of a\n"
+    "shared lock), with tabs between: name, state, host, pid, program, since, until, token,\n"
+    "queue, mode, number of holders, permits; \"-\" is unknown, or none.\n"
     "Exit code: 0 answered (held or not), 64 usage, 69 backend unreachable, 78 config.\n";
 
 static const char list_help[] =
     "Usage: mortise list [--json] [PREFIX]\n"
-    "Lists the held locks whose names begin with PREFIX, in byte order.\n"
+    "Lists the held locks whose names begin with PREFIX, in byte order. Of a shared lock it\n"
+    "shows the oldest holder; `mortise status NAME` shows all.\n"
     "\n"
     "      --json                print an array of objects, as `mortise status` does\n"
     "  -C, --config FILE|URL     config file or URL\n"
@@ -67,6 +71,59 @@ static bool sink_put(const mortise_info *info, void *user_data)
     return true;
 }
 
+/* The leases that share one lock. */
+struct sharers {
+    mortise_info *infos;
+    size_t count;
+};
+
+static bool add_sharer(const mortise_info *info, void *user_data)
+{
+    struct sharers *sharers = user_data;
+
+    sharers->infos =
+        must_have(reallocarray(sharers->infos, sharers->count + 1, sizeof *sharers->infos));
+    sharers->infos[sharers->count++] = *info;
+    return true;
+}
+
+static void put_shared(struct sink *sink, const mortise_info *info, const struct sharers *sharers)
+{
+    if (!sink->as_json) {
+        for (size_t i = 0; i < sharers->count; i++)
+            holders_row(&sink->table, &sharers->infos[i]);
+        return;
+    }
+    json_open(&sink->json, '{');
+    holders_json(&sink->json, info);
+    json_key(&sink->json, "shared_by");
+    json_open(&sink->json, '[');
+    for (size_t i = 0; i < sharers->count; i++) {
+        json_open(&sink->json, '{');
+        holders_json_one(&sink->json, &sharers->infos[i]);
+        json_close(&sink->json, '}');
+    }
+    json_close(&sink->json, ']');
+    json_close(&sink->json, '}');
+}
+
+static mortise_status put_name(struct sink *sink, mortise_client *client, const char *name,
+                               mortise_error *error)
+{
+    mortise_info info = {.size = sizeof info};
+    struct sharers sharers = {0};
+    mortise_status status = mortise_inspect(client, name, &info, error);
+
+    if (status == MORTISE_OK && info.held && info.mode == MORTISE_SHARED)
+        status = mortise_holders(client, name, add_sharer, &sharers, error);
+    if (status == MORTISE_OK && sharers.count > 0)
+        put_shared(sink, &info, &sharers);
+    else if (status == MORTISE_OK)
+        sink_put(&info, sink);
+    free(sharers.infos);
+    return status;
+}
+
 static int sink_end(struct sink *sink, int code)
 {
     if (sink->as_json) {
@@ -99,12 +156,9 @@ static int show_names(mortise_client *client, char **names, bool as_json)
 
     sink_begin(&sink, as_json);
     for (; *names != NULL && code == EXIT_DONE; names++) {
-        mortise_info info = {.size = sizeof info};
         mortise_error error;
-        mortise_status status = mortise_inspect(client, *names, &info, &error);
-        if (status == MORTISE_OK)
-            sink_put(&info, &sink);
-        else
+        mortise_status status = put_name(&sink, client, *names, &error);
+        if (status != MORTISE_OK)
             say_error(&error), code = exit_code_of(status);
     }
     return sink_end(&sink, code);

@@ -31,7 +31,9 @@ static const char help[] =
     "Usage: mortise watch [--interval TIME] [--json] [PREFIX]\n"
     "Shows the held locks whose names begin with PREFIX, live. On a terminal it shows a table; q\n"
     "or ^C ends it. Elsewhere it prints a line for each change: time, event (held, passed,\n"
-    "released), name, host, pid, token, with tabs between.\n"
+    "released), name, host, pid, token, mode, number of holders, with tabs between. If several\n"
+    "leases share a lock, the line names the oldest, and the events joined and left say that the\n"
+    "number has changed.\n"
     "\n"
     "      --interval TIME       how often to ask the backend (1s)\n"
     "      --json                print one object per line for each change\n"
@@ -87,9 +89,10 @@ static void change_line(const char *event, const mortise_info *info)
 
     localtime_r(&now, &local);
     strftime(instant, sizeof instant, "%Y-%m-%dT%H:%M:%S%z", &local);
-    printf("%s\t%s\t%s\t%s\t%" PRId64 "\t%" PRIu64 "\n", instant, event,
+    printf("%s\t%s\t%s\t%s\t%" PRId64 "\t%" PRIu64 "\t%s\t%" PRIu32 "\n", instant, event,
            printable(info->name, name, sizeof name),
-           info->host[0] ? printable(info->host, host, sizeof host) : "-", info->pid, info->token);
+           info->host[0] ? printable(info->host, host, sizeof host) : "-", info->pid, info->token,
+           info->mode == MORTISE_SHARED ? "shared" : "exclusive", holders_count(info));
 }
 
 static void change(const struct watch *watch, const char *event, const mortise_info *info)
@@ -105,6 +108,16 @@ static bool same_grant(const mortise_info *a, const mortise_info *b)
     return a->token == b->token && strcmp(a->owner, b->owner) == 0;
 }
 
+/* What has happened to a name that is held in both answers; NULL: nothing. */
+static const char *event_of(const mortise_info *then, const mortise_info *now)
+{
+    const uint32_t before = holders_count(then), after = holders_count(now);
+
+    if (then->mode == MORTISE_SHARED && now->mode == MORTISE_SHARED && before != after)
+        return after > before ? "joined" : "left";
+    return same_grant(then, now) ? NULL : "passed";
+}
+
 static void released(const struct watch *watch, const mortise_info *info)
 {
     mortise_info gone = *info;
@@ -118,6 +131,7 @@ static void print_changes(const struct watch *watch)
 {
     const struct snapshot *then = &watch->before, *now = &watch->now;
     size_t i = 0, j = 0;
+    const char *event;
 
     while (i < then->count || j < now->count) {
         int order = i == then->count  ? 1
@@ -127,8 +141,8 @@ static void print_changes(const struct watch *watch)
             released(watch, &then->infos[i++]);
         else if (order > 0)
             change(watch, "held", &now->infos[j++]);
-        else if (!same_grant(&then->infos[i++], &now->infos[j++]))
-            change(watch, "passed", &now->infos[j - 1]);
+        else if ((event = event_of(&then->infos[i++], &now->infos[j++])) != NULL)
+            change(watch, event, &now->infos[j - 1]);
     }
     fflush(stdout);
 }

@@ -106,7 +106,7 @@ what "watch, through a pipe"
 "$BIN" watch --interval 50ms "${N}w" >"$DIR/watch" 2>"$DIR/err" &
 watcher=$!
 hold "${N}w1"
-yes "taken" until_true holds "$DIR/watch" "	held	${N}w1	[^	]+	$HOLDER	[0-9]+\$"
+yes "taken" until_true holds "$DIR/watch" "	held	${N}w1	[^	]+	$HOLDER	[0-9]+	exclusive	1\$"
 first=$HOLDER
 hold "${N}other"
 other=$HOLDER

@@ -51,7 +51,7 @@ _mortise() {
             return
             ;;
         -C | --config | -w | --wait | -E | --conflict-exit-code | --ttl | --grace | --on-loss | \
-            --token | --interval | --section) i=$((i + 1)) ;;
+            --token | --interval | --section | --permits) i=$((i + 1)) ;;
         -*) ;;
         *) if [ -z "$command" ]; then command=${COMP_WORDS[i]}; else names=$((names + 1)); fi ;;
         esac
@@ -74,7 +74,7 @@ _mortise() {
         mapfile -t COMPREPLY < <(compgen -W "$(_mortise_token)" -- "$word")
         return
         ;;
-    -E | --conflict-exit-code | --ttl | --grace | --interval | --section)
+    -E | --conflict-exit-code | --ttl | --grace | --interval | --section | --permits)
         return
         ;;
     esac
@@ -85,7 +85,7 @@ _mortise() {
         words="run status list break watch check drivers schema migrate bench $common"
         ;;
     run)
-        words="--nonblock --wait --ttl --grace --on-loss --hide-config --conflict-exit-code --command $common --"
+        words="--shared --permits --nonblock --wait --ttl --grace --on-loss --hide-config --conflict-exit-code --command $common --"
         [ $names -gt 0 ] || [[ $word == -* ]] || words+=" $(_mortise_names "$word")"
         ;;
     status) words="--json $common $(_mortise_names "$word")" ;;
