@@ -19,39 +19,40 @@ static const mortise_option options[OPTION_COUNT] = {
                          .type = MORTISE_OPTION_TEXT,
                          .flags = MORTISE_OPTION_URL_WHOLE | MORTISE_OPTION_SECRET,
                          .default_text = "",
-                         .help = "as libpq has it: \"host=a,b dbname=locks user=app\", or a "
-                                 "postgresql:// URL; what is not said is libpq's default (PGHOST, "
-                                 "service file, password file)"},
+                         .help = "a connection string of libpq: \"host=a,b dbname=locks "
+                                 "user=app\", or a postgresql:// URL; libpq's defaults apply "
+                                 "to the rest (PGHOST, service file, password file)"},
     [OPTION_PASSWORD] = {.key = "password",
                          .type = MORTISE_OPTION_TEXT,
                          .flags = MORTISE_OPTION_SECRET,
-                         .help = "the password, where it stands neither in conninfo nor in libpq's "
-                                 "password file"},
+                         .help = "the password, if neither conninfo nor libpq's password file "
+                                 "has it"},
     [OPTION_SCHEMA] = {.key = "schema",
                        .type = MORTISE_OPTION_TEXT,
                        .default_text = "",
-                       .help = "the schema that the tables are in; not given: the only one of the "
-                               "database that has them, or else the first of search_path"},
+                       .help = "the schema of the tables; without it, the only schema of "
+                               "the database that has them, or else the first schema of "
+                               "search_path"},
     [OPTION_POOLER] = {.key = "pooler",
                        .type = MORTISE_OPTION_CHOICE,
                        .default_text = "auto",
                        .choices = "auto|yes|no",
-                       .help = "yes: a pooler stands between (pgbouncer in transaction mode, say): "
-                               "nothing is kept in the session, and waiters look from time to time "
-                               "instead of being told"},
+                       .help = "yes: the connection goes through a pooler (for example, "
+                               "pgbouncer in transaction mode): nothing is kept in the "
+                               "session, and waiters poll instead of being notified"},
     [OPTION_CONNECT_TIMEOUT] = {.key = "connect_timeout",
                                 .type = MORTISE_OPTION_DURATION,
                                 .default_text = "5s",
                                 .minimum = 50,
                                 .maximum = 600000,
-                                .help = "how long a connection may take to be made"},
+                                .help = "how long an attempt to connect may take"},
     [OPTION_COMMAND_TIMEOUT] = {.key = "command_timeout",
                                 .type = MORTISE_OPTION_DURATION,
                                 .default_text = "5s",
                                 .minimum = 50,
                                 .maximum = 600000,
-                                .help = "how long a statement may take; the connection is given up "
-                                        "if the server does not answer by then"},
+                                .help = "how long a statement may take; if the server does not "
+                                        "answer in that time, the connection is closed"},
     [OPTION_LOCK_TIMEOUT] = {.key = "lock_timeout",
                              .type = MORTISE_OPTION_DURATION,
                              .default_text = "1s",
@@ -64,9 +65,8 @@ static const mortise_option options[OPTION_COUNT] = {
                         .default_text = "50ms",
                         .minimum = 0,
                         .maximum = 10000,
-                        .help =
-                            "how long a released lock is kept for the process that waits for it "
-                            "longest; 0 lets whoever comes first have it"},
+                        .help = "how long a released lock is reserved for the process that "
+                                "has waited longest; 0: the first process to ask gets it"},
 };
 
 static void free_driver(struct driver *driver)
@@ -242,7 +242,7 @@ const mortise_module mortise_module_v1 = {
                     MORTISE_CAP_REENTRANT,
     .name = "postgres",
     .version = "0.1.0",
-    .summary = "a table of a PostgreSQL database",
+    .summary = "tables in a PostgreSQL database",
     .options = options,
     .option_count = OPTION_COUNT,
     .open = open_driver,

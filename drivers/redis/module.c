@@ -44,24 +44,25 @@ static const mortise_option options[OPTION_COUNT] = {
                         .flags = MORTISE_OPTION_URL_AUTHORITY,
                         .default_text = "127.0.0.1:6379",
                         .help = "the server: host, host:port, [IPv6]:port, or the path of a "
-                                "socket; of several (a, b, c) the primary is used"},
+                                "socket; of several servers (a, b, c) the driver uses the "
+                                "primary"},
     [OPTION_SENTINEL] = {.key = "sentinel",
                          .type = MORTISE_OPTION_TEXT,
-                         .help = "name@a,b,c: instead of servers, the sentinels that know where "
-                                 "the primary of that name is (port 26379)"},
+                         .help = "name@a,b,c: instead of servers, the sentinels (port 26379) "
+                                 "that know the primary of that name"},
     [OPTION_SENTINEL_USERNAME] = {.key = "sentinel_username",
                                   .type = MORTISE_OPTION_TEXT,
                                   .help = "an ACL user of the sentinels"},
-    [OPTION_SENTINEL_PASSWORD] =
-        {.key = "sentinel_password",
-         .type = MORTISE_OPTION_TEXT,
-         .flags = MORTISE_OPTION_SECRET,
-         .help = "of the sentinels; the servers' password is not used for them"},
+    [OPTION_SENTINEL_PASSWORD] = {.key = "sentinel_password",
+                                  .type = MORTISE_OPTION_TEXT,
+                                  .flags = MORTISE_OPTION_SECRET,
+                                  .help = "the password for the sentinels; they do not get the "
+                                          "servers' password"},
     SETTINGS_USERNAME_ROW,
     [OPTION_PASSWORD] = {.key = "password",
                          .type = MORTISE_OPTION_TEXT,
                          .flags = MORTISE_OPTION_SECRET | MORTISE_OPTION_URL_PASSWORD,
-                         .help = "of the user"},
+                         .help = "the user's password"},
     SETTINGS_DATABASE_ROW,
     [OPTION_TLS] = {.key = "tls",
                     .type = MORTISE_OPTION_CHOICE,
@@ -69,13 +70,14 @@ static const mortise_option options[OPTION_COUNT] = {
                     .default_text = "no",
                     .choices = "no|yes||redis|rediss",
                     .help = "yes (or the scheme rediss): encrypt, and check the server's "
-                            "certificate; not every build can"},
+                            "certificate; needs a build with TLS"},
     SETTINGS_TLS_FILE_ROWS,
     [OPTION_MODE] = {.key = "mode",
                      .type = MORTISE_OPTION_CHOICE,
                      .default_text = "string",
                      .choices = "string|hash",
-                     .help = "what a lock is in the server; an owner's leases can share a hash"},
+                     .help = "the type of a lock's key in the server; with hash, leases "
+                             "of one owner can share the lock"},
     [OPTION_DIALECT] = {.key = "dialect",
                         .type = MORTISE_OPTION_CHOICE,
                         .default_text = "native",
@@ -86,13 +88,13 @@ static const mortise_option options[OPTION_COUNT] = {
                           .type = MORTISE_OPTION_CHOICE,
                           .default_text = "lua",
                           .choices = "lua|watch",
-                          .help = "watch: WATCH and MULTI instead of scripts, where those are "
-                                  "forbidden; slower, and for mode = string only"},
+                          .help = "watch: WATCH and MULTI instead of scripts, for servers that "
+                                  "forbid scripts; slower, and only for mode = string"},
     [OPTION_FENCING] = {.key = "fencing",
                         .type = MORTISE_OPTION_BOOL,
                         .default_text = "on",
-                        .help = "off: no tokens; with mode = string the bare SET NX PX that other "
-                                "clients use"},
+                        .help = "off: no tokens; with mode = string, the plain SET NX PX "
+                                "that other clients use"},
     [OPTION_QUEUE] = {.key = "queue",
                       .type = MORTISE_OPTION_BOOL,
                       .default_text = "yes",
@@ -118,23 +120,22 @@ static const mortise_option options[OPTION_COUNT] = {
                                 .default_text = "3s",
                                 .minimum = 10,
                                 .maximum = 3600000,
-                                .help =
-                                    "a connection without an answer for so long counts as dead"},
+                                .help = "a connection without an answer for this long counts as "
+                                        "broken"},
     [OPTION_MIN_REPLICAS] = {.key = "min_replicas",
                              .type = MORTISE_OPTION_INT,
                              .default_text = "0",
                              .minimum = 0,
                              .maximum = 100,
-                             .help =
-                                 "a lock counts as acquired or renewed only after so many replicas "
-                                 "have acknowledged it"},
+                             .help = "a lock counts as acquired or renewed only when this many "
+                                     "replicas have acknowledged it"},
     [OPTION_REPLICA_TIMEOUT] = {.key = "replica_timeout",
                                 .type = MORTISE_OPTION_DURATION,
                                 .default_text = "1s",
                                 .minimum = 1,
                                 .maximum = 3600000,
-                                .help =
-                                    "how long to wait for them; best less than a sixth of the ttl"},
+                                .help = "how long to wait for the replicas; should be less than a "
+                                        "sixth of the ttl"},
 };
 
 /* ---- the settings ------------------------------------------------------------------------------------- */
@@ -369,7 +370,8 @@ const mortise_module mortise_module_v1 = {
                     MORTISE_CAP_FAIR,
     .name = "redis",
     .version = "0.1.0",
-    .summary = "one Redis primary: scripts, one connection, waiters told by subscription",
+    .summary = "one Redis primary: scripts, one connection, waiters "
+               "notified by a subscription",
     .default_namespace = "mortise:",
     .options = options,
     .option_count = OPTION_COUNT,

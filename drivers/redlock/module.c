@@ -30,35 +30,37 @@ static const mortise_option options[OPTION_COUNT] = {
                           "3, 5, 7 … independent masters, none a replica of another: host:port, "
                           "separated by commas"},
     [OPTION_NODE_TIMEOUT] = DURATION("node_timeout", "500ms", 5, 60000,
-                                     "a node that is silent for so long is not waited for"),
+                                     "how long a decision waits for the answer of a silent node"),
     [OPTION_MAX_TTL] = DURATION("max_ttl", "60s", MORTISE_TTL_MIN_MS, MORTISE_TTL_MAX_MS,
-                                "the longest ttl that any client uses, the same in every config: a "
-                                "restarted node has no vote for so long"),
-    [OPTION_NODE_PERSISTENT] =
-        SWITCH("node_persistent", "no",
-               "yes: every node has appendonly yes and appendfsync always, and votes as soon as it "
-               "is back"),
+                                "the longest ttl that any client uses; must be the same in "
+                                "every config, because a restarted node has no vote for this "
+                                "long"),
+    [OPTION_NODE_PERSISTENT] = SWITCH("node_persistent", "no",
+                                      "yes: every node has appendonly yes and appendfsync always, "
+                                      "so it votes as soon as it is back"),
     [OPTION_FENCING] = SWITCH("fencing", "on",
-                              "off: no tokens, one round trip less; the bare SET NX PX of other "
-                              "Redlock clients"),
+                              "off: no tokens, one round trip less; the plain SET NX PX of "
+                              "other Redlock clients"),
     SETTINGS_FOREIGN_ROW,
     [OPTION_RETRY] = DURATION("retry", "100ms", 1, 3600000,
-                              "how often a waiter looks with foreign = poll, and while the holder "
-                              "is unknown"),
+                              "how often a waiter asks with foreign = poll, and while the "
+                              "holder is unknown"),
     SETTINGS_USERNAME_ROW,
     [OPTION_PASSWORD] = {.key = "password",
                          .type = MORTISE_OPTION_TEXT,
                          .flags = MORTISE_OPTION_SECRET | MORTISE_OPTION_URL_PASSWORD,
                          .help = "the user's password, the same on all nodes"},
     SETTINGS_DATABASE_ROW,
-    [OPTION_TLS] =
-        SWITCH("tls", "no", "encrypts, and checks the nodes' certificates; if this build can"),
+    [OPTION_TLS] = SWITCH("tls", "no",
+                          "encrypt, and check the nodes' certificates; needs a build "
+                          "with TLS"),
     SETTINGS_TLS_FILE_ROWS,
     [OPTION_CONNECT_TIMEOUT] =
         DURATION("connect_timeout", "1s", 10, 3600000, "how long an attempt to connect may take"),
-    [OPTION_COMMAND_TIMEOUT] = DURATION("command_timeout", "2s", 10, 3600000,
-                                        "a connection without an answer for so long is closed; at "
-                                        "least twice node_timeout"),
+    [OPTION_COMMAND_TIMEOUT] =
+        DURATION("command_timeout", "2s", 10, 3600000,
+                 "a connection without an answer for this long is closed; at "
+                 "least twice node_timeout"),
 };
 
 /* ---- the settings ----------------------------------------------------------------------------------------- */

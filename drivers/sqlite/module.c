@@ -21,51 +21,48 @@ static const mortise_option options[OPTION_COUNT] = {
     [OPTION_PATH] = {.key = "path",
                      .type = MORTISE_OPTION_TEXT,
                      .flags = MORTISE_OPTION_URL_PATH,
-                     .help = "the database, an absolute path on a local disk; without it "
-                             "/var/lib/mortise/locks.db for root, else mortise/locks.db in "
-                             "$XDG_STATE_HOME or ~/.local/state"},
+                     .help = "the database, an absolute path on a local disk; without it, "
+                             "/var/lib/mortise/locks.db for root, else mortise/locks.db "
+                             "in $XDG_STATE_HOME or ~/.local/state"},
     [OPTION_SYNCHRONOUS] = {.key = "synchronous",
                             .type = MORTISE_OPTION_CHOICE,
                             .default_text = "normal",
                             .choices = "normal|full",
-                            .help = "full writes each grant to the disk before it counts; normal "
-                                    "survives any crash but that of the host, with which all its "
-                                    "holders end"},
+                            .help = "full: a grant is written to the disk before it counts; "
+                                    "normal: grants survive every crash except one of the host, "
+                                    "which ends all holders too"},
     [OPTION_BUSY_TIMEOUT] = {.key = "busy_timeout",
                              .type = MORTISE_OPTION_DURATION,
                              .default_text = "5s",
                              .minimum = 0,
                              .maximum = 3600000,
-                             .help = "how long an operation puts up with a database that another "
+                             .help = "how long an operation waits for a database that another "
                                      "process keeps locked"},
     [OPTION_RESERVE] = {.key = "reserve",
                         .type = MORTISE_OPTION_DURATION,
                         .default_text = "20ms",
                         .minimum = 0,
                         .maximum = 10000,
-                        .help =
-                            "how long a released lock is kept for the process that waits for it "
-                            "longest; 0 lets whoever comes first have it"},
+                        .help = "how long a released lock is reserved for the process that "
+                                "has waited longest; 0: the first process to ask gets it"},
     [OPTION_MODE] = {.key = "mode",
                      .type = MORTISE_OPTION_TEXT,
                      .default_text = "0600",
-                     .help =
-                         "permissions of a database that is made, in octal: 0660 shares it with "
-                         "the group, whose members need shared = yes"},
+                     .help = "permissions of a new database, in octal; 0660 shares it "
+                             "with the group, whose members need shared = yes"},
     [OPTION_FILESYSTEM] = {.key = "filesystem",
                            .type = MORTISE_OPTION_CHOICE,
                            .default_text = "local",
                            .choices = "local|any",
-                           .help =
-                               "any: do not refuse a folder on a network file system; only where "
-                               "no other host uses it"},
-    [OPTION_SHARED] =
-        {.key = "shared",
-         .type = MORTISE_OPTION_BOOL,
-         .default_text = "no",
-         .help = "yes: accept a database that belongs to another user, or that is below a "
-                 "folder that others may write or own; everybody who can write either is trusted "
-                 "with all locks in it"},
+                           .help = "any: accept a directory on a network file system; use it "
+                                   "only if no other host does"},
+    [OPTION_SHARED] = {.key = "shared",
+                       .type = MORTISE_OPTION_BOOL,
+                       .default_text = "no",
+                       .help = "yes: accept a database that belongs to another user, or "
+                               "that is below a directory that other users own or can "
+                               "write; you trust everybody who can write either with all "
+                               "its locks"},
 };
 
 static mortise_status check_library(mortise_error *error)

@@ -24,14 +24,14 @@ static const mortise_option options[OPTION_COUNT] = {
                                 .minimum = 100,
                                 .maximum = 3600000,
                                 .help = "how long after the last sign of life the servers end the "
-                                        "session and its locks; they have limits of their own"},
+                                        "session and its locks; the servers limit the value"},
     [OPTION_TICK] = {.key = "tick",
                      .type = MORTISE_OPTION_DURATION,
                      .minimum = 1,
                      .maximum = 3600000,
-                     .help =
-                         "the servers' tickTime: required if the session's timeout is less than "
-                         "two ticks; if it is more, deadlines are proven sooner"},
+                     .help = "the servers' tickTime; required if the session's timeout is "
+                             "less than two ticks; otherwise it lets deadlines be proven "
+                             "sooner"},
     [OPTION_CONNECT_TIMEOUT] = {.key = "connect_timeout",
                                 .type = MORTISE_OPTION_DURATION,
                                 .default_text = "2s",
@@ -42,18 +42,18 @@ static const mortise_option options[OPTION_COUNT] = {
                            .type = MORTISE_OPTION_CHOICE,
                            .default_text = "curator",
                            .choices = "curator|kazoo",
-                           .help = "which library's names the nodes have; clients of the other one "
-                                   "in the same folder are refused"},
+                           .help = "which library's node names are used; in a folder with "
+                                   "clients of the other library, acquires fail"},
     [OPTION_AUTH] = {.key = "auth",
                      .type = MORTISE_OPTION_TEXT,
                      .flags = MORTISE_OPTION_SECRET,
-                     .help =
-                         "SCHEME:CREDENTIALS, such as digest:user:password; then this user alone "
-                         "has access to the nodes"},
+                     .help = "SCHEME:CREDENTIALS, for example digest:user:password; only "
+                             "this user then has access to the nodes"},
     [OPTION_TLS] = {.key = "tls",
                     .type = MORTISE_OPTION_BOOL,
                     .default_text = "no",
-                    .help = "encrypted connections; this driver has none and refuses yes"},
+                    .help = "encrypted connections; this driver has none, so yes is "
+                            "refused"},
 };
 
 /* ---- what lower files tell ---------------------------------------------------------------------------- */

@@ -22,41 +22,49 @@ static const mortise_option options[OPTION_COUNT] = {
     [OPTION_BELOW] = {.key = "below",
                       .type = MORTISE_OPTION_TEXT,
                       .flags = MORTISE_OPTION_REQUIRED,
-                      .help = "the section of the driver, or plugin, that is to suffer"},
+                      .help = "the section of the driver, or plugin, whose requests suffer"},
     [OPTION_SEED] = {.key = "seed",
                      .type = MORTISE_OPTION_INT,
                      .default_text = "1",
                      .minimum = 0,
                      .maximum = INT64_MAX,
-                     .help = "decides what happens to which request: the same seed, config and "
-                             "requests, the same faults"},
-    [OPTION_DELAY] =
-        SOME_TIME("delay", "0ms", "requests arrive up to so late, in the order of their coming"),
-    [OPTION_REPLY_DELAY] = SOME_TIME("reply_delay", "0ms", "replies arrive up to so late"),
+                     .help = "decides which request suffers what: the same seed, config "
+                             "and requests give the same faults"},
+    [OPTION_DELAY] = SOME_TIME("delay", "0ms",
+                               "how late a request arrives at most; the order of requests "
+                               "does not change"),
+    [OPTION_REPLY_DELAY] = SOME_TIME("reply_delay", "0ms", "how late a reply arrives at most"),
     [OPTION_REFUSE] =
-        OF_1000("refuse", "of 1000 requests so many are refused: UNREACHABLE, nothing was sent"),
+        OF_1000("refuse", "how many of 1000 requests are refused: UNREACHABLE, nothing "
+                          "was sent"),
     [OPTION_LOSE_REQUESTS] =
-        OF_1000("lose_requests", "of 1000 requests so many are lost: INDETERMINATE, not executed"),
-    [OPTION_LOSE_REPLIES] = OF_1000(
-        "lose_replies", "of 1000 requests so many lose their reply: INDETERMINATE, executed"),
-    [OPTION_GHOSTS] = OF_1000("ghosts", "of 1000 requests so many are INDETERMINATE at once and "
+        OF_1000("lose_requests", "how many of 1000 requests are lost: INDETERMINATE, not "
+                                 "executed"),
+    [OPTION_LOSE_REPLIES] =
+        OF_1000("lose_replies", "how many of 1000 requests lose their reply: INDETERMINATE, "
+                                "executed"),
+    [OPTION_GHOSTS] = OF_1000("ghosts", "how many of 1000 requests are INDETERMINATE at once, and "
                                         "executed up to ghost_delay later"),
-    [OPTION_GHOST_DELAY] = SOME_TIME("ghost_delay", "1s", "how late a ghost arrives at most"),
+    [OPTION_GHOST_DELAY] =
+        SOME_TIME("ghost_delay", "1s", "how late such a request is executed at most"),
     [OPTION_LOSE_RENEWALS] =
-        OF_1000("lose_renewals", "of 1000 renewals so many are refused, beside the above"),
-    [OPTION_LOSE_NEWS] = OF_1000("lose_news", "of 1000 news of a release so many are lost"),
+        OF_1000("lose_renewals", "how many of 1000 renewals are refused, in addition to the "
+                                 "above"),
+    [OPTION_LOSE_NEWS] =
+        OF_1000("lose_news", "how many of 1000 notifications of a release are lost"),
     [OPTION_PAUSE_EVERY] =
-        SOME_TIME("pause_every", "0ms", "once in each such period everything stands still"),
-    [OPTION_PAUSE_FOR] = SOME_TIME("pause_for", "0ms", "for so long: requests, replies and news"),
+        SOME_TIME("pause_every", "0ms", "how often everything stops for a while"),
+    [OPTION_PAUSE_FOR] = SOME_TIME("pause_for", "0ms",
+                                   "how long requests, replies and notifications stop each time"),
     [OPTION_ONLY] = {.key = "only",
                      .type = MORTISE_OPTION_TEXT,
-                     .help =
-                         "the kinds of requests that suffer (pauses aside), as a list: acquire, "
-                         "renew, release, inspect, list, read, write, ping; without it, all"},
+                     .help = "the kinds of requests that suffer (pauses affect all), as a "
+                             "list: acquire, renew, release, inspect, list, read, write, "
+                             "ping; without it, all"},
     [OPTION_TELL] = {.key = "tell",
                      .type = MORTISE_OPTION_BOOL,
                      .default_text = "no",
-                     .help = "whether each fault is told to the log"},
+                     .help = "log each fault"},
 };
 
 static mortise_status chaos_open(const mortise_open_args *args, void **ctx, mortise_error *error)

@@ -13,25 +13,26 @@ static const mortise_option options[OPTION_COUNT] = {
     [OPTION_FOLDER] = {.key = "folder",
                        .type = MORTISE_OPTION_TEXT,
                        .flags = MORTISE_OPTION_REQUIRED,
-                       .help = "where the node exporter looks for files (its "
+                       .help = "the directory that the node exporter reads (its "
                                "--collector.textfile.directory), an absolute path"},
     [OPTION_EVERY] = {.key = "every",
                       .type = MORTISE_OPTION_DURATION,
                       .default_text = "15s",
                       .minimum = 10,
                       .maximum = 3600000,
-                      .help = "how often the file is written; and once when the client closes"},
+                      .help = "how often the file is written; it is also written when the "
+                              "client closes"},
     [OPTION_PROGRAM] = {.key = "program",
                         .type = MORTISE_OPTION_TEXT,
-                        .help = "the label of that name; without it, the name of the process"},
+                        .help = "the value of the label `program`; without it, the name of "
+                                "the process"},
     [OPTION_SLOTS] = {.key = "slots",
                       .type = MORTISE_OPTION_INT,
                       .default_text = "64",
                       .minimum = 1,
                       .maximum = 10000,
-                      .help =
-                          "how many clients of one program, driver and namespace have a file at a "
-                          "time; more are not shown"},
+                      .help = "how many clients of one program, driver and namespace can "
+                              "have a file at the same time; further ones are not shown"},
 };
 
 static mortise_status refused(mortise_error *error, const char *section, const char *why)
@@ -160,7 +161,7 @@ const mortise_module mortise_module_v1 = {
     .kind = MORTISE_KIND_OBSERVER,
     .name = "metrics",
     .version = "0.1.0",
-    .summary = "counts and times for Prometheus, by the node exporter's textfile collector",
+    .summary = "counts and times for Prometheus, through the node exporter's textfile collector",
     .options = options,
     .option_count = OPTION_COUNT,
     .open = metrics_open,

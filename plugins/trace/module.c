@@ -12,27 +12,27 @@ enum option { OPTION_PATH, OPTION_FD, OPTION_BUFFER, OPTION_FLUSH, OPTION_COUNT 
 static const mortise_option options[OPTION_COUNT] = {
     [OPTION_PATH] = {.key = "path",
                      .type = MORTISE_OPTION_TEXT,
-                     .help = "the file, an absolute path; lines are added to it, and one that was "
-                             "renamed is made anew"},
+                     .help = "the file, an absolute path; lines are appended, and if the "
+                             "file was renamed, a new one is created"},
     [OPTION_FD] = {.key = "fd",
                    .type = MORTISE_OPTION_INT,
                    .minimum = 0,
                    .maximum = 1048576,
-                   .help = "instead of a file, a descriptor that the program was given"},
+                   .help = "an open descriptor to write to, instead of a file"},
     [OPTION_BUFFER] = {.key = "buffer",
                        .type = MORTISE_OPTION_INT,
                        .default_text = "4096",
                        .minimum = 16,
                        .maximum = 1048576,
-                       .help = "KiB of events that may wait to be written; what finds no room is "
-                               "dropped, and counted in the trace"},
+                       .help = "how many KiB of events may wait to be written; further "
+                               "events are dropped, and counted in the trace"},
     [OPTION_FLUSH] = {.key = "flush",
                       .type = MORTISE_OPTION_DURATION,
                       .default_text = "100ms",
                       .minimum = 1,
                       .maximum = 60000,
-                      .help = "how long an event waits at most: what a process that is killed "
-                              "leaves out"},
+                      .help = "how long an event waits at most; a killed process loses the "
+                              "events of this time"},
 };
 
 static mortise_status refused(mortise_error *error, const char *section, const char *why)

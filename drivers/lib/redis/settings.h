@@ -17,7 +17,7 @@
                          .default_text = "0",                                                      \
                          .minimum = 0,                                                             \
                          .maximum = 1000000,                                                       \
-                         .help = "its number"}
+                         .help = "the number of the database"}
 #define SETTINGS_TLS_FILE_ROWS                                                                     \
     [OPTION_TLS_CA] = {.key = "tls_ca",                                                            \
                        .type = MORTISE_OPTION_TEXT,                                                \
