@@ -35,12 +35,12 @@ static void meet_holder(struct driver *driver, struct claim *claim, const char *
                send_get(driver, claim->name->folder, node, claim_reply(claim, holder_met)));
 }
 
-/* The node that blocks it has the same number, and is younger. */
+/* The numbers do not say whether the node that blocks it is before it, and the czxids say that it is not. */
 static bool may_pass(const struct claim *claim, const struct request *request)
 {
     int32_t number = 0, own = 0;
-    return node_number(claim->before, &number) && node_number(claim->node, &own) && number == own &&
-           request->stat.czxid > claim->czxid;
+    return node_number(claim->before, &number) && node_number(claim->node, &own) &&
+           number_compare(number, own) == NUMBER_UNDECIDED && request->stat.czxid > claim->czxid;
 }
 
 static void watched_before(struct driver *driver, struct request *request)

@@ -63,8 +63,9 @@
  *     a `get`, because the watch of an `exists` on a node that is gone would stay in the server for ever.
  *   - Somebody deletes the own node. A waiting claim sees that when it next reads the folder. A held one watches its node,
  *     from a tenth of a second on, and the core is told to look (host->doubt).
- *   - A server gives one number twice, at the end of 2^31. The node with the smaller czxid is first. The answer to the `get`
- *     of the predecessor has its czxid; if that is larger than the own one, the claim passes the node.
+ *   - The numbers end at 2^31, and a server gives one number twice, or a negative one. The node with the smaller czxid is
+ *     first. The answer to the `get` of the predecessor has its czxid; if that is larger than the own one, the claim passes
+ *     the node.
  *   - The caller gives up without a connection. The claim stays until a server said that the node is gone, or that the
  *     session has ended.
  *   - The core asks again after INDETERMINATE: the claim is still here, and serves the new op.
@@ -126,7 +127,7 @@ struct claim {
     char node[NODE_MAX];   /* "": not known */
     int64_t czxid;
     char *before; /* the node that blocks it */
-    char *passed; /* the last node with the same number and a larger czxid; NULL: none (queue.h) */
+    char *passed; /* the last node that is undecided by number and has a larger czxid; NULL: none (queue.h) */
     int64_t noted_base; /* the base of the tokens in its node */
     uint64_t token_floor, token;
     int64_t ttl_ms;

@@ -159,7 +159,19 @@ enum node_kin node_kin(const char *node, enum node_style style)
     return is_sequential(node) ? KIN_OTHER : KIN_NONE;
 }
 
-bool number_is_before(int32_t a, int32_t b)
+/* Whether a number was certainly given before every negative one. */
+static bool is_before_negative(int32_t number)
 {
-    return (int32_t)((uint32_t)a - (uint32_t)b) < 0;
+    return number >= INT32_MAX / 2 && number < INT32_MAX;
+}
+
+enum number_order number_compare(int32_t a, int32_t b)
+{
+    if (a >= 0 && b >= 0 && a != b)
+        return a < b ? NUMBER_BEFORE : NUMBER_AFTER;
+    if (b < 0 && is_before_negative(a))
+        return NUMBER_BEFORE;
+    if (a < 0 && is_before_negative(b))
+        return NUMBER_AFTER;
+    return NUMBER_UNDECIDED;
 }

@@ -43,8 +43,14 @@ enum node_kin {
     KIN_NONE     /* no contender of any recipe: it has no number at its end */
 };
 enum node_kin node_kin(const char *node, enum node_style style);
-/* Whether the server gave number a before number b. Numbers begin at 0 and continue at -2^31 after 2^31 - 1; two numbers
- * of one queue are never 2^31 apart. */
-bool number_is_before(int32_t a, int32_t b);
+/* What the numbers alone say about which of two nodes of one queue was made first. Numbers begin at 0 and grow, up to
+ * 2^31 - 1. What follows depends on the server:
+ *   - From ZooKeeper 3.6 on the folder's counter stays at 2^31 - 1. Requests that the server prepares together get
+ *     2147483647, -2147483648, -2147483647 and so on, and the next ones get 2147483647 again.
+ *   - Earlier servers count through all negative numbers to 0.
+ * So a negative number comes after the numbers of the upper half, except 2147483647, and says nothing beside all others:
+ * then the czxids decide. Two numbers of one queue are less than 2^30 apart. */
+enum number_order { NUMBER_BEFORE, NUMBER_AFTER, NUMBER_UNDECIDED };
+enum number_order number_compare(int32_t a, int32_t b);
 
 #endif

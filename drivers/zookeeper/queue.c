@@ -3,45 +3,54 @@
 
 #include <string.h>
 
-/* Whether a contender with this number and name blocks ours. */
-static bool is_before(int32_t number, const char *node, int32_t own_number, const char *passed)
+/* A contender among the children. */
+struct place {
+    const char *node;
+    int32_t number;
+};
+
+/* Whether it blocks ours, as far as is known. */
+static bool is_before(struct place place, int32_t own_number, const char *passed)
 {
-    return number == own_number ? strcmp(node, passed) > 0 : number_is_before(number, own_number);
+    enum number_order order = number_compare(place.number, own_number);
+    return order == NUMBER_BEFORE || (order == NUMBER_UNDECIDED && strcmp(place.node, passed) > 0);
 }
 
-/* Whether it is nearer to ours than the other one: a larger number, or the next name among those with our number. */
-static bool is_nearer(int32_t number, const char *node, int32_t other_number, const char *other)
+/* Whether it is nearer to ours than the other one: an undecided one with a smaller name, or a larger number. */
+static bool is_nearer(struct place place, struct place other, int32_t own_number)
 {
-    return number == other_number ? strcmp(node, other) < 0
-                                  : number_is_before(other_number, number);
+    bool decided = number_compare(place.number, own_number) == NUMBER_BEFORE;
+    if (decided != (number_compare(other.number, own_number) == NUMBER_BEFORE))
+        return !decided;
+    return decided ? number_compare(other.number, place.number) == NUMBER_BEFORE
+                   : strcmp(place.node, other.node) < 0;
 }
 
 struct queue_view queue_look(const struct children *children, enum node_style style,
                              const char *own, const char *passed)
 {
     struct queue_view view = {0};
-    int32_t number, own_number = 0, first_number = 0, before_number = 0;
+    struct place place, first = {0}, before = {0};
+    int32_t own_number = 0;
     bool is_contender = node_number(own, &own_number);
     for (size_t i = 0; i < children->count; i++) {
-        const char *node = children->names[i];
-        enum node_kin kin = node_kin(node, style);
+        place.node = children->names[i];
+        enum node_kin kin = node_kin(place.node, style);
         if (view.foreign == NULL && (kin == KIN_STYLE || kin == KIN_OTHER))
-            view.foreign = node;
-        if (!node_number(node, &number))
+            view.foreign = place.node;
+        if (!node_number(place.node, &place.number))
             continue;
         view.count++;
-        if (view.first == NULL || number_is_before(number, first_number)) {
-            view.first = node;
-            first_number = number;
-        }
-        if (strcmp(node, own) == 0)
+        if (first.node == NULL || number_compare(place.number, first.number) == NUMBER_BEFORE)
+            first = place;
+        if (strcmp(place.node, own) == 0)
             view.found = true;
-        else if (is_contender && is_before(number, node, own_number, passed) &&
-                 (view.before == NULL || is_nearer(number, node, before_number, view.before))) {
-            view.before = node;
-            before_number = number;
-        }
+        else if (is_contender && is_before(place, own_number, passed) &&
+                 (before.node == NULL || is_nearer(place, before, own_number)))
+            before = place;
     }
+    view.before = before.node;
+    view.first = view.found && view.before == NULL ? own : first.node;
     if (view.foreign == NULL && view.first != NULL && node_kin(view.first, style) == KIN_MORTISE)
         view.foreign = view.first;
     return view;

@@ -1,6 +1,7 @@
 /* queue.h - which contender holds a lock, and which one blocks whom. Pure: it looks at the children of a folder.
  *
- * The contender with the smallest number holds the lock. Every other one waits for the nearest contender before it.
+ * The contender that was made first holds the lock; the numbers say which one that is. Every other one waits for the
+ * nearest contender before it.
  *
  * TWO STYLES. A client of Mortise counts the nodes of both styles, whatever its own style is. A client of Curator or kazoo
  * counts those of its own style only. The name of a node says whether Mortise made it. A claim of style S that has read the
@@ -40,10 +41,14 @@ struct queue_view {
 
 /* own: our node, "" if there is none.
  *
- * At the end of the numbers a server gives one number several times. Then the node with the smaller czxid is before. The
- * caller reads the czxid of `before`; if that node is not before ours, the caller looks again with its name as `passed`.
- * Nodes with our number come in the order of their names, and those up to `passed` do not block ours: they were all passed
- * or have gone, or came later. "": none was passed. */
+ * At the end of the numbers they do not decide which of two nodes is before (number_compare). Then the node with the
+ * smaller czxid is. The caller reads the czxid of `before`; if that node is not before ours, the caller looks again with its
+ * name as `passed`. Undecided nodes come in the order of their names, and those up to `passed` do not block ours: they were
+ * all passed or have gone, or came later. "": none was passed.
+ *
+ * The order of the czxids is the order in which the nodes were made, so it is right for every pair. Clients of Curator and
+ * kazoo sort by the text of the numbers: "-2147483648" is before "2147483647" for them, and equal numbers have no order.
+ * At the end of the numbers they may hold together with each other, and with ours. */
 struct queue_view queue_look(const struct children *children, enum node_style style,
                              const char *own, const char *passed);
 /* The node whose name begins with this prefix; NULL: there is none. */

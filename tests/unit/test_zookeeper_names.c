@@ -103,16 +103,28 @@ static void test_numbers(void)
     CU_ASSERT_EQUAL(number(""), -12345);
 }
 
-/* kazoo#730: the number after 2^31 - 1 is -2^31. */
+/* kazoo#730: what the numbers say over the end, for servers that stay there and for those that count on. */
 static void test_number_overflow_kazoo_730(void)
 {
-    CU_ASSERT(number_is_before(1, 2));
-    CU_ASSERT_FALSE(number_is_before(2, 1));
-    CU_ASSERT_FALSE(number_is_before(2, 2));
-    CU_ASSERT(number_is_before(INT32_MAX, INT32_MIN));
-    CU_ASSERT_FALSE(number_is_before(INT32_MIN, INT32_MAX));
-    CU_ASSERT(number_is_before(INT32_MAX - 5, INT32_MIN + 5));
-    CU_ASSERT(number_is_before(-1, 0));
+    static const struct {
+        int32_t a, b;
+        enum number_order order;
+    } cases[] = {
+        {1, 2, NUMBER_BEFORE},
+        {2, 1, NUMBER_AFTER},
+        {2, 2, NUMBER_UNDECIDED},
+        {INT32_MAX - 1, INT32_MAX, NUMBER_BEFORE},
+        {INT32_MAX, INT32_MAX, NUMBER_UNDECIDED},
+        {INT32_MAX, INT32_MIN, NUMBER_UNDECIDED}, /* in both orders */
+        {INT32_MIN, INT32_MAX, NUMBER_UNDECIDED},
+        {INT32_MIN, INT32_MIN + 1, NUMBER_UNDECIDED},
+        {INT32_MAX - 5, INT32_MIN + 5, NUMBER_BEFORE},
+        {INT32_MIN + 5, INT32_MAX - 5, NUMBER_AFTER},
+        {-1, 0, NUMBER_UNDECIDED}, /* a server before 3.6 gives 0 after -1 */
+        {0, -1, NUMBER_UNDECIDED},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        CU_ASSERT_EQUAL(number_compare(cases[i].a, cases[i].b), cases[i].order);
 }
 
 /* ---- queues ------------------------------------------------------------------------------------ */
@@ -157,15 +169,29 @@ static void test_queues(void)
     free(children);
 }
 
+/* What a server gave at the end, in the order in which it did: d, b, c, a, e. By number only d is before the others. */
 static void test_queue_over_the_end_kazoo_730(void)
 {
     static const char *const names[] = {"a-lock--2147483647", "b-lock-2147483647",
-                                        "c-lock--2147483648", "d-lock-2147483646"};
-    struct children *children = make(names, 4);
-    CU_ASSERT_STRING_EQUAL(look(children, "").first, "d-lock-2147483646");
-    CU_ASSERT_STRING_EQUAL(look(children, names[0]).before, "c-lock--2147483648");
-    CU_ASSERT_STRING_EQUAL(look(children, names[2]).before, "b-lock-2147483647");
-    CU_ASSERT_STRING_EQUAL(look(children, names[1]).before, "d-lock-2147483646");
+                                        "c-lock--2147483648", "d-lock-2147483646",
+                                        "e-lock-2147483647"};
+    struct children *children = make(names, 5);
+    CU_ASSERT_STRING_EQUAL(look(children, "").first, names[3]);
+    CU_ASSERT_PTR_NULL(look(children, names[3]).before);
+    CU_ASSERT_STRING_EQUAL(look(children, names[0]).before, names[1]);
+    CU_ASSERT_STRING_EQUAL(look(children, names[2]).before, names[0]);
+    CU_ASSERT_STRING_EQUAL(look(children, names[1]).before, names[0]);
+    struct queue_view view = queue_look(children, STYLE_CURATOR, names[1], names[0]);
+    CU_ASSERT_STRING_EQUAL(view.before, names[2]);
+    view = queue_look(children, STYLE_CURATOR, names[1], names[2]);
+    CU_ASSERT_STRING_EQUAL(view.before, names[4]);
+    view = queue_look(children, STYLE_CURATOR, names[1], names[4]);
+    CU_ASSERT_STRING_EQUAL(view.before, names[3]);
+    free(children);
+    children = make(names, 3);
+    view = queue_look(children, STYLE_CURATOR, names[1], names[2]);
+    CU_ASSERT_PTR_NULL(view.before);
+    CU_ASSERT_STRING_EQUAL(view.first, names[1]); /* ours, because it has passed the others */
     free(children);
 }
 

@@ -42,7 +42,7 @@ static const char *const patient[] = {
 static const struct set sets[] = {
     {"nodes", 1, quick, {node_tests, fifo_tests, op_tests, memory_tests}},
     {"cuts", 1, quick, {cut_tests, crowd_tests}},
-    {"sessions", 1, quick, {session_tests, state_tests}},
+    {"sessions", 1, quick, {session_tests, state_tests, end_tests}},
     {"ensemble", 3, quick, {ensemble_tests}},
     {"follower", 3, patient, {follower_tests}},
 };

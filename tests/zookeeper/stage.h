@@ -91,7 +91,8 @@ void waiter_start(struct waiter *waiter, mortise_client *client, const char *nam
 mortise_status waiter_join(struct waiter *waiter);
 
 extern const CU_TestInfo cut_tests[], node_tests[], crowd_tests[], session_tests[],
-    ensemble_tests[], follower_tests[], fifo_tests[], op_tests[], memory_tests[], state_tests[];
+    ensemble_tests[], follower_tests[], fifo_tests[], op_tests[], memory_tests[], state_tests[],
+    end_tests[];
 
 /* The second process of the fifo tests: SERVERS NAME FILE. */
 int fifo_main(char **words);
