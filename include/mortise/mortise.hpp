@@ -346,6 +346,14 @@ public:
     lease &operator=(const lease &) = delete;
     ~lease() { drop(); }
 
+    /* Like mortise_downgrade(): from now on others may share the lock. */
+    result<void> downgrade()
+    {
+        mortise_error why;
+        mortise_status status = mortise_downgrade(handle_, &why);
+        return detail::told(status, why);
+    }
+
     /* There is a lease here, held or lost: not moved from, not released. held() says whether you hold the lock. */
     explicit operator bool() const noexcept { return handle_ != nullptr; }
 
@@ -424,6 +432,19 @@ public:
     }
     /* The owner is this thread of this client: MORTISE_OWNER_THREAD. */
     options &owner_thread() { return owner(MORTISE_OWNER_THREAD); }
+    /* MORTISE_SHARED: others may share the lock. */
+    options &shared(bool yes = true)
+    {
+        mode_ = yes ? MORTISE_SHARED : MORTISE_EXCLUSIVE;
+        permits_ = yes ? permits_ : 0;
+        return *this;
+    }
+    /* Shared, and at most this many leases hold the lock at once. */
+    options &permits(std::uint32_t most)
+    {
+        permits_ = most;
+        return shared();
+    }
     options &no_renew(bool yes = true)
     {
         no_renew_ = yes;
@@ -442,10 +463,16 @@ private:
     std::int64_t ttl_ms_ = 0, max_hold_ms_ = 0;
     std::optional<std::string> owner_;
     bool no_renew_ = false;
+    mortise_mode mode_ = MORTISE_EXCLUSIVE;
+    std::uint32_t permits_ = 0;
     state_function on_state_;
 };
 
 /* ---- A client -------------------------------------------------------------------------------- */
+
+namespace detail {
+class named_lock; /* sync.hpp */
+}
 
 class [[nodiscard]] client {
 public:
@@ -570,19 +597,12 @@ public:
     }
     result<std::vector<mortise_info>> list(std::string_view prefix = {}) const
     {
-        const std::string text(prefix);
-        if (has_zero(text))
-            return zero_in_name();
-        listing all;
-        mortise_error why;
-        mortise_status status = mortise_list(handle(), text.c_str(), listing::add, &all, &why);
-#if defined(__cpp_exceptions)
-        if (all.problem)
-            std::rethrow_exception(all.problem);
-#endif
-        if (status != MORTISE_OK)
-            return detail::told(status, why).error();
-        return std::move(all.found);
+        return listed(mortise_list, prefix);
+    }
+    /* Like mortise_holders(): each lease that holds the name, in the order of their tokens. */
+    result<std::vector<mortise_info>> holders(std::string_view name) const
+    {
+        return listed(mortise_holders, name);
     }
     /* Like mortise_break(). */
     result<void> break_grant(std::string_view name, std::uint64_t token) const
@@ -621,6 +641,7 @@ public:
     mortise_client *handle() const noexcept { return home_ ? home_->client : nullptr; }
 
 private:
+    friend class detail::named_lock;
     explicit client(std::shared_ptr<detail::home> home) noexcept : home_(std::move(home)) {}
 
     static bool has_zero(const std::string &text) noexcept
@@ -651,6 +672,8 @@ private:
             c.ttl_ms = how.ttl_ms_;
             c.max_hold_ms = how.max_hold_ms_;
             c.no_renew = how.no_renew_;
+            c.mode = how.mode_;
+            c.permits = how.permits_;
             c.owner = how.owner_ ? how.owner_->c_str() : nullptr;
             c.on_state = told ? detail::watcher::trampoline : nullptr;
             c.user_data = told.get();
@@ -664,15 +687,21 @@ private:
 
     result<lease> acquire_for_ms(std::string_view name, std::int64_t wait_ms, const options &how) const
     {
+        return acquire_at(home_, name, wait_ms, how);
+    }
+    static result<lease> acquire_at(const std::shared_ptr<detail::home> &home, std::string_view name,
+                                    std::int64_t wait_ms, const options &how)
+    {
         call wanted(name, wait_ms, how);
         if (wanted.zero)
             return zero_in_name();
         mortise_lease *got = nullptr;
         mortise_error why;
-        mortise_status status = mortise_acquire(handle(), wanted.name.c_str(), &wanted.c, &got, &why);
+        mortise_status status = mortise_acquire(home ? home->client : nullptr, wanted.name.c_str(),
+                                                &wanted.c, &got, &why);
         if (status != MORTISE_OK)
             return detail::told(status, why).error();
-        return lease(got, home_, std::move(wanted.told));
+        return lease(got, home, std::move(wanted.told));
     }
 
     struct pending {
@@ -734,6 +763,26 @@ private:
             return true;
         }
     };
+
+    result<std::vector<mortise_info>>
+    listed(mortise_status (*ask)(mortise_client *, const char *, mortise_list_callback, void *,
+                                 mortise_error *),
+           std::string_view name) const
+    {
+        const std::string text(name);
+        if (has_zero(text))
+            return zero_in_name();
+        listing all;
+        mortise_error why;
+        mortise_status status = ask(handle(), text.c_str(), listing::add, &all, &why);
+#if defined(__cpp_exceptions)
+        if (all.problem)
+            std::rethrow_exception(all.problem);
+#endif
+        if (status != MORTISE_OK)
+            return detail::told(status, why).error();
+        return std::move(all.found);
+    }
 
     std::shared_ptr<detail::home> home_;
 };

@@ -1,6 +1,6 @@
-/* templates.cpp - the templates of mortise.hpp, each made for some type. Compiled only, as strict C++ with exceptions and
+/* templates.cpp - the templates of mortise.hpp and sync.hpp, each made for some type. Compiled only, as strict C++ with exceptions and
  * without: a template that nobody uses is hardly looked at. Knows no behaviour. */
-#include <mortise/mortise.hpp>
+#include <mortise/sync.hpp>
 
 template class mortise::result<int>;
 template class mortise::result<std::string>;
@@ -25,8 +25,19 @@ static int use(mortise::client &client)
            client.acquire_async_for("six", long_time(1), done, how).value();
 }
 
+static bool use_sync(const mortise::client &client)
+{
+    mortise::shared_mutex table(client, "table");
+    mortise::semaphore slots(client, "slots", 4);
+    const auto soon = std::chrono::steady_clock::now();
+    const auto then = std::chrono::system_clock::now();
+    return table.try_lock_for(short_time(1)) || table.try_lock_until(soon) ||
+           table.try_lock_shared_for(long_time(1)) || table.try_lock_shared_until(then) ||
+           slots.try_acquire_for(long_time(1)) || slots.try_acquire_until(soon);
+}
+
 int main()
 {
     mortise::client client = mortise::client::open().value();
-    return use(client);
+    return use(client) + use_sync(client);
 }

@@ -1,0 +1,247 @@
+/* sync.hpp - a name as a mutex or a semaphore of the standard library's kind: for std::unique_lock, std::shared_lock,
+ * and code that has one already. On top of mortise.hpp. SPDX-License-Identifier: MIT
+ *
+ *     mortise::shared_mutex table(client, "table");
+ *     {
+ *         std::shared_lock readers(table);          // beside other readers, on all hosts
+ *     }
+ *     std::unique_lock writer(table, 5s);           // alone
+ *     if (writer && table.mine().held())            // check before each step that cannot be undone
+ *         write(row, table.mine().token());
+ *
+ *     mortise::semaphore slots(client, "convert", 4);
+ *     slots.acquire();                              // at most four at once, on all hosts
+ *     convert(file);
+ *     slots.release();
+ *
+ * WHAT IS DIFFERENT from a mutex in memory: a lock can be lost while you hold it (mine(), held()), and acquiring it can
+ * fail. What cannot be said by the type (BUSY and TIMEDOUT are `false`) is thrown as mortise::exception; with
+ * -fno-exceptions it ends the program. unlock() ignores the backend's answer, as ~lease does: if you must know that the
+ * lock was yours until the end, use client::acquire() and lease::release().
+ *
+ * Several threads may use one object. The objects of one name, in this process and in others, exclude each other; the
+ * object itself holds nothing in the backend until it is locked. Each lock and each permit is a lease of its own. An
+ * object may outlive its client; locking it then throws CLOSED. Its destructor releases what it still holds. */
+#ifndef MORTISE_SYNC_HPP
+#define MORTISE_SYNC_HPP
+
+#include <mortise/mortise.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <mutex>
+#include <thread>
+
+namespace mortise {
+
+namespace detail {
+
+/* A client and a name, and how to acquire it. */
+class named_lock {
+public:
+    named_lock(const client &where, std::string_view name, options how)
+        : home_(where.home_), name_(name), how_(std::move(how))
+    {
+    }
+
+    /* An empty lease: another holder had the name all the time. */
+    lease acquire(std::int64_t wait_ms, const options &how) const
+    {
+        result<lease> got = client::acquire_at(home_, name_, wait_ms, how);
+        if (!got && got.error().contended())
+            return {};
+        return std::move(got).value();
+    }
+    const options &how() const noexcept { return how_; }
+    const std::string &name() const noexcept { return name_; }
+
+private:
+    std::shared_ptr<home> home_;
+    std::string name_;
+    options how_;
+};
+
+} // namespace detail
+
+/* A name as a std::shared_timed_mutex. Needs the capability `shared` for the functions with "shared" in their names.
+ * As with that, a thread may hold it once, and the thread that locked it unlocks it before it ends. */
+class shared_mutex {
+public:
+    /* how: ttl, on_state and so on, for each lease. */
+    shared_mutex(const client &where, std::string_view name, options how = {})
+        : alone_(where, name, options(how).shared(false)), beside_(where, name, how.shared())
+    {
+    }
+    shared_mutex(const shared_mutex &) = delete;
+    shared_mutex &operator=(const shared_mutex &) = delete;
+
+    void lock() { add(alone_, MORTISE_WAIT_FOREVER); }
+    bool try_lock() { return add(alone_, 0); }
+    template <class Rep, class Period> bool try_lock_for(std::chrono::duration<Rep, Period> time)
+    {
+        return add(alone_, detail::whole_ms(time, MORTISE_WAIT_MAX_MS));
+    }
+    template <class Clock, class Duration>
+    bool try_lock_until(const std::chrono::time_point<Clock, Duration> &until)
+    {
+        return add(alone_, detail::whole_ms_until(until, MORTISE_WAIT_MAX_MS));
+    }
+    void unlock() noexcept { take(); }
+
+    void lock_shared() { add(beside_, MORTISE_WAIT_FOREVER); }
+    bool try_lock_shared() { return add(beside_, 0); }
+    template <class Rep, class Period>
+    bool try_lock_shared_for(std::chrono::duration<Rep, Period> time)
+    {
+        return add(beside_, detail::whole_ms(time, MORTISE_WAIT_MAX_MS));
+    }
+    template <class Clock, class Duration>
+    bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration> &until)
+    {
+        return add(beside_, detail::whole_ms_until(until, MORTISE_WAIT_MAX_MS));
+    }
+    void unlock_shared() noexcept { take(); }
+
+    /* The calling thread holds it alone and goes on as one of those who share it: lock(), downgrade(),
+     * unlock_shared(). See mortise_downgrade(). INVALID: the thread does not hold it. */
+    result<void> downgrade()
+    {
+        mortise_error why;
+        mortise_lease *held = mine().handle();
+        mortise_status status = mortise_downgrade(held, &why);
+        return detail::told(status, why);
+    }
+    /* The lease of the calling thread, alone or shared; LOST if it holds none. */
+    lease_view mine() const
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        auto found = find();
+        return found == held_.end() ? lease_view() : lease_view(found->second.handle());
+    }
+    const std::string &name() const noexcept { return alone_.name(); }
+
+private:
+    using entry = std::pair<std::thread::id, lease>;
+
+    bool add(const detail::named_lock &how, std::int64_t wait_ms)
+    {
+        lease got = how.acquire(wait_ms, how.how());
+        if (!got)
+            return false;
+        std::lock_guard<std::mutex> guard(mutex_);
+        held_.emplace_back(std::this_thread::get_id(), std::move(got));
+        return true;
+    }
+    void take() noexcept
+    {
+        lease spent; /* released after the mutex */
+        std::lock_guard<std::mutex> guard(mutex_);
+        auto found = find();
+        if (found == held_.end())
+            return;
+        spent = std::move(found->second);
+        held_.erase(found);
+    }
+    std::vector<entry>::iterator find()
+    {
+        return std::find_if(held_.begin(), held_.end(), is_mine);
+    }
+    std::vector<entry>::const_iterator find() const
+    {
+        return std::find_if(held_.begin(), held_.end(), is_mine);
+    }
+    static bool is_mine(const entry &one) noexcept
+    {
+        return one.first == std::this_thread::get_id();
+    }
+
+    detail::named_lock alone_, beside_;
+    mutable std::mutex mutex_;
+    std::vector<entry> held_; /* under mutex_ */
+};
+
+/* A name as a std::counting_semaphore: at most `permits` permits are held at once, by all objects of the name in all
+ * processes. All of them must give the same number (else acquire throws INVALID while another number is in force). Needs
+ * the capability `permits`.
+ *
+ * What an object has acquired it releases, at the latest in its destructor; and a permit whose process dies comes back
+ * after its ttl. So, unlike a std::counting_semaphore, it cannot be released without having been acquired. */
+class semaphore {
+public:
+    /* how: ttl, on_state and so on, for each permit. */
+    semaphore(const client &where, std::string_view name, std::uint32_t permits, options how = {})
+        : lock_(where, name, how.permits(permits))
+    {
+        if (permits == 0)
+            detail::raise(error(MORTISE_INVALID, "a semaphore needs at least one permit"));
+    }
+    semaphore(const semaphore &) = delete;
+    semaphore &operator=(const semaphore &) = delete;
+
+    static constexpr std::ptrdiff_t max() noexcept { return UINT32_MAX; }
+
+    /* Waits without a limit. */
+    void acquire() { add(MORTISE_WAIT_FOREVER); }
+    bool try_acquire() { return add(0); }
+    template <class Rep, class Period> bool try_acquire_for(std::chrono::duration<Rep, Period> time)
+    {
+        return add(detail::whole_ms(time, MORTISE_WAIT_MAX_MS));
+    }
+    template <class Clock, class Duration>
+    bool try_acquire_until(const std::chrono::time_point<Clock, Duration> &until)
+    {
+        return add(detail::whole_ms_until(until, MORTISE_WAIT_MAX_MS));
+    }
+    /* Releases `update` of the permits that this object has, the oldest first, and returns the first failure of
+     * mortise_release(); LOST: the permit was not ours until the end. Any thread may call it. INVALID: the object has
+     * fewer; nothing is released. */
+    mortise_status release(std::ptrdiff_t update = 1)
+    {
+        std::vector<lease> spent = take(update);
+        if (spent.size() != static_cast<std::size_t>(update))
+            return MORTISE_INVALID;
+        mortise_status first = MORTISE_OK;
+        for (lease &one : spent) {
+            mortise_status status = one.release().status();
+            first = first == MORTISE_OK ? status : first;
+        }
+        return first;
+    }
+    /* How many permits this object has acquired and not released, and is sure to hold at this instant. */
+    std::size_t held() const
+    {
+        std::lock_guard<std::mutex> guard(mutex_);
+        return static_cast<std::size_t>(std::count_if(
+            held_.begin(), held_.end(), [](const lease &one) { return one.held(); }));
+    }
+    const std::string &name() const noexcept { return lock_.name(); }
+
+private:
+    bool add(std::int64_t wait_ms)
+    {
+        lease got = lock_.acquire(wait_ms, lock_.how());
+        if (!got)
+            return false;
+        std::lock_guard<std::mutex> guard(mutex_);
+        held_.push_back(std::move(got));
+        return true;
+    }
+    std::vector<lease> take(std::ptrdiff_t count)
+    {
+        std::vector<lease> spent;
+        std::lock_guard<std::mutex> guard(mutex_);
+        if (count < 0 || static_cast<std::size_t>(count) > held_.size())
+            return spent;
+        auto end = held_.begin() + count;
+        spent.assign(std::make_move_iterator(held_.begin()), std::make_move_iterator(end));
+        held_.erase(held_.begin(), end);
+        return spent;
+    }
+
+    detail::named_lock lock_;
+    mutable std::mutex mutex_;
+    std::vector<lease> held_; /* under mutex_ */
+};
+
+} // namespace mortise
+#endif

@@ -1,0 +1,190 @@
+/* test_kinds.cpp - mortise.hpp and sync.hpp: shared leases, permits, and names as mutexes and semaphores of the standard
+ * library's kind. With the sim driver: two clients of this process contend as two processes do. */
+#include "cxx_test.hpp"
+
+#include <mortise/sync.hpp>
+
+#include <shared_mutex>
+
+static mortise::client open_sim(const std::string &query = "ttl=30s")
+{
+    return mortise::client::open("sim:?" + query).value();
+}
+
+/* What another thread gets, for functions that ask which thread calls. */
+template <class F> static auto elsewhere(F act)
+{
+    return std::async(std::launch::async, act).get();
+}
+
+static void test_options()
+{
+    mortise::client mine = open_sim(), other = open_sim();
+    auto three = mortise::options().permits(3);
+    auto first = mine.try_acquire("kinds", three).value(),
+         second = other.try_acquire("kinds", three).value();
+    ASSERT_BOOL(second.token() > first.token());
+    auto seen = mine.inspect("kinds").value();
+    CU_ASSERT_EQUAL(seen.mode, MORTISE_SHARED);
+    CU_ASSERT_EQUAL(seen.permits, 3);
+    auto holders = mine.holders("kinds").value();
+    CU_ASSERT_EQUAL_FATAL(holders.size(), 2);
+    ASSERT_BOOL(holders[0].token == first.token() && holders[1].token == second.token());
+    CU_ASSERT_EQUAL(mine.try_acquire("kinds", mortise::options().shared()).status(),
+                    MORTISE_INVALID);
+    CU_ASSERT_EQUAL(mine.try_acquire("kinds").status(), MORTISE_BUSY);
+    CU_ASSERT_EQUAL(first.release().status(), MORTISE_OK);
+    CU_ASSERT_EQUAL(second.release().status(), MORTISE_OK);
+    ASSERT_BOOL(mine.holders("kinds").value().empty());
+    CU_ASSERT_EQUAL(mine.holders(std::string_view("a\0b", 3)).status(), MORTISE_INVALID);
+    auto alone = mine.try_acquire("kinds", mortise::options().permits(3).shared(false));
+    CU_ASSERT_EQUAL(alone.status(), MORTISE_OK);
+    CU_ASSERT_EQUAL(other.try_acquire("kinds", three).status(), MORTISE_BUSY);
+}
+
+static void test_downgrade()
+{
+    mortise::client mine = open_sim(), other = open_sim();
+    auto beside = mortise::options().shared();
+    auto lease = mine.try_acquire("down").value();
+    auto reader = std::async(std::launch::async,
+                             [&] { return other.acquire_forever("down", beside).status(); });
+    CU_ASSERT_EQUAL(lease.downgrade().status(), MORTISE_OK);
+    CU_ASSERT_EQUAL(reader.get(), MORTISE_OK);
+    ASSERT_BOOL(lease.held());
+    CU_ASSERT_EQUAL(other.try_acquire("down").status(), MORTISE_BUSY);
+    CU_ASSERT_EQUAL(lease.release().status(), MORTISE_OK);
+    CU_ASSERT_EQUAL(lease.downgrade().status(), MORTISE_INVALID);
+}
+
+static void test_mutex()
+{
+    mortise::client mine = open_sim(), other = open_sim();
+    mortise::shared_mutex here(mine, "table"), there(other, "table");
+    {
+        std::shared_lock one(here), two(there);
+        ASSERT_BOOL(one && two && here.mine().held());
+        ASSERT_BOOL(there.mine().token() > here.mine().token());
+        CU_ASSERT_FALSE(elsewhere([&] { return here.mine().held(); }));
+        ASSERT_BOOL(elsewhere([&] {
+            std::shared_lock three(here);
+            return here.mine().held() && mine.holders("table").value().size() == 3;
+        }));
+        CU_ASSERT_EQUAL(mine.holders("table").value().size(), 2);
+        std::unique_lock refused(there, std::try_to_lock);
+        CU_ASSERT_FALSE(refused);
+        std::unique_lock late(there, 10ms);
+        CU_ASSERT_FALSE(late);
+    }
+    CU_ASSERT_FALSE(there.mine().held());
+    CU_ASSERT_FALSE(mine.inspect("table").value().held);
+}
+
+static void test_writer()
+{
+    mortise::client mine = open_sim(), other = open_sim();
+    mortise::shared_mutex here(mine, "table"), there(other, "table", mortise::options().ttl(10s));
+    std::unique_lock writer(here);
+    ASSERT_BOOL(here.mine().held());
+    CU_ASSERT_FALSE(there.try_lock_shared());
+    CU_ASSERT_FALSE(there.try_lock_shared_for(10ms));
+    CU_ASSERT_FALSE(there.try_lock_shared_until(std::chrono::steady_clock::now()));
+    auto reader = std::async(std::launch::async, [&] {
+        std::shared_lock lock(there);
+        return there.mine().held();
+    });
+    CU_ASSERT_EQUAL(here.downgrade().status(), MORTISE_OK);
+    writer.release();
+    std::shared_lock still(here, std::adopt_lock);
+    ASSERT_BOOL(reader.get());
+    CU_ASSERT_EQUAL(there.downgrade().status(),
+                    MORTISE_INVALID); /* this thread holds nothing there */
+    still.unlock();
+    here.unlock(); /* not held: nothing happens */
+    CU_ASSERT_FALSE(mine.inspect("table").value().held);
+}
+
+/* What a bool cannot say is thrown. */
+static void test_trouble()
+{
+    mortise::client mine = open_sim(), bare = open_sim("without=shared");
+    mortise::shared_mutex none(bare, "table");
+    ASSERT_BOOL(none.try_lock());
+    none.unlock();
+    try {
+        none.lock_shared();
+        CU_FAIL("nothing was thrown");
+    } catch (const mortise::exception &problem) {
+        CU_ASSERT_EQUAL(problem.status(), MORTISE_NOTSUP);
+    }
+    try {
+        mortise::semaphore zero(mine, "slots", 0);
+        CU_FAIL("nothing was thrown");
+    } catch (const mortise::exception &problem) {
+        CU_ASSERT_EQUAL(problem.status(), MORTISE_INVALID);
+    }
+    mortise::shared_mutex orphan(mine, "table");
+    orphan.lock();
+    CU_ASSERT_EQUAL(mine.close().status(), MORTISE_OK);
+    CU_ASSERT_FALSE(orphan.mine().held());
+    orphan.unlock();
+    try {
+        orphan.lock();
+        CU_FAIL("nothing was thrown");
+    } catch (const mortise::exception &problem) {
+        CU_ASSERT_EQUAL(problem.status(), MORTISE_CLOSED);
+    }
+}
+
+static void test_semaphore()
+{
+    mortise::client mine = open_sim(), other = open_sim();
+    mortise::semaphore there(other, "slots", 3);
+    {
+        mortise::semaphore here(mine, "slots", 3);
+        CU_ASSERT_EQUAL(here.release(), MORTISE_INVALID);
+        here.acquire();
+        ASSERT_BOOL(here.try_acquire());
+        ASSERT_BOOL(there.try_acquire_for(60s));
+        CU_ASSERT_FALSE(here.try_acquire());
+        CU_ASSERT_FALSE(there.try_acquire_for(10ms));
+        CU_ASSERT_FALSE(there.try_acquire_until(std::chrono::steady_clock::now() - 1s));
+        CU_ASSERT_EQUAL(here.held(), 2);
+        CU_ASSERT_EQUAL(here.release(3), MORTISE_INVALID);
+        CU_ASSERT_EQUAL(here.release(-1), MORTISE_INVALID);
+        CU_ASSERT_EQUAL(here.held(), 2);
+        auto waiter = std::async(std::launch::async, [&] {
+            there.acquire();
+            there.acquire();
+            return there.held();
+        });
+        CU_ASSERT_EQUAL(here.release(2), MORTISE_OK);
+        CU_ASSERT_EQUAL(waiter.get(), 3);
+        CU_ASSERT_EQUAL(elsewhere([&] { return there.release(); }), MORTISE_OK);
+        here.acquire();
+    } /* it releases what it holds */
+    ASSERT_BOOL(there.try_acquire());
+    CU_ASSERT_FALSE(there.try_acquire());
+    mortise::semaphore unlike(mine, "slots", 4);
+    try {
+        (void)unlike.try_acquire();
+        CU_FAIL("nothing was thrown");
+    } catch (const mortise::exception &problem) {
+        CU_ASSERT_EQUAL(problem.status(), MORTISE_INVALID);
+    }
+    auto tokens = other.holders("slots").value();
+    CU_ASSERT_EQUAL_FATAL(tokens.size(), 3);
+    CU_ASSERT_EQUAL(other.break_grant("slots", tokens[0].token).status(), MORTISE_OK);
+    CU_ASSERT_EQUAL(there.release(3), MORTISE_LOST);
+    CU_ASSERT_FALSE(mine.inspect("slots").value().held);
+}
+
+int main()
+{
+    static const CU_TestInfo tests[] = {
+        {"options", test_options}, {"downgrade", test_downgrade}, {"a mutex", test_mutex},
+        {"a writer", test_writer}, {"trouble", test_trouble},     {"a semaphore", test_semaphore},
+        CU_TEST_INFO_NULL,
+    };
+    return cxx_test::run("kinds", tests);
+}
