@@ -43,7 +43,7 @@ static void usage(FILE *stream)
 {
     fprintf(stream,
             "%s: %s\n\n"
-            "  --quick          few and short rounds: does it run at all\n"
+            "  --quick          few and short rounds: does everything run\n"
             "  --rounds N       so many rounds (1 to %d; default %d)\n"
             "  --seconds S      how long each measurement of a round takes, about\n"
             "  --cpu N          pin everything to this processor\n"

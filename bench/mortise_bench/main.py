@@ -12,28 +12,28 @@ from .tables import number, target_cells
 def arguments():
     parser = argparse.ArgumentParser(
         prog="mortise-bench",
-        description="Measures drivers beside bare floors and rivals on the same servers, in the same rounds. Without -C: "
+        description="Measures drivers, their floors and their rivals on the same servers, in the same rounds. Without -C: "
         "every driver whose server can be started here.",
     )
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--quick", action="store_true", help="few and short rounds: does it run at all")
-    how.add_argument("--full", action="store_true", help="what figures to be believed take: some 18 minutes")
+    how.add_argument("--quick", action="store_true", help="few and short rounds: does everything run (default)")
+    how.add_argument("--full", action="store_true", help="enough rounds for figures that you can use: about 18 minutes")
     parser.add_argument("-C", dest="configs", metavar="CONFIG|URL", action="append", default=[],
-                        help="measure this one (may be repeated) instead of servers of its own")  # fmt: skip
+                        help="measure this backend (may be repeated) instead of private servers")  # fmt: skip
     parser.add_argument("--workload", metavar="NAME,…", action="append", default=[],
-                        help=f"of {', '.join(run.WORKLOADS)} (default: all)")  # fmt: skip
+                        help=f"only these: {', '.join(run.WORKLOADS)}")  # fmt: skip
     parser.add_argument("--backend", metavar="NAME,…", action="append", default=[],
-                        help=f"of {', '.join(subjects.KINDS)} (default: all)")  # fmt: skip
+                        help=f"only these: {', '.join(subjects.KINDS)}")  # fmt: skip
     parser.add_argument("--place", metavar="NAME,…", action="append", default=[],
-                        help="one (client and server on one processor), free (not pinned); default: both")  # fmt: skip
-    parser.add_argument("--no-rivals", action="store_true", help="drivers and floors alone")
+                        help="only these: one (client and server on one processor), free (not pinned)")  # fmt: skip
+    parser.add_argument("--no-rivals", action="store_true", help="measure only drivers and floors")
     parser.add_argument("--check", action="store_true",
                         help="the exit status is 1 if a target was missed or not judged, or anything was left out")  # fmt: skip
-    parser.add_argument("--json", metavar="FILE", help="write the figures there")
-    parser.add_argument("--html", metavar="FILE", help="write the report there")
+    parser.add_argument("--json", metavar="FILE", help="write the figures to FILE")
+    parser.add_argument("--html", metavar="FILE", help="write the report to FILE; needs gnuplot")
     options = parser.parse_args()
     if options.html and not pictures.available(): # not after half an hour of measuring
-        parser.error("--html draws its pictures with gnuplot, which is not installed: apt-get install gnuplot-nox")
+        parser.error("--html needs gnuplot, which is not installed: apt-get install gnuplot-nox")
     return parser, options
 
 
@@ -121,7 +121,7 @@ def main():
     places = {name: places[name] for name in chosen(parser, "--place", options.place, list(places))}
     settings = run.FULL if options.full else run.QUICK
     if not options.quick and not options.full:
-        print("mortise-bench: --quick, for figures to be believed say --full", file=sys.stderr)
+        print("mortise-bench: --quick; use --full for figures that you can use", file=sys.stderr)
     end_by_signals()
     everything = run.Run(
         settings, places, wanted, [] if options.configs else backends, options.configs, not options.no_rivals

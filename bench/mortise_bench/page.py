@@ -205,8 +205,8 @@ def head(result):
     text = f"<h1>Mortise beside floors and rivals</h1><p>{html.escape(where)}; {html.escape(machine['date'])}</p>"
     if method["quick"]:
         text += (
-            "<p class=warning>A quick run: it shows that all runs, its figures are not to be believed. For those, "
-            "<code>mortise-bench --full</code>.</p>"
+            "<p class=warning>A quick run: it shows that everything runs, but its figures are too rough to use. For figures "
+            "that you can use, run <code>mortise-bench --full</code>.</p>"
         )
     return text
 
