@@ -1,6 +1,6 @@
 # What `cpack` makes of a build: .deb files, split as Debian would. A package is a component of the installation:
 #
-#   libmortise0.1         the library; named by its soname, as Debian does
+#   libmortise0.2         the library; named by its soname, as Debian does
 #   libmortise-dev        headers, CMake package, pkg-config file, libmortise(3)
 #   mortise               the command, its pages and its completion
 #   mortise-driver-NAME   a driver, which needs its client library

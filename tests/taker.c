@@ -178,7 +178,7 @@ static void ping(void)
 /* false: it was "quit" */
 static bool obey(char **words)
 {
-    static const char *const states[] = {"HELD", "SUSPECT", "LOST"};
+    static const char *const states[] = {"LOST", "SUSPECT", "HELD"};
     const char *what = words[0] ? words[0] : "";
     if (strcmp(what, "acquire") == 0)
         acquire(words);

@@ -35,7 +35,7 @@ extern "C" {
 #endif
 
 #define MORTISE_VERSION_MAJOR 0
-#define MORTISE_VERSION_MINOR 1
+#define MORTISE_VERSION_MINOR 2
 #define MORTISE_VERSION_PATCH 0
 
 #if defined(__GNUC__) && !defined(MORTISE_API)
@@ -153,9 +153,10 @@ MORTISE_API mortise_status mortise_close(mortise_client *client, mortise_error *
 /* ---- Acquire and release --------------------------------------------------------------------- */
 
 typedef enum mortise_lease_state {
-    MORTISE_STATE_HELD = 0,    /* you hold it */
+    MORTISE_STATE_LOST = 0,    /* you do not hold it, or it is uncertain: stop. Final. It is 0, so that zeroed
+                                * memory never reads as held */
     MORTISE_STATE_SUSPECT = 1, /* you still hold it, but a renewal failed and the deadline does not move */
-    MORTISE_STATE_LOST = 2     /* you do not hold it, or it is uncertain: stop. Final */
+    MORTISE_STATE_HELD = 2     /* you hold it */
 } mortise_lease_state;
 
 /* Called when the state of a lease has changed, on the notifier thread (or in mortise_dispatch()), one callback at a
@@ -461,7 +462,7 @@ MORTISE_API mortise_status mortise_schema(const char *where, const char *module,
                                           mortise_text_callback write, void *user_data,
                                           mortise_error *error);
 
-/* Returns the version of the loaded library: "0.1.0". */
+/* Returns the version of the loaded library: "0.2.0". */
 MORTISE_API const char *mortise_version(void);
 
 #ifdef __cplusplus

@@ -80,7 +80,7 @@ configure consumer || fail "find_package(Mortise) failed"
 consumer "$work/consumer/build/consumer"
 consumer "$work/consumer/build/consumer_cxx"
 # Another minor version may be another API; and what is not there is not found.
-for wanted in 0.2 1.0; do
+for wanted in 0.1 0.3 1.0; do
     ! configure consumer "-DWANTED=$wanted" || fail "version $wanted was found"
     grep -q 'compatible with requested version' "$log" || fail "version $wanted was refused for another reason"
 done
