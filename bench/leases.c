@@ -88,7 +88,7 @@ static mortise_lease **acquire_all(mortise_client *client)
         bench_die("out of memory");
     for (size_t i = 0; i < lease_count; i++) {
         snprintf(name, sizeof(name), "bench/lease/%08zu", i);
-        leases[i] = bench_acquire(client, name, MORTISE_OPTIONS(.ttl_ms = TTL_MS));
+        leases[i] = bench_acquire(client, name, MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = TTL_MS));
     }
     return leases;
 }

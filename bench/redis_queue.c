@@ -344,7 +344,8 @@ static double waiting_commands(const struct redis_server *server, int64_t ttl_ms
     struct run run = {server, BENCH_ANY_CPU, CROWD, only_wait, ttl_ms, NULL, {0}};
     mortise_client *client = open_client(server, "");
     redisContext *context = redis_server_connect(server);
-    mortise_lease *lease = bench_acquire(client, "crowd", MORTISE_OPTIONS(.ttl_ms = ttl_ms));
+    mortise_lease *lease =
+        bench_acquire(client, "crowd", MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = ttl_ms));
     start(&run);
     while (ask_number(context, "LLEN %s", "{mortise:crowd}:mortise:queue") < CROWD)
         nap();

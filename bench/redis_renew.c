@@ -95,7 +95,7 @@ static void acquire_all(mortise_client *client, mortise_lease **leases)
     for (int i = 0; i < LOCKS; i++) {
         bench_sleep_until_ns(from + PERIOD_NS * i / LOCKS);
         snprintf(name, sizeof(name), "bench/lock/%08d", i);
-        leases[i] = bench_acquire(client, name, MORTISE_OPTIONS(.ttl_ms = TTL_MS));
+        leases[i] = bench_acquire(client, name, MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = TTL_MS));
     }
 }
 

@@ -82,6 +82,7 @@ mortise_status failed_with(mortise_error *error, mortise_status status, const ch
     error->status = status;
     error->native = native;
     error->retryable = retryable;
+    memset(error->reserved, 0, sizeof(error->reserved));
     snprintf(error->driver, sizeof(error->driver), "%s", driver == NULL ? "" : driver);
     vsnprintf(error->message, sizeof(error->message), format, arguments);
     make_one_line(error->message);

@@ -35,19 +35,47 @@ static mortise_status read_mode(const struct client *client, const mortise_optio
     return MORTISE_OK;
 }
 
-/* The caller's options in the library's layout: fields that an older program does not have are zero. */
+static bool all_zero(const unsigned char *bytes, size_t from, size_t to)
+{
+    while (from < to && bytes[from] == 0)
+        from++;
+    return from >= to;
+}
+
+#define SIZE_OF_0_1 (offsetof(mortise_options, user_data) + sizeof(void *))
+
+/* The caller's options in the library's layout. Fields that an older program does not have are zero. What a newer program
+ * asks for beyond our fields must not be ignored: it could be a lock that others may share, or may not. */
+static mortise_status copy_options(const mortise_options *given, mortise_options *options,
+                                   mortise_error *error)
+{
+    memset(options, 0, sizeof(*options));
+    options->wait_ms = MORTISE_WAIT_DEFAULT;
+    if (given == NULL)
+        return MORTISE_OK;
+    if (given->size == SIZE_OF_0_1)
+        return failed(error, MORTISE_INVALID,
+                      "options: their size is that of mortise 0.1, whose states have other numbers: "
+                      "compile the program again");
+    if (given->size < offsetof(mortise_options, permits) + sizeof(given->permits) ||
+        given->size > 4096)
+        return failed(error, MORTISE_INVALID, "options: size %zu; use MORTISE_OPTIONS()",
+                      given->size);
+    if (!all_zero((const unsigned char *)given, sizeof(*options), given->size))
+        return failed(error, MORTISE_INVALID,
+                      "options: a field beyond the first %zu bytes is set, and mortise %s does not "
+                      "know it: the program was built for a newer version",
+                      sizeof(*options), mortise_version());
+    memcpy(options, given, given->size < sizeof(*options) ? given->size : sizeof(*options));
+    return MORTISE_OK;
+}
+
 static mortise_status read_options(struct client *client, const mortise_options *given,
                                    mortise_options *options, mortise_error *error)
 {
-    memset(options, 0, sizeof(*options));
-    if (given == NULL)
-        options->wait_ms = MORTISE_WAIT_DEFAULT;
-    else if (given->size < offsetof(mortise_options, user_data) + sizeof(void *) ||
-             given->size > 4096)
-        return failed(error, MORTISE_INVALID, "options: size %zu; use MORTISE_OPTIONS()",
-                      given->size);
-    else
-        memcpy(options, given, given->size < sizeof(*options) ? given->size : sizeof(*options));
+    mortise_status status = copy_options(given, options, error);
+    if (status != MORTISE_OK)
+        return status;
     if (options->wait_ms == MORTISE_WAIT_DEFAULT)
         options->wait_ms = client->locks.settings.wait_ms;
     if (options->ttl_ms == 0)

@@ -48,7 +48,7 @@ static struct holder_room *take_room_locked(struct locks *locks)
     struct holder_room *room = locks->free_rooms;
     if (room != NULL)
         locks->free_rooms = room->next;
-    else if ((room = malloc(sizeof(*room))) == NULL)
+    else if ((room = calloc(1, sizeof(*room))) == NULL) /* zero: older drivers do not fill new fields */
         return NULL;
     room->info.size = sizeof(room->info);
     room->info.held = false;

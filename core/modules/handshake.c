@@ -1,9 +1,8 @@
 /* handshake.c - whether a module that was loaded can be worked with.
  *
- * Its table is compared with this library's field by field, the message naming the field, before any of
- * it is used (R11). Tables grow at their end: of a module that was built with an older header, the fields
- * it does not have are zero; one built with a newer header is refused. The oldest sizes are those of the
- * last field that ABI 1 began with. Knows neither folders nor dlopen. */
+ * Compares its table with this library's field by field before anything in it is used (R11); the message names the
+ * field. The rules are those of driver.h (VERSIONS). The oldest sizes are those of the last field in the first build of
+ * this ABI. Knows neither folders nor dlopen. */
 #include "modules/loader_internal.h"
 
 #include "base/status.h"
@@ -16,7 +15,8 @@
 #define OPTION_COUNT_MAX 1000
 #define END_OF(type, field) (offsetof(type, field) + sizeof(((type *)NULL)->field))
 #define OLDEST_MODULE END_OF(mortise_module, close)
-#define OLDEST_OP END_OF(mortise_op, core_state)
+#define OLDEST_OP END_OF(mortise_op, emitted)
+#define OLDEST_INFO END_OF(mortise_info, waiters)
 
 const char *module_kind_word(uint32_t kind)
 {
@@ -56,6 +56,9 @@ static mortise_status check_sizes(const char *path, const mortise_module *found,
                         path, found->module_size, alignof(mortise_module));
     if (status == MORTISE_OK)
         status = check_size(path, "op_size", found->op_size, OLDEST_OP, sizeof(mortise_op), error);
+    if (status == MORTISE_OK)
+        status = check_size(path, "info_size", found->info_size, OLDEST_INFO, sizeof(mortise_info),
+                            error);
     if (status == MORTISE_OK && found->option_size != sizeof(mortise_option))
         status = failed(error, MORTISE_CONFIG, "%s: option_size is %u, expected %zu", path,
                         found->option_size, sizeof(mortise_option));
@@ -102,6 +105,19 @@ static const char *missing_field(const mortise_module *module)
     return NULL;
 }
 
+/* A plugin makes ops and infos of its own, and other modules take them for whole ones. */
+static mortise_status check_plugin(const char *path, const mortise_module *module,
+                                   mortise_error *error)
+{
+    if (module->op_size != sizeof(mortise_op))
+        return failed(error, MORTISE_CONFIG, "%s: op_size is %u, expected %zu of a plugin", path,
+                      module->op_size, sizeof(mortise_op));
+    if (module->info_size != sizeof(mortise_info))
+        return failed(error, MORTISE_CONFIG, "%s: info_size is %u, expected %zu of a plugin", path,
+                      module->info_size, sizeof(mortise_info));
+    return MORTISE_OK;
+}
+
 static mortise_status check_content(const char *path, const mortise_module *module,
                                     mortise_error *error)
 {
@@ -121,11 +137,7 @@ static mortise_status check_content(const char *path, const mortise_module *modu
                       module->option_count, OPTION_COUNT_MAX);
     if (!schema_sound(module->options, module->option_count, problem, sizeof(problem)))
         return failed(error, MORTISE_CONFIG, "%s: options: %s", path, problem);
-    /* A plugin makes ops of its own, which the module below takes for whole ones. */
-    if (module->kind == MORTISE_KIND_PLUGIN && module->op_size != sizeof(mortise_op))
-        return failed(error, MORTISE_CONFIG, "%s: op_size is %u, expected %zu of a plugin", path,
-                      module->op_size, sizeof(mortise_op));
-    return MORTISE_OK;
+    return module->kind == MORTISE_KIND_PLUGIN ? check_plugin(path, module, error) : MORTISE_OK;
 }
 
 mortise_status handshake(const char *path, const mortise_module *found, mortise_module *module,

@@ -107,9 +107,17 @@ static void host_fail(mortise_host *host, mortise_op *op, mortise_status status,
 
 static void host_emit(mortise_host *host, mortise_op *op, const mortise_info *info)
 {
-    (void)host;
-    if (op->emitted != NULL)
+    size_t size = instance_of(host)->module.info_size;
+    if (op->emitted == NULL)
+        return;
+    if (size >= sizeof(*info)) {
         op->emitted(op, info);
+        return;
+    }
+    mortise_info whole = {.size = sizeof(whole)}; /* of an older module: the rest is zero */
+    memcpy(&whole, info, size);
+    whole.size = sizeof(whole);
+    op->emitted(op, &whole);
 }
 
 static void host_news(mortise_host *host, const char *name, size_t name_len)

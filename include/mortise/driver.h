@@ -20,6 +20,19 @@
  * TIMES are int64_t nanoseconds of CLOCK_BOOTTIME from host->now() (`_ns`), or durations in milliseconds (`_ms`).
  * A driver uses no other clock for anything that decides a deadline.
  *
+ * VERSIONS. The core compares the first fields of the module's table with its own build before it uses the module, and
+ * refuses a module that it cannot serve (CONFIG; the message names the field).
+ * - magic, abi and option_size must be equal.
+ * - module_size, op_size and info_size may be smaller, up to `close`, `emitted` and `waiters`: such a module is older than
+ *   the core. Fields are added at the end only. Functions that the module does not have are NULL. Ops and infos have
+ *   fields that it does not know: a driver ignores them. So a new field comes with a capability, and the core does not
+ *   use it with a module that does not set the capability, or is too old to mean it.
+ * - A larger size is refused: the module was built for a newer Mortise.
+ * - A plugin must have the op_size and info_size of the core, because it makes ops and infos for other modules.
+ * Only the core makes mortise_host, mortise_open_args, mortise_event and mortise_below. They grow at the end; read a field
+ * that is newer than this ABI only if `size` includes it (mortise_below has none: ask mortise_host). mortise_value
+ * and mortise_option have a reserve, which is zero; they and mortise_grant_id never change their size in this ABI.
+ *
  * RULES that a driver must keep (docs/architecture.md has the whole list):
  * - On success, `from_ns` is an instant *before* the request that made or extended the claim was first sent (R1). If
  *   a repeated acquire only finds the claim that the first one made, report the `from_ns` of the first one.
@@ -43,7 +56,7 @@ extern "C" {
 #endif
 
 #define MORTISE_MODULE_MAGIC UINT32_C(0x4d525431) /* "MRT1" */
-#define MORTISE_MODULE_ABI 1
+#define MORTISE_MODULE_ABI 2
 #define MORTISE_GRANT_ID_SIZE 16
 #define MORTISE_NOTE_MAX 256
 #define MORTISE_NEVER INT64_MAX /* an instant that never comes */
@@ -267,6 +280,7 @@ typedef struct mortise_option {
     int64_t minimum, maximum; /* INT, DURATION; both 0: no limits */
     const char *choices;      /* CHOICE; DURATION: words that are also allowed ("forever"): number is -1 */
     const char *help;         /* one line */
+    const void *reserved[2];
 } mortise_option;
 
 /* A parsed value: one per schema row, in the schema's order. Lives as long as the module. */
@@ -274,6 +288,7 @@ typedef struct mortise_value {
     bool given;       /* true: from the config; false: the default */
     const char *text; /* NULL: not given, and no default */
     int64_t number;
+    int64_t reserved;
 } mortise_value;
 
 /* ---- Events (observe) -------------------------------------------------------------------------- */
@@ -344,6 +359,7 @@ typedef struct mortise_module {
     uint32_t module_size; /* sizeof(mortise_module) in the module's build; tables grow at the end */
     uint32_t op_size;     /* likewise, sizeof(mortise_op) */
     uint32_t option_size; /* likewise, sizeof(mortise_option) */
+    uint32_t info_size;   /* likewise, sizeof(mortise_info) */
 
     uint32_t kind;            /* mortise_module_kind */
     uint32_t capabilities;    /* the most that it can promise */
@@ -398,7 +414,8 @@ typedef struct mortise_module {
 
 #define MORTISE_MODULE_HEAD                                                                         \
     .magic = MORTISE_MODULE_MAGIC, .abi = MORTISE_MODULE_ABI, .module_size = sizeof(mortise_module),    \
-    .op_size = sizeof(mortise_op), .option_size = sizeof(mortise_option)
+    .op_size = sizeof(mortise_op), .option_size = sizeof(mortise_option),                              \
+    .info_size = sizeof(mortise_info)
 
 /* extern, so that the compiler checks a module's definition against it. */
 MORTISE_API extern const mortise_module mortise_module_v1;

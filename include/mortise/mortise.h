@@ -18,6 +18,12 @@
  * is given, a failure fills it and a success does not change it. On failure, out-parameters are NULL (or 0).
  * A call with bad arguments returns MORTISE_INVALID and does nothing.
  *
+ * Structs. A struct that may grow begins with `size`: the side that owns the memory sets it to the sizeof of its build,
+ * and the other side reads and writes no more than that. Fields are added at the end only. Options with a field that
+ * this library does not know, and that is not zero, are refused (INVALID), because ignoring the field could grant
+ * something else than you asked for. Fields of a result that the library does not know stay as they are. A struct without
+ * `size` never changes its size or the place of a field: it has a reserve, which the library sets to zero.
+ *
  * Times. Durations are int64_t milliseconds (`_ms`). Deadlines of leases go on while the machine is
  * suspended. A wait does not: it may end later by as long as the machine was suspended.
  *
@@ -91,6 +97,7 @@ typedef struct mortise_error {
     mortise_status status;
     int32_t native;      /* the backend's own code; 0 if it has none */
     bool retryable;      /* the same call may succeed later, although nothing was changed */
+    uint8_t reserved[23];
     char driver[32];     /* the module that reports the failure; empty: the core */
     char message[960];   /* one line, UTF-8 or escaped: names the server, the lock and the operation */
 } mortise_error;
@@ -201,8 +208,31 @@ typedef struct mortise_options {
 } mortise_options;
 
 /* MORTISE_OPTIONS(.wait_ms = 5000, .ttl_ms = 10000): a pointer to options that lives as long as the
- * enclosing block. Fields that are not named are zero: without wait_ms, the call tries once. */
-#define MORTISE_OPTIONS(...) (&(const mortise_options){.size = sizeof(mortise_options), __VA_ARGS__})
+ * enclosing block. The config decides what is not named, as if options were NULL: without wait_ms, the call waits as
+ * the config's `wait` says; .wait_ms = 0 tries once. In a struct that you fill yourself, wait_ms 0 tries once too.
+ * The macro works inside functions. (It sets .wait_ms twice; compilers warn about that, so it hides the warning.) */
+#ifdef __GNUC__
+#define MORTISE_OPTIONS(...)                                                                        \
+    ((const mortise_options[1]){__extension__({                                                     \
+        MORTISE_TWICE_BEGIN_                                                                        \
+        (const mortise_options){                                                                    \
+            .size = sizeof(mortise_options), .wait_ms = MORTISE_WAIT_DEFAULT, __VA_ARGS__};         \
+        MORTISE_TWICE_END_                                                                          \
+    })})
+#else
+#define MORTISE_OPTIONS(...)                                                                        \
+    (&(const mortise_options){                                                                      \
+        .size = sizeof(mortise_options), .wait_ms = MORTISE_WAIT_DEFAULT, __VA_ARGS__})
+#endif
+#ifdef __clang__
+#define MORTISE_TWICE_BEGIN_                                                                        \
+    _Pragma("clang diagnostic push") _Pragma("clang diagnostic ignored \"-Winitializer-overrides\"")
+#define MORTISE_TWICE_END_ _Pragma("clang diagnostic pop")
+#else
+#define MORTISE_TWICE_BEGIN_                                                                        \
+    _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Woverride-init\"")
+#define MORTISE_TWICE_END_ _Pragma("GCC diagnostic pop")
+#endif
 
 /* Acquires `name` (1 to MORTISE_NAME_MAX bytes, compared byte by byte). If options is NULL, the config's `wait` and the
  * other defaults apply. Returns OK when the lease is held, or:
@@ -444,6 +474,8 @@ MORTISE_API mortise_status mortise_stats_get(mortise_client *client, mortise_sta
 typedef struct mortise_option_info {
     const char *key, *type, *range, *default_text, *help;
     bool secret;
+    uint8_t reserved[7];
+    const void *reserved_too[2];
 } mortise_option_info;
 
 /* Calls `each` for every module in the module path of the config at `where` (see mortise_open(); NULL: the default

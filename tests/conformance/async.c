@@ -17,11 +17,11 @@ static void test_outcomes(void)
     mortise_client *client = open_client(NULL);
     const char *name = fresh_name();
     struct pending granted = PENDING_INIT, busy = PENDING_INIT, late = PENDING_INIT;
-    pending_start(&granted, client, name, MORTISE_OPTIONS());
+    pending_start(&granted, client, name, MORTISE_OPTIONS(.wait_ms = 0));
     PENDING_EXPECT(&granted, OK);
     CU_ASSERT_EQUAL(mortise_state(granted.lease), MORTISE_STATE_HELD);
     CU_ASSERT_FALSE(pthread_equal(granted.thread, pthread_self()));
-    pending_start(&busy, client, name, MORTISE_OPTIONS());
+    pending_start(&busy, client, name, MORTISE_OPTIONS(.wait_ms = 0));
     PENDING_EXPECT(&busy, BUSY);
     CU_ASSERT_PTR_NULL(busy.lease);
     int64_t began_ms = test_now_ms();
@@ -132,7 +132,7 @@ static void test_cancel_of_granted(void)
     mortise_client *client = open_client(NULL), *other = open_client(NULL);
     const char *name = fresh_name();
     struct pending pending = PENDING_INIT;
-    pending_start(&pending, client, name, MORTISE_OPTIONS());
+    pending_start(&pending, client, name, MORTISE_OPTIONS(.wait_ms = 0));
     PENDING_EXPECT(&pending, OK);
     EXPECT(INVALID, mortise_cancel(client, pending.request));
     EXPECT(INVALID, mortise_cancel(client, pending.request + 1000000));

@@ -271,12 +271,13 @@ static void test_bad_arguments(void)
     mortise_info info = {.size = 0};
     memset(longer, 'n', sizeof longer - 1);
     longer[sizeof longer - 1] = '\0';
-    refuse(client, "", MORTISE_OPTIONS(), "an empty name");
-    refuse(client, longer, MORTISE_OPTIONS(), "a name that is too long");
-    refuse(client, NULL, MORTISE_OPTIONS(), "no name");
-    EXPECT(INVALID, mortise_acquire(client, "x", MORTISE_OPTIONS(), NULL, &detail));
+    refuse(client, "", MORTISE_OPTIONS(.wait_ms = 0), "an empty name");
+    refuse(client, longer, MORTISE_OPTIONS(.wait_ms = 0), "a name that is too long");
+    refuse(client, NULL, MORTISE_OPTIONS(.wait_ms = 0), "no name");
+    EXPECT(INVALID, mortise_acquire(client, "x", MORTISE_OPTIONS(.wait_ms = 0), NULL, &detail));
     EXPECT(INVALID, mortise_acquire_async(client, "x", NULL, NULL, NULL, NULL, &detail));
-    mortise_status status = mortise_acquire(NULL, "x", MORTISE_OPTIONS(), &lease, &detail);
+    mortise_status status =
+        mortise_acquire(NULL, "x", MORTISE_OPTIONS(.wait_ms = 0), &lease, &detail);
     CU_ASSERT(status == MORTISE_INVALID || status == MORTISE_CLOSED);
     CU_ASSERT_PTR_NULL(lease);
     EXPECT(INVALID, mortise_inspect(client, "x", &info, &detail));

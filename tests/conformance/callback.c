@@ -33,9 +33,10 @@ static void call_acquires(struct inside *inside)
                                     MORTISE_OPTIONS(.wait_ms = 1000), &lease, NULL);
     inside->waits_default = mortise_acquire(inside->client, inside->other_name,
                                             MORTISE_OPTIONS(.wait_ms = -1), &lease, NULL);
-    inside->busy = mortise_acquire(inside->client, inside->name, MORTISE_OPTIONS(), &lease, NULL);
-    inside->tries =
-        mortise_acquire(inside->client, inside->other_name, MORTISE_OPTIONS(), &lease, NULL);
+    inside->busy =
+        mortise_acquire(inside->client, inside->name, MORTISE_OPTIONS(.wait_ms = 0), &lease, NULL);
+    inside->tries = mortise_acquire(inside->client, inside->other_name,
+                                    MORTISE_OPTIONS(.wait_ms = 0), &lease, NULL);
     inside->nowait = mortise_release_nowait(lease, NULL);
 }
 
@@ -124,8 +125,8 @@ static void test_everything_inside(void)
                             .other_name = fresh_name(),
                             .later = PENDING_INIT,
                             .done = TEST_COUNT_INIT};
-    EXPECT(OK, mortise_acquire_async(inside.client, inside.name, MORTISE_OPTIONS(), call_everything,
-                                     &inside, NULL, &detail));
+    EXPECT(OK, mortise_acquire_async(inside.client, inside.name, MORTISE_OPTIONS(.wait_ms = 0),
+                                     call_everything, &inside, NULL, &detail));
     CU_ASSERT_FATAL(test_count_wait(&inside.done, 1));
     check_everything(&inside);
     close_client(inside.client);
@@ -139,8 +140,8 @@ static void test_everything_in_dispatch(void)
                             .later = PENDING_INIT,
                             .done = TEST_COUNT_INIT};
     CU_ASSERT(mortise_fd(inside.client, NULL) >= 0);
-    EXPECT(OK, mortise_acquire_async(inside.client, inside.name, MORTISE_OPTIONS(), call_everything,
-                                     &inside, NULL, &detail));
+    EXPECT(OK, mortise_acquire_async(inside.client, inside.name, MORTISE_OPTIONS(.wait_ms = 0),
+                                     call_everything, &inside, NULL, &detail));
     int64_t until_ms = test_now_ms() + TEST_PATIENCE_MS;
     while (test_count_get(&inside.later.calls) == 0 && test_now_ms() < until_ms)
         CU_ASSERT(mortise_dispatch(inside.client) >= 0);
@@ -163,7 +164,8 @@ static void close_inside(mortise_status status, mortise_lease *lease, const mort
     (void)error;
     closing->closed = mortise_close(closing->client, NULL);
     closing->closed_again = mortise_close(closing->client, NULL);
-    closing->acquired = mortise_acquire(closing->client, "x", MORTISE_OPTIONS(), &refused, NULL);
+    closing->acquired =
+        mortise_acquire(closing->client, "x", MORTISE_OPTIONS(.wait_ms = 0), &refused, NULL);
     closing->released = mortise_release(lease, NULL);
     test_count_add(&closing->done, 1);
 }
@@ -211,8 +213,8 @@ static void test_slow_callback(void)
     const char *name = fresh_name();
     struct slow slow = {TEST_COUNT_INIT, TEST_COUNT_INIT};
     mortise_lease *lease = take(client, name, 60000);
-    EXPECT(OK, mortise_acquire_async(client, fresh_name(), MORTISE_OPTIONS(), take_time, &slow,
-                                     NULL, &detail));
+    EXPECT(OK, mortise_acquire_async(client, fresh_name(), MORTISE_OPTIONS(.wait_ms = 0), take_time,
+                                     &slow, NULL, &detail));
     CU_ASSERT(test_count_wait(&slow.entered, 1));
     EXPECT(OK, try_once(client, fresh_name()));
     CU_ASSERT(wait_renewals(client, 3));

@@ -84,7 +84,7 @@ static void test_calls_afterwards(void)
     static bool called;
     close_client(client);
     EXPECT(CLOSED, mortise_close(client, &detail));
-    EXPECT(CLOSED, mortise_acquire(client, "x", MORTISE_OPTIONS(), &lease, &detail));
+    EXPECT(CLOSED, mortise_acquire(client, "x", MORTISE_OPTIONS(.wait_ms = 0), &lease, &detail));
     CU_ASSERT_PTR_NULL(lease);
     EXPECT(CLOSED, mortise_acquire(client, "x", MORTISE_OPTIONS(.wait_ms = -1), &lease, &detail));
     EXPECT(CLOSED, mortise_acquire_async(client, "x", NULL, never, &called, NULL, &detail));

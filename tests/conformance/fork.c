@@ -42,7 +42,7 @@ static int call_all(mortise_client *client, mortise_lease *lease, const char *na
     mortise_status status;
     char text[64];
     const mortise_status statuses[] = {
-        mortise_acquire(client, name, MORTISE_OPTIONS(), &none, NULL),
+        mortise_acquire(client, name, MORTISE_OPTIONS(.wait_ms = 0), &none, NULL),
         mortise_acquire(client, name, MORTISE_OPTIONS(.wait_ms = -1), &none, NULL),
         mortise_acquire_async(client, name, NULL, never, NULL, NULL, NULL),
         mortise_cancel(client, 1),
@@ -139,9 +139,9 @@ static int open_own(const char *where, const char *held, const char *unheld)
     mortise_lease *lease;
     if (mortise_open(where, &client, NULL) != MORTISE_OK)
         return 1;
-    if (mortise_acquire(client, held, MORTISE_OPTIONS(), &lease, NULL) != MORTISE_BUSY)
+    if (mortise_acquire(client, held, MORTISE_OPTIONS(.wait_ms = 0), &lease, NULL) != MORTISE_BUSY)
         return 2;
-    if (mortise_acquire(client, unheld, MORTISE_OPTIONS(), &lease, NULL) != MORTISE_OK)
+    if (mortise_acquire(client, unheld, MORTISE_OPTIONS(.wait_ms = 0), &lease, NULL) != MORTISE_OK)
         return 3;
     if (mortise_release(lease, NULL) != MORTISE_OK)
         return 4;

@@ -96,7 +96,8 @@ mortise_lease *take(mortise_client *client, const char *name, int64_t ttl_ms)
 mortise_status try_once(mortise_client *client, const char *name)
 {
     mortise_lease *lease = NULL;
-    mortise_status status = mortise_acquire(client, name, MORTISE_OPTIONS(), &lease, &detail);
+    mortise_status status =
+        mortise_acquire(client, name, MORTISE_OPTIONS(.wait_ms = 0), &lease, &detail);
     CU_ASSERT((status == MORTISE_OK) == (lease != NULL));
     if (lease)
         give(lease);

@@ -45,9 +45,10 @@ static int64_t next_holder_late_ms(void *unused)
     const char *name = fresh_name();
     struct told told = TOLD_INIT;
     int64_t began_ms = test_now_ms(), ttl_ms = subject.ttl_ms;
-    mortise_lease *lease = take_with(client, name,
-                                     MORTISE_OPTIONS(.ttl_ms = ttl_ms, .no_renew = true,
-                                                     .on_state = on_state, .user_data = &told));
+    mortise_lease *lease =
+        take_with(client, name,
+                  MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = ttl_ms, .no_renew = true,
+                                  .on_state = on_state, .user_data = &told));
     int64_t remaining_ms = mortise_remaining_ms(lease);
     CU_ASSERT(remaining_ms <= ttl_ms - 2 - ttl_ms / 100); /* the drift margin */
     mortise_lease *next = NULL;
@@ -91,8 +92,9 @@ static int64_t clock_ns(void)
 static void test_remaining_falls(void)
 {
     mortise_client *client = open_client(NULL);
-    mortise_lease *lease = take_with(client, fresh_name(),
-                                     MORTISE_OPTIONS(.ttl_ms = subject.ttl_ms, .no_renew = true));
+    mortise_lease *lease =
+        take_with(client, fresh_name(),
+                  MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = subject.ttl_ms, .no_renew = true));
     int64_t last_ms = INT64_MAX, now_ns = clock_ns(), until_ns = now_ns + TEST_PATIENCE_MS * MS;
     int64_t latest_ns =
         INT64_MAX; /* the deadline is not later: each look at the time left says more */
@@ -136,9 +138,9 @@ void kept_begin(void)
     snprintf(kept.name, sizeof kept.name, "kept-%d-%lld", (int)getpid(), (long long)time(NULL));
     kept.client = open_client(NULL);
     kept.began_ms = test_now_ms();
-    kept.lease = take_with(
-        kept.client, kept.name,
-        MORTISE_OPTIONS(.ttl_ms = subject.kept_ms, .on_state = on_state, .user_data = &kept.told));
+    kept.lease = take_with(kept.client, kept.name,
+                           MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = subject.kept_ms,
+                                           .on_state = on_state, .user_data = &kept.told));
     kept.token = mortise_token(kept.lease);
 }
 
@@ -190,7 +192,8 @@ static void test_ten_ttls(void)
     for (int i = 0; i < TRIES && !kept_it; i++) {
         const char *name = fresh_name();
         struct renewed renewed = {client, stats_of(client).renewals};
-        mortise_lease *lease = take_with(client, name, MORTISE_OPTIONS(.ttl_ms = subject.ttl_ms));
+        mortise_lease *lease =
+            take_with(client, name, MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = subject.ttl_ms));
         uint64_t token = mortise_token(lease);
         int64_t until_ms = test_now_ms() + 10 * subject.ttl_ms;
         while (test_now_ms() < until_ms && mortise_state(lease) != MORTISE_STATE_LOST)
@@ -242,7 +245,8 @@ static void test_renewed_before_max_hold(void)
 {
     mortise_client *renewing = open_client("renew_every = 100ms");
     mortise_lease *lease =
-        take_with(renewing, fresh_name(), MORTISE_OPTIONS(.ttl_ms = 60000, .max_hold_ms = 120000));
+        take_with(renewing, fresh_name(),
+                  MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = 60000, .max_hold_ms = 120000));
     CU_ASSERT(wait_renewals(renewing, 3));
     give(lease);
     close_client(renewing);
@@ -255,10 +259,10 @@ static int64_t max_hold_late_ms(void *unused)
     const char *name = fresh_name();
     struct told told = TOLD_INIT;
     int64_t began_ms = test_now_ms(), hold_ms = 3 * subject.ttl_ms;
-    mortise_lease *lease =
-                      take_with(client, name,
-                                MORTISE_OPTIONS(.ttl_ms = subject.ttl_ms, .max_hold_ms = hold_ms,
-                                                .on_state = on_state, .user_data = &told)),
+    mortise_lease *lease = take_with(client, name,
+                                     MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = subject.ttl_ms,
+                                                     .max_hold_ms = hold_ms, .on_state = on_state,
+                                                     .user_data = &told)),
                   *next = NULL;
     EXPECT(OK, mortise_acquire(other, name, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS), &next,
                                &detail));

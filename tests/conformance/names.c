@@ -160,7 +160,7 @@ static void test_namespace_counts(void)
     EXPECT(OK, try_once(client, name));
     name[MORTISE_NAME_MAX - 4] = 'n';
     name[MORTISE_NAME_MAX - 3] = '\0';
-    EXPECT(INVALID, mortise_acquire(client, name, MORTISE_OPTIONS(), &lease, &detail));
+    EXPECT(INVALID, mortise_acquire(client, name, MORTISE_OPTIONS(.wait_ms = 0), &lease, &detail));
     close_client(client);
 }
 

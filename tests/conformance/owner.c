@@ -100,7 +100,7 @@ static void *try_as_thread(void *argument)
     mortise_lease *lease = NULL;
     in_thread->status =
         mortise_acquire(in_thread->client, in_thread->name,
-                        MORTISE_OPTIONS(.owner = MORTISE_OWNER_THREAD), &lease, NULL);
+                        MORTISE_OPTIONS(.wait_ms = 0, .owner = MORTISE_OWNER_THREAD), &lease, NULL);
     mortise_release(lease, NULL);
     return NULL;
 }

@@ -22,6 +22,11 @@ int main(void)
     if (status != MORTISE_OK)
         return 1;
 
+    /* wait_ms twice, options inside options, options in a value: no warning of these either */
+    mortise_options copy = *MORTISE_OPTIONS(
+        .ttl_ms = MORTISE_OPTIONS(.wait_ms = MORTISE_WAIT_FOREVER)->wait_ms, .wait_ms = 0);
+    if (MORTISE_OPTIONS()->wait_ms != MORTISE_WAIT_DEFAULT || copy.wait_ms != 0)
+        return 3;
     MORTISE_WITH (lease) {
         (void)mortise_acquire(client, "inner", MORTISE_OPTIONS(.owner = MORTISE_OWNER_THREAD),
                               &inner, NULL);

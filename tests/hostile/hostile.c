@@ -158,7 +158,8 @@ static void call_all(struct visit *visit, mortise_client *client)
             fail(visit, "release", status, &error);
     }
     from_ms = test_now_ms();
-    expect(visit, "try", mortise_acquire(client, "lie", MORTISE_OPTIONS(), &lease, &error), from_ms,
+    expect(visit, "try",
+           mortise_acquire(client, "lie", MORTISE_OPTIONS(.wait_ms = 0), &lease, &error), from_ms,
            &error);
     from_ms = test_now_ms();
     expect(visit, "inspect", mortise_inspect(client, "lie", &info, &error), from_ms, &error);

@@ -80,7 +80,7 @@ static inline mortise_client *open_side(enum migrate_side side)
 static inline mortise_status attempt(mortise_client *client, const char *name)
 {
     mortise_lease *lease;
-    mortise_status status = mortise_acquire(client, name, MORTISE_OPTIONS(), &lease, &detail);
+    mortise_status status = mortise_acquire(client, name, MORTISE_OPTIONS(.wait_ms = 0), &lease, &detail);
     if (status == MORTISE_OK)
         IS(OK, mortise_release(lease, &detail));
     return status;

@@ -396,7 +396,7 @@ static void test_doubt_of_a_late_reply(void)
 {
     char name[] = "a";
     rig_open(&rig, STACK "reply_delay = 50ms\n");
-    want(&rig, &got, name, MORTISE_OPTIONS(.no_renew = true));
+    want(&rig, &got, name, MORTISE_OPTIONS(.wait_ms = 0, .no_renew = true));
     settle();
     expect_claims(1);
     struct instance *below = rig.client->top->next;

@@ -66,9 +66,9 @@ static void begin(void)
 {
     mortise_error error;
     host = (mortise_host){.size = sizeof(host), .log = host_log};
-    values[FOLDER] = (mortise_value){true, folder, 0};
-    values[EVERY] = (mortise_value){false, NULL, 3600000};
-    values[SLOTS] = (mortise_value){false, NULL, 4};
+    values[FOLDER] = (mortise_value){.given = true, .text = folder};
+    values[EVERY] = (mortise_value){.number = 3600000};
+    values[SLOTS] = (mortise_value){.number = 4};
     mortise_open_args args = {.size = sizeof(args),
                               .host = &host,
                               .values = values,

@@ -143,14 +143,14 @@ static void test_owners(void)
     }
     CU_ASSERT_EQUAL(mortise_close(side.handle, NULL), MORTISE_OK);
     size_t claims = sim->claims(), presences = other->claims();
-    want(&both, &got, "a", MORTISE_OPTIONS(.owner = "x"));
+    want(&both, &got, "a", MORTISE_OPTIONS(.wait_ms = 0, .owner = "x"));
     CU_ASSERT_EQUAL(got.status, MORTISE_BUSY);
     CU_ASSERT_EQUAL(sim->claims(), claims + 1); /* the presence of `both` */
     CU_ASSERT_EQUAL(other->claims(), presences + 1);
     CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
     CU_ASSERT_EQUAL(mortise_release_nowait(lease, NULL), MORTISE_OK);
     settle();
-    want(&both, &got, "a", MORTISE_OPTIONS(.owner = "x"));
+    want(&both, &got, "a", MORTISE_OPTIONS(.wait_ms = 0, .owner = "x"));
     CU_ASSERT_EQUAL_FATAL(got.status, MORTISE_OK);
     CU_ASSERT(mortise_token(got.lease) > outdone);
     CU_ASSERT_EQUAL(mortise_release_nowait(got.lease, NULL), MORTISE_OK);

@@ -155,8 +155,8 @@ bool not_reached(mortise_status status)
 mortise_status try_once(mortise_client *client, const char *name)
 {
     mortise_lease *lease = NULL;
-    mortise_status status =
-        mortise_acquire(client, name, MORTISE_OPTIONS(.ttl_ms = LONG_MS), &lease, &detail);
+    mortise_status status = mortise_acquire(
+        client, name, MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = LONG_MS), &lease, &detail);
     if (lease)
         give(lease);
     return status;

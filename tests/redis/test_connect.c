@@ -71,7 +71,7 @@ static void test_database(void)
     snprintf(url, sizeof url, "redis://127.0.0.1:%d/3", server.port);
     expect_key(&server, url, 3);
     mortise_client *client = open_at(&server, NULL, NULL, "database = 16");
-    EXPECT(BACKEND, mortise_acquire(client, "way", MORTISE_OPTIONS(), &lease, &detail));
+    EXPECT(BACKEND, mortise_acquire(client, "way", MORTISE_OPTIONS(.wait_ms = 0), &lease, &detail));
     SAYS("DB index is out of range");
     close_client(client);
 }
@@ -164,7 +164,8 @@ static void test_tls(void)
     snprintf(url, sizeof url, "rediss://127.0.0.1:%d?unreachable_timeout=200ms", server.port);
     mortise_status status = mortise_open(url, &client, &detail);
     if (status == MORTISE_OK) {
-        CHECK(mortise_acquire(client, "tls", MORTISE_OPTIONS(), &lease, &detail) != MORTISE_OK);
+        CHECK(mortise_acquire(client, "tls", MORTISE_OPTIONS(.wait_ms = 0), &lease, &detail) !=
+              MORTISE_OK);
         mortise_close(client, NULL);
     } else {
         EXPECT(CONFIG, status);

@@ -210,8 +210,9 @@ static void cut_renewal(struct way *way, int byte, int *size)
     mortise_lease *lease = NULL;
     reopen(way);
     EXPECT(OK, mortise_acquire(way->client, way->name,
-                               MORTISE_OPTIONS(.ttl_ms = LONG_MS, .owner = way->variant->owner,
-                                               .on_state = note_state, .user_data = &told),
+                               MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = LONG_MS,
+                                               .owner = way->variant->owner, .on_state = note_state,
+                                               .user_data = &told),
                                &lease, &detail));
     CHECK(wait_renewals(way->client, 1)); /* the script is known */
     if (*size == 0)

@@ -69,7 +69,7 @@ static void test_words(void)
         snprintf(address, sizeof address, "127.0.0.1:%d: ", fake.port);
         fake_answer(&fake, refusal->answer, 0, NULL);
         mortise_status status =
-            mortise_acquire(client, "words", MORTISE_OPTIONS(), &lease, &detail);
+            mortise_acquire(client, "words", MORTISE_OPTIONS(.wait_ms = 0), &lease, &detail);
         CHECK(status == refusal->status && lease == NULL);
         CHECK(detail.retryable == refusal->retryable);
         SAYS(address);
@@ -85,7 +85,8 @@ static void test_words(void)
 static bool is_told_no_redis(void *client)
 {
     mortise_lease *lease = NULL;
-    mortise_status status = mortise_acquire(client, "http", MORTISE_OPTIONS(), &lease, &detail);
+    mortise_status status =
+        mortise_acquire(client, "http", MORTISE_OPTIONS(.wait_ms = 0), &lease, &detail);
     CHECK(status == MORTISE_INDETERMINATE || status == MORTISE_UNREACHABLE);
     return strstr(detail.message, "not the Redis protocol") != NULL;
 }
@@ -144,10 +145,10 @@ static void test_senseless(void)
         mortise_lease *lease = NULL;
         snprintf(doing, sizeof doing, "senseless, %zu", i);
         fake_answer(&fake, answers[i].acquire, 3, ":1700000000000000\r\n");
-        EXPECT(OK, mortise_acquire(
-                       client, "senseless",
-                       MORTISE_OPTIONS(.ttl_ms = 15000, .on_state = note_state, .user_data = &told),
-                       &lease, &detail));
+        EXPECT(OK, mortise_acquire(client, "senseless",
+                                   MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = 15000,
+                                                   .on_state = note_state, .user_data = &told),
+                                   &lease, &detail));
         fake_answer(&fake, answers[i].renew, 2, "$1\r\n2\r\n");
         CHECK(test_count_wait(&told.suspect, 1));
         CHECK(test_count_wait(&told.held, 1));
@@ -166,7 +167,8 @@ static void expect_refused(const char *redis, const char *says, const char *advi
     mortise_lease *lease = NULL;
     snprintf(doing, sizeof doing, "%s", says);
     mortise_client *client = open_at(&acl, NULL, NULL, redis);
-    EXPECT(BACKEND, mortise_acquire(client, "refused", MORTISE_OPTIONS(), &lease, &detail));
+    EXPECT(BACKEND,
+           mortise_acquire(client, "refused", MORTISE_OPTIONS(.wait_ms = 0), &lease, &detail));
     SAYS(says);
     if (advice)
         SAYS(advice);
@@ -238,7 +240,8 @@ static void test_commands_forbidden(void)
             snprintf(settings, sizeof settings, "%s%s", user, variants[j].settings);
             mortise_client *client = open_at(&acl, NULL, NULL, settings);
             mortise_status status = mortise_acquire(
-                client, "half-way", MORTISE_OPTIONS(.owner = variants[j].owner, .ttl_ms = LONG_MS),
+                client, "half-way",
+                MORTISE_OPTIONS(.wait_ms = 0, .owner = variants[j].owner, .ttl_ms = LONG_MS),
                 &lease, &detail);
             if (status != MORTISE_OK) {
                 EXPECT(BACKEND, status);
@@ -366,10 +369,10 @@ static void test_unknown_process(void)
     mortise_lease *lease = NULL;
     set_user("-info");
     mortise_client *client = open_at(&acl, NULL, "unreachable_timeout = 1m", user);
-    EXPECT(OK, mortise_acquire(
-                   client, "unknown",
-                   MORTISE_OPTIONS(.ttl_ms = 600000, .on_state = note_state, .user_data = &told),
-                   &lease, &detail)); /* renewed in minutes */
+    EXPECT(OK, mortise_acquire(client, "unknown",
+                               MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = 600000,
+                                               .on_state = note_state, .user_data = &told),
+                               &lease, &detail)); /* renewed in minutes */
     CHECK(ask_number(&acl, "DEL mortise:unknown") == 1);
     CHECK(ask_number(&acl, "CLIENT KILL TYPE normal SKIPME yes") > 0);
     EXPECT(OK, mortise_ping(client, text, sizeof text, &detail));
@@ -391,8 +394,9 @@ static void use_otherwise(void *argument)
     mortise_client *client = open_at(&server, NULL, "renew_every = 100ms", variant->settings);
     mortise_lease *good = take_as(client, "good", variant->owner, LONG_MS);
     CHECK(ask_number(&server, "LPUSH mortise:%s mine", name) == 1);
-    EXPECT(BACKEND, mortise_acquire(client, name, MORTISE_OPTIONS(.owner = variant->owner), &lease,
-                                    &detail));
+    EXPECT(BACKEND,
+           mortise_acquire(client, name, MORTISE_OPTIONS(.wait_ms = 0, .owner = variant->owner),
+                           &lease, &detail));
     SAYS("used for something else");
     SAYS("otherwise");
     CHECK(!detail.retryable);

@@ -148,8 +148,9 @@ static void test_nobody_acknowledges(void)
     CHECK(wait_works(client) && wait_works(hurried));
     freeze_replicas("freeze");
     for (int i = 0; i < 3; i++) {
-        CHECK(not_reached(mortise_acquire(client, "replicated", MORTISE_OPTIONS(.ttl_ms = LONG_MS),
-                                          &lease, &detail)));
+        CHECK(not_reached(mortise_acquire(client, "replicated",
+                                          MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = LONG_MS), &lease,
+                                          &detail)));
         SAYS("0 of 1 replicas");
         CHECK(detail.retryable);
         CHECK(holds(&house.server, "replicated") == 0);
@@ -218,7 +219,7 @@ static void test_taken_back_at_the_next(void)
         open_house("unreachable_timeout = 3s", QUICK "min_replicas = 2\nreplica_timeout = 1s\n");
     CHECK(wait_works(client));
     house_do(&house, "freeze", 2);
-    pending_start(&pending, client, name, MORTISE_OPTIONS(.ttl_ms = LONG_MS));
+    pending_start(&pending, client, name, MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = LONG_MS));
     CHECK(test_poll(is_on_replica, name, TEST_PATIENCE_MS));
     house_do(&house, "freeze", 0);
     house_promote(&house, 1);
@@ -238,7 +239,8 @@ static void test_taken_back_at_the_next(void)
 static bool two_are_told(void *client)
 {
     mortise_lease *lease = NULL;
-    CHECK(not_reached(mortise_acquire(client, "three", MORTISE_OPTIONS(), &lease, &detail)));
+    CHECK(not_reached(
+        mortise_acquire(client, "three", MORTISE_OPTIONS(.wait_ms = 0), &lease, &detail)));
     CHECK(holds(&house.server, "three") == 0);
     return strstr(detail.message, "2 of 3 replicas") != NULL;
 }
@@ -293,7 +295,7 @@ static void test_together(void)
     for (int i = 0; i < MANY; i++) {
         snprintf(name, sizeof name, "together-%d", i);
         pendings[i] = PENDING_INIT;
-        pending_start(&pendings[i], client, name, MORTISE_OPTIONS(.ttl_ms = LONG_MS));
+        pending_start(&pendings[i], client, name, MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = LONG_MS));
     }
     for (int i = 0; i < MANY; i++) {
         snprintf(name, sizeof name, "together-%d", i);

@@ -132,7 +132,7 @@ static void expect_refused(const char *name, const char *settings, mortise_statu
     CHECK(test_file_write(path, text));
     mortise_status status = mortise_open(path, &client, &detail);
     if (status == MORTISE_OK)
-        status = mortise_acquire(client, "refused", MORTISE_OPTIONS(), &lease, &detail);
+        status = mortise_acquire(client, "refused", MORTISE_OPTIONS(.wait_ms = 0), &lease, &detail);
     CHECK(status == wanted);
     SAYS(says);
     CHECK(strstr(detail.message, "hunter2") == NULL);
@@ -393,7 +393,7 @@ static void test_led_astray(void)
         if (!EXPECT(OK, mortise_open(url, &client, &detail)))
             continue;
         mortise_status status =
-            mortise_acquire(client, "astray", MORTISE_OPTIONS(), &lease, &detail);
+            mortise_acquire(client, "astray", MORTISE_OPTIONS(.wait_ms = 0), &lease, &detail);
         CHECK(status == MORTISE_UNREACHABLE || status == MORTISE_BACKEND);
         SAYS(says[i]);
         close_client(client);

@@ -260,7 +260,7 @@ static bool hears_of_replica(void *argument)
     mortise_lease *lease = NULL;
     name_party(party, "read-only", "");
     mortise_status status =
-        mortise_acquire(party->client, "read-only", MORTISE_OPTIONS(), &lease, &detail);
+        mortise_acquire(party->client, "read-only", MORTISE_OPTIONS(.wait_ms = 0), &lease, &detail);
     return status == MORTISE_UNREACHABLE && detail.retryable &&
            strstr(detail.message, "a replica, not the primary");
 }
@@ -341,7 +341,8 @@ static void test_too_many_clients(void)
     mortise_lease *lease = take(first, "room"), *none = NULL;
     CHECK(ask_is(&volatile_one, "OK", "CONFIG SET maxclients %d",
                  (int)info_number(&volatile_one, "clients", "connected_clients")));
-    EXPECT(UNREACHABLE, mortise_acquire(second, "no room", MORTISE_OPTIONS(), &none, &detail));
+    EXPECT(UNREACHABLE,
+           mortise_acquire(second, "no room", MORTISE_OPTIONS(.wait_ms = 0), &none, &detail));
     SAYS("max number of clients");
     CHECK(detail.retryable);
     CHECK(wait_renewals(first, stats_of(first).renewals + 2));
@@ -368,7 +369,8 @@ static void hold_in_full_memory(void *argument)
     if (party->variant->fencing || strcmp(party->variant->name, "plain") == 0) {
         EXPECT(BACKEND,
                mortise_acquire(party->client, party->asks,
-                               MORTISE_OPTIONS(.owner = party->variant->owner), &none, &detail));
+                               MORTISE_OPTIONS(.wait_ms = 0, .owner = party->variant->owner), &none,
+                               &detail));
         SAYS("OOM");
         CHECK(detail.retryable);
     }

@@ -274,10 +274,11 @@ static void extend_anothers(void *argument)
     mortise_client *client =
         open_at(&server, NULL, "ttl = 2s\nrenew_every = 500ms", variant->settings);
     mortise_client *other = open_at(&server, NULL, NULL, variant->settings);
-    EXPECT(OK, mortise_acquire(client, name,
-                               MORTISE_OPTIONS(.ttl_ms = LONG_MS, .on_state = note_state,
-                                               .user_data = &told, .owner = variant->owner),
-                               &lease, &detail));
+    EXPECT(OK,
+           mortise_acquire(client, name,
+                           MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = LONG_MS, .on_state = note_state,
+                                           .user_data = &told, .owner = variant->owner),
+                           &lease, &detail));
     CHECK(ask_number(&server, "DEL mortise:%s", name) == 1);
     mortise_lease *theirs = take_as(other, name, NULL, 20000);
     CHECK(test_count_wait(&told.lost, 1));

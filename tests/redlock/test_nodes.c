@@ -285,11 +285,12 @@ static void test_settings(void)
     expect_refused("a:1,, b:1", "a server is missing");
     expect_refused("a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q", "more than 15");
     mortise_client *client = nodes_open(&nodes, ALL, NULL, AT_ONCE "max_ttl = 10s\n");
-    EXPECT(INVALID,
-           mortise_acquire(client, "ttl", MORTISE_OPTIONS(.ttl_ms = 10001), &lease, &detail));
+    EXPECT(INVALID, mortise_acquire(client, "ttl", MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = 10001),
+                                    &lease, &detail));
     SAYS("max_ttl");
     give(take_as(client, "ttl", NULL, 10000));
-    EXPECT(NOTSUP, mortise_acquire(client, "ttl", MORTISE_OPTIONS(.owner = "us"), &lease, &detail));
+    EXPECT(NOTSUP, mortise_acquire(client, "ttl", MORTISE_OPTIONS(.wait_ms = 0, .owner = "us"),
+                                   &lease, &detail));
     close_client(client);
 }
 

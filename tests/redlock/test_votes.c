@@ -303,10 +303,10 @@ static void test_scripts_flushed(void)
     struct told told = TOLD_INIT;
     mortise_lease *held = NULL, *lease;
     pthread_t flusher;
-    EXPECT(OK, mortise_acquire(
-                   client, "flushed, held",
-                   MORTISE_OPTIONS(.ttl_ms = LONG_MS, .on_state = note_state, .user_data = &told),
-                   &held, &detail));
+    EXPECT(OK, mortise_acquire(client, "flushed, held",
+                               MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = LONG_MS,
+                                               .on_state = note_state, .user_data = &told),
+                               &held, &detail));
     flushing = true;
     CHECK(pthread_create(&flusher, NULL, flush_all, nodes.node) == 0);
     uint64_t token = 0;

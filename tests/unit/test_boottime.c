@@ -22,8 +22,8 @@ static int live_on_boottime(void)
     clock_gettime(CLOCK_MONOTONIC, &monotonic);
     if (clock_now() / NS_PER_S - monotonic.tv_sec < 80000)
         return __LINE__;
-    if (mortise_acquire(rig.handle, "a", MORTISE_OPTIONS(.ttl_ms = 60000), &lease, NULL) !=
-        MORTISE_OK)
+    if (mortise_acquire(rig.handle, "a", MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = 60000), &lease,
+                        NULL) != MORTISE_OK)
         return __LINE__;
     while (mortise_state(lease) == MORTISE_STATE_HELD && stats_of(&rig).renewals < 4)
         poll(NULL, 0, 1);

@@ -212,9 +212,10 @@ static void test_blocked_callback_harms_nobody(void)
     sem_init(&running.leave, 0, 0);
     rig_open_real(&rig, CONFIG "renew_every = 50ms\n");
     lost = lose_and_linger(rig.handle, "lost", &running);
-    CU_ASSERT_EQUAL_FATAL(
-        mortise_acquire(rig.handle, "kept", MORTISE_OPTIONS(.ttl_ms = 60000), &kept, NULL),
-        MORTISE_OK);
+    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "kept",
+                                          MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = 60000), &kept,
+                                          NULL),
+                          MORTISE_OK);
     CU_ASSERT(test_poll(renewed_often, NULL, TEST_PATIENCE_MS));
     CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "other", FOREVER, &other, NULL), MORTISE_OK);
     CU_ASSERT_EQUAL(mortise_release(other, NULL), MORTISE_OK);

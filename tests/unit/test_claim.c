@@ -291,7 +291,7 @@ static void release_lost(enum claim_state next)
 /* Nothing was sent that could have moved the claim: there is nothing to release. */
 static void test_deadline_without_a_renewal(void)
 {
-    take_lease(MORTISE_OPTIONS(.no_renew = true));
+    take_lease(MORTISE_OPTIONS(.wait_ms = 0, .no_renew = true));
     advance_ms(DEADLINE_MS - 1);
     CU_ASSERT_EQUAL(claim->state, CLAIM_HELD);
     advance_ms(1);

@@ -48,7 +48,7 @@ static void test_hands_over(void)
 {
     struct states states = {0};
     mortise_lease *lease =
-        start(CONFIG, MORTISE_OPTIONS(.on_state = on_state, .user_data = &states));
+        start(CONFIG, MORTISE_OPTIONS(.wait_ms = 0, .on_state = on_state, .user_data = &states));
     uint64_t token = mortise_token(lease);
     want(&rig, &got, "a", FOREVER);
     advance_ms(20);
@@ -81,7 +81,7 @@ static void test_callbacks_go_with_the_lease(void)
 {
     struct states first = {0}, second = {0};
     mortise_lease *lease =
-        start(CONFIG, MORTISE_OPTIONS(.on_state = on_state, .user_data = &first));
+        start(CONFIG, MORTISE_OPTIONS(.wait_ms = 0, .on_state = on_state, .user_data = &first));
     want(&rig, &got, "a",
          MORTISE_OPTIONS(.wait_ms = -1, .on_state = on_state, .user_data = &second));
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);

@@ -242,7 +242,7 @@ static void *open_often(void *argument)
                 loader_open(&bench.loader, "layer", NULL, 0, &instance, NULL) == MORTISE_OK;
         mortise_error error;
         if (loader_open(&bench.loader, "bad_abi", NULL, 0, &instance, &error) != MORTISE_CONFIG ||
-            strstr(error.message, "abi is 2") == NULL)
+            strstr(error.message, "abi is 3") == NULL)
             *good = false;
         loader_close_all(&bench.loader);
         config_free(bench.loader.config);

@@ -29,11 +29,13 @@ static void test_handshake(void)
 {
     size_t module = sizeof(mortise_module), op = sizeof(mortise_op);
     size_t least = offsetof(mortise_module, capabilities_of);
-    size_t least_op = offsetof(mortise_op, core_state) + sizeof(uint32_t);
+    size_t least_op = offsetof(mortise_op, emitted) + sizeof(void (*)(void));
+    size_t info = sizeof(mortise_info),
+           least_info = offsetof(mortise_info, waiters) + sizeof(int32_t);
 
     put_config("");
     refused("bad_magic", ": magic is 0x12345678, expected 0x4d525431: not a module");
-    refused("bad_abi", ": abi is 2, expected 1: built for another mortise");
+    refused("bad_abi", ": abi is 3, expected 2: built for another mortise");
     refused_size("big_module",
                  ": module_size is %zu, expected at most %zu: built for a newer mortise",
                  module + 8, module);
@@ -44,8 +46,15 @@ static void test_handshake(void)
     refused_size("big_op", ": op_size is %zu, expected at most %zu: built for a newer mortise",
                  op + 8, op);
     refused_size("small_op", ": op_size is 16, expected %zu to %zu", least_op, op);
+    refused_size("big_info", ": info_size is %zu, expected at most %zu: built for a newer mortise",
+                 info + 8, info);
+    refused_size("small_info", ": info_size is 16, expected %zu to %zu", least_info, info);
     refused_size("bad_option", ": option_size is %zu, expected %zu", sizeof(mortise_option) - 8,
                  sizeof(mortise_option));
+    refused_size("older_plugin", ": op_size is %zu, expected %zu of a plugin",
+                 offsetof(mortise_op, mode), op);
+    refused_size("older_infos", ": info_size is %zu, expected %zu of a plugin",
+                 offsetof(mortise_info, mode), info);
     refused("bad_kind", ": kind is 4, expected 1 to 3");
     refused("bad_name", ": name is not 1 to 31 letters, digits, '_' and '-'");
     refused("no_turn", ": turn is missing, which every driver must have");
@@ -70,6 +79,7 @@ static void test_older(void)
     CU_ASSERT_PTR_NULL(old->module.capabilities_of);
     CU_ASSERT_PTR_NULL(old->module.schema);
     CU_ASSERT_EQUAL(old->capabilities, MORTISE_CAP_LEASE);
+    CU_ASSERT_EQUAL(open_good(&bench, "older")->capabilities, MORTISE_CAP_LEASE);
     bench_close(&bench);
 }
 
@@ -326,10 +336,10 @@ static bool see(const mortise_module_info *info, const mortise_option_info *opti
 
 static void test_scan(void)
 {
-    static const char *const wanted[] = {"sink|driver|1.2|1|4|yes|no\n",
-                                         "layer|plugin|1.3|1|4|yes|no\n",
-                                         "ear|observer|1.1|1|0|\n",
-                                         "old|driver|1.0|1|0|\n",
+    static const char *const wanted[] = {"sink|driver|1.2|2|4|yes|no\n",
+                                         "layer|plugin|1.3|2|4|yes|no\n",
+                                         "ear|observer|1.1|2|0|\n",
+                                         "old|driver|1.0|2|0|\n",
                                          "bad_abi|||0|0|!\n",
                                          "no_symbol|||0|0|!\n"};
     struct seen seen = {.text = ""};
@@ -363,7 +373,7 @@ static void test_scan(void)
     seen = (struct seen){.text = ""};
     CU_ASSERT_EQUAL(loader_scan(config, see, &seen, NULL), MORTISE_OK);
     CU_ASSERT_STRING_EQUAL(seen.text,
-                           "layer|plugin|1.3|1|4|yes|no\near|observer|1.1|1|0|\nsink|||0|0|!\n");
+                           "layer|plugin|1.3|2|4|yes|no\near|observer|1.1|2|0|\nsink|||0|0|!\n");
     config_free(config);
     snprintf(text, sizeof(text), "[mortise]\nmodule_path = %s/scan:${FIXTURES}\n", test_folder);
     put(FILE_NAME, text);

@@ -53,7 +53,7 @@ static void test_renewed_by_its_span(void)
 /* It lasts for its ttl, though no single claim does; and ends then. */
 static void test_no_renew_lasts_for_its_ttl(void)
 {
-    mortise_lease *lease = open_and_take(MORTISE_OPTIONS(.no_renew = true));
+    mortise_lease *lease = open_and_take(MORTISE_OPTIONS(.wait_ms = 0, .no_renew = true));
     advance_ms(2900);
     CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
     CU_ASSERT(mortise_remaining_ms(lease) <= TTL_MS - 2900);
@@ -152,7 +152,7 @@ static void test_doubt_before_it_is_told(void)
     tap(&rig);
     tap_answer = keep_acquire;
     gone = false;
-    want(&rig, &outcome, "a", MORTISE_OPTIONS(.no_renew = true));
+    want(&rig, &outcome, "a", MORTISE_OPTIONS(.wait_ms = 0, .no_renew = true));
     settle();
     tapped_host()->post(tapped_host(), grant_and_doubt, NULL);
     settle();
@@ -197,12 +197,12 @@ static void test_doubt_of_one_that_ends(const mortise_options *options, int64_t 
 
 static void test_doubt_of_no_renew(void)
 {
-    test_doubt_of_one_that_ends(MORTISE_OPTIONS(.no_renew = true), 1000);
+    test_doubt_of_one_that_ends(MORTISE_OPTIONS(.wait_ms = 0, .no_renew = true), 1000);
 }
 
 static void test_doubt_past_max_hold(void)
 {
-    test_doubt_of_one_that_ends(MORTISE_OPTIONS(.max_hold_ms = 1500), 2500);
+    test_doubt_of_one_that_ends(MORTISE_OPTIONS(.wait_ms = 0, .max_hold_ms = 1500), 2500);
 }
 
 /* Doubted while it was renewed, and there is no answer until that is over. */

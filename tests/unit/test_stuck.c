@@ -166,12 +166,15 @@ static void stuck_with_the_watchdog(void)
     mortise_lease *lease;
     rig_open_real(&rig, CONFIG);
     CU_ASSERT_EQUAL_FATAL(/* starts the watchdog, which has nothing to do for long */
-                          mortise_acquire(rig.handle, "b", MORTISE_OPTIONS(.ttl_ms = 3600000),
-                                          &lease, NULL),
+                          mortise_acquire(rig.handle, "b",
+                                          MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = 3600000), &lease,
+                                          NULL),
                           MORTISE_OK);
     refuse_threads();
-    CU_ASSERT_EQUAL_FATAL(
-        mortise_acquire(rig.handle, "a", MORTISE_OPTIONS(.ttl_ms = 100), &lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a",
+                                          MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = 100), &lease,
+                                          NULL),
+                          MORTISE_OK);
     stand_still();
     while (sem_wait(&stuck) != 0)
         continue;
@@ -220,9 +223,10 @@ static void release_while_closing(const sim_rule *rule)
     struct caller caller;
     rig_open_real(&rig, CONFIG "unreachable_timeout = 60s\n");
     caller = (struct caller){.client = rig.handle};
-    CU_ASSERT_EQUAL_FATAL(
-        mortise_acquire(rig.handle, "a", MORTISE_OPTIONS(.owner = "o"), &caller.lease, NULL),
-        MORTISE_OK);
+    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a",
+                                          MORTISE_OPTIONS(.wait_ms = 0, .owner = "o"),
+                                          &caller.lease, NULL),
+                          MORTISE_OK);
     int number = sim->script(rule);
     pthread_create(&caller.thread, NULL, release_it, &caller);
     CU_ASSERT(sim->wait_hits(number, 1, TEST_PATIENCE_MS));

@@ -80,7 +80,7 @@ static void test_renewal_keeps_it(void)
 
 /* ---- shared owners --------------------------------------------------------------------------------- */
 
-#define AS(owner_) MORTISE_OPTIONS(.owner = owner_)
+#define AS(owner_) MORTISE_OPTIONS(.wait_ms = 0, .owner = owner_)
 
 static void test_owners_share(void)
 {

@@ -11,7 +11,7 @@
 
 static struct rig rig;
 static struct states states;
-#define WATCHED MORTISE_OPTIONS(.on_state = on_state, .user_data = &states)
+#define WATCHED MORTISE_OPTIONS(.wait_ms = 0, .on_state = on_state, .user_data = &states)
 
 static mortise_lease *open_and_take(const char *config, const mortise_options *options)
 {
@@ -130,8 +130,9 @@ static void test_due_together_go_together(void)
 
 static void test_no_renew_just_ends(void)
 {
-    mortise_lease *lease = open_and_take(
-        CONFIG, MORTISE_OPTIONS(.no_renew = true, .on_state = on_state, .user_data = &states));
+    mortise_lease *lease =
+        open_and_take(CONFIG, MORTISE_OPTIONS(.wait_ms = 0, .no_renew = true, .on_state = on_state,
+                                              .user_data = &states));
     advance_ms(DEADLINE_MS - 1);
     CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
     advance_ms(1);
@@ -145,8 +146,9 @@ static void test_no_renew_just_ends(void)
 /* [2] of a thread that died: the renewals end, then the lease. */
 static void test_max_hold(void)
 {
-    mortise_lease *lease = open_and_take(
-        CONFIG, MORTISE_OPTIONS(.max_hold_ms = 5000, .on_state = on_state, .user_data = &states));
+    mortise_lease *lease =
+        open_and_take(CONFIG, MORTISE_OPTIONS(.wait_ms = 0, .max_hold_ms = 5000,
+                                              .on_state = on_state, .user_data = &states));
     advance_ms(4000 + DEADLINE_MS - 1);
     CU_ASSERT_EQUAL(stats_of(&rig).renewals, 4);
     CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);

@@ -452,7 +452,8 @@ static bool outlasts_session(mortise_client *client, mortise_client *other)
     mortise_lease *lease, *next;
     int64_t session = session_of(client);
     int64_t began_ms = test_now_ms(), ttl_ms = 3 * TIMEOUT_MS / 2;
-    EXPECT(OK, mortise_acquire(client, name, MORTISE_OPTIONS(.ttl_ms = ttl_ms, .no_renew = true),
+    EXPECT(OK, mortise_acquire(client, name,
+                               MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = ttl_ms, .no_renew = true),
                                &lease, &detail));
     next = take(other, name);
     CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
