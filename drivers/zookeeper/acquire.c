@@ -125,7 +125,11 @@ static void searched(struct driver *driver, struct claim *claim, const struct ch
                    send_get(driver, claim->name->folder, node, claim_reply(claim, adopted)));
         return;
     }
-    claim_become(driver, claim, is_wanted ? CLAIM_IDLE : CLAIM_DELETING);
+    bool is_old = claim->made_in != driver->session->number; /* the node may end with its session */
+    claim_become(driver, claim,
+                 is_wanted ? CLAIM_IDLE
+                 : is_old  ? CLAIM_REDELETING
+                           : CLAIM_DELETING);
     claim_go(driver, claim);
 }
 

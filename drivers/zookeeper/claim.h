@@ -40,7 +40,8 @@
  *   GONE        -                                     GONE          ENDED LOST   GONE           GONE
  *   UNWANTED    made: DELETING; refused: ENDED;       UNWANTED      UNWANTED     ENDED          SEARCHING
  *               lost: SEARCHING
- *   SEARCHING   found: DELETING; not found: ENDED;    SEARCHING     SEARCHING    ENDED f        SEARCHING
+ *   SEARCHING   found: DELETING, of an earlier        SEARCHING     SEARCHING    ENDED f        SEARCHING
+ *               session: REDELETING; not found: ENDED;
  *               no list: SEARCHING after a pause
  *   DELETING    done: ENDED; no node: ENDED LOST;     DELETING      DELETING     ENDED f        REDELETING
  *               no right: REFUSED; lost: REDELETING

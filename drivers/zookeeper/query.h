@@ -19,6 +19,7 @@ struct query {
     unsigned pending; /* requests on their way */
     bool written;     /* a write was sent */
     unsigned tries;
+    int folder_rc; /* record.c: why the folder of the records could not be made; ZOK: no reason known */
     struct listing *listing;            /* of inspect.c, */
     void (*drop)(struct query *query); /* which frees it, once it is there */
 };

@@ -46,6 +46,30 @@ void record_read(struct driver *driver, struct query *query)
 
 /* ---- writing ------------------------------------------------------------------------------------------- */
 
+static void write_now(struct driver *driver, struct query *query);
+
+/* What was said to the making of the folder. */
+static void folder_made(struct driver *driver, struct request *request)
+{
+    int rc = request->rc;
+    if (!fault_is_loss(rc))
+        request->rc = ZOK;
+    struct query *query = query_answer(driver, request, true);
+    if (query != NULL)
+        query->folder_rc = rc == ZNODEEXISTS ? ZOK : rc;
+}
+
+/* Writes again, behind the folder. */
+static void make_folder(struct driver *driver, struct query *query)
+{
+    send_root(driver, NULL);
+    query->step++;
+    if (query_sent(driver, query,
+                   send_create(driver, "%records", NULL, "", 0, ZOO_PERSISTENT,
+                               query_reply(query, folder_made))))
+        write_now(driver, query);
+}
+
 static void was_written(struct driver *driver, struct request *request)
 {
     int rc = request->rc;
@@ -56,9 +80,13 @@ static void was_written(struct driver *driver, struct request *request)
     if (query == NULL)
         return;
     mortise_op *op = query->op;
-    if (rc == ZNONODE && op->record_version == 0 && query->tries++ < FOLDER_TRIES) {
-        send_root(driver, "%records");
-        query->begin(driver, query);
+    if (rc == ZNONODE && op->record_version == 0) {
+        if (query->folder_rc != ZOK)
+            query_fail(driver, query, MORTISE_BACKEND, query->folder_rc);
+        else if (query->tries++ < FOLDER_TRIES)
+            make_folder(driver, query);
+        else
+            query_fail(driver, query, MORTISE_BACKEND, rc);
         return;
     }
     if (rc == ZOK)
@@ -66,17 +94,14 @@ static void was_written(struct driver *driver, struct request *request)
     query_complete(driver, query, rc == ZOK ? MORTISE_OK : MORTISE_BUSY);
 }
 
-void record_write(struct driver *driver, struct query *query)
+static void write_now(struct driver *driver, struct query *query)
 {
     const mortise_op *op = query->op;
     char node[FOLDER_MAX];
-    query->step++;
     query->written = true;
     struct reply_to to = query_reply(query, was_written);
     node_of(op, node);
-    if (op->record_version > INT32_MAX)
-        query_complete(driver, query, MORTISE_BUSY);
-    else if (op->record_version == 0)
+    if (op->record_version == 0)
         query_sent(
             driver, query,
             send_create(driver, "%records", node, op->record, op->record_size, ZOO_PERSISTENT, to));
@@ -84,6 +109,15 @@ void record_write(struct driver *driver, struct query *query)
         query_sent(driver, query,
                    send_set(driver, "%records", node, op->record, op->record_size,
                             (int)(op->record_version - 1), to));
+}
+
+void record_write(struct driver *driver, struct query *query)
+{
+    query->step++;
+    if (query->op->record_version > INT32_MAX)
+        query_complete(driver, query, MORTISE_BUSY);
+    else
+        write_now(driver, query);
 }
 
 /* ---- ping ---------------------------------------------------------------------------------------------- */

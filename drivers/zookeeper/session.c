@@ -244,22 +244,20 @@ static void suspend(struct driver *driver)
     driver->upcalls->suspended(driver);
 }
 
-static void end(struct driver *driver)
+/* begin_ns: when to make the next one. */
+static void end(struct driver *driver, bool abandoned, int64_t begin_ns)
 {
     if (is_connected(driver))
         suspend(driver);
     if (driver->away_ns == 0)
         driver->away_ns = now_of(driver);
-    driver->begin_ns = now_of(driver) + (driver->refused != 0 ? AGAIN_NS : 0);
-    retire(driver, false);
+    driver->begin_ns = begin_ns;
+    retire(driver, abandoned);
 }
 
 void session_abandon(struct driver *driver)
 {
-    if (is_connected(driver))
-        suspend(driver);
-    driver->begin_ns = now_of(driver);
-    retire(driver, true);
+    end(driver, true, now_of(driver));
 }
 
 void session_event(struct driver *driver, int state)
@@ -273,10 +271,11 @@ void session_event(struct driver *driver, int state)
         suspend(driver);
     else if (state == ZOO_EXPIRED_SESSION_STATE) {
         host->log(host, 4, "the session has expired");
-        end(driver);
-    } else if (state == ZOO_AUTH_FAILED_STATE) {
+        end(driver, false, now_of(driver));
+    } else if (state ==
+               ZOO_AUTH_FAILED_STATE) { /* the servers keep the session until its timeout */
         driver->refused = ZAUTHFAILED;
-        end(driver);
+        end(driver, true, now_of(driver) + AGAIN_NS);
     }
 }
 

@@ -19,13 +19,14 @@
  *   the last query is answered  -           -          -          -          -          abandoned
  *   unproven for too long c     -           abandoned  abandoned  -          -          -
  *   only REFUSED claims left    -           abandoned  -          -          -          -
- *   expired, refused by auth    ended       ended      ended      ended      ended      ended
+ *   expired                     ended       ended      ended      ended      ended      ended
+ *   refused by auth             abandoned   abandoned  abandoned  abandoned  abandoned  abandoned
  *
  *   a: one beat, so that the servers know it. b: abandoned at once if no query is open. c: a third longer than the timeout.
  *   Ended and abandoned: OVER, then CLOSING; the driver makes another session. Each line has a test in
  *   tests/zookeeper/session_tests.c or cut_tests.c: "suspect, and back", "a client that has nothing rests" (with a
  *   reconnection), "queries of a client that rests", "asked in two sessions" (c), "may not delete", "CURATOR-604", "digest
- *   ACL". Without a test: LEAVING when its connection is lost; no thread to close with.
+ *   ACL", "refused by auth". Without a test: LEAVING when its connection is lost; no thread to close with.
  *
  * ENDED OR ABANDONED. When the servers say that a session has expired, its nodes are gone. A session that nothing was heard
  * of is abandoned: every lease is LOST by then, but the servers may still hear the client, which reconnects for ever and so

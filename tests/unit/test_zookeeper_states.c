@@ -435,10 +435,54 @@ static void test_two_faults(void)
     CU_ASSERT_EQUAL(failures, 0);
 }
 
+/* The node of an abandoned session, whose create was not answered, is looked for and found. Whether it is deleted or ends
+ * with its session before: it was there, and is gone. */
+static void test_found_and_gone(void)
+{
+    for (int steps = 0; steps < 12; steps++) {
+        struct run run = {.fault = NOTHING};
+        mortise_status status = MORTISE_TIMEDOUT;
+        bool first;
+        fake_reset(false);
+        fake_make("/r");
+        fake_make("/r/x");
+        open_driver();
+        while (!fake_connect())
+            if (!run_posted())
+                pass_time();
+        while (run_posted() || fake_step())
+            continue;
+        run.op = op_of(MORTISE_OP_ACQUIRE, 1);
+        start(&run.op);
+        fake_cut(9); /* its create is executed */
+        module->cancel(ctx, &run.op);
+        CU_ASSERT_EQUAL(run.op.status, MORTISE_INDETERMINATE);
+        for (int64_t from_ns = now_ns; now_ns - from_ns < 2 * FAKE_TIMEOUT_MS * MS;)
+            if (!run_posted())
+                pass_time();
+        CU_ASSERT_EQUAL(fake_contenders("/r/x", &first), 1);
+        while (!fake_connect())
+            if (!run_posted())
+                pass_time();
+        for (int i = 0; i < steps; i++)
+            while (!run_posted() && !fake_step())
+                pass_time();
+        bool was_there = fake_contenders("/r/x", &first) == 1;
+        fake_end_old_sessions();
+        CU_ASSERT(release(&run, 1, &status));
+        if (was_there)
+            CU_ASSERT_EQUAL(status, MORTISE_OK);
+        while (run_posted() || fake_step())
+            continue;
+        close_driver();
+    }
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {{"each fault at each request", test_each_fault_at_each_request},
                            {"two faults", test_two_faults},
+                           {"found, and gone", test_found_and_gone},
                            CU_TEST_INFO_NULL};
     CU_SuiteInfo suites[] = {{"zookeeper states", NULL, NULL, NULL, NULL, tests},
                              CU_SUITE_INFO_NULL};

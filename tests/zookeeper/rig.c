@@ -131,7 +131,8 @@ static void rig_value(struct rig *rig, const char *key, const char *text, int64_
             rig->values[i] = (mortise_value){.given = true, .text = text, .number = number};
 }
 
-void rig_open_at(struct rig *rig, const char *client_id, const char *servers, int64_t timeout_ms)
+static void open_with(struct rig *rig, const char *client_id, const char *servers,
+                      int64_t timeout_ms, const char *auth)
 {
     *rig = (struct rig){.lock = PTHREAD_MUTEX_INITIALIZER, .filled = PTHREAD_COND_INITIALIZER};
     rig->end = &rig->first;
@@ -149,6 +150,7 @@ void rig_open_at(struct rig *rig, const char *client_id, const char *servers, in
     rig_value(rig, "root", "/ops", 0);
     rig_value(rig, "session_timeout", "some", timeout_ms);
     rig_value(rig, "connect_timeout", "some", TEST_PATIENCE_MS);
+    rig_value(rig, "auth", auth, 0);
     for (size_t i = 0; i < module->option_count; i++)
         if (strcmp(module->options[i].key, "tick") == 0)
             rig->values[i].given = false;
@@ -159,6 +161,16 @@ void rig_open_at(struct rig *rig, const char *client_id, const char *servers, in
                               .client_id = client_id,
                               .note = "host\n1\nprogram"};
     CU_ASSERT_EQUAL_FATAL(module->open(&args, &rig->ctx, &detail), MORTISE_OK);
+}
+
+void rig_open_at(struct rig *rig, const char *client_id, const char *servers, int64_t timeout_ms)
+{
+    open_with(rig, client_id, servers, timeout_ms, NULL);
+}
+
+void rig_open_as(struct rig *rig, const char *client_id, const char *auth)
+{
+    open_with(rig, client_id, stage.servers, LIFE_MS, auth);
 }
 
 void rig_open(struct rig *rig, const char *client_id)

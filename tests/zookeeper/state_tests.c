@@ -235,10 +235,96 @@ static void test_lost_while_leaving(void)
     rig_close(&one);
 }
 
+/* ---- the servers refuse the user --------------------------------------------------------------------------------- */
+
+/* A server that starts anew, and does or does not know the users of the scheme "digest". */
+static void restart(bool has_users)
+{
+    const char *const keys[] = {has_users
+                                    ? "java=-Dzookeeper.DigestAuthenticationProvider.enabled=true"
+                                    : "java=-Dzookeeper.DigestAuthenticationProvider.enabled=false",
+                                NULL};
+    CU_ASSERT_FATAL(stage_server("kill", 1));
+    CU_ASSERT_FATAL(stage_server_with(1, keys));
+}
+
+/* The session lives on in the servers, and so does the node: a release is not sure before the node is gone. */
+static void test_refused_by_auth(void)
+{
+    static struct rig one;
+    struct folder folder = {"refused", 1};
+    CU_ASSERT_FATAL(rig_load());
+    rig_open(&one, "00000000000000000000000000000016"); /* everybody may see its folder */
+    mortise_op op = rig_acquire("refused", 1, 0);
+    rig_start(&one, &op);
+    CU_ASSERT_EQUAL_FATAL(rig_finish(&one, NULL, &op), MORTISE_OK);
+    rig_release(&one, &op);
+    rig_close(&one);
+    rig_open_as(&one, "00000000000000000000000000000017", "digest:me:secret");
+    op = rig_acquire("refused", 2, 0);
+    rig_start(&one, &op);
+    CU_ASSERT_EQUAL_FATAL(rig_finish(&one, NULL, &op), MORTISE_OK);
+    restart(false);
+    mortise_op back = {
+        .kind = MORTISE_OP_RELEASE, .name = "refused", .name_len = 7, .grant = op.grant};
+    mortise_op renewal = op;
+    renewal.kind = MORTISE_OP_RENEW;
+    do { /* until the driver has heard that it is refused */
+        run_for(&one, 20);
+        rig_start(&one, &renewal);
+    } while (rig_finish(&one, NULL, &renewal) != MORTISE_LOST);
+    rig_start(&one, &back);
+    run_for(&one, 200);
+    CU_ASSERT(test_poll(has_nodes, &folder, TEST_PATIENCE_MS));
+    if (!back.issuer)
+        rig_cancel(&one, &back);
+    SAFE(!back.sure);
+    restart(true);
+    CU_ASSERT_EQUAL(release_until_sure(&one, &op), MORTISE_OK);
+    folder.wanted = 0;
+    CU_ASSERT(test_poll(has_nodes, &folder, TEST_PATIENCE_MS));
+    rig_close(&one);
+}
+
+/* ---- a record that cannot be written ------------------------------------------------------------------------------- */
+
+static void set_rights(int rights)
+{
+    struct ACL some = {rights, ZOO_ANYONE_ID_UNSAFE};
+    const struct ACL_vector acl = {1, &some};
+    CU_ASSERT_EQUAL(zoo_set_acl(stage.peek, "/ops", -1, &acl), ZOK);
+}
+
+/* Nobody may make the folder of the records: that is a failure, and no other version of the record. */
+static void test_no_folder_for_records(void)
+{
+    static struct rig one;
+    CU_ASSERT_FATAL(rig_load());
+    rig_open(&one, "00000000000000000000000000000018");
+    mortise_op held = rig_acquire("r", 1, 0);
+    rig_start(&one, &held);
+    CU_ASSERT_EQUAL_FATAL(rig_finish(&one, NULL, &held), MORTISE_OK);
+    rig_release(&one, &held);
+    set_rights(ZOO_PERM_READ | ZOO_PERM_DELETE | ZOO_PERM_ADMIN);
+    for (int allowed = 0; allowed < 2; allowed++) {
+        mortise_op op = {.kind = MORTISE_OP_WRITE,
+                         .name = "none",
+                         .name_len = 4,
+                         .record = "x",
+                         .record_size = 1};
+        rig_start(&one, &op);
+        CU_ASSERT_EQUAL(rig_finish(&one, NULL, &op), allowed ? MORTISE_OK : MORTISE_BACKEND);
+        set_rights(ZOO_PERM_ALL);
+    }
+    rig_close(&one);
+}
+
 const CU_TestInfo state_tests[] = {
     {"canceled in each state", test_canceled_in_each_state},
     {"replies lost", test_replies_lost},
     {"a list begins anew", test_list_begins_anew},
     {"the connection is lost while a session leaves", test_lost_while_leaving},
+    {"refused by auth", test_refused_by_auth},
+    {"no folder for records", test_no_folder_for_records},
     CU_TEST_INFO_NULL,
 };
