@@ -1,9 +1,9 @@
-/* counter.c - worker processes that each add to one number in a file: read, add, write. With the lock every
- * addition counts; --without-lock shows how many are lost.
+/* counter.c - worker processes that add to one number in a file: each reads it, adds one and writes it back. With the
+ * lock no addition is lost; --without-lock shows how many are lost without it.
  *
  *     counter [--without-lock] WHERE FILE
  *
- * WHERE: a config file or URL, as for mortise_open(). FILE: where the number is kept; made anew. */
+ * WHERE: a config file or URL, as for mortise_open(). FILE: the file of the number; it is created anew. */
 #include <mortise/mortise.h>
 
 #include <errno.h>
@@ -18,14 +18,14 @@
 
 enum { WORKERS = 8, ADDITIONS = 250 };
 
-/* Says what failed; -1. */
+/* Prints what failed. Returns -1. */
 static int fail(const char *what, const char *why)
 {
     fprintf(stderr, "counter: %s: %s\n", what, why);
     return -1;
 }
 
-/* The number in the file, or -1. */
+/* Returns the number in the file, or -1. */
 static long read_number(int file)
 {
     char text[32];
@@ -36,7 +36,7 @@ static long read_number(int file)
     return strtol(text, NULL, 10);
 }
 
-/* Always as many characters, so that a smaller number leaves nothing of a larger one. */
+/* Writes a fixed number of characters, so that nothing of a larger number remains behind a smaller one. */
 static int write_number(int file, long number)
 {
     char text[32];
@@ -51,11 +51,11 @@ static int add_one(int file)
     long number = read_number(file);
     if (number < 0)
         return -1;
-    sched_yield(); /* others may run just here: without a lock they read the same number */
+    sched_yield(); /* let others run here: without a lock they read the same number */
     return write_number(file, number + 1);
 }
 
-/* Until all writers of a pipe have closed it. */
+/* Waits until all writers of a pipe have closed it. */
 static void wait_for_end(int pipe_end)
 {
     char byte;
@@ -76,8 +76,8 @@ static int add_one_locked(mortise_client *client, int file)
     return result;
 }
 
-/* A client is opened after the fork: it belongs to the process that opened it. Says that it is ready by
- * closing one pipe, and starts when all are: when the other was closed. */
+/* Opens its client after the fork, because a client belongs to the process that opened it. The worker closes one pipe
+ * to say that it is ready, and starts when all are ready: when the parent has closed the other pipe. */
 static int work(const char *where, int file, int ready, int start)
 {
     mortise_client *client = NULL;
@@ -102,7 +102,7 @@ static double seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* Waits for all workers; how many failed. */
+/* Waits for all workers. Returns how many failed. */
 static int gather(int workers)
 {
     int failed = 0, status;
@@ -112,7 +112,7 @@ static int gather(int workers)
     return failed;
 }
 
-/* Runs the workers; how long they took in seconds, or a negative number. where NULL: no lock. */
+/* Runs the workers. Returns how many seconds they took, or a negative number. where NULL: no lock. */
 static double run(const char *where, int file)
 {
     int ready[2], start[2], started = 0;

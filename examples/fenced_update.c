@@ -3,11 +3,11 @@
  *     fenced_update LOCKS STORE      e.g. sqlite:/tmp/locks.db sqlite:/tmp/goods.db, or
  *                                    postgresql://app@db/shop postgresql://app@db/shop
  *
- * Two processes sell from one stock. The first takes the lock, reads the stock, and is stopped for longer than
- * its lease lasts. The second gets the lock then, sells, and gives it back. The first goes on, and writes what
- * it had in mind. Each write carries its lease's token, and the store takes none that is smaller than one it
- * has seen: so that last write touches no row, and nothing is lost. (A real program asks mortise_state() right
- * before, too. This one does not, to show what the token is for: it may be stopped between the two.) */
+ * Two processes sell from one stock. The first acquires the lock, reads the stock, and is stopped for longer than its
+ * ttl. The second then acquires the lock, sells, and releases it. The first continues, and writes the number that it
+ * has computed. Each write carries the token of its lease, and the store refuses a token that is smaller than one it
+ * has seen. So the last write changes no row, and no sale is lost. (A real program also calls mortise_state() just
+ * before the write. This one does not, to show why the token is needed: a process may be stopped between the two.) */
 #include <mortise/mortise.h>
 
 #include <inttypes.h>
@@ -35,7 +35,7 @@ static void die(const char *doing, const char *why)
     exit(1);
 }
 
-/* ---- the store: any that can compare and write in one step ----------------------------------------- */
+/* ---- the store: it must compare and write in one step ---------------------------------------------- */
 
 struct store {
 #ifdef WITH_SQLITE
@@ -51,7 +51,7 @@ static const char make[] = "CREATE TABLE goods(id bigint PRIMARY KEY, amount big
                            "token bigint NOT NULL)";
 static const char fill[] = "INSERT INTO goods VALUES (1, 100, 0)";
 static const char look[] = "SELECT amount FROM goods WHERE id = 1";
-/* This is the whole trick. `<=`: a holder may write more than once. */
+/* The token is compared here. `<=`, because a holder may write more than once. */
 static const char fenced[] =
     "UPDATE goods SET amount = $1, token = $2 WHERE id = $3 AND token <= $2";
 
@@ -95,7 +95,7 @@ static void store_close(struct store *store)
     store->unused = 0;
 }
 
-/* Runs a statement; the first value that it returns, or how many rows it changed. */
+/* Runs a statement. Returns the first value of its result, or the number of rows that it changed. */
 static int64_t store_run(struct store *store, const char *sql, int64_t amount, uint64_t token)
 {
     int64_t value = 0;
@@ -156,7 +156,7 @@ static mortise_client *open_locks(const char *where)
     return client;
 }
 
-/* Sells so many; between the look and the write it says that it has looked, and waits for an answer. */
+/* Sells `count` items. Between the read and the write it reports that it has read, and waits for an answer. */
 static bool sell(const char *locks, const char *where, int count, int say, int hear)
 {
     struct store store;
@@ -186,13 +186,13 @@ int main(int argc, char **argv)
     store_run(&store, fill, 0, 0);
     store_close(&store);
 
-    pid_t slow = fork(); /* before any client is opened */
+    pid_t slow = fork(); /* before any client is opened: a client must not cross a fork */
     if (slow == 0)
         _exit(sell(argv[1], argv[2], 1, said[1], heard[0]) ? 1 : 0);
-    if (slow < 0 || read(said[0], &byte, 1) != 1) /* it has looked: 100 */
+    if (slow < 0 || read(said[0], &byte, 1) != 1) /* it has read the stock: 100 */
         die("the first process", "it did not get the lock");
     kill(slow, SIGSTOP);
-    bool sold = sell(argv[1], argv[2], 10, -1, -1); /* waits until the lease has run out */
+    bool sold = sell(argv[1], argv[2], 10, -1, -1); /* waits until the first lease has expired */
     kill(slow, SIGCONT);
     if (write(heard[1], &byte, 1) != 1 || waitpid(slow, &status, 0) != slow)
         die("the first process", "it is gone");

@@ -1,5 +1,5 @@
-/* hello.c - takes a lock, looks whether it still has it, gives it back. argv[1]: a config file or a URL
- * such as sqlite:/tmp/locks.db; without it the default search. */
+/* hello.c - acquires a lock, checks that it still holds it, and releases it. argv[1]: a config file or a URL such as
+ * sqlite:/tmp/locks.db; without it, the default config file. */
 #include <mortise/mortise.h>
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 #!/bin/sh
-# quickstart.sh - Mortise at work in one command, on a fresh Debian or Ubuntu: installs what building needs,
-# builds a release in build-quickstart/, and lets eight processes share a number in a file, with the lock and without.
+# quickstart.sh - shows Mortise at work, on a fresh Debian or Ubuntu: installs what the build needs, builds a release in
+# build-quickstart/, and lets eight processes add to one number in a file, with the lock and without.
 set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 . "$root/tests/packages.sh"
@@ -12,11 +12,11 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 packages_install "$packages_to_build" || exit 1
-# A folder of its own: what it leaves out (the tests) stays left out there.
+# A build directory of its own, because it leaves out the tests.
 echo "Building Mortise in build-quickstart/..."
 build_tree "$root/build-quickstart" release -DMORTISE_TESTS=OFF -DMORTISE_BENCH=OFF || exit 1
 
-# All that a program has to be told: which driver, and where its locks are kept.
+# A config file needs only the driver, and where it keeps its locks.
 cat >"$work/mortise.conf" <<END
 [mortise]
 driver = sqlite
@@ -30,7 +30,7 @@ echo "Eight processes each add 250 to one number in a file: read, add, write."
 printf '  with the lock:     '
 locked=$("$counter" "$work/mortise.conf" "$work/number") || {
     echo "$locked"
-    echo "The count is wrong: that must not happen." >&2
+    echo "The count is wrong. This must not happen." >&2
     exit 1
 }
 echo "$locked"

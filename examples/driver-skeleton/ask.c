@@ -1,6 +1,6 @@
-/* ask.c - ops become lines, the server's lines become answers. The grammar stands in server.py; all that
- * comes from outside (names, notes) travels as hexadecimal digits, so nothing in it can be taken for a word of ours.
- * Knows no sockets. */
+/* ask.c - turns ops into lines, and the server's lines into answers. server.py has the grammar. Everything that comes
+ * from outside (names, notes) is sent as hexadecimal digits, so none of it can be mistaken for a word of the
+ * protocol. Knows no sockets. */
 #include "skeleton.h"
 
 #include <inttypes.h>
@@ -13,7 +13,7 @@ static int64_t now(const struct skeleton *skeleton)
     return skeleton->host->now(skeleton->host);
 }
 
-/* ---- what is asked and not answered ---- */
+/* ---- ops without an answer yet ---- */
 
 static void append(struct skeleton *skeleton, mortise_op *op)
 {
@@ -44,7 +44,7 @@ static void complete(struct skeleton *skeleton, mortise_op *op, mortise_status s
     skeleton->host->complete(skeleton->host, op, status);
 }
 
-/* What the server refused (BACKEND) it will refuse again; the others may do better at the next attempt. */
+/* What the server refused (BACKEND) it will refuse again. After other failures a retry may help. */
 static void fail(struct skeleton *skeleton, mortise_op *op, mortise_status status, const char *why)
 {
     char name[128];
@@ -55,7 +55,7 @@ static void fail(struct skeleton *skeleton, mortise_op *op, mortise_status statu
                          skeleton->host->quote(op->name, op->name_len, name, sizeof(name)), why);
 }
 
-/* Answers come in the order of the questions, so it is the first, or the server skipped one that was canceled. */
+/* Answers come in the order of the requests, so this is usually the first op. NULL: the op was canceled. */
 static mortise_op *find(const struct skeleton *skeleton, uintptr_t number)
 {
     mortise_op *op = skeleton->first;
@@ -64,7 +64,7 @@ static mortise_op *find(const struct skeleton *skeleton, uintptr_t number)
     return op;
 }
 
-/* ---- asking ---- */
+/* ---- requests ---- */
 
 static const char *verb_of(const mortise_op *op)
 {
@@ -78,13 +78,13 @@ static const char *verb_of(const mortise_op *op)
     return (size_t)op->kind < sizeof(verbs) / sizeof(*verbs) ? verbs[op->kind] : NULL;
 }
 
-/* NUMBER VERB NAME GRANT TTL TOKEN NOTE. One form for all; who needs less ignores the rest. */
+/* NUMBER VERB NAME GRANT TTL TOKEN NOTE. All verbs have the same form, and ignore what they do not need. */
 static void write_out(struct skeleton *skeleton, mortise_op *op)
 {
     uint64_t token = op->kind == MORTISE_OP_ACQUIRE ? op->token_floor : op->token;
     op->driver_data[0] = (void *)++skeleton->last_number;
     op->driver_data[1] = (void *)(intptr_t)(now(skeleton) + skeleton->timeout_ns);
-    if (op->first_sent_ns == 0) /* R1: before the first byte goes out, and once for all repeats */
+    if (op->first_sent_ns == 0) /* R1: set it before the first byte, and not again for a repeat */
         op->first_sent_ns = now(skeleton);
     link_put(skeleton, "%" PRIuPTR " %s ", skeleton->last_number, verb_of(op));
     link_put_hex(skeleton, op->name, op->name_len);
@@ -99,7 +99,7 @@ void ask_start(struct skeleton *skeleton, mortise_op *op)
 {
     append(skeleton, op);
     if (verb_of(op) == NULL) {
-        complete(skeleton, op, MORTISE_NOTSUP); /* records: a capability of few */
+        complete(skeleton, op, MORTISE_NOTSUP); /* records, which this driver does not have */
         return;
     }
     if (skeleton->state == LINK_UP)
@@ -142,7 +142,7 @@ void ask_fail_all(struct skeleton *skeleton, const char *why)
 void ask_watch(struct skeleton *skeleton, const char *name, size_t name_len)
 {
     struct watched *watched = malloc(sizeof(*watched) + name_len);
-    if (watched == NULL) { /* it may be free: asked again, it will be BUSY and watched again */
+    if (watched == NULL) { /* pretend news: the core asks again, gets BUSY, and watches again */
         skeleton->host->news(skeleton->host, name, name_len);
         return;
     }
@@ -196,7 +196,7 @@ static char *next_word(char **rest)
     return word;
 }
 
-/* GRANT TOKEN HELD REMAINING NOTE, or nothing: free. */
+/* Reads GRANT TOKEN HELD REMAINING NOTE; an empty text means that the name is free. */
 static void read_holder(char *rest, mortise_info *info)
 {
     char note[MORTISE_NOTE_MAX + 1];
@@ -206,7 +206,7 @@ static void read_holder(char *rest, mortise_info *info)
     if (grant == NULL)
         return;
     snprintf(info->owner, sizeof(info->owner), "%s",
-             grant); /* nobody shares: the owner is the grant */
+             grant); /* leases are never shared, so the owner is the grant */
     info->leases = 1;
     info->token = number_of(next_word(&rest));
     info->held_ms = (int64_t)number_of(next_word(&rest));
@@ -216,7 +216,7 @@ static void read_holder(char *rest, mortise_info *info)
     sscanf(note, "%64[^\n]\n%" SCNd64 "\n%32[^\n]", info->host, &info->pid, info->program);
 }
 
-/* What the server says of a name, in the driver's own layout. */
+/* What the server reports about a name, in the layout that this driver knows. */
 static mortise_info info_of(const char *name, size_t name_len, char *rest)
 {
     mortise_info info = {.size = sizeof(info)};
@@ -225,7 +225,7 @@ static mortise_info info_of(const char *name, size_t name_len, char *rest)
     return info;
 }
 
-/* For who asked: a core of another version may know fewer fields, or more. */
+/* Copies it for the caller: a core of another version may know fewer fields, or more. */
 static void give_info(const mortise_op *op, char *rest)
 {
     if (op->info == NULL)
@@ -247,7 +247,7 @@ static void emit(struct skeleton *skeleton, mortise_op *op, char *rest)
     skeleton->host->emit(skeleton->host, op, &info);
 }
 
-/* The claim is ours: since before it was first asked for, whichever repeat was answered. */
+/* The claim counts from before it was first requested, whichever repeat was answered. */
 static void granted(mortise_op *op, char *rest)
 {
     if (op->kind == MORTISE_OP_ACQUIRE)
@@ -274,7 +274,7 @@ static void answered_busy(mortise_op *op, char *rest)
 
 static void answer(struct skeleton *skeleton, mortise_op *op, const char *word, char *rest)
 {
-    op->sure = true; /* HELLO has ended all older connections: nothing of ours can come later */
+    op->sure = true; /* HELLO has ended all older connections: nothing is executed later */
     if (strcmp(word, "OK") == 0) {
         answered_ok(op, rest);
         complete(skeleton, op, MORTISE_OK);
@@ -286,7 +286,7 @@ static void answer(struct skeleton *skeleton, mortise_op *op, const char *word, 
     } else if (strcmp(word, "NOTOWNER") == 0) {
         complete(skeleton, op, MORTISE_NOTOWNER);
     } else {
-        char quoted[100], why[128]; /* what is foreign is neither long nor raw in a message */
+        char quoted[100], why[128]; /* foreign text in a message is truncated and escaped */
         snprintf(why, sizeof(why), "the server says %s",
                  skeleton->host->quote(word, strlen(word), quoted, sizeof(quoted)));
         fail(skeleton, op, MORTISE_BACKEND, why);

@@ -1,13 +1,13 @@
 #!/bin/sh
-# hooks.sh VERB FOLDER - how the conformance suite has its server: start prints what replaces @PORT@ in the config;
-# left prints what is still held at the end; freeze and thaw stop the server, as a hanging machine would.
+# hooks.sh VERB FOLDER - runs the server for the conformance suite. start prints what replaces @PORT@ in the config; left
+# prints what is still held at the end; freeze and thaw stop and continue the server, as if its machine hung.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
 verb=$1 folder=$2
 [ ! -f "$folder/server" ] || pid=$(sed -n 's/^PID=//p' "$folder/server")
 case $verb in
 start)
-    # it ends with the suite, whatever happens to that
+    # the server ends when the suite does, however that ends
     python3 "$here/server.py" "$folder/server" "$PPID" </dev/null >"$folder/server.log" 2>&1 &
     pid=$!
     until [ -f "$folder/server" ]; do

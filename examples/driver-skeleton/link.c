@@ -1,5 +1,5 @@
-/* link.c - the connection: made without blocking, given up as a whole, made again. Knows lines, not what is in them.
- * The states stand in skeleton.h. */
+/* link.c - the connection: it connects without blocking, gives the connection up as a whole, and connects again. Knows
+ * lines, but not their meaning. skeleton.h has the states. */
 #include "skeleton.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define PAUSE_NS INT64_C(100000000) /* between two attempts */
-#define LONGEST_LINE 65536          /* a server that ends none must not have all our memory */
+#define LONGEST_LINE 65536          /* a server that never ends a line must not fill all memory */
 
 static int64_t now(const struct skeleton *skeleton)
 {
@@ -24,7 +24,7 @@ static int64_t now(const struct skeleton *skeleton)
 
 /* ---- buffers ---- */
 
-/* Room for `more` bytes; false: out of memory. */
+/* Makes room for `more` bytes. False: out of memory. */
 static bool reserve(struct buffer *buffer, size_t more)
 {
     if (buffer->size - buffer->used >= more)
@@ -41,13 +41,13 @@ static bool reserve(struct buffer *buffer, size_t more)
 void link_put(struct skeleton *skeleton, const char *format, ...)
 {
     struct buffer *out = &skeleton->out;
-    char text[256]; /* long things are put as hexadecimal digits */
+    char text[256]; /* longer values go through link_put_hex() */
     va_list arguments;
     va_start(arguments, format);
     int length = vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
     if (length < 0 || (size_t)length >= sizeof(text) || !reserve(out, (size_t)length)) {
-        skeleton->broken = true; /* half a line must not go out */
+        skeleton->broken = true; /* half a line must not be sent */
         return;
     }
     memcpy(out->bytes + out->used, text, (size_t)length);
@@ -115,7 +115,7 @@ static int begin_connecting(const struct addrinfo *address)
     return -1;
 }
 
-/* The first address that lets itself be tried; a driver for production tries the others if that fails. */
+/* Tries the first address that it can. A driver for production would try the others if that fails. */
 static void resolved(void *ctx, void *argument, const struct addrinfo *addresses,
                      const char *problem)
 {
@@ -126,7 +126,7 @@ static void resolved(void *ctx, void *argument, const struct addrinfo *addresses
          each = each->ai_next)
         skeleton->fd = begin_connecting(each);
     if (skeleton->fd < 0)
-        link_fail(skeleton, problem != NULL ? problem : "no address lets itself be connected to");
+        link_fail(skeleton, problem != NULL ? problem : "no address could be connected to");
     else
         skeleton->state = LINK_CONNECTING;
 }
@@ -157,7 +157,7 @@ static void connected(struct skeleton *skeleton)
 
 /* ---- traffic ---- */
 
-/* False: the connection is gone. */
+/* Returns false if the connection was given up. */
 static bool flush(struct skeleton *skeleton)
 {
     struct buffer *out = &skeleton->out;

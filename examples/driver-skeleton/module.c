@@ -1,23 +1,24 @@
-/* module.c - the skeleton as a module: its table, its options, how an instance is opened, polled and closed. Knows
- * nothing of what is asked (ask.c) nor of sockets (link.c). */
+/* module.c - the skeleton as a module: its table of functions, its options; how an instance is opened, polled and
+ * closed. Knows nothing of requests (ask.c) or sockets (link.c). */
 #include "skeleton.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* One row for each key of the config section: it is parsed, checked and shown by the core. */
+/* One row for each key of the config section. The core parses, checks and shows it. */
 static const mortise_option options[OPTION_COUNT] = {
     [OPTION_SERVER] = {.key = "server",
                        .type = MORTISE_OPTION_TEXT,
                        .flags = MORTISE_OPTION_URL_AUTHORITY | MORTISE_OPTION_REQUIRED,
                        .help = "the server, as host:port"},
-    [OPTION_TIMEOUT] = {.key = "timeout",
-                        .type = MORTISE_OPTION_DURATION,
-                        .default_text = "2s",
-                        .minimum = 10,
-                        .maximum = 3600000,
-                        .help = "how long the server has to answer before it counts as away"},
+    [OPTION_TIMEOUT] =
+        {.key = "timeout",
+         .type = MORTISE_OPTION_DURATION,
+         .default_text = "2s",
+         .minimum = 10,
+         .maximum = 3600000,
+         .help = "how long the server may take to answer before it counts as unreachable"},
 };
 
 static mortise_status refuse(mortise_error *error, const char *why)
@@ -45,7 +46,7 @@ static bool split(struct skeleton *skeleton, const char *server)
     return node < (int)sizeof(skeleton->node) && port < (int)sizeof(skeleton->port);
 }
 
-/* Does not connect: a server that is away is no error here, and open has only a bounded time. */
+/* Does not connect: an unreachable server is no error here, and open must return in a bounded time. */
 static mortise_status open_skeleton(const mortise_open_args *args, void **ctx, mortise_error *error)
 {
     struct skeleton *skeleton = calloc(1, sizeof(*skeleton));
@@ -77,7 +78,7 @@ static void cancel(void *ctx, mortise_op *op)
     ask_cancel(ctx, op);
 }
 
-/* Quick, changes nothing. */
+/* Called often, so it is quick. It changes nothing. */
 static size_t interest(void *ctx, struct pollfd *fds, size_t capacity, int64_t *due_ns)
 {
     const struct skeleton *skeleton = ctx;
@@ -126,12 +127,12 @@ static void close_skeleton(void *ctx)
 const mortise_module mortise_module_v1 = {
     MORTISE_MODULE_HEAD,
     .kind = MORTISE_KIND_DRIVER,
-    /* what it can promise, and nothing more: the conformance suite holds a driver to each of them */
+    /* only what it can promise: the conformance suite tests each of them */
     .capabilities = MORTISE_CAP_LEASE | MORTISE_CAP_FENCING | MORTISE_CAP_NOTIFY |
                     MORTISE_CAP_INSPECT | MORTISE_CAP_LIST,
     .name = "skeleton",
     .version = "1.0",
-    .summary = "a driver to begin one's own with, for the server of the example",
+    .summary = "an example to copy: a driver for a small lock server",
     .default_namespace = "mortise:",
     .options = options,
     .option_count = OPTION_COUNT,

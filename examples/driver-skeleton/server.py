@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""A lock server for the skeleton: what yours is, a driver's author knows better.
+"""A lock server for the skeleton, in place of yours.
 
     server.py FILE [PID]   listens on 127.0.0.1, writes "PORT=n" to FILE; ends when process PID has ended
-    server.py list PORT    prints what is held, a line each
+    server.py list PORT    prints what is held, one line each
 
-Lines, each way. N is a number that the client chose, 0 asks for no answer; names, notes and grants are
-hexadecimal, "-" if empty; times are milliseconds.
+Both sides send lines. N is a number that the client has chosen; 0 means no answer. Names, notes and grants are
+hexadecimal, "-" if empty. Times are milliseconds.
 
-    HELLO CLIENT COUNT                        older connections of that client (smaller COUNT) are ended, unread
+    HELLO CLIENT COUNT                        ends older connections of that client (smaller COUNT) unread
     N VERB NAME GRANT TTL TOKEN NOTE          ACQUIRE RENEW RELEASE BREAK INSPECT LIST PING
-    0 WATCH NAME / 0 UNWATCH NAME             0 NEWS NAME comes at once and whenever it becomes free
+    0 WATCH NAME / 0 UNWATCH NAME             0 NEWS NAME follows at once, and whenever NAME becomes free
 
     N OK [TOKEN | HOLDER | text]   N BUSY REMAINING HOLDER   N LOST   N NOTOWNER   N ITEM NAME HOLDER
     HOLDER is GRANT TOKEN HELD REMAINING NOTE, or nothing
 
-Each line is carried out whole before the next one is read, of whatever connection: checking and acting are one
-step (R3). A claim that has ended is not there, whether or not anybody has looked.
+The server executes each line completely before it reads the next one from any connection, so check and action are one
+step (R3). An expired claim does not exist, whether or not anybody has looked.
 """
 import os
 import selectors
@@ -25,7 +25,7 @@ import time
 
 claims = {}  # name -> Claim
 links = set()
-latest = {}  # client -> the count of its latest connection. A server for production forgets old ones
+latest = {}  # client -> the count of its latest connection. A server for production would forget old ones
 poll = selectors.DefaultSelector()
 last_token = time.time_ns() // 1000  # grows over a restart too, if the clock does
 
@@ -68,7 +68,7 @@ def acquire(name, grant, ttl, floor, note):
         claims[name] = claim = Claim(grant, ttl, last_token, note)
     elif claim.grant != grant:
         return f"BUSY {int(claim.until - now_ms()) + 1} {claim.holder()}"
-    # the same grant once more: the reply was lost. Same token; the claim is never shortened
+    # the same grant again: the reply was lost. Same token; never shorten the claim
     claim.until = max(claim.until, now_ms() + ttl)
     return f"OK {claim.token}"
 
@@ -172,7 +172,7 @@ class Link:
                 self.line(line.decode().split(" "))
 
     def hello(self, client, count):
-        if count < latest.get(client, 0):  # it lay unread while the client made a later one
+        if count < latest.get(client, 0):  # it was unread while the client made a later one
             return self.end()
         latest[client] = count
         for other in list(links):

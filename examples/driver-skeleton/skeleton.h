@@ -1,21 +1,21 @@
-/* skeleton.h - a driver to begin one's own with: the whole way of a request to a server over TCP and back. What its
- * files share. docs/driver-guide.md walks through it; server.py is the server, and says how the two talk.
+/* skeleton.h - what the files of the skeleton share. The skeleton is a driver to copy: it shows the whole way of a
+ * request to a server over TCP and back. docs/driver-guide.md explains it; server.py is the server, and defines the
+ * protocol.
  *
  * States of the connection (link.c):
  *
- *   DOWN -- somebody needs it, and the pause is over --> RESOLVING -- address --> CONNECTING -- writable --> UP
+ *   DOWN -- a request needs it, and the pause is over --> RESOLVING -- address --> CONNECTING -- writable --> UP
  *   any but DOWN -- error, end of file, no answer in `timeout` --> DOWN, for a pause
  *
- * Holes, and what closes them:
- * - The reply is lost, or the process stops: ops that were written out end INDETERMINATE; the core sends
- *   them again under the same grant id, which the server answers as it did the first time.
- * - A request still travels on the old connection when the new one is used: HELLO names the client and
- *   counts its connections; the server ends the older ones, unread, before it answers. So what comes back
- *   from a later connection is known to be the last word: `sure`.
- * - The server restarts: it knows no claims. It is not DURABLE, and says so (capabilities).
- * - The caller gives up: an op that was not written out is CANCELED, one that was is INDETERMINATE. Its answer
- *   finds nobody, and is dropped.
- * - A release comes between BUSY and WATCH: the answer to WATCH is a NEWS, always. */
+ * What can go wrong, and what the skeleton does:
+ * - The reply is lost, or the process stops: ops that were sent end INDETERMINATE. The core sends them again under the
+ *   same grant id, and the server answers as it did the first time.
+ * - A request is still on the old connection when the new one is used: HELLO names the client and counts its
+ *   connections, and the server ends the older ones unread before it answers. So after an answer on a later connection,
+ *   no earlier request can be executed: `sure`.
+ * - The server restarts: it has forgotten all claims. So the driver does not promise DURABLE (capabilities).
+ * - The caller gives up: an op that was not sent is CANCELED, one that was sent is INDETERMINATE. Its answer is ignored.
+ * - A release comes between BUSY and WATCH: the server always answers WATCH with NEWS. */
 #ifndef SKELETON_H
 #define SKELETON_H
 
@@ -40,23 +40,23 @@ struct skeleton {
     mortise_host *host;
     int64_t timeout_ns;
     char client_id[40];
-    char node[256], port[16]; /* of the server */
+    char node[256], port[16]; /* the server's */
 
     enum link_state state;
     int fd;
-    bool broken; /* out of memory while writing: to be given up when it is safe */
+    bool broken; /* out of memory while writing: give the connection up when it is safe */
     int64_t
-        due_ns; /* DOWN: when it may be tried again; RESOLVING, CONNECTING: when that has failed */
-    uintptr_t attempt; /* numbers the attempts, so that a late look-up is recognised */
+        due_ns; /* DOWN: when the next attempt may start; RESOLVING, CONNECTING: when the attempt has failed */
+    uintptr_t attempt; /* counts the attempts, so that a late look-up is recognised */
     struct buffer in, out;
 
-    mortise_op *first, *last; /* what is asked and not answered, in the order of asking */
+    mortise_op *first, *last; /* ops without an answer, in the order of their requests */
     uintptr_t last_number;
     struct watched *watched;
 };
 
-/* What an op carries between start and its completion. */
-static inline uintptr_t op_number(const mortise_op *op) /* 0: not written out yet */
+/* What the driver keeps in an op between start and completion. */
+static inline uintptr_t op_number(const mortise_op *op) /* 0: not sent yet */
 {
     return (uintptr_t)op->driver_data[0];
 }
@@ -67,27 +67,27 @@ static inline int64_t op_due(const mortise_op *op)
 
 /* ---- link.c: the connection ---- */
 
-/* Sees to it that there is one, now or soon. */
+/* Connects, unless there is a connection, now or after the pause. */
 void link_need(struct skeleton *skeleton);
-/* Adds to what is to be sent: text by a format; bytes as hexadecimal digits, "-" for none. */
+/* Append to the output: text by a format; bytes as hexadecimal digits, "-" if there are none. */
 void link_put(struct skeleton *skeleton, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void link_put_hex(struct skeleton *skeleton, const void *bytes, size_t size);
-/* Gives the connection up: whoever waits for it is told why. */
+/* Gives the connection up, and fails all ops with that reason. */
 void link_fail(struct skeleton *skeleton, const char *why);
 void link_turn(struct skeleton *skeleton, short revents);
-/* Closes what there is, without a word to anybody. */
+/* Closes the connection and frees its buffers. Completes no op. */
 void link_close(struct skeleton *skeleton);
 
 /* ---- ask.c: ops as lines, and lines as answers ---- */
 
 void ask_start(struct skeleton *skeleton, mortise_op *op);
 void ask_cancel(struct skeleton *skeleton, mortise_op *op);
-/* The connection is up: what waited for it is written out. */
+/* The connection is up: sends the ops that waited for it. */
 void ask_all(struct skeleton *skeleton);
-/* It is gone, and with it the answers to what was written out. */
+/* The connection is gone, and with it the answers to the ops that were sent: fails all ops. */
 void ask_fail_all(struct skeleton *skeleton, const char *why);
-/* A line of the server's, without its end. */
+/* Handles one line from the server, without its newline. */
 void ask_line(struct skeleton *skeleton, char *line);
 void ask_watch(struct skeleton *skeleton, const char *name, size_t name_len);
 void ask_unwatch(struct skeleton *skeleton, const char *name, size_t name_len);

@@ -1,6 +1,6 @@
-/* crowd.c - see crowd.h. The first client takes a thousand locks at once; then the second asks for each of them, and has
- * to wait. At the loop's next tick the first lets go, and the second gets them. No thread is made here, and no call of
- * these waits: if one did, that tick would never come. */
+/* crowd.c - see crowd.h. The first client acquires a thousand locks at once. Then the second client asks for each of
+ * them, and must wait. At the loop's next tick the first client releases them, and the second one gets them. The
+ * program creates no thread, and none of its calls blocks: if one did, that tick would never come. */
 #include "crowd.h"
 
 #include <mortise/mortise.h>
@@ -17,7 +17,7 @@ struct wanted {
 static mortise_client *clients[CROWD_CLIENTS];
 static int fds[CROWD_CLIENTS];
 static struct wanted wanted[CROWD_CLIENTS][LOCKS];
-static mortise_lease *held[LOCKS]; /* by whoever has it: never two */
+static mortise_lease *held[LOCKS]; /* the holder's lease of each lock: never two */
 static int had[CROWD_CLIENTS], failures;
 static bool second_asked, passes_on;
 static pthread_t loop_thread;
@@ -28,7 +28,7 @@ static void fail(const char *what, const char *why)
         fprintf(stderr, "%s: %s\n", what, why);
 }
 
-/* Returns once the request is on its way; all that a dispatch releases go out together. */
+/* Does not wait for the server. All releases of one dispatch are sent together. */
 static void let_go(int lock)
 {
     if (mortise_release_nowait(held[lock], NULL) != MORTISE_OK)
@@ -36,7 +36,7 @@ static void let_go(int lock)
     held[lock] = NULL;
 }
 
-/* The callback of an acquire: in mortise_dispatch(), so on the thread of the loop. */
+/* The callback of an acquire. It runs in mortise_dispatch(), so on the thread of the loop. */
 static void acquired(mortise_status status, mortise_lease *lease, const mortise_error *error,
                      void *argument)
 {
@@ -78,8 +78,8 @@ bool crowd_begin(const char *where)
             fail("open", error.message);
             return false;
         }
-        fds[i] = mortise_fd(clients[i],
-                            NULL); /* from here on callbacks run in mortise_dispatch() alone */
+        fds[i] =
+            mortise_fd(clients[i], NULL); /* from now on callbacks run only in mortise_dispatch() */
         if (fds[i] < 0) {
             fail("open", "no descriptor");
             return false;
@@ -108,7 +108,8 @@ bool crowd_tick(void)
 {
     if (!second_asked || passes_on)
         return failures > 0;
-    passes_on = true; /* a thousand are held, a thousand are waited for, and the loop goes on */
+    passes_on =
+        true; /* a thousand locks are held, a thousand requests wait, and the loop runs on */
     if (had[1] > 0)
         fail("acquire", "a lock was given twice");
     for (int i = 0; i < LOCKS; i++)
@@ -116,7 +117,7 @@ bool crowd_tick(void)
     return failures > 0;
 }
 
-/* Callbacks run in mortise_dispatch() only, also the last ones. */
+/* Even the last callbacks run only in mortise_dispatch(). */
 static mortise_status close_client(mortise_client *client)
 {
     mortise_status status;

@@ -1,6 +1,6 @@
 /* crowd.h - a thousand locks and two clients that want them all: the part of the event loop examples that knows
- * locks and no loop. A loop waits until the descriptor of a client is readable and calls crowd_ready; beside that it has
- * a timer, and calls crowd_tick. */
+ * locks, but no loop. The loop calls crowd_ready when the descriptor of a client is readable, and crowd_tick from a
+ * timer. */
 #ifndef CROWD_H
 #define CROWD_H
 
@@ -8,16 +8,16 @@
 
 enum { CROWD_CLIENTS = 2 };
 
-/* Opens the clients and asks for everything; nothing of it waits. False: it said on stderr why not. */
+/* Opens the clients and starts all acquires, without blocking. False: it failed, and stderr says why. */
 bool crowd_begin(const char *where);
-/* What to wait for on behalf of a client; it stays the client's. */
+/* The descriptor to poll for a client. It belongs to the client. */
 int crowd_fd(int client);
-/* The client's descriptor is readable: runs the callbacks, here, on this thread. True: all is done, or has failed. */
+/* Call it when the client's descriptor is readable. Runs the callbacks on this thread. True: everything is done, or has
+ * failed. */
 bool crowd_ready(int client);
-/* The loop's own timer has come, so the loop goes on: a thousand locks are passed on while they are waited for. True: as
- * above. */
+/* Call it from the loop's timer. Releases the thousand locks that the second client waits for. True: as above. */
 bool crowd_tick(void);
-/* Tells how it went; the exit code of the program. */
+/* Prints the outcome. Returns the exit code of the program. */
 int crowd_end(void);
 
 #endif

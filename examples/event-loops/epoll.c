@@ -1,5 +1,5 @@
-/* epoll.c - locks in an event loop of one's own: the clients' descriptors stand beside the others. argv[1]: a config
- * file or a URL; without it the default search. */
+/* epoll.c - locks in your own event loop: the clients' descriptors are in the loop like any others. argv[1]: a config
+ * file or a URL; without it, the default config file. */
 #include "crowd.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-enum { TICK = CROWD_CLIENTS }; /* behind the clients: what the program does beside */
+enum { TICK = CROWD_CLIENTS }; /* after the clients: the program's other work */
 
 static bool add(int epoll, int fd, int which)
 {

@@ -1,5 +1,5 @@
-/* libuv.c - the same with libuv: a uv_poll_t for each client. argv[1]: a config file or a URL; without it the default
- * search. */
+/* libuv.c - the same with libuv: a uv_poll_t for each client. argv[1]: a config file or a URL; without it, the default
+ * config file. */
 #include "crowd.h"
 
 #include <stdint.h>
@@ -34,7 +34,7 @@ int main(int argc, char **argv)
         return 1;
     uv_run(loop, UV_RUN_DEFAULT);
 
-    /* the descriptors are the clients': the loop lets go of them before they are closed */
+    /* the descriptors belong to the clients: remove them from the loop before the clients are closed */
     for (int i = 0; i < CROWD_CLIENTS; i++)
         uv_close((uv_handle_t *)&polls[i], NULL);
     uv_close((uv_handle_t *)&timer, NULL);

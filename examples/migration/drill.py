@@ -1,24 +1,24 @@
 #!/usr/bin/env python3
-"""The drill: a fleet of workers (worker.c) is moved from Redis to ZooKeeper and back while it works, as docs/migrating.md
-has it step by step, and what happened is proven afterwards.
+"""The drill: moves a fleet of workers (worker.c) from Redis to ZooKeeper and back while it works, with the steps of
+docs/migrating.md, and verifies afterwards what happened.
 
     drill.py [KEY=VALUE …]
 
 KEYs:
-    workers=12      how many
-    faults=no       yes: workers are killed (SIGKILL) and servers killed or stopped and started again, at random points
-    seed=1          what happens where, with faults; as far as one seed can say it: the instants are the machine's
-    observe=trace   who writes down the events of every client; a process that is killed takes the last of the trace
-                    with it, so with faults the tests' own `recorder` does it
-    keep=no         yes: the folder stays, as it does after a failure
+    workers=12      the number of workers
+    faults=no       yes: kill workers (SIGKILL), and kill or stop and restart servers, at random points
+    seed=1          decides which fault happens where; the exact times depend on the machine
+    observe=trace   the observer that records the events of every client. A killed process loses the end of its trace, so
+                    with faults it is the tests' own `recorder`
+    keep=no         yes: keep the directory, as after a failure
 
-The way: all workers in phase old; one by one restarted into both; the step that lets new in; one by one into new; the
-step after which Redis may go; Redis is stopped, and they work on; Redis is started again, and the same way back.
+The steps: all workers in phase old; restart them one by one into both; the step that admits new; restart them one by one
+into new; the step after which Redis can be removed; stop Redis, and they work on; start Redis, and the same steps back.
 
-It succeeds if the counter is as large as the number of additions that the store took, if the tests' checker finds in
-the events of all clients no two holders of the lock at any instant, and if every token is larger than
-the one before. Printed: how often was added, how many workers were restarted and killed, and the longest time in
-which nothing was added, and where on the way that was.
+The drill succeeds if the counter equals the number of additions that the store accepted, if the tests' checker finds no
+two holders of the lock at one instant in the events of all clients, and if every token is larger than the one before. It
+prints the number of additions, how many workers were restarted and killed, and the longest time without an addition, and
+at which step that was.
 
 Environment: MORTISE_SOURCE_DIR, MORTISE_BUILD_DIR, MORTISE_COMMAND, MORTISE_MODULE_PATH.
 Exit code: 0, 1, or 77: a server is not installed."""
@@ -36,8 +36,8 @@ import time
 
 SOURCE, BUILD = os.environ["MORTISE_SOURCE_DIR"], os.environ["MORTISE_BUILD_DIR"]
 COMMAND = os.environ.get("MORTISE_COMMAND", f"{BUILD}/bin/mortise")
-PATIENCE_S = 120  # bounds failure only
-ADDITIONS = 50  # so many, by everybody together, are getting on
+PATIENCE_S = 120  # only a failure takes that long
+ADDITIONS = 50  # after so many additions by all workers the fleet makes progress
 
 CONFIG = """[mortise]
 driver = migrate
@@ -67,11 +67,11 @@ def now_ns():
 
 
 class Failure(Exception):
-    """Of the drill, or of what it is to show."""
+    """Of the drill, or of what it verifies."""
 
 
 class Server:
-    """A private one, which keeps what it has when it is started again."""
+    """A private server, which keeps its data over a restart."""
 
     def __init__(self, kind, folder, *keys):
         self.kind, self.folder = kind, f"{folder}/{kind}"
@@ -99,7 +99,7 @@ class Server:
 
 
 class Worker:
-    """One place in the fleet, and the process that has it now."""
+    """One worker of the fleet: its number, and its current process."""
 
     def __init__(self, drill, number):
         self.drill, self.number = drill, number
@@ -117,7 +117,8 @@ class Worker:
         return self.child.pid in self.drill.who_added
 
     def end(self):
-        """In good order; how often it added. Not before it did once: it might not know the signal yet."""
+        """Ends it with SIGTERM. Returns how often it added. Waits for its first addition, because before that it may not
+        handle the signal yet."""
         self.drill.wait_for(f"worker {self.number} adds", self.has_added)
         self.child.send_signal(signal.SIGTERM)
         try:
@@ -155,14 +156,14 @@ class Drill:
         tell(f"{time.monotonic() - self.begun:6.1f} s  {text}")
 
     def at(self, place):
-        """Where on the way we are from now on."""
+        """Sets the name of the current step."""
         self.places.append((now_ns(), place))
         self.say(place)
 
     # ---- the store --------------------------------------------------------------------------------
 
     def additions(self):
-        """All lines so far."""
+        """Returns all lines so far."""
         with open(self.store, "rb") as file:
             file.seek(self.read_to)
             text = file.read()
@@ -181,14 +182,14 @@ class Drill:
             time.sleep(0.02)
 
     def get_on(self, how_often=ADDITIONS):
-        """The fleet adds so often from now on."""
+        """Waits until the fleet has added so often."""
         goal = len(self.additions()) + how_often
         self.wait_for("getting on", lambda: len(self.additions()) >= goal)
 
     # ---- the fleet --------------------------------------------------------------------------------
 
     def restart(self, worker):
-        """The file has the phase that it is in then."""
+        """Restarts a worker, which then has the phase of the file. With faults, some are killed instead."""
         if self.faults and self.random.random() < 0.1:
             worker.kill()
             self.kills += 1
@@ -208,7 +209,7 @@ class Drill:
             self.restart(worker)
 
     def hit_server(self):
-        """Killed or stopped, and started again at once."""
+        """Kills or stops a server, and starts it again at once."""
         server = self.random.choice([server for server in (self.redis, self.zookeeper) if server.up])
         verb = self.random.choice(["kill", "stop"])
         self.say(f"{server.kind}: {verb}, and started again")
@@ -233,7 +234,7 @@ class Drill:
                               stderr=subprocess.STDOUT, text=True, check=False)
 
     def advance(self, *words):
-        """As an operator would: again, if a server was away or something else came between."""
+        """Does what an operator would do: tries again if a server was unreachable or something else came between."""
         self.at("mortise migrate " + " ".join(["advance", *words]))
         hits = self.random.randint(0, 2) if self.faults else 0
         done = []
@@ -260,7 +261,7 @@ class Drill:
         observe = self.settings["observe"]
         where = {"recorder": f"folder = {self.folder}/history",
                  "trace": f"path = {self.folder}/history/trace.jsonl"}[observe]
-        # short ones with faults: who is killed holds up the others, and the step, for so long
+        # short with faults: a killed worker blocks the others, and the step, for this long
         times = {"ttl": "6s", "presence": "6s"} if self.faults else {"ttl": "10s", "presence": "10s"}
         with open(self.config, "w", encoding="utf-8") as file:
             file.write(CONFIG.format(observe=observe, where=where, redis=self.redis.port,
@@ -335,7 +336,7 @@ class Drill:
         tell(f"counter: {value}, exact ({taken} additions, {refused} refused for their token); tokens grew throughout")
 
     def histories(self):
-        """Without the operator's own lock, which is another one on each side."""
+        """Leaves out the operator's own locks, of which each side has its own."""
         os.mkdir(f"{self.folder}/checked")
         files = []
         for name in sorted(os.listdir(f"{self.folder}/history")):
@@ -345,7 +346,7 @@ class Drill:
         return files
 
     def check_holders(self):
-        """By the tests' checker: it reads what every client was told, and the store too."""
+        """Runs the tests' checker on the events of every client, and on the store."""
         done = subprocess.run([f"{BUILD}/tests/torture/check", f"patience={PATIENCE_S * 1000}", self.store,
                                *self.histories()],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)

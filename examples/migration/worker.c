@@ -1,19 +1,18 @@
-/* worker.c - one of the processes of a fleet that is moved from one backend to another while it works: adds one to a
- * number, again and again, each time under the lock "counter".
+/* worker.c - one process of a fleet that moves from one backend to another while it works. It adds one to a number,
+ * again and again, each time under the lock "counter".
  *
  *     worker CONFIG FILE
  *
- * FILE is a store that looks at tokens (docs/fencing.md). It only grows: a line is a request to write a number, with
- * the token of the lock that its writer held, appended by one write(2); the order of the lines is the order in
- * which they are decided. A line whose token is smaller than the largest before it is refused, by every
- * reader alike. So a worker that is killed or stopped at any instant does no harm, and what happened can be
- * looked at afterwards:
+ * FILE is a store that checks tokens (docs/fencing.md). It only grows: each line is a request to write a number, with
+ * the token of its writer's lock, appended by one write(2). The order of the lines is the order of the decisions:
+ * every reader refuses a line whose token is smaller than the largest token before it. So a worker does no harm if it
+ * is killed or stopped at any instant, and the file shows afterwards what happened:
  *
  *     {"event":"write","token":…,"value":…,"at_ns":…,"pid":…,"name":"counter"}
  *
- * Prints "ready" when it has added for the first time. TERM: it ends what it does, gives everything back and
- * prints how often it added. A backend that is away, or a phase that is not let in, is told on stderr once, and
- * tried again: whoever starts the workers need not wait for anything. */
+ * Prints "ready" after its first addition. On SIGTERM it finishes its work, releases everything and prints how often it
+ * added. It reports an unreachable backend, or a phase that is not admitted, once on stderr, and tries again: whoever
+ * starts the workers need not wait for anything. */
 #include <mortise/mortise.h>
 
 #include <errno.h>
@@ -50,7 +49,7 @@ static int64_t now_ns(void)
 
 struct store {
     int fd;
-    off_t decided; /* so many bytes of it are known */
+    off_t decided; /* how many bytes of it were read */
     uint64_t fence, value;
 };
 
@@ -60,7 +59,7 @@ static bool store_failed(const char *doing)
     return false;
 }
 
-/* All lines are equally long. The answer is that of the last one. */
+/* All lines have the same length. The result is the decision about the last one. */
 static bool store_catch_up(struct store *store, size_t length, bool *taken)
 {
     char line[LINE_SIZE] = "";
@@ -80,7 +79,7 @@ static bool store_catch_up(struct store *store, size_t length, bool *taken)
     return got == 0 || store_failed("reading");
 }
 
-/* Reads, adds, writes. False: the store is broken. *taken: it let it pass. */
+/* Reads, adds, writes. False: the store is broken. *taken: the store accepted the write. */
 static bool store_add_one(struct store *store, mortise_lease *lease, bool *taken)
 {
     const uint64_t token = mortise_token(lease);
@@ -92,7 +91,7 @@ static bool store_add_one(struct store *store, mortise_lease *lease, bool *taken
     *taken = false;
     snprintf(line, sizeof line, LINE LINE_END, token, store->value + 1, now_ns(), (int)getpid());
     if (mortise_state(lease) == MORTISE_STATE_LOST)
-        return true; /* too late: the next one has it */
+        return true; /* too late: the next holder has the lock */
     if (write(store->fd, line, (size_t)length) != length)
         return store_failed("writing");
     return store_catch_up(store, (size_t)length, taken);
@@ -100,7 +99,7 @@ static bool store_add_one(struct store *store, mortise_lease *lease, bool *taken
 
 /* ---- the work -------------------------------------------------------------------------------------- */
 
-/* Told once for each thing that is wrong, or the log would be full of it. */
+/* Reports each kind of failure once; otherwise it would fill the log. */
 static void tell(mortise_status status, const mortise_error *error)
 {
     static mortise_status told;
@@ -113,10 +112,10 @@ static void tell(mortise_status status, const mortise_error *error)
 static void wait_a_little(void)
 {
     const struct timespec a_little = {0, AGAIN_MS * 1000000L};
-    nanosleep(&a_little, NULL); /* a signal ends it, which is well */
+    nanosleep(&a_little, NULL); /* a signal may end it early */
 }
 
-/* False: the store is broken. */
+/* Returns false if the store is broken. */
 static bool work_once(mortise_client *client, struct store *store, uint64_t *added)
 {
     mortise_lease *lease;
@@ -136,7 +135,7 @@ static bool work_once(mortise_client *client, struct store *store, uint64_t *add
         puts("ready");
     status = mortise_release(lease, &error);
     if (status != MORTISE_OK)
-        tell(status, &error); /* what was written was decided by its token */
+        tell(status, &error); /* the token decided about the write */
     return sound;
 }
 
