@@ -1,12 +1,12 @@
 #!/bin/sh
-# symbols.sh HEADER LIBRARY MODULE… - the library exports what HEADER declares, and from a module leaves the
-# one symbol that it is loaded by. What else were exported could be taken for a symbol of the application, or
-# of another module, and would be ABI without anybody's wish.
+# symbols.sh HEADER LIBRARY MODULE… - the library exports what HEADER declares, each symbol with a version, and a module
+# exports the one symbol that it is loaded by. Anything else could be taken for a symbol of the application or of another
+# module, and would be ABI by accident.
 set -eu
 
-# The names that FILE defines for others (versions of symbols and the linker's own names left aside).
+# The names that FILE defines for others, without versions. The names of versions and the linker's own are left out.
 exported() {
-    nm -D --defined-only "$1" | awk '{ sub(/@.*/, "", $NF); print $NF }' |
+    nm -D --defined-only "$1" | awk '$2 != "A" { sub(/@.*/, "", $NF); print $NF }' |
         grep -v -x -E '_(init|fini|edata|end)|__bss_start' | sort || true
 }
 
@@ -35,6 +35,10 @@ for name in $names; do
     printf '%s\n' "$wanted" | grep -q -x "$name" ||
         complain "$library exports $name, which $header does not declare"
 done
+
+# An unversioned symbol would be found by any program, however old or new.
+unversioned=$(nm -D --defined-only "$library" | awk '$2 != "A" && $NF !~ /@@MORTISE_[0-9.]+$/ { print $NF }')
+[ -z "$unversioned" ] || complain "$library exports without a version: $(echo $unversioned)"
 
 [ $# -gt 0 ] || complain "no module was given"
 for module in "$@"; do
