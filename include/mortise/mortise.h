@@ -202,9 +202,9 @@ typedef struct mortise_options {
     int64_t max_hold_ms; /* >0: stop renewing after this time, so that a stuck thread's lock ends */
     mortise_state_callback on_state; /* NULL: no callback; mortise_state() still works */
     void *user_data;                 /* for on_state */
-    mortise_mode mode; /* MORTISE_SHARED: without `owner`, because shared leases belong to nobody in particular */
+    mortise_mode mode; /* MORTISE_SHARED: `owner` must be NULL, because a shared lease has no owner */
     uint32_t permits;  /* SHARED: at most this many leases hold the name at once; 0: any number. NOTSUP if the driver
-                        * has no `permits`. All who hold a name at a time must give the same number (else INVALID) */
+                        * has no `permits`. All holders of a name must give the same number (else INVALID) */
 } mortise_options;
 
 /* MORTISE_OPTIONS(.wait_ms = 5000, .ttl_ms = 10000): a pointer to options that lives as long as the
@@ -270,8 +270,8 @@ MORTISE_API mortise_status mortise_release(mortise_lease *lease, mortise_error *
 MORTISE_API mortise_status mortise_release_nowait(mortise_lease *lease, mortise_error *error);
 
 /* Makes an exclusive lease shared, in one step in the backend: no other exclusive lease comes in between, and callers that
- * wait for a shared lease get in. The lease, its token and its deadline stay. There is no upgrade: two holders that both
- * wait for the other's end would wait for ever.
+ * wait for a shared lease get it. The lease keeps its token and its deadline. There is no upgrade, because two shared
+ * holders that both want to upgrade would wait for each other forever.
  * OK: it is shared (also if it was already). LOST: as mortise_release().
  * INDETERMINATE, UNREACHABLE: no answer in `unreachable_timeout`. You still hold the lease; the library repeats the
  *    request with the renewals, so use it as a shared lease from now on.
@@ -421,7 +421,7 @@ MORTISE_API mortise_status mortise_record_write(mortise_client *client, const ch
     X(QUORUM, 8, "quorum", "survives the loss of a minority of servers")                            \
     X(DURABLE, 9, "durable", "grants survive a restart of the server")                              \
     X(SHARED, 10, "shared", "shared leases hold a name together")                                   \
-    X(PERMITS, 11, "permits", "at most so many shared leases hold a name")
+    X(PERMITS, 11, "permits", "at most a given number of shared leases hold a name")
 
 typedef enum mortise_capability {
 #define MORTISE_CAPABILITY_ENUM(name, bit, word, help) MORTISE_CAP_##name = 1 << bit,

@@ -1,5 +1,5 @@
-/* sync.hpp - a name as a mutex or a semaphore of the standard library's kind: for std::unique_lock, std::shared_lock,
- * and code that has one already. On top of mortise.hpp. SPDX-License-Identifier: MIT
+/* sync.hpp - a name as a mutex or a semaphore with the interface of the standard library, for std::unique_lock,
+ * std::shared_lock, and code that uses such a type already. Built on mortise.hpp. SPDX-License-Identifier: MIT
  *
  *     mortise::shared_mutex table(client, "table");
  *     {
@@ -15,7 +15,7 @@
  *     slots.release();
  *
  * WHAT IS DIFFERENT from a mutex in memory: a lock can be lost while you hold it (mine(), held()), and acquiring it can
- * fail. What cannot be said by the type (BUSY and TIMEDOUT are `false`) is thrown as mortise::exception; with
+ * fail. The try functions return false for BUSY and TIMEDOUT. Every other failure is thrown as mortise::exception; with
  * -fno-exceptions it ends the program. unlock() ignores the backend's answer, as ~lease does: if you must know that the
  * lock was yours until the end, use client::acquire() and lease::release().
  *
@@ -44,7 +44,7 @@ public:
     {
     }
 
-    /* An empty lease: another holder had the name all the time. */
+    /* Returns an empty lease if another holder had the name all the time. */
     lease acquire(std::int64_t wait_ms, const options &how) const
     {
         result<lease> got = client::acquire_at(home_, name_, wait_ms, how);
@@ -64,7 +64,7 @@ private:
 } // namespace detail
 
 /* A name as a std::shared_timed_mutex. Needs the capability `shared` for the functions with "shared" in their names.
- * As with that, a thread may hold it once, and the thread that locked it unlocks it before it ends. */
+ * As with that type, a thread may hold it only once, and must unlock it before the thread ends. */
 class shared_mutex {
 public:
     /* how: ttl, on_state and so on, for each lease. */
@@ -102,8 +102,8 @@ public:
     }
     void unlock_shared() noexcept { take(); }
 
-    /* The calling thread holds it alone and goes on as one of those who share it: lock(), downgrade(),
-     * unlock_shared(). See mortise_downgrade(). INVALID: the thread does not hold it. */
+    /* Makes the calling thread's exclusive lock shared: lock(), downgrade(), unlock_shared(). See mortise_downgrade().
+     * INVALID: the thread does not hold it. */
     result<void> downgrade()
     {
         mortise_error why;
@@ -111,7 +111,7 @@ public:
         mortise_status status = mortise_downgrade(held, &why);
         return detail::told(status, why);
     }
-    /* The lease of the calling thread, alone or shared; LOST if it holds none. */
+    /* Returns the lease of the calling thread, exclusive or shared; LOST if it holds none. */
     lease_view mine() const
     {
         std::lock_guard<std::mutex> guard(mutex_);
