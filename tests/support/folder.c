@@ -1,4 +1,4 @@
-/* folder.c - temporary folders and small files of tests, and the one way to skip. */
+/* folder.c - temporary directories and small files of tests, and the one way to skip. */
 #include "support.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* process.c - child processes of tests, talked to by lines through pipes. */
+/* process.c - child processes of tests, which exchange lines with them through pipes. */
 #include "support.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* proxy.c - starts and steers the fault proxy for tests. Knows its commands' form, not their meaning. */
+/* proxy.c - starts and controls the fault proxy for tests. Knows the form of its commands, not their meaning. */
 #include "proxy.h"
 
 #include <stdarg.h>

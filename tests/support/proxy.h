@@ -1,5 +1,5 @@
-/* proxy.h - the fault proxy (tests/proxy.c, which has the list of commands) in the hands of a test in C:
- * started as a child that ends when the test ends, steered by lines. */
+/* proxy.h - the fault proxy (tests/proxy has the list of commands) for tests in C: a child process that ends with the
+ * test and is controlled by lines. */
 #ifndef MORTISE_TESTS_PROXY_H
 #define MORTISE_TESTS_PROXY_H
 

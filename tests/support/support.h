@@ -1,7 +1,7 @@
-/* support.h - what tests share: waiting for an event with a bound, processes that are talked to by lines,
- * temporary folders, skips. Knows nothing of locks.
+/* support.h - what tests share: waiting for an event with a time limit, processes that exchange lines with the test,
+ * temporary directories, skips. Knows nothing of locks.
  *
- * Nothing here ends the test: functions say whether it worked, the test asserts. */
+ * No function here ends the test: each reports whether it worked, and the test asserts. */
 #ifndef MORTISE_TESTS_SUPPORT_H
 #define MORTISE_TESTS_SUPPORT_H
 

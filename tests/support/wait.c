@@ -1,4 +1,4 @@
-/* wait.c - waiting for events in tests: always for the event, with a bound that only bounds failure. */
+/* wait.c - waiting in tests: always for an event, with a time limit that only a failure reaches. */
 #include "support.h"
 
 #include <poll.h>

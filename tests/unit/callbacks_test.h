@@ -1,4 +1,4 @@
-/* callbacks_test.h - what the tests of callbacks share: a callback that stays until it may leave. */
+/* callbacks_test.h - what the tests of callbacks share: a callback that blocks until the test opens a gate. */
 #ifndef CALLBACKS_TEST_H
 #define CALLBACKS_TEST_H
 

@@ -1,5 +1,5 @@
-/* close_test.h - what the tests of a client's end share: a client with a short close_timeout, a caller on a thread
- * of its own, a bound for the close, and a process of its own for tests that leave something standing. */
+/* close_test.h - what the tests of a client's end share: a client with a short close_timeout, a caller on a thread of
+ * its own, a time limit for the close, and a process of its own for tests that never free something. */
 #ifndef CLOSE_TEST_H
 #define CLOSE_TEST_H
 

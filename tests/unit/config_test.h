@@ -1,5 +1,5 @@
-/* config_test.h - what the tests of config and loader share: a folder of their own that they work in, so
- * that paths in messages are short and exact, and a check of a failure's text. */
+/* config_test.h - what the tests of config and loader share: a directory of their own in which they run, so that
+ * paths in messages are short and exact, and a check of a failure's text. */
 #ifndef CONFIG_TEST_H
 #define CONFIG_TEST_H
 

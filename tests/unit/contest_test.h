@@ -1,4 +1,4 @@
-/* contest_test.h - what the tests of the local queue share: a client that writes down what the driver is asked. */
+/* contest_test.h - what the tests of the local queue share: a client that records the driver's requests. */
 #ifndef CONTEST_TEST_H
 #define CONTEST_TEST_H
 

@@ -1,5 +1,5 @@
-/* fake_driver.h - a driver for tests of the pump, put in the place of the sim's functions: it keeps an acquire
- * until a byte comes down a pipe, or until a timer, and says how it was called. One at a time. */
+/* fake_driver.h - a driver for tests of the pump, in place of the sim's functions: it keeps an acquire until a byte
+ * comes through a pipe, or until a timer, and records how it was called. One at a time. */
 #ifndef FAKE_DRIVER_H
 #define FAKE_DRIVER_H
 

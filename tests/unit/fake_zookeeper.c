@@ -1,4 +1,4 @@
-/* fake_zookeeper.c - ZooKeeper in memory. See fake_zookeeper.h. Only as much as the driver asks for. */
+/* fake_zookeeper.c - ZooKeeper in memory: see fake_zookeeper.h. It implements only what the driver uses. */
 #include "fake_zookeeper.h"
 
 #include <pthread.h>

@@ -1,5 +1,6 @@
-/* fake_zookeeper.h - ZooKeeper in memory, behind the functions of its C library: one ensemble, one client that a test drives
- * request by request. Nothing happens by itself: the test executes requests, loses connections and ends sessions. */
+/* fake_zookeeper.h - ZooKeeper in memory, behind the functions of its C library: one ensemble and one client, which a
+ * test drives request by request. Nothing happens by itself: the test executes requests, breaks connections and ends
+ * sessions. */
 #ifndef MORTISE_TESTS_FAKE_ZOOKEEPER_H
 #define MORTISE_TESTS_FAKE_ZOOKEEPER_H
 

@@ -1,5 +1,5 @@
-/* loader_test.h - a core for the fixtures of tests/fixtures: a loader, the host table's few functions that
- * they call, and what they said. */
+/* loader_test.h - a core for the fixtures of tests/fixtures: a loader, the few host functions that they call, and a
+ * record of their messages. */
 #ifndef LOADER_TEST_H
 #define LOADER_TEST_H
 

@@ -1,9 +1,9 @@
-/* rig.h - a client in the hand of a test: the sim driver behind it, a clock that stands still until the test
+/* rig.h - a client that a test controls completely: the sim driver behind it, a clock that moves only when the test
  * moves it, and no thread but the test's own.
  *
- * Time goes from one due instant to the next (advance_to), so that hours of a lease's life take milliseconds
- * and every run is the same. Callbacks run in settle(), which dispatches. rig_open_real() gives a client
- * as applications have it, with its threads and the machine's clock. Knows no suite. */
+ * Time goes from one due instant to the next (advance_to), so hours of a lease's life take milliseconds, and every
+ * run is the same. Callbacks run in settle(), which dispatches. rig_open_real() gives a client as applications have
+ * it, with its threads and the machine's clock. Knows no suite. */
 #ifndef RIG_H
 #define RIG_H
 

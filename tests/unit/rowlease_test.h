@@ -1,5 +1,5 @@
-/* rowlease_test.h - builds what the tests of the row-lease algorithm hand in: ops, instants, inboxes, and one
- * row that all of them work on. */
+/* rowlease_test.h - builds the input for the tests of the row-lease algorithm: ops, instants, inboxes, and one row
+ * that all of them use. */
 #ifndef MORTISE_TESTS_ROWLEASE_TEST_H
 #define MORTISE_TESTS_ROWLEASE_TEST_H
 

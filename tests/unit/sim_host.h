@@ -1,5 +1,5 @@
-/* sim_host.h - a host of a few lines for the tests of the sim driver by itself: a clock that stands still
- * until it is moved, and completions that are noted. */
+/* sim_host.h - a small host for the tests of the sim driver alone: a clock that moves only when the test moves it,
+ * and a record of completions. */
 #ifndef MORTISE_TESTS_SIM_HOST_H
 #define MORTISE_TESTS_SIM_HOST_H
 

@@ -1,8 +1,8 @@
-/* sqlite_host.h - a small host for the SQLite module, so that it can be tested by driver.h alone.
+/* sqlite_host.h - a small host for the SQLite module, which tests it through driver.h alone.
  *
- * Opens instances of the module (each a client), starts ops on them, polls as the core's pump would and
- * keeps what the module says. Time is CLOCK_BOOTTIME plus an offset that a test may move. Knows nothing of
- * the module but its name; the database behind it is reached by the library that the module brought. */
+ * It opens instances of the module (each a client), starts ops on them, polls as the core's pump would, and keeps the
+ * module's messages. Time is CLOCK_BOOTTIME plus an offset that a test can move. It knows only the module's name; it
+ * reaches the database through the library that the module has loaded. */
 #ifndef MORTISE_TESTS_SQLITE_HOST_H
 #define MORTISE_TESTS_SQLITE_HOST_H
 

@@ -1,5 +1,5 @@
-/* sqlite_talk.h - what the tests of the SQLite module's waiting share: a second process that waits for the
- * name "a" and tells of it, and a look at what is left when nobody waits any more. */
+/* sqlite_talk.h - what the tests of the SQLite module's waiting share: a second process that waits for the name "a"
+ * and reports it, and a check of what is left when nobody waits any more. */
 #ifndef MORTISE_TESTS_SQLITE_TALK_H
 #define MORTISE_TESTS_SQLITE_TALK_H
 

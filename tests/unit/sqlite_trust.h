@@ -1,5 +1,5 @@
-/* sqlite_trust.h - what the tests of files and folders of others share: a database that the SQLite module refuses, with the
- * file that is wrong and what is wrong with it, and one that it accepts. */
+/* sqlite_trust.h - what the tests of other users' files and directories share: a database that the SQLite module
+ * refuses, with the wrong file and the reason, and one that it accepts. */
 #ifndef MORTISE_TESTS_SQLITE_TRUST_H
 #define MORTISE_TESTS_SQLITE_TRUST_H
 

@@ -1,6 +1,6 @@
-/* test_boottime.c - the clock of deadlines counts while the machine sleeps (R1): the library lives in a time
- * namespace whose CLOCK_BOOTTIME is a day ahead of CLOCK_MONOTONIC, as after a day of sleep; a client is renewed
- * there by a watchdog that sleeps on the same clock. Needs to be root where user namespaces are closed. */
+/* test_boottime.c - the clock of deadlines counts while the machine sleeps (R1). The library runs in a time namespace
+ * whose CLOCK_BOOTTIME is a day ahead of CLOCK_MONOTONIC, as after a day of sleep, and a watchdog on that clock
+ * renews a lease. Needs root if the system forbids user namespaces. */
 #include "rig.h"
 
 #include <fcntl.h>

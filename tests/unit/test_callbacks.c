@@ -1,5 +1,5 @@
-/* test_callbacks.c - callbacks of the application (R7): on_state and async completions run with no lock held, one
- * at a time, never on a thread that others depend on; every call works inside, but a wait for a lock. */
+/* test_callbacks.c - callbacks of the application (R7): on_state and async completions run with no lock held, one at
+ * a time, and never on a thread that others depend on. Every call works inside a callback, except waiting for a lock. */
 #include "callbacks_test.h"
 
 static struct outcome got;

@@ -1,8 +1,8 @@
-/* test_close.c - the end of a client (R9): it comes in a bounded time, with what waits failed and what is held
- * given back, also when the driver answers late, or twice, or nothing but a cancel. Worse drivers: test_stuck.c.
+/* test_close.c - the end of a client (R9): mortise_close() takes a bounded time, fails the calls that wait and
+ * releases the leases, even if the driver answers late, twice, or only to a cancel. test_stuck.c has worse drivers.
  *
- * Where the end has to wait for something the client is a real one, with threads and the machine's clock;
- * its close_timeout is short, and what is bounded is asserted with a bound that only bounds failure. */
+ * If the end must wait for something, the client is a real one, with threads and the machine's clock. Its
+ * close_timeout is short; bounds of time are so large that only a failure reaches them. */
 #include "close_test.h"
 
 static struct outcome got;

@@ -1,5 +1,5 @@
-/* test_close_inside.c - a program that dispatches callbacks itself closes its client in one of them: what waits is still told,
- * and the client is freed behind it. */
+/* test_close_inside.c - a program that dispatches callbacks itself closes its client inside one of them: the waiting
+ * callbacks still run, and the client is freed after that. */
 #include "rig.h"
 
 static struct rig rig;

@@ -1,5 +1,5 @@
-/* test_closing.c - callbacks and the end of a client (C1, C2, R9): when mortise_close() has said OK or UNREACHABLE none
- * runs and none will, whoever closes and wherever. */
+/* test_closing.c - callbacks and the end of a client (C1, C2, R9): once mortise_close() has returned OK or
+ * UNREACHABLE, no callback runs and none will, whoever closes the client, and on whatever thread. */
 #include "callbacks_test.h"
 
 /* ---- a client that is closed in a callback --------------------------------------------------------- */

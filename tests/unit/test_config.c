@@ -1,5 +1,5 @@
-/* test_config.c - where a config comes from and what its file may look like: the search, files that cannot
- * be read, bad lines with their numbers, the module path (R11). */
+/* test_config.c - where a config comes from, and what its file may contain: the search, files that cannot be read,
+ * bad lines with their numbers, the module path (R11). */
 #include "config_test.h"
 
 #include <pthread.h>

@@ -1,5 +1,6 @@
-/* test_contest.c - who waits for a name in this process: first come, first served; only the head has a request in
- * the backend; news and hints; who does not stand in the queue. A backend in trouble: test_contest_trouble.c. */
+/* test_contest.c - callers of this process that wait for a name: first come, first served; only the head has a
+ * request in the backend; news and hints; which callers do not queue. test_contest_trouble.c has a backend in
+ * trouble. */
 #include "contest_test.h"
 
 #define CROWD 50

@@ -1,4 +1,5 @@
-/* test_contest_trouble.c - waiting for a name of a backend in trouble: who is told what, and when it is asked again. */
+/* test_contest_trouble.c - callers wait for a name while the backend is in trouble: which outcome each of them gets,
+ * and when the core asks again. */
 #include "contest_test.h"
 
 static void test_away_for_too_long(void)

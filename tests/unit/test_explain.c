@@ -1,4 +1,5 @@
-/* test_explain.c - what a failed acquire tells of the holder: what the backend said, and nothing that it did not say. */
+/* test_explain.c - what the message of a failed acquire says about the holder: what the backend reported, and nothing
+ * else. */
 #include "rig.h"
 
 static struct rig rig;

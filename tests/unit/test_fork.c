@@ -1,5 +1,5 @@
-/* test_fork.c - after fork() a client is its parent's (R8): in the child every call says FORKED, every lease is
- * lost, the parent's descriptors and backend are left alone; the child may open a client of its own. */
+/* test_fork.c - after fork() a client belongs to the parent (R8): in the child every call returns FORKED, every lease
+ * is LOST, and the parent's descriptors and backend are not touched. The child may open a client of its own. */
 #include "rig.h"
 
 #include <fcntl.h>

@@ -1,8 +1,8 @@
-/* test_giveup.c - a caller gives up (time-out, cancel, close) at each step of its acquire: it is told once, and
+/* test_giveup.c - a caller gives up (time-out, cancel, close) at each step of its acquire: it gets one outcome, and
  * nothing is left behind in the backend (R5).
  *
- * A table of steps times a table of ways. Each step puts the acquire of "a" into one place of its way;
- * what stands in the way there is taken out of it only after the caller has left. */
+ * The tests combine a table of steps with a table of ways to give up. Each step brings the acquire of "a" to one
+ * point; what blocks it there is removed only after the caller has left. */
 #include "rig.h"
 
 static struct rig rig;

@@ -1,5 +1,5 @@
-/* test_handles.c - handles that are spent, forged, or somebody else's by now: recognised and refused, never
- * another's; and arguments that are wrong, which do nothing. */
+/* test_handles.c - handles that were released, are forged, or whose slot has a new owner: the library refuses them,
+ * and never touches the new owner's lease. And wrong arguments, which do nothing. */
 #include "rig.h"
 
 static struct rig rig;

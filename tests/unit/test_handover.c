@@ -1,5 +1,5 @@
-/* test_handover.c - a grant that passes from caller to caller of the process without a word to the server: when
- * it may, when it may not, and what the new holder has of it. */
+/* test_handover.c - a claim is passed from caller to caller of this process without a request to the server: when
+ * that is allowed, when it is not, and what the new holder gets. */
 #include "rig.h"
 
 #define CONFIG "ttl = 3s\n"

@@ -1,5 +1,5 @@
-/* test_histogram.c - the benchmark's log-linear table: that no value falls between two buckets, how far off a bucket
- * may be, and what the parts of a known set are. */
+/* test_histogram.c - the benchmark's log-linear histogram: no value falls between two buckets, the error of a bucket
+ * is bounded, and the quantiles of a known set are correct. */
 #include "histogram.h"
 
 #include "config_test.h"

@@ -1,7 +1,7 @@
-/* test_hostile.c - a driver that keeps none of its promises: it answers nonsense, twice, late, or to nobody, tells
- * news of what nobody watches, names descriptors that are none and instants that are over. Every caller has its
- * outcome all the same, the close comes to an end, and the client works again as soon as the driver does. (One
- * that never answers or stands still inside a call: test_stuck.c; one that does not load: test_modules.c.) */
+/* test_hostile.c - a driver that keeps none of its promises: it answers nonsense, twice, late, or an op that does not
+ * exist; it reports news of names that nobody watches, invalid descriptors and instants in the past. Every caller
+ * still gets its outcome, the close ends, and the client works again as soon as the driver does. (test_stuck.c: a
+ * driver that never answers or hangs in a call; test_modules.c: one that does not load.) */
 #include "close_test.h"
 
 #include <limits.h>

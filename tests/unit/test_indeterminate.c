@@ -1,6 +1,6 @@
-/* test_indeterminate.c - replies that are lost, at each step of acquire, renew and release (R4): what was sent is
- * repeated under the same grant id, and what may have been left is released until it is sure, also when the
- * request is executed long after its connection was given up (a ghost). */
+/* test_indeterminate.c - replies are lost at each step of acquire, renew and release (R4): the core repeats the
+ * request under the same grant id, and releases what may be left until it is sure, even if a request is executed long
+ * after its connection was given up (a ghost). */
 #include "rig.h"
 
 #define CONFIG "ttl = 3s\n"

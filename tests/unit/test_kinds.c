@@ -1,5 +1,5 @@
-/* test_kinds.c - shared leases and permits in the core: what is refused, who holds a name together, who waits for whom.
- * Two clients stand for two processes. */
+/* test_kinds.c - shared leases and permits in the core: what is refused, who can hold a name together, who waits for
+ * whom. Two clients stand for two processes. */
 #include "rig.h"
 
 #define CONFIG "ttl = 3s\n"

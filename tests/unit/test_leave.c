@@ -1,5 +1,5 @@
-/* test_leave.c - the last request of a client, which goes to a plugin that keeps something of its own in the backend: it
- * comes after everything else, and the close waits for its answer and tells how it went. */
+/* test_leave.c - the last request of a client, to a plugin that keeps something in the backend: it comes after all
+ * other requests, and the close waits for its answer and reports it. */
 #include "close_test.h"
 
 static mortise_op *asked_to_leave;

@@ -1,5 +1,5 @@
-/* test_lists.c - what waits in the pump for its next round: each thing is done once, and what became pointless meanwhile is
- * taken off its list alone. */
+/* test_lists.c - work that waits for the next round of the pump: each piece is done once, and a piece that became
+ * pointless meanwhile is removed without the others. */
 #include "pump/pump_internal.h"
 #include "rig.h"
 

@@ -1,4 +1,4 @@
-/* test_loader.c - modules opened, in stacks too, and closed again; and what happens when one does not open. */
+/* test_loader.c - opens modules, alone and in stacks, and closes them; and what happens if one does not open. */
 #include "loader_test.h"
 
 #include <pthread.h>

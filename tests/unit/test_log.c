@@ -1,5 +1,5 @@
-/* test_log.c - log lines: a reader of stderr that stands still stops nothing, what is dropped is counted, and the last
- * lines of a program that ends still come out. */
+/* test_log.c - log lines: a blocked reader of stderr stops nothing, dropped lines are counted, and the last lines of
+ * an ending program are still written. */
 #include "rig.h"
 
 #include "base/log.h"

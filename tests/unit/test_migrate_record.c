@@ -1,6 +1,6 @@
-/* test_migrate_record.c - what the migrate plugin and the command share, without either: names and texts there and
- * back, texts that nobody may take for a register, and the steps: each leads where it says, none opens one
- * end while the other is open, and every stage can be left in both directions. */
+/* test_migrate_record.c - what the migrate plugin and the command share, tested without either: names and texts are
+ * encoded and decoded, other texts are not mistaken for a register, and the steps: each leads to the stage that it
+ * names, none opens one side while the other is open, and every stage can be left in both directions. */
 #include "migration.h"
 
 #include <CUnit/Basic.h>

@@ -1,5 +1,5 @@
-/* test_modules.c - modules found and refused: the handshake field by field, by fixtures that are wrong in one
- * way each; the module path (R11); looking at modules without opening them. */
+/* test_modules.c - finds modules and refuses bad ones: the handshake field by field, with fixtures that are wrong in
+ * one way each; the module path (R11); reading a module's table without opening it. */
 #include "loader_test.h"
 
 /* ---- The handshake --------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
-/* test_observe.c - the events that observers are fed: which, in what order, with what in them; through a module
- * that the config names, whose `observe` the test puts its own function into. */
+/* test_observe.c - the events that observers get: which ones, in what order, with which fields. The config names a
+ * module, and the test replaces its `observe` with its own function. */
 #include "rig.h"
 
 #define CONFIG "ttl = 3s\nobserve = ear\n"

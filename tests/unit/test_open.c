@@ -1,4 +1,5 @@
-/* test_open.c - what mortise_open makes of a config and a URL before the first call: who the client is, what it refuses. */
+/* test_open.c - what mortise_open() takes from a config and a URL before the first call: the identity of the client,
+ * and what it refuses. */
 #include "rig.h"
 
 static struct rig rig, second;

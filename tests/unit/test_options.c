@@ -1,4 +1,4 @@
-/* test_options.c - the options of an acquire: what an unnamed wait means, and options of another version. */
+/* test_options.c - the options of an acquire: what a missing wait means, and options of another version. */
 #include "rig.h"
 
 static struct rig rig, other;

@@ -1,5 +1,5 @@
-/* test_proxy.c - the fault proxy as tests in C have it (support/proxy.h): started, steered, counted, ended. What its
- * commands do is tested in tests/proxy. */
+/* test_proxy.c - the fault proxy as tests in C use it (support/proxy.h): start, commands, counts, end. tests/proxy
+ * tests what the commands do. */
 #include <proxy.h>
 
 #include <CUnit/Basic.h>

@@ -1,8 +1,8 @@
-/* test_pump.c - who calls into the module stack, and when: batches, leaders and followers, the service thread,
- * posts, timers, descriptors; with a driver of the test's own that keeps ops until a byte comes down a pipe.
+/* test_pump.c - who calls into the module stack, and when: batches, leaders and followers, the service thread, posts,
+ * timers, descriptors. The test's own driver keeps ops until a byte comes through a pipe.
  *
- * Where a leader must do its duty, the client has no service thread that would do it in its stead ("alone").
- * Waits are for events; a time-out bounds failure. */
+ * If a test is about the duty of a leader, the client has no service thread that could do it instead ("alone"). Tests
+ * wait for events; a time-out means failure. */
 #include "fake_driver.h"
 
 #include <semaphore.h>

@@ -1,4 +1,4 @@
-/* test_redis_keys.c - the names of keys beside a lock: each name has its own, in the same slot of a cluster. */
+/* test_redis_keys.c - the keys that belong to a lock on Redis: each name has its own, in the same slot of a cluster. */
 #include "keys.h"
 
 #include <CUnit/Basic.h>

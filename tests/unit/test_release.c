@@ -1,5 +1,5 @@
-/* test_release.c - releases come to an end though nobody may be waiting for it: repeated until they are sure, with
- * growing pauses, for callers that wait, that have gone, or that never waited. */
+/* test_release.c - releases end even if nobody waits for them: the core repeats them until it is sure, with growing
+ * pauses, for callers that wait, that have gone, or that never waited. */
 #include "rig.h"
 
 #include <errno.h>

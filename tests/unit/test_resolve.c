@@ -1,8 +1,8 @@
-/* test_resolve.c - host names looked up for modules (core/resolve.c): what is answered, where, how often, and what
- * becomes of a look-up whose client goes.
+/* test_resolve.c - host names looked up for modules (core/pump/resolve.c): what is answered, on which thread, how
+ * often, and what happens to a look-up whose client is closed.
  *
- * getaddrinfo is this file's own: names below .test are answered by a script, which can keep a look-up hanging
- * until a gate is opened; all else is the system's. */
+ * getaddrinfo is this file's own: a script answers names below .test and can delay a look-up until a gate opens; the
+ * system answers all other names. */
 #include "client/client.h"
 #include "pump/pump_internal.h"
 #include "rig.h"

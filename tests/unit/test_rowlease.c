@@ -1,6 +1,5 @@
-/* test_rowlease.c - the row-lease algorithm without a database: each state of a row against each op, the
- * rules that a claim is never shortened and that tokens grow, and a random walk over all of them that is
- * checked against what may be true at any time. */
+/* test_rowlease.c - the row-lease algorithm without a database: each state of a row with each op, the rules that a
+ * claim is never shortened and that tokens grow, and a random walk over all of them whose every result is checked. */
 #include "note.h"
 #include "rowlease_test.h"
 

@@ -1,5 +1,5 @@
-/* test_schema.c - single values by their schema row: durations, numbers, choices, ranges in words, the
- * nearest word, and a walk over every row of the core's own section. */
+/* test_schema.c - single values and their schema row: durations, numbers, choices, ranges in words, the nearest word,
+ * and every row of the core's own section. */
 #include "config/schema.h"
 #include "config_test.h"
 

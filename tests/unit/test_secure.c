@@ -1,5 +1,5 @@
-/* test_secure.c - in a set-uid program the environment says nothing (R11): no config, no folder, no modules
- * and no values come from it. Runs a set-uid copy of itself as another user; needs to be root for that. */
+/* test_secure.c - a set-uid program ignores the environment (R11): no config, no directory, no module and no value
+ * comes from it. Runs a set-uid copy of itself as another user, so it needs root. */
 #include "config_test.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/* test_sim.c - the sim driver as a backend: claims, owners, records, waiting, and what it costs. What the
- * core makes of it is no business of these tests. */
+/* test_sim.c - the sim driver as a backend: claims, owners, records, waiting, and what it costs. These tests do not
+ * cover what the core makes of it. */
 #include "sim_host.h"
 
 #include <malloc.h>

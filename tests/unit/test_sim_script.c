@@ -1,4 +1,4 @@
-/* test_sim_script.c - the sim driver's script: every fate that a test can order for an op. */
+/* test_sim_script.c - the sim driver's script: every outcome that a test can choose for an op. */
 #include "sim_host.h"
 
 #include <pthread.h>

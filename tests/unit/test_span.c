@@ -1,5 +1,5 @@
-/* test_span.c - claims that are good for less than their ttl at a time, as those of a driver whose claims hang
- * on a session; and the driver's word that what is held should be looked at (host->doubt). */
+/* test_span.c - claims that are good for less than their ttl at a time, as with a driver whose claims depend on a
+ * session; and a driver that asks the core to check a claim (host->doubt). */
 #include "rig.h"
 
 #define TTL_MS 3000

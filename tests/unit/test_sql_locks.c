@@ -1,5 +1,6 @@
-/* test_sql_locks.c - what drivers/lib/sql does with a dialect: which step follows which, what is answered, and what is done for
- * waiters. The dialect here keeps one row in memory; a test decides when a step is executed, and how it ends. */
+/* test_sql_locks.c - what drivers/lib/sql does with a dialect: the order of the steps, the answers, and what is done
+ * for waiters. The dialect of this test keeps one row in memory; a test decides when a step is executed, and how it
+ * ends. */
 #include "dialect.h"
 
 #include <CUnit/Basic.h>

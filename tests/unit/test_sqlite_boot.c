@@ -1,5 +1,5 @@
-/* test_sqlite_boot.c - the SQLite module and the boot id of its rows: who believes in a restart of the host, and who must
- * not. A container shows its processes another boot id than the host does. */
+/* test_sqlite_boot.c - the SQLite module and the boot id in its rows: which clients conclude that the host was
+ * restarted, and which must not. A container shows its processes another boot id than its host. */
 #include "sqlite_talk.h"
 
 #include <sched.h>

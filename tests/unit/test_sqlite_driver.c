@@ -1,6 +1,6 @@
-/* test_sqlite_driver.c - the SQLite module's ops, by driver.h alone: what each answers, what a repeat of it
- * answers, and what it leaves alone. One client, or several in this process, on a clock that the test moves.
- * Waiting is in test_sqlite_waiting.c, files and faults in test_sqlite_files.c. */
+/* test_sqlite_driver.c - the SQLite module's ops, through driver.h alone: what each op answers, what its repeat
+ * answers, and what it does not change. One client or several in this process, on a clock that the test moves.
+ * Waiting is in test_sqlite_waiting.c, files and faults are in test_sqlite_files.c. */
 #include "sqlite_host.h"
 
 static void test_module(void)

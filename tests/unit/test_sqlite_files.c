@@ -1,7 +1,8 @@
-/* test_sqlite_files.c - the SQLite module in use, and its file: locked by others, full, broken, replaced.
+/* test_sqlite_files.c - the file of the SQLite module while it is in use: locked by other programs, full, damaged,
+ * replaced.
  *
- * What needs a small disk runs in a child with a tmpfs of its own. Where this system does not allow it, the
- * test says so. What is refused when it is opened is in test_sqlite_place.c. */
+ * A test that needs a small disk runs in a child with a tmpfs of its own. If the system forbids that, the test says
+ * so. test_sqlite_place.c has the files that the module refuses to open. */
 #include "sqlite_host.h"
 
 #include <sched.h>

@@ -1,5 +1,5 @@
-/* test_sqlite_leaving.c - the SQLite module's waiters that go away: killed, stopped, giving up, or robbed of
- * what they are told by. None of it may cost those behind them more than a moment, or leave anything. */
+/* test_sqlite_leaving.c - waiters of the SQLite module that leave: killed, stopped, giving up, or without their
+ * socket. None of this may delay the waiters behind them for more than a moment, or leave anything. */
 #include "sqlite_talk.h"
 
 /* ---- waiters that go away -------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
-/* test_sqlite_memory.c - the SQLite module when memory runs out: at each allocation in turn, for one of them or for all
- * that follow. An op then fails, or a waiter finds out later; the process goes on. Not with sanitizers, which
- * have an allocator of their own. */
+/* test_sqlite_memory.c - the SQLite module without memory: each allocation fails in turn, alone or with all that
+ * follow. An op then fails, or a waiter is notified later; the process goes on. Not with sanitizers, which have an
+ * allocator of their own. */
 #include "sqlite_host.h"
 
 static unsigned left; /* allocations that succeed until one fails; 0: none fails */

@@ -1,5 +1,5 @@
-/* test_sqlite_place.c - where the SQLite module keeps its file: what it refuses to open, and why; what it
- * makes by default, and with which permissions. Runs as "nobody" what root may do anyway. */
+/* test_sqlite_place.c - where the SQLite module keeps its file: what it refuses to open, and why; what it creates by
+ * default, with which permissions. Runs as "nobody" what root would be permitted to do anyway. */
 #include "sqlite_host.h"
 
 #include <grp.h>

@@ -1,5 +1,6 @@
-/* test_sqlite_planted.c - the SQLite module beside a user who may write the database and its folder, and plants what
- * does not belong there. The module must neither change files of its own user for him nor let him stop it. */
+/* test_sqlite_planted.c - the SQLite module beside a user who can write the database and its directory, and adds
+ * foreign objects and files. The module must not change files of its own user for that user, and must not be stopped
+ * by that user. */
 #include "sqlite_trust.h"
 
 #include <sys/socket.h>

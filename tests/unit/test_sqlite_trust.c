@@ -1,5 +1,5 @@
-/* test_sqlite_trust.c - whom the SQLite module trusts: the owners and permissions of the folders above the database, of
- * what SQLite keeps beside it, and of the folder of sockets. */
+/* test_sqlite_trust.c - which users the SQLite module trusts: the owners and permissions of the directories above the
+ * database, of the files that SQLite keeps beside it, and of the directory of sockets. */
 #include "sqlite_trust.h"
 
 #define STRANGER 65533

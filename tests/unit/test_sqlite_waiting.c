@@ -1,7 +1,7 @@
 /* test_sqlite_waiting.c - the SQLite module between processes: mutual exclusion, and who is woken when.
  *
- * A forked process opens clients of its own (the parent's are not touched after fork). Tests wait for
- * events; times only bound failure, or are compared with a hint that would have been waited out. */
+ * A forked process opens its own clients (it does not touch the parent's). Tests wait for events; times only bound
+ * failure, or are compared with a hint that would have been waited out. */
 #include "sqlite_talk.h"
 
 #include <sched.h>

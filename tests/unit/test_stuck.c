@@ -1,6 +1,6 @@
 /* test_stuck.c - the end of a client whose driver breaks its contract for good (R9): it never answers, not even a
- * cancel, or stands still inside a call. The close comes in a bounded time, and nothing that the driver may
- * still touch is freed: so something is left standing, in a process of its own. */
+ * cancel, or it hangs in a call. The close ends in a bounded time, and nothing that the driver may still use is
+ * freed. So something is never freed, and each test has its own process. */
 #include "close_test.h"
 
 #include <semaphore.h>

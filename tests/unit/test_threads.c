@@ -1,7 +1,7 @@
-/* test_threads.c - many threads at once on the machine's clock, meant for the thread sanitizer: what each holds
- * it writes to without a lock of its own, so that two holders at one time are a data race.
+/* test_threads.c - many threads at once on the machine's clock, for the thread sanitizer: each holder writes to
+ * memory without any other lock, so two holders at one time are a data race.
  *
- * CUnit's asserts are for one thread: the others count what went wrong. */
+ * CUnit's asserts are for one thread only, so the other threads count what went wrong. */
 #include "rig.h"
 
 #include <errno.h>

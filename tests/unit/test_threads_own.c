@@ -1,5 +1,5 @@
-/* test_threads_own.c - the threads that the library starts and those it is called on: signals and cancellation are the
- * application's, and descriptors may be used up. */
+/* test_threads_own.c - the threads that the library starts, and those that call it: signals and cancellation belong
+ * to the application, and descriptors may run out. */
 #include "rig.h"
 
 #include <dirent.h>

@@ -1,5 +1,5 @@
 /* test_tokens.c - tokens only grow (R6): over grants, hand-overs, losses, repeats and shared owners, as the core
- * passes them on; and who shares a lock under an owner (R3: each lease is its own grant). */
+ * reports them; and who shares a lock with an owner (R3: each lease is a grant of its own). */
 #include "rig.h"
 
 #define CONFIG "ttl = 3s\n"

@@ -1,4 +1,4 @@
-/* test_url.c - URLs taken apart, and refused: no message and no source shows what may be a secret. */
+/* test_url.c - URLs: how they are parsed, and which are refused. No message and no source shows what may be a secret. */
 #include "config_test.h"
 #include "config/url.h"
 

@@ -1,5 +1,5 @@
-/* test_values.c - the values of a section, from a file, a URL and the defaults: every way in which one can
- * be wrong, with its message; and that a secret is in none. */
+/* test_values.c - the values of a section, from a file, a URL and the defaults: every error with its message; no
+ * message contains a secret. */
 #include "config_test.h"
 
 #define FILE_NAME "mortise.conf"

@@ -1,8 +1,9 @@
-/* test_walk.c - claims and waitlists on a random walk: callers, owners, time-outs, cancels, hand-overs and faults of every
- * kind, in any order, also while memory is short. Whatever happened on the way, nothing may be left at the end: no claim, no
- * request, no timer, no caller.
+/* test_walk.c - claims and waitlists on a random walk: callers, owners, time-outs, cancels, hand-overs and faults of
+ * every kind, in any order, also while memory is short. Whatever happened, nothing may be left at the end: no claim,
+ * no request, no timer, no caller.
  *
- * `walk SEED` walks one seed with each configuration, `walk SEED COUNT` so many from it. A failure names its seed. */
+ * `walk SEED` walks one seed with each configuration, `walk SEED COUNT` the next COUNT seeds. A failure prints its
+ * seed. */
 #include "rig.h"
 
 #define STEPS 400

@@ -1,5 +1,5 @@
-/* test_watch.c - a name is watched and unwatched by two threads in quick succession: the requests reach the driver in the
- * order in which they were made, though the threads overtake each other on the way to the pump. */
+/* test_watch.c - two threads watch and unwatch a name in quick succession: the requests reach the driver in the order
+ * in which they were made, although the threads overtake each other on the way to the pump. */
 #include "contest_test.h"
 
 #include <semaphore.h>

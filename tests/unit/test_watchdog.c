@@ -1,5 +1,5 @@
-/* test_watchdog.c - the life of a lease on a virtual clock: renewal, suspicion, loss, and what an answer that
- * comes too late may do (R1, R2).
+/* test_watchdog.c - the life of a lease on a virtual clock: renewal, suspicion, loss, and what an answer may do that
+ * comes too late (R1, R2).
  *
  * With a ttl of 3 s: renewed every second, patience for an answer 500 ms, margin 1 % + 2 ms = 32 ms. */
 #include "rig.h"

@@ -1,5 +1,5 @@
-/* test_zookeeper_names.c - folders, nodes and queues of the ZooKeeper driver without a server: every byte
- * there and back, other clients' nodes, numbers at the end of their range, numbers given twice. */
+/* test_zookeeper_names.c - folders, nodes and queues of the ZooKeeper driver without a server: every byte is encoded
+ * and decoded, nodes of other clients, numbers at the end of their range, numbers given twice. */
 #include "queue.h"
 
 #include <CUnit/Basic.h>

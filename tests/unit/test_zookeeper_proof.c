@@ -1,6 +1,6 @@
-/* test_zookeeper_proof.c - the deadline that beats prove, against a model of the ensemble: a follower that
- * tells its leader with each ping whom it heard of, links that keep the order and take their time, a cut at
- * any instant. Whatever happens, the leader expires the session after the deadline, not before. */
+/* test_zookeeper_proof.c - the deadline that beats prove, against a model of the ensemble: a follower that tells its
+ * leader with each ping which clients it has heard from, links that keep the order but are slow, a cut at any
+ * instant. Whatever happens, the leader expires the session after the deadline, not before. */
 #include "proof.h"
 
 #include <CUnit/Basic.h>

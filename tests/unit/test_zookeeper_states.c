@@ -1,8 +1,8 @@
-/* test_zookeeper_states.c - the ZooKeeper driver on an ensemble in memory, request by request. One acquire and its release
- * run again and again, and each time something goes wrong after another request: the connection is lost while some of the
- * open requests are executed, the session expires, it is abandoned, the caller gives up. Whatever happens, the claim comes to
- * its grant in front of the queue, and in the end the servers have nothing of it. So each cell of the table in
- * drivers/zookeeper/claim.h is met, in each order that requests can have. */
+/* test_zookeeper_states.c - the ZooKeeper driver on an ensemble in memory, request by request. One acquire and its
+ * release run again and again, and each time something goes wrong after another request: the connection is lost while
+ * some of the open requests are executed, the session expires, the driver abandons it, the caller gives up. Whatever
+ * happens, the claim is granted at the front of the queue, and at the end the servers have nothing of it. So the
+ * tests reach each cell of the table in drivers/zookeeper/claim.h, in each order that requests can have. */
 #include "fake_zookeeper.h"
 
 #include <mortise/driver.h>
