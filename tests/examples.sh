@@ -1,5 +1,5 @@
 #!/bin/sh
-# examples.sh - the example programs do what they say. Needs MORTISE_BUILD_DIR.
+# examples.sh - the example programs do what they promise. Needs MORTISE_BUILD_DIR.
 set -eu
 examples=$MORTISE_BUILD_DIR/examples
 work=$(mktemp -d "${TMPDIR:-/tmp}/mortise-examples.XXXXXX")

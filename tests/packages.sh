@@ -1,9 +1,9 @@
-# packages.sh - what building and testing need, and how it is had on Debian and Ubuntu. Sourced by
+# packages.sh - what building and testing need, and how to install it on Debian and Ubuntu. Sourced by
 # examples/quickstart.sh and tests/run.sh; knows nothing of what they do with it.
 #
-# What is there is found by looking for the thing itself (a command, a header, a pkg-config module), not
-# for the package: so where all is present nothing is installed and no package manager is needed.
-# shellcheck shell=sh disable=SC2034 # the lists are for who sources it
+# It looks for the thing itself (a command, a header, a pkg-config module), not for the package. If nothing is missing, it
+# installs nothing and needs no package manager.
+# shellcheck shell=sh disable=SC2034 # the lists are for the sourcing script
 
 # Package, kind of evidence, evidence.
 packages_to_build='

@@ -1,5 +1,5 @@
-# root.sh - a root of its own for a test, laid over this machine's: what is installed, written and removed there vanishes
-# with it. Sourced.
+# root.sh - a root directory of its own for a test, an overlay over this machine's: whatever is installed, written or removed
+# there disappears with it. Sourced.
 # shellcheck shell=sh
 
 # in_root FOLDER COMMAND…: runs COMMAND there; FOLDER, which is the caller's, is this machine's there too, and the trees

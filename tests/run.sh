@@ -2,10 +2,10 @@
 # run.sh [--fast] [--sanitize] [--nightly] [CTEST-OPTION…] - the whole test with one command: installs what testing
 # needs, builds, and runs every test. docs/testing.md describes the families of tests and how to read a failure.
 #
-#   --fast       only what an edit needs at once: about three minutes once it is built
+#   --fast       only the most useful tests, for after an edit: at most about three minutes after the build
 #   --sanitize   also under AddressSanitizer + UndefinedBehaviorSanitizer, and under ThreadSanitizer
 #   --nightly    all of that with the tests that take minutes, and longer runs of the others (MORTISE_NIGHTLY=1): hours.
-#                Prints which faults the torture caused; fewer than a thousand are a failure
+#                Prints the faults that the torture caused; fewer than a thousand is a failure
 #   CTEST-OPTION is passed on to ctest, for example -R '^redis' or -L unit
 #
 # Builds in build-test*/. A test that fails runs once more, alone, unless its failure shows a defect (tests/again.py).

@@ -1,47 +1,45 @@
 #!/bin/sh
-# servers.sh VERB KIND FOLDER [KEY=VALUE …] - private servers for tests: real ones, in a folder of the test's
-# own, on free ports of the loopback interface. Knows processes and ports; what is special of a kind of
-# server stands in servers/KIND.sh.
+# servers.sh VERB KIND FOLDER [KEY=VALUE …] - private, real servers for tests, in a directory of the test, on free ports of
+# the loopback interface. Knows processes and ports; servers/KIND.sh has what is special for a kind of server.
 #
 # VERBs:
 #   start    starts what does not run, waits until it answers, prints NAME=VALUE lines (HOST, PORT, …).
-#            The KEYs are remembered in FOLDER: a later start needs none, uses the same ports and the same
-#            data, so that a restart keeps what the server is configured to keep. Exits 77 if the program is
-#            not installed, or cannot do here what the KEYs ask for.
+#            FOLDER keeps the KEYs: a later start needs none, and uses the same ports and the same data, so a
+#            restart keeps what the server is configured to keep. Exits 77 if the program is not installed, or
+#            cannot do here what the KEYs ask for.
 #   values   prints the lines again
-#   stop     ends it in an orderly way          kill   ends it with SIGKILL
+#   stop     ends it cleanly                    kill   ends it with SIGKILL
 #   freeze   SIGSTOP                            thaw   SIGCONT
-#   end      ends whatever runs, however, frozen or not; may be repeated, or be called without a start
-#   ask      runs the server's own command-line client as one who may do all, on the first server; the words
-#            behind FOLDER (and behind only=N) are the client's. Bounded, to two minutes at the most
-# stop, kill, freeze, thaw and end return when it has happened. All but end fail if a server is not running,
+#   end      ends whatever runs, frozen or not; may be repeated, or called without a start
+#   ask      runs the server's own command-line client as a user with all rights, on the first server; the words
+#            after FOLDER (and after only=N) are the client's. Takes at most two minutes
+# stop, kill, freeze, thaw and end return when it has happened. All except end fail if a server is not running,
 # and show the end of its log.
 #
 # KEYs of all kinds:
-#   only=N         of several servers the one called N (start, stop, kill, freeze, thaw); not remembered
-#   guard=PID      start: the servers are ended when that process ends, however it ends. A test script gives
-#                  its own $$.
-# The other KEYs are the kind's: see the head of servers/KIND.sh.
+#   only=N         only the server with the name N (start, stop, kill, freeze, thaw); not kept in FOLDER
+#   guard=PID      start: end the servers when that process ends, however it ends. A test script passes its own $$.
+# The other KEYs belong to the kind: see the head of servers/KIND.sh.
 #
-# FOLDER is the caller's; it must exist. In it: settings, NAME.port, NAME.pid ("PID START-TIME"), NAME.log,
+# FOLDER belongs to the caller; it must exist. In it: settings, NAME.port, NAME.pid ("PID START-TIME"), NAME.log,
 # and NAME/ for the data, where NAME is a member: "1" is the first or only server of the group.
 #
 # ---- What servers/KIND.sh defines ----------------------------------------------------------------------
 #
-#   kind_programs=…    the programs it needs (words), looked for in $PATH
+#   kind_programs=…    the programs that it needs (words), searched in $PATH
 #   kind_keys=…        the KEYs it knows (words)
 #   kind_members       prints the names of the group's servers: 1 2 3 …
-#   kind_prepare NAME  before each launch: makes what the server needs in $FOLDER/NAME (exists), writes its
-#                      configuration anew. Must keep data that is there. Ports are had from server_port.
-#   kind_run NAME      runs in a process of its own, whose stdin is /dev/null and whose output is the log:
-#                      ends in `exec SERVER …`, in the foreground (no daemon), so that its pid is ours.
-#   kind_ready NAME PID   one real request; succeeds if the server answers AND is the one with this pid or
-#                      this data: another test's server may sit on the port, while ours is about to fail.
-#                      Bounded by itself to about a second; quiet. Asked again until $kind_patience_s.
-#   kind_values        prints the NAME=VALUE lines; of further members PORT2, PORT3 … (member_suffix)
+#   kind_prepare NAME  before each start: creates what the server needs in $FOLDER/NAME (exists), and writes its
+#                      configuration again. Must keep existing data. server_port returns a port.
+#   kind_run NAME      runs in a process of its own, with stdin /dev/null and the log as output: ends with
+#                      `exec SERVER …`, in the foreground (no daemon), so that its pid is known.
+#   kind_ready NAME PID   one real request; succeeds if the server answers AND has this pid or this data: another
+#                      test's server may use the port, while ours is about to fail. Takes at most about a
+#                      second, prints nothing. Repeated until $kind_patience_s.
+#   kind_values        prints the NAME=VALUE lines; for further members PORT2, PORT3 … (member_suffix)
 #   kind_ask NAME WORD…   for `ask`
-# and, where the defaults do not do:
-#   kind_check         after the settings are read: prints why they cannot be had here and fails (exit 77)
+# and, if the defaults do not suffice:
+#   kind_check         after the settings are read: prints why they are impossible here, and fails (exit 77)
 #   kind_pids NAME PID     prints all processes of the server, PID first (default: PID): for freeze, thaw, kill
 #   kind_in_turn=yes   each member is launched when the one before is ready; default no: all at once
 #   kind_stop_signal=TERM  kind_end_signal=KILL  kind_patience_s=60

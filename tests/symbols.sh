@@ -1,6 +1,6 @@
 #!/bin/sh
 # symbols.sh HEADER LIBRARY MODULE… - the library exports what HEADER declares, each symbol with a version, and a module
-# exports the one symbol that it is loaded by. Anything else could be taken for a symbol of the application or of another
+# exports the one symbol that it is loaded by. Any other symbol could collide with one of the application or of another
 # module, and would be ABI by accident.
 set -eu
 

@@ -1,14 +1,13 @@
-/* taker.c - a second process for tests: takes and gives back locks as lines on its stdin say, and answers
- * by lines on stdout, so that a holder or a waiter can be stopped or killed -9 for real.
+/* taker.c - a second process for tests: it acquires and releases locks as lines on its stdin say, and answers with
+ * lines on stdout. So a test can really stop or kill -9 a holder or a waiter.
  *
  *     taker WHERE                          first line out: "ready", or a status and its message
  *     acquire NAME WAIT TTL [OWNER] [no_renew]   "OK TOKEN", or a status and its message
- *     release | nowait | state | remaining | token | owner    of the lease taken last; release drops it
- *     spin NAME FILE COUNT                 COUNT times: take, read a number, write it plus one, give back
+ *     release | nowait | state | remaining | token | owner    of the lease acquired last; release forgets it
+ *     spin NAME FILE COUNT                 COUNT times: acquire, read a number, write it plus one, release
  *     inspect NAME | stats | ping | close | quit
  *
- * In NAME, %XX stands for a byte. Waiting forever is WAIT -1; TTL 0 is the config's; OWNER - is none.
- * Dies with its parent. */
+ * In NAME, %XX is a byte. WAIT -1 waits forever; TTL 0 is the config's; OWNER - means none. Dies with its parent. */
 #include <mortise/mortise.h>
 
 #include <inttypes.h>

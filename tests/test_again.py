@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""again.py with a ctest of its own: what fails beside others passes alone; what shows a defect never runs again."""
+"""again.py with a ctest of its own: a test that fails beside others passes alone; a test that shows a defect never runs again."""
 import os
 import subprocess
 import sys

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""arrows.py on small builds of its own: what is a circle, what is none, and which circles fail."""
+"""arrows.py on small builds of its own: what is a circle, what is not, and which circles are failures."""
 import json
 import os
 import subprocess

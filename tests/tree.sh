@@ -1,6 +1,6 @@
 #!/bin/sh
-# tree.sh ROOT - the rules of the house that a compiler does not check: which part may know which. Comments
-# are left aside: an example in one may name what the code must not.
+# tree.sh ROOT - rules of the source tree that a compiler does not check: which part may know which. Comments are ignored,
+# because an example in a comment may name what the code must not.
 set -eu
 cd -- "$1"
 failures=0

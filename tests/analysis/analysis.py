@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """analysis.py CPPCHECK - static analysis of the library, its modules and the command: every C file that
-compile_commands.json of $MORTISE_BUILD_DIR has of them, with its own flags. Nothing may be found, and in planted.c each of
-what was planted there must be. A finding that is none has its reason beside it in the source, after its id
-(cppcheck-suppress)."""
+compile_commands.json of $MORTISE_BUILD_DIR lists of them, with its own flags. There may be no finding, except every planted
+mistake in planted.c. A false finding is suppressed in the source, with its id and the reason (cppcheck-suppress)."""
 import concurrent.futures
 import json
 import os

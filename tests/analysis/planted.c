@@ -1,4 +1,5 @@
-/* planted.c - mistakes, for the analysis to find: one that finds none of them looks at nothing. Is built by nobody. */
+/* planted.c - mistakes that the analysis must find: an analysis that misses them checks nothing. No target builds
+ * this file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #!/bin/sh
-# shell.sh SHELLCHECK - every shell script of the tree, as shellcheck sees it: no warning, no error. First a script with a
-# mistake, which it must see.
+# shell.sh SHELLCHECK - runs shellcheck on every shell script of the tree: no warning, no error. First on a script with a
+# mistake, which it must find.
 set -eu
 shellcheck=$1
 work=$(mktemp -d "${TMPDIR:-/tmp}/mortise-shell.XXXXXX")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""test_digest.py DIGEST - what is computed from recorded turns, on turns of which all is known: rates, latencies, shares,
-hand-overs, and above all that two holders at once are seen."""
+"""test_digest.py DIGEST - what is computed from recorded turns, on turns that are known exactly: rates, latencies, shares,
+hand-overs, and above all that two holders at the same time are noticed."""
 
 import json
 import struct

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""test_ending.py MORTISE-BENCH - ended by a signal in the middle of things, it leaves nothing behind: no process, no
-folder. Ended while servers start, while they run, and while adapters do."""
+"""test_ending.py MORTISE-BENCH - if a signal ends it at any moment, it leaves nothing behind: no process, no directory. The
+signal comes while servers start, while they run, and while adapters run."""
 
 import os
 import signal

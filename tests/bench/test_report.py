@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""test_report.py BENCH - what is made of figures: the report, the page's tables, and the check, on figures of the test's
-own. BENCH is the folder bench/ of the tree."""
+"""test_report.py BENCH - what is made from figures: the report, the page's tables, and the check, with figures that the test
+makes up. BENCH is the folder bench/ of the tree."""
 
 import copy
 import json

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""test_rival.py RIVALS DIGEST - the adapter of rivals in Python, on fakes: a lock that grants everyone is found out, also
-where nothing is done while it is held; who gives up is written down. RIVALS is the folder bench/rivals of the tree."""
+"""test_rival.py RIVALS DIGEST - the adapter of rivals in Python, on fakes: a lock that grants everybody is noticed, even
+if nothing is done while it is held; a caller that gives up is recorded. RIVALS is the folder bench/rivals of the tree."""
 
 import json
 import subprocess

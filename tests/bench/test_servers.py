@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""test_servers.py BENCH MORTISE-BENCH - runs it on a Redis server, shortly: what is measured once (wait, renew, fail), and
-cycle and contend beside each rival that is installed. That nothing is left out and each has its figures; never how fast
-anything was. BENCH is the folder bench/ of the tree."""
+"""test_servers.py BENCH MORTISE-BENCH - runs it briefly on a Redis server: what is measured once (wait, renew, fail), and
+cycle and contend with each rival that is installed. Checks that nothing is left out and that each has its figures; never
+how fast anything was. BENCH is the folder bench/ of the tree."""
 
 import json
 import subprocess

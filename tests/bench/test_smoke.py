@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""test_smoke.py MORTISE-BENCH - runs it on SQLite, shortly, and looks at the form of what it writes: that each case is
-there, that figures are numbers of rounds, that ratios are those of the rounds, and that nobody held the lock beside
-another. Never at how fast anything was."""
+"""test_smoke.py MORTISE-BENCH - runs it briefly on SQLite, and checks the form of its output: each case exists, figures are
+computed from rounds, ratios are those of the rounds, and there never were two holders. Never how fast anything was."""
 
 import json
 import subprocess

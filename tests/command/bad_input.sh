@@ -1,5 +1,5 @@
 #!/bin/sh
-# Wrong words: one line on stderr that says what is wrong, nothing on stdout, and the exit code for it.
+# Wrong arguments: one line on stderr that says what is wrong, nothing on stdout, and the exit code for it.
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 . "$(dirname "$0")/common"
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# mortise check over Redis: a server that answers, and could grant nothing, is not "ok".
+# mortise check on Redis: a server that answers, but cannot grant a lock, is not "ok".
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 . "$(dirname "$0")/common"
 

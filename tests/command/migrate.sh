@@ -1,6 +1,6 @@
 #!/bin/sh
-# mortise migrate: what it reads, what it says, each step there and back, whom it waits for, what stops it; and the
-# config file, of which only the phase may change. Clients are played by locks that are called as presences are.
+# mortise migrate: what it reads, what it prints, each step in both directions, which clients it waits for, what stops it;
+# and the config file, in which only the phase may change. Locks with the names of presences stand for clients.
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 . "$(dirname "$0")/common"
 
@@ -43,7 +43,7 @@ registers() {
     "$BIN" -C "$CONF" migrate status | sed -n 's/^side	[a-z]*	[^	]*	\([^	]*\).*/\1/p' | paste -sd' '
 }
 
-# presence SIDE PHASE NUMBER: a client that is there until let_go "$HOLDER"
+# presence SIDE PHASE NUMBER: a client that exists until let_go "$HOLDER"
 presence() {
     local file
     file=$(mktemp "$DIR/hold.XXXXXX")
@@ -99,7 +99,7 @@ same "nothing was written" "{old, both} {both}" "$(registers)"
 migrates "advance that gives up" 75 advance -w 100ms
 has_line "whom it waited for" "$DIR/err" "  .* pid $OLD \(sh\)$"
 has_line "says how it goes on" "$DIR/err" 'gave up after 100 ms.*--back'
-same "old is shut out, new not let in" "{both} {both}" "$(registers)"
+same "old is not admitted, new not yet" "{both} {both}" "$(registers)"
 same "the file is as it was" both "$(phase)"
 migrates "in the middle of a step" 0 status
 has_line "told" "$DIR/out" 'stage of the fleet: between 1 and 2$'

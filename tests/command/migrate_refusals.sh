@@ -1,6 +1,6 @@
 #!/bin/sh
-# Who is not let in while a fleet is moved, and who holds a step up: clients of the plugin, as processes that are
-# stopped, killed and let go on. From a SQLite file to another; where there is Redis, from there.
+# Which clients are not admitted while a fleet moves, and which delay a step: clients of the plugin, in processes that are
+# stopped, killed and continued. From one SQLite file to another, or from Redis if it is installed.
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 . "$(dirname "$0")/common"
 
@@ -90,9 +90,9 @@ nobody_of() { # PHASE
 what "a phase is not skipped"
 fleet
 entered "new, where nobody has taken a step" 78 new
-has_line "which side, and whom it lets in" "$DIR/err" '.to. \[sqlite:b\].*\{both\}'
-entered "old is let in" 0 old
-entered "both is let in" 0 both
+has_line "which side, and what it admits" "$DIR/err" '.to. \[sqlite:b\].*\{both\}'
+entered "old is admitted" 0 old
+entered "both is admitted" 0 both
 
 what "from is to"
 sed 's/^to = .*/to = sqlite:a/' "$DIR/old.conf" >"$DIR/same.conf"
@@ -111,13 +111,13 @@ advance -w 100ms
 same "nor by waiting" 75 $?
 entered "old is shut out, though that one lives" 78 old
 has_line "which side" "$DIR/err" '.from. \[sqlite:a\].*\{both\}'
-entered "new is not let in yet" 78 new
+entered "new is not admitted yet" 78 new
 "$BIN" -C "$DIR/both.conf#sqlite:a" status --json stays-old >"$DIR/json"
 has_line "who was there goes on holding" "$DIR/json" '"held":true'
 let_go "$old"
 advance
 same "when it is gone, the step is taken" 0 $?
-entered "new is let in" 0 new
+entered "new is admitted" 0 new
 entered "both too" 0 both
 entered "old is not" 78 old
 
@@ -129,11 +129,11 @@ advance --back -w 100ms
 same "back, while new lives" 75 $?
 has_line "named" "$DIR/advance.err" "pid $new "
 entered "new is shut out" 78 new
-entered "old is not let in" 78 old
+entered "old is not admitted" 78 old
 let_go "$new"
 advance --back
 same "when it is gone" 0 $?
-entered "old is let in" 0 old
+entered "old is admitted" 0 old
 
 what "one that is killed"
 PRESENCE=3s
@@ -147,7 +147,7 @@ wait "$TOLD" 2>/dev/null
 exec {TAKER_FD}>&-
 advance -w forever
 same "its presence ends by itself, with its lease" 0 $?
-entered "new is let in" 0 new
+entered "new is admitted" 0 new
 
 what "one that is stopped, and goes on after the step"
 fleet
@@ -160,7 +160,7 @@ yes "it stands" until_true stopped "$TOLD"
 yes "its presence ends" until_true nobody_of old
 advance -w forever
 same "the step" 0 $?
-entered "new is let in" 0 new
+entered "new is admitted" 0 new
 kill -CONT "$TOLD"
 tell state
 answered
@@ -189,7 +189,7 @@ if [ -e "$MORTISE_BUILD_DIR/lib/mortise/redis.so" ] && command -v redis-server >
     same "2 -> 3" 0 $?
     sh "$MORTISE_SOURCE_DIR/tests/servers.sh" end redis "$DIR/server"
     what "from is gone for good"
-    entered "new is let in" 0 new
+    entered "new is admitted" 0 new
     entered "both is not" 69 both
     has_line "which side" "$DIR/err" '.from. \[redis\]'
 fi

@@ -1,5 +1,5 @@
 #!/bin/sh
-# `mortise run` over a migration: a run inside of another, and a run that is stopped and continued.
+# `mortise run` during a migration: a run inside another run, and a run that is stopped and continued.
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 . "$(dirname "$0")/common"
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What an operator sees and does: status, list, break, watch (piped), check, drivers, schema.
+# The commands for operators: status, list, break, watch (piped), check, drivers, schema.
 # shellcheck disable=SC2034 # LIMIT is for common
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 . "$(dirname "$0")/common"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The recipes of docs/recipes.md, as printed there: the crontab line is run as cron runs it, the units are
-# verified by systemd and their commands run, the rest is at least well-formed.
+# The recipes of docs/recipes.md, as printed there: the crontab line runs as cron runs it, systemd verifies the units and
+# their commands run, and the rest is at least well-formed.
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 . "$(dirname "$0")/common"
 

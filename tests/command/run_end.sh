@@ -1,6 +1,6 @@
 #!/bin/sh
-# How `mortise run` ends: while the release hangs, in the grace of a late renewal, with processes that cannot
-# be killed, and as PID 1.
+# How `mortise run` ends: while the release hangs, while a late renewal has its grace period, with processes that cannot be
+# killed, and as PID 1.
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 . "$(dirname "$0")/common"
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What the command of `mortise run` finds: environment, descriptors, words; and runs inside of runs.
+# What the command of `mortise run` gets: environment, descriptors, arguments; and runs inside runs.
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 . "$(dirname "$0")/common"
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The family of the command: released only when all are gone, and nobody survives a killed wrapper.
+# The command's processes: the lock is released only when all have ended, and none survives a killed wrapper.
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 . "$(dirname "$0")/common"
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The lock is lost while the command runs: TERM, grace, KILL, and all is over before the deadline.
+# The lock is lost while the command runs: TERM, a grace period, KILL, and everything has ended before the deadline.
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 . "$(dirname "$0")/common"
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A set-uid copy of the command, run by another user: nothing in that user's environment may choose a config, a module or a
-# database (R11). And root, whose environment was kept by sudo -E: no module of that user is loaded.
+# A set-uid copy of the command, run by another user: that user's environment may not choose a config, a module or a
+# database (R11). And root with an environment that sudo -E has kept: no module of that user is loaded.
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 . "$(dirname "$0")/common"
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Whose modules are loaded (R11): a copy of the library and its folder of modules, and what becomes of it when others own
-# them, or may write them. Who could change the library itself is no new danger.
+# Whose modules are loaded (R11): a copy of the library and its module directory, which other users own or can write. Users
+# who could change the library itself are no additional danger.
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 . "$(dirname "$0")/common"
 

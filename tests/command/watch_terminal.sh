@@ -1,5 +1,5 @@
 #!/bin/sh
-# `mortise watch` on a real terminal: drawn in place, resized, stopped, ended, and put back as it was.
+# `mortise watch` on a real terminal: it draws in place, is resized, stopped and ended, and restores the terminal.
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 . "$(dirname "$0")/common"
 . "$(dirname "$0")/terminal"

@@ -1,5 +1,5 @@
-/* async.c - acquires that call back, exactly once, and their cancellation at every moment; the mode in
- * which the application runs the callbacks. */
+/* async.c - acquires with a callback, which is called exactly once; their cancellation at every moment; and the mode
+ * in which the application runs the callbacks. */
 #include "conformance.h"
 
 #include <poll.h>

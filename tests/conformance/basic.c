@@ -1,4 +1,5 @@
-/* basic.c - acquire and release: once, in time, for ever; what is refused, and what a spent handle says. */
+/* basic.c - acquire and release: trying once, waiting for a time, waiting forever; what is refused, and what a
+ * released handle returns. */
 #include "conformance.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* break.c - a lease that is taken away by an operator: its holder learns of it, what it does afterwards
- * touches nobody else's grant, and only the very grant that was named is broken. */
+/* break.c - an operator breaks a lease: its holder learns it, its later calls do not touch another grant, and only
+ * the named grant is broken. */
 #include "conformance.h"
 
 struct told {

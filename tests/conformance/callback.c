@@ -1,4 +1,4 @@
-/* callback.c - every function of the API called inside a callback, and callbacks that take their time. */
+/* callback.c - every function of the API called inside a callback, and callbacks that take long. */
 #include "conformance.h"
 
 #include <string.h>

@@ -1,5 +1,4 @@
-/* close.c - what becomes of waiters, leases and requests under way when a client is closed, and of calls
- * that come afterwards. */
+/* close.c - what happens to waiters, leases and open requests when a client is closed, and to calls after that. */
 #include "conformance.h"
 
 static int64_t waiters_closed_late_ms(void *unused)

@@ -1,7 +1,7 @@
 /* conformance.h - what the parts of the conformance suite share.
  *
- * The suite runs on one *subject*: a driver or stack, given as a config and a short descriptor, and on the
- * public header only. What the subject does not promise is tested too: it must say NOTSUP, exactly. */
+ * The suite runs on one *subject*: a driver or stack, given as a config and a short descriptor. It uses only the
+ * public header. It also tests what the subject does not promise: that must return NOTSUP, exactly. */
 #ifndef MORTISE_TESTS_CONFORMANCE_H
 #define MORTISE_TESTS_CONFORMANCE_H
 
@@ -131,12 +131,13 @@ struct blocked {
 };
 void blocked_start(struct blocked *blocked, mortise_client *client, const char *name,
                    const mortise_options *options);
-/* Whether a wait that began at that instant and is over now was ended by news, where those are promised: it is over before
- * a waiter looks again by itself, as those of drivers/lib/sql do after 10 s. Else that it did not take for ever. */
+/* Whether a wait that began at that instant and is over now was ended by news, where those are promised: it is over
+ * before a waiter looks again by itself, as those of drivers/lib/sql do after 10 s. Else that it did not take for
+ * ever. */
 bool was_told(int64_t began_ms);
 /* Whether a case can be fast enough: runs it until it is at most slack_ms late, eight times at most. A busy machine
- * delays some of the runs, a defect delays them all. The function runs the case once, asserts what does not depend on time, and
- * returns by how many milliseconds it was late. */
+ * delays some of the runs, a defect delays them all. The function runs the case once, asserts what does not depend on
+ * time, and returns by how many milliseconds it was late. */
 bool soon(int64_t (*late_ms)(void *argument), void *argument);
 /* A machine that stood still for so long shows nothing: what asserts that somebody is told tries so often. */
 #define TOLD_TRIES 3

@@ -1,5 +1,5 @@
-/* fork.c - in the child of a fork a client belongs to the parent: every call says FORKED, nothing touches
- * the parent's connection; the parent goes on as if nothing had been. */
+/* fork.c - in the child of a fork a client belongs to the parent: every call returns FORKED, and nothing touches the
+ * parent's connection. The parent goes on as if nothing had happened. */
 #include "conformance.h"
 
 #include <stdio.h>

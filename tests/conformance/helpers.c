@@ -1,5 +1,5 @@
-/* helpers.c - what the tests are written with: leases taken and given, async and blocked acquires, a taker
- * that is talked to, and the look afterwards that nothing was left. */
+/* helpers.c - what the tests are written with: acquiring and releasing leases, async and blocked acquires, a taker
+ * that receives commands, and the final check that nothing was left. */
 #include "conformance.h"
 
 #include <inttypes.h>

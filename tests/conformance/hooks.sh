@@ -1,11 +1,10 @@
-# hooks.sh - what the hooks of the conformance suite have in common, for subjects with real servers: a private
-# server (tests/servers.sh) and, before each of its ports, the fault proxy. Sourced by KIND.sh in this folder,
-# which has set KIND and defined left(): prints what clients have left in the server, nothing if all is well.
-# Knows no kind of server.
+# hooks.sh - what the hooks of the conformance suite share, for subjects with real servers: a private server
+# (tests/servers.sh) and the fault proxy in front of each of its ports. Sourced by KIND.sh in this folder, which has set
+# KIND and defined left(): it prints what clients have left in the server, nothing if all is well. Knows no kind of server.
 #
 # Called as KIND.sh VERB FOLDER: subject.c says which VERBs there are, and what they promise. Words in
 # $MORTISE_SERVER are KEYs of servers.sh (a server with a password, with replicas, …); `start` prints its
-# values, where HOST and the PORTs are the proxies'. All ends with the process that called us.
+# values, where HOST and the PORTs are the proxies'. Everything ends with the process that called this script.
 # shellcheck shell=sh disable=SC2154 # KIND
 set -eu
 

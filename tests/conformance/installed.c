@@ -1,5 +1,5 @@
-/* installed.c - finds the taker by its place relative to the suite's own file, so that a prefix can be moved. Knows no
- * subject. */
+/* installed.c - finds the taker by its place relative to the suite's own file, so that an installation can be moved.
+ * Knows no subject. */
 #include "conformance.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* life.c - a lease in time: its deadline, its renewal, the most that it may be held, its end. */
+/* life.c - a lease over time: its deadline, its renewal, its maximum hold time, its end. */
 #include "conformance.h"
 
 #include <stdio.h>
@@ -183,7 +183,8 @@ static bool is_renewed_ten_times(void *argument)
     return stats_of(renewed->client).renewals >= renewed->before + 10;
 }
 
-/* A short lease outlives ten of its ttls. A machine that stands still for longer than a ttl may lose it: then once more. */
+/* A short lease outlives ten of its ttls. A machine that stands still for longer than a ttl may lose it: then once
+ * more. */
 static void test_ten_ttls(void)
 {
     enum { TRIES = 8 };

@@ -1,5 +1,5 @@
-/* look.c - inspect and list, exact where the driver has them, NOTSUP where it has not; records; what can be
- * asked of a stack. */
+/* look.c - inspect and list: exact if the driver has them, otherwise NOTSUP; records; what a stack reports about
+ * itself. */
 #include "conformance.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* main.c - runs the conformance suite on one driver or stack. What it is run on stands in subject.c. */
+/* main.c - runs the conformance suite on one driver or stack. subject.c says on which. */
 #include "conformance.h"
 
 #include <CUnit/Basic.h>

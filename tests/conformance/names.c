@@ -1,5 +1,5 @@
-/* names.c - which names there are: every byte, the longest, those that look alike, ten thousand at once;
- * namespaces keep them apart. */
+/* names.c - which names are possible: every byte, the longest, names that look alike, ten thousand at once.
+ * Namespaces keep them apart. */
 #include "conformance.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* open.c - opening: what `require` refuses, and configs that are wrong. */
+/* open.c - opening a client: what `require` refuses, and wrong configs. */
 #include "conformance.h"
 
 #include <stdio.h>

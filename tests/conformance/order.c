@@ -1,5 +1,5 @@
-/* order.c - who is next: callers of one client in their order, clients in theirs where the driver is fair,
- * a thousand waiters on one name, and the hand-over within a process. */
+/* order.c - who is next: callers of one client in their order, clients in theirs if the driver is fair, a thousand
+ * waiters on one name, and the hand-over within a process. */
 #include "conformance.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* owner.c - leases of one owner share the lock, where the driver is reentrant; elsewhere a named owner is
- * refused with NOTSUP, exactly. */
+/* owner.c - leases of one owner share the lock if the driver is reentrant; otherwise an acquire with an owner returns
+ * NOTSUP, exactly. */
 #include "conformance.h"
 
 #include <ctype.h>

@@ -1,9 +1,9 @@
 #!/bin/sh
-# pair.sh VERB FOLDER - the hooks of the conformance suite for a subject on two backends: those of each (KIND.sh), one after
-# the other. $MORTISE_PAIR has the two kinds, "none" for one without a server; $MORTISE_SERVER_FROM and _TO the KEYs of
-# each. What `start` prints has FROM_ or TO_ before it.
+# pair.sh VERB FOLDER - the hooks of the conformance suite for a subject on two backends: it calls those of each (KIND.sh),
+# one after the other. $MORTISE_PAIR has the two kinds, "none" for one without a server; $MORTISE_SERVER_FROM and _TO have
+# the KEYs of each. The lines of `start` have the prefix FROM_ or TO_.
 #
-# Presences of clients that were killed end by their ttl, which is longer than `left` waits: they are not what it looks for.
+# `left` ignores presences: those of killed clients end with their ttl, which is longer than `left` waits.
 set -eu
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)

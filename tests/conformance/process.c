@@ -1,4 +1,4 @@
-/* process.c - holders and waiters in other processes that are killed and stopped for real. */
+/* process.c - holders and waiters in other processes, which are really killed and stopped. */
 #include "conformance.h"
 
 #include <signal.h>

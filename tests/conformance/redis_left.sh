@@ -1,5 +1,5 @@
-# redis_left.sh - what clients have left in a Redis server: left_on_server prints it. Sourced by the hooks of the
-# drivers that speak Redis, which have `server`; $only (only=N) says which of several.
+# redis_left.sh - left_on_server prints what clients have left in a Redis server. Sourced by the hooks of the drivers that
+# use Redis, which define `server`; $only (only=N) selects one of several.
 # shellcheck shell=sh disable=SC2154 # only, server
 
 only=''

@@ -1,5 +1,5 @@
-/* server.c - the server is stopped, started again, frozen, and loses replies, where the subject's hooks can
- * do that to it. */
+/* server.c - the server is stopped, started again and frozen, and its replies are lost, if the subject's hooks can do
+ * that. */
 #include "conformance.h"
 
 #include <stdio.h>

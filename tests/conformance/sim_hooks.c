@@ -1,4 +1,4 @@
-/* sim_hooks.c - the hooks of the sim driver, whose server is in this process: its script instead of a shell
+/* sim_hooks.c - the hooks of the sim driver, whose server is in this process: they use its script instead of a shell
  * script. */
 #include "conformance.h"
 

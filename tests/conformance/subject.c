@@ -1,17 +1,18 @@
-/* subject.c - what the suite runs on: the descriptor, the config that is made from a template, the server
- * that a hooks script starts.
+/* subject.c - what the suite runs on: the descriptor, the config that is made from a template, and the server that a
+ * hooks script starts.
  *
  * conformance WHERE [KEY=VALUE …]     (installed: mortise-conformance)
- *   WHERE           a config file's template, or a URL; @DIR@ is a folder of this run's, @TIMEOUT@ how long an answer is
- *                   waited for: long, since a machine that stands still for seconds is none whose server is away
- *   hooks=SCRIPT    called as SCRIPT VERB FOLDER; `start` prints NAME=VALUE lines, which replace @NAME@ in
- *                   WHERE, and may exit 77 to skip; `left` prints what is left in the server, nothing if
- *                   all is well; `end` ends the server. "sim": the sim driver's own.
- *   can=VERBS       what the hooks can do beside: restart,freeze,lose
- *   stage3=SECTION  a migration has come to its end: its register, in that section's backend, lets phase new in
+ *   WHERE           the template of a config file, or a URL. @DIR@ is replaced by a temporary directory, @TIMEOUT@ by the
+ *                   time to wait for an answer: long, because a machine that stops for seconds must not look like an
+ *                   unreachable server
+ *   hooks=SCRIPT    called as SCRIPT VERB FOLDER. `start` prints NAME=VALUE lines, which replace @NAME@ in WHERE, and
+ *                   may exit 77 to skip; `left` prints what is left in the server, nothing if all is well; `end` ends
+ *                   the server. "sim": those of the sim driver
+ *   can=VERBS       further verbs of the script: restart,freeze,lose
+ *   stage3=SECTION  a migration that is complete: its register, in that section's backend, admits phase new
  *   processes=no    other processes do not see the locks
  *   ttl=MS names=N waiters=N taker=PROGRAM
- *   slack=MS        how late a call may be in the best of several tries
+ *   slack=MS        how late a call may return in the best of several tries
  *   killed=MS       how long the claim of a killed holder lasts (its ttl, if this is not given)
  *   kept=MS         the ttl of the lease that is held and renewed from the first test on */
 #include "conformance.h"

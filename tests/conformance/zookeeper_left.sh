@@ -1,4 +1,4 @@
-# zookeeper_left.sh - what clients have left in a ZooKeeper server: left_on_port prints it. Sourced by hooks.
+# zookeeper_left.sh - left_on_port prints what clients have left in a ZooKeeper server. Sourced by hooks.
 # shellcheck shell=sh
 
 # left_on_port PORT: nodes that end with a session, of whichever: contenders, and what clients beat with.

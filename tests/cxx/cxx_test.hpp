@@ -1,5 +1,5 @@
-/* cxx_test.hpp - what the tests of mortise.hpp share: a folder with locks in SQLite, clients on it, a bounded
- * wait for an event of another thread. Knows no suite. */
+/* cxx_test.hpp - what the tests of mortise.hpp share: a directory with locks in SQLite, clients on it, and waiting
+ * for an event of another thread with a time limit. Knows no suite. */
 #ifndef CXX_TEST_HPP
 #define CXX_TEST_HPP
 

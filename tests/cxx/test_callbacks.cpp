@@ -1,5 +1,5 @@
-/* test_callbacks.cpp - mortise.hpp: what is called back lives as long as it can be called and no longer, whoever
- * ends the lease and wherever. With the SQLite driver. */
+/* test_callbacks.cpp - mortise.hpp: a callback object lives as long as it can be called, and no longer, whoever ends
+ * the lease, and on whatever thread. With the SQLite driver. */
 #include "cxx_test.hpp"
 
 #include <cerrno>

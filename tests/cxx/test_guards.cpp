@@ -1,5 +1,5 @@
 /* test_guards.cpp - mortise.hpp: clients and leases as guards, results and exceptions, durations, names. With the
- * SQLite driver. Knows nothing of callbacks (test_callbacks.cpp). */
+ * SQLite driver. Callbacks are in test_callbacks.cpp. */
 #include "cxx_test.hpp"
 
 #include <limits>

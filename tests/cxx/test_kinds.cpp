@@ -1,5 +1,5 @@
-/* test_kinds.cpp - mortise.hpp and sync.hpp: shared leases, permits, and names as mutexes and semaphores of the standard
- * library's kind. With the sim driver: two clients of this process contend as two processes do. */
+/* test_kinds.cpp - mortise.hpp and sync.hpp: shared leases, permits, and names as mutexes and semaphores with the
+ * interface of the standard library. With the sim driver: two clients of this process contend as two processes do. */
 #include "cxx_test.hpp"
 
 #include <mortise/sync.hpp>

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""choosing.py - each order of magnitude in docs/choosing.md holds what docs/performance.md has measured, and each is
-looked at."""
+"""choosing.py - each order of magnitude in docs/choosing.md contains the figure that docs/performance.md has measured, and
+each one is checked."""
 import os
 import re
 import sys

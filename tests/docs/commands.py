@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""commands.py TREE - the commands, programs and configs of README.md, in its order and word by word, from TREE, a fresh
-copy of the source. Changes /usr, /etc and /var: for commands.sh, which makes a root for it. Left out are only what another
-test does: `sh tests/run.sh`, which runs this one, and cpack (tests/packages). There is no sudo and need not be: we are
+"""commands.py TREE - runs the commands, programs and configs of README.md, in its order and word by word, in TREE, a fresh
+copy of the source. It changes /usr, /etc and /var, so commands.sh creates a root directory for it. It leaves out only what
+another test does: `sh tests/run.sh`, which runs this one, and cpack (tests/packages). It needs no sudo, because it runs as
 root there."""
 import os
 import re

@@ -1,6 +1,6 @@
 #!/bin/sh
-# commands.sh - what README.md prints is done as it is printed, by commands.py: in a copy of the source, as somebody who has
-# nothing of Mortise yet, in a root of its own. Exits 77 where there can be none.
+# commands.sh - commands.py does what README.md says, exactly as printed: in a copy of the source, on a system without
+# Mortise, in a root directory of its own. Exits 77 if that cannot be created.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
 . "$here/../root.sh"

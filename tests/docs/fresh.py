@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""fresh.py - docs/configuration.md says what the schemas say: section by section, of the modules that were built. With
-MORTISE_REQUIRE_ALL each section must have been looked at. The man page of the config has every key of the core."""
+"""fresh.py - docs/configuration.md agrees with the schemas: section by section, for the modules that were built. With
+MORTISE_REQUIRE_ALL each section must have been checked. The man page of the config has every key of the core."""
 import os
 import re
 import sys

@@ -1,6 +1,6 @@
 #!/bin/sh
-# man.sh - the man pages are well formed; libmortise(3) names every function of mortise.h, and its example compiles. (What
-# the pages of programs say, pages.py compares with them.) Needs mandoc, man, $MORTISE_CC.
+# man.sh - the man pages are well formed; libmortise(3) names every function of mortise.h, and its example compiles. (pages.py
+# compares the pages of programs with the programs.) Needs mandoc, man, $MORTISE_CC.
 set -eu
 pages=$MORTISE_SOURCE_DIR/docs/man
 work=$(mktemp -d "${TMPDIR:-/tmp}/mortise-man.XXXXXX")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""pages.py - the man pages and the programs say the same: each command's options stand in its synopsis, and no others;
-its exit codes, those of tools/exit_code.h and the variables that the product looks at stand on a page. Of the conformance
-suite also its keys and defaults, of mortise-bench its options. Needs the build."""
+"""pages.py - the man pages agree with the programs: a synopsis has exactly the options of its command; the pages have the
+command's exit codes, those of tools/exit_code.h, and the environment variables that Mortise reads; also the keys and
+defaults of the conformance suite, and the options of mortise-bench. Needs the build."""
 import glob
 import os
 import re

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""promises.py - the tests that docs/promises.md names are there. A column "shown by" holds references and nothing else,
-separated by semicolons: TEST, a test of ctest (`TEST…`: those whose names begin so); TEST: NAME; NAME, with names, or parts
-of names, of its CUnit tests; FOLDER: NAME, likewise in all of tests/FOLDER; or "not tested", with the reason. In the table of
-drivers and faults every cell has such a reference among its words, or "not tested", or is one of a few words that say that
-there is nothing to test; "the same" needs a reference in the cell before it. Elsewhere whatever looks like a test has to be
-one, and what stands behind its colon a name in it. The names of ctest are looked at where nothing was left out of the
-build."""
+"""promises.py - the tests that docs/promises.md names exist. A column "shown by" contains only references, separated by
+semicolons: TEST, a test of ctest (`TEST…`: those whose names begin so); TEST: NAME; NAME, with names of its CUnit tests or
+parts of them; FOLDER: NAME, likewise in all of tests/FOLDER; or "not tested", with the reason. In the table of faults by
+driver every cell contains such a reference, or "not tested", or is one of a few texts that say that there is nothing to
+test; "the same" needs a reference in the cell before it. Elsewhere everything that looks like a test must be one, with a
+name in it after the colon. The names of ctest are checked only if the build is complete."""
 import glob
 import os
 import re
@@ -123,7 +122,7 @@ def check_pieces(cell, where):
 
 
 def check_drivers(line, where):
-    """A row of the table at a glance: each cell by itself."""
+    """A row of the table of faults by driver: each cell by itself."""
     fault, *cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
     if len(cells) != DRIVERS.count("|") - 2:
         problems.append(f"{where}: {len(cells)} cells")

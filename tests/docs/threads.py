@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""threads.py - docs/threading.md has every thread that the source names, and those of a client are there when the table says
-so: none after an open without observers, the watchdog from the first acquire. Needs the build, not sanitized."""
+"""threads.py - docs/threading.md has every thread that the source names, and a client has its threads when the table says
+so: none after an open without observers, the watchdog from the first acquire on. Needs the build, not sanitized."""
 import ctypes
 import glob
 import os

@@ -1,4 +1,4 @@
-/* expect.c - CUnit for threads: assertions one at a time, and what runs the tests. */
+/* expect.c - CUnit for threads: serialises the assertions, and runs the tests. */
 #include "expect.h"
 
 #include <CUnit/Basic.h>

@@ -1,5 +1,5 @@
-/* expect.h - the assertions of tests that run on the public header: from any thread, with the message of the library in
- * the failure. Unit tests use CUnit's own assertions. */
+/* expect.h - the assertions of tests that use the public header: from any thread, with the library's message in the
+ * failure. Unit tests use CUnit's own assertions. */
 #ifndef MORTISE_TESTS_EXPECT_H
 #define MORTISE_TESTS_EXPECT_H
 
@@ -23,8 +23,8 @@ bool check_at(bool good, const char *what, const char *file, unsigned line);
 bool expect_at(mortise_status got, mortise_status wanted, const char *call, const char *file,
                unsigned line);
 #define EXPECT(wanted, call) expect_at((call), MORTISE_##wanted, #call, __FILE__, __LINE__)
-/* SAFE(condition): as CHECK, of what slowness cannot break: no two holders, tokens in order, no lost update. A failure is
- * printed as a FINDING, and the test is not run once more (tests/again.py). */
+/* SAFE(condition): as CHECK, of what slowness cannot break: no two holders, tokens in order, no lost update. A
+ * failure is printed as a FINDING, and the test is not run once more (tests/again.py). */
 bool safe_at(bool good, const char *what, const char *file, unsigned line);
 #define SAFE(condition) safe_at((condition), #condition, __FILE__, __LINE__)
 /* SAYS(text): the message of `detail` has this text in it. */

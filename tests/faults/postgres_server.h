@@ -1,5 +1,5 @@
-/* postgres_server.h - a private PostgreSQL server in the hands of a test, and clients of it: for test_postgres*.c.
- * It has a standby, a pooler, and a clock that can be set; before it stands the fault proxy. */
+/* postgres_server.h - a private PostgreSQL server that a test controls, and clients of it: for test_postgres*.c. It
+ * has a standby, a pooler, and a clock that can be set; the fault proxy is in front of it. */
 #ifndef MORTISE_TESTS_POSTGRES_SERVER_H
 #define MORTISE_TESTS_POSTGRES_SERVER_H
 

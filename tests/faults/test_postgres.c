@@ -1,6 +1,6 @@
-/* test_postgres.c - the PostgreSQL driver and what can go wrong with its server: crashes, sessions that are
- * ended, standbys, clocks, rows that somebody changes. On a private server with a standby, whose first
- * member has a clock that can be set, and with the fault proxy before it where connections are to break. */
+/* test_postgres.c - the PostgreSQL driver and faults of its server: crashes, terminated sessions, standbys, clocks,
+ * rows that somebody changes. On a private server with a standby; the clock of the first one can be set, and the
+ * fault proxy is in front of it for tests that break connections. */
 #include "postgres_server.h"
 
 /* ---- crashes ----------------------------------------------------------------------------------- */

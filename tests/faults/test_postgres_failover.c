@@ -1,5 +1,5 @@
-/* test_postgres_failover.c - a PostgreSQL server dies, and its synchronous standby takes its place: what was told
- * stands. On a private pair of servers. */
+/* test_postgres_failover.c - a PostgreSQL server dies, and its synchronous standby takes over: what was reported as
+ * granted is still granted. On a private pair of servers. */
 #define SERVER_SETTINGS "standby=yes\n"
 #include "postgres_server.h"
 

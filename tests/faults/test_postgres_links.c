@@ -1,6 +1,6 @@
-/* test_postgres_links.c - the PostgreSQL driver's connections: to hosts of which one is silent, as a role with
- * settings of its own, lost with a backend that goes on; and who is in each other's way. On servers as those
- * of test_postgres.c. */
+/* test_postgres_links.c - the PostgreSQL driver's connections: to several hosts of which one is silent, with the
+ * settings of a role, lost while their backend goes on; and clients that block each other. On servers as in
+ * test_postgres.c. */
 #include "postgres_server.h"
 
 #include <arpa/inet.h>

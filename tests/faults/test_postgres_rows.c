@@ -1,5 +1,5 @@
-/* test_postgres_rows.c - the PostgreSQL driver and what others do to its rows and its statements: rows that
- * are locked, statements that fail, hang or lose their backend, commits that hang. On a private server. */
+/* test_postgres_rows.c - the PostgreSQL driver and what others do to its rows and statements: locked rows, statements
+ * that fail, hang or lose their backend, commits that hang. On a private server. */
 #define SERVER_SETTINGS "conf=deadlock_timeout = 200ms\n"
 #include "postgres_server.h"
 

@@ -1,5 +1,6 @@
-/* test_postgres_settings.c - the PostgreSQL driver as a role, a database or a pooler has it: isolation and other settings
- * of sessions, search paths and schemas, rights, TLS; and who makes the tables. On a private server. */
+/* test_postgres_settings.c - the PostgreSQL driver with the settings of a role, a database or a pooler: isolation and
+ * other session settings, search paths and schemas, rights, TLS; and which client creates the tables. On a private
+ * server. */
 #define SERVER_SETTINGS ""
 #include "postgres_server.h"
 
@@ -37,8 +38,8 @@ static void test_serializable(void)
     ask("ALTER ROLE mortise RESET default_transaction_isolation");
 }
 
-/* Both find no tables and are about to make them in different schemas, in transactions that would see the database as it
- * was when they began. The second one must see what the first one made. */
+/* Both find no tables and are about to make them in different schemas, in transactions that would see the database as
+ * it was when they began. The second one must see what the first one made. */
 static void test_two_first_starts(void)
 {
     static const char *const schemas[] = {"one", "two"};
@@ -160,8 +161,8 @@ static void test_mocked_clock(void)
     mortise_close(client, NULL);
 }
 
-/* In the schema mock each function, operator and table of the server's has a double of the same name, and fails when it is
- * used; so has what would fit other types than the server's own do. */
+/* In the schema mock each function, operator and table of the server's has a double of the same name, and fails when
+ * it is used; so has what would fit other types than the server's own do. */
 static const char doubles[] =
     "CREATE FUNCTION mock.fail() RETURNS void LANGUAGE plpgsql AS "
     "$$BEGIN RAISE EXCEPTION 'a double was used'; END$$; "

@@ -1,6 +1,6 @@
 /* test_postgres_standby.c - a synchronous standby stalls: every commit on the primary hangs, and a session that is
- * ended there makes its changes visible though no standby has them. Nobody may rely on such a change. On a private
- * pair of servers. */
+ * terminated there makes its changes visible although no standby has them. Nobody may rely on such a change. On a
+ * private pair of servers. */
 #define SERVER_SETTINGS "standby=yes\n"
 #include "postgres_server.h"
 

@@ -1,5 +1,5 @@
-/* test_postgres_stops.c - the PostgreSQL server goes down in each way it can, while acquires, renewals, releases
- * and waits are under way, and comes back. On a private server. */
+/* test_postgres_stops.c - the PostgreSQL server is stopped in each possible way during acquires, renewals, releases
+ * and waits, and started again. On a private server. */
 #define SERVER_SETTINGS "conf=checkpoint_timeout = 1h\n"
 #include "postgres_server.h"
 

@@ -1,5 +1,5 @@
-/* test_postgres_ways.c - the ways to a PostgreSQL server: password and service files, TLS, poolers, and which
- * connections are made when. On a private server with a standby and a pooler, and the fault proxy before it. */
+/* test_postgres_ways.c - how a client connects to a PostgreSQL server: password and service files, TLS, poolers, and
+ * which connections are opened when. On a private server with a standby and a pooler, behind the fault proxy. */
 #define SERVER_SETTINGS "standby=yes\npooler=yes\n"
 #include "postgres_server.h"
 

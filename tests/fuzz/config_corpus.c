@@ -1,4 +1,4 @@
-/* config_corpus.c - configs, URLs and values for fuzz_config.c: what is right, and what just is not. */
+/* config_corpus.c - configs, URLs and values for fuzz_config.c: correct ones, and ones that are almost correct. */
 #include "corpus.h"
 
 enum { AS_FILE, AS_URL, AS_VALUE };

@@ -1,5 +1,5 @@
-/* corpus.h - what mutate.c begins with: samples, each with the byte that says how it is read, and words that mean something
- * there. The program that has the entry has the corpus too. */
+/* corpus.h - the input of mutate.c: samples, each with the byte that says how it is parsed, and words that have a
+ * meaning there. The program with the entry function also has the corpus. */
 #ifndef MORTISE_TESTS_FUZZ_CORPUS_H
 #define MORTISE_TESTS_FUZZ_CORPUS_H
 

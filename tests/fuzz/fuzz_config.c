@@ -1,9 +1,8 @@
-/* fuzz_config.c - libFuzzer's entry to the parsers of the configuration. The first byte says which: the text
- * of a file and the values of all its sections, a URL, or a single value. Beside not crashing: a failure
- * has one line of message, and what was accepted obeys its schema. Tests feed it by mutate.c; libFuzzer does by
+/* fuzz_config.c - libFuzzer's entry to the parsers of the configuration. The first byte selects one: the text of a
+ * file and the values of all its sections, a URL, or a single value. The checks, besides not crashing: a failure has
+ * one line of message, and an accepted value obeys its schema. Tests feed it with mutate.c; libFuzzer does it with
  *
- *   clang -fsanitize=fuzzer,address,undefined … fuzz_config.c core/{config*,core_options,schema,status,url}.c
- */
+ *   clang -fsanitize=fuzzer,address,undefined … fuzz_config.c core/{config*,core_options,schema,status,url}.c */
 #include "config/config.h"
 #include "config/config_internal.h"
 #include "corpus.h"

@@ -1,11 +1,11 @@
-/* mutate.c - feeds a libFuzzer entry without libFuzzer: what stands in a small corpus, and what a seed makes of it by
- * changing bytes, cutting, doubling, joining two, and putting in words that mean something. Each text lies in memory of its
- * very size, so that a sanitizer sees a byte that is read behind it.
+/* mutate.c - feeds a libFuzzer entry without libFuzzer: with the samples of a small corpus, and with what a seed
+ * makes of them by changing, cutting, doubling and joining them, and by inserting words that have a meaning. Each
+ * text is in memory of its exact size, so a sanitizer notices if a byte behind it is read.
  *
  *     fuzz_NAME [SEED [ROUNDS]]
  *
- * Prints the seed: without one it is 1, or a fresh one where MORTISE_NIGHTLY is 1, and then the rounds are twenty times as many.
- * If it ends in the middle the text that was tried is printed, as a C string. */
+ * Prints the seed. Without one it is 1; with MORTISE_NIGHTLY=1 it is a fresh one, and there are twenty times as many
+ * rounds. If the program crashes, it prints the text that it was trying, as a C string. */
 #include "corpus.h"
 
 #include <signal.h>

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """layout.py COMPILER INCLUDE RECORD [--record] - the binary interface of the public headers: size and members of every
-struct, every enumerator, every constant, as the compiler lays them out (its debug information tells, so that none can be
-forgotten here). Compared with RECORD, for LP64. If something was added at the end of a struct that begins with its size, at
+struct, every enumerator, every constant, from the compiler's debug information, so none can be forgotten here. Compared
+with RECORD, for LP64. If something was added at the end of a struct that begins with its size, at
 the end of mortise_op, mortise_info or the module's table, or to an enum, record it anew; every other change breaks programs
 and modules that were built before."""
 import difflib

@@ -1,5 +1,5 @@
-/* macros.c - the macros of the public headers, used as applications and modules use them. Compiled only,
- * as strict C11: they must not make an application's warnings theirs. Knows no behaviour. */
+/* macros.c - uses the macros of the public headers as applications and modules do. Compiled only, as strict C11: they
+ * must not cause warnings in an application. Knows no behaviour. */
 #include <mortise/driver.h>
 #include <mortise/mortise.h>
 

@@ -1,5 +1,5 @@
-/* templates.cpp - the templates of mortise.hpp and sync.hpp, each made for some type. Compiled only, as strict C++ with exceptions and
- * without: a template that nobody uses is hardly looked at. Knows no behaviour. */
+/* templates.cpp - instantiates each template of mortise.hpp and sync.hpp for some type. Compiled only, as strict C++,
+ * with exceptions and without: a compiler hardly checks a template that nobody uses. Knows no behaviour. */
 #include <mortise/sync.hpp>
 
 template class mortise::result<int>;

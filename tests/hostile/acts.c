@@ -1,4 +1,4 @@
-/* acts.c - what the lying server says, by the kind of server that it pretends to be. */
+/* acts.c - what the lying server sends, for each kind of server that it pretends to be. */
 #include "acts.h"
 
 #define REDIS_OK "+OK\r\n"

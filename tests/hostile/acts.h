@@ -1,4 +1,4 @@
-/* acts.h - tables of what lying servers say; each ends with a nameless one. */
+/* acts.h - tables of what lying servers send; each table ends with an entry without a name. */
 #ifndef MORTISE_TESTS_HOSTILE_ACTS_H
 #define MORTISE_TESTS_HOSTILE_ACTS_H
 

@@ -1,14 +1,15 @@
-/* hostile.c - clients of servers that lie: whatever one says, every call comes back in a bounded time with a status
- * and one printable line, nothing is granted that was not, nothing crashes and nothing leaks.
+/* hostile.c - clients of servers that lie. Whatever a server sends, every call returns in a bounded time with a
+ * status and one printable line, nothing is granted that the server did not grant, nothing crashes and nothing leaks.
  *
  *     hostile KIND
  *
- * KIND: redis, postgres, zookeeper, redlock. First by what no such server says (acts.c); then with a real one behind
- * the liar, which changes a byte here and there. Of Redlock's three nodes one lies, or two are one that lies.
+ * KIND: redis, postgres, zookeeper, redlock. The first part sends what no such server sends (acts.c). In the second
+ * part a real server is behind the liar, which changes a byte now and then. Of Redlock's three nodes one lies, or two
+ * are the same liar.
  *
- * Each client is closed while somebody waits: who has his outcome by then, and once. All of it is done again and again, and no
- * descriptor may stay. Changes come from two seeds, a fixed one and a fresh one, which is printed; $MORTISE_HOSTILE_SEED takes
- * its place. */
+ * Each client is closed while callers wait: each of them gets one outcome. All of this is repeated, and no descriptor
+ * may be left. Changes come from two seeds, a fixed one and a fresh one, which is printed; $MORTISE_HOSTILE_SEED sets
+ * it. */
 #include "acts.h"
 
 #include <mortise/mortise.h>
@@ -30,8 +31,8 @@
 #define VISITORS 12 /* most of them wait */
 #define VISITS_MAX 2048
 #define ROUNDS 2
-/* A client that is stuck when it is closed, for the machine is slow, is left standing: that takes so long, and it may keep
- * so many descriptors. */
+/* A client that is stuck when it is closed, for the machine is slow, is left standing: that takes so long, and it may
+ * keep so many descriptors. */
 #define STUCK_MS 1000
 #define STUCK_KEEPS 8
 #define CORE "ttl=300ms&unreachable_timeout=200ms&close_timeout=200ms&log=none"
@@ -169,8 +170,8 @@ static void call_all(struct visit *visit, mortise_client *client)
     expect(visit, "ping", mortise_ping(client, text, sizeof text, &error), from_ms, &error);
 }
 
-/* Not under ThreadSanitizer: room for a huge list takes it seconds, in which the client that is closed is taken for stuck, and
- * left standing. */
+/* Not under ThreadSanitizer: room for a huge list takes it seconds, in which the client that is closed is taken for
+ * stuck, and left standing. */
 #ifdef __SANITIZE_THREAD__
 static const bool waits_at_close = false;
 #else

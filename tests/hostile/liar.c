@@ -1,4 +1,4 @@
-/* liar.c - the lying server: see liar.h. What does not fit into a connection's buffers at once is thrown away. */
+/* liar.c - the lying server: see liar.h. It drops what does not fit into a connection's buffers at once. */
 #include "liar.h"
 
 #include <arpa/inet.h>

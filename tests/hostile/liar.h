@@ -1,5 +1,5 @@
-/* liar.h - a server that lies: it says what no server of its kind would say, or stands before a real one and
- * changes what that says. One thread each; knows bytes and connections, nothing of what they mean. */
+/* liar.h - a server that lies: it sends what no server of its kind would send, or it is in front of a real one and
+ * changes what that sends. One thread for each; knows bytes and connections, not their meaning. */
 #ifndef MORTISE_TESTS_HOSTILE_LIAR_H
 #define MORTISE_TESTS_HOSTILE_LIAR_H
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""rude.py words|flood COMMAND… - runs the command with {port} in its words replaced by that of a lock server which does not
-keep to what the skeleton's server says: it answers with words that are none (and no text for a terminal), or with a line
-that never ends. Exits with the command's code."""
+"""rude.py words|flood COMMAND… - runs the command with {port} in its arguments replaced by the port of a lock server that
+breaks the protocol of the skeleton's server: it answers with unknown words (with bytes that no terminal should get), or
+with a line that never ends. Exits with the command's code."""
 import socket
 import subprocess
 import sys

@@ -1,10 +1,10 @@
 #!/bin/sh
-# run.sh BUILD CMAKE GENERATOR COMPILER C++COMPILER - installs BUILD into a fresh prefix, moves the prefix, copies the
-# projects of strangers out of the tree, and builds and runs them against that prefix:
+# run.sh BUILD CMAKE GENERATOR COMPILER C++COMPILER - installs BUILD into a fresh prefix, moves the prefix, copies two
+# projects that use Mortise out of the tree, and builds and runs them against that prefix:
 # - consumer/ (a program in C, one in C++) by find_package and by pkg-config. The modules must come from that prefix, and
 #   neither from the build tree nor from where it was configured to be installed.
-# - examples/driver-skeleton by the installed headers alone, with the commands of docs/driver-guide.md as they are printed:
-#   installed, loaded by name, and proved by the installed conformance suite.
+# - examples/driver-skeleton with the installed headers alone and the commands of docs/driver-guide.md as printed:
+#   installed, loaded by name, and tested with the installed conformance suite.
 set -eu
 build=$1 cmake=$2 generator=$3 compiler=$4 cxx=$5
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)

@@ -1,7 +1,6 @@
-"""interop.py - what the tests with other people's clients share: a private Redis, tests/taker.c as a second
-process that takes locks by this project's library, a number in a file that only a lock makes right, and
-contenders for it. Knows no client. Nothing sleeps: what is waited for is looked at until it is there, or the
-test fails."""
+"""interop.py - what the tests with other clients share: a private Redis, tests/taker.c as a second process that uses
+this project's library, a number in a file that is correct only under a lock, and contenders for it. Knows no client.
+Nothing sleeps: the tests poll until the expected state is reached, or fail."""
 
 import os
 import select

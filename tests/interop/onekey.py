@@ -1,6 +1,6 @@
-"""onekey.py - the cases of clients whose lock is one string key under a value of the holder's own, which
-expires: each must exclude this project's driver, and be excluded by it, and neither may end or prolong what is
-the other's. A client is a Neighbour."""
+"""onekey.py - the cases of clients whose lock is one string key that expires, with the holder's own value: each must
+exclude this project's driver and be excluded by it, and neither may end or extend a lock of the other. A client is a
+Neighbour."""
 
 import interop
 from interop import InThread, TakerContender, contend, until

@@ -1,5 +1,5 @@
-"""redisson.py - a client that does in Redis what Redisson's RLock does, as it is publicly documented; the
-scripts are this project's own words for it.
+"""redisson.py - a client that does in Redis what Redisson's RLock does according to its public documentation; the
+scripts are this project's own.
 
     the lock    a hash, named as the lock; its one field is "uuid:threadId" of the holder, its value how many
                 times that thread holds it. It expires (leaseTime; 30 s and a watchdog if none was given)

@@ -1,6 +1,5 @@
-"""test_mixed.py - clients of this project's with different settings on one lock: the way of atomicity, the
-tokens and the queue are each client's own affair, exclusion is not. Those in the queue are told only by each
-other: among others they must look by themselves."""
+"""test_mixed.py - Mortise clients with different settings on one lock: atomicity, tokens and queue may differ, and they
+still exclude each other. Clients in the queue are notified only by each other; beside other clients they must poll."""
 
 import itertools
 

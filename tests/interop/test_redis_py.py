@@ -1,5 +1,5 @@
-"""test_redis_py.py - locks shared with redis-py's Lock, the class itself: see onekey.py. Its lock may have no
-timeout, and then the key does not expire."""
+"""test_redis_py.py - locks shared with redis-py's class Lock: see onekey.py. Its lock may have no timeout; then the key does
+not expire."""
 
 from redis.exceptions import LockNotOwnedError
 

@@ -1,6 +1,6 @@
 """test_redisson.py - locks shared with Redisson's RLock (mode = hash, dialect = redisson): the Java side is
-redisson.py. Nobody polls here: a waiter that is not told waits for the holder's ttl, which is a minute or half
-of one, and fails the test."""
+redisson.py. Nobody polls here: a waiter that misses a notification waits for the holder's ttl, 30 or 60
+seconds, and fails the test."""
 
 import uuid
 

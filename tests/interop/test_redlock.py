@@ -1,11 +1,11 @@
-"""test_redlock.py - locks shared with clients of the SET NX PX kind: see onekey.py. What they send is written
-down here from what their documentation says of it; one server each, since more than one is a quorum, which
-this driver does not take part in.
+"""test_redlock.py - locks shared with clients that use SET NX PX: see onekey.py. Their requests are written here
+according to their documentation. Each uses one server, because more than one is a quorum, in which this driver does not
+take part.
 
     SetNx    SET key value NX PX ttl, and the compare-and-delete script of Redis's own documentation: redsync,
              redlock-py, ShedLock, a shell script
-    Script   the same decision taken by a script: node-redlock
-    Registry an owner that may take again what it has, and prolongs it by that: Spring's RedisLockRegistry"""
+    Script   the same decision in a script: node-redlock
+    Registry an owner that may acquire its lock again, which extends it: Spring's RedisLockRegistry"""
 
 import os
 

@@ -1,5 +1,5 @@
-"""test_rights.py - docs/redis.md says which rights an ACL user needs. Its list is read from there and tried on
-a real server: with it nothing is refused, each right in it is used, and what is said to be dispensable is."""
+"""test_rights.py - the rights that an ACL user needs: the test reads the list from docs/redis.md and tries it on a real
+server. With these rights nothing is refused, each of them is used, and those that the page calls dispensable are."""
 
 import os
 import re

@@ -1,12 +1,13 @@
-/* crowd.c - a hundred clients that open in random phases of a migration at the same moment, again and again, take
- * a lock, hold it for a little and close, while somebody else takes the steps (crowd.sh). Shows that no client of
- * phase old and none of phase new have a lease at one instant, whatever the lock.
+/* crowd.c - a hundred clients that open in random phases of a migration at the same moment, again and again, acquire
+ * a lock, hold it for a moment and close, while crowd.sh takes the steps. Shows that no client of phase old and no
+ * client of phase new have a lease at the same instant, whatever the lock.
  *
  *     crowd FOLDER [CLIENTS] [SEED]       FOLDER has old.conf, both.conf and new.conf
  *
- * Each client has a lock of its own, so that nothing but the phases keeps them apart. A line on stdin, "old leases" or
- * "new refused", is answered by itself when a client of that phase has had that since. Ends at the end of stdin, and
- * prints what each phase had. Exit code 1: two were there together. */
+ * Each client has a lock of its own, so only the phases keep them apart. A line on stdin, "old leases" or "new
+ * refused", is repeated on stdout as soon as that has happened to a client of that phase since. The program ends at
+ * the end of stdin, and prints what happened to each phase. Exit code 1: two clients of phases old and new had leases
+ * together. */
 #include <mortise/mortise.h>
 
 #include <inttypes.h>

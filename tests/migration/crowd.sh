@@ -1,7 +1,7 @@
 #!/bin/sh
-# crowd.sh ROUNDS - a hundred clients in random phases (crowd.c) between two Redis servers, while an operator walks there
-# and back: ROUNDS times, whoever is there. Never an old and a new client with a lease at one instant.
-# Needs MORTISE_CROWD and what every test has.
+# crowd.sh ROUNDS - a hundred clients in random phases (crowd.c) between two Redis servers, while an operator takes the
+# steps in both directions, ROUNDS times, whichever clients exist. There are never an old and a new client with a lease at
+# one instant. Needs MORTISE_CROWD and what every test has.
 set -eu
 folder=$(mktemp -d "${TMPDIR:-/tmp}/mortise-crowd.XXXXXX")
 servers() {

@@ -1,7 +1,7 @@
 #!/bin/sh
-# migrate.sh - checks the model of the migrate plugin's protocol with spin: all states of few clients; that the check
-# finds each part of the protocol that is left out; and, where the tests may take their time (MORTISE_NIGHTLY=1),
-# as many states of more clients as there is time for.
+# migrate.sh - checks the model of the migrate plugin's protocol with spin: all states with few clients; that the check
+# notices each part of the protocol that is left out; and at night (MORTISE_NIGHTLY=1) as many states with more clients as
+# time permits.
 set -eu
 here=$(cd -- "$(dirname -- "$0")" && pwd)
 folder=$(mktemp -d "${TMPDIR:-/tmp}/mortise-model.XXXXXX")

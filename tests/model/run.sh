@@ -1,13 +1,13 @@
 #!/bin/sh
-# run.sh MODEL [quick|nightly|NAME] - checks a model with spin: what the lines "check" and "plant" in the head of MODEL say.
+# run.sh MODEL [quick|nightly|NAME] - checks a model with spin, as the lines "check" and "plant" in the head of MODEL say.
 #
 #   check WHEN NAME OPTIONS           the search must go through every state and find nothing
-#   plant WHEN NAME FOUND-BY OPTIONS  a mistake is built in, and the search must find it: the assertion of that name,
-#                                     or a "cycle"
+#   plant WHEN NAME FOUND-BY OPTIONS  the model contains a mistake, and the search must find it: the assertion of that
+#                                     name, or a "cycle"
 #
-# WHEN is quick or nightly; of the nightly ones nothing is run without MORTISE_NIGHTLY=1 in the environment. NAME: only
-# that one, at any time. OPTIONS are given to spin and to the compiler; with -DLIVENESS cycles are looked for. A search
-# that was cut short (memory, depth, time) is a failure. A trail is shown in the model's own words for each step.
+# WHEN is quick or nightly; the nightly ones run only with MORTISE_NIGHTLY=1 in the environment. NAME: only that one, at
+# any time. OPTIONS are for spin and the compiler; with -DLIVENESS the search looks for cycles. An incomplete search
+# (memory, depth, time) is a failure. A trail shows each step in the words of the model.
 set -eu
 [ $# -ge 1 ] && [ -r "$1" ] || {
     sed -n '2,10s/^# \{0,1\}//p' "$0"

@@ -9,17 +9,17 @@ fails again, the mutant is killed; if not, that was noise, and the other tests g
 change makes no difference. survivors.txt lists those that are known, each with the reason. A mutant whose optimised code is
 the same as before is equivalent: it is counted apart, and not tested.
 
-Not tried: the lines that write a log or print to stderr, asserts, the sizes of a text's room, what wipes a secret, and calls
-of free and pthread functions. A test can hardly see them; the sanitizers see some of them.
+Not tried: lines that write a log or print to stderr, asserts, sizes of text buffers, code that wipes a secret, and calls of
+free and of pthread functions. A test can hardly notice these; the sanitizers notice some of them.
 
---count   how many mutants (200). A lot of the seed chooses them; a change of a line exchanges the mutants of that line only
---seed    of the choice (1)
+--count   how many mutants (200). The seed selects them; an edited line exchanges the mutants of that line only
+--seed    of the selection (1)
 --only    these mutants, by the IDs that a run printed
 --tests   only the tests whose whole name matches
---stages  only the first stages of tests: 1 is quick, and what survives it is worth a look
+--stages  only the first stages of tests: 1 is quick, and its survivors are worth a look
 --trust   the unchanged tree is known to pass; without this it is tested first
 --list    prints the mutants and runs none
---jobs    so many at a time, each in a copy of its own (one for each processor)
+--jobs    how many at a time, each in its own copy of the tree (one for each processor)
 --folder  where the copies and their builds are kept (build-mutants beside the sources), so that the next run is faster
 
 Prints a line for each mutant, the change of each that survives, and the score. Exits 0 if every survivor is in survivors.txt,

@@ -1,10 +1,10 @@
 #!/bin/sh
-# bare.sh - every way that README and the driver guide describe, by somebody who has nothing but them and a bare Debian 12:
-# quickstart, README's program against the packages of cpack, `mortise check`, an installation from the source, and the
-# driver guide up to a green conformance run. Each line is taken from the page as it is printed there.
+# bare.sh - everything that README and the driver guide describe, with nothing but these pages and a bare Debian 12:
+# quickstart, README's program with the packages of cpack, `mortise check`, an installation from source, and the driver
+# guide up to a successful conformance run. Each line is taken from the page as printed.
 #
-# Needs root, the packages' mirror, and a bare root: MORTISE_BARE_ROOT, a tar of one (debootstrap --variant=minbase bookworm),
-# or debootstrap itself. Ten minutes, and a gigabyte below TMPDIR. Skips (77) without them.
+# Needs root, the packages' mirror, and a bare root directory: MORTISE_BARE_ROOT, a tar of one (debootstrap --variant=minbase
+# bookworm), or debootstrap itself. Takes ten minutes, and a gigabyte below TMPDIR. Skips (77) without them.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
 source=${MORTISE_SOURCE_DIR:-$here/../..}

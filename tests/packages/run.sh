@@ -1,8 +1,8 @@
 #!/bin/sh
-# run.sh BUILD CPACK COMPILER DRIVER… - makes the Debian packages of BUILD by the README's own line, has lintian look at
-# them, compares what the library exports with packaging/debian/symbols and what they need with what they declare, and
-# installs and uses them by use.sh: in a root of its own, where the kernel lets us make one. Else they are used in a
-# folder, which proves less: with MORTISE_REQUIRE_ALL that is a failure, unless we are an ordinary user.
+# run.sh BUILD CPACK COMPILER DRIVER… - makes the Debian packages of BUILD with README's own line, checks them with lintian,
+# compares what the library exports with packaging/debian/symbols, and what the packages need with what they declare. Then
+# use.sh installs and uses them, in a root directory of its own if the kernel permits one. Otherwise it uses them in a
+# directory, which proves less: with MORTISE_REQUIRE_ALL that is a failure, except for an ordinary user.
 set -eu
 build=$1 cpack=$2 compiler=$3
 shift 3

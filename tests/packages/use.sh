@@ -1,6 +1,6 @@
 #!/bin/sh
-# use.sh root|folder WORK COMPILER CONFIG_DIR - installs the packages in WORK/debs and uses them as somebody would who knows
-# nothing of the build: by their names alone. Called by run.sh. "root": / is ours to change.
+# use.sh root|folder WORK COMPILER CONFIG_DIR - installs the packages in WORK/debs and uses them without knowledge of the
+# build: by their names alone. Called by run.sh. "root": the script may change /.
 set -eux
 how=$1 work=$2 compiler=$3 config_dir=$4
 for name in $(env | sed -n 's/^\(MORTISE_[A-Z_]*\|XDG_CONFIG_HOME\|LD_LIBRARY_PATH\|PKG_CONFIG_PATH\)=.*/\1/p'); do

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""check_trace.py [--killed] FILE… - proves from traces of one host that no two leases of a name were held at one
-instant (leases of one owner aside), that tokens grew in the order of the holds, that each lease came to one end,
-and that no event is missing. --killed: clients may have ended without a word. Says what it looked at."""
+"""check_trace.py [--killed] FILE… - verifies, from the traces of one host, that no two leases of a name were held at one
+instant (except leases of one owner), that tokens grew in the order of the holds, that each lease has one end, and that
+no event is missing. --killed: clients may have ended without an event. Prints what it checked."""
 import collections
 import json
 import sys

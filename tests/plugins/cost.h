@@ -1,5 +1,5 @@
-/* cost.h - what an event costs its caller: that it neither writes its line itself nor waits for somebody. Both are counted, as
- * the kernel does for this thread; how long anything takes does not matter. */
+/* cost.h - what an event costs its caller: the caller neither writes the line itself nor waits for anybody. Both are
+ * checked with the kernel's counters for this thread; the time does not matter. */
 #ifndef COST_H
 #define COST_H
 

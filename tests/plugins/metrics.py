@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""metrics.py - the metrics observer among real processes, its files read by Prometheus's own parser: slots, files that
-are whole at every instant, clients that are killed, a folder that is not there yet; and the dashboard names only
-what is written. Needs $MORTISE_COMMAND, python3-prometheus-client."""
+"""metrics.py - the metrics observer among real processes; Prometheus's own parser reads its files: slots, files that are
+complete at every instant, killed clients, a directory that does not exist yet; and the dashboard names only series that
+are written. Needs $MORTISE_COMMAND, python3-prometheus-client."""
 import glob
 import json
 import os

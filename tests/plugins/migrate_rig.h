@@ -1,5 +1,5 @@
-/* migrate_rig.h - the migrate plugin in the hand of a test: over two sim servers, `from` and `to`, on a clock that the test
- * moves (rig.h). sim is the first one's script and `other` the second one's. */
+/* migrate_rig.h - the migrate plugin under a test's control: over two sim servers, `from` and `to`, on a clock that
+ * the test moves (rig.h). sim is the script of the first one, `other` that of the second one. */
 #ifndef MIGRATE_RIG_H
 #define MIGRATE_RIG_H
 

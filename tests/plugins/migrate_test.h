@@ -1,5 +1,5 @@
-/* migrate_test.h - what the tests of the migrate plugin share: a config of two databases in a folder, clients and
- * processes in a phase, presences and registers as the command sees them, and a step taken as protocol.h says. */
+/* migrate_test.h - what the tests of the migrate plugin share: a config of two databases in a directory, clients and
+ * processes in a phase, presences and registers as the command reads them, and a step as protocol.h describes it. */
 #ifndef MIGRATE_TEST_H
 #define MIGRATE_TEST_H
 

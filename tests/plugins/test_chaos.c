@@ -1,4 +1,4 @@
-/* test_chaos.c - the chaos plugin over the sim driver, on a clock that the test moves: lateness, order, cancellation,
+/* test_chaos.c - the chaos plugin over the sim driver, on a clock that the test moves: delays, order, cancellation,
  * pauses, the seed, and what is refused. */
 #define RIG_DRIVER "chaos"
 #include "rig.h"

@@ -1,5 +1,5 @@
 /* test_chaos_faults.c - the chaos plugin over the sim driver: refused and lost requests, lost replies, renewals and
- * news, ghosts; and whatever it does, what the core promises stays true. */
+ * news, ghosts. Whatever it does, the core keeps its promises. */
 #define RIG_DRIVER "chaos"
 #include "rig.h"
 

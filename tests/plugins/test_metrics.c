@@ -1,5 +1,5 @@
-/* test_metrics.c - the metrics observer by driver.h alone: events with chosen instants, and to the last digit what they
- * come to in the file. Its life among other processes is metrics.py's. */
+/* test_metrics.c - the metrics observer through driver.h alone: events at chosen instants, and the exact numbers that
+ * they produce in the file. metrics.py tests it among other processes. */
 #include "cost.h"
 
 #include <mortise/driver.h>

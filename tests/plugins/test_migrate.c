@@ -1,5 +1,6 @@
-/* test_migrate.c - the migrate plugin over two databases: who may live beside whom, what is refused and how that is told,
- * presences of the killed and the stopped, steps half-way, and tokens over every mix of phases, there and back. */
+/* test_migrate.c - the migrate plugin over two databases: which phases may run together, what is refused with which
+ * message, the presences of killed and stopped clients, steps that stop half-way, and tokens over every mix of
+ * phases, in both directions. */
 #include "migrate_test.h"
 
 #include <sched.h>
@@ -392,8 +393,9 @@ static void hold(mortise_lease *lease, unsigned phase)
     pthread_mutex_unlock(&held.lock);
 }
 
-/* A client of phase both may wait long for `to` beside many clients of phase new, because the locks are not fair. It gives
- * up then, so that no step waits for it: TIMEDOUT, or UNREACHABLE or INDETERMINATE if an earlier undo was not sure. */
+/* A client of phase both may wait long for `to` beside many clients of phase new, because the locks are not fair. It
+ * gives up then, so that no step waits for it: TIMEDOUT, or UNREACHABLE or INDETERMINATE if an earlier undo was not
+ * sure. */
 #define LIFE_MS 5000
 
 /* A process' life: opens in some phase, works as far as it is let, closes. */

@@ -1,5 +1,5 @@
-/* test_migrate_floor.c - tokens of the migrate plugin over days: what clients of phase both learn from a floor that is a day
- * ahead, and what it is worth after the way back. */
+/* test_migrate_floor.c - tokens of the migrate plugin over days: what clients of phase both learn from a floor that
+ * is a day ahead, and what it is worth after the way back. */
 #include "migrate_rig.h"
 
 #define HOUR_MS (INT64_C(3600) * 1000)
@@ -34,8 +34,8 @@ static uint64_t take_and_release(struct rig *rig, const char *name)
     return token;
 }
 
-/* A client of phase both waits for one of phase new, whose token is a day ahead; works on for so long; takes a name, which
- * one of phase new then takes some times; and the fleet goes back. */
+/* A client of phase both waits for one of phase new, whose token is a day ahead; works on for so long; takes a name,
+ * which one of phase new then takes some times; and the fleet goes back. */
 static void test_days(const char *settings, int64_t hours, bool raised)
 {
     uint64_t last = 0, floor;
@@ -92,8 +92,8 @@ static void test_one_counts(void)
     test_days(counts, 25, true);
 }
 
-/* Floors of quick steps have put a name's tokens above the clock by days, and it is waited for, for days, in phase both: it
- * stays below the floor of the next step. */
+/* Floors of quick steps have put a name's tokens above the clock by days, and it is waited for, for days, in phase
+ * both: it stays below the floor of the next step. */
 static void test_quick_steps(void)
 {
     const int steps = 3;
@@ -125,8 +125,8 @@ static void test_quick_steps(void)
     ASSERT_NOTHING_LEFT_ANYWHERE();
 }
 
-/* An owner's hold by a client of another phase has a token that no floor raises: where the other side gives a larger one
- * the two leases would have different ones, and nothing is left of the second. */
+/* An owner's hold by a client of another phase has a token that no floor raises: where the other side gives a larger
+ * one the two leases would have different ones, and nothing is left of the second. */
 static void test_owners(void)
 {
     struct rig side = {NULL, NULL};
@@ -160,8 +160,8 @@ static void test_owners(void)
     ASSERT_NOTHING_LEFT_ANYWHERE();
 }
 
-/* `to` is waited for, for seconds: what it gives then is not above what `from` gave, and the place in the queue of `from` is not
- * lost for a second try. */
+/* `to` is waited for, for seconds: what it gives then is not above what `from` gave, and the place in the queue of
+ * `from` is not lost for a second try. */
 static void test_wait_of_seconds(void)
 {
     other->reset();

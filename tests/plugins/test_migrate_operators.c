@@ -1,6 +1,6 @@
-/* test_migrate_operators.c - two operators at once, by the command's own reading and writing of registers: whoever opens
- * a side has closed the other one himself, after he looked at both. Each step is taken apart here, in the order that
- * hurts. */
+/* test_migrate_operators.c - two operators at once, with the command's own functions for registers: an operator who
+ * opens a side has closed the other side before, after reading both. The test runs the parts of each step in the
+ * worst order. */
 #include "migrate_test.h"
 
 #include "connect.h"

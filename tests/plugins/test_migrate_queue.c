@@ -1,5 +1,5 @@
-/* test_migrate_queue.c - what was asked for before the presence lapsed, and comes from the server's queue when it is there
- * anew: given back, for the registers may not have been read since. */
+/* test_migrate_queue.c - a claim that was requested before the presence lapsed, and is granted from the server's
+ * queue when there is a new presence: the plugin releases it, because the registers may not have been read since. */
 #include "migrate_rig.h"
 
 static struct rig rig;

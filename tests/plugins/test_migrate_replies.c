@@ -1,6 +1,6 @@
-/* test_migrate_replies.c - the migrate plugin where replies are lost: what is given back is never asked for again under the
- * same grant, for the late request would take it away; a presence that was left over is in nobody's way, its own client's
- * least of all. */
+/* test_migrate_replies.c - the migrate plugin when replies are lost. It never requests again what it has released
+ * under the same grant id, because the late release would remove it. A leftover presence blocks nobody, least of all
+ * its own client. */
 #include "migrate_rig.h"
 
 static struct rig rig, stranger;
@@ -206,8 +206,8 @@ static void test_presence_that_comes_late(void)
     ASSERT_NOTHING_LEFT_ANYWHERE();
 }
 
-/* A driver refuses to acquire a grant again while an undo of its own may still be on its way to the server: BUSY. So the
- * presence is released and acquired under another grant, which that undo cannot delete. */
+/* A driver refuses to acquire a grant again while an undo of its own may still be on its way to the server: BUSY. So
+ * the presence is released and acquired under another grant, which that undo cannot delete. */
 static void test_presence_that_may_be_undone(void)
 {
     sim->reset();

@@ -1,5 +1,5 @@
-/* test_trace.c - the trace observer by driver.h alone: what a line says, that no event is lost, and what an event
- * costs its caller. */
+/* test_trace.c - the trace observer through driver.h alone: the contents of a line, that no event is lost, and what
+ * an event costs its caller. */
 #include "cost.h"
 #include "trace_test.h"
 

@@ -1,5 +1,5 @@
-/* test_trace_trouble.c - what becomes of a trace whose file is renamed, full or away, whose reader is slow or gone, and
- * of one that is written by two; and what is refused. */
+/* test_trace_trouble.c - a trace whose file is renamed, whose disk is full or hangs, whose reader is slow or gone; a
+ * trace that two programs write; and what is refused. */
 #include "trace_test.h"
 
 /* Nobody reads: events are dropped, counted, and the count stands where they are missing. */

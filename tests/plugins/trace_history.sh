@@ -1,6 +1,6 @@
 #!/bin/sh
-# trace_history.sh - processes that fight for a lock leave a trace that proves what it has to; and a history
-# that is wrong in one way each is found out: a check that cannot fail is none.
+# trace_history.sh - processes that contend for a lock leave traces that pass the check; and the check notices histories
+# that are wrong in one way each.
 set -eu
 here=$(cd -- "$(dirname -- "$0")" && pwd)
 folder=$(mktemp -d "${TMPDIR:-/tmp}/mortise-trace.XXXXXX")

@@ -1,5 +1,5 @@
-/* trace_test.h - what the tests of the trace observer share: a host for it, events with numbers, and the story that a
- * trace tells: which of them are there, in what order, and whether lines are whole. */
+/* trace_test.h - what the tests of the trace observer share: a host for it, numbered events, and a check of the
+ * trace: which of them it contains, in what order, and whether its lines are whole. */
 #ifndef TRACE_TEST_H
 #define TRACE_TEST_H
 

@@ -1,5 +1,5 @@
-/* commands.c - what the proxy is told through its control socket: a datagram is a command, and its answer
- * goes back when it is in force. The list stands in main.c. */
+/* commands.c - the proxy's commands, which come through its control socket: each datagram is a command, and the
+ * answer is sent when it is in force. main.c has the list. */
 #include "internal.h"
 
 #include <errno.h>

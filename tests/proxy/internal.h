@@ -1,5 +1,5 @@
-/* internal.h - what the parts of the fault proxy share: what was commanded, what was counted, and the
- * connections. One thread. */
+/* internal.h - what the parts of the fault proxy share: the commands in force, the counters, and the connections. One
+ * thread. */
 #ifndef MORTISE_TESTS_PROXY_INTERNAL_H
 #define MORTISE_TESTS_PROXY_INTERNAL_H
 

@@ -1,5 +1,5 @@
-/* links.c - the proxy's connections: bytes and ends are taken from one side as chunks, and given to the other
- * when the rules let them. Knows no command, only what is in force. */
+/* links.c - the proxy's connections: it reads bytes and ends of stream from one side as chunks, and writes them to
+ * the other side when the rules permit. Knows no command, only what is in force. */
 #include "internal.h"
 
 #include <errno.h>

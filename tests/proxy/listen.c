@@ -1,4 +1,4 @@
-/* listen.c - the proxy's port, which stays its own also while connections are refused. */
+/* listen.c - the proxy's port, which it keeps even while connections are refused. */
 #include "internal.h"
 
 #include <netinet/in.h>

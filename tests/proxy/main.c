@@ -1,31 +1,30 @@
-/* main.c - the fault proxy of the tests: does to a client and a server what networks do to them,
- * on command. One thread, one poll loop; knows bytes and connections, nothing of what they mean.
+/* main.c - the fault proxy of the tests: on command it does to a client and a server what networks do to them. One
+ * thread, one poll loop; knows bytes and connections, not their meaning.
  *
  * proxy CONTROL HOST PORT [listen=ADDRESS] [with=PID]
- *   forwards from a free port of the loopback interface (printed: PORT=N) to HOST PORT (numeric), and takes
- *   commands at the unix socket CONTROL. Ends at SIGTERM, or when its stdin ends; with=PID: when that process
- *   ends.
+ *   forwards from a free port of the loopback interface (printed: PORT=N) to HOST PORT (numeric), and takes commands at the
+ *   unix socket CONTROL. Ends on SIGTERM, or when its stdin ends; with=PID: when that process ends.
  * proxy say CONTROL COMMAND…
- *   gives a command, waits until it is in force, prints the answer.
+ *   sends a command, waits until it is in force, prints the answer.
  *
- * "up" is from the client to the server. Commands add to one another until `pass`:
- *   pass                  forget all others. What was held goes on; a connection that has lost bytes is cut
- *   hold, hold-up, hold-down   take bytes, and connections, but forward nothing: neither does the end of a
- *                         connection pass. While up is held, the server hears of no new connection
- *   lose                  requests are forwarded, what the server sends is thrown away
+ * "up" is from the client to the server. Commands are cumulative until `pass`:
+ *   pass                  forget all other commands. Held bytes are forwarded; a connection that has lost bytes is cut
+ *   hold, hold-up, hold-down   accept bytes and connections, but forward nothing, not even the end of a connection. While
+ *                         up is held, the server sees no new connection
+ *   lose                  forward requests, and drop what the server sends
  *   cut                   reset all connections, now
- *   cut-after up|down N [each]   the first connection over which N bytes have gone that way, from now or
- *                         from its beginning, is reset right behind them (N = 0: in place of the next one).
- *                         `each`: every connection, until `pass`
- *   cut-reply N           the connection on which the N-th chunk from now comes from a server is reset
- *                         instead of forwarding it: executed, and the reply is lost
- *   refuse                connections are refused; those that are there are reset
- *   accept                they are no longer
- *   delay MS up|down|both each chunk is forwarded so much later
- *   count                 now=, ever= connections; up=, down= bytes forwarded; up_taken=, down_taken= bytes
- *                         received, lost and held ones too; cut=, cut-after-up=, cut-after-down=, cut-reply=
- *                         connections that were reset so
- *   quit                  the proxy ends */
+ *   cut-after up|down N [each]   reset the first connection over which N bytes have gone that way, counted from now or
+ *                         from its beginning, right after them (N = 0: in place of the next byte). `each`: do so with
+ *                         every connection, until `pass`
+ *   cut-reply N           instead of the N-th chunk that comes from a server from now on, reset its connection: the
+ *                         request was executed, and the reply is lost
+ *   refuse                refuse new connections, and reset the existing ones
+ *   accept                accept connections again
+ *   delay MS up|down|both forward each chunk that much later
+ *   count                 now=, ever= connections; up=, down= bytes forwarded; up_taken=, down_taken= bytes received,
+ *                         including lost and held ones; cut=, cut-after-up=, cut-after-down=, cut-reply= connections
+ *                         that were reset in that way
+ *   quit                  end the proxy */
 #include "internal.h"
 
 #include <errno.h>

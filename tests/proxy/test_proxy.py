@@ -1,6 +1,5 @@
-"""test_proxy.py - the fault proxy itself: each command, between sockets that a test holds in its hand, and a
-real Redis for what "executed, and the reply is lost" means. Nothing sleeps: what is waited for is looked at
-until it is there, or the test fails."""
+"""test_proxy.py - the fault proxy itself: each command, between sockets of the test, and with a real Redis for "the request
+was executed, and the reply is lost". Nothing sleeps: the tests poll until the expected state is reached, or fail."""
 
 import errno
 import os

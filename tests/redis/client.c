@@ -1,4 +1,4 @@
-/* client.c - clients of a test, their leases, and waiting for what becomes of them. */
+/* client.c - a test's clients and their leases, and waiting for their outcomes. */
 #include "rig.h"
 
 #include <stdatomic.h>

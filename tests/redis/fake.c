@@ -1,4 +1,4 @@
-/* fake.c - see fake.h. One thread; understands commands as far as counting them needs. */
+/* fake.c - see fake.h. One thread; it parses commands only as far as it needs to count them. */
 #include "fake.h"
 
 #include <hiredis/hiredis.h>

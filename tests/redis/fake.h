@@ -1,5 +1,6 @@
-/* fake.h - a server that greets as Redis does, lets subscribe, and then gives one answer to everything: for what a real
- * one says rarely (it is loading, it is a node of a cluster, it is busy), or never; or none, and counts. */
+/* fake.h - a server that greets as Redis does, permits subscriptions, and then gives the same answer to everything,
+ * or no answer, and counts requests: for answers that a real server gives rarely (it is loading, is a node of a
+ * cluster, is busy), or never. */
 #ifndef MORTISE_TESTS_REDIS_FAKE_H
 #define MORTISE_TESTS_REDIS_FAKE_H
 

@@ -1,4 +1,4 @@
-/* house.c - a primary with two replicas, for tests of failover: who is what, and making it so. */
+/* house.c - a primary with two replicas, for tests of failover: asks for their roles, and changes them. */
 #include "rig.h"
 
 #include <stdarg.h>

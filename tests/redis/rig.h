@@ -1,7 +1,7 @@
-/* rig.h - what the tests of the Redis driver's faults share: a private server (tests/servers.sh) that is looked
- * into past the driver, fault proxies before it, clients.
+/* rig.h - what the tests of the Redis driver's faults share: a private server (tests/servers.sh), fault proxies in
+ * front of it, clients.
  *
- * The tests use the public header only. What is in the server is read with hiredis, straight. */
+ * The tests use only the public header. They read the contents of the server directly, with hiredis. */
 #ifndef MORTISE_TESTS_REDIS_RIG_H
 #define MORTISE_TESTS_REDIS_RIG_H
 

@@ -1,5 +1,5 @@
-/* server.c - a private Redis for a test: started by tests/servers.sh, ended with the test however that ends,
- * and looked into with hiredis past the driver and the proxy. */
+/* server.c - a private Redis for a test: started by tests/servers.sh, ended with the test however that ends, and read
+ * directly with hiredis, without the driver and the proxy. */
 #include "rig.h"
 
 #include <fcntl.h>

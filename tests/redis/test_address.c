@@ -1,5 +1,5 @@
-/* test_address.c - one address that leads to another server than before, while the old one is a primary still: the
- * connections of a client come to be at one of them. */
+/* test_address.c - one address leads to another server than before, while the old one is still a primary: all
+ * connections of a client end up at one of the two. */
 #include "rig.h"
 
 #include <stdio.h>
@@ -158,8 +158,8 @@ static bool connects_again(void *before)
     return youngest(house.server.socket) > *(unsigned long *)before;
 }
 
-/* An address that leads elsewhere, without the right to INFO, while the connection for messages is being made to the old one, which stands still:
- * it goes to where the main one is. */
+/* An address that leads elsewhere, without the right to INFO, while the connection for messages is being made to the
+ * old one, which stands still: it goes to where the main one is. */
 static void test_late_news(void)
 {
     char path[220], direct[40], text[200];
@@ -222,8 +222,8 @@ static bool has_one_replica(void *argument)
     return info_number(&house.server, "replication", "connected_slaves") == 1;
 }
 
-/* The address leads to another primary, the old one is one still, and only the connection for WAIT is made anew: the locks
- * follow it. */
+/* The address leads to another primary, the old one is one still, and only the connection for WAIT is made anew: the
+ * locks follow it. */
 static void test_replicas_elsewhere(void)
 {
     char path[220];

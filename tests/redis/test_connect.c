@@ -1,5 +1,5 @@
-/* test_connect.c - ways to a server: a socket, IPv6, a database, users and passwords, a name that the server shows;
- * what this build cannot do is refused at once. */
+/* test_connect.c - ways to connect: a socket, IPv6, a database, users and passwords, a client name that the server
+ * shows. What this build does not support is refused at once. */
 #include "rig.h"
 
 #include <stdio.h>

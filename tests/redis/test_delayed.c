@@ -1,8 +1,8 @@
-/* test_delayed.c - what a client had sent on a connection that broke is executed later, when it has long gone on
- * over another one: the bytes are kept back by the proxy, and let go at the end.
+/* test_delayed.c - a request on a broken connection is executed later, when its client has long continued on another
+ * one: the proxy holds the bytes back, and forwards them at the end.
  *
- * Where the client may end its old connection in the server, nothing of it is executed. Where it may not, an
- * acquire comes back after the lock was given back, and must be found and removed, long before its ttl. */
+ * If the client may end its old connection in the server, nothing of it is executed. Otherwise the late acquire takes
+ * the lock again after its release, and must be found and removed long before its ttl ends. */
 #include "rig.h"
 
 #include <stdio.h>

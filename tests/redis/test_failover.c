@@ -1,5 +1,5 @@
-/* test_failover.c - a list of servers without sentinels: the primary among them is found whichever it is, and again
- * when it was killed, stopped, cut off, or made a replica; what is held is renewed there, or said to be lost. */
+/* test_failover.c - a list of servers without sentinels: the driver finds the primary, whichever it is, and finds the
+ * new one when it was killed, stopped, cut off, or made a replica. Leases are renewed there, or reported LOST. */
 #include "fake.h"
 #include "rig.h"
 

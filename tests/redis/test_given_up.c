@@ -1,5 +1,6 @@
 /* test_given_up.c - answers that never come, on connections that stay; and callers that give up while there is no
- * connection, or none that answers. In every layout, by both ways of atomicity: the lock is had once, or nothing stays. */
+ * connection, or one without answers. In every layout, with both kinds of atomicity: the lock is granted once, or
+ * nothing is left. */
 #include "rig.h"
 
 #include <stdio.h>

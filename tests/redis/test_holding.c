@@ -1,5 +1,5 @@
-/* test_holding.c - what broke other clients while they held a lock: each test makes the fault that a public issue
- * tells of, on a real server, and is named after it. Those of waiting and releasing stand in test_waiting.c. */
+/* test_holding.c - faults that broke other clients while they held a lock: each test causes the fault of a public
+ * issue on a real server, and has its name. test_waiting.c has those of waiting and releasing. */
 #include "rig.h"
 
 #include <stdio.h>

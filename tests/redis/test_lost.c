@@ -1,6 +1,6 @@
-/* test_lost.c - the connection is cut before and behind each byte of each request and of its reply, for acquire,
- * renew and release, in every layout and by both ways of atomicity: whether the server executed it or not, the
- * lock is held once, is told right, and nothing stays. */
+/* test_lost.c - the connection is cut before and after each byte of each request and of its reply, for acquire, renew
+ * and release, in every layout and with both kinds of atomicity. Whether the server executed it or not, the lock is
+ * held once, the status is correct, and nothing is left. */
 #include "rig.h"
 
 #include <inttypes.h>
@@ -10,8 +10,9 @@
 
 static struct server server;
 
-/* The distance between two bytes that are tried. The nightly run tries every byte with every variant, which takes minutes.
- * Otherwise each variant begins at another byte, so that every byte is tried with two variants at least; with one under sanitizers. */
+/* The distance between two bytes that are tried. The nightly run tries every byte with every variant, which takes
+ * minutes. Otherwise each variant begins at another byte, so that every byte is tried with two variants at least;
+ * with one under sanitizers. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 static int step = VARIANTS;
 #else

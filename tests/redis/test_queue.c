@@ -1,5 +1,5 @@
-/* test_queue.c - the queue in the server: who waits dies, is stopped, is cut off, gives up; who holds dies; the
- * server forgets. Each case with the lock as a string and as a hash. The queue is looked into past the driver. */
+/* test_queue.c - the queue in the server: a waiter dies, is stopped, is cut off, gives up; a holder dies; the server
+ * forgets. Each case with the lock as a string and as a hash. The tests read the queue directly. */
 #include "rig.h"
 
 #include <signal.h>

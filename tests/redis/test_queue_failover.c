@@ -1,6 +1,6 @@
-/* test_queue_failover.c - another server is the primary while clients stand in a queue: whoever waits is served there, in
- * its turn where its place went with it; what it finds to be its own there is believed for no longer than that server
- * says, and its token does not go back. */
+/* test_queue_failover.c - another server becomes the primary while clients wait in a queue. Each waiter is served
+ * there, in its turn if its place was replicated. If it finds that it owns the lock, it believes that for no longer
+ * than the server says, and its token does not go back. */
 #include "fake.h"
 #include "rig.h"
 

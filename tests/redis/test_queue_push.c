@@ -1,6 +1,6 @@
-/* test_queue_push.c - the message that hands a lock over: lost, late, forged; and that the deadline which rests on
- * it is earlier than the server's expiry, whatever is delayed. Leases here are not renewed, so that what is compared
- * is what was handed over. And what becomes of waiters whose server forgets them. */
+/* test_queue_push.c - the message that hands a lock over is lost, late or forged; the deadline that depends on it is
+ * earlier than the server's expiry, whatever is delayed. These leases are not renewed, so that only the hand-over is
+ * tested. And waiters whose server forgets them. */
 #include "fake.h"
 #include "rig.h"
 

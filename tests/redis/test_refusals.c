@@ -1,5 +1,5 @@
-/* test_refusals.c - what a server refuses, and why: each reason has an error of its own that a person understands,
- * says whether trying again can help, and is tried again where it does. */
+/* test_refusals.c - what a server refuses, and why: each reason has its own error message, which says whether a retry
+ * can help, and the driver retries if it can. */
 #include "fake.h"
 #include "rig.h"
 
@@ -360,8 +360,8 @@ static void test_one_name_forbidden(void)
 
 /* ---- another server, or the same one ----------------------------------------------------------------------------------- */
 
-/* It must not say which process it is: what is held is looked after when the connection was made anew, for the server may
- * have forgotten it. */
+/* It must not say which process it is: what is held is looked after when the connection was made anew, for the server
+ * may have forgotten it. */
 static void test_unknown_process(void)
 {
     char text[256];

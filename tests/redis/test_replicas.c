@@ -1,5 +1,5 @@
-/* test_replicas.c - min_replicas: a lock is had, and renewed, only when replicas have it; where they do not, the
- * acquire fails in bounded time and leaves nothing, and the holder is told in time. */
+/* test_replicas.c - min_replicas: a lock counts as acquired and renewed only when replicas have it; otherwise the
+ * acquire fails in bounded time and leaves nothing, and the holder learns of it in time. */
 #include "rig.h"
 
 #include <fcntl.h>
@@ -208,8 +208,8 @@ static bool is_on_replica(void *name)
     return replica_has(1, name);
 }
 
-/* One replica has it, two were asked for, and while that is awaited and taken back another is the primary, which has it:
- * it is taken back there, long before its ttl is over. */
+/* One replica has it, two were asked for, and while that is awaited and taken back another is the primary, which has
+ * it: it is taken back there, long before its ttl is over. */
 static void test_taken_back_at_the_next(void)
 {
     static char name[] = "taken back";
@@ -357,8 +357,8 @@ static bool are_fewer(void *argument)
     return test_proxy_count(fewer->proxy, "now") < fewer->than;
 }
 
-/* No replica had it in time, so it is taken back. That request is kept back, and the connection breaks, which the client
- * may not end in the server. The acquire goes on over the next connection; then the request arrives. */
+/* No replica had it in time, so it is taken back. That request is kept back, and the connection breaks, which the
+ * client may not end in the server. The acquire goes on over the next connection; then the request arrives. */
 static void test_late_undo(void)
 {
     static char name[] = "late undo";

@@ -1,5 +1,5 @@
 /* test_sentinel.c - three sentinels watch a primary and two replicas, all with passwords: the primary is killed,
- * stopped, exchanged, comes back; sentinels are gone or silent; clients follow. */
+ * stopped, replaced, and comes back; sentinels are down or silent; clients follow. */
 #include "rig.h"
 
 #include <arpa/inet.h>
@@ -60,7 +60,8 @@ static bool is_whole(void *unused)
     return false;
 }
 
-/* A primary that was just found may be demoted by the sentinels before it is written to: then another one is looked for. */
+/* A primary that was just found may be demoted by the sentinels before it is written to: then another one is looked
+ * for. */
 static bool is_mended(void *unused)
 {
     return is_whole(unused) && ask_is(&house.server, "OK", "SET mortise:house now PX 1") &&
@@ -296,7 +297,8 @@ static bool all_subscribed(void *argument)
            permitting->before + CROWD;
 }
 
-/* One Sentinel does not permit to subscribe, the others do: each client is subscribed at one that does, wherever it began. */
+/* One Sentinel does not permit to subscribe, the others do: each client is subscribed at one that does, wherever it
+ * began. */
 static void test_subscribing_refused_by_one(void)
 {
     static const char rights[] =

@@ -1,5 +1,5 @@
 /* test_server.c - the server is killed, stopped and started again at every point of acquire, renew and release, with
- * and without its data; it fails over to a replica; it forgets scripts; it has no room for clients or keys. */
+ * its data and without; it fails over to a replica; it forgets scripts; it has no room for clients or keys. */
 #include "rig.h"
 
 #include <stdio.h>

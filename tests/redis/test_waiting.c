@@ -1,5 +1,5 @@
-/* test_waiting.c - what broke other clients while they waited for a lock, tried it, or gave it back: each test makes
- * the fault that a public issue tells of, on a real server, and is named after it. */
+/* test_waiting.c - faults that broke other clients while they waited for a lock, tried it, or released it: each test
+ * causes the fault of a public issue on a real server, and has its name. */
 #include "rig.h"
 
 #include <stdio.h>

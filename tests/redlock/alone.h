@@ -1,5 +1,6 @@
-/* alone.h - the Redlock driver by itself, by driver.h: each op is made by hand, so that one can be repeated under its grant
- * id, started in the middle of another, or left unread; and the driver's clock is moved, so that hours pass at once. */
+/* alone.h - the Redlock driver alone, through driver.h: a test creates each op itself, so it can repeat one under its
+ * grant id, start one during another, or leave one unread. The test also moves the driver's clock, so hours pass at
+ * once. */
 #ifndef MORTISE_TESTS_REDLOCK_ALONE_H
 #define MORTISE_TESTS_REDLOCK_ALONE_H
 

@@ -1,5 +1,5 @@
-/* nodes.h - several independent Redis servers for the tests of the Redlock driver, each looked into by itself past the
- * driver, and a fault proxy before each. */
+/* nodes.h - several independent Redis servers for the tests of the Redlock driver. Tests read each one directly; a
+ * fault proxy is in front of each. */
 #ifndef MORTISE_TESTS_REDLOCK_NODES_H
 #define MORTISE_TESTS_REDLOCK_NODES_H
 
@@ -26,8 +26,8 @@ bool nodes_end(struct nodes *nodes);
 void nodes_do(struct nodes *nodes, const char *verb, unsigned set);
 /* One command to the proxy of each node of the set. */
 void nodes_say(struct nodes *nodes, unsigned set, const char *command);
-/* A client with these lines in [mortise] and [redlock], straight to the nodes of the set and, for the others, to ports at
- * which nobody is. */
+/* A client with these lines in [mortise] and [redlock], straight to the nodes of the set and, for the others, to
+ * ports at which nobody is. */
 mortise_client *nodes_open(struct nodes *nodes, unsigned set, const char *core,
                            const char *redlock);
 /* Through the proxies. */

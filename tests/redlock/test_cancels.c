@@ -1,5 +1,5 @@
 /* test_cancels.c - an acquire is canceled in each state of its attempt (the table in acquire.c): it ends at once, and
- * nothing is left. Op by op, on five nodes: the driver goes on only when it is turned. */
+ * nothing is left. Op by op, on five nodes: the driver continues only when the test calls turn. */
 #include "alone.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* test_claims.c - the tables of claim.h: what a node may have of a grant id after each event, and when a claim is
- * forgotten. On claim.c alone: no server, and a clock that is set by hand. */
+ * forgotten. Tests claim.c alone: no server, and a clock that the test sets. */
 #include "redlock.h"
 
 #include <expect.h>

@@ -1,5 +1,5 @@
-/* test_limited.c - users who may not do everything: with exactly the rights that docs/redlock.md names; and without the
- * right to end their old connections, on which votes come late. On three nodes of each kind. */
+/* test_limited.c - users with limited rights: exactly the rights that docs/redlock.md names; and users who may not
+ * end their old connections, on which votes come late. On three nodes of each kind. */
 #include "alone.h"
 
 #include <stdio.h>
@@ -96,8 +96,8 @@ static bool wait_count(const char *what, int64_t from, int64_t to)
     return CHECK(test_poll(is_counted, &counted, TEST_PATIENCE_MS));
 }
 
-/* A vote is kept back on its way to one node; the client has long taken the lock with the other two, and given it back over
- * a new connection, when it arrives. It is found and undone, though nobody asks the client for anything. */
+/* A vote is kept back on its way to one node; the client has long taken the lock with the other two, and given it
+ * back over a new connection, when it arrives. It is found and undone, though nobody asks the client for anything. */
 static void test_late_vote(void)
 {
     mortise_client *client =
@@ -151,8 +151,9 @@ static struct call repeat_of(const struct call *lock)
     return call;
 }
 
-/* A round fails; its undo is kept back on the way to the first node, whose vote stands, and the connection breaks. Over the
- * next one the same grant asks again, and would have a quorum with that vote, which the undo deletes when it arrives. */
+/* A round fails; its undo is kept back on the way to the first node, whose vote stands, and the connection breaks.
+ * Over the next one the same grant asks again, and would have a quorum with that vote, which the undo deletes when it
+ * arrives. */
 static void test_late_undo(void)
 {
     int ports[3];

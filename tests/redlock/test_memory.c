@@ -1,6 +1,6 @@
-/* test_memory.c - what nodes forget when they are restarted, and what they do not: the guard that keeps a second majority
- * from forming; tokens over all majorities, over emptied nodes, and over a clock that jumps. On three nodes, the clock of
- * the first can be set; and on five. */
+/* test_memory.c - what nodes forget when they restart, and what they do not: the guard that prevents a second
+ * majority; tokens over all majorities, over nodes without data, and over a clock that jumps. On three nodes, of
+ * which the first has a clock that can be set; and on five. */
 #include "alone.h"
 
 #include <inttypes.h>
@@ -146,9 +146,9 @@ static bool seems_old(void *node)
     return info_number(node, "server", "uptime_in_seconds") > 600;
 }
 
-/* The clock of one of three nodes jumps: its keys expire there, while the holder counts on. Its majority is two nodes, one
- * of them this: so another can have a majority, and the holder, who does not reach the third one, hears nothing before
- * its deadline. The tokens order them. */
+/* The clock of one of three nodes jumps: its keys expire there, while the holder counts on. Its majority is two
+ * nodes, one of them this: so another can have a majority, and the holder, who does not reach the third one, hears
+ * nothing before its deadline. The tokens order them. */
 static void test_clock_jumps(void)
 {
     static int64_t hour_s = 3600, none_s = 0;

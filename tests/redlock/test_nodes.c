@@ -1,5 +1,5 @@
-/* test_nodes.c - nodes that are dead, hang, come back, lose their data: who can have the lock, what it costs, and what is
- * left. On five nodes. */
+/* test_nodes.c - nodes are down, hang, come back, lose their data: which clients can have the lock, what it costs,
+ * and what is left. On five nodes. */
 #include "nodes.h"
 
 #include <stdio.h>
@@ -244,7 +244,8 @@ static bool count_listed(const mortise_info *info, void *argument)
     return true;
 }
 
-/* Characters that mean something in a pattern are taken by the letter; a script that the nodes have forgotten is sent again. */
+/* Characters that mean something in a pattern are taken by the letter; a script that the nodes have forgotten is sent
+ * again. */
 static void test_list(void)
 {
     static const char *const names[] = {"p*", "p?", "p[a]", "p]", "p\\", "p^", "pa", "p%1"};

@@ -1,5 +1,5 @@
 /* test_pubsub.c - the tables of pubsub.c: what a message does to the release that is being collected, and when a
- * subscription is in force. On pubsub.c alone: five nodes that are not there, and a clock that is set by hand. */
+ * subscription is in force. Tests pubsub.c alone: five nodes that do not exist, and a clock that the test sets. */
 #include "redlock.h"
 
 #include <expect.h>

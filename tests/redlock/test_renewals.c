@@ -1,4 +1,4 @@
-/* test_renewals.c - many renewals in one request: each has an answer of its own, whatever becomes of the others or of the
+/* test_renewals.c - many renewals in one request: each has its own answer, whatever happens to the others or to the
  * request. Op by op, on five nodes. */
 #include "alone.h"
 

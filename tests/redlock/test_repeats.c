@@ -1,5 +1,5 @@
-/* test_repeats.c - requests that come twice, cross each other, or are answered late: op by op, with a clock that is moved. On
- * five nodes, with the fault proxy before each. */
+/* test_repeats.c - requests that come twice, cross each other, or are answered late: op by op, with a clock that the
+ * test moves. On five nodes, each behind the fault proxy. */
 #include "alone.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* test_starved.c - what the driver leaves in the nodes when its allocations fail in the middle of an op. The driver is
- * part of this program. On three nodes. */
+/* test_starved.c - what the driver leaves on the nodes if its allocations fail in the middle of an op. The driver is
+ * linked into this program. On three nodes. */
 #include "alone.h"
 
 #include <stdlib.h>

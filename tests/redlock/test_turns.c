@@ -1,4 +1,4 @@
-/* test_turns.c - who comes next: nobody is promised anything, but no process is left behind. On three nodes. */
+/* test_turns.c - who is next: the driver promises no order, but no process starves. On three nodes. */
 #include "nodes.h"
 
 #include <time.h>
@@ -101,9 +101,9 @@ static int64_t best_turn_us(mortise_client *holder, mortise_client *other, const
     return best_us;
 }
 
-/* If a release meets the mark of a refused caller, the next acquire of the releasing process waits for a moment, so that
- * others may come first: a millisecond at least. The best of many turns is hardly delayed by a busy machine, so the two kinds of
- * turns are compared by their best. */
+/* If a release meets the mark of a refused caller, the next acquire of the releasing process waits for a moment, so
+ * that others may come first: a millisecond at least. The best of many turns is hardly delayed by a busy machine, so
+ * the two kinds of turns are compared by their best. */
 static void test_courtesy(void)
 {
     mortise_client *holder = open_all(), *other = open_all();

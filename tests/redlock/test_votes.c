@@ -1,5 +1,5 @@
-/* test_votes.c - votes that are split, come late, or are for somebody who has gone; and holders who are cut off or stopped.
- * On five nodes, with the fault proxy before each. */
+/* test_votes.c - votes that are split, that come late, or whose caller has gone; and holders that are cut off or
+ * stopped. On five nodes, each behind the fault proxy. */
 #include "nodes.h"
 
 #include <stdatomic.h>
@@ -254,8 +254,8 @@ static bool subscribes_anew(void *argument)
     return now != 0 && now != *before;
 }
 
-/* The connection for requests breaks: the next one may be to another server, by the same address, and what the connection
- * for news tells may be of the old one. So that is made anew, too. */
+/* The connection for requests breaks: the next one may be to another server, by the same address, and what the
+ * connection for news tells may be of the old one. So that is made anew, too. */
 static void test_news_of_another(void)
 {
     mortise_client *holder = nodes_open(&nodes, ALL, NULL, AT_ONCE);
@@ -332,8 +332,8 @@ static bool is_nowhere(void *name)
     return nodes_with(&nodes, name) == 0;
 }
 
-/* NOSCRIPT of the last two nodes comes when the release is over, and nobody is there any more: it is read all the same, long before
- * the connection's own time is over. */
+/* NOSCRIPT of the last two nodes comes when the release is over, and nobody is there any more: it is read all the
+ * same, long before the connection's own time is over. */
 static void test_flushed_and_unread(void)
 {
     char name[] = "unread";
@@ -403,8 +403,8 @@ static bool is_refused(void *client)
     return status == MORTISE_BUSY;
 }
 
-/* A holder on the side of the minority knows by its own clock that it has lost before the others let the next one in; and
- * when it comes back, it cannot raise or take what the successor has. */
+/* A holder on the side of the minority knows by its own clock that it has lost before the others let the next one in;
+ * and when it comes back, it cannot raise or take what the successor has. */
 static void test_cut_off(void)
 {
     mortise_client *client = nodes_open_by(&nodes, HURRIED, SOON), *other;

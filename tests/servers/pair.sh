@@ -1,9 +1,9 @@
-# pair.sh - a private Redis and a private ZooKeeper side by side, for servers.sh: what a fleet moves between (migrate). Member 1
-# is a Redis, member 2 a ZooKeeper; what is special of each stands in redis.sh and zookeeper.sh.
+# pair.sh - a private Redis and a private ZooKeeper, for servers.sh: a fleet moves from one to the other (migrate). Member 1
+# is a Redis, member 2 a ZooKeeper; redis.sh and zookeeper.sh have what is special for each.
 #
-# KEYs, those that only one of them has:
-#   aof=yes           of the Redis
-#   tick=MS, sync=no  of the ZooKeeper
+# KEYs that only one of them has:
+#   aof=yes           the Redis
+#   tick=MS, sync=no  the ZooKeeper
 # Values: HOST PORT (Redis) PORT2 (ZooKeeper)
 # shellcheck shell=sh disable=SC2034,SC2154 # the variables are servers.sh's
 

@@ -1,10 +1,10 @@
-# postgres.sh - private PostgreSQL servers, for servers.sh: a cluster in the folder, on a TCP port, with the
-# role and the database `mortise`. Does not touch a cluster that the system has. Runs as `postgres` or
-# `nobody` where the caller is root, for it refuses that itself.
+# postgres.sh - private PostgreSQL servers, for servers.sh: a cluster in the directory, on a TCP port, with the role and the
+# database `mortise`. Does not touch the system's clusters. If the caller is root, it runs as `postgres` or `nobody`,
+# because PostgreSQL refuses to run as root.
 #
 # KEYs:
 #   standby=yes      server 2 is a streaming, read-only copy of server 1
-#   pooler=yes       server "pooler" is a pgbouncer in transaction mode before server 1: PORTpooler; its
+#   pooler=yes       server "pooler" is a pgbouncer in transaction mode in front of server 1: PORTpooler; its
 #                    database `session` is the same in session mode
 #   faketime=yes     the clock of server 1 is what FOLDER/faketime says ("+0", "+1h", "-90s"; libfaketime)
 #   disk=FILE        loaded into server 1: tests/torture/disk.c, whose disk is full while FOLDER/1.full exists

@@ -3,19 +3,19 @@
 # KEYs:
 #   password=TEXT     requirepass. With `user`: that user's password
 #   user=NAME         an ACL user with $rights and the password; the default user is off. "admin" with the
-#                     password "admin" may do all
-#   rights=WORDS      of that user, in the language of ACL SETUSER
+#                     password "admin" may do everything
+#   rights=WORDS      the rights of that user, in the syntax of ACL SETUSER
 #   socket=yes        a unix socket too
 #   ipv6=yes          on ::1 too
 #   replicas=N        the first server is a primary of N replicas
-#   sentinels=N       N sentinels watch it by the name "locks": s1, s2 … They take it for dead after
-#                     down_after=MS (1000). A server that is started again begins as it did the first time
-#   sentinel_password=TEXT   of the sentinels
+#   sentinels=N       N sentinels watch it by the name "locks": s1, s2 … They consider it down after
+#                     down_after=MS (1000). A restarted server has the same role as at its first start
+#   sentinel_password=TEXT   the password of the sentinels
 #   nodes=N           N independent servers
-#   aof=yes           appendonly, appendfsync always: a restart keeps all; everysec: that
+#   aof=yes           appendonly, appendfsync always: a restart keeps everything; everysec: appendfsync everysec
 #   maxclients=N, maxmemory=N
 #   faketime=yes      the clock of server 1 is what FOLDER/faketime says ("+0", "+1h", "-90s", "+0 x1.5";
-#                     libfaketime); all: of each of them
+#                     libfaketime); all: the clock of each server
 #   disk=FILE         loaded into each: tests/torture/disk.c, whose disk is full while FOLDER/NAME.full exists
 #   conf=LINE         a line of redis.conf, for each server; may be given more than once
 # Values: HOST PORT PORT2 … SOCKET SOCKET2 … HOST6 USER PASSWORD SENTINELS (as a client takes them)

@@ -1,6 +1,6 @@
 #!/bin/bash
-# test_hooks.sh - the conformance suite's hooks for Redis (conformance/redis.sh): what each verb does to a client,
-# and that `left` finds what it is there to find.
+# test_hooks.sh - the conformance suite's hooks for Redis (conformance/redis.sh): what each verb does to a client, and that
+# `left` finds what clients leave.
 set -u
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
 DIR=$(mktemp -d "${TMPDIR:-/tmp}/mortise-hooks.XXXXXX") || exit 99

@@ -1,5 +1,5 @@
 #!/bin/bash
-# test_redis.sh - servers.sh itself, on Redis: what a test that uses it builds upon. Waits for events only.
+# test_redis.sh - servers.sh itself, on Redis: what tests rely on. Waits only for events.
 set -u
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
 DIR=$(mktemp -d "${TMPDIR:-/tmp}/mortise-servers.XXXXXX") || exit 99

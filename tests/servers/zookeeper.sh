@@ -4,18 +4,18 @@
 # KEYs:
 #   nodes=N           an ensemble of N; without it one server alone
 #   tick=MS           tickTime (200): sessions may be from twice to twenty times as long
-#   containers=MS     how often containers that are empty are looked for (60000)
-#   sync=no           the log is not forced to the disk before a request is answered
+#   containers=MS     how often the server looks for empty containers (60000)
+#   sync=no           do not force the log to the disk before a request is answered
 #   heap=SIZE         of the JVM (64m)
 #   conf=LINE         a line of zoo.cfg, for each server; may be given more than once
 #   java=WORD         an argument of the JVM; likewise
 #   log=LINE          a line of log4j.properties; likewise
-#   way=N:M:PORT      server N of an ensemble, when it follows M, reaches M's quorum port at PORT, where the caller
-#                     has a proxy; likewise
+#   way=N:M:PORT      server N of an ensemble uses PORT, the caller's proxy, to reach M's quorum port when it follows
+#                     M; likewise
 #   clock=FILE        loaded into each: tests/torture/clock.c, whose clock is what FOLDER/clock says
 #   disk=FILE         loaded into each: tests/torture/disk.c, whose disk is full while FOLDER/NAME.full exists
 # Values: HOST PORT PORT2 … SERVERS (all of them, as a client takes them) ROLE ROLE2 … (leader, follower,
-# standalone, or "gone", at the time of asking)
+# standalone, or "gone", at the moment)
 # `ask` runs ZooKeeper's own client with the words as its command.
 # shellcheck shell=sh disable=SC2034,SC2154 # the variables are servers.sh's
 

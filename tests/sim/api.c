@@ -1,7 +1,7 @@
-/* api.c - the functions of sim.h: how a test looks into the sim's backend and changes its ways.
+/* api.c - the functions of sim.h: how a test reads the sim's backend and changes its behaviour.
  *
- * Each takes the one mutex and asks store.c or flight.c; none of them completes an op, since that belongs
- * in a pump: the instances concerned are poked instead. */
+ * Each takes the one mutex and calls store.c or flight.c. None of them completes an op, because that belongs in a
+ * pump: they wake the instances concerned instead. */
 #include "internal.h"
 
 #include <string.h>

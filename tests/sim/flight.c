@@ -1,8 +1,8 @@
-/* flight.c - the sim driver's ops under way, each with the fate that the script gave it.
+/* flight.c - the sim driver's open ops, each with the outcome that the script gave it.
  *
- * An op travels to the backend, is executed there (serve.c), perhaps queued, and its answer travels
- * back. By default all of that takes no time and nothing here is allocated. Knows no clock but the
- * instants that it is given, and completes ops only in the pump of the instance that took them. */
+ * An op travels to the backend, is executed there (serve.c), may be queued, and its answer travels back. By default
+ * all of that takes no time, and nothing is allocated here. This file knows no clock but the instants that it is
+ * given, and completes ops only in the pump of the instance that took them. */
 #include "internal.h"
 
 #include <stdlib.h>

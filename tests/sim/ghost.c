@@ -1,8 +1,8 @@
-/* ghost.c - requests on their way whose issuer has had an answer: they sit in the buffers of a connection
- * that the client believes dead, and are executed when they arrive, whatever was decided meanwhile.
+/* ghost.c - requests under way whose issuer has already got an answer: they are in the buffers of a connection that
+ * the client believes dead, and are executed when they arrive, whatever was decided meanwhile.
  *
- * Knows nothing of ops under way; a ghost is a copy. They arrive before the next thing that happens in
- * the backend once their time has come. */
+ * Knows nothing of open ops; a ghost is a copy. When its time has come, it arrives before the next thing that happens
+ * in the backend. */
 #include "internal.h"
 
 #include <stdlib.h>

@@ -1,9 +1,9 @@
-/* internal.h - what the files of the sim driver share: names and claims (store.c), what is asked of them
- * (serve.c), ops that are not answered at once (flight.c, ghost.c), their fate (script.c), the module (sim.c), the
- * test's side of it (api.c).
+/* internal.h - what the files of the sim driver share: names and claims (store.c), requests (serve.c), ops that are
+ * not answered at once (flight.c, ghost.c), their outcome (script.c), the module (sim.c), the functions for tests
+ * (api.c).
  *
- * One mutex guards all of it (sim_lock). Other clients' waiters are told through host->post, which is
- * called after the mutex was given back (sim_unlock), since a core may hold locks of its own there. */
+ * One mutex guards all of it (sim_lock). Waiters of other clients are notified through host->post after the mutex was
+ * released (sim_unlock), because a core may hold its own locks in that call. */
 #ifndef MORTISE_TESTS_SIM_INTERNAL_H
 #define MORTISE_TESTS_SIM_INTERNAL_H
 

@@ -1,5 +1,5 @@
-/* script.c - the sim's rules: which op has which fate. Knows ops by kind and name only; what a fate
- * means stands in flight.c. */
+/* script.c - the sim's rules: which op has which outcome. Knows only the kind and the name of an op; flight.c says
+ * what an outcome means. */
 #include "internal.h"
 
 #include <stdlib.h>

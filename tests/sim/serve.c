@@ -1,7 +1,7 @@
-/* serve.c - what the sim's backend does when it is asked: one function per kind of op, each done whole.
+/* serve.c - the requests of the sim's backend: one function for each kind of op, executed as one step.
  *
- * Follows the promises of driver.h: every request may be sent twice, renew and release touch the grant
- * that they name and nothing else, no claim is ever shortened. Records are kept here. */
+ * It keeps the promises of driver.h: every request may be sent twice, renew and release change only the grant that
+ * they name, and no claim is ever shortened. Records are kept here. */
 #include "internal.h"
 
 #include <inttypes.h>

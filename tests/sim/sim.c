@@ -1,8 +1,8 @@
 /* sim.c - the sim driver: a backend in memory, for tests and for measuring the core.
  *
- * Here are the module's table, its instances, who watches what, and the functions of sim.h. The backend
- * is in store.c; ops that take their time are in flight.c. All instances of the process share one
- * backend under one mutex, so that several clients contend as if on a server. */
+ * This file has the module's table, its instances, their watches, and the table of sim.h. The backend is in store.c;
+ * ops that take time are in flight.c. All instances of the process share one backend under one mutex, so several
+ * clients contend as on a server. */
 #include "internal.h"
 
 #include <dlfcn.h>

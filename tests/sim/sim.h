@@ -1,22 +1,22 @@
 /* sim.h - how a test drives the sim driver.
  *
- * The sim driver is a backend in memory, shared by all clients of the process, that answers at once and
- * tells time by host->now() only, so that it lives on a virtual clock as well as on a real one. A test
- * reaches the functions below through the loaded module:
+ * The sim driver is a backend in memory, shared by all clients of the process. It answers at once, and reads the time
+ * only with host->now(), so it works on a virtual clock as well as on a real one. A test gets the functions below
+ * from the loaded module:
  *
  *     void *library = dlopen(path_of_sim_so, RTLD_NOW);
  *     const sim_api *sim = dlsym(library, SIM_API_SYMBOL);
  *
- * All may be called from any thread, also while clients work; names are those the driver is given, with
- * the namespace before them (the sim's default namespace is empty).
+ * All may be called from any thread, also while clients work. Names are those that the driver gets, with the namespace
+ * (the sim's default namespace is empty).
  *
- * The way of an op: the request travels (request_ns, or held), is executed, the reply travels (reply_ns,
- * or held), the op is completed. A rule changes that for the next ops that match it; the first rule that
- * matches wins. Ops that no rule matches take the config's `latency` for the request, none for the reply.
+ * The way of an op: the request travels (request_ns, or held), is executed, the reply travels (reply_ns, or held),
+ * the op is completed. A rule changes that for the next ops that match it; the first matching rule wins. Ops that
+ * match no rule take the config's `latency` for the request, and no time for the reply.
  *
- * Config: without = "reentrant, list" (capabilities to clear), latency = DURATION, queue = yes|no (a FIFO
- * in the backend that keeps an op until its turn), notify = yes|no (waiters are told of a release), clock = yes|no (tokens
- * follow the clock, of each name for itself; from the opening on until reset). */
+ * Config: without = "reentrant, list" (capabilities to remove), latency = DURATION, queue = yes|no (a FIFO in the
+ * backend that keeps an op until its turn), notify = yes|no (waiters are notified of a release), clock = yes|no
+ * (tokens follow the clock, for each name separately; from the opening on until reset). */
 #ifndef MORTISE_TESTS_SIM_H
 #define MORTISE_TESTS_SIM_H
 

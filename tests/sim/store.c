@@ -1,9 +1,8 @@
 /* store.c - the sim driver's backend: names, their grants, tokens and owners, in memory.
  *
- * What is asked of them stands in serve.c; when it happens is decided by flight.c, and time is
- * what the caller says. A table of its own chains instead of uthash:
- * it costs 12 bytes a name where uthash costs 56, and the memory that the core needs for a held lease
- * is measured with this in the same process. */
+ * serve.c has the requests; flight.c decides when they are executed, and the caller passes the time. The hash table is
+ * its own, not uthash: it costs 12 bytes for each name where uthash costs 56, and the memory that the core needs for a
+ * lease is measured in the same process. */
 #include "internal.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-"""What a torture run is made of: a private server or a group of them, the fighters (torture.c) with a fault proxy
-before each of their ways to it, and the folder in which all of it lives. Knows neither what is planned nor when
-anything is to break: strikes.py does that."""
+"""The parts of a torture run: a private server or a group of them, the fighters (torture.c), a fault proxy on each of
+their connections to it, and the directory that contains everything. Knows neither the plan nor when something breaks:
+strikes.py does."""
 import os
 import re
 import select

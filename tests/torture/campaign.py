@@ -1,5 +1,5 @@
-"""The course of one torture run: the server and the fighters are started, what the plan says is broken, then all is
-mended, everybody has to get on, and all ends in good order; the checker (check.c) reads what was written down."""
+"""The course of one torture run: it starts the server and the fighters, causes the faults of the plan, repairs everything,
+checks that every fighter makes progress, and ends everything cleanly; then the checker (check.c) reads the histories."""
 import glob
 import json
 import os

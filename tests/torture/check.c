@@ -1,14 +1,14 @@
-/* check.c - the checker of histories: proves from what clients wrote down (history.h) that no two held a name at one
- * instant, that tokens grew in the order of the holds, that no holder was told that it holds what had ended, that every waiter
- * had its turn once the faults had ended, that nothing was left and every story has its end; or tells where not.
+/* check.c - the checker of histories. From what clients recorded (history.h) it verifies that no two clients held a
+ * name at one instant, that tokens grew in the order of the holds, that no holder was told that it holds a lock that
+ * had ended, that every waiter got its turn once the faults had ended, that nothing was left, and that every story
+ * has an end. Otherwise it reports where not.
  *
  *     check [patience=MS] [fencing=1] HISTORY …
  *
- * Reads all files as one history. Tells the first violations of each kind on stderr, FILE:LINE first, and on
- * stdout one line of numbers: how many of each kind, and of what was read, and how long the longest wait was after the
- * faults had ended, in milliseconds. patience: how long a caller may wait then (30000). fencing=1: each hold must have
- * a token.
- * Exits 0: none; 1: violations; 2: a file cannot be read; 64: usage. */
+ * Reads all files as one history. Prints the first violations of each kind on stderr, FILE:LINE first, and one line of
+ * numbers on stdout: how many of each kind, how much was read, and the longest wait after the faults had ended, in
+ * milliseconds. patience: how long a caller may wait then (30000). fencing=1: each hold must have a token.
+ * Exits 0: no violations; 1: violations; 2: a file cannot be read; 64: usage. */
 #include "check.h"
 
 #include <stdarg.h>

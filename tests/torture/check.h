@@ -1,14 +1,13 @@
-/* check.h - what the parts of the checker share: the story of each client, the holds that come of it, and the
- * violations that are found. One thread; what is allocated stays until the end.
+/* check.h - what the parts of the checker share: the story of each client, the holds in it, and the violations that
+ * are found. One thread; nothing is freed before the end.
  *
- *   check.c    the program: reads histories, has them judged, tells
- *   history.c  lines
- *   story.c    line by line: each client's callers and leases; what does not add up
- *   verdict.c  at the end: what holds of all clients show together
+ * check.c is the program: it reads histories, has them checked, and reports. history.c reads lines. story.c follows
+ * each client's callers and leases line by line, and finds what does not add up. verdict.c checks at the end what the
+ * holds of all clients show together.
  *
- * A HOLD is an interval in which a process may have believed that a name is its own: from the instant at which
- * it was told so, until it sent the release, was told of the loss, was dead, or its deadline had come, whichever is
- * first. One that is stopped (SIGSTOP) writes nothing: its deadline ends it. */
+ * A HOLD is an interval in which a process may have believed that it holds a name: from the instant of its grant
+ * until it sent the release, was told of the loss, died, or its deadline came, whichever is first. A stopped process
+ * (SIGSTOP) writes nothing: its deadline ends the hold. */
 #ifndef MORTISE_TESTS_TORTURE_CHECK_H
 #define MORTISE_TESTS_TORTURE_CHECK_H
 

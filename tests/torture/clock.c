@@ -1,8 +1,8 @@
-/* clock.c - a time of day that is wrong: loaded (LD_PRELOAD) into a fighter, or into a ZooKeeper server, where libfaketime
- * would also move the instants that threads wait for. $MORTISE_CLOCK is a file that holds by how many seconds it is ahead; it is read
- * anew at most once in ten milliseconds. What counts monotonic time is left alone: threads wait by it for
- * instants, which the kernel knows. What was read last stands in $MORTISE_CLOCK.seen: a process that is not moved by this
- * does not write that. */
+/* clock.c - a wrong time of day: a library that is loaded (LD_PRELOAD) into a fighter, or into a ZooKeeper server,
+ * where libfaketime would also move the instants that threads wait for. The file $MORTISE_CLOCK says by how many
+ * seconds the time is ahead; it is read at most once in ten milliseconds. Monotonic clocks are not changed, because
+ * threads wait by them for instants that the kernel knows. $MORTISE_CLOCK.seen holds the last value read; a process
+ * in which this library has no effect does not write it. */
 #include <fcntl.h>
 #include <limits.h>
 #include <stdatomic.h>

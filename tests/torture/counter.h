@@ -1,10 +1,10 @@
-/* counter.h - a number that is only written by who holds its lock, in a storage that looks at tokens: what the locks
- * of a torture run are for. Whoever reads or writes shows a token; the storage refuses writes with one that is
- * smaller than the largest it was shown (docs/fencing.md).
+/* counter.h - a number that only the holder of its lock writes, in storage that checks tokens: this is what the locks
+ * of a torture run protect. Each reader and writer presents a token, and the storage refuses a write with a token
+ * that is smaller than the largest one that it has seen (docs/fencing.md).
  *
  * The storage is a file that only grows: each request is a line, appended by one write(2), and the order of the lines
- * is the order in which they were decided. So a process that is stopped or killed at any instant harms nobody,
- * and the checker decides all of it again from the same file. */
+ * is the order of the decisions. So a process that is stopped or killed at any instant does no harm, and the checker
+ * repeats all decisions from the same file. */
 #ifndef MORTISE_TESTS_TORTURE_COUNTER_H
 #define MORTISE_TESTS_TORTURE_COUNTER_H
 

@@ -1,13 +1,13 @@
-/* disk.c - a disk that is full, and one that forgets what was not forced to it: loaded into a server (LD_PRELOAD), in
- * place of a file system of its own, for which one would have to be root.
+/* disk.c - a disk that is full, and one that forgets what was not forced to it. It is loaded into a server
+ * (LD_PRELOAD), in place of a file system of its own, which would need root.
  *
  *   $MORTISE_DISK_FULL     while a file of this name exists, regular files cannot grow: ENOSPC. Output and log
  *                          (descriptors 1 and 2) can
- *   $MORTISE_DISK_FORCED   "yes": how long a file was when it was last forced to the disk stands in FILE.forced, as
- *                          eight bytes, for files that end in ".aof". A power cut is: kill, and cut off what is
- *                          beyond
+ *   $MORTISE_DISK_FORCED   "yes": for files that end in ".aof", FILE.forced holds the length that the file had when it
+ *                          was last forced to the disk, as eight bytes. To simulate a power cut, kill the server and
+ *                          truncate the file to that length
  *
- * What was written is taken for appended: what a program overwrites in place is not forgotten. */
+ * It assumes that files are only appended to: data that a program overwrites in place is not forgotten. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

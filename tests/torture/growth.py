@@ -1,23 +1,23 @@
-"""What the fighters of a load take of the machine: whether memory or descriptors grow once all is running. Looks at
-/proc; knows nothing of locks."""
+"""The memory and descriptors of the fighters of a load test: whether they grow once everything runs. Reads /proc; knows
+nothing of locks."""
 import os
 import time
 
 from arena import PATIENCE_S, Failure
 
 EVERY_S = 0.5
-# What memory may have grown by between the windows, of all fighters together: pages that are touched for the first time,
-# for each client what it had not done before (it meets names that it has not had, and queues that are longer), and,
-# beside that, `leak` bytes for each acquisition: less than the smallest piece that could be forgotten (32).
+# How much the memory of all fighters may grow between the windows: SLACK for pages that are used for the first time,
+# OF_CLIENT for what a client has not done before (new names, longer queues), and `leak` bytes for each acquisition, which
+# is less than the smallest allocation that could be leaked (32).
 SLACK_KIB = 256
 OF_CLIENT_KIB = 8
 FILES_SLACK = 8
-CLIENTS_OF_A_FILE = 4  # one of so many waits for the first time, and opens what it is told by
+CLIENTS_OF_A_FILE = 4  # one of so many waits for the first time, and opens the descriptor for notifications
 
 
 class Growth:
-    """Looks in two windows, one after `settled` seconds and one at the end. What leaks has grown from the highest of
-    the first to the lowest of the last: what comes and goes has not."""
+    """Measures in two windows, one after `settled` seconds and one at the end. A leak grows from the maximum of the first
+    to the minimum of the last; what comes and goes does not."""
 
     def __init__(self, run):
         self.run, self.settled_s = run, run.settings["settled"]
@@ -25,7 +25,7 @@ class Growth:
 
     @staticmethod
     def memory_kib(pid):
-        """Its own, not what it has of files: the histories are written by mapping."""
+        """Its own memory, without mapped files: the histories are mapped."""
         with open(f"/proc/{pid}/status", encoding="ascii") as file:
             return next(int(line.split()[1]) for line in file if line.startswith("RssAnon:"))
 
@@ -42,7 +42,7 @@ class Growth:
         return zip(*looks)
 
     def settle(self):
-        """For so long, and until so much has been done: a slow machine is not there as soon."""
+        """Waits for that time, and until so much has been done, because a slow machine needs longer."""
         begin = time.monotonic()
         time.sleep(self.settled_s)
         while self.acquisitions() < self.run.settings["warm"] and time.monotonic() < begin + PATIENCE_S:
@@ -50,7 +50,7 @@ class Growth:
 
     def watch(self, seconds, settled):
         self.settle()
-        settled()  # all are connected: from now on nobody may wait for longer than patience
+        settled()  # all are connected: from now on nobody may wait longer than patience
         begin, rest_s = time.monotonic(), seconds - self.settled_s
         memory, files = self.look_until(begin + rest_s / 4)
         had = self.acquisitions()

@@ -1,4 +1,5 @@
-"""Histories as clients and a torture run write them, made up line by line, and a test case that shows them to the checker.
+"""Made-up histories, line by line, in the form in which clients and a torture run write them, and a test case that passes
+them to the checker.
 The program is $MORTISE_CHECK."""
 import json
 import os

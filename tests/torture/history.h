@@ -1,16 +1,16 @@
-/* history.h - what the checker reads: histories, which are JSON lines with one event each, as the trace
- * observer writes them, and the lines that the torture run itself adds. Knows the lines' form, not what they mean.
+/* history.h - what the checker reads: histories, which are JSON lines with one event each, as the trace observer writes
+ * them, and the lines that the torture run itself adds. Knows the form of the lines, not their meaning.
  *
- * Of each client, the events in their order: {"event":"granted","at_ns":…,"client":"…","name":"…",…}, with the
- * words of MORTISE_EVENT_MAP, and "opened" (has the pid), "closed", "dropped". Of the torture run:
+ * Of each client, the events in their order: {"event":"granted","at_ns":…,"client":"…","name":"…",…}, with the words of
+ * MORTISE_EVENT_MAP, and "opened" (has the pid), "closed", "dropped". Of the torture run:
  *   {"event":"calm","at_ns":…}               the last fault has ended
  *   {"event":"killed","at_ns":…,"pid":…}     that process was killed (SIGKILL), and is gone
  *   {"event":"left","text":"…"}              found in the server afterwards
- *   {"event":"held","at_ns":…,"name":…,"token":…}   what a holder was told (mortise_state) when it asked, at that instant
- *                                            or later: not LOST
- *   {"event":"read"|"write","name":…,"token":…,"value":…}   what was asked of the fenced counter, in the order
- *                                            in which it was decided (counter.h)
- * Keys and events that are not known are passed over. Instants are of one clock, so all of one machine. */
+ *   {"event":"held","at_ns":…,"name":…,"token":…}   mortise_state() told the holder at that instant, or later, that its
+ *                                            lease is not LOST
+ *   {"event":"read"|"write","name":…,"token":…,"value":…}   a request to the fenced counter, in the order of its
+ *                                            decisions (counter.h)
+ * Unknown keys and events are ignored. All instants are of one clock, so of one machine. */
 #ifndef MORTISE_TESTS_TORTURE_HISTORY_H
 #define MORTISE_TESTS_TORTURE_HISTORY_H
 

@@ -1,43 +1,43 @@
 #!/usr/bin/env python3
-"""A torture run: starts a server, processes that fight for a few names (torture.c) and a fault proxy before each of
-them; breaks what a plan from one seed says, counts it by kind; lets it heal, ends all in good order, and has the
-checker (check.c) prove from what was written down that no promise was broken, or find that it was.
+"""A torture run: it starts a server, processes that contend for a few names (torture.c) and a fault proxy for each of
+them; causes the faults of a plan that one seed determines, and counts them by kind; repairs everything and ends it
+cleanly. Then the checker (check.c) verifies from the histories that no promise was broken, or finds that one was.
 
     nemesis.py NAME CONFIG [KEY=VALUE …]
 
 CONFIG is a template, in which @DIR@, @HOST@, the @PORT…@s and @SEED@ are replaced; the ports are the proxies'. KEYs:
-    server=KIND         of tests/servers.sh, with the KEY=VALUEs in $MORTISE_SERVER; none: there is no server
-    members=N           how many servers that is, if they are a group: what breaks servers, or ways to them,
-                        takes `of` them: minority, majority, any
-    clock=N             how fast its clock runs: 1.5 (by libfaketime, so not that of ZooKeeper)
-    left=KIND           whose hooks say what was left in the server; list: the driver's list alone
-    faults=WORD,WORD…   which ones (see plan.py); a word twice comes twice as often; none
-    seconds=N           how long faults happen, rate=N of them a second, each for up to `longest` of the ttl (2.5);
-                        the `first` after 0.2 of them
-    calm=N              for how many seconds more it goes on without (2, at night 20), with the ttl calm_ttl=MS (20000), so that
-                        nothing runs out; then nobody may wait for longer than patience=MS (8000), or fail after so
-                        long. Less than a SQL driver takes to look again by itself (10000), and, on a machine that was
-                        far too busy, five times what anybody waited
+    server=KIND         a kind of tests/servers.sh, with the KEY=VALUEs in $MORTISE_SERVER; empty: no server
+    members=N           the number of servers of a group. A fault of servers, or of connections to them, hits `of` them:
+                        minority, majority, any
+    clock=N             how fast the server's clock runs: 1.5 (with libfaketime, so not with ZooKeeper)
+    left=KIND           the hooks that report what was left in the server; list: only the driver's list
+    faults=WORD,WORD…   the kinds of faults (see plan.py); a word given twice is twice as frequent; none
+    seconds=N           how long there are faults, rate=N of them a second, each for up to `longest` times the ttl (2.5);
+                        the `first` comes after 0.2 seconds
+    calm=N              for how many seconds the run goes on without faults (2, at night 20), with the ttl calm_ttl=MS
+                        (20000), so that no claim expires. Then nobody may wait longer than patience=MS (8000), or fail
+                        after that time. The default is less than the time after which a SQL driver polls (10000), and
+                        five times the longest wait on a machine that was far too busy
     processes=N threads=N clients=N names=N ttl=MS long=N hold=MS pause=MS         of the fighters
     wall=FILE           clock.c, loaded into the fighters: the fault "clock" sets the time of day that one of them sees
-    phases=WORD,WORD…   @PHASE@ of the fighters, by turns; step=1: before they start `mortise migrate advance` is run once, by the
-                        config of the first
-    observe=MODULE      who writes the history: recorder, which loses nothing where a process is killed, or trace
-    seed=N              the plan's; without it a fresh one. It is printed. fresh=N: so many fresh ones behind it
-    find=KIND,KIND…     the first of these violations must be found, by the checker, and the others may be: up to `tries`
-                        runs are made until it is
-    tries=N deaf=1      deaf: when a server is struck, one who holds something hears nothing for a ttl;
-                        and what is to hit a holder waits for one
-    load=1              many clients, and no faults: nothing may be lost or fail; after the first `settled` seconds (10)
-                        and `warm` acquisitions (0) nobody may wait for longer than patience, and neither memory nor
-                        descriptors may grow, but for leak=N bytes of each acquisition (8). No proxies
+    phases=WORD,WORD…   @PHASE@ of the fighters, in turn; step=1: run `mortise migrate advance` once before they start, with
+                        the config of the first
+    observe=MODULE      the observer that writes the history: recorder, which loses nothing if a process is killed, or trace
+    seed=N              the seed of the plan; without it a fresh one. It is printed. fresh=N: then N runs with fresh ones
+    find=KIND,KIND…     the checker must find the first of these violations, and may find the others, in one of up to
+                        `tries` runs
+    tries=N deaf=1      deaf: when a fault hits a server, a holder receives nothing for a ttl; and a fault that must hit a
+                        holder waits for one
+    load=1              many clients, and no faults: nothing may be lost or fail. After the first `settled` seconds (10) and
+                        `warm` acquisitions (0) nobody may wait longer than patience, and neither memory nor descriptors
+                        may grow, except leak=N bytes for each acquisition (8). No proxies
 
-Environment: MORTISE_TORTURE, MORTISE_CHECK, MORTISE_PROXY, MORTISE_COMMAND, MORTISE_SOURCE_DIR. A run takes
-$MORTISE_TORTURE_SECONDS, with the seed that is given and with $MORTISE_TORTURE_SEEDS fresh ones, if these are set; where
-MORTISE_NIGHTLY is 1, a minute and nine; then each of the faults must have happened, and one in twenty seconds.
-Histories are kept where MORTISE_TORTURE_KEEP is 1. What was broken is added to $MORTISE_TORTURE_REPORT/NAME: report.py
-adds that up.
-Exits 0: all as it should be; 1: not: then the folder with the histories is kept, and named; 77: no server."""
+Environment: MORTISE_TORTURE, MORTISE_CHECK, MORTISE_PROXY, MORTISE_COMMAND, MORTISE_SOURCE_DIR. If they are set,
+$MORTISE_TORTURE_SECONDS is the length of a run, and $MORTISE_TORTURE_SEEDS the number of fresh seeds after the given one;
+with MORTISE_NIGHTLY=1 a minute and nine. At night each kind of fault must have occurred, and at least one fault in twenty
+seconds. MORTISE_TORTURE_KEEP=1 keeps the histories. The counts of faults are added to $MORTISE_TORTURE_REPORT/NAME, which
+report.py sums up.
+Exit code 0: all is well; 1: not, and the directory with the histories is kept and printed; 77: no server."""
 import os
 import random
 import re
@@ -48,8 +48,8 @@ from arena import Failure, tell
 from campaign import Run
 from plan import FAULTS
 
-EVERY_S = 20  # at night a fault, at least: where a server takes long to start there are few
-LONG_S = 500  # so that each kind of them comes
+EVERY_S = 20  # at night at least one fault in this time; there are few if a server starts slowly
+LONG_S = 500  # long enough for each kind of fault
 VIOLATIONS = "overlap outlived order starved leftover unbalanced lost-update garbled".split()
 
 
@@ -62,8 +62,8 @@ UNSAFE = {"overlap", "outlived", "order", "unbalanced", "lost-update"}
 
 
 def run_once(name, template, settings, seed, seen=None):
-    """The violations that were found, with their numbers; None: it did not come to an end. What was broken is added to
-    what was seen."""
+    """Returns the violations that were found, with their numbers; None if the run did not end. Adds the faults to
+    `seen`."""
     tell(f"{name}: seed={seed}")
     run, found = Run(name, template, settings, seed), None
     good = False
@@ -135,7 +135,7 @@ def find_it(name, template, settings):
 
 
 class Seen:
-    """What all runs of a row have broken."""
+    """The faults of all runs of a row."""
 
     def __init__(self):
         self.kinds, self.number = set(), 0
@@ -146,7 +146,7 @@ class Seen:
 
     def is_enough(self, settings, runs):
         if settings["seconds"] * runs < LONG_S or not settings["faults"]:
-            return True  # of a short run nothing can be expected
+            return True  # a short run need not have all faults
         missing, wanted = set(settings["faults"]) - self.kinds, settings["seconds"] * runs / EVERY_S
         if missing or self.number < wanted:
             tell(f"  only {self.number} faults; of these none: {', '.join(missing)}")
@@ -172,7 +172,7 @@ def main():
     settings["seconds"] = float(os.environ.get("MORTISE_TORTURE_SECONDS", usual[0]))
     fresh = 0 if settings["load"] else int(os.environ.get("MORTISE_TORTURE_SEEDS", usual[1]))
     seeds += [fresh_seed() for _ in range(fresh)]
-    # Every seed is tried, whatever the one before has shown.
+    # Try every seed, whatever the one before has found.
     good = all([run_once(name, template, settings, seed, seen) == {} for seed in seeds])
     return good and (not at_night or seen.is_enough(settings, len(seeds)))
 

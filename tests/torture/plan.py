@@ -1,7 +1,7 @@
-"""What happens when in a torture run: all of it drawn from one seed, before anything begins. Knows no process."""
+"""Which fault happens when in a torture run: one seed determines all of it before the run. Knows no process."""
 import random
 
-# Of each fault: who suffers (a fighter's process, its connections, the server). strikes.py says how each is done.
+# What each fault hits (a fighter's process, its connections, the server). strikes.py has the faults.
 FAULTS = {
     "kill": "process", "stop": "process", "clock": "process",
     "delay": "link", "cut": "link", "hold": "link", "hold-up": "link", "hold-down": "link",
@@ -12,11 +12,11 @@ FAULTS = {
     "server-full": "server", "server-memory": "server", "server-evict": "server",
     "server-clock": "server", "server-failover": "server",
 }
-# The harm is done when they end: what was given meanwhile is forgotten.
+# These do their harm when they end: what was granted meanwhile is forgotten.
 LATE = ("server-failover",)
-# That they were ordered does not mean that they happen: the proxies count those.
+# A command for one of these does not mean that it happens: the proxies count them.
 COUNTED = ("cut", "cut-after-up", "cut-after-down", "cut-reply")
-# What tells whether a holder knows its deadline: these often happen to one, and for longer than a ttl.
+# These show whether a holder knows its deadline: they often hit a holder, and last longer than a ttl.
 TO_LIVE_THROUGH = ("stop", "hold", "hold-up", "hold-down", "lose")
 
 
@@ -35,20 +35,20 @@ class Plan:
             if FAULTS[fault] == "server":
                 at = max(at, server_free_at)
                 entry["at"] = at
-                server_free_at = at + entry["for"] + ttl_s  # it has to be there at times
+                server_free_at = at + entry["for"] + ttl_s  # the server must also work for a while
             self.entries.append(entry)
             at += draw.expovariate(settings["rate"])
 
     @staticmethod
     def duration(draw, settings, fault):
-        """Often just longer than a ttl, where the holder is to find that out."""
+        """Often slightly longer than a ttl, so that the holder must notice it."""
         if fault in TO_LIVE_THROUGH and draw.random() < 0.5:
             times = draw.uniform(1, 1.8)
         elif fault in LATE:
-            times = draw.uniform(1.2, 1.5)  # so that nobody holds what they do know
+            times = draw.uniform(1.2, 1.5)  # so that no lock that the replica knows is still held
         elif FAULTS[fault] == "server":
-            times = draw.uniform(0, 0.3)  # nothing is learned while it is away; …
-            if times > 0.24:  # … now and then for longer than a ttl
+            times = draw.uniform(0, 0.3)  # a server that is down tests nothing, …
+            if times > 0.24:  # … but sometimes it is down longer than a ttl
                 times *= 2
             times *= settings["longest"]
         else:
@@ -57,7 +57,7 @@ class Plan:
 
     @staticmethod
     def members(draw, settings):
-        """Of a group: any minority, or now and then a majority. Two have no minority: either of them, or both."""
+        """Of a group: any minority, or sometimes a majority. Two have no minority: either of them, or both."""
         count = settings["members"]
         if count == 1:
             return [1]

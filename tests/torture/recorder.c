@@ -1,7 +1,7 @@
-/* recorder.c - an observer for the torture run: writes each event at once, as the trace observer would, into
- * memory that is a file. What was written stays when the process is killed, up to the last event: the
- * trace observer's buffer would be lost, and with it the releases that the next holder came after. Not for
- * production: it formats text with the core's lock held. */
+/* recorder.c - an observer for the torture run: it writes each event at once, as the trace observer would, into a
+ * memory-mapped file. What was written remains when the process is killed, up to the last event. The trace observer
+ * would lose its buffer, and with it the releases that precede the next holder. Not for production: it formats text
+ * with the core's lock held. */
 #include <mortise/driver.h>
 
 #include <errno.h>

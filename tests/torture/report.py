@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Adds up what the runs below a folder have broken, by kind and by run: report.py FOLDER [AT-LEAST]. Exits 1 if it
-was less than that."""
+"""Adds up the faults of the runs below a directory, by kind and by run: report.py FOLDER [AT-LEAST]. Exits 1 if there were
+fewer."""
 import os
 import sys
 
 
 def read(folder):
-    """Of each run its counts."""
+    """The counts of each run."""
     runs = {}
     for name in sorted(os.listdir(folder)):
         counts = runs.setdefault(name, {})

@@ -1,5 +1,5 @@
-/* story.c - follows each client through its events: who asked and what became of it, which lease was given and
- * how it ended. Tells what does not add up, and leaves the holds for the verdict. */
+/* story.c - follows each client through its events: which callers asked with which outcome, which leases were granted
+ * and how they ended. Reports what does not add up, and leaves the holds for the verdict. */
 #include "check.h"
 
 #include <stdlib.h>

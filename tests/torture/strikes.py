@@ -1,6 +1,6 @@
-"""The faults of a torture run: how each begins, and how it is mended. Keeps the queue of what is to happen; which
-fault comes when is the plan's. Counts what has happened: a cut that finds nothing to cut before the link is mended
-has not."""
+"""The faults of a torture run: how each begins, and how it is repaired. Keeps the queue of faults; the plan decides which
+one comes when. Counts the faults that happened: a cut that finds nothing to cut before the connection is repaired does
+not count."""
 import glob
 import heapq
 import os

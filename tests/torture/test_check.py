@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tests of the checker: histories with one violation planted in each, which it must find, and that alone; and
-clean ones that look like violations, where it must find nothing."""
+"""Tests of the checker: histories with one planted violation each, which it must find, and no other; and correct histories
+that look like violations, in which it must find nothing."""
 import subprocess
 import sys
 import unittest

@@ -1,25 +1,25 @@
-/* torture.c - a process of a torture run: threads that fight for a few names by every way the API has, and use
- * what they get for a counter (counter.h) that only holders may write. Knows no driver, and nothing of the
- * faults that happen around it (nemesis.py).
+/* torture.c - a process of a torture run: threads that contend for a few names in every way that the API offers, and
+ * use their locks for a counter (counter.h) that only holders may write. Knows no driver, and nothing of the faults
+ * around it (nemesis.py).
  *
  *     torture WHERE FOLDER NAME,NAME… [threads=N] [clients=N] [seed=N] [ttl=MS] [calm_ttl=MS] [long=N] [hold=MS]
  *             [pause=MS] [plain=1]
  *
- * Of a hundred holds of the first name `long` (60) last for up to `hold` (three times the ttl), of the other names
- * one does: so faults meet holders, and many cycles. Whenever a holder looks, and is not told that its lease is lost, it
- * writes that down for the checker, with an instant from before it looked. No hold is long once all is calm. Each thread rests for up to `pause`
- * (0) between two. With `plain` every hold lasts for up to `hold`, and the counters are such as no token
- * protects.
+ * Of a hundred holds of the first name, `long` (60) last for up to `hold` (three times the ttl); of the other names
+ * one of a hundred does. So faults hit holders, and there are many cycles. Whenever a holder checks its lease and it
+ * is not LOST, the holder records that for the checker, with an instant from before the check. No hold is long once
+ * all is calm. Each thread pauses for up to `pause` (0) between two acquires. With `plain` every hold lasts for up to
+ * `hold`, and no token protects the counters.
  *
- * The first line out is "ready", or a status and its message. Commands on stdin, a line each:
- *   calm    the last fault has ended: from now on every caller waits for as long as it takes, and asks for calm_ttl
- *           (20 s): who is not told that a name is free will not find it soon because a claim runs out
+ * The first line out is "ready", or a status and its message. Commands on stdin, one line each:
+ *   calm    the last fault has ended: from now on every caller waits as long as it takes, and asks for calm_ttl (20 s), so
+ *           a waiter that misses a notification is not saved soon by a claim that expires
  *   clock   prints the time of day, in seconds
- *   count   prints how often each status was had: "acquire.OK=12 release.LOST=1 …", how often each name was:
- *           "had.NAME=3 …", and "holding=1" while something is held for long
- *   stop    all threads finish what they do; the clients are closed; the counts are printed; it ends. Also at
- *           the end of stdin
- * What may not happen is told on stderr at once, and makes the exit code 1. Dies with its parent. */
+ *   count   prints how often each status occurred: "acquire.OK=12 release.LOST=1 …", how often each name was acquired:
+ *           "had.NAME=3 …", and "holding=1" during a long hold
+ *   stop    all threads finish what they do; the clients are closed; the counts are printed; the process ends. The end of
+ *           stdin does the same
+ * What must not happen is printed on stderr at once, and sets the exit code 1. Dies with its parent. */
 #include "counter.h"
 
 #include <mortise/mortise.h>

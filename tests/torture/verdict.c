@@ -1,5 +1,5 @@
-/* verdict.c - what the holds and waits of all clients show together: two who held one name at one instant, tokens
- * that do not grow in the order of the holds, holders who do not see their end, waiters that had no turn. */
+/* verdict.c - what the holds and waits of all clients show together: two holders of one name at one instant, tokens
+ * that do not grow in the order of the holds, holders that do not learn of their loss, waiters that get no turn. */
 #include "check.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* crowd_tests.c - very many who wait: in one process for one name, and for more names than servers take watches of
+/* crowd_tests.c - very many waiters: in one process for one name, and for more names than servers restore watches for
  * after a reconnection. */
 #include "stage.h"
 

@@ -1,5 +1,5 @@
-/* cut_tests.c - the connection cut at every byte, replies lost, nobody answering: while a lock is asked for,
- * waited for, held and given back. */
+/* cut_tests.c - the connection is cut at every byte, replies are lost, nobody answers: during acquire, wait, hold and
+ * release. */
 #include "stage.h"
 
 #include <stdio.h>

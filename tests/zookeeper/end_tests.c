@@ -1,5 +1,5 @@
-/* end_tests.c - the end of the numbers: a folder in which 2^31 nodes were made. No test can make so many, so a line is added
- * to the log of a server that does not run, and the server reads from it how far the folder has come. */
+/* end_tests.c - the end of the numbers: a folder in which 2^31 nodes were created. No test can create so many, so a
+ * line is added to the log of a stopped server, which reads from it how many nodes the folder has had. */
 #include "stage.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-/* ensemble_tests.c - three servers: the leader killed at each stage of a lock's life, a follower stopped or
- * lagging, all of them away. */
+/* ensemble_tests.c - three servers: the leader is killed at each stage of a lock's life, a follower is stopped or
+ * lags behind, all of them are down. */
 #include "stage.h"
 
 #include <stdio.h>

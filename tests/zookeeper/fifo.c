@@ -1,6 +1,6 @@
-/* fifo.c - fifty waiters from ten processes, served in the order of their numbers. The program is its own
- * second process: "fifo SERVERS NAME FILE" makes a waiter for each line that it hears, and each writes its
- * token to the end of the file while it holds. */
+/* fifo.c - fifty waiters of ten processes are served in the order of their numbers. The program is also its own
+ * second process: "fifo SERVERS NAME FILE" starts a waiter for each line that it reads, and each waiter appends its
+ * token to the file while it holds the lock. */
 #include "stage.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* follower_tests.c - a follower that is cut off from its leader, or lags behind it, while its clients still reach it.
- * The first of the three servers sees the others' quorum ports at proxies; it is started anew, so that it
+ * The first of the three servers reaches the quorum ports of the others through proxies; it is restarted so that it
  * follows one of them. Its clients reach it through the stage's proxy. */
 #include "stage.h"
 
@@ -231,8 +231,8 @@ static void test_follower_lags(void)
 }
 
 /* What the first server did for a session, from that place of its log on: whether what came right before it was asked
- * for children was a write, so that it had applied all that anybody was told of; 'w' for each time, 'r' for one that was
- * not. */
+ * for children was a write, so that it had applied all that anybody was told of; 'w' for each time, 'r' for one that
+ * was not. */
 static void looks_of(size_t from, int64_t session, char *looks, size_t size)
 {
     char path[300], mark[40];
@@ -263,8 +263,8 @@ static size_t log_length(void)
     return length;
 }
 
-/* A leader answers `sync` before it has applied what its followers have told, which cannot be made to last here. What can be
- * seen: by such a look alone nobody is BUSY, and nothing is held. */
+/* A leader answers `sync` before it has applied what its followers have told, which cannot be made to last here. What
+ * can be seen: by such a look alone nobody is BUSY, and nothing is held. */
 static void test_looks_behind_a_write(void)
 {
     put_proxies_between(); /* a follower */

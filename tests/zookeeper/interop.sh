@@ -1,7 +1,7 @@
 #!/bin/sh
-# interop.sh - other people's clients and this driver on one lock, pair by pair, with a counter in a file that
-# each side reads and writes without any other protection: it comes out exact, or somebody was let in twice.
-# kazoo and Curator are Debian's (python3-kazoo, libcurator-recipes-java). Exits 77 if neither is here.
+# interop.sh - other clients and this driver on one lock, pair by pair, with a counter in a file that each side reads and
+# writes without any other protection: if it is not exact, there were two holders. kazoo and Curator come from Debian
+# (python3-kazoo, libcurator-recipes-java). Exits 77 if neither is installed.
 set -eu
 
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)

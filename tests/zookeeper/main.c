@@ -1,5 +1,5 @@
-/* main.c - the fault tests of the ZooKeeper driver. main SET [only=TEXT]: each set has servers of its own, one or
- * three, the first of them behind the proxy; so sets can run side by side. */
+/* main.c - the fault tests of the ZooKeeper driver. main SET [only=TEXT]: each set has its own servers, one or three,
+ * the first of them behind the proxy, so sets can run at the same time. */
 #include "stage.h"
 
 #include <CUnit/Basic.h>

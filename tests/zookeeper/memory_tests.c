@@ -1,4 +1,4 @@
-/* memory_tests.c - no memory for the driver's tables: an op fails, and the application goes on. */
+/* memory_tests.c - no memory for the driver's tables: an op fails, and the application continues. */
 static int starving;
 #define uthash_malloc(size) (starving ? 0 : malloc(size))
 #include "../../drivers/zookeeper/watch.c"

@@ -1,5 +1,5 @@
-/* node_tests.c - what operators and other clients may do to the nodes: deleted by hand, made by hand, left in
- * great number. */
+/* node_tests.c - what operators and other clients may do to the nodes: delete them, create them, leave very many of
+ * them. */
 #include "stage.h"
 
 #include <sched.h>

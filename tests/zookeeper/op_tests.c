@@ -1,4 +1,4 @@
-/* op_tests.c - what only plugins ask of a driver: tokens not below a floor, and the small records. */
+/* op_tests.c - what only plugins request from a driver: tokens above a floor, and small records. */
 #include "rig.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* rig.c - the driver alone, with a host of a few lines. See rig.h. */
+/* rig.c - the driver alone, with a small host: see rig.h. */
 #include "rig.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-/* rig.h - the driver alone, loaded with a host of a few lines: a test decides when the driver gets a turn. */
+/* rig.h - the driver alone, loaded with a small host: a test decides when the driver gets a turn. */
 #ifndef MORTISE_TESTS_ZOOKEEPER_RIG_H
 #define MORTISE_TESTS_ZOOKEEPER_RIG_H
 

@@ -1,6 +1,5 @@
-/* session_tests.c - the session ends under the client: closed by somebody who knows its password, expired
- * while the process was stopped, at servers that were away; and who may have one: passwords, lists of
- * servers. */
+/* session_tests.c - the client's session ends: another client closes it with its password, it expires while the
+ * process was stopped, or the servers were down; and who may have a session: passwords, lists of servers. */
 #include "stage.h"
 
 #include <stdio.h>

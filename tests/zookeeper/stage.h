@@ -1,5 +1,5 @@
-/* stage.h - what the fault tests of the ZooKeeper driver are played on: private servers, a proxy before the
- * first of them, clients on either side of it, and a bare handle of the library's that sees the nodes. */
+/* stage.h - the setting of the fault tests of the ZooKeeper driver: private servers, a proxy in front of the first of
+ * them, clients on both sides of it, and a handle of the client library that reads the nodes directly. */
 #ifndef MORTISE_TESTS_ZOOKEEPER_STAGE_H
 #define MORTISE_TESTS_ZOOKEEPER_STAGE_H
 

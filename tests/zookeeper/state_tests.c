@@ -1,5 +1,5 @@
-/* state_tests.c - the states of drivers/zookeeper/claim.h and session.h that are hard to meet by chance: an acquire that is
- * canceled in each of them, and connections that are lost while a list waits for its answer. */
+/* state_tests.c - the states of drivers/zookeeper/claim.h and session.h that are hard to reach by chance: an acquire
+ * that is canceled in each of them, and connections that are lost while a list waits for its answer. */
 #include "rig.h"
 
 #include <stdio.h>
@@ -137,8 +137,8 @@ static bool has_nodes_at_last(void *argument)
     return has_nodes(turned->folder);
 }
 
-/* The answer to the create is lost. The acquire is canceled before the connection is lost, or after that, or not at all:
- * then it adopts the node. The answer to the delete is lost too. */
+/* The answer to the create is lost. The acquire is canceled before the connection is lost, or after that, or not at
+ * all: then it adopts the node. The answer to the delete is lost too. */
 static void test_replies_lost(void)
 {
     static struct rig one;
@@ -204,8 +204,8 @@ static void test_list_begins_anew(void)
     rig_close(&one);
 }
 
-/* The session is LEAVING, because an acquire has come while a list is open, and its connection is lost: both go on in the
- * next session. */
+/* The session is LEAVING, because an acquire has come while a list is open, and its connection is lost: both go on in
+ * the next session. */
 #define RESTS_AFTER_MS 2000
 
 static void test_lost_while_leaving(void)

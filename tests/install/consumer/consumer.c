@@ -1,5 +1,5 @@
-/* consumer.c - the least that shows an installed library, its headers and a driver working together:
- * takes a lock and prints "held" and the file that the driver came from. argv[1]: which config. */
+/* consumer.c - the smallest program that shows an installed library, its headers and a driver working together: it
+ * acquires a lock and prints "held" and the driver's file. argv[1]: the config. */
 #include <mortise/mortise.h>
 
 #include <stdio.h>

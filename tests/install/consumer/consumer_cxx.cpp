@@ -1,4 +1,4 @@
-/* consumer_cxx.cpp - consumer.c in C++, by mortise.hpp. argv[1]: which config. */
+/* consumer_cxx.cpp - consumer.c in C++, with mortise.hpp. argv[1]: the config. */
 #include <mortise/mortise.hpp>
 
 #include <iostream>
