@@ -103,7 +103,7 @@ static void bind_read(struct request *request)
 static void bind_row(struct args *args, const struct rowlease_row *row)
 {
     args_int8(args, row->version);
-    args_bytes_or_null(args, row->owner, row->shared ? row->owner_len : 0);
+    args_bytes_or_null(args, row->owner, row->owned ? row->owner_len : 0);
     args_bytes_or_null(args, row->grants, row->grants_len);
     args_time(args, row->acquired_us);
     args_time(args, row->expires_us);
@@ -139,7 +139,6 @@ static void bind_write(struct request *request)
     struct args *args = &request->args;
     bool notify = request->base.wakes && !request->quiet;
     char channel[CHANNEL_SIZE], payload[PAYLOAD_SIZE];
-    struct rowlease_inbox first;
     size_t len;
     const char *name = request_name(&request->base, &len);
     args_bytes(args, name, len);
@@ -150,8 +149,7 @@ static void bind_write(struct request *request)
     }
     bind_old(args, &locks->row);
     if (notify) {
-        rowlease_waiters(locks->next.waiters, locks->next.waiters_len, &first, 1);
-        notify_channel(&first, channel);
+        notify_channel(&request->base.waiters[0], channel);
         notify_payload(name, len, payload);
     }
     args_text(args, notify ? channel : NULL);
@@ -167,15 +165,34 @@ static void bind_append(struct request *request)
 {
     const mortise_op *op = request->base.op;
     struct args *args = &request->args;
-    bool owned = op != NULL && op->owner != NULL;
+    static const unsigned char wants[2][ROWLEASE_WAITER_SIZE - ROWLEASE_INBOX_SIZE] = {
+        {0, 0, 0, 0}, {0, 0, 0, ROWLEASE_WANTS_SHARED}};
+    bool owned = op != NULL && op->owner != NULL, shared = op != NULL && op->mode == MORTISE_SHARED;
     size_t len;
     const char *name = request_name(&request->base, &len);
     args_bytes(args, name, len);
     args_bytes(args, request->base.locks->inbox.bytes, ROWLEASE_INBOX_SIZE);
     args_bytes_or_null(args, op != NULL ? op->grant.bytes : NULL,
                        op != NULL ? MORTISE_GRANT_ID_SIZE : 0);
-    args_bytes_or_null(args, owned ? op->owner : NULL, owned ? op->owner_len : 0);
+    if (shared)
+        args_bytes(args, ROWLEASE_SHARED, ROWLEASE_SHARED_SIZE);
+    else
+        args_bytes_or_null(args, owned ? op->owner : NULL, owned ? op->owner_len : 0);
+    args_bytes(args, wants[shared], sizeof(wants[shared]));
     statement_send(request, TEXT_ENLIST, LANE_LAZY);
+}
+
+static void bind_bar(struct request *request)
+{
+    struct sql_request *base = &request->base;
+    struct args *args = &request->args;
+    size_t len;
+    const char *name = request_name(base, &len);
+    args_bytes(args, name, len);
+    args_bytes(args, ROWLEASE_SHARED, ROWLEASE_SHARED_SIZE);
+    args_bytes_or_null(args, base->locks->inbox.bytes,
+                       base->answer.registered ? ROWLEASE_INBOX_SIZE : 0);
+    statement_send(request, TEXT_BAR, LANE_LAZY);
 }
 
 static void bind_list(struct request *request)
@@ -232,6 +249,9 @@ static void run(struct sql_request *base)
     case SQL_APPEND:
         bind_append(request);
         return;
+    case SQL_BAR:
+        bind_bar(request);
+        return;
     case SQL_LIST:
         bind_list(request);
         return;
@@ -267,7 +287,7 @@ static bool take_row(const PGresult *result, int tuple, int first, struct rowlea
     *now_us = result_time(result, tuple, first + 7);
     row->exists = !PQgetisnull(result, tuple, first);
     row->version = row->exists ? result_int8(result, tuple, first) : 0;
-    row->shared = !PQgetisnull(result, tuple, first + 1);
+    row->owned = !PQgetisnull(result, tuple, first + 1);
     row->acquired_us = row->exists ? result_time(result, tuple, first + 3) : 0;
     row->expires_us = row->exists ? result_time(result, tuple, first + 4) : 0;
     bool fits =
@@ -341,6 +361,7 @@ static void take_result(struct request *request, struct sql_result *to)
         base->notified = touched && base->wakes && !request->quiet;
         return;
     case SQL_APPEND:
+    case SQL_BAR:
         if (touched) {
             int64_t us = result_time(result, 0, 0) - result_time(result, 0, 1);
             to->hint_ms = us > 0 ? (us + 999) / 1000 : 1;

@@ -173,6 +173,8 @@ static bool has_work(const struct link *link)
     if (link->live &&
         (driver->live_wanted || (driver->listen_wanted && driver->locks.names != NULL)))
         return true;
+    if (!link->live && driver->settled_ns != 0 && now_ns(link) < driver->settled_ns)
+        return true; /* to end backends of lost connections, which may keep rows locked */
     return link->queue[LANE_LAZY] != NULL || link->queue[LANE_DURABLE] != NULL ||
            link->queue[LANE_READING] != NULL;
 }

@@ -8,7 +8,8 @@
  * | SETTING_UP |             |                    |            | DOWN, and a pause       | READY      | DOWN, a pause |
  * | READY      |             |                    |            |                         |            | DOWN          |
  *
- * "Wanted": a request waits in one of its queues, or (for the second link) somebody renews or is to be notified. After
+ * "Wanted": a request waits in one of its queues; or, for the first link, a backend of a lost connection is to be ended;
+ * or, for the second one, somebody renews or is to be notified. After
  * READY the first new attempt is made at once, each later one after a growing pause. From READY, a LISTEN that was not part
  * of the setup leads to SETTING_UP once more.
  *

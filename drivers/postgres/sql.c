@@ -205,15 +205,25 @@ const struct sql_text sql_texts[TEXT_COUNT] = {
                      "mortise_insert", "bnbbttbb"},
     [TEXT_SWAP] = {SWAP, "mortise_swap", "bnbbttbbnbtbxx"},
     [TEXT_SWAP_LAZY] = {SWAP ", " LAZY, "mortise_swap_lazy", "bnbbttbbnbtbxx"},
-    [TEXT_ENLIST] = {"UPDATE mortise_lock SET waiters = coalesce(waiters, '') || $2 || "
-                     "decode('00000000', 'hex') "
+    [TEXT_ENLIST] = {"UPDATE mortise_lock SET waiters = coalesce(waiters, '') || $2 || $5 "
                      "WHERE name = $1 AND expires_at > clock_timestamp() "
                      "AND ($3 IS NULL OR grants IS DISTINCT FROM $3) "
                      "AND ($4 IS NULL OR owner IS DISTINCT FROM $4) "
                      "AND coalesce(length(waiters), 0) < " WAITERS_SIZE " "
                      "AND position($2 IN coalesce(waiters, '')) = 0 "
                      "RETURNING expires_at, clock_timestamp(), version, " LAZY,
-                     "mortise_enlist", "bbbb"},
+                     "mortise_enlist", "bbbbb"},
+    /* Bytes 9 to 16 of the holders are the end of the bar, in µs on PostgreSQL's own epoch: see lib/sql/holders.h. */
+    [TEXT_BAR] = {"UPDATE mortise_lock SET "
+                  "grants = overlay(grants PLACING int8send(" CLOCK_US
+                  " - 946684800000000 + 2000000) "
+                  "FROM 9 FOR 8), waiters = CASE WHEN $3 IS NULL "
+                  "OR position($3 IN coalesce(waiters, '')) > 0 "
+                  "OR coalesce(length(waiters), 0) >= " WAITERS_SIZE " THEN waiters "
+                  "ELSE coalesce(waiters, '') || $3 || decode('00000000', 'hex') END "
+                  "WHERE name = $1 AND owner = $2 AND expires_at > clock_timestamp() "
+                  "RETURNING expires_at, clock_timestamp(), version, " LAZY,
+                  "mortise_bar", "bbb"},
     [TEXT_NOTIFY] = {"SELECT pg_notify($1, $2), " LAZY, "mortise_notify", "xx"},
     [TEXT_LIST] = {"SELECT name, " ROW_READ ", clock_timestamp() FROM mortise_lock "
                    "WHERE name >= $1 AND ($2 IS NULL OR name < $2) "

@@ -19,8 +19,9 @@ enum text {
     TEXT_SWAP, /* likewise; then the old version, grants, expires_at, waiters; then channel (or null) and
                * payload -> true */
     TEXT_SWAP_LAZY, /* likewise */
-    TEXT_ENLIST, /* name, inbox, grant, owner (or null) -> expires_at, clock, version; the inbox is the last who waits,
-                 * if the name is held, not by those two, or kept, and it is not in the list */
+    TEXT_ENLIST, /* name, inbox, grant, owner (or null), what it waits for -> expires_at, clock, version; the inbox is the
+                 * last waiter if the name is held, not by those two, or kept, and the inbox is not in the list */
+    TEXT_BAR,    /* name, the owner of shared holders, inbox (or null) -> as TEXT_ENLIST; bars them, and the inbox is a waiter */
     TEXT_NOTIFY, /* channel, payload */
     TEXT_LIST,   /* from, before (or null) -> name, then as TEXT_READ */
     TEXT_PING,   /* -> server version, layout */

@@ -26,7 +26,7 @@ static bool take_row(sqlite3_stmt *statement, int first, struct rowlease_row *ro
 {
     row->exists = true;
     row->version = sqlite3_column_int64(statement, first);
-    row->shared = sqlite3_column_type(statement, first + 1) != SQLITE_NULL;
+    row->owned = sqlite3_column_type(statement, first + 1) != SQLITE_NULL;
     row->acquired_us = sqlite3_column_int64(statement, first + 3);
     row->expires_us = sqlite3_column_int64(statement, first + 4);
     bool fits = read_bytes(statement, first + 1, row->owner, sizeof(row->owner), &row->owner_len);
@@ -38,7 +38,7 @@ static bool take_row(sqlite3_stmt *statement, int first, struct rowlease_row *ro
 
 static void set_absent(struct rowlease_row *row)
 {
-    row->exists = row->shared = false;
+    row->exists = row->owned = false;
     row->version = row->acquired_us = row->expires_us = 0;
     row->owner_len = row->grants_len = row->waiters_len = row->note_len = 0;
 }
@@ -87,7 +87,7 @@ static int write_row(struct driver *driver, const struct sql_request *request)
     const char *name = request_name(request, &len);
     int rc = sqlite3_bind_blob64(statement, 1, name, len, SQLITE_STATIC);
     rc |= sqlite3_bind_int64(statement, 2, row->version);
-    rc |= bind_bytes(statement, 3, row->owner, row->shared ? row->owner_len : 0);
+    rc |= bind_bytes(statement, 3, row->owner, row->owned ? row->owner_len : 0);
     rc |= bind_bytes(statement, 4, row->grants, row->grants_len);
     rc |= sqlite3_bind_int64(statement, 5, row->acquired_us);
     rc |= sqlite3_bind_int64(statement, 6, row->expires_us);

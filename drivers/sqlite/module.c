@@ -260,7 +260,7 @@ const mortise_module mortise_module_v1 = {
     .kind = MORTISE_KIND_DRIVER,
     .capabilities = MORTISE_CAP_LEASE | MORTISE_CAP_FENCING | MORTISE_CAP_DURABLE |
                     MORTISE_CAP_INSPECT | MORTISE_CAP_LIST | MORTISE_CAP_NOTIFY |
-                    MORTISE_CAP_REENTRANT,
+                    MORTISE_CAP_REENTRANT | MORTISE_CAP_SHARED | MORTISE_CAP_PERMITS,
     .name = "sqlite",
     .version = "0.1.0",
     .summary = "a database file on this host: no server, safe between its processes",

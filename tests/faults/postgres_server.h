@@ -221,7 +221,7 @@ static inline mortise_client *open_client(const char *settings, const char *more
     return open_as(conninfo, settings, more);
 }
 
-static mortise_lease *take(mortise_client *client, const char *name, int64_t ttl_ms)
+static inline mortise_lease *take(mortise_client *client, const char *name, int64_t ttl_ms)
 {
     mortise_lease *lease = NULL;
     mortise_status status = mortise_acquire(

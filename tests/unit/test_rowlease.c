@@ -146,7 +146,7 @@ static void test_owners_share(void)
     CU_ASSERT_EQUAL(renew(2, "ann", again.token, 1000, 7 * S + 1).status, MORTISE_OK);
     CU_ASSERT_EQUAL(release(2, "ann", again.token, 7 * S + 2).status, MORTISE_OK);
     CU_ASSERT_EQUAL(row.grants_len, 0);
-    CU_ASSERT_FALSE(row.shared);
+    CU_ASSERT_FALSE(row.owned);
     CU_ASSERT_EQUAL(release(2, "ann", again.token, 7 * S + 3).status, MORTISE_LOST);
 }
 
@@ -397,7 +397,7 @@ static void test_senseless_rows(void)
     acquire(1, NULL, 1000, S, NULL);
     struct rowlease_row wrong[4] = {row, row, row, row};
     wrong[0].grants_len = 15;
-    wrong[1].shared = true;
+    wrong[1].owned = true;
     wrong[2].waiters_len = 8;
     wrong[3].version = -1;
     for (int i = 0; i < 4; i++)

@@ -10,7 +10,8 @@ static void test_module(void)
     CU_ASSERT_EQUAL(module->capabilities, MORTISE_CAP_LEASE | MORTISE_CAP_FENCING |
                                               MORTISE_CAP_DURABLE | MORTISE_CAP_INSPECT |
                                               MORTISE_CAP_LIST | MORTISE_CAP_NOTIFY |
-                                              MORTISE_CAP_REENTRANT);
+                                              MORTISE_CAP_REENTRANT | MORTISE_CAP_SHARED |
+                                              MORTISE_CAP_PERMITS);
     void *db = NULL;
     CU_ASSERT_EQUAL(outside(database("schema"), module->schema(), &db), 0);
     CU_ASSERT_EQUAL(outside(NULL, "SELECT name, version FROM mortise_lock", &db), 0);

@@ -21,7 +21,13 @@
  * | GIVE          | release, unshared; may notify the first waiter   | touched, waiters (of the row)        |
  * | READ          | the row; no row is a row that does not exist     | now_us, wall_us; `insane`: the row makes no sense |
  * | WRITE         | locks->next, if the row is still locks->row      | touched                              |
- * | APPEND        | locks->inbox becomes the last waiter             | touched, version, hint_ms            |
+ * | APPEND        | locks->inbox becomes the last waiter of a row    | touched, version, hint_ms            |
+ * |               | that is held or reserved; not if it is held under |                                      |
+ * |               | the op's grant or owner, or, for a shared op, by  |                                      |
+ * |               | shared holders                                   |                                      |
+ * | BAR           | of a row that shared holders have: barred until   | touched, version, hint_ms            |
+ * |               | two seconds from now; and, if answer.registered,  |                                      |
+ * |               | locks->inbox is a waiter                         |                                      |
  * | LIST          | locks_list_row() for each held name              |                                      |
  * | PING          | fills op->buffer                                 |                                      |
  * | RECORD_READ   | locks_record() if there is one                   |                                      |
@@ -69,6 +75,7 @@ enum sql_step {
     SQL_READ,
     SQL_WRITE,
     SQL_APPEND,
+    SQL_BAR,
     SQL_LIST,
     SQL_PING,
     SQL_RECORD_READ,
@@ -91,7 +98,7 @@ struct sql_request {
     /* what the dialect has to know */
     bool first;   /* TAKE: this client is in the list of waiters */
     bool durable; /* WRITE: see above */
-    bool wakes;   /* WRITE: the first of locks->next.waiters is to be notified once it is committed */
+    bool wakes;   /* WRITE: the first of request->waiters is to be notified once it is committed */
     unsigned swaps; /* WRITEs that touched no row */
 
     /* what the dialect sets */
@@ -107,6 +114,7 @@ struct sql_request {
     struct rowlease_answer answer;
     size_t waiter_count, gone_count; /* waiter_count: in all, of which the first few are here */
     struct rowlease_inbox waiters[SQL_WAKE_MAX], gone[SQL_WAKE_MAX];
+    char trouble[200]; /* answer.trouble in more words, or empty */
 };
 
 /* Of the step that was executed; zero before it. Pointers need to be valid until locks_step() returns. */
@@ -130,7 +138,7 @@ struct sql_fault {
 struct sql_dialect {
     size_t request_size;  /* of its request */
     bool quick;           /* has TAKE, EXTEND and GIVE */
-    bool append;          /* has APPEND: a WRITE that adds a waiter would fail too often */
+    bool append;          /* has APPEND and BAR: a WRITE that adds a waiter would fail too often */
     bool visible_is_safe; /* what is read cannot be undone by a crash. If not, an acquire that finds its own claim
                            * there writes it again, durably */
 

@@ -10,6 +10,10 @@
 #include "request.h"
 #include "waiting.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
 #define POLL_MS 100  /* how soon a waiter that cannot be notified looks: the first looks */
 #define POLL_STEPS 3 /* doublings of it */
 #define POLL_LOOKS 4 /* between two of them */
@@ -88,6 +92,20 @@ static bool gets_inbox(struct sql_request *request, bool had)
     return locks->dialect->hear(locks, dropped) && locks->hears && know_name(request, true);
 }
 
+/* The row's holders gave another number of permits: which, and who. */
+static void explain_permits(struct sql_request *request, int64_t now_us)
+{
+    struct sql_locks *locks = request->locks;
+    mortise_info info = {.size = sizeof(info)};
+    char quoted[SQL_QUOTED_SIZE];
+    rowlease_inspect(&locks->row, now_us, &info);
+    locks->host->quote(info.host, strlen(info.host), quoted, sizeof(quoted));
+    snprintf(request->trouble, sizeof(request->trouble),
+             "permits = %" PRIu32 " was asked for, but %.100s (pid %" PRId64
+             ") holds it with permits = %" PRIu32,
+             request->op->permits, quoted, info.pid, info.permits);
+}
+
 static enum sql_next decide_acquire(struct sql_request *request)
 {
     struct sql_locks *locks = request->locks;
@@ -96,7 +114,10 @@ static enum sql_next decide_acquire(struct sql_request *request)
     if (!request_was_read(request, &time))
         return SQL_OVER;
     const struct rowlease_inbox *inbox = inbox_of(request);
+    request->trouble[0] = '\0';
     request->answer = rowlease_acquire(&locks->next, op, time, inbox);
+    if (request->answer.status == MORTISE_INVALID)
+        explain_permits(request, time.now_us);
     bool busy = request->answer.status == MORTISE_BUSY;
     if (busy && waits(op) && gets_inbox(request, inbox != NULL)) {
         rowlease_copy(&locks->next, &locks->row);
@@ -132,7 +153,7 @@ static enum sql_next acquire_step(struct sql_request *request)
     if (request->step == SQL_READ)
         return decide_acquire(request);
     /* The claim that it was enlisted behind may not be the one that was read, of whose holder the caller is told: then it
-     * looks again at once. */
+     * looks again at once. (After a BAR it looks soon anyway.) */
     if (request->step == SQL_APPEND && result->touched)
         request->answer.hint_ms = result->version == request->version ? result->hint_ms : 1;
     return request_written(request);
@@ -166,8 +187,8 @@ static void tell_acquired(struct sql_request *request)
 {
     struct sql_locks *locks = request->locks;
     mortise_op *op = request->op;
-    bool unshared = op != NULL ? op->owner == NULL : request->step == SQL_TAKE;
-    if (request->answer.write && request->name != NULL && unshared)
+    bool left = op != NULL ? op->owner == NULL : request->step == SQL_TAKE;
+    if (request->answer.write && request->name != NULL && left)
         waiting_left(request->name);
     waiting_wake(request);
     if (op == NULL) {
@@ -194,6 +215,7 @@ static enum sql_next decide_renewal(struct sql_request *request)
     request->answer = rowlease_renew(&locks->next, request->op, time);
     request->from_ns = request->read_ns;
     request->durable = true;
+    request_take_waiters(request, locks->next.waiters, locks->next.waiters_len);
     return request->answer.write ? request_write(request) : SQL_OVER;
 }
 
@@ -218,6 +240,9 @@ static void tell_renewed(struct sql_request *request)
         op->from_ns = request->from_ns;
         op->good_for_ms = request->answer.good_for_ms;
     }
+    waiting_wake(request);
+    if (op != NULL && (op->flags & MORTISE_OP_DOWNGRADE) != 0)
+        waiting_released(request);
     request_done(request, request->answer.status);
 }
 
@@ -260,8 +285,9 @@ void lease_begin(struct sql_request *request)
 {
     const mortise_op *op = request->op;
     bool quick = request->locks->dialect->quick && op->owner == NULL &&
-                 (op->flags & MORTISE_OP_BREAK) == 0 && op->token <= INT64_MAX &&
-                 op->token_floor <= INT64_MAX;
+                 op->mode == MORTISE_EXCLUSIVE &&
+                 (op->flags & (MORTISE_OP_BREAK | MORTISE_OP_DOWNGRADE)) == 0 &&
+                 op->token <= INT64_MAX && op->token_floor <= INT64_MAX;
     request->version = (int64_t)op->token; /* GIVE: of the claim that ends */
     if (op->kind == MORTISE_OP_ACQUIRE)
         request->first = know_name(request, false) && request->name->registered;

@@ -142,7 +142,7 @@ void locks_fail(struct sql_request *request, mortise_status status, const struct
 
 mortise_status locks_lost_status(const struct sql_request *request)
 {
-    bool lists = request->step == SQL_APPEND ||
+    bool lists = request->step == SQL_APPEND || request->step == SQL_BAR ||
                  (request->step == SQL_WRITE && request->answer.status == MORTISE_BUSY);
     if (request->step == SQL_READ || lists)
         return MORTISE_UNREACHABLE;

@@ -51,6 +51,8 @@ enum sql_next query_step(struct sql_request *request)
         request->version = locks->result.version;
     } else if (request->kind == MORTISE_OP_INSPECT && request_was_read(request, &time)) {
         request_inspect(locks, &locks->row, time.now_us, op->name, op->name_len, op->info);
+        if (op->emitted != NULL)
+            request_emit_holders(request, time.now_us);
     }
     return SQL_OVER;
 }
@@ -63,6 +65,8 @@ void locks_list_row(struct sql_request *request, const void *name, size_t name_l
     if (request->op == NULL)
         return;
     request_inspect(locks, &locks->row, now_us, name, name_len, &info);
+    if (!info.held) /* only barred */
+        return;
     locks->host->emit(locks->host, request->op, &info);
 }
 

@@ -84,9 +84,12 @@ enum sql_next request_write(struct sql_request *request)
     struct sql_locks *locks = request->locks;
     bool adds = locks->row.exists && locks->next.waiters_len > locks->row.waiters_len;
     request->version = locks->next.version;
-    request->wakes = request->answer.wake;
+    request->wakes = request->answer.wake && !request->durable;
     if (request->swaps < SWAPS_MAX)
-        return request_again(request, adds && locks->dialect->append ? SQL_APPEND : SQL_WRITE);
+        return request_again(request, !locks->dialect->append                 ? SQL_WRITE
+                                      : request->answer.bars                  ? SQL_BAR
+                                      : adds && !rowlease_shared(&locks->row) ? SQL_APPEND
+                                                                              : SQL_WRITE);
     request->answer = (struct rowlease_answer){
         .status = MORTISE_UNREACHABLE, .trouble = "the row is changed all the time by others"};
     return SQL_OVER;
@@ -102,19 +105,41 @@ enum sql_next request_written(struct sql_request *request)
 
 void request_take_waiters(struct sql_request *request, const unsigned char *list, size_t len)
 {
-    request->waiter_count = rowlease_waiters(list, len, request->waiters, SQL_WAKE_MAX);
+    uint32_t places = request->answer.places;
+    request->waiter_count =
+        places > 0 ? rowlease_shared_waiters(list, len, places, request->waiters, SQL_WAKE_MAX)
+                   : rowlease_waiters(list, len, request->waiters, SQL_WAKE_MAX);
 }
 
-void request_inspect(const struct sql_locks *locks, const struct rowlease_row *row, int64_t now_us,
-                     const void *name, size_t name_len, mortise_info *info)
+static void set_name(mortise_info *info, const void *name, size_t name_len)
 {
     if (name_len > MORTISE_NAME_MAX)
         name_len = MORTISE_NAME_MAX;
     memcpy(info->name, name, name_len);
     info->name[name_len] = '\0';
+}
+
+void request_inspect(const struct sql_locks *locks, const struct rowlease_row *row, int64_t now_us,
+                     const void *name, size_t name_len, mortise_info *info)
+{
+    set_name(info, name, name_len);
     rowlease_inspect(row, now_us, info);
     if (locks->unlisted)
         info->waiters = -1;
+}
+
+void request_emit_holders(const struct sql_request *request, int64_t now_us)
+{
+    struct sql_locks *locks = request->locks;
+    mortise_op *op = request->op;
+    mortise_info info = {.size = sizeof(info)};
+    size_t at = 0;
+    set_name(&info, op->name, op->name_len);
+    while (rowlease_inspect_next(&locks->row, now_us, &at, &info)) {
+        if (locks->unlisted)
+            info.waiters = -1;
+        locks->host->emit(locks->host, op, &info);
+    }
 }
 
 /* ---- the end ----------------------------------------------------------------------------------- */
@@ -160,6 +185,7 @@ void request_refused(struct sql_request *request)
 {
     struct sql_fault fault = {.status = request->answer.status};
     fault.retryable = fault.status == MORTISE_UNREACHABLE;
-    snprintf(fault.text, sizeof(fault.text), "%s", request->answer.trouble);
+    snprintf(fault.text, sizeof(fault.text), "%s",
+             request->trouble[0] != '\0' ? request->trouble : request->answer.trouble);
     request_failed(request, fault.status, &fault);
 }

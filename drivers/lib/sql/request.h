@@ -28,7 +28,7 @@ bool request_was_read(struct sql_request *request, struct rowlease_time *time);
 enum sql_next request_write(struct sql_request *request);
 /* A WRITE or an APPEND came. */
 enum sql_next request_written(struct sql_request *request);
-/* The waiters of a list, for waiting_wake(). */
+/* The waiters of a list that request->answer wakes, for waiting_wake(). */
 void request_take_waiters(struct sql_request *request, const unsigned char *list, size_t len);
 /* Completes the op, if it is still there, and frees the request. */
 void request_done(struct sql_request *request, mortise_status status);
@@ -40,5 +40,7 @@ void request_refused(struct sql_request *request);
 /* What inspect tells of locks->row or locks->next. */
 void request_inspect(const struct sql_locks *locks, const struct rowlease_row *row, int64_t now_us,
                      const void *name, size_t name_len, mortise_info *info);
+/* The same of each holder of locks->row, for the op's `emitted`. */
+void request_emit_holders(const struct sql_request *request, int64_t now_us);
 
 #endif

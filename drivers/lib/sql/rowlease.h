@@ -58,8 +58,13 @@
 #define ROWLEASE_LOOK_MS 10000 /* a waiter asks again by then, whatever its hint was */
 #define ROWLEASE_INBOX_SIZE 8  /* what names a waiting client: a random number */
 #define ROWLEASE_WAITER_SIZE                                                                       \
-    (ROWLEASE_INBOX_SIZE + 4) /* inbox; four bytes that are not read, and written as 0 */
+    (ROWLEASE_INBOX_SIZE + 4) /* inbox; three zeros; what it waits for: */
+#define ROWLEASE_WANTS_SHARED 1 /* 0: an exclusive claim, or not known (older clients write 0) */
 #define ROWLEASE_WAITERS_MAX 256
+
+/* The owner of a row that shared holders have (holders.h). No owner of an op is that: they begin with no zero byte. */
+#define ROWLEASE_SHARED "\0shared"
+#define ROWLEASE_SHARED_SIZE (sizeof(ROWLEASE_SHARED) - 1)
 
 struct rowlease_inbox {
     unsigned char bytes[ROWLEASE_INBOX_SIZE];
@@ -68,7 +73,7 @@ struct rowlease_inbox {
 /* One row, as read or as it is to become. Lengths of 0 are NULL in the database. */
 struct rowlease_row {
     bool exists;
-    bool shared; /* has an owner */
+    bool owned; /* the owner is not null: leases of one owner, or (rowlease_shared) shared holders */
     int64_t version;
     int64_t acquired_us, expires_us; /* on the clock of struct rowlease_time */
     size_t owner_len, grants_len, waiters_len, note_len;
@@ -88,8 +93,10 @@ struct rowlease_answer {
     mortise_status status; /* BACKEND: `trouble` says why */
     const char *trouble;
     bool write;  /* the row was changed: the answer counts once it is written */
-    bool wake;   /* then the first of row.waiters is to be notified */
-    bool kept;   /* and the name is reserved for it: look again when that is over */
+    bool wake;   /* then the first of row.waiters is to be notified; */
+    uint32_t places; /* or, if this is not 0, so many of those that wait for a shared claim */
+    bool kept;   /* and the name, or a place, is reserved for it: look again when that is over */
+    bool bars;   /* the change is a bar against new shared holders, and perhaps a place in the list */
     bool passed; /* acquire: `passed_over` had its time and lost its place; it is to be notified */
     struct rowlease_inbox passed_over;
     bool registered; /* BUSY, register: the inbox is in the list */
@@ -99,9 +106,16 @@ struct rowlease_answer {
     int64_t hint_ms;     /* BUSY: the holder's claim ends then if it is not renewed */
 };
 
+/* Shared holders have the row (holders.h), live or not. */
+bool rowlease_shared(const struct rowlease_row *row);
+
 /* The first of a list of waiters; returns how many there are in all. */
 size_t rowlease_waiters(const unsigned char *list, size_t len, struct rowlease_inbox *inboxes,
                         size_t max);
+
+/* The first of those that wait for a shared claim; returns how many there are, at most `most`. */
+size_t rowlease_shared_waiters(const unsigned char *list, size_t len, size_t most,
+                               struct rowlease_inbox *inboxes, size_t max);
 
 /* Whether the sizes that were read make sense together. If not, the row is refused. */
 bool rowlease_valid(const struct rowlease_row *row);
@@ -132,8 +146,11 @@ struct rowlease_answer rowlease_forget(struct rowlease_row *row, struct rowlease
 struct rowlease_answer rowlease_pass_over(struct rowlease_row *row, struct rowlease_time time,
                                           int64_t version);
 
-/* What inspect and list say about a row, but for the name. */
+/* What inspect and list say about a row, except for the name: of the holder with the smallest token. */
 void rowlease_inspect(const struct rowlease_row *row, int64_t now_us, mortise_info *info);
+/* The same of each holder in turn; *at begins at 0. False: there is no further one. */
+bool rowlease_inspect_next(const struct rowlease_row *row, int64_t now_us, size_t *at,
+                           mortise_info *info);
 
 /* Microseconds and milliseconds of an op, rounded so that a claim never looks longer than it is. */
 static inline int64_t rowlease_ttl_us(const mortise_op *op)

@@ -51,6 +51,71 @@ bool waiter_add(struct rowlease_row *row, const struct rowlease_inbox *inbox, bo
     return true;
 }
 
+/* ---- those that wait for a shared claim -------------------------------------------------------------- */
+
+static bool is_shared(const unsigned char *waiter)
+{
+    return waiter[ROWLEASE_WAITER_SIZE - 1] == ROWLEASE_WANTS_SHARED;
+}
+
+void waiter_wants(struct rowlease_row *row, const struct rowlease_inbox *inbox, bool shared,
+                  bool *changed)
+{
+    unsigned char *waiter = row->waiters + waiter_find(row, inbox);
+    if (is_shared(waiter) == shared)
+        return;
+    waiter[ROWLEASE_WAITER_SIZE - 1] = shared ? ROWLEASE_WANTS_SHARED : 0;
+    *changed = true;
+}
+
+size_t waiters_shared(const struct rowlease_row *row)
+{
+    size_t count = 0;
+    for (size_t at = 0; at < row->waiters_len; at += ROWLEASE_WAITER_SIZE)
+        count += is_shared(row->waiters + at);
+    return count;
+}
+
+bool waiter_is_shared(const struct rowlease_row *row, const struct rowlease_inbox *inbox,
+                      size_t among)
+{
+    for (size_t at = 0; at < row->waiters_len && among > 0 && inbox != NULL;
+         at += ROWLEASE_WAITER_SIZE) {
+        if (!is_shared(row->waiters + at))
+            continue;
+        if (is_inbox(row->waiters + at, inbox))
+            return true;
+        among--;
+    }
+    return false;
+}
+
+void waiter_remove_shared(struct rowlease_row *row)
+{
+    size_t at = 0;
+    while (at < row->waiters_len && !is_shared(row->waiters + at))
+        at += ROWLEASE_WAITER_SIZE;
+    if (at < row->waiters_len)
+        waiter_remove_at(row, at);
+}
+
+size_t rowlease_shared_waiters(const unsigned char *list, size_t len, size_t most,
+                               struct rowlease_inbox *inboxes, size_t max)
+{
+    size_t count = 0;
+    for (size_t at = 0; at + ROWLEASE_WAITER_SIZE <= len && count < most;
+         at += ROWLEASE_WAITER_SIZE) {
+        if (!is_shared(list + at))
+            continue;
+        if (count < max)
+            memcpy(inboxes[count].bytes, list + at, ROWLEASE_INBOX_SIZE);
+        count++;
+    }
+    return count;
+}
+
+/* ---- all ------------------------------------------------------------------------------------------- */
+
 size_t rowlease_waiters(const unsigned char *list, size_t len, struct rowlease_inbox *inboxes,
                         size_t max)
 {

@@ -6,6 +6,15 @@
 
 bool waiter_is_first(const struct rowlease_row *row, const struct rowlease_inbox *inbox);
 void waiter_remove_at(struct rowlease_row *row, size_t at);
+/* The inbox, which is in the list, waits for a shared claim; or for an exclusive one, or that is not known. */
+void waiter_wants(struct rowlease_row *row, const struct rowlease_inbox *inbox, bool shared,
+                  bool *changed);
+/* How many wait for a shared claim; whether the inbox is among the first so many of them (NULL: it is not). */
+size_t waiters_shared(const struct rowlease_row *row);
+bool waiter_is_shared(const struct rowlease_row *row, const struct rowlease_inbox *inbox,
+                      size_t among);
+/* The first of those leaves the list. */
+void waiter_remove_shared(struct rowlease_row *row);
 /* False: it was not there. */
 bool waiter_remove(struct rowlease_row *row, const struct rowlease_inbox *inbox);
 /* The inbox keeps its place, or gets the last one. *changed is set if that is to be written. False: the list is full. */

@@ -150,12 +150,17 @@ static void forget_gone(struct sql_request *request, struct sql_name *name)
     locks->dialect->run(errand);
 }
 
-static void wake_first(struct sql_request *request, const char *bytes, size_t len)
+/* Places are kept also for shared waiters that are told some time. Those that are late keep the notification. */
+static void wake(struct sql_request *request, const char *bytes, size_t len)
 {
     struct sql_locks *locks = request->locks;
+    bool places = request->answer.places > 0;
     enum sql_notified notified =
         request->notified ? SQL_NOTIFIED : notify(locks, &request->waiters[0], bytes, len);
-    bool check = request->answer.kept && notified == SQL_NOTIFIED;
+    for (size_t i = 1; places && i < request->waiter_count && i < SQL_WAKE_MAX; i++)
+        notify(locks, &request->waiters[i], bytes, len);
+    bool told = notified == SQL_NOTIFIED || (places && notified != SQL_NOBODY);
+    bool check = request->answer.kept && told;
     struct sql_name *name = check || notified == SQL_NOBODY ? name_make(locks, bytes, len) : NULL;
     if (name == NULL)
         return; /* nothing to do; or out of memory: the reservation ends by itself */
@@ -175,7 +180,7 @@ void waiting_wake(struct sql_request *request)
     if (request->answer.passed)
         notify(request->locks, &request->answer.passed_over, bytes, len);
     if (request->answer.wake && request->waiter_count > 0)
-        wake_first(request, bytes, len);
+        wake(request, bytes, len);
 }
 
 void waiting_released(const struct sql_request *request)
