@@ -27,6 +27,7 @@ where=sqlite:$work/locks.db
 expect 'hello, alone; my token is [1-9]*' "$examples/hello" "$where"
 expect '2000 of 2000 (* microseconds per acquire)' "$examples/counter" "$where" "$work/number"
 expect '* of 2000 (* additions lost)' "$examples/counter" --without-lock "$where" "$work/number"
+expect '300 reads beside 100 changes: 0 wrong, at most [123] readers at once' "$examples/readers" "$where"
 expect '*was refused; 90 are left' "$examples/fenced_update" "$where" "sqlite:$work/goods.db"
 # at a tick of the loop, which does not come while a call waits
 for loop in "$examples"/loop_*; do

@@ -106,4 +106,46 @@ has_line "and hands the token on" "$DIR/out" '^switched --token [0-9]+$'
     done' >"$DIR/out" 2>/dev/null
 same "its question to the descriptor has the right answers" lost "$(cat "$DIR/out")"
 
+what "jobs that share a lock"
+if ! "$BIN" check | grep -q '^locks .* shared, permits'; then
+    printf 'not checked here: the driver has no shared locks\n'
+    end
+fi
+for program in convert-video report reindex; do # each ends when it is told to
+    printf '#!/bin/sh\necho %s$1 >>%s/started\nuntil [ -e %s/end.%s$1 ]; do sleep 0.02; done\n' \
+        $program "$DIR" "$DIR" $program >"$DIR/bin/$program"
+done
+chmod 755 "$DIR"/bin/*
+for recipe in slots reader maintenance; do
+    block "sh $recipe" >"$DIR/$recipe"
+done
+recipe() { # BLOCK [WORD]: in the background; JOB is its pid
+    PATH=$DIR/bin:$PATH bash "$DIR/$1" "${2:-}" >>"$DIR/recipe.out" 2>&1 &
+    JOB=$!
+}
+for i in 1 2 3 4 5; do
+    recipe slots "$i"
+done
+yes "four conversions run" until_true lines_in "$DIR/started" 4
+until_true someone_waits convert || wrong "the fifth does not wait"
+same "and no fifth" 4 "$(wc -l <"$DIR/started")"
+: >"$DIR/end.$(head -n 1 "$DIR/started")"
+yes "it runs once one has ended" until_true lines_in "$DIR/started" 5
+for i in 1 2 3 4 5; do : >"$DIR/end.convert-video$i"; done
+yes "all have ended" until_true is_free convert
+: >"$DIR/started"
+recipe reader
+recipe reader
+yes "two reports run" until_true lines_in "$DIR/started" 2
+recipe maintenance
+until_true someone_waits warehouse || wrong "the maintenance does not wait"
+no "the maintenance waits for them" grep -q reindex "$DIR/started"
+recipe reader
+: >"$DIR/end.report"
+yes "and runs then" until_true grep -q reindex "$DIR/started"
+same "before the third report" 2 "$(grep -c report "$DIR/started")"
+: >"$DIR/end.reindex"
+yes "which runs afterwards" until_true lines_in "$DIR/started" 4
+same_code "all is well" 0 $JOB
+
 end

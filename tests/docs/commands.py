@@ -19,6 +19,7 @@ STEPS = {
     "sudo cmake --install build-quickstart && sudo ldconfig": r"libmortise\.so",
     "mortise run nightly -- backup.sh": r"^backed up$",
     "mortise run -n nightly -- backup.sh": r"^backed up$",
+    "mortise run --permits 4 job -- backup.sh": r"^backed up$",
     "mortise status nightly": r"^nightly\tfree",
     "mortise check": r"(?s)/var/lib/mortise/locks\.db",
 }
