@@ -1,6 +1,6 @@
 /* dispatch.c - takes ops in, keeps them while there is no connection or too much is under way, sends them and cancels them.
  * redis.h has their states. */
-#include "redis.h"
+#include "shared.h"
 
 #include <stdio.h>
 
@@ -22,6 +22,9 @@ static bool is_possible(struct driver *driver, mortise_op *op)
     } else if (driver->layout == LAYOUT_REDISSON && op->owner_len >= 7 &&
                memcmp(op->owner, "mortise", 7) == 0) {
         problem = "with dialect = redisson the name of an owner must not begin with \"mortise\"";
+    } else if (op->mode == MORTISE_SHARED && !driver_shares(driver)) {
+        problem = "shared leases need tokens, scripts, and a dialect that knows them";
+        status = MORTISE_NOTSUP;
     } else if ((op->flags & MORTISE_OP_BREAK) != 0 && !driver->fencing) {
         problem = "without fencing there is no token by which to break";
         status = MORTISE_NOTSUP;
@@ -41,7 +44,10 @@ static void send_op(struct driver *driver, mortise_op *op)
         lease_acquire(driver, op);
         break;
     case MORTISE_OP_RENEW:
-        renewal_start(driver, &op, 1);
+        if ((op->flags & MORTISE_OP_DOWNGRADE) != 0)
+            shared_downgrade(driver, op);
+        else
+            renewal_start(driver, &op, 1);
         break;
     case MORTISE_OP_RELEASE:
         lease_release(driver, op);
@@ -87,14 +93,15 @@ void dispatch_turn(struct driver *driver)
         send_op(driver, take_from(&driver->held_back, driver->held_back));
 }
 
-/* Renewals have deadlines: they go together, before all else. */
-static void send_renewals(struct driver *driver)
+/* Renewals have deadlines: those of a mode go together, before all else. A downgrade goes alone. */
+static void send_renewals(struct driver *driver, mortise_mode mode)
 {
     mortise_op *renewals[RENEW_MAX], *op, *next;
     size_t n = 0;
     DL_FOREACH_SAFE2(driver->waiting, op, next, next)
     {
-        if (op->kind != MORTISE_OP_RENEW)
+        if (op->kind != MORTISE_OP_RENEW || op->mode != mode ||
+            (op->flags & MORTISE_OP_DOWNGRADE) != 0)
             continue;
         renewals[n++] = take_from(&driver->waiting, op);
         if (n < RENEW_MAX)
@@ -108,7 +115,9 @@ static void send_renewals(struct driver *driver)
 
 static void send_waiting(struct driver *driver)
 {
-    send_renewals(driver);
+    send_renewals(driver, MORTISE_EXCLUSIVE);
+    if (driver_shares(driver))
+        send_renewals(driver, MORTISE_SHARED);
     while (driver->waiting != NULL) {
         mortise_op *op = take_from(&driver->waiting, driver->waiting);
         if (!hold_back(driver, op))

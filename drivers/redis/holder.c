@@ -62,7 +62,7 @@ static bool of_native(const redisReply *fields, uint64_t now_us, mortise_info *i
     uint64_t since = view.since != NULL ? text_number(view.since->str, view.since->len) : 0;
     holder_set(info, owner, owner_len, token, since, now_us,
                view.note != NULL ? view.note->str : "", view.note != NULL ? view.note->len : 0);
-    info->leases = view.grants;
+    info->leases = info->holders = view.grants;
     return true;
 }
 
@@ -114,7 +114,7 @@ static bool of_redisson(const redisReply *fields, uint64_t now_us, mortise_info 
     holder_set(info, "", 0, text_number(token, token_len), text_number(since, since_len), now_us,
                text, (size_t)(end - text));
     set_redisson_owner(info, owner->str, owner->len);
-    info->leases = holds > UINT32_MAX ? UINT32_MAX : (uint32_t)holds;
+    info->leases = info->holders = holds > UINT32_MAX ? UINT32_MAX : (uint32_t)holds;
     return true;
 }
 

@@ -1,6 +1,6 @@
 /* inspect.c - reads one lock, and pings the server. The lock's value, how long it still lives and the server's time are read
  * as one step. */
-#include "redis.h"
+#include "shared.h"
 
 #include <stdio.h>
 
@@ -69,14 +69,61 @@ bool inspect_take(const struct driver *driver, const redisReply *reply, mortise_
     return lock;
 }
 
+static void inspected(struct request *request, redisReply *reply);
+
+static void emit(struct request *request, const mortise_info *info)
+{
+    struct driver *driver = request->driver;
+    mortise_op *op = request->op;
+    if (op->emitted == NULL || !info->held)
+        return;
+    mortise_info named = *info;
+    text_copy(named.name, sizeof(named.name), op->name, op->name_len);
+    driver->host->emit(driver->host, op, &named);
+}
+
+static void ask(struct request *request)
+{
+    const mortise_op *op = request->op;
+    request_go_on(request, inspected);
+    inspect_put(request->driver, op->name, op->name_len);
+    link_call_end(&request->driver->link, &request->call, inspect_replies(request->driver));
+}
+
+/* Who shares it. If nobody does any more, it is read anew. */
+static void holders_told(struct request *request, redisReply *reply)
+{
+    struct driver *driver = request->driver;
+    mortise_op *op = request->op;
+    if (!shared_take(reply, 0, op->info) && !shared_is_broken(reply)) {
+        ask(request);
+        return;
+    }
+    mortise_info info = *op->info;
+    if (shared_is_broken(reply))
+        emit(request, &info);
+    for (size_t i = 0; shared_take(reply, i, &info); i++)
+        emit(request, &info);
+    op_complete(driver, op, MORTISE_OK);
+}
+
 static void inspected(struct request *request, redisReply *reply)
 {
-    mortise_info *info = request->op->info;
+    struct driver *driver = request->driver;
+    mortise_op *op = request->op;
+    mortise_info *info = op->info;
     info->held = false;
     info->waiters = -1;
     info->held_ms = info->remaining_ms = 0;
-    inspect_take(request->driver, reply, info);
-    op_complete(request->driver, request->op, MORTISE_OK);
+    inspect_take(driver, reply, info);
+    if (info->held && driver_shares(driver) && shared_is_marker(reply->element[0])) {
+        request_go_on(request, holders_told);
+        shared_put_look(driver, true, op->name, op->name_len);
+        link_call_end(&driver->link, &request->call, 1);
+        return;
+    }
+    emit(request, info);
+    op_complete(driver, op, MORTISE_OK);
 }
 
 void inspect_start(struct driver *driver, mortise_op *op)
@@ -84,8 +131,7 @@ void inspect_start(struct driver *driver, mortise_op *op)
     struct request *request = request_begin(driver, op, inspected);
     if (request == NULL)
         return;
-    inspect_put(driver, op->name, op->name_len);
-    link_call_end(&driver->link, &request->call, inspect_replies(driver));
+    ask(request);
 }
 
 /* ---- ping -------------------------------------------------------------------------------------------- */

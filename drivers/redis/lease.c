@@ -1,5 +1,5 @@
 /* lease.c - what is sent for an acquire, a release and a break. protocol.md says what the server does then. */
-#include "redis.h"
+#include "shared.h"
 
 #include <time.h>
 
@@ -133,7 +133,9 @@ void lease_acquire(struct driver *driver, mortise_op *op)
         return;
     if (driver->queued)
         request->wish = queue_wish(request, text);
-    if (driver->layout == LAYOUT_STRING && !driver->fencing)
+    if (op->mode == MORTISE_SHARED)
+        shared_put_acquire(request, request->wish != WISH_NONE ? text : NULL);
+    else if (driver->layout == LAYOUT_STRING && !driver->fencing)
         put_set(request, op);
     else
         put_acquire(request, op, request->wish != WISH_NONE ? text : NULL);
@@ -179,9 +181,12 @@ static void is_busy(struct request *request, const redisReply *reply)
         op_fail_deaf(driver, op);
         return;
     }
-    if (op->info != NULL)
+    if (op->info != NULL) {
         holder_of_refusal(driver, reply, op->info);
-    answer_busy(driver, op, remaining_ms);
+        shared_describe(reply, op->info);
+    }
+    if (!shared_bar(request, reply))
+        answer_busy(driver, op, remaining_ms);
 }
 
 static void acquired(struct request *request, redisReply *reply)
@@ -199,15 +204,24 @@ static void acquired(struct request *request, redisReply *reply)
                      sent_ns);
     else if (is_pair(reply))
         is_busy(request, reply);
-    else
+    else if (!shared_mismatch(request, reply))
         op_fail_odd(driver, op);
 }
 
 /* ---- release, break -------------------------------------------------------------------------------------- */
 
+/* The lock may be shared: a break does not know, and a downgrade may have been executed. */
+static bool may_be_shared(const struct driver *driver, const mortise_op *op)
+{
+    return (op->flags & (MORTISE_OP_BREAK | MORTISE_OP_DOWNGRADE)) != 0 && driver_shares(driver);
+}
+
 static void released(struct request *request, redisReply *reply)
 {
-    if (reply->type == REDIS_REPLY_INTEGER && reply->integer >= 0 && reply->integer <= 2)
+    if (reply->type == REDIS_REPLY_INTEGER && (reply->integer == 0 || reply->integer == 1) &&
+        may_be_shared(request->driver, request->op))
+        shared_release(request);
+    else if (reply->type == REDIS_REPLY_INTEGER && reply->integer >= 0 && reply->integer <= 2)
         answer_released(request->driver, request->op, reply->integer);
     else
         op_fail_odd(request->driver, request->op);
@@ -219,6 +233,10 @@ void lease_release(struct driver *driver, mortise_op *op)
     struct request *request = request_begin(driver, op, released);
     if (request == NULL)
         return;
+    if (op->mode == MORTISE_SHARED && (op->flags & MORTISE_OP_BREAK) == 0) {
+        shared_release(request);
+        return;
+    }
     const struct family *family = family_of(driver);
     bool breaks = (op->flags & MORTISE_OP_BREAK) != 0;
     bool names_owner = driver->layout == LAYOUT_REDISSON && !breaks;

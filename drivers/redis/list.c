@@ -3,11 +3,13 @@
  * keys.
  *
  *   SCAN ──page──▶ a look at each of its keys ──▶ SCAN … cursor 0 ──▶ ROLE ──▶ sorted, emitted
+ *                    └─ who shares those that are shared ─┘
  *
  *   The server becomes a replica: the listing fails, even if only the ROLE at its end shows it.
  *   The op is canceled: the next answer frees the list.
  *   The connection breaks: the op fails, and the list is freed. */
 #include "pages.h"
+#include "shared.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +17,7 @@
 struct found {
     struct found *next;
     mortise_info info;
+    bool shared; /* who shares it is still to be asked */
     size_t name_len;
     char name[]; /* with the namespace */
 };
@@ -29,6 +32,8 @@ struct list {
     size_t at;        /* the key being looked at */
     struct found *found;
     size_t count;
+    struct found *looks; /* the next one of whom a look tells */
+    unsigned sharing;    /* of the page */
 };
 
 static void scan(struct list *list);
@@ -147,12 +152,14 @@ static void ask_role(struct list *list)
 
 /* ---- looking at each -------------------------------------------------------------------------------------- */
 
-static bool keep(struct list *list, const redisReply *key, const mortise_info *info)
+static bool keep(struct list *list, const redisReply *key, const mortise_info *info, bool shared)
 {
     struct found *found = malloc(sizeof(*found) + key->len);
     if (found == NULL)
         return false;
     found->info = *info;
+    found->shared = shared;
+    list->sharing += shared;
     found->name_len = key->len;
     memcpy(found->name, key->str, key->len);
     found->next = list->found;
@@ -171,7 +178,8 @@ static bool take(struct list *list, const redisReply *key, const redisReply *rep
         return true;
     memcpy(info.name, key->str, key->len);
     info.name[key->len] = '\0';
-    return keep(list, key, &info);
+    bool shared = driver_shares(list->driver) && shared_is_marker(reply->element[0]);
+    return keep(list, key, &info, shared);
 }
 
 static void next_page(struct list *list)
@@ -185,6 +193,53 @@ static void next_page(struct list *list)
     else
         ask_role(list);
 }
+
+/* ---- who shares ------------------------------------------------------------------------------------------- */
+
+/* Those of the page are the first of the list. */
+static struct found *next_shared(struct found *found)
+{
+    while (found != NULL && !found->shared)
+        found = found->next;
+    return found;
+}
+
+/* If nobody shares it any more, the name is told with what was seen first. */
+static void holders_told(struct link_call *call, unsigned index, redisReply *reply)
+{
+    struct list *list = (struct list *)call;
+    bool last = index + 1 == call->expected;
+    if (reply->type == REDIS_REPLY_ERROR && list->op != NULL) {
+        struct link_fault fault;
+        link_fault_reply(&list->driver->link, reply, &fault);
+        op_fail(list->driver, list->op, &fault);
+        list->op = NULL;
+    }
+    struct found *found = list->looks;
+    shared_take(reply, 0, &found->info);
+    found->shared = false;
+    list->looks = next_shared(found);
+    if (!last)
+        return;
+    if (list->op == NULL)
+        free_list(list);
+    else
+        next_page(list);
+}
+
+static void ask_who_shares(struct list *list)
+{
+    struct link *link = &list->driver->link;
+    unsigned count = list->sharing;
+    list->looks = next_shared(list->found);
+    list->sharing = 0;
+    begin(list, holders_told);
+    for (struct found *found = list->looks; found != NULL; found = next_shared(found->next))
+        shared_put_look(list->driver, found == list->looks, found->name, found->name_len);
+    link_call_end(link, &list->call, count);
+}
+
+/* ---- a page ------------------------------------------------------------------------------------------------- */
 
 static void looked(struct link_call *call, unsigned index, redisReply *reply)
 {
@@ -210,8 +265,10 @@ static void looked(struct link_call *call, unsigned index, redisReply *reply)
         return;
     if (list->op == NULL)
         free_list(list);
-    else
+    else if (list->sharing == 0)
         next_page(list);
+    else if (!has_left(list))
+        ask_who_shares(list);
 }
 
 /* ---- pages -------------------------------------------------------------------------------------------------- */

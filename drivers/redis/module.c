@@ -292,6 +292,8 @@ static uint32_t capabilities_of(void *ctx)
         capabilities |= MORTISE_CAP_FAIR;
     if (driver->layout != LAYOUT_STRING)
         capabilities |= MORTISE_CAP_REENTRANT;
+    if (driver_shares(driver))
+        capabilities |= MORTISE_CAP_SHARED | MORTISE_CAP_PERMITS;
     return capabilities;
 }
 
@@ -367,7 +369,7 @@ const mortise_module mortise_module_v1 = {
     .kind = MORTISE_KIND_DRIVER,
     .capabilities = MORTISE_CAP_LEASE | MORTISE_CAP_FENCING | MORTISE_CAP_INSPECT |
                     MORTISE_CAP_LIST | MORTISE_CAP_NOTIFY | MORTISE_CAP_REENTRANT |
-                    MORTISE_CAP_FAIR,
+                    MORTISE_CAP_FAIR | MORTISE_CAP_SHARED | MORTISE_CAP_PERMITS,
     .name = "redis",
     .version = "0.1.0",
     .summary = "one Redis primary: scripts, one connection, waiters "

@@ -100,7 +100,7 @@
  *     foreign = poll soon, else when the holder's remaining time is over. Never two hold: the lock is the same key.
  *   The server's clock jumps forward: locks end early, as everywhere, and places look old: they are taken anew. Back: places
  *     look fresh for longer. */
-#include "redis.h"
+#include "shared.h"
 
 #include <stdlib.h>
 
@@ -136,7 +136,8 @@ enum wish queue_wish(struct request *request, char text[WISH_SIZE])
     text[0] = again ? 'a' : 'n';
     put_digits(text + 1, 10, (uint64_t)op->ttl_ms);
     put_digits(text + 12, 19, (uint64_t)request->call.sent_ns);
-    put_digits(text + 32, 16, failover_floor(driver, op));
+    put_digits(text + 32, 16,
+               op->mode == MORTISE_SHARED ? SHARED_FLOOR : failover_floor(driver, op));
     memcpy(text + 49, driver->inbox, sizeof(driver->inbox));
     seat->placed = true;
     return again ? WISH_AGAIN : WISH_NEW;

@@ -9,6 +9,7 @@
  *                  records
  *   inspect.c      reads one lock; ping
  *   transaction.c  acquire, renew and release by WATCH and MULTI, where scripts are forbidden; transaction_part.c: one op of it
+ *   shared.c       shared holders: acquire, release, downgrade; who they are; what bars them (shared.h)
  *   queue.c        waits for a turn in the queue that is in the server
  *   answer.c       what the server's answer means for an op
  *   replicas.c     min_replicas: a third connection, on which the driver waits for replicas
@@ -30,6 +31,7 @@
  *   {N}:mortise:news    the channel on which releases are published
  *   {N}:mortise:queue   the waiters, in order (queue.c)
  *   {N}:mortise:record  a record of that name
+ *   {N}:mortise:holders, :shares, :bar  beside a lock that is shared (protocol.md); the scripts make their names of the queue's
  *
  * THE STATES OF AN OP. op_set() changes them; struct op_data is where an op keeps its state.
  *
@@ -265,6 +267,12 @@ struct driver {
 
     struct replicas replicas;
 };
+
+/* It can share locks: that needs scripts, tokens and a layout of ours. */
+static inline bool driver_shares(const struct driver *driver)
+{
+    return driver->fencing && driver->layout != LAYOUT_REDISSON && driver->transaction == NULL;
+}
 
 static inline int64_t now_of(const struct driver *driver)
 {

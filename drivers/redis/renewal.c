@@ -18,6 +18,25 @@ static void lost(struct link_call *call, enum link_loss loss, const struct link_
 
 /* ---- sending ---------------------------------------------------------------------------------------- */
 
+static void put_shared(struct batch *batch)
+{
+    struct driver *driver = batch->driver;
+    struct link *link = &driver->link;
+    unsigned n = (unsigned)batch->count;
+    batch->script = SCRIPT_SHARED_RENEW;
+    batch->by_text = script_put(driver, batch->script, 2 * n, 1 + 2 * n);
+    for (unsigned i = 0; i < n; i++) {
+        key_put(link, batch->ops[i], KEY_LOCK);
+        key_put(link, batch->ops[i], KEY_QUEUE);
+    }
+    link_text(link, driver->layout == LAYOUT_HASH ? "hash" : "string");
+    for (unsigned i = 0; i < n; i++) {
+        key_put_grant(link, batch->ops[i]);
+        link_number(link, batch->ops[i]->ttl_ms);
+    }
+}
+
+/* All of one mode. */
 static void put(struct batch *batch)
 {
     static const enum script scripts[] = {[LAYOUT_STRING] = SCRIPT_STRING_RENEW,
@@ -27,6 +46,10 @@ static void put(struct batch *batch)
     struct link *link = &driver->link;
     bool redisson = driver->layout == LAYOUT_REDISSON;
     unsigned n = (unsigned)batch->count;
+    if (batch->ops[0]->mode == MORTISE_SHARED) {
+        put_shared(batch);
+        return;
+    }
     batch->script = scripts[driver->layout];
     batch->by_text = script_put(driver, batch->script, n, redisson ? 4 * n : 2 * n);
     for (unsigned i = 0; i < n; i++)

@@ -89,6 +89,8 @@ static struct undo *new_undo(struct driver *driver, mortise_op *of, const struct
     undo->op.grant = of->grant;
     undo->op.ttl_ms = of->ttl_ms;
     undo->op.token = of->token;
+    undo->op.mode = of->mode;
+    undo->op.permits = of->permits;
     undo->op.issuer = driver;
     undo->op.done = undone;
     return undo;

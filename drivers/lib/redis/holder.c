@@ -26,6 +26,9 @@ void holder_set(mortise_info *info, const char *owner, size_t owner_len, uint64_
                         : -1;
     info->leases = 1;
     info->waiters = -1;
+    info->mode = MORTISE_EXCLUSIVE;
+    info->permits = 0;
+    info->holders = 1;
     set_note(info, note, note_len);
 }
 

@@ -24,6 +24,8 @@ end
 read()
 local waiting = redis.call('exists', KEYS[3]) == 1
 -- include queue
+-- include shared
+-- include hand_on
 -- include queue_hash
 -- free, and somebody waits: its holder has died
 if waiting and ours and live == 0 and hand_on_hash(KEYS[1], KEYS[2], KEYS[3], now, ARGV[1]) then

@@ -1,6 +1,8 @@
 -- Ends the hold that has this token, with all its grants, and hands the lock on.
 -- KEYS: lock, token, queue. ARGV: token, channel. 2 done, 1 another's, 0 not there.
 -- include queue
+-- include shared
+-- include hand_on
 -- include queue_hash
 local token = call('hget', KEYS[1], 't')
 if not token then

@@ -14,10 +14,16 @@ for i = 1, #fields, 2 do
 end
 local waiting = redis.call('exists', KEYS[3]) == 1
 -- include queue
+-- include shared
+-- include hand_on
 -- include queue_hash
 if not mine then
     if waiting then
         leave(KEYS[3], ARGV[1])
+        local share = shared(KEYS[1], KEYS[3], true, now) -- others behind it may share
+        if share.open() == 'shared' then
+            share.admit(KEYS[2])
+        end
     end
     return #fields > 0 and (last > now_ms or last == 0) and 1 or 0
 end

@@ -47,6 +47,8 @@ if before then
     end
 end
 -- include queue
+-- include shared
+-- include hand_on
 -- include queue_string
 held = held or call('get', KEYS[1])
 local time = call('time')

@@ -1,6 +1,8 @@
 -- Ends the grant that has this token, whosever it is, and hands the lock on.
 -- KEYS: lock, token, queue. ARGV: token, channel. 2 done, 1 another's, 0 not there.
 -- include queue
+-- include shared
+-- include hand_on
 -- include queue_string
 local held = call('get', KEYS[1])
 if not held then

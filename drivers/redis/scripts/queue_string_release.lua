@@ -30,9 +30,17 @@ elseif call('exists', KEYS[3]) == 0 then
     return held and 1 or 0
 end
 -- include queue
+-- include shared
+-- include hand_on
 -- include queue_string
 if not mine then
     leave(KEYS[3], ARGV[1])
+    if held and is_phase(held) then -- others behind it may share
+        local time = call('time')
+        local share = shared(KEYS[1], KEYS[3], false, time[1] .. sub('00000' .. time[2], -6))
+        share.open()
+        share.admit(KEYS[2])
+    end
     return held and 1 or 0
 end
 if not hand_on(KEYS[1], KEYS[2], KEYS[3], place, now, nil, taker(KEYS[1], now)) then

@@ -102,26 +102,3 @@ local function tell(place, token)
     local told = redis.pcall('publish', sub(place, 127, 172), grant_of(place) .. ' ' .. token .. ' ' .. sub(place, 90, 108))
     return type(told) == 'number' and told > 0
 end
--- Gives the lock, which nobody has any more, to the first who waits, and tells its inbox. `place` is the first, popped
--- already. Passed over: places that are not fresh; inboxes that nobody listens to. take(place, token) makes the
--- lock, or returns an error. Who asks this, `self`, is not given it: the others before it were passed over. True:
--- it is another's now; else it is nobody's.
-local function hand_on(lock, tokens, queue, place, now, self, take)
-    while place do
-        if grant_of(place) == self then
-            break
-        end
-        if is_fresh(place, now) then
-            local token = next_token(tokens, now, sub(place, 110, 125))
-            if not token or take(place, token) then
-                break
-            end
-            if tell(place, token) then
-                return true
-            end
-        end
-        place = call('lpop', queue)
-    end
-    call('del', lock)
-    return false
-end

@@ -45,15 +45,15 @@ local function begin(lock, now, grant, token, ttl, owner, note)
 end
 local function hand_on_hash(lock, tokens, queue, now, self)
     local whose, which, till
-    local handed = hand_on(lock, tokens, queue, call('lpop', queue), now, self, function(place, token)
+    local handed, mine = hand_on(lock, tokens, queue, call('lpop', queue), now, self, function(place, token)
         local own, refused
         whose, own = owner_of(note_of(place))
         which = token
         refused, till = begin(lock, now, grant_of(place), token, ttl_of(place), whose, own)
         return refused
-    end)
-    if handed then
+    end, true)
+    if handed and whose and call('hget', lock, 'o') == whose then
         join(lock, queue, now, whose, which, till)
     end
-    return handed
+    return handed, mine
 end

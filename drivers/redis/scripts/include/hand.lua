@@ -1,0 +1,11 @@
+-- Hands on a lock of either layout, which nobody has. Needs queue_string and queue_hash.
+local function hand(hash, now, self)
+    if hash then
+        return hand_on_hash(KEYS[1], KEYS[2], KEYS[3], now, self)
+    end
+    return hand_on(KEYS[1], KEYS[2], KEYS[3], call('lpop', KEYS[3]), now, self, taker(KEYS[1], now))
+end
+local function now_text()
+    local time = call('time')
+    return time[1] .. sub('00000' .. time[2], -6)
+end

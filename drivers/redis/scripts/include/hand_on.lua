@@ -1,0 +1,41 @@
+-- Gives the lock, which nobody has any more, to the first who waits, and tells its inbox; if that one asks to share, then to
+-- those behind it who do, as long as there is room. `place` is the first, popped already. Passed over: places that are not
+-- fresh; inboxes that nobody listens to. take(place, token) makes the lock, or returns an error. Who asks this, `self`, is
+-- not given it: the others before it were passed over. True: it is another's now; else it is nobody's. And true: `self`
+-- was the next, and its place is taken out.
+local function hand_on(lock, tokens, queue, place, now, self, take, hash)
+    local mine = false
+    while place do
+        if grant_of(place) == self then
+            mine = true
+            break
+        end
+        if is_fresh(place, now) then
+            local share = is_share(place) and shared(lock, queue, hash, now)
+            local floor, permits, note = sub(place, 110, 125), nil, nil
+            if share then
+                floor, permits, note = share_of(place)
+            end
+            local token = next_token(tokens, now, floor)
+            if not token then
+                break
+            end
+            if share then
+                note = token .. ' ' .. now .. '\n' .. note
+                if share.add(grant_of(place), math.floor(now / 1000) + ttl_of(place), note, permits) then
+                    break
+                end
+            elseif take(place, token) then
+                break
+            end
+            if tell(place, token) then
+                return true, share and share.admit(tokens, self)
+            elseif share then
+                share.remove(grant_of(place))
+            end
+        end
+        place = call('lpop', queue)
+    end
+    call('del', lock)
+    return false, mine
+end

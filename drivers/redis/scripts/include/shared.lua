@@ -1,0 +1,189 @@
+-- Shared holders of a lock, which is a marker then: protocol.md has the keys and what each state means. Needs include/queue.
+-- shared:<25 digits>: no grant has such an id
+local function is_phase(value)
+    return sub(value, 1, 7) == 'shared:'
+end
+-- A place of the queue that asks to share: floor, permits and note stand where others have their note.
+local function is_share(place)
+    return sub(place, 110, 125) == '9999999999999999'
+end
+local function share_of(place)
+    return sub(place, 174, 189), tonumber(sub(place, 191, 200)) or -1, sub(place, 202)
+end
+-- now: µs, as text of 16 digits. hash: the lock is one.
+local function shared(lock, queue, hash, now)
+    local s, now_ms = {}, math.floor(now / 1000)
+    local holders = string.gsub(queue, '}:mortise:queue', '}:mortise:holders', 1)
+    local notes = string.gsub(queue, '}:mortise:queue', '}:mortise:shares', 1)
+    local function read_phase()
+        local phase
+        if hash then
+            phase = redis.pcall('hget', lock, 'o')
+        else
+            phase = redis.pcall('getrange', lock, '0', '31')
+        end
+        if type(phase) == 'table' then
+            s.refused = phase
+        elseif phase and #phase == 32 and is_phase(phase) then
+            return phase
+        end
+    end
+    local function finish()
+        call('del', lock, holders, notes)
+        s.count = nil
+    end
+    local function drop(grants)
+        for i = 1, #grants, 1000 do -- as many as the stack of Lua has room for
+            local last = math.min(i + 999, #grants)
+            call('zrem', holders, unpack(grants, i, last))
+            call('hdel', notes, unpack(grants, i, last))
+        end
+        s.count = s.count - #grants
+    end
+    -- Marker and holders end with the last of them.
+    local function settle()
+        local last = text(call('zrevrange', holders, '0', '0', 'withscores')[2])
+        call('pexpireat', holders, last)
+        call('pexpireat', notes, last)
+        call('pexpireat', lock, last)
+        if hash then
+            call('hset', lock, 'g:' .. s.phase, last)
+        end
+    end
+    function s.open()
+        s.count, s.phase = nil, read_phase()
+        if not s.phase then
+            return (s.refused or call('exists', lock) == 1) and 'other' or 'free'
+        end
+        local known, count = call('hmget', notes, 'phase', 'permits'), call('zcard', holders)
+        if known[1] ~= s.phase or call('hlen', notes) ~= count + 2 then
+            return 'broken'
+        end
+        local ended = call('zrangebyscore', holders, '-inf', text(now_ms))
+        if #ended == count then
+            finish()
+            return 'free'
+        end
+        s.count, s.permits = count, tonumber(known[2])
+        if #ended > 0 then
+            drop(ended)
+        end
+        return 'shared'
+    end
+    -- The ms that are left to it; nil: it does not hold.
+    function s.left(grant)
+        local ends = s.count and call('zscore', holders, grant)
+        return ends and ends - now_ms or nil
+    end
+    function s.first_left()
+        return call('zrange', holders, '0', '0', 'withscores')[2] - now_ms
+    end
+    function s.note(grant)
+        return call('hget', notes, grant)
+    end
+    function s.set_note(grant, note)
+        call('hset', notes, grant, note)
+    end
+    function s.first()
+        local grant = call('zrange', holders, '0', '0')[1]
+        return grant .. ' ' .. call('hget', notes, grant)
+    end
+    function s.all()
+        return call('zrange', holders, '0', '-1', 'withscores')
+    end
+    function s.has_room(permits)
+        return s.count and s.permits == permits and (permits == 0 or s.count < permits)
+    end
+    -- What may be refused comes before the lock is touched.
+    local function write(grant, ends, note, begins)
+        if begins then
+            call('hset', notes, 'phase', s.phase, 'permits', text(s.permits))
+        end
+        call('hset', notes, grant, note)
+        call('zadd', holders, text(ends), grant)
+        if begins then
+            call('pexpireat', holders, text(ends))
+            call('pexpireat', notes, text(ends))
+            s.touched = true
+        end
+        if begins and hash then
+            call('del', lock)
+            call('hset', lock, 'o', s.phase, 't', '0', 's', now, 'n:' .. s.phase, string.match(note, '\n(.*)$'))
+        elseif begins then
+            call('set', lock, s.phase .. ' ' .. note, 'px', text(ends - now_ms))
+        end
+        settle()
+    end
+    -- note: "<token> <since>\n<note>". Begins a phase in place of what the lock is, or joins it. An error: nothing was done.
+    function s.add(grant, ends, note, permits)
+        local begins = not s.count
+        if begins then
+            if call('exists', holders, notes) > 0 then -- of holders whose marker is gone
+                call('del', holders, notes)
+            end
+            s.phase, s.permits, s.count, s.touched = 'shared:' .. sub(grant, 1, 25), permits, 0, false
+        end
+        s.count = s.count + 1
+        local done, refused = pcall(write, grant, ends, note, begins)
+        if done then
+            return nil
+        elseif not begins then
+            drop({grant})
+        elseif s.touched then
+            finish()
+        else
+            call('del', holders, notes)
+            s.count = nil
+        end
+        return type(refused) == 'table' and refused or redis.error_reply(refused)
+    end
+    function s.remove(grant)
+        drop({grant})
+        if s.count == 0 then
+            finish()
+        else
+            settle()
+        end
+    end
+    -- Never shortens. First what a full memory does not refuse: the script may write then.
+    function s.renew(grant, ttl)
+        local left = s.left(grant)
+        if left and left < ttl + 0 then
+            call('pexpireat', holders, text(math.max(now_ms + ttl, call('zrevrange', holders, '0', '0', 'withscores')[2])))
+            call('zadd', holders, text(now_ms + ttl), grant)
+            settle()
+        end
+        return left
+    end
+    -- From the head of the queue, those who ask to share and for whom there is room, in order. True: it was `self`'s turn,
+    -- whose place is taken out.
+    function s.admit(tokens, self)
+        local place, given = call('lindex', queue, '0'), nil
+        while place do
+            local grant = grant_of(place)
+            local floor, permits, note = share_of(place)
+            local alive = grant == self or is_fresh(place, now)
+            if alive and not (is_share(place) and s.has_room(permits)) then
+                break
+            end
+            call('lpop', queue)
+            if grant == self then
+                return true, given
+            end
+            if alive then
+                local token = next_token(tokens, now, floor)
+                if not token or s.add(grant, now_ms + ttl_of(place), token .. ' ' .. now .. '\n' .. note, permits) then
+                    break
+                end
+                if tell(place, token) then
+                    given = true
+                else
+                    s.remove(grant)
+                end
+            end
+            place = call('lindex', queue, '0')
+        end
+        return false, given
+    end
+    return s
+end

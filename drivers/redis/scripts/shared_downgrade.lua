@@ -1,0 +1,44 @@
+-- Makes an exclusive hold without an owner the first of a phase that is shared, without permits; and renews it.
+-- KEYS: lock, token, queue. ARGV: grant, ttl (ms), channel, layout, "queue" or "news" (no queue).
+-- 2 done, or it is shared already; 1 another's, 0 not there.
+-- include queue
+-- include shared
+local time, hash = call('time'), ARGV[4] == 'hash'
+local now, grant = time[1] .. sub('00000' .. time[2], -6), ARGV[1]
+local now_ms = math.floor(now / 1000)
+local share = shared(KEYS[1], KEYS[3], hash, now)
+local state, note, ends = share.open(), nil, now_ms + ARGV[2]
+if share.refused then
+    return share.refused
+elseif share.renew(grant, ARGV[2]) then
+    return 2
+elseif state ~= 'other' then
+    return 0
+elseif hash then
+    local hold = call('hmget', KEYS[1], 'o', 't', 's', 'g:' .. grant, 'n:' .. grant)
+    if hold[1] == '' and hold[2] and hold[3] and (tonumber(hold[4]) or 0) > now_ms then
+        note, ends = hold[2] .. ' ' .. hold[3] .. '\n' .. (hold[5] or ''), math.max(ends, hold[4])
+    end
+else
+    local held = call('get', KEYS[1])
+    if held and sub(held, 1, 32) == grant then
+        note, ends = sub(held, 34), math.max(ends, now_ms + call('pttl', KEYS[1]))
+    end
+end
+if not note then
+    return call('exists', KEYS[1])
+end
+local refused = share.add(grant, ends, note, 0)
+if refused then
+    return refused
+end
+local _, given
+if ARGV[5] == 'queue' then
+    _, given = share.admit(KEYS[2])
+else
+    redis.pcall('set', (string.gsub(KEYS[3], '}:mortise:queue', '}:mortise:bar', 1)), 'open', 'px', '500')
+end
+if not given then
+    redis.pcall('publish', ARGV[3], '')
+end
+return 2

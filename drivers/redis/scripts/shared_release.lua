@@ -1,0 +1,45 @@
+-- Ends one shared holder, or takes its places out of the queue, and lets in those who may follow.
+-- KEYS: lock, token, queue. ARGV: grant, or "token:<token>"; channel, layout, "queue" or "news" (no queue).
+-- 2 done, 1 another's, 0 not there.
+-- include queue
+-- include shared
+-- include hand_on
+-- include queue_string
+-- include queue_hash
+-- include hand
+local now, hash, grant = now_text(), ARGV[3] == 'hash', ARGV[1]
+local share = shared(KEYS[1], KEYS[3], hash, now)
+local state, handed = share.open(), false
+if share.refused then
+    return share.refused
+end
+local token = string.match(grant, '^token:(%d+)$')
+if token then
+    grant = nil
+    for _, each in ipairs(share.count and share.all() or {}) do
+        local note = #each == 32 and share.note(each)
+        grant = note and string.match(note, '^%d+') == token and each or grant
+    end
+end
+local mine = grant and share.left(grant)
+if mine then
+    share.remove(grant)
+end
+if ARGV[4] == 'queue' and call('exists', KEYS[3]) == 1 then
+    local _
+    if not token then
+        leave(KEYS[3], grant)
+    end
+    if share.count then
+        _, handed = share.admit(KEYS[2])
+    elseif mine or state == 'free' then
+        handed = hand(hash, now, nil)
+    end
+end
+if mine and not handed then
+    redis.pcall('publish', ARGV[2], '')
+end
+if mine then
+    return 2
+end
+return (state == 'other' or (token and state ~= 'free')) and 1 or 0

@@ -1,0 +1,218 @@
+/* shared.c - shared holders of a lock: how they acquire and release, how an exclusive holder becomes one, how an exclusive
+ * waiter without a queue bars new ones, and who they are. protocol.md has the keys, the states and the table of what can
+ * happen; scripts/include/shared.lua is the server's part. Renewals go with the others (renewal.c).
+ *
+ *   An exclusive acquire pays nothing for all this: only if it is BUSY by a marker, and waits without a queue, does a second
+ *     request follow, which sets the bar.
+ *   A break does not know the mode: the exclusive script finds another's, and the shared one follows. The same holds for the
+ *     release of a claim that may have been downgraded: first as exclusive, then as shared, because a claim goes that way only. */
+#include "shared.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define BAR_MS 2000
+#define BAR_HINT_MS 1000 /* the waiter sets the bar again before it is over */
+#define PHASE "shared:"
+
+static void put_layout(struct driver *driver)
+{
+    link_text(&driver->link, driver->layout == LAYOUT_HASH ? "hash" : "string");
+}
+
+static void put_script(struct request *request, enum script script, unsigned arguments)
+{
+    struct link *link = &request->driver->link;
+    request_script(request, script, 3, arguments);
+    key_put(link, request->op, KEY_LOCK);
+    key_put(link, request->op, KEY_TOKEN);
+    key_put(link, request->op, KEY_QUEUE);
+}
+
+/* ---- acquire ---------------------------------------------------------------------------------------- */
+
+void shared_put_acquire(struct request *request, const char *wish)
+{
+    struct driver *driver = request->driver;
+    struct link *link = &driver->link;
+    const mortise_op *op = request->op;
+    put_script(request, SCRIPT_SHARED_ACQUIRE, 7);
+    key_put_grant(link, op);
+    link_number(link, op->ttl_ms);
+    link_number(link, (int64_t)failover_floor(driver, op));
+    link_argument(link, op->note, op->note_len);
+    link_number(link, op->permits);
+    put_layout(driver);
+    link_text(link, wish != NULL ? wish : driver->queued ? "try" : "bar");
+}
+
+bool shared_mismatch(struct request *request, const redisReply *reply)
+{
+    struct driver *driver = request->driver;
+    mortise_op *op = request->op;
+    mortise_info info = {.size = sizeof(info)};
+    char text[300];
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
+        !text_is(reply->element[0], "permits") || reply->element[1]->type != REDIS_REPLY_STRING ||
+        reply->element[2]->type != REDIS_REPLY_STRING)
+        return false;
+    holder_of_string(reply->element[2]->str, reply->element[2]->len, 0, &info);
+    snprintf(text, sizeof(text),
+             "permits = %" PRIu32 " was asked for, but %s (pid %" PRId64
+             ") holds it with permits = %" PRIu64,
+             op->permits, info.host, info.pid,
+             text_number(reply->element[1]->str, reply->element[1]->len));
+    if (request->seat != NULL)
+        request->seat->placed = false; /* its places were taken out */
+    op_fail_as(driver, op, MORTISE_INVALID, false, text);
+    return true;
+}
+
+/* ---- barred by an exclusive waiter ---------------------------------------------------------------------- */
+
+bool shared_is_marker(const redisReply *held)
+{
+    if (held->type == REDIS_REPLY_STRING)
+        return held->len > GRANT_HEX && memcmp(held->str, PHASE, strlen(PHASE)) == 0;
+    for (size_t i = 0; held->type == REDIS_REPLY_ARRAY && i + 1 < held->elements; i += 2)
+        if (text_is(held->element[i], "o"))
+            return held->element[i + 1]->type == REDIS_REPLY_STRING &&
+                   held->element[i + 1]->len == GRANT_HEX &&
+                   memcmp(held->element[i + 1]->str, PHASE, strlen(PHASE)) == 0;
+    return false;
+}
+
+void shared_describe(const redisReply *reply, mortise_info *info)
+{
+    bool counted = reply->elements >= 5 && reply->element[3]->type == REDIS_REPLY_INTEGER &&
+                   reply->element[4]->type == REDIS_REPLY_INTEGER && reply->element[4]->integer > 0;
+    if (!counted && !shared_is_marker(reply->element[1]))
+        return;
+    info->mode = MORTISE_SHARED;
+    info->permits = counted ? (uint32_t)reply->element[3]->integer : 0;
+    info->holders = counted ? (uint32_t)reply->element[4]->integer : 1;
+}
+
+static void barred(struct request *request, redisReply *reply)
+{
+    int64_t remaining_ms = reply->type == REDIS_REPLY_INTEGER ? reply->integer : BAR_HINT_MS;
+    if (remaining_ms > BAR_HINT_MS || remaining_ms == -1)
+        remaining_ms = BAR_HINT_MS;
+    answer_busy(request->driver, request->op, remaining_ms);
+}
+
+bool shared_bar(struct request *request, const redisReply *reply)
+{
+    struct driver *driver = request->driver;
+    const mortise_op *op = request->op;
+    if (driver->queued || (op->flags & MORTISE_OP_TRY) != 0 || op->mode == MORTISE_SHARED ||
+        !driver_shares(driver) || !shared_is_marker(reply->element[1]))
+        return false;
+    request_go_on(request, barred);
+    put_script(request, SCRIPT_SHARED_BAR, 2);
+    put_layout(driver);
+    link_number(&driver->link, BAR_MS);
+    link_call_end(&driver->link, &request->call, 1);
+    return true;
+}
+
+/* ---- release, downgrade ------------------------------------------------------------------------------------ */
+
+static void released(struct request *request, redisReply *reply)
+{
+    if (reply->type == REDIS_REPLY_INTEGER && reply->integer >= 0 && reply->integer <= 2)
+        answer_released(request->driver, request->op, reply->integer);
+    else
+        op_fail_odd(request->driver, request->op);
+}
+
+static void put_news(struct driver *driver, const mortise_op *op)
+{
+    key_put_channel(&driver->link, driver, op);
+    put_layout(driver);
+    link_text(&driver->link, driver->queued ? "queue" : "news");
+}
+
+void shared_release(struct request *request)
+{
+    struct driver *driver = request->driver;
+    const mortise_op *op = request->op;
+    request_go_on(request, released);
+    put_script(request, SCRIPT_SHARED_RELEASE, 4);
+    if ((op->flags & MORTISE_OP_BREAK) != 0) {
+        char text[32];
+        snprintf(text, sizeof(text), "token:%" PRIu64, op->token);
+        link_text(&driver->link, text);
+    } else {
+        key_put_grant(&driver->link, op);
+    }
+    put_news(driver, op);
+    link_call_end(&driver->link, &request->call, 1);
+}
+
+static void downgraded(struct request *request, redisReply *reply)
+{
+    if (reply->type == REDIS_REPLY_INTEGER && reply->integer >= 0 && reply->integer <= 2)
+        answer_renewed(request->driver, request->op, (char)('0' + reply->integer),
+                       request->call.sent_ns);
+    else
+        op_fail_odd(request->driver, request->op);
+}
+
+void shared_downgrade(struct driver *driver, mortise_op *op)
+{
+    struct request *request = request_begin(driver, op, downgraded);
+    if (request == NULL)
+        return;
+    put_script(request, SCRIPT_SHARED_DOWNGRADE, 5);
+    key_put_grant(&driver->link, op);
+    link_number(&driver->link, op->ttl_ms);
+    put_news(driver, op);
+    link_call_end(&driver->link, &request->call, 1);
+}
+
+/* ---- who they are --------------------------------------------------------------------------------------- */
+
+void shared_put_look(struct driver *driver, bool first, const char *key, size_t key_len)
+{
+    if (first)
+        driver->known[SCRIPT_SHARED_LOOK] = false;
+    script_put(driver, SCRIPT_SHARED_LOOK, 2, 1);
+    key_put_of(&driver->link, key, key_len, KEY_LOCK);
+    key_put_of(&driver->link, key, key_len, KEY_QUEUE);
+    put_layout(driver);
+}
+
+bool shared_take(const redisReply *reply, size_t index, mortise_info *info)
+{
+    size_t at = 3 * (index + 1);
+    if (reply->type != REDIS_REPLY_ARRAY || at + 2 >= reply->elements ||
+        reply->element[0]->type != REDIS_REPLY_STRING)
+        return false;
+    const redisReply *now = reply->element[0], *grant = reply->element[at],
+                     *note = reply->element[at + 2];
+    if (grant->type != REDIS_REPLY_STRING || note->type != REDIS_REPLY_STRING ||
+        reply->element[at + 1]->type != REDIS_REPLY_INTEGER)
+        return false;
+    const char *text = note->str, *end = note->str + note->len;
+    size_t token_len, since_len;
+    const char *token = text_part(&text, end, ' ', &token_len);
+    const char *since = text_part(&text, end, '\n', &since_len);
+    holder_set(info, grant->str, grant->len, text_number(token, token_len),
+               text_number(since, since_len), text_number(now->str, now->len), text,
+               (size_t)(end - text));
+    info->remaining_ms = reply->element[at + 1]->integer;
+    info->mode = MORTISE_SHARED;
+    info->permits = (uint32_t)reply->element[1]->integer;
+    info->holders = (uint32_t)(reply->elements / 3 - 1);
+    if (reply->element[2]->type == REDIS_REPLY_INTEGER)
+        info->waiters = (int32_t)reply->element[2]->integer;
+    return true;
+}
+
+bool shared_is_broken(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
+           reply->element[1]->type == REDIS_REPLY_INTEGER && reply->element[1]->integer == -1;
+}

@@ -1,0 +1,99 @@
+/* scene.c - see scene.h. */
+#include "scene.h"
+
+#include <stdio.h>
+
+const struct way scene_ways[WAYS] = {
+    {"string", "", true},
+    {"string, no queue", "queue = no\n", false},
+    {"hash", "mode = hash\n", true},
+    {"hash, no queue", "mode = hash\nqueue = no\n", false},
+};
+
+void scene_begin(struct scene *scene, const struct way *way, const char *what, const char *core)
+{
+    scene->way = way;
+    snprintf(doing, sizeof doing, "%s, %s", what, way->name);
+    snprintf(scene->name, sizeof scene->name, "%.40s %.16s", what, way->name);
+    for (size_t i = 0; i < CLIENTS; i++)
+        scene->client[i] = open_at(scene_server, NULL, core, way->settings);
+}
+
+int64_t scene_holders(const struct scene *scene)
+{
+    return ask_number(scene_server, "ZCARD {mortise:%s}:mortise:holders", scene->name);
+}
+
+void scene_end(struct scene *scene)
+{
+    for (size_t i = 0; i < CLIENTS; i++)
+        close_client(scene->client[i]);
+    CHECK(wait_holds(scene_server, scene->name,
+                     0)); /* what ended by itself lasts for a moment in the server */
+    CHECK(scene_holders(scene) == 0);
+    CHECK(queue_length(scene_server, scene->name) == 0);
+}
+
+mortise_lease *scene_acquire(const struct scene *scene, int who, const mortise_options *options)
+{
+    mortise_lease *lease = NULL;
+    EXPECT(OK, mortise_acquire(scene->client[who], scene->name, options, &lease, &detail));
+    return lease;
+}
+
+mortise_lease *scene_share(const struct scene *scene, int who, uint32_t permits)
+{
+    return scene_acquire(
+        scene, who, SHARED(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS, .permits = permits));
+}
+
+mortise_status scene_try(const struct scene *scene, int who, uint32_t permits)
+{
+    mortise_lease *lease = NULL;
+    mortise_status status = mortise_acquire(
+        scene->client[who], scene->name,
+        SHARED(.wait_ms = 0, .ttl_ms = LONG_MS, .permits = permits), &lease, &detail);
+    if (lease)
+        give(lease);
+    return status;
+}
+
+void scene_want(struct pending *pending, const struct scene *scene, int who, mortise_mode mode,
+                uint32_t permits)
+{
+    *pending = PENDING_INIT;
+    pending_start(
+        pending, scene->client[who], scene->name,
+        MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS, .mode = mode, .permits = permits));
+}
+
+bool scene_has_bar(void *scene)
+{
+    return ask_number(scene_server, "EXISTS {mortise:%s}:mortise:bar",
+                      ((struct scene *)scene)->name) == 1;
+}
+
+static bool has_listener(void *scene)
+{
+    redisReply *reply =
+        ask(scene_server, "PUBSUB NUMSUB {mortise:%s}:mortise:news", ((struct scene *)scene)->name);
+    bool has = reply && reply->elements == 2 && reply->element[1]->integer > 0;
+    freeReplyObject(reply);
+    return has;
+}
+
+/* So many wait, as far as the server shows it. */
+void scene_wait(struct scene *scene, int64_t count)
+{
+    if (scene->way->queued)
+        CHECK(wait_queue(scene_server, scene->name, count));
+    else
+        CHECK(test_poll(has_listener, scene, TEST_PATIENCE_MS));
+}
+
+void scene_join(struct pending *pending)
+{
+    EXPECT(OK, pending_join(pending));
+    if (pending->lease)
+        give(pending->lease);
+}
