@@ -1,5 +1,7 @@
-/* log.c - lines for stderr, written by a thread of their own; see log.h. */
+/* log.c - lines for stderr or a callback, written by a thread of their own; see log.h. */
 #include "base/log.h"
+
+#include <mortise/mortise.h>
 
 #include <errno.h>
 #include <poll.h>
@@ -18,11 +20,17 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows */
 static pthread_cond_t written;                           /* some lines were; on CLOCK_MONOTONIC */
 static bool written_ready;
-static char buffers[2][ROOM]; /* one is filled while the other is written */
+static char buffers
+    [2]
+    [ROOM]; /* one is filled while the other is written; a line is its level, the text, a newline */
 static unsigned filling;
 static size_t used;
 static uint64_t lines_in, lines_out, dropped;
-static bool runs;
+static bool runs, calling; /* the thread; the callback */
+static mortise_log_callback callback;
+static void *callback_data;
+static _Thread_local bool inside; /* this thread is in the callback */
+static unsigned forks;            /* between the first process and this one */
 
 static void make_cond_locked(void)
 {
@@ -35,6 +43,32 @@ static void make_cond_locked(void)
 }
 
 /* ---- the thread ---- */
+
+/* The callback gets the line, without its newline. False: there is no callback. */
+static bool call(int level, char *line, size_t length)
+{
+    pthread_mutex_lock(&lock);
+    mortise_log_callback function = callback;
+    void *data = callback_data;
+    unsigned before = forks;
+    calling = function != NULL;
+    pthread_mutex_unlock(&lock);
+    if (function == NULL)
+        return false;
+    line[length - 1] = '\0';
+    inside = true;
+    function(level, line, data);
+    inside = false;
+    pthread_mutex_lock(&lock);
+    if (forks != before) { /* a child that was forked in the callback: the rest is its parent's */
+        pthread_mutex_unlock(&lock);
+        pthread_exit(NULL);
+    }
+    calling = false;
+    pthread_cond_broadcast(&written);
+    pthread_mutex_unlock(&lock);
+    return true;
+}
 
 /* One write for each line, so that lines of several processes do not mix in a pipe. */
 static void put(const char *line, size_t length)
@@ -53,12 +87,13 @@ static void put(const char *line, size_t length)
     }
 }
 
-static void put_lines(const char *lines, size_t length)
+static void put_lines(char *lines, size_t length)
 {
     while (length > 0) {
-        const char *end = memchr(lines, '\n', length);
-        size_t size = end == NULL ? length : (size_t)(end - lines) + 1;
-        put(lines, size);
+        char *end = memchr(lines, '\n', length);
+        size_t size = (size_t)(end - lines) + 1;
+        if (!call(lines[0] - '0', lines + 1, size - 1))
+            put(lines + 1, size - 1);
         lines += size;
         length -= size;
     }
@@ -68,9 +103,10 @@ static void put_dropped(uint64_t count)
 {
     char line[128];
     int length = snprintf(line, sizeof(line),
-                          "mortise: %llu log lines were dropped: stderr was not read in time\n",
+                          "mortise: %llu log lines were dropped: they were not read in time\n",
                           (unsigned long long)count);
-    put(line, (size_t)length);
+    if (!call(4, line, (size_t)length))
+        put(line, (size_t)length);
 }
 
 static void *log_main(void *argument)
@@ -79,7 +115,7 @@ static void *log_main(void *argument)
     pthread_setname_np(pthread_self(), "mortise-log");
     pthread_mutex_lock(&lock);
     while (used > 0 || dropped > 0) {
-        const char *lines = buffers[filling];
+        char *lines = buffers[filling];
         size_t length = used;
         uint64_t upto = lines_in, lost = dropped;
         filling = 1 - filling;
@@ -121,16 +157,20 @@ static void start_locked(void)
 
 /* ---- the others ---- */
 
-void log_line(const char *format, ...)
+void log_line(int level, const char *format, ...)
 {
     char line[LINE_MAX_BYTES];
+    line[0] = (char)('0' + (level < 0 ? 0 : level > 7 ? 7 : level));
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(line, sizeof(line) - 1, format, arguments);
+    int length = vsnprintf(line + 1, sizeof(line) - 2, format, arguments);
     va_end(arguments);
     if (length < 0)
         return;
-    size_t size = (size_t)length < sizeof(line) - 2 ? (size_t)length : sizeof(line) - 2;
+    size_t size = (size_t)length + 1 < sizeof(line) - 2 ? (size_t)length + 1 : sizeof(line) - 2;
+    for (size_t i = 1; i < size; i++)
+        if (line[i] == '\n')
+            line[i] = ' ';
     line[size++] = '\n';
     pthread_mutex_lock(&lock);
     if (used + size <= ROOM) {
@@ -143,15 +183,30 @@ void log_line(const char *format, ...)
     pthread_mutex_unlock(&lock);
 }
 
-/* No thread can be had: what stderr takes at once. A pipe that is ready takes a line whole. */
+void mortise_on_log(mortise_log_callback function, void *user_data)
+{
+    pthread_mutex_lock(&lock);
+    if (!written_ready)
+        make_cond_locked();
+    callback = function;
+    callback_data = user_data;
+    while (calling && !inside)
+        pthread_cond_wait(&written, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
+/* No thread can be had: what stderr takes at once. A pipe that is ready takes a line whole. A callback that the application
+ * set does not run on a thread that may hold locks. */
 static void put_at_once_locked(void)
 {
+    if (callback != NULL)
+        return;
     char *lines = buffers[filling];
     struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
     size_t done = 0;
     while (done < used && poll(&ready, 1, 0) == 1 && ready.revents == POLLOUT) {
         size_t size = (size_t)((char *)memchr(lines + done, '\n', used - done) - lines) + 1 - done;
-        if (write(STDERR_FILENO, lines + done, size) < 0)
+        if (write(STDERR_FILENO, lines + done + 1, size - 1) < 0)
             break;
         done += size;
     }
@@ -199,7 +254,8 @@ void log_after_fork(bool in_child)
         make_cond_locked(); /* threads of the parent may wait on the old one */
         used = 0;
         lines_in = lines_out = dropped = 0;
-        runs = false;
+        runs = calling = inside = false;
+        forks++;
     }
     pthread_mutex_unlock(&lock);
 }

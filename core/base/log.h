@@ -1,8 +1,8 @@
-/* log.h - lines for stderr, written by a thread of their own.
+/* log.h - lines for stderr or for mortise_on_log(), written by a thread of their own.
  *
- * Nobody who logs ever waits for the reader of stderr: a full pipe, or a stopped terminal, would otherwise stop the
+ * Nobody who logs ever waits for the reader: a full pipe, a stopped terminal or a slow callback would otherwise stop the
  * thread that carries renewals. Lines wait in a buffer of fixed size. If it is full, further lines are dropped and
- * counted, and the count is written as soon as stderr takes bytes again. One buffer and one thread for the process;
+ * counted, and the count is written as soon as the reader takes lines again. One buffer and one thread for the process;
  * the thread exists while there is something to write. Knows nothing else of the core. */
 #ifndef MORTISE_CORE_LOG_H
 #define MORTISE_CORE_LOG_H
@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Queues one line; the newline is added. Any thread, any lock. */
-void log_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Queues one line; the newline is added. level: 3 error, 4 warning, 6 info. Any thread, any lock. */
+void log_line(int level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Waits until what was queued before is written, but no longer than patience_ms. */
 void log_flush(int64_t patience_ms);
 

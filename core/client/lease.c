@@ -1,9 +1,10 @@
-/* lease.c - the public calls on a lease: its end, and what can be asked of it without a word to anybody. */
+/* lease.c - the public calls on a lease: its end, its changes, and what can be asked of it without a request. */
 #include "lock/lease.h"
 #include "client/client.h"
 #include "lock/waitlist.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 /* The claim of a live lease, with its client entered. */
 static mortise_status lease_enter(mortise_lease *lease, struct claim **claim,
@@ -119,6 +120,176 @@ mortise_status mortise_release_nowait(mortise_lease *lease, mortise_error *error
     return release_lease(lease, false, error);
 }
 
+/* ---- async ---- */
+
+/* A release whose outcome comes by a callback. The claim refers to it until then; after that, the queue of callbacks. */
+struct async_release {
+    struct release_wait wait; /* first */
+    struct notice notice;
+    struct events *events;
+    struct called called;
+    mortise_error detail, error;
+};
+
+/* client lock held */
+static void async_released(struct release_wait *wait)
+{
+    struct async_release *release = (struct async_release *)(void *)wait;
+    release->notice.status = wait->status;
+    if (wait->status != MORTISE_OK) {
+        explain_release(&release->called, wait->status, &release->detail, &release->error);
+        release->notice.error = &release->error;
+    }
+    events_push(release->events, &release->notice);
+}
+
+static struct async_release *async_new(struct client *client, mortise_release_callback callback,
+                                       void *user_data)
+{
+    struct async_release *release = calloc(1, sizeof(*release));
+    if (release == NULL || !events_ready(&client->events)) {
+        free(release);
+        return NULL;
+    }
+    int64_t patience_ms = client->locks.settings.unreachable_timeout_ms;
+    release->wait = (struct release_wait){.error = &release->detail,
+                                          .told = async_released,
+                                          .until_ns = clock_after_ms(clock_now(), patience_ms)};
+    release->notice =
+        (struct notice){.on_released = callback, .user_data = user_data, .owned = release};
+    release->events = &client->events;
+    return release;
+}
+
+/* OK: the release is not ours any more, and may be gone already. */
+static mortise_status end_async(struct claim *claim, struct client *client, mortise_lease *lease,
+                                struct async_release *release, mortise_error *error)
+{
+    struct locks *locks = &client->locks;
+    bool ending;
+    pthread_mutex_lock(&locks->lock);
+    if (!slot_is(&claim->slot, lease)) {
+        locks_unlock(locks, START_NOW);
+        return failed(error, MORTISE_INVALID,
+                      "the lease was released before, or its client closed");
+    }
+    bool calls_back = claim->loss.on_state != NULL;
+    remember_name(&release->called, claim, locks->settings.namespace_len);
+    mortise_status status = lease_release_locked(claim, &release->wait, &ending);
+    if (!ending) {
+        release->wait.status = status;
+        async_released(&release->wait);
+    }
+    locks_unlock(locks, START_SOON);
+    if (calls_back)
+        events_drain(&client->events, lease);
+    return MORTISE_OK;
+}
+
+mortise_status mortise_release_async(mortise_lease *lease, mortise_release_callback callback,
+                                     void *user_data, mortise_error *error)
+{
+    struct claim *claim;
+    struct client *client;
+    if (callback == NULL)
+        return failed(error, MORTISE_INVALID, "mortise_release_async: no callback");
+    mortise_status status = lease_enter(lease, &claim, &client, error);
+    if (status != MORTISE_OK)
+        return status;
+    struct async_release *release = async_new(client, callback, user_data);
+    if (release == NULL)
+        status = failed(error, MORTISE_NOMEM, "release: out of memory or threads");
+    else if ((status = end_async(claim, client, lease, release, error)) != MORTISE_OK)
+        free(release);
+    client_leave(client);
+    return status;
+}
+
+/* ---- changes ---- */
+
+/* Waits for the answer to a downgrade or an extension. */
+static void await_answer(struct client *client, struct claim *claim, struct release_wait *wait,
+                         void (*detach_locked)(struct claim *claim))
+{
+    struct locks *locks = &client->locks;
+    int64_t until = clock_after_ms(clock_now(), locks->settings.unreachable_timeout_ms);
+    if (pump_wait(&client->pump, &wait->sleeper, until))
+        return;
+    pthread_mutex_lock(&locks->lock);
+    if (!sleeper_done(&wait->sleeper))
+        detach_locked(claim);
+    locks_unlock(locks, START_NOW);
+}
+
+static mortise_status answered(const char *verb, const struct release_wait *wait,
+                               mortise_error *error)
+{
+    if (wait->status != MORTISE_OK && wait->error->status == wait->status && error != NULL)
+        *error = *wait->error;
+    else if (wait->status != MORTISE_OK)
+        failed(error, wait->status, "%s: %s", verb, mortise_status_text(wait->status));
+    return wait->status;
+}
+
+/* The lease is held, and nobody released it. client lock held */
+static mortise_status still_held_locked(struct claim *claim, mortise_lease *lease, const char *verb,
+                                        mortise_error *error)
+{
+    if (!slot_is(&claim->slot, lease))
+        return failed(error, MORTISE_INVALID,
+                      "the lease was released before, or its client closed");
+    claim_check_deadline_locked(claim, clock_now());
+    if (claim->state != CLAIM_HELD)
+        return failed(error, MORTISE_LOST, "%s: the lease was lost before", verb);
+    return MORTISE_OK;
+}
+
+static mortise_status may_extend(const struct claim *claim, mortise_error *error)
+{
+    if (claim->renew && !claim->ends)
+        return failed(error, MORTISE_INVALID, "extend: the library renews this lease by itself");
+    if (claim->extender != NULL)
+        return failed(error, MORTISE_INVALID, "extend: another thread extends this lease");
+    return MORTISE_OK;
+}
+
+static mortise_status extend(struct client *client, struct claim *claim, mortise_lease *lease,
+                             int64_t ttl_ms, mortise_error *error)
+{
+    struct locks *locks = &client->locks;
+    mortise_error detail;
+    detail.status = MORTISE_OK;
+    /* cppcheck-suppress uninitvar ; it is filled if there is detail */
+    struct release_wait wait = {.error = &detail};
+    sleeper_init(&wait.sleeper, &client->pump);
+    pthread_mutex_lock(&locks->lock);
+    mortise_status status = still_held_locked(claim, lease, "extend", error);
+    if (status == MORTISE_OK)
+        status = may_extend(claim, error);
+    if (status == MORTISE_OK)
+        claim_extend_locked(claim, ttl_ms == 0 ? claim->ttl_ms : ttl_ms, &wait);
+    locks_unlock(locks, START_NOW);
+    if (status != MORTISE_OK)
+        return status;
+    await_answer(client, claim, &wait, claim_extend_detach_locked);
+    return answered("extend", &wait, error);
+}
+
+mortise_status mortise_extend(mortise_lease *lease, int64_t ttl_ms, mortise_error *error)
+{
+    struct claim *claim;
+    struct client *client;
+    if (ttl_ms != 0 && (ttl_ms < MORTISE_TTL_MIN_MS || ttl_ms > MORTISE_TTL_MAX_MS))
+        return failed(error, MORTISE_INVALID, "extend: ttl_ms %lld is not 0 and not in %d to %d",
+                      (long long)ttl_ms, MORTISE_TTL_MIN_MS, MORTISE_TTL_MAX_MS);
+    mortise_status status = lease_enter(lease, &claim, &client, error);
+    if (status != MORTISE_OK)
+        return status;
+    status = extend(client, claim, lease, ttl_ms, error);
+    client_leave(client);
+    return status;
+}
+
 static mortise_status may_downgrade(const struct claim *claim, mortise_error *error)
 {
     if (claim->owner_len > 0)
@@ -138,35 +309,21 @@ static mortise_status downgrade(struct client *client, struct claim *claim, mort
     struct release_wait wait = {.error = &detail};
     sleeper_init(&wait.sleeper, &client->pump);
     pthread_mutex_lock(&locks->lock);
-    if (!slot_is(&claim->slot, lease)) {
-        locks_unlock(locks, START_NOW);
-        return failed(error, MORTISE_INVALID,
-                      "the lease was released before, or its client closed");
-    }
-    claim_check_deadline_locked(claim, clock_now());
-    mortise_status status =
-        claim->state == CLAIM_HELD
-            ? may_downgrade(claim, error)
-            : failed(error, MORTISE_LOST, "downgrade: the lease was lost before");
+    mortise_status status = still_held_locked(claim, lease, "downgrade", error);
+    if (status == MORTISE_OK)
+        status = may_downgrade(claim, error);
     bool asks = status == MORTISE_OK && claim->mode == MORTISE_EXCLUSIVE;
     if (asks)
         lease_downgrade_locked(claim, &wait);
     locks_unlock(locks, START_NOW);
     if (!asks)
         return status;
-    int64_t until = clock_after_ms(clock_now(), locks->settings.unreachable_timeout_ms);
-    bool answered = pump_wait(&client->pump, &wait.sleeper, until);
+    await_answer(client, claim, &wait, claim_downgrade_detach_locked);
     pthread_mutex_lock(&locks->lock);
-    if (!answered && !sleeper_done(&wait.sleeper))
-        claim_downgrade_detach_locked(claim);
-    else if (wait.status == MORTISE_OK && slot_is(&claim->slot, lease))
+    if (wait.status == MORTISE_OK && slot_is(&claim->slot, lease))
         waitlist_freed_locked(claim->name); /* callers of this process may share it */
     locks_unlock(locks, START_NOW);
-    if (wait.status != MORTISE_OK && detail.status == wait.status && error != NULL)
-        *error = detail;
-    else if (wait.status != MORTISE_OK)
-        failed(error, wait.status, "downgrade: %s", mortise_status_text(wait.status));
-    return wait.status;
+    return answered("downgrade", &wait, error);
 }
 
 mortise_status mortise_downgrade(mortise_lease *lease, mortise_error *error)
@@ -251,7 +408,9 @@ static size_t owner_text(const struct claim *claim, char *buffer, size_t size)
     return (size_t)snprintf(buffer, size, "%s", hex);
 }
 
-size_t mortise_owner(mortise_lease *lease, char *buffer, size_t size)
+/* Writes what `text` makes of a live lease. */
+static size_t write_text(mortise_lease *lease, char *buffer, size_t size,
+                         size_t (*text)(const struct claim *claim, char *buffer, size_t size))
 {
     struct claim *claim;
     struct client *client;
@@ -262,8 +421,24 @@ size_t mortise_owner(mortise_lease *lease, char *buffer, size_t size)
         return 0;
     pthread_mutex_lock(&client->locks.lock);
     if (slot_is(&claim->slot, lease))
-        length = owner_text(claim, buffer, size);
+        length = text(claim, buffer, size);
     locks_unlock(&client->locks, START_NOW);
     client_leave(client);
     return length;
+}
+
+size_t mortise_owner(mortise_lease *lease, char *buffer, size_t size)
+{
+    return write_text(lease, buffer, size, owner_text);
+}
+
+static size_t name_text(const struct claim *claim, char *buffer, size_t size)
+{
+    size_t prefix = claim->locks->settings.namespace_len;
+    return (size_t)snprintf(buffer, size, "%s", claim->name->text + prefix);
+}
+
+size_t mortise_name(mortise_lease *lease, char *buffer, size_t size)
+{
+    return write_text(lease, buffer, size, name_text);
 }

@@ -71,7 +71,7 @@ static void push_locked(struct events *events, struct notice *notice)
 
 static bool calls_back(const struct notice *notice)
 {
-    return notice->on_state != NULL || notice->on_acquired != NULL;
+    return notice->on_state != NULL || notice->on_acquired != NULL || notice->on_released != NULL;
 }
 
 void events_push(struct events *events, struct notice *notice)
@@ -118,6 +118,8 @@ static void call(const struct notice *notice)
     inside_epoch = atomic_load_explicit(&fork_epoch, memory_order_relaxed);
     if (notice->on_acquired != NULL)
         notice->on_acquired(notice->status, notice->lease, notice->error, notice->user_data);
+    else if (notice->on_released != NULL)
+        notice->on_released(notice->status, notice->error, notice->user_data);
     else
         notice->on_state(notice->lease, notice->state, notice->user_data);
     inside = false;

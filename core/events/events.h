@@ -21,7 +21,8 @@ struct notice {
     mortise_lease *lease; /* given to the callback */
     mortise_state_callback on_state; /* either this ... */
     mortise_lease_state state;
-    mortise_acquire_callback on_acquired; /* ... or this */
+    mortise_acquire_callback on_acquired; /* ... or this ... */
+    mortise_release_callback on_released; /* ... or this */
     mortise_status status;
     const mortise_error *error;
     void *user_data;

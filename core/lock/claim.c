@@ -122,6 +122,24 @@ void claim_spend_lease_locked(struct claim *claim)
     events_forget(claim->locks->events, &claim->loss);
 }
 
+void claim_tell_locked(struct claim *claim, struct release_wait **who, mortise_status status,
+                       const mortise_error *detail)
+{
+    struct release_wait *wait = *who;
+    if (wait == NULL)
+        return;
+    *who = NULL;
+    wait->status = status;
+    if (wait->error != NULL && detail != NULL) {
+        *wait->error = *detail;
+        wait->error->status = status;
+    }
+    if (wait->told != NULL)
+        wait->told(wait);
+    else
+        sleeper_wake_later(&wait->sleeper, &claim->locks->wakes);
+}
+
 void claim_fill_op(const struct claim *claim, struct task *task, mortise_op_kind kind,
                    void (*done)(mortise_op *op))
 {

@@ -27,7 +27,8 @@
  * (6) The release is repeated; but a refusal that repeating cannot change, the end of the ttl, and the end of a close are
  *     the end of the claim too: what may be left in the backend ends with its ttl.
  *
- * A downgrade changes no state either: it is a renewal that also makes the claim shared (downgrade.c).
+ * A downgrade changes no state either: it is a renewal that also makes the claim shared (downgrade.c). Nor does an
+ * extension, which is one renewal of a claim that is not renewed otherwise (extend.c).
  *
  * A doubt of the driver changes no state: in HELD, `ask` asks at once, or after the renewal that is out (`doubted`).
  *
@@ -60,11 +61,14 @@ enum downgrade {
     DOWNGRADE_MAYBE   /* one may have been: the claim is of either mode in the backend */
 };
 
-/* A caller of mortise_release() or mortise_downgrade() that waits for the answer; on its stack. */
+/* A caller that waits for the answer to a release, a downgrade or an extension, on its stack; or an async release. */
 struct release_wait {
     struct sleeper sleeper;
     mortise_status status; /* for the caller; while it waits: what it gets if it stops waiting now */
     mortise_error *error;  /* filled with detail, if there is any; may be NULL */
+    /* async release: called in place of waking the sleeper; client lock held. It waits no longer than until_ns */
+    void (*told)(struct release_wait *wait);
+    int64_t until_ns;
 };
 
 struct claim {
@@ -106,6 +110,9 @@ struct claim {
     uint16_t failures;     /* of renewals, in a row */
     enum downgrade downgrade;
     struct release_wait *downgrader; /* NULL: nobody waits for it */
+    int64_t extend_ms;     /* the ttl that the next renewal asks for: of mortise_extend(); 0: none */
+    bool extending;        /* the renewal that is out asks for it */
+    struct release_wait *extender; /* NULL: nobody waits for it */
     uint32_t handovers;    /* up to handover_max */
     int64_t granted_ns;    /* by the backend */
     int64_t renewed_ns;    /* the deadline counts from then */
@@ -139,6 +146,10 @@ void claim_go_locked(struct claim *claim, enum claim_state state);
 void claim_answered_locked(struct claim *claim);
 /* The handle of the lease is spent, and no callback of it waits. */
 void claim_spend_lease_locked(struct claim *claim);
+/* *who (NULL: nobody) gets its answer and waits no more: its memory may be gone then. detail NULL: keeps the error that was
+ * filled before. */
+void claim_tell_locked(struct claim *claim, struct release_wait **who, mortise_status status,
+                       const mortise_error *detail);
 /* Fills what all requests of a claim have in common. */
 void claim_fill_op(const struct claim *claim, struct task *task, mortise_op_kind kind,
                    void (*done)(mortise_op *op));
@@ -176,6 +187,18 @@ void claim_downgraded_locked(struct claim *claim);
 bool claim_downgrade_failed_locked(struct claim *claim, const mortise_op *op);
 /* The lease ends: the caller that waits learns it. */
 void claim_downgrade_over_locked(struct claim *claim, mortise_status status);
+
+/* ---- extend.c ---- */
+
+/* HELD, not renewed, and nobody extends it: asks for ttl_ms from now on. */
+void claim_extend_locked(struct claim *claim, int64_t ttl_ms, struct release_wait *wait);
+/* The caller stops waiting: wait->status says what it is told. */
+void claim_extend_detach_locked(struct claim *claim);
+/* The answer to a renewal that asked for it. */
+void claim_extended_locked(struct claim *claim, const mortise_op *op);
+void claim_extend_failed_locked(struct claim *claim, const mortise_op *op);
+/* The lease ends: the caller that waits learns it. */
+void claim_extend_over_locked(struct claim *claim, mortise_status status);
 
 /* ---- ending.c: releases ---- */
 

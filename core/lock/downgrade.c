@@ -13,16 +13,7 @@
 
 static void tell_locked(struct claim *claim, mortise_status status, const mortise_error *detail)
 {
-    struct release_wait *wait = claim->downgrader;
-    if (wait == NULL)
-        return;
-    claim->downgrader = NULL;
-    wait->status = status;
-    if (wait->error != NULL && detail != NULL) {
-        *wait->error = *detail;
-        wait->error->status = status;
-    }
-    sleeper_wake_later(&wait->sleeper, &claim->locks->wakes);
+    claim_tell_locked(claim, &claim->downgrader, status, detail);
 }
 
 void claim_downgrade_detach_locked(struct claim *claim)

@@ -19,7 +19,7 @@ static void send_locked(struct claim *claim)
     claim->end.op.flags = (claim->attempts > 0 ? MORTISE_OP_REPEAT : 0u) |
                           (claim->downgrade != DOWNGRADE_NONE ? MORTISE_OP_DOWNGRADE : 0u);
     claim->end.op.ttl_ms = 0;
-    claim->end.unattended = claim->wait == NULL;
+    claim->end.unattended = claim->wait == NULL || claim->wait->told != NULL;
     claim->end_out = true;
     int64_t patience_ms = locks->settings.unreachable_timeout_ms / 2 + 1;
     locks_set_timer_locked(locks, &claim->timer, clock_after_ms(clock_now(), patience_ms));
@@ -49,23 +49,13 @@ static void over_locked(struct claim *claim)
 void claim_attend_locked(struct claim *claim, struct release_wait *wait)
 {
     claim->wait = wait;
-    claim->end.unattended = false; /* not started yet */
+    claim->end.unattended = wait->told != NULL; /* not started yet */
     wait->status = MORTISE_INDETERMINATE;
 }
 
-/* Wakes the caller; its memory may be gone then. detail NULL: keeps the error that was filled before. */
 static void tell_locked(struct claim *claim, mortise_status status, const mortise_error *detail)
 {
-    struct release_wait *wait = claim->wait;
-    if (wait == NULL)
-        return;
-    claim->wait = NULL;
-    wait->status = status;
-    if (wait->error != NULL && detail != NULL) {
-        *wait->error = *detail;
-        wait->error->status = status;
-    }
-    sleeper_wake_later(&wait->sleeper, &claim->locks->wakes);
+    claim_tell_locked(claim, &claim->wait, status, detail);
 }
 
 /* The status for a caller that stops waiting now. The last try may be unsent while another one is under way. */
@@ -75,6 +65,14 @@ static mortise_status known_by_now_locked(const struct claim *claim)
         pump_may_be_sent(claim->locks->pump, &claim->end))
         return MORTISE_INDETERMINATE;
     return claim->wait->status;
+}
+
+/* No thread waits for an async release, so this is how its waiting ends. */
+static void stop_waiting_locked(struct claim *claim)
+{
+    struct release_wait *wait = claim->wait;
+    if (wait != NULL && wait->told != NULL && clock_now() >= wait->until_ns)
+        tell_locked(claim, known_by_now_locked(claim), NULL);
 }
 
 void claim_detach_locked(struct claim *claim)
@@ -153,6 +151,7 @@ static void released_locked(struct claim *claim, const mortise_op *op)
         tell_locked(claim, meaning(claim, op->status), op->error);
     else
         note_failure(claim, op);
+    stop_waiting_locked(claim);
     claim->maybe_done |= op->status == MORTISE_INDETERMINATE;
     bool again = claim->end_again;
     claim->end_again = false;
@@ -179,12 +178,16 @@ static void release_done(mortise_op *op)
 
 void claim_ending_timer_locked(struct claim *claim)
 {
+    stop_waiting_locked(claim);
     if (!claim->end_out) {
         send_locked(claim);
         return;
     }
+    struct release_wait *wait = claim->wait;
+    bool async =
+        wait != NULL && wait->told != NULL; /* a driver that is stuck answers no cancel either */
     locks_cancel_locked(claim->locks, &claim->end); /* no answer: this try has failed */
-    locks_set_timer_locked(claim->locks, &claim->timer, MORTISE_NEVER);
+    locks_set_timer_locked(claim->locks, &claim->timer, async ? wait->until_ns : MORTISE_NEVER);
 }
 
 /* ---- the client closes ---- */

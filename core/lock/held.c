@@ -69,7 +69,7 @@ static bool is_renewed(const struct claim *claim, int64_t now)
 /* Not only for the sake of the deadline. */
 static bool asks_again(const struct claim *claim)
 {
-    return claim->doubted || claim->downgrade != DOWNGRADE_NONE;
+    return claim->doubted || claim->downgrade != DOWNGRADE_NONE || claim->extend_ms > 0;
 }
 
 /* After the first failure at once, then doubling from a fiftieth of the span to a sixth. */
@@ -171,6 +171,7 @@ static void lost_locked(struct claim *claim, bool gone)
     observe_locked(locks, MORTISE_EVENT_LOST, claim->name, claim, NULL, MORTISE_LOST);
     events_push_state(locks->events, &claim->loss, MORTISE_STATE_LOST);
     claim_downgrade_over_locked(claim, MORTISE_LOST);
+    claim_extend_over_locked(claim, MORTISE_LOST);
     if (unsure)
         claim_end_locked(claim);
     else
@@ -198,16 +199,26 @@ static int64_t left_ms(const struct claim *claim, int64_t now)
     return earlier(ms, claim->ttl_ms);
 }
 
+/* The ttl that a renewal asks for. */
+static int64_t renewal_ms(const struct claim *claim, int64_t now)
+{
+    if (!claim->extends)
+        return left_ms(claim, now);
+    if (!claim->ends)
+        return claim->extending ? claim->extend_ms : claim->ttl_ms;
+    int64_t ms = (claim->hold_until_ns - now) / NS_PER_MS + 1;
+    return ms > claim->extend_ms ? ms : claim->extend_ms;
+}
+
 void claim_renew_locked(struct claim *claim, int64_t now)
 {
     int64_t patience_ns = (int64_t)claim->span_ms * NS_PER_MS / 6;
     set_timer_locked(claim, now + (patience_ns < NS_PER_MS ? NS_PER_MS : patience_ns));
     claim_fill_op(claim, &claim->ask, MORTISE_OP_RENEW, renewal_done);
-    claim->extends = is_renewed(claim, now);
-    if (!claim->extends)
-        claim->ask.op.ttl_ms = left_ms(claim, now);
-    else if (claim->ends)
-        claim->ask.op.ttl_ms = (claim->hold_until_ns - now) / NS_PER_MS + 1;
+    claim->extending = claim->extend_ms > 0;
+    claim->extends = claim->extending || is_renewed(claim, now);
+    claim->ask.op.ttl_ms = renewal_ms(claim, now);
+    claim->extend_ms = 0;
     if (claim->downgrade != DOWNGRADE_NONE)
         claim->ask.op.flags = MORTISE_OP_DOWNGRADE;
     claim->ask.unattended = true;
@@ -230,6 +241,7 @@ static void renewed_locked(struct claim *claim, const mortise_op *op)
     claim->failures = 0;
     if ((op->flags & MORTISE_OP_DOWNGRADE) != 0)
         claim_downgraded_locked(claim);
+    claim_extended_locked(claim, op);
     if (atomic_exchange(&claim->suspect, false))
         events_push_state(claim->locks->events, &claim->change, MORTISE_STATE_HELD);
     if (claim->extends) {
@@ -247,8 +259,12 @@ static void renewed_locked(struct claim *claim, const mortise_op *op)
 static void renewal_failed_locked(struct claim *claim, const mortise_op *op)
 {
     int64_t now = clock_now();
+    claim_extend_failed_locked(claim, op);
     if ((op->flags & MORTISE_OP_DOWNGRADE) != 0 && claim_downgrade_failed_locked(claim, op)) {
-        set_renewal_timer_locked(claim, now);
+        if (claim->extend_ms > 0)
+            claim_renew_locked(claim, now);
+        else
+            set_renewal_timer_locked(claim, now);
         return;
     }
     claim->locks->stats.renewal_failures++;

@@ -59,6 +59,7 @@ mortise_status lease_release_locked(struct claim *claim, struct release_wait *wa
     }
     claim_spend_lease_locked(claim);
     claim_downgrade_over_locked(claim, locks->closing ? MORTISE_CLOSED : MORTISE_INVALID);
+    claim_extend_over_locked(claim, locks->closing ? MORTISE_CLOSED : MORTISE_INVALID);
     if (claim->ask_out)
         locks_cancel_locked(locks, &claim->ask);
     if (held) {

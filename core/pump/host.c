@@ -36,7 +36,7 @@ static void host_log(mortise_host *host, int level, const char *format, ...)
     vsnprintf(line, sizeof(line), format, arguments);
     va_end(arguments);
     make_one_line(line);
-    log_line("mortise: [%s] %s", instance_of(host)->section, line);
+    log_line(level, "mortise: [%s] %s", instance_of(host)->section, line);
 }
 
 static int64_t within(int64_t number, int64_t least, int64_t most)

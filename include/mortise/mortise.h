@@ -269,6 +269,29 @@ MORTISE_API mortise_status mortise_release(mortise_lease *lease, mortise_error *
  * OK, LOST (known without asking the backend), INVALID, CLOSED, FORKED. */
 MORTISE_API mortise_status mortise_release_nowait(mortise_lease *lease, mortise_error *error);
 
+/* Called exactly once when an async release is over, on the notifier thread or in mortise_dispatch(). `status` is what
+ * mortise_release() returns in that case; unless it is OK, `error` is valid during the call, else it is NULL. */
+typedef void (*mortise_release_callback)(mortise_status status, const mortise_error *error,
+                                         void *user_data);
+
+/* Like mortise_release_nowait(), but the outcome comes by a callback, also if it is known at once. If the backend does not
+ * answer, the callback gets INDETERMINATE or UNREACHABLE after about `unreachable_timeout`; mortise_close() does not wait
+ * for longer either.
+ * OK: the handle is invalid, and the callback is called once, possibly before this call returns.
+ * NOMEM: the lease is unchanged. INVALID (NULL too), CLOSED, FORKED. The callback is called after OK only. */
+MORTISE_API mortise_status mortise_release_async(mortise_lease *lease,
+                                                 mortise_release_callback callback,
+                                                 void *user_data, mortise_error *error);
+
+/* For a lease with no_renew: asks the backend to let it last for ttl_ms from now on (0: the ttl of the acquire;
+ * MORTISE_TTL_MIN_MS to MORTISE_TTL_MAX_MS), and waits for the answer. It never makes a lease shorter.
+ * OK: the deadline has moved. LOST: as mortise_release().
+ * INDETERMINATE, UNREACHABLE: no answer in `unreachable_timeout` or in a sixth of the last ttl. You hold the lease until
+ *    its deadline as before, but the backend may keep the name for you for longer. You may call again.
+ * BACKEND: the backend refused; the deadline is as before.
+ * INVALID: not a lease; a lease that the library renews; or another thread extends or releases it. CLOSED, FORKED. */
+MORTISE_API mortise_status mortise_extend(mortise_lease *lease, int64_t ttl_ms, mortise_error *error);
+
 /* Makes an exclusive lease shared, in one step in the backend: no other exclusive lease comes in between, and callers that
  * wait for a shared lease get it. The lease keeps its token and its deadline. There is no upgrade, because two shared
  * holders that both want to upgrade would wait for each other forever.
@@ -309,6 +332,8 @@ MORTISE_API uint64_t mortise_token(mortise_lease *lease);
  * including the NUL. Returns the length without the NUL, even if it did not fit (like snprintf); 0 if the handle was
  * released. */
 MORTISE_API size_t mortise_owner(mortise_lease *lease, char *buffer, size_t size);
+/* Writes the name that was acquired, without the namespace, in the same way. Names have up to MORTISE_NAME_MAX bytes. */
+MORTISE_API size_t mortise_name(mortise_lease *lease, char *buffer, size_t size);
 
 /* ---- Asynchronous use ------------------------------------------------------------------------ */
 
@@ -493,6 +518,22 @@ typedef void (*mortise_text_callback)(const char *text, size_t length, void *use
 MORTISE_API mortise_status mortise_schema(const char *where, const char *module,
                                           mortise_text_callback write, void *user_data,
                                           mortise_error *error);
+
+/* ---- The log --------------------------------------------------------------------------------- */
+
+/* Called with each log line of the library and its modules: one printable line without a newline, valid during the call.
+ * Levels are those of syslog: 3 error, 4 warning, 6 info. */
+typedef void (*mortise_log_callback)(int level, const char *line, void *user_data);
+
+/* From now on `callback` gets the log lines of all clients of this process; NULL: they go to stderr again. A client with
+ * `log = none` in its config logs nothing.
+ * Threads: the callback runs on a thread of the library that only writes log lines, one call at a time, with no lock held.
+ * It may call every function of the library. While it blocks, lines wait; lines that do not fit into the buffer (64 KiB)
+ * are dropped and counted. When mortise_on_log() returns, the callback before does not run and will not be called, so
+ * do not call mortise_on_log() under a mutex that this callback takes. (Inside the callback itself it does not wait.)
+ * mortise_close() waits up to 200 ms for the last lines, and the exit of the program up to 1 s. A child after fork keeps
+ * the callback. */
+MORTISE_API void mortise_on_log(mortise_log_callback callback, void *user_data);
 
 /* Returns the version of the loaded library: "0.2.0". */
 MORTISE_API const char *mortise_version(void);

@@ -203,6 +203,12 @@ public:
         std::size_t length = mortise_owner(handle_, text, sizeof(text));
         return length < sizeof(text) ? std::string(text, length) : std::string();
     }
+    std::string name() const
+    {
+        char text[MORTISE_NAME_MAX + 1];
+        std::size_t length = mortise_name(handle_, text, sizeof(text));
+        return length < sizeof(text) ? std::string(text, length) : std::string();
+    }
     /* For functions of mortise.h that have no C++ form. */
     mortise_lease *handle() const noexcept { return handle_; }
 
@@ -354,6 +360,15 @@ public:
         return detail::told(status, why);
     }
 
+    /* Like mortise_extend(), for a lease with no_renew: it lasts for this time from now on. Rounded up to milliseconds. */
+    template <class Rep, class Period> result<void> extend(std::chrono::duration<Rep, Period> time)
+    {
+        std::int64_t ms = detail::whole_ms(time, MORTISE_TTL_MAX_MS + 1);
+        return extend_ms(ms > 0 ? ms : -1);
+    }
+    /* The same for the ttl that it was acquired with. */
+    result<void> extend() { return extend_ms(0); }
+
     /* There is a lease here, held or lost: not moved from, not released. held() says whether you hold the lock. */
     explicit operator bool() const noexcept { return handle_ != nullptr; }
 
@@ -361,6 +376,29 @@ public:
     result<void> release() { return give_back(mortise_release); }
     /* Like mortise_release_nowait(): an acquire and a release cost one round trip. */
     result<void> release_nowait() { return give_back(mortise_release_nowait); }
+    /* Like mortise_release_async(): `done` gets what release() would have returned. It is called exactly once, unless this
+     * call fails. The lease is empty afterwards; after NOMEM it is unchanged. */
+    result<void> release_async(std::function<void(result<void>)> done)
+    {
+        if (handle_ == nullptr)
+            return error(MORTISE_INVALID, "there is no lease here: moved from, or released before");
+        if (!done)
+            return error(MORTISE_INVALID, "release_async: no callback");
+        auto mine = std::make_unique<releasing>();
+        mine->done = std::move(done);
+        lease was = std::move(*this); /* a callback may destroy this object */
+        mortise_error why;
+        mortise_status status =
+            mortise_release_async(was.handle_, releasing::trampoline, mine.get(), &why);
+        if (status == MORTISE_NOMEM) {
+            swap(was);
+            return detail::told(status, why);
+        }
+        if (status == MORTISE_OK)
+            (void)mine.release(); /* the callback owns it, and may have run already */
+        was.retire(status);
+        return detail::told(status, why);
+    }
 
     void swap(lease &other) noexcept
     {
@@ -378,18 +416,41 @@ private:
     {
     }
 
+    struct releasing {
+        std::function<void(result<void>)> done;
+
+        static void trampoline(mortise_status status, const mortise_error *why, void *self) noexcept
+        {
+            std::unique_ptr<releasing> mine(static_cast<releasing *>(self));
+            if (status == MORTISE_OK)
+                mine->done(result<void>());
+            else
+                mine->done(detail::told(status, *why));
+        }
+    };
+
+    result<void> extend_ms(std::int64_t ms)
+    {
+        mortise_error why;
+        mortise_status status = mortise_extend(handle_, ms, &why);
+        return detail::told(status, why);
+    }
     mortise_status end(mortise_status (*how)(mortise_lease *, mortise_error *),
                        mortise_error *why) noexcept
     {
-        std::shared_ptr<detail::home> home = std::move(home_); /* outlives this object: a callback may destroy it */
-        std::shared_ptr<detail::watcher> told = std::move(watcher_);
-        mortise_lease *spent = std::exchange(handle_, nullptr);
-        mortise_status status = how(spent, why);
-        if (told)
-            home->retire(std::move(told), spent,
-                         status != MORTISE_INVALID && status != MORTISE_CLOSED &&
-                             status != MORTISE_FORKED);
+        lease was = std::move(*this); /* outlives this object: a callback may destroy it */
+        mortise_status status = how(was.handle_, why);
+        was.retire(status);
         return status;
+    }
+    /* The handle is spent by a release that returned this. */
+    void retire(mortise_status status) noexcept
+    {
+        mortise_lease *spent = std::exchange(handle_, nullptr);
+        if (watcher_)
+            home_->retire(std::move(watcher_), spent,
+                          status != MORTISE_INVALID && status != MORTISE_CLOSED &&
+                              status != MORTISE_FORKED);
     }
     void drop() noexcept
     {

@@ -308,6 +308,40 @@ static void test_event_loop()
     CU_ASSERT_EQUAL(mine.stats().value().held, 0);
 }
 
+/* A release whose outcome comes later; the lease may be gone by then, and the callback owns what it captured. */
+static void test_release_async()
+{
+    mortise::client mine = open();
+    std::promise<mortise_status> first, second;
+    auto told = first.get_future(), told_too = second.get_future();
+    {
+        auto lease = mine.try_acquire("async").value();
+        CU_ASSERT_EQUAL(lease.release_async(nullptr).status(), MORTISE_INVALID);
+        ASSERT_BOOL(lease.held());
+        CU_ASSERT_EQUAL(
+            lease.release_async([&](mortise::result<void> was) { first.set_value(was.status()); })
+                .status(),
+            MORTISE_OK);
+        CU_ASSERT_FALSE(lease);
+        CU_ASSERT_EQUAL(lease.release_async([](auto) {}).status(), MORTISE_INVALID);
+    }
+    CU_ASSERT_FATAL(cxx_test::comes(told));
+    CU_ASSERT_EQUAL(told.get(), MORTISE_OK);
+    auto broken = mine.try_acquire("async").value();
+    CU_ASSERT_EQUAL(mine.break_grant("async", broken.token()).status(), MORTISE_OK);
+    std::string message;
+    CU_ASSERT_EQUAL(broken
+                        .release_async([&](mortise::result<void> was) {
+                            message = was.error().message;
+                            second.set_value(was.status());
+                        })
+                        .status(),
+                    MORTISE_OK);
+    CU_ASSERT_FATAL(cxx_test::comes(told_too));
+    CU_ASSERT_EQUAL(told_too.get(), MORTISE_LOST);
+    ASSERT_BOOL(message.find("lost before") != std::string::npos);
+}
+
 int main()
 {
     static const CU_TestInfo tests[] = {
@@ -321,6 +355,7 @@ int main()
         {"async", test_async},
         {"async, unwanted", test_async_unwanted},
         {"an event loop", test_event_loop},
+        {"an async release", test_release_async},
         CU_TEST_INFO_NULL,
     };
     return cxx_test::run("callbacks", tests);

@@ -153,9 +153,8 @@ static void test_durations()
     CU_ASSERT_EQUAL(other.try_acquire_until("free", steady::time_point::max()).status(),
                     MORTISE_OK);
     CU_ASSERT_EQUAL(other.try_acquire_until("free", hours_of_steady::max()).status(), MORTISE_OK);
-    CU_ASSERT_EQUAL(
-        mortise::detail::whole_ms_until(steady::time_point::max(), MORTISE_WAIT_MAX_MS),
-        MORTISE_WAIT_MAX_MS);
+    CU_ASSERT_EQUAL(mortise::detail::whole_ms_until(steady::time_point::max(), MORTISE_WAIT_MAX_MS),
+                    MORTISE_WAIT_MAX_MS);
     CU_ASSERT_EQUAL(mortise::detail::whole_ms_until(hours_of_steady::max(), MORTISE_WAIT_MAX_MS),
                     MORTISE_WAIT_MAX_MS);
 
@@ -254,14 +253,38 @@ static void test_looks()
     CU_ASSERT_EQUAL(one.release().status(), MORTISE_LOST);
 }
 
+static void test_extend()
+{
+    mortise::client mine = open();
+    auto brief = mine.try_acquire("brief", mortise::options().ttl(10s).no_renew()).value();
+    CU_ASSERT_EQUAL(brief.name(), "brief");
+    CU_ASSERT_EQUAL(brief.extend(1h).status(), MORTISE_OK);
+    ASSERT_BOOL(brief.remaining() > 50min);
+    CU_ASSERT_EQUAL(brief.extend().status(), MORTISE_OK); /* it gets no shorter */
+    ASSERT_BOOL(brief.remaining() > 50min);
+    CU_ASSERT_EQUAL(brief.extend(0s).status(), MORTISE_INVALID);
+    CU_ASSERT_EQUAL(brief.extend(-1s).status(), MORTISE_INVALID);
+    CU_ASSERT_EQUAL(brief.extend(std::chrono::hours::max()).status(), MORTISE_INVALID);
+    CU_ASSERT_EQUAL(mine.try_acquire("renewed").value().extend().status(), MORTISE_INVALID);
+    CU_ASSERT_EQUAL(brief.release().status(), MORTISE_OK);
+    CU_ASSERT_EQUAL(brief.extend().status(), MORTISE_INVALID);
+    CU_ASSERT_EQUAL(brief.name(), "");
+}
+
 int main()
 {
     static const CU_TestInfo tests[] = {
-        {"a scope", test_scope},         {"moves", test_moves},
-        {"clients", test_clients},       {"exceptions", test_exceptions},
-        {"durations", test_durations},   {"waits", test_waits},
-        {"zero bytes", test_zero_bytes}, {"owners", test_owners},
-        {"looks", test_looks},           CU_TEST_INFO_NULL,
+        {"a scope", test_scope},
+        {"moves", test_moves},
+        {"clients", test_clients},
+        {"exceptions", test_exceptions},
+        {"durations", test_durations},
+        {"waits", test_waits},
+        {"zero bytes", test_zero_bytes},
+        {"owners", test_owners},
+        {"looks", test_looks},
+        {"extend", test_extend},
+        CU_TEST_INFO_NULL,
     };
     return cxx_test::run("guards", tests);
 }

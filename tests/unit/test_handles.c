@@ -225,6 +225,23 @@ static void test_out_parameters(void)
     rig_close(&rig);
 }
 
+static void test_name(void)
+{
+    char text[MORTISE_NAME_MAX + 1] = "x";
+    rig_open(&rig, "namespace = n:\n");
+    mortise_lease *lease = take(&rig, "lock", NULL);
+    CU_ASSERT_EQUAL(mortise_name(lease, text, sizeof(text)), 4);
+    CU_ASSERT_STRING_EQUAL(text, "lock");
+    CU_ASSERT_EQUAL(mortise_name(lease, text, 3), 4);
+    CU_ASSERT_STRING_EQUAL(text, "lo");
+    CU_ASSERT_EQUAL(mortise_name(lease, NULL, 0), 4);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_name(lease, text, sizeof(text)), 0);
+    CU_ASSERT_STRING_EQUAL(text, "");
+    CU_ASSERT_EQUAL(mortise_name(NULL, text, sizeof(text)), 0);
+    rig_close(&rig);
+}
+
 /* A program that was built with a smaller struct is not written past its end. */
 static void test_smaller_structs(void)
 {
@@ -258,6 +275,7 @@ int main(void)
         {"forged handles", test_forged},
         {"arguments", test_arguments},
         {"out-parameters", test_out_parameters},
+        {"the name of a lease", test_name},
         {"smaller structs", test_smaller_structs},
         CU_TEST_INFO_NULL,
     };

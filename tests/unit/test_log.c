@@ -182,6 +182,85 @@ static void test_end_without_a_thread(void)
     check_last_words("last words alone");
 }
 
+/* ---- a callback in place of stderr ------------------------------------------------------------------ */
+
+static struct {
+    struct test_count calls;
+    int level;
+    char line[256];
+    bool blocks;
+    struct test_count entered, go;
+} heard = {.calls = TEST_COUNT_INIT, .entered = TEST_COUNT_INIT, .go = TEST_COUNT_INIT};
+
+static void hear(int level, const char *line, void *user_data)
+{
+    CU_ASSERT_PTR_EQUAL(user_data, &heard);
+    heard.level = level;
+    snprintf(heard.line, sizeof(heard.line), "%s", line);
+    if (heard.blocks) {
+        test_count_add(&heard.entered, 1);
+        test_count_wait(&heard.go, 1);
+    }
+    test_count_add(&heard.calls, 1);
+}
+
+static void hear_no_more(int level, const char *line, void *user_data)
+{
+    mortise_on_log(NULL, NULL); /* does not wait for itself */
+    hear(level, line, user_data);
+}
+
+static void test_callback(void)
+{
+    char line[256] = "";
+    rig_open(&rig, "");
+    rig.client->pump.logs = true;
+    catch_stderr(false);
+    mortise_host *host = &rig.client->top->host;
+    mortise_on_log(hear, &heard);
+    host->log(host, 6, "one");
+    CU_ASSERT(test_count_wait(&heard.calls, 1));
+    CU_ASSERT_EQUAL(heard.level, 6);
+    CU_ASSERT_STRING_EQUAL(heard.line, "mortise: [sim] one");
+    mortise_on_log(hear_no_more, &heard);
+    host->log(host, 3, "two\nlines");
+    CU_ASSERT(test_count_wait(&heard.calls, 2));
+    CU_ASSERT_EQUAL(heard.level, 3);
+    CU_ASSERT_STRING_EQUAL(heard.line, "mortise: [sim] two lines");
+    host->log(host, 4, "three");
+    CU_ASSERT(next_line(ends[0], line, sizeof(line)));
+    CU_ASSERT_STRING_EQUAL(line, "mortise: [sim] three"); /* the first that came to stderr */
+    let_stderr_go();
+    close(ends[0]);
+    rig_close(&rig);
+    CU_ASSERT_EQUAL(test_count_get(&heard.calls), 2);
+}
+
+static void *stop_hearing(void *argument)
+{
+    mortise_on_log(NULL, NULL);
+    CU_ASSERT_EQUAL(test_count_get(&heard.calls), 3); /* it has returned */
+    test_count_add(argument, 1);
+    return NULL;
+}
+
+/* Who takes the callback away may free what it uses: the call waits for one that runs. */
+static void test_callback_ends(void)
+{
+    static struct test_count stopped = TEST_COUNT_INIT;
+    pthread_t thread;
+    heard.blocks = true;
+    mortise_on_log(hear, &heard);
+    log_line(4, "mortise: slow");
+    CU_ASSERT(test_count_wait(&heard.entered, 1));
+    CU_ASSERT_FATAL(pthread_create(&thread, NULL, stop_hearing, &stopped) == 0);
+    CU_ASSERT_EQUAL(test_count_get(&stopped), 0);
+    test_count_add(&heard.go, 1);
+    pthread_join(thread, NULL);
+    CU_ASSERT_EQUAL(test_count_get(&stopped), 1);
+    heard.blocks = false;
+}
+
 /* ---- what a line is -------------------------------------------------------------------------------- */
 
 /* A module's text cannot pass for a line of its own. */
@@ -208,7 +287,7 @@ static void test_no_stderr(void)
     saved = dup(STDERR_FILENO);
     CU_ASSERT_FATAL(saved >= 0 && close(STDERR_FILENO) == 0);
     int64_t from_ms = test_now_ms();
-    log_line("mortise: to nobody");
+    log_line(4, "mortise: to nobody");
     log_flush(20000);
     int64_t took_ms = test_now_ms() - from_ms;
     let_stderr_go();
@@ -226,13 +305,13 @@ static void test_fork(void)
     int status, childs[2];
     rig_open_real(&rig, "");
     catch_stderr(true);
-    log_line("mortise: the parent's");
+    log_line(4, "mortise: the parent's");
     CU_ASSERT_FATAL(pipe2(childs, O_CLOEXEC) == 0);
     pid_t child = fork();
     if (child == 0) {
         alarm(60);
         dup2(childs[1], STDERR_FILENO);
-        log_line("mortise: the child's");
+        log_line(4, "mortise: the child's");
         log_flush(TEST_PATIENCE_MS);
         _exit(0);
     }
@@ -256,6 +335,8 @@ int main(int argc, char **argv)
     static const CU_TestInfo tests[] = {
         {"a reader that stands still stops nothing", test_full_pipe},
         {"a text of two lines", test_one_line},
+        {"a callback", test_callback},
+        {"the end of a callback", test_callback_ends},
         {"a program without stderr", test_no_stderr},
         {"the end of a program", test_end_of_a_program},
         {"the end of a program that can have no thread", test_end_without_a_thread},

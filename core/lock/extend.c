@@ -1,0 +1,63 @@
+/* extend.c - a lease that the library does not renew is made to last longer by its holder; see claim.h.
+ *
+ * | the claim | mortise_extend()     | renewal answered OK | no answer, refused | lost, released |
+ * |-----------|----------------------|---------------------|--------------------|----------------|
+ * | nothing   | wanted, renews       | -                   | -                  | -              |
+ * | wanted    | INVALID, one waits   | sent                | sent, repeats      | told           |
+ * | sent      | INVALID, one waits   | told, nothing       | told, nothing      | told           |
+ *
+ * "wanted": extend_ms is set. A renewal that was sent before the call (a doubt) does not carry the request; the next one
+ * does. It is sent once: if there is no answer, the caller decides whether to ask again. */
+#include "lock/claim.h"
+
+static void tell_locked(struct claim *claim, mortise_status status, const mortise_error *detail)
+{
+    claim_tell_locked(claim, &claim->extender, status, detail);
+}
+
+void claim_extend_locked(struct claim *claim, int64_t ttl_ms, struct release_wait *wait)
+{
+    claim->extender = wait;
+    claim->extend_ms = ttl_ms;
+    if (ttl_ms > claim->ttl_ms) /* from now on the claim may last that long in the backend */
+        claim->ttl_ms = (uint32_t)ttl_ms;
+    if (!claim->ask_out)
+        claim_renew_locked(claim, clock_now());
+}
+
+void claim_extend_detach_locked(struct claim *claim)
+{
+    bool sent = claim->extend_ms == 0 &&
+                (!claim->ask_out || pump_may_be_sent(claim->locks->pump, &claim->ask));
+    claim->extender->status = sent ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE;
+    claim->extender = NULL;
+    claim->extend_ms = 0;
+}
+
+void claim_extended_locked(struct claim *claim, const mortise_op *op)
+{
+    if (!claim->extending)
+        return;
+    claim->extending = false;
+    if (claim->ends) { /* renewed until then, because the session alone does not last that long */
+        int64_t until_ns = clock_after_ms(op->from_ns, op->ttl_ms);
+        if (until_ns > claim->hold_until_ns)
+            claim->hold_until_ns = until_ns;
+    }
+    tell_locked(claim, MORTISE_OK, NULL);
+}
+
+void claim_extend_failed_locked(struct claim *claim, const mortise_op *op)
+{
+    if (!claim->extending)
+        return;
+    claim->extending = false;
+    bool canceled = op->status == MORTISE_CANCELED || op->status == MORTISE_TIMEDOUT;
+    tell_locked(claim, canceled ? MORTISE_INDETERMINATE : op->status, op->error);
+}
+
+void claim_extend_over_locked(struct claim *claim, mortise_status status)
+{
+    claim->extend_ms = 0;
+    tell_locked(claim, status, NULL);
+}
