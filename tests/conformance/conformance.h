@@ -13,20 +13,20 @@
 
 /* ---- The subject (subject.c) ------------------------------------------------------------------ */
 
-/* What a hook can do to the server, beside starting it. */
+/* What a hook can do to the server, besides starting it. */
 enum {
     HOOK_RESTART =
-        1u << 0, /* stop, start: it is away and comes back with what it promised to keep */
-    HOOK_FREEZE = 1u << 1, /* freeze, thaw: it takes requests and answers none until it is thawed */
+        1u << 0, /* stop, start: it is down, and comes back with what it promises to keep */
+    HOOK_FREEZE = 1u << 1, /* freeze, thaw: it accepts requests, and answers none until it is thawed */
     HOOK_LOSE = 1u << 2    /* lose, pass: requests are executed, replies are lost */
 };
 
 struct subject {
     const char
-        *where; /* a config file's template or a URL; @DIR@ and what `start` printed replaced */
+        *where; /* a config file's template or a URL; with @DIR@ and the output of `start` replaced */
     const char *hooks; /* a script, "sim" for the sim driver's own, or NULL */
     unsigned can;      /* HOOK_… */
-    bool processes;    /* locks are seen by other processes */
+    bool processes;    /* other processes see the locks */
     int64_t ttl_ms;    /* a short one, for tests in which time must pass */
     int64_t slack_ms;  /* how late a call may be in the best of several tries; see soon() */
     int64_t killed_ms; /* how long the claim of a killed holder lasts; 0: its ttl */
@@ -36,65 +36,66 @@ struct subject {
     const char *taker;  /* the program; NULL: none was built */
     char folder[256];   /* @DIR@ */
     uint32_t capabilities;
-    mortise_client *looker; /* looks in after each test */
+    mortise_client *looker; /* checks the backend after each test */
 };
 extern struct subject subject;
 
-/* Reads the descriptor (key=value …), makes the folder, starts the server. 0, or an exit code. */
+/* Reads the descriptor (key=value …), creates the directory, starts the server. Returns 0 or an exit code. */
 int subject_begin(int argc, char **argv);
-/* False: something was left in the server. */
+/* Returns false if something was left in the server. */
 bool subject_end(void);
-/* Calls the hook; false: it failed. */
+/* Calls the hook. Returns false if it failed. */
 bool subject_hook(const char *verb);
 static inline bool has(mortise_capability capability)
 {
     return (subject.capabilities & (uint32_t)capability) != 0;
 }
 
-/* What to open for the subject with these settings of the [mortise] section ("ttl = 1s\nwait = 2s"),
- * NULL for none: a path or URL, valid until the end. A "!" before them: answers of the server are not waited for
- * for long. */
+/* Returns what to open for the subject with these settings of the [mortise] section ("ttl = 1s\nwait = 2s"; NULL:
+ * none): a path or URL, valid until the end. With "!" before the settings, the driver does not wait long for answers
+ * of the server. */
 const char *subject_where(const char *settings);
-/* Where the subject is the end of a migration: lets its clients in, in the namespace of these settings. */
+/* If the subject is the end of a migration: writes the register that admits its clients, in the namespace of these
+ * settings. */
 bool subject_write_stage3(const char *settings);
-/* The taker that was installed with the suite; NULL: there is none (installed.c). */
+/* Returns the taker that was installed with the suite, or NULL (installed.c). */
 const char *installed_taker(void);
 /* The in-process hooks of the sim driver (sim_hooks.c). */
 bool sim_hook(const char *verb);
 
 /* ---- Helpers of the tests (helpers.c) --------------------------------------------------------- */
 
-/* Opens the subject; asserts that it worked. NULL else. */
+/* Opens the subject, and asserts that it worked. NULL on failure. */
 mortise_client *open_client(const char *settings);
 void close_client(mortise_client *client);
-/* A name that nothing has used yet, below this run's own prefix. Valid for the next 64 calls. */
+/* Returns an unused name with this run's prefix. Valid for the next 64 calls. */
 const char *fresh_name(void);
-/* All names of this test begin so. */
+/* Returns the prefix of all names of this test. */
 const char *test_prefix(void);
 void helpers_before(void);
-/* After a test: soon, the backend holds nothing under this test's prefix. */
+/* After a test: asserts that the backend soon holds nothing under this test's prefix. */
 void helpers_after(void);
 
-/* Takes it within patience, asserts, NULL on failure. ttl 0: the config's. */
+/* Acquires it within patience, and asserts that. NULL on failure. ttl 0: the config's. */
 mortise_lease *take(mortise_client *client, const char *name, int64_t ttl_ms);
 /* Tries once. */
 mortise_status try_once(mortise_client *client, const char *name);
-/* Gives it back, asserts OK. */
+/* Releases it, and asserts OK. */
 void give(mortise_lease *lease);
-/* Of a lease whose client was closed: it was released, by that, and its client is closed. */
+/* Asserts the status of a call on a lease whose client was closed. */
 void expect_spent(mortise_status status);
 mortise_info look(mortise_client *client, const char *name);
 mortise_stats stats_of(mortise_client *client);
-/* Polls until the state is reached; false within patience. */
+/* Polls until the state is reached. Returns false if that takes longer than timeout_ms. */
 bool wait_state(mortise_lease *lease, mortise_lease_state state, int64_t timeout_ms);
-/* Until inspect says that so many wait; false: within patience, or the driver does not tell. */
+/* Waits until inspect reports that many waiters. False: not within patience, or the driver does not report them. */
 bool wait_waiters(const char *name, int count);
-/* Until so many more renewals have succeeded. */
+/* Waits until that many more renewals have succeeded. */
 bool wait_renewals(mortise_client *client, uint64_t more);
-/* Until the client's own count says so. */
+/* The same by the client's own count. */
 bool wait_local_waiters(mortise_client *client, uint64_t count);
 
-/* An async acquire and what became of it. */
+/* An async acquire and its outcome. */
 struct pending {
     mortise_request request;
     struct test_count calls; /* of the callback */
@@ -131,13 +132,13 @@ struct blocked {
 };
 void blocked_start(struct blocked *blocked, mortise_client *client, const char *name,
                    const mortise_options *options);
-/* Whether a wait that began at that instant and is over now was ended by news, where those are promised: it is over
- * before a waiter looks again by itself, as those of drivers/lib/sql do after 10 s. Else that it did not take for
- * ever. */
+/* Returns whether news ended a wait that began at that instant and has ended now: it took less than the time after
+ * which a waiter asks again by itself, which is 10 s in drivers/lib/sql. If the driver does not promise news, returns
+ * whether the wait was bounded. */
 bool was_told(int64_t began_ms);
-/* Whether a case can be fast enough: runs it until it is at most slack_ms late, eight times at most. A busy machine
- * delays some of the runs, a defect delays them all. The function runs the case once, asserts what does not depend on
- * time, and returns by how many milliseconds it was late. */
+/* Returns whether a case can be fast enough: runs it up to eight times, until it is at most slack_ms late. A busy
+ * machine delays some of the runs, a defect delays them all. The function runs the case once, asserts what does not
+ * depend on time, and returns how many milliseconds it was late. */
 bool soon(int64_t (*late_ms)(void *argument), void *argument);
 /* A machine that stood still for so long shows nothing: what asserts that somebody is told tries so often. */
 #define TOLD_TRIES 3

@@ -5,11 +5,11 @@
 
 /* ---- crashes ----------------------------------------------------------------------------------- */
 
-/* What was told was committed: a grant, and a renewal, are there after the server went down like that. */
+/* The client is told after the commit: a grant and a renewal survive when the server goes down like that. */
 static void crash_after_grant(int signal)
 {
-    ask("ALTER ROLE mortise SET synchronous_commit = off"); /* of no effect on what must be durable */
-    ask("ALTER SYSTEM SET wal_writer_delay = '10s'"); /* what is not durable would be lost for sure */
+    ask("ALTER ROLE mortise SET synchronous_commit = off"); /* no effect on what must be durable */
+    ask("ALTER SYSTEM SET wal_writer_delay = '10s'"); /* what is not durable would certainly be lost */
     ask("SELECT pg_reload_conf()");
     mortise_client *client = open_client("renew_every = 100ms", ""), *other = open_client("", "");
     mortise_stats stats = {.size = sizeof stats};
@@ -45,7 +45,7 @@ static void test_immediate_stop_after_renewal(void)
     crash_after_grant(SIGQUIT);
 }
 
-/* Who waited before the crash is told of a release after it. */
+/* A caller that waited before the crash is notified of a release after it. */
 static void test_crash_while_waiting(void)
 {
     mortise_client *client = open_client("", ""), *other = open_client("", "");
@@ -84,8 +84,9 @@ static void test_listener_terminated(void)
     mortise_close(other, NULL);
 }
 
-/* The statement that puts a waiter in the list takes until the waiter was told, over its other connection, and finds
- * the name kept for it. Whether it was in vain that it was told, it finds out at once, not at its next look. */
+/* The statement that adds a waiter to the list takes so long that the waiter is notified before, over its other
+ * connection, and finds the name reserved for it. If the notification was in vain, the waiter learns it at once, not
+ * when it polls next. */
 static bool told_before_the_answer(mortise_client *client, mortise_client *other, const char *name)
 {
     char sql[512];
@@ -105,14 +106,14 @@ static bool told_before_the_answer(mortise_client *client, mortise_client *other
     int64_t from_ms = test_now_ms();
     ask(sql);
     CU_ASSERT_EQUAL(waiter_end(&waiter), MORTISE_OK);
-    bool soon_enough = test_now_ms() - from_ms < 8000; /* it looks again after ten seconds */
+    bool soon_enough = test_now_ms() - from_ms < 8000; /* it polls after ten seconds */
     row_fault_end();
     ask("DELETE FROM told");
     CU_ASSERT_NOT_EQUAL(mortise_release(lease, &detail), MORTISE_OK); /* the fault took it */
     return soon_enough;
 }
 
-/* On a busy machine once is enough. */
+/* Once is enough, because the machine may be busy. */
 static void test_told_before_the_answer(void)
 {
     static const char *const names[] = {"told-1", "told-2", "told-3"};
@@ -132,7 +133,8 @@ static void test_told_before_the_answer(void)
     mortise_close(other, NULL);
 }
 
-/* A lease is not its session's: it stands when that is gone (DistributedLock#168: it went with it, or never). */
+/* A lease does not depend on its session: it survives the end of the session (DistributedLock#168: it ended too, or
+ * never). */
 static void test_all_terminated(void)
 {
     mortise_client *client = open_client("", "");
@@ -145,7 +147,7 @@ static void test_all_terminated(void)
     mortise_close(client, NULL);
 }
 
-/* Not a connection for each waiter. */
+/* A waiter needs no connection of its own. */
 static void test_two_connections(void)
 {
     enum { LEASES = 1000, WAITERS = 100 };
@@ -165,7 +167,7 @@ static void test_two_connections(void)
         waiter_start(&waiters[i], client, waited[i]);
     }
     CU_ASSERT(soon("SELECT count(*) FROM mortise_lock WHERE waiters IS NOT NULL", "100"));
-    mortise_close(holder, NULL); /* all of its leases are given back */
+    mortise_close(holder, NULL); /* releases all of its leases */
     for (int i = 0; i < WAITERS; i++)
         CU_ASSERT_EQUAL(waiter_end(&waiters[i]), MORTISE_OK);
     (void)wanted;
@@ -178,8 +180,8 @@ static void test_two_connections(void)
 
 /* ---- connections ------------------------------------------------------------------------------- */
 
-/* The connection breaks while an acquire waits in the server. Its backend would take the lock later, for
- * nobody: it is ended before a release is believed. */
+/* The connection breaks while an acquire waits in the server. Its backend would acquire the lock later, for nobody.
+ * So the driver terminates it before it believes a release. */
 static void test_ghost(void)
 {
     char conninfo[200];

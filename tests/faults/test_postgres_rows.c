@@ -11,7 +11,7 @@ static bool is_locked(void *client)
            strstr(detail.message, "keeps the row locked") != NULL;
 }
 
-/* The call ends in time and says why; when the row is free again, so is the name. */
+/* The call returns in time and says why. When the row is free again, so is the name. */
 static void test_row_locked(void)
 {
     struct test_process session;
@@ -28,7 +28,7 @@ static void test_row_locked(void)
     mortise_close(client, NULL);
 }
 
-/* It waits a fifth of a second at a time: the server itself is to look out for that. */
+/* It waits a fifth of a second at a time. The server itself detects that. */
 #define SEEN_WAITING                                                                               \
     "DO $$ BEGIN FOR i IN 1..500 LOOP PERFORM pg_stat_clear_snapshot(); "                          \
     "IF EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' "                      \
@@ -55,8 +55,8 @@ static void *live_on(void *argument)
     return NULL;
 }
 
-/* Names that have nothing to do with it, of the same client and of another, are not held up for as long as the
- * row is waited for (Spring#11157). */
+/* Other names, of the same client and of another, are not delayed for as long as the wait for the row takes
+ * (Spring#11157). */
 static void test_neighbours(void)
 {
     enum { NEIGHBOURS = 6 };
@@ -95,7 +95,7 @@ static void *hold(void *client)
     return NULL;
 }
 
-/* The claim counts from when the row was had, not from the beginning of the transaction that waited for it
+/* The claim counts from when the row was free, not from the begin of the transaction that waited for it
  * (ShedLock#3577). */
 static void test_stale_transaction(void)
 {
@@ -125,7 +125,7 @@ static void test_stale_transaction(void)
     mortise_close(client, NULL);
 }
 
-/* Who gave up is granted nothing that stays (DistributedLock#147): what the server gives too late goes back. */
+/* A caller that has given up keeps nothing (DistributedLock#147): the driver releases what the server grants too late. */
 static void test_granted_too_late(void)
 {
     mortise_client *client = open_client("", "command_timeout = 60s");
@@ -134,7 +134,8 @@ static void test_granted_too_late(void)
     snprintf(sql, sizeof sql,
              "SELECT version > %.30s AND grants IS NULL FROM mortise_lock WHERE name = 'late'",
              ask("SELECT version FROM mortise_lock WHERE name = 'late'"));
-    row_fault("late", 1, "PERFORM pg_sleep(8)"); /* we may stand still for almost as long */
+    row_fault("late", 1,
+              "PERFORM pg_sleep(8)"); /* this process may be stopped for almost as long */
     CU_ASSERT_EQUAL(try_for(client, "late", 100), MORTISE_TIMEDOUT);
     CU_ASSERT(soon(sql, "t"));
     row_fault_end();
@@ -155,7 +156,7 @@ static bool is_held(void *lease)
     return mortise_state(lease) == MORTISE_STATE_HELD;
 }
 
-/* Acquire, renew and release fail twice with that, and are repeated: nobody notices. */
+/* Acquire, renew and release fail twice with that error, and are repeated: the caller does not notice. */
 static void repeated_after(const char *sqlstate)
 {
     char action[100];
@@ -172,7 +173,7 @@ static void repeated_after(const char *sqlstate)
     give(lease);
     lease = take(renewing, "again", HOLD_MS);
     ask("SELECT setval('faults', 1, false)");
-    /* The faults first: a renewal from before them may be counted already. */
+    /* The faults come first, because a renewal from before them may be counted already. */
     CU_ASSERT(soon("SELECT last_value > 2 FROM faults", "t"));
     CU_ASSERT(test_poll(has_renewed, renewing, PATIENCE_MS));
     CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
@@ -192,7 +193,7 @@ static void test_serialization_failure(void)
     repeated_after("40001");
 }
 
-/* It never stops: then the caller is told what it is. */
+/* It never stops failing: then the caller gets the reason. */
 static void test_always_failing(void)
 {
     mortise_client *client = open_client("", "");
@@ -214,7 +215,7 @@ struct call {
     mortise_status status;
 };
 
-/* In vain while the server is away. */
+/* Fails while the server is down. */
 static bool is_to_repeat(const struct call *call, int64_t until_ms)
 {
     bool away = call->status == MORTISE_UNREACHABLE || call->status == MORTISE_INDETERMINATE;
@@ -237,7 +238,7 @@ static void *make_call(void *argument)
     return NULL;
 }
 
-/* Of our server, and not somebody else who has its pid by now. */
+/* Checks that the pid belongs to our server, not to a later process with the same pid. */
 static bool is_backend(long pid)
 {
     char path[64];
@@ -248,7 +249,7 @@ static bool is_backend(long pid)
     return is;
 }
 
-/* The backend that sleeps in a fault: ended in an orderly way, or as a crash, which ends all of them. */
+/* Ends the backend that sleeps in a fault: cleanly, or as a crash, which ends all backends. */
 static void end_sleeper(bool crash)
 {
     if (!crash) {
@@ -256,7 +257,7 @@ static void end_sleeper(bool crash)
         return;
     }
     long pid = strtol(ask("SELECT pid " SLEEPERS), NULL, 10);
-    ask("SELECT setval('faults', 100)"); /* that count may not outlive the crash */
+    ask("SELECT setval('faults', 100)"); /* that count may be lost in the crash */
     CU_ASSERT_FATAL(is_backend(pid) && kill((pid_t)pid, SIGKILL) == 0);
     CU_ASSERT(soon("SELECT 'back'", "back"));
 }
@@ -309,7 +310,7 @@ static void test_backend_killed(void)
 
 /* ---- commits that hang --------------------------------------------------------------------------- */
 
-/* Every commit that waits for its durability waits for a standby that does not come. */
+/* Every durable commit waits for a standby that does not exist. */
 static void commits_hang(bool hang)
 {
     char sql[200];
@@ -340,7 +341,7 @@ static void *take_flagged(void *argument)
     "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' "                          \
     "AND application_name = 'mortise'"
 
-/* A grant is told when it is committed, not when its row comes. */
+/* A grant is reported when it is committed, not when its row arrives. */
 static void test_told_after_commit(void)
 {
     struct flag flag = {.client = open_client("", "command_timeout = 600s")};
@@ -359,8 +360,8 @@ static void test_told_after_commit(void)
     mortise_close(flag.client, NULL);
 }
 
-/* A commit with a notification, of another database, hangs: it keeps all notifications of the cluster locked.
- * Releases go on; who waits is told when that is over. */
+/* A commit with a notification in another database hangs, and keeps all notifications of the cluster locked. Releases
+ * go on; waiters are notified when that is over. */
 static void test_foreign_notify(void)
 {
     struct test_process session;
@@ -390,10 +391,10 @@ static void test_foreign_notify(void)
     mortise_close(other, NULL);
 }
 
-/* ---- a backup that is put back ------------------------------------------------------------------- */
+/* ---- a backup that is restored ------------------------------------------------------------------ */
 
-/* What was granted since is forgotten: another gets it while its holder counts on. The tokens order the two, and the
- * older one hears of it when it asks. */
+/* Grants since the backup are forgotten: another client gets the lock while its holder counts on. The tokens order
+ * the two, and the older one learns of it at its next request. */
 static void test_restored(void)
 {
     mortise_client *client = open_client("", ""), *other = open_client("", "");
@@ -414,7 +415,7 @@ static void test_restored(void)
     mortise_close(other, NULL);
 }
 
-/* ---- no room ----------------------------------------------------------------------------------- */
+/* ---- no space ---------------------------------------------------------------------------------- */
 
 struct refusal {
     mortise_client *client;
@@ -428,8 +429,8 @@ static bool is_refused(void *argument)
            strstr(detail.message, refusal->word) != NULL;
 }
 
-/* A statement for which the server has no memory, or no disk, fails with a word for it; nothing of it stays, what was
- * granted before stands, and it is had once there is room again. */
+/* A statement for which the server has no memory, or no disk, fails with a message that says so. Nothing of it is left,
+ * earlier grants remain, and the lock can be acquired once there is space again. */
 static void no_room(const char *state, const char *word)
 {
     char action[120];
@@ -451,7 +452,7 @@ static void no_room(const char *state, const char *word)
 
 static void test_no_memory(void)
 {
-    no_room("53200", "no room"); /* the word of the server itself */
+    no_room("53200", "no room"); /* the server's own code */
 }
 
 static void test_no_disk(void)

@@ -7,7 +7,7 @@
 #include <time.h>
 
 static struct server server;
-static const char no_queue[] = "queue = no\n"; /* where each name has a channel */
+static const char no_queue[] = "queue = no\n"; /* each name has a channel then */
 
 /* ---- helpers --------------------------------------------------------------------------------------------------- */
 
@@ -20,7 +20,7 @@ static bool are_subscribed(void *argument)
     return are;
 }
 
-/* So many clients wait for the name. */
+/* Waits until that many clients wait for the name. */
 static bool wait_subscribers(const char *name, int64_t number)
 {
     struct asked asked = {&server, name, number};
@@ -70,21 +70,21 @@ static bool is_kept(void *proxy)
     return test_proxy_count(proxy, "up_taken") > test_proxy_count(proxy, "up");
 }
 
-/* ---- redisson#5761: the lock was given back before the subscription stood: nobody wakes the waiter -------------------- */
+/* ---- redisson#5761: the lock is released before the subscription is in force: nobody wakes the waiter ------------------ */
 
-/* What it sends upon the refusal is kept back. False: this thread stood still when that would have been to be said, and
- * it has subscribed long since. */
+/* The proxy holds back what the driver sends after the refusal. False: this thread was stopped at the wrong moment,
+ * and the driver has already subscribed. */
 static bool keep_subscription(struct test_proxy *proxy, mortise_client *client, const char *name,
                               struct pending *pending)
 {
     char text[256];
     EXPECT(OK, mortise_ping(client, text, sizeof text, &detail));
     int64_t replied = test_proxy_count(proxy, "down_taken");
-    CHECK(test_proxy_say(proxy, "delay 400 down")); /* the refusal is on its way */
+    CHECK(test_proxy_say(proxy, "delay 400 down")); /* the refusal is under way */
     *pending = PENDING_INIT;
     pending_start(pending, client, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
     CHECK(wait_above(proxy, "down_taken", replied));
-    CHECK(test_proxy_say(proxy, "delay 1000000 up")); /* and the subscription is not */
+    CHECK(test_proxy_say(proxy, "delay 1000000 up")); /* and the subscription is held back */
     return test_poll(is_kept, proxy, 2000);
 }
 
@@ -106,7 +106,7 @@ static void release_unheard(void *argument)
         kept = keep_subscription(&proxy, client, name, &pending);
         give(lease);
         CHECK(test_proxy_say(&proxy, "pass"));
-        EXPECT(OK, pending_join(&pending)); /* far earlier than the ttl that it was told of */
+        EXPECT(OK, pending_join(&pending)); /* far earlier than the ttl that the refusal reported */
         give(pending.lease);
     }
     close_client(holder);
@@ -119,7 +119,7 @@ static void test_unheard(void)
     in_parallel(release_unheard, (void *)(uintptr_t)variants, sizeof *variants, VARIANTS);
 }
 
-/* The same when it breaks while somebody waits, and is made anew. */
+/* The same if the subscription breaks while a caller waits, and is made again. */
 static void test_unheard_again(void)
 {
     struct test_proxy proxy;
@@ -133,7 +133,7 @@ static void test_unheard_again(void)
     CHECK(wait_subscribers("unheard", 1));
     CHECK(test_proxy_say(&proxy, "refuse"));
     CHECK(wait_channels(0));
-    give(lease); /* to nobody's ears */
+    give(lease); /* nobody is subscribed */
     CHECK(test_proxy_say(&proxy, "pass"));
     EXPECT(OK, pending_join(&pending));
     give(pending.lease);
@@ -142,7 +142,7 @@ static void test_unheard_again(void)
     test_proxy_end(&proxy);
 }
 
-/* ---- redisson#2575: subscriptions that nobody needs any more ------------------------------------------------------------- */
+/* ---- redisson#2575: subscriptions that are no longer needed -------------------------------------------------------------- */
 
 #define NAMES 60
 
@@ -180,14 +180,14 @@ static void test_leaked_subscriptions(void)
         static const mortise_status wanted[] = {MORTISE_TIMEDOUT, MORTISE_CANCELED, MORTISE_OK};
         CHECK(pending_join(&leaks[i]) == wanted[i % 3]);
     }
-    CHECK(wait_channels(0)); /* though both clients live */
+    CHECK(wait_channels(0)); /* although both clients live */
     for (int i = 0; i < NAMES; i++)
         give(i % 3 == 2 ? leaks[i].lease : leases[i]);
     close_client(holder);
     close_client(client);
 }
 
-/* ---- redisson#4178: the release timed out, the same thread "re-enters" what it left, others starve ----------------------------- */
+/* ---- redisson#4178: a release timed out, the thread "re-enters" the lock that it left, others starve --------------------------- */
 
 static void release_in_vain(void *argument)
 {
@@ -208,7 +208,7 @@ static void release_in_vain(void *argument)
     CHECK(holds(&server, name) == 1);
     CHECK(test_proxy_say(&proxy, "pass"));
     lease = take_as(client, name, owner, LONG_MS);
-    CHECK(wait_holds(&server, name, 1)); /* its own, and not the one that was left */
+    CHECK(wait_holds(&server, name, 1)); /* the new hold, not the one that was left */
     give(lease);
     CHECK(wait_holds(&server, name, 0));
     EXPECT(OK, try_once(other, name));
@@ -222,14 +222,14 @@ static void test_release_in_vain(void)
     in_parallel(release_in_vain, (void *)(uintptr_t)variants, sizeof *variants, VARIANTS);
 }
 
-/* ---- redisson#6651: the rightful owner is told "not the owner" after its release was repeated ---------------------------------- */
+/* ---- redisson#6651: the owner gets "not the owner" after its release was repeated ---------------------------------------------- */
 
 static void release_twice(void *argument)
 {
     const struct variant *variant = argument;
     struct test_proxy proxy;
     char name[64];
-    if (!has_scripts(variant)) /* it writes nothing before it has read a reply */
+    if (!has_scripts(variant)) /* it writes only after it has read a reply */
         return;
     snprintf(doing, sizeof doing, "%s", variant->name);
     snprintf(name, sizeof name, "twice %s", variant->name);
@@ -239,7 +239,7 @@ static void release_twice(void *argument)
     mortise_client *other = open_at(&server, NULL, NULL, variant->settings);
     const char *owner = variant->owner ? MORTISE_OWNER_THREAD : NULL;
     mortise_lease *lease = take_as(client, name, owner, LONG_MS);
-    struct pending pending = PENDING_INIT; /* takes it between the release and its repeat */
+    struct pending pending = PENDING_INIT; /* acquires it between the release and its repeat */
     pending_start(&pending, other, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
     CHECK(test_proxy_say(&proxy, "lose"));
     EXPECT(OK, mortise_release_nowait(lease, &detail));
@@ -261,7 +261,7 @@ static void test_release_twice(void)
     in_parallel(release_twice, (void *)(uintptr_t)variants, sizeof *variants, VARIANTS);
 }
 
-/* ---- redis-plus-plus: in transactions, extending another's key is told as a success --------------------------------------------- */
+/* ---- redis-plus-plus: in transactions, extending another's key is reported as a success ----------------------------------------- */
 
 static void extend_anothers(void *argument)
 {
@@ -296,9 +296,9 @@ static void test_extend_anothers(void)
     in_parallel(extend_anothers, (void *)(uintptr_t)variants, sizeof *variants, VARIANTS);
 }
 
-/* ---- redsync#158: a failure of the network is told as "already taken" --------------------------------------------------------------- */
+/* ---- redsync#158: a network failure is reported as "already taken" ------------------------------------------------------------------ */
 
-/* Again, where its time was over before it had come to anything. */
+/* Tries again if the time was over before anything happened. */
 static bool tells_who_fails(void *client)
 {
     mortise_status status = try_once(client, "not taken");
@@ -318,11 +318,11 @@ static void test_not_taken(void)
     mortise_client *other = open_at(&server, NULL, NULL, NULL);
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
         snprintf(doing, sizeof doing, "%s", faults[i]);
-        CHECK(wait_works(client)); /* a connection is there */
+        CHECK(wait_works(client)); /* there is a connection */
         CHECK(test_proxy_say(&proxy, "%s", faults[i]));
         CHECK(test_poll(tells_who_fails, client, TEST_PATIENCE_MS));
         CHECK(test_proxy_say(&proxy, "pass"));
-        give(take_as(other, "not taken", NULL, 20000)); /* what was executed late is taken back */
+        give(take_as(other, "not taken", NULL, 20000)); /* what was executed late is undone */
         CHECK(wait_holds(&server, "not taken", 0));
     }
     close_client(client);
@@ -341,13 +341,13 @@ static int64_t cpu_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* The commands that the server has had, but our own. */
+/* The commands that the server has executed, except our own. */
 static int64_t commands(void)
 {
     return info_number(&server, "stats", "total_commands_processed");
 }
 
-/* Forty clients wait for a lock; what they do within a second is counted. */
+/* Forty clients wait for a lock; the test counts what they do in a second. */
 static void test_cost_of_waiting(void)
 {
     static struct pending pendings[WAITERS];
@@ -367,7 +367,7 @@ static void test_cost_of_waiting(void)
     test_count_wait_ms(&never, 1, 1000); /* and costs nothing itself */
     int64_t asked_in_between = commands() - asked;
     CHECK(asked_in_between <=
-          3 * WAITERS); /* each may have tried once more behind its subscription */
+          3 * WAITERS); /* each may have tried once more after its subscription */
     CHECK(cpu_ms() - cpu < (test_now_ms() - idle_ms) / 2 + 20);
     give(lease);
     for (int i = 0; i < WAITERS; i++) {
@@ -383,7 +383,7 @@ static void test_cost_of_waiting(void)
     close_client(holder);
 }
 
-/* Giving up and waiting anew at once, many times: none is lost, none comes twice. */
+/* Giving up and waiting again at once, many times: no outcome is lost, none comes twice. */
 static void test_cancel_races(void)
 {
     mortise_client *holder = open_at(&server, NULL, NULL, no_queue);

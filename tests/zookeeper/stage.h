@@ -12,65 +12,65 @@
 #include <pthread.h>
 #include <zookeeper/zookeeper.h>
 
-/* Of sessions: they live on, however busy the machine is, unless they are to end in the test. */
+/* The timeout of sessions that must not end, however busy the machine is. */
 #define LIFE_MS 15000
 #define LIFE "session_timeout=15s"
-#define TIMEOUT_MS 3000 /* of those that are */
+#define TIMEOUT_MS 3000 /* of those that must end in the test */
 #define BRIEF "&session_timeout=3s"
 #define PATIENT "unreachable_timeout=60s&connect_timeout=20s"
 
 struct stage {
     char folder[256];
-    char servers[256]; /* all of them, directly */
+    char servers[256]; /* the addresses of all servers, without the proxy */
     int ports[3];
     int count;
-    struct test_proxy proxy; /* before the first */
+    struct test_proxy proxy; /* in front of the first */
     zhandle_t *peek;
 };
 extern struct stage stage;
 
-/* Starts servers with these KEYs of servers.sh; an exit code. */
+/* Starts servers with these KEYs of servers.sh. Returns an exit code. */
 int stage_begin(int count, const char *const *keys);
-/* Starts the only-th server, after it was ended, with a further KEY. */
+/* Starts the server `only`, which has ended, with further KEYs. */
 bool stage_server_with(int only, const char *const *keys);
-/* The only-th server's port of that kind, by which the others reach it. */
+/* Returns the port on which the other servers reach the server `only`. */
 int stage_quorum_port(int only);
 void stage_end(void);
-/* servers.sh VERB, for the only-th server (0: all). */
+/* Runs servers.sh VERB for the server `only` (0: all). */
 bool stage_server(const char *verb, int only);
-/* The number of the server that leads, when one does; 0: none did for long. */
+/* Waits for a leader, and returns its number. 0: there was none for long. */
 int stage_leader(void);
 
-/* A client through the proxy, or past it; `settings` as in a URL ("&ttl=2s"), or "". They are patient with servers
- * that are slow, unless they are told how long to be. */
+/* Opens a client through the proxy, or directly; `settings` as in a URL ("&ttl=2s"), or "". Without timeouts in the
+ * settings, the client is patient with slow servers. */
 mortise_client *client_behind_proxy(const char *settings);
 mortise_client *client_direct(const char *settings);
 mortise_client *client_at(int server, const char *settings);
 void client_end(mortise_client *client);
 
-/* A name that was not used yet. Valid for 16 calls. */
+/* Returns an unused name. Valid for 16 calls. */
 const char *fresh_name(void);
 mortise_lease *take(mortise_client *client, const char *name);
 
-/* How many contenders the servers have for the name; the n-th of them in the order of their numbers. */
+/* Returns how many contenders the servers have for the name; finds the n-th of them in the order of their numbers. */
 int contenders(const char *name);
 bool contender(const char *name, int n, char *node, size_t size);
-/* Until there are so many. */
+/* Waits until there are that many. */
 bool wait_contenders(const char *name, int count);
-/* The same of a name that is held in a short session. False: the lease is LOST, for the machine is busy with something
- * else; what was to be seen is tried again, so often at the most. */
+/* The same for a name that is held in a short session. False: the lease is LOST because the machine is busy with
+ * something else; the test tries again, at most TRIES times. */
 #define TRIES 10
 bool held_among(const char *name, int count, mortise_lease *lease);
-/* It can be had, with a larger token, and given back. */
+/* Acquires it, checks that the token is larger, and releases it. */
 void take_in_short_session(mortise_client *client, const char *name, uint64_t token);
-/* By hand. The path of a node, or of the folder for node NULL. */
+/* Delete or create a node directly. node NULL: the folder. */
 bool node_delete(const char *name, const char *node);
 bool node_make(const char *name, const char *node);
-/* The session that it has now; 0: none. */
+/* Returns the current session of the client. 0: none. */
 int64_t session_of(mortise_client *client);
-/* Ends a session from outside, as its id and the password that the servers give to it allow. */
+/* Ends a session from outside, with its id and the password that the servers give it. */
 bool session_close_by_hand(int64_t session);
-/* The instant at which it will be LOST if nobody prolongs it; 0: it is already. */
+/* Returns the instant at which it will be LOST without a renewal. 0: it is LOST already. */
 int64_t deadline_of(mortise_lease *lease);
 bool wait_state(mortise_lease *lease, mortise_lease_state state, int64_t timeout_ms);
 
@@ -83,7 +83,7 @@ struct waiter {
     mortise_status status;
     mortise_lease *lease;
     struct test_count done;
-    /* looked at the moment it is granted: nobody else may hold then */
+    /* checked when it is granted: nobody else may hold then */
     mortise_lease *other;
     mortise_lease_state other_state;
 };
