@@ -4,6 +4,7 @@
 #include "holders.h"
 
 #include "duration.h"
+#include "output.h"
 #include "text.h"
 
 #include <inttypes.h>
@@ -11,11 +12,12 @@
 
 static const char *const heads[] = {"NAME",  "STATE", "HOST",  "PID",  "PROGRAM", "SINCE",
                                     "UNTIL", "TOKEN", "QUEUE", "MODE", "HOLDERS", "PERMITS"};
-enum { COLUMNS = sizeof heads / sizeof heads[0] };
+enum { COLUMNS = sizeof heads / sizeof heads[0], TERMINAL_COLUMNS = COLUMNS - 3 };
 
 void holders_begin(struct table *table)
 {
-    table_begin(table, heads, COLUMNS);
+    /* A terminal is narrow: there the state says what the last columns say. */
+    table_begin(table, heads, on_terminal() ? TERMINAL_COLUMNS : COLUMNS);
 }
 
 static const char *span(int64_t ms, const char *before, const char *after, char *buffer)
@@ -63,17 +65,30 @@ static const char *mode_text(const mortise_info *info)
     return !info->held ? "-" : info->mode == MORTISE_SHARED ? "shared" : "exclusive";
 }
 
+static const char *state_text(const mortise_info *info, char *buffer, size_t size)
+{
+    if (!info->held)
+        return "free";
+    if (info->mode != MORTISE_SHARED || !on_terminal())
+        return "held";
+    if (info->permits > 0)
+        snprintf(buffer, size, "shared %" PRIu32 "/%" PRIu32, holders_count(info), info->permits);
+    else
+        snprintf(buffer, size, "shared %" PRIu32, holders_count(info));
+    return buffer;
+}
+
 void holders_row(struct table *table, const mortise_info *info)
 {
     char name[QUOTED_SIZE], host[4 * sizeof info->host], program[4 * sizeof info->program];
     char pid[DURATION_SIZE], token[DURATION_SIZE], waiters[DURATION_SIZE];
     char since[DURATION_SIZE + 8], until[DURATION_SIZE + 8];
-    char holders[DURATION_SIZE], permits[DURATION_SIZE];
+    char holders[DURATION_SIZE], permits[DURATION_SIZE], state[48];
     const bool held = info->held;
 
     table_row(table, (const char *[COLUMNS]){
                          printable(info->name, name, sizeof name),
-                         held ? "held" : "free",
+                         state_text(info, state, sizeof state),
                          text_or_dash(held ? info->host : "", host, sizeof host),
                          number(held && info->pid > 0, (uint64_t)info->pid, pid),
                          text_or_dash(held ? info->program : "", program, sizeof program),

@@ -7,6 +7,7 @@
 
 #include <mortise/mortise.h>
 
+/* On a terminal fewer columns: the state of a shared lock is "shared 2/5", two holders of five permits. */
 void holders_begin(struct table *table);
 void holders_row(struct table *table, const mortise_info *info);
 /* The members of one lock. */

@@ -20,6 +20,14 @@ let_go "$one"
 until_true eval "! shows '^${N}one '" && ok "the released one goes" || wrong "it stays: $(pane)"
 sees "the count" ' 1 held'
 
+if "$BIN" check | grep -q '^locks .* shared, permits'; then
+    hold "${N}s" --permits 5
+    shared=$HOLDER
+    sees "of a shared lock, how many hold it" "^${N}s +shared 1/5 +[^ ]+ +$shared "
+    no "no column for that" shows 'HOLDERS'
+    let_go "$shared"
+fi
+
 what "resized"
 tm resize-window -t t -x 60 -y 10
 until_true eval '[ "$(pane | wc -L)" -le 60 ]' || wrong "lines are too long"
