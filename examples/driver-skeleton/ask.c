@@ -231,10 +231,8 @@ static void give_info(const mortise_op *op, char *rest)
     if (op->info == NULL)
         return;
     mortise_info info = info_of(op->name, op->name_len, rest);
-    if (op->info->size < info.size)
-        info.size = op->info->size;
-    memcpy((char *)op->info + sizeof(info.size), (char *)&info + sizeof(info.size),
-           info.size - sizeof(info.size));
+    info.size = op->info->size; /* the core's struct has our fields, and perhaps more */
+    *op->info = info;
 }
 
 static void emit(struct skeleton *skeleton, mortise_op *op, char *rest)

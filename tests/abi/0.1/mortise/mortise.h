@@ -1,0 +1,438 @@
+/* mortise.h - distributed locks: one API, the backend is a driver loaded at run time.
+ *
+ * An application includes only this header. SPDX-License-Identifier: MIT
+ *
+ * Words. A *client* has a configuration, a stack of modules and a watchdog; one client per process is enough.
+ * A *lease* is the right to a name, from mortise_acquire() until it is released or lost. The backend gives
+ * each lease a *token* and a *deadline*. The token is a number that is larger for every later grant of the
+ * same name: pass it along with each write (docs/fencing.md). The deadline is an instant on this machine's
+ * CLOCK_BOOTTIME; from then on this process must assume that the lease is lost.
+ *
+ * Threads. You may call every function from any thread at any time, also inside callbacks, on the same
+ * client and on the same lease. The library serialises the calls. A function's comment states exceptions.
+ *
+ * Handles. mortise_client and mortise_lease are opaque handles, not addresses. The library recognises a
+ * handle that was closed or released and refuses it (CLOSED, INVALID). It never reuses a handle.
+ *
+ * Errors. Functions return a mortise_status: 0 (MORTISE_OK) or a negative code. `error` may be NULL. If it
+ * is given, a failure fills it and a success does not change it. On failure, out-parameters are NULL (or 0).
+ * A call with bad arguments returns MORTISE_INVALID and does nothing.
+ *
+ * Times. Durations are int64_t milliseconds (`_ms`). Deadlines of leases go on while the machine is
+ * suspended. A wait does not: it may end later by as long as the machine was suspended.
+ *
+ * fork. After fork() a client belongs to the parent. In the child, every call on it returns
+ * MORTISE_FORKED, mortise_state() returns LOST, and nothing touches the parent's sockets or files. */
+#ifndef MORTISE_MORTISE_H
+#define MORTISE_MORTISE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MORTISE_VERSION_MAJOR 0
+#define MORTISE_VERSION_MINOR 1
+#define MORTISE_VERSION_PATCH 0
+
+#if defined(__GNUC__) && !defined(MORTISE_API)
+#define MORTISE_API __attribute__((visibility("default")))
+#elif !defined(MORTISE_API)
+#define MORTISE_API
+#endif
+
+/* ---- Limits ---------------------------------------------------------------------------------- */
+
+#define MORTISE_NAME_MAX 512        /* bytes in a name, with the configured namespace before it */
+#define MORTISE_OWNER_MAX 512       /* bytes in an owner */
+#define MORTISE_TTL_MIN_MS 50       /* a shorter ttl leaves no time after the drift margin and one round trip */
+#define MORTISE_TTL_MAX_MS 86400000 /* longest ttl: 24 h; a crashed holder blocks others for the ttl */
+#define MORTISE_RECORD_MAX 4096 /* bytes in a record */
+#define MORTISE_WAIT_MAX_MS INT64_C(31536000000) /* longest finite wait: 365 days */
+
+/* ---- Status ---------------------------------------------------------------------------------- */
+
+/* Codes and texts come from one table. The numbers are ABI: new ones are added at the end. */
+#define MORTISE_STATUS_MAP(X)                                                                       \
+    X(OK, 0, "success")                                                                             \
+    X(BUSY, -1, "held by another")                                                                  \
+    X(TIMEDOUT, -2, "timed out")                                                                    \
+    X(CANCELED, -3, "canceled")                                                                     \
+    X(LOST, -4, "the lease was lost")                                                               \
+    X(NOTOWNER, -5, "held under another grant")                                                     \
+    X(UNREACHABLE, -6, "the backend cannot be reached")                                             \
+    X(INDETERMINATE, -7, "sent, but the reply was lost")                                            \
+    X(NOTSUP, -8, "not supported by this backend")                                                  \
+    X(CONFIG, -9, "the configuration is wrong")                                                     \
+    X(INVALID, -10, "invalid argument")                                                             \
+    X(CLOSED, -11, "the client is closed")                                                          \
+    X(FORKED, -12, "the client belongs to the parent process")                                      \
+    X(DEADLOCK, -13, "a callback must not wait for a lock")                                         \
+    X(NOMEM, -14, "out of memory")                                                                  \
+    X(BACKEND, -15, "the backend refused the request")                                              \
+    X(CLOSING, -16, "callbacks of the closed client still run or wait")
+
+typedef enum mortise_status {
+#define MORTISE_STATUS_ENUM(name, code, text) MORTISE_##name = code,
+    MORTISE_STATUS_MAP(MORTISE_STATUS_ENUM)
+#undef MORTISE_STATUS_ENUM
+} mortise_status;
+
+/* Returns the text of the table ("held by another"), or "unknown status" for an unknown code. Static. */
+MORTISE_API const char *mortise_status_text(mortise_status status);
+/* Returns the name of the table ("BUSY"), or "UNKNOWN" for an unknown code. Static. */
+MORTISE_API const char *mortise_status_name(mortise_status status);
+
+/* The details of a failure. The caller owns it: put it on the stack, no initialisation needed. */
+typedef struct mortise_error {
+    mortise_status status;
+    int32_t native;      /* the backend's own code; 0 if it has none */
+    bool retryable;      /* the same call may succeed later, although nothing was changed */
+    char driver[32];     /* the module that reports the failure; empty: the core */
+    char message[960];   /* one line, UTF-8 or escaped: names the server, the lock and the operation */
+} mortise_error;
+
+/* ---- Client ---------------------------------------------------------------------------------- */
+
+typedef struct mortise_client mortise_client;
+typedef struct mortise_lease mortise_lease;
+
+/* Opens a client.
+ *
+ * where: one of
+ * - the path of a config file ("/etc/mortise/mortise.conf"). "FILE#SECTION" opens the module of that section
+ *   instead of the one that `driver` names.
+ * - a URL whose scheme names the driver ("sqlite:/var/lib/app/locks.db?ttl=10s").
+ * - NULL: $MORTISE_CONFIG if it is set (a path or a URL; ignored in a set-uid program), else mortise/mortise.conf in
+ *   the user's config directory ($XDG_CONFIG_HOME, ~/.config), else the same in the system's config directory, else
+ *   the built-in default (SQLite). The current directory is never searched.
+ *
+ * The call parses the config, loads and opens the modules, and checks `require`. An unreachable server is no
+ * error here: the calls that need it return UNREACHABLE. The call may access the disk; the driver's timeouts
+ * bound it.
+ * Returns CONFIG (message: file:line: [section] key …), NOMEM, BACKEND, UNREACHABLE. */
+MORTISE_API mortise_status mortise_open(const char *where, mortise_client **client,
+                                        mortise_error *error);
+
+/* Closes a client, in this order:
+ *
+ * 1. New calls on the client return CLOSED. Callers that wait return CLOSED. Pending async acquires complete with
+ *    CLOSED. Held leases are released, and their handles become invalid: on_state is not called for them.
+ * 2. Releases and clean-ups that are under way finish, for up to `close_timeout` (config, default 5 s).
+ * 3. The client's threads end, and its modules are closed. If a module is stuck, this takes a few seconds at most.
+ * 4. Callbacks that wait run, and callbacks that run end, for up to `close_timeout` from the beginning, but at least
+ *    for a second.
+ *
+ * OK: no callback of this client runs, and none will run. You may free what the callbacks use. Nothing is left open.
+ * UNREACHABLE: as OK for callbacks, but something could not be released in time and ends with its ttl; or a call on the
+ *    client has not returned (for example, a module is stuck), and what it uses stays open. The message says which.
+ * CLOSING: callbacks still run or wait. Call mortise_close() again with the same handle: it waits for another
+ *    `close_timeout` and again returns OK, UNREACHABLE or CLOSING. Until it returns OK or UNREACHABLE, the library
+ *    keeps a little memory of the client. Several threads may close: each waits, and each gets CLOSING while callbacks
+ *    may still run; then one gets OK or UNREACHABLE, and the others get CLOSED. Inside a callback, mortise_close()
+ *    returns CLOSING at once if another thread has begun to close.
+ * CLOSED: the client was closed before. No callback runs, except the one that makes this call, if that callback closed
+ *    the client itself.
+ * FORKED. INVALID: not a client.
+ *
+ * After mortise_fd(), callbacks run only in mortise_dispatch(), so mortise_close() runs none. If callbacks wait and no
+ * other thread dispatches, it returns CLOSING at once. Then call mortise_dispatch(), which still runs the callbacks of
+ * a client in this state, and close again:
+ *
+ *     while (mortise_close(client, NULL) == MORTISE_CLOSING && mortise_dispatch(client) >= 0)
+ *         continue;
+ *
+ * Inside a callback of the same client, mortise_close() does not wait for that callback. If no other callback waits,
+ * it returns as above. Otherwise it returns CLOSING; the other callbacks run on the same thread as soon as the calling
+ * callback has returned, and then the client ends by itself. */
+MORTISE_API mortise_status mortise_close(mortise_client *client, mortise_error *error);
+
+/* ---- Acquire and release --------------------------------------------------------------------- */
+
+typedef enum mortise_lease_state {
+    MORTISE_STATE_HELD = 0,    /* you hold it */
+    MORTISE_STATE_SUSPECT = 1, /* you still hold it, but a renewal failed and the deadline does not move */
+    MORTISE_STATE_LOST = 2     /* you do not hold it, or it is uncertain: stop. Final */
+} mortise_lease_state;
+
+/* Called when the state of a lease has changed, on the notifier thread (or in mortise_dispatch()), one callback at a
+ * time per client. Changes that wait to be reported are merged: of HELD and SUSPECT only the last is reported; LOST is
+ * always reported. Another thread may have released the lease meanwhile; calls on the lease then return that.
+ * on_state is not called after mortise_release() of that lease has returned, nor after mortise_close() has returned OK
+ * or UNREACHABLE. One exception: a release inside a callback (of any client) does not wait for an on_state of that
+ * lease that already runs on another thread, because two such callbacks could wait for each other. In that case, use
+ * mortise_on_state_runs(). */
+typedef void (*mortise_state_callback)(mortise_lease *lease, mortise_lease_state state,
+                                       void *user_data);
+
+/* owner = MORTISE_OWNER_THREAD: this thread of this client owns the lock, as with Java's reentrant locks. */
+#define MORTISE_OWNER_THREAD ((const char *)"\001thread")
+
+#define MORTISE_WAIT_FOREVER INT64_C(-1)
+#define MORTISE_WAIT_DEFAULT INT64_C(-2) /* the config's `wait` */
+
+typedef struct mortise_options {
+    size_t size;       /* sizeof(mortise_options), set by the macro, so that fields can be added later */
+    int64_t wait_ms;   /* 0: try once (BUSY). MORTISE_WAIT_FOREVER. MORTISE_WAIT_DEFAULT. Else the longest
+                        * wait (TIMEDOUT), up to MORTISE_WAIT_MAX_MS */
+    int64_t ttl_ms;    /* how long a crashed holder blocks others; 0: the config's `ttl`;
+                        * MORTISE_TTL_MIN_MS to MORTISE_TTL_MAX_MS */
+    const char *owner; /* NULL: this lease alone. MORTISE_OWNER_THREAD, or a name of 1 to
+                        * MORTISE_OWNER_MAX bytes: leases with the same owner share the lock, across
+                        * threads and processes; NOTSUP if the driver is not `reentrant` */
+    bool no_renew;     /* do not renew: the lease ends after its ttl */
+    int64_t max_hold_ms; /* >0: stop renewing after this time, so that a stuck thread's lock ends */
+    mortise_state_callback on_state; /* NULL: no callback; mortise_state() still works */
+    void *user_data;                 /* for on_state */
+} mortise_options;
+
+/* MORTISE_OPTIONS(.wait_ms = 5000, .ttl_ms = 10000): a pointer to options that lives as long as the
+ * enclosing block. Fields that are not named are zero: without wait_ms, the call tries once. */
+#define MORTISE_OPTIONS(...) (&(const mortise_options){.size = sizeof(mortise_options), __VA_ARGS__})
+
+/* Acquires `name` (1 to MORTISE_NAME_MAX bytes, compared byte by byte). If options is NULL, the config's `wait` and the
+ * other defaults apply. Returns OK when the lease is held, or:
+ * BUSY: held by another (only if the call tries once). TIMEDOUT: the wait is over.
+ * UNREACHABLE: the backend was unusable for `unreachable_timeout`, or for the whole wait. No request was sent, or none
+ *    had a lasting effect, and none is under way.
+ * INDETERMINATE: a request may have been executed, or may still be executed: its reply was lost, or had not arrived
+ *    when the wait ended, or arrived after the claim had ended. Also if it is unknown whether a request was sent.
+ * DEADLOCK: wait_ms is not 0 inside a callback. NOMEM: out of memory, or no thread could be started.
+ * BACKEND: the backend refused the request. NOTSUP, INVALID, CLOSED, FORKED.
+ * A failed acquire leaves nothing behind in the backend: if a request may still have an effect there, the library
+ * undoes it in the background. The call is not a cancellation point, and signals do not interrupt it. */
+MORTISE_API mortise_status mortise_acquire(mortise_client *client, const char *name,
+                                           const mortise_options *options, mortise_lease **lease,
+                                           mortise_error *error);
+
+/* Releases a lease and waits for the backend's answer. The handle is invalid afterwards, whatever the call returns.
+ * OK: the lease was held until the end. If another thread of this process waits for the name, the library may hand the
+ *    claim over to it: the call then returns OK at once, without asking the backend.
+ * LOST: the deadline had passed, or the backend reported that the claim was gone. Another holder may have overlapped
+ *    with your last steps.
+ * INDETERMINATE: a request may have been executed, or may still be executed: its reply was lost or has not arrived, or
+ *    it is unknown whether the request was sent. The library repeats the release in the background until it is sure;
+ *    the ttl bounds this. Also if the repeat found another holder, which may have acquired before or after our release.
+ * UNREACHABLE: the backend was unusable and has not executed the release. The library repeats it in the background too.
+ * BACKEND: the backend refused the release. The claim ends with its ttl.
+ * INVALID: not a lease, or released before (mortise_close() also releases). CLOSED, FORKED.
+ * NULL is allowed: the call returns OK and does nothing. A release never fails because memory is short. */
+MORTISE_API mortise_status mortise_release(mortise_lease *lease, mortise_error *error);
+
+/* Like mortise_release(), but returns as soon as the request is on its way, so an acquire and a release together cost
+ * one round trip. Later requests of this client come after it. mortise_close() waits for it. If the connection breaks,
+ * the library repeats it. Inside mortise_dispatch(), the requests of all callbacks go out together at the end.
+ * OK, LOST (known without asking the backend), INVALID, CLOSED, FORKED. */
+MORTISE_API mortise_status mortise_release_nowait(mortise_lease *lease, mortise_error *error);
+
+/* Returns whether the on_state of a lease of this client runs, or is about to run, on another thread. Use it for a
+ * lease that was released inside a callback: once it returns false, you may free what on_state uses. It also returns
+ * true if the client is being closed (use the result of mortise_close() then) or was opened by the parent process. */
+MORTISE_API bool mortise_on_state_runs(mortise_client *client, mortise_lease *lease);
+
+/* MORTISE_WITH(lease) { … }: runs the block if lease is not NULL, and releases the lease at the end of the block,
+ * also on break, continue, return and goto. Needs a compiler with the cleanup attribute. */
+#define MORTISE_WITH(lease) MORTISE_WITH_(lease, __COUNTER__)
+#define MORTISE_WITH_(lease, n) MORTISE_WITH__(lease, n)
+#define MORTISE_WITH__(lease, n)                                                                    \
+    for (mortise_lease * mortise_with_##n __attribute__((cleanup(mortise_release_scope))) = (lease),   \
+                         *mortise_once_##n = mortise_with_##n;                                      \
+         mortise_once_##n != NULL; mortise_once_##n = NULL)
+MORTISE_API void mortise_release_scope(mortise_lease **lease);
+
+/* ---- A lease --------------------------------------------------------------------------------- */
+
+/* Compares the deadline with the clock: no lock, no system call, no I/O. Returns LOST from the deadline on, whether
+ * or not the watchdog has run, and LOST for a handle that was released. Check it before each irreversible step, and
+ * pass the token along with the step. */
+MORTISE_API mortise_lease_state mortise_state(mortise_lease *lease);
+/* Returns the milliseconds until the current deadline, or 0 if the lease is lost. As cheap as mortise_state(). */
+MORTISE_API int64_t mortise_remaining_ms(mortise_lease *lease);
+/* Returns the fencing token (>0), or 0 if the driver has no `fencing` or the handle was released. Leases of the same
+ * owner that are held together have the same token; so have leases that were handed over within the process. */
+MORTISE_API uint64_t mortise_token(mortise_lease *lease);
+/* Writes the owner: the given one, or the grant id (32 hex digits) if none was given. Writes at most size bytes,
+ * including the NUL. Returns the length without the NUL, even if it did not fit (like snprintf); 0 if the handle was
+ * released. */
+MORTISE_API size_t mortise_owner(mortise_lease *lease, char *buffer, size_t size);
+
+/* ---- Asynchronous use ------------------------------------------------------------------------ */
+
+/* Called exactly once when an async acquire completes, on the notifier thread or in mortise_dispatch(). If status is
+ * OK, you own the lease from now on. Otherwise lease is NULL and `error` is valid during the call. */
+typedef void (*mortise_acquire_callback)(mortise_status status, mortise_lease *lease,
+                                         const mortise_error *error, void *user_data);
+
+/* Identifies one pending async acquire. Never 0; a client never uses a value twice. */
+typedef uint64_t mortise_request;
+
+/* Starts an acquire and returns at once. After OK the callback is called once, possibly before this call returns;
+ * *request (may be NULL) is for mortise_cancel(). After INVALID, CLOSED, FORKED or NOMEM the callback is not called. */
+MORTISE_API mortise_status mortise_acquire_async(mortise_client *client, const char *name,
+                                                 const mortise_options *options,
+                                                 mortise_acquire_callback callback, void *user_data,
+                                                 mortise_request *request, mortise_error *error);
+
+/* Cancels a pending async acquire. Its callback is called with CANCELED, unless the outcome was decided before: then it
+ * gets that outcome, and you must release a lease as usual. OK. INVALID: unknown, or already decided. */
+MORTISE_API mortise_status mortise_cancel(mortise_client *client, mortise_request request);
+
+/* For event loops. From the first call on, callbacks run in mortise_dispatch(), not on a thread of the library. Returns
+ * a descriptor that polls readable when mortise_dispatch() has something to do. The client owns it; never read from it.
+ * On failure returns -1 and sets *status (may be NULL) to CLOSED, FORKED or NOMEM. Leases are renewed even if the
+ * program does not call mortise_dispatch(). */
+MORTISE_API int mortise_fd(mortise_client *client, mortise_status *status);
+/* Does all work that is ready, without waiting, and runs callbacks on this thread: at least those that were due at the
+ * call. Returns the number of callbacks that ran, or a negative status: CLOSED, FORKED, DEADLOCK (inside a callback),
+ * INVALID (before mortise_fd()). While the client is being closed, and after mortise_close() has returned CLOSING, it
+ * runs the remaining callbacks. */
+MORTISE_API int mortise_dispatch(mortise_client *client);
+
+/* ---- Inspecting ------------------------------------------------------------------------------ */
+
+/* What the backend knows about a name. Text is truncated to fit and always NUL-terminated. */
+typedef struct mortise_info {
+    size_t size;                      /* sizeof(mortise_info), set by the caller */
+    bool held;                        /* if false, all other fields except name and waiters are 0 or empty */
+    char name[MORTISE_NAME_MAX + 1];  /* without the namespace */
+    char owner[MORTISE_OWNER_MAX + 1]; /* see mortise_owner() */
+    char host[65];                    /* of the holder; empty if unknown (not a Mortise client) */
+    char program[33];                 /* of the holder */
+    int64_t pid;                      /* of the holder; 0 if unknown */
+    int64_t held_ms;                  /* how long it has been held; -1 if unknown */
+    int64_t remaining_ms;             /* how long it lasts if it is not renewed; -1 if unknown (session) */
+    uint64_t token;                   /* 0 if the driver has none */
+    uint32_t leases;                  /* of this owner, if the driver counts them; else 1 */
+    int32_t waiters;                  /* waiting clients; -1 if unknown */
+} mortise_info;
+
+/* Asks the backend about one name. OK: see info->held. NOTSUP, UNREACHABLE, … */
+MORTISE_API mortise_status mortise_inspect(mortise_client *client, const char *name,
+                                           mortise_info *info, mortise_error *error);
+
+/* Calls `each` on this thread for every held name that begins with prefix (NULL or "": all names), in byte
+ * order, after the answer is complete. Stops early if `each` returns false. */
+typedef bool (*mortise_list_callback)(const mortise_info *info, void *user_data);
+MORTISE_API mortise_status mortise_list(mortise_client *client, const char *prefix,
+                                        mortise_list_callback each, void *user_data,
+                                        mortise_error *error);
+
+/* For operators: ends the claim of another holder if it has this token. Its lease becomes LOST at its next renewal or
+ * at its deadline. OK. NOTOWNER: the name is held under another token, so the holder has changed. LOST: nobody holds
+ * the name. NOTSUP. */
+MORTISE_API mortise_status mortise_break(mortise_client *client, const char *name, uint64_t token,
+                                         mortise_error *error);
+
+/* Checks that the backend answers. OK: text is one line about it (name, version, address). */
+MORTISE_API mortise_status mortise_ping(mortise_client *client, char *text, size_t size,
+                                        mortise_error *error);
+
+/* For tools. A record is a few bytes under a name in the backend, separate from the lock of the same name. It outlives
+ * all clients and lasts as long as the backend's data. Use it for a fact that clients must agree upon, such as the
+ * phase of a migration.
+ *
+ * Reads at most *size bytes into buffer. OK: *size is the record's whole length (if it is more than you gave, the
+ * record was truncated) and *version its version (>0). If there is no such record, both are 0. NOTSUP, UNREACHABLE, …
+ * */
+MORTISE_API mortise_status mortise_record_read(mortise_client *client, const char *name,
+                                               void *buffer, size_t *size, uint64_t *version,
+                                               mortise_error *error);
+/* Writes size bytes if the record's version is still *version (0: if there is no record). OK: written; *version is the
+ * new version. BUSY: the version is different; nothing was written. INDETERMINATE, UNREACHABLE: it may have been
+ * written: read it. */
+MORTISE_API mortise_status mortise_record_write(mortise_client *client, const char *name,
+                                                const void *record, size_t size,
+                                                uint64_t *version, mortise_error *error);
+
+/* What a stack of modules can promise. docs/promises.md defines each word. */
+#define MORTISE_CAPABILITY_MAP(X)                                                                   \
+    X(LEASE, 0, "lease", "expires by its ttl when the holder is gone")                              \
+    X(SESSION, 1, "session", "lives with a session of the client")                                  \
+    X(FENCING, 2, "fencing", "tokens that grow with every grant")                                   \
+    X(FAIR, 3, "fair", "first come, first served between processes")                                \
+    X(NOTIFY, 4, "notify", "waiters are notified of a release; nobody polls")                           \
+    X(INSPECT, 5, "inspect", "reports who holds a name")                                            \
+    X(LIST, 6, "list", "lists the held names")                                                      \
+    X(REENTRANT, 7, "reentrant", "owners share a lock, counted in the backend")                     \
+    X(QUORUM, 8, "quorum", "survives the loss of a minority of servers")                            \
+    X(DURABLE, 9, "durable", "grants survive a restart of the server")
+
+typedef enum mortise_capability {
+#define MORTISE_CAPABILITY_ENUM(name, bit, word, help) MORTISE_CAP_##name = 1 << bit,
+    MORTISE_CAPABILITY_MAP(MORTISE_CAPABILITY_ENUM)
+#undef MORTISE_CAPABILITY_ENUM
+} mortise_capability;
+
+/* One module of the client's stack; the top is first. Text lives as long as the client. */
+typedef struct mortise_module_info {
+    size_t size;              /* sizeof(mortise_module_info), set by the caller */
+    const char *name;         /* "sqlite" */
+    const char *section;      /* its config section: "sqlite", "redis:old" */
+    const char *version;      /* the module's own */
+    const char *summary;      /* one line */
+    const char *path;         /* the file it was loaded from */
+    const char *kind;         /* "driver", "plugin" or "observer" */
+    uint32_t abi;             /* of the driver interface that it was built for */
+    uint32_t capabilities;    /* mortise_capability bits, as opened with this config */
+} mortise_module_info;
+
+/* Returns the capabilities of the whole stack, or 0 if the client was closed. */
+MORTISE_API uint32_t mortise_capabilities(mortise_client *client);
+/* Fills info for the module at index. Returns false if there is none. */
+MORTISE_API bool mortise_module_at(mortise_client *client, size_t index, mortise_module_info *info);
+/* Returns where the configuration came from: a path, a URL without secrets, or "built-in defaults".
+ * The text lives as long as the client. NULL if the client was closed. */
+MORTISE_API const char *mortise_config_source(mortise_client *client);
+
+/* Counters since mortise_open(). Each is exact, but they are not all read at the same instant. */
+typedef struct mortise_stats {
+    size_t size;              /* sizeof(mortise_stats), set by the caller */
+    uint64_t acquires;        /* acquires that succeeded */
+    uint64_t waits;           /* of these, the ones that waited behind others, as far as the core knows */
+    uint64_t wait_ns;         /* the sum of their waiting times */
+    uint64_t failures;        /* acquires that failed, for any reason */
+    uint64_t handovers;       /* leases passed on within the process */
+    uint64_t releases;
+    uint64_t renewals;        /* answered with success */
+    uint64_t renewal_failures;
+    uint64_t losses;          /* leases that became LOST */
+    uint64_t requests;        /* operations passed to the driver */
+    uint64_t held;            /* leases held now */
+    uint64_t waiting;         /* callers waiting now */
+} mortise_stats;
+MORTISE_API mortise_status mortise_stats_get(mortise_client *client, mortise_stats *stats);
+
+/* ---- Modules on this machine, without a client ----------------------------------------------- */
+
+/* One config key of a module's schema. Text lives during the callback. */
+typedef struct mortise_option_info {
+    const char *key, *type, *range, *default_text, *help;
+    bool secret;
+} mortise_option_info;
+
+/* Calls `each` for every module in the module path of the config at `where` (see mortise_open(); NULL: the default
+ * search). The core's own section comes first, with info->name "mortise" and kind "core". If a file cannot be loaded,
+ * `problem` says why and info->path names it. Stops if `each` returns false. `options` has option_count rows. */
+typedef bool (*mortise_module_callback)(const mortise_module_info *info,
+                                        const mortise_option_info *options, size_t option_count,
+                                        const char *problem, void *user_data);
+MORTISE_API mortise_status mortise_modules(const char *where, mortise_module_callback each,
+                                           void *user_data, mortise_error *error);
+
+/* Passes to `write`, in pieces, the statements that create a module's table ("mortise schema postgres"). NOTSUP if the
+ * module has none. */
+typedef void (*mortise_text_callback)(const char *text, size_t length, void *user_data);
+MORTISE_API mortise_status mortise_schema(const char *where, const char *module,
+                                          mortise_text_callback write, void *user_data,
+                                          mortise_error *error);
+
+/* Returns the version of the loaded library: "0.1.0". */
+MORTISE_API const char *mortise_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
