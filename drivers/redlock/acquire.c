@@ -16,6 +16,8 @@
  *                q yes impossible (no, fault, silent)        UNDOING
  *   CONFIRMING   written by q nodes that have the vote       end: OK
  *                q impossible                                UNDOING
+ *                shared: q impossible, because other         CONFIRMING, with a larger token; after many tries UNDOING
+ *                readers' tokens are larger by now
  *   UNDOING      q nodes name one holder                     end: BUSY, until that one's lease may end
  *                all answered: a grant may have a quorum     end: BUSY
  *                too few answered, or too few can vote       end: UNREACHABLE, or INDETERMINATE (1)
@@ -41,6 +43,8 @@
 #define PAUSE_NS NS_PER_MS /* the first pause at most; doubled each round */
 #define SPREAD_MAX_NS (INT64_C(32) * NS_PER_MS)
 #define HINT_SPLIT_MS 100
+#define CONFIRMS 50      /* of a reader whose token others outbid */
+#define HINT_BAR_MS 1000 /* a writer asks again while its bar is in force (bar.c) */
 
 enum attempt_state {
     ATTEMPT_DECIDING, /* no request outstanding: it leaves this state before the driver returns */
@@ -57,11 +61,12 @@ struct attempt {
     struct claim *claim; /* a reference */
     enum attempt_state state;
     struct ballot *ballot; /* ASKING, CONFIRMING, UNDOING; else NULL */
-    unsigned rounds;
+    unsigned rounds, confirms;
     int64_t due_ns; /* PAUSING */
 };
 
 static void round_begin(struct attempt *attempt);
+static void confirm(struct attempt *attempt, const struct ballot *votes, uint64_t token);
 static void undo(struct attempt *attempt, bool loud, const struct ballot *failed);
 
 /* ---- the states ----------------------------------------------------------------------------------------------- */
@@ -163,8 +168,13 @@ static void confirm_look(struct ballot *ballot, bool over)
     struct attempt *attempt = decide(ballot, over, &won);
     if (attempt == NULL)
         return;
-    if (won)
+    if (won) {
         grant(attempt, ballot->token, ballot->sent_ns);
+        return;
+    }
+    uint64_t token = attempt->claim->shared ? vote_outbid_token(ballot) : 0;
+    if (token > 0 && token <= TOKEN_MAX && attempt->confirms < CONFIRMS)
+        confirm(attempt, ballot, token);
     else
         undo(attempt, true, ballot);
 }
@@ -172,8 +182,8 @@ static void confirm_look(struct ballot *ballot, bool over)
 static const struct ballot_kind confirming = {
     .put = vote_put_token, .take = vote_take_token, .look = confirm_look};
 
-/* Behind the votes, on their connections: also where a vote was not answered yet. */
-static void confirm(struct attempt *attempt, const struct ballot *votes)
+/* Behind the votes, or the last try to write a token, on their connections: also where those were not answered yet. */
+static void confirm(struct attempt *attempt, const struct ballot *votes, uint64_t token)
 {
     struct driver *driver = attempt->driver;
     struct ballot *ballot = ballot_new(driver, &confirming, attempt->claim);
@@ -183,8 +193,9 @@ static void confirm(struct attempt *attempt, const struct ballot *votes)
     }
     enter(attempt, ATTEMPT_CONFIRMING, ballot);
     ballot->sent_ns = votes->sent_ns; /* the deadline counts from the votes */
-    ballot->token = votes->token;
-    ballot_number(ballot, votes->token);
+    attempt->confirms++;
+    ballot->token = token;
+    ballot_number(ballot, token);
     for (unsigned i = 0; i < driver->count; i++) {
         enum vote_state state = votes->votes[i].state;
         bool may_have_it = state != VOTE_NOT_ASKED && state != VOTE_FAULT && state != VOTE_OTHER;
@@ -206,9 +217,9 @@ static void ask_won(struct attempt *attempt, struct ballot *ballot)
         grant(attempt, ballot->proposed, ballot->sent_ns);
         return;
     }
-    ballot->token = vote_needed_token(ballot);
-    if (ballot->token <= TOKEN_MAX) {
-        confirm(attempt, ballot);
+    uint64_t token = vote_needed_token(ballot);
+    if (token <= TOKEN_MAX) {
+        confirm(attempt, ballot, token);
         return;
     }
     undo_all(driver, attempt->claim);
@@ -336,13 +347,25 @@ static void split(struct attempt *attempt, const struct seen *best)
         busy(attempt, (int64_t)random_below(driver, HINT_SPLIT_MS), false);
 }
 
+/* Until when the holder's claim, or the bar that keeps a reader out, may end; a writer renews its own bar before. */
+static int64_t remaining_ms(struct attempt *attempt, const struct seen *best, unsigned char undoer)
+{
+    struct driver *driver = attempt->driver;
+    if (!best->shared || undoer != UNDOER_WAITER)
+        return best->remaining_ms;
+    bar_set(driver, attempt->op->name, attempt->op->name_len);
+    bool long_wait = best->remaining_ms < 0 || best->remaining_ms > HINT_BAR_MS;
+    return long_wait ? HINT_BAR_MS : best->remaining_ms;
+}
+
 static void undone(struct attempt *attempt, const struct ballot *ballot)
 {
     struct driver *driver = attempt->driver;
     const struct seen *best = tally_best(&ballot->tally);
     unsigned unknown = ballot->counts[VOTE_FAULT], answered = driver->count - unknown;
     bool decided = best != NULL && best->nodes >= driver->quorum;
-    bool presumed = best != NULL && best->token > 0 && tally_is_held(driver, best, unknown);
+    bool presumed =
+        best != NULL && (best->token > 0 || best->shared) && tally_is_held(driver, best, unknown);
     bool unsure = status_of_few(attempt) == MORTISE_INDETERMINATE;
     enter(attempt, ATTEMPT_DECIDING, NULL);
     if (!decided && unsure)
@@ -350,7 +373,7 @@ static void undone(struct attempt *attempt, const struct ballot *ballot)
     else if (decided || presumed) {
         /* a presumed holder may be a split vote, whose marks go with it: then no release is announced */
         driver->spread_ns /= decided ? 2 : 1;
-        busy(attempt, best->remaining_ms, decided);
+        busy(attempt, remaining_ms(attempt, best, ballot->undoer), decided);
     } else if (answered < driver->quorum || nodes_usable(driver, true) < driver->quorum)
         fail_few(attempt, answered, &ballot->why);
     else
@@ -376,7 +399,11 @@ static void undo(struct attempt *attempt, bool loud, const struct ballot *failed
 {
     struct driver *driver = attempt->driver;
     char mark = pubsub_mark(driver, attempt->op->name, attempt->op->name_len);
-    struct ballot *ballot = undo_new(driver, &undoing, attempt->claim, loud, mark);
+    bool tries = (attempt->op->flags & MORTISE_OP_TRY) != 0;
+    enum undoer undoer = attempt->claim->shared ? UNDOER_READER
+                         : tries                ? UNDOER_WRITER
+                                                : UNDOER_WAITER;
+    struct ballot *ballot = undo_new(driver, &undoing, attempt->claim, loud, undoer, mark);
     if (ballot == NULL) {
         fail_few(attempt, 0, &failed->why);
         return;

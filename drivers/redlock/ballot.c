@@ -85,6 +85,7 @@ void ballot_ask(struct ballot *ballot, unsigned node, enum vote_state asked)
     if (ballot->kind->effect == EFFECT_VOTE)
         claim_note(ballot->claim, node, TRACE_ASKED);
     set_asked(vote, asked);
+    ballot->asked = true;
     if (ballot->first == NULL || !send_alike(vote, ballot->first)) {
         send_vote(vote);
         ballot->first = vote;
@@ -146,6 +147,7 @@ static void call_ended(struct ballot *ballot)
     if (ballot->calls > 0)
         return;
     claim_unref(driver, ballot->claim);
+    holders_free(&ballot->holders);
     free(ballot);
 }
 

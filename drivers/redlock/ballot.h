@@ -76,6 +76,7 @@ struct ballot_kind {
 struct seen {
     char grant[GRANT_HEX];
     size_t length; /* shorter: of another kind of client */
+    bool shared;   /* the marker of a lock that several share */
     unsigned nodes;
     uint64_t token;
     int64_t remaining_ms; /* the longest; -1: for ever */
@@ -84,6 +85,19 @@ struct seen {
 struct tally {
     struct seen seen[SEEN_MAX];
     unsigned count;
+};
+
+/* One of those who share a lock, by what some nodes say. */
+struct holder {
+    char grant[GRANT_HEX];
+    unsigned nodes;
+    mortise_info info; /* with the largest token and the longest time that a node told */
+};
+
+struct holders {
+    struct holder *all;
+    unsigned count, capacity;
+    bool failed; /* out of memory */
 };
 
 enum ballot_state { BALLOT_OPEN, BALLOT_WON, BALLOT_CLOSED };
@@ -99,6 +113,7 @@ struct ballot {
     int64_t ttl_ms;
     int64_t sent_ns;          /* before the first request was sent */
     unsigned calls;           /* answers outstanding */
+    bool asked;               /* a node was asked, by a request of its own */
     const struct vote *first; /* sent first: the others' requests are copies */
     unsigned counts[VOTE_STATES];
     char hex[GRANT_HEX + 1];       /* the grant */
@@ -112,6 +127,8 @@ struct ballot {
     unsigned accepted; /* how many counted votes took the proposed token */
 
     /* undo, inspect */
+    unsigned char undoer;   /* enum undoer */
+    struct holders holders; /* who shares the lock */
     char mark; /* to be left on the lock if another has it: pubsub.c */
     bool woke; /* a waiter was refused, and is woken */
     struct tally tally;
@@ -168,12 +185,21 @@ void ballot_number(struct ballot *ballot, uint64_t number);
 
 /* ---- tally.c -------------------------------------------------------------------------------------------- */
 
-/* Counts a reply {remaining, value, now}; false: it is none. Fills info (may be NULL) about the holder that most
- * nodes name. */
+/* Counts a reply {remaining, value, now}, of a lock that is shared {remaining, marker, now, number of holders, value of one}
+ * or, by look.lua, a list of holders; false: it is none. Fills info (may be NULL) about the holder that most nodes name. */
 bool tally_add(struct tally *tally, const redisReply *reply, mortise_info *info);
 /* The holder that most nodes name; NULL: none. */
 const struct seen *tally_best(const struct tally *tally);
 /* Whether it holds the lock, as far as that is known: the `unknown` nodes may have it, too. */
 bool tally_is_held(const struct driver *driver, const struct seen *best, unsigned unknown);
+
+/* ---- holders.c ------------------------------------------------------------------------------------------ */
+
+/* The list in a reply of look.lua, if the lock is shared. */
+void holders_add(struct holders *holders, const redisReply *reply);
+/* Keeps those that hold the lock, as far as that is known: the `unknown` nodes may have it, too. Sorts them by token.
+ * Returns how many. */
+unsigned holders_settle(struct holders *holders, const struct driver *driver, unsigned unknown);
+void holders_free(struct holders *holders);
 
 #endif

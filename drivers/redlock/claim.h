@@ -89,6 +89,7 @@ struct claim {
     unsigned references; /* of attempts, ballots and callers */
     unsigned round;
     bool loud;      /* ENDING: whoever undoes it wakes the waiters */
+    bool shared;    /* its votes are shared, or may be: a downgrade was sent */
     uint64_t token; /* WANTED: of the grant; 0: none yet, or without fencing */
     int64_t
         until_ns; /* WANTED: all votes have expired by then; ENDING: also those that arrive late */

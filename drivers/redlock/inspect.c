@@ -14,16 +14,20 @@ _Static_assert(GRANT_HEX + 2 * 20 + 3 + MORTISE_NOTE_MAX < 4096, "a value of our
 static void look_put(struct ballot *ballot, struct vote *vote)
 {
     (void)ballot;
-    ballot_script(vote, SCRIPT_LOOK, 1, 0);
+    ballot_script(vote, SCRIPT_LOOK, 3, 0);
     put_key(vote);
+    put_side(vote, "holders");
+    put_side(vote, "shares");
 }
 
-/* Nothing, or {remaining, value, now}: a grant has it there. */
+/* Nothing, or {remaining, value, now}: a grant has it there; with a list of holders, if they share it. */
 static enum vote_state look_take(struct ballot *ballot, struct vote *vote, redisReply *reply)
 {
     (void)vote;
     bool found =
         ballot->state == BALLOT_OPEN && tally_add(&ballot->tally, reply, ballot_info(ballot));
+    if (found)
+        holders_add(&ballot->holders, reply);
     return found ? VOTE_YES : VOTE_ABSENT;
 }
 
@@ -33,7 +37,8 @@ static bool is_decided(struct ballot *ballot, bool over)
     struct driver *driver = ballot->driver;
     unsigned answered = ballot->counts[VOTE_YES] + ballot->counts[VOTE_ABSENT];
     const struct seen *best = tally_best(&ballot->tally);
-    bool known = (best != NULL && best->nodes >= driver->quorum) ||
+    /* each of those who share it has nodes of its own, so all are waited for */
+    bool known = (best != NULL && best->nodes >= driver->quorum && !best->shared) ||
                  ballot->counts[VOTE_ABSENT] >= driver->quorum;
     if (!known && !over)
         return false;
@@ -54,14 +59,51 @@ static void look_forget_holder(mortise_info *info)
     *info = nobody;
 }
 
+static void name_info(const mortise_op *op, mortise_info *info)
+{
+    text_copy(info->name, sizeof(info->name), op->name, op->name_len);
+}
+
+/* The first of those who share it describes the lock; each is told to whoever asked for them. */
+static void tell_holders(struct ballot *ballot)
+{
+    struct driver *driver = ballot->driver;
+    mortise_op *op = ballot->op;
+    unsigned n = holders_settle(&ballot->holders, driver, ballot->counts[VOTE_FAULT]);
+    look_forget_holder(op->info);
+    if (n > 0) {
+        mortise_info info = ballot->holders.all[0].info;
+        info.size = op->info->size;
+        memcpy(info.name, op->info->name, sizeof(info.name));
+        *op->info = info;
+    }
+    for (unsigned i = 0; op->emitted != NULL && i < n; i++) {
+        mortise_info info = ballot->holders.all[i].info;
+        name_info(op, &info);
+        driver->host->emit(driver->host, op, &info);
+    }
+}
+
 static void inspect_look(struct ballot *ballot, bool over)
 {
     struct driver *driver = ballot->driver;
     if (!is_decided(ballot, over))
         return;
     mortise_info *info = ballot->op->info;
-    if (!tally_is_held(driver, tally_best(&ballot->tally), ballot->counts[VOTE_FAULT]))
+    const struct seen *best = tally_best(&ballot->tally);
+    if (ballot->holders.failed) {
+        op_fail_memory(driver, ballot->op);
+        return;
+    }
+    if (best != NULL && best->shared)
+        tell_holders(ballot);
+    else if (!tally_is_held(driver, best, ballot->counts[VOTE_FAULT]))
         look_forget_holder(info);
+    else if (ballot->op->emitted != NULL) {
+        mortise_info named = *info;
+        name_info(ballot->op, &named);
+        driver->host->emit(driver->host, ballot->op, &named);
+    }
     if (!driver->fencing)
         info->token = 0;
     info->waiters = -1;
@@ -105,13 +147,13 @@ void inspect_start(struct driver *driver, mortise_op *op)
 
 /* ---- break ------------------------------------------------------------------------------------------------------- */
 
-static bool read_grant(const struct seen *seen, mortise_grant_id *grant)
+static bool read_grant(const char *hex, mortise_grant_id *grant)
 {
     static const char digits[] = "0123456789abcdef";
     for (size_t i = 0; i < MORTISE_GRANT_ID_SIZE; i++) {
-        const char *high = memchr(digits, seen->grant[2 * i], 16);
-        const char *low = memchr(digits, seen->grant[2 * i + 1], 16);
-        if (seen->length != GRANT_HEX || high == NULL || low == NULL)
+        const char *high = memchr(digits, hex[2 * i], 16);
+        const char *low = memchr(digits, hex[2 * i + 1], 16);
+        if (high == NULL || low == NULL)
             return false;
         grant->bytes[i] = (unsigned char)((high - digits) << 4 | (low - digits));
     }
@@ -127,8 +169,16 @@ static void break_look(struct ballot *ballot, bool over)
         return;
     for (unsigned i = 0; i < ballot->tally.count; i++) {
         const struct seen *seen = &ballot->tally.seen[i];
-        if (seen->token == op->token && read_grant(seen, &grant)) {
-            release_foreign(driver, op, &grant);
+        if (seen->token == op->token && seen->length == GRANT_HEX && !seen->shared &&
+            read_grant(seen->grant, &grant)) {
+            release_foreign(driver, op, &grant, false);
+            return;
+        }
+    }
+    for (unsigned i = 0; i < ballot->holders.count; i++) {
+        const struct holder *holder = &ballot->holders.all[i];
+        if (holder->info.token == op->token && read_grant(holder->grant, &grant)) {
+            release_foreign(driver, op, &grant, true);
             return;
         }
     }

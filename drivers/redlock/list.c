@@ -13,6 +13,7 @@ struct found {
     UT_hash_handle hh;
     bool named[NODES_MAX]; /* by these nodes: SCAN may name a key twice */
     struct tally tally;
+    struct holders holders;
     mortise_info info;
     size_t name_len;
     char name[];
@@ -49,7 +50,10 @@ static void emit(struct list *list, struct found *found)
 {
     struct driver *driver = list->driver;
     const struct seen *best = tally_best(&found->tally);
-    if (!tally_is_held(driver, best, driver->count - list->complete))
+    unsigned unknown = driver->count - list->complete;
+    if (best != NULL && best->shared && holders_settle(&found->holders, driver, unknown) > 0)
+        found->info = found->holders.all[0].info;
+    else if (best == NULL || best->shared || !tally_is_held(driver, best, unknown))
         return;
     if (!driver->fencing)
         found->info.token = 0;
@@ -80,6 +84,7 @@ static void list_ended(struct list *list)
         finish(list);
     HASH_ITER (hh, list->found, found, next) {
         HASH_DEL(list->found, found);
+        holders_free(&found->holders);
         free(found);
     }
     free(list);
@@ -114,10 +119,11 @@ static bool take_lock(struct scan *scan, const redisReply *lock)
         return true;
     struct found *found = find(scan->list, key);
     if (found != NULL && !found->named[scan->node->index]) {
-        tally_add(&found->tally, lock->element[1], &found->info);
+        if (tally_add(&found->tally, lock->element[1], &found->info))
+            holders_add(&found->holders, lock->element[1]);
         found->named[scan->node->index] = true;
     }
-    return found != NULL;
+    return found != NULL && !found->holders.failed;
 }
 
 static bool is_page(const redisReply *reply)

@@ -201,7 +201,7 @@ static uint32_t capabilities_of(void *ctx)
     const struct driver *driver = ctx;
     uint32_t capabilities = MORTISE_CAP_LEASE | MORTISE_CAP_NOTIFY | MORTISE_CAP_INSPECT |
                             MORTISE_CAP_LIST | MORTISE_CAP_QUORUM;
-    return driver->fencing ? capabilities | MORTISE_CAP_FENCING : capabilities;
+    return driver->fencing ? capabilities | MORTISE_CAP_FENCING | MORTISE_CAP_SHARED : capabilities;
 }
 
 /* Hands what was written to the kernel. */
@@ -299,7 +299,7 @@ const mortise_module mortise_module_v1 = {
     MORTISE_MODULE_HEAD,
     .kind = MORTISE_KIND_DRIVER,
     .capabilities = MORTISE_CAP_LEASE | MORTISE_CAP_FENCING | MORTISE_CAP_INSPECT |
-                    MORTISE_CAP_LIST | MORTISE_CAP_NOTIFY | MORTISE_CAP_QUORUM,
+                    MORTISE_CAP_LIST | MORTISE_CAP_NOTIFY | MORTISE_CAP_QUORUM | MORTISE_CAP_SHARED,
     .name = "redlock",
     .version = "0.1.0",
     .summary = "a majority of independent Redis servers, asked in parallel",

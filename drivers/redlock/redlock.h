@@ -11,9 +11,11 @@
  *   list.c       LIST
  *   pubsub.c       wakes waiters when a lock is released
  *   courtesy.c   ... and come before the client that released
+ *   bar.c        a waiting writer keeps new readers out
  *   undo.c       takes a claim off the nodes, now or when they are back
  *   ballot.c     one question to several nodes, and what they answer: ballot.h
  *   tally.c      who holds a lock, by what several nodes say
+ *   holders.c    who shares a lock, by what several nodes say
  *   claim.c      what the nodes may have of a grant id: claim.h
  *   outcome.c    how an op ends
  *   node.c       the nodes: connected, usable, trusted: node.h
@@ -34,6 +36,7 @@
 #define MARK '+' /* a refused caller's, in place of the first space of a value: pubsub.c */
 #define MARKS 80
 #define COURTESIES 64
+#define BARRED 64
 #define TICK_NS (INT64_C(250) * NS_PER_MS) /* how often undos are repeated */
 #define RENEW_MAX 128                      /* in one script: a tenth of a millisecond */
 
@@ -96,12 +99,19 @@ void op_fail_few(struct driver *driver, mortise_op *op, mortise_status status, u
 
 /* ---- undo.c ---------------------------------------------------------------------------------------------- */
 
+/* Who takes votes back: what the answers say of other holders, and whether a bar is set, depends on it. */
+enum undoer {
+    UNDOER_NOBODY, /* a release, or nobody waits for it */
+    UNDOER_READER, /* a caller that was refused, and wants to share the lock */
+    UNDOER_WRITER, /* ... wants it alone */
+    UNDOER_WAITER  /* the same, and waits: bars new readers */
+};
 void undo_put(struct ballot *ballot, struct vote *vote);
 enum vote_state undo_take(struct ballot *ballot, struct vote *vote, redisReply *reply);
 /* Ends the claim and asks all nodes that may have something of it to delete it. The caller sets the op
  * before ballot_begun. NULL: out of memory; it is done later, for nobody. */
 struct ballot *undo_new(struct driver *driver, const struct ballot_kind *kind, struct claim *claim,
-                        bool loud, char mark);
+                        bool loud, enum undoer undoer, char mark);
 /* The same for nobody. */
 void undo_all(struct driver *driver, struct claim *claim);
 /* A node is back. */
@@ -117,6 +127,8 @@ enum vote_state vote_take(struct ballot *ballot, struct vote *vote, redisReply *
 /* For a ballot_kind: writes ballot->token where the vote is there. */
 void vote_put_token(struct ballot *ballot, struct vote *vote);
 enum vote_state vote_take_token(struct ballot *ballot, struct vote *vote, redisReply *reply);
+/* After the tokens of other readers were larger: a token that q of the nodes can take. 0: too few have the claim. */
+uint64_t vote_outbid_token(const struct ballot *ballot);
 /* The smallest token that q of the votes can take, with clocks that are far ahead left out of account. */
 uint64_t vote_needed_token(const struct ballot *ballot);
 
@@ -129,7 +141,8 @@ int64_t acquire_due_ns(const struct driver *driver);
 
 void release_start(struct driver *driver, mortise_op *op);
 /* BREAK: releases another client's grant, on the nodes that are up. */
-void release_foreign(struct driver *driver, mortise_op *op, const mortise_grant_id *grant);
+void release_foreign(struct driver *driver, mortise_op *op, const mortise_grant_id *grant,
+                     bool shared);
 
 /* At most RENEW_MAX. */
 void renew_together(struct driver *driver, mortise_op **ops, unsigned n);
@@ -160,6 +173,13 @@ void courtesy_released(struct driver *driver, const char *name, size_t name_len)
 void courtesy_answered(struct driver *driver, const char *name, size_t name_len, bool contended);
 /* An acquire must not begin before. */
 int64_t courtesy_until_ns(const struct driver *driver, const mortise_op *op);
+
+/* ---- bar.c --------------------------------------------------------------------------------------------------- */
+
+/* This client has barred new readers of that name. */
+void bar_set(struct driver *driver, const char *name, size_t name_len);
+/* It has done so lately, so its next vote takes the bar away. Sometimes true of another name. */
+bool bar_is_set(const struct driver *driver, const char *name, size_t name_len);
 
 /* ---- dispatch.c ------------------------------------------------------------------------------------------------ */
 
@@ -206,6 +226,7 @@ struct driver {
     struct channel *watched; /* struct watched, by channel */
     int64_t news_due_ns;     /* the first of them notifies the core */
     struct courtesy courtesies[COURTESIES];
+    int64_t barred_until_ns[BARRED]; /* names, by their hash, that this client has barred */
 };
 
 static inline int64_t now_of(const struct driver *driver)

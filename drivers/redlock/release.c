@@ -71,7 +71,7 @@ static const struct ballot_kind releasing = {
 
 static void begin(struct driver *driver, mortise_op *op, struct claim *claim)
 {
-    struct ballot *ballot = undo_new(driver, &releasing, claim, true, MARK);
+    struct ballot *ballot = undo_new(driver, &releasing, claim, true, UNDOER_NOBODY, MARK);
     if (ballot == NULL) {
         op_fail_memory(driver, op);
         return;
@@ -89,6 +89,7 @@ void release_start(struct driver *driver, mortise_op *op)
         op_fail_memory(driver, op);
         return;
     }
+    claim->shared |= (op->flags & MORTISE_OP_DOWNGRADE) != 0;
     for (unsigned i = 0; !known && i < driver->count; i++)
         if (link_is_up(&driver->nodes[i]
                             .link)) /* as far as we know nothing is there: a look does no harm */
@@ -100,7 +101,8 @@ void release_start(struct driver *driver, mortise_op *op)
 
 /* ---- break -------------------------------------------------------------------------------------------------------- */
 
-void release_foreign(struct driver *driver, mortise_op *op, const mortise_grant_id *grant)
+void release_foreign(struct driver *driver, mortise_op *op, const mortise_grant_id *grant,
+                     bool shared)
 {
     struct claim *claim = claim_new_foreign(op);
     if (claim == NULL) {
@@ -108,6 +110,7 @@ void release_foreign(struct driver *driver, mortise_op *op, const mortise_grant_
         return;
     }
     claim->grant = *grant;
+    claim->shared = shared;
     for (unsigned i = 0; i < driver->count; i++)
         claim_note(claim, i, TRACE_ASKED);
     begin(driver, op, claim);

@@ -14,7 +14,8 @@
 struct bundle {
     struct link_call call; /* first */
     struct node *node;
-    bool by_text; /* sent with the script's text */
+    enum script script; /* RENEW, or RENEW_SHARED */
+    bool by_text;       /* sent with the script's text */
     unsigned count;
     struct vote *votes[];
 };
@@ -23,9 +24,14 @@ struct bundle {
 
 static void repair_put(struct ballot *ballot, struct vote *vote)
 {
-    ballot_script(vote, SCRIPT_REPAIR, 2, 4);
+    bool shared = ballot->claim->shared;
+    ballot_script(vote, shared ? SCRIPT_REPAIR_SHARED : SCRIPT_REPAIR, shared ? 4 : 2, 4);
     put_key(vote);
     put_side(vote, "token");
+    if (shared) {
+        put_side(vote, "holders");
+        put_side(vote, "shares");
+    }
     put_grant(vote);
     link_number(&vote->node->link, ballot->ttl_ms);
     put_digits(vote);
@@ -100,6 +106,13 @@ static void renew_lost(struct ballot *ballot)
                     ballot->counts[VOTE_OTHER] > 0 ? MORTISE_NOTOWNER : MORTISE_LOST);
 }
 
+/* A downgrade that reached a node may have been executed there. */
+static mortise_status renew_unknown(const struct ballot *ballot)
+{
+    bool downgrade = (ballot->op->flags & MORTISE_OP_DOWNGRADE) != 0;
+    return downgrade && ballot->asked ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE;
+}
+
 static void renew_look(struct ballot *ballot, bool over)
 {
     struct driver *driver = ballot->driver;
@@ -114,22 +127,47 @@ static void renew_look(struct ballot *ballot, bool over)
     else if (lost)
         renew_lost(ballot);
     else if (ballot->op != NULL)
-        op_fail_few(driver, ballot->op, MORTISE_UNREACHABLE,
+        op_fail_few(driver, ballot->op, renew_unknown(ballot),
                     ballot->counts[VOTE_YES] + ballot_no(ballot), &ballot->why);
 }
 
 static const struct ballot_kind renewing = {.take = renew_take, .look = renew_look};
+
+/* ---- downgrade -------------------------------------------------------------------------------------------------------- */
+
+/* As a renewal that also makes the claim shared. If fewer than q nodes did it, nobody knows what the claim is: the core asks
+ * again, and all renewals carry the request on (renew_shared.lua). Nobody may count on the lock being exclusive from the
+ * first request on: a reader may have the votes of nodes that were downgraded, and of others that never had the claim. */
+static void downgrade_put(struct ballot *ballot, struct vote *vote)
+{
+    ballot_script(vote, SCRIPT_DOWNGRADE, 3, 3);
+    put_key(vote);
+    put_side(vote, "holders");
+    put_side(vote, "shares");
+    put_grant(vote);
+    link_number(&vote->node->link, ballot->ttl_ms);
+    put_side(vote, "news");
+}
+
+static const struct ballot_kind downgrading = {
+    .put = downgrade_put, .take = renew_take, .look = renew_look};
 
 /* ---- many at once ---------------------------------------------------------------------------------------------- */
 
 static void bundle_send(struct bundle *bundle)
 {
     struct link *link = &bundle->node->link;
+    bool shared = bundle->script == SCRIPT_RENEW_SHARED;
     link_call_begin(link, &bundle->call);
-    bundle->by_text =
-        ballot_script_on(bundle->node, SCRIPT_RENEW, bundle->count, 2 * bundle->count);
-    for (unsigned i = 0; i < bundle->count; i++)
+    bundle->by_text = ballot_script_on(bundle->node, bundle->script,
+                                       (shared ? 3 : 1) * bundle->count, 2 * bundle->count);
+    for (unsigned i = 0; i < bundle->count; i++) {
         put_key(bundle->votes[i]);
+        if (!shared)
+            continue;
+        put_side(bundle->votes[i], "holders");
+        put_side(bundle->votes[i], "shares");
+    }
     for (unsigned i = 0; i < bundle->count; i++) {
         put_grant(bundle->votes[i]);
         link_number(link, bundle->votes[i]->ballot->ttl_ms);
@@ -144,7 +182,7 @@ static void bundle_replied(struct link_call *call, unsigned index, redisReply *r
     bool each = reply->type == REDIS_REPLY_STRING && (size_t)reply->len == bundle->count;
     (void)index;
     if (script_is_unknown(reply, bundle->by_text) && link_is_up(&bundle->node->link)) {
-        bundle->node->known[SCRIPT_RENEW] = false;
+        bundle->node->known[bundle->script] = false;
         bundle_send(bundle); /* if an undo or a new round came before it, it changes nothing */
         return;
     }
@@ -165,8 +203,10 @@ static void bundle_lost(struct link_call *call, enum link_loss loss, const struc
 }
 
 /* Without memory these ballots do without the node. */
-static void ask_node(struct ballot **ballots, unsigned n, struct node *node)
+static void ask_node(struct ballot **ballots, unsigned n, struct node *node, enum script script)
 {
+    if (n == 0)
+        return;
     struct bundle *bundle = malloc(sizeof(*bundle) + n * sizeof(struct vote *));
     bool usable = bundle != NULL && node_is_usable(node, ballots[0]->sent_ns);
     unsigned count = 0;
@@ -182,6 +222,7 @@ static void ask_node(struct ballot **ballots, unsigned n, struct node *node)
     bundle->call.replied = bundle_replied;
     bundle->call.lost = bundle_lost;
     bundle->node = node;
+    bundle->script = script;
     bundle->count = count;
     bundle_send(bundle);
 }
@@ -194,11 +235,13 @@ static struct ballot *renew_begin(struct driver *driver, mortise_op *op)
         op_complete(driver, op, MORTISE_LOST);
         return NULL;
     }
-    struct ballot *ballot = ballot_new(driver, &renewing, claim);
+    bool downgrade = (op->flags & MORTISE_OP_DOWNGRADE) != 0;
+    struct ballot *ballot = ballot_new(driver, downgrade ? &downgrading : &renewing, claim);
     if (ballot == NULL) {
         op_fail_memory(driver, op);
         return NULL;
     }
+    claim->shared |= downgrade; /* from here on it is exclusive nowhere for sure */
     ballot->op = op;
     ballot->ttl_ms = op->ttl_ms;
     ballot->token = op->token;
@@ -207,15 +250,49 @@ static struct ballot *renew_begin(struct driver *driver, mortise_op *op)
     return ballot;
 }
 
+/* The exclusive claims first, then the shared ones, then the downgrades; counts[0] and [1]: of the first two. */
+static void sort_by_script(struct ballot **ballots, unsigned n, unsigned counts[2])
+{
+    struct ballot *sorted[RENEW_MAX];
+    unsigned at = 0;
+    counts[0] = counts[1] = 0;
+    for (unsigned kind = 0; kind < 3; kind++)
+        for (unsigned i = 0; i < n; i++) {
+            bool downgrade = ballots[i]->kind == &downgrading;
+            if (kind != (downgrade ? 2U : ballots[i]->claim->shared ? 1U : 0U))
+                continue;
+            sorted[at++] = ballots[i];
+            if (kind < 2)
+                counts[kind]++;
+        }
+    memcpy(ballots, sorted, n * sizeof(struct ballot *));
+}
+
+static void ask_to_downgrade(struct ballot *ballot, unsigned node)
+{
+    const struct driver *driver = ballot->driver;
+    if (node_is_usable(&driver->nodes[node], ballot->sent_ns) &&
+        !claim_is_barred(ballot->claim, node))
+        ballot_ask(ballot, node, VOTE_ASKED);
+    else
+        ballot_set(ballot, node, VOTE_FAULT);
+}
+
 void renew_together(struct driver *driver, mortise_op **ops, unsigned n)
 {
     struct ballot *ballots[RENEW_MAX];
-    unsigned begun = 0;
+    unsigned begun = 0, counts[2];
     for (unsigned i = 0; i < n; i++)
         if ((ballots[begun] = renew_begin(driver, ops[i])) != NULL)
             begun++;
-    for (unsigned i = 0; begun > 0 && i < driver->count; i++)
-        ask_node(ballots, begun, &driver->nodes[i]);
+    sort_by_script(ballots, begun, counts);
+    for (unsigned i = 0; i < driver->count; i++) {
+        struct node *node = &driver->nodes[i];
+        ask_node(ballots, counts[0], node, SCRIPT_RENEW);
+        ask_node(ballots + counts[0], counts[1], node, SCRIPT_RENEW_SHARED);
+        for (unsigned k = counts[0] + counts[1]; k < begun; k++)
+            ask_to_downgrade(ballots[k], i);
+    }
     for (unsigned i = 0; i < begun; i++)
         ballot_begun(ballots[i]);
 }

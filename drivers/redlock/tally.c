@@ -2,6 +2,15 @@
  * split vote, or a holder whose other nodes are down. */
 #include "redlock.h"
 
+/* A lock that several share has a grant id of zeros. */
+static bool is_marker(const char *value, size_t length)
+{
+    for (size_t i = 0; i < GRANT_HEX; i++)
+        if (length <= GRANT_HEX || value[i] != '0')
+            return false;
+    return true;
+}
+
 static struct seen *find(struct tally *tally, const char *value, size_t length)
 {
     size_t id = length < GRANT_HEX ? length : GRANT_HEX;
@@ -11,7 +20,7 @@ static struct seen *find(struct tally *tally, const char *value, size_t length)
     if (tally->count == SEEN_MAX)
         return NULL;
     struct seen *seen = &tally->seen[tally->count++];
-    *seen = (struct seen){.length = id};
+    *seen = (struct seen){.length = id, .shared = is_marker(value, length)};
     memcpy(seen->grant, value, id);
     return seen;
 }
@@ -25,12 +34,32 @@ static uint64_t token_of(const char *value, size_t length)
     return text_number(value + GRANT_HEX + 1, TOKEN_DIGITS);
 }
 
+static bool is_holder(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements >= 3 &&
+           reply->element[0]->type == REDIS_REPLY_INTEGER &&
+           reply->element[1]->type == REDIS_REPLY_STRING &&
+           reply->element[2]->type == REDIS_REPLY_STRING;
+}
+
+/* One of those who share the lock, and how many there are. */
+static void describe_shared(const redisReply *reply, mortise_info *info)
+{
+    bool tells = reply->elements == 5 && reply->element[3]->type == REDIS_REPLY_INTEGER &&
+                 reply->element[4]->type == REDIS_REPLY_STRING;
+    const redisReply *now = reply->element[2];
+    info->held = true;
+    info->mode = MORTISE_SHARED;
+    if (!tells)
+        return;
+    holder_of_string(reply->element[4]->str, reply->element[4]->len,
+                     text_number(now->str, now->len), info);
+    info->holders = (uint32_t)reply->element[3]->integer;
+}
+
 bool tally_add(struct tally *tally, const redisReply *reply, mortise_info *info)
 {
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
-        reply->element[0]->type != REDIS_REPLY_INTEGER ||
-        reply->element[1]->type != REDIS_REPLY_STRING ||
-        reply->element[2]->type != REDIS_REPLY_STRING)
+    if (!is_holder(reply))
         return false;
     int64_t remaining_ms = reply->element[0]->integer < 0 ? -1 : reply->element[0]->integer;
     const redisReply *value = reply->element[1], *now = reply->element[2];
@@ -47,7 +76,12 @@ bool tally_add(struct tally *tally, const redisReply *reply, mortise_info *info)
     bool tells = token > seen->token || seen->nodes == 1;
     if (token > seen->token)
         seen->token = token;
-    if (info != NULL && seen == tally_best(tally)) {
+    if (info != NULL && seen == tally_best(tally) && seen->shared) {
+        describe_shared(reply, info);
+        info->remaining_ms = seen->remaining_ms;
+    } else if (info != NULL && seen == tally_best(tally)) {
+        info->mode = MORTISE_EXCLUSIVE;
+        info->holders = 1;
         if (tells || info->token != seen->token)
             holder_of_string(value->str, value->len, text_number(now->str, now->len), info);
         info->token = seen->token;
@@ -71,5 +105,6 @@ bool tally_is_held(const struct driver *driver, const struct seen *best, unsigne
         return false;
     if (best->nodes >= driver->quorum)
         return true;
-    return best->nodes + unknown >= driver->quorum && (!driver->fencing || best->token > 0);
+    return best->nodes + unknown >= driver->quorum &&
+           (!driver->fencing || best->token > 0 || best->shared);
 }

@@ -5,14 +5,28 @@
 
 /* ---- the request ------------------------------------------------------------------------------------------------ */
 
+/* undo.lua is for a claim that is exclusive, and for a caller that does not ask who else is there. */
 void undo_put(struct ballot *ballot, struct vote *vote)
 {
-    ballot_script(vote, SCRIPT_UNDO, 1, 4);
+    static const char *const undoers[] = {[UNDOER_NOBODY] = "-",
+                                          [UNDOER_READER] = "reader",
+                                          [UNDOER_WRITER] = "writer",
+                                          [UNDOER_WAITER] = "waiter"};
+    struct link *link = &vote->node->link;
+    bool shared = ballot->claim->shared || ballot->undoer != UNDOER_NOBODY;
+    ballot_script(vote, shared ? SCRIPT_UNDO_SHARED : SCRIPT_UNDO, shared ? 4 : 1, shared ? 5 : 4);
     put_key(vote);
+    if (shared) {
+        put_side(vote, "holders");
+        put_side(vote, "shares");
+        put_side(vote, "bar");
+    }
     put_grant(vote);
     put_side(vote, "news");
-    link_argument(&vote->node->link, ballot->claim->loud ? "1" : "0", 1);
-    link_argument(&vote->node->link, &ballot->mark, 1);
+    link_argument(link, ballot->claim->loud ? "1" : "0", 1);
+    link_argument(link, &ballot->mark, 1);
+    if (shared)
+        link_text(link, undoers[ballot->undoer]);
 }
 
 /* 2 deleted, 3 and waiters are woken; 0 absent; else the holder. */
@@ -51,12 +65,14 @@ static void undo_node(struct ballot *ballot, unsigned i)
 }
 
 struct ballot *undo_new(struct driver *driver, const struct ballot_kind *kind, struct claim *claim,
-                        bool loud, char mark)
+                        bool loud, enum undoer undoer, char mark)
 {
     struct ballot *ballot = ballot_new(driver, kind, claim);
     claim_end(driver, claim, loud);
-    if (ballot != NULL)
+    if (ballot != NULL) {
+        ballot->undoer = (unsigned char)undoer;
         ballot->mark = mark;
+    }
     for (unsigned i = 0; i < driver->count; i++)
         if (ballot != NULL)
             undo_node(ballot, i);
@@ -67,7 +83,7 @@ struct ballot *undo_new(struct driver *driver, const struct ballot_kind *kind, s
 
 void undo_all(struct driver *driver, struct claim *claim)
 {
-    struct ballot *ballot = undo_new(driver, &undoing, claim, true, MARK);
+    struct ballot *ballot = undo_new(driver, &undoing, claim, true, UNDOER_NOBODY, MARK);
     if (ballot != NULL)
         ballot_begun(ballot);
 }

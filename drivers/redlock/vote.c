@@ -25,6 +25,27 @@ static void put_set(const struct ballot *ballot, struct vote *vote)
     link_number(link, ballot->ttl_ms);
 }
 
+static void put_ask_keys(struct vote *vote)
+{
+    const struct claim *claim = vote->ballot->claim;
+    bool barred = bar_is_set(vote->ballot->driver, claim->name, claim->name_len);
+    ballot_script(vote, SCRIPT_ASK, barred ? 3 : 2, 4);
+    put_key(vote);
+    put_side(vote, "token");
+    if (barred)
+        put_side(vote, "bar");
+}
+
+static void put_ask_shared_keys(struct vote *vote)
+{
+    ballot_script(vote, SCRIPT_ASK_SHARED, 5, 4);
+    put_key(vote);
+    put_side(vote, "token");
+    put_side(vote, "holders");
+    put_side(vote, "shares");
+    put_side(vote, "bar");
+}
+
 void vote_put(struct ballot *ballot, struct vote *vote)
 {
     const struct driver *driver = ballot->driver;
@@ -32,9 +53,10 @@ void vote_put(struct ballot *ballot, struct vote *vote)
         put_set(ballot, vote);
         return;
     }
-    ballot_script(vote, SCRIPT_ASK, 2, 4);
-    put_key(vote);
-    put_side(vote, "token");
+    if (ballot->claim->shared)
+        put_ask_shared_keys(vote);
+    else
+        put_ask_keys(vote);
     put_grant(vote);
     link_number(&vote->node->link, ballot->ttl_ms);
     link_argument(&vote->node->link, driver->note, driver->note_len);
@@ -98,17 +120,40 @@ uint64_t vote_needed_token(const struct ballot *ballot)
 
 void vote_put_token(struct ballot *ballot, struct vote *vote)
 {
-    (void)ballot;
-    ballot_script(vote, SCRIPT_CONFIRM, 2, 2);
+    bool shared = ballot->claim->shared;
+    ballot_script(vote, shared ? SCRIPT_CONFIRM_SHARED : SCRIPT_CONFIRM, shared ? 4 : 2, 2);
     put_key(vote);
     put_side(vote, "token");
+    if (shared) {
+        put_side(vote, "holders");
+        put_side(vote, "shares");
+    }
     put_grant(vote);
     put_digits(vote);
 }
 
 enum vote_state vote_take_token(struct ballot *ballot, struct vote *vote, redisReply *reply)
 {
-    (void)ballot;
-    (void)vote;
-    return reply->type == REDIS_REPLY_INTEGER && reply->integer == 1 ? VOTE_YES : VOTE_ABSENT;
+    if (reply->type != REDIS_REPLY_INTEGER)
+        return VOTE_ABSENT;
+    if (reply->integer == 1)
+        vote->need = ballot->token + 1;
+    else if (reply->integer < 0 && reply->integer >= -NOW_MAX_US) /* another reader was first */
+        vote->need = (uint64_t)-reply->integer;
+    return reply->integer == 1 ? VOTE_YES : VOTE_ABSENT;
+}
+
+uint64_t vote_outbid_token(const struct ballot *ballot)
+{
+    int64_t needs[NODES_MAX];
+    unsigned n = 0;
+    for (unsigned i = 0; i < ballot->driver->count; i++)
+        if (ballot->votes[i].need > 0)
+            needs[n++] = (int64_t)ballot->votes[i].need;
+    if (n < ballot->driver->quorum)
+        return 0;
+    sort_numbers(needs, n);
+    uint64_t need = (uint64_t)needs[ballot->driver->quorum - 1];
+    uint64_t proposed = clock_propose(ballot->driver, need);
+    return proposed > need ? proposed : need;
 }

@@ -2,7 +2,8 @@
 -- client proposes if it is larger than all before and not behind the clock, or is the grant's already. Zero is never
 -- taken. If another has the lock, leaves a mark on it, so that the release, however soon it comes, wakes the waiters
 -- (see undo).
--- KEYS: lock, token. ARGV: grant, ttl (ms), note, proposed token (16 digits).
+-- KEYS: lock, token; and the bar, if this client has lately set it (undo_shared): a vote takes it away, and the mark on it.
+-- ARGV: grant, ttl (ms), note, proposed token (16 digits).
 -- 0 another has it. Yes: minus now in us, if the token was taken; else {largest token of before + 1, now}. The client
 -- decides how far a token follows `now`: this clock may be wrong.
 local held = redis.call('get', KEYS[1])
@@ -26,7 +27,11 @@ else
 end
 if not held then
     local since = fits and text or string.format('%016.0f', now)
-    redis.call('set', KEYS[1], ARGV[1] .. ' ' .. text .. ' ' .. since .. '\n' .. ARGV[3], 'px', ARGV[2])
+    local mark = KEYS[3] and redis.call('get', KEYS[3]) or ' '
+    if KEYS[3] then
+        redis.call('del', KEYS[3])
+    end
+    redis.call('set', KEYS[1], ARGV[1] .. mark .. text .. ' ' .. since .. '\n' .. ARGV[3], 'px', ARGV[2])
 else
     if fits and string.sub(held, 34, 49) < text then
         redis.call('setrange', KEYS[1], '33', text)

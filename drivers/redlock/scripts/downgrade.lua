@@ -1,0 +1,21 @@
+-- An exclusive lock of this grant becomes shared, with this grant as its only holder, and is renewed. Waiters are told, if there
+-- are any: readers may come in. The mark stays for the release.
+-- KEYS: lock, holders, shares. ARGV: grant, ttl (ms), channel.
+-- 2 done, or it was shared already; 1 another has the lock, 0 gone.
+-- include shared
+local lock, holders, shares, grant = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
+local _, now_ms = clock()
+local held = call('get', lock)
+if held and sub(held, 1, 32) == grant then
+    share_out(lock, holders, shares, grant, held, now_ms, tonumber(ARGV[2]))
+    if sub(held, 33, 33) ~= ' ' then
+        redis.pcall('publish', ARGV[3], sub(held, 33, 33))
+    end
+    held = nobody
+end
+local ends = find(held, holders, shares, grant, now_ms)
+if not ends then
+    return (held and not is_marker(held)) and '1' or '0'
+end
+extend(lock, holders, shares, grant, ends, now_ms, tonumber(ARGV[2]))
+return '2'

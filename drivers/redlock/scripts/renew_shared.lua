@@ -1,0 +1,26 @@
+-- Extends many shared votes, each if the node still has it. One that is exclusive here was not reached by its downgrade: it
+-- becomes shared now.
+-- KEYS: for each: lock, holders, shares. ARGV: for each: grant, ttl (ms).
+-- For each a digit: 2 renewed, 1 another has the lock, 0 gone, 3 it cannot be told.
+-- include shared
+local _, now_ms = clock()
+local out = {}
+for i = 1, #ARGV / 2 do
+    local lock, holders, shares = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
+    local grant, ttl = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
+    local held = redis.pcall('get', lock)
+    if type(held) == 'table' then
+        out[i] = string.find(held.err, 'WRONGTYPE') and '1' or '3'
+    else
+        if held and sub(held, 1, 32) == grant then
+            share_out(lock, holders, shares, grant, held, now_ms, ttl)
+            held = nobody
+        end
+        local ends = find(held, holders, shares, grant, now_ms)
+        if ends then
+            extend(lock, holders, shares, grant, ends, now_ms, ttl)
+        end
+        out[i] = ends and '2' or (held and not is_marker(held)) and '1' or '0'
+    end
+end
+return table.concat(out)

@@ -1,0 +1,397 @@
+/* test_shared.c - shared locks on five nodes: readers and writers over all majorities, nodes that are away or emptied. */
+#include "share.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIVE 31u
+
+static struct nodes nodes;
+
+struct seen {
+    int count;
+    uint64_t tokens[8];
+    mortise_info last;
+};
+
+static bool see(const mortise_info *info, void *argument)
+{
+    struct seen *seen = argument;
+    if (seen->count < 8)
+        seen->tokens[seen->count++] = info->token;
+    seen->last = *info;
+    return true;
+}
+
+/* ---- who gets in --------------------------------------------------------------------------------------------- */
+
+static void test_readers_and_writer(void)
+{
+    const char *name = "rw";
+    mortise_client *client = nodes_open(&nodes, ALL, NULL, AT_ONCE);
+    mortise_client *other = nodes_open(&nodes, ALL, NULL, AT_ONCE);
+    struct seen seen = {.count = 0}, listed = {.count = 0};
+    struct pending writer;
+    mortise_info info = {.size = sizeof info};
+    mortise_lease *first = share(client, name), *second = share(other, name);
+    CHECK(mortise_token(second) > mortise_token(first));
+    EXPECT(BUSY, try_once(other, name));
+    EXPECT(OK, mortise_inspect(other, name, &info, &detail));
+    CHECK(info.held && info.mode == MORTISE_SHARED && info.permits == 0 && info.holders == 2);
+    CHECK(info.token == mortise_token(first) && info.pid > 0);
+    CHECK(info.remaining_ms > LONG_MS / 2 && info.remaining_ms <= LONG_MS);
+    EXPECT(OK, mortise_holders(other, name, see, &seen, &detail));
+    CHECK(seen.count == 2 && seen.tokens[0] == mortise_token(first) &&
+          seen.tokens[1] == mortise_token(second));
+    CHECK(strcmp(seen.last.name, name) == 0);
+    EXPECT(OK, mortise_list(other, name, see, &listed, &detail));
+    CHECK(listed.count == 1 && listed.last.holders == 2 && listed.last.mode == MORTISE_SHARED &&
+          listed.tokens[0] == mortise_token(first));
+    want(&writer, other, name, MORTISE_EXCLUSIVE);
+    give(first);
+    CHECK(test_count_get(&writer.calls) == 0);
+    give(second);
+    EXPECT(OK, pending_join(&writer));
+    CHECK(mortise_token(writer.lease) > seen.tokens[1]);
+    EXPECT(BUSY, try_share(client, name));
+    seen.count = 0;
+    EXPECT(OK, mortise_holders(client, name, see, &seen, &detail));
+    CHECK(seen.count == 1 && seen.last.mode == MORTISE_EXCLUSIVE && seen.last.holders == 1);
+    give(writer.lease);
+    EXPECT(OK, try_share(client, name));
+    CHECK(wait_nodes_with(&nodes, name, 0));
+    close_client(client);
+    close_client(other);
+}
+
+static void test_no_permits(void)
+{
+    mortise_client *client = nodes_open(&nodes, ALL, NULL, AT_ONCE);
+    mortise_client *bare = nodes_open(&nodes, ALL, NULL, AT_ONCE "fencing = off\n");
+    mortise_lease *lease = NULL;
+    EXPECT(NOTSUP, mortise_acquire(client, "permits", SHARED(.permits = 2), &lease, &detail));
+    SAYS("use exclusive locks on 2 names");
+    EXPECT(NOTSUP, mortise_acquire(bare, "permits", SHARED(.wait_ms = 0), &lease, &detail));
+    CHECK(nodes_with(&nodes, "permits") == 0);
+    close_client(client);
+    close_client(bare);
+}
+
+/* A client without tokens, and other programs, take the marker for a lock of somebody else's. */
+static void test_seen_by_others(void)
+{
+    const char *name = "others";
+    mortise_client *client = nodes_open(&nodes, ALL, NULL, AT_ONCE);
+    mortise_client *bare = nodes_open(&nodes, ALL, NULL, AT_ONCE "fencing = off\n");
+    mortise_lease *lease = share(client, name);
+    EXPECT(BUSY, try_once(bare, name));
+    for (int i = 0; i < nodes.count; i++)
+        CHECK(ask_number(&nodes.node[i], "SETNX mortise:others another") == 0);
+    give(lease);
+    give(take(bare, name));
+    close_client(client);
+    close_client(bare);
+}
+
+/* A holder that does not renew keeps a writer out for its own ttl, and no longer. */
+static void test_dead_reader(void)
+{
+    const char *name = "dead";
+    mortise_client *client = nodes_open(&nodes, ALL, NULL, AT_ONCE);
+    struct pending writer;
+    mortise_lease *lives = share(client, name);
+    mortise_lease *dies = acquire(client, name, SHARED(.ttl_ms = 3000, .no_renew = true));
+    want(&writer, client, name, MORTISE_EXCLUSIVE);
+    give(lives);
+    EXPECT(OK, pending_join(&writer));
+    SAFE(mortise_state(dies) == MORTISE_STATE_LOST);
+    EXPECT(LOST, mortise_release(dies, &detail));
+    give(writer.lease);
+    dies = acquire(client, name, SHARED(.ttl_ms = 300, .no_renew = true));
+    lives = share(client, name);
+    CHECK(wait_state(dies, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
+    CHECK(mortise_release(dies, &detail) == MORTISE_LOST);
+    CHECK(mortise_state(lives) == MORTISE_STATE_HELD);
+    give(lives);
+    close_client(client);
+}
+
+static void test_break(void)
+{
+    const char *name = "break";
+    mortise_client *client = nodes_open(&nodes, ALL, "renew_every = 50ms\n", AT_ONCE);
+    mortise_client *other = nodes_open(&nodes, ALL, NULL, AT_ONCE);
+    mortise_lease *first = share(client, name), *second = share(client, name);
+    EXPECT(NOTOWNER, mortise_break(other, name, mortise_token(second) + 1000, &detail));
+    EXPECT(OK, mortise_break(other, name, mortise_token(first), &detail));
+    CHECK(wait_state(first, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
+    CHECK(mortise_state(second) == MORTISE_STATE_HELD);
+    EXPECT(LOST, mortise_release(first, &detail));
+    EXPECT(BUSY, try_once(other, name));
+    give(second);
+    give(take(other, name));
+    close_client(client);
+    close_client(other);
+}
+
+/* ---- exclusion ------------------------------------------------------------------------------------------------ */
+
+#define PARTIES 8
+#define TURNS 40
+
+static _Atomic int readers, writers;
+static uint64_t reader_tokens[PARTIES][TURNS];
+
+struct party {
+    mortise_client *client;
+    unsigned number;
+    bool writes;
+};
+
+static void party_run(void *argument)
+{
+    const struct party *party = argument;
+    uint64_t before = 0;
+    for (int i = 0; i < TURNS && failures < 3; i++) {
+        mortise_lease *lease = party->writes
+                                   ? acquire(party->client, "party", MORTISE_OPTIONS(.owner = NULL))
+                                   : share(party->client, "party");
+        if (!lease)
+            return;
+        SAFE(mortise_token(lease) > before);
+        before = mortise_token(lease);
+        if (party->writes) {
+            SAFE(atomic_fetch_add(&writers, 1) == 0);
+            SAFE(atomic_load(&readers) == 0);
+            atomic_fetch_sub(&writers, 1);
+        } else {
+            atomic_fetch_add(&readers, 1);
+            SAFE(atomic_load(&writers) == 0);
+            reader_tokens[party->number][i] = mortise_token(lease);
+            atomic_fetch_sub(&readers, 1);
+        }
+        give(lease);
+    }
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return (left > right) - (left < right);
+}
+
+/* The first `writing` of them write; each reaches the nodes of its set. */
+static void run_parties(unsigned writing, const unsigned *sets)
+{
+    struct party parties[PARTIES];
+    memset(reader_tokens, 0, sizeof reader_tokens);
+    for (unsigned i = 0; i < PARTIES; i++)
+        parties[i] = (struct party){nodes_open(&nodes, sets[i], NULL, AT_ONCE), i, i < writing};
+    in_parallel(party_run, parties, sizeof parties[0], PARTIES);
+    qsort(reader_tokens, PARTIES * TURNS, sizeof(uint64_t), by_number);
+    const uint64_t *all = &reader_tokens[0][0];
+    for (int i = 1; i < PARTIES * TURNS; i++)
+        SAFE(all[i] == 0 || all[i] > all[i - 1]); /* no two have the same */
+    for (unsigned i = 0; i < PARTIES; i++)
+        close_client(parties[i].client);
+    CHECK(wait_nodes_with(&nodes, "party", 0));
+}
+
+static void test_exclusion(void)
+{
+    static const unsigned sets[PARTIES] = {FIVE, FIVE, FIVE, FIVE, FIVE, FIVE, FIVE, FIVE};
+    run_parties(2, sets);
+}
+
+/* Each has another majority, three of five: its votes are all that it has. */
+static void test_exclusion_of_majorities(void)
+{
+    static const unsigned sets[PARTIES] = {7, 28, 21, 11, 14, 22, 25, 19};
+    run_parties(2, sets);
+}
+
+static void test_exclusion_with_a_dead_node(void)
+{
+    static const unsigned sets[PARTIES] = {FIVE, FIVE, FIVE, FIVE, FIVE, FIVE, FIVE, FIVE};
+    nodes_do(&nodes, "kill", 2);
+    run_parties(2, sets);
+    nodes_do(&nodes, "start", 2);
+}
+
+static void test_only_readers(void)
+{
+    static const unsigned sets[PARTIES] = {7, 28, 21, 11, FIVE, FIVE, FIVE, FIVE};
+    run_parties(0, sets);
+}
+
+/* ---- a writer among many readers ------------------------------------------------------------------------------- */
+
+static _Atomic bool writer_is_done;
+
+static void read_on(void *argument)
+{
+    const struct party *party = argument;
+    while (!atomic_load(&writer_is_done) && failures < 3) {
+        mortise_lease *lease = share(party->client, "starving");
+        sched_yield();
+        if (lease)
+            give(lease);
+    }
+}
+
+static void write_among(void *argument)
+{
+    const struct party *party = argument;
+    if (!party->writes) {
+        read_on(argument);
+        return;
+    }
+    for (int i = 0; i < 3; i++)
+        give(acquire(party->client, "starving", MORTISE_OPTIONS(.owner = NULL)));
+    atomic_store(&writer_is_done, true);
+}
+
+static void test_writer_does_not_starve(void)
+{
+    struct party parties[PARTIES];
+    for (unsigned i = 0; i < PARTIES; i++)
+        parties[i] = (struct party){nodes_open(&nodes, ALL, NULL, AT_ONCE), i, i == 0};
+    in_parallel(write_among, parties, sizeof parties[0], PARTIES);
+    for (unsigned i = 0; i < PARTIES; i++)
+        close_client(parties[i].client);
+}
+
+static bool is_barred(void *unused)
+{
+    int barred = 0;
+    (void)unused;
+    for (int i = 0; i < nodes.count; i++)
+        barred += ask_number(&nodes.node[i], "EXISTS {mortise:bar}:mortise:bar") == 1;
+    return barred == nodes.count;
+}
+
+/* A bar keeps new readers out, also when the last reader is gone, and is gone with the writer's grant. */
+static void test_bar(void)
+{
+    const char *name = "bar";
+    mortise_client *client = nodes_open(&nodes, ALL, NULL, AT_ONCE);
+    mortise_client *other = nodes_open(&nodes, ALL, "renew_every = 50ms\n", AT_ONCE);
+    struct pending writer, reader;
+    mortise_lease *lease = share(other, name);
+    EXPECT(BUSY, try_once(client, name)); /* it does not wait: no bar */
+    EXPECT(OK, try_share(other, name));
+    want(&writer, client, name, MORTISE_EXCLUSIVE);
+    CHECK(test_poll(is_barred, NULL, TEST_PATIENCE_MS));
+    EXPECT(BUSY, try_share(other, name));
+    uint64_t before = stats_of(other).renewals;
+    CHECK(wait_renewals(other, before + 3)); /* who shares it already goes on */
+    want(&reader, other, name, MORTISE_SHARED);
+    give(lease);
+    EXPECT(OK, pending_join(&writer));
+    CHECK(test_count_get(&reader.calls) == 0);
+    give(writer.lease);
+    EXPECT(OK, pending_join(&reader));
+    give(reader.lease);
+    close_client(client);
+    close_client(other);
+}
+
+/* ---- nodes that forget ------------------------------------------------------------------------------------------- */
+
+/* Two of five nodes lose their data: renewals bring it back, and until then the others keep a writer out. */
+static void test_repaired(void)
+{
+    const char *name = "repaired";
+    mortise_client *client = nodes_open(&nodes, ALL, "renew_every = 200ms\n", AT_ONCE);
+    mortise_client *other = nodes_open(&nodes, ALL, NULL, AT_ONCE);
+    struct seen seen = {.count = 0};
+    mortise_lease *first = share(client, name), *second = share(client, name);
+    CHECK(wait_nodes_with(&nodes, name, FIVE));
+    nodes_do(&nodes, "kill", 5);
+    nodes_do(&nodes, "start", 5);
+    SAFE(try_once(other, name) != MORTISE_OK);
+    CHECK(wait_nodes_with(&nodes, name, FIVE));
+    uint64_t before = stats_of(client).renewals;
+    CHECK(wait_renewals(client, before + 4));
+    nodes_do(&nodes, "kill", 10); /* the repaired ones are needed now */
+    EXPECT(OK, mortise_holders(other, name, see, &seen, &detail));
+    CHECK(seen.count == 2);
+    SAFE(try_once(other, name) != MORTISE_OK);
+    CHECK(mortise_state(first) == MORTISE_STATE_HELD);
+    nodes_do(&nodes, "start", 10);
+    CHECK(mortise_token(first) != mortise_token(second));
+    give(first);
+    give(second);
+    CHECK(wait_nodes_with(&nodes, name, 0));
+    close_client(client);
+    close_client(other);
+}
+
+struct successor {
+    mortise_lease *of;
+    struct test_count done;
+    mortise_lease *lease;
+    mortise_lease_state state_of;
+};
+
+static void succeeded(mortise_status status, mortise_lease *lease, const mortise_error *error,
+                      void *user_data)
+{
+    struct successor *successor = user_data;
+    (void)status;
+    (void)error;
+    successor->state_of = mortise_state(successor->of);
+    successor->lease = lease;
+    test_count_add(&successor->done, 1);
+}
+
+/* More nodes are emptied than a reader that is not renewed can bear: those do not vote for max_ttl, so a writer gets in
+ * after the reader's deadline only. */
+static void test_guard(void)
+{
+    mortise_client *client = nodes_open(&nodes, ALL, NULL, "max_ttl = 8s\n");
+    mortise_client *other = nodes_open(&nodes, ALL, NULL, "max_ttl = 8s\n");
+    struct successor writer = {.done = TEST_COUNT_INIT};
+    writer.of = acquire(client, "guard", SHARED(.ttl_ms = 8000, .no_renew = true));
+    uint64_t token = mortise_token(writer.of);
+    CHECK(wait_nodes_with(&nodes, "guard", FIVE));
+    nodes_do(&nodes, "kill", 7);
+    nodes_do(&nodes, "start", 7);
+    EXPECT(OK, mortise_acquire_async(other, "guard", MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 8000),
+                                     succeeded, &writer, NULL, &detail));
+    CHECK(test_count_wait(&writer.done, 1));
+    SAFE(writer.state_of == MORTISE_STATE_LOST);
+    SAFE(mortise_token(writer.lease) > token);
+    give(writer.lease);
+    mortise_release(writer.of, NULL);
+    close_client(client);
+    close_client(other);
+}
+
+static const CU_TestInfo tests[] = {
+    {"readers and a writer", test_readers_and_writer},
+    {"permits are refused", test_no_permits},
+    {"other programs see a lock", test_seen_by_others},
+    {"a dead reader", test_dead_reader},
+    {"break of one reader", test_break},
+    {"exclusion", test_exclusion},
+    {"exclusion over all majorities", test_exclusion_of_majorities},
+    {"exclusion with a dead node", test_exclusion_with_a_dead_node},
+    {"readers at once have different tokens", test_only_readers},
+    {"a writer among many readers", test_writer_does_not_starve},
+    {"a bar", test_bar},
+    {"emptied nodes are repaired", test_repaired},
+    {"restarted nodes do not let a writer in", test_guard},
+    CU_TEST_INFO_NULL,
+};
+
+int main(int argc, char **argv)
+{
+    int code = nodes_start(&nodes, 5, NULL);
+    if (code == 0)
+        code = run_tests("redlock shared", tests, argc, argv);
+    return !nodes_end(&nodes) && code == 0 ? 1 : code;
+}
