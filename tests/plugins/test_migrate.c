@@ -50,7 +50,7 @@ static void test_stages(void)
     expect_refused("new", "admits {both}");
 }
 
-/* An operator stops between the two writings: who is in doubt is refused, and both ways are open. */
+/* An operator stops between the two writes: a client of a doubtful phase is refused, and both directions are open. */
 static void test_half_way(void)
 {
     struct operation operation;
@@ -80,7 +80,7 @@ static void test_two_operators(void)
         IS(OK, mortise_close(first.sides[side], &detail));
 }
 
-/* A server that lost the register of `from` lets nobody in who would not see the other side's. */
+/* A server that lost the register of `from` admits no client that could not see the register of the other side. */
 static void test_forgotten(void)
 {
     begin();
@@ -124,7 +124,7 @@ static void test_same_section(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(detail.message, "the same section"));
 }
 
-/* Two sections, one database: seen by the presence. */
+/* Two sections, one database: the presence reveals it. */
 static void test_same_server(void)
 {
     char path[300], text[600];
@@ -142,7 +142,7 @@ static void test_same_server(void)
     mortise_close(client, NULL);
 }
 
-/* `to` cannot be had: refused as a whole, and it is told which side. */
+/* `to` is unreachable: the acquire fails as a whole, and names the side. */
 static void test_unreachable(void)
 {
     char path[300], text[600];
@@ -213,7 +213,7 @@ static void expect_present(enum migrate_side which, unsigned phase, int count)
     IS(OK, mortise_close(side, &detail));
 }
 
-/* Written with the first request, given back by the close; not among the application's locks. */
+/* It is written with the first request and released by the close; it is not listed among the application's locks. */
 static void test_presence(void)
 {
     begin();
@@ -231,7 +231,7 @@ static void test_presence(void)
     expect_present(MIGRATE_TO, MIGRATE_BOTH, 0);
 }
 
-/* Whom a refused client would meet is named by host and pid. */
+/* The message names the clients that a refused client would meet, by host and pid. */
 static void test_named(void)
 {
     struct test_process old;
@@ -251,7 +251,7 @@ static void test_named(void)
     test_kill(&old);
 }
 
-/* Its lease was broken by an operator: the leases that hung on it are lost. */
+/* An operator broke the presence: the leases that depend on it are lost. */
 static bool is_lost(void *lease)
 {
     return mortise_state(lease) == MORTISE_STATE_LOST;
@@ -267,7 +267,7 @@ static void test_presence_broken(void)
     IS(OK, mortise_break(side, present.name, present.token, &detail));
     CU_ASSERT(test_poll(is_lost, lease, PATIENCE_MS));
     IS(LOST, mortise_release(lease, &detail));
-    lease = take(old, "a"); /* it registers anew, and its old claim is given back by then */
+    lease = take(old, "a"); /* it registers again, and its old claim is released by then */
     CU_ASSERT_EQUAL(look_for(side, MIGRATE_OLD).count, 1);
     mortise_release(lease, &detail);
     mortise_close(old, &detail);
@@ -276,7 +276,7 @@ static void test_presence_broken(void)
 
 /* ---- processes --------------------------------------------------------------------------------- */
 
-/* A step waits for a killed client's presence, and for nothing else of it. */
+/* A step waits for the presence of a killed client, and for nothing else of it. */
 static void test_killed(void)
 {
     struct test_process old;
@@ -289,7 +289,7 @@ static void test_killed(void)
     expect_allowed("new");
 }
 
-/* Stopped past its presence; the step is taken; when it goes on it has lost what it held, and takes nothing. */
+/* Stopped past its presence while the step is taken: when it continues, it has lost its leases, and gets none. */
 static void test_stopped(void)
 {
     struct test_process old;
@@ -315,7 +315,7 @@ static void test_stopped(void)
 
 static uint64_t last_token[3];
 
-/* Each name's tokens grow, whoever takes it: "a" always, "b" in phases old and new only, "c" now and then. */
+/* Each name's tokens grow, whoever acquires it: "a" always, "b" only in phases old and new, "c" sometimes. */
 static void take_tokens(const char *phase, int round)
 {
     static const char *const names[] = {"a", "b", "c"};
@@ -366,7 +366,7 @@ enum { CROWD = 24, STEPS = 8 };
 
 static struct {
     pthread_mutex_t lock;
-    int old, both, new; /* who holds the one name, by phase */
+    int old, both, new; /* the holders of the one name, by phase */
     int grants[3], refusals, given_up;
     bool met, failed;
 } held = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -398,7 +398,7 @@ static void hold(mortise_lease *lease, unsigned phase)
  * sure. */
 #define LIFE_MS 5000
 
-/* A process' life: opens in some phase, works as far as it is let, closes. */
+/* The life of a process: it opens in some phase, works if it is admitted, and closes. */
 static void live(const char *where, unsigned phase)
 {
     mortise_client *client = NULL;
@@ -438,7 +438,7 @@ static void *one_of_the_crowd(void *argument)
     return NULL;
 }
 
-/* Clients of all phases come and go while steps are taken, there and back. */
+/* Clients of all phases come and go while steps are taken in both directions. */
 static void test_crowd(void)
 {
     static const char *const phases[] = {"old", "both", "new"};

@@ -8,7 +8,7 @@ static struct outcome got;
 
 /* ---- the servers' doors -------------------------------------------------------------------------- */
 
-/* What each server was asked, in its order. */
+/* The requests to each server, in their order. */
 static struct request {
     void *server;
     mortise_op op;
@@ -39,7 +39,7 @@ static void watch_doors(void)
     }
 }
 
-/* No acquire comes to a server under a grant that it was asked to release before. */
+/* No acquire reaches a server under a grant that it was asked to release before. */
 static void expect_no_grant_twice(void)
 {
     size_t releases = 0;
@@ -65,7 +65,7 @@ static void open_both(void)
     watch_doors();
 }
 
-/* Whether another client could have the name on that side. */
+/* Returns whether another client could acquire the name on that side. */
 static mortise_status stranger_takes(enum migrate_side side, const char *name)
 {
     mortise_lease *lease;
@@ -86,7 +86,7 @@ static void end_both(void)
 
 /* ---- what is given back --------------------------------------------------------------------------- */
 
-/* `to` is away for a moment, `from` is given back, and that request comes later than anybody waits. */
+/* `to` is unreachable for a moment, `from` is released, and that request arrives later than anybody waits. */
 static void test_release_that_comes_late(void)
 {
     open_both();
@@ -105,7 +105,7 @@ static void test_release_that_comes_late(void)
     end_both();
 }
 
-/* The reply of `to` is lost, and then it is away: both are given back, and that is sure. */
+/* The reply of `to` is lost, and then `to` is unreachable: both are released, and that is sure. */
 static void test_given_back_for_sure(void)
 {
     open_both();
@@ -121,7 +121,7 @@ static void test_given_back_for_sure(void)
     end_both();
 }
 
-/* The reply of `to` is lost, and `from` forgets: what it gives then has a token above the one that stands on `to`. */
+/* The reply of `to` is lost, and `from` forgets: its next grant has a token above the one on `to`. */
 static void test_first_forgets(void)
 {
     open_both();
@@ -139,7 +139,7 @@ static void test_first_forgets(void)
     end_both();
 }
 
-/* A try whose request is with `from`, unanswered, when the time is over may be granted yet. */
+/* A try whose request to `from` has no answer when the time is over may still be granted. */
 static void test_try_never_answered(void)
 {
     open_both();
@@ -163,7 +163,7 @@ static void want_refused(void)
     register_set(MIGRATE_FROM, MIGRATE_OLD | MIGRATE_BOTH, 0);
 }
 
-/* A client is refused, and the presence that it gives back stays: as soon as it is let in, it is in. */
+/* A client is refused, and the release of its presence is lost: as soon as its phase is admitted, it works. */
 static void test_presence_left_over(void)
 {
     other->reset();
@@ -172,16 +172,17 @@ static void test_presence_left_over(void)
     want_refused();
     CU_ASSERT_EQUAL(sim->claims(), 1);
     want(&rig, &got, "n", TRY);
-    CU_ASSERT_EQUAL(got.status, MORTISE_UNREACHABLE); /* it cannot be given back yet */
+    CU_ASSERT_EQUAL(got.status, MORTISE_UNREACHABLE); /* it cannot be released yet */
     want(&rig, &got, "n", TRY);
     CU_ASSERT_EQUAL_FATAL(got.status, MORTISE_OK);
     CU_ASSERT_EQUAL(mortise_release_nowait(got.lease, NULL), MORTISE_OK);
     settle();
-    rig_close(&rig); /* nothing is left over any more */
+    rig_close(&rig); /* nothing is left */
     ASSERT_NOTHING_LEFT_ANYWHERE();
 }
 
-/* The first request for it is still on its way when it is given back: that is not sure before that one has come. */
+/* The first request for it is still under way when it is released: the release is not sure before that request has
+ * arrived. */
 static void test_presence_that_comes_late(void)
 {
     other->reset();
@@ -193,7 +194,7 @@ static void test_presence_that_comes_late(void)
     CU_ASSERT_EQUAL_FATAL(sim->held(late), 1);
     want_refused();
     CU_ASSERT_EQUAL(sim->claims(), 0);
-    want(&rig, &got, "n", TRY); /* it was not there, and may be yet */
+    want(&rig, &got, "n", TRY); /* it did not exist, and may still be created */
     CU_ASSERT_EQUAL(got.status, MORTISE_UNREACHABLE);
     sim->let_go(late);
     settle();
@@ -230,7 +231,7 @@ static void test_presence_that_may_be_undone(void)
     ASSERT_NOTHING_LEFT_ANYWHERE();
 }
 
-/* One that is left over is asked back once more by the close, which tells whether it was. */
+/* The close releases a leftover presence once more, and reports whether that worked. */
 static void test_presence_left_at_the_close(void)
 {
     for (unsigned times = 1; times <= 2; times++) {

@@ -12,7 +12,7 @@
 static struct house house;
 static struct server strangers;
 
-#define HELD_MS 600000 /* nothing is renewed because it is due */
+#define HELD_MS 600000 /* no renewal is due */
 
 static const char timeouts[] = "connect_timeout = 1s\ncommand_timeout = 1s\n";
 static const char patient[] = "unreachable_timeout = 60s\n";
@@ -32,7 +32,7 @@ static mortise_lease *hold(mortise_client *client, const char *name, struct told
     return lease;
 }
 
-/* Renewed where we look, so often since the old primary was gone, and nobody was told of a loss. */
+/* It was renewed that often at the server that we read, since the old primary was gone, and no loss was reported. */
 static void check_kept(mortise_client *client, mortise_lease *lease, const char *name,
                        struct told *told, uint64_t renewals)
 {
@@ -75,7 +75,7 @@ static void test_whichever(void)
     close_client(client);
 }
 
-/* The first of the list says nothing: it is not waited for as long as it might be. */
+/* The first server of the list is silent: the driver does not wait for the whole timeout. */
 static void test_silent_first(void)
 {
     house_mend(&house, 0);
@@ -103,7 +103,7 @@ static void test_no_primary(void)
     house_do(&house, "start", 0);
 }
 
-/* Servers that have nothing to do with each other: neither is taken. */
+/* Servers that do not replicate each other: the driver uses neither. */
 static void test_strangers(void)
 {
     char list[80];
@@ -137,7 +137,7 @@ static void test_killed(void)
     check_kept(client, lease, "kept", &told, 1); /* the next one would be due in minutes */
     CHECK(token_of(client, "grows") > token);
     token = mortise_token(lease);
-    give(lease); /* its waiter waits at the new one */
+    give(lease); /* its waiter waits at the new primary */
     EXPECT(OK, pending_join(&pending));
     CHECK(mortise_token(pending.lease) > token);
     CHECK(holds(&house.server, "kept") == 1);
@@ -148,7 +148,7 @@ static void test_killed(void)
     house_do(&house, "start", 0);
 }
 
-/* What no replica had is told to be lost, at once and not when the next renewal is due. */
+/* What no replica had is reported LOST at once, not when the next renewal is due. */
 static void test_unreplicated(void)
 {
     struct told told = TOLD_INIT;
@@ -176,7 +176,8 @@ static bool is_suspect(void *told)
     return test_count_get(&((struct told *)told)->suspect) > 0;
 }
 
-/* It is stopped with a request in its buffers, and goes on when another is the primary: both say so. */
+/* It is stopped with a request in its buffers, and continues when another server is the primary: both say that they
+ * are. */
 static void test_stopped(void)
 {
     struct told told = TOLD_INIT;
@@ -194,10 +195,10 @@ static void test_stopped(void)
     house_promote(&house, 1);
     EXPECT(OK, pending_join(&pending));
     CHECK(holds(&house.server, "asked") == 1);
-    check_kept(client, lease, "kept", &told, before + 2); /* one may have been under way */
+    check_kept(client, lease, "kept", &told, before + 2); /* a request may have been under way */
     house_do(&house, "thaw", 0);
     snprintf(list, sizeof list, "127.0.0.1:%d, 127.0.0.1:%d", house.ports[0], house.ports[1]);
-    mortise_client *late = open_at(&house.server, list, patient, timeouts); /* sees both */
+    mortise_client *late = open_at(&house.server, list, patient, timeouts); /* reaches both */
     EXPECT(BUSY, try_once(late, "asked"));
     CHECK(token_of(late, "grows") > mortise_token(lease));
     close_client(late);
@@ -208,7 +209,7 @@ static void test_stopped(void)
     CHECK(server_is_clean(&house.server));
 }
 
-/* The client is cut off from it, and nobody else. */
+/* Only this client is cut off from it. */
 static void test_cut_off(void)
 {
     struct told told = TOLD_INIT;
@@ -226,7 +227,7 @@ static void test_cut_off(void)
     CHECK(test_poll(is_suspect, &told, TEST_PATIENCE_MS));
     uint64_t before = stats_of(client).renewals;
     house_promote(&house, 1);
-    check_kept(client, lease, "kept", &told, before + 2); /* one may have been under way */
+    check_kept(client, lease, "kept", &told, before + 2); /* a request may have been under way */
     give(lease);
     close_client(client);
     CHECK(server_is_clean(&house.server));
@@ -235,7 +236,7 @@ static void test_cut_off(void)
 
 /* ---- it becomes a replica ---------------------------------------------------------------------------------------------- */
 
-/* With its connections as they are: the first write says READONLY. */
+/* It keeps its connections: the first write returns READONLY. */
 static void test_demoted(void)
 {
     struct told told = TOLD_INIT;
@@ -262,8 +263,8 @@ static void lead_to(const char *path, const char *socket)
     CHECK(symlink(socket, next) == 0 && rename(next, path) == 0);
 }
 
-/* One address, behind which another server becomes the primary, while the old one keeps its connections: a virtual
- * address, say. The client leaves the replica, and what it holds goes on at the primary. */
+/* One address (for example, a virtual one), behind which another server becomes the primary while the old one keeps its
+ * connections. The client leaves the replica, and its leases go on at the primary. */
 static void test_demoted_behind_one_address(void)
 {
     struct told told = TOLD_INIT;
@@ -315,7 +316,7 @@ static bool lists(void *argument)
            MORTISE_OK;
 }
 
-/* The server has become a replica, and nothing but ROLE says so: its listing does not count. */
+/* The server has become a replica, and only ROLE reveals it: its list does not count. */
 static void test_list_at_a_replica(void)
 {
     struct seen kept = {"new", 0}, gone = {"old", 0};
@@ -329,13 +330,13 @@ static void test_list_at_a_replica(void)
     CHECK(gone.times == 1);
     house_wait_replicas(&house, 2);
     house_promote(&house, 1);
-    house_strand(&house, 0); /* it keeps what it has, and hears nothing */
+    house_strand(&house, 0); /* it keeps its data, and receives nothing */
     CHECK(ask_is(&house.server, "OK", "SET mortise:new %s PX 60000",
                  "0123456789abcdef0123456789abcdef 5 1700000000000000\n"));
     EXPECT(UNREACHABLE, mortise_list(alone, "old", see, &gone, &detail));
     CHECK(gone.times == 1);
     struct listing listing = {client,
-                              &kept}; /* the first one fails, too, and leads to the new one */
+                              &kept}; /* the first one fails too, and leads to the new primary */
     CHECK(test_poll(lists, &listing, TEST_PATIENCE_MS));
     CHECK(kept.times == 1);
     CHECK(ask_number(&house.server, "DEL mortise:new") == 1);
@@ -350,7 +351,7 @@ static bool is_replica(void *text)
     return strstr(text, "a replica, not the primary") != NULL;
 }
 
-/* One address, and a replica is there: that is what it says, each time. */
+/* One address, which leads to a replica: each call says so. */
 static void test_replica_alone(void)
 {
     char address[40], text[256];
@@ -366,7 +367,7 @@ static void test_replica_alone(void)
     close_client(client);
 }
 
-/* A replica that lags does not know the lock: its word that nothing is there does not count. */
+/* A replica that lags does not know the lock: its answer that there is none does not count. */
 static void test_release_at_a_replica(void)
 {
     struct told told = TOLD_INIT;
@@ -388,8 +389,8 @@ static void test_release_at_a_replica(void)
 
 /* ---- clocks -------------------------------------------------------------------------------------------------- */
 
-/* The new primary's clock is a minute behind that of the old one, whose tokens it never had. Who was connected to
- * the old one gets larger ones all the same; who was not, does not: docs/promises.md. */
+/* The new primary's clock is a minute behind the clock of the old one, whose tokens it never had. A client that was
+ * connected to the old one gets larger tokens nevertheless; a client that was not does not: docs/promises.md. */
 static void test_clock_behind(void)
 {
     struct fake old;

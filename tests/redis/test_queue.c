@@ -21,7 +21,7 @@ struct way {
 static const char *const modes[] = {"", "mode = hash\n"};
 #define MODES 2
 
-/* The holder has the lock for a minute; another client is there to wait. */
+/* The holder has the lock for a minute; another client waits. */
 static bool begin(struct way *way, const char *settings, const char *name)
 {
     *way = (struct way){.settings = settings};
@@ -69,7 +69,7 @@ static void stop(struct test_process *process)
     CHECK(waitpid(process->pid, &status, WUNTRACED) == process->pid && WIFSTOPPED(status));
 }
 
-/* The word of a place, from 0: grant, seen (µs), least, till, ttl, stamp, floor, inbox. */
+/* The fields of a place, from 0: grant, seen (µs), least, till, ttl, stamp, floor, inbox. */
 static int64_t place_word(const char *name, int place, int word)
 {
     int64_t number = -1;
@@ -121,7 +121,7 @@ static bool is_deaf(void *argument)
 /* ---- the order ---------------------------------------------------------------------------------------------------- */
 
 #define FIFTY 50
-#define PROCESSES 10 /* the others are clients of this one */
+#define PROCESSES 10 /* the others are clients of this process */
 
 static void test_fifty(void)
 {
@@ -169,7 +169,7 @@ static void test_fifty(void)
 
 /* ---- who waits ------------------------------------------------------------------------------------------------------ */
 
-/* Passed over at once: its ttl is longer than our patience. */
+/* It is skipped at once: its ttl is longer than the test's patience. */
 static void kill_waiter(void *mode)
 {
     struct way way;
@@ -181,7 +181,7 @@ static void kill_waiter(void *mode)
     CHECK(wait_queue(&server, way.name, 2));
     struct inbox inbox = inbox_of(way.name);
     test_kill(&taker);
-    CHECK(test_poll(is_deaf, &inbox, TEST_PATIENCE_MS)); /* the server has seen its end */
+    CHECK(test_poll(is_deaf, &inbox, TEST_PATIENCE_MS)); /* the server has noticed its end */
     give(way.lease);
     receive(&way, &pending);
     end(&way);
@@ -192,7 +192,7 @@ static void test_killed(void)
     in_parallel(kill_waiter, (void *)(uintptr_t)modes, sizeof *modes, MODES);
 }
 
-/* The lock comes to it, and goes on after its ttl; it never thinks that it holds. */
+/* It gets the lock, which goes to the next one after its ttl; it never believes that it holds. */
 static void stop_waiter(void *mode)
 {
     struct way way;
@@ -206,11 +206,11 @@ static void stop_waiter(void *mode)
     give(way.lease);
     EXPECT(OK, pending_join(&pending));
     CHECK(test_signal(&taker, SIGCONT));
-    CHECK(wait_queue(&server, way.name, 1)); /* it waits again, and is not told that it holds */
+    CHECK(wait_queue(&server, way.name, 1)); /* it waits again, and gets no grant */
     CHECK(mortise_state(pending.lease) == MORTISE_STATE_HELD);
     uint64_t token = mortise_token(pending.lease);
     give(pending.lease);
-    CHECK(taker_token(&taker) > token); /* for so short a time that it is not asked anything more */
+    CHECK(taker_token(&taker) > token); /* so short that it gets no further request */
     test_kill(&taker);
     end(&way);
 }
@@ -233,7 +233,7 @@ static bool is_stale(void *argument)
     return seen > 0 && 3 * (server_ms() - seen) > 2 * ttl + 30;
 }
 
-/* Stopped for longer than two thirds of its ttl: it is not given the lock at all. */
+/* Stopped for longer than two thirds of its ttl: it does not get the lock at all. */
 static void stop_waiter_long(void *mode)
 {
     struct way way;
@@ -262,7 +262,7 @@ static void test_stopped_long(void)
     in_parallel(stop_waiter_long, (void *)(uintptr_t)modes, sizeof *modes, MODES);
 }
 
-/* Cut off: passed over; when it is back it waits anew. */
+/* Cut off: it is skipped; when it is back it waits again. */
 static void cut_waiter(void *mode)
 {
     struct way way;
@@ -296,7 +296,7 @@ static void test_cut(void)
     in_parallel(cut_waiter, (void *)(uintptr_t)modes, sizeof *modes, MODES);
 }
 
-/* The push is on its way when the caller gives up: the next one gets the lock, at once. */
+/* The push is under way when the caller gives up: the next one gets the lock at once. */
 static void give_up(void *mode)
 {
     struct way way;
@@ -327,7 +327,7 @@ static void test_give_up(void)
     in_parallel(give_up, (void *)(uintptr_t)modes, sizeof *modes, MODES);
 }
 
-/* Giving up and waiting anew while the lock goes round: none is lost, none comes twice. */
+/* Giving up and waiting again while the lock goes round: no outcome is lost, none comes twice. */
 static void test_give_up_races(void)
 {
     mortise_client *holder = open_at(&server, NULL, NULL, NULL);
@@ -360,7 +360,7 @@ static void kill_holder(void *mode)
     struct way way;
     struct test_process taker;
     struct pending first, second;
-    /* a place lasts for two thirds of it, and is refreshed after one: the taker may stand still for a third */
+    /* a place lasts for two thirds of it, and is refreshed after one third: the taker may be stopped for a third */
     if (!begin(&way, *(const char **)mode, "holder") || !start_waiter(&way, &taker, 15000, 1))
         return;
     mortise_client *other = open_at(&server, NULL, NULL, *(const char **)mode);
@@ -391,7 +391,7 @@ static bool is_free(void *argument)
     return ask_number(asked->server, "EXISTS mortise:%s", asked->name) == 0;
 }
 
-/* Free, for its holder has died, and the waiter has not asked yet: a try is no way past it. */
+/* Free, because its holder has died, and the waiter has not asked yet: a try does not get ahead of it. */
 static void barge(void *mode)
 {
     struct way way;
@@ -411,12 +411,12 @@ static void barge(void *mode)
     give(way.lease);
     CHECK(taker_token(&taker) > 0);
     test_kill(&taker);
-    CHECK(ask_number(&server, "PEXPIRE mortise:%s 1", way.name) == 1); /* what its ttl would do */
+    CHECK(ask_number(&server, "PEXPIRE mortise:%s 1", way.name) == 1); /* the same as by its ttl */
     CHECK(test_poll(is_free, &(struct asked){&server, way.name, 0}, TEST_PATIENCE_MS));
     CHECK(queue_length(&server, way.name) == 1);
     EXPECT(BUSY, try_once(way.client, way.name));
-    CHECK(test_proxy_say(&proxy, "pass")); /* a refresh of the waiter's may hang there */
-    EXPECT(OK, pending_join(&pending));    /* that try has given it the lock */
+    CHECK(test_proxy_say(&proxy, "pass")); /* a refresh of the waiter may hang there */
+    EXPECT(OK, pending_join(&pending));    /* that try has handed it the lock */
     give(pending.lease);
     close_client(far);
     test_proxy_end(&proxy);
@@ -428,7 +428,7 @@ static void test_barge(void)
     in_parallel(barge, (void *)(uintptr_t)modes, sizeof *modes, MODES);
 }
 
-/* Those that wait for the owner that gets the lock hold with it, in other processes too. */
+/* Waiters with the owner that gets the lock get it too, also in other processes. */
 static void test_owner(void)
 {
     struct pending pendings[3] = {PENDING_INIT, PENDING_INIT, PENDING_INIT};

@@ -27,7 +27,7 @@ static const struct refusal {
     const char *answer;
     mortise_status status;
     bool retryable;
-    const char *says[2]; /* all of them stand in the message */
+    const char *says[2]; /* the message contains all of them */
 } refusals[] = {
     {"-LOADING Redis is loading the dataset in memory\r\n", MORTISE_UNREACHABLE, true, {"LOADING"}},
     {"-MASTERDOWN Link with MASTER is down\r\n", MORTISE_UNREACHABLE, true, {"MASTERDOWN"}},
@@ -91,7 +91,7 @@ static bool is_told_no_redis(void *client)
     return strstr(detail.message, "not the Redis protocol") != NULL;
 }
 
-/* No Redis at all. The first call may end before anything was answered. */
+/* Not a Redis at all. The first call may end before any answer. */
 static void test_other_protocol(void)
 {
     mortise_client *client = open_fake("unreachable_timeout = 200ms", NULL);
@@ -101,7 +101,7 @@ static void test_other_protocol(void)
     close_client(client);
 }
 
-/* It passes: who waits does not see it, and a lease that is held stays so. */
+/* It passes: a waiter does not notice it, and a lease stays HELD. */
 static void test_passing(void)
 {
     static const char *const passing[] = {
@@ -130,8 +130,8 @@ static void test_passing(void)
     }
 }
 
-/* An answer that is not understood says nothing of what was done: the request is repeated under the same grant, a lease
- * that is held is not lost, and a release goes on until it is understood. */
+/* An answer that cannot be parsed does not say what was done: the request is repeated under the same grant, a held
+ * lease is not lost, and a release is repeated until its answer can be parsed. */
 static void test_senseless(void)
 {
     static const struct {
@@ -212,7 +212,7 @@ static void test_multi_forbidden(void)
     set_user("+multi");
 }
 
-/* Neither a script nor a transaction may touch the key; then it may. */
+/* Neither a script nor a transaction may use the key; later it may. */
 static void test_keys_forbidden(void)
 {
     CHECK(ask_is(&acl, "OK", "ACL SETUSER mortise resetkeys ~other:*"));
@@ -224,7 +224,7 @@ static void test_keys_forbidden(void)
     close_client(client);
 }
 
-/* What is refused in the middle leaves nothing. */
+/* A request that is refused in the middle leaves nothing. */
 static void test_commands_forbidden(void)
 {
     static const char *const commands[] = {"set",     "hset", "pexpire", "pexpireat",
@@ -277,7 +277,7 @@ static bool has_listener(void *name)
     return has;
 }
 
-/* A client that must not subscribe, and looks often. */
+/* A client that may not subscribe, and polls often. */
 static mortise_client *open_deaf(void)
 {
     char settings[100];
@@ -286,7 +286,7 @@ static mortise_client *open_deaf(void)
     return open_at(&acl, NULL, "log = none", settings);
 }
 
-/* Waiters look every `retry`, and nothing else is amiss. */
+/* Waiters poll every `retry`, and everything else works. */
 static void test_subscribing_forbidden(void)
 {
     struct pending pending = PENDING_INIT;
@@ -308,14 +308,14 @@ static void test_subscribing_forbidden(void)
     set_user("+subscribe");
 }
 
-/* Who had to look takes a place when it may listen again: nothing is opened anew. */
+/* A waiter that had to poll takes a place when it may subscribe again, without opening the client again. */
 static void test_subscribing_permitted_again(void)
 {
     struct pending pending = PENDING_INIT;
     mortise_client *client = open_deaf(), *holder = open_at(&acl, NULL, NULL, user);
     mortise_lease *lease = take(holder, "deaf");
     pending_start(&pending, client, "deaf", MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
-    struct looked looked = {client, 5}; /* the first one, and one for what was refused */
+    struct looked looked = {client, 5}; /* the first one, and one for the refused subscription */
     CHECK(test_poll(has_looked, &looked, TEST_PATIENCE_MS));
     CHECK(queue_length(&acl, "deaf") == 0);
     set_user("+subscribe");
@@ -329,7 +329,8 @@ static void test_subscribing_permitted_again(void)
     close_client(client);
 }
 
-/* One name must not be listened to, and another may: who waits for the one looks, who waits for the other is told. */
+/* Subscribing is forbidden for one name and permitted for another: waiters for the one poll, waiters for the other
+ * are notified. */
 static void test_one_name_forbidden(void)
 {
     static char open[] = "open";
@@ -348,7 +349,7 @@ static void test_one_name_forbidden(void)
     give(second);
     EXPECT(OK, pending_join(&other));
     looked.requests = stats_of(client).requests + 4;
-    CHECK(test_poll(has_looked, &looked, TEST_PATIENCE_MS)); /* it does not rely on being told */
+    CHECK(test_poll(has_looked, &looked, TEST_PATIENCE_MS)); /* it does not rely on notifications */
     give(lease);
     EXPECT(OK, pending_join(&one));
     give(one.lease);
@@ -360,8 +361,8 @@ static void test_one_name_forbidden(void)
 
 /* ---- another server, or the same one ----------------------------------------------------------------------------------- */
 
-/* It must not say which process it is: what is held is looked after when the connection was made anew, for the server
- * may have forgotten it. */
+/* It may not say which process it is: every lease is renewed after a reconnection, because the server may have
+ * forgotten it. */
 static void test_unknown_process(void)
 {
     char text[256];
@@ -404,7 +405,7 @@ static void use_otherwise(void *argument)
     CHECK(ask_number(&server, "DEL mortise:%s", name) == 1);
     lease = take_as(client, name, variant->owner, LONG_MS);
     CHECK(ask_number(&server, "DEL mortise:%s", name) == 1);
-    CHECK(ask_number(&server, "LPUSH mortise:%s mine", name) == 1); /* under our hands */
+    CHECK(ask_number(&server, "LPUSH mortise:%s mine", name) == 1); /* while it is in use */
     CHECK(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
     EXPECT(LOST, mortise_release(lease, &detail));
     CHECK(mortise_state(good) == MORTISE_STATE_HELD);
@@ -420,7 +421,7 @@ static void test_wrong_type(void)
         use_otherwise((void *)(uintptr_t)&variants[i]);
 }
 
-/* A key that has expired between two reads of a transaction looks as an empty one: nobody holds it. */
+/* A key that expires between two reads of a transaction looks like an empty one: nobody holds it. */
 static void test_expired_meanwhile(void)
 {
     mortise_client *client = open_at(&server, NULL, NULL, "atomicity = watch\n");
@@ -443,8 +444,8 @@ static bool count_one(const mortise_info *info, void *seen)
     return true;
 }
 
-/* Another program keeps a value under the name of a lock that is larger than any answer may be: the lock is its, and
- * the connection stays. */
+/* Another program keeps a value under the name of a lock that is larger than any answer may be: that program holds the
+ * lock, and the connection stays. */
 static void test_large_value(void)
 {
     static const char *const strings[] = {"", "queue = no\n", "atomicity = watch\n",
@@ -480,7 +481,7 @@ static void test_large_value(void)
     CHECK(ask_number(&server, "DEL mortise:large") == 1);
 }
 
-/* A name is an argument with its length before it, whatever is in it. */
+/* A name is sent with its length, whatever bytes it contains. */
 static void test_line_ends_in_names(void)
 {
     static const char *const names[] = {"a\r\nb", "\r\nSET mortise:planted 1\r\n",
@@ -508,7 +509,7 @@ static void test_line_ends_in_names(void)
     CHECK(ask_number(&server, "DEL mortise:witness") == 1);
 }
 
-/* No token is given out beyond 2^53 - 1, which a script still counts exactly; none is smaller than the last. */
+/* No token is larger than 2^53 - 1, the largest number that a script counts exactly; none is smaller than the last. */
 static void test_end_of_tokens(void)
 {
     static const char *const last[] = {"9007199254740991", "9007199254740992",
@@ -534,7 +535,7 @@ static void test_end_of_tokens(void)
     freeReplyObject(ask(&server, "DEL {mortise:end}:mortise:token"));
 }
 
-/* An owner's grants that ended without a release are cleared by the next one, however many there are. */
+/* The next grant of an owner removes those that ended without a release, however many there are. */
 static void test_many_ended(void)
 {
     static const char *const settings[] = {"mode = hash\n", "mode = hash\nqueue = no\n",

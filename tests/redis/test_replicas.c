@@ -12,8 +12,8 @@ static struct house house;
 
 #define MANY 20
 
-/* Of those whose primary is away for a while. For the others one that stands still for a second is not: a try that is
- * asked again would end otherwise than by what the replicas have. */
+/* For tests whose primary is down for a while. In the others, a primary that is stopped for a second does not count as
+ * down: a repeated try would not end because of what the replicas have. */
 #define QUICK "connect_timeout = 1s\ncommand_timeout = 1s\n"
 
 static mortise_client *open_house(const char *core, const char *redis)
@@ -48,7 +48,7 @@ static bool replica_has(int member, const char *name)
     return has;
 }
 
-/* In every layout: when it is had, both replicas have it. */
+/* In every layout: when the lock is granted, both replicas have it. */
 static void hold_one(void *argument)
 {
     const struct variant *variant = argument;
@@ -79,7 +79,7 @@ static void test_had(void)
     CHECK(server_is_clean(&house.server));
 }
 
-/* The primary dies as soon as a lock is had, which one replica was in reach to take: that one has it. */
+/* The primary dies as soon as a lock is granted, when only one replica was reachable: that replica has the lock. */
 static void test_killed_at_once(void)
 {
     struct told told = TOLD_INIT;
@@ -95,7 +95,7 @@ static void test_killed_at_once(void)
     house_do(&house, "kill", 0);
     house_promote(&house, 1);
     CHECK(holds(&house.server, "kept") == 1);
-    house_follow(&house, 2); /* to renew, one is needed */
+    house_follow(&house, 2); /* a renewal needs one */
     CHECK(wait_renewals(client, 1));
     CHECK(wait_state(lease, MORTISE_STATE_HELD, TEST_PATIENCE_MS));
     CHECK(test_count_get(&told.lost) == 0);
@@ -105,7 +105,7 @@ static void test_killed_at_once(void)
     house_do(&house, "start", 0);
 }
 
-/* Handed over by a release, to one who waits for replicas. */
+/* A release hands it over to a waiter that needs replicas. */
 static void test_handed_over(void)
 {
     static const char *const modes[] = {"", "mode = hash\n"};
@@ -155,10 +155,10 @@ static void test_nobody_acknowledges(void)
         CHECK(detail.retryable);
         CHECK(holds(&house.server, "replicated") == 0);
     }
-    EXPECT(OK, try_once(other, "replicated")); /* who does not ask for replicas */
+    EXPECT(OK, try_once(other, "replicated")); /* a client without min_replicas */
     mortise_status status = mortise_acquire(
         hurried, "replicated", MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS),
-        &lease, &detail); /* ends by unreachable_timeout, with a request under way or without */
+        &lease, &detail); /* ends after unreachable_timeout, with an open request or without */
     CHECK(status == MORTISE_UNREACHABLE || status == MORTISE_INDETERMINATE);
     CHECK(wait_holds(&house.server, "replicated", 0));
     freeze_replicas("thaw");
@@ -170,7 +170,7 @@ static void test_nobody_acknowledges(void)
     CHECK(server_is_clean(&house.server));
 }
 
-/* What is handed over reaches no replica: it goes on to the next, and who had it waits until replicas are there. */
+/* The hand-over reaches no replica: the lock goes to the next waiter, and its receiver waits until replicas are back. */
 static void test_handed_over_in_vain(void)
 {
     struct pending pending = PENDING_INIT, next = PENDING_INIT;
@@ -186,7 +186,7 @@ static void test_handed_over_in_vain(void)
     freeze_replicas("freeze");
     uint64_t token = mortise_token(lease);
     give(lease);
-    EXPECT(OK, pending_join(&next)); /* its ttl is a minute: it was not waited for */
+    EXPECT(OK, pending_join(&next)); /* its ttl is a minute: nobody waited for that */
     CHECK(test_count_get(&pending.calls) == 0);
     CHECK(mortise_token(next.lease) > token);
     freeze_replicas("thaw");
@@ -208,8 +208,8 @@ static bool is_on_replica(void *name)
     return replica_has(1, name);
 }
 
-/* One replica has it, two were asked for, and while that is awaited and taken back another is the primary, which has
- * it: it is taken back there, long before its ttl is over. */
+/* One replica has it, two were required. While the driver waits for that and releases the lock, the replica that has it
+ * becomes the primary: the lock is released there, long before its ttl is over. */
 static void test_taken_back_at_the_next(void)
 {
     static char name[] = "taken back";
@@ -245,7 +245,7 @@ static bool two_are_told(void *client)
     return strstr(detail.message, "2 of 3 replicas") != NULL;
 }
 
-/* Never was one. Of the two that are there one may be late. */
+/* There never was one. Of the two existing ones, one may be late. */
 static void test_too_many_asked(void)
 {
     house_mend(&house, 0);
@@ -282,7 +282,7 @@ static void test_more_than_asked(void)
     close(log);
 }
 
-/* One WAIT for all that were granted meanwhile. */
+/* One WAIT serves all grants that came meanwhile. */
 static void test_together(void)
 {
     static struct pending pendings[MANY];
@@ -314,7 +314,7 @@ static bool is_there(void *name)
     return holds(&house.server, name) == 1;
 }
 
-/* The caller gives up while the replicas are waited for: nothing stays, now or later. */
+/* The caller gives up while the driver waits for replicas: nothing is left, now or later. */
 static void test_given_up(void)
 {
     static char name[] = "given up";
@@ -357,8 +357,8 @@ static bool are_fewer(void *argument)
     return test_proxy_count(fewer->proxy, "now") < fewer->than;
 }
 
-/* No replica had it in time, so it is taken back. That request is kept back, and the connection breaks, which the
- * client may not end in the server. The acquire goes on over the next connection; then the request arrives. */
+/* No replica had it in time, so the driver releases it. The proxy holds that request back, and the connection breaks,
+ * which the client may not end in the server. The acquire goes on over the next connection; then the request arrives. */
 static void test_late_undo(void)
 {
     static char name[] = "late undo";
@@ -419,8 +419,8 @@ static void test_cut_while_waiting(void)
 
 /* ---- renewals ---------------------------------------------------------------------------------------------------- */
 
-/* A holder whose renewals reach no replica is told, and loses the lease at its deadline: before the replicas'
- * own copy of the lock ends. */
+/* A holder whose renewals reach no replica learns it, and loses the lease at its deadline: before the replicas' own
+ * copy of the lock ends. */
 static void test_renewals(void)
 {
     struct told told = TOLD_INIT;

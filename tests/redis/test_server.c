@@ -13,7 +13,7 @@ static struct server volatile_one, durable, pair;
 
 static const char timeouts[] = "connect_timeout = 300ms\ncommand_timeout = 300ms\n";
 
-/* A client of each variant, and its three locks: one is held throughout, one asked for, one given back. */
+/* A client of each variant, and its three locks: one is held throughout, one is acquired, one is released. */
 struct party {
     const struct variant *variant;
     struct server *server;
@@ -84,7 +84,7 @@ static void act(void *argument)
     EXPECT(OK, mortise_release_nowait(party->left, &detail));
 }
 
-/* What is to be of it in the end: the acquire is had once, the release is done, tokens grow. */
+/* The outcome: the acquire is granted once, the release is done, tokens grow. */
 static void settle(void *argument)
 {
     struct party *party = argument;
@@ -98,7 +98,7 @@ static void settle(void *argument)
     give(lease);
 }
 
-/* Held to the end, as if nothing had been. */
+/* It is held to the end, as if nothing had happened. */
 static void check_kept(void *argument)
 {
     struct party *party = argument;
@@ -113,14 +113,14 @@ static void check_kept(void *argument)
     give(party->pending.lease);
 }
 
-/* The server has forgotten what it had given before; that is told. */
+/* The server has forgotten its grants; the client reports that. */
 static void check_forgotten(void *argument)
 {
     struct party *party = argument;
     name_party(party, "forgotten", "");
     CHECK(test_count_wait(&party->told.lost, 1));
     EXPECT(LOST, mortise_release(party->held, &detail));
-    mortise_release(party->pending.lease, &detail); /* had before, or afterwards */
+    mortise_release(party->pending.lease, &detail); /* granted before, or afterwards */
     CHECK(wait_holds(party->server, party->asks, 0));
 }
 
@@ -222,7 +222,7 @@ static bool is_suspect(void *argument)
     return test_count_get(&party->told.suspect) > 0;
 }
 
-/* Requests wait in its kernel, connections break and are made anew there: all of that it finds when it goes on. */
+/* Requests wait in its kernel, connections break and are made again there: it finds all of that when it continues. */
 static void test_frozen(void)
 {
     gather(&volatile_one);
@@ -253,7 +253,7 @@ static bool is_replicated(void *argument)
     return holds(party->server, party->holds) == 1 && holds(party->server, party->leaves) == 1;
 }
 
-/* At first it may still hear of the connection that broke. */
+/* At first it may still notice the connection that broke. */
 static bool hears_of_replica(void *argument)
 {
     struct party *party = argument;
@@ -265,7 +265,7 @@ static bool hears_of_replica(void *argument)
            strstr(detail.message, "a replica, not the primary");
 }
 
-/* The address leads to the replica, which is promoted a while later; renewals go on there. */
+/* The address leads to the replica, which is promoted later; renewals go on there. */
 static void test_failover(void)
 {
     point_to(pair.socket);
@@ -335,7 +335,7 @@ static void test_scripts_forgotten(void)
 static void test_too_many_clients(void)
 {
     struct pending pending = PENDING_INIT;
-    CHECK(server_is_clean(&volatile_one)); /* nobody goes and makes room */
+    CHECK(server_is_clean(&volatile_one)); /* no client leaves */
     mortise_client *first = open_at(&volatile_one, NULL, "renew_every = 20ms", NULL);
     mortise_client *second = open_at(&volatile_one, NULL, NULL, NULL);
     mortise_lease *lease = take(first, "room"), *none = NULL;
@@ -357,13 +357,13 @@ static void test_too_many_clients(void)
     close_client(second);
 }
 
-/* An acquire is refused, and says why; what is held can be renewed and given back. */
+/* An acquire is refused, with the reason; held locks can be renewed and released. */
 static void hold_in_full_memory(void *argument)
 {
     struct party *party = argument;
     name_party(party, "memory", "");
     if (party->client == NULL ||
-        !has_scripts(party->variant)) /* in MULTI, all writing is refused */
+        !has_scripts(party->variant)) /* in MULTI, every write is refused */
         return;
     mortise_lease *none = NULL;
     if (party->variant->fencing || strcmp(party->variant->name, "plain") == 0) {
@@ -426,7 +426,7 @@ static bool one_waits(void *client)
 }
 
 /* The connection is broken: the server may come back empty and grant the name to another client first. So a release
- * does not hand the lock over to a thread that waits; it ends at the server, or says that it could not. */
+ * does not hand the lock over to a waiting thread; it is sent to the server, or reports that it could not be. */
 static void test_no_hand_over_while_away(void)
 {
     struct pending pending = PENDING_INIT;

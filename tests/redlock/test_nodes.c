@@ -14,7 +14,7 @@ struct round {
     unsigned set;
 };
 
-/* Three votes are enough for a grant, and the others follow; but not those of nodes that are being connected to. */
+/* Three votes suffice for a grant, and the others follow, except those of nodes that are still connecting. */
 static bool is_taken_on(void *argument)
 {
     const struct round *round = argument;
@@ -28,7 +28,7 @@ static bool is_taken_on(void *argument)
     return on_all;
 }
 
-/* Soon, a lease is on exactly these nodes, and is gone from them when it is given back. */
+/* Soon a lease is on exactly these nodes; it is gone from them after the release. */
 static void take_and_give(mortise_client *client, const char *name, unsigned set)
 {
     struct round round = {client, name, set};
@@ -66,7 +66,7 @@ static void test_three_dead(void)
     close_client(client);
 }
 
-/* They have voted, and nobody is told: their votes are undone all the same. */
+/* They have voted, and their replies are lost: their votes are undone nevertheless. */
 static void test_three_lost(void)
 {
     mortise_client *client = nodes_open_by(&nodes, HURRIED, AT_ONCE "node_timeout = 500ms\n");
@@ -80,7 +80,7 @@ static void test_three_lost(void)
     close_client(client);
 }
 
-/* A node that hangs costs nothing where the others are enough; it is asked again when it is back. */
+/* A node that hangs costs nothing if the others suffice; it is asked again when it is back. */
 static void test_hanging(void)
 {
     mortise_client *client =
@@ -90,7 +90,7 @@ static void test_hanging(void)
     int64_t began_ms = test_now_ms();
     for (int i = 0; i < 50; i++)
         give(take(client, "hanging"));
-    CHECK(test_now_ms() - began_ms < 20000); /* not one of them has waited for it */
+    CHECK(test_now_ms() - began_ms < 20000); /* none of them has waited for it */
     nodes_do(&nodes, "thaw", 2);
     take_and_give(client, "hanging", ALL);
     close_client(client);
@@ -106,7 +106,7 @@ static bool is_known(void *argument)
     const struct timed *timed = argument;
     char text[200];
     int64_t began_ms = test_now_ms();
-    EXPECT(OK, mortise_ping(timed->client, text, sizeof text, &detail)); /* of all that are asked */
+    EXPECT(OK, mortise_ping(timed->client, text, sizeof text, &detail)); /* all requests together */
     return test_now_ms() - began_ms < timed->bound_ms;
 }
 
@@ -115,7 +115,7 @@ static bool is_unreachable(void *argument)
     return try_once(argument, "needed") == MORTISE_UNREACHABLE;
 }
 
-/* It is known after node_timeout; then not even who would need its vote waits for it. */
+/* The driver knows it after node_timeout; then not even a caller that needs its vote waits for it. */
 static void test_hanging_needed(void)
 {
     mortise_client *client =
@@ -138,7 +138,7 @@ static void test_hanging_needed(void)
     close_client(client);
 }
 
-/* Nodes lose all they have and come back, two at a time: the holder's renewals give them the lock again. */
+/* Nodes lose all data and come back, two at a time: the holder's renewals write the lock to them again. */
 static void test_repair(void)
 {
     struct told told = TOLD_INIT;
@@ -165,7 +165,7 @@ static void test_repair(void)
     close_client(client);
 }
 
-/* A majority has lost it: that is told, and what is left elsewhere does not stay for its ttl. */
+/* A majority has lost it: the holder learns that, and what is left elsewhere is removed before its ttl. */
 static void test_majority_lost(void)
 {
     struct told told = TOLD_INIT;
@@ -184,7 +184,7 @@ static void test_majority_lost(void)
     close_client(client);
 }
 
-/* redsync#186: a quorum must not decay: nodes that were restarted take part again. */
+/* redsync#186: a quorum must not decay: restarted nodes vote again. */
 static void test_rejoin(void)
 {
     mortise_client *client = nodes_open(&nodes, ALL, NULL, AT_ONCE);
@@ -193,14 +193,14 @@ static void test_rejoin(void)
         give(take(client, "rejoin"));
         nodes_do(&nodes, "start", set);
     }
-    nodes_do(&nodes, "kill", 3); /* three are left, each of which was away once */
+    nodes_do(&nodes, "kill", 3); /* three are left, each of which was down once */
     give(take(client, "rejoin"));
     nodes_do(&nodes, "start", 3);
     CHECK(wait_works(client));
     close_client(client);
 }
 
-/* All connections break at once, and are made anew by the next caller, who does not notice. */
+/* All connections break at once; the next caller reconnects, and does not notice. */
 static void test_all_cut(void)
 {
     mortise_client *client = nodes_open_by(&nodes, NULL, AT_ONCE);
@@ -214,7 +214,7 @@ static void test_all_cut(void)
     close_client(client);
 }
 
-/* A release while nodes are away reaches them when they are back. */
+/* A release while nodes are down reaches them when they are back. */
 static void test_release_remembered(void)
 {
     mortise_client *client = nodes_open_by(&nodes, NULL, AT_ONCE);
@@ -244,8 +244,7 @@ static bool count_listed(const mortise_info *info, void *argument)
     return true;
 }
 
-/* Characters that mean something in a pattern are taken by the letter; a script that the nodes have forgotten is sent
- * again. */
+/* Characters with a meaning in a pattern are taken literally; a script that the nodes have forgotten is sent again. */
 static void test_list(void)
 {
     static const char *const names[] = {"p*", "p?", "p[a]", "p]", "p\\", "p^", "pa", "p%1"};

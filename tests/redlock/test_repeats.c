@@ -7,14 +7,14 @@
 
 static struct nodes nodes = {.proxied = true};
 
-/* A node that stands still for seconds is none that hangs: where one does, the clock is moved. */
+/* A node that is stopped for seconds does not count as hanging; a test with a hanging node moves the clock. */
 #define VOTES AT_ONCE_KEY, "yes", "node_timeout", "20s", "connect_timeout", "20s"
 #define AT_ONCE_KEY "node_persistent"
 #define FIVE 31u
 
 static struct alone one;
 
-/* With the nodes of the set, for the others ports at which nobody is. */
+/* With the nodes of the set; the others have ports without a server. */
 static bool open_to(unsigned set, const char *const *settings)
 {
     int ports[5];
@@ -39,7 +39,7 @@ static struct call repeat_of(const struct call *lock)
     return call;
 }
 
-/* What was sent before has been executed by all nodes. */
+/* Waits until all nodes have executed what was sent before. */
 static void pass_all(void)
 {
     struct call ping = call_of(MORTISE_OP_PING, "");
@@ -53,7 +53,7 @@ static void end_of(const struct call *lock, mortise_status wanted)
     CHECK(call.op.sure);
 }
 
-/* Of the nodes of the set, those that have it: one that hangs is not to be asked. */
+/* Returns which nodes of the set have it. A node that hangs must not be asked. */
 static unsigned with(unsigned set, const char *name)
 {
     unsigned found = 0;
@@ -102,7 +102,7 @@ static void test_same_token(void)
     }
     CHECK(know_it >= 3);
     end_of(&lock, MORTISE_OK);
-    next = repeat_of(&lock); /* after its end it is another hold */
+    next = repeat_of(&lock); /* after its end this is another hold */
     DONE(OK, call_run(&one, &next));
     CHECK(next.op.token > lock.op.token);
     end_of(&next, MORTISE_OK);
@@ -110,7 +110,7 @@ static void test_same_token(void)
     alone_close(&one);
 }
 
-/* A majority has lost it, and another had it in between: no token of before. */
+/* A majority has lost it, and another client held it in between: no earlier token. */
 static void test_another_token(void)
 {
     if (!open_to(FIVE, ALONE(VOTES)))
@@ -158,7 +158,7 @@ static void take_back(unsigned set, const char *name)
             CHECK(ask_number(&nodes.node[i], "DEL mortise:%s", name) == 1);
 }
 
-/* Two others have two votes each. All is taken back and known to be: nothing is in doubt. */
+/* Two others have two votes each. All votes are undone, and the driver knows it: nothing is in doubt. */
 static void test_split(void)
 {
     if (!open_to(FIVE, ALONE(VOTES)))
@@ -180,7 +180,7 @@ static void test_split(void)
 
 /* ---- requests that cross ------------------------------------------------------------------------------------------------ */
 
-/* A repeat is sent when the end of the former try has not been answered: that answer says nothing of the new votes. */
+/* A repeat is sent before the end of the former try was answered: that answer says nothing about the new votes. */
 static void test_generations(void)
 {
     if (!open_to(FIVE, ALONE(VOTES)))
@@ -221,7 +221,8 @@ static bool all_have_answered(void *argument)
     return true;
 }
 
-/* An undo of a claim that is over by now is answered NOSCRIPT: it is not sent again, behind the votes of a new one. */
+/* An undo of a claim that has ended meanwhile is answered NOSCRIPT: it is not sent again, behind the votes of a new
+ * one. */
 static void test_late_noscript(void)
 {
     if (!open_by_proxies(
@@ -244,7 +245,7 @@ static void test_late_noscript(void)
     CHECK(call_wait(&one, &ends[0]));
     alone_turn(&one, 0); /* of all five */
     CHECK(ends[0].op.status == MORTISE_OK && ends[0].op.sure);
-    again = call_about(MORTISE_OP_ACQUIRE, &lock); /* a bare SET, which needs no script */
+    again = call_about(MORTISE_OP_ACQUIRE, &lock); /* a plain SET, which needs no script */
     call_start(&one, &again);
     CHECK(wait_nodes_with(&nodes, "noscript", FIVE));
     nodes_say(&nodes, FIVE, "pass");
@@ -260,7 +261,7 @@ static void test_late_noscript(void)
 
 /* ---- nodes that hang ------------------------------------------------------------------------------------------------------ */
 
-/* Its vote is needed: that costs node_timeout, by the driver's clock, and nothing once that has passed. */
+/* Its vote is needed: that costs node_timeout by the driver's clock, once. */
 static void test_hanging(void)
 {
     if (!open_to(7, ALONE(VOTES, "node_timeout", "60s", "command_timeout", "3600s")))
@@ -277,7 +278,7 @@ static void test_hanging(void)
     for (int i = 0; i < 5; i++) {
         lock = call_of(MORTISE_OP_ACQUIRE, "mortise:hanging");
         call_start(&one, &lock);
-        CHECK(lock.done && lock.op.status == MORTISE_UNREACHABLE); /* before it is turned */
+        CHECK(lock.done && lock.op.status == MORTISE_UNREACHABLE); /* before its turn */
     }
     nodes_do(&nodes, "thaw", 4);
     alone_works(&one);
@@ -285,7 +286,7 @@ static void test_hanging(void)
     alone_close(&one);
 }
 
-/* Where only the hanging node could tell whether the lock was still held, the others are enough to give it back. */
+/* If only the hanging node could tell whether the lock was still held, the others suffice for the release. */
 static void test_release_hanging(void)
 {
     if (!open_to(7, ALONE(VOTES, "node_timeout", "60s", "command_timeout", "3600s")))
@@ -304,7 +305,7 @@ static void test_release_hanging(void)
     alone_close(&one);
 }
 
-/* One node has lost it and the other hangs: it was lost, that is told when the node is given up, or has answered. */
+/* One node has lost it and the other hangs: LOST, as soon as the driver gives the node up, or it answers. */
 static void test_release_lost(void)
 {
     if (!open_to(7, ALONE(VOTES)))
@@ -325,7 +326,7 @@ static bool third_has_heard(void *argument)
     return test_proxy_count(&nodes.proxy[2], "up_taken") > counted->before[0];
 }
 
-/* Two of three nodes answer, and this is said of the other. */
+/* Two of three nodes answer; the message says this about the third. */
 static bool says_of(int node, const char *why)
 {
     char wanted[120];
@@ -334,7 +335,7 @@ static bool says_of(int node, const char *why)
     return alone_says(&one, wanted);
 }
 
-/* One of three nodes has lost it, and another hangs: that the hanging one still has it is not presumed. */
+/* One of three nodes has lost it, and another hangs: the driver does not assume that the hanging one still has it. */
 static void test_not_presumed(void)
 {
     if (!alone_open(&one, nodes.group.ports, 3,
@@ -361,7 +362,7 @@ static void test_not_presumed(void)
     alone_close(&one);
 }
 
-/* It is connected to, and the node says nothing: that is told, and not that its name could not be looked up. */
+/* The connection is made, and the node is silent: the error says that, and not that its name could not be looked up. */
 static void test_silent_greeting(void)
 {
     if (!open_by_proxies(3, ALONE(VOTES, "command_timeout", "3600s", "connect_timeout", "3600s")))
@@ -374,8 +375,8 @@ static void test_silent_greeting(void)
     alone_close(&one);
 }
 
-/* A node that was late answers, and in the same turn an op that has waited for another node finds that it must do with
- * this one: which counts. */
+/* A node that was late answers. In the same turn an op that has waited for another node finds that it needs this
+ * one's vote, which counts. */
 static void test_back_in_time(void)
 {
     if (!open_by_proxies(3, ALONE(VOTES, "command_timeout", "3600s", "connect_timeout", "3600s")))
@@ -387,11 +388,11 @@ static void test_back_in_time(void)
     call_start(&one, &ping);
     one.shift_ns += 21 * S_NS;
     CHECK(call_wait(&one, &ping));
-    CHECK(says_of(0, "no answer, or refused")); /* the first is known to be late */
+    CHECK(says_of(0, "no answer, or refused")); /* the driver knows that the first is late */
     nodes_say(&nodes, 4, "cut");
     nodes_say(&nodes, 4, "hold-down");
     struct counted greeted = {.before = {test_proxy_count(&nodes.proxy[2], "up_taken")}};
-    CHECK(alone_until(&one, third_has_heard, &greeted)); /* it is being connected to again */
+    CHECK(alone_until(&one, third_has_heard, &greeted)); /* it is connecting again */
     int64_t deleted = nodes_commands(&nodes, "del");
     call_start(&one, &lock);
     CHECK(!lock.done);
@@ -401,7 +402,7 @@ static void test_back_in_time(void)
     CHECK(alone_wait_readable(&one, 2));
     CHECK(call_wait(&one, &lock));
     CHECK(lock.op.status == MORTISE_OK);
-    CHECK(nodes_commands(&nodes, "del") == deleted); /* it was not taken back, and tried again */
+    CHECK(nodes_commands(&nodes, "del") == deleted); /* it was not undone, and was tried again */
     nodes_say(&nodes, 4, "pass");
     nodes_say(&nodes, 4, "accept");
     end_of(&lock, MORTISE_OK);
@@ -409,7 +410,7 @@ static void test_back_in_time(void)
     alone_close(&one);
 }
 
-/* The process stands still between its poll and its turn: nodes that have answered by then are not late. */
+/* The process is stopped between its poll and its turn: nodes that have answered by then are not late. */
 static void test_stopped(void)
 {
     if (!open_to(FIVE, ALONE(VOTES)))
@@ -434,7 +435,7 @@ static bool is_ended(void *argument)
     return ((struct call *)argument)->done;
 }
 
-/* Votes lie unread in the sockets of nodes that hang, for longer than any ttl. When they are executed they are undone. */
+/* Votes are unread in the sockets of nodes that hang, for longer than any ttl. When they are executed, they are undone. */
 static void test_hanging_for_long(void)
 {
     if (!open_to(FIVE, ALONE(VOTES, "max_ttl", "600s")))
@@ -444,7 +445,7 @@ static void test_hanging_for_long(void)
     pass_all();
     nodes_do(&nodes, "freeze", 24);
     DONE(OK, call_run(&one, &lock));
-    one.shift_ns += 41 * S_NS; /* twice node_timeout: those connections are given up */
+    one.shift_ns += 41 * S_NS; /* twice node_timeout: the driver gives up those connections */
     other = call_of(MORTISE_OP_PING, "");
     DONE(OK, call_run(&one, &other));
     end = call_about(MORTISE_OP_RELEASE, &lock);
@@ -456,7 +457,7 @@ static void test_hanging_for_long(void)
         CHECK(alone_until(&one, is_ended, &other));
     }
     nodes_do(&nodes, "thaw", 24);
-    CHECK(wait_nodes_with(&nodes, "long", 24)); /* nobody turns the driver */
+    CHECK(wait_nodes_with(&nodes, "long", 24)); /* the driver gets no turn */
     NONE_HAS("long");
     alone_close(&one);
 }

@@ -5,7 +5,7 @@
 
 static struct nodes nodes;
 
-/* A node that stands still for seconds is not away: each try is to be answered. */
+/* A node that is stopped for seconds is not down: each try must be answered. */
 #define PATIENT AT_ONCE "node_timeout = 30s\nconnect_timeout = 30s\n"
 
 static mortise_client *open_all(void)
@@ -13,7 +13,8 @@ static mortise_client *open_all(void)
     return nodes_open(&nodes, ALL, NULL, PATIENT);
 }
 
-/* A majority has this mark on the lock, or a larger one: on the third, the vote of who was refused may have been first. */
+/* A majority has this mark on the lock, or a larger one. On the third node, the vote of the refused caller may have
+ * been first. */
 static bool is_marked(const char *name, char wanted)
 {
     int marked = 0;
@@ -36,7 +37,7 @@ static bool is_marked_second(void *name)
     return is_marked(name, ',');
 }
 
-/* Once more, whoever waits was told in vain. True: once, and not of one release twice, by nodes that were late. */
+/* Once more, the waiter was notified in vain. True: once, and not twice for one release by nodes that were late. */
 static bool mark_once(char *name, mortise_client *late)
 {
     CHECK(test_poll(is_marked_second, name, TEST_PATIENCE_MS));
@@ -46,7 +47,7 @@ static bool mark_once(char *name, mortise_client *late)
     return !twice;
 }
 
-/* Who was told in vain leaves a mark that says so; one who comes later does not take it away. */
+/* A caller that was notified in vain leaves a mark that says so; a later caller does not remove it. */
 static void test_marks(void)
 {
     char name[] = "marks";
@@ -57,10 +58,11 @@ static void test_marks(void)
         mortise_lease *lease = take(holder, name);
         pending_start(&pending, client, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
         CHECK(test_poll(is_marked_first, name, TEST_PATIENCE_MS));
-        bool first = !is_marked_second(name); /* what a late node tells of the last round is none */
+        bool first =
+            !is_marked_second(name); /* a late node's message about the last round does not count */
         CHECK(wait_subscribed(&nodes, 3, name));
         give(lease);
-        /* who asks at once is mostly there before who has to be told */
+        /* a caller that asks at once is mostly earlier than one that must be notified */
         if (mortise_acquire(holder, name, MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = LONG_MS), &lease,
                             &detail) == MORTISE_OK) {
             seen = mark_once(name, late) && first;
@@ -83,7 +85,7 @@ static int64_t now_us(void)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/* How long a release and the next acquire take together at best; `other` is refused in between, or NULL. */
+/* Returns how long a release and the next acquire take together at best; `other` is refused in between, or NULL. */
 static int64_t best_turn_us(mortise_client *holder, mortise_client *other, const char *name)
 {
     int64_t best_us = INT64_MAX;
