@@ -36,7 +36,7 @@ static bool is_taken(void *argument)
            MORTISE_OK;
 }
 
-/* By a client that is in a hurry: where the machine was slow, again. */
+/* By a client with short timeouts: tries again if the machine was slow. */
 static mortise_lease *take_told(mortise_client *client, const char *name, int64_t ttl_ms,
                                 struct told *told)
 {
@@ -69,7 +69,7 @@ static int64_t away_late_ms(void *client)
     return test_now_ms() - began_ms - 300;
 }
 
-/* The server is away: a call that needs it ends in time with one of the errors that say so. */
+/* The server is down: a call that needs it returns in time with one of the errors that say so. */
 static void expect_away(mortise_client *client)
 {
     CU_ASSERT(soon(away_late_ms, client));
@@ -83,7 +83,7 @@ static bool works(void *argument)
            mortise_release(lease, NULL) == MORTISE_OK;
 }
 
-/* It loses what it holds by its own clock, while the server is away; then all goes on. */
+/* It loses its lease by its own clock while the server is down; then everything works again. */
 static void test_restart(void)
 {
     if (!(subject.can & HOOK_RESTART))
@@ -101,7 +101,7 @@ static void test_restart(void)
     expect_away(other);
     mortise_status pinged = mortise_ping(other, text, sizeof text, &detail);
     CU_ASSERT(pinged == MORTISE_UNREACHABLE || pinged == MORTISE_INDETERMINATE);
-    mortise_client *late = open_client(hurry); /* no error: the calls say it */
+    mortise_client *late = open_client(hurry); /* no error: the calls report it */
     expect_away(late);
     CU_ASSERT(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
     CU_ASSERT(test_count_wait(&told.lost, 1));
@@ -120,8 +120,8 @@ static void test_restart(void)
     close_client(renewing);
 }
 
-/* A grant outlives the restart, where that is promised, and its waiter is not forgotten; if the restart did not
- * outlast the lease, which on a busy machine it may where that lives with a short session. */
+/* A grant survives the restart, if the driver promises that, and its waiter is not forgotten. This holds unless the
+ * restart takes longer than the lease lasts; on a busy machine it may, if the lease depends on a short session. */
 static void test_durable(void)
 {
     if (!(subject.can & HOOK_RESTART))
@@ -154,7 +154,7 @@ static void test_durable(void)
     close_client(other);
 }
 
-/* It takes requests and answers none. */
+/* It accepts requests and answers none. */
 static void test_frozen(void)
 {
     if (!(subject.can & HOOK_FREEZE))
@@ -174,7 +174,7 @@ static void test_frozen(void)
     close_client(client);
 }
 
-/* Close does not wait for a server that does not answer, and says what it left: a claim of 3 s. */
+/* mortise_close() does not wait for a server that does not answer, and reports what it left: a claim of 3 s. */
 static int64_t close_frozen_late_ms(void *unused)
 {
     (void)unused;
@@ -199,7 +199,7 @@ static void test_close_frozen(void)
         CU_ASSERT(soon(close_frozen_late_ms, NULL));
 }
 
-/* Executed, but nobody is told: what was not had in time is given back, without waiting for its ttl. */
+/* Executed, and the reply is lost: a claim that comes too late is released, without waiting for its ttl. */
 static void test_reply_lost(void)
 {
     if (!(subject.can & HOOK_LOSE))
@@ -231,7 +231,7 @@ static bool more_requests(void *argument)
     return stats_of(asked->client).requests >= asked->before + 2;
 }
 
-/* Repeated under the same grant, it is had once. */
+/* Repeated under the same grant, it is granted once. */
 static void test_reply_lost_repeated(void)
 {
     if (!(subject.can & HOOK_LOSE))
@@ -252,7 +252,7 @@ static void test_reply_lost_repeated(void)
     close_client(other);
 }
 
-/* A release whose reply was lost is repeated, and told as the success that it was. */
+/* A release whose reply was lost is repeated, and reported as the success that it was. */
 static void test_release_reply_lost(void)
 {
     if (!(subject.can & HOOK_LOSE))

@@ -10,12 +10,12 @@
 using cxx_test::comes;
 using cxx_test::open;
 
-/* Ends by itself, very soon: its loss is told then. */
+/* It expires very soon; then its loss is reported. */
 static const mortise::options brisk = mortise::options().ttl(500ms).no_renew();
 
 /* ---- on_state ---- */
 
-/* What a callback has captured: gone with it. */
+/* What a callback has captured is destroyed with it. */
 struct witness {
     std::shared_ptr<int> kept = std::make_shared<int>(1);
     std::weak_ptr<int> seen = kept;
@@ -48,7 +48,7 @@ static void test_loss_is_told()
     ASSERT_BOOL(memory.seen.expired());
 }
 
-/* The lease is destroyed inside its own callback; what that captured is used after it. */
+/* The lease is destroyed inside its own callback, which uses its captures after that. */
 static void test_released_inside()
 {
     mortise::client mine = open();
@@ -74,7 +74,7 @@ static void test_released_inside()
     ASSERT_BOOL(memory.seen.expired());
 }
 
-/* The client ends first: the lease's callback is kept for as long as it could be on its way, and then freed. */
+/* The client ends first: the lease's callback is kept as long as it could still run, and then freed. */
 static void test_lease_outlives_client()
 {
     witness memory;
@@ -101,8 +101,8 @@ static void test_lease_outlives_client()
     ASSERT_BOOL(more.seen.expired());
 }
 
-/* A loss is being told when the client is closed and the lease ends, by other threads: the lease is spent by then,
- * so its end waits for nobody, and the callback goes on with what it captured. */
+/* A loss is being reported when other threads close the client and end the lease: the handle is invalid by then, so its
+ * end waits for nobody, and the callback continues with its captures. */
 static void test_close_while_told()
 {
     mortise::client mine = open();
@@ -134,8 +134,8 @@ static void test_close_while_told()
     ASSERT_BOOL(memory.seen.expired());
 }
 
-/* A callback of one client ends a lease of another while that one's loss is being told on another thread. What it
- * captured stays until that is over, and goes with the next lease that ends. */
+/* A callback of one client ends a lease of another client whose loss is being reported on another thread. Its
+ * captures stay until that is over, and are destroyed with the next lease that ends. */
 static void test_released_by_another_callback()
 {
     mortise::client mine = open(), other = open();
@@ -176,7 +176,7 @@ static void test_released_by_another_callback()
     ASSERT_BOOL(memory.seen.expired());
 }
 
-/* A callback on another thread that dispatches does not come back: the end of the client does not wait for ever. */
+/* A callback on another dispatching thread does not return: the end of the client does not wait forever. */
 static void test_bounded_end()
 {
     witness memory;
@@ -203,11 +203,11 @@ static void test_bounded_end()
     dispatcher.join();
     ASSERT_BOOL(memory.seen.expired());
     mortise_status end = mortise_close(handle, nullptr); /* it was kept for this */
-    /* A busy machine may not give "x" back within 100 ms. */
+    /* A busy machine may need more than 100 ms to release "x". */
     CU_ASSERT(end == MORTISE_OK || end == MORTISE_UNREACHABLE);
 }
 
-/* In a child nothing of the parent's is touched, and its guards can be destroyed. */
+/* A child touches nothing of its parent, and its guards can be destroyed. */
 static void test_fork()
 {
     mortise::client mine = open();
@@ -267,7 +267,7 @@ static void test_async()
     ASSERT_BOOL(memory.seen.expired());
 }
 
-/* A lease that the callback does not keep is given back, and so are those of a callback that cannot come. */
+/* A lease that the callback does not keep is released, and so are those of a callback that cannot be called. */
 static void test_async_unwanted()
 {
     mortise::client mine = open(), other = open();
@@ -308,7 +308,7 @@ static void test_event_loop()
     CU_ASSERT_EQUAL(mine.stats().value().held, 0);
 }
 
-/* A release whose outcome comes later; the lease may be gone by then, and the callback owns what it captured. */
+/* A release whose outcome comes later; the lease may be gone by then, and the callback owns its captures. */
 static void test_release_async()
 {
     mortise::client mine = open();

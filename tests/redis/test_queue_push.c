@@ -12,7 +12,7 @@ static struct server server;
 static const char *const modes[] = {"", "mode = hash\n"};
 #define MODES 2
 #define TTL_MS                                                                                     \
-    9000 /* a process may stand still for almost as long; they are refreshed every third of it */
+    9000 /* a process may be stopped for almost as long; places are refreshed every third of it */
 
 /* ---- helpers --------------------------------------------------------------------------------------------------- */
 
@@ -45,7 +45,7 @@ static void wait_for(struct way *way, int64_t ttl_ms)
     CHECK(wait_queue(&server, way->name, 1));
 }
 
-/* Granted, and believed no longer than the server does. */
+/* Granted, and the deadline is no later than the server's expiry. */
 static void receive(struct way *way)
 {
     EXPECT(OK, pending_join(&way->pending));
@@ -105,10 +105,10 @@ static bool has_replied(void *argument)
 
 struct leg {
     const char *mode;
-    const char *asking, *refreshing, *handing; /* what the proxy does meanwhile */
+    const char *asking, *refreshing, *handing; /* what the proxy does in the meantime */
 };
 
-/* Every leg is late, by itself and with the others: what is asked, what is answered, what is pushed. */
+/* Every message is late, alone and with the others: the request, the answer, the push. */
 static void delay_legs(void *argument)
 {
     const struct leg *leg = argument;
@@ -126,7 +126,7 @@ static void delay_legs(void *argument)
     CHECK(test_proxy_say(&way.proxy, "%s", leg->handing));
     give(way.lease);
     receive(&way);
-    CHECK(mortise_remaining_ms(way.pending.lease) <= TTL_MS - 200); /* it does count from before */
+    CHECK(mortise_remaining_ms(way.pending.lease) <= TTL_MS - 200); /* it counts from before */
     give(way.pending.lease);
     end(&way);
 }
@@ -141,7 +141,7 @@ static void test_late(void)
     in_parallel(delay_legs, legs, sizeof *legs, n);
 }
 
-/* So late that the lock has gone on in the meantime: it does not hold, and nobody is left out. */
+/* So late that the next waiter has the lock already: the receiver does not hold it, and no waiter is forgotten. */
 static void come_too_late(void *mode)
 {
     struct way way;
@@ -157,7 +157,7 @@ static void come_too_late(void *mode)
     CHECK(wait_queue(&server, way.name, 2));
     CHECK(test_proxy_say(&way.proxy, "delay 1000000 both"));
     give(way.lease);
-    EXPECT(OK, pending_join(&other)); /* when that has ended which nobody heard of */
+    EXPECT(OK, pending_join(&other)); /* when the grant that nobody noticed has ended */
     CHECK(test_count_get(&way.pending.calls) == 0);
     CHECK(test_proxy_say(&way.proxy, "pass"));
     CHECK(wait_queue(&server, way.name, 1));
@@ -187,7 +187,7 @@ static bool is_free(void *name)
     return holds(&server, name) == 0;
 }
 
-/* The refresh is executed when all is over that the push had told of: it must not take the lock for nobody. */
+/* The refresh is executed when the grant of the push is over: it must not acquire the lock for nobody. */
 static void overtake(void *mode)
 {
     struct way way;
@@ -213,7 +213,7 @@ static void test_overtaken(void)
     in_parallel(overtake, (void *)(uintptr_t)modes, sizeof *modes, MODES);
 }
 
-/* A push of before the last "still queued", and others that make no sense. */
+/* A push from before the last "queued", and others that make no sense. */
 static void test_old_push(void)
 {
     struct way way;
@@ -222,7 +222,7 @@ static void test_old_push(void)
     wait_for(&way, 5000);
     struct place place = place_of(way.name);
     CHECK(wait_refresh(way.name));
-    CHECK(wait_refresh(way.name)); /* the one before has been answered, then */
+    CHECK(wait_refresh(way.name)); /* the one before has been answered then */
     static const char *const stamps[] = {"", "0", "x", "9223372036854775807",
                                          "99999999999999999999999"};
     CHECK(ask_number(&server, "PUBLISH %s %s", place.inbox, place.grant) == 1);
@@ -234,7 +234,7 @@ static void test_old_push(void)
     CHECK(ask_number(&server, "EVAL %s 0 %s %s %s",
                      "return redis.call('publish', ARGV[1], ARGV[2] .. ' 17 ' .. ARGV[3])",
                      place.inbox, place.grant, place.stamp) == 1);
-    CHECK(wait_refresh(way.name)); /* it goes on waiting */
+    CHECK(wait_refresh(way.name)); /* it continues to wait */
     CHECK(test_count_get(&way.pending.calls) == 0);
     give(way.lease);
     receive(&way);
@@ -268,7 +268,7 @@ static void test_lost(void)
     in_parallel(lose_connection, (void *)(uintptr_t)modes, sizeof *modes, MODES);
 }
 
-/* By itself: the next refresh finds the grant. What the release does is done here, without the message. */
+/* Only the push is lost: the next refresh finds the grant. The test does what the release does, without the message. */
 static void test_lost_alone(void)
 {
     static const char take_over[] =
@@ -321,7 +321,7 @@ static void test_emptied(void)
     close_client(holder);
 }
 
-/* Killed, and there again without its data. */
+/* Killed, and started again without its data. */
 static void test_restarted(void)
 {
     mortise_client *holder = open_at(&server, NULL, "unreachable_timeout = 1m", NULL);
@@ -345,7 +345,7 @@ static void test_restarted(void)
 
 #define MANY 1000
 
-/* More than may be under way, nothing is answered, and all are given up. */
+/* More than may be under way; nothing is answered, and all are given up. */
 static void test_many(void)
 {
     static struct pending pendings[MANY];
@@ -379,7 +379,7 @@ static void test_many(void)
 
 static struct fake fake;
 
-/* Acquires that it was asked: three keys, and four arguments or, with a wish for a place, five. */
+/* The acquires that it has got: three keys, and four arguments or, with a wish for a place, five. */
 static int asked(void)
 {
     return atomic_load(&fake.asked[7]) + atomic_load(&fake.asked[8]);
@@ -402,8 +402,8 @@ static bool is_released(void *unused)
     return atomic_load(&fake.asked[5]) > 0;
 }
 
-/* Many wait in one client, for a lock each, when its connections break, and nothing is answered on the next one: a few
- * of them ask, and what is to be given back is not behind all the others. Those follow when there are answers. */
+/* Many callers of one client wait, each for its own lock, when its connections break, and nothing is answered on the
+ * next one: a few of them ask, so a release is not behind all the others. Those follow when there are answers. */
 static void test_many_wait(void)
 {
     static struct pending pendings[SEATS];
@@ -422,7 +422,7 @@ static void test_many_wait(void)
         pendings[i] = PENDING_INIT;
         pending_start(&pendings[i], client, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = 600000));
     }
-    CHECK(test_poll(have_places, NULL, TEST_PATIENCE_MS)); /* the next is asked in minutes */
+    CHECK(test_poll(have_places, NULL, TEST_PATIENCE_MS)); /* the next request is due in minutes */
     int before = asked(), full = before + UNDER_WAY;
     fake_cut(&fake, true);
     CHECK(test_poll(is_asked, &full, TEST_PATIENCE_MS));

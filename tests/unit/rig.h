@@ -49,9 +49,9 @@ struct rig {
 };
 
 #define RIGS_MAX 4
-static struct rig *rigs[RIGS_MAX]; /* those that are driven by hand */
+static struct rig *rigs[RIGS_MAX]; /* those that the test drives */
 
-/* settings: what stands below "driver = sim" in [mortise], and further sections. */
+/* settings: the lines after "driver = sim" in [mortise], and further sections. */
 static inline mortise_status rig_try_open(struct rig *rig, bool manual, const char *settings,
                                           mortise_error *error)
 {
@@ -88,7 +88,7 @@ static inline void rig_open_real(struct rig *rig, const char *settings)
     CU_ASSERT_PTR_NOT_NULL_FATAL(rig->client);
 }
 
-/* It was closed, or is about to be: nobody drives it any more. */
+/* The client was closed, or is about to be: the test no longer drives it. */
 static inline void rig_forget(struct rig *rig)
 {
     for (int i = 0; i < RIGS_MAX; i++)
@@ -101,13 +101,13 @@ static inline mortise_status rig_close_any(struct rig *rig)
     rig_forget(rig);
     mortise_status status = mortise_close(rig->handle, NULL);
     while (status == MORTISE_CLOSING && mortise_dispatch(rig->handle) >= 0)
-        status = mortise_close(rig->handle, NULL); /* callbacks run in dispatch alone */
+        status = mortise_close(rig->handle, NULL); /* callbacks run only in dispatch */
     return status;
 }
 
 #define rig_close(rig) CU_ASSERT_EQUAL(rig_close_any(rig), MORTISE_OK)
 
-/* Nothing of any client is left in the backend (R5). */
+/* Asserts that nothing of any client is left in the backend (R5). */
 #define ASSERT_NOTHING_LEFT()                                                                      \
     do {                                                                                           \
         CU_ASSERT_EQUAL(sim->claims(), 0);                                                         \
@@ -141,7 +141,7 @@ static inline int64_t next_due(void)
     return due_ns;
 }
 
-/* Does all that is due at this instant, callbacks too. */
+/* Does everything that is due at this instant, callbacks too. */
 static inline void settle(void)
 {
     for (int round = 0; round < 2000; round++) {
@@ -177,7 +177,7 @@ static inline void advance_ms(int64_t ms)
 
 /* ---- acquires ------------------------------------------------------------------------------------ */
 
-/* What an async acquire came to. */
+/* The outcome of an async acquire. */
 struct outcome {
     int calls;
     mortise_status status;
@@ -203,7 +203,7 @@ static inline void told(mortise_status status, mortise_lease *lease, const morti
         outcome->error = *error;
 }
 
-/* options of NULL: wait for ever. */
+/* options NULL: wait forever. */
 static inline void want(struct rig *rig, struct outcome *outcome, const char *name,
                         const mortise_options *options)
 {
@@ -215,7 +215,7 @@ static inline void want(struct rig *rig, struct outcome *outcome, const char *na
     settle();
 }
 
-/* Takes what is free, at once. */
+/* Acquires a free name at once. */
 static inline mortise_lease *take(struct rig *rig, const char *name, const mortise_options *options)
 {
     mortise_lease *lease = NULL;
@@ -280,7 +280,7 @@ static inline void see_event(void *ctx, const mortise_event *event)
     snprintf(seen->name, sizeof(seen->name), "%.*s", (int)event->name_len, event->name);
 }
 
-/* An observer that writes down what it is fed, until the client is closed. */
+/* An observer that records its events until the client is closed. */
 static inline void observe(struct rig *rig)
 {
     static struct instance ear;
@@ -289,16 +289,16 @@ static inline void observe(struct rig *rig)
     rig->client->locks.observers[rig->client->locks.observer_count++] = &ear;
 }
 
-/* ---- the driver's door --------------------------------------------------------------------------- */
+/* ---- in front of the driver----------------------------------------------------------------------- */
 
 #define TAPS_MAX 20000
 static struct tapped {
-    mortise_op op; /* as it was started */
+    mortise_op op; /* a copy of the op as it was started */
     int64_t at_ns;
-    size_t batch; /* how many came in this call */
+    size_t batch; /* how many ops came in this call */
 } taps[TAPS_MAX];
 static size_t tap_count;
-/* Answers an op in the driver's stead and returns true; NULL: the sim does. */
+/* Answers an op instead of the driver and returns true; NULL: the sim answers. */
 static bool (*tap_answer)(mortise_op *op);
 static struct rig *tapped_rig;
 static void (*sim_start)(void *ctx, mortise_op **ops, size_t n);
@@ -317,7 +317,7 @@ static inline void tap_start(void *ctx, mortise_op **ops, size_t n)
         sim_start(ctx, rest, count);
 }
 
-/* Writes down every op that is started from here on. */
+/* Records every op that is started from now on. */
 static inline void tap(struct rig *rig)
 {
     tap_count = 0;

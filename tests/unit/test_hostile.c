@@ -14,7 +14,7 @@ static uint64_t random_state;
 static _Atomic bool lies;
 static mortise_module honest; /* the sim's own functions */
 
-/* ---- the driver: stands before the sim's, and passes on what it has no lie for. In the pump ----------------- */
+/* ---- the driver: in front of the sim's; passes on what it does not falsify. In the pump --------------------- */
 
 static struct kept {
     mortise_op *op;
@@ -66,7 +66,7 @@ static void answer_oddly(mortise_op *op)
         host()->complete(host(), op, odd_status());
 }
 
-/* Later, by a timer; also what was canceled meanwhile. */
+/* Later, by a timer; also ops that were canceled meanwhile. */
 static void keep(mortise_op *op)
 {
     if (kept_count == KEPT_MAX) {
@@ -128,7 +128,7 @@ static void lying_cancel(void *ctx, mortise_op *op)
         return;
     }
     if (draw(3) == 0)
-        return; /* it is answered when its time has come */
+        return; /* answered when its time has come */
     *one = kept[--kept_count];
     answer_oddly(op);
 }
@@ -195,7 +195,7 @@ static void check(bool good, const char *what, mortise_status status)
     atomic_fetch_add(&wrong, 1);
 }
 
-/* What the status of a call cannot be, whatever the driver says. */
+/* The statuses that a call cannot return, whatever the driver says. */
 static void check_status(const char *call, mortise_status status)
 {
     check(is_status(status) && status != MORTISE_CLOSED && status != MORTISE_FORKED &&
@@ -259,7 +259,7 @@ static void test_for_a_time(void)
     }
 }
 
-/* The close ends, and leaves standing what the driver has not given back. */
+/* The close ends, and does not free what the driver has not completed. */
 static void lie_to_the_close(void)
 {
     static uint64_t seed;
@@ -277,7 +277,7 @@ static void test_to_the_end(void)
         in_child(lie_to_the_close);
 }
 
-/* Beyond any clock: whatever a driver says about time, a lease has an end, and its state can be asked. */
+/* Instants beyond any clock: whatever a driver reports, a lease has an end, and mortise_state() works. */
 static bool good_for_ever(mortise_op *op)
 {
     op->from_ns = INT64_MAX - 1;
@@ -301,7 +301,7 @@ static void test_for_ever(void)
     rig_close(&rig);
 }
 
-/* What is over before it is told is not given to anybody. */
+/* A grant that is over when it is reported is given to nobody. */
 static bool long_over(mortise_op *op)
 {
     if (op->kind != MORTISE_OP_ACQUIRE)
@@ -338,7 +338,7 @@ static bool answer_too_much(mortise_op *op)
     return true;
 }
 
-/* A record that is said to be larger than the room for it: what is beyond is not read. */
+/* A record that claims to be larger than its buffer: nothing is read beyond the buffer. */
 static void test_record_of_any_size(void)
 {
     static struct rig client;
@@ -370,7 +370,7 @@ static bool answer_without_end(mortise_op *op)
     return true;
 }
 
-/* The holder of a lock, told without the ends of its texts. */
+/* The holder of a lock, with texts that are not terminated. */
 static void test_holder_without_end(void)
 {
     static struct rig client;
@@ -389,7 +389,7 @@ static void test_holder_without_end(void)
 
 enum { LISTED = 10000 };
 
-/* Names of many lengths; each text of the last one has no end. */
+/* Names of many lengths; the texts of the last one are not terminated. */
 static bool answer_list(mortise_op *op)
 {
     if (op->kind != MORTISE_OP_LIST)
@@ -422,7 +422,7 @@ static size_t memory_in_use(void)
 
 struct listed {
     int count, right;
-    size_t memory; /* in use while they are told */
+    size_t memory; /* in use during the list */
 };
 
 static bool check_listed(const mortise_info *info, void *user_data)
@@ -444,7 +444,7 @@ static bool check_listed(const mortise_info *info, void *user_data)
     return true;
 }
 
-/* A long list comes whole and in order, and does not take much more than its texts. */
+/* A long list is complete and in order, and needs little more memory than its texts. */
 static void test_long_list(void)
 {
     static struct rig client;
@@ -461,7 +461,7 @@ static void test_long_list(void)
     rig_close(&client);
 }
 
-/* A message is one line, and says what it shows, whatever a server put into it. */
+/* A message is one printable line, whatever a server put into it. */
 static void test_message_is_one_line(void)
 {
     mortise_error error;

@@ -37,7 +37,7 @@ static bool same_grant(size_t i, size_t k)
 
 /* ---- acquire ------------------------------------------------------------------------------------- */
 
-/* Only the head of the queue sends requests. One behind it that gives up has sent nothing. */
+/* Only the head of the queue sends requests. A caller behind it that gives up has sent nothing. */
 static void test_second_in_line_times_out(void)
 {
     start();
@@ -66,7 +66,7 @@ static void test_acquire_executed(void)
     CU_ASSERT(same_grant(0, 1));
     const mortise_op *repeat = &tapped(MORTISE_OP_ACQUIRE, 1)->op;
     CU_ASSERT_EQUAL(repeat->flags & MORTISE_OP_REPEAT, MORTISE_OP_REPEAT);
-    CU_ASSERT_EQUAL(repeat->first_sent_ns, START_NS); /* R1: known over the repeats */
+    CU_ASSERT_EQUAL(repeat->first_sent_ns, START_NS); /* R1: kept over the repeats */
     CU_ASSERT_EQUAL(mortise_token(got.lease), 1);     /* not granted twice */
     CU_ASSERT_EQUAL(sim->claims(), 1);
     CU_ASSERT_EQUAL(mortise_release(got.lease, NULL), MORTISE_OK);
@@ -74,7 +74,7 @@ static void test_acquire_executed(void)
     finish();
 }
 
-/* A try is repeated as well: "sent, reply lost" is not an answer that it would be content with. */
+/* A try is repeated too: "sent, reply lost" is no outcome for its caller. */
 static void test_try_executed(void)
 {
     start();
@@ -87,7 +87,7 @@ static void test_try_executed(void)
     finish();
 }
 
-/* The first request is executed after the lease was given back: its grant must not stand for a ttl. */
+/* The first request is executed after the lease was released: its grant must not last for a ttl. */
 static void test_acquire_ghost_comes_after_the_release(void)
 {
     start();
@@ -100,13 +100,13 @@ static void test_acquire_ghost_comes_after_the_release(void)
     advance_ms(100);
     sim->let_go(ghost);
     settle();
-    CU_ASSERT_EQUAL(sim->claims(), 1); /* there it is */
+    CU_ASSERT_EQUAL(sim->claims(), 1); /* executed now */
     advance_ms(2000);                  /* less than the ttl */
     CU_ASSERT_EQUAL(sim->claims(), 0);
     finish();
 }
 
-/* The repeat finds another in its place: the lost request may yet be executed. Nobody is to have its grant. */
+/* The repeat finds another holder: the lost request may still be executed. Nobody must get its grant. */
 static void test_acquire_ghost_comes_after_busy(bool try_once)
 {
     start();
@@ -140,7 +140,7 @@ static void test_acquire_ghost_busy_wait(void)
     test_acquire_ghost_comes_after_busy(false);
 }
 
-/* No reply comes through for longer than anybody puts up with. */
+/* No reply arrives for longer than any caller waits. */
 static void test_acquire_never_answered(void)
 {
     start();
@@ -182,8 +182,8 @@ static void test_acquire_times_out_unsure(void)
     finish();
 }
 
-/* The clean-up may find nothing while the request is on its way: it looks again until it is sure, but not for
- * longer than a claim could last. */
+/* The clean-up may find nothing while the request is under way: it tries again until it is sure, but not for longer
+ * than a claim could last. */
 static void test_clean_up_is_bounded_by_the_ttl(void)
 {
     start();
@@ -210,7 +210,7 @@ static void test_clean_up_is_bounded_by_the_ttl(void)
     finish();
 }
 
-/* A try whose request is on its way when the time is over may be granted yet. */
+/* A try whose request is under way when the time is over may still be granted. */
 static void test_try_never_answered(void)
 {
     start();
@@ -222,7 +222,7 @@ static void test_try_never_answered(void)
     finish();
 }
 
-/* The first request was not sent, the second one is on its way. */
+/* The first request was not sent, the second one is under way. */
 static void test_sent_after_a_refusal(void)
 {
     start();
@@ -237,7 +237,7 @@ static void test_sent_after_a_refusal(void)
 
 static mortise_op *unsent;
 
-/* Keeps an acquire and sends nothing, as a driver does that has no connection; gives it back with the next op. */
+/* Keeps an acquire and sends nothing, as a driver without a connection does; completes it with the next op. */
 static bool keep_unsent(mortise_op *op)
 {
     if (op->kind == MORTISE_OP_ACQUIRE && unsent == NULL) {
@@ -260,11 +260,11 @@ static void test_try_never_sent(void)
     CU_ASSERT_EQUAL(got.calls, 1);
     CU_ASSERT_EQUAL(got.status, MORTISE_UNREACHABLE);
     CU_ASSERT_EQUAL(mortise_release(take(&rig, "b", NULL), NULL), MORTISE_OK);
-    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RELEASE), 1); /* nothing of "a" is to be undone */
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RELEASE), 1); /* nothing of "a" must be undone */
     finish();
 }
 
-/* What the driver knows not to have been sent is no uncertainty. */
+/* If the driver knows that a request was not sent, nothing is uncertain. */
 static void test_unreachable_is_sure(void)
 {
     start();
@@ -294,7 +294,7 @@ static void test_next_inherits_the_uncertainty(void)
     finish();
 }
 
-/* Where it wants something else (a ttl of its own), the old acquisition is ended and cleaned up. */
+/* If it wants something else (a ttl of its own), the old acquisition is ended and cleaned up. */
 static void test_next_wants_another(void)
 {
     start();
@@ -323,12 +323,12 @@ static void test_renew(bool executed)
         take(&rig, "a", MORTISE_OPTIONS(.on_state = on_state, .user_data = &states));
     int ghost = executed ? LOSE(RENEW, .times = 1) : GHOST(RENEW, .times = 1);
     advance_ms(1000);
-    /* suspect, and held by the repeat: one notice, with the last state, if both changes wait */
+    /* SUSPECT, and HELD by the repeat: one notice with the last state, if both changes wait */
     CU_ASSERT_FATAL(states.count == 1 || states.count == 2);
     CU_ASSERT_EQUAL(states.seen[states.count - 1], MORTISE_STATE_HELD);
     CU_ASSERT_EQUAL(mortise_remaining_ms(lease), DEADLINE_MS);
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
-    sim->let_go(ghost); /* a renewal of what is gone brings nothing back */
+    sim->let_go(ghost); /* a renewal does not bring back a claim that is gone */
     settle();
     CU_ASSERT_EQUAL(sim->claims(), 0);
     finish();
@@ -344,8 +344,8 @@ static void test_renew_ghost(void)
     test_renew(false);
 }
 
-/* Renewals that were executed, replies lost until the deadline: the backend's claim outlives the lease, and is
- * ended as soon as the lease is lost. */
+/* Renewals are executed, and their replies are lost until the deadline: the backend's claim outlives the lease, and is
+ * released as soon as the lease is lost. */
 static void test_renew_never_answered(void)
 {
     start();
@@ -363,7 +363,7 @@ static void test_renew_never_answered(void)
 
 /* ---- release -------------------------------------------------------------------------------------- */
 
-/* [10] The rightful owner whose release was executed, reply lost, is not told that it was not the owner. */
+/* [10] The owner's release was executed, and its reply lost: the owner must not get NOTOWNER. */
 static void test_release_executed(void)
 {
     start();
@@ -383,7 +383,7 @@ static bool seize_before_the_repeat(mortise_op *op)
     return false;
 }
 
-/* The same when somebody else took the name in between: told apart, and left alone (R3). */
+/* The same if another caller acquired the name in between: the result is different, and that claim is not touched (R3). */
 static void test_release_executed_then_taken(void)
 {
     start();
@@ -396,7 +396,7 @@ static void test_release_executed_then_taken(void)
     finish();
 }
 
-/* The same, but the lease was lost before: the caller must not be told that all was well. */
+/* The same, but the lease was lost before: the caller must not get OK. */
 static void test_release_after_another_took_it(void)
 {
     start();
@@ -425,7 +425,7 @@ static void test_release_ghost(void)
     finish();
 }
 
-/* A release that is answered "not there" at its first try is a loss, and told as one. */
+/* A release that is answered "not there" at its first try is a loss, and is reported as one. */
 static void test_release_of_what_is_gone(void)
 {
     start();

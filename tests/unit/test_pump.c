@@ -102,7 +102,7 @@ static void test_all_at_once(void)
     finish();
 }
 
-/* Each leaves at its own time, leading or not, with its request taken back. */
+/* Each leaves at its own time, leading or not, and its request is canceled. */
 static void test_followers_time_out(void)
 {
     enum { CALLERS = 6 };
@@ -115,7 +115,7 @@ static void test_followers_time_out(void)
     finish();
 }
 
-/* The leader sleeps; a follower's request brings an earlier timer: it must be woken to it. */
+/* The leader sleeps; a follower's request sets an earlier timer: the leader must be woken for it. */
 static void test_earlier_timer(void)
 {
     struct caller leader, follower = {.name = "late", .wait_ms = TEST_PATIENCE_MS};
@@ -133,7 +133,7 @@ static void test_earlier_timer(void)
     finish();
 }
 
-/* The leader sleeps, and its outcome comes in another caller's call: it must be woken, that one follows. */
+/* The leader sleeps, and its outcome comes in another caller's call: it must be woken, and the other one leads. */
 static void test_outcome_by_another(void)
 {
     struct caller leader, follower = {.name = "next", .wait_ms = TEST_PATIENCE_MS};
@@ -154,7 +154,7 @@ static void test_outcome_by_another(void)
     }
 }
 
-/* A descriptor that is closed and made anew on the same number is polled again. */
+/* A descriptor that is closed and opened again under the same number is polled again. */
 static void test_new_descriptor(void)
 {
     struct caller callers[3];
@@ -227,7 +227,7 @@ static void count_told(mortise_status status, mortise_lease *lease, const mortis
     test_count_add(&told_count, status == MORTISE_OK);
 }
 
-/* What no caller waits for is looked after, a while after every caller has gone too. */
+/* Work that no caller waits for is done, also long after every caller has gone. */
 static void test_service_leads(void)
 {
     struct caller caller;
@@ -258,7 +258,7 @@ static bool nothing_outstanding(void *argument)
     return none;
 }
 
-/* The answer to a release whose caller has gone is read, though nobody waits and no timer is set. */
+/* The answer to a release whose caller has gone is read, although nobody waits and no timer is set. */
 static void test_answer_that_nobody_waits_for(void)
 {
     mortise_lease *lease;
@@ -281,7 +281,7 @@ static bool turned(void *argument)
     return atomic_load(&fake.turns) > *(int *)argument;
 }
 
-/* A driver's timer is served though all that was asked was answered at once, and nobody waits. */
+/* A driver's timer is served although every request was answered at once, and nobody waits. */
 static void test_timer_of_an_idle_driver(void)
 {
     mortise_lease *lease;
@@ -320,7 +320,7 @@ static bool renewed(void *argument)
 
 static struct sigaction usr1_before;
 
-/* A client with one caller, which leads, and stands still in its poll. */
+/* A client with one caller, which leads, and is stopped in its poll. */
 static void start_still(struct caller *leader)
 {
     struct sigaction action = {.sa_handler = stand_still};
@@ -346,8 +346,8 @@ static void finish_still(void)
     close(stop_pipe[1]);
 }
 
-/* The thread that leads stands still, as under a debugger, in a signal handler or without a share of the processor.
- * Renewals that nobody has given to the driver yet are given to it all the same. */
+/* The leading thread is stopped, as by a debugger, in a signal handler or without processor time. Renewals that wait
+ * for the driver reach it nevertheless. */
 static void test_leader_stands_still(void)
 {
     struct caller leader;
@@ -367,7 +367,8 @@ static void test_leader_stands_still(void)
     finish_still();
 }
 
-/* What a module posts from a thread of its own (a session is lost, say) is run, though nothing else is outstanding. */
+/* A function that a module posts from its own thread (for example, a session is lost) runs, although nothing else is
+ * outstanding. */
 static void test_post_behind_one_that_stands_still(void)
 {
     struct caller leader;
@@ -383,7 +384,7 @@ static void test_post_behind_one_that_stands_still(void)
     finish_still();
 }
 
-/* Callers that wait behind it get their answers, though nothing is held that would be renewed. */
+/* Callers that wait behind it get their answers, although no lease is held that would be renewed. */
 static void test_callers_behind_one_that_stands_still(void)
 {
     enum { CALLERS = 3 };
@@ -434,7 +435,7 @@ static void start_slow(struct caller *first)
         continue;
 }
 
-/* Nobody waits for a driver that is busy with another's request; what gathers meanwhile goes as one batch. */
+/* Nobody waits for a driver that is busy with another caller's request; what is collected meanwhile is one batch. */
 static void test_requests_gather(void)
 {
     enum { COUNT = 600, BATCH_MAX = 256 };
@@ -446,7 +447,7 @@ static void test_requests_gather(void)
         snprintf(name, sizeof(name), "n%d", i);
         CU_ASSERT_EQUAL(
             mortise_acquire_async(rig.handle, name, FOREVER, count_told, NULL, NULL, NULL),
-            MORTISE_OK); /* returns though the driver is stuck */
+            MORTISE_OK); /* returns although the driver is stuck */
     }
     sem_post(&leave);
     land(&first, 1, MORTISE_OK);
@@ -467,17 +468,17 @@ static void test_canceled_before_it_was_started(void)
                     MORTISE_OK);
     CU_ASSERT_EQUAL(mortise_cancel(rig.handle, got.request), MORTISE_OK);
     CU_ASSERT_EQUAL(mortise_dispatch(rig.handle), 1);
-    CU_ASSERT_EQUAL(got.status, MORTISE_CANCELED); /* told though the driver is stuck */
+    CU_ASSERT_EQUAL(got.status, MORTISE_CANCELED); /* reported although the driver is stuck */
     sem_post(&leave);
     land(&first, 1, MORTISE_OK);
-    CU_ASSERT_EQUAL(batch_count, 1); /* the driver never heard of it */
+    CU_ASSERT_EQUAL(batch_count, 1); /* the driver never got it */
     CU_ASSERT_EQUAL(atomic_load(&fake.canceled), 0);
     finish();
 }
 
 /* ---- a driver that breaks its contract -------------------------------------------------------------- */
 
-/* Completing from outside of the pump is ignored; the op is still the driver's. */
+/* A completion outside of the pump is ignored; the op still belongs to the driver. */
 static void test_completed_from_outside(void)
 {
     struct caller caller;
@@ -513,7 +514,7 @@ static void test_completed_twice(void)
     finish();
 }
 
-/* An op of a module's own, as plugins have them, and what lies behind it, which is not the core's. */
+/* An op of a module, as plugins have them, and the memory behind it, which the core must not touch. */
 static struct own {
     mortise_op op;
     unsigned char behind[256];

@@ -71,7 +71,7 @@ static void test_scope(void)
     finish();
 }
 
-/* What the same client asks next comes after it. */
+/* The client's next request comes after it. */
 static void test_nowait_then_acquire(void)
 {
     start(CONFIG);
@@ -102,7 +102,7 @@ static void test_nowait_tells_a_known_loss(void)
     finish();
 }
 
-/* A release cannot fail for want of memory: the claim has its request in it from the start. */
+/* A release cannot fail because memory is short: the claim contains its request from the start. */
 static void test_needs_no_memory(void)
 {
     static const char *const owners[] = {NULL, "somebody"};
@@ -120,7 +120,7 @@ static void test_needs_no_memory(void)
     }
 }
 
-/* A backend that is away: at once once more, then with pauses that double, to two seconds at most. */
+/* An unreachable backend: one repeat at once, then with pauses that double, up to two seconds. */
 static void test_backs_off(void)
 {
     start(CONFIG);
@@ -146,7 +146,7 @@ static void test_backs_off(void)
     finish();
 }
 
-/* No answer at all: each try is given up after a while and made anew. */
+/* No answer at all: each try is given up after a while and repeated. */
 static void test_silence(void)
 {
     start(CONFIG);
@@ -209,7 +209,7 @@ static void *release_it(void *argument)
     return NULL;
 }
 
-/* Runs a release on another thread, with the clock standing still, until the rule has hit n times. */
+/* Runs a release on another thread, with a clock that does not move, until the rule has hit n times. */
 static void release_beside(struct caller *caller, int rule, uint64_t n)
 {
     pthread_create(&caller->thread, NULL, release_it, caller);
@@ -222,7 +222,7 @@ static bool ended(void *argument)
     return pthread_tryjoin_np(caller->thread, NULL) == 0;
 }
 
-/* Moves the clock by hand until the caller has returned; it is not to take longer than this. */
+/* Moves the clock until the caller has returned, for no longer than this. */
 static int64_t let_time_pass(struct caller *caller, int64_t at_most_ms)
 {
     int64_t from_ns = now_ns();
@@ -302,7 +302,7 @@ static bool nothing_outstanding(void *argument)
     return none;
 }
 
-/* On a real client: the answer that comes after the caller has gone is read by somebody. */
+/* On a real client: an answer that comes after the caller has gone is read. */
 static void test_caller_goes_answer_comes(void)
 {
     mortise_lease *lease;
@@ -315,7 +315,7 @@ static void test_caller_goes_answer_comes(void)
     CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
 }
 
-/* It is told at the first answer, though the release goes on until it is sure. */
+/* The caller returns at the first answer, although the release goes on until it is sure. */
 static void test_told_before_it_is_sure(void)
 {
     start(CONFIG);
@@ -333,7 +333,7 @@ static void test_told_before_it_is_sure(void)
 
 /* ---- beside the queue ------------------------------------------------------------------------------ */
 
-/* Who waits for the name here gets it as soon as the release gets through. */
+/* A waiter of this process gets the name as soon as the release succeeds. */
 static void test_waiter_behind_a_slow_release(void)
 {
     start(CONFIG "handover_max = 0\n");
@@ -350,7 +350,7 @@ static void test_waiter_behind_a_slow_release(void)
     finish();
 }
 
-/* A renewal that is under way is of no interest any more, whatever it answers. */
+/* The answer to a renewal that is under way no longer matters. */
 static void test_renewal_under_way(void)
 {
     static const sim_on_cancel ways[] = {SIM_CANCEL_INDETERMINATE, SIM_CANCEL_CLEAN,

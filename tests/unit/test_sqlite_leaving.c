@@ -47,8 +47,8 @@ static void test_killed_waiters(void)
     assert_nothing_left();
 }
 
-/* The first is stopped at the moment of its turn: it costs the second one a reservation, no more. When it
- * goes on, it finds its message and asks again. */
+/* The first waiter is stopped at the moment of its turn: it costs the second one a reservation, no more. When it
+ * continues, it finds its message and asks again. */
 static void test_stopped_waiter(void)
 {
     struct client client;
@@ -80,7 +80,7 @@ static void test_stopped_waiter(void)
     assert_nothing_left();
 }
 
-/* It is the only one that waits, and the others take turns without it: it costs them one reservation. */
+/* It is the only waiter, and the others take turns without waiting: it costs them one reservation. */
 static void test_stopped_waiter_costs_once(void)
 {
     for (int by_check = 0; by_check < 2; by_check++) {
@@ -99,7 +99,7 @@ static void test_stopped_waiter_costs_once(void)
         CU_ASSERT_EQUAL(release(&client, &lock), MORTISE_OK);
         CU_ASSERT_EQUAL(acquire(&client, &lock, "a", MORTISE_OP_TRY), MORTISE_BUSY);
         clock_go_on();
-        clock_shift_ns += 21 * MS; /* by who comes next, or by the releaser's timer */
+        clock_shift_ns += 21 * MS; /* by the next caller, or by the releaser's timer */
         if (by_check)
             client_turn(&client, time_now());
         else
@@ -118,7 +118,7 @@ static void test_stopped_waiter_costs_once(void)
     }
 }
 
-/* The releaser closes at once, as a command does: nobody is there to look after the stopped one. */
+/* The releaser closes at once, as a command does: nobody else looks after the stopped one. */
 static void test_stopped_waiter_and_closed_releaser(void)
 {
     struct client client, second;
@@ -153,7 +153,7 @@ static void test_stopped_waiter_and_closed_releaser(void)
     assert_nothing_left();
 }
 
-/* One that gives up when it was just its turn wakes the next; so does one that closes. */
+/* A waiter that gives up just when its turn has come wakes the next one; so does a client that closes. */
 static void test_giving_up(void)
 {
     for (int closing = 0; closing < 2; closing++) {
@@ -183,7 +183,7 @@ static void test_giving_up(void)
     }
 }
 
-/* BUSY, and then nobody watches: the place in the list is given up by itself. */
+/* BUSY, and then no watch: the place in the list ends by itself. */
 static void test_busy_without_watch(void)
 {
     struct client holder, client;
@@ -204,7 +204,7 @@ static void test_busy_without_watch(void)
     assert_nothing_left();
 }
 
-/* `watch` without an acquire before it: one news when it is in force, then as any other. */
+/* `watch` without an acquire before it: news once when it is in force, then like any other. */
 static void test_watch_alone(void)
 {
     struct client holder, client;
@@ -212,7 +212,7 @@ static void test_watch_alone(void)
     path = database("watch");
     OPEN_OK(&holder, "path", path);
     OPEN_OK(&client, "path", path);
-    module->watch(client.ctx, "a", 1); /* free: nothing to be told of later */
+    module->watch(client.ctx, "a", 1); /* free: no later notification */
     CU_ASSERT_EQUAL(client.news, 1);
     module->unwatch(client.ctx, "a", 1);
     acquire(&holder, &lock, "a", 0);
@@ -226,7 +226,7 @@ static void test_watch_alone(void)
     assert_nothing_left();
 }
 
-/* Someone's cleaning removed the sockets, or the whole folder. */
+/* A clean-up job removed the sockets, or the whole directory. */
 static void test_removed_inbox(void)
 {
     for (int whole = 0; whole < 2; whole++) {
@@ -257,7 +257,7 @@ static void test_removed_inbox(void)
     }
 }
 
-/* The one that should have told it died before it could: who takes the name tells it. */
+/* The client that should have notified it died before: the next holder of the name notifies it. */
 static void test_never_told(void)
 {
     struct client holder, client;
@@ -281,8 +281,8 @@ static void test_never_told(void)
     assert_nothing_left();
 }
 
-/* A place in a list that nobody remembers (a commit that failed and yet was made): who is told of a name
- * that it does not want passes it on at once. */
+/* A place in a list that its client does not know (a commit that failed and was made nevertheless): a client that is
+ * notified of a name that it does not want passes the notification on at once. */
 static void test_unwanted_place(void)
 {
     struct client holder, stray, second;
@@ -306,7 +306,7 @@ static void test_unwanted_place(void)
     CU_ASSERT_EQUAL(release(&holder, &other), MORTISE_OK);
     client_turn(&stray, time_now() + WAIT_MS * MS);
     CU_ASSERT_EQUAL(stray.news, 0);
-    CU_ASSERT_TRUE(wait_news(&second, 1, WAIT_MS * MS)); /* the holder is not turned meanwhile */
+    CU_ASSERT_TRUE(wait_news(&second, 1, WAIT_MS * MS)); /* the holder gets no turn meanwhile */
     CU_ASSERT_EQUAL(run(&second, &b), MORTISE_OK);
     module->unwatch(second.ctx, "b", 1);
     module->unwatch(stray.ctx, "a", 1);

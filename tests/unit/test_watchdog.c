@@ -143,7 +143,7 @@ static void test_no_renew_just_ends(void)
     rig_close(&rig);
 }
 
-/* [2] of a thread that died: the renewals end, then the lease. */
+/* [2] The thread has died: the renewals end, then the lease. */
 static void test_max_hold(void)
 {
     mortise_lease *lease =
@@ -201,7 +201,7 @@ static void test_renewal_never_shortens(void)
     rig_close(&rig);
 }
 
-/* A process that was stopped finds out at its first look: no watchdog has run. */
+/* A process that was stopped learns it at its first check: no watchdog has run. */
 static void test_state_is_a_clock_compare(void)
 {
     mortise_lease *lease = open_and_take(CONFIG, WATCHED);
@@ -214,12 +214,12 @@ static void test_state_is_a_clock_compare(void)
     CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
     expect_states(1, MORTISE_STATE_LOST);
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
-    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RENEW), 0); /* what is over is not renewed */
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RENEW), 0); /* a lease that is over is not renewed */
     rig_close(&rig);
 }
 
-/* The success of a renewal that was asked in time, seen after the deadline by a process that slept: nobody has
- * looked in between. */
+/* A renewal that was sent in time succeeds, but a process that slept sees that only after the deadline: nobody has
+ * checked in between. */
 static void test_late_success_revives_nothing(bool look)
 {
     mortise_lease *lease = open_and_take(CONFIG, WATCHED);
@@ -235,12 +235,13 @@ static void test_late_success_revives_nothing(bool look)
     CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
     settle();
     expect_states(1, MORTISE_STATE_LOST);
-    ASSERT_NOTHING_LEFT(); /* what the renewal moved is given back */
+    ASSERT_NOTHING_LEFT(); /* what the renewal extended is released */
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
     rig_close(&rig);
 }
 
-/* An answer after the loss: a renewal that may have been executed is taken back once more, one that was not is over. */
+/* An answer after the loss: a renewal that may have been executed is released once more; one that was not needs
+ * nothing. */
 static void late_answer(sim_fate fate, mortise_status status, size_t releases)
 {
     mortise_lease *lease = open_and_take(CONFIG, WATCHED);
@@ -280,7 +281,7 @@ static void test_late_success_seen(void)
     test_late_success_revives_nothing(true);
 }
 
-/* The same while the lease is told lost already: the backend is told again. */
+/* The same while the loss is already reported: the backend gets another release. */
 static void test_answer_after_the_loss(void)
 {
     mortise_lease *lease = open_and_take(CONFIG, WATCHED);
@@ -340,7 +341,7 @@ static void test_lost_at_the_deadline(void)
     mortise_stats stats = stats_of(&rig);
     CU_ASSERT_EQUAL(stats.losses, 1);
     CU_ASSERT_EQUAL(stats.held, 0);
-    ASSERT_NOTHING_LEFT(); /* one of those may have been executed: it was given back */
+    ASSERT_NOTHING_LEFT(); /* one of those may have been executed: it was released */
     size_t tries = tapped_count(MORTISE_OP_RENEW);
     advance_ms(10000);
     CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RENEW), tries);
@@ -374,7 +375,7 @@ static void test_backend_says_anothers(void)
     test_backend_says_lost(true);
 }
 
-/* No answer is a failure after a sixth of the ttl: the try is canceled and made anew. */
+/* No answer within a sixth of the ttl is a failure: the request is canceled and repeated. */
 static void test_silence(void)
 {
     mortise_lease *lease = open_and_take(CONFIG, WATCHED);
@@ -390,7 +391,7 @@ static void test_silence(void)
     rig_close(&rig);
 }
 
-/* A driver that does not even answer a cancel: the holder is told in time all the same. */
+/* A driver that does not even answer a cancel: the holder learns it in time nevertheless. */
 static void test_silence_for_ever(void)
 {
     mortise_lease *lease = open_and_take(CONFIG, WATCHED);
@@ -409,7 +410,7 @@ static void test_silence_for_ever(void)
 
 static mortise_lease *looked_at;
 
-/* Another thread looks at the lease just when its deadline has come, in the middle of what the watchdog does. */
+/* Another thread checks the lease just when its deadline has come, in the middle of the watchdog's work. */
 static void look_at_the_deadline(void *ctx, const mortise_event *event)
 {
     (void)ctx;
@@ -457,7 +458,7 @@ static void test_long_sleep(void)
     mortise_lease *lease = open_and_take(CONFIG, WATCHED);
     advance_ms(500);
     set_now(now_ns() + 3600 * NS_PER_S);
-    uint64_t token = sim->seize("a", MORTISE_NEVER); /* somebody else had it since */
+    uint64_t token = sim->seize("a", MORTISE_NEVER); /* another client has held it since */
     settle();
     expect_states(1, MORTISE_STATE_LOST);
     CU_ASSERT(token > mortise_token(lease));

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define HOLDERS 10
-/* Of their sessions; so that those end at all distances from the ticks of the leader's clock. */
+/* The timeouts of their sessions: so these end at all distances from the ticks of the leader's clock. */
 #define SHORTEST_MS 3000
 #define SPREAD_MS 100
 #define BEAT_BYTES 80 /* the answer to a beat has more; one to a ping fewer */
@@ -62,8 +62,8 @@ static bool beat_answered(void *argument)
     return jumped;
 }
 
-/* The leader asks its followers for news every half tick. Whom they heard since then it does not know: so who
- * trusts his follower is found out soonest when the cut comes at the end of that time. */
+/* Every half tick the leader asks its followers which clients they have heard from. It does not know what came after
+ * that. So a client that trusts its follower is caught soonest if the cut comes at the end of that time. */
 #define PINGS 5
 #define BEFORE_MS 60
 
@@ -79,7 +79,7 @@ static bool link_moved(void *before)
     return link_bytes() != *(int64_t *)before;
 }
 
-/* While nothing else goes over the link. */
+/* While nothing else uses the connection. */
 static void learn_pings(void)
 {
     for (int i = 0; i < PINGS; i++) {
@@ -116,7 +116,7 @@ struct round {
     struct waiter waiters[HOLDERS];
 };
 
-/* Until what their sessions were made with counts no more, but beats do. False: one of them has ended by then,
+/* Waits until the creation of their sessions no longer counts, but beats do. False: one of them has ended by then,
  * because the machine is busy with something else. */
 static bool hold_all(struct round *round)
 {
@@ -148,8 +148,8 @@ static void give_back(struct round *round, bool were_lost)
     client_end(round->other);
 }
 
-/* Each of the holders has a deadline that nobody can prolong any more, is LOST from then on, and only then have
- * the servers let the next one in; while each is still connected, to a server that is there. */
+/* Each of the holders has a deadline that nobody can extend any more. It is LOST from then on, and only then the
+ * servers have admitted the next one; while each is still connected to a running server. */
 static bool cut_off(const char *how)
 {
     static struct round round;
@@ -166,7 +166,7 @@ static bool cut_off(const char *how)
     say_links(how);
     for (int i = 0; i < HOLDERS; i++)
         deadline_ms[i] = deadline_of(round.waiters[i].other);
-    if (test_proxy_count(&stage.proxy, "now") != HOLDERS) { /* one was late, and came anew */
+    if (test_proxy_count(&stage.proxy, "now") != HOLDERS) { /* one was late, and started again */
         say_links("pass");
         give_back(&round, false);
         return false;
@@ -197,8 +197,8 @@ static void test_follower_cut_off(void)
     cut_off_some_time("hold");
 }
 
-/* It hears nothing of its leader, which hears, and executes, what it forwards: so the nodes of those that are LOST are
- * deleted, and the next ones let in, before their sessions end. */
+/* It hears nothing from its leader, which receives and executes what it forwards: so the nodes of LOST holders are
+ * deleted, and the next ones admitted, before their sessions end. */
 static void test_follower_deaf(void)
 {
     cut_off_some_time("hold-down");
@@ -206,7 +206,7 @@ static void test_follower_deaf(void)
 
 /* ---- behind ------------------------------------------------------------------------------------------- */
 
-/* What one client was told at the leader is seen by another, who asks a follower that does not know it yet. */
+/* What one client learned from the leader is visible to another, which asks a follower that does not know it yet. */
 static void test_follower_lags(void)
 {
     put_proxies_between();
@@ -277,7 +277,7 @@ static void test_looks_behind_a_write(void)
     size_t before = log_length();
     EXPECT(BUSY, mortise_acquire(client, name, MORTISE_OPTIONS(.wait_ms = 0), &refused, &detail));
     looks_of(before, session, looks, sizeof looks);
-    CU_ASSERT(strlen(looks) > 1 && looks[0] == 'r'); /* again where the connection was lost */
+    CU_ASSERT(strlen(looks) > 1 && looks[0] == 'r'); /* again if the connection was lost */
     CU_ASSERT_EQUAL(looks[strlen(looks) - 1], 'w');
     before = log_length();
     EXPECT(OK, mortise_inspect(client, name, &info, &detail));
@@ -288,8 +288,8 @@ static void test_looks_behind_a_write(void)
     client_end(client);
 }
 
-/* The create was executed, and its answer and the list's are lost with the connection; the client goes on at a
- * follower that lags. */
+/* The create was executed, and its answer and that of the list are lost with the connection; the client continues at a
+ * follower that lags behind. */
 static void test_lost_before_the_list(void)
 {
     struct test_proxy first;

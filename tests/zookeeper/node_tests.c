@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The session lives; a watch tells, not the next renewal, which is 2 s away at the least: one time at least within a
+/* The session lives. A watch notices it, not the next renewal, which is at least 2 s later: at least once within a
  * second, however busy the machine is. */
 static void test_own_node_deleted(void)
 {
@@ -29,7 +29,7 @@ static void test_own_node_deleted(void)
     client_end(client);
 }
 
-/* A waiter whose own node was deleted is in the queue again, and gets its turn. */
+/* A waiter whose own node was deleted queues again, and gets its turn. */
 static void test_waiting_node_deleted(void)
 {
     mortise_client *holder = client_direct(""), *client = client_direct("");
@@ -49,8 +49,8 @@ static void test_waiting_node_deleted(void)
     client_end(client);
 }
 
-/* ZooKeeper's C recipe: a predecessor that has gone while the holder is still there costs nobody the place,
- * nor does it let anybody in. */
+/* ZooKeeper's C recipe: if a predecessor leaves while the holder is still there, nobody loses a place, and nobody
+ * gets the lock. */
 static void test_vanished_predecessor_c_recipe(void)
 {
     mortise_client *clients[4];
@@ -67,7 +67,8 @@ static void test_vanished_predecessor_c_recipe(void)
     }
     CU_ASSERT_FATAL(contender(name, 1, node, sizeof node));
     CU_ASSERT(node_delete(
-        name, node)); /* of waiters[0], which begins anew behind the others at its turn */
+        name,
+        node)); /* that of waiters[0], which starts again behind the others when its turn comes */
     CU_ASSERT_FALSE(test_count_wait_ms(&waiters[1].done, 1, 200));
     CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
@@ -103,7 +104,7 @@ static void test_number_overflow_kazoo_730(void)
     client_end(client);
 }
 
-/* A number that was given twice: the own one came first, as its czxid says. */
+/* A number that was given twice: our node came first, as its czxid says. */
 static void test_number_given_twice(void)
 {
     mortise_client *holder = client_direct(""), *client = client_direct("");
@@ -124,13 +125,13 @@ static void test_number_given_twice(void)
     client_end(client);
 }
 
-/* A node of a lock that ours does not count, or that does not count ours: nobody is let in, whether he waits, tries,
- * or is in the queue already, and nothing of him stays. */
+/* A node of a lock that our client does not count, or that does not count ours: no caller of ours gets the lock,
+ * whether it waits, tries, or is in the queue already, and nothing of it is left. */
 static void test_foreign_nodes(void)
 {
     static const struct {
         const char *style, *node;
-        bool refused, plain; /* plain: it may be no lock at all, and the error says so */
+        bool refused, plain; /* a plain node: it may be no lock at all, and the error says so */
     } cases[] = {
         {"curator", "_c_11111111-2222-3333-4444-555555555555-__READ__0000000001", true, true},
         {"curator", "_c_11111111-2222-3333-4444-555555555555-__WRIT__0000000001", true, true},
@@ -173,7 +174,7 @@ static void test_foreign_nodes(void)
     }
 }
 
-/* It comes while one of ours waits: it is not let in when its turn comes. */
+/* It comes while one of ours waits: ours does not get the lock when its turn comes. */
 static void test_foreign_node_meanwhile(void)
 {
     mortise_client *holder = client_direct(""), *client = client_direct("");
@@ -192,7 +193,7 @@ static void test_foreign_node_meanwhile(void)
     client_end(client);
 }
 
-/* A client of ours with the other node_style is refused, and those that are there are not: not those that hold or
+/* A client of ours with the other node_style is refused, and the clients in the folder are not: not those that hold or
  * wait, not one that comes while it tries, nor the next one when it has gone. */
 static void test_two_styles(void)
 {
@@ -216,7 +217,7 @@ static void test_two_styles(void)
                                            &refused, &detail));
             CU_ASSERT(strstr(detail.message, "a client of Mortise") != NULL);
         }
-        CU_ASSERT(node_make(name, trying)); /* as if it were stopped before it leaves */
+        CU_ASSERT(node_make(name, trying)); /* as if it was stopped before it leaves */
         EXPECT(BUSY, mortise_acquire(last, name, MORTISE_OPTIONS(.wait_ms = 0), &refused, &detail));
         waiter_start(&behind, last, name);
         CU_ASSERT(wait_contenders(name, 4));
@@ -262,7 +263,7 @@ static void *rival_main(void *argument)
     return NULL;
 }
 
-/* Two of each style at once: whoever is refused, there is one holder. */
+/* Two clients of each style at once: whichever is refused, there is one holder. */
 static void test_two_styles_at_once(void)
 {
     struct rival rivals[4] = {{.had = 0}};
@@ -299,7 +300,7 @@ static bool is_known(void *argument)
            info.pid > 0 && info.host[0] != '\0';
 }
 
-/* A client of Curator asks the holder to give up: the holder keeps the lock, and says who it is again. */
+/* A client of Curator asks the holder to give up: the holder keeps the lock, and writes its identity again. */
 static void test_revoked_by_curator(void)
 {
     mortise_client *client = client_direct(""), *other = client_direct("");
@@ -334,7 +335,7 @@ static bool note_name(const mortise_info *info, void *argument)
     return true;
 }
 
-/* Each is a lock of its own, by all operations, whatever ZooKeeper thinks of such a path. */
+/* Each name is a lock of its own for all operations, whatever ZooKeeper does with such a path. */
 static void test_odd_names(void)
 {
     static char longest[MORTISE_NAME_MAX + 1], all[256];
@@ -402,7 +403,7 @@ static bool folders_gone(void *argument)
     return left == 0;
 }
 
-/* kazoo#329: what was locked once leaves no node behind, after the servers' interval. */
+/* kazoo#329: a name that was locked once leaves no node behind, after the servers' interval. */
 static void test_parents_leak_kazoo_329(void)
 {
     mortise_client *client = client_direct("");
@@ -415,8 +416,8 @@ static void test_parents_leak_kazoo_329(void)
     client_end(client);
 }
 
-/* A bigger token than its floor asks for is had by a base, which all later tokens have too: here by a node
- * as a migration would leave it. */
+/* A floor that is larger than the next token needs a base, which all later tokens have too: here from a node as a
+ * migration would leave it. */
 static void test_base_of_tokens(void)
 {
     mortise_client *client = client_direct(""), *other = client_direct("");
@@ -434,7 +435,7 @@ static void test_base_of_tokens(void)
     CU_ASSERT_EQUAL(zoo_set(stage.peek, "/faults/%tokens", "1000000005000", 13, -1), ZOK);
     mortise_info info = {.size = sizeof info};
     EXPECT(OK, mortise_inspect(other, name, &info, &detail));
-    CU_ASSERT_EQUAL(info.token, token); /* what its holder counts with, not what is the base now */
+    CU_ASSERT_EQUAL(info.token, token); /* what its holder counts with, not the present base */
     EXPECT(NOTOWNER, mortise_break(other, name, token + 5000, &detail));
     EXPECT(OK, mortise_break(other, name, token, &detail));
     lease = take(other, name);
@@ -445,7 +446,7 @@ static void test_base_of_tokens(void)
     client_end(other);
 }
 
-/* False: the session itself has ended, because something stood still for longer than that. */
+/* False: the session itself has ended, because something was stopped for longer than that. */
 static bool outlasts_session(mortise_client *client, mortise_client *other)
 {
     const char *name = fresh_name();
@@ -466,7 +467,7 @@ static bool outlasts_session(mortise_client *client, mortise_client *other)
     return true;
 }
 
-/* A no_renew lease lasts for its ttl, though the session alone is not good for so long; and not for ever. */
+/* A no_renew lease lasts for its ttl, although the session alone is not proven for so long; and not forever. */
 static void test_no_renew_outlasts_session(void)
 {
     mortise_client *client = client_direct(BRIEF), *other = client_direct("");
