@@ -2,15 +2,17 @@
  * lines on stdout. So a test can really stop or kill -9 a holder or a waiter.
  *
  *     taker WHERE                          first line out: "ready", or a status and its message
- *     acquire NAME WAIT TTL [OWNER] [no_renew]   "OK TOKEN", or a status and its message
+ *     acquire NAME WAIT TTL [OWNER] [no_renew] [shared] [permits=N]   "OK TOKEN", or a status and its message
  *     release | nowait | state | remaining | token | owner    of the lease acquired last; release forgets it
  *     spin NAME FILE COUNT                 COUNT times: acquire, read a number, write it plus one, release
+ *     peek NAME FILE COUNT                 COUNT times: acquire shared, read the number twice, release
  *     inspect NAME | stats | ping | close | quit
  *
  * In NAME, %XX is a byte. WAIT -1 waits forever; TTL 0 is the config's; OWNER - means none. Dies with its parent. */
 #include <mortise/mortise.h>
 
 #include <inttypes.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,6 +69,10 @@ static void acquire(char **words)
     for (size_t i = 4; words[2] && words[3] && i < WORDS_MAX && words[i]; i++) {
         if (strcmp(words[i], "no_renew") == 0)
             options.no_renew = true;
+        else if (strcmp(words[i], "shared") == 0)
+            options.mode = MORTISE_SHARED;
+        else if (strncmp(words[i], "permits=", 8) == 0)
+            options.permits = (uint32_t)number(words[i] + 8);
         else if (strcmp(words[i], "-") != 0)
             options.owner = words[i];
     }
@@ -102,20 +108,38 @@ static bool add_one(const char *path)
     return fclose(file) == 0 && read && written;
 }
 
-static void spin(char **words)
+static bool read_line(const char *path, char *line, int size)
+{
+    FILE *file = fopen(path, "r");
+    bool read = file && fgets(line, size, file) != NULL;
+    return (!file || fclose(file) == 0) && read;
+}
+
+/* Whoever writes is kept out: it is whole, and stays the same. */
+static bool read_twice(const char *path)
+{
+    char first[32] = "", second[32] = "";
+    bool read = read_line(path, first, sizeof first);
+    sched_yield();
+    return read && read_line(path, second, sizeof second) && strchr(first, '\n') &&
+           strcmp(first, second) == 0;
+}
+
+static void spin(char **words, mortise_mode mode, bool (*visit)(const char *path))
 {
     mortise_error error = {0};
     if (!words[1] || !words[2] || !words[3]) {
-        printf("INVALID spin\n");
+        printf("INVALID %s\n", words[0]);
         return;
     }
     decode(words[1]);
     for (int64_t left = number(words[3]); left > 0; left--) {
         mortise_lease *lease;
         mortise_status status = mortise_acquire(
-            client, words[1], MORTISE_OPTIONS(.wait_ms = MORTISE_WAIT_FOREVER), &lease, &error);
-        if (status == MORTISE_OK && !add_one(words[2])) {
-            printf("INVALID cannot count in %s\n", words[2]);
+            client, words[1], MORTISE_OPTIONS(.wait_ms = MORTISE_WAIT_FOREVER, .mode = mode),
+            &lease, &error);
+        if (status == MORTISE_OK && !visit(words[2])) {
+            printf("INVALID cannot %s in %s\n", words[0], words[2]);
             return;
         }
         if (status == MORTISE_OK)
@@ -194,7 +218,9 @@ static bool obey(char **words)
     else if (strcmp(what, "owner") == 0)
         tell_owner();
     else if (strcmp(what, "spin") == 0)
-        spin(words);
+        spin(words, MORTISE_EXCLUSIVE, add_one);
+    else if (strcmp(what, "peek") == 0)
+        spin(words, MORTISE_SHARED, read_twice);
     else if (strcmp(what, "inspect") == 0)
         inspect(words);
     else if (strcmp(what, "stats") == 0)

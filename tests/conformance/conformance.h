@@ -80,6 +80,12 @@ void helpers_after(void);
 mortise_lease *take(mortise_client *client, const char *name, int64_t ttl_ms);
 /* Tries once. */
 mortise_status try_once(mortise_client *client, const char *name);
+/* The same for a shared lease; permits 0: any number of holders. */
+mortise_lease *take_shared(mortise_client *client, const char *name, int64_t ttl_ms,
+                           uint32_t permits);
+mortise_status try_shared(mortise_client *client, const char *name, uint32_t permits);
+/* Whether the subject lacks it; then it prints that the test is skipped. */
+bool lacks(mortise_capability capability);
 /* Releases it, and asserts OK. */
 void give(mortise_lease *lease);
 /* Asserts the status of a call on a lease whose client was closed. */
@@ -157,7 +163,8 @@ void taker_end(struct test_process *taker);
 
 extern const CU_TestInfo basic_tests[], names_tests[], contend_tests[], order_tests[],
     async_tests[], callback_tests[], life_tests[], break_tests[], owner_tests[], look_tests[],
-    process_tests[], fork_tests[], close_tests[], open_tests[], kept_tests[], server_tests[];
+    shared_tests[], holders_tests[], downgrade_tests[], process_tests[], fork_tests[], close_tests[], open_tests[],
+    kept_tests[], server_tests[], repeat_tests[];
 /* Takes the lease that kept_tests looks at. */
 void kept_begin(void);
 void kept_end(void);

@@ -104,6 +104,38 @@ mortise_status try_once(mortise_client *client, const char *name)
     return status;
 }
 
+mortise_lease *take_shared(mortise_client *client, const char *name, int64_t ttl_ms,
+                           uint32_t permits)
+{
+    mortise_lease *lease = NULL;
+    EXPECT(OK, mortise_acquire(client, name,
+                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = ttl_ms,
+                                               .mode = MORTISE_SHARED, .permits = permits),
+                               &lease, &detail));
+    return lease;
+}
+
+mortise_status try_shared(mortise_client *client, const char *name, uint32_t permits)
+{
+    mortise_lease *lease = NULL;
+    mortise_status status = mortise_acquire(
+        client, name, MORTISE_OPTIONS(.wait_ms = 0, .mode = MORTISE_SHARED, .permits = permits),
+        &lease, &detail);
+    CU_ASSERT((status == MORTISE_OK) == (lease != NULL));
+    if (lease)
+        give(lease);
+    return status;
+}
+
+bool lacks(mortise_capability capability)
+{
+    if (has(capability))
+        return false;
+    printf("(skipped: the driver has no %s) ",
+           capability == MORTISE_CAP_PERMITS ? "permits" : "shared locks");
+    return true;
+}
+
 void expect_spent(mortise_status status)
 {
     if (status != MORTISE_INVALID)

@@ -41,12 +41,16 @@ static int run(int argc, char **argv)
         {"loss and break", NULL, NULL, helpers_before, helpers_after, table(break_tests)},
         {"owners", NULL, NULL, helpers_before, helpers_after, table(owner_tests)},
         {"inspect and list", NULL, NULL, helpers_before, helpers_after, table(look_tests)},
+        {"shared", NULL, NULL, helpers_before, helpers_after, table(shared_tests)},
+        {"holders", NULL, NULL, helpers_before, helpers_after, table(holders_tests)},
+        {"downgrade", NULL, NULL, helpers_before, helpers_after, table(downgrade_tests)},
         {"processes", NULL, NULL, helpers_before, helpers_after, table(process_tests)},
         {"fork", NULL, NULL, helpers_before, helpers_after, table(fork_tests)},
         {"close", NULL, NULL, helpers_before, helpers_after, table(close_tests)},
         {"open", NULL, NULL, helpers_before, helpers_after, table(open_tests)},
         {"to the end", NULL, NULL, helpers_before, helpers_after, table(kept_tests)},
         {"server", NULL, NULL, helpers_before, helpers_after, table(server_tests)},
+        {"server and holders", NULL, NULL, helpers_before, helpers_after, table(repeat_tests)},
         CU_SUITE_INFO_NULL,
     };
     if (CU_register_suites(suites) != CUE_SUCCESS)
