@@ -11,18 +11,56 @@
 
 /* ---- first, blocked, or a try that meets somebody ------------------------------------------------------ */
 
+static const char *text_of(const char *text)
+{
+    return text == NULL ? "" : text;
+}
+
 static bool is_try(const struct claim *claim)
 {
     return claim->op != NULL && (claim->op->flags & MORTISE_OP_TRY) != 0;
 }
 
+static const char *node_of(const struct request *request)
+{
+    return strrchr(request->path, '/') + 1;
+}
+
+/* The claim wants to be shared, and the node that it has read is exclusive by its name only. True: looks again. */
+static bool is_opened(struct driver *driver, struct claim *claim, const struct request *request,
+                      enum look look)
+{
+    mortise_info info = {.size = sizeof(info)};
+    const char *node = node_of(request);
+    if (!claim->kind.shared || request->rc != ZOK || note_read(request->text, &info) < 0 ||
+        info.mode != MORTISE_SHARED || strcmp(text_of(claim->opened), node) == 0)
+        return false;
+    char *opened = strdup(node);
+    if (opened == NULL)
+        return false;
+    free(claim->opened);
+    claim->opened = opened;
+    if (claim->state == CLAIM_MEETING)
+        claim_become(driver, claim, claim->node[0] != '\0' ? CLAIM_QUEUED : CLAIM_LOOKING);
+    claim_list(driver, claim, look);
+    return true;
+}
+
 static void holder_met(struct driver *driver, struct request *request)
 {
     struct claim *claim = claim_arrived(driver, request);
-    if (claim == NULL || claim->op == NULL)
+    if (claim == NULL || claim->op == NULL || is_opened(driver, claim, request, LOOK_SURE))
         return;
-    if (request->rc == ZOK && claim->op->info != NULL)
-        note_holder(driver, driver->base, NULL, request, claim->op->info);
+    if (request->rc == ZOK && claim->op->info != NULL) {
+        mortise_info *info = claim->op->info;
+        struct contender contender;
+        note_holder(driver, driver->base, NULL, request, info);
+        node_read(node_of(request), driver->style, &contender);
+        if (contender.kind.shared)
+            info->mode = MORTISE_SHARED;
+        info->permits = contender.kind.permits;
+        info->holders = 1; /* at least */
+    }
     claim_drop(driver, claim); /* with its end the try is BUSY */
 }
 
@@ -35,12 +73,46 @@ static void meet_holder(struct driver *driver, struct claim *claim, const char *
                send_get(driver, claim->name->folder, node, claim_reply(claim, holder_met)));
 }
 
+/* The first contender has another number of permits: the acquire fails, and says who that is. */
+static void other_permits_met(struct driver *driver, struct request *request)
+{
+    struct claim *claim = claim_arrived(driver, request);
+    mortise_info info = {.size = sizeof(info)};
+    struct contender contender;
+    if (claim == NULL || claim->op == NULL)
+        return;
+    if (request->rc == ZNONODE) {
+        claim_become(driver, claim, claim->node[0] != '\0' ? CLAIM_QUEUED : CLAIM_LOOKING);
+        claim_list(driver, claim, LOOK_SURE);
+        return;
+    }
+    node_read(node_of(request), driver->style, &contender);
+    note_read(request->text, &info); /* if nobody may read it, it is another client */
+    fault_permits(driver, claim->op, contender.kind.permits, &info);
+    claim->op = NULL;
+    claim_drop(driver, claim);
+}
+
+static void meet_other_permits(struct driver *driver, struct claim *claim, const char *node)
+{
+    if (claim->look != LOOK_SURE) {
+        claim_list(driver, claim, LOOK_SURE);
+        return;
+    }
+    claim->step++;
+    claim_become(driver, claim, CLAIM_MEETING);
+    claim_sent(driver, claim,
+               send_get(driver, claim->name->folder, node, claim_reply(claim, other_permits_met)));
+}
+
 /* The numbers do not say whether the node that blocks it is before it, and the czxids say that it is not. */
 static bool may_pass(const struct claim *claim, const struct request *request)
 {
-    int32_t number = 0, own = 0;
-    return node_number(claim->before, &number) && node_number(claim->node, &own) &&
-           number_compare(number, own) == NUMBER_UNDECIDED && request->stat.czxid > claim->czxid;
+    struct contender before, own;
+    return node_read(claim->before, STYLE_CURATOR, &before) &&
+           node_read(claim->node, STYLE_CURATOR, &own) &&
+           number_compare(before.number, own.number) == NUMBER_UNDECIDED &&
+           request->stat.czxid > claim->czxid;
 }
 
 static void watched_before(struct driver *driver, struct request *request)
@@ -52,7 +124,9 @@ static void watched_before(struct driver *driver, struct request *request)
         claim_list(driver, claim, LOOK_HERE);
     else if (request->rc != ZOK)
         claim_fail(driver, claim, MORTISE_BACKEND, request->rc);
-    else if (may_pass(claim, request)) {
+    else if (is_opened(driver, claim, request, LOOK_HERE))
+        return;
+    else if (!claim->crowded && may_pass(claim, request)) {
         free(claim->passed);
         claim->passed = claim->before;
         claim->before = NULL;
@@ -68,16 +142,38 @@ void claim_watch_before(struct driver *driver, struct claim *claim)
                                   claim_reply(claim, watched_before)));
 }
 
-static void wait_behind(struct driver *driver, struct claim *claim, const char *before)
+/* The permits are used up: watches as many contenders before it as there are permits. */
+static void watch_crowd(struct driver *driver, struct claim *claim, const struct children *children,
+                        const struct seeker *seeker)
 {
+    struct contender *all = calloc(children->count, sizeof(*all));
+    size_t count = all == NULL ? 0 : queue_nearest(children, seeker, claim->kind.permits, all);
+    if (all == NULL)
+        claim_sent(driver, claim, false);
+    for (size_t i = 0; i < count; i++)
+        if (!claim_sent(driver, claim,
+                        send_get_and_watch(driver, claim->name->folder, all[i].node,
+                                           claim_reply(claim, watched_before))))
+            break;
+    free(all);
+}
+
+static void wait_behind(struct driver *driver, struct claim *claim, const struct children *children,
+                        const struct seeker *seeker, const struct queue_view *view)
+{
+    char *before = strdup(view->before);
     free(claim->before);
-    claim->before = strdup(before);
+    claim->before = before;
+    claim->crowded = view->crowded;
     if (claim->before == NULL) {
         claim_fail(driver, claim, MORTISE_NOMEM, ZSYSTEMERROR);
         return;
     }
     claim_become(driver, claim, CLAIM_WAITING);
-    claim_watch_before(driver, claim);
+    if (claim->crowded)
+        watch_crowd(driver, claim, children, seeker);
+    else
+        claim_watch_before(driver, claim);
 }
 
 /* ---- the folder was read --------------------------------------------------------------------------------- */
@@ -112,7 +208,7 @@ static void adopted(struct driver *driver, struct request *request)
 static void searched(struct driver *driver, struct claim *claim, const struct children *children)
 {
     char prefix[NODE_MAX];
-    node_prefix(driver->style, &claim->grant, claim->made_in, prefix);
+    node_prefix(driver->style, claim->kind, &claim->grant, claim->made_in, prefix);
     const char *node = queue_find(children, prefix);
     bool is_wanted = claim_is_wanted(claim);
     snprintf(claim->node, sizeof(claim->node), "%s", node == NULL ? "" : node);
@@ -137,7 +233,9 @@ static void searched(struct driver *driver, struct claim *claim, const struct ch
  * it looked. So look once more before our own acquire fails. */
 static void meet_foreign(struct driver *driver, struct claim *claim, const char *node)
 {
-    if (node_kin(node, driver->style) == KIN_MORTISE && claim->look != LOOK_SURE)
+    struct contender contender;
+    node_read(node, driver->style, &contender);
+    if (contender.kin == KIN_MORTISE && claim->look != LOOK_SURE)
         claim_list(driver, claim, LOOK_SURE);
     else
         claim_refuse(driver, claim, node);
@@ -146,12 +244,12 @@ static void meet_foreign(struct driver *driver, struct claim *claim, const char 
 static void make(struct driver *driver, struct claim *claim);
 
 /* A try that has no node yet. */
-static void looked(struct driver *driver, struct claim *claim, const char *first)
+static void looked(struct driver *driver, struct claim *claim, const struct queue_view *view)
 {
-    if (first == NULL)
+    if (view->before == NULL)
         make(driver, claim);
     else if (claim->look == LOOK_SURE)
-        meet_holder(driver, claim, first);
+        meet_holder(driver, claim, view->first);
     else
         claim_list(driver, claim, LOOK_SURE);
 }
@@ -174,12 +272,15 @@ static void listed(struct driver *driver, struct request *request)
         searched(driver, claim, children);
         return;
     }
-    struct queue_view view = queue_look(children, driver->style, claim->node,
-                                        claim->passed == NULL ? "" : claim->passed);
+    struct seeker seeker = {driver->style, claim->kind, claim->node, text_of(claim->passed),
+                            text_of(claim->opened)};
+    struct queue_view view = queue_look(children, &seeker);
     if (view.foreign != NULL)
         meet_foreign(driver, claim, view.foreign);
+    else if (view.other_permits != NULL && (view.found || claim->state == CLAIM_LOOKING))
+        meet_other_permits(driver, claim, view.other_permits);
     else if (claim->state == CLAIM_LOOKING)
-        looked(driver, claim, view.first);
+        looked(driver, claim, &view);
     else if (!view.found) { /* somebody has deleted it, or the whole folder */
         claim->node[0] = '\0';
         make(driver, claim);
@@ -189,7 +290,7 @@ static void listed(struct driver *driver, struct request *request)
     } else if (is_try(claim))
         meet_holder(driver, claim, view.first);
     else
-        wait_behind(driver, claim, view.before);
+        wait_behind(driver, claim, children, &seeker, &view);
 }
 
 void claim_list(struct driver *driver, struct claim *claim, enum look look)
@@ -273,7 +374,8 @@ static void make(struct driver *driver, struct claim *claim)
     claim->step++;
     claim->look = LOOK_HERE;
     free(claim->passed);
-    claim->passed = NULL;
+    free(claim->opened);
+    claim->passed = claim->opened = NULL;
     if (claim->folder_tries > 1)
         send_root(driver, NULL);
     if (claim->folder_tries > 0 &&
@@ -285,13 +387,13 @@ static void make(struct driver *driver, struct claim *claim)
         send_delete(driver, folder, claim->node, (struct reply_to){0});
     claim->node[0] = '\0';
     claim->noted_base = driver->base;
-    node_prefix(driver->style, &claim->grant, driver->session->number, prefix);
+    node_prefix(driver->style, claim->kind, &claim->grant, driver->session->number, prefix);
     struct reply_to to = claim_reply(claim, made);
     to.quiet = true; /* the list is answered right behind it */
     if (!claim_sent(driver, claim,
                     send_create(driver, folder, prefix, data,
-                                note_write(driver, driver->base, data), ZOO_EPHEMERAL_SEQUENTIAL,
-                                to)))
+                                note_write(driver, driver->base, false, data),
+                                ZOO_EPHEMERAL_SEQUENTIAL, to)))
         return;
     claim->made_in = driver->session->number;
     claim_become(driver, claim, CLAIM_MAKING);

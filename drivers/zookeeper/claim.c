@@ -82,6 +82,7 @@ static void claim_free(struct driver *driver, struct claim *claim)
     DL_DELETE(driver->old_claims, claim);
     free(claim->before);
     free(claim->passed);
+    free(claim->opened);
     free(claim);
 }
 
@@ -117,6 +118,11 @@ void claim_become(struct driver *driver, struct claim *claim, enum claim_state s
     driver->refused_claims += (state == CLAIM_REFUSED);
     driver->refused_claims -= (claim->state == CLAIM_REFUSED);
     claim->state = state;
+    if (claim->downgrade != NULL && state != CLAIM_HELD) {
+        mortise_op *op = claim->downgrade;
+        claim->downgrade = NULL;
+        driver->host->complete(driver->host, op, MORTISE_LOST);
+    }
     if (driver->refused_claims > 0)
         claims_sweep_by(driver, now_of(driver)); /* are they all that is left? */
 }
@@ -162,7 +168,7 @@ static void free_one(struct driver *driver, struct claim *claim)
 {
     claim->pending = 0;     /* their answers were dropped */
     claim->releases = NULL; /* all ops have been completed */
-    claim->op = NULL;
+    claim->op = claim->downgrade = NULL;
     claim_end(driver, claim, MORTISE_OK);
 }
 

@@ -32,11 +32,13 @@
  *               found, of an earlier session: IDLE b
  *   QUEUED      first: FIRST; blocked: WAITING, a     QUEUED        DELETING     IDLE           IDLE b
  *               try: MEETING; no node: MAKING
- *   MEETING     who it is: unwanted (BUSY)            QUEUED e      DELETING e   IDLE           IDLE b
- *   WAITING     blocker gone or younger: QUEUED       QUEUED        DELETING     IDLE           IDLE b
+ *   MEETING     who it is: unwanted (BUSY, or         QUEUED e      DELETING e   IDLE           IDLE b
+ *               INVALID g); open h: QUEUED e
+ *   WAITING     blocker gone, younger or open h:      QUEUED        DELETING     IDLE           IDLE b
+ *               QUEUED
  *   FIRST       base high enough: READY               QUEUED        DELETING     IDLE           IDLE b
  *   READY       proven: HELD                          QUEUED        DELETING     IDLE           IDLE b
- *   HELD        no node: GONE                         HELD          DELETING     GONE           REDELETING
+ *   HELD        no node: GONE; made shared i          HELD          DELETING     GONE           REDELETING
  *   GONE        -                                     GONE          ENDED LOST   GONE           GONE
  *   UNWANTED    made: DELETING; refused: ENDED;       UNWANTED      UNWANTED     ENDED          SEARCHING
  *               lost: SEARCHING
@@ -52,7 +54,10 @@
  *   a: LOOKING for a try that never had a node. b: a node that an abandoned session left behind, if it is known, is deleted
  *   with the next create, or by REDELETING. c: looks a second time, behind a barrier, before it believes that somebody is
  *   there. d: no folder: makes the folder, then MAKING. e: if it has a node; else LOOKING and ENDED. f: if the node, or the
- *   create, is of an earlier session that was abandoned: as "session abandoned".
+ *   create, is of an earlier session that was abandoned: as "session abandoned". g: the first contender is shared with another
+ *   number of permits; before the acquire fails, the claim looks once more, behind a barrier. h: the claim is shared, and the
+ *   blocker is exclusive by its name only. i: a renewal with MORTISE_OP_DOWNGRADE writes the note of the node again, and is
+ *   answered when that is; lost: INDETERMINATE, and the repeat writes the same.
  *
  * Why the holes are closed:
  *   - A create's reply is lost. The search comes after a reconnection and behind a barrier. A server that lags would not
@@ -76,13 +81,25 @@
  *   - The servers refuse the delete (an ACL may allow to make nodes and not to delete them). The release says so. When the
  *     client has nothing else, it abandons the session, and the node ends with it.
  *   - No memory for a request: the op fails, and what was sent is undone later.
+ *   - Two shared claims with an exclusive one between them. The second one waits for the exclusive one, though it could hold
+ *     beside the first: nobody overtakes. If the exclusive one gives up or its session expires, its node is gone, and the
+ *     second one hears of that. The exclusive one waits for the nearest node before it and then reads the folder again, so
+ *     it does not matter in which order the shared ones end.
+ *   - The exclusive holder becomes shared while others wait. Its node, its place and its token stay, so an exclusive claim
+ *     behind it goes on waiting. Shared claims wait for the last exclusive node before them: if that is the holder's, the
+ *     change of its data wakes them; if it is another one, they read the holder's data when that one is gone. A holder
+ *     never becomes exclusive again, so what was read once stays true.
+ *   - Several permits come back at once, or others than the first ones. See queue.h.
+ *   - Two numbers of permits on one name. A claim holds beside another one only if their numbers are the same. If all that
+ *     were first end, another number may come to the front: claims with the old one wait for it, or fail (INVALID) when
+ *     they look next.
  *
  * Tests. unit.zookeeper_states runs an acquire and its release on an ensemble in memory, and lets one or two faults strike
  * after each request: the connection is lost while some requests are executed, the session ends or is abandoned, the caller
  * gives up. On real servers (tests/zookeeper): "canceled in each state", "replies lost", "cut at every byte", "given up
  * without a reply", "lost between create and list", "looks behind a write", "a vanished predecessor", "a waiter's node is
  * deleted", "floors", "suspect, and back", "asked again too late", "two owners", "asked in two sessions", "may not
- * delete". */
+ * delete", and shared_tests.c. */
 #ifndef MORTISE_ZOOKEEPER_CLAIM_H
 #define MORTISE_ZOOKEEPER_CLAIM_H
 
@@ -127,6 +144,11 @@ struct claim {
     int folder_rc;         /* of the last of them */
     char node[NODE_MAX];   /* "": not known */
     int64_t czxid;
+    struct node_kind kind; /* as it was asked for */
+    bool downgraded;       /* it was exclusive, and its node says that it is shared now */
+    mortise_op *downgrade; /* the renewal that waits until the node says so, or NULL */
+    bool crowded; /* WAITING: not for `before` alone, but for any of as many nodes as there are permits */
+    char *opened; /* a node that is exclusive by its name only; NULL: none is known (queue.h) */
     char *before; /* the node that blocks it */
     char *passed; /* the last node that is undecided by number and has a larger czxid; NULL: none (queue.h) */
     int64_t noted_base; /* the base of the tokens in its node */
@@ -229,6 +251,7 @@ void lease_acquire(struct driver *driver, mortise_op *op);
 void lease_renew(struct driver *driver, mortise_op *op);
 void lease_release(struct driver *driver, mortise_op *op);
 void lease_cancel_acquire(struct driver *driver, mortise_op *op);
+void lease_cancel_renew(struct driver *driver, mortise_op *op);
 void lease_cancel_release(struct driver *driver, mortise_op *op);
 void lease_connected(struct driver *driver);
 void lease_suspended(struct driver *driver);

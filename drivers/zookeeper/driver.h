@@ -160,6 +160,9 @@ bool fault_is_loss(int rc);
 void fault_tell(struct driver *driver, mortise_op *op, mortise_status status, int rc);
 /* Fails an op because nobody answers, or because the servers refuse us. */
 void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status status);
+/* INVALID: the name is held with another number of permits. */
+void fault_permits(struct driver *driver, mortise_op *op, uint32_t permits,
+                   const mortise_info *holder);
 /* CONFIG: this node in the folder belongs to a client that locks in another way. */
 void fault_foreign(struct driver *driver, mortise_op *op, const char *folder, const char *node);
 mortise_status fault_error(mortise_error *error, mortise_status status, const char *format, ...)
@@ -169,12 +172,13 @@ const char *fault_server(const struct driver *driver, char *buffer, size_t size)
 
 /* ---- note.c --------------------------------------------------------------------------------------- */
 
-/* Writes the data of a contender's node and returns its length. */
-size_t note_write(const struct driver *driver, int64_t base, char data[DATA_MAX]);
-/* Reads the data of a contender's node: who holds it, and the base of its tokens; -1: it is no node of ours. */
+/* Writes the data of a contender's node and returns its length. downgraded: an exclusive node becomes a shared one. */
+size_t note_write(const struct driver *driver, int64_t base, bool downgraded, char data[DATA_MAX]);
+/* Reads the data of a contender's node: who holds it, info->mode (SHARED: it was downgraded), and the base of its tokens;
+ * -1: it is no node of ours. */
 int64_t note_read(const char *data, mortise_info *info);
-/* Fills info from the answer to a get of the first contender. base: for a node that does not say its own. node: its name,
- * for the owner; NULL: leave that out. */
+/* Fills info from the answer to a get of a holder. base: for a node that does not say its own. node: its name, for the owner;
+ * NULL: leave that out. */
 void note_holder(const struct driver *driver, int64_t base, const char *node,
                  const struct request *request, mortise_info *info);
 /* The base that was read from %tokens; negative if it makes no sense. */

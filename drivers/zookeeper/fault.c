@@ -1,6 +1,7 @@
 /* fault.c - turns the library's codes into statuses and messages that name the server, the lock and the operation. */
 #include "session.h"
 
+#include <inttypes.h>
 #include <netdb.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -96,26 +97,39 @@ void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status sta
                        driver->trouble, verb_of(op), quoted(driver, op, name));
 }
 
+void fault_permits(struct driver *driver, mortise_op *op, uint32_t permits,
+                   const mortise_info *holder)
+{
+    char name[QUOTED_SIZE], who[MORTISE_NAME_MAX] = "another client";
+    if (holder->host[0] != '\0')
+        snprintf(who, sizeof(who), "%.200s (pid %" PRId64 ")", holder->host, holder->pid);
+    driver->host->fail(driver->host, op, MORTISE_INVALID, 0, false,
+                       "ZooKeeper: permits = %" PRIu32
+                       " was asked for, but %s holds the name with permits = %" PRIu32 " (%s%s)",
+                       op->permits, who, permits, verb_of(op), quoted(driver, op, name));
+}
+
 void fault_foreign(struct driver *driver, mortise_op *op, const char *folder, const char *node)
 {
     char name[QUOTED_SIZE], shown[QUOTED_SIZE], where[QUOTED_SIZE], server[NI_MAXHOST];
     char path[ROOT_MAX + FOLDER_MAX], why[256];
-    bool curator = driver->style == STYLE_CURATOR;
-    const char *ours = curator ? "curator" : "kazoo", *theirs = curator ? "kazoo" : "curator";
-    enum node_kin kin = node_kin(node, driver->style);
-    if (kin == KIN_MORTISE)
+    const char *ours = node_style_name(driver->style);
+    struct contender contender;
+    bool counts = node_read(node, driver->style, &contender);
+    const char *theirs = counts ? node_style_name(contender.style) : "";
+    if (contender.kin == KIN_MORTISE)
         snprintf(why, sizeof(why),
                  " of a client of Mortise with node_style = %s, and this client has node_style = "
                  "%s: set the same in all clients, or use another root",
                  theirs, ours);
-    else if (kin == KIN_STYLE)
+    else if (contender.kin == KIN_STYLE)
         snprintf(why, sizeof(why),
                  ", whose client does not count the nodes of node_style = %s: set node_style = %s "
                  "in all clients of Mortise, or use another root",
                  ours, theirs);
     else
         snprintf(why, sizeof(why),
-                 ", which looks like another kind of lock (a read/write lock, say). No node_style "
+                 ", which looks like another kind of lock (a semaphore, say). No node_style "
                  "excludes that: use another root. If the node is no lock and does not belong "
                  "there, delete it (deleteall in zkCli.sh)");
     driver->host->quote(node, strlen(node), shown, sizeof(shown));

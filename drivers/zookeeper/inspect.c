@@ -1,8 +1,12 @@
 /* inspect.c - who holds a name (inspect, break), or all names (list).
  *
- * A listing has one item for each name. An item reads the queue of its folder, and then the node of the first contender. A
- * list reads the folders of the root before that, asks for some items at a time, because there may be thousands, and emits
- * them in the order of their names when all is known. */
+ * A listing has one item for each name. An item reads the queue of its folder, and then the nodes of the contenders that may
+ * hold. A list reads the folders of the root before that, asks for some items at a time, because there may be thousands, and
+ * emits them in the order of their names when all is known.
+ *
+ * Who holds is seen from the names of the nodes (queue.h), with two exceptions. The first contender may be exclusive by its
+ * name only: then the shared ones right behind it hold too, and are read next. At the end of the numbers the one with the
+ * smallest czxid holds. */
 #include "query.h"
 
 #include <stdio.h>
@@ -12,13 +16,22 @@
 #define WINDOW 64 /* items that are being asked for */
 #define TRIES 10  /* when the first contender has gone between two looks */
 
+/* A contender that may hold the name. */
+struct holder {
+    char *node;
+    struct node_kind kind;
+    int64_t czxid;
+    mortise_info *info; /* NULL: not read, or gone */
+};
+
 struct item {
     const char *folder;
     size_t name_len;
     unsigned tries;
     int32_t waiters;
-    char *first;        /* the node of the holder */
-    mortise_info *info; /* NULL: nobody holds the name */
+    struct holder *holders;    /* when all is known: those that hold, the smallest token first */
+    size_t count, asked, open; /* of them; that were asked for; that are not answered */
+    bool is_tie;               /* one of them holds: the one with the smallest czxid */
     char name[MORTISE_NAME_MAX];
 };
 
@@ -30,16 +43,26 @@ struct listing {
     char folder[FOLDER_MAX]; /* of inspect and break */
 };
 
+static void holders_free(struct item *item)
+{
+    for (size_t i = 0; i < item->count; i++) {
+        free(item->holders[i].node);
+        free(item->holders[i].info);
+    }
+    free(item->holders);
+    item->holders = NULL;
+    item->count = item->asked = item->open = 0;
+    item->is_tie = false;
+}
+
 static void listing_free(struct query *query)
 {
     struct listing *listing = query->listing;
     query->listing = NULL;
     if (listing == NULL)
         return;
-    for (size_t i = 0; i < listing->count; i++) {
-        free(listing->items[i].first);
-        free(listing->items[i].info);
-    }
+    for (size_t i = 0; i < listing->count; i++)
+        holders_free(&listing->items[i]);
     free(listing->items);
     free(listing->folders);
     free(listing);
@@ -47,17 +70,20 @@ static void listing_free(struct query *query)
 
 /* ---- the end -------------------------------------------------------------------------------------------- */
 
+static void emit(struct driver *driver, struct query *query, const struct item *item,
+                 const struct holder *holder)
+{
+    snprintf(holder->info->name, sizeof(holder->info->name), "%.*s", (int)item->name_len,
+             item->name);
+    driver->host->emit(driver->host, query->op, holder->info);
+}
+
 static void finish_list(struct driver *driver, struct query *query)
 {
     struct listing *listing = query->listing;
-    for (size_t i = 0; i < listing->count; i++) {
-        const struct item *item = &listing->items[i];
-        if (item->info == NULL)
-            continue;
-        snprintf(item->info->name, sizeof(item->info->name), "%.*s", (int)item->name_len,
-                 item->name);
-        driver->host->emit(driver->host, query->op, item->info);
-    }
+    for (size_t i = 0; i < listing->count; i++)
+        if (listing->items[i].count > 0)
+            emit(driver, query, &listing->items[i], listing->items[i].holders);
     query_complete(driver, query, MORTISE_OK);
 }
 
@@ -71,22 +97,24 @@ static void broken(struct driver *driver, struct request *request)
 /* Deletes the very node that was read. Another grant's node has another name. */
 static void finish_break(struct driver *driver, struct query *query, const struct item *item)
 {
-    if (item->info == NULL)
-        query_complete(driver, query, MORTISE_LOST);
-    else if (item->info->token != query->op->token)
-        query_complete(driver, query, MORTISE_NOTOWNER);
-    else {
-        query->written = true;
-        query_sent(driver, query,
-                   send_delete(driver, item->folder, item->first, query_reply(query, broken)));
+    const struct holder *holder = item->holders, *end = item->holders + item->count;
+    while (holder != end && holder->info->token != query->op->token)
+        holder++;
+    if (holder == end) {
+        query_complete(driver, query, item->count == 0 ? MORTISE_LOST : MORTISE_NOTOWNER);
+        return;
     }
+    query->written = true;
+    query_sent(driver, query,
+               send_delete(driver, item->folder, holder->node, query_reply(query, broken)));
 }
 
 static void finish_inspect(struct driver *driver, struct query *query, const struct item *item)
 {
-    mortise_info *info = query->op->info, asked = *info;
-    if (item->info != NULL) {
-        *info = *item->info;
+    mortise_op *op = query->op;
+    mortise_info *info = op->info, asked = *info;
+    if (item->count > 0) {
+        *info = *item->holders->info;
         info->size = asked.size;
         memcpy(info->name, asked.name, sizeof(info->name));
     } else {
@@ -94,6 +122,10 @@ static void finish_inspect(struct driver *driver, struct query *query, const str
         info->held_ms = info->remaining_ms = 0;
     }
     info->waiters = item->waiters;
+    for (size_t i = 0; op->emitted != NULL && i < item->count; i++) {
+        item->holders[i].info->waiters = item->waiters;
+        emit(driver, query, item, &item->holders[i]);
+    }
     query_complete(driver, query, MORTISE_OK);
 }
 
@@ -129,30 +161,129 @@ static void item_done(struct driver *driver, struct query *query)
     ask_more(driver, query);
 }
 
-/* If the first contender has gone each time, the name counts as not held, and that is true: the one that held it when the
- * listing began is gone, and nobody holds it until the next one hears of that. The item looks again only because the asker
- * would rather know the next one. A failure would be worse: one busy name would hide all others. */
+static int by_token(const void *a, const void *b)
+{
+    const struct holder *one = a, *two = b;
+    return (one->info->token > two->info->token) - (one->info->token < two->info->token);
+}
+
+/* Keeps those that hold, as the answers tell. */
+static void keep_holders(struct item *item)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < item->count; i++) {
+        struct holder holder = item->holders[i];
+        bool holds = holder.info != NULL;
+        if (holds && item->is_tie && kept > 0) { /* the older one is kept */
+            struct holder *other = item->holders, older = *other;
+            holds = false;
+            if (holder.czxid < older.czxid) {
+                *other = holder;
+                holder = older;
+            }
+        }
+        if (holds)
+            item->holders[kept++] = holder;
+        else {
+            free(holder.node);
+            free(holder.info);
+        }
+    }
+    item->count = kept;
+    if (kept > 0)
+        qsort(item->holders, kept, sizeof(*item->holders), by_token);
+    for (size_t i = 0; i < kept; i++) {
+        mortise_info *info = item->holders[i].info;
+        info->mode = item->holders[i].kind.shared ? MORTISE_SHARED : MORTISE_EXCLUSIVE;
+        info->permits = item->holders[i].kind.permits;
+        info->holders = (uint32_t)kept;
+    }
+}
+
+/* All answers are here. If all contenders that were asked for have gone, each time, the name counts as not held, and that is
+ * true: those that held it when the listing began are gone, and nobody holds it until the next one hears of that. The item
+ * looks again only because the asker would rather know the next one. A failure would be worse: one busy name would hide all
+ * others. */
+static void settle(struct driver *driver, struct query *query, size_t index)
+{
+    struct item *item = &query->listing->items[index];
+    bool any = item->count == 0;
+    for (size_t i = 0; i < item->count; i++)
+        any |= item->holders[i].info != NULL;
+    if (!any && item->tries++ < TRIES) {
+        ask_item(driver, query, index);
+        return;
+    }
+    int64_t contenders = (int64_t)item->waiters;
+    keep_holders(item);
+    contenders -= (int64_t)item->count;
+    item->waiters = contenders < 0 ? 0 : (int32_t)contenders;
+    item_done(driver, query);
+}
+
+static void holder_read(struct driver *driver, struct request *request);
+
+/* Asks for the nodes up to this one. False: the query has failed. */
+static bool ask_holders(struct driver *driver, struct query *query, size_t index, size_t end)
+{
+    struct item *item = &query->listing->items[index];
+    while (item->asked < end) {
+        struct reply_to to = query_reply(query, holder_read);
+        to.index = index;
+        to.part = item->asked++;
+        item->open++;
+        if (!query_sent(driver, query,
+                        send_get(driver, item->folder, item->holders[to.part].node, to)))
+            return false;
+    }
+    return true;
+}
+
 static void holder_read(struct driver *driver, struct request *request)
 {
     struct query *query = query_answer(driver, request, true);
     if (query == NULL)
         return;
     struct item *item = &query->listing->items[request->to.index];
-    if (request->rc == ZNONODE && item->tries++ < TRIES) {
-        ask_item(driver, query, request->to.index);
-        return;
-    }
+    struct holder *holder = &item->holders[request->to.part];
+    item->open--;
     if (request->rc == ZOK) {
-        item->info = calloc(1, sizeof(*item->info));
-        if (item->info == NULL) { /* a list that leaves out a holder is worse than none */
+        holder->info = calloc(1, sizeof(*holder->info));
+        if (holder->info == NULL) { /* a list that leaves out a holder is worse than none */
             query_complete(driver, query, MORTISE_NOMEM);
             return;
         }
-        item->info->size = sizeof(*item->info);
-        item->info->waiters = -1;
-        note_holder(driver, query->listing->base, item->first, request, item->info);
+        holder->info->size = sizeof(*holder->info);
+        holder->info->waiters = -1;
+        holder->czxid = request->stat.czxid;
+        note_holder(driver, query->listing->base, holder->node, request, holder->info);
+        if (!holder->kind.shared && holder->info->mode == MORTISE_SHARED) {
+            holder->kind = (struct node_kind){.shared = true};
+            if (!item->is_tie && !ask_holders(driver, query, request->to.index, item->count))
+                return;
+        }
     }
-    item_done(driver, query);
+    if (item->open == 0)
+        settle(driver, query, request->to.index);
+}
+
+/* Copies the contenders that may hold. Returns how many of them to ask for now; -1: no memory. */
+static int64_t take_holders(struct item *item, const struct contender *all, size_t count)
+{
+    size_t first = queue_holders(all, count), more = 0;
+    if (first == 1 && !all->kind.shared && count > 1 && all[1].kind.shared &&
+        all[1].kind.permits == 0)
+        more = queue_holders(all + 1, count - 1);
+    item->is_tie = first > 1 && !(all->number >= 0 && all->number < INT32_MAX);
+    item->holders = calloc(first + more + 1, sizeof(*item->holders));
+    for (size_t i = 0; item->holders != NULL && i < first + more; i++) {
+        item->holders[i].kind = all[i].kind;
+        item->holders[i].node = strdup(all[i].node);
+        if (item->holders[i].node == NULL)
+            return -1;
+        item->count++;
+    }
+    return item->holders == NULL ? -1 : (int64_t)first;
 }
 
 static void queue_read(struct driver *driver, struct request *request)
@@ -163,19 +294,18 @@ static void queue_read(struct driver *driver, struct request *request)
         return;
     struct item *item = &query->listing->items[request->to.index];
     const struct children *children = request->rc == ZOK ? request->children : &nobody;
-    struct queue_view view = queue_look(children, driver->style, "", "");
-    free(item->first);
-    item->first = NULL;
-    item->waiters = view.count > INT32_MAX ? INT32_MAX : (int32_t)view.count - (view.count > 0);
-    if (view.first == NULL) {
-        item_done(driver, query);
-        return;
-    }
-    item->first = strdup(view.first);
-    struct reply_to to = query_reply(query, holder_read);
-    to.index = request->to.index;
-    query_sent(driver, query,
-               item->first != NULL && send_get(driver, item->folder, item->first, to));
+    struct contender *all = calloc(children->count + 1, sizeof(*all));
+    size_t count = all == NULL ? 0 : queue_sort(children, driver->style, all);
+    holders_free(item);
+    item->waiters = count > INT32_MAX ? INT32_MAX : (int32_t)count;
+    int64_t asked = all == NULL ? -1 : take_holders(item, all, count);
+    free(all);
+    if (asked < 0)
+        query_complete(driver, query, MORTISE_NOMEM);
+    else if (asked == 0)
+        settle(driver, query, request->to.index);
+    else
+        ask_holders(driver, query, request->to.index, (size_t)asked);
 }
 
 static bool ask_item(struct driver *driver, struct query *query, size_t index)
@@ -244,6 +374,8 @@ static bool ask_one(struct driver *driver, struct query *query)
     if (listing->items == NULL)
         return query_sent(driver, query, false);
     folder_of_name(op->name, op->name_len, driver->root[0] == '\0', listing->folder);
+    listing->items->name_len = op->name_len;
+    memcpy(listing->items->name, op->name, op->name_len);
     listing->items->folder = listing->folder;
     listing->count = listing->next = listing->open = 1;
     return ask_item(driver, query, 0);

@@ -11,6 +11,13 @@ static void doubt(struct driver *driver, struct claim *claim)
     driver->host->doubt(driver->host, claim->name->name, claim->name->name_len);
 }
 
+/* The own node of a held claim has gone. */
+static void vanish(struct driver *driver, struct claim *claim)
+{
+    claim_become(driver, claim, CLAIM_GONE);
+    doubt(driver, claim);
+}
+
 /* ---- acquire --------------------------------------------------------------------------------------- */
 
 static void begin(struct driver *driver, struct claim *claim, mortise_op *op)
@@ -55,6 +62,8 @@ void lease_acquire(struct driver *driver, mortise_op *op)
         return;
     }
     claim->ttl_ms = op->ttl_ms;
+    if (op->mode == MORTISE_SHARED)
+        claim->kind = (struct node_kind){.shared = true, .permits = op->permits};
     begin(driver, claim, op);
     claim_go(driver, claim);
 }
@@ -70,22 +79,13 @@ void lease_cancel_acquire(struct driver *driver, mortise_op *op)
 
 /* ---- renew and release ------------------------------------------------------------------------------- */
 
-/* Answered without a request: until when the session is proven. */
-void lease_renew(struct driver *driver, mortise_op *op)
+/* Answered without a request: until when the session is proven. in_doubt: the status if that is not known. */
+static void renew(struct driver *driver, struct claim *claim, mortise_op *op,
+                  mortise_status in_doubt)
 {
-    struct claim *claim = claim_find(driver, op);
     int64_t now_ns = now_of(driver), until_ns = session_deadline(driver);
-    bool is_held = claim != NULL && claim->state == CLAIM_HELD;
-    if (is_held && claim->ends_ns <= now_ns) {
-        claim_drop(driver, claim);
-        is_held = false;
-    }
-    if (!is_held) {
-        driver->host->complete(driver->host, op, MORTISE_LOST);
-        return;
-    }
     if (!session_is_well(driver, now_ns) || until_ns - now_ns < NS_PER_MS) {
-        fault_unreachable(driver, op, MORTISE_UNREACHABLE);
+        fault_unreachable(driver, op, in_doubt);
         return;
     }
     int64_t ends_ns = now_ns + op->ttl_ms * NS_PER_MS;
@@ -95,6 +95,70 @@ void lease_renew(struct driver *driver, mortise_op *op)
     op->from_ns = now_ns;
     op->good_for_ms = (until_ns - now_ns) / NS_PER_MS;
     driver->host->complete(driver->host, op, MORTISE_OK);
+}
+
+/* The node says that it is shared now, or nobody knows. */
+static void downgraded(struct driver *driver, struct request *request)
+{
+    struct claim *claim = claim_answered(driver, request);
+    if (claim == NULL || request->to.step != claim->step || claim->downgrade == NULL)
+        return;
+    if (request->rc == ZNONODE) {
+        vanish(driver, claim);
+        return;
+    }
+    mortise_op *op = claim->downgrade;
+    claim->downgrade = NULL;
+    if (request->rc == ZOK) {
+        claim->downgraded = true;
+        renew(driver, claim, op, MORTISE_INDETERMINATE);
+    } else if (fault_is_loss(request->rc))
+        fault_unreachable(driver, op, MORTISE_INDETERMINATE);
+    else
+        fault_tell(driver, op, MORTISE_BACKEND, request->rc);
+}
+
+/* One write to the own node: its place in the queue, its czxid and so its token stay. */
+static void downgrade(struct driver *driver, struct claim *claim, mortise_op *op)
+{
+    char data[DATA_MAX];
+    if (claim->downgrade != NULL || !is_connected(driver)) {
+        fault_unreachable(driver, op, MORTISE_UNREACHABLE);
+        return;
+    }
+    size_t size = note_write(driver, claim->noted_base, true, data);
+    bool sent = send_set(driver, claim->name->folder, claim->node, data, size, -1,
+                         claim_reply(claim, downgraded));
+    claim->pending += sent;
+    if (!sent) {
+        fault_tell(driver, op, MORTISE_NOMEM, ZSYSTEMERROR);
+        return;
+    }
+    op_set_data(op, claim);
+    claim->downgrade = op;
+}
+
+void lease_renew(struct driver *driver, mortise_op *op)
+{
+    struct claim *claim = claim_find(driver, op);
+    bool is_held = claim != NULL && claim->state == CLAIM_HELD;
+    if (is_held && claim->ends_ns <= now_of(driver)) {
+        claim_drop(driver, claim);
+        is_held = false;
+    }
+    if (!is_held)
+        driver->host->complete(driver->host, op, MORTISE_LOST);
+    else if ((op->flags & MORTISE_OP_DOWNGRADE) != 0 && !claim->kind.shared && !claim->downgraded)
+        downgrade(driver, claim, op);
+    else
+        renew(driver, claim, op, MORTISE_UNREACHABLE);
+}
+
+/* Only a renewal that waits for its downgrade is here. It may be executed yet. */
+void lease_cancel_renew(struct driver *driver, mortise_op *op)
+{
+    op_claim(op)->downgrade = NULL;
+    fault_unreachable(driver, op, MORTISE_INDETERMINATE);
 }
 
 void lease_release(struct driver *driver, mortise_op *op)
@@ -130,8 +194,10 @@ static void write_note_again(struct driver *driver, struct claim *claim,
     char data[DATA_MAX];
     if (note_read(request->text, &ignored) >= 0 || claim->noted_base < 0)
         return;
-    send_set(driver, claim->name->folder, claim->node, data,
-             note_write(driver, claim->noted_base, data), -1, (struct reply_to){0});
+    send_set(
+        driver, claim->name->folder, claim->node, data,
+        note_write(driver, claim->noted_base, claim->downgraded || claim->downgrade != NULL, data),
+        -1, (struct reply_to){0});
 }
 
 static void own_looked_at(struct driver *driver, struct request *request)
@@ -140,8 +206,7 @@ static void own_looked_at(struct driver *driver, struct request *request)
     if (claim == NULL || request->to.step != claim->step || claim->state != CLAIM_HELD)
         return;
     if (request->rc == ZNONODE) {
-        claim_become(driver, claim, CLAIM_GONE);
-        doubt(driver, claim);
+        vanish(driver, claim);
         return;
     }
     if (request->rc != ZOK)
@@ -165,16 +230,15 @@ static void look_at_own(struct driver *driver, struct claim *claim)
 
 static void node_event(struct driver *driver, struct claim *claim, const char *node, bool deleted)
 {
-    if (claim->state == CLAIM_WAITING && strcmp(claim->before, node) == 0) {
-        if (deleted)
+    if (claim->state == CLAIM_WAITING && (claim->crowded || strcmp(claim->before, node) == 0)) {
+        if (deleted || claim->crowded)
             claim_list(driver, claim, LOOK_HERE);
         else
             claim_watch_before(driver, claim); /* the event has used the watch up */
     } else if (claim->state == CLAIM_HELD && strcmp(claim->node, node) == 0) {
-        if (deleted) {
-            claim_become(driver, claim, CLAIM_GONE);
-            doubt(driver, claim);
-        } else
+        if (deleted)
+            vanish(driver, claim);
+        else
             look_at_own(driver, claim);
     }
 }
@@ -265,10 +329,9 @@ static void session_ended(struct driver *driver, struct claim *claim)
         claim->node[0] = '\0';
         claim->made_in = 0;
         claim_become(driver, claim, CLAIM_IDLE);
-    } else if (claim->state == CLAIM_HELD) {
-        claim_become(driver, claim, CLAIM_GONE);
-        doubt(driver, claim);
-    } else if (claim_is_unwanted(claim))
+    } else if (claim->state == CLAIM_HELD)
+        vanish(driver, claim);
+    else if (claim_is_unwanted(claim))
         claim_end(driver, claim, MORTISE_OK); /* it was there until then */
 }
 

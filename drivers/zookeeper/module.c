@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NOTE_LINES 3 /* host, pid, program */
+
 static const mortise_option options[OPTION_COUNT] = {
     [OPTION_SERVERS] = {.key = "servers",
                         .type = MORTISE_OPTION_TEXT,
@@ -38,12 +40,14 @@ static const mortise_option options[OPTION_COUNT] = {
                                 .minimum = 1,
                                 .maximum = 3600000,
                                 .help = "how long calls wait for a connection before they fail"},
-    [OPTION_NODE_STYLE] = {.key = "node_style",
-                           .type = MORTISE_OPTION_CHOICE,
-                           .default_text = "curator",
-                           .choices = "curator|kazoo",
-                           .help = "which library's node names are used; in a folder with "
-                                   "clients of the other library, acquires fail"},
+    [OPTION_NODE_STYLE] =
+        {.key = "node_style",
+         .type = MORTISE_OPTION_CHOICE,
+         .default_text = "curator",
+         .choices = "curator|kazoo|curator-rw|kazoo-rw",
+         .help = "whose names the nodes have: those of Curator's mutex, of kazoo's Lock, or of "
+                 "the read/write locks of either; clients of other styles in the same folder are "
+                 "refused"},
     [OPTION_AUTH] = {.key = "auth",
                      .type = MORTISE_OPTION_TEXT,
                      .flags = MORTISE_OPTION_SECRET,
@@ -137,8 +141,16 @@ static mortise_status read_options(struct driver *driver, mortise_error *error)
         status = read_auth(driver, error);
     if (status == MORTISE_OK)
         status = servers_read(driver, error);
-    driver->style = driver->values[OPTION_NODE_STYLE].number == 0 ? STYLE_CURATOR : STYLE_KAZOO;
+    driver->style = (enum node_style)driver->values[OPTION_NODE_STYLE].number;
     return status;
+}
+
+/* So that the name of a program cannot look like a further line. */
+static void keep_lines(char *text, int lines)
+{
+    for (; *text != '\0'; text++)
+        if (*text == '\n' && --lines <= 0)
+            *text = ' ';
 }
 
 static mortise_status driver_open(const mortise_open_args *args, void **ctx, mortise_error *error)
@@ -151,6 +163,7 @@ static mortise_status driver_open(const mortise_open_args *args, void **ctx, mor
     driver->values = args->values;
     snprintf(driver->client_id, sizeof(driver->client_id), "%s", args->client_id);
     snprintf(driver->note, sizeof(driver->note), "%s", args->note);
+    keep_lines(driver->note, NOTE_LINES);
     driver->note_len = strlen(driver->note);
     driver->sweep_ns = MORTISE_NEVER;
     driver->away_ns = now_of(driver);
@@ -183,7 +196,8 @@ static uint32_t driver_capabilities(void *ctx)
     const struct driver *driver = ctx;
     uint32_t all = MORTISE_CAP_SESSION | MORTISE_CAP_FENCING | MORTISE_CAP_FAIR |
                    MORTISE_CAP_NOTIFY | MORTISE_CAP_INSPECT | MORTISE_CAP_LIST |
-                   MORTISE_CAP_QUORUM | MORTISE_CAP_DURABLE;
+                   MORTISE_CAP_QUORUM | MORTISE_CAP_DURABLE | MORTISE_CAP_SHARED |
+                   MORTISE_CAP_PERMITS;
     return driver->server_count > 1 ? all : all & ~(uint32_t)MORTISE_CAP_QUORUM;
 }
 
@@ -225,6 +239,8 @@ static void driver_cancel(void *ctx, mortise_op *op)
     ((struct driver *)ctx)->calls++;
     if (op->kind == MORTISE_OP_ACQUIRE)
         lease_cancel_acquire(ctx, op);
+    else if (op->kind == MORTISE_OP_RENEW)
+        lease_cancel_renew(ctx, op);
     else if (op->kind == MORTISE_OP_RELEASE && (op->flags & MORTISE_OP_BREAK) == 0)
         lease_cancel_release(ctx, op);
     else
@@ -259,7 +275,8 @@ const mortise_module mortise_module_v1 = {
     .kind = MORTISE_KIND_DRIVER,
     .capabilities = MORTISE_CAP_SESSION | MORTISE_CAP_FENCING | MORTISE_CAP_FAIR |
                     MORTISE_CAP_NOTIFY | MORTISE_CAP_INSPECT | MORTISE_CAP_LIST |
-                    MORTISE_CAP_QUORUM | MORTISE_CAP_DURABLE,
+                    MORTISE_CAP_QUORUM | MORTISE_CAP_DURABLE | MORTISE_CAP_SHARED |
+                    MORTISE_CAP_PERMITS,
     .name = "zookeeper",
     .version = "0.1.0",
     .summary = "ephemeral sequential nodes in a ZooKeeper ensemble: fair, durable, safe without a "

@@ -2,6 +2,7 @@
 #include "names.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,18 +72,58 @@ static void uuid_text(const mortise_grant_id *grant, bool dashes, char text[UUID
     }
 }
 
-/* What lock recipes write before the number, and what only Mortise writes before that. */
-static const char *const marks[] = {[STYLE_CURATOR] = "-lock-", [STYLE_KAZOO] = "__lock__"};
-static const char *const own_marks[] = {[STYLE_CURATOR] = "-mortise", [STYLE_KAZOO] = "__mortise"};
+/* What lock recipes write before the number. `counted_by`: the styles whose nodes their clients count. */
+#define BY(style) (1u << (style))
+static const struct mark {
+    const char *text;
+    bool kazoo, shared;
+    unsigned counted_by;
+} marks[] = {
+    {"-lock-", false, false, BY(STYLE_CURATOR)},
+    {"__WRIT__", false, false, BY(STYLE_CURATOR_RW)},
+    {"__READ__", false, true, BY(STYLE_CURATOR_RW)},
+    {"__lock__", true, false, BY(STYLE_KAZOO) | BY(STYLE_KAZOO_RW)},
+    {"__rlock__", true, true, BY(STYLE_KAZOO) | BY(STYLE_KAZOO_RW)},
+};
+enum { MARK_LOCK, MARK_WRIT, MARK_READ, MARK_KAZOO_LOCK, MARK_KAZOO_READ, MARK_COUNT };
 
-void node_prefix(enum node_style style, const mortise_grant_id *grant, unsigned session,
-                 char prefix[NODE_MAX])
+/* What only Mortise writes before that. */
+static const char *own_mark(bool kazoo)
 {
-    char uuid[UUID_SIZE];
-    bool curator = style == STYLE_CURATOR;
-    uuid_text(grant, curator, uuid);
-    snprintf(prefix, NODE_MAX, "%s%s%s%u%s%s", curator ? "_c_" : "", uuid, curator ? "-" : "__",
-             session, own_marks[style], marks[style]);
+    return kazoo ? "__mortise" : "-mortise";
+}
+
+static const struct mark *mark_of(enum node_style style, bool shared)
+{
+    static const unsigned char places[STYLE_COUNT][2] = {
+        [STYLE_CURATOR] = {MARK_LOCK, MARK_LOCK},
+        [STYLE_CURATOR_RW] = {MARK_WRIT, MARK_READ},
+        [STYLE_KAZOO] = {MARK_KAZOO_LOCK, MARK_KAZOO_LOCK},
+        [STYLE_KAZOO_RW] = {MARK_KAZOO_LOCK, MARK_KAZOO_READ},
+    };
+    return &marks[places[style][shared]];
+}
+
+const char *node_style_name(enum node_style style)
+{
+    static const char *const names[STYLE_COUNT] = {[STYLE_CURATOR] = "curator",
+                                                   [STYLE_CURATOR_RW] = "curator-rw",
+                                                   [STYLE_KAZOO] = "kazoo",
+                                                   [STYLE_KAZOO_RW] = "kazoo-rw"};
+    return names[style];
+}
+
+void node_prefix(enum node_style style, struct node_kind kind, const mortise_grant_id *grant,
+                 unsigned session, char prefix[NODE_MAX])
+{
+    char uuid[UUID_SIZE], permits[16] = "";
+    const struct mark *mark = mark_of(style, kind.shared);
+    const char *dash = mark->kazoo ? "__" : "-";
+    uuid_text(grant, !mark->kazoo, uuid);
+    if (kind.shared)
+        snprintf(permits, sizeof(permits), "%ss%" PRIu32, dash, kind.permits);
+    snprintf(prefix, NODE_MAX, "%s%s%s%u%s%s%s", mark->kazoo ? "" : "_c_", uuid, dash, session,
+             permits, own_mark(mark->kazoo), mark->text);
 }
 
 bool node_owner(const char *node, char hex[33])
@@ -97,34 +138,50 @@ bool node_owner(const char *node, char hex[33])
     return length == 32;
 }
 
-/* The text behind the last mark of a lock recipe; NULL: no contender. */
-static const char *after_mark(const char *node, enum node_style *style)
+static bool ends_with(const char *text, size_t length, const char *end)
 {
-    for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
-        const char *place = NULL, *next = node;
-        while ((next = strstr(next, marks[i])) != NULL)
-            place = next++;
-        *style = (enum node_style)i;
-        if (place != NULL)
-            return place + strlen(marks[i]);
-    }
-    *style = STYLE_CURATOR;
-    return strncmp(node, "lock-", 5) == 0 ? node + 5 : NULL; /* Curator's, without protection */
+    size_t end_len = strlen(end);
+    return length >= end_len && memcmp(text + length - end_len, end, end_len) == 0;
 }
 
-bool node_number(const char *node, int32_t *number)
+/* The mark that this text ends with; NULL: none. */
+static const struct mark *mark_at_end(const char *text, size_t length)
 {
-    enum node_style style;
-    const char *text = after_mark(node, &style);
-    if (text == NULL)
-        return false;
-    const char *first = text + (*text == '-');
-    size_t length = strspn(first, "0123456789");
-    if (length == 0 || length > 10 || first[length] != '\0')
-        return false;
-    long long value = strtoll(text, NULL, 10);
+    for (size_t i = 0; i < MARK_COUNT; i++)
+        if (ends_with(text, length, marks[i].text))
+            return &marks[i];
+    bool plain = length == 5 && memcmp(text, "lock-", 5) == 0; /* Curator's, without protection */
+    return plain ? &marks[MARK_LOCK] : NULL;
+}
+
+/* Reads the number behind the mark of a recipe, and says which mark that is and where it ends. NULL: no contender. */
+static const struct mark *read_number(const char *node, size_t *mark_end, int32_t *number)
+{
+    size_t length = strlen(node), digits_len = 0;
+    while (digits_len < length && isdigit((unsigned char)node[length - 1 - digits_len]))
+        digits_len++;
+    *mark_end = length - digits_len;
+    if (digits_len == 0 || digits_len > 10)
+        return NULL;
+    const struct mark *mark = mark_at_end(node, *mark_end);
+    if (mark == NULL && *mark_end > 0 && node[*mark_end - 1] == '-')
+        mark = mark_at_end(node, --*mark_end);
+    long long value = strtoll(node + *mark_end, NULL, 10);
     *number = (int32_t)value;
-    return value >= INT32_MIN && value <= INT32_MAX;
+    return value >= INT32_MIN && value <= INT32_MAX ? mark : NULL;
+}
+
+/* What Mortise writes before its own mark: "s" and the permits, if the node is shared. length: up to that mark. */
+static void read_kind(const char *node, size_t length, struct node_kind *kind)
+{
+    size_t digits_len = 0;
+    while (digits_len < length && isdigit((unsigned char)node[length - 1 - digits_len]))
+        digits_len++;
+    if (digits_len == 0 || digits_len + 2 > length || node[length - digits_len - 1] != 's' ||
+        strchr("-_", node[length - digits_len - 2]) == NULL)
+        return;
+    kind->shared = true;
+    kind->permits = (uint32_t)strtoul(node + length - digits_len, NULL, 10);
 }
 
 /* The server writes ten digits, or a minus sign and nine or ten. */
@@ -137,26 +194,40 @@ static bool is_sequential(const char *node)
     return digits_len >= 10 || (negative && digits_len == 9);
 }
 
-static bool is_of_mortise(const char *node)
+/* A semaphore of Curator has two folders here, and one of kazoo a folder and the leases, which are named by hex digits. */
+static bool is_of_semaphore(const char *node)
 {
-    enum node_style style;
-    const char *text = after_mark(node, &style);
-    size_t length = text == NULL ? 0 : strlen(marks[style]) + strlen(own_marks[style]);
-    return length > 0 && (size_t)(text - node) >= length &&
-           strncmp(text - length, own_marks[style], strlen(own_marks[style])) == 0;
+    return strcmp(node, "leases") == 0 || strcmp(node, "locks") == 0 ||
+           strcmp(node, "__lock__") == 0 ||
+           (strlen(node) == 32 && strspn(node, "0123456789abcdef") == 32);
 }
 
-/* Curator sorts every child of the folder by the text behind its last "lock-", or by its whole name. kazoo's Lock and
- * WriteLock count only nodes with "__lock__". */
-enum node_kin node_kin(const char *node, enum node_style style)
+/* Curator's mutex sorts every child of the folder by the text behind its last "lock-", or by its whole name; its read/write
+ * locks do the same with "__READ__" and "__WRIT__". kazoo's Lock counts nodes with "__lock__", its WriteLock those with
+ * "__rlock__" too. Its ReadLock waits for "__lock__", so it counts what we make with either style of kazoo. */
+bool node_read(const char *node, enum node_style style, struct contender *contender)
 {
-    int32_t number;
-    enum node_style theirs;
-    if (node_number(node, &number)) {
-        after_mark(node, &theirs);
-        return theirs == style ? KIN_OWN : is_of_mortise(node) ? KIN_MORTISE : KIN_STYLE;
+    size_t end;
+    *contender = (struct contender){.node = node};
+    const struct mark *mark = read_number(node, &end, &contender->number);
+    if (mark == NULL) {
+        contender->kin = is_sequential(node) || is_of_semaphore(node) ? KIN_OTHER : KIN_NONE;
+        return false;
     }
-    return is_sequential(node) ? KIN_OTHER : KIN_NONE;
+    const char *own = own_mark(mark->kazoo);
+    size_t before_len = end - strlen(mark->text) * (end >= strlen(mark->text));
+    bool is_ours = ends_with(node, before_len, own);
+    unsigned counted_by = mark->counted_by;
+    contender->kind.shared = mark->shared;
+    if (is_ours)
+        read_kind(node, before_len - strlen(own), &contender->kind);
+    if (is_ours && mark->kazoo && contender->kind.shared)
+        counted_by = mark->shared ? BY(STYLE_KAZOO_RW) : BY(STYLE_KAZOO);
+    contender->style = STYLE_CURATOR;
+    while ((counted_by & BY(contender->style)) == 0)
+        contender->style++;
+    contender->kin = (counted_by & BY(style)) != 0 ? KIN_OWN : is_ours ? KIN_MORTISE : KIN_STYLE;
+    return true;
 }
 
 /* Whether a number was certainly given before every negative one. */

@@ -3,14 +3,17 @@
  * The folder of a lock is its name. Bytes that ZooKeeper or a path cannot have are written as %XX, so a plain name is the
  * very folder that Curator and kazoo use. Each contender has one ephemeral sequential node in it:
  *
- *   Curator            _c_<uuid>-lock-NNNNNNNNNN
- *   kazoo              <uuid>__lock__NNNNNNNNNN
- *   Mortise            _c_<uuid>-<session>-mortise-lock-NNNNNNNNNN
- *   Mortise as kazoo   <uuid>__<session>__mortise__lock__NNNNNNNNNN
+ *   node_style   the library's own                      Mortise, exclusive                        Mortise, shared
+ *   curator      _c_<uuid>-lock-N                       _c_<uuid>-<session>-mortise-lock-N        …-<session>-s<permits>-mortise-lock-N
+ *   curator-rw   _c_<uuid>-__READ__N, …-__WRIT__N       _c_<uuid>-<session>-mortise__WRIT__N      …-<session>-s<permits>-mortise__READ__N
+ *   kazoo        <uuid>__lock__N, <uuid>__rlock__N      <uuid>__<session>__mortise__lock__N       …__<session>__s<permits>__mortise__lock__N
+ *   kazoo-rw     the same                               the same                                  …__<session>__s<permits>__mortise__rlock__N
  *
- * The number at the end is the place in the queue, whoever made the node. The uuid of a node of Mortise is its grant id.
+ * The number N at the end is the place in the queue, whoever made the node. The uuid of a node of Mortise is its grant id.
  * <session> counts the sessions of the client, so that a claim cannot mistake a node that an earlier session of the same
- * client left behind for its own. Pure: no server, no driver. */
+ * client left behind for its own. <permits> is the number of a semaphore; 0: any number. A shared node of the styles
+ * `curator` and `kazoo` looks like any other contender to the library and to clients of version 0.1: they wait for it. Pure:
+ * no server, no driver. */
 #ifndef MORTISE_ZOOKEEPER_NAMES_H
 #define MORTISE_ZOOKEEPER_NAMES_H
 
@@ -20,29 +23,47 @@
 #define UUID_SIZE 37                          /* 8-4-4-4-12 and the NUL */
 #define NODE_MAX 128                          /* a node of ours; others' names may be longer */
 
-enum node_style { STYLE_CURATOR, STYLE_KAZOO };
+enum node_style { STYLE_CURATOR, STYLE_KAZOO, STYLE_CURATOR_RW, STYLE_KAZOO_RW, STYLE_COUNT };
 
 /* Writes the folder of a name. at_top: it is directly below "/", where "zookeeper" belongs to the server. */
 void folder_of_name(const char *name, size_t name_len, bool at_top, char folder[FOLDER_MAX]);
 /* Writes the name of a folder and returns its length; 0 if the folder is no lock's. */
 size_t name_of_folder(const char *folder, char *name, size_t size);
 
+/* What a claim wants to be. */
+struct node_kind {
+    bool shared;
+    uint32_t permits; /* shared: at most so many; 0: any number */
+};
+
 /* Writes the name of a claim's node up to its number, which the server adds. */
-void node_prefix(enum node_style style, const mortise_grant_id *grant, unsigned session,
-                 char prefix[NODE_MAX]);
+void node_prefix(enum node_style style, struct node_kind kind, const mortise_grant_id *grant,
+                 unsigned session, char prefix[NODE_MAX]);
 /* Writes the uuid of a contender as 32 hex digits. False: it has none. */
 bool node_owner(const char *node, char hex[33]);
-/* Reads the number of a contender. False: the node is no contender. */
-bool node_number(const char *node, int32_t *number);
+
 /* What a node in the folder is to a client whose nodes have this style. */
 enum node_kin {
-    KIN_OWN,     /* a contender of this style: its client counts our nodes, and we count it */
-    KIN_STYLE,   /* a contender of the other style: its client does not count our nodes */
-    KIN_MORTISE, /* the same, but Mortise made it, which counts the nodes of both styles */
-    KIN_OTHER,   /* of another recipe (a read/write lock, the C recipe): neither counts the other */
-    KIN_NONE     /* no contender of any recipe: it has no number at its end */
+    KIN_OWN,     /* a contender whose client counts our nodes */
+    KIN_STYLE,   /* a contender of another style: its client does not count our nodes */
+    KIN_MORTISE, /* the same, but Mortise made it, which counts the nodes of all styles */
+    KIN_OTHER,   /* of a recipe that has other rules (a semaphore, the C recipe): neither counts the other */
+    KIN_NONE     /* no contender of any recipe */
 };
-enum node_kin node_kin(const char *node, enum node_style style);
+
+/* A node as its name tells it. */
+struct contender {
+    const char *node;
+    enum node_kin kin;
+    enum node_style style; /* of a contender: the first of the settings that count it */
+    int32_t number;        /* of a contender */
+    struct node_kind kind; /* of a contender */
+};
+
+/* False: it is no contender, and only node and kin are set. */
+bool node_read(const char *node, enum node_style style, struct contender *contender);
+/* As in the config: "curator", "kazoo-rw". */
+const char *node_style_name(enum node_style style);
 /* What the numbers alone say about which of two nodes of one queue was made first. Numbers begin at 0 and grow, up to
  * 2^31 - 1. What follows depends on the server:
  *   - From ZooKeeper 3.6 on the folder's counter stays at 2^31 - 1. Requests that the server prepares together get

@@ -1,5 +1,6 @@
 /* note.c - the text in the nodes. The node of a contender says "mortise/1 BASE" in its first line and who made it
- * in the next ones. The nodes of other clients may say anything. */
+ * in the next ones; a line "shared" behind these says that the holder has made it shared. The nodes of other clients may say
+ * anything. */
 #include "session.h"
 
 #include <errno.h>
@@ -8,11 +9,12 @@
 #include <string.h>
 
 #define MARK "mortise/1 "
+#define SHARED "shared"
 
-size_t note_write(const struct driver *driver, int64_t base, char data[DATA_MAX])
+size_t note_write(const struct driver *driver, int64_t base, bool downgraded, char data[DATA_MAX])
 {
-    int length = snprintf(data, DATA_MAX, MARK "%lld\n%.*s", (long long)base, (int)driver->note_len,
-                          driver->note);
+    int length = snprintf(data, DATA_MAX, MARK "%lld\n%.*s%s", (long long)base,
+                          (int)driver->note_len, driver->note, downgraded ? "\n" SHARED : "");
     return length < 0 ? 0 : length < DATA_MAX ? (size_t)length : DATA_MAX - 1;
 }
 
@@ -35,7 +37,9 @@ int64_t note_read(const char *data, mortise_info *info)
     const char *text = take_line(end + 1, info->host, sizeof(info->host));
     text = take_line(text, pid, sizeof(pid));
     info->pid = strtoll(pid, NULL, 10);
-    take_line(text, info->program, sizeof(info->program));
+    text = take_line(text, info->program, sizeof(info->program));
+    if (strcmp(text, SHARED) == 0)
+        info->mode = MORTISE_SHARED;
     return base;
 }
 

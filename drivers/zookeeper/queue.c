@@ -1,59 +1,158 @@
 /* queue.c - the order of the contenders in a folder. See queue.h. */
 #include "queue.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-/* A contender among the children. */
-struct place {
-    const char *node;
-    int32_t number;
+/* Where a contender is, as seen from ours. */
+enum place { AHEAD, UNSURE, BEHIND };
+
+struct own {
+    bool is_contender;
+    struct contender contender;
 };
 
-/* Whether it blocks ours, as far as is known. */
-static bool is_before(struct place place, int32_t own_number, const char *passed)
+static struct own own_of(const struct seeker *seeker)
 {
-    enum number_order order = number_compare(place.number, own_number);
-    return order == NUMBER_BEFORE || (order == NUMBER_UNDECIDED && strcmp(place.node, passed) > 0);
+    struct own own;
+    own.is_contender = node_read(seeker->node, seeker->style, &own.contender);
+    return own;
 }
 
-/* Whether it is nearer to ours than the other one: an undecided one with a smaller name, or a larger number. */
-static bool is_nearer(struct place place, struct place other, int32_t own_number)
+static enum place place_of(const struct contender *contender, const struct own *own,
+                           const struct seeker *seeker)
 {
-    bool decided = number_compare(place.number, own_number) == NUMBER_BEFORE;
-    if (decided != (number_compare(other.number, own_number) == NUMBER_BEFORE))
-        return !decided;
-    return decided ? number_compare(other.number, place.number) == NUMBER_BEFORE
-                   : strcmp(place.node, other.node) < 0;
+    if (strcmp(contender->node, seeker->node) == 0)
+        return BEHIND;
+    if (!own->is_contender)
+        return AHEAD;
+    switch (number_compare(contender->number, own->contender.number)) {
+    case NUMBER_BEFORE:
+        return AHEAD;
+    case NUMBER_AFTER:
+        return BEHIND;
+    default:
+        return strcmp(contender->node, seeker->passed) > 0 ? UNSURE : BEHIND;
+    }
 }
 
-struct queue_view queue_look(const struct children *children, enum node_style style,
-                             const char *own, const char *passed)
+/* What the contender is by now. */
+static struct node_kind kind_of(const struct contender *contender, const struct seeker *seeker)
+{
+    const struct node_kind opened = {.shared = true};
+    return strcmp(contender->node, seeker->opened) == 0 ? opened : contender->kind;
+}
+
+/* Whether ours may not hold beside this contender, which is ahead. */
+static bool is_wall(const struct contender *contender, const struct seeker *seeker)
+{
+    struct node_kind kind = kind_of(contender, seeker);
+    return !seeker->kind.shared || !kind.shared || kind.permits != seeker->kind.permits ||
+           contender->kin != KIN_OWN;
+}
+
+static bool is_later(const struct contender *contender, const struct contender *other)
+{
+    return other->node == NULL || number_compare(other->number, contender->number) == NUMBER_BEFORE;
+}
+
+static bool has_other_permits(const struct contender *first, const struct seeker *seeker)
+{
+    struct node_kind kind = kind_of(first, seeker);
+    return seeker->kind.shared && kind.shared && kind.permits != seeker->kind.permits;
+}
+
+struct queue_view queue_look(const struct children *children, const struct seeker *seeker)
 {
     struct queue_view view = {0};
-    struct place place, first = {0}, before = {0};
-    int32_t own_number = 0;
-    bool is_contender = node_number(own, &own_number);
+    struct contender contender, first = {0}, wall = {0}, nearest = {0};
+    const char *unsure = NULL;
+    struct own own = own_of(seeker);
+    size_t ahead = 0;
     for (size_t i = 0; i < children->count; i++) {
-        place.node = children->names[i];
-        enum node_kin kin = node_kin(place.node, style);
-        if (view.foreign == NULL && (kin == KIN_STYLE || kin == KIN_OTHER))
-            view.foreign = place.node;
-        if (!node_number(place.node, &place.number))
+        bool counts = node_read(children->names[i], seeker->style, &contender);
+        if (view.foreign == NULL && (contender.kin == KIN_STYLE || contender.kin == KIN_OTHER))
+            view.foreign = contender.node;
+        if (!counts)
             continue;
         view.count++;
-        if (first.node == NULL || number_compare(place.number, first.number) == NUMBER_BEFORE)
-            first = place;
-        if (strcmp(place.node, own) == 0)
-            view.found = true;
-        else if (is_contender && is_before(place, own_number, passed) &&
-                 (before.node == NULL || is_nearer(place, before, own_number)))
-            before = place;
+        view.found |= strcmp(contender.node, seeker->node) == 0;
+        if (first.node == NULL || number_compare(contender.number, first.number) == NUMBER_BEFORE)
+            first = contender;
+        enum place place = place_of(&contender, &own, seeker);
+        ahead += place == AHEAD;
+        if (place == UNSURE && (unsure == NULL || strcmp(contender.node, unsure) < 0))
+            unsure = contender.node;
+        if (place == AHEAD && is_later(&contender, &nearest))
+            nearest = contender;
+        if (place == AHEAD && is_wall(&contender, seeker) && is_later(&contender, &wall))
+            wall = contender;
     }
-    view.before = before.node;
-    view.first = view.found && view.before == NULL ? own : first.node;
-    if (view.foreign == NULL && view.first != NULL && node_kin(view.first, style) == KIN_MORTISE)
-        view.foreign = view.first;
+    if (view.found && ahead == 0 && unsure == NULL)
+        first = own.contender;
+    view.first = first.node;
+    view.before = unsure != NULL ? unsure : wall.node;
+    view.crowded = view.before == NULL && seeker->kind.shared && seeker->kind.permits > 0 &&
+                   ahead >= seeker->kind.permits;
+    if (view.crowded)
+        view.before = nearest.node;
+    if (view.foreign == NULL && first.node != NULL && first.kin == KIN_MORTISE)
+        view.foreign = first.node;
+    if (first.node != NULL && has_other_permits(&first, seeker) &&
+        place_of(&first, &own, seeker) == AHEAD)
+        view.other_permits = first.node;
     return view;
+}
+
+/* ---- sorted ---------------------------------------------------------------------------------------------------- */
+
+/* At the end of the numbers all are one place. */
+static int32_t place_number(const struct contender *contender)
+{
+    return contender->number < 0 ? INT32_MAX : contender->number;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const struct contender *one = a, *two = b;
+    int32_t first = place_number(one), second = place_number(two);
+    return first != second ? (first > second) - (first < second) : strcmp(one->node, two->node);
+}
+
+size_t queue_sort(const struct children *children, enum node_style style, struct contender *all)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < children->count; i++)
+        count += node_read(children->names[i], style, &all[count]);
+    qsort(all, count, sizeof(*all), by_number);
+    return count;
+}
+
+size_t queue_nearest(const struct children *children, const struct seeker *seeker, size_t count,
+                     struct contender *all)
+{
+    struct own own = own_of(seeker);
+    size_t contenders = queue_sort(children, seeker->style, all), ahead = 0;
+    for (size_t i = 0; i < contenders; i++)
+        if (place_of(&all[i], &own, seeker) == AHEAD)
+            all[ahead++] = all[i];
+    if (count > ahead)
+        count = ahead;
+    memmove(all, all + ahead - count, count * sizeof(*all));
+    return count;
+}
+
+size_t queue_holders(const struct contender *all, size_t count)
+{
+    if (count == 0 || place_number(all) == INT32_MAX)
+        return count;
+    if (!all->kind.shared)
+        return 1;
+    size_t holders = 0, permits = all->kind.permits;
+    while (holders < count && (permits == 0 || holders < permits) && all[holders].kind.shared &&
+           all[holders].kind.permits == permits && place_number(&all[holders]) != INT32_MAX)
+        holders++;
+    return holders;
 }
 
 const char *queue_find(const struct children *children, const char *prefix)

@@ -1,16 +1,31 @@
-/* queue.h - which contender holds a lock, and which one blocks whom. Pure: it looks at the children of a folder.
+/* queue.h - which contenders hold a lock, and which one blocks whom. Pure: it looks at the children of a folder.
  *
- * The contender that was made first holds the lock; the numbers say which one that is. Every other one waits for the
- * nearest contender before it.
+ * The contenders queue in the order in which they were made; the numbers say which order that is. Who may hold:
  *
- * TWO STYLES. A client of Mortise counts the nodes of both styles, whatever its own style is. A client of Curator or kazoo
- * counts those of its own style only. The name of a node says whether Mortise made it. A claim of style S that has read the
- * folder follows this table, so two clients of Mortise never hold at once, whatever their styles are:
+ *   a claim           is admitted when                                               otherwise it watches
+ *   exclusive         no contender is before it                                      the nearest one before it
+ *   shared            only shared ones with the same permits are before it,          the nearest one before it that is not
+ *                     and, with permits P, fewer than P                              such; or the nearest P before it
+ *
+ * So a shared claim never overtakes an exclusive one, and no herd arises: when an exclusive claim ends, all shared ones
+ * behind it go on, and nobody else. With permits, one of *any* P contenders before a claim has to go before it can be
+ * admitted, so it is enough to watch P of them, and it does not matter which permits come back, or how many at once. A node
+ * is watched by P others at most, because each of them watches the nearest ones. If the first contender is shared with
+ * another number of permits, the acquire fails (INVALID).
+ *
+ * An exclusive holder that becomes shared keeps its node and its place, and says so in the data of the node (note.c). Only
+ * clients of Mortise understand that. A shared claim that waits for a node reads its data, and takes such a node as a shared
+ * one without permits (`opened`). Exclusive claims wait for every node, whatever it says.
+ *
+ * STYLES. A client of Mortise counts the nodes of all styles, whatever its own style is. A client of another library
+ * counts those of its own recipe only. The name of a node says whether Mortise made it. A claim of style S that has read the
+ * folder follows this table, so two clients of Mortise never hold against the rules above, whatever their styles are:
  *
  *   the folder has                                   the claim             why that is safe
  *   nodes of style S only                            queues                all count each other
  *   a node of T, not Mortise's; another recipe       CONFIG                its client does not count ours
- *   Mortise's nodes of T, and the first is of S      queues behind all     clients of Mortise count both, by number
+ *   Mortise's nodes of T, and the first is of S      queues behind all,    clients of Mortise count both, by number
+ *                                                    shared ones too
  *   Mortise's node of T is the first                 looks once more,      nothing is granted; clients of S from another
  *                                                    then CONFIG           library would be let in beside T
  *   two made at once, S before T                     S goes on, T CONFIG   S is the first in both lists
@@ -30,27 +45,44 @@ struct children {
     char *names[];
 };
 
-/* What the children of a folder mean to one contender. The pointers are names among the children; NULL: there is none. */
+/* The contender that looks, and what it knows already. */
+struct seeker {
+    enum node_style style;
+    struct node_kind kind;
+    const char *node;   /* its own; "": it has none, and all contenders are before it */
+    const char *passed; /* see queue_look(); "": none */
+    const char *opened; /* an exclusive node whose holder made it shared; "": none is known */
+};
+
+/* What the children of a folder mean to it. The pointers are names among the children, or its own; NULL: there is none. */
 struct queue_view {
     const char *first;   /* the first contender */
     size_t count;        /* of contenders */
-    const char *foreign; /* beside this node no client of our style may hold (see TWO STYLES) */
-    bool found;          /* our own node is there */
-    const char *before;  /* the contender that blocks our own node; NULL: it is first */
+    const char *foreign; /* beside this node no client of our style may hold (see STYLES) */
+    const char *other_permits; /* the first contender, if it holds with another number of permits */
+    bool found;                /* our own node is there */
+    const char *before;        /* the contender that blocks it; NULL: it may hold */
+    bool crowded;              /* the permits are used up, and nothing else blocks it: see queue_nearest() */
 };
 
-/* own: our node, "" if there is none.
- *
- * At the end of the numbers they do not decide which of two nodes is before (number_compare). Then the node with the
+/* At the end of the numbers they do not decide which of two nodes is before (number_compare). Then the node with the
  * smaller czxid is. The caller reads the czxid of `before`; if that node is not before ours, the caller looks again with its
  * name as `passed`. Undecided nodes come in the order of their names, and those up to `passed` do not block ours: they were
- * all passed or have gone, or came later. "": none was passed.
+ * all passed or have gone, or came later. An undecided node that is before ours blocks it, shared or not.
  *
  * The order of the czxids is the order in which the nodes were made, so it is right for every pair. Clients of Curator and
  * kazoo sort by the text of the numbers: "-2147483648" is before "2147483647" for them, and equal numbers have no order.
  * At the end of the numbers they may hold together with each other, and with ours. */
-struct queue_view queue_look(const struct children *children, enum node_style style,
-                             const char *own, const char *passed);
+struct queue_view queue_look(const struct children *children, const struct seeker *seeker);
+/* The contenders before ours that are nearest to it, `count` at most: sorts them into the room of `all`, which has a place for
+ * each child, and returns how many there are. */
+size_t queue_nearest(const struct children *children, const struct seeker *seeker, size_t count,
+                     struct contender *all);
+/* Sorts the contenders of all styles into the room of `all`, which has a place for each child; returns how many there are. */
+size_t queue_sort(const struct children *children, enum node_style style, struct contender *all);
+/* How many of these contenders, from the first one on, may hold, as far as their names tell. Of an exclusive one: one. At the
+ * end of the numbers: all that may be the first. */
+size_t queue_holders(const struct contender *all, size_t count);
 /* The node whose name begins with this prefix; NULL: there is none. */
 const char *queue_find(const struct children *children, const char *prefix);
 

@@ -101,8 +101,8 @@ static void count_with(struct driver *driver, struct claim *claim, int64_t base)
     if (driver->base_state != BASE_KNOWN)
         driver->base = base;
     if (claim->noted_base != base) {
-        send_set(driver, claim->name->folder, claim->node, data, note_write(driver, base, data), -1,
-                 (struct reply_to){0});
+        send_set(driver, claim->name->folder, claim->node, data,
+                 note_write(driver, base, false, data), -1, (struct reply_to){0});
         claim->noted_base = base;
     }
     claim_become(driver, claim, CLAIM_READY);

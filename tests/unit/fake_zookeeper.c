@@ -373,6 +373,20 @@ int fake_contenders(const char *folder, bool *first)
     return strings.count;
 }
 
+bool fake_says(const char *folder, const char *end)
+{
+    size_t length = strlen(folder), end_len = strlen(end);
+    bool says = false;
+    struct node *node;
+    pthread_mutex_lock(&lock);
+    DL_FOREACH (nodes, node)
+        says |= strncmp(node->path, folder, length) == 0 && node->stat.ephemeralOwner > 0 &&
+                (size_t)node->size >= end_len &&
+                memcmp(node->data + node->size - end_len, end, end_len) == 0;
+    pthread_mutex_unlock(&lock);
+    return says;
+}
+
 /* ---- the library's functions -------------------------------------------------------------------------------- */
 
 zhandle_t *zookeeper_init2(const char *host, watcher_fn fn, int recv_timeout, const clientid_t *id,

@@ -30,5 +30,7 @@ const char *fake_make(const char *path);
 bool fake_delete(const char *path);
 /* How many nodes there are below this folder; *first: whether the first of them by number is of the client. */
 int fake_contenders(const char *folder, bool *first);
+/* Whether a node of the client below this folder has data that end so. */
+bool fake_says(const char *folder, const char *end);
 
 #endif

@@ -66,24 +66,56 @@ static void test_folders_of_others(void)
 static const mortise_grant_id grant = {
     {0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 0, 1, 2, 3, 4, 5, 6, 0xff}};
 
+/* What each style writes, and what is read again of it. */
 static void test_nodes(void)
 {
-    char node[NODE_MAX], hex[33];
-    node_prefix(STYLE_CURATOR, &grant, 3, node);
-    CU_ASSERT_STRING_EQUAL(node, "_c_01234567-89ab-cdef-0001-0203040506ff-3-mortise-lock-");
-    CU_ASSERT(node_owner(node, hex));
-    CU_ASSERT_STRING_EQUAL(hex, "0123456789abcdef00010203040506ff");
-    node_prefix(STYLE_KAZOO, &grant, 4294967295, node);
-    CU_ASSERT_STRING_EQUAL(node, "0123456789abcdef00010203040506ff__4294967295__mortise__lock__");
-    CU_ASSERT(node_owner(node, hex));
-    CU_ASSERT_STRING_EQUAL(hex, "0123456789abcdef00010203040506ff");
+    static const struct {
+        enum node_style style;
+        struct node_kind kind;
+        unsigned session;
+        const char *prefix;
+    } cases[] = {
+        {STYLE_CURATOR, {0}, 3, "_c_01234567-89ab-cdef-0001-0203040506ff-3-mortise-lock-"},
+        {STYLE_CURATOR, {true, 0}, 3, "_c_01234567-89ab-cdef-0001-0203040506ff-3-s0-mortise-lock-"},
+        {STYLE_CURATOR_RW, {0}, 3, "_c_01234567-89ab-cdef-0001-0203040506ff-3-mortise__WRIT__"},
+        {STYLE_CURATOR_RW,
+         {true, UINT32_MAX},
+         4294967295,
+         "_c_01234567-89ab-cdef-0001-0203040506ff-4294967295-s4294967295-mortise__READ__"},
+        {STYLE_KAZOO,
+         {0},
+         4294967295,
+         "0123456789abcdef00010203040506ff__4294967295__mortise__lock__"},
+        {STYLE_KAZOO, {true, 7}, 1, "0123456789abcdef00010203040506ff__1__s7__mortise__lock__"},
+        {STYLE_KAZOO_RW, {0}, 1, "0123456789abcdef00010203040506ff__1__mortise__lock__"},
+        {STYLE_KAZOO_RW, {true, 0}, 1, "0123456789abcdef00010203040506ff__1__s0__mortise__rlock__"},
+    };
+    char node[NODE_MAX + 16], hex[33];
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct contender contender;
+        node_prefix(cases[i].style, cases[i].kind, &grant, cases[i].session, node);
+        CU_ASSERT_STRING_EQUAL(node, cases[i].prefix);
+        CU_ASSERT(strlen(node) + 11 < NODE_MAX);
+        CU_ASSERT(node_owner(node, hex));
+        CU_ASSERT_STRING_EQUAL(hex, "0123456789abcdef00010203040506ff");
+        size_t length = strlen(node);
+        snprintf(node + length, sizeof(node) - length, "-000000012");
+        CU_ASSERT(node_read(node, cases[i].style, &contender));
+        CU_ASSERT_EQUAL(contender.kin, KIN_OWN);
+        CU_ASSERT_EQUAL(contender.number, -12);
+        CU_ASSERT_EQUAL(contender.kind.shared, cases[i].kind.shared);
+        CU_ASSERT_EQUAL(contender.kind.permits, cases[i].kind.permits);
+        CU_ASSERT(node_read(node, (cases[i].style + 2) % STYLE_COUNT, &contender));
+        bool either = cases[i].style == STYLE_KAZOO_RW || cases[i].style == STYLE_KAZOO;
+        CU_ASSERT_EQUAL(contender.kin, either && !cases[i].kind.shared ? KIN_OWN : KIN_MORTISE);
+    }
     CU_ASSERT_FALSE(node_owner("lock-0000000001", hex));
 }
 
 static int32_t number(const char *node)
 {
-    int32_t found = 12345;
-    return node_number(node, &found) ? found : -12345;
+    struct contender contender;
+    return node_read(node, STYLE_CURATOR, &contender) ? contender.number : -12345;
 }
 
 static void test_numbers(void)
@@ -99,7 +131,11 @@ static void test_numbers(void)
     CU_ASSERT_EQUAL(number("x-lock-"), -12345);
     CU_ASSERT_EQUAL(number("x-lock--"), -12345);
     CU_ASSERT_EQUAL(number("x-lock-12a"), -12345);
-    CU_ASSERT_EQUAL(number("x__READ__0000000001"), -12345);
+    CU_ASSERT_EQUAL(number("x__READ__0000000001"), 1);
+    CU_ASSERT_EQUAL(number("x__rlock__0000000002"), 2);
+    CU_ASSERT_EQUAL(number("x__WRIT__-2147483648"), INT32_MIN);
+    CU_ASSERT_EQUAL(number("0000000001"), -12345);
+    CU_ASSERT_EQUAL(number("block-0000000001"), -12345);
     CU_ASSERT_EQUAL(number(""), -12345);
 }
 
@@ -138,9 +174,16 @@ static struct children *make(const char *const *names, size_t count)
     return children;
 }
 
+static struct queue_view look_past(const struct children *children, const char *own,
+                                   const char *passed)
+{
+    struct seeker seeker = {.node = own, .passed = passed, .opened = ""};
+    return queue_look(children, &seeker);
+}
+
 static struct queue_view look(struct children *children, const char *own)
 {
-    return queue_look(children, STYLE_CURATOR, own, "");
+    return look_past(children, own, "");
 }
 
 static void test_queues(void)
@@ -161,7 +204,7 @@ static void test_queues(void)
     CU_ASSERT_FALSE(look(children, "e-lock-0000000008").found);
     view = look(children, "");
     CU_ASSERT_FALSE(view.found);
-    CU_ASSERT_PTR_NULL(view.before);
+    CU_ASSERT_STRING_EQUAL(view.before, names[0]); /* as if ours came last */
     free(children);
     children = make(names, 0);
     view = look(children, "a-lock-0000000012");
@@ -181,15 +224,15 @@ static void test_queue_over_the_end_kazoo_730(void)
     CU_ASSERT_STRING_EQUAL(look(children, names[0]).before, names[1]);
     CU_ASSERT_STRING_EQUAL(look(children, names[2]).before, names[0]);
     CU_ASSERT_STRING_EQUAL(look(children, names[1]).before, names[0]);
-    struct queue_view view = queue_look(children, STYLE_CURATOR, names[1], names[0]);
+    struct queue_view view = look_past(children, names[1], names[0]);
     CU_ASSERT_STRING_EQUAL(view.before, names[2]);
-    view = queue_look(children, STYLE_CURATOR, names[1], names[2]);
+    view = look_past(children, names[1], names[2]);
     CU_ASSERT_STRING_EQUAL(view.before, names[4]);
-    view = queue_look(children, STYLE_CURATOR, names[1], names[4]);
+    view = look_past(children, names[1], names[4]);
     CU_ASSERT_STRING_EQUAL(view.before, names[3]);
     free(children);
     children = make(names, 3);
-    view = queue_look(children, STYLE_CURATOR, names[1], names[2]);
+    view = look_past(children, names[1], names[2]);
     CU_ASSERT_PTR_NULL(view.before);
     CU_ASSERT_STRING_EQUAL(view.first, names[1]); /* ours, because it has passed the others */
     free(children);
@@ -204,9 +247,9 @@ static void test_number_given_twice(void)
     struct children *children = make(names, 4);
     CU_ASSERT_STRING_EQUAL(look(children, names[1]).before, names[3]);
     CU_ASSERT_STRING_EQUAL(look(children, names[0]).before, names[1]);
-    struct queue_view view = queue_look(children, STYLE_CURATOR, names[0], names[1]);
+    struct queue_view view = look_past(children, names[0], names[1]);
     CU_ASSERT_STRING_EQUAL(view.before, names[3]);
-    view = queue_look(children, STYLE_CURATOR, names[0], names[3]);
+    view = look_past(children, names[0], names[3]);
     CU_ASSERT_STRING_EQUAL(view.before, names[2]);
     CU_ASSERT(view.found);
     CU_ASSERT_PTR_NULL(look(children, names[2]).before);
@@ -221,50 +264,70 @@ static void test_find(void)
         "_c_01234567-89ab-cdef-0001-0203040506fe-1-mortise-lock-0000000002",
         "0123456789abcdef00010203040506ff__1__mortise__lock__0000000003",
         "_c_01234567-89ab-cdef-0001-0203040506ff-1-mortise-lock-0000000004"};
+    const struct node_kind exclusive = {0};
     char prefix[NODE_MAX];
     struct children *children = make(names, 4);
-    node_prefix(STYLE_CURATOR, &grant, 1, prefix);
+    node_prefix(STYLE_CURATOR, exclusive, &grant, 1, prefix);
     CU_ASSERT_EQUAL(queue_find(children, prefix), names[3]);
-    node_prefix(STYLE_KAZOO, &grant, 1, prefix);
+    node_prefix(STYLE_KAZOO, exclusive, &grant, 1, prefix);
     CU_ASSERT_EQUAL(queue_find(children, prefix), names[2]);
-    node_prefix(STYLE_CURATOR, &grant, 2, prefix);
+    node_prefix(STYLE_CURATOR, exclusive, &grant, 2, prefix);
     CU_ASSERT_PTR_NULL(queue_find(children, prefix));
     free(children);
 }
 
+#define CURATOR_UUID "_c_01234567-89ab-cdef-0001-0203040506ff-"
+#define KAZOO_UUID "0123456789abcdef00010203040506ff"
+
+/* Of each style: O own, S another style, M another style and Mortise's, X another recipe, - none. */
 static void test_kin(void)
 {
     static const struct {
-        const char *node;
-        enum node_kin curator, kazoo;
+        const char *node, *kins; /* curator, kazoo, curator-rw, kazoo-rw */
     } cases[] = {
-        {"_c_01234567-89ab-cdef-0001-0203040506ff-lock-0000000007", KIN_OWN, KIN_STYLE},
-        {"lock-0000000007", KIN_OWN, KIN_STYLE},
-        {"0123456789abcdef00010203040506ff__lock__0000000008", KIN_STYLE, KIN_OWN},
-        {"_c_01234567-89ab-cdef-0001-0203040506ff-mortise-lock-0000000007", KIN_OWN, KIN_MORTISE},
-        {"_c_01234567-89ab-cdef-0001-0203040506ff-1-mortise-lock-0000000007", KIN_OWN, KIN_MORTISE},
-        {"0123456789abcdef00010203040506ff__mortise__lock__-000000007", KIN_MORTISE, KIN_OWN},
-        {"0123456789abcdef00010203040506ff__mortise__0000000008", KIN_OTHER, KIN_OTHER},
-        {"mortise-x-lock-0000000008", KIN_OWN, KIN_STYLE},
-        {"-lock-0000000008", KIN_OWN, KIN_STYLE},
-        {"0123456789abcdef00010203040506ff__rlock__0000000008", KIN_OTHER, KIN_OTHER},
-        {"_c_01234567-89ab-cdef-0001-0203040506ff-__READ__0000000001", KIN_OTHER, KIN_OTHER},
-        {"_c_01234567-89ab-cdef-0001-0203040506ff-__WRIT__-000000001", KIN_OTHER, KIN_OTHER},
-        {"x-72057594037927936-2147483647", KIN_OTHER, KIN_OTHER},
-        {"x-1--2147483648", KIN_OTHER, KIN_OTHER},
-        {"0000000001", KIN_OTHER, KIN_OTHER},
-        {"leases", KIN_NONE, KIN_NONE},
-        {"2026-11-23", KIN_NONE, KIN_NONE},
-        {"_c_01234567-89ab-cdef-0001-0203040506ff-lock-", KIN_NONE, KIN_NONE},
-        {"", KIN_NONE, KIN_NONE},
+        {CURATOR_UUID "lock-0000000007", "OSSS"},
+        {"lock-0000000007", "OSSS"},
+        {KAZOO_UUID "__lock__0000000008", "SOSO"},
+        {KAZOO_UUID "__rlock__0000000008", "SOSO"},
+        {CURATOR_UUID "__READ__0000000001", "SSOS"},
+        {CURATOR_UUID "__WRIT__-000000001", "SSOS"},
+        {CURATOR_UUID "mortise-lock-0000000007", "OMMM"},
+        {CURATOR_UUID "1-mortise-lock-0000000007", "OMMM"},
+        {CURATOR_UUID "1-s0-mortise-lock-0000000007", "OMMM"},
+        {CURATOR_UUID "1-mortise__WRIT__0000000007", "MMOM"},
+        {CURATOR_UUID "1-s9-mortise__READ__0000000007", "MMOM"},
+        {KAZOO_UUID "__mortise__lock__-000000007", "MOMO"},
+        {KAZOO_UUID "__1__s0__mortise__lock__0000000007", "MOMM"},
+        {KAZOO_UUID "__1__s0__mortise__rlock__0000000007", "MMMO"},
+        {KAZOO_UUID "__mortise__0000000008", "XXXX"},
+        {"mortise-x-lock-0000000008", "OSSS"},
+        {"-lock-0000000008", "OSSS"},
+        {"x-72057594037927936-2147483647", "XXXX"},
+        {"x-1--2147483648", "XXXX"},
+        {"0000000001", "XXXX"},
+        {"leases", "XXXX"}, /* the folders of Curator's semaphores, */
+        {"locks", "XXXX"},
+        {"__lock__", "XXXX"}, /* that of kazoo's, and one of its leases */
+        {KAZOO_UUID, "XXXX"},
+        {"lease", "----"},
+        {"2026-11-23", "----"},
+        {CURATOR_UUID "lock-", "----"},
+        {"", "----"},
     };
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        CU_ASSERT_EQUAL(node_kin(cases[i].node, STYLE_CURATOR), cases[i].curator);
-        CU_ASSERT_EQUAL(node_kin(cases[i].node, STYLE_KAZOO), cases[i].kazoo);
-    }
+    static const char letters[] = {[KIN_OWN] = 'O',
+                                   [KIN_STYLE] = 'S',
+                                   [KIN_MORTISE] = 'M',
+                                   [KIN_OTHER] = 'X',
+                                   [KIN_NONE] = '-'};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        for (enum node_style style = 0; style < STYLE_COUNT; style++) {
+            struct contender contender;
+            node_read(cases[i].node, style, &contender);
+            CU_ASSERT_EQUAL(letters[contender.kin], cases[i].kins[style]);
+        }
 }
 
-/* The table of drivers/zookeeper/queue.h, TWO STYLES. c and k: nodes of Curator's and kazoo's clients; C and K:
+/* The table of drivers/zookeeper/queue.h, STYLES. c and k: nodes of Curator's and kazoo's clients; C and K:
  * Mortise's with that style; the numbers are their places. */
 static void test_two_styles(void)
 {
@@ -294,13 +357,144 @@ static void test_two_styles(void)
         for (enum node_style style = STYLE_CURATOR; style <= STYLE_KAZOO; style++) {
             const char *wanted = style == STYLE_CURATOR ? cases[i].curator : cases[i].kazoo;
             const char *name = "";
-            found = queue_look(children, style, "", "").foreign;
+            struct seeker seeker = {.style = style, .node = "", .passed = "", .opened = ""};
+            found = queue_look(children, &seeker).foreign;
             for (size_t k = 0; k < count; k++)
                 if (found == texts[k])
                     name = names[k];
             CU_ASSERT_STRING_EQUAL(name, wanted);
         }
         free(children);
+    }
+}
+
+/* ---- shared ------------------------------------------------------------------------------------------ */
+
+/* A folder in the letters of its contenders, in their order: X exclusive, R shared, 2 to 9 shared with so many permits, o
+ * exclusive and made shared, T shared of Mortise with another style. */
+struct crowd {
+    char texts[12][80];
+    const char *pointers[12];
+    struct children *children;
+};
+
+static void fill(struct crowd *crowd, const char *letters)
+{
+    size_t count = strlen(letters);
+    for (size_t i = 0; i < count; i++) {
+        char shared[8] = "";
+        if (letters[i] == 'T') {
+            snprintf(crowd->texts[i], sizeof(crowd->texts[i]), "u__1__s0__mortise__lock__%010zu",
+                     i);
+        } else {
+            if (letters[i] == 'R' || (letters[i] >= '2' && letters[i] <= '9'))
+                snprintf(shared, sizeof(shared), "s%d-", letters[i] == 'R' ? 0 : letters[i] - '0');
+            snprintf(crowd->texts[i], sizeof(crowd->texts[i]), "_c_u%zu-1-%smortise-lock-%010zu",
+                     9 - i, shared, i);
+        }
+        crowd->pointers[count - 1 - i] = crowd->texts[i];
+    }
+    crowd->children = make(crowd->pointers, count);
+}
+
+static int index_of(const struct crowd *crowd, const char *node)
+{
+    for (int i = 0; i < 12; i++)
+        if (node == crowd->texts[i])
+            return i;
+    return -1;
+}
+
+static void test_shared(void)
+{
+    static const struct {
+        const char *letters;
+        size_t own;
+        int before, other_permits;
+        bool crowded;
+    } cases[] = {
+        {"R", 0, -1, -1, false},  {"RR", 1, -1, -1, false},  {"XR", 1, 0, -1, false},
+        {"RX", 1, 0, -1, false},  {"RRRX", 3, 2, -1, false}, {"RXR", 2, 1, -1, false},
+        {"XRR", 2, 0, -1, false}, {"RXXR", 3, 2, -1, false}, {"RXRXRR", 5, 3, -1, false},
+        {"oR", 1, -1, -1, false}, {"oRR", 2, -1, -1, false}, {"oXR", 2, 1, -1, false},
+        {"oX", 1, 0, -1, false},  {"2", 0, -1, -1, false},   {"22", 1, -1, -1, false},
+        {"222", 2, 1, -1, true},  {"2222", 3, 2, -1, true},  {"2X2", 2, 1, -1, false},
+        {"33X", 2, 1, -1, false}, {"23", 1, 0, 0, false},    {"R2", 1, 0, 0, false},
+        {"2R", 1, 0, 0, false},   {"o2", 1, 0, 0, false},    {"2X3", 2, 1, 0, false},
+        {"X23", 2, 1, -1, false}, {"232", 2, 1, -1, false},  {"99999", 4, -1, -1, false},
+        {"RTR", 2, 1, -1, false},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct crowd crowd;
+        struct contender own;
+        fill(&crowd, cases[i].letters);
+        struct seeker seeker = {.node = crowd.texts[cases[i].own],
+                                .passed = "",
+                                .opened = cases[i].letters[0] == 'o' ? crowd.texts[0] : ""};
+        node_read(seeker.node, STYLE_CURATOR, &own);
+        seeker.kind = own.kind;
+        struct queue_view view = queue_look(crowd.children, &seeker);
+        CU_ASSERT(view.found);
+        CU_ASSERT_EQUAL(index_of(&crowd, view.before), cases[i].before);
+        CU_ASSERT_EQUAL(index_of(&crowd, view.other_permits), cases[i].other_permits);
+        CU_ASSERT_EQUAL(view.crowded, cases[i].crowded);
+        free(crowd.children);
+    }
+}
+
+/* A claim that has no node yet would be the last. */
+static void test_shared_try(void)
+{
+    static const struct {
+        const char *letters;
+        struct node_kind kind;
+        int before;
+    } cases[] = {
+        {"", {true, 0}, -1},  {"R", {true, 0}, -1},  {"RX", {true, 0}, 1}, {"RXR", {true, 0}, 1},
+        {"22", {true, 2}, 1}, {"22", {true, 3}, 1},  {"2", {true, 2}, -1}, {"R", {false, 0}, 0},
+        {"", {false, 0}, -1}, {"333", {true, 3}, 2},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct crowd crowd;
+        fill(&crowd, cases[i].letters);
+        struct seeker seeker = {.kind = cases[i].kind, .node = "", .passed = "", .opened = ""};
+        struct queue_view view = queue_look(crowd.children, &seeker);
+        CU_ASSERT_EQUAL(index_of(&crowd, view.before), cases[i].before);
+        free(crowd.children);
+    }
+}
+
+/* With P permits, a claim watches the P before it: whichever ends, the claims that may go on are told. */
+static void test_nearest(void)
+{
+    struct contender all[12];
+    struct crowd crowd;
+    fill(&crowd, "333333");
+    struct seeker seeker = {.kind = {true, 3}, .node = crowd.texts[4], .passed = "", .opened = ""};
+    CU_ASSERT_EQUAL_FATAL(queue_nearest(crowd.children, &seeker, 3, all), 3);
+    for (int i = 0; i < 3; i++)
+        CU_ASSERT_EQUAL(index_of(&crowd, all[i].node), i + 1);
+    CU_ASSERT_EQUAL(queue_nearest(crowd.children, &seeker, 9, all), 4);
+    free(crowd.children);
+}
+
+static void test_holders(void)
+{
+    static const struct {
+        const char *letters;
+        size_t holders;
+    } cases[] = {{"", 0},   {"X", 1},   {"XR", 1},  {"R", 1},   {"RR", 2},  {"RRXR", 2},
+                 {"22", 2}, {"222", 2}, {"2X2", 1}, {"232", 1}, {"2RR", 1}, {"RR2", 2}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct contender all[12];
+        struct crowd crowd;
+        fill(&crowd, cases[i].letters);
+        size_t count = queue_sort(crowd.children, STYLE_CURATOR, all);
+        CU_ASSERT_EQUAL(count, strlen(cases[i].letters));
+        for (size_t k = 0; k < count; k++)
+            CU_ASSERT_EQUAL(index_of(&crowd, all[k].node), (int)k);
+        CU_ASSERT_EQUAL(queue_holders(all, count), cases[i].holders);
+        free(crowd.children);
     }
 }
 
@@ -316,6 +510,10 @@ static CU_TestInfo tests[] = {
     {"kazoo#730: a queue over the end", test_queue_over_the_end_kazoo_730},
     {"a number given twice", test_number_given_twice},
     {"the own node", test_find},
+    {"shared, exclusive and permits", test_shared},
+    {"a shared try", test_shared_try},
+    {"the nearest ones", test_nearest},
+    {"holders", test_holders},
     CU_TEST_INFO_NULL,
 };
 

@@ -204,6 +204,7 @@ struct run {
     int at, gap;            /* after so many requests; so many requests between them */
     int executed;           /* CUT, ABANDON: of the open requests */
     bool is_try, close_is_heard, has_folder, has_rival;
+    bool is_shared; /* the acquire is; else the claim is made shared afterwards */
     /* as it goes on: */
     int steps;
     bool away; /* ABANDON: until there is another session */
@@ -305,6 +306,7 @@ static const char *acquire(struct run *run, unsigned char grant)
     int count = 0;
     run->op = op_of(MORTISE_OP_ACQUIRE, grant);
     run->op.flags = run->is_try ? MORTISE_OP_TRY : 0;
+    run->op.mode = run->is_shared ? MORTISE_SHARED : MORTISE_EXCLUSIVE;
     info = (mortise_info){.size = sizeof(info)};
     run->op.info = &info;
     start(&run->op);
@@ -312,6 +314,8 @@ static const char *acquire(struct run *run, unsigned char grant)
         return "not granted";
     if (run->op.status == MORTISE_OK)
         count = fake_contenders("/r/x", &first);
+    if (run->is_shared) /* beside what an abandoned session of its own left behind */
+        first |= run->rival == NULL;
     /* none: the session has expired, and the driver has not heard of it yet */
     return first || count == 0 ? NULL : "granted behind another node";
 }
@@ -332,6 +336,27 @@ static bool is_expected(const struct run *run)
     return status == MORTISE_BUSY && run->is_try && (run->has_rival || has(run, ABANDON));
 }
 
+/* Makes the claim shared, and again until that is known. */
+static const char *downgrade(struct run *run)
+{
+    static const char shared[] = "\nshared";
+    for (int tries = 0; tries < ENOUGH; tries++) {
+        mortise_op op = op_of(MORTISE_OP_RENEW, 1);
+        op.flags = MORTISE_OP_DOWNGRADE;
+        start(&op);
+        if (!finish(run, &op))
+            return "not renewed";
+        if (op.status == MORTISE_LOST)
+            return has(run, EXPIRE) || has(run, ABANDON) ? NULL : "lost";
+        if (op.status == MORTISE_OK)
+            return fake_says("/r/x", shared) || has(run, EXPIRE) ? NULL : "not made shared";
+        if (op.status != MORTISE_INDETERMINATE && op.status != MORTISE_UNREACHABLE)
+            return mortise_status_name(op.status);
+        go_on(run);
+    }
+    return "never made shared";
+}
+
 /* What went wrong; NULL: nothing. */
 static const char *play_to_the_end(struct run *run)
 {
@@ -342,6 +367,10 @@ static const char *play_to_the_end(struct run *run)
         return problem;
     if (!is_expected(run))
         return mortise_status_name(run->op.status);
+    if (run->op.status == MORTISE_OK && !run->is_shared)
+        problem = downgrade(run);
+    if (problem != NULL)
+        return problem;
     if (!release(run, 1, &status))
         return "not released";
     bool was_held = run->op.status == MORTISE_OK && !has(run, EXPIRE) && !has(run, ABANDON);
@@ -382,9 +411,9 @@ static int play_all(struct run run, int *runs)
         if (problem != NULL) {
             printf(
                 "\n    faults %d and %d after %d and %d, executed %d, try %d, heard %d, folder %d, "
-                "rival %d: %s ",
+                "rival %d, shared %d: %s ",
                 run.fault, run.next, run.at, run.gap, run.executed, run.is_try, run.close_is_heard,
-                run.has_folder, run.has_rival, problem);
+                run.has_folder, run.has_rival, run.is_shared, problem);
             failures++;
         }
         if (one.steps < run.at)
@@ -397,14 +426,15 @@ static void test_each_fault_at_each_request(void)
 {
     int failures = 0, runs = 0;
     for (enum fault fault = NOTHING; fault < FAULTS; fault++)
-        for (int way = 0; way < 16; way++)
+        for (int way = 0; way < 32; way++)
             for (int executed = 0; executed < 4; executed++) {
                 struct run run = {.fault = fault,
                                   .executed = executed,
                                   .is_try = (way & 1) != 0,
                                   .close_is_heard = (way & 2) != 0,
                                   .has_folder = (way & 4) != 0,
-                                  .has_rival = (way & 8) != 0};
+                                  .has_rival = (way & 8) != 0,
+                                  .is_shared = (way & 16) != 0};
                 if (executed == 0 || fault == CUT || fault == ABANDON)
                     failures += play_all(run, &runs);
             }
@@ -420,14 +450,15 @@ static void test_two_faults(void)
                                            {ABANDON, CANCEL}, {ABANDON, CUT},    {EXPIRE, CUT}};
     int failures = 0, runs = 0;
     for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
-        for (int way = 0; way < 8; way++)
+        for (int way = 0; way < 16; way++)
             for (int executed = 0; executed < 3; executed++) {
                 struct run run = {.fault = faults[i][0],
                                   .next = faults[i][1],
                                   .executed = executed,
                                   .is_try = (way & 1) != 0,
                                   .has_folder = (way & 2) != 0,
-                                  .has_rival = (way & 4) != 0};
+                                  .has_rival = (way & 4) != 0,
+                                  .is_shared = (way & 8) != 0};
                 for (run.gap = 0; run.gap < 4; run.gap++)
                     failures += play_all(run, &runs);
             }

@@ -50,6 +50,53 @@ add_ours() {
     done
 }
 
+# turns_ours STYLE N: reads and writes in turn, by the command
+turns_ours() {
+    n=0
+    while [ "$n" -lt "$2" ]; do
+        mortise -C "zookeeper://$address/pair?node_style=$1&session_timeout=20s" run -w 60s turns -- \
+            sh -c 'read -r n <"$1" && echo $((n + 1)) >"$1"' sh "$counter" || return
+        mortise -C "zookeeper://$address/pair?node_style=$1&session_timeout=20s" run -w 60s --shared turns -- \
+            sh -c 'read -r n <"$1" && sleep 0.01 && read -r m <"$1" && [ "$n" -eq "$m" ]' sh "$counter" || return
+        n=$((n + 1))
+    done
+}
+
+# turns_kazoo N: in one session. The ReadLock of kazoo 2.8 waits for every writer, those behind it too, and such a writer
+# waits for it: so a reader that has waited for long begins anew.
+turns_kazoo() {
+    timeout 200 "$python" - "$address" "$counter" "$1" <<'CODE'
+import logging, sys, time
+from kazoo.client import KazooClient
+from kazoo.exceptions import LockTimeout
+logging.basicConfig(level=logging.CRITICAL)
+address, counter, turns = sys.argv[1:]
+client = KazooClient(hosts=address)
+client.start()
+def number():
+    with open(counter) as file:
+        return int(file.read())
+for turn in range(int(turns)):
+    with client.WriteLock("/pair/turns", "kazoo"):
+        next_number = number() + 1
+        with open(counter, "w") as file:
+            file.write("%d\n" % next_number)
+    while True:
+        lock = client.ReadLock("/pair/turns", "kazoo")
+        try:
+            lock.acquire(timeout=0.5)
+            break
+        except LockTimeout:
+            pass
+    first = number()
+    time.sleep(0.01)
+    if number() != first:
+        sys.exit("the number changed beside a reader of kazoo")
+    lock.release()
+client.stop()
+CODE
+}
+
 # add_kazoo N PATTERNS: in one session
 add_kazoo() {
     timeout 100 "$python" - "$address" "$counter" "$1" "$2" <<'CODE'
@@ -70,11 +117,12 @@ client.stop()
 CODE
 }
 
-add_curator() {
+# curator KIND TURNS: Adder.java
+curator() {
     classes=$folder:$(ls "$jars"/curator-*.jar "$jars"/zookeeper*.jar "$jars"/netty-*.jar \
         "$jars"/slf4j-api.jar "$jars"/slf4j-nop.jar "$jars"/guava.jar "$jars"/failureaccess.jar \
         "$jars"/metrics-core.jar "$jars"/snappy-java.jar 2>/dev/null | tr '\n' ':')
-    timeout 100 java -Xmx64m -cp "$classes" "$here/Adder.java" "$address" "$counter" "$1"
+    timeout 200 java -Xmx64m -cp "$classes" "$here/Adder.java" "$address" "$counter" "$2" "$1"
 }
 
 # hold_kazoo KIND: in a session that lives on until the servers end; returns when it holds
@@ -97,6 +145,19 @@ CODE
     rm "$folder/held"
 }
 
+# beside NAME STYLE: a reader of ours gets in beside it, and a writer does not
+beside() {
+    mortise -C "zookeeper://$address/pair?node_style=$2&session_timeout=20s" run -w 60s --shared "$held_kind" -- true
+    beside_code=0
+    mortise -C "zookeeper://$address/pair?node_style=$2&session_timeout=20s" run -w 300ms "$held_kind" -- true \
+        2>"$folder/refused" || beside_code=$?
+    if [ "$beside_code" -ne 75 ]; then
+        echo "interop.sh: a writer beside $1: $beside_code: $(cat "$folder/refused")" >&2
+        exit 1
+    fi
+    echo "$1, node_style = $2: a reader gets in, a writer waits"
+}
+
 # refused NAME STYLE WORDS: we get no lock beside it, and are told so
 refused() {
     refused_code=0
@@ -109,12 +170,12 @@ refused() {
     echo "$1, node_style = $2: refused"
 }
 
-# pair NAME TURNS OTHER…: both sides at once
+# pair OURS NAME STYLE TURNS OTHER…: both sides at once
 pair() {
-    pair_name=$1 pair_style=$2 pair_turns=$3
-    shift 3
+    pair_ours=$1 pair_name=$2 pair_style=$3 pair_turns=$4
+    shift 4
     echo 0 >"$counter"
-    add_ours "$pair_style" "$pair_turns" &
+    "$pair_ours" "$pair_style" "$pair_turns" &
     ours=$!
     failed=''
     "$@" || failed=theirs
@@ -128,17 +189,23 @@ pair() {
 }
 
 if [ -n "$python" ]; then
-    pair 'kazoo, its own names' kazoo 60 add_kazoo 60 ''
+    pair add_ours 'kazoo, its own names' kazoo 60 add_kazoo 60 ''
+    pair turns_ours 'kazoo, its read/write locks' kazoo-rw 30 turns_kazoo 30
     hold_kazoo Lock
     refused 'a Lock of kazoo' curator 'node_style = kazoo'
     hold_kazoo ReadLock
-    refused 'a ReadLock of kazoo' kazoo 'another kind of lock'
-    refused 'a ReadLock of kazoo' curator 'another kind of lock'
+    beside 'a ReadLock of kazoo' kazoo-rw
+    beside 'a ReadLock of kazoo' kazoo
+    refused 'a ReadLock of kazoo' curator 'node_style = kazoo'
+    hold_kazoo Semaphore
+    refused 'a Semaphore of kazoo' kazoo 'another kind of lock'
+    refused 'a Semaphore of kazoo' curator 'another kind of lock'
 else
     echo 'interop.sh: left out: kazoo is not installed' >&2
 fi
 if [ -n "$curator" ]; then
-    pair 'Curator' curator 60 add_curator 60
+    pair add_ours 'Curator' curator 60 curator mutex 60
+    pair turns_ours 'Curator, its read/write locks' curator-rw 30 curator turns 30
 else
     echo 'interop.sh: left out: Curator is not installed' >&2
 fi

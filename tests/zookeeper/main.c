@@ -24,7 +24,7 @@ struct set {
     const char *name;
     int servers;
     const char *const *keys;
-    const CU_TestInfo *tests[5];
+    const CU_TestInfo *tests[6];
 };
 
 static const char *const quick[] = {"tick=200",
@@ -40,7 +40,7 @@ static const char *const patient[] = {
     "log=log4j.logger.org.apache.zookeeper.server.FinalRequestProcessor=DEBUG", NULL};
 
 static const struct set sets[] = {
-    {"nodes", 1, quick, {node_tests, fifo_tests, op_tests, memory_tests}},
+    {"nodes", 1, quick, {node_tests, fifo_tests, op_tests, memory_tests, shared_tests}},
     {"cuts", 1, quick, {cut_tests, crowd_tests}},
     {"sessions", 1, quick, {session_tests, state_tests, end_tests}},
     {"ensemble", 3, quick, {ensemble_tests}},
@@ -49,8 +49,8 @@ static const struct set sets[] = {
 
 static int run_set(const struct set *set, const char *only)
 {
-    CU_SuiteInfo suites[6] = {CU_SUITE_INFO_NULL};
-    char names[5][32];
+    CU_SuiteInfo suites[7] = {CU_SUITE_INFO_NULL};
+    char names[6][32];
     for (int i = 0; set->tests[i]; i++) {
         snprintf(names[i], sizeof names[i], "%s %d", set->name, i + 1);
         suites[i] = (CU_SuiteInfo){.pName = names[i], .pTests = chosen(set->tests[i], only)};

@@ -133,17 +133,21 @@ static void test_foreign_nodes(void)
         const char *style, *node;
         bool refused, plain; /* a plain node: it may be no lock at all, and the error says so */
     } cases[] = {
-        {"curator", "_c_11111111-2222-3333-4444-555555555555-__READ__0000000001", true, true},
-        {"curator", "_c_11111111-2222-3333-4444-555555555555-__WRIT__0000000001", true, true},
-        {"curator", "11111111222233334444555555555555__rlock__0000000001", true, true},
+        {"curator", "_c_11111111-2222-3333-4444-555555555555-__READ__0000000001", true, false},
+        {"curator", "_c_11111111-2222-3333-4444-555555555555-__WRIT__0000000001", true, false},
+        {"curator", "11111111222233334444555555555555__rlock__0000000001", true, false},
         {"curator", "11111111222233334444555555555555__lock__0000000001", true, false},
         {"curator", "x-1000-0000000001", true, true},
         {"curator", "report-20261123000000", true, true},
-        {"curator", "leases", false, false},
+        {"curator", "leases", true, true},
+        {"curator", "lease", false, false},
+        {"curator-rw", "_c_11111111-2222-3333-4444-555555555555-lock-0000000001", true, false},
+        {"curator-rw", "11111111222233334444555555555555__lock__0000000001", true, false},
         {"kazoo", "_c_11111111-2222-3333-4444-555555555555-lock-0000000001", true, false},
         {"kazoo", "lock-0000000001", true, false},
-        {"kazoo", "11111111222233334444555555555555__rlock__0000000001", true, true},
-        {"kazoo", "leases", false, false},
+        {"kazoo", "_c_11111111-2222-3333-4444-555555555555-__READ__0000000001", true, false},
+        {"kazoo", "11111111222233334444555555555555", true, true},
+        {"kazoo-rw", "_c_11111111-2222-3333-4444-555555555555-__WRIT__0000000001", true, false},
     };
     mortise_lease *lease;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

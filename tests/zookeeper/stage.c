@@ -368,7 +368,9 @@ static void *wait_main(void *argument)
 {
     struct waiter *waiter = argument;
     waiter->status =
-        mortise_acquire(waiter->client, waiter->name, MORTISE_OPTIONS(.wait_ms = waiter->wait_ms),
+        mortise_acquire(waiter->client, waiter->name,
+                        MORTISE_OPTIONS(.wait_ms = waiter->wait_ms, .mode = waiter->mode,
+                                        .permits = waiter->permits),
                         &waiter->lease, NULL);
     if (waiter->other)
         waiter->other_state = mortise_state(waiter->other);
@@ -379,11 +381,14 @@ static void *wait_main(void *argument)
 
 void waiter_start(struct waiter *waiter, mortise_client *client, const char *name)
 {
-    *waiter = (struct waiter){.client = client,
-                              .name = name,
-                              .wait_ms = 3 * TEST_PATIENCE_MS,
-                              .done = TEST_COUNT_INIT,
-                              .other = waiter->other};
+    *waiter =
+        (struct waiter){.client = client,
+                        .name = name,
+                        .wait_ms = waiter->wait_ms > 0 ? waiter->wait_ms : 3 * TEST_PATIENCE_MS,
+                        .mode = waiter->mode,
+                        .permits = waiter->permits,
+                        .done = TEST_COUNT_INIT,
+                        .other = waiter->other};
     if (pthread_create(&waiter->thread, NULL, wait_main, waiter) != 0)
         CU_FAIL_FATAL("no thread");
 }

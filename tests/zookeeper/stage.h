@@ -79,7 +79,9 @@ struct waiter {
     pthread_t thread;
     mortise_client *client;
     const char *name;
-    int64_t wait_ms, granted_ms;
+    int64_t wait_ms, granted_ms; /* wait_ms 0: as long as a test is patient */
+    mortise_mode mode;
+    uint32_t permits;
     mortise_status status;
     mortise_lease *lease;
     struct test_count done;
@@ -92,7 +94,7 @@ mortise_status waiter_join(struct waiter *waiter);
 
 extern const CU_TestInfo cut_tests[], node_tests[], crowd_tests[], session_tests[],
     ensemble_tests[], follower_tests[], fifo_tests[], op_tests[], memory_tests[], state_tests[],
-    end_tests[];
+    end_tests[], shared_tests[];
 
 /* The second process of the fifo tests: SERVERS NAME FILE. */
 int fifo_main(char **words);
