@@ -14,7 +14,7 @@ static mortise_client *open_behind_proxy(const char *settings, const char *more)
     return open_as(conninfo, settings, more);
 }
 
-/* The first of two hosts takes connections and says nothing, as one that is frozen. */
+/* The first of two hosts accepts connections and is silent, as if it was frozen. */
 static void test_silent_host(void)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -71,8 +71,8 @@ static void *release(void *lease)
     return NULL;
 }
 
-/* The connection breaks while a release waits in the server: its backend is ended as one of an acquire is, for
- * what it has locked meanwhile nobody else could take. */
+/* The connection breaks while a release waits in the server: its backend is terminated, as that of an acquire is,
+ * because nobody else could use what it has locked meanwhile. */
 static void test_ghost_of_release(void)
 {
     pthread_t thread;
@@ -91,7 +91,7 @@ static void test_ghost_of_release(void)
     mortise_close(client, NULL);
 }
 
-/* Behind a pooler nobody knows which backend it was: a record is read when the lost write can no longer be executed. */
+/* Behind a pooler nobody knows which backend it was: the record is read when the lost write can no longer be executed. */
 static void test_ghost_of_record(void)
 {
     char text[8], final[8];
@@ -122,7 +122,7 @@ static void test_ghost_of_record(void)
     mortise_close(client, NULL);
 }
 
-/* The queue of notifications is full: the release is none the less, and so is an acquire of who is next. */
+/* The queue of notifications is full: the release is done nevertheless, and so is the acquire of the next one. */
 static void test_notify_fails(void)
 {
     ask("CREATE FUNCTION public.pg_notify(text, text) RETURNS void LANGUAGE plpgsql AS "
@@ -135,7 +135,8 @@ static void test_notify_fails(void)
     give(lease);
     CU_ASSERT_STRING_EQUAL(ask("SELECT grants IS NULL FROM mortise_lock WHERE name = 'full'"), "t");
     ask("DROP FUNCTION public.pg_notify(text, text)");
-    CU_ASSERT_EQUAL(waiter_end(&waiter), MORTISE_OK); /* it is told as soon as that goes */
+    CU_ASSERT_EQUAL(waiter_end(&waiter),
+                    MORTISE_OK); /* it is notified as soon as that is possible */
     ask("ALTER ROLE mortise RESET search_path");
     mortise_close(client, NULL);
     mortise_close(other, NULL);
@@ -184,7 +185,7 @@ static void test_owners(void)
 
 /* ---- what is said ------------------------------------------------------------------------------ */
 
-/* No piece of a password is in an error. */
+/* No part of a password is in an error. */
 static void test_password_unsaid(void)
 {
     static const char *const conninfos[] = {
@@ -205,8 +206,8 @@ static void test_password_unsaid(void)
     }
 }
 
-/* Whenever a client has read it, it is another by the time that it is written: as where the threads of one process
- * pass it on without a pause. Who waits gets into its list all the same. */
+/* Whenever a client has read the row, it has changed before the client writes it, as if the threads of one process
+ * passed the lock on without a pause. A waiter gets into the list nevertheless. */
 static void test_restless(void)
 {
     struct waiter waiter;

@@ -21,7 +21,7 @@ static void *contend(void *argument)
     return NULL;
 }
 
-/* As a role whose transactions are serializable, and which may not be told otherwise behind a pooler. */
+/* With a role whose transactions are serializable, which the driver cannot change for a session behind a pooler. */
 static void test_serializable(void)
 {
     struct contender contenders[4];
@@ -38,8 +38,8 @@ static void test_serializable(void)
     ask("ALTER ROLE mortise RESET default_transaction_isolation");
 }
 
-/* Both find no tables and are about to make them in different schemas, in transactions that would see the database as
- * it was when they began. The second one must see what the first one made. */
+/* Both find no tables, and are about to create them in different schemas, in transactions that see the database as it
+ * was when they began. The second one must see what the first one has created. */
 static void test_two_first_starts(void)
 {
     static const char *const schemas[] = {"one", "two"};
@@ -72,7 +72,7 @@ static void test_two_first_starts(void)
 
 /* ---- other settings ---------------------------------------------------------------------------- */
 
-/* A lock is one lock, a waiter is told, tokens grow, and a record is had as it was written. */
+/* A lock excludes, a waiter is notified, tokens grow, and a record is read as it was written. */
 static void works(const char *conninfo, const char *more)
 {
     char text[16];
@@ -100,7 +100,7 @@ static void works(const char *conninfo, const char *more)
     mortise_close(other, NULL);
 }
 
-/* What a role or a database may set for its sessions, and a pooler's are not told otherwise. */
+/* What a role or a database may set for its sessions; behind a pooler the driver cannot change it for the session. */
 static void test_role_settings(void)
 {
     static const char *const settings[] = {
@@ -135,8 +135,8 @@ static void test_role_settings(void)
     ask("DROP ROLE odd");
 }
 
-/* Programs mock the clock so, for their tests: a function of that name before the server's own. No statement of the
- * driver's may use it, or the claim of another would seem to have ended. */
+/* Programs mock the clock like this for their tests: a function of that name comes before the built-in one. No
+ * statement of the driver may use it, because another client's claim would seem to have ended. */
 static void test_mocked_clock(void)
 {
     static const char *const more[] = {"", "pooler = yes"};
@@ -161,8 +161,8 @@ static void test_mocked_clock(void)
     mortise_close(client, NULL);
 }
 
-/* In the schema mock each function, operator and table of the server's has a double of the same name, and fails when
- * it is used; so has what would fit other types than the server's own do. */
+/* In the schema mock each built-in function, operator and table has a double of the same name, which fails when it is
+ * used; so have those that would match other types. */
 static const char doubles[] =
     "CREATE FUNCTION mock.fail() RETURNS void LANGUAGE plpgsql AS "
     "$$BEGIN RAISE EXCEPTION 'a double was used'; END$$; "
@@ -236,9 +236,9 @@ static void test_other_layout(void)
     mortise_close(client, NULL);
 }
 
-/* ---- which tables are meant ------------------------------------------------------------------------ */
+/* ---- which tables are used ------------------------------------------------------------------------- */
 
-/* A client whose role has that search_path. */
+/* A client with a role that has that search_path. */
 static mortise_client *open_on_path(const char *path, const char *more)
 {
     char conninfo[300];
@@ -261,7 +261,7 @@ static void add_text(const char *text, size_t length, void *sql)
     strncat(sql, text, length);
 }
 
-/* As an operator does it. */
+/* As an operator would. */
 static void make_tables(const char *database, const char *schema)
 {
     char sql[8000];
@@ -281,31 +281,31 @@ static void test_schemas(void)
     CU_ASSERT_EQUAL(mortise_ping(client, text, sizeof text, &detail), MORTISE_OK);
     CU_ASSERT_PTR_NOT_NULL(strstr(text, "database schemas, schema one"));
     CU_ASSERT_EQUAL(try_on_path("one,public", ""), MORTISE_BUSY);
-    CU_ASSERT_EQUAL(try_on_path("public", ""), MORTISE_CONFIG); /* it does not make its own */
+    CU_ASSERT_EQUAL(try_on_path("public", ""), MORTISE_CONFIG); /* it does not create its own */
     says("say schema = one");
     CU_ASSERT_EQUAL(try_on_path("public", "schema = one"), MORTISE_BUSY);
     CU_ASSERT_EQUAL(try_on_path("public", "schema = one\npooler = yes"), MORTISE_BUSY);
     CU_ASSERT_EQUAL(try_on_path("one", "schema = three"), MORTISE_CONFIG);
     says("does not exist");
     CU_ASSERT_EQUAL(try_on_path("one", "schema = t wo"),
-                    MORTISE_CONFIG); /* no second set unasked */
+                    MORTISE_CONFIG); /* no second set by itself */
     says("another schema of this database has them (one)");
     says("mortise schema postgres");
-    CU_ASSERT_EQUAL(try_on_path("one", ""), MORTISE_BUSY); /* and none was made */
+    CU_ASSERT_EQUAL(try_on_path("one", ""), MORTISE_BUSY); /* and none was created */
     make_tables("schemas", "\"t wo\"");
     CU_ASSERT_EQUAL(try_on_path("one", "schema = t wo"), MORTISE_OK); /* another lock */
     CU_ASSERT_EQUAL(try_on_path("one", ""), MORTISE_CONFIG);
     says("more than one schema");
     ask_in("schemas", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                       "WHERE application_name = 'mortise' AND datname = 'schemas'");
-    CU_ASSERT_EQUAL(try_for(client, "elsewhere", PATIENCE_MS), MORTISE_OK); /* it knows its own */
+    CU_ASSERT_EQUAL(try_for(client, "elsewhere", PATIENCE_MS), MORTISE_OK); /* it uses its own */
     give(lease);
     CU_ASSERT_EQUAL(mortise_close(client, NULL), MORTISE_OK);
 }
 
 /* ---- TLS --------------------------------------------------------------------------------------------- */
 
-/* What opening a client of these hosts logs; it connects to nobody. */
+/* What the log has after opening a client of these hosts, which connects to none. */
 static char *logged(const char *conninfo)
 {
     char path[300];

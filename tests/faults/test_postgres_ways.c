@@ -12,7 +12,7 @@ static bool shell(const char *command)
     return test_spawn(&process, argv) && test_reap(&process, PATIENCE_MS) == 0;
 }
 
-/* Before all others. The file stays its owner's. */
+/* Before all others. The file keeps its owner. */
 static void allow(const char *line)
 {
     char command[600];
@@ -83,7 +83,7 @@ static bool is_standby(void *unused)
            strstr(detail.message, "standby") != NULL;
 }
 
-/* What stands in a service file counts for more than this driver's defaults. */
+/* A service file overrides this driver's defaults. */
 static void test_services(void)
 {
     char path[300], text[700];
@@ -170,7 +170,7 @@ static bool is_locked(void *client)
            strstr(detail.message, "keeps the row locked") != NULL;
 }
 
-/* A pooler in session mode, which is none for us: the time-outs are set as without. */
+/* A pooler in session mode works like none: the timeouts are set as without it. */
 static void test_session_pooler(void)
 {
     struct test_process session;
@@ -191,7 +191,7 @@ static void test_session_pooler(void)
 
 #define OURS "FROM pg_stat_activity WHERE application_name = 'mortise'"
 
-/* Renewals go over a session that is not the first of all that there are: the first is for the rest. */
+/* Renewals do not use the first session, which is for all other requests. */
 static bool renews_on_second(void)
 {
     return soon("SELECT count(*) " OURS " AND query LIKE '%SET expires_at = greatest%' "
@@ -199,7 +199,7 @@ static bool renews_on_second(void)
                 "1");
 }
 
-/* It is there for renewals, and then somebody waits: it listens, and is not made anew for that. */
+/* It exists for renewals, and then a caller waits: it listens too, without a new connection. */
 static void test_listen_later(void)
 {
     char before[200];
@@ -229,7 +229,7 @@ static mortise_client *open_far(const char *settings, const char *more)
     return open_as(conninfo, settings, more);
 }
 
-/* It is far, and nobody waits for it: it is made none the less. */
+/* It takes long to connect, and nobody waits for it: it is made nevertheless. */
 static void test_made_unattended(void)
 {
     mortise_client *client = open_far("renew_every = 1s", "connect_timeout = 3s");
@@ -240,13 +240,13 @@ static void test_made_unattended(void)
     test_proxy_say(&proxy, "pass");
 }
 
-/* It is being made for renewals when the first waiter comes: that one is told, too. */
+/* It is being made for renewals when the first waiter comes: that waiter is notified too. */
 static void test_waits_meanwhile(void)
 {
     mortise_client *client = open_far("renew_every = 500ms", ""), *other = open_client("", "");
     mortise_lease *wanted = take(other, "meanwhile", HOLD_MS),
                   *lease = take(client, "own", HOLD_MS);
-    CU_ASSERT(soon("SELECT count(*) " OURS, "3")); /* its session is there, it is being set up */
+    CU_ASSERT(soon("SELECT count(*) " OURS, "3")); /* its session exists, and is being set up */
     struct waiter waiter;
     waiter_begin(&waiter, client, "meanwhile");
     give(wanted);

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct server server;  /* where everything is permitted */
-static struct server limited; /* where CLIENT KILL is not */
+static struct server server;  /* with all rights */
+static struct server limited; /* without CLIENT KILL */
 
 static const char timeouts[] = "connect_timeout = 600ms\ncommand_timeout = 600ms\n";
 static const char user[] = "username = mortise\npassword = secret\n";
@@ -38,7 +38,7 @@ static bool begin(struct way *way, const char *what)
     return way->client != NULL;
 }
 
-/* A release that is not sure yet goes on; a close does not wait for its ttl, and says so. */
+/* A release that is not sure yet goes on; mortise_close() does not wait for its ttl, and says so. */
 static void end(struct way *way)
 {
     mortise_status status = mortise_close(way->client, &detail);
@@ -69,7 +69,7 @@ static bool wait_count(struct way *way, const char *what, int64_t from, int64_t 
     return test_poll(is_counted, &counted, TEST_PATIENCE_MS);
 }
 
-/* What is sent from now on is kept. */
+/* Holds back what is sent from now on. */
 static void keep_back(struct way *way)
 {
     CHECK(test_proxy_say(&way->proxy, "delay 1000000 up"));
@@ -81,15 +81,15 @@ static bool is_kept(void *argument)
     return test_proxy_count(&way->proxy, "up_taken") > test_proxy_count(&way->proxy, "up");
 }
 
-/* Something is kept back; what is sent from now on, on other connections, is not. */
+/* Something is held back; what is sent from now on, on other connections, is not. */
 static void keep_only(struct way *way)
 {
     CHECK(test_poll(is_kept, way, TEST_PATIENCE_MS));
     CHECK(test_proxy_say(&way->proxy, "delay 0 both"));
 }
 
-/* What was kept reaches the server, and then the end of that connection: when it is gone in the proxy, what
- * the server would execute has been executed. */
+/* The held bytes reach the server, and then the end of that connection. When it is gone in the proxy, the server has
+ * executed what it would. */
 static void let_go(struct way *way)
 {
     CHECK(wait_count(way, "now", 2, INT64_MAX));
@@ -108,7 +108,7 @@ static bool token_has_grown(void *argument)
     return token_of(way) > way->token;
 }
 
-/* Everything is sent as when it is sent the second time: scripts by their digest. */
+/* Everything is sent as at the second time: scripts by their digest. */
 static void warm_up(struct way *way)
 {
     mortise_lease *lease = take_as(way->client, way->name, way->variant->owner, LONG_MS);
@@ -118,7 +118,7 @@ static void warm_up(struct way *way)
 
 /* ---- a delayed acquire ------------------------------------------------------------------------------------------- */
 
-/* Its request is kept back; repeated on a new connection it is granted, and released. */
+/* Its request is held back; repeated on a new connection it is granted, and released. */
 static void acquire_twice(struct way *way)
 {
     struct pending pending = PENDING_INIT;
@@ -146,7 +146,7 @@ static void delay_acquire(void *argument)
     end(way);
 }
 
-/* By scripts, it comes back. A transaction is refused, since the keys it watched have changed. */
+/* With scripts, the lock comes back. A transaction is refused, because the keys that it watched have changed. */
 static void return_acquire(void *argument)
 {
     struct way *way = argument;
@@ -201,8 +201,8 @@ static void return_given_up(void *argument)
     end(way);
 }
 
-/* Replies are late, for long enough to keep back what follows upon the first ones; unless this thread stood still for
- * longer: then nothing is kept back, the lock is had, and it is asked for again. */
+/* Replies are late, long enough to hold back what follows the first ones. If this thread is stopped for longer,
+ * nothing is held back, the lock is acquired, and the test tries again. */
 static bool keep_transaction(struct way *way, struct pending *pending)
 {
     *pending = PENDING_INIT;
@@ -224,7 +224,7 @@ static bool keep_transaction(struct way *way, struct pending *pending)
     return kept;
 }
 
-/* MULTI … EXEC of an acquire is kept back: what it watches is not changed by anybody, so it will be executed. */
+/* MULTI … EXEC of an acquire is held back: nobody changes what it watches, so it will be executed. */
 static void return_transaction(void *argument)
 {
     struct way *way = argument;
@@ -246,7 +246,7 @@ static void return_transaction(void *argument)
 
 /* ---- a delayed release, a delayed renewal ------------------------------------------------------------------------------ */
 
-/* It is told right, and the next holder is left alone. */
+/* The status is correct, and the next holder is not touched. */
 static void delay_release(void *argument)
 {
     struct way *way = argument;
@@ -266,7 +266,7 @@ static void delay_release(void *argument)
     end(way);
 }
 
-/* A renewal of a lock that was given back by then. */
+/* A renewal of a lock that was released before it arrives. */
 static void release_before_renewal(struct way *way)
 {
     mortise_lease *lease = take_as(way->client, way->name, way->variant->owner, LONG_MS);
@@ -290,7 +290,7 @@ static void delay_renewal(void *argument)
     end(way);
 }
 
-/* And it is another's by then. */
+/* And another client has it by then. */
 static void delay_renewal_of_next(void *argument)
 {
     struct way *way = argument;

@@ -12,7 +12,7 @@
 static struct house house;
 static struct server lone; /* its clock can be set */
 
-#define HELD_MS 600000 /* nothing is renewed, or asked again, because it is due */
+#define HELD_MS 600000 /* no renewal and no refresh is due */
 #define LEFT_MS 120000
 #define MODES 2
 
@@ -60,7 +60,7 @@ static void fail_over(void)
     house_promote(&house, 1);
 }
 
-/* The grant and the stamp of the first place, where we look. */
+/* The grant and the stamp of the first place, on the server that the test reads. */
 struct place {
     char grant[33], stamp[24];
 };
@@ -77,7 +77,7 @@ static struct place place_of(const char *name)
 
 /* ---- what is found there --------------------------------------------------------------------------------------------- */
 
-/* As if this server had handed the lock to that grant, under that token, and its client had not come yet. */
+/* As if this server had handed the lock to that grant, with that token, and its client had not come yet. */
 static const char give_it[] =
     "local time, hash = redis.call('time'), ARGV[4] == 'hash' "
     "local now = time[1] * 1000 + math.floor(time[2] / 1000) "
@@ -92,7 +92,7 @@ static const char give_it[] =
     "end "
     "return 1";
 
-/* The server is a replica still. */
+/* The server is still a replica. */
 static void give_at(struct server *server, const char *name, const char *mode, const char *grant)
 {
     CHECK(ask_is(server, "OK", "CONFIG SET replica-read-only no"));
@@ -103,7 +103,7 @@ static void give_at(struct server *server, const char *name, const char *mode, c
     CHECK(ask_is(server, "OK", "CONFIG SET replica-read-only yes"));
 }
 
-/* A lock that somebody holds, and somebody waits for. */
+/* A lock with a holder and a waiter. */
 struct way {
     char name[32];
     mortise_client *holder, *client;
@@ -112,7 +112,7 @@ struct way {
     struct place place;
 };
 
-/* The waiter's grant stands at server 1 for two minutes, under token 17; nobody else knows of it. */
+/* Server 1 has the waiter's grant for two minutes, with token 17; nobody else knows it. */
 static void find_elsewhere(struct way *ways)
 {
     for (int i = 0; i < MODES; i++) {
@@ -147,7 +147,7 @@ static void end_ways(struct way *ways)
     house_do(&house, "start", 0);
 }
 
-/* Its last request to the old primary says nothing of when this one gave the lock. */
+/* Its last request to the old primary does not say when this one granted the lock. */
 static void test_found(void)
 {
     struct way ways[MODES];
@@ -186,7 +186,7 @@ static void set_clock(int64_t ahead_s)
     CHECK(test_poll(clock_is, &ahead_s, TEST_PATIENCE_MS));
 }
 
-/* The server's clock is an hour ahead of this host's: a waiter is handed the lock all the same. */
+/* The server's clock is an hour ahead of this host's: a waiter gets the lock nevertheless. */
 static void test_clock_ahead(void)
 {
     set_clock(3600);
@@ -232,8 +232,8 @@ static void check_raised(mortise_client *client, const char *name, mortise_lease
     CHECK(is_covered(&lone, name, lease));
 }
 
-/* The old primary's clock was a minute ahead, and the new one has none of its tokens. It gave the lock to a waiter
- * before that one could say where tokens were. */
+/* The old primary's clock was a minute ahead, and the new one has none of its tokens. It grants the lock to a waiter
+ * before that one can send its floor. */
 static void arrive(const char *mode)
 {
     struct fake old;
@@ -283,7 +283,7 @@ static void test_clock_behind(void)
 
 #define WAITERS 4
 
-/* All of them have come to the new primary by the time that the lock is given back: their order is kept. */
+/* All of them have connected to the new primary when the lock is released: their order is kept. */
 static void wait_several(const char *mode)
 {
     struct pending pendings[WAITERS];
@@ -323,7 +323,7 @@ static void test_several(void)
     }
 }
 
-/* None of them has: they are passed over, and served as they come. */
+/* None of them has: they are skipped, and served as they come. */
 static void test_passed_over(void)
 {
     struct pending pendings[WAITERS];
@@ -331,7 +331,7 @@ static void test_passed_over(void)
     bool served[WAITERS] = {false};
     char list[80];
     house_mend(&house, 0);
-    server_look_at(&house.server, house.ports[1]); /* whom the proxy is for */
+    server_look_at(&house.server, house.ports[1]); /* the client behind the proxy */
     if (!start_proxy(&house.server, &proxy))
         return;
     house_look_at(&house, 0);
@@ -415,8 +415,8 @@ static bool is_refreshed(void *argument)
     return strcmp(now.grant, before->grant) == 0 && strcmp(now.stamp, before->stamp) != 0;
 }
 
-/* The primary becomes a replica, connections and all: who asks again whether it is its turn is told READONLY, and keeps
- * its place at the new one. */
+/* The primary becomes a replica and keeps its connections: a waiter that refreshes its place gets READONLY, and keeps
+ * its place at the new primary. */
 static void test_read_only(void)
 {
     struct pending pending = PENDING_INIT;

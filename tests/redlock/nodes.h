@@ -7,27 +7,27 @@
 
 #define NODES_MAX SERVERS_MAX
 #define ALL ((1u << NODES_MAX) - 1)
-/* What most tests want: servers that were started a moment ago may vote. */
+/* The setting of most tests: newly started servers may vote. */
 #define AT_ONCE "node_persistent = yes\n"
 
 struct nodes {
     struct server group;           /* the processes */
-    struct server node[NODES_MAX]; /* what is asked of each */
+    struct server node[NODES_MAX]; /* connections of the test to each */
     struct test_proxy proxy[NODES_MAX];
     int count;
     bool proxied;
 };
 
-/* Starts them, with these further KEYs; the exit code. */
+/* Starts them, with these further KEYs. Returns the exit code. */
 int nodes_start(struct nodes *nodes, int count, const char *const *keys);
-/* Ends them; false: something was left. Nodes must run. */
+/* Ends them. False: something was left. The nodes must run. */
 bool nodes_end(struct nodes *nodes);
 /* stop, kill, start, freeze, thaw, for each node of the set. */
 void nodes_do(struct nodes *nodes, const char *verb, unsigned set);
 /* One command to the proxy of each node of the set. */
 void nodes_say(struct nodes *nodes, unsigned set, const char *command);
-/* A client with these lines in [mortise] and [redlock], straight to the nodes of the set and, for the others, to
- * ports at which nobody is. */
+/* Opens a client with these lines in [mortise] and [redlock], directly to the nodes of the set; the others have ports
+ * without a server. */
 mortise_client *nodes_open(struct nodes *nodes, unsigned set, const char *core,
                            const char *redlock);
 /* Through the proxies. */
@@ -35,15 +35,15 @@ mortise_client *nodes_open_by(struct nodes *nodes, const char *core, const char 
 /* Opens with exactly these nodes. */
 mortise_status nodes_open_list(struct nodes *nodes, const char *list, const char *core,
                                const char *redlock, mortise_client **client);
-/* Which nodes have the lock; those that do not answer have not. */
+/* Returns which nodes have the lock. A node without an answer does not count. */
 unsigned nodes_with(struct nodes *nodes, const char *name);
-/* Until exactly these have it. */
+/* Waits until exactly these have it. */
 bool wait_nodes_with(struct nodes *nodes, const char *name, unsigned set);
-/* The largest token that the node was told of. */
+/* Returns the largest token that the node knows. */
 uint64_t last_token(struct nodes *nodes, int node, const char *name);
-/* Commands that all nodes have executed, those of the looker included. */
+/* Returns how many commands all nodes have executed, including those of the test. */
 int64_t nodes_commands(struct nodes *nodes, const char *command);
-/* Until one waiter is told of a release by exactly so many nodes; until then it asks nothing. */
+/* Waits until exactly that many nodes have notified one waiter of a release; until then it asks nothing. */
 bool wait_subscribed(struct nodes *nodes, int count, const char *name);
 
 #endif

@@ -12,7 +12,7 @@ static struct nodes nodes = {.proxied = true};
 #define HURRIED "unreachable_timeout = 3s\nclose_timeout = 60s"
 #define SOON AT_ONCE "node_timeout = 300ms\n"
 
-/* It is connected to all nodes, and nothing is on its way to any. */
+/* It is connected to all nodes, and no request is under way. */
 static void warm_up(mortise_client *client, const char *name)
 {
     CHECK(wait_works(client));
@@ -41,7 +41,7 @@ static void test_late_votes(void)
     close_client(other);
 }
 
-/* redisson#4456: one that is interrupted half-way leaves nothing. */
+/* redisson#4456: an acquire that is interrupted half-way leaves nothing. */
 static void test_interrupted(void)
 {
     mortise_client *client = nodes_open_by(&nodes, NULL, AT_ONCE "node_timeout = 20s\n");
@@ -53,13 +53,13 @@ static void test_interrupted(void)
     CHECK(wait_nodes_with(&nodes, "interrupted", ALL));
     EXPECT(OK, mortise_cancel(client, pending.request));
     CHECK(pending_join(&pending) == MORTISE_CANCELED);
-    CHECK(wait_nodes_with(&nodes, "interrupted", 0)); /* though three still say nothing */
+    CHECK(wait_nodes_with(&nodes, "interrupted", 0)); /* although three are still silent */
     nodes_say(&nodes, 7, "pass");
     give(take(client, "interrupted"));
     close_client(client);
 }
 
-/* Two nodes do not answer: the others are enough, for the grant, its end, and the client's. */
+/* Two nodes do not answer: the others suffice for the grant, its end, and the end of the client. */
 static void test_closed(void)
 {
     mortise_client *client =
@@ -90,7 +90,7 @@ static void contend(void *argument)
         give(take(contender->client, contender->name));
 }
 
-/* All get it as often as they want; and no lock costs a node more than some tries. */
+/* All get it as often as they want, and no lock costs a node more than some tries. */
 static void settle(struct contender *contenders, int count, int rounds, const char *name)
 {
     int64_t before = nodes_commands(&nodes, "evalsha");
@@ -145,7 +145,7 @@ static mortise_client *open_own(struct nodes *own, int slow)
     return client;
 }
 
-/* node-redlock: two nodes that answer, of three; each of the two contenders is first at another one. */
+/* node-redlock: two of three nodes answer; each of two contenders is first on another one. */
 static void test_split_of_two(void)
 {
     struct nodes own[2];
@@ -189,7 +189,7 @@ static bool all_are_marked(void *name)
     return marked == nodes.count;
 }
 
-/* A release tells nobody where nobody was refused; a lock that somebody waits for looks as before. */
+/* A release notifies nobody if nobody was refused; a lock with a waiter looks as before. */
 static void test_telling_nobody(void)
 {
     mortise_client *client = nodes_open(&nodes, ALL, NULL, AT_ONCE);
@@ -216,7 +216,7 @@ static void test_telling_nobody(void)
     close_client(other);
 }
 
-/* Nodes are away, and come back: a waiter hears of a release by those that were there. */
+/* Nodes are down, and come back: a waiter is notified of a release by those that were up. */
 static void test_waiting_with_two_away(void)
 {
     mortise_client *holder = nodes_open(&nodes, ALL, NULL, AT_ONCE);
@@ -236,7 +236,7 @@ static void test_waiting_with_two_away(void)
     close_client(holder);
 }
 
-/* Of whom it is that subscribes at the first node; 0: nobody, or two. */
+/* Returns the client that has subscribed at the first node; 0: none, or two. */
 static int64_t subscriber(void)
 {
     redisReply *reply = ask(&nodes.node[0], "CLIENT LIST TYPE pubsub");
@@ -254,8 +254,8 @@ static bool subscribes_anew(void *argument)
     return now != 0 && now != *before;
 }
 
-/* The connection for requests breaks: the next one may be to another server, by the same address, and what the
- * connection for news tells may be of the old one. So that is made anew, too. */
+/* The connection for requests breaks: the next one may lead to another server under the same address, and the
+ * connection for news may still belong to the old one. So that is made again, too. */
 static void test_news_of_another(void)
 {
     mortise_client *holder = nodes_open(&nodes, ALL, NULL, AT_ONCE);
@@ -332,8 +332,8 @@ static bool is_nowhere(void *name)
     return nodes_with(&nodes, name) == 0;
 }
 
-/* NOSCRIPT of the last two nodes comes when the release is over, and nobody is there any more: it is read all the
- * same, long before the connection's own time is over. */
+/* NOSCRIPT from the last two nodes comes when the release is over and nobody waits any more: it is read nevertheless,
+ * long before the connection's timeout. */
 static void test_flushed_and_unread(void)
 {
     char name[] = "unread";
@@ -353,7 +353,7 @@ static void test_flushed_and_unread(void)
 
 /* ---- a server that is listed twice ------------------------------------------------------------------------------------ */
 
-/* By an address of its own and by the proxy's: one server has one vote. */
+/* Under its own address and the proxy's: one server has one vote. */
 static void test_twins(void)
 {
     char list[100];
@@ -379,7 +379,7 @@ static void test_twins(void)
 /* ---- holders that are cut off --------------------------------------------------------------------------------------- */
 
 struct successor {
-    mortise_lease *of; /* the former holder's */
+    mortise_lease *of; /* that of the former holder */
     struct test_count done;
     mortise_lease *lease;
     mortise_lease_state state_of;
@@ -403,8 +403,8 @@ static bool is_refused(void *client)
     return status == MORTISE_BUSY;
 }
 
-/* A holder on the side of the minority knows by its own clock that it has lost before the others let the next one in;
- * and when it comes back, it cannot raise or take what the successor has. */
+/* A holder on the side of the minority knows by its own clock that it has lost the lock, before the others admit the
+ * next one. When it comes back, it cannot raise or take the token of its successor. */
 static void test_cut_off(void)
 {
     mortise_client *client = nodes_open_by(&nodes, HURRIED, SOON), *other;

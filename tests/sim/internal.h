@@ -12,7 +12,7 @@
 struct claim;
 struct flight;
 
-/* One client's wish to be told of a name. */
+/* One client's watch of a name. */
 struct watch {
     struct watch *next, *previous; /* of the instance */
     struct watch *claim_next, *claim_previous;
@@ -31,12 +31,12 @@ struct instance {
     struct watch *watches;
     struct flight *timed;  /* ordered by due_ns */
     struct flight *parked; /* held, queued or silent */
-    size_t flights;        /* in both; with due_ns touched in the instance's own pump only */
+    size_t flights;        /* in both lists; like due_ns, used only in the instance's own pump */
     int64_t due_ns;
     /* drain() is due in the instance's pump; it was posted */
     bool dirty, posted, news_all;
     struct instance *dirty_next;
-    unsigned pokers; /* threads that are posting to it just now */
+    unsigned pokers; /* threads that are posting to it now */
 };
 
 /* ---- store.c: names and claims. sim_lock is held in all of them. ----------------------------------- */
@@ -90,7 +90,7 @@ struct claim *store_find(const char *name, size_t name_len);
 /* Finds or adds; NULL: out of memory. */
 struct claim *store_name(const char *name, size_t name_len);
 struct extra *store_extra(struct claim *claim);
-/* Drops what expired; hands on to the queue. Returns whether it is held now. */
+/* Removes what has expired, and grants the name to the queue. Returns whether it is held now. */
 bool claim_refresh(struct claim *claim, int64_t now_ns);
 /* When the last grant expires; when the first one does. */
 int64_t claim_expires(const struct claim *claim);
@@ -110,12 +110,12 @@ bool claim_barred(const struct claim *claim, int64_t now_ns);
 void claim_remove(struct claim *claim, struct grant *grant);
 bool claim_same_owner(const struct claim *claim, const mortise_op *op);
 void claim_drop(struct claim *claim);
-/* It became free, or a holder left: the queue's head gets it if it can, or the watchers are told. */
+/* The name became free, or a holder left: the queue's head gets it if it can, or the watchers are notified. */
 void claim_freed(struct claim *claim, int64_t now_ns);
 bool claim_seize(struct claim *claim, int64_t expires_ns, int64_t now_ns);
 void store_each(void (*visit)(struct claim *claim, void *argument), void *argument);
 void store_tokens_from(uint64_t token);
-/* Each name's tokens by itself, and not below the time in microseconds, until the reset. */
+/* Counts tokens for each name separately, and not below the time in microseconds, until the reset. */
 void store_tokens_by_clock(void);
 void store_reset(void);
 /* The text of a note; empty if unknown. */
@@ -124,13 +124,13 @@ size_t store_count(void);
 
 /* ---- serve.c. sim_lock is held. ---------------------------------------------------------------- */
 
-/* The holders that there are let this acquire in; who waits is another matter. */
+/* Returns whether the present holders admit this acquire; waiters are not considered. */
 bool serve_admits(const struct claim *claim, const mortise_op *op);
-/* Does what the op asks, at once. Of an acquire, *claim is the name: for who wants to queue. A ghost is
- * an op that nobody reads the results of. */
+/* Executes the op at once. For an acquire, *claim is the name, so that the caller can queue. A ghost is an op whose
+ * results nobody reads. */
 mortise_status serve(struct instance *instance, mortise_op *op, int64_t now_ns, int64_t sent_ns,
                      bool ghost, struct claim **claim);
-/* The same for the head of the queue, whose time to wait is counted from now. */
+/* The same for the head of the queue; its waiting time counts from now. */
 mortise_status serve_from_queue(struct instance *instance, mortise_op *op, int64_t now_ns,
                                 struct claim *claim);
 extern char serve_problem[256]; /* what is wrong with a request that was refused as INVALID */
@@ -140,10 +140,10 @@ void serve_reset(void);
 
 void flight_start(struct instance *instance, mortise_op *op, int64_t now_ns);
 void flight_cancel(mortise_op *op, int64_t now_ns);
-/* Lands what is due, what was let go and what the queue granted. */
+/* Completes what is due, what was let go and what the queue has granted. */
 void flight_turn(struct instance *instance, int64_t now_ns);
 int64_t flight_due(struct instance *instance);
-/* The queue's turn has come: gives the name to its head. Returns whether there was one. */
+/* Grants the name to the head of the queue. Returns whether there was one. */
 bool flight_grant_head(struct claim *claim, int64_t now_ns);
 size_t flight_queue_length(const struct claim *claim);
 /* Whether a request under this grant may still be executed. */
@@ -170,7 +170,7 @@ void ghosts_reset(void);
 
 int script_add(const sim_rule *rule);
 bool script_exists(void);
-/* The fate of this op, which is counted as a hit; NULL: no rule. Valid until the mutex is given back. */
+/* Returns the outcome for this op, and counts a hit; NULL: no rule. Valid until the mutex is released. */
 const sim_rule *script_match(const mortise_op *op, int *number);
 void script_end(int number);
 uint64_t script_hits(int number);
@@ -182,13 +182,13 @@ void script_reset(void);
 
 extern struct instance *sim_instances;
 void sim_lock(void);
-/* `self`, if any, has been drained by the caller; all other dirty instances are poked. */
+/* `self`, if any, has been drained by the caller; all other dirty instances are woken. */
 void sim_unlock(struct instance *self);
 /* Waits for `condition` of flight.c with the mutex, until the CLOCK_MONOTONIC instant. */
 bool sim_wait_until(int64_t deadline_ns);
 void sim_changed(void);
 void sim_dirty(struct instance *instance);
-/* An instant for what no client asked: the first instance's clock, 0 if none is open. */
+/* Returns an instant for actions that no client started: the first instance's clock, 0 if none is open. */
 int64_t sim_any_now(void);
 
 #endif

@@ -27,30 +27,30 @@
 typedef enum sim_fate {
     SIM_PASS = 0,   /* executed and answered */
     SIM_REFUSE,     /* not executed, answered with `status` */
-    SIM_LOSE_REPLY, /* executed, answered with `status`: INDETERMINATE, say */
-    SIM_GHOST,      /* answered with `status` when the reply is due; the request goes on travelling
-                         * on its own and is executed when it arrives, like one in the buffers of a dead
-                         * connection. Until then no release of its grant is `sure`. */
+    SIM_LOSE_REPLY, /* executed, answered with `status`, for example INDETERMINATE */
+    SIM_GHOST,      /* answered with `status` when the reply is due; the request is still under way and
+                         * is executed when it arrives, like one in the buffers of a dead connection. Until
+                         * then no release of its grant is `sure`. */
     SIM_SILENT,     /* not executed, never answered */
     SIM_SILENT_EXECUTED /* executed, never answered */
 } sim_fate;
 
 typedef enum sim_on_cancel {
-    SIM_CANCEL_INDETERMINATE = 0, /* answered at once; a request on its way becomes a ghost */
+    SIM_CANCEL_INDETERMINATE = 0, /* answered at once; a request under way becomes a ghost */
     SIM_CANCEL_CLEAN,             /* recalled or undone, answered CANCELED */
-    SIM_CANCEL_IGNORED            /* as if nobody had canceled: answered late, or never */
+    SIM_CANCEL_IGNORED            /* the cancel is ignored: answered late, or never */
 } sim_on_cancel;
 
 typedef struct sim_rule {
     /* which ops */
     uint32_t kinds;   /* SIM_OP(MORTISE_OP_ACQUIRE) | …; 0: every kind */
     const char *name; /* NULL: every name; copied */
-    unsigned skip;    /* so many matching ops pass untouched first */
-    unsigned times;   /* then it applies to so many; 0: until it is ended */
-    /* what becomes of them */
+    unsigned skip;    /* how many matching ops pass unchanged first */
+    unsigned times;   /* then it applies to that many; 0: until it is ended */
+    /* their outcome */
     sim_fate fate;
     mortise_status status; /* of REFUSE, LOSE_REPLY, GHOST */
-    int32_t native;        /* the native code that goes with it */
+    int32_t native;        /* the native code of the error */
     int64_t request_ns, reply_ns;
     bool hold_request, hold_reply; /* until let_go(), instead of the time */
     sim_on_cancel on_cancel;
@@ -60,41 +60,41 @@ typedef struct sim_rule {
 typedef struct sim_api {
     uint32_t size; /* sizeof(sim_api) */
 
-    /* Adds a rule behind the others. Returns its number, > 0; 0: out of memory. */
+    /* Adds a rule after the others. Returns its number, > 0; 0: out of memory. */
     int (*script)(const sim_rule *rule);
-    /* It matches nothing more; ops under way go on as they were told to. */
+    /* Ends a rule: it matches no further ops; open ops keep their outcome. */
     void (*end)(int rule);
-    /* What it holds now goes on: held requests arrive, held replies and ghosts too. */
+    /* Lets go what the rule holds: held requests, replies and ghosts arrive. */
     void (*let_go)(int rule);
-    /* How many ops it was applied to; how many it holds now. Ended rules count on. */
+    /* Return how many ops it was applied to, and how many it holds now. Ended rules count too. */
     uint64_t (*hits)(int rule);
     uint64_t (*held)(int rule);
     /* Waits, in real time, until hits(rule) >= n; false after timeout_ms. */
     bool (*wait_hits)(int rule, uint64_t n, int64_t timeout_ms);
 
-    /* The name's claim is gone (expired, deleted by an operator). Nobody is told. false: none there. */
+    /* Removes the name's claim (as if it expired, or an operator deleted it), without news. False: there was none. */
     bool (*lose)(const char *name);
-    /* Every claim is gone: a server that came back empty. Tokens go on. */
+    /* Removes every claim, as a server does that came back empty. Tokens go on. */
     void (*lose_all)(void);
-    /* The name is now held by a stranger until the instant (MORTISE_NEVER: for ever); returns its token. */
+    /* Makes a stranger hold the name until the instant (MORTISE_NEVER: forever). Returns its token. */
     uint64_t (*seize)(const char *name, int64_t expires_ns);
-    /* The stranger, or whoever holds it, gives it back: waiters are told. */
+    /* The stranger, or any other holder, releases the name: waiters are notified. */
     bool (*give_back)(const char *name);
-    /* News for everybody who watches (a reconnection). */
+    /* Sends news to everybody who watches (as after a reconnection). */
     void (*news_all)(void);
     /* The next token is at least this. */
     void (*tokens_from)(uint64_t token);
 
-    /* Ops started since reset, by kind (MORTISE_OP_…), or of every kind (0). */
+    /* Returns the ops started since reset, of one kind (MORTISE_OP_…) or all kinds (0). */
     uint64_t (*count)(int kind);
-    /* Names that are held (expired ones that nobody looked at since included). */
+    /* Returns the number of held names (including expired ones that nobody has looked at since). */
     size_t (*claims)(void);
-    /* Clients that wait for a name: watching or queued. All names: NULL. */
+    /* Returns the clients that wait for a name: watching or queued. NULL: all names. */
     size_t (*waiters)(const char *name);
-    /* Ops that were taken and not answered, of all clients; requests of answered ones on their way. */
+    /* Return the unanswered ops of all clients, and the requests of answered ops that are still under way. */
     size_t (*outstanding)(void);
     size_t (*ghosts)(void);
-    /* Open instances of the driver. */
+    /* Returns the number of open instances of the driver. */
     size_t (*instances)(void);
 
     /* Forgets claims, records, rules, ghosts and counts; tokens start at 1. Ops that are held go on. */

@@ -18,12 +18,12 @@
 
 #define VIOLATION_MAP(X)                                                                           \
     X(OVERLAP, "overlap")         /* two held one name at one instant */                           \
-    X(OUTLIVED, "outlived")       /* its holder is told that it holds it still, past its end */    \
+    X(OUTLIVED, "outlived")       /* its holder was told that it still holds it, after its end */    \
     X(ORDER, "order")             /* a token that is not larger than one before, or is missing */  \
     X(STARVED, "starved")         /* did not get its turn once the faults had ended */             \
     X(LEFTOVER, "leftover")       /* what nobody holds any more is still there */                  \
-    X(UNBALANCED, "unbalanced")   /* events that do not fit to one another */                      \
-    X(LOST_UPDATE, "lost-update") /* a write that the token let pass, upon an old value */         \
+    X(UNBALANCED, "unbalanced")   /* events that contradict each other */                      \
+    X(LOST_UPDATE, "lost-update") /* an accepted write that is based on an old value */         \
     X(GARBLED, "garbled")         /* a line that cannot be read, or is missing */
 
 enum violation {
@@ -33,14 +33,14 @@ enum violation {
         VIOLATIONS
 };
 
-/* Counts it, and tells the first ones of a kind. */
+/* Counts a violation, and prints the first ones of each kind. */
 void violation(enum violation kind, const char *file, unsigned long line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
 #define NEVER INT64_MAX
 #define GRANT_DIGITS 32
 
-/* A text that was seen, once; texts are equal if their addresses are. */
+/* Returns the one copy of a text; texts are equal if their addresses are. */
 struct text {
     UT_hash_handle hh;
     size_t size;
@@ -61,10 +61,10 @@ struct hold {
     unsigned long line;
 };
 
-/* The end by whatever comes first. */
+/* The end of the hold, by whatever comes first. */
 int64_t hold_until(const struct hold *hold);
 
-/* What a holder was told; by whom it is the token says. */
+/* What a holder was told; the token says which holder. */
 struct told {
     const struct text *name;
     uint64_t token;
@@ -73,7 +73,7 @@ struct told {
     unsigned long line;
 };
 
-/* Of a caller, until its outcome. failed: that is none that a call may have where nothing is broken. */
+/* A caller's wait until its outcome. failed: an outcome that no call may have without a fault. */
 struct wait {
     const struct text *name;
     int64_t asked_ns, done_ns;
@@ -93,7 +93,7 @@ struct client {
     unsigned long line;
 };
 
-struct caller { /* who asked, and has no outcome */
+struct caller { /* callers without an outcome */
     UT_hash_handle hh;
     uint64_t number;
     const struct text *name;
@@ -102,24 +102,24 @@ struct caller { /* who asked, and has no outcome */
     unsigned long line;
 };
 
-struct lease { /* one that was given, and not given back */
+struct lease { /* a lease that was granted and not released */
     UT_hash_handle hh;
     uint64_t number;
     size_t hold; /* its index */
 };
 
-/* A process that the run killed. */
+/* A process that the torture run killed. */
 struct killed {
     int64_t pid, at_ns;
 };
 
-/* A file that ends within a line. */
+/* A file that ends in the middle of a line. */
 struct torn {
     const char *file;
     unsigned long line;
 };
 
-/* One that was written for a name's counter: the one with the largest token shown decides. */
+/* Values written to a name's counter: the largest token decides. */
 struct counter {
     UT_hash_handle hh;
     const struct text *name;
@@ -127,7 +127,7 @@ struct counter {
 };
 
 struct world {
-    int64_t patience_ns, calm_ns, longest_ns; /* longest: of the waits since the calm */
+    int64_t patience_ns, calm_ns, longest_ns; /* longest: the longest wait since the calm */
     bool fencing;                             /* every hold has a token */
     struct client *clients;
     struct counter *counters;
@@ -141,7 +141,7 @@ extern struct world world;
 void story_begin(void);
 void story_line(const struct line *line);
 void story_garbled(const char *file, unsigned long number, bool last);
-/* All has been read. */
+/* Everything has been read. */
 void story_end(void);
 
 /* ---- verdict.c -------------------------------------------------------------------------------------- */

@@ -289,7 +289,7 @@ static inline void observe(struct rig *rig)
     rig->client->locks.observers[rig->client->locks.observer_count++] = &ear;
 }
 
-/* ---- in front of the driver----------------------------------------------------------------------- */
+/* ---- in front of the driver ---------------------------------------------------------------------- */
 
 #define TAPS_MAX 20000
 static struct tapped {

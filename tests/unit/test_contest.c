@@ -58,7 +58,7 @@ static void test_waiter_behind_leaves_in_time(void)
     finish();
 }
 
-/* The head leaves: its place in the backend's queue is the process's, and serves the next. */
+/* The head leaves: its place in the backend's queue belongs to the process, and serves the next caller. */
 static void test_place_is_kept(void)
 {
     start(CONFIG "[sim]\nqueue = yes\n");
@@ -76,7 +76,7 @@ static void test_place_is_kept(void)
     finish();
 }
 
-/* Unless the next wants something else: it gets what it asked for. */
+/* Unless the next caller wants something else: it gets what it asked for. */
 static void test_place_is_given_up(void)
 {
     start(CONFIG "[sim]\nqueue = yes\n");
@@ -93,7 +93,7 @@ static void test_place_is_given_up(void)
     finish();
 }
 
-/* ---- how it is told of a release ------------------------------------------------------------------ */
+/* ---- how it learns of a release ------------------------------------------------------------------- */
 
 static void test_news_at_once(void)
 {
@@ -109,7 +109,7 @@ static void test_news_at_once(void)
     finish();
 }
 
-/* [7] News that come while the answer "busy" is on its way are not lost. */
+/* [7] News that comes while the answer BUSY is under way is not lost. */
 static void test_news_while_asking(void)
 {
     start(CONFIG);
@@ -117,7 +117,7 @@ static void test_news_while_asking(void)
     want(&rig, &got, "a", FOREVER);
     int slow = SCRIPT(.kinds = OP(ACQUIRE), .times = 1, .reply_ns = 100 * MS);
     sim->news_all();
-    settle(); /* asked, found busy */
+    settle(); /* asked, BUSY */
     advance_ms(50);
     CU_ASSERT_EQUAL(sim->hits(slow), 1);
     sim->give_back("a");
@@ -128,7 +128,7 @@ static void test_news_while_asking(void)
     finish();
 }
 
-/* The release falls between the answer "busy" and the watch being in force. */
+/* The release comes after the answer BUSY and before the watch is in force. */
 static bool give_back_after_busy(mortise_op *op)
 {
     if (op->kind == MORTISE_OP_ACQUIRE && sim->waiters("a") == 0) {
@@ -162,7 +162,7 @@ static bool note_grant(mortise_op *op)
     return false;
 }
 
-/* A backend may execute late what took the last try back: each try that follows BUSY has an id of its own. */
+/* A backend may execute the undo of the last try late: so each try after BUSY has its own grant id. */
 static void test_another_grant_after_busy(void)
 {
     start(CONFIG "[sim]\nnotify = no\n");
@@ -181,7 +181,7 @@ static void test_another_grant_after_busy(void)
     finish();
 }
 
-/* The holder died: nobody tells, and it is asked again when its claim has ended. */
+/* The holder died: there is no news, and the core asks again when its claim has ended. */
 static void test_holder_died(void)
 {
     start(CONFIG);
@@ -196,7 +196,7 @@ static void test_holder_died(void)
     finish();
 }
 
-/* A backend that tells of nothing is polled, with pauses that grow to a quarter of a second. */
+/* A backend without news is polled, with pauses that grow to a quarter of a second. */
 static void test_polling(void)
 {
     start(CONFIG "[sim]\nnotify = no\n");
@@ -243,7 +243,7 @@ static void test_watch_is_balanced(void)
     finish();
 }
 
-/* ---- who stands in no queue ------------------------------------------------------------------------ */
+/* ---- callers outside the queue ---------------------------------------------------------------------- */
 
 static void test_tries(void)
 {
@@ -256,7 +256,7 @@ static void test_tries(void)
     CU_ASSERT_EQUAL(sim->waiters(NULL), 0);
     want(&rig, &other, "a", FOREVER);
     tap_count = 0;
-    want(&rig, &got, "a", TRY); /* never past those who wait; the backend need not be asked */
+    want(&rig, &got, "a", TRY); /* never ahead of those who wait; the backend need not be asked */
     CU_ASSERT_EQUAL(got.status, MORTISE_BUSY);
     CU_ASSERT_EQUAL(tap_count, 0);
     sim->give_back("a");
@@ -267,7 +267,7 @@ static void test_tries(void)
 
 #define AS(owner_) MORTISE_OPTIONS(.wait_ms = -1, .owner = owner_)
 
-/* An owner that holds the name does not wait behind others, who may be waiting for it. */
+/* An owner that holds the name does not wait behind others, because they may be waiting for it. */
 static void test_owner_passes_the_queue(void)
 {
     struct outcome more;
@@ -284,7 +284,7 @@ static void test_owner_passes_the_queue(void)
     finish();
 }
 
-/* The same when its owner comes to hold the name while it stands in the queue. */
+/* The same if its owner gets the name while it is in the queue. */
 static void test_owner_leaves_the_queue(void)
 {
     struct outcome first;
@@ -313,7 +313,7 @@ static bool busy_without_a_word(mortise_op *op)
     return true;
 }
 
-/* What the core knows of itself needs no word from the driver about the holder. */
+/* What the core knows itself needs no report of the driver about the holder. */
 static void test_owner_leaves_the_queue_untold(void)
 {
     struct outcome first;
@@ -336,7 +336,7 @@ static void test_owner_leaves_the_queue_untold(void)
     finish();
 }
 
-/* What a request that nobody waits for any more says about its name is not said of another's. */
+/* What a request says about its name, when nobody waits for it any more, is not reported for another name. */
 static void test_holders_are_not_mixed_up(void)
 {
     struct rig second;

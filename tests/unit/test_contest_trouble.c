@@ -13,7 +13,7 @@ static void test_away_for_too_long(void)
     advance_ms(1200);
     CU_ASSERT_EQUAL(got.status, MORTISE_UNREACHABLE);
     CU_ASSERT_EQUAL(other.status, MORTISE_UNREACHABLE);
-    CU_ASSERT_EQUAL(got.error.native, 111); /* the driver's own word */
+    CU_ASSERT_EQUAL(got.error.native, 111); /* the driver's own message */
     size_t tries = tapped_count(MORTISE_OP_ACQUIRE);
     CU_ASSERT(tries >= 10 && tries <= 40);
     advance_ms(60000);
@@ -83,7 +83,7 @@ static void test_time_out_says_why(void)
     finish();
 }
 
-/* A refusal that is final concerns the head alone: the next may want something that is allowed. */
+/* A final refusal concerns only the head: the next caller may want something that is allowed. */
 static void test_refusal_is_the_heads(void)
 {
     start(CONFIG);
@@ -109,8 +109,8 @@ static bool answer_stale(mortise_op *op)
     return true;
 }
 
-/* Grants that are over when they arrive are given back, and asked for again with pauses. Each was made, and is in the
- * backend until its release is executed. */
+/* Grants that are over when they arrive are released, and requested again with pauses. Each exists in the backend
+ * until its release is executed. */
 static void test_grants_that_come_too_late(void)
 {
     start(CONFIG "unreachable_timeout = 2s\n");
@@ -139,7 +139,7 @@ static void test_try_granted_too_late(void)
     finish();
 }
 
-/* The head was granted too late once, and then the backend was away: the one behind it has sent nothing. */
+/* The head got a grant too late once, and then the backend was unreachable: the caller behind it has sent nothing. */
 static void test_granted_too_late_then_away(void)
 {
     start(CONFIG "unreachable_timeout = 2s\n");
@@ -170,7 +170,7 @@ static bool lose_then_refuse(mortise_op *op)
     return true;
 }
 
-/* A try is not refused while nobody holds: it asks again, with another grant id. */
+/* A try is not refused while nobody holds the lock: it asks again, with another grant id. */
 static void try_after_refused_repeat(bool is_held)
 {
     start(CONFIG);
@@ -203,7 +203,7 @@ static void test_try_after_refused_repeat(void)
     try_after_refused_repeat(true);
 }
 
-/* The ask that follows the refused repeat is not sent. The first one and its undo may be executed yet. */
+/* The request after the refused repeat is not sent. The first one and its undo may still be executed. */
 static void test_try_away_after_refused_repeat(void)
 {
     start(CONFIG);
@@ -266,7 +266,7 @@ static bool always_lose_then_refuse(mortise_op *op)
     return true;
 }
 
-/* Not for ever: a try ends if no reply tells who holds for `unreachable_timeout`. */
+/* Not forever: a try ends if no reply names the holder for `unreachable_timeout`. */
 static void test_try_never_told(void)
 {
     start(CONFIG "unreachable_timeout = 2s\n");

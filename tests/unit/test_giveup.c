@@ -75,7 +75,7 @@ static void ghosts(void)
     ALL_FATES(.fate = SIM_GHOST, .status = MORTISE_INDETERMINATE, .hold_request = true);
 }
 
-/* The backend's queue gives it the name in the very moment in which it gives up. */
+/* The backend's queue grants it the name at the very moment when it gives up. */
 static void turn_has_come(void)
 {
     sim->give_back("a");
@@ -133,7 +133,7 @@ static void end(const struct step *step)
     rig_close(&rig);
 }
 
-/* Whatever stood in the way is taken out of it. */
+/* Removes whatever blocked it. */
 static void mend(void)
 {
     if (rule != 0) {
@@ -210,7 +210,7 @@ static void test_close(void)
 
 /* ---- further ways --------------------------------------------------------------------------------- */
 
-/* A refusal that is final, after a reply that was lost: the first request's grant is given back. */
+/* A final refusal after a lost reply: the grant of the first request is released. */
 static void test_refused_while_unsure(void)
 {
     rig_open(&rig, "ttl = 3s\n");
@@ -228,7 +228,7 @@ static void test_refused_while_unsure(void)
     rig_close(&rig);
 }
 
-/* The clean-up itself meets a backend that is away, and goes on when it is back. */
+/* The clean-up itself finds the backend unreachable, and goes on when it is back. */
 static void test_clean_up_waits_for_the_backend(void)
 {
     rig_open(&rig, "ttl = 30s\n");
@@ -249,7 +249,7 @@ static void test_clean_up_waits_for_the_backend(void)
     rig_close(&rig);
 }
 
-/* One of a crowd leaves: the others lose nothing by it, and the backend has heard of one all the time. */
+/* One of a crowd leaves: the others lose nothing, and the backend has seen one contender all the time. */
 static void test_one_of_many(void)
 {
     enum { CROWD = 20 };
@@ -277,14 +277,14 @@ static void test_one_of_many(void)
     rig_close(&rig);
 }
 
-/* Decided in the same moment: the callback comes with what was decided, and the cancel says so. */
+/* Decided at the same moment: the callback gets that outcome, and the cancel reports it. */
 static void test_cancel_after_the_outcome(void)
 {
     rig_open(&rig, "ttl = 3s\n");
     mortise_request request;
     memset(&got, 0, sizeof(got));
     CU_ASSERT_EQUAL(mortise_acquire_async(rig.handle, "a", FOREVER, told, &got, &request, NULL),
-                    MORTISE_OK); /* granted already, not told */
+                    MORTISE_OK); /* granted already, not reported yet */
     CU_ASSERT_EQUAL(got.calls, 0);
     CU_ASSERT_EQUAL(mortise_cancel(rig.handle, request), MORTISE_INVALID);
     settle();

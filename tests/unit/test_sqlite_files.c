@@ -73,12 +73,12 @@ static void test_busy_then_free(void)
     CU_ASSERT_TRUE(client.turns > 2 && client.turns < 100); /* by timer, and not in a hurry */
     unlock_database(&locker, pid);
     for (int i = 0; i < N; i++) {
-        bool first = i == 0 || i == 1 || i == 3; /* in the order of their coming */
+        bool first = i == 0 || i == 1 || i == 3; /* in the order in which they came */
         CU_ASSERT_TRUE(wait_done(&client, &calls[i]) && wait_done(&client, &batch[i]));
         CU_ASSERT_EQUAL(calls[i].op.status, first ? MORTISE_OK : MORTISE_BUSY);
         CU_ASSERT_EQUAL(batch[i].op.status, i == 0 ? MORTISE_OK : MORTISE_BUSY);
     }
-    /* the claim counts from the try that made it, not from those that did nothing */
+    /* the claim counts from the try that made it, not from the tries that did nothing */
     CU_ASSERT_TRUE(calls[0].op.from_ns > time_now() - 5000 * MS);
     CU_ASSERT_EQUAL(calls[0].op.from_ns, calls[0].op.first_sent_ns);
     client_close(&client);
@@ -139,7 +139,7 @@ static void test_cancel_while_busy(void)
     client_close(&client);
 }
 
-/* A waiter gives up while the file is locked: it is taken off the list later. */
+/* A waiter gives up while the file is locked: it is removed from the list later. */
 static void test_unwatch_while_busy(void)
 {
     struct locker locker;
@@ -154,7 +154,7 @@ static void test_unwatch_while_busy(void)
     module->watch(client.ctx, "a", 1);
     pid_t pid = lock_database(&locker);
     module->unwatch(client.ctx, "a", 1);
-    module->watch(client.ctx, "b", 1); /* put in a list later, and told of once */
+    module->watch(client.ctx, "b", 1); /* added to a list later, and notified once */
     CU_ASSERT_EQUAL(client.news, 0);
     unlock_database(&locker, pid);
     CU_ASSERT_TRUE(wait_news(&client, 1, PATIENCE_NS));
@@ -170,7 +170,7 @@ static void test_unwatch_while_busy(void)
 
 /* ---- broken, foreign, replaced -------------------------------------------------------------------- */
 
-/* Broken pages inside: the ops that meet them fail, and say so; they are not taken for free. */
+/* Broken pages inside: ops that read them fail and say so; the lock does not count as free. */
 static void test_corrupt_inside(void)
 {
     struct client client;
@@ -218,7 +218,7 @@ static void test_moved_away(void)
     CU_ASSERT_TRUE(next.op.token > lock.op.token);
     CU_ASSERT_EQUAL(access(path, F_OK), 0);
 
-    /* and where nothing can be put in its place, every op says why */
+    /* and if nothing can replace it, every op says why */
     remove_tree(path);
     CU_ASSERT_EQUAL(mkdir(path, 0700), 0);
     clock_shift_ns += 1001 * MS;
@@ -264,8 +264,8 @@ static void test_restart_of_the_host(void)
 
 /* ---- several clients of one process --------------------------------------------------------------- */
 
-/* A process that has nothing of ours: forked before anything was opened. When told, it opens and closes a
- * client, and with it the log if it can take itself for the last; then it says whether "a" can be had. */
+/* A process that shares nothing with this one: forked before anything was opened. On command it opens and closes a
+ * client, and with it the log if it believes that it is the last; then it reports whether "a" can be acquired. */
 static void stranger(void *argument)
 {
     struct locker *locker = argument;
@@ -298,7 +298,7 @@ static pid_t stranger_start(struct locker *locker)
     return child_start(stranger, locker);
 }
 
-/* Takes and gives back "a", while the stranger looks. */
+/* Acquires and releases "a" while the other process looks. */
 static void hold_before(struct locker *locker, struct client *client)
 {
     struct call lock;
@@ -310,7 +310,7 @@ static void hold_before(struct locker *locker, struct client *client)
     ask(locker);
 }
 
-/* Advisory locks are the process's: opening or closing one client must not drop those of the other. */
+/* Advisory locks belong to the process: opening or closing one client must not drop those of the other. */
 static void test_two_in_one_process(void)
 {
     struct locker locker;
@@ -356,8 +356,8 @@ static void child_with_client(void *argument)
     client_close(&client);
 }
 
-/* A child opens a client of its own while its parent has two: its locks must be real ones, and last when
- * the parent's go. The parent's last longer than the child, too. */
+/* A child opens a client of its own while its parent has two: its locks must be real ones, and remain when the
+ * parent's are released. The parent's outlast the child, too. */
 static void test_forked(void)
 {
     struct family family;
@@ -434,7 +434,7 @@ static void on_full_disk(void *argument)
     CU_ASSERT_EQUAL(acquire(&client, &lock, "a", 0), MORTISE_OK);
     joined(filler, place, "/filler");
     fill(filler);
-    for (int i = 0; i < 200; i++) /* the log begins anew in its old room */
+    for (int i = 0; i < 200; i++) /* the log starts again in its old space */
         CU_ASSERT_EQUAL_FATAL(renew(&client, &lock), MORTISE_OK);
     mortise_status status = MORTISE_OK;
     for (int i = 0; i < 2000 && status == MORTISE_OK; i++) {

@@ -8,7 +8,7 @@
 
 /* ---- ended from outside ------------------------------------------------------------------------------ */
 
-/* As the servers make it from the id: java.util.Random, seeded with the id and their "secret". */
+/* Computes it from the id as the servers do: java.util.Random, seeded with the id and their "secret". */
 static void password_of(int64_t id, char password[16])
 {
     uint64_t seed = ((uint64_t)id ^ UINT64_C(0xB3415C00)) ^ UINT64_C(0x5DEECE66D);
@@ -64,7 +64,7 @@ static void end_session(mortise_client *client)
     CU_ASSERT(session_close_by_hand(session_of(client)));
 }
 
-/* How often the node that this client's session beats with was written; -1: there is none. */
+/* Returns how often the node for the beats of this client's session was written; -1: there is none. */
 static int beats_of(mortise_client *client)
 {
     int64_t session = session_of(client);
@@ -110,7 +110,7 @@ static bool lasts_until(void *argument)
     return deadline_ms == 0 || deadline_ms >= goal->deadline_ms;
 }
 
-/* A client that has nothing comes to rest; its session lives on. The next lock is proven at once, and goes on. */
+/* A client without locks rests, and its session lives on. The next lock is proven at once, and is renewed. */
 static void test_rests(void)
 {
     mortise_client *client = client_direct(BRIEF);
@@ -166,7 +166,7 @@ static void ask(struct asker *asker, mortise_client *client, const char *name, u
         test_poll(never, NULL, 1);
 }
 
-/* An acquire ends the session of a client that rests; what is being asked in it is answered first. */
+/* An acquire ends the session of a client that rests; open requests in it are answered first. */
 static void test_queries_at_rest(void)
 {
     mortise_client *client = client_behind_proxy("&session_timeout=12s"),
@@ -181,7 +181,8 @@ static void test_queries_at_rest(void)
     CU_ASSERT(test_proxy_say(&stage.proxy, "delay 700 down"));
     ask(&lists, client, listed, 0);
     ask(&breaks, client, ended, mortise_token(broken));
-    CU_ASSERT(wait_contenders(ended, 0)); /* done, and not answered; the list knows its folders */
+    CU_ASSERT(
+        wait_contenders(ended, 0)); /* executed, and not answered; the list knows its folders */
     waiter_start(&waiter, client, wanted);
     pthread_join(lists.thread, NULL);
     pthread_join(breaks.thread, NULL);
@@ -198,7 +199,7 @@ static void test_queries_at_rest(void)
     client_end(holder);
 }
 
-/* CURATOR-604: after the end of a session there is one owner, and the old one knows that it is not. */
+/* CURATOR-604: after the end of a session there is one owner, and the old one knows that it is LOST. */
 static void test_two_owners_curator_604(void)
 {
     mortise_client *client = client_direct(""), *other = client_direct("");
@@ -223,7 +224,7 @@ static void test_two_owners_curator_604(void)
     client_end(other);
 }
 
-/* CURATOR-498: who waits goes on in the next session, with a node of that session. */
+/* CURATOR-498: a waiter continues in the next session, with a node of that session. */
 static void test_dying_session_curator_498(void)
 {
     mortise_client *holder = client_direct(""), *client = client_direct("");
@@ -273,8 +274,7 @@ static void block(mortise_lease *lease, mortise_lease_state state, void *gate)
     test_count_wait(gate, 1);
 }
 
-/* CURATOR-495: a callback of the application that blocks holds up no event: others get and lose their locks.
- * */
+/* CURATOR-495: a callback of the application that blocks delays no event: others get and lose their locks. */
 static void test_blocked_callback_curator_495(void)
 {
     mortise_client *client = client_direct("");
@@ -308,7 +308,7 @@ static void test_away_longer_than_the_session(void)
     mortise_lease *lease = take(client, name);
     uint64_t token = mortise_token(lease);
     CU_ASSERT_FATAL(stage_server("freeze", 0));
-    CU_ASSERT(mortise_remaining_ms(lease) < TIMEOUT_MS); /* nobody can prolong it now */
+    CU_ASSERT(mortise_remaining_ms(lease) < TIMEOUT_MS); /* nobody can extend it now */
     CU_ASSERT(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
     CU_ASSERT_FATAL(stage_server("thaw", 0));
     EXPECT(LOST, mortise_release(lease, &detail));
@@ -338,8 +338,8 @@ static bool is_lost(void *argument)
     return lost;
 }
 
-/* The servers grant 30 s of what is asked for. From the first moment on, and for as long as all are well, a
- * lease has more than a fifth of that left at any time: whoever watches it needs time to act. */
+/* The servers grant a timeout of 30 s. From the first moment on, and as long as everything works, a lease always has
+ * more than a fifth of that left, because its holder needs time to act. */
 static void test_never_near_its_end(void)
 {
     static const char *const asked[WATCHED] = {"&" LIFE, "&session_timeout=60s"};
@@ -360,7 +360,7 @@ static void test_never_near_its_end(void)
 
 /* ---- who may ---------------------------------------------------------------------------------------------- */
 
-/* @folder  Looked for while the name is held: the server sweeps empty ones. NULL: not looked for. */
+/* @folder  Checked while the name is held: the server removes empty ones. NULL: not checked. */
 static mortise_status lock_in(const char *servers, const char *rest, const char *folder,
                               mortise_error *error)
 {
@@ -399,8 +399,8 @@ static void test_acl(void)
     EXPECT(CONFIG, lock_once(stage.servers, "/secured?tls=yes", &detail));
 }
 
-/* Who may make nodes but not delete them: each release says so, the node is not forgotten, and as soon as
- * nothing else is held the session is ended for its sake. */
+/* A client that may create nodes but not delete them: each release reports it, the node is not forgotten, and as soon
+ * as nothing else is held the client ends the session to remove it. */
 static void test_may_not_delete(void)
 {
     struct ACL some = {ZOO_PERM_CREATE | ZOO_PERM_READ, ZOO_ANYONE_ID_UNSAFE};
@@ -429,7 +429,7 @@ static bool ready(void *client)
     return mortise_ping(client, NULL, 0, NULL) == MORTISE_OK;
 }
 
-/* What nobody waits for any more is freed at the end too; the leak checker looks. */
+/* What nobody waits for any more is freed at the end too; the leak checker verifies it. */
 static void test_closed_while_frozen(void)
 {
     mortise_client *client = client_direct("&unreachable_timeout=3s");
@@ -469,7 +469,7 @@ static bool name_is_told(void *argument)
     return strstr(detail.message, "name.invalid: ") != NULL;
 }
 
-/* A name that could not be looked up is told of as long as there is no connection, and not for ever after. */
+/* A name that could not be looked up is reported as long as there is no connection, and not forever after. */
 static void test_first_name_unknown(void)
 {
     mortise_info info = {.size = sizeof info};
