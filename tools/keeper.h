@@ -17,6 +17,8 @@
 
 #define NEVER_NS INT64_MAX
 
+enum { RUN_NAMES_MAX = 256 }; /* locks that one run holds */
+
 /* For runs inside of the command: the owners of the runs around them; and for locks held over a migration the process
  * and the name of the lock, "PID@HOST/NAME", the name in hexadecimal. */
 #define OUTER_OWNERS "MORTISE_OUTER_OWNERS"
@@ -64,11 +66,14 @@ struct keeper_page {
     bool warn_only;   /* --on-loss=warn */
     bool hide_config; /* --hide-config */
     bool foreground;  /* the command's group gets the terminal */
-    uint64_t token;
+    uint64_t token; /* this, name and owner: of the first name */
     char name[MORTISE_NAME_MAX + 1];
     char owner[MORTISE_OWNER_MAX + 1];
     char driver[64];
-    char migrating[OUTER_HOLDER_SIZE]; /* the word for OUTER_MIGRATING; empty: no migration */
+    /* words, separated by blanks */
+    char tokens[RUN_NAMES_MAX * 21];
+    char other_owners[RUN_NAMES_MAX * (MORTISE_OWNER_MAX + 1)];
+    char migrating[RUN_NAMES_MAX * OUTER_HOLDER_SIZE]; /* for OUTER_MIGRATING; empty: no migration */
 };
 
 /* What the keeper must know of the wrapper when it is forked. */

@@ -32,6 +32,8 @@ static void set_outer(const struct keeper_page *page)
 
     if (outer != NULL)
         append_to(OUTER_OWNERS, outer);
+    if (page->other_owners[0] != '\0')
+        append_to(OUTER_OWNERS, page->other_owners);
     if (page->migrating[0] != '\0')
         append_to(OUTER_MIGRATING, page->migrating);
 }
@@ -48,6 +50,7 @@ static void set_environment(const struct keeper_page *page, int lease_fd)
     setenv("MORTISE_DRIVER", page->driver, 1);
     snprintf(text, sizeof text, "%" PRIu64, page->token);
     setenv("MORTISE_TOKEN", text, 1);
+    setenv("MORTISE_TOKENS", page->tokens, 1);
     snprintf(text, sizeof text, "%d", lease_fd);
     setenv("MORTISE_LEASE_FD", text, 1);
 }

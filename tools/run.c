@@ -83,10 +83,8 @@ static void release(struct run *run)
                  run->shown);
     signals_last_words(words);
     /* If the lock is lost, there is no answer to wait for. */
-    mortise_status status = run->lost ? mortise_release_nowait(run->lease, &error)
-                                      : mortise_release(run->lease, &error);
+    mortise_status status = run_release(run, !run->lost, &error);
     signals_last_words("");
-    run->lease = NULL;
     if (status == MORTISE_LOST || status == MORTISE_NOTOWNER) {
         if (!run->lost)
             say("%s: the lock was lost before the command ended", run->shown);

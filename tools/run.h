@@ -13,7 +13,8 @@
 
 struct run {
     /* what was asked for: run_options.c */
-    const char *name;
+    const char *names[RUN_NAMES_MAX]; /* in the order of the command line */
+    size_t count;                     /* of the names */
     char *const *command;
     char *shell_command[4]; /* -c: sh -c TEXT */
     bool by_shell;
@@ -25,7 +26,7 @@ struct run {
     int not_had_code;        /* -E */
     bool warn_only;          /* --on-loss=warn */
     bool hide_config;        /* --hide-config */
-    char shown[QUOTED_SIZE]; /* the name, quoted */
+    char shown[QUOTED_SIZE]; /* the names, quoted */
 
     /* signals: run_signals.c */
     sigset_t original_mask, handled;
@@ -38,9 +39,10 @@ struct run {
 
     /* the lock: run_wait.c */
     mortise_client *client;
-    mortise_lease *lease;
-    int events;       /* mortise_fd */
-    bool answered;    /* the acquire's callback has come */
+    mortise_lease *leases[RUN_NAMES_MAX]; /* as the names; NULL: not yet */
+    int events;                           /* mortise_fd */
+    size_t asked_for;                     /* the name that is waited for */
+    bool answered;                        /* the acquire's callback has come */
     bool notice_due;  /* the user was not told yet who holds the lock */
     int notice_fd;    /* of notice_ask(), or -1 */
     bool interrupted; /* the wait was ended by a signal */
@@ -109,8 +111,18 @@ bool terminal_is_commands(const struct run *run);
 void terminal_give(const struct run *run);
 void terminal_take(const struct run *run);
 
-/* Waits for the lock. True: run->lease is held. False: the process must end with *code. */
+/* Waits for the locks. True: run->leases are held. False: the process must end with *code. */
 bool run_wait(struct run *run, int *code);
+/* ---- run_leases.c: one name or several, as one lock ---- */
+/* The smallest name (byte by byte) without a lease; run->count: there is none. Who acquires names in this order does not wait
+ * for ever for another who does: each waits for a name only while it holds smaller ones. */
+size_t run_next_name(const struct run *run);
+bool run_is_lost(const struct run *run);
+/* Until the first deadline. */
+int64_t run_remaining_ms(const struct run *run);
+bool run_has_lease(const struct run *run, const mortise_lease *lease);
+/* Releases all leases that there are; waits: for the answers. */
+mortise_status run_release(struct run *run, bool waits, mortise_error *error);
 /* Writes one word for a holder, for OUTER_MIGRATING. */
 void run_outer_holder(const char *name, int64_t pid, const char *host, char *text, size_t size);
 /* ---- run_notice.c: tells a user on a terminal who holds the lock ---- */

@@ -8,6 +8,7 @@
 #include "duration.h"
 #include "output.h"
 
+#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +44,7 @@ void run_publish(struct run *run)
 {
     struct keeper_page *page = run->keeper.page;
     const int64_t now_ns = boottime_ns(); /* first: too early is safe */
-    const int64_t left_ms = mortise_remaining_ms(run->lease);
+    const int64_t left_ms = run_remaining_ms(run);
     const int64_t deadline_ns = now_ns + left_ms * MS_NS;
 
     /* Milliseconds are rounded: if the deadline moves by less, the lease was not renewed, and the keeper must see that. */
@@ -75,7 +76,7 @@ static const char *consequence(const struct run *run)
 
 static void look_for_loss(struct run *run)
 {
-    if (!run->lost && mortise_state(run->lease) == MORTISE_STATE_LOST)
+    if (!run->lost && run_is_lost(run))
         run->lost = true;
     if (run->lost && run->lost_ns == 0)
         run->lost_ns = boottime_ns();
@@ -144,12 +145,15 @@ static bool look_at_holder(const mortise_info *info, void *user_data)
 
 static bool is_still_ours(const struct run *run)
 {
-    struct search search = {.token = mortise_token(run->lease)};
-
-    mortise_owner(run->lease, search.owner, sizeof search.owner);
-    if (mortise_holders(run->client, run->name, look_at_holder, &search, NULL) != MORTISE_OK)
-        return true;
-    return search.found;
+    for (size_t i = 0; i < run->count; i++) {
+        struct search search = {.token = mortise_token(run->leases[i])};
+        mortise_owner(run->leases[i], search.owner, sizeof search.owner);
+        if (mortise_holders(run->client, run->names[i], look_at_holder, &search, NULL) ==
+                MORTISE_OK &&
+            !search.found)
+            return false;
+    }
+    return true;
 }
 
 /* Continues the command, but not before an overdue renewal has come: the keeper is about to end the command. */
@@ -166,7 +170,7 @@ static void resume_if_renewed(struct run *run)
 
 static void resume(struct run *run)
 {
-    if (!run->lost && mortise_state(run->lease) != MORTISE_STATE_LOST && !is_still_ours(run))
+    if (!run->lost && !run_is_lost(run) && !is_still_ours(run))
         run->lost = true;
     look_for_loss(run);
     if (!run->lost || run->warn_only)
@@ -301,6 +305,34 @@ static void on_keeper(struct run *run)
 
 /* ---- The loop -------------------------------------------------------------------------------- */
 
+/* Appends a word to a list that is separated by blanks. */
+static void append(char *list, size_t size, const char *word)
+{
+    const size_t used = strlen(list);
+
+    snprintf(list + used, size - used, "%s%s", used > 0 ? " " : "", word);
+}
+
+/* What the command, and a run inside of it, must know of each lease. */
+static void fill_leases(const struct run *run, const char *host, bool migrating)
+{
+    struct keeper_page *page = run->keeper.page;
+    char text[OUTER_HOLDER_SIZE];
+
+    mortise_owner(run->leases[0], page->owner, sizeof page->owner);
+    page->token = mortise_token(run->leases[0]);
+    for (size_t i = 0; i < run->count; i++) {
+        snprintf(text, sizeof text, "%" PRIu64, mortise_token(run->leases[i]));
+        append(page->tokens, sizeof page->tokens, text);
+        if (i > 0 && mortise_owner(run->leases[i], text, sizeof text) > 0)
+            append(page->other_owners, sizeof page->other_owners, text);
+        if (!migrating)
+            continue;
+        run_outer_holder(run->names[i], getpid(), host, text, sizeof text);
+        append(page->migrating, sizeof page->migrating, text);
+    }
+}
+
 static void fill_page(struct run *run)
 {
     struct keeper_page *page = run->keeper.page;
@@ -314,15 +346,12 @@ static void fill_page(struct run *run)
         if (driver[0] == '\0' && strcmp(info.kind, "driver") == 0)
             driver = info.name;
     }
-    snprintf(page->name, sizeof page->name, "%s", run->name);
+    snprintf(page->name, sizeof page->name, "%s", run->names[0]);
     snprintf(page->driver, sizeof page->driver, "%s", driver);
-    mortise_owner(run->lease, page->owner, sizeof page->owner);
-    page->token = mortise_token(run->lease);
     page->warn_only = run->warn_only;
     page->hide_config = run->hide_config;
     gethostname(host, sizeof host - 1);
-    if (migrating)
-        run_outer_holder(run->name, getpid(), host, page->migrating, sizeof page->migrating);
+    fill_leases(run, host, migrating);
     page->foreground = terminal_is_ours(run);
 }
 

@@ -37,7 +37,7 @@ int notice_ask(struct run *run)
     pthread_t thread;
 
     question.client = run->client;
-    question.name = run->name;
+    question.name = run->names[run->asked_for];
     if (pipe2(question.ends, O_CLOEXEC) != 0)
         return -1;
     if (pthread_create(&thread, NULL, ask, NULL) != 0) {
@@ -54,19 +54,23 @@ void notice_say(struct run *run)
     const mortise_info *info = &question.info;
     char host[4 * sizeof info->host], program[4 * sizeof info->program];
     char held[DURATION_SIZE], since[48] = "", others[48];
+    char shown[QUOTED_SIZE];
 
     close(run->notice_fd);
     run->notice_fd = -1;
+    if (question.name != run->names[run->asked_for])
+        return; /* of several names: that one is held meanwhile */
+    quoted(question.name, shown, sizeof shown);
     if (question.status != MORTISE_OK || !info->held) {
-        say("waiting for %s", run->shown);
+        say("waiting for %s", shown);
         return;
     }
     if (info->held_ms >= 0)
         snprintf(since, sizeof since, " for %s", format_duration(info->held_ms, held));
     if (info->host[0] == '\0' || info->pid <= 0)
-        say("waiting for %s, which another holds%s", run->shown, since);
+        say("waiting for %s, which another holds%s", shown, since);
     else
-        say("waiting for %s, held by %s (pid %" PRId64 ", %s)%s%s", run->shown,
+        say("waiting for %s, held by %s (pid %" PRId64 ", %s)%s%s", shown,
             printable(info->host, host, sizeof host), info->pid,
             printable(info->program, program, sizeof program),
             holders_others(info, others, sizeof others), since);

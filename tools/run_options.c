@@ -7,13 +7,14 @@
 #include "text.h"
 
 #include <getopt.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char help[] =
-    "Usage: mortise run [OPTION…] NAME -- COMMAND [ARGUMENT…]\n"
+    "Usage: mortise run [OPTION…] NAME… -- COMMAND [ARGUMENT…]\n"
     "       mortise run [OPTION…] -c NAME 'SHELL COMMAND'\n"
     "Acquires the lock NAME, runs COMMAND, and releases the lock when COMMAND and all processes\n"
-    "that it started have ended.\n"
+    "that it started have ended. If there are several names, acquires all of them or none.\n"
     "\n"
     "  -s, --shared              share NAME with other runs that say --shared\n"
     "      --permits N           share NAME, with at most N runs at once\n"
@@ -31,7 +32,7 @@ static const char help[] =
     "\n"
     "Environment of COMMAND: MORTISE_NAME, MORTISE_TOKEN (a number that grows with every holder),\n"
     "MORTISE_OWNER, MORTISE_DRIVER, and MORTISE_LEASE_FD, a descriptor that reads end of file\n"
-    "after the lock is lost.\n"
+    "after the lock is lost. MORTISE_TOKENS has the tokens of all names, in their order.\n"
     "\n"
     "Exit code: the code of COMMAND; 128+N if signal N ended it or the wait; 75 not acquired in\n"
     "time; 76 lock lost; 69 backend unreachable; 78 config; 64 usage; 126 not executable;\n"
@@ -161,21 +162,70 @@ static bool read_own(struct run *run, int option, bool *own)
     }
 }
 
-/* Reads options up to the first word that is not an option. */
-static bool read_some(struct run *run, int argc, char **argv, int *code)
+static bool add_name(struct run *run, const char *name)
+{
+    char shown[QUOTED_SIZE];
+
+    if (!name_is_good("run", name))
+        return false;
+    for (size_t i = 0; i < run->count; i++) {
+        if (strcmp(run->names[i], name) == 0) {
+            bad_usage("run", "%.200s is named twice", quoted(name, shown, sizeof shown));
+            return false;
+        }
+    }
+    if (run->count == RUN_NAMES_MAX) {
+        bad_usage("run", "more than %d locks are named", RUN_NAMES_MAX);
+        return false;
+    }
+    run->names[run->count++] = name;
+    return true;
+}
+
+/* Whether the words up to a "--" are names. Without "--" the second word begins the command, as with flock(1). */
+static bool is_followed_by_dashes(char **words)
+{
+    while (*words != NULL && strcmp(*words, "--") != 0)
+        words++;
+    return *words != NULL;
+}
+
+enum { WORD = 1 }; /* getopt: not an option */
+
+/* Reads options and names up to "--" or the first word of the command. */
+static bool read_words(struct run *run, int argc, char **argv, int *code)
 {
     int option;
     bool own;
 
-    while ((option = getopt_long(argc, argv, "+:snw:E:cC:", options, NULL)) != -1) {
-        if (!read_own(run, option, &own)) {
-            *code = EXIT_BAD_USAGE;
-            return false;
+    *code = EXIT_BAD_USAGE;
+    while ((option = getopt_long(argc, argv, "-:snw:E:cC:", options, NULL)) != -1) {
+        if (option == WORD && run->count > 0 && !is_followed_by_dashes(argv + optind)) {
+            optind--;
+            return true;
         }
-        if (!own && option_common(option, argv, help, code))
+        if (option == WORD ? !add_name(run, optarg) : !read_own(run, option, &own))
+            return false;
+        if (option != WORD && !own && option_common(option, argv, help, code))
             return false;
     }
     return true;
+}
+
+static void show_names(struct run *run)
+{
+    char one[QUOTED_SIZE];
+    size_t used = 0;
+
+    for (size_t i = 0; i < run->count; i++) {
+        quoted(run->names[i], one, sizeof one);
+        if (i > 0 && used + strlen(one) + 32 > sizeof run->shown) {
+            snprintf(run->shown + used, sizeof run->shown - used, " and %zu more", run->count - i);
+            return;
+        }
+        used += (size_t)snprintf(run->shown + used, sizeof run->shown - used, "%s%s",
+                                 i > 0 ? ", " : "", one);
+    }
 }
 
 static int read_command(struct run *run, int argc, char **argv)
@@ -206,25 +256,21 @@ bool run_read_options(struct run *run, int argc, char **argv, int *code)
     run->wait_ms = MORTISE_WAIT_DEFAULT;
     run->grace_ms = -1;
     run->not_had_code = EXIT_NOT_HAD;
-    if (!read_some(run, argc, argv, code))
+    if (!read_words(run, argc, argv, code))
         return false;
-    if (optind >= argc) {
-        *code = bad_usage("run", "no lock named");
-        return false;
+    if (run->count == 0 && optind < argc) {
+        /* "--" stands before the name, which may begin with a dash. Options and names may follow it. getopt skips the first
+         * word of argv, so that is the name now. */
+        if (!add_name(run, argv[optind]))
+            return false;
+        argc -= optind;
+        argv += optind;
+        optind = 0;
+        argv[0] = own_name;
+        if (!read_words(run, argc, argv, code))
+            return false;
     }
-    *code = EXIT_BAD_USAGE;
-    run->name = argv[optind];
-    if (!name_is_good("run", run->name))
-        return false;
-    quoted(run->name, run->shown, sizeof run->shown);
-    /* Options may follow the name too (flock's `FILE -c TEXT`), up to "--" or the command. getopt skips the first word of
-     * argv, so that is the name now. */
-    argc -= optind;
-    argv += optind;
-    optind = 0;
-    argv[0] = own_name;
-    if (!read_some(run, argc, argv, code))
-        return false;
-    *code = read_command(run, argc, argv);
+    *code = run->count == 0 ? bad_usage("run", "no lock named") : read_command(run, argc, argv);
+    show_names(run);
     return *code == EXIT_DONE;
 }

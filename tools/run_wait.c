@@ -23,7 +23,7 @@ static void on_state(mortise_lease *lease, mortise_lease_state state, void *user
 {
     struct run *run = user_data;
 
-    if (state == MORTISE_STATE_LOST && lease == run->lease)
+    if (state == MORTISE_STATE_LOST && run_has_lease(run, lease))
         run->lost = true;
 }
 
@@ -34,7 +34,7 @@ static void on_acquired(mortise_status status, mortise_lease *lease, const morti
 
     run->answered = true;
     run->status = status;
-    run->lease = lease;
+    run->leases[run->asked_for] = lease;
     if (error != NULL)
         run->error = *error;
 }
@@ -66,7 +66,7 @@ void run_outer_holder(const char *name, int64_t pid, const char *host, char *tex
 
 /* The owner tells. But a migration gives each side a grant of its own, so another client may see a different owner than the
  * holder: a run over a migration is known by its process and its name as well. */
-static bool is_outer_holder(const struct run *run, const mortise_info *info)
+static bool is_outer_holder(const mortise_info *info)
 {
     const char *owners = getenv(OUTER_OWNERS), *nearest_one = getenv("MORTISE_OWNER");
     char holder[OUTER_HOLDER_SIZE];
@@ -76,39 +76,48 @@ static bool is_outer_holder(const struct run *run, const mortise_info *info)
         return true;
     if (info->pid <= 0)
         return false;
-    run_outer_holder(run->name, info->pid, info->host, holder, sizeof holder);
+    run_outer_holder(info->name, info->pid, info->host, holder, sizeof holder);
     return in_list(getenv(OUTER_MIGRATING), holder);
 }
 
-struct outer_search {
-    const struct run *run;
-    bool found;
-};
-
 static bool look_at_holder(const mortise_info *info, void *user_data)
 {
-    struct outer_search *search = user_data;
+    bool *found = user_data;
 
-    search->found = is_outer_holder(search->run, info);
-    return !search->found;
+    *found = is_outer_holder(info);
+    return !*found;
 }
 
 /* Whether a run around this one holds the same lock: each would wait for the other. If both share the lock, this one still
  * waits behind a writer that waits for the other. Asks only inside another run. The backend decides; if it cannot tell, the
  * environment does. */
-static bool would_wait_for_itself(struct run *run)
+static bool would_wait_for_itself(struct run *run, const char *name)
 {
-    struct outer_search search = {.run = run};
     const char *outer_name = getenv("MORTISE_NAME");
+    bool found = false;
 
     if (getenv("MORTISE_OWNER") == NULL)
         return false;
     signals_end_at_once(run);
-    mortise_status status = mortise_holders(run->client, run->name, look_at_holder, &search, NULL);
+    mortise_status status = mortise_holders(run->client, name, look_at_holder, &found, NULL);
     signals_held_back(run);
     if (status == MORTISE_NOTSUP)
-        return outer_name != NULL && strcmp(outer_name, run->name) == 0;
-    return search.found;
+        return outer_name != NULL && strcmp(outer_name, name) == 0;
+    return found;
+}
+
+static bool says_it_would_wait_for_itself(struct run *run)
+{
+    char shown[QUOTED_SIZE];
+
+    for (size_t i = 0; i < run->count; i++) {
+        if (!would_wait_for_itself(run, run->names[i]))
+            continue;
+        say("%s is held by the mortise run that started this one, which would wait for itself",
+            quoted(run->names[i], shown, sizeof shown));
+        return true;
+    }
+    return false;
 }
 
 /* ---- Failures -------------------------------------------------------------------------------- */
@@ -129,13 +138,15 @@ static void how_it_ended(const struct run *run, char *text, size_t size)
 static void say_not_had(struct run *run)
 {
     char host[4 * sizeof((mortise_info *)0)->host], held[DURATION_SIZE];
-    char after[64], since[48] = "", others[48], permits[48] = "";
+    char after[64], since[48] = "", others[48], permits[48] = "", shown[QUOTED_SIZE];
+    const char *name = run->names[run->asked_for];
     mortise_info info = {.size = sizeof info};
 
     how_it_ended(run, after, sizeof after);
+    quoted(name, shown, sizeof shown);
     /* The holder may have changed since the wait. */
-    if (mortise_inspect(run->client, run->name, &info, NULL) != MORTISE_OK || !info.held) {
-        say("%s was held by another; %s", run->shown, after);
+    if (mortise_inspect(run->client, name, &info, NULL) != MORTISE_OK || !info.held) {
+        say("%s was held by another; %s", shown, after);
         return;
     }
     if (info.held_ms >= 0)
@@ -144,15 +155,16 @@ static void say_not_had(struct run *run)
         snprintf(permits, sizeof permits, ", %" PRIu32 " of %" PRIu32 " permits",
                  holders_count(&info), info.permits);
     if (info.host[0] != '\0' && info.pid > 0)
-        say("%s is held by %s (pid %" PRId64 ")%s%s%s; %s", run->shown,
+        say("%s is held by %s (pid %" PRId64 ")%s%s%s; %s", shown,
             printable(info.host, host, sizeof host), info.pid,
             holders_others(&info, others, sizeof others), since, permits, after);
     else
-        say("%s is held by another%s%s; %s", run->shown, since, permits, after);
+        say("%s is held by another%s%s; %s", shown, since, permits, after);
 }
 
 static int failed_to_acquire(struct run *run)
 {
+    run_release(run, false, NULL); /* of several names all or none */
     if (run->status == MORTISE_BUSY || run->status == MORTISE_TIMEDOUT) {
         signals_end_at_once(run); /* the request for the holder needs no clean-up */
         say_not_had(run);
@@ -178,9 +190,7 @@ static int leave(struct run *run, mortise_request request, int number)
         poll(&fd, 1, -1);
         mortise_dispatch(run->client);
     }
-    mortise_release_nowait(run->lease,
-                           NULL); /* it may have come at the last moment; NULL is allowed */
-    run->lease = NULL;
+    run_release(run, false, NULL); /* it may have come at the last moment; NULL is allowed */
     signals_held_back(run);
     return end.code;
 }
@@ -208,9 +218,9 @@ static int wait_once(struct run *run, int64_t wait_ms)
                         .permits = run->permits, .on_state = on_state, .user_data = run);
     mortise_request request;
 
-    run->answered = run->lost = false;
-    run->status = mortise_acquire_async(run->client, run->name, options, on_acquired, run, &request,
-                                        &run->error);
+    run->answered = false;
+    run->status = mortise_acquire_async(run->client, run->names[run->asked_for], options,
+                                        on_acquired, run, &request, &run->error);
     if (run->status != MORTISE_OK)
         return failed_to_acquire(run);
     mortise_dispatch(run->client);
@@ -235,9 +245,29 @@ static int wait_once(struct run *run, int64_t wait_ms)
     return run->status == MORTISE_OK ? HELD : failed_to_acquire(run);
 }
 
+/* What is left of -w. Without -w, the config's wait is the limit for each name. */
+static int64_t rest_of_wait(const struct run *run)
+{
+    int64_t rest_ms = run->wait_ms - (boottime_ns() - run->begin_ns) / 1000000;
+
+    if (run->wait_ms <= 0)
+        return run->wait_ms;
+    return rest_ms > 0 ? rest_ms : 0;
+}
+
+static int wait_for_all(struct run *run)
+{
+    run->lost = false;
+    while ((run->asked_for = run_next_name(run)) < run->count) {
+        int code = wait_once(run, rest_of_wait(run));
+        if (code != HELD)
+            return code;
+    }
+    return HELD;
+}
+
 static int wait_until_held(struct run *run)
 {
-    int64_t wait_ms = run->wait_ms;
     mortise_status status;
 
     run->notice_due = isatty(STDERR_FILENO) == 1;
@@ -248,22 +278,15 @@ static int wait_until_held(struct run *run)
         say("%s: %s", run->shown, mortise_status_text(status));
         return exit_code_of(status);
     }
-    if (would_wait_for_itself(run)) {
-        say("%s is held by the mortise run that started this one, which would wait for itself",
-            run->shown);
+    if (says_it_would_wait_for_itself(run))
         return run->not_had_code;
-    }
     for (;;) {
-        int code = wait_once(run, wait_ms);
-        if (code != HELD || mortise_state(run->lease) != MORTISE_STATE_LOST)
+        int code = wait_for_all(run);
+        if (code != HELD || !run_is_lost(run))
             return code;
-        /* The wrapper was stopped when its turn came, and the lease was lost. Nothing was done under it, so queue again. */
-        mortise_release_nowait(run->lease, NULL);
-        run->lease = NULL;
-        if (run->wait_ms > 0) {
-            int64_t rest_ms = run->wait_ms - (boottime_ns() - run->begin_ns) / 1000000;
-            wait_ms = rest_ms > 0 ? rest_ms : 0;
-        }
+        /* A lease was lost during the wait, because the wrapper was stopped or an operator broke it. Nothing was done under
+         * it, so queue again. */
+        run_release(run, false, NULL);
     }
 }
 

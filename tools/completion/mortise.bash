@@ -86,7 +86,7 @@ _mortise() {
         ;;
     run)
         words="--shared --permits --nonblock --wait --ttl --grace --on-loss --hide-config --conflict-exit-code --command $common --"
-        [ $names -gt 0 ] || [[ $word == -* ]] || words+=" $(_mortise_names "$word")"
+        [[ $word == -* ]] || words+=" $(_mortise_names "$word")"
         ;;
     status) words="--json $common $(_mortise_names "$word")" ;;
     list) words="--json $common $(_mortise_names "$word")" ;;
