@@ -122,6 +122,37 @@ static void test_remaining_falls(void)
     close_client(client);
 }
 
+/* A lease that is not renewed lasts for as long as its holder asks in time, here and in the backend. */
+static void test_extend(void)
+{
+    mortise_client *client = open_client(NULL), *other = open_client(NULL);
+    const char *name = fresh_name();
+    mortise_lease *lease = NULL, *none;
+    mortise_status status = MORTISE_LOST; /* on a machine that is busy for a whole ttl */
+    for (int round = 0; round < 10 && status == MORTISE_LOST; round++) {
+        mortise_release(lease, NULL);
+        lease =
+            take_with(client, name,
+                      MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = subject.ttl_ms, .no_renew = true));
+        status = mortise_extend(lease, 60000, &detail);
+    }
+    EXPECT(OK, status);
+    uint64_t token = mortise_token(lease);
+    if (!has(MORTISE_CAP_SESSION))
+        CU_ASSERT(mortise_remaining_ms(lease) > 50000);
+    EXPECT(TIMEDOUT, mortise_acquire(other, name, MORTISE_OPTIONS(.wait_ms = 2 * subject.ttl_ms),
+                                     &none, &detail));
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
+    EXPECT(OK, mortise_extend(lease, MORTISE_TTL_MIN_MS, &detail)); /* that makes it no shorter */
+    EXPECT(TIMEDOUT, mortise_acquire(other, name, MORTISE_OPTIONS(.wait_ms = 200), &none, &detail));
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
+    CU_ASSERT_EQUAL(mortise_token(lease), token);
+    give(lease);
+    EXPECT(OK, try_once(other, name));
+    close_client(client);
+    close_client(other);
+}
+
 /* A lease that is held from the first test to the last, except for the tests that stop the server, and for two ttls
  * at least. Its ttl is so long that a busy machine does not lose it. */
 static struct {
@@ -309,6 +340,7 @@ static void test_not_told_after_release(void)
 const CU_TestInfo life_tests[] = {
     {"deadline", test_deadline},
     {"remaining time falls", test_remaining_falls},
+    {"extended by its holder", test_extend},
     {"no renewal after release", test_no_renewal_after_release},
     {"renewed over ten ttls", test_ten_ttls},
     {"renewed until max_hold", test_renewed_before_max_hold},
