@@ -1,69 +1,9 @@
 /* test_readers.c - shared holders and permits in the row-lease algorithm, without a database: who is admitted, each
- * holder's own end, the bar of an exclusive waiter, places that are kept, downgrade, what older clients see; and a random
- * walk that is checked against what may be true at any time. */
+ * holder's own end, the bar of an exclusive waiter, places that are kept, downgrade, what older clients see. */
 #include "holders.h"
-#include "rowlease_test.h"
+#include "readers_test.h"
 
 #include <CUnit/Basic.h>
-
-static struct rowlease_answer ask(int grant, mortise_mode mode, uint32_t permits, int64_t ttl_ms,
-                                  int64_t now, const struct rowlease_inbox *inbox)
-{
-    mortise_op op = op_of(MORTISE_OP_ACQUIRE, grant, NULL, ttl_ms);
-    op.mode = mode;
-    op.permits = permits;
-    return rowlease_acquire(&row, &op, at(now), inbox);
-}
-
-static struct rowlease_answer share(int grant, uint32_t permits, int64_t ttl_ms, int64_t now,
-                                    const struct rowlease_inbox *inbox)
-{
-    return ask(grant, MORTISE_SHARED, permits, ttl_ms, now, inbox);
-}
-
-static mortise_op shared_op(mortise_op_kind kind, int grant, uint64_t token, int64_t ttl_ms)
-{
-    mortise_op op = op_of(kind, grant, NULL, ttl_ms);
-    op.mode = MORTISE_SHARED;
-    op.token = token;
-    return op;
-}
-
-static struct rowlease_answer leave(int grant, uint64_t token, int64_t now)
-{
-    mortise_op op = shared_op(MORTISE_OP_RELEASE, grant, token, 0);
-    return rowlease_release(&row, &op, at(now));
-}
-
-static struct rowlease_answer extend(int grant, uint64_t token, int64_t ttl_ms, int64_t now)
-{
-    mortise_op op = shared_op(MORTISE_OP_RENEW, grant, token, ttl_ms);
-    return rowlease_renew(&row, &op, at(now));
-}
-
-static struct rowlease_answer downgrade(int grant, uint64_t token, int64_t ttl_ms, int64_t now)
-{
-    mortise_op op = op_of(MORTISE_OP_RENEW, grant, NULL, ttl_ms);
-    op.token = token;
-    op.flags = MORTISE_OP_DOWNGRADE;
-    return rowlease_renew(&row, &op, at(now));
-}
-
-static struct rowlease_answer break_it(uint64_t token, int64_t now)
-{
-    mortise_op op = op_of(MORTISE_OP_RELEASE, 99, NULL, 0);
-    op.flags = MORTISE_OP_BREAK;
-    op.token = token;
-    return rowlease_release(&row, &op, at(now));
-}
-
-static mortise_info info_at(int64_t now)
-{
-    mortise_info info;
-    memset(&info, 'x', sizeof(info));
-    rowlease_inspect(&row, now, &info);
-    return info;
-}
 
 /* What a client of version 0.1 does with the row: whether it takes it for sensible, and for held by another owner. */
 static bool taken_for_older_clients(int64_t now)
@@ -128,11 +68,12 @@ static void test_own_end(void)
 static void test_repeats(void)
 {
     clear();
-    share(9, 0, 1000, 5 * S, NULL);
+    uint64_t earlier = share(9, 0, 1000, 5 * S, NULL).token;
     struct rowlease_answer first = share(1, 0, 1000, 5 * S + 1, NULL);
     struct rowlease_answer again = share(1, 0, 1000, 5 * S + 300000, NULL);
     CU_ASSERT_TRUE(again.status == MORTISE_OK && !again.write);
     CU_ASSERT_TRUE(again.token == first.token && again.from_us == first.from_us);
+    CU_ASSERT_EQUAL(share(9, 0, 1000, 5 * S + 300000, NULL).token, earlier);
     CU_ASSERT_EQUAL(extend(1, first.token, 10, 5 * S + 2).status, MORTISE_OK); /* never shortens */
     CU_ASSERT_EQUAL(share(1, 0, 1000, 5 * S + 3, NULL).from_us, first.from_us);
     CU_ASSERT_EQUAL(extend(1, first.token + 1, 1000, 5 * S + 3).status, MORTISE_NOTOWNER);
@@ -171,6 +112,11 @@ static void test_many(void)
     CU_ASSERT_TRUE(held >= 400 && rowlease_valid(&row) && taken_for_older_clients(5 * S));
     CU_ASSERT_EQUAL(share(held + 1, 0, 1000, 5 * S, NULL).status, MORTISE_BACKEND);
     CU_ASSERT_EQUAL(info_at(5 * S).holders, (uint32_t)held);
+    CU_ASSERT_EQUAL(extend(held, 0, 5000, 5 * S).status, MORTISE_OK);
+    struct rowlease_row full = row; /* when all but one have expired, there is room again */
+    CU_ASSERT_EQUAL(share(held + 1, 0, 1000, 7 * S, NULL).status, MORTISE_OK);
+    CU_ASSERT_EQUAL(info_at(7 * S).holders, 2);
+    row = full;
     for (int i = held; i > 0; i--)
         CU_ASSERT_EQUAL(leave(i, 0, 5 * S).status, MORTISE_OK);
     CU_ASSERT_EQUAL(row.grants_len, 0);
@@ -318,6 +264,17 @@ static void test_several_places_come_back(void)
     CU_ASSERT_EQUAL(got.places, 1);
     CU_ASSERT_EQUAL(share(10, 3, 60000, 5 * S + 3, &waiters[0]).status, MORTISE_OK);
     CU_ASSERT_EQUAL(row.waiters_len, 2 * ROWLEASE_WAITER_SIZE);
+    leave(10, 0, 5 * S + 3); /* as many places as waiters: none for others */
+    leave(11, 0, 5 * S + 3);
+    struct rowlease_row two = row;
+    CU_ASSERT_EQUAL(share(20, 3, 60000, 5 * S + 3, NULL).status, MORTISE_BUSY);
+    rowlease_forget(&row, at(5 * S + 3), &waiters[2], 1);
+    CU_ASSERT_EQUAL(share(20, 3, 60000, 5 * S + 3, NULL).status, MORTISE_OK); /* one to spare */
+    row = two;
+    CU_ASSERT_EQUAL(share(10, 3, 60000, 5 * S + 3, &waiters[2]).status, MORTISE_OK);
+    CU_ASSERT_EQUAL(share(11, 3, 60000, 5 * S + 3, &waiters[3]).status, MORTISE_OK);
+    share(12, 3, 60000, 5 * S + 3, &waiters[2]);
+    share(13, 3, 60000, 5 * S + 3, &waiters[3]);
     /* the next is late: it loses its place to the one behind it */
     got = leave(3, 0, 5 * S + 4);
     CU_ASSERT_EQUAL(got.places, 1);
@@ -386,111 +343,6 @@ static void test_downgrade(void)
     CU_ASSERT_EQUAL(rowlease_release(&row, &op, at(8 * S)).status, MORTISE_LOST);
 }
 
-/* ---- a random walk ------------------------------------------------------------------------------- */
-
-struct member {
-    bool holds;
-    mortise_mode mode;
-    uint32_t permits;
-    uint64_t token;
-    int64_t until_us;
-};
-
-static void note_claim(struct member *one, const struct rowlease_answer *answer)
-{
-    one->holds = answer->status == MORTISE_OK;
-    one->until_us = answer->from_us + answer->good_for_ms * 1000;
-}
-
-static void walk(struct member *all, int i, int64_t now, uint64_t *last_token)
-{
-    struct member *one = &all[i];
-    struct rowlease_inbox inbox = inbox_of(i + 1);
-    int64_t then = now - (rand() % 4 == 0 ? rand() % (2 * S) : 0); /* its clock was read then */
-    bool live = one->holds && one->until_us > now;
-    struct rowlease_answer answer;
-    switch (rand() % 6) {
-    case 0:
-    case 1:
-        if (live)
-            return;
-        one->mode = rand() % 4 == 0 ? MORTISE_EXCLUSIVE : MORTISE_SHARED;
-        one->permits = one->mode == MORTISE_SHARED && rand() % 8 != 0 ? 3 : 0;
-        answer = ask(1000 + i, one->mode, one->permits, 50 + rand() % 3000, then,
-                     rand() % 2 ? &inbox : NULL);
-        note_claim(one, &answer);
-        one->token = answer.token;
-        CU_ASSERT_TRUE(!one->holds || !answer.write || answer.token > *last_token);
-        if (one->holds && answer.token > *last_token)
-            *last_token = answer.token;
-        return;
-    case 2:
-        if (!live)
-            return;
-        answer = one->mode == MORTISE_SHARED
-                     ? extend(1000 + i, one->token, 50 + rand() % 3000, then)
-                     : renew(1000 + i, NULL, one->token, 50 + rand() % 3000, then);
-        CU_ASSERT_EQUAL(answer.status, MORTISE_OK);
-        note_claim(one, &answer);
-        return;
-    case 3:
-        answer = one->mode == MORTISE_SHARED ? leave(1000 + i, one->token, then)
-                                             : release(1000 + i, NULL, one->token, then);
-        CU_ASSERT_TRUE(answer.status == MORTISE_OK || !live);
-        one->holds = false;
-        return;
-    case 4:
-        if (!live || one->mode == MORTISE_SHARED)
-            return;
-        answer = downgrade(1000 + i, one->token, 50 + rand() % 3000, then);
-        CU_ASSERT_EQUAL(answer.status, MORTISE_OK);
-        note_claim(one, &answer);
-        one->mode = MORTISE_SHARED;
-        one->permits = 0;
-        return;
-    default:
-        if (rand() % 2)
-            rowlease_forget(&row, at(then), &inbox, 1);
-        else
-            rowlease_pass_over(&row, at(then), row.version);
-    }
-}
-
-static void check_members(const struct member *all, int count, int64_t now)
-{
-    int writers = 0, readers = 0;
-    uint32_t permits = 0;
-    for (int i = 0; i < count; i++) {
-        if (!all[i].holds || all[i].until_us <= now)
-            continue;
-        writers += all[i].mode == MORTISE_EXCLUSIVE;
-        readers += all[i].mode == MORTISE_SHARED;
-        CU_ASSERT_TRUE(all[i].mode == MORTISE_EXCLUSIVE || readers == 1 ||
-                       all[i].permits == permits);
-        permits = all[i].permits;
-    }
-    CU_ASSERT_TRUE(writers == 0 || (writers == 1 && readers == 0));
-    CU_ASSERT_TRUE(permits == 0 || readers <= (int)permits);
-    CU_ASSERT_TRUE(rowlease_valid(&row));
-}
-
-static void test_random_walk(void)
-{
-    for (unsigned seed = 1; seed <= 300; seed++) {
-        struct member all[7];
-        int64_t now = 100 * S;
-        uint64_t last_token = 0;
-        memset(all, 0, sizeof(all));
-        clear();
-        srand(seed);
-        for (int n = 0; n < 500; n++) {
-            now += rand() % (S / 4);
-            walk(all, rand() % 7, now, &last_token);
-            check_members(all, 7, now);
-        }
-    }
-}
-
 int main(void)
 {
     CU_TestInfo tests[] = {
@@ -506,7 +358,6 @@ int main(void)
         {"several places come back", test_several_places_come_back},
         {"readers behind a writer", test_readers_behind_a_writer},
         {"downgrade", test_downgrade},
-        {"a random walk", test_random_walk},
         CU_TEST_INFO_NULL,
     };
     CU_SuiteInfo suites[] = {{"readers", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};

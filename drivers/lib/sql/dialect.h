@@ -64,7 +64,7 @@ enum sql_task {
     SQL_TASK_ENLIST, /* this client becomes a waiter */
     SQL_TASK_FORGET, /* waiters leave the list: this client, or dead ones */
     SQL_TASK_CHECK,  /* the woken waiter had its time */
-    SQL_TASK_SECOND, /* this client leaves before it could check: notify the second waiter, too */
+    SQL_TASK_SECOND, /* this client leaves before it could check: notify the second waiter, or all shared ones, too */
     SQL_TASK_OWN     /* the dialect's; the library only allocates and frees it */
 };
 

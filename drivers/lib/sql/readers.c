@@ -63,7 +63,6 @@ void readers_begin(struct rowlease_row *row, const mortise_op *op, struct rowlea
     holder.note_len = row->note_len;
     holders_begin(row, op->permits);
     holders_add(row, &holder); /* there is room for one */
-    holders_settle(row, time.now_us);
 }
 
 static struct rowlease_answer add(struct rowlease_row *row, const mortise_op *op,

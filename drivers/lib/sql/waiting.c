@@ -227,6 +227,18 @@ static struct rowlease_answer change(const struct sql_request *request, struct r
     }
 }
 
+/* SECOND: those that a check would wake if the first does not come. */
+static void take_second(struct sql_request *request)
+{
+    const struct rowlease_row *row = &request->locks->row;
+    if (rowlease_shared(row))
+        request->answer.places = UINT32_MAX;
+    request_take_waiters(request, row->waiters, row->waiters_len);
+    bool free = row->grants_len == 0 || rowlease_shared(row);
+    if (row->version != request->name->check_version || !free)
+        request->waiter_count = 0;
+}
+
 enum sql_next waiting_step(struct sql_request *request)
 {
     struct sql_locks *locks = request->locks;
@@ -236,11 +248,21 @@ enum sql_next waiting_step(struct sql_request *request)
     if (!request_was_read(request, &time))
         return SQL_OVER;
     request->answer = change(request, time);
-    request_take_waiters(request, locks->next.waiters, locks->next.waiters_len);
-    if (request->task == SQL_TASK_SECOND &&
-        (locks->row.version != request->name->check_version || locks->row.grants_len > 0))
-        request->waiter_count = 0;
+    if (request->task == SQL_TASK_SECOND)
+        take_second(request);
+    else
+        request_take_waiters(request, locks->next.waiters, locks->next.waiters_len);
     return request->answer.write ? request_write(request) : SQL_OVER;
+}
+
+/* The second waiter finds the name kept for the first, and asks again when that is over. So do shared ones, of whom the first
+ * few were notified before. */
+static void notify_second(struct sql_request *request)
+{
+    const struct sql_name *name = request->name;
+    size_t count = request->answer.places > 0 ? SQL_WAKE_MAX : 2;
+    for (size_t i = 1; i < count && i < request->waiter_count; i++)
+        notify(request->locks, &request->waiters[i], name->bytes, name->len);
 }
 
 /* Done: the name's entry says what is true now. */
@@ -261,9 +283,8 @@ void waiting_tell(struct sql_request *request)
     } else if (forgets_own(request)) {
         name->registered = false;
         name->enlist = name->watched;
-    } else if (request->task == SQL_TASK_SECOND && request->waiter_count >= 2) {
-        /* it finds the name kept for the first, and asks again when that is over */
-        notify(locks, &request->waiters[1], name->bytes, name->len);
+    } else if (request->task == SQL_TASK_SECOND) {
+        notify_second(request);
     }
     waiting_wake(request);
     see_to(locks, name);
