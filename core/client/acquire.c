@@ -1,6 +1,5 @@
 /* acquire.c - the public calls on locks and leases: arguments checked, a waiter made, the outcome told. */
-#include "client/client.h"
-#include "lock/waitlist.h"
+#include "client/calls.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,8 +69,8 @@ static mortise_status copy_options(const mortise_options *given, mortise_options
     return MORTISE_OK;
 }
 
-static mortise_status read_options(struct client *client, const mortise_options *given,
-                                   mortise_options *options, mortise_error *error)
+mortise_status call_read_options(struct client *client, const mortise_options *given,
+                                 mortise_options *options, mortise_error *error)
 {
     mortise_status status = copy_options(given, options, error);
     if (status != MORTISE_OK)
@@ -102,11 +101,8 @@ static uint64_t thread_number(void)
     return number;
 }
 
-/* "<client id>:<thread number>" */
-#define THREAD_OWNER_SIZE 64
-
-static mortise_status read_owner(struct client *client, const mortise_options *options,
-                                 char *thread_owner, struct waiter *waiter, mortise_error *error)
+mortise_status call_read_owner(struct client *client, const mortise_options *options,
+                               char *thread_owner, struct waiter *waiter, mortise_error *error)
 {
     waiter->owner = options->owner;
     if (options->owner == NULL)
@@ -126,12 +122,7 @@ static mortise_status read_owner(struct client *client, const mortise_options *o
     return MORTISE_OK;
 }
 
-struct full_name {
-    char text[MORTISE_NAME_MAX + 1];
-    size_t length;
-};
-
-static void fill_waiter(struct waiter *waiter, const mortise_options *options)
+void call_fill_waiter(struct waiter *waiter, const mortise_options *options)
 {
     waiter->asked_ns = clock_now();
     waiter->ttl_ms = options->ttl_ms;
@@ -149,8 +140,17 @@ static void fill_waiter(struct waiter *waiter, const mortise_options *options)
 
 /* ---- acquire ---- */
 
+mortise_status call_may_wait(const mortise_options *options, mortise_error *error)
+{
+    if (options->wait_ms == 0 || !events_inside())
+        return MORTISE_OK;
+    return failed(error, MORTISE_DEADLOCK,
+                  "a callback must not wait for a lock: use wait_ms = 0, or async");
+}
+
 /* What must not fail later is made now: the threads. */
-static mortise_status prepare(struct client *client, struct waiter *waiter, mortise_error *error)
+mortise_status call_prepare(struct client *client, const struct waiter *waiter,
+                            mortise_error *error)
 {
     bool calls_back = waiter->async || waiter->on_state != NULL;
     if (!watchdog_ready(&client->locks) || (calls_back && !events_ready(&client->events)))
@@ -176,9 +176,8 @@ static mortise_status busy_locally(struct waiter *waiter, const struct full_name
                   queue->count);
 }
 
-/* The caller joins those that want the name; not OK: it is on no list. client lock held */
-static mortise_status join_locked(struct locks *locks, const struct full_name *full,
-                                  struct waiter *waiter)
+mortise_status call_join_locked(struct locks *locks, const struct full_name *full,
+                                struct waiter *waiter)
 {
     if (locks->closing)
         return failed(waiter->error, MORTISE_CLOSED, "the client was closed");
@@ -211,12 +210,23 @@ static mortise_status join_locked(struct locks *locks, const struct full_name *f
     return status;
 }
 
-/* How long to sleep: a try waits for its answer, but not for ever. */
-static int64_t patience_ns(const struct client *client, const struct waiter *waiter)
+int64_t call_patience_ns(const struct client *client, const struct waiter *waiter)
 {
     return waiter->try_once
                ? clock_after_ms(waiter->asked_ns, client->locks.settings.unreachable_timeout_ms)
                : waiter->until_ns;
+}
+
+mortise_status call_await(struct client *client, struct waiter *waiter, int64_t until_ns)
+{
+    struct locks *locks = &client->locks;
+    if (pump_wait(&client->pump, &waiter->sleeper, until_ns))
+        return waiter->status;
+    pthread_mutex_lock(&locks->lock);
+    if (waiter->waitlist != NULL)
+        waitlist_leave_locked(waiter, MORTISE_TIMEDOUT);
+    locks_unlock(locks, START_NOW);
+    return waiter->status;
 }
 
 static mortise_status acquire(struct client *client, const struct full_name *name,
@@ -225,17 +235,11 @@ static mortise_status acquire(struct client *client, const struct full_name *nam
     struct locks *locks = &client->locks;
     sleeper_init(&waiter->sleeper, &client->pump);
     pthread_mutex_lock(&locks->lock);
-    mortise_status status = join_locked(locks, name, waiter);
+    mortise_status status = call_join_locked(locks, name, waiter);
     locks_unlock(locks, START_NOW);
     if (status != MORTISE_OK)
         return status;
-    if (pump_wait(&client->pump, &waiter->sleeper, patience_ns(client, waiter)))
-        return waiter->status;
-    pthread_mutex_lock(&locks->lock);
-    if (waiter->waitlist != NULL)
-        waitlist_leave_locked(waiter, MORTISE_TIMEDOUT);
-    locks_unlock(locks, START_NOW);
-    return waiter->status;
+    return call_await(client, waiter, call_patience_ns(client, waiter));
 }
 
 mortise_status mortise_acquire(mortise_client *handle, const char *name,
@@ -256,17 +260,16 @@ mortise_status mortise_acquire(mortise_client *handle, const char *name,
     memset(&waiter, 0, offsetof(struct waiter, async));
     waiter.async = false;
     waiter.error = error;
-    status = read_options(client, given, &options, error);
+    status = call_read_options(client, given, &options, error);
     if (status == MORTISE_OK)
         status = client_name(client, name, false, full.text, &full.length, error);
     if (status == MORTISE_OK)
-        status = read_owner(client, &options, thread_owner, &waiter, error);
-    if (status == MORTISE_OK && options.wait_ms != 0 && events_inside())
-        status = failed(error, MORTISE_DEADLOCK,
-                        "a callback must not wait for a lock: use wait_ms = 0, or async");
+        status = call_read_owner(client, &options, thread_owner, &waiter, error);
+    if (status == MORTISE_OK)
+        status = call_may_wait(&options, error);
     if (status == MORTISE_OK) {
-        fill_waiter(&waiter, &options);
-        status = prepare(client, &waiter, error);
+        call_fill_waiter(&waiter, &options);
+        status = call_prepare(client, &waiter, error);
     }
     if (status == MORTISE_OK)
         status = acquire(client, &full, &waiter);
@@ -287,8 +290,8 @@ static mortise_status acquire_async(struct client *client, const struct full_nam
     pthread_mutex_lock(&locks->lock);
     mortise_status status = MORTISE_NOMEM;
     if (timer_reserve(&locks->timers)) {
-        waiter_link_async_locked(locks, waiter, patience_ns(client, waiter));
-        status = join_locked(locks, name, waiter);
+        waiter_link_async_locked(locks, waiter, call_patience_ns(client, waiter));
+        status = call_join_locked(locks, name, waiter);
         if (request != NULL && (status == MORTISE_OK || status == MORTISE_BUSY))
             *request = locks->callers;
         if (status == MORTISE_BUSY) /* an outcome, not a refusal: the callback gets it */
@@ -322,11 +325,11 @@ mortise_status mortise_acquire_async(mortise_client *handle, const char *name,
     if (callback == NULL)
         status = failed(error, MORTISE_INVALID, "mortise_acquire_async: no callback");
     if (status == MORTISE_OK)
-        status = read_options(client, given, &options, error);
+        status = call_read_options(client, given, &options, error);
     if (status == MORTISE_OK)
         status = client_name(client, name, false, full.text, &full.length, error);
     if (status == MORTISE_OK)
-        status = read_owner(client, &options, thread_owner, &read, error);
+        status = call_read_owner(client, &options, thread_owner, &read, error);
     if (status == MORTISE_OK && (waiter = malloc(sizeof(*waiter) + read.owner_len)) == NULL)
         status = failed(error, MORTISE_NOMEM, "out of memory");
     if (status == MORTISE_OK) {
@@ -336,8 +339,8 @@ mortise_status mortise_acquire_async(mortise_client *handle, const char *name,
         waiter->error = &waiter->error_room;
         waiter->notice =
             (struct notice){.on_acquired = callback, .user_data = user_data, .owned = waiter};
-        fill_waiter(waiter, &options);
-        status = prepare(client, waiter, error);
+        call_fill_waiter(waiter, &options);
+        status = call_prepare(client, waiter, error);
     }
     if (status == MORTISE_OK)
         status = acquire_async(client, &full, waiter, request, error);

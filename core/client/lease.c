@@ -1,7 +1,5 @@
 /* lease.c - the public calls on a lease: its end, its changes, and what can be asked of it without a request. */
-#include "lock/lease.h"
-#include "client/client.h"
-#include "lock/waitlist.h"
+#include "client/calls.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,12 +33,6 @@ static void await_release(struct client *client, struct claim *claim, struct rel
     locks_unlock(&client->locks, START_NOW);
 }
 
-/* What a lease was called, for a message: it may be gone by then. Quoted only if there is one. */
-struct called {
-    char text[MORTISE_NAME_MAX];
-    size_t length;
-};
-
 static void remember_name(struct called *called, const struct claim *claim, size_t prefix)
 {
     called->length = claim->name->length - prefix;
@@ -63,51 +55,58 @@ static void explain_release(const struct called *called, mortise_status status,
                mortise_status_text(status));
 }
 
-static mortise_status end_lease(struct claim *claim, struct client *client, mortise_lease *lease,
-                                bool waits, mortise_error *error)
+mortise_status call_begin_release(struct release_call *call, mortise_lease *lease)
 {
+    struct claim *claim;
+    mortise_status status = lease_enter(lease, &claim, &call->client, call->error);
+    if (status != MORTISE_OK)
+        return status;
+    struct client *client = call->client;
     struct locks *locks = &client->locks;
-    struct called called;
-    mortise_error detail;
-    detail.status = MORTISE_OK;
-    /* cppcheck-suppress uninitvar ; it is filled if there is detail */
-    struct release_wait wait = {.error = error == NULL ? NULL : &detail};
-    bool ending;
-    sleeper_init(&wait.sleeper, &client->pump);
+    call->claim = claim;
+    call->detail.status = MORTISE_OK;
+    call->wait = (struct release_wait){.error = call->error == NULL ? NULL : &call->detail};
+    sleeper_init(&call->wait.sleeper, &client->pump);
     pthread_mutex_lock(&locks->lock);
     if (!slot_is(&claim->slot, lease)) {
         locks_unlock(locks, START_NOW);
-        return failed(error, MORTISE_INVALID,
+        client_leave(client);
+        return failed(call->error, MORTISE_INVALID,
                       "the lease was released before, or its client closed");
     }
-    bool calls_back = claim->loss.on_state != NULL;
-    if (error != NULL)
-        remember_name(&called, claim, locks->settings.namespace_len);
-    mortise_status status = lease_release_locked(claim, waits ? &wait : NULL, &ending);
-    locks_unlock(locks, waits && ending ? START_NOW : START_SOON);
+    bool calls_back = claim->loss.on_state != NULL, ending;
+    if (call->error != NULL)
+        remember_name(&call->called, claim, locks->settings.namespace_len);
+    call->status = lease_release_locked(claim, call->waits ? &call->wait : NULL, &ending);
+    call->waits &= ending;
+    locks_unlock(locks, call->waits && !call->several ? START_NOW : START_SOON);
     if (calls_back)
         events_drain(&client->events, lease);
-    if (waits && ending) {
-        await_release(client, claim, &wait);
-        status = wait.status;
+    return MORTISE_OK;
+}
+
+mortise_status call_end_release(struct release_call *call)
+{
+    if (call->waits) {
+        await_release(call->client, call->claim, &call->wait);
+        call->status = call->wait.status;
     }
-    if (status != MORTISE_OK)
-        explain_release(&called, status, &detail, error);
-    return status;
+    if (call->status != MORTISE_OK)
+        explain_release(&call->called, call->status, &call->detail, call->error);
+    client_leave(call->client);
+    return call->status;
 }
 
 static mortise_status release_lease(mortise_lease *lease, bool waits, mortise_error *error)
 {
-    struct claim *claim;
-    struct client *client;
+    struct release_call call;
     if (lease == NULL)
         return MORTISE_OK;
-    mortise_status status = lease_enter(lease, &claim, &client, error);
-    if (status != MORTISE_OK)
-        return status;
-    status = end_lease(claim, client, lease, waits, error);
-    client_leave(client);
-    return status;
+    call.waits = waits;
+    call.several = false;
+    call.error = error;
+    mortise_status status = call_begin_release(&call, lease);
+    return status == MORTISE_OK ? call_end_release(&call) : status;
 }
 
 mortise_status mortise_release(mortise_lease *lease, mortise_error *error)

@@ -79,3 +79,17 @@ void lease_downgrade_locked(struct claim *claim, struct release_wait *wait)
     if (!claim->ask_out)
         claim_renew_locked(claim, clock_now());
 }
+
+bool lease_is_held_locked(mortise_lease *lease, int64_t now)
+{
+    struct claim *claim = slab_find(&claim_slab, lease);
+    return claim != NULL && slot_is(&claim->slot, lease) && claim->state == CLAIM_HELD &&
+           claim_deadline(claim, now) != DEADLINE_PASSED;
+}
+
+void lease_call_back_locked(mortise_lease *lease, mortise_state_callback on_state, void *user_data)
+{
+    struct claim *claim = slab_find(&claim_slab, lease);
+    claim->change.on_state = claim->loss.on_state = on_state;
+    claim->change.user_data = claim->loss.user_data = user_data;
+}

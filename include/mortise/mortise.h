@@ -302,6 +302,22 @@ MORTISE_API mortise_status mortise_extend(mortise_lease *lease, int64_t ttl_ms, 
  * INVALID: not a lease; a lease with an owner; or another thread downgrades or releases it. CLOSED, FORKED. */
 MORTISE_API mortise_status mortise_downgrade(mortise_lease *lease, mortise_error *error);
 
+#define MORTISE_MANY_MAX 256 /* names in one mortise_acquire_many() */
+
+/* Acquires n names (1 to MORTISE_MANY_MAX), all or none, with the same options. leases: room for n; leases[i] is that of
+ * names[i]; on failure all are NULL. wait_ms is the limit for all names together. Callers that want some of the same names do
+ * not block each other for ever, because each waits for a name only while it holds names that are smaller (byte by byte);
+ * so acquire names that belong together in one call, not one call after the other.
+ * on_state is called for a lease only after the call has returned it.
+ * Returns the statuses of mortise_acquire(); the message says which name failed. INVALID: also if a name is given twice. */
+MORTISE_API mortise_status mortise_acquire_many(mortise_client *client, const char *const *names,
+                                                size_t n, const mortise_options *options,
+                                                mortise_lease **leases, mortise_error *error);
+/* Releases n leases at the same time and waits for all answers, like mortise_release() of each; NULL ones are left out.
+ * All handles are invalid afterwards. Returns OK, or the first failure in the order of the leases. */
+MORTISE_API mortise_status mortise_release_many(mortise_lease *const *leases, size_t n,
+                                                mortise_error *error);
+
 /* Returns whether the on_state of a lease of this client runs, or is about to run, on another thread. Use it for a
  * lease that was released inside a callback: once it returns false, you may free what on_state uses. It also returns
  * true if the client is being closed (use the result of mortise_close() then) or was opened by the parent process. */

@@ -1,0 +1,246 @@
+/* test_many.c - several names at once: all or none, in whatever order they are given. */
+#include "rig.h"
+
+#include <pthread.h>
+
+#define CONFIG "ttl = 3s\nhandover_max = 0\n"
+#define TEN_SECONDS MORTISE_OPTIONS(.wait_ms = 10000)
+
+static struct rig rig, other;
+static mortise_lease *leases[8];
+static mortise_error error;
+static const char *const abc[] = {"c", "a", "b"};
+
+static void start(void)
+{
+    rig_open(&rig, CONFIG);
+    rig_open(&other, CONFIG);
+    tap(&rig);
+}
+
+static void finish(void)
+{
+    settle();
+    ASSERT_NOTHING_LEFT();
+    rig_close(&rig);
+    rig_close(&other);
+}
+
+static mortise_status many(const char *const *names, size_t n, const mortise_options *options)
+{
+    memset(leases, 0xee, sizeof(leases));
+    memset(&error, 0, sizeof(error));
+    return mortise_acquire_many(rig.handle, names, n, options, leases, &error);
+}
+
+static void assert_none(size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        CU_ASSERT_PTR_NULL(leases[i]);
+}
+
+static void test_all(void)
+{
+    char owner[4][40];
+    start();
+    CU_ASSERT_EQUAL_FATAL(many(abc, 3, TRY), MORTISE_OK);
+    CU_ASSERT_EQUAL(tap_count, 3);
+    CU_ASSERT_EQUAL(taps[0].batch, 3); /* together */
+    CU_ASSERT_NSTRING_EQUAL(taps[0].op.name, "a", 1);
+    for (int i = 0; i < 3; i++) {
+        mortise_info info = {.size = sizeof(info)};
+        mortise_owner(leases[i], owner[i], sizeof(owner[i]));
+        CU_ASSERT_EQUAL(mortise_inspect(other.handle, abc[i], &info, NULL), MORTISE_OK);
+        CU_ASSERT_STRING_EQUAL(info.owner, owner[i]); /* leases[i] is that of names[i] */
+    }
+    tap_count = 0;
+    CU_ASSERT_EQUAL(mortise_release_many(leases, 3, &error), MORTISE_OK);
+    CU_ASSERT_EQUAL(tap_count, 3);
+    CU_ASSERT_EQUAL(mortise_release_many(leases, 3, &error), MORTISE_INVALID);
+    finish();
+}
+
+static void test_none(void)
+{
+    start();
+    mortise_lease *held = take(&other, "b", NULL);
+    CU_ASSERT_EQUAL(many(abc, 3, TRY), MORTISE_BUSY);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "\"b\""));
+    assert_none(3);
+    settle();
+    CU_ASSERT_EQUAL(sim->claims(), 1);
+    CU_ASSERT_EQUAL(mortise_release(held, NULL), MORTISE_OK);
+    finish();
+}
+
+static void test_invalid(void)
+{
+    static const char *const twice[] = {"a", "b", "a"}, *const empty[] = {"a", ""};
+    start();
+    CU_ASSERT_EQUAL(many(twice, 3, TRY), MORTISE_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "twice"));
+    assert_none(3);
+    CU_ASSERT_EQUAL(many(empty, 2, TRY), MORTISE_INVALID);
+    assert_none(2);
+    CU_ASSERT_EQUAL(many(abc, 0, TRY), MORTISE_INVALID);
+    CU_ASSERT_EQUAL(many(abc, MORTISE_MANY_MAX + 1, TRY), MORTISE_INVALID);
+    CU_ASSERT_EQUAL(many(abc, 3, MORTISE_OPTIONS(.ttl_ms = 1)), MORTISE_INVALID);
+    CU_ASSERT_EQUAL(mortise_acquire_many(rig.handle, NULL, 1, TRY, leases, NULL), MORTISE_INVALID);
+    CU_ASSERT_EQUAL(tap_count, 0);
+    CU_ASSERT_EQUAL(mortise_release_many(leases, 0, NULL), MORTISE_OK);
+    finish();
+}
+
+/* The server fails at the third of the names: nothing is left, whatever is known about that request. */
+static void test_a_request_fails(mortise_status status, sim_fate fate)
+{
+    start();
+    SCRIPT(.kinds = OP(ACQUIRE), .name = "c", .fate = fate, .status = status, .times = 1);
+    CU_ASSERT_EQUAL(many(abc, 3, TRY), status);
+    assert_none(3);
+    advance_ms(100);
+    finish();
+}
+
+static void test_fails(void)
+{
+    test_a_request_fails(MORTISE_BACKEND, SIM_REFUSE);
+    test_a_request_fails(MORTISE_UNREACHABLE, SIM_REFUSE);
+}
+
+static bool has_waiter(void *name)
+{
+    return sim->waiters(name) > 0;
+}
+
+static mortise_status outcome;
+static const char *const *wanted;
+static const mortise_options *wanted_options;
+
+static void *acquire(void *argument)
+{
+    (void)argument;
+    outcome = many(wanted, 3, wanted_options);
+    return NULL;
+}
+
+/* Waits for one name, holds the smaller ones, and not the larger ones. */
+static void test_waits(void)
+{
+    pthread_t thread;
+    static char b[] = "b";
+    rig_open_real(&rig, CONFIG);
+    rig_open_real(&other, CONFIG);
+    mortise_lease *held = take(&other, "b", NULL), *last;
+    wanted = abc;
+    wanted_options = TEN_SECONDS;
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, acquire, NULL), 0);
+    CU_ASSERT(test_poll(has_waiter, b, TEST_PATIENCE_MS));
+    mortise_lease *lease;
+    CU_ASSERT_EQUAL(mortise_acquire(other.handle, "a", TRY, &lease, NULL), MORTISE_BUSY);
+    CU_ASSERT_EQUAL(mortise_acquire(other.handle, "c", TEN_SECONDS, &last, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release(held, NULL), MORTISE_OK);
+    static char c[] = "c";
+    CU_ASSERT(test_poll(has_waiter, c, TEST_PATIENCE_MS));
+    CU_ASSERT_EQUAL(mortise_release(last, NULL), MORTISE_OK);
+    pthread_join(thread, NULL);
+    CU_ASSERT_EQUAL(outcome, MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release_many(leases, 3, NULL), MORTISE_OK);
+    rig_close(&rig);
+    rig_close(&other);
+    CU_ASSERT_EQUAL(sim->claims(), 0);
+}
+
+static void test_times_out(void)
+{
+    rig_open_real(&rig, CONFIG);
+    rig_open_real(&other, CONFIG);
+    mortise_lease *held = take(&other, "b", NULL);
+    CU_ASSERT_EQUAL(many(abc, 3, MORTISE_OPTIONS(.wait_ms = 50)), MORTISE_TIMEDOUT);
+    assert_none(3);
+    CU_ASSERT_EQUAL(mortise_release(held, NULL), MORTISE_OK);
+    rig_close(&rig); /* the releases are under way */
+    rig_close(&other);
+    CU_ASSERT_EQUAL(sim->claims(), 0);
+}
+
+/* What was lost while the call waited for another name is acquired again; and its callback is called for the lease that
+ * the caller got. */
+static void test_lost_meanwhile(void)
+{
+    pthread_t thread;
+    static char b[] = "b";
+    struct states states = {0};
+    rig_open_real(&rig, "ttl = 100ms\nhandover_max = 0\n");
+    rig_open_real(&other, CONFIG);
+    mortise_lease *held = take(&other, "b", NULL);
+    wanted = abc;
+    wanted_options = MORTISE_OPTIONS(.wait_ms = 10000, .on_state = on_state, .user_data = &states);
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, acquire, NULL), 0);
+    CU_ASSERT(test_poll(has_waiter, b, TEST_PATIENCE_MS));
+    CU_ASSERT(sim->lose("a"));
+    while (stats_of(&rig).losses == 0)
+        sched_yield();
+    CU_ASSERT_EQUAL(mortise_release(held, NULL), MORTISE_OK);
+    pthread_join(thread, NULL);
+    CU_ASSERT_EQUAL_FATAL(outcome, MORTISE_OK);
+    CU_ASSERT_EQUAL(states.count, 0);
+    CU_ASSERT_EQUAL(mortise_state(leases[1]), MORTISE_STATE_HELD);
+    CU_ASSERT(sim->lose("c"));
+    while (mortise_state(leases[0]) != MORTISE_STATE_LOST)
+        sched_yield();
+    CU_ASSERT_EQUAL(mortise_release_many(leases, 3, &error), MORTISE_LOST);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "\"c\""));
+    rig_close(&rig);
+    rig_close(&other);
+    CU_ASSERT_EQUAL(sim->claims(), 0);
+}
+
+/* Two clients want the same names, given in opposite order, many times: neither waits for ever. */
+static void *take_turns(void *argument)
+{
+    struct rig *mine = argument;
+    static const char *const up[] = {"a", "b", "c"}, *const down[] = {"c", "b", "a"};
+    for (int i = 0; i < 300; i++) {
+        mortise_lease *got[3];
+        if (mortise_acquire_many(mine->handle, mine == &rig ? up : down, 3, TEN_SECONDS, got,
+                                 NULL) != MORTISE_OK ||
+            mortise_release_many(got, 3, NULL) != MORTISE_OK)
+            return mine;
+    }
+    return NULL;
+}
+
+static void test_opposite_order(void)
+{
+    pthread_t threads[4];
+    void *failed_one;
+    rig_open_real(&rig, CONFIG);
+    rig_open_real(&other, CONFIG);
+    for (int i = 0; i < 4; i++)
+        CU_ASSERT_EQUAL_FATAL(pthread_create(&threads[i], NULL, take_turns, i % 2 ? &rig : &other),
+                              0);
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], &failed_one);
+        CU_ASSERT_PTR_NULL(failed_one);
+    }
+    rig_close(&rig);
+    rig_close(&other);
+    CU_ASSERT_EQUAL(sim->claims(), 0);
+}
+
+int main(void)
+{
+    static const CU_TestInfo tests[] = {
+        {"all, in one batch", test_all},
+        {"none", test_none},
+        {"invalid", test_invalid},
+        {"a request fails", test_fails},
+        {"it waits for one name", test_waits},
+        {"it times out", test_times_out},
+        {"lost meanwhile", test_lost_meanwhile},
+        {"opposite order", test_opposite_order},
+        CU_TEST_INFO_NULL,
+    };
+    return rig_run("many", tests);
+}
