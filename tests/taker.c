@@ -3,7 +3,7 @@
  *
  *     taker WHERE                          first line out: "ready", or a status and its message
  *     acquire NAME WAIT TTL [OWNER] [no_renew] [shared] [permits=N]   "OK TOKEN", or a status and its message
- *     release | nowait | state | remaining | token | owner    of the lease acquired last; release forgets it
+ *     release | nowait | downgrade | state | remaining | token | owner    of the lease acquired last; release forgets it
  *     spin NAME FILE COUNT                 COUNT times: acquire, read a number, write it plus one, release
  *     peek NAME FILE COUNT                 COUNT times: acquire shared, read the number twice, release
  *     inspect NAME | stats | ping | close | quit
@@ -92,6 +92,13 @@ static void release(mortise_status (*how)(mortise_lease *, mortise_error *))
     mortise_status status = how(last_lease(), &error);
     if (lease_count > 0)
         lease_count--;
+    answer(status, &error);
+}
+
+static void downgrade(void)
+{
+    mortise_error error = {0};
+    mortise_status status = mortise_downgrade(last_lease(), &error);
     answer(status, &error);
 }
 
@@ -207,6 +214,8 @@ static bool obey(char **words)
         acquire(words);
     else if (strcmp(what, "release") == 0)
         release(mortise_release);
+    else if (strcmp(what, "downgrade") == 0)
+        downgrade();
     else if (strcmp(what, "nowait") == 0)
         release(mortise_release_nowait);
     else if (strcmp(what, "state") == 0)

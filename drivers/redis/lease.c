@@ -210,7 +210,7 @@ static void acquired(struct request *request, redisReply *reply)
 
 /* ---- release, break -------------------------------------------------------------------------------------- */
 
-/* The lock may be shared: a break does not know, and a downgrade may have been executed. */
+/* Another's, which may be a marker: a break does not know, and a downgrade may have been executed. */
 static bool may_be_shared(const struct driver *driver, const mortise_op *op)
 {
     return (op->flags & (MORTISE_OP_BREAK | MORTISE_OP_DOWNGRADE)) != 0 && driver_shares(driver);
@@ -218,7 +218,7 @@ static bool may_be_shared(const struct driver *driver, const mortise_op *op)
 
 static void released(struct request *request, redisReply *reply)
 {
-    if (reply->type == REDIS_REPLY_INTEGER && (reply->integer == 0 || reply->integer == 1) &&
+    if (reply->type == REDIS_REPLY_INTEGER && reply->integer == 1 &&
         may_be_shared(request->driver, request->op))
         shared_release(request);
     else if (reply->type == REDIS_REPLY_INTEGER && reply->integer >= 0 && reply->integer <= 2)

@@ -168,6 +168,43 @@ class Cases:
         kept = {"+unsubscribe"} if self.queued else set()  # a client keeps its inbox
         self.assertEqual(unused - DISPENSABLE - kept, set())
 
+    def in_shares(self):
+        """Holders who share; one that ends by itself, one that is broken, one that was exclusive."""
+        first, second = self.taker(), self.taker()
+        share = (self.name, 0, 20000, "shared", "permits=2")
+        self.assertEqual(first.word("acquire", *share), "OK")
+        self.assertEqual(second.word("acquire", *share), "OK")
+        self.assertEqual(self.taker().word("acquire", *share), "BUSY")
+        until(lambda: first.renewals() >= 2, "renewals")
+        self.assertEqual(second.word("release"), "OK")
+        self.assertEqual(second.word("acquire", self.name, 0, 200, "shared", "permits=2", "no_renew"), "OK")
+        until(lambda: second.word("state") == "LOST", "its end")
+        until(lambda: self.taker().word("acquire", *share) == "OK", "its permit")
+        self.assertIn(self.name, self.command("list"))
+        self.command("status", self.name)
+        self.assertEqual(first.word("release"), "OK")
+        until(lambda: second.word("release") == "LOST", "its release")
+        self.redis.delete(self.key)
+        until(lambda: first.word("acquire", self.name, 0, 20000) == "OK", "it is free")
+        second.begin("acquire", self.name, 20000, 20000, "shared")
+        until(lambda: "cmdstat_rpush" in self.used(), "a place")
+        self.assertEqual(first.word("downgrade"), "OK")
+        token = second.answer().split()
+        self.assertEqual(token[0], "OK")
+        self.command("break", self.name, "--token", token[1])
+        self.assertEqual(second.word("release"), "LOST")
+        self.assertEqual(first.word("release"), "OK")
+
+    def test_shared_locks(self):
+        if not self.queued:
+            return
+        self.now = self.rights | RIGHTS["shared"]
+        self.give(self.now)
+        self.in_shares()
+        self.assertEqual(self.refused(), set())
+        unused = {right for right in RIGHTS["shared"] if "cmdstat_" + right[1:] not in self.used()}
+        self.assertEqual(unused, {"+getrange"} if self.layout == "hash" else set())
+
     def test_some_can_be_done_without(self):
         self.use(self.rights - DISPENSABLE)
         self.assertEqual(self.refused(), DISPENSABLE - {"+client|kill"})  # it does not know whom

@@ -213,6 +213,32 @@ static void head_gives_up(const struct way *way)
     scene_end(&scene);
 }
 
+/* A waiter whose number of permits is another does not hold up those behind it for longer than until it asks again. */
+static void other_number_queued(const struct way *way)
+{
+    struct scene scene;
+    struct pending one, two, three;
+    scene_begin(&scene, way, "number", NULL);
+    mortise_lease *lease =
+        scene_acquire(&scene, 0, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS));
+    scene_want(&one, &scene, 0, MORTISE_SHARED, 2);
+    CHECK(wait_queue(&server, scene.name, 1));
+    two = PENDING_INIT;
+    pending_start(&two, scene.client[1], scene.name,
+                  SHARED(.wait_ms = -1, .ttl_ms = 1500, .permits = 3));
+    CHECK(wait_queue(&server, scene.name, 2));
+    scene_want(&three, &scene, 2, MORTISE_SHARED, 2);
+    CHECK(wait_queue(&server, scene.name, 3));
+    give(lease);
+    EXPECT(OK, pending_join(&one));
+    EXPECT(INVALID, pending_join(&two));
+    EXPECT(OK, pending_join(&three));
+    CHECK(scene_holders(&scene) == 2);
+    give(one.lease);
+    give(three.lease);
+    scene_end(&scene);
+}
+
 static void break_one(const struct way *way)
 {
     struct scene scene;
@@ -350,6 +376,7 @@ EACH(test_dead, dead_holder, true, true)
 EACH(test_downgrade, downgrade, true, true)
 EACH(test_in_order, downgrade_in_order, true, false)
 EACH(test_head, head_gives_up, true, false)
+EACH(test_number, other_number_queued, true, false)
 EACH(test_break, break_one, true, true)
 EACH(test_starving, starving, true, true)
 EACH(test_barred, barred, false, true)
@@ -362,6 +389,7 @@ static const CU_TestInfo tests[] = {
     {"downgrade", test_downgrade},
     {"a downgrade passes no queued writer", test_in_order},
     {"a queued writer gives up", test_head},
+    {"another number of permits in the queue", test_number},
     {"break ends one holder", test_break},
     {"writers do not starve", test_starving},
     {"the bar of a writer", test_barred},

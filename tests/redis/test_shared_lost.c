@@ -4,7 +4,9 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static struct server server;
 struct server *const scene_server = &server;
@@ -149,6 +151,99 @@ static void replies_lost(const struct way *way)
     test_proxy_end(&proxy);
 }
 
+/* The answer to a downgrade is lost. What follows, a renewal or a release, finds the claim in either mode. */
+static void downgrade_lost(const struct way *way)
+{
+    for (int executed = 0; executed < 2; executed++) {
+        struct scene scene;
+        struct test_proxy proxy;
+        mortise_lease *lease = NULL;
+        scene_begin(&scene, way, executed ? "executed" : "not executed", NULL);
+        if (!start_proxy(&server, &proxy))
+            return;
+        mortise_client *cut =
+            open_by(&server, &proxy, "unreachable_timeout = 300ms", way->settings);
+        EXPECT(OK, mortise_acquire(cut, scene.name,
+                                   MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS),
+                                   &lease, &detail));
+        CHECK(test_proxy_say(&proxy, executed ? "lose" : "delay 1000000 up"));
+        CHECK(not_reached(mortise_downgrade(lease, &detail)));
+        CHECK(scene_holders(&scene) == executed);
+        CHECK(test_proxy_say(&proxy, "cut"));
+        CHECK(test_proxy_say(&proxy, "pass"));
+        CHECK(wait_works(cut));
+        mortise_status status = mortise_release(lease, &detail);
+        CHECK(status == MORTISE_OK || status == MORTISE_INDETERMINATE);
+        CHECK(wait_holds(&server, scene.name, 0));
+        CHECK(mortise_close(cut, NULL) == MORTISE_OK);
+        scene_end(&scene);
+        test_proxy_end(&proxy);
+    }
+}
+
+/* ---- the server's memory and clock ------------------------------------------------------------------------------ */
+
+/* A full memory refuses a new holder, of the first as of a later one, and leaves nothing; what is held goes on. */
+static void memory_full(const struct way *way)
+{
+    struct scene scene;
+    scene_begin(&scene, way, "memory", "renew_every = 50ms\n");
+    mortise_lease *lease = scene_share(&scene, 0, 0);
+    give(scene_share(&scene, 1, 0)); /* the scripts are known */
+    CHECK(ask_is(&server, "OK", "CONFIG SET maxmemory 1"));
+    EXPECT(BACKEND, scene_try(&scene, 1, 0));
+    SAYS("OOM");
+    CHECK(scene_holders(&scene) == 1);
+    CHECK(wait_renewals(scene.client[0], stats_of(scene.client[0]).renewals + 3));
+    give(lease);
+    EXPECT(BACKEND, scene_try(&scene, 1, 0));
+    CHECK(holds(&server, scene.name) == 0 && scene_holders(&scene) == 0);
+    CHECK(ask_is(&server, "OK", "CONFIG SET maxmemory 0"));
+    EXPECT(OK, scene_try(&scene, 1, 0));
+    scene_end(&scene);
+}
+
+static bool clock_is(void *argument)
+{
+    const int64_t *wanted_s = argument;
+    redisReply *reply = ask(&server, "TIME");
+    int64_t ahead_s = reply && reply->elements == 2
+                          ? strtoll(reply->element[0]->str, NULL, 10) - (int64_t)time(NULL)
+                          : INT64_MAX;
+    freeReplyObject(reply);
+    return ahead_s >= *wanted_s - 10 && ahead_s <= *wanted_s + 10;
+}
+
+static void set_clock(int64_t ahead_s)
+{
+    char path[300], offset[24];
+    snprintf(path, sizeof path, "%s/faketime", server.folder);
+    snprintf(offset, sizeof offset, "+%llds", (long long)ahead_s);
+    CHECK(test_file_write(path, offset));
+    CHECK(test_poll(clock_is, &ahead_s, TEST_PATIENCE_MS));
+}
+
+/* The server's clock jumps by an hour. Ahead: what is shared has ended, and what is new does not bring it back. Back: it
+ * lasts longer, and is released all the same. */
+static void clock_jumps(const struct way *way)
+{
+    struct scene scene;
+    scene_begin(&scene, way, "clock", NULL);
+    mortise_lease *old = scene_share(&scene, 0, 0), *other = scene_share(&scene, 1, 0);
+    set_clock(3600);
+    EXPECT(OK, try_once(scene.client[2], scene.name));
+    mortise_lease *fresh = scene_share(&scene, 2, 0);
+    EXPECT(LOST, mortise_release(old, &detail));
+    CHECK(scene_holders(&scene) == 1);
+    set_clock(0);
+    EXPECT(BUSY, try_once(scene.client[1], scene.name));
+    EXPECT(OK, scene_try(&scene, 1, 0));
+    EXPECT(LOST, mortise_release(other, &detail));
+    give(fresh);
+    EXPECT(OK, try_once(scene.client[1], scene.name));
+    scene_end(&scene);
+}
+
 static void each_way(void (*run)(const struct way *), bool queued, bool free)
 {
     for (size_t i = 0; i < WAYS; i++)
@@ -166,6 +261,9 @@ EACH(test_renewed, marker_deleted_renewed, true, true)
 EACH(test_sides, side_deleted, true, true)
 EACH(test_foreign, foreign, true, true)
 EACH(test_replies, replies_lost, true, true)
+EACH(test_downgrades, downgrade_lost, true, true)
+EACH(test_memory, memory_full, true, true)
+EACH(test_clock, clock_jumps, true, true)
 
 static const CU_TestInfo tests[] = {
     {"the marker is deleted", test_marker},
@@ -173,12 +271,16 @@ static const CU_TestInfo tests[] = {
     {"holders or shares are deleted", test_sides},
     {"another program takes the key", test_foreign},
     {"lost replies", test_replies},
+    {"a downgrade is lost", test_downgrades},
+    {"a full memory", test_memory},
+    {"the clock jumps", test_clock},
     CU_TEST_INFO_NULL,
 };
 
 int main(int argc, char **argv)
 {
-    int code = server_start(&server, NULL);
+    static const char *const clock[] = {"faketime=yes", NULL};
+    int code = server_start(&server, clock);
     if (code == 0)
         code = run_tests("redis: what is lost of shared locks", tests, argc, argv);
     return servers_end((struct server *const[]){&server}, 1, code);

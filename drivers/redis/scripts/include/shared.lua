@@ -53,7 +53,7 @@ local function shared(lock, queue, hash, now)
     function s.open()
         s.count, s.phase = nil, read_phase()
         if not s.phase then
-            return (s.refused or call('exists', lock) == 1) and 'other' or 'free'
+            return (s.refused or call('pttl', lock) ~= -2) and 'other' or 'free'
         end
         local known, count = call('hmget', notes, 'phase', 'permits'), call('zcard', holders)
         if known[1] ~= s.phase or call('hlen', notes) ~= count + 2 then
