@@ -95,14 +95,14 @@ static void holders_told(struct request *request, redisReply *reply)
 {
     struct driver *driver = request->driver;
     mortise_op *op = request->op;
-    if (!shared_take(reply, 0, op->info) && !shared_is_broken(reply)) {
+    if (!shared_take(driver, reply, 0, op->info) && !shared_is_broken(reply)) {
         ask(request);
         return;
     }
     mortise_info info = *op->info;
     if (shared_is_broken(reply))
         emit(request, &info);
-    for (size_t i = 0; shared_take(reply, i, &info); i++)
+    for (size_t i = 0; shared_take(driver, reply, i, &info); i++)
         emit(request, &info);
     op_complete(driver, op, MORTISE_OK);
 }

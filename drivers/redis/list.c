@@ -216,7 +216,7 @@ static void holders_told(struct link_call *call, unsigned index, redisReply *rep
         list->op = NULL;
     }
     struct found *found = list->looks;
-    shared_take(reply, 0, &found->info);
+    shared_take(list->driver, reply, 0, &found->info);
     found->shared = false;
     list->looks = next_shared(found);
     if (!last)

@@ -184,7 +184,8 @@ void shared_put_look(struct driver *driver, bool first, const char *key, size_t 
     put_layout(driver);
 }
 
-bool shared_take(const redisReply *reply, size_t index, mortise_info *info)
+bool shared_take(const struct driver *driver, const redisReply *reply, size_t index,
+                 mortise_info *info)
 {
     size_t at = 3 * (index + 1);
     if (reply->type != REDIS_REPLY_ARRAY || at + 2 >= reply->elements ||
@@ -206,7 +207,7 @@ bool shared_take(const redisReply *reply, size_t index, mortise_info *info)
     info->mode = MORTISE_SHARED;
     info->permits = (uint32_t)reply->element[1]->integer;
     info->holders = (uint32_t)(reply->elements / 3 - 1);
-    if (reply->element[2]->type == REDIS_REPLY_INTEGER)
+    if (driver->queued && reply->element[2]->type == REDIS_REPLY_INTEGER)
         info->waiters = (int32_t)reply->element[2]->integer;
     return true;
 }

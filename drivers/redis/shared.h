@@ -22,7 +22,8 @@ void shared_downgrade(struct driver *driver, mortise_op *op);
 /* Asks who shares the lock, as the next command of a call: one reply. With its text, if it is the first of them. */
 void shared_put_look(struct driver *driver, bool first, const char *key, size_t key_len);
 /* What it answers: info of the holder at `index`. False: there are not so many. */
-bool shared_take(const redisReply *reply, size_t index, mortise_info *info);
+bool shared_take(const struct driver *driver, const redisReply *reply, size_t index,
+                 mortise_info *info);
 /* Nobody shares it, but a marker stands, which belongs to holders that are void. */
 bool shared_is_broken(const redisReply *reply);
 

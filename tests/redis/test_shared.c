@@ -40,6 +40,7 @@ static void readers_and_writer(const struct way *way)
     EXPECT(OK, mortise_inspect(scene.client[2], scene.name, &info, &detail));
     CHECK(info.held && info.mode == MORTISE_SHARED && info.permits == 0 && info.holders == 2);
     CHECK(info.token == mortise_token(first) && info.pid > 0);
+    CHECK(info.waiters == (way->queued ? 0 : -1));
     CHECK(info.remaining_ms > LONG_MS / 2 && info.remaining_ms <= LONG_MS);
     EXPECT(OK, mortise_holders(scene.client[2], scene.name, see, &seen, &detail));
     CHECK(seen.count == 2 && seen.tokens[0] == mortise_token(first) &&
