@@ -187,6 +187,18 @@ static void *downgrade(void *argument)
     return NULL;
 }
 
+/* The other thread waits in mortise_downgrade(). */
+static bool downgrade_waits(void *unused)
+{
+    (void)unused;
+    struct locks *locks = &rig.client->locks;
+    struct claim *claim = slab_find(&claim_slab, lease);
+    pthread_mutex_lock(&locks->lock);
+    bool waits = claim->downgrader != NULL;
+    locks_unlock(locks, START_NOW);
+    return waits;
+}
+
 static bool renewal_held(void *rule)
 {
     return sim->held(*(int *)rule) == 1;
@@ -197,14 +209,12 @@ static void test_behind_a_renewal(bool released)
 {
     pthread_t thread;
     rig_open_real(&rig, "ttl = 600ms\n");
+    tap(&rig); /* before the client has threads */
     CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "a", NULL, &lease, NULL), MORTISE_OK);
-    tap(&rig);
     int rule = SCRIPT(.kinds = OP(RENEW), .times = 1, .hold_reply = true);
     CU_ASSERT(test_poll(renewal_held, &rule, TEST_PATIENCE_MS));
-    observe(&rig);
     CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, downgrade, NULL), 0);
-    while (__atomic_load_n(&event_count, __ATOMIC_ACQUIRE) == 0)
-        sched_yield();
+    CU_ASSERT(test_poll(downgrade_waits, NULL, TEST_PATIENCE_MS));
     CU_ASSERT_EQUAL(tapped(MORTISE_OP_RENEW, 0)->op.flags, 0);
     CU_ASSERT_EQUAL(mortise_downgrade(lease, NULL), MORTISE_INVALID); /* one thread at a time */
     if (released)
