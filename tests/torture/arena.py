@@ -182,7 +182,7 @@ class Slot:
                  ",".join(f"name{i}" for i in range(settings["names"])),
                  f"seed={self.run.seed * 1000 + self.number * 100 + self.started}",
                  *(f"{key}={settings[key]}" for key in ("threads", "clients", "ttl", "calm_ttl", "long", "hold", "pause",
-                                                        "plain"))], stderr, environment)
+                                                        "plain", "modes"))], stderr, environment)
 
     def set_clock(self, ahead_s):
         """The time of day that the process sees; whoever comes after it sees that too."""

@@ -18,7 +18,7 @@ GETTING_ON = 5  # acquisitions of a process, and one of each name
 # What a call may end with where nothing is broken, but there is much to do. Only acquires end without success: of those
 # that would not wait, or not for longer, or were canceled. All time-outs of a load are longer than it makes anything wait.
 NAMED = {"acquire.OK", "acquire.BUSY", "acquire.TIMEDOUT", "acquire.CANCELED",
-         "release.OK", "nowait.OK", "close.OK", "write.OK"}
+         "release.OK", "nowait.OK", "close.OK", "write.OK", "read.OK", "downgrade.OK"}
 
 
 class Run:

@@ -18,6 +18,7 @@
 
 #define VIOLATION_MAP(X)                                                                           \
     X(OVERLAP, "overlap")         /* two held one name at one instant */                           \
+    X(PERMITS, "permits")         /* more holders than permits, or with different numbers */         \
     X(OUTLIVED, "outlived")       /* its holder was told that it still holds it, after its end */    \
     X(ORDER, "order")             /* a token that is not larger than one before, or is missing */  \
     X(STARVED, "starved")         /* did not get its turn once the faults had ended */             \
@@ -54,7 +55,9 @@ struct hold {
     const struct client *client;
     const struct text *name, *owner; /* owner NULL: its own */
     char grant[GRANT_DIGITS + 1];
-    uint64_t lease, token;
+    uint64_t lease, token, permits;
+    bool handed_over; /* it has the grant and the token of the lease before */
+    int64_t asked_ns, shared_ns; /* shared: from then on; NEVER: exclusive to its end */
     int64_t from_ns, deadline_ns, end_ns; /* end: released, lost; NEVER: neither */
     const char *end;                      /* how */
     const char *file;
@@ -64,11 +67,12 @@ struct hold {
 /* The end of the hold, by whatever comes first. */
 int64_t hold_until(const struct hold *hold);
 
-/* What a holder was told; the token says which holder. */
+/* What a holder was told, or did; the token says which holder. */
 struct told {
     const struct text *name;
     uint64_t token;
     int64_t at_ns;
+    bool downgrade; /* not that it holds: from then on it reads only */
     const char *file;
     unsigned long line;
 };
@@ -97,7 +101,7 @@ struct caller { /* callers without an outcome */
     UT_hash_handle hh;
     uint64_t number;
     const struct text *name;
-    int64_t asked_ns;
+    int64_t asked_ns, since_ns; /* since: of the first of those of this process that have waited together */
     const char *file;
     unsigned long line;
 };

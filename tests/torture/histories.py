@@ -35,9 +35,11 @@ class Client:
         return self.number
 
     def grant(self, at, token, name="a", deadline=None, grant=None, owner=None, caller=None,
-              event="granted"):
+              event="granted", permits=None):
+        """permits: it is shared; 0: among any number."""
         caller = caller or self.ask(at, name)
-        lease = {"name": name, "lease": caller, "token": token, "owner": owner,
+        mode = None if permits is None else "shared"
+        lease = {"name": name, "lease": caller, "token": token, "owner": owner, "mode": mode, "permits": permits,
                  "grant": grant or f"{self.id[16:]}{caller:016x}"}
         self.line(event, at, caller=caller, deadline_ns=int((deadline or at + TTL) * MS), **lease)
         return lease
@@ -60,6 +62,9 @@ class Client:
         self.release(end, lease)
         return lease
 
+    def read(self, start, end, token, permits=0, **more):
+        return self.hold(start, end, token, permits=permits, **more)
+
     def close(self, at=100000):
         self.line("closed", at, events=len(self.lines), dropped=0)
         return self
@@ -68,6 +73,11 @@ class Client:
 def told(at, token, name="a"):
     """What a holder writes down that asks for the state."""
     return run({"event": "held", "at_ns": int(at * MS), "name": name, "token": token})
+
+
+def downgrade(at, token, name="a"):
+    """What a holder writes down before it makes its lease shared."""
+    return run({"event": "downgrade", "at_ns": int(at * MS), "name": name, "token": token})
 
 
 def run(*events):
@@ -88,7 +98,7 @@ class Case(unittest.TestCase):
             done = subprocess.run([CHECK, *arguments, *paths], capture_output=True, text=True,
                                   timeout=60)
         told = dict(word.split("=") for word in done.stdout.split())
-        kinds = "overlap outlived order starved leftover unbalanced lost-update garbled".split()
+        kinds = "overlap permits outlived order starved leftover unbalanced lost-update garbled".split()
         found = {kind.replace("-", "_"): int(told[kind]) for kind in kinds if told[kind] != "0"}
         self.assertEqual(found, expected, done.stderr)
         self.assertEqual(done.returncode, 1 if expected else 0, done.stderr)

@@ -69,7 +69,8 @@ static bool set_text(struct line *line, struct word key, struct word value)
         struct word *to;
     } keys[] = {{"event", &line->event},   {"name", &line->name},       {"owner", &line->owner},
                 {"client", &line->client}, {"grant", &line->grant},     {"status", &line->status},
-                {"name_hex", &line->name}, {"owner_hex", &line->owner}, {"text", &line->text}};
+                {"name_hex", &line->name}, {"owner_hex", &line->owner}, {"text", &line->text},
+                {"mode", &line->mode}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (word_is(key, keys[i].key))
             *keys[i].to = value;
@@ -86,11 +87,8 @@ static bool set_number(struct line *line, struct word key, struct word value)
     const struct {
         const char *key;
         uint64_t *to;
-    } counts[] = {{"lease", &line->lease},
-                  {"caller", &line->caller},
-                  {"token", &line->token},
-                  {"value", &line->value},
-                  {"count", &line->count}};
+    } counts[] = {{"lease", &line->lease}, {"caller", &line->caller}, {"token", &line->token},
+                  {"value", &line->value}, {"count", &line->count},   {"permits", &line->permits}};
     for (size_t i = 0; i < sizeof instants / sizeof *instants; i++)
         if (word_is(key, instants[i].key))
             return to_signed(value, instants[i].to);

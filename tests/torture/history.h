@@ -8,6 +8,7 @@
  *   {"event":"left","text":"…"}              found in the server afterwards
  *   {"event":"held","at_ns":…,"name":…,"token":…}   mortise_state() told the holder at that instant, or later, that its
  *                                            lease is not LOST
+ *   {"event":"downgrade","at_ns":…,"name":…,"token":…}   its holder only reads from then on
  *   {"event":"read"|"write","name":…,"token":…,"value":…}   a request to the fenced counter, in the order of its
  *                                            decisions (counter.h)
  * Unknown keys and events are ignored. All instants are of one clock, so of one machine. */
@@ -27,9 +28,9 @@ struct word {
 struct line {
     const char *file;
     unsigned long number;
-    struct word event, name, owner, client, grant, status, text;
+    struct word event, name, owner, client, grant, status, text, mode;
     int64_t at_ns, deadline_ns, pid;
-    uint64_t lease, caller, token, value, count;
+    uint64_t lease, caller, token, value, count, permits;
 };
 
 bool word_is(struct word word, const char *text);

@@ -19,6 +19,7 @@ CONFIG is a template, in which @DIR@, @HOST@, the @PORT…@s and @SEED@ are repl
                         after that time. The default is less than the time after which a SQL driver polls (10000), and
                         five times the longest wait on a machine that was far too busy
     processes=N threads=N clients=N names=N ttl=MS long=N hold=MS pause=MS         of the fighters
+    modes=N             of the fighters too: 1: most leases are shared, 2: and each third name has permits
     wall=FILE           clock.c, loaded into the fighters: the fault "clock" sets the time of day that one of them sees
     phases=WORD,WORD…   @PHASE@ of the fighters, in turn; step=1: run `mortise migrate advance` once before they start, with
                         the config of the first
@@ -50,7 +51,7 @@ from plan import FAULTS
 
 EVERY_S = 20  # at night at least one fault in this time; there are few if a server starts slowly
 LONG_S = 500  # long enough for each kind of fault
-VIOLATIONS = "overlap outlived order starved leftover unbalanced lost-update garbled".split()
+VIOLATIONS = "overlap permits outlived order starved leftover unbalanced lost-update garbled".split()
 
 
 def too_long(_signal, _frame):
@@ -58,7 +59,7 @@ def too_long(_signal, _frame):
 
 
 # The violations that a busy machine cannot cause: never a reason to run once more (tests/again.py).
-UNSAFE = {"overlap", "outlived", "order", "unbalanced", "lost-update"}
+UNSAFE = {"overlap", "permits", "outlived", "order", "unbalanced", "lost-update"}
 
 
 def run_once(name, template, settings, seed, seen=None):
@@ -102,7 +103,7 @@ def read_settings(arguments):
                 "seconds": 8, "rate": 3, "processes": 4, "threads": 3, "clients": 1, "names": 3,
                 "ttl": 1000, "calm_ttl": 20000, "seed": "", "fresh": 0, "find": "", "tries": 1, "deaf": 0, "calm": 2, "patience": 8000,
                 "observe": "recorder", "wall": "", "phases": "", "step": 0,
-                "first": 0.2, "longest": 2.5, "long": 60, "hold": 0, "pause": 0, "load": 0, "settled": 10, "warm": 0, "leak": 8}
+                "first": 0.2, "longest": 2.5, "long": 60, "hold": 0, "pause": 0, "modes": 0, "load": 0, "settled": 10, "warm": 0, "leak": 8}
     for argument in arguments:
         key, _, value = argument.partition("=")
         if key not in settings:

@@ -82,17 +82,20 @@ static const char *status_word(mortise_status status)
 /* The names and owners of the run are plain. */
 static void recorder_observe(void *ctx, const mortise_event *event)
 {
-    char grant[2 * MORTISE_GRANT_ID_SIZE + 1], owner[MORTISE_OWNER_MAX + 16] = "";
+    char grant[2 * MORTISE_GRANT_ID_SIZE + 1], owner[MORTISE_OWNER_MAX + 16] = "", mode[64] = "";
     if (event->owner_len > 0)
         snprintf(owner, sizeof(owner), ",\"owner\":\"%.*s\"", (int)event->owner_len, event->owner);
+    if (event->mode == MORTISE_SHARED)
+        snprintf(mode, sizeof(mode), ",\"mode\":\"shared\",\"permits\":%" PRIu32, event->permits);
     write_line(
         ctx,
         "{\"event\":\"%s\",\"at_ns\":%" PRId64
-        ",\"client\":\"%s\",\"name\":\"%.*s\"%s,\"caller\":%" PRIu64 ",\"lease\":%" PRIu64
+        ",\"client\":\"%s\",\"name\":\"%.*s\"%s%s,\"caller\":%" PRIu64 ",\"lease\":%" PRIu64
         ",\"grant\":\"%s\",\"token\":%" PRIu64 ",\"deadline_ns\":%" PRId64 ",\"status\":\"%s\"}\n",
         word_of(event->kind), event->at_ns, ((struct recorder *)ctx)->client, (int)event->name_len,
-        event->name, owner, event->caller, event->lease, hex(&event->grant, grant), event->token,
-        event->deadline_ns > 0 ? event->deadline_ns : INT64_C(0), status_word(event->status));
+        event->name, owner, mode, event->caller, event->lease, hex(&event->grant, grant),
+        event->token, event->deadline_ns > 0 ? event->deadline_ns : INT64_C(0),
+        status_word(event->status));
 }
 
 static bool make_file(struct recorder *recorder, const char *folder)

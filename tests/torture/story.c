@@ -75,6 +75,17 @@ static void dropped(struct client *client, const struct line *line)
 
 /* ---- callers ---------------------------------------------------------------------------------------- */
 
+/* When the claim that this caller may get was asked for at the earliest: a claim that a process has asked for goes to the
+ * next caller there if the first one leaves, and keeps its place and its token. */
+static int64_t wanted_since(const struct client *client, const struct text *name, int64_t at_ns)
+{
+    const struct caller *caller, *next;
+    HASH_ITER (hh, client->callers, caller, next)
+        if (caller->name == name && caller->since_ns < at_ns)
+            at_ns = caller->since_ns;
+    return at_ns;
+}
+
 static void asked(struct client *client, const struct line *line)
 {
     struct caller *caller;
@@ -83,10 +94,13 @@ static void asked(struct client *client, const struct line *line)
         WRONG(line, "caller %llu asks while it waits", (unsigned long long)line->caller);
         return;
     }
+    const struct text *name = text_of(line->name);
+    int64_t since_ns = wanted_since(client, name, line->at_ns);
     caller = made(sizeof *caller);
     *caller = (struct caller){.number = line->caller,
-                              .name = text_of(line->name),
+                              .name = name,
                               .asked_ns = line->at_ns,
+                              .since_ns = since_ns,
                               .file = line->file,
                               .line = line->number};
     HASH_ADD(hh, client->callers, number, sizeof caller->number, caller);
@@ -108,7 +122,7 @@ static void note_wait(const struct caller *caller, const struct line *line)
 }
 
 /* The caller has its outcome, whatever it is. False: nobody had asked. */
-static bool answered(struct client *client, const struct line *line)
+static bool answered(struct client *client, const struct line *line, int64_t *since_ns)
 {
     struct caller *caller;
     HASH_FIND(hh, client->callers, &line->caller, sizeof line->caller, caller);
@@ -120,6 +134,7 @@ static bool answered(struct client *client, const struct line *line)
     if (caller->name != text_of(line->name))
         WRONG(line, "caller %llu had asked for another name", (unsigned long long)line->caller);
     note_wait(caller, line);
+    *since_ns = caller->since_ns;
     HASH_DEL(client->callers, caller);
     free(caller);
     return true;
@@ -135,7 +150,8 @@ static void queued(struct client *client, const struct line *line)
 
 static void failed(struct client *client, const struct line *line)
 {
-    answered(client, line);
+    int64_t since_ns;
+    answered(client, line, &since_ns);
 }
 
 /* ---- leases ----------------------------------------------------------------------------------------- */
@@ -148,13 +164,17 @@ static void given(struct client *client, const struct line *line)
                         .owner = text_of(line->owner),
                         .lease = line->lease,
                         .token = line->token,
+                        .permits = line->permits,
+                        .handed_over = word_is(line->event, "handed-over"),
+                        .asked_ns = line->at_ns,
+                        .shared_ns = word_is(line->mode, "shared") ? line->at_ns : NEVER,
                         .from_ns = line->at_ns,
                         .deadline_ns = line->deadline_ns,
                         .end_ns = NEVER,
                         .end = "deadline",
                         .file = line->file,
                         .line = line->number};
-    answered(client, line);
+    answered(client, line, &hold.asked_ns);
     HASH_FIND(hh, client->leases, &line->lease, sizeof line->lease, lease);
     if (lease || !hold.name || line->grant.size != GRANT_DIGITS) {
         WRONG(line, "lease %llu was given before, or has no name or grant",
@@ -198,6 +218,11 @@ static void renewed(struct client *client, const struct line *line)
         return; /* it has passed since; what was known of it before stands */
     if (line->deadline_ns < hold->deadline_ns)
         WRONG(line, "lease %llu: a renewal that shortens it", (unsigned long long)line->lease);
+    else if (hold->end_ns == NEVER && line->at_ns >= hold->deadline_ns &&
+             line->at_ns < line->deadline_ns)
+        violation(OUTLIVED, line->file, line->number, "lease %llu: renewed %.3f ms after its end",
+                  (unsigned long long)line->lease,
+                  (double)(line->at_ns - hold->deadline_ns) / 1000000);
     else
         hold->deadline_ns = line->deadline_ns;
 }
@@ -259,6 +284,7 @@ static void held(const struct line *line)
     struct told told = {.name = text_of(line->name),
                         .token = line->token,
                         .at_ns = line->at_ns,
+                        .downgrade = word_is(line->event, "downgrade"),
                         .file = line->file,
                         .line = line->number};
     utarray_push_back(world.told, &told);
@@ -316,6 +342,7 @@ void story_line(const struct line *line)
         {"opened", opened, NULL},     {"closed", closed, NULL},       {"dropped", dropped, NULL},
         {"calm", NULL, calm},         {"killed", NULL, killed},       {"left", NULL, left},
         {"read", NULL, counter_read}, {"write", NULL, counter_write}, {"held", NULL, held},
+        {"downgrade", NULL, held},
     };
     world.events++;
     for (size_t i = 0; i < sizeof events / sizeof *events; i++) {

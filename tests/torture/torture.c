@@ -3,13 +3,14 @@
  * around it (nemesis.py).
  *
  *     torture WHERE FOLDER NAME,NAME… [threads=N] [clients=N] [seed=N] [ttl=MS] [calm_ttl=MS] [long=N] [hold=MS]
- *             [pause=MS] [plain=1]
+ *             [pause=MS] [plain=1] [modes=1|2]
  *
  * Of a hundred holds of the first name, `long` (60) last for up to `hold` (three times the ttl); of the other names
  * one of a hundred does. So faults hit holders, and there are many cycles. Whenever a holder checks its lease and it
  * is not LOST, the holder records that for the checker, with an instant from before the check. No hold is long once
  * all is calm. Each thread pauses for up to `pause` (0) between two acquires. With `plain` every hold lasts for up to
- * `hold`, and no token protects the counters.
+ * `hold`, and no token protects the counters. With `modes` most leases are shared: their holders read the counter twice,
+ * and some writers downgrade their lease and go on reading. With modes=2, each third name has two permits.
  *
  * The first line out is "ready", or a status and its message. Commands on stdin, one line each:
  *   calm    the last fault has ended: from now on every caller waits as long as it takes, and asks for calm_ttl (20 s), so
@@ -21,6 +22,7 @@
  *           stdin does the same
  * What must not happen is printed on stderr at once, and sets the exit code 1. Dies with its parent. */
 #include "counter.h"
+#include "tally.h"
 
 #include <mortise/mortise.h>
 
@@ -37,14 +39,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NAMES_MAX = 128, STATUSES = 16, CALLS = 5 };
-enum call { ACQUIRE, RELEASE, NOWAIT, CLOSE, WRITE };
-static const char *const call_words[CALLS] = {"acquire", "release", "nowait", "close", "write"};
+enum { NAMES_MAX = 128, PERMITS = 2 };
 
-/* How often each call ended with each status. A write that the storage refuses counts as LOST. */
-static atomic_ulong counts[CALLS][STATUSES];
 static atomic_ulong had[NAMES_MAX];
-static atomic_bool calm, stopping, wrong;
+static atomic_bool calm, stopping;
 static atomic_int holding; /* long holds, now */
 
 static char *names[NAMES_MAX];
@@ -52,59 +50,12 @@ static size_t name_count;
 static const char *folder;
 static int64_t threads = 3, clients = 1, seed = 1, ttl_ms = 1000, calm_ttl_ms = 20000;
 static int64_t long_share = 60;
-static int64_t hold_ms, pause_ms, plain;
+static int64_t hold_ms, pause_ms, plain, modes;
 static int plain_fds[NAMES_MAX], told_fd;
-
-/* ---- what may happen ---------------------------------------------------------------------------------- */
-
-static void count(enum call call, mortise_status status)
-{
-    unsigned number = (unsigned)-(int)status;
-    atomic_fetch_add(&counts[call][number < STATUSES ? number : STATUSES - 1], 1);
-}
-
-static unsigned bits(mortise_status status)
-{
-    return 1u << (unsigned)-(int)status;
-}
-
-static bool may_be(enum call call, mortise_status status)
-{
-    unsigned away = bits(MORTISE_UNREACHABLE) | bits(MORTISE_INDETERMINATE);
-    const unsigned may[CALLS] = {
-        [ACQUIRE] = away | bits(MORTISE_OK) | bits(MORTISE_BUSY) | bits(MORTISE_TIMEDOUT) |
-                    bits(MORTISE_CANCELED) | bits(MORTISE_BACKEND),
-        [RELEASE] = away | bits(MORTISE_OK) | bits(MORTISE_LOST) | bits(MORTISE_BACKEND),
-        [NOWAIT] = bits(MORTISE_OK) | bits(MORTISE_LOST),
-        [CLOSE] = bits(MORTISE_OK) | bits(MORTISE_UNREACHABLE),
-    };
-    return may[call] & bits(status);
-}
-
-static void complain(const char *what, const char *name, const char *why)
-{
-    atomic_store(&wrong, true);
-    fprintf(stderr, "torture %d: %s of %s: %s\n", (int)getpid(), what, name, why);
-}
-
-static mortise_status seen(enum call call, const char *name, mortise_status status,
-                           const mortise_error *error)
-{
-    count(call, status);
-    if (!may_be(call, status))
-        complain(call_words[call], name, status == MORTISE_OK ? "done" : error->message);
-    return status;
-}
 
 static void tell_counts(void)
 {
-    for (int call = 0; call < CALLS; call++)
-        for (int number = 0; number < STATUSES; number++) {
-            unsigned long times = atomic_load(&counts[call][number]);
-            if (times > 0)
-                printf("%s.%s=%lu ", call_words[call], mortise_status_name((mortise_status)-number),
-                       times);
-        }
+    tally_print();
     for (size_t i = 0; i < name_count; i++)
         printf("had.%s=%lu ", names[i], atomic_load(&had[i]));
     if (atomic_load(&holding) > 0)
@@ -140,20 +91,32 @@ static void work(int64_t for_ms)
     poll(NULL, 0, (int)for_ms);
 }
 
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* For the checker. */
+static void note(const char *event, mortise_lease *lease, size_t number, int64_t at_ns)
+{
+    char line[256];
+    int length =
+        snprintf(line, sizeof line,
+                 "{\"event\":\"%s\",\"at_ns\":%" PRId64 ",\"name\":\"%s\",\"token\":%" PRIu64 "}\n",
+                 event, at_ns, names[number], mortise_token(lease));
+    if (length >= (int)sizeof line || write(told_fd, line, (size_t)length) != length)
+        complain("what was seen", names[number], "it cannot be written");
+}
+
 /* Whether it is ours still; the checker is told what we are told. */
 static bool look(mortise_lease *lease, size_t number)
 {
-    char line[256];
-    struct timespec now;
-    clock_gettime(CLOCK_BOOTTIME, &now);
+    int64_t at_ns = now_ns();
     if (mortise_state(lease) == MORTISE_STATE_LOST)
         return false;
-    int length = snprintf(
-        line, sizeof line,
-        "{\"event\":\"held\",\"at_ns\":%" PRId64 ",\"name\":\"%s\",\"token\":%" PRIu64 "}\n",
-        (int64_t)now.tv_sec * 1000000000 + now.tv_nsec, names[number], mortise_token(lease));
-    if (length >= (int)sizeof line || write(told_fd, line, (size_t)length) != length)
-        complain("what was seen", names[number], "it cannot be written");
+    note("held", lease, number, at_ns);
     return true;
 }
 
@@ -178,9 +141,11 @@ static void add_one(struct fighter *fighter, mortise_lease *lease, size_t number
 }
 
 /* The same where nothing but the lock protects it. */
-static void add_one_plainly(mortise_lease *lease, size_t number, int64_t think_ms)
+static void add_one_plainly(struct fighter *fighter, mortise_lease *lease, size_t number,
+                            int64_t think_ms)
 {
     int64_t value;
+    (void)fighter;
     bool done = plain_read(plain_fds[number], &value);
     work(think_ms);
     if (!done || !plain_write(plain_fds[number], value + 1))
@@ -188,21 +153,67 @@ static void add_one_plainly(mortise_lease *lease, size_t number, int64_t think_m
     count(WRITE, mortise_state(lease) == MORTISE_STATE_LOST ? MORTISE_LOST : MORTISE_OK);
 }
 
+/* Reads, thinks, and reads again. */
+static void read_twice(struct fighter *fighter, mortise_lease *lease, size_t number,
+                       int64_t think_ms)
+{
+    struct counter *counter = &fighter->counters[number];
+    uint64_t value, token = mortise_token(lease);
+    if (!look(lease, number))
+        return;
+    if (!counter_read(counter, token, &value))
+        complain("the counter", names[number], "it cannot be read");
+    work(think_ms);
+    if (!look(lease, number))
+        return;
+    if (!counter_read(counter, token, &value))
+        complain("the counter", names[number], "it cannot be read");
+    count(READ, MORTISE_OK);
+}
+
+static void read_twice_plainly(struct fighter *fighter, mortise_lease *lease, size_t number,
+                               int64_t think_ms)
+{
+    int64_t value, again;
+    bool done = plain_read(plain_fds[number], &value);
+    (void)fighter;
+    work(think_ms);
+    if (!done || !plain_read(plain_fds[number], &again))
+        complain("the counter", names[number], "it cannot be read");
+    else if (again != value && mortise_state(lease) != MORTISE_STATE_LOST)
+        complain("the counter", names[number], "it changed while it was read");
+    count(READ, MORTISE_OK);
+}
+
+typedef void visitor(struct fighter *fighter, mortise_lease *lease, size_t number,
+                     int64_t think_ms);
+
 /* Mostly for an instant, sometimes for longer than the ttl. */
-static void use(struct fighter *fighter, mortise_lease *lease, size_t number)
+static void use(struct fighter *fighter, mortise_lease *lease, size_t number, visitor *visit)
 {
     int64_t share = number == 0 ? long_share : 1;
     if (plain) {
-        add_one_plainly(lease, number, below(fighter, hold_ms));
+        visit(fighter, lease, number, below(fighter, hold_ms));
     } else if (below(fighter, 100) < share && !atomic_load(&calm)) {
         atomic_fetch_add(&holding, 1);
         for (int64_t left_ms = below(fighter, hold_ms); left_ms > 0 && !atomic_load(&calm);
              left_ms -= 25)
-            add_one(fighter, lease, number, 25);
+            visit(fighter, lease, number, 25);
         atomic_fetch_sub(&holding, 1);
     } else {
-        add_one(fighter, lease, number, below(fighter, 3) ? 0 : below(fighter, 8));
+        visit(fighter, lease, number, below(fighter, 3) ? 0 : below(fighter, 8));
     }
+}
+
+/* Some writers go on as readers. Whatever the answer is, they write no more. */
+static void downgrade(struct fighter *fighter, mortise_lease *lease, size_t number)
+{
+    mortise_error error;
+    if (!look(lease, number))
+        return;
+    note("downgrade", lease, number, now_ns());
+    seen(DOWNGRADE, names[number], mortise_downgrade(lease, &error), &error);
+    use(fighter, lease, number, plain ? read_twice_plainly : read_twice);
 }
 
 static void give_back(struct fighter *fighter, mortise_lease *lease, const char *name)
@@ -261,6 +272,20 @@ static mortise_status acquire_async(struct fighter *fighter, const char *name,
     return wish.status;
 }
 
+static bool has_permits(size_t number)
+{
+    return modes > 1 && number % 3 == 2;
+}
+
+/* Most are shared; with permits now and then one is not. */
+static void choose_mode(struct fighter *fighter, size_t number, mortise_options *options)
+{
+    int64_t draw = modes > 0 ? below(fighter, 16) : 0;
+    bool exclusive = modes == 0 || draw < (has_permits(number) ? 1 : 5);
+    options->mode = exclusive ? MORTISE_EXCLUSIVE : MORTISE_SHARED;
+    options->permits = !exclusive && has_permits(number) ? PERMITS : 0;
+}
+
 static mortise_options choose(struct fighter *fighter)
 {
     mortise_options options = {.size = sizeof options, .ttl_ms = ttl_ms};
@@ -284,13 +309,20 @@ static void fight_once(struct fighter *fighter)
     mortise_error error = {.message = ""};
     mortise_lease *lease = NULL;
     mortise_status status;
+    choose_mode(fighter, number, &options);
+    bool writes = options.mode == MORTISE_EXCLUSIVE;
     if (below(fighter, 8) == 0)
         status = acquire_async(fighter, names[number], &options, &lease, &error);
     else
         status = mortise_acquire(fighter->client, names[number], &options, &lease, &error);
     if (seen(ACQUIRE, names[number], status, &error) == MORTISE_OK) {
         atomic_fetch_add(&had[number], 1);
-        use(fighter, lease, number);
+        if (writes)
+            use(fighter, lease, number, plain ? add_one_plainly : add_one);
+        else
+            use(fighter, lease, number, plain ? read_twice_plainly : read_twice);
+        if (writes && modes > 0 && !has_permits(number) && below(fighter, 4) == 0)
+            downgrade(fighter, lease, number);
         give_back(fighter, lease, names[number]);
     } else if (status != MORTISE_BUSY && status != MORTISE_TIMEDOUT) {
         work(20); /* a backend that is away is not asked all the time */
@@ -333,7 +365,8 @@ static bool set_argument(const char *argument)
         int64_t *to;
     } keys[] = {{"threads=", &threads}, {"clients=", &clients},      {"seed=", &seed},
                 {"ttl=", &ttl_ms},      {"calm_ttl=", &calm_ttl_ms}, {"long=", &long_share},
-                {"hold=", &hold_ms},    {"pause=", &pause_ms},       {"plain=", &plain}};
+                {"hold=", &hold_ms},    {"pause=", &pause_ms},       {"plain=", &plain},
+                {"modes=", &modes}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         size_t length = strlen(keys[i].key);
         char *end;
@@ -424,7 +457,7 @@ static bool run(const char *where)
     }
     free(opened);
     free(fighters);
-    return started && !atomic_load(&wrong);
+    return started && !tally_is_wrong();
 }
 
 int main(int argc, char **argv)

@@ -35,6 +35,23 @@ static bool share(const struct hold *one, const struct hold *other)
     return one->owner && one->owner == other->owner;
 }
 
+static bool is_shared(const struct hold *hold, int64_t at_ns)
+{
+    return hold->shared_ns <= at_ns;
+}
+
+static void tell_permits(const struct hold *hold, const struct hold *other, uint64_t count)
+{
+    violation(PERMITS, hold->file, hold->line,
+              "%.*s: lease %llu of client %.*s (token %llu, permits %llu) is holder number %llu, "
+              "beside lease %llu of client %.*s (token %llu, permits %llu, %s:%lu)",
+              TEXT(hold->name), (unsigned long long)hold->lease, TEXT(hold->client->id),
+              (unsigned long long)hold->token, (unsigned long long)hold->permits,
+              (unsigned long long)count, (unsigned long long)other->lease, TEXT(other->client->id),
+              (unsigned long long)other->token, (unsigned long long)other->permits, other->file,
+              other->line);
+}
+
 static void tell_overlap(const struct hold *first, const struct hold *second)
 {
     int64_t until_ns = hold_until(first);
@@ -67,27 +84,73 @@ static void add_active(struct active *active, const struct hold *hold)
     active->holds[active->count++] = hold;
 }
 
+/* together: how many hold it with that one, and this one with them. */
+static void check_permits(const struct hold *hold, const struct hold *other, uint64_t together)
+{
+    if (hold->permits != other->permits || (hold->permits > 0 && together == hold->permits + 1))
+        tell_permits(hold, other, together);
+}
+
 static void check_overlap(struct active *active, const struct hold *hold)
 {
     size_t kept = 0;
+    uint64_t together = 1;
     for (size_t i = 0; i < active->count; i++) {
         const struct hold *other = active->holds[i];
         if (other->name != hold->name || hold_until(other) <= hold->from_ns)
             continue;
         active->holds[kept++] = other;
-        if (!share(other, hold))
+        bool both_read = is_shared(other, hold->from_ns) && is_shared(hold, hold->from_ns);
+        if (!share(other, hold) && !both_read)
             tell_overlap(other, hold);
+        else if (both_read)
+            check_permits(hold, other, ++together);
     }
     active->count = kept;
     add_active(active, hold);
 }
 
-/* last: the one with the largest token before, of the same name; NULL: there is none. */
-static void check_order(const struct hold *last, const struct hold *hold)
+/* What one name's holds before had for tokens. Readers may be told in another order than that of their tokens, if they
+ * asked before the other one was told. */
+struct before {
+    const struct hold *last,
+        *writer; /* the one with the largest token, of all, and of those that began exclusive */
+    const struct hold **largest; /* by their beginning: the largest token of a reader up to there */
+    int64_t *from_ns;
+    size_t count, room;
+};
+
+static void add_reader(struct before *before, const struct hold *hold)
 {
-    if (world.fencing && hold->token == 0)
-        violation(ORDER, hold->file, hold->line, "%.*s: lease %llu of client %.*s has no token",
-                  TEXT(hold->name), (unsigned long long)hold->lease, TEXT(hold->client->id));
+    if (before->count == before->room) {
+        before->room = before->room * 2 + 64;
+        before->largest = realloc(before->largest, before->room * sizeof(*before->largest));
+        before->from_ns = realloc(before->from_ns, before->room * sizeof(*before->from_ns));
+        if (!before->largest || !before->from_ns)
+            abort();
+    }
+    const struct hold *largest = before->count > 0 ? before->largest[before->count - 1] : hold;
+    before->largest[before->count] = largest->token > hold->token ? largest : hold;
+    before->from_ns[before->count++] = hold->from_ns;
+}
+
+/* The reader with the largest token that was told of it before that instant; NULL: there is none. */
+static const struct hold *reader_before(const struct before *before, int64_t at_ns)
+{
+    size_t low = 0, high = before->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (before->from_ns[middle] < at_ns)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low > 0 ? before->largest[low - 1] : NULL;
+}
+
+/* last may be NULL. */
+static void check_after(const struct hold *last, const struct hold *hold)
+{
     if (!last || hold->token > last->token || (hold->token == 0 && last->token == 0))
         return;
     bool handed_over = hold->client == last->client && strcmp(hold->grant, last->grant) == 0;
@@ -99,23 +162,44 @@ static void check_order(const struct hold *last, const struct hold *hold)
                   (unsigned long long)last->token);
 }
 
+/* A reader has a larger token than all writers before, and than all readers that were told before it asked; but a lease that
+ * was handed over, or joins one of its process, has that one's token. */
+static void check_order(struct before *before, const struct hold *hold)
+{
+    bool reads = is_shared(hold, hold->from_ns);
+    if (world.fencing && hold->token == 0)
+        violation(ORDER, hold->file, hold->line, "%.*s: lease %llu of client %.*s has no token",
+                  TEXT(hold->name), (unsigned long long)hold->lease, TEXT(hold->client->id));
+    check_after(reads ? before->writer : before->last, hold);
+    if (reads && !hold->handed_over)
+        check_after(reader_before(before, hold->asked_ns), hold);
+    if (reads)
+        add_reader(before, hold);
+    else if (!before->writer || hold->token > before->writer->token)
+        before->writer = hold;
+    if (!before->last || hold->token > before->last->token)
+        before->last = hold;
+}
+
 static void judge_holds(void)
 {
     struct active active = {NULL, 0, 0};
-    const struct hold *last = NULL;
+    struct before before = {.last = NULL};
     if (utarray_len(world.holds) > 1)
         utarray_sort(world.holds, compare_holds);
     for (struct hold *hold = NULL; (hold = (struct hold *)utarray_next(world.holds, hold));) {
         if (hold->from_ns >= hold_until(hold))
             continue; /* told too late to be of use: held at no instant */
-        if (last && last->name != hold->name)
-            last = NULL;
+        if (before.last && before.last->name != hold->name) {
+            before.last = before.writer = NULL;
+            before.count = 0;
+        }
         check_overlap(&active, hold);
-        check_order(last, hold);
-        if (!last || hold->token > last->token)
-            last = hold;
+        check_order(&before, hold);
     }
     free(active.holds);
+    free(before.largest);
+    free(before.from_ns);
 }
 
 static int compare_tokens(const void *a, const void *b)
@@ -149,13 +233,67 @@ static const struct hold *last_of(const struct told *told)
     return last;
 }
 
+static bool reads_twice(const struct hold *one, const struct hold *other)
+{
+    return one->token == other->token && one->token != 0 && one->name == other->name &&
+           is_shared(one, one->from_ns) && is_shared(other, other->from_ns) &&
+           strcmp(one->grant, other->grant) != 0;
+}
+
+/* No two readers have one token, however near to each other they asked. The holds stand by their tokens. */
+static void judge_readers(void)
+{
+    const struct hold *begin = (const struct hold *)utarray_front(world.holds);
+    size_t count = utarray_len(world.holds);
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = i; j-- > 0 && begin[j].token == begin[i].token;)
+            if (reads_twice(&begin[i], &begin[j]) && begin[j].asked_ns <= begin[i].from_ns &&
+                begin[i].asked_ns <= begin[j].from_ns)
+                violation(ORDER, begin[i].file, begin[i].line,
+                          "%.*s: two readers have token %llu, the other one in %s:%lu",
+                          TEXT(begin[i].name), (unsigned long long)begin[i].token, begin[j].file,
+                          begin[j].line);
+}
+
+/* Before the call it was the only holder, from then on it believes no more than that it reads. */
+static void apply_downgrade(const struct told *told)
+{
+    struct hold *begin = (struct hold *)utarray_front(world.holds), *found = NULL;
+    const struct hold key = {.token = told->token};
+    struct hold *hold =
+        begin ? (struct hold *)utarray_find(world.holds, &key, compare_tokens) : NULL;
+    while (hold && hold > begin && hold[-1].token == told->token)
+        hold--;
+    for (; hold && hold < begin + utarray_len(world.holds) && hold->token == told->token; hold++)
+        if (is_of(hold, told->name) && hold->from_ns <= told->at_ns &&
+            (!found || hold->from_ns > found->from_ns))
+            found = hold;
+    if (!found)
+        violation(UNBALANCED, told->file, told->line, "%.*s: token %llu was never given",
+                  TEXT(told->name), (unsigned long long)told->token);
+    else if (told->at_ns < found->shared_ns)
+        found->shared_ns = told->at_ns;
+}
+
+static void judge_downgrades(void)
+{
+    if (utarray_len(world.holds) > 1)
+        utarray_sort(world.holds, compare_tokens);
+    judge_readers();
+    for (struct told *told = NULL; (told = (struct told *)utarray_next(world.told, told));)
+        if (told->downgrade)
+            apply_downgrade(told);
+}
+
 /* R2: a holder who looks when its end has come sees that. */
 static void judge_told(void)
 {
     if (utarray_len(world.holds) > 1)
         utarray_sort(world.holds, compare_tokens);
     for (struct told *told = NULL; (told = (struct told *)utarray_next(world.told, told));) {
-        const struct hold *hold = last_of(told);
+        const struct hold *hold = told->downgrade ? NULL : last_of(told);
+        if (told->downgrade)
+            continue;
         if (!hold)
             violation(UNBALANCED, told->file, told->line, "%.*s: token %llu was never given",
                       TEXT(told->name), (unsigned long long)told->token);
@@ -187,6 +325,7 @@ static void judge_wait(const struct wait *wait)
 
 void verdict(void)
 {
+    judge_downgrades();
     judge_holds();
     judge_told();
     for (struct wait *wait = NULL; (wait = (struct wait *)utarray_next(world.waits, wait));)
