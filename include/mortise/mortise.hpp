@@ -410,6 +410,7 @@ public:
 
 private:
     friend class client;
+    friend class leases;
     lease(mortise_lease *handle, std::shared_ptr<detail::home> home,
           std::shared_ptr<detail::watcher> told) noexcept
         : lease_view(handle), home_(std::move(home)), watcher_(std::move(told))
@@ -468,6 +469,66 @@ private:
 
     std::shared_ptr<detail::home> home_;
     std::shared_ptr<detail::watcher> watcher_;
+};
+
+/* The right to several names, all or none (client::acquire_all()); released at the end of the scope, all at once. */
+class [[nodiscard]] leases {
+public:
+    leases() = default;
+    leases(leases &&other) noexcept { swap(other); }
+    leases &operator=(leases &&other) noexcept
+    {
+        leases(std::move(other)).swap(*this);
+        return *this;
+    }
+    leases(const leases &) = delete;
+    leases &operator=(const leases &) = delete;
+    ~leases() { end(nullptr); }
+
+    /* There are leases here, held or lost: not moved from, not released. */
+    explicit operator bool() const noexcept { return !all_.empty(); }
+    std::size_t size() const noexcept { return all_.size(); }
+    /* In the order of the names that were given. */
+    const lease_view &operator[](std::size_t index) const noexcept { return all_[index]; }
+    /* You hold all of them at this instant. */
+    bool held() const noexcept
+    {
+        for (const lease &one : all_)
+            if (!one.held())
+                return false;
+        return !all_.empty();
+    }
+    /* Like mortise_release_many(). */
+    result<void> release()
+    {
+        if (all_.empty())
+            return error(MORTISE_INVALID, "there are no leases here: moved from, or released before");
+        mortise_error why;
+        mortise_status status = end(&why);
+        return detail::told(status, why);
+    }
+    void swap(leases &other) noexcept
+    {
+        handles_.swap(other.handles_);
+        all_.swap(other.all_);
+    }
+
+private:
+    friend class client;
+    mortise_status end(mortise_error *why) noexcept
+    {
+        std::vector<mortise_lease *> handles = std::move(handles_);
+        std::vector<lease> spent = std::move(all_);
+        handles_.clear();
+        all_.clear();
+        mortise_status status = mortise_release_many(handles.data(), handles.size(), why);
+        for (lease &one : spent)
+            one.retire(status);
+        return status;
+    }
+
+    std::vector<mortise_lease *> handles_; /* of all_, for C: nothing is allocated at the end */
+    std::vector<lease> all_;
 };
 
 /* ---- Options --------------------------------------------------------------------------------- */
@@ -607,6 +668,25 @@ public:
                                     const options &how = {}) const
     {
         return acquire_for_ms(name, detail::whole_ms_until(until, MORTISE_WAIT_MAX_MS), how);
+    }
+
+    /* Like mortise_acquire_many(): all names or none. Waits as the config's `wait` says. */
+    result<leases> acquire_all(const std::vector<std::string> &names, const options &how = {}) const
+    {
+        return acquire_all_for_ms(names, MORTISE_WAIT_DEFAULT, how);
+    }
+    result<leases> try_acquire_all(const std::vector<std::string> &names,
+                                   const options &how = {}) const
+    {
+        return acquire_all_for_ms(names, 0, how);
+    }
+    /* The time is that for all names together. */
+    template <class Rep, class Period>
+    result<leases> try_acquire_all_for(const std::vector<std::string> &names,
+                                       std::chrono::duration<Rep, Period> time,
+                                       const options &how = {}) const
+    {
+        return acquire_all_for_ms(names, detail::whole_ms(time, MORTISE_WAIT_MAX_MS), how);
     }
 
     /* Like mortise_acquire_async(): `done` is called exactly once, unless this call fails. The callback owns the
@@ -763,6 +843,38 @@ private:
         if (status != MORTISE_OK)
             return detail::told(status, why).error();
         return lease(got, home, std::move(wanted.told));
+    }
+
+    result<leases> acquire_all_for_ms(const std::vector<std::string> &names, std::int64_t wait_ms,
+                                      const options &how) const
+    {
+        call wanted("", wait_ms, how);
+        std::vector<const char *> texts;
+        for (const std::string &name : names) {
+            wanted.zero = wanted.zero || has_zero(name);
+            texts.push_back(name.c_str());
+        }
+        if (wanted.zero)
+            return zero_in_name();
+        /* All memory comes first: what is held must not be lost for want of it. */
+        leases got;
+        got.handles_.resize(names.size());
+        got.all_.reserve(names.size());
+        std::vector<std::shared_ptr<detail::watcher>> told(names.size());
+        for (auto &one : told)
+            if (wanted.told) /* each lease retires a watcher of its own, which keeps the common one */
+                one = std::make_shared<detail::watcher>(
+                    [common = wanted.told](lease_view, mortise_lease_state) {});
+        mortise_error why;
+        mortise_status status = mortise_acquire_many(handle(), texts.data(), texts.size(), &wanted.c,
+                                                     got.handles_.data(), &why);
+        if (status != MORTISE_OK) {
+            got.handles_.clear();
+            return detail::told(status, why).error();
+        }
+        for (std::size_t i = 0; i < names.size(); i++)
+            got.all_.push_back(lease(got.handles_[i], home_, std::move(told[i])));
+        return got;
     }
 
     struct pending {

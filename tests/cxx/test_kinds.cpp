@@ -179,11 +179,76 @@ static void test_semaphore()
     CU_ASSERT_FALSE(mine.inspect("slots").value().held);
 }
 
+static void test_several()
+{
+    mortise::client mine = open_sim(), other = open_sim();
+    const std::vector<std::string> names = {"c", "a", "b"};
+    {
+        auto all = mine.acquire_all(names).value();
+        ASSERT_BOOL(all);
+        ASSERT_BOOL(all.held());
+        CU_ASSERT_EQUAL_FATAL(all.size(), 3);
+        CU_ASSERT_EQUAL(all[1].token(), mine.inspect("a").value().token);
+        CU_ASSERT_EQUAL(other.try_acquire_all({"b", "d"}).status(), MORTISE_BUSY);
+        auto late = other.try_acquire_all_for({"d", "b"}, 10ms);
+        ASSERT_BOOL(!late && late.error().contended());
+        CU_ASSERT_FALSE(mine.inspect("d").value().held);
+        mortise::leases moved = std::move(all);
+        CU_ASSERT_FALSE(all);
+        CU_ASSERT_FALSE(all.held());
+        CU_ASSERT_EQUAL(all.release().status(), MORTISE_INVALID);
+        ASSERT_BOOL(moved.held());
+    }
+    auto again = other.try_acquire_all(names).value();
+    CU_ASSERT_EQUAL(mine.break_grant("b", again[2].token()).status(), MORTISE_OK);
+    CU_ASSERT_EQUAL(again.release().status(), MORTISE_LOST);
+    ASSERT_BOOL(mine.list().value().empty());
+    CU_ASSERT_EQUAL(mine.try_acquire_all({"a", "a"}).status(), MORTISE_INVALID);
+    CU_ASSERT_EQUAL(mine.try_acquire_all({}).status(), MORTISE_INVALID);
+    CU_ASSERT_EQUAL(mine.try_acquire_all({"a", std::string("b\0c", 3)}).status(), MORTISE_INVALID);
+    auto shared = mortise::options().shared();
+    auto first = mine.try_acquire_all(names, shared).value(),
+         second = other.try_acquire_all(names, shared).value();
+    ASSERT_BOOL(first.held() && second.held());
+    first = std::move(second); /* releases the first ones */
+    CU_ASSERT_EQUAL(mine.holders("a").value().size(), 1);
+    ASSERT_BOOL(first.held());
+}
+
+/* on_state is called for each lease, and lives as long as any of them. */
+static void test_several_told()
+{
+    mortise::client mine = open_sim();
+    auto kept = std::make_shared<int>(0);
+    std::weak_ptr<int> seen = kept;
+    std::promise<void> both;
+    std::atomic<int> lost{0};
+    auto how = mortise::options().ttl(300ms).no_renew().on_state(
+        [&, kept = std::move(kept)](mortise::lease_view, mortise_lease_state state) {
+            if (state == MORTISE_STATE_LOST && ++lost == 2)
+                both.set_value();
+        });
+    auto told = both.get_future();
+    auto all = mine.try_acquire_all({"x", "y"}, how).value();
+    how.on_state(nullptr);
+    CU_ASSERT_FATAL(cxx_test::comes(told));
+    CU_ASSERT_FALSE(all.held());
+    CU_ASSERT_FALSE(seen.expired());
+    CU_ASSERT_EQUAL(all.release().status(), MORTISE_LOST);
+    ASSERT_BOOL(seen.expired());
+}
+
 int main()
 {
     static const CU_TestInfo tests[] = {
-        {"options", test_options}, {"downgrade", test_downgrade}, {"a mutex", test_mutex},
-        {"a writer", test_writer}, {"trouble", test_trouble},     {"a semaphore", test_semaphore},
+        {"options", test_options},
+        {"downgrade", test_downgrade},
+        {"a mutex", test_mutex},
+        {"a writer", test_writer},
+        {"trouble", test_trouble},
+        {"a semaphore", test_semaphore},
+        {"several names", test_several},
+        {"several are told", test_several_told},
         CU_TEST_INFO_NULL,
     };
     return cxx_test::run("kinds", tests);

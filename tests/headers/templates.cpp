@@ -20,6 +20,7 @@ static int use(mortise::client &client)
     client.try_acquire_until("three", std::chrono::steady_clock::now()).value().release().value();
     mortise::lease four =
         client.try_acquire_until("four", std::chrono::system_clock::now(), how).value();
+    mortise::leases all = client.try_acquire_all_for({"seven", "eight"}, long_time(1), how).value();
     const auto done = [](mortise::result<mortise::lease> got) { (void)got; };
     return client.acquire_async_for("five", short_time(1), done).value() ==
            client.acquire_async_for("six", long_time(1), done, how).value();
