@@ -116,7 +116,12 @@ static int by_number(const void *a, const void *b)
 {
     const struct contender *one = a, *two = b;
     int32_t first = place_number(one), second = place_number(two);
-    return first != second ? (first > second) - (first < second) : strcmp(one->node, two->node);
+    if (first != second)
+        return (first > second) - (first < second);
+    if (one->kind.shared !=
+        two->kind.shared) /* a writer of Curator that is about to be a reader has both */
+        return one->kind.shared ? 1 : -1;
+    return strcmp(one->node, two->node);
 }
 
 size_t queue_sort(const struct children *children, enum node_style style, struct contender *all)

@@ -496,6 +496,15 @@ static void test_holders(void)
         CU_ASSERT_EQUAL(queue_holders(all, count), cases[i].holders);
         free(crowd.children);
     }
+    /* CURATOR-621: a writer of Curator makes itself a reader at the same place, before it is a writer no more. */
+    static const char *const names[] = {CURATOR_UUID "__READ__0000000005",
+                                        CURATOR_UUID "__WRIT__0000000005"};
+    struct children *children = make(names, 2);
+    struct contender both[2];
+    CU_ASSERT_EQUAL(queue_sort(children, STYLE_CURATOR_RW, both), 2);
+    CU_ASSERT_EQUAL(both[0].node, names[1]);
+    CU_ASSERT_EQUAL(queue_holders(both, 2), 1);
+    free(children);
 }
 
 static CU_TestInfo tests[] = {

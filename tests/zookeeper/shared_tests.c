@@ -466,7 +466,7 @@ const CU_TestInfo shared_tests[] = {
     {"a reader dies", test_reader_dies},
     {"permits", test_permits},
     {"another number of permits", test_other_permits},
-    {"downgrade", test_downgrade},
+    {"CURATOR-621: downgrade", test_downgrade},
     {"the reply of a downgrade is lost", test_downgrade_reply_lost},
     {"all at once", test_all_at_once},
     {"readers of other libraries", test_foreign_readers},
