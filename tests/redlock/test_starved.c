@@ -6,7 +6,8 @@
 
 extern const mortise_module mortise_module_v1;
 void *__real_calloc(size_t count, size_t size);
-void *__wrap_calloc(size_t count, size_t size);
+/* visible, because in a build for ThreadSanitizer a library refers to it */
+__attribute__((visibility("default"))) void *__wrap_calloc(size_t count, size_t size);
 
 static struct nodes nodes;
 static struct alone one;
