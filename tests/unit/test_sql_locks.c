@@ -1,6 +1,7 @@
 /* test_sql_locks.c - what drivers/lib/sql does with a dialect: the order of the steps, the answers, and what is done
  * for waiters. The dialect of this test keeps one row in memory; a test decides when a step is executed, and how it
  * ends. */
+#include "names.h"
 #include "sql_locks_test.h"
 
 /* ---- the tests ----------------------------------------------------------------------------------- */
@@ -285,12 +286,67 @@ static void test_canceled_acquire_passes_over(void)
     end();
 }
 
+/* Each cell of the table in names.h. */
+static void test_places(void)
+{
+    enum {
+        NONE = PLACE_NONE,
+        ENTER = PLACE_TO_ENTER,
+        LISTED = PLACE_LISTED,
+        LEAVE = PLACE_TO_LEAVE
+    };
+    static const struct {
+        enum name_event event;
+        int after[PLACES]; /* NONE, TO_ENTER, LISTED, TO_LEAVE */
+    } rows[PLACE_EVENTS] = {
+        {PLACE_WANTED, {ENTER, ENTER, LISTED, ENTER}},
+        {PLACE_DEAF, {NONE, NONE, LISTED, LEAVE}},
+        {PLACE_UNWANTED, {NONE, NONE, LEAVE, LEAVE}},
+        {PLACE_BEGUN, {NONE, NONE, LISTED, LISTED}},
+        {PLACE_ENTERED, {LISTED, LISTED, LISTED, LISTED}},
+        {PLACE_LEFT, {NONE, NONE, NONE, NONE}},
+        {PLACE_UNLISTED, {NONE, ENTER, NONE, NONE}},
+        {PLACE_STRAY, {LEAVE, LEAVE, LEAVE, LEAVE}},
+    };
+    struct sql_name name = {.len = 0};
+    for (size_t i = 0; i < PLACE_EVENTS; i++)
+        for (int before = 0; before < PLACES; before++) {
+            name.place = (enum name_place)before;
+            name_place_go(&name, rows[i].event);
+            CU_ASSERT_EQUAL((int)name.place, rows[i].after[before]);
+            CU_ASSERT_EQUAL(name_is_listed(&name), (int)name.place >= LISTED);
+        }
+}
+
+/* An errand that leaves the list got no answer: it may have left. A caller that waits again enters again. */
+static void test_leaving_without_an_answer(void)
+{
+    const mortise_error trouble = {.status = MORTISE_UNREACHABLE};
+    struct completion got;
+    begin(true);
+    wait_in_list(&got);
+    locks_unwatch(&locks, "name", 4);
+    locks_lost(first(), true, &trouble);
+    table.waiters_len = 0; /* it has left */
+    locks_watch(&locks, "name", 4);
+    CU_ASSERT_EQUAL(step(), SQL_READ);
+    CU_ASSERT_EQUAL(step(), SQL_APPEND);
+    CU_ASSERT_EQUAL(table.waiters_len, ROWLEASE_WAITER_SIZE);
+    locks_unwatch(&locks, "name", 4);
+    CU_ASSERT_EQUAL(step(), SQL_READ);
+    CU_ASSERT_EQUAL(step(), SQL_WRITE);
+    CU_ASSERT_EQUAL(table.waiters_len, 0);
+    end();
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {
         {"the steps of an acquire", test_steps_of_an_acquire},
         {"writes in vain", test_writes_in_vain},
         {"lost replies", test_lost_replies},
+        {"places in a list", test_places},
+        {"leaving without an answer", test_leaving_without_an_answer},
         {"a canceled TAKE", test_canceled_take},
         {"a canceled release", test_canceled_release},
         {"a canceled acquire that passes a waiter over", test_canceled_acquire_passes_over},

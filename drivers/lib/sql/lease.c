@@ -77,7 +77,7 @@ static const struct rowlease_inbox *inbox_of(struct sql_request *request)
 {
     struct sql_locks *locks = request->locks;
     bool known = know_name(request, waits(request->op) && locks->hears);
-    return known && (locks->hears || request->name->registered) ? &locks->inbox : NULL;
+    return known && (locks->hears || name_is_listed(request->name)) ? &locks->inbox : NULL;
 }
 
 /* It is BUSY: this client is to wait. `had`: with an inbox; others may have taken it off the list, because that inbox is
@@ -86,7 +86,7 @@ static bool gets_inbox(struct sql_request *request, bool had)
 {
     struct sql_locks *locks = request->locks;
     const struct rowlease_answer *answer = &request->answer;
-    bool dropped = had && answer->registered && answer->write && request->name->registered;
+    bool dropped = had && answer->registered && answer->write && name_is_listed(request->name);
     if (had && !dropped)
         return false;
     return locks->dialect->hear(locks, dropped) && locks->hears && know_name(request, true);
@@ -290,7 +290,7 @@ void lease_begin(struct sql_request *request)
                  op->token <= INT64_MAX && op->token_floor <= INT64_MAX;
     request->version = (int64_t)op->token; /* GIVE: of the claim that ends */
     if (op->kind == MORTISE_OP_ACQUIRE)
-        request->first = know_name(request, false) && request->name->registered;
+        request->first = know_name(request, false) && name_is_listed(request->name);
     request->step = !quick                           ? SQL_READ
                     : op->kind == MORTISE_OP_ACQUIRE ? SQL_TAKE
                     : op->kind == MORTISE_OP_RENEW   ? SQL_EXTEND

@@ -4,6 +4,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+void name_place_go(struct sql_name *name, enum name_event event)
+{
+    static const unsigned char table[PLACE_EVENTS][PLACES] = {
+        [PLACE_WANTED] = {PLACE_TO_ENTER, PLACE_TO_ENTER, PLACE_LISTED, PLACE_TO_ENTER},
+        [PLACE_DEAF] = {PLACE_NONE, PLACE_NONE, PLACE_LISTED, PLACE_TO_LEAVE},
+        [PLACE_UNWANTED] = {PLACE_NONE, PLACE_NONE, PLACE_TO_LEAVE, PLACE_TO_LEAVE},
+        [PLACE_BEGUN] = {PLACE_NONE, PLACE_NONE, PLACE_LISTED, PLACE_LISTED},
+        [PLACE_ENTERED] = {PLACE_LISTED, PLACE_LISTED, PLACE_LISTED, PLACE_LISTED},
+        [PLACE_LEFT] = {PLACE_NONE, PLACE_NONE, PLACE_NONE, PLACE_NONE},
+        [PLACE_UNLISTED] = {PLACE_NONE, PLACE_TO_ENTER, PLACE_NONE, PLACE_NONE},
+        [PLACE_STRAY] = {PLACE_TO_LEAVE, PLACE_TO_LEAVE, PLACE_TO_LEAVE, PLACE_TO_LEAVE},
+    };
+    name->place = (enum name_place)table[event][name->place];
+}
+
 struct sql_name *name_find(struct sql_locks *locks, const char *bytes, size_t len)
 {
     struct sql_name *name = NULL;
@@ -30,7 +45,7 @@ struct sql_name *name_make(struct sql_locks *locks, const char *bytes, size_t le
 
 void name_drop_if_idle(struct sql_locks *locks, struct sql_name *name)
 {
-    if (name->references > 0 || name->watched || name->registered || name->enlist || name->delist ||
+    if (name->references > 0 || name->watched || name->place != PLACE_NONE ||
         name->errand != NULL || name->check_ns != MORTISE_NEVER)
         return;
     HASH_DEL(locks->names, name);

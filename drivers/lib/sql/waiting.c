@@ -8,13 +8,7 @@
  * that died or was stopped loses its place to the next. Waiters that are known to be gone are taken off the list at once.
  * Lists are changed by errands, one per name at a time.
  *
- * A NAME, as far as this client waits for it:
- *
- *                   enlist                 ENLIST done, or acquire BUSY
- *     (no entry) ───────────▶ to enlist ──────────────────────────────▶ registered
- *         ▲                      │ unwatch                                 │ unwatch, or nobody
- *         │                      ▼                                         ▼ watches (grace)
- *         └────────────── FORGET done, acquired ◀───────────────────── to delist
+ * names.h has the states of this client's place in a list.
  */
 #include "waiting.h"
 
@@ -71,14 +65,11 @@ static void see_to(struct sql_locks *locks, struct sql_name *name)
 {
     if (name->errand != NULL)
         return;
-    if (name->delist) {
-        name->delist = false;
-        run_errand(locks, name, SQL_TASK_FORGET);
-        name->delist = name->errand == NULL;
-    } else if (name->enlist && locks->hears) {
-        name->enlist = false;
-        run_errand(locks, name, SQL_TASK_ENLIST);
-        name->enlist = name->errand == NULL;
+    bool leaves = name->place == PLACE_TO_LEAVE;
+    if (leaves || (name->place == PLACE_TO_ENTER && locks->hears)) {
+        run_errand(locks, name, leaves ? SQL_TASK_FORGET : SQL_TASK_ENLIST);
+        if (name->errand != NULL)
+            name_place_go(name, PLACE_BEGUN);
     } else if (name->check_ns <= now_ns(locks)) {
         name->check_ns = MORTISE_NEVER;
         run_errand(locks, name, SQL_TASK_CHECK);
@@ -189,7 +180,7 @@ void waiting_released(const struct sql_request *request)
     size_t len;
     const char *bytes = request_name(request, &len);
     struct sql_name *name = name_find(locks, bytes, len);
-    if (name != NULL && name->watched && !name->registered)
+    if (name != NULL && name->watched && !name_is_listed(name))
         locks->host->news(locks->host, name->bytes, name->len);
 }
 
@@ -201,7 +192,7 @@ void locks_hear(struct sql_locks *locks, const char *bytes, size_t len)
     if (name == NULL)
         return;
     if (notify_own(locks, name) == SQL_NOBODY) {
-        name->delist = true;
+        name_place_go(name, PLACE_STRAY);
         see_to(locks, name);
     }
     name_drop_if_idle(locks, name);
@@ -276,13 +267,15 @@ void waiting_tell(struct sql_request *request)
     }
     name->errand = NULL;
     if (request->task == SQL_TASK_ENLIST) {
-        name->registered = request->answer.registered;
-        name->delist = name->registered && !name->watched;
+        name_place_go(name, request->answer.registered ? PLACE_ENTERED : PLACE_UNLISTED);
+        if (!name->watched)
+            name_place_go(name, PLACE_UNWANTED);
         if (!locks->closing)
             locks->host->news(locks->host, name->bytes, name->len);
     } else if (forgets_own(request)) {
-        name->registered = false;
-        name->enlist = name->watched;
+        name_place_go(name, PLACE_LEFT);
+        if (name->watched)
+            name_place_go(name, PLACE_WANTED);
     } else if (request->task == SQL_TASK_SECOND) {
         notify_second(request);
     }
@@ -299,14 +292,13 @@ void waiting_failed(struct sql_request *request)
     struct sql_name *name = request->name;
     bool enlists = request->task == SQL_TASK_ENLIST;
     name->errand = NULL;
-    name->enlist = name->enlist || (enlists && name->watched);
-    if (forgets_own(request) &&
-        name->watched) { /* it may have been executed: enlisting again is safe */
-        name->registered = false;
-        name->enlist = true;
-    } else if (forgets_own(request))
-        name->delist = true;
-    else if (request->task == SQL_TASK_FORGET)
+    if (enlists && name->watched)
+        name_place_go(name, PLACE_WANTED);
+    if (forgets_own(request)) { /* it may have been executed: entering again is safe */
+        name_place_go(name, name->watched ? PLACE_LEFT : PLACE_STRAY);
+        if (name->watched)
+            name_place_go(name, PLACE_WANTED);
+    } else if (request->task == SQL_TASK_FORGET)
         check_later(locks, name, request->version);
     chore_at(locks, now_ns(locks) + locks_jitter(locks, AGAIN_NS));
     if (enlists && !locks->closing) /* it may have been released meanwhile */
@@ -318,8 +310,7 @@ void waiting_failed(struct sql_request *request)
 
 void waiting_registered(struct sql_locks *locks, struct sql_name *name)
 {
-    name->registered = true;
-    name->enlist = name->delist = false;
+    name_place_go(name, PLACE_ENTERED);
     if (name->watched)
         return;
     name->grace_ns = now_ns(locks) + GRACE_NS;
@@ -328,7 +319,7 @@ void waiting_registered(struct sql_locks *locks, struct sql_name *name)
 
 void waiting_left(struct sql_name *name)
 {
-    name->registered = name->enlist = name->delist = false;
+    name_place_go(name, PLACE_LEFT);
     name->check_ns = MORTISE_NEVER;
 }
 
@@ -344,8 +335,10 @@ void locks_hearing(struct sql_locks *locks)
 void locks_unlisted(struct sql_locks *locks)
 {
     struct sql_name *name, *next;
-    HASH_ITER (hh, locks->names, name, next)
-        name->registered = name->delist = name->missed = false;
+    HASH_ITER (hh, locks->names, name, next) {
+        name_place_go(name, PLACE_UNLISTED);
+        name->missed = false;
+    }
     locks->host->news_all(locks->host);
 }
 
@@ -358,12 +351,12 @@ void locks_watch(struct sql_locks *locks, const char *bytes, size_t len)
         return;
     }
     name->watched = true;
-    name->delist = false;
     name->grace_ns = MORTISE_NEVER;
-    if (name->registered && name->missed)
+    if (name_is_listed(name) && name->missed)
         locks->host->news(locks->host, bytes, len);
     name->missed = false;
-    name->enlist = !name->registered && locks->dialect->hear(locks, false);
+    bool hears = name->place == PLACE_LISTED || locks->dialect->hear(locks, false);
+    name_place_go(name, hears ? PLACE_WANTED : PLACE_DEAF);
     see_to(locks, name);
 }
 
@@ -372,8 +365,8 @@ void locks_unwatch(struct sql_locks *locks, const char *bytes, size_t len)
     struct sql_name *name = name_find(locks, bytes, len);
     if (name == NULL)
         return;
-    name->watched = name->enlist = false;
-    name->delist = name->registered;
+    name->watched = false;
+    name_place_go(name, PLACE_UNWANTED);
     see_to(locks, name);
     name_drop_if_idle(locks, name);
 }
@@ -384,7 +377,8 @@ static void do_chores(struct sql_locks *locks, struct sql_name *name, int64_t no
 {
     if (name->grace_ns <= now) {
         name->grace_ns = MORTISE_NEVER;
-        name->delist = name->registered && !name->watched;
+        if (!name->watched)
+            name_place_go(name, PLACE_UNWANTED);
     }
     see_to(locks, name);
     chore_at(locks, name->grace_ns);
@@ -410,10 +404,10 @@ void locks_leave(struct sql_locks *locks)
 {
     struct sql_name *name, *next;
     HASH_ITER (hh, locks->names, name, next) {
-        name->watched = name->enlist = false;
+        name->watched = false;
         name->grace_ns = MORTISE_NEVER;
-        name->delist = name->registered;
-        if (name->errand == NULL && name->check_ns != MORTISE_NEVER && !name->delist)
+        name_place_go(name, PLACE_UNWANTED);
+        if (name->errand == NULL && name->check_ns != MORTISE_NEVER && !name_is_listed(name))
             run_errand(locks, name, SQL_TASK_SECOND);
         name->check_ns = MORTISE_NEVER;
         see_to(locks, name);
@@ -424,7 +418,7 @@ void locks_leave(struct sql_locks *locks)
 bool locks_have_left(const struct sql_locks *locks)
 {
     for (const struct sql_name *name = locks->names; name != NULL; name = name->hh.next)
-        if (name->errand != NULL || name->registered)
+        if (name->errand != NULL || name_is_listed(name))
             return false;
     return true;
 }
