@@ -53,9 +53,10 @@ static mortise_status copy_options(const mortise_options *given, mortise_options
     if (given == NULL)
         return MORTISE_OK;
     if (given->size == SIZE_OF_0_1)
-        return failed(error, MORTISE_INVALID,
-                      "options: their size is that of mortise 0.1, whose states have other numbers: "
-                      "compile the program again");
+        return failed(
+            error, MORTISE_INVALID,
+            "options: their size is that of mortise 0.1, whose states have other numbers: "
+            "compile the program again");
     if (given->size < offsetof(mortise_options, permits) + sizeof(given->permits) ||
         given->size > 4096)
         return failed(error, MORTISE_INVALID, "options: size %zu; use MORTISE_OPTIONS()",
@@ -189,7 +190,11 @@ mortise_status call_join_locked(struct locks *locks, const struct full_name *ful
         observe_locked(locks, MORTISE_EVENT_ASKED, name, NULL, waiter, MORTISE_OK);
         bool alone = waiter->try_once || waiter->owner_len > 0;
         locks->stats.waiting++;
-        if (waiter->try_once && waiter->owner_len == 0 && is_wanted(name->waitlist, waiter))
+        if (name->shared != NULL && name->waitlist == NULL &&
+            claim_join_locked(name->shared, waiter, waiter->asked_ns)) {
+            waiter_decide_locked(locks, waiter, MORTISE_OK);
+            status = MORTISE_OK;
+        } else if (waiter->try_once && waiter->owner_len == 0 && is_wanted(name->waitlist, waiter))
             status = busy_locally(waiter, full, locks, name->waitlist);
         else if (waitlist_join_locked(locks, name, alone, waiter))
             status = MORTISE_OK;

@@ -12,7 +12,7 @@
 /* Callers that wait fail, and leases are released. */
 static void close_name_locked(struct name *name)
 {
-    bool ending;
+    struct claim *ending;
     while (name->waitlist != NULL)
         waitlist_leave_locked(name->waitlist->last, MORTISE_CLOSED);
     for (struct claim *claim = name->claims, *next; claim != NULL; claim = next) {

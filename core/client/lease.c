@@ -74,11 +74,13 @@ mortise_status call_begin_release(struct release_call *call, mortise_lease *leas
         return failed(call->error, MORTISE_INVALID,
                       "the lease was released before, or its client closed");
     }
-    bool calls_back = claim->loss.on_state != NULL, ending;
+    bool calls_back = claim->loss.on_state != NULL;
+    struct claim *ending; /* the claim that others shared until now, perhaps */
     if (call->error != NULL)
         remember_name(&call->called, claim, locks->settings.namespace_len);
     call->status = lease_release_locked(claim, call->waits ? &call->wait : NULL, &ending);
-    call->waits &= ending;
+    call->waits &= ending != NULL;
+    call->claim = ending;
     locks_unlock(locks, call->waits && !call->several ? START_NOW : START_SOON);
     if (calls_back)
         events_drain(&client->events, lease);
@@ -165,7 +167,7 @@ static mortise_status end_async(struct claim *claim, struct client *client, mort
                                 struct async_release *release, mortise_error *error)
 {
     struct locks *locks = &client->locks;
-    bool ending;
+    struct claim *ending;
     pthread_mutex_lock(&locks->lock);
     if (!slot_is(&claim->slot, lease)) {
         locks_unlock(locks, START_NOW);
@@ -175,7 +177,7 @@ static mortise_status end_async(struct claim *claim, struct client *client, mort
     bool calls_back = claim->loss.on_state != NULL;
     remember_name(&release->called, claim, locks->settings.namespace_len);
     mortise_status status = lease_release_locked(claim, &release->wait, &ending);
-    if (!ending) {
+    if (ending == NULL) {
         release->wait.status = status;
         async_released(&release->wait);
     }
@@ -238,7 +240,7 @@ static mortise_status still_held_locked(struct claim *claim, mortise_lease *leas
         return failed(error, MORTISE_INVALID,
                       "the lease was released before, or its client closed");
     claim_check_deadline_locked(claim, clock_now());
-    if (claim->state != CLAIM_HELD)
+    if (claim->state != CLAIM_HELD && claim->state != CLAIM_JOINED)
         return failed(error, MORTISE_LOST, "%s: the lease was lost before", verb);
     return MORTISE_OK;
 }

@@ -48,7 +48,8 @@ static struct holder_room *take_room_locked(struct locks *locks)
     struct holder_room *room = locks->free_rooms;
     if (room != NULL)
         locks->free_rooms = room->next;
-    else if ((room = calloc(1, sizeof(*room))) == NULL) /* zero: older drivers do not fill new fields */
+    else if ((room = calloc(1, sizeof(*room))) ==
+             NULL) /* zero: older drivers do not fill new fields */
         return NULL;
     room->info.size = sizeof(room->info);
     room->info.held = false;
@@ -151,6 +152,16 @@ static void no_answer_locked(struct waitlist *list, const mortise_op *op)
 
 /* ---- granted ---- */
 
+/* The head has a lease. False: it was the last, and the list has ended. */
+static bool serve_locked(struct waitlist *list, struct waiter *head)
+{
+    struct locks *locks = list->locks;
+    bool last = list->count == 1;
+    waitlist_take_off_locked(list, head);
+    waiter_decide_locked(locks, head, MORTISE_OK);
+    return !last;
+}
+
 static void granted_locked(struct waitlist *list, const mortise_op *op, unsigned doubts)
 {
     struct locks *locks = list->locks;
@@ -173,11 +184,12 @@ static void granted_locked(struct waitlist *list, const mortise_op *op, unsigned
     list->failures = list->busy_count = 0;
     if (name->waitlist != NULL)
         waitlist_join_owners_locked(name->waitlist, claim->owner, claim->owner_len);
-    bool last = list->count == 1;
-    waitlist_take_off_locked(list, head);
-    if (!last)
-        waitlist_ask_locked(list); /* for the next head: its place among the processes */
-    waiter_decide_locked(locks, head, MORTISE_OK);
+    if (!serve_locked(list, head))
+        return;
+    while (claim_join_locked(claim, list->first, claim->granted_ns))
+        if (!serve_locked(list, list->first))
+            return;
+    waitlist_ask_locked(list); /* for the next head: its place among the processes */
 }
 
 /* ---- busy ---- */

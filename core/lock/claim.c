@@ -87,10 +87,11 @@ static bool may_go(enum claim_state from, enum claim_state to)
 {
 #define TO(state) (1u << CLAIM_##state)
     static const unsigned ways[] = {
-        [CLAIM_PAUSED] = TO(ASKING) | TO(ENDING) | TO(GONE),
+        [CLAIM_PAUSED] = TO(ASKING) | TO(ENDING) | TO(JOINED) | TO(GONE),
         [CLAIM_ASKING] = TO(PAUSED) | TO(HELD) | TO(LEAVING) | TO(ENDING),
         [CLAIM_LEAVING] = TO(ENDING) | TO(GONE),
         [CLAIM_HELD] = TO(LOST) | TO(ENDING),
+        [CLAIM_JOINED] = TO(LOST) | TO(GONE),
         [CLAIM_LOST] = TO(ENDING) | TO(GONE),
         [CLAIM_ENDING] = TO(LOST) | TO(GONE),
         [CLAIM_GONE] = 0,
@@ -104,6 +105,8 @@ void claim_go_locked(struct claim *claim, enum claim_state state)
     assert(may_go(claim->state, state));
     (void)may_go;
     claim->state = state;
+    if (claim->name != NULL && claim->name->shared == claim)
+        claim->name->shared = NULL;
     locks_stop_timer_locked(claim->locks, &claim->timer);
     claim_answered_locked(claim);
 }

@@ -13,6 +13,7 @@
  * ASKING  | an acquire is out              | HELD (1)       | PAUSED (2)          | PAUSED, maybe  | LEAVING        | -
  * LEAVING | the same, and nobody wants it  | ENDING         | GONE (2)            | ENDING (2)     | -              | -
  * HELD    | a lease refers to it           | HELD, extended | LOST                | HELD, suspect  | ENDING         | renew; LOST (3)
+ * JOINED  | a lease shares another claim   | -              | -                   | -              | GONE           | - (7)
  * LOST    | its lease was lost             | ENDING (4)     | LOST                | ENDING (4)     | GONE           | -
  * ENDING  | a release is out, or pauses    | GONE (5)       | GONE (5)            | ENDING (6)     | ENDING         | repeat
  * GONE    | nothing is in the backend      |                |                     |                |                |
@@ -26,6 +27,8 @@
  * (5) If the answer is sure; else the release is repeated. LOST instead, while the lease has not been released.
  * (6) The release is repeated; but a refusal that repeating cannot change, the end of the ttl, and the end of a close are
  *     the end of the claim too: what may be left in the backend ends with its ttl.
+ *
+ * (7) It has no request and no timer of its own: it is LOST with its host, or at its deadline (join.c).
  *
  * A downgrade changes no state either: it is a renewal that also makes the claim shared (downgrade.c). Nor does an
  * extension, which is one renewal of a claim that is not renewed otherwise (extend.c).
@@ -49,6 +52,7 @@ enum claim_state {
     CLAIM_ASKING,
     CLAIM_LEAVING,
     CLAIM_HELD,
+    CLAIM_JOINED,
     CLAIM_LOST,
     CLAIM_ENDING,
     CLAIM_GONE
@@ -82,7 +86,7 @@ struct claim {
     /* From here on: the lock of the client. Zero in a new claim. */
     enum claim_state state;
     bool ask_out, end_out; /* the request is in the pump, or about to go there */
-    bool leased;           /* the lease that it became has not been released */
+    bool leased;           /* the lease that it became has not been released; a claim with guests may be HELD without */
     bool maybe;            /* a request under its id may have been executed, and its reply was lost */
     struct locks *locks;
     struct name *name; /* NULL: not used yet */
@@ -113,12 +117,17 @@ struct claim {
     int64_t extend_ms;     /* the ttl that the next renewal asks for: of mortise_extend(); 0: none */
     bool extending;        /* the renewal that is out asks for it */
     struct release_wait *extender; /* NULL: nobody waits for it */
-    uint32_t handovers;    /* up to handover_max */
+    uint32_t handovers;    /* and joins, up to handover_max */
+    struct claim *guests;  /* JOINED claims that share this one */
     int64_t granted_ns;    /* by the backend */
     int64_t renewed_ns;    /* the deadline counts from then */
     int64_t hold_until_ns; /* no renewal after this; NEVER */
     uint64_t number;       /* of the lease, for observers */
     struct notice change, loss; /* HELD or SUSPECT; LOST */
+
+    /* JOINED */
+    struct claim *host; /* HELD; the list of its guests: */
+    struct claim *next_guest, *previous_guest;
 
     /* ENDING */
     struct release_wait *wait; /* NULL: nobody waits */
@@ -158,11 +167,15 @@ void claim_fill_op(const struct claim *claim, struct task *task, mortise_op_kind
 
 /* ASKING -> HELD by this answer, and the lease is the waiter's; false: the answer came too late to be of use. */
 bool claim_hold_locked(struct claim *claim, struct waiter *waiter, const mortise_op *op);
+/* The lease is the waiter's from here on. No notice of a former one is queued. */
+void claim_adopt_locked(struct claim *claim, struct waiter *waiter, int64_t now);
 /* The lease passes to this waiter: its settings, its callback, a handle of its own. */
 void claim_pass_on_locked(struct claim *claim, struct waiter *waiter);
 /* The deadline as it is at `now`; DEADLINE_PASSED is final. Any thread, no lock. */
 int64_t claim_deadline(struct claim *claim, int64_t now);
-/* HELD -> LOST or ENDING, if the deadline has passed. */
+/* False: the old deadline passed first, and the new one means nothing. Never shortens. */
+bool claim_extend_deadline(struct claim *claim, int64_t deadline_ns);
+/* HELD -> LOST or ENDING, JOINED -> LOST, if the deadline has passed. */
 void claim_check_deadline_locked(struct claim *claim, int64_t now);
 /* HELD: renews, or finds the deadline passed. */
 void claim_held_timer_locked(struct claim *claim, int64_t now);
@@ -177,6 +190,22 @@ int64_t drift_margin_ns(int64_t ttl_ms);
 
 /* Renews now. No request of the claim is out. */
 void claim_renew_locked(struct claim *claim, int64_t now);
+
+/* ---- join.c ---- */
+
+/* The claim is HELD and may be used for this caller too without a request: it is safe for a while, and the same as the
+ * caller wants. A claim that is being checked or renewed is not: until the answer is there, a server that failed over or
+ * came back empty may have granted the name to somebody else, and the new holder would begin with that. */
+bool claim_may_be_shared(struct claim *claim, const struct waiter *waiter, int64_t now);
+/* The waiter gets a lease on the claim of `host`, if it may; its spare claim becomes JOINED. */
+bool claim_join_locked(struct claim *host, struct waiter *waiter, int64_t now);
+/* The guest leaves its host, which is returned; its state is changed by the caller. */
+struct claim *claim_leave_locked(struct claim *guest);
+void guest_lost_locked(struct claim *guest);
+/* What happened to the host happens to its guests. */
+void guests_lost_locked(struct claim *host);
+void guests_suspect_locked(struct claim *host, mortise_status status);
+void guests_renewed_locked(struct claim *host);
 
 /* ---- downgrade.c ---- */
 

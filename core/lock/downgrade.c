@@ -30,6 +30,7 @@ void claim_downgraded_locked(struct claim *claim)
     claim->mode = MORTISE_SHARED;
     claim->permits = 0;
     claim->downgrade = DOWNGRADE_NONE;
+    claim->name->shared = claim;
     tell_locked(claim, MORTISE_OK, NULL);
 }
 

@@ -32,8 +32,7 @@ int64_t claim_deadline(struct claim *claim, int64_t now)
     return deadline;
 }
 
-/* False: the old deadline passed first, and the new one means nothing. Never shortens. */
-static bool extend_deadline(struct claim *claim, int64_t deadline_ns)
+bool claim_extend_deadline(struct claim *claim, int64_t deadline_ns)
 {
     int64_t before = claim_deadline(claim, clock_now());
     while (before != DEADLINE_PASSED && before < deadline_ns) {
@@ -102,8 +101,7 @@ bool claim_is_renewal(struct claim *claim)
 
 /* ---- granted ---- */
 
-/* The lease is the waiter's from here on. No notice of a former one is queued. */
-static void adopt_locked(struct claim *claim, struct waiter *waiter, int64_t now)
+void claim_adopt_locked(struct claim *claim, struct waiter *waiter, int64_t now)
 {
     claim->hold_until_ns =
         waiter->max_hold_ms > 0 ? clock_after_ms(now, waiter->max_hold_ms) : MORTISE_NEVER;
@@ -125,13 +123,15 @@ bool claim_hold_locked(struct claim *claim, struct waiter *waiter, const mortise
     claim->granted_ns = now;
     claim->renewed_ns = op->from_ns;
     claim->renew = !waiter->no_renew;
-    adopt_locked(claim, waiter, now);
+    claim_adopt_locked(claim, waiter, now);
     if (waiter->no_renew && claim->span_ms < claim->ttl_ms) {
         claim->renew = claim->ends = true; /* the claim alone does not last that long */
         claim->hold_until_ns = clock_after_ms(op->from_ns, claim->ttl_ms);
     }
     atomic_store_explicit(&claim->token, op->token, memory_order_relaxed);
     atomic_store_explicit(&claim->deadline_ns, deadline, memory_order_release);
+    if (claim->mode == MORTISE_SHARED)
+        claim->name->shared = claim;
     set_renewal_timer_locked(claim, now);
     observe_locked(claim->locks, MORTISE_EVENT_GRANTED, claim->name, claim, waiter, MORTISE_OK);
     return true;
@@ -144,7 +144,7 @@ void claim_pass_on_locked(struct claim *claim, struct waiter *waiter)
     events_forget(locks->events, &claim->loss);
     slot_renew(&claim->slot);
     claim->handovers++;
-    adopt_locked(claim, waiter, clock_now());
+    claim_adopt_locked(claim, waiter, clock_now());
     locks->stats.handovers++;
     locks->stats.held--;
     observe_locked(locks, MORTISE_EVENT_HANDED_OVER, claim->name, claim, waiter, MORTISE_OK);
@@ -156,34 +156,54 @@ static void suspect_locked(struct claim *claim, mortise_status status)
 {
     if (atomic_exchange(&claim->suspect, true))
         return;
+    guests_suspect_locked(claim, status);
+    if (!claim->leased)
+        return;
     observe_locked(claim->locks, MORTISE_EVENT_SUSPECT, claim->name, claim, NULL, status);
     events_push_state(claim->locks->events, &claim->change, MORTISE_STATE_SUSPECT);
 }
 
-/* gone: the backend said so. Else a renewal that was sent may have moved the claim in the backend, and is undone. */
-static void lost_locked(struct claim *claim, bool gone)
+/* What its holder learns. A claim that only guests share has none. */
+static void tell_lost_locked(struct claim *claim)
 {
     struct locks *locks = claim->locks;
-    bool unsure = !gone && (claim->failures > 0 || claim->ask_out);
-    atomic_store(&claim->deadline_ns, DEADLINE_PASSED);
+    if (!claim->leased)
+        return;
     locks->stats.losses++;
     locks->stats.held--;
     observe_locked(locks, MORTISE_EVENT_LOST, claim->name, claim, NULL, MORTISE_LOST);
     events_push_state(locks->events, &claim->loss, MORTISE_STATE_LOST);
     claim_downgrade_over_locked(claim, MORTISE_LOST);
     claim_extend_over_locked(claim, MORTISE_LOST);
-    if (unsure)
+}
+
+/* gone: the backend said so. Else a renewal that was sent may have moved the claim in the backend, and is undone. */
+static void lost_locked(struct claim *claim, bool gone)
+{
+    bool unsure = !gone && (claim->failures > 0 || claim->ask_out);
+    bool leased = claim->leased;
+    atomic_store(&claim->deadline_ns, DEADLINE_PASSED);
+    guests_lost_locked(claim);
+    tell_lost_locked(claim);
+    if (unsure) {
         claim_end_locked(claim);
-    else
-        claim_go_locked(claim, CLAIM_LOST);
+        return;
+    }
+    claim_go_locked(claim, CLAIM_LOST);
+    if (!leased)
+        claim_go_locked(claim, CLAIM_GONE);
 }
 
 void claim_check_deadline_locked(struct claim *claim, int64_t now)
 {
-    if (claim->state != CLAIM_HELD || claim_deadline(claim, now) != DEADLINE_PASSED)
+    bool joined = claim->state == CLAIM_JOINED;
+    if ((claim->state != CLAIM_HELD && !joined) || claim_deadline(claim, now) != DEADLINE_PASSED)
         return;
     claim->loss.on_state = NULL; /* not queued: the caller learns it from a status */
-    lost_locked(claim, false);
+    if (joined)
+        guest_lost_locked(claim);
+    else
+        lost_locked(claim, false);
 }
 
 /* ---- renewal ---- */
@@ -231,7 +251,7 @@ void claim_renew_locked(struct claim *claim, int64_t now)
 
 static void renewed_locked(struct claim *claim, const mortise_op *op)
 {
-    bool stands = claim->extends ? extend_deadline(claim, believed_until(claim, op))
+    bool stands = claim->extends ? claim_extend_deadline(claim, believed_until(claim, op))
                                  : claim_deadline(claim, clock_now()) != DEADLINE_PASSED;
     if (!stands) {
         claim->failures++; /* the backend extended the claim, but the lease is over */
@@ -242,13 +262,16 @@ static void renewed_locked(struct claim *claim, const mortise_op *op)
     if ((op->flags & MORTISE_OP_DOWNGRADE) != 0)
         claim_downgraded_locked(claim);
     claim_extended_locked(claim, op);
-    if (atomic_exchange(&claim->suspect, false))
+    if (atomic_exchange(&claim->suspect, false) && claim->leased)
         events_push_state(claim->locks->events, &claim->change, MORTISE_STATE_HELD);
     if (claim->extends) {
         claim->locks->stats.renewals++;
         claim->renewed_ns = op->from_ns;
-        observe_locked(claim->locks, MORTISE_EVENT_RENEWED, claim->name, claim, NULL, MORTISE_OK);
+        if (claim->leased)
+            observe_locked(claim->locks, MORTISE_EVENT_RENEWED, claim->name, claim, NULL,
+                           MORTISE_OK);
     }
+    guests_renewed_locked(claim);
     int64_t now = clock_now();
     if (asks_again(claim))
         claim_renew_locked(claim, now);
@@ -302,15 +325,15 @@ static void renewal_done(mortise_op *op)
     pthread_mutex_lock(&locks->lock);
     claim->ask_out = false;
     claim->doubted |= claim->answers_doubt && op->status != MORTISE_OK; /* the doubt remains */
-    if (claim->state != CLAIM_HELD)
+    if (claim->state != CLAIM_HELD) {
         renewed_too_late_locked(claim, op);
-    else if (op->status == MORTISE_OK)
+        claim_answered_locked(claim);
+    } else if (op->status == MORTISE_OK)
         renewed_locked(claim, op);
     else if (op->status == MORTISE_LOST || op->status == MORTISE_NOTOWNER)
         lost_locked(claim, true);
     else
         renewal_failed_locked(claim, op);
-    claim_answered_locked(claim);
     locks_ended_locked(locks);
     locks_unlock(locks, START_NOW);
 }

@@ -2,56 +2,53 @@
 #include "lock/lease.h"
 #include "lock/waitlist.h"
 
-/* The local caller that may take over the claim without a request to the backend, or NULL. A claim that is being checked
- * or renewed is not passed on: until the answer is there, a server that failed over or came back empty may have granted
- * the name to somebody else, and the new holder would begin with that. */
+/* The local caller that may take over the claim without a request to the backend, or NULL. */
 static struct waiter *heir_locked(struct claim *claim, int64_t now)
 {
-    const struct lock_settings *settings = &claim->locks->settings;
     struct waitlist *list = claim->name->waitlist;
     struct waiter *heir = list == NULL ? NULL : list->first;
     if (heir == NULL || heir->owner_len > 0 || claim->owner_len > 0)
         return NULL;
-    if (claim->ask_out || claim->doubted || claim->downgrade != DOWNGRADE_NONE)
-        return NULL;
-    if (heir->mode != claim->mode || heir->permits != claim->permits)
-        return NULL;
-    if (!claim->renew || heir->no_renew || heir->ttl_ms != claim->ttl_ms ||
-        claim->hold_until_ns != MORTISE_NEVER)
-        return NULL;
-    if (claim->handovers >= settings->handover_max ||
-        now - claim->granted_ns >= settings->handover_window_ms * NS_PER_MS)
-        return NULL;
-    int64_t deadline = claim_deadline(claim, now);
-    if (atomic_load(&claim->suspect) || deadline == DEADLINE_PASSED ||
-        deadline - now < (int64_t)claim->span_ms * NS_PER_MS / 3)
-        return NULL;
-    return heir;
+    return claim_may_be_shared(claim, heir, now) ? heir : NULL;
 }
 
+/* Nobody of this process uses the claim any more. */
 static void give_back_locked(struct claim *claim, struct release_wait *wait)
 {
     struct locks *locks = claim->locks;
     struct name *name = claim->name;
     atomic_store(&claim->deadline_ns, DEADLINE_PASSED);
-    locks->stats.held--;
+    if (claim->ask_out)
+        locks_cancel_locked(locks, &claim->ask);
     claim_end_locked(claim);
     if (wait != NULL)
         claim_attend_locked(claim, wait);
     waitlist_freed_locked(name);
 }
 
-mortise_status lease_release_locked(struct claim *claim, struct release_wait *wait, bool *ending)
+/* The claim of a lease that was held until its end. NULL: others share it. */
+static struct claim *unused_locked(struct claim *claim)
+{
+    struct claim *host = claim;
+    if (claim->state == CLAIM_JOINED) {
+        host = claim_leave_locked(claim);
+        claim_go_locked(claim, CLAIM_GONE);
+    }
+    return host->leased || host->guests != NULL ? NULL : host;
+}
+
+mortise_status lease_release_locked(struct claim *claim, struct release_wait *wait,
+                                    struct claim **ending)
 {
     struct locks *locks = claim->locks;
     int64_t now = clock_now();
     claim_check_deadline_locked(claim, now);
-    bool held = claim->state == CLAIM_HELD;
+    bool held = claim->state == CLAIM_HELD || claim->state == CLAIM_JOINED;
     mortise_status status = held ? MORTISE_OK : MORTISE_LOST;
-    *ending = false;
+    *ending = NULL;
     observe_locked(locks, MORTISE_EVENT_RELEASED, claim->name, claim, NULL, status);
     locks->stats.releases++;
-    struct waiter *heir = held ? heir_locked(claim, now) : NULL;
+    struct waiter *heir = claim->state == CLAIM_HELD ? heir_locked(claim, now) : NULL;
     if (heir != NULL) {
         claim_pass_on_locked(claim, heir);
         waitlist_served_locked(heir);
@@ -60,12 +57,16 @@ mortise_status lease_release_locked(struct claim *claim, struct release_wait *wa
     claim_spend_lease_locked(claim);
     claim_downgrade_over_locked(claim, locks->closing ? MORTISE_CLOSED : MORTISE_INVALID);
     claim_extend_over_locked(claim, locks->closing ? MORTISE_CLOSED : MORTISE_INVALID);
+    if (held) {
+        locks->stats.held--;
+        *ending = unused_locked(claim);
+        if (*ending != NULL)
+            give_back_locked(*ending, wait);
+        return status;
+    }
     if (claim->ask_out)
         locks_cancel_locked(locks, &claim->ask);
-    if (held) {
-        *ending = true;
-        give_back_locked(claim, wait);
-    } else if (claim->state == CLAIM_LOST)
+    if (claim->state == CLAIM_LOST)
         claim_go_locked(claim, CLAIM_GONE);
     return status;
 }
@@ -83,7 +84,8 @@ void lease_downgrade_locked(struct claim *claim, struct release_wait *wait)
 bool lease_is_held_locked(mortise_lease *lease, int64_t now)
 {
     struct claim *claim = slab_find(&claim_slab, lease);
-    return claim != NULL && slot_is(&claim->slot, lease) && claim->state == CLAIM_HELD &&
+    return claim != NULL && slot_is(&claim->slot, lease) &&
+           (claim->state == CLAIM_HELD || claim->state == CLAIM_JOINED) &&
            claim_deadline(claim, now) != DEADLINE_PASSED;
 }
 

@@ -6,7 +6,8 @@
 
 /* Ends the lease. wait: the caller that waits for the answer, or NULL. Returns LOST; OK, and *ending: the claim is being
  * released, and wait->sleeper is woken with the answer; or OK without: nothing has to be waited for. */
-mortise_status lease_release_locked(struct claim *claim, struct release_wait *wait, bool *ending);
+mortise_status lease_release_locked(struct claim *claim, struct release_wait *wait,
+                                    struct claim **ending);
 
 /* The handle is live, and its deadline has not passed. */
 bool lease_is_held_locked(mortise_lease *lease, int64_t now);

@@ -46,6 +46,7 @@ struct name {
     UT_hash_handle hh;
     struct waitlist *waitlist; /* the callers that queue for it, or NULL */
     struct claim *claims;      /* in use, in any state */
+    struct claim *shared;      /* one of them that is HELD and shared without permits: others may join it; or NULL */
     struct watch *watch;       /* NULL: nobody has waited yet, or there was no memory for it */
     uint32_t references; /* of waitlists, of claims, and of a watch that is out */
     uint32_t length;

@@ -160,13 +160,15 @@ void waitlist_take_off_locked(struct waitlist *list, struct waiter *waiter)
     bool was_head = list->first == waiter, last = list->count == 1;
     bool asking = claim != NULL && claim->state == CLAIM_ASKING;
     bool replace = claim != NULL && was_head && !last && !same_wish(waiter->next, waiter);
+    /* what made the head wait need not hold for the next one */
+    bool other_mode = replace && waiter->next->mode != waiter->mode;
     int64_t due_ns = claim != NULL ? claim->timer.due_ns : 0;
     if (last || replace)
         waitlist_drop_claim_locked(list);
     remove_locked(list, waiter);
     if (last)
         end_locked(list);
-    else if (replace && asking)
+    else if (replace && (asking || other_mode))
         waitlist_ask_locked(list);
     else if (replace)
         waitlist_pause_locked(list, due_ns);

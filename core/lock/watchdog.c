@@ -41,6 +41,7 @@ static void serve_claim_locked(struct claim *claim, int64_t now)
         break;
     case CLAIM_ASKING:
     case CLAIM_LEAVING:
+    case CLAIM_JOINED:
     case CLAIM_LOST:
     case CLAIM_GONE:
         break; /* no timer runs */

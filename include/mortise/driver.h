@@ -303,7 +303,8 @@ typedef struct mortise_value {
     X(LOST, 6, "lost")                                                                              \
     X(RELEASED, 7, "released")        /* by its holder; the backend is not asked yet */              \
     X(FAILED, 8, "failed")            /* the caller did not get the lock: status */                  \
-    X(DOWNGRADED, 9, "downgraded")    /* used as a shared lease from now on; the backend is not asked yet */
+    X(DOWNGRADED, 9, "downgraded")    /* used as a shared lease from now on; the backend is not asked yet */ \
+    X(JOINED, 10, "joined")           /* shares a claim of its process: same grant id and token */
 
 typedef enum mortise_event_kind {
 #define MORTISE_EVENT_ENUM(name, number, word) MORTISE_EVENT_##name = number,

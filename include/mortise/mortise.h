@@ -401,7 +401,7 @@ typedef struct mortise_info {
     int32_t waiters;                  /* waiting clients; -1 if unknown */
     mortise_mode mode;                /* of the holders */
     uint32_t permits;                 /* as the shared holders gave it; 0: any number */
-    uint32_t holders;                 /* leases that hold the name now: one, or several shared ones */
+    uint32_t holders;                 /* one, or several shared ones; shared leases of one client may be one holder */
 } mortise_info;
 
 /* Asks the backend about one name. OK: see info->held. If several shared leases hold the name, info describes the one with
@@ -506,6 +506,7 @@ typedef struct mortise_stats {
     uint64_t requests;        /* operations passed to the driver */
     uint64_t held;            /* leases held now */
     uint64_t waiting;         /* callers waiting now */
+    uint64_t joins;           /* shared leases that joined a claim of the process, without a request */
 } mortise_stats;
 MORTISE_API mortise_status mortise_stats_get(mortise_client *client, mortise_stats *stats);
 

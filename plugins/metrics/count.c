@@ -94,6 +94,7 @@ void count_event(struct metrics *metrics, const mortise_event *event)
     case MORTISE_EVENT_GRANTED:
         count_begin(metrics, event, &counts->granted);
         break;
+    case MORTISE_EVENT_JOINED:
     case MORTISE_EVENT_HANDED_OVER:
         count_begin(metrics, event, &counts->handed_over);
         break;

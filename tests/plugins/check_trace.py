@@ -6,7 +6,7 @@ import collections
 import json
 import sys
 
-BEGINS = ('granted', 'handed-over')
+BEGINS = ('granted', 'handed-over', 'joined')
 
 
 def read(paths):

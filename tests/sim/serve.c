@@ -78,19 +78,18 @@ static void tell(struct instance *instance, struct claim *claim, const char *nam
 enum { BAR_MS = 2000 }; /* how long an exclusive waiter keeps new shared holders out */
 
 /* When the op may be admitted at the latest. */
-static int64_t until(const struct claim *claim, const mortise_op *op)
+static int64_t until(const struct claim *claim, const mortise_op *op, int64_t now_ns)
 {
-    if (!claim->held)
+    bool reader = op->mode == MORTISE_SHARED && (!claim->held || claim->shared);
+    if (reader && claim_barred(claim, now_ns))
         return claim->extra->barred_ns;
-    if (op->mode == MORTISE_SHARED && claim->shared && op->permits > 0)
-        return claim_first_expires(claim);
-    return claim_expires(claim);
+    return reader && op->permits > 0 ? claim_first_expires(claim) : claim_expires(claim);
 }
 
 static mortise_status busy(struct instance *instance, mortise_op *op, struct claim *claim,
                            int64_t now_ns)
 {
-    int64_t expires = until(claim, op);
+    int64_t expires = until(claim, op, now_ns);
     if (op->mode == MORTISE_EXCLUSIVE && claim->shared && !instance->queue &&
         !(op->flags & MORTISE_OP_TRY)) {
         claim->extra->barred_ns = later(now_ns, BAR_MS);

@@ -337,7 +337,7 @@ void story_line(const struct line *line)
         void (*of_run)(const struct line *);
     } events[] = {
         {"asked", asked, NULL},       {"queued", queued, NULL},       {"granted", given, NULL},
-        {"handed-over", given, NULL}, {"renewed", renewed, NULL},     {"suspect", suspect, NULL},
+        {"handed-over", given, NULL}, {"joined", given, NULL}, {"renewed", renewed, NULL},     {"suspect", suspect, NULL},
         {"lost", lost, NULL},         {"failed", failed, NULL},       {"released", released, NULL},
         {"opened", opened, NULL},     {"closed", closed, NULL},       {"dropped", dropped, NULL},
         {"calm", NULL, calm},         {"killed", NULL, killed},       {"left", NULL, left},

@@ -3,7 +3,7 @@
 #include "rig.h"
 
 #define CONFIG "ttl = 3s\n"
-#define QUEUE CONFIG "[sim]\nqueue = yes\n"
+#define QUEUE CONFIG "handover_max = 0\n[sim]\nqueue = yes\n" /* all readers ask: nobody joins */
 #define SHARED MORTISE_OPTIONS(.wait_ms = MORTISE_WAIT_FOREVER, .mode = MORTISE_SHARED)
 #define PERMITS(n)                                                                                 \
     MORTISE_OPTIONS(.wait_ms = MORTISE_WAIT_FOREVER, .mode = MORTISE_SHARED, .permits = (n))
