@@ -121,6 +121,27 @@ static bool has_number(const char *node, const char *number)
     return strcmp(strstr(node, "-lock-") + 6, number) == 0;
 }
 
+/* Shared leases with numbers that do not decide: one after the other, in the order in which they came, and that one is the
+ * holder for inspect. */
+static void readers_over_the_end(const char *name, mortise_client **clients)
+{
+    struct waiter waiters[3] = {
+        {.mode = MORTISE_SHARED}, {.mode = MORTISE_SHARED}, {.mode = MORTISE_EXCLUSIVE}};
+    for (int i = 0; i < 3; i++) {
+        waiter_start(&waiters[i], clients[i], name);
+        CU_ASSERT(wait_contenders(name, 1 + i));
+    }
+    for (int i = 0; i < 3; i++) {
+        mortise_info info = {.size = sizeof info};
+        CU_ASSERT_EQUAL(waiter_join(&waiters[i]), MORTISE_OK);
+        EXPECT(OK, mortise_inspect(clients[2], name, &info, &detail));
+        CU_ASSERT(info.holders == 1 && info.token == mortise_token(waiters[i].lease));
+        for (int k = i + 1; k < 3; k++)
+            SAFE(!test_count_wait_ms(&waiters[k].done, 1, 100));
+        EXPECT(OK, mortise_release(waiters[i].lease, &detail));
+    }
+}
+
 /* A node with a negative number holds; the server gives 2147483647 again to those that come after it. */
 static void test_over_the_end_kazoo_730(void)
 {
@@ -152,6 +173,7 @@ static void test_over_the_end_kazoo_730(void)
     EXPECT(OK, mortise_release(waiters[0].lease, &detail));
     CU_ASSERT_EQUAL(waiter_join(&waiters[1]), MORTISE_OK);
     EXPECT(OK, mortise_release(waiters[1].lease, &detail));
+    readers_over_the_end(name, clients);
     for (int i = 0; i < 3; i++)
         client_end(clients[i]);
 }
