@@ -23,31 +23,15 @@ public class Adder {
         }
     }
 
-    static void look(Path file, long wanted) throws Exception {
-        Thread.sleep(10);
-        if (number(file) != wanted)
-            throw new Exception("the number changed beside a reader of Curator");
-    }
-
     static void read(InterProcessMutex mutex, Path file) throws Exception {
         mutex.acquire();
         try {
-            look(file, number(file));
+            long first = number(file);
+            Thread.sleep(10);
+            if (number(file) != first)
+                throw new Exception("the number changed beside a reader of Curator");
         } finally {
             mutex.release();
-        }
-    }
-
-    /* CURATOR-621: a writer that becomes a reader keeps its place before writers that wait. */
-    static void downgrade(InterProcessReadWriteLock both, Path file) throws Exception {
-        both.writeLock().acquire();
-        both.readLock().acquire();
-        long number = number(file);
-        both.writeLock().release();
-        try {
-            look(file, number);
-        } finally {
-            both.readLock().release();
         }
     }
 
@@ -61,10 +45,8 @@ public class Adder {
             InterProcessMutex mutex = new InterProcessMutex(client, "/pair/both");
             for (int turn = Integer.parseInt(words[2]); turn > 0; turn--) {
                 add(turns ? both.writeLock() : mutex, file);
-                if (turns) {
+                if (turns)
                     read(both.readLock(), file);
-                    downgrade(both, file);
-                }
             }
         }
     }
