@@ -265,6 +265,7 @@ static void sort_by_script(struct ballot **ballots, unsigned n, unsigned counts[
             if (kind < 2)
                 counts[kind]++;
         }
+    /* cppcheck-suppress uninitvar ; each ballot is of one of the three kinds, so n are filled */
     memcpy(ballots, sorted, n * sizeof(struct ballot *));
 }
 
