@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """check_trace.py [--killed] FILE… - verifies, from the traces of one host, that no two leases of a name were held at one
-instant (except leases of one owner), that tokens grew in the order of the holds, that each lease has one end, and that
-no event is missing. --killed: clients may have ended without an event. Prints what it checked."""
+instant (except leases of one owner, and shared ones), that tokens grew in the order of the holds, that each lease has
+one end, and that no event is missing. --killed: clients may have ended without an event. Prints what it checked."""
 import collections
 import json
 import sys
@@ -23,6 +23,10 @@ def read(paths):
 
 def name_of(event):
     return event.get('name_hex') or event['name'].encode().hex()
+
+
+def same_owner(hold, other):
+    return hold['owner'] is not None and hold['owner'] == other['owner']
 
 
 class History:
@@ -56,11 +60,14 @@ class History:
             if hold:
                 self.fault(f"{event['where']}: lease {key} began twice")
             hold = {'from': event['at_ns'], 'to': event['deadline_ns'], 'token': event.get('token', 0),
-                    'owner': event.get('owner'), 'grant': event['grant'], 'where': event['where']}
+                    'owner': event.get('owner'), 'grant': event['grant'], 'where': event['where'],
+                    'shared': event['at_ns'] if event.get('mode') == 'shared' else float('inf')}
             self.open[key] = hold
             self.holds[name_of(event)].append(hold)
         elif kind == 'renewed' and hold:
             hold['to'] = event['deadline_ns']
+        elif kind == 'downgraded' and hold:
+            hold['shared'] = min(hold['shared'], event['at_ns'])
         elif kind in ('lost', 'released'):
             if not hold:
                 self.fault(f"{event['where']}: {kind}, but no such lease")
@@ -71,16 +78,26 @@ class History:
 
     def check_name(self, name, holds):
         holds.sort(key=lambda hold: hold['from'])
-        latest = None
+        active, before = [], []
         for hold in holds:
-            shared = latest and hold['owner'] is not None and hold['owner'] == latest['owner']
-            if latest and hold['from'] < latest['to'] and not shared:
-                self.fault(f"{hold['where']}: {bytes.fromhex(name)!r} was held by {latest['where']} until "
-                           f"{latest['to']}, and by another from {hold['from']}")
-            if latest and hold['grant'] != latest['grant'] and not shared and 0 < hold['token'] <= latest['token']:
-                self.fault(f"{hold['where']}: token {hold['token']} after {latest['token']}")
-            if latest is None or hold['to'] >= latest['to'] or not shared:
-                latest = hold
+            active = [other for other in active if other['to'] > hold['from']]
+            for other in active:
+                both_read = max(hold['shared'], other['shared']) <= hold['from']
+                if not both_read and not same_owner(hold, other):
+                    self.fault(f"{hold['where']}: {bytes.fromhex(name)!r} was held by {other['where']} until "
+                               f"{other['to']}, and by another from {hold['from']}")
+                    break
+            # readers that ask at the same time may be told in any order
+            reads = hold['shared'] <= hold['from']
+            for other in before:
+                if (other['grant'] != hold['grant'] and not same_owner(hold, other) and
+                        not (reads and other['shared'] <= other['from']) and 0 < hold['token'] <= other['token']):
+                    self.fault(f"{hold['where']}: token {hold['token']} after {other['token']}")
+            active.append(hold)
+            # the largest of each kind decides
+            before = [max((other for other in (*before, hold) if (other['shared'] <= other['from']) == kind),
+                          key=lambda other: other['token'], default=None) for kind in (False, True)]
+            before = [other for other in before if other]
 
     def check(self, killed):
         for name, holds in self.holds.items():

@@ -24,8 +24,8 @@ END
 chmod 600 "$folder/mortise.conf"
 echo 0 >"$folder/counter"
 pids=
-for _ in 1 2 3 4; do
-    printf 'spin nightly %s 100\nquit\n' "$folder/counter" |
+for what in 'spin 100' 'spin 100' 'spin 100' 'spin 100' 'peek 50' 'peek 50'; do # two read under shared leases
+    printf '%s nightly %s %s\nquit\n' "${what% *}" "$folder/counter" "${what#* }" |
         "$MORTISE_TAKER" "$folder/mortise.conf" >>"$folder/said" &
     pids="$pids $!"
 done
@@ -37,7 +37,9 @@ done
     exit 1
 }
 python3 "$here/check_trace.py" "$folder/trace.json" | tee "$folder/found"
-grep -q '^4 clients, .* 400 holds of 1 names: 0 faults$' "$folder/found"
+grep -q '"mode":"shared"' "$folder/trace.json"
+! grep -v '^OK$\|^ready$' "$folder/said"
+grep -q '^6 clients, .* 500 holds of 1 names: 0 faults$' "$folder/found"
 
 # wrong WHAT SCRIPT: the trace of one client, changed by sed, must be refused with WHAT.
 client=$(sed -n '1s/.*"client":"\([0-9a-f]*\)".*/\1/p' "$folder/trace.json")

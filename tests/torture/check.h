@@ -56,7 +56,7 @@ struct hold {
     const struct text *name, *owner; /* owner NULL: its own */
     char grant[GRANT_DIGITS + 1];
     uint64_t lease, token, permits;
-    bool handed_over; /* it has the grant and the token of the lease before */
+    bool handed_over; /* or joined: it has the grant and the token of another lease of its process */
     int64_t asked_ns, shared_ns; /* shared: from then on; NEVER: exclusive to its end */
     int64_t from_ns, deadline_ns, end_ns; /* end: released, lost; NEVER: neither */
     const char *end;                      /* how */
@@ -67,12 +67,11 @@ struct hold {
 /* The end of the hold, by whatever comes first. */
 int64_t hold_until(const struct hold *hold);
 
-/* What a holder was told, or did; the token says which holder. */
+/* What a holder was told; the token says which holder. */
 struct told {
     const struct text *name;
     uint64_t token;
     int64_t at_ns;
-    bool downgrade; /* not that it holds: from then on it reads only */
     const char *file;
     unsigned long line;
 };

@@ -65,6 +65,9 @@ class Client:
     def read(self, start, end, token, permits=0, **more):
         return self.hold(start, end, token, permits=permits, **more)
 
+    def downgrade(self, at, lease):
+        self.line("downgraded", at, **lease | {"mode": "shared", "permits": 0})
+
     def close(self, at=100000):
         self.line("closed", at, events=len(self.lines), dropped=0)
         return self
@@ -73,11 +76,6 @@ class Client:
 def told(at, token, name="a"):
     """What a holder writes down that asks for the state."""
     return run({"event": "held", "at_ns": int(at * MS), "name": name, "token": token})
-
-
-def downgrade(at, token, name="a"):
-    """What a holder writes down before it makes its lease shared."""
-    return run({"event": "downgrade", "at_ns": int(at * MS), "name": name, "token": token})
 
 
 def run(*events):

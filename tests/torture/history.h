@@ -8,7 +8,6 @@
  *   {"event":"left","text":"…"}              found in the server afterwards
  *   {"event":"held","at_ns":…,"name":…,"token":…}   mortise_state() told the holder at that instant, or later, that its
  *                                            lease is not LOST
- *   {"event":"downgrade","at_ns":…,"name":…,"token":…}   its holder only reads from then on
  *   {"event":"read"|"write","name":…,"token":…,"value":…}   a request to the fenced counter, in the order of its
  *                                            decisions (counter.h)
  * Unknown keys and events are ignored. All instants are of one clock, so of one machine. */

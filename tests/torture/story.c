@@ -165,7 +165,7 @@ static void given(struct client *client, const struct line *line)
                         .lease = line->lease,
                         .token = line->token,
                         .permits = line->permits,
-                        .handed_over = word_is(line->event, "handed-over"),
+                        .handed_over = !word_is(line->event, "granted"),
                         .asked_ns = line->at_ns,
                         .shared_ns = word_is(line->mode, "shared") ? line->at_ns : NEVER,
                         .from_ns = line->at_ns,
@@ -235,6 +235,15 @@ static void suspect(struct client *client, const struct line *line)
         WRONG(line, "lease %llu is lost, and suspect", (unsigned long long)line->lease);
 }
 
+/* Before the backend is asked: the holder only reads from now on. */
+static void downgraded(struct client *client, const struct line *line)
+{
+    struct lease *lease;
+    struct hold *hold = hold_of(client, line, &lease);
+    if (hold && hold->shared_ns > line->at_ns)
+        hold->shared_ns = line->at_ns;
+}
+
 static void lost(struct client *client, const struct line *line)
 {
     struct lease *lease;
@@ -284,7 +293,6 @@ static void held(const struct line *line)
     struct told told = {.name = text_of(line->name),
                         .token = line->token,
                         .at_ns = line->at_ns,
-                        .downgrade = word_is(line->event, "downgrade"),
                         .file = line->file,
                         .line = line->number};
     utarray_push_back(world.told, &told);
@@ -336,13 +344,16 @@ void story_line(const struct line *line)
         void (*of_client)(struct client *, const struct line *);
         void (*of_run)(const struct line *);
     } events[] = {
-        {"asked", asked, NULL},       {"queued", queued, NULL},       {"granted", given, NULL},
-        {"handed-over", given, NULL}, {"joined", given, NULL}, {"renewed", renewed, NULL},     {"suspect", suspect, NULL},
-        {"lost", lost, NULL},         {"failed", failed, NULL},       {"released", released, NULL},
-        {"opened", opened, NULL},     {"closed", closed, NULL},       {"dropped", dropped, NULL},
-        {"calm", NULL, calm},         {"killed", NULL, killed},       {"left", NULL, left},
-        {"read", NULL, counter_read}, {"write", NULL, counter_write}, {"held", NULL, held},
-        {"downgrade", NULL, held},
+        {"asked", asked, NULL},       {"queued", queued, NULL},
+        {"granted", given, NULL},     {"handed-over", given, NULL},
+        {"joined", given, NULL},      {"renewed", renewed, NULL},
+        {"suspect", suspect, NULL},   {"lost", lost, NULL},
+        {"failed", failed, NULL},     {"released", released, NULL},
+        {"opened", opened, NULL},     {"closed", closed, NULL},
+        {"dropped", dropped, NULL},   {"calm", NULL, calm},
+        {"killed", NULL, killed},     {"left", NULL, left},
+        {"read", NULL, counter_read}, {"write", NULL, counter_write},
+        {"held", NULL, held},         {"downgraded", downgraded, NULL},
     };
     world.events++;
     for (size_t i = 0; i < sizeof events / sizeof *events; i++) {

@@ -4,7 +4,7 @@ ones that look like violations."""
 import sys
 import unittest
 
-from histories import MS, Case, Client, downgrade, run, told
+from histories import MS, Case, Client, run, told
 
 
 class Clean(Case):
@@ -56,7 +56,7 @@ class Clean(Case):
         one, other = Client(), Client()
         lease = one.grant(10, 1, permits=0)
         other.read(20, 50, 2)
-        heir = one.grant(30, 1, event="handed-over", grant=lease["grant"], permits=0)
+        heir = one.grant(30, 1, event="joined", grant=lease["grant"], permits=0)
         one.release(40, lease)
         one.release(60, heir)
         self.check(one.close(), other.close(), told(55, 1), told(35, 1))
@@ -74,11 +74,12 @@ class Clean(Case):
     def test_downgrade(self):
         one, other, writer = Client(), Client(), Client()
         lease = one.grant(10, 1)
+        one.downgrade(15, lease)
         other.read(20, 50, 2)
         one.renew(30, lease | {"mode": "shared", "permits": 0})
         one.release(40, lease)
         writer.hold(50, 60, 3)
-        self.check(one.close(), other.close(), writer.close(), downgrade(15, 1))
+        self.check(one.close(), other.close(), writer.close())
 
     def test_renewed_at_the_last_instant(self):
         client = Client()
@@ -145,7 +146,7 @@ class Planted(Case):
     def test_one_permit_joined(self):
         client = Client()
         lease = client.grant(10, 1, permits=1)
-        client.release(30, client.grant(20, 1, event="handed-over", grant=lease["grant"], permits=1))
+        client.release(30, client.grant(20, 1, event="joined", grant=lease["grant"], permits=1))
         client.release(40, lease)
         self.check(client.close(), permits=1)
 
@@ -235,21 +236,23 @@ class Planted(Case):
     def test_reader_before_a_downgrade(self):
         one, other = Client(), Client()
         lease = one.grant(10, 1)
+        one.downgrade(15, lease)
         other.read(12, 50, 2)
         one.release(40, lease)
-        self.check(one.close(), other.close(), downgrade(15, 1), overlap=1)
+        self.check(one.close(), other.close(), overlap=1)
 
     def test_writer_after_a_downgrade(self):
         one, other = Client(), Client()
         lease = one.grant(10, 1)
+        one.downgrade(15, lease)
         other.hold(20, 30, 2)
         one.release(40, lease)
-        self.check(one.close(), other.close(), downgrade(15, 1), overlap=1)
+        self.check(one.close(), other.close(), overlap=1)
 
     def test_downgrade_of_nothing(self):
         client = Client()
-        client.hold(10, 20, 1)
-        self.check(client.close(), downgrade(15, 7), unbalanced=1)
+        client.downgrade(30, client.hold(10, 20, 1))
+        self.check(client.close(), unbalanced=1)
 
 
 if __name__ == "__main__":

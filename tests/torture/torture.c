@@ -91,32 +91,20 @@ static void work(int64_t for_ms)
     poll(NULL, 0, (int)for_ms);
 }
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-/* For the checker. */
-static void note(const char *event, mortise_lease *lease, size_t number, int64_t at_ns)
-{
-    char line[256];
-    int length =
-        snprintf(line, sizeof line,
-                 "{\"event\":\"%s\",\"at_ns\":%" PRId64 ",\"name\":\"%s\",\"token\":%" PRIu64 "}\n",
-                 event, at_ns, names[number], mortise_token(lease));
-    if (length >= (int)sizeof line || write(told_fd, line, (size_t)length) != length)
-        complain("what was seen", names[number], "it cannot be written");
-}
-
 /* Whether it is ours still; the checker is told what we are told. */
 static bool look(mortise_lease *lease, size_t number)
 {
-    int64_t at_ns = now_ns();
+    char line[256];
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
     if (mortise_state(lease) == MORTISE_STATE_LOST)
         return false;
-    note("held", lease, number, at_ns);
+    int length = snprintf(
+        line, sizeof line,
+        "{\"event\":\"held\",\"at_ns\":%" PRId64 ",\"name\":\"%s\",\"token\":%" PRIu64 "}\n",
+        (int64_t)now.tv_sec * 1000000000 + now.tv_nsec, names[number], mortise_token(lease));
+    if (length >= (int)sizeof line || write(told_fd, line, (size_t)length) != length)
+        complain("what was seen", names[number], "it cannot be written");
     return true;
 }
 
@@ -211,7 +199,6 @@ static void downgrade(struct fighter *fighter, mortise_lease *lease, size_t numb
     mortise_error error;
     if (!look(lease, number))
         return;
-    note("downgrade", lease, number, now_ns());
     seen(DOWNGRADE, names[number], mortise_downgrade(lease, &error), &error);
     use(fighter, lease, number, plain ? read_twice_plainly : read_twice);
 }

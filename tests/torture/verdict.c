@@ -255,45 +255,14 @@ static void judge_readers(void)
                           begin[j].line);
 }
 
-/* Before the call it was the only holder, from then on it believes no more than that it reads. */
-static void apply_downgrade(const struct told *told)
-{
-    struct hold *begin = (struct hold *)utarray_front(world.holds), *found = NULL;
-    const struct hold key = {.token = told->token};
-    struct hold *hold =
-        begin ? (struct hold *)utarray_find(world.holds, &key, compare_tokens) : NULL;
-    while (hold && hold > begin && hold[-1].token == told->token)
-        hold--;
-    for (; hold && hold < begin + utarray_len(world.holds) && hold->token == told->token; hold++)
-        if (is_of(hold, told->name) && hold->from_ns <= told->at_ns &&
-            (!found || hold->from_ns > found->from_ns))
-            found = hold;
-    if (!found)
-        violation(UNBALANCED, told->file, told->line, "%.*s: token %llu was never given",
-                  TEXT(told->name), (unsigned long long)told->token);
-    else if (told->at_ns < found->shared_ns)
-        found->shared_ns = told->at_ns;
-}
-
-static void judge_downgrades(void)
-{
-    if (utarray_len(world.holds) > 1)
-        utarray_sort(world.holds, compare_tokens);
-    judge_readers();
-    for (struct told *told = NULL; (told = (struct told *)utarray_next(world.told, told));)
-        if (told->downgrade)
-            apply_downgrade(told);
-}
-
 /* R2: a holder who looks when its end has come sees that. */
 static void judge_told(void)
 {
     if (utarray_len(world.holds) > 1)
         utarray_sort(world.holds, compare_tokens);
+    judge_readers();
     for (struct told *told = NULL; (told = (struct told *)utarray_next(world.told, told));) {
-        const struct hold *hold = told->downgrade ? NULL : last_of(told);
-        if (told->downgrade)
-            continue;
+        const struct hold *hold = last_of(told);
         if (!hold)
             violation(UNBALANCED, told->file, told->line, "%.*s: token %llu was never given",
                       TEXT(told->name), (unsigned long long)told->token);
@@ -325,7 +294,6 @@ static void judge_wait(const struct wait *wait)
 
 void verdict(void)
 {
-    judge_downgrades();
     judge_holds();
     judge_told();
     for (struct wait *wait = NULL; (wait = (struct wait *)utarray_next(world.waits, wait));)

@@ -1,9 +1,10 @@
 /* test_walk.c - claims and waitlists on a random walk: callers, owners, time-outs, cancels, hand-overs and faults of
- * every kind, in any order, also while memory is short. Whatever happened, nothing may be left at the end: no claim,
+ * every kind, in any order, also while memory is short, with exclusive locks alone and among shared ones. Whatever happened, nothing may be left at the end: no claim,
  * no request, no timer, no caller.
  *
  * `walk SEED` walks one seed with each configuration, `walk SEED COUNT` the next COUNT seeds. A failure prints its
  * seed. */
+#include "lock/lease.h"
 #include "rig.h"
 
 #define STEPS 400
@@ -53,6 +54,7 @@ void *reallocarray(void *block, size_t count, size_t size)
 static mortise_lease *held[CALLERS];
 static struct outcome outcomes[CALLERS];
 static bool waits[CALLERS];
+static bool modes; /* shared leases, permits and downgrades too */
 
 static void ignore_state(mortise_lease *lease, mortise_lease_state state, void *user_data)
 {
@@ -79,6 +81,15 @@ static void collect(void)
     }
 }
 
+/* Most are shared; "c" has permits. Owners are exclusive. */
+static void choose_mode(mortise_options *options, const char *name)
+{
+    if (!modes || options->owner != NULL || draw(3) == 0)
+        return;
+    options->mode = MORTISE_SHARED;
+    options->permits = strcmp(name, "c") == 0 ? 2 : 0;
+}
+
 static void acquire_one(struct rig *rig, int i, const char *name)
 {
     static const int64_t wait_ms[] = {0, 1, 30, 400, 5000, MORTISE_WAIT_FOREVER};
@@ -86,13 +97,14 @@ static void acquire_one(struct rig *rig, int i, const char *name)
     if (waits[i])
         return;
     memset(&outcomes[i], 0, sizeof(outcomes[i]));
-    mortise_status status = mortise_acquire_async(
-        rig->handle, name,
-        MORTISE_OPTIONS(.wait_ms = wait_ms[draw(6)], .ttl_ms = draw(4) > 0 ? 1000 : 700,
-                        .owner = owners[draw(5)], .no_renew = draw(6) == 0,
-                        .max_hold_ms = draw(6) == 0 ? 1500 : 0,
-                        .on_state = draw(2) > 0 ? ignore_state : NULL),
-        told, &outcomes[i], &outcomes[i].request, NULL);
+    mortise_options options =
+        *MORTISE_OPTIONS(.wait_ms = wait_ms[draw(6)], .ttl_ms = draw(4) > 0 ? 1000 : 700,
+                         .owner = owners[draw(5)], .no_renew = draw(6) == 0,
+                         .max_hold_ms = draw(6) == 0 ? 1500 : 0,
+                         .on_state = draw(2) > 0 ? ignore_state : NULL);
+    choose_mode(&options, name);
+    mortise_status status = mortise_acquire_async(rig->handle, name, &options, told, &outcomes[i],
+                                                  &outcomes[i].request, NULL);
     CU_ASSERT(status == MORTISE_OK || status == MORTISE_NOMEM);
     waits[i] = status == MORTISE_OK;
 }
@@ -102,6 +114,24 @@ static void release_one(int i)
     if (held[i] != NULL)
         mortise_release_nowait(held[i], NULL);
     held[i] = NULL;
+}
+
+/* As mortise_downgrade() of a caller that gives up at once: nobody moves the clock while a caller waits. */
+static void downgrade_one(struct rig *rig, int i)
+{
+    struct locks *locks = &rig->client->locks;
+    struct release_wait wait = {.error = NULL};
+    if (held[i] == NULL || mortise_state(held[i]) == MORTISE_STATE_LOST)
+        return;
+    struct claim *claim = slab_find(&claim_slab, held[i]);
+    sleeper_init(&wait.sleeper, &rig->client->pump);
+    pthread_mutex_lock(&locks->lock);
+    if (claim->owner_len == 0 && claim->mode == MORTISE_EXCLUSIVE) {
+        lease_downgrade_locked(claim, &wait);
+        if (claim->downgrader != NULL)
+            claim_downgrade_detach_locked(claim);
+    }
+    locks_unlock(locks, START_NOW);
 }
 
 static void make_fault(void)
@@ -140,6 +170,8 @@ static void step(struct rig *rig)
         sim->lose(name);
     else if (what == 11 && draw(3) == 0)
         sim->seize(name, now_ns() + (int64_t)draw(500) * MS);
+    else if (what == 12 && modes)
+        downgrade_one(rig, i);
     else if (what > 11)
         advance_ms((int64_t)draw(200));
     settle();
@@ -194,7 +226,8 @@ static void walk(uint64_t seed, const char *settings, uint32_t one_in)
     rig_close_any(&rig);
     CU_ASSERT_EQUAL(free_claims(), claim_slab.count);
     if (CU_get_number_of_failures() != failures)
-        printf("    walk %llu fails (%s)\n", (unsigned long long)seed, settings);
+        printf("    walk %llu fails (%s%s)\n", (unsigned long long)seed, modes ? "modes, " : "",
+               settings);
     memset(held, 0, sizeof(held));
     memset(waits, 0, sizeof(waits));
     sim->reset();
@@ -204,10 +237,15 @@ static void walk(uint64_t seed, const char *settings, uint32_t one_in)
 #define SETTINGS "unreachable_timeout = 3s\n"
 static uint64_t first_seed = 1, seeds = 25;
 
+/* Exclusive locks alone, then among shared ones. */
 static void walks(const char *settings, uint32_t one_in)
 {
-    for (uint64_t seed = first_seed; seed < first_seed + seeds; seed++)
+    for (uint64_t seed = first_seed; seed < first_seed + seeds; seed++) {
+        modes = false;
         walk(seed, settings, one_in);
+        modes = true;
+        walk(seed, settings, one_in);
+    }
 }
 
 static void test_told(void)
