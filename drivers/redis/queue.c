@@ -15,6 +15,8 @@
  *   hand-on (include/queue)     Pops places until one gets the lock, for its whole ttl from now, under a new token;
  *                               PUBLISH "<grant> <token> <stamp>" to its inbox. It passes over places that were not
  *                               seen for two thirds of their ttl, and inboxes to which nobody listens.
+ *                               A place has a mode (protocol.md). If a shared place gets the lock, those directly behind
+ *                               it that are shared get it too. tests/model/redis_shared.pml is a model of that.
  *   release, break              The lock is deleted, then hand-on. If nobody took it: a message to the channel of the
  *                               name, for waiters without a queue. A release under a grant that does not hold removes
  *                               its place from the queue.

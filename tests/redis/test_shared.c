@@ -196,6 +196,39 @@ static void downgrade_in_order(const struct way *way)
     scene_end(&scene);
 }
 
+/* A release lets in the shared place at the head and those directly behind it, in one step; not those behind a writer. */
+static void head_and_followers(const struct way *way)
+{
+    struct scene scene;
+    struct pending one, two, writer, late;
+    scene_begin(&scene, way, "followers", "handover_max = 0\n");
+    mortise_client *fourth = open_at(&server, NULL, NULL, way->settings);
+    mortise_lease *lease =
+        scene_acquire(&scene, 0, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS));
+    scene_want(&one, &scene, 1, MORTISE_SHARED, 0);
+    CHECK(wait_queue(&server, scene.name, 1));
+    scene_want(&two, &scene, 2, MORTISE_SHARED, 0);
+    CHECK(wait_queue(&server, scene.name, 2));
+    scene_want(&writer, &scene, 0, MORTISE_EXCLUSIVE, 0);
+    CHECK(wait_queue(&server, scene.name, 3));
+    late = PENDING_INIT;
+    pending_start(&late, fourth, scene.name, SHARED(.wait_ms = -1, .ttl_ms = LONG_MS));
+    CHECK(wait_queue(&server, scene.name, 4));
+    give(lease);
+    CHECK(scene_holders(&scene) == 2 && queue_length(&server, scene.name) == 2);
+    EXPECT(OK, pending_join(&one));
+    EXPECT(OK, pending_join(&two));
+    CHECK(is_covered(&server, scene.name, one.lease) && is_covered(&server, scene.name, two.lease));
+    give(one.lease);
+    give(two.lease);
+    EXPECT(OK, pending_join(&writer));
+    CHECK(test_count_get(&late.calls) == 0);
+    give(writer.lease);
+    scene_join(&late);
+    close_client(fourth);
+    scene_end(&scene);
+}
+
 /* The writer at the head gives up: the readers behind it share with those who hold. */
 static void head_gives_up(const struct way *way)
 {
@@ -376,6 +409,7 @@ EACH(test_permits, permits, true, true)
 EACH(test_dead, dead_holder, true, true)
 EACH(test_downgrade, downgrade, true, true)
 EACH(test_in_order, downgrade_in_order, true, false)
+EACH(test_followers, head_and_followers, true, false)
 EACH(test_head, head_gives_up, true, false)
 EACH(test_number, other_number_queued, true, false)
 EACH(test_break, break_one, true, true)
@@ -389,6 +423,7 @@ static const CU_TestInfo tests[] = {
     {"a holder that does not renew", test_dead},
     {"downgrade", test_downgrade},
     {"a downgrade passes no queued writer", test_in_order},
+    {"the head of the queue and those behind it", test_followers},
     {"a queued writer gives up", test_head},
     {"another number of permits in the queue", test_number},
     {"break ends one holder", test_break},
