@@ -178,7 +178,7 @@ static void downgrade_in_order(const struct way *way)
 {
     struct scene scene;
     struct pending reader, writer;
-    scene_begin(&scene, way, "in order", NULL);
+    scene_begin(&scene, way, "in order", "handover_max = 0\n");
     mortise_lease *lease =
         scene_acquire(&scene, 0, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS));
     scene_want(&writer, &scene, 1, MORTISE_EXCLUSIVE, 0);
