@@ -279,7 +279,8 @@ static void renewed_locked(struct claim *claim, const mortise_op *op)
         set_renewal_timer_locked(claim, now);
 }
 
-static void renewal_failed_locked(struct claim *claim, const mortise_op *op)
+/* doubted: the driver doubted the claim while the renewal was out. It knows more now, so that one is worth another try. */
+static void renewal_failed_locked(struct claim *claim, const mortise_op *op, bool doubted)
 {
     int64_t now = clock_now();
     claim_extend_failed_locked(claim, op);
@@ -298,7 +299,7 @@ static void renewal_failed_locked(struct claim *claim, const mortise_op *op)
         lost_locked(claim, false);
     else if (!is_renewed(claim, now) && !asks_again(claim))
         set_timer_locked(claim, MORTISE_NEVER);
-    else if (claim->failures == 1)
+    else if (claim->failures == 1 || doubted)
         claim_renew_locked(claim, now);
     else
         set_timer_locked(claim, now + backoff_ns(claim));
@@ -324,6 +325,7 @@ static void renewal_done(mortise_op *op)
     struct locks *locks = claim->locks;
     pthread_mutex_lock(&locks->lock);
     claim->ask_out = false;
+    bool doubted = claim->doubted;
     claim->doubted |= claim->answers_doubt && op->status != MORTISE_OK; /* the doubt remains */
     if (claim->state != CLAIM_HELD) {
         renewed_too_late_locked(claim, op);
@@ -333,7 +335,7 @@ static void renewal_done(mortise_op *op)
     else if (op->status == MORTISE_LOST || op->status == MORTISE_NOTOWNER)
         lost_locked(claim, true);
     else
-        renewal_failed_locked(claim, op);
+        renewal_failed_locked(claim, op, doubted);
     locks_ended_locked(locks);
     locks_unlock(locks, START_NOW);
 }

@@ -129,6 +129,41 @@ static void test_doubt_during_a_renewal(void)
     rig_close(&rig);
 }
 
+static void fail_kept(void *ctx, void *argument)
+{
+    (void)ctx;
+    (void)argument;
+    tapped_host()->complete(tapped_host(), kept, MORTISE_UNREACHABLE);
+}
+
+/* The first failed renewal is repeated at once, the second after a pause: but not if the driver has news meanwhile, for
+ * example because a server is back that was not asked. */
+static void test_doubt_during_a_renewal_that_fails(void)
+{
+    mortise_lease *lease = open_and_take(NULL);
+    char name[] = "a";
+    tap_answer = keep;
+    advance_ms(300);
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RENEW), 1);
+    tapped_host()->post(tapped_host(), fail_kept, NULL);
+    settle();
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RENEW), 2);
+    tapped_host()->post(tapped_host(), doubt, name);
+    settle();
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RENEW), 2);
+    tapped_host()->post(tapped_host(), fail_kept, NULL);
+    settle();
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RENEW), 3); /* no time has passed */
+    tapped_host()->post(tapped_host(), fail_kept, NULL);
+    settle();
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RENEW), 3); /* that was the answer to the doubt */
+    tap_answer = answer;
+    advance_ms(200);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    rig_close(&rig);
+}
+
 static bool keep_acquire(mortise_op *op)
 {
     if (op->kind != MORTISE_OP_ACQUIRE)
@@ -233,6 +268,7 @@ int main(void)
         {"no_renew: it lasts for its ttl", test_no_renew_lasts_for_its_ttl},
         {"a doubt is a look", test_doubt},
         {"a doubt during a renewal", test_doubt_during_a_renewal},
+        {"a doubt during a renewal that fails", test_doubt_during_a_renewal_that_fails},
         {"R2: a doubt before the grant is told", test_doubt_before_it_is_told},
         {"R2: a doubt about a no_renew lease", test_doubt_of_no_renew},
         {"R2: a doubt past max_hold", test_doubt_past_max_hold},
