@@ -90,6 +90,7 @@ struct claim {
     unsigned round;
     bool loud;      /* ENDING: whoever undoes it wakes the waiters */
     bool shared;    /* its votes are shared, or may be: a downgrade was sent */
+    bool unsettled; /* a downgrade was sent, and has not won yet */
     uint64_t token; /* WANTED: of the grant; 0: none yet, or without fencing */
     int64_t
         until_ns; /* WANTED: all votes have expired by then; ENDING: also those that arrive late */

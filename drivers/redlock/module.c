@@ -147,6 +147,7 @@ static mortise_status read_settings(struct driver *driver, const char *note, mor
 static void node_up(struct node *node)
 {
     undo_node_up(node->driver, node);
+    renewal_node_up(node->driver);
     dispatch_look(node->driver);
 }
 

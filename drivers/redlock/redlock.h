@@ -146,6 +146,8 @@ void release_foreign(struct driver *driver, mortise_op *op, const mortise_grant_
 
 /* At most RENEW_MAX. */
 void renew_together(struct driver *driver, mortise_op **ops, unsigned n);
+/* A node is back: downgrades that too few nodes have answered are asked for again. */
+void renewal_node_up(struct driver *driver);
 
 void inspect_start(struct driver *driver, mortise_op *op);
 void break_start(struct driver *driver, mortise_op *op);

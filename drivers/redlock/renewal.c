@@ -90,6 +90,8 @@ static void renew_won(struct ballot *ballot)
     for (unsigned i = 0; i < driver->count; i++)
         if (ballot->votes[i].state == VOTE_ABSENT)
             repair(ballot, &ballot->votes[i]);
+    if ((op->flags & MORTISE_OP_DOWNGRADE) != 0)
+        ballot->claim->unsettled = false;
     op->from_ns = ballot->sent_ns;
     op->good_for_ms = op->ttl_ms;
     op_complete(driver, op, MORTISE_OK);
@@ -241,7 +243,8 @@ static struct ballot *renew_begin(struct driver *driver, mortise_op *op)
         op_fail_memory(driver, op);
         return NULL;
     }
-    claim->shared |= downgrade; /* from here on it is exclusive nowhere for sure */
+    if (downgrade)
+        claim->shared = claim->unsettled = true; /* from here on it is exclusive nowhere for sure */
     ballot->op = op;
     ballot->ttl_ms = op->ttl_ms;
     ballot->token = op->token;
@@ -296,4 +299,12 @@ void renew_together(struct driver *driver, mortise_op **ops, unsigned n)
     }
     for (unsigned i = 0; i < begun; i++)
         ballot_begun(ballots[i]);
+}
+
+/* The core repeats a renewal after a pause that grows with the ttl. A caller waits for its downgrade, though. */
+void renewal_node_up(struct driver *driver)
+{
+    for (struct claim *claim = driver->claims; claim != NULL; claim = claim->hh.next)
+        if (claim->unsettled && claim->state == CLAIM_WANTED)
+            driver->host->doubt(driver->host, claim->name, claim->name_len);
 }

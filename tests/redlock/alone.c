@@ -69,6 +69,13 @@ static void news_all(mortise_host *host)
     alone_of(host)->news++;
 }
 
+static void doubt(mortise_host *host, const char *name, size_t name_len)
+{
+    (void)name;
+    (void)name_len;
+    alone_of(host)->doubts++;
+}
+
 static void closing(mortise_host *host, int fd)
 {
     (void)host;
@@ -178,7 +185,7 @@ bool alone_open(struct alone *alone, const int *ports, int count, const char *co
     *alone = (struct alone){.host = {sizeof(mortise_host), .now = now, .complete = complete,
                                      .fail = fail, .emit = emit, .news = news, .news_all = news_all,
                                      .closing = closing, .log = tell, .random = fill,
-                                     .quote = quote, .resolve = resolve}};
+                                     .quote = quote, .resolve = resolve, .doubt = doubt}};
     if (!load(alone))
         return false;
     for (int i = 0; i < count; i++)

@@ -19,7 +19,7 @@ struct alone {
     mortise_value values[ALONE_OPTIONS];
     char list[200];
     int64_t shift_ns; /* what the clock was moved by */
-    unsigned news;
+    unsigned news, doubts;
     struct {
         mortise_resolved told;
         void *argument;

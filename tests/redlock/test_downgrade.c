@@ -3,6 +3,9 @@
 #include "alone.h"
 #include "share.h"
 
+#include <sched.h>
+#include <stdatomic.h>
+
 #define FIVE 31u
 
 static struct nodes nodes = {.proxied = true};
@@ -117,6 +120,12 @@ static void test_downgraded_on_a_minority(void)
     close_client(other);
 }
 
+static bool is_doubted(void *unused)
+{
+    (void)unused;
+    return one.doubts > 0;
+}
+
 /* All have done it, and no answer comes back: it is repeated, and the claim is the same. */
 static void test_downgrade_reply_lost(void)
 {
@@ -135,6 +144,7 @@ static void test_downgrade_reply_lost(void)
     nodes_say(&nodes, FIVE, "pass");
     CHECK(call_wait(&one, &down));
     CHECK(down.op.status == MORTISE_INDETERMINATE);
+    CHECK(alone_until(&one, is_doubted, NULL)); /* a node is back: the core is to ask again */
     downgrade_at_last(&down, &lock);
     mortise_lease *lease = share(other, name);
     CHECK(mortise_token(lease) > lock.op.token);
@@ -193,12 +203,134 @@ static void test_downgrade_and_death(void)
     close_client(other);
 }
 
+/* ---- everything at once ------------------------------------------------------------------------------------------- */
+
+#define PARTIES 9
+#define TURNS 60
+
+static _Atomic int readers, writers, working, turns;
+
+struct party {
+    mortise_client *client;
+    unsigned number;
+};
+
+/* A caller that gets no answer asks again. */
+static mortise_lease *insist(mortise_client *client, mortise_mode mode)
+{
+    mortise_lease *lease = NULL;
+    int64_t give_up_ms = test_now_ms() + TEST_PATIENCE_MS;
+    while (!lease && test_now_ms() < give_up_ms) {
+        mortise_status status = mortise_acquire(
+            client, "mixed",
+            MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS, .mode = mode), &lease,
+            &detail);
+        CHECK(status == MORTISE_OK || status == MORTISE_UNREACHABLE ||
+              status == MORTISE_INDETERMINATE);
+    }
+    CHECK(lease != NULL);
+    return lease;
+}
+
+static void read_once(mortise_client *client)
+{
+    mortise_lease *lease = insist(client, MORTISE_SHARED);
+    if (!lease)
+        return;
+    atomic_fetch_add(&readers, 1);
+    SAFE(atomic_load(&writers) == 0);
+    sched_yield();
+    SAFE(atomic_load(&writers) == 0);
+    atomic_fetch_sub(&readers, 1);
+    mortise_release(lease, NULL); /* its answer may be lost */
+}
+
+/* From the call on it counts as shared. */
+static void write_once(mortise_client *client, bool downgrades)
+{
+    mortise_lease *lease = insist(client, MORTISE_EXCLUSIVE);
+    if (!lease)
+        return;
+    SAFE(atomic_fetch_add(&writers, 1) == 0);
+    SAFE(atomic_load(&readers) == 0);
+    sched_yield();
+    SAFE(atomic_load(&readers) == 0);
+    atomic_fetch_sub(&writers, 1);
+    if (downgrades) {
+        atomic_fetch_add(&readers, 1);
+        mortise_status status = mortise_downgrade(lease, &detail);
+        CHECK(status == MORTISE_OK || status == MORTISE_INDETERMINATE ||
+              status == MORTISE_UNREACHABLE);
+        SAFE(atomic_load(&writers) == 0);
+        sched_yield();
+        SAFE(atomic_load(&writers) == 0);
+        atomic_fetch_sub(&readers, 1);
+    }
+    mortise_release(lease, NULL);
+}
+
+static bool has_gone_on(void *before)
+{
+    return atomic_load(&turns) > *(const int *)before || atomic_load(&working) == 0;
+}
+
+/* After each turn of somebody, one to five nodes lose their connections, or what is on its way to them, until all others have ended. */
+static void break_connections(void)
+{
+    static const char *const commands[] = {"cut", "hold-up", "hold-down", "cut-reply 1"};
+    unsigned random = 1;
+    while (atomic_load(&working) > 0 && failures < 3) {
+        random = random * 1103515245 + 12345;
+        unsigned set = (random >> 16) % FIVE + 1;
+        nodes_say(&nodes, set, commands[(random >> 8) % 4]);
+        int before = atomic_load(&turns);
+        if ((random & 64) != 0)
+            test_poll(has_gone_on, &before, 20); /* without these nodes, if it can */
+        nodes_say(&nodes, set, "cut");
+        nodes_say(&nodes, set, "pass");
+        before = atomic_load(&turns) + 2;
+        CHECK(test_poll(has_gone_on, &before, TEST_PATIENCE_MS));
+    }
+}
+
+static void party_run(void *argument)
+{
+    const struct party *party = argument;
+    if (party->number == 0) {
+        break_connections();
+        return;
+    }
+    for (int i = 0; i < TURNS && failures < 3; i++) {
+        if (party->number <= 3)
+            write_once(party->client, i % 3 != 0);
+        else
+            read_once(party->client);
+        atomic_fetch_add(&turns, 1);
+    }
+    atomic_fetch_sub(&working, 1);
+}
+
+static void test_mixed(void)
+{
+    struct party parties[PARTIES];
+    atomic_store(&working, PARTIES - 1);
+    for (unsigned i = 0; i < PARTIES; i++)
+        parties[i] = (struct party){i > 0 ? nodes_open_by(&nodes, NULL, AT_ONCE) : NULL, i};
+    in_parallel(party_run, parties, sizeof parties[0], PARTIES);
+    nodes_say(&nodes, FIVE, "pass");
+    CHECK(wait_nodes_with(&nodes, "mixed",
+                          0)); /* undone where a connection broke, while the clients are open */
+    for (unsigned i = 1; i < PARTIES; i++)
+        close_client(parties[i].client);
+}
+
 static const CU_TestInfo tests[] = {
     {"downgrade with waiting callers", test_downgrade},
     {"a downgrade that reaches a minority", test_downgraded_on_a_minority},
     {"the answer to a downgrade is lost", test_downgrade_reply_lost},
     {"a downgrade finds an emptied node", test_downgrade_on_an_emptied_node},
     {"a minority is downgraded, and the client dies", test_downgrade_and_death},
+    {"readers, writers and downgrades on connections that break", test_mixed},
     CU_TEST_INFO_NULL,
 };
 

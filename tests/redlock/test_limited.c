@@ -1,6 +1,7 @@
 /* test_limited.c - users with limited rights: exactly the rights that docs/redlock.md names; and users who may not
  * end their old connections, on which votes come late. On three nodes of each kind. */
 #include "alone.h"
+#include "share.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +11,8 @@
     "~mortise:* ~{mortise:*}:mortise:* &{mortise:*}:mortise:news -@all +client|setname "           \
     "+client|id +info +subscribe +unsubscribe +publish +eval +evalsha +get +set +del +pexpire "    \
     "+getrange +setrange +pttl +time +role +scan"
+#define SHARING                                                                                    \
+    " +zadd +zrem +zscore +zcard +zrange +zrevrange +zrangebyscore +hset +hget +hdel +exists"
 #define USER "username = mortise\npassword = secret\n" AT_ONCE
 
 static struct nodes nodes, harmless = {.proxied = true};
@@ -195,7 +198,52 @@ static void test_late_undo(void)
     alone_close(&one);
 }
 
+/* ---- sharing -------------------------------------------------------------------------------------------------------- */
+
+static void test_sharing(void)
+{
+    const char *name = "sharing";
+    mortise_client *client = nodes_open(&nodes, ALL, "renew_every = 50ms\n", USER);
+    mortise_client *other = nodes_open(&nodes, ALL, NULL, USER);
+    struct pending writer;
+    mortise_lease *lease = take(client, name);
+    EXPECT(BUSY, try_share(other, name));
+    EXPECT(OK, mortise_downgrade(lease, &detail));
+    mortise_lease *reader = share(other, name);
+    want(&writer, other, name, MORTISE_EXCLUSIVE);
+    CHECK(wait_subscribed(&nodes, 3, name));
+    CHECK(wait_renewals(client, stats_of(client).renewals + 2));
+    look_at_it(other, name, mortise_token(lease));
+    give(lease);
+    give(reader);
+    EXPECT(OK, pending_join(&writer));
+    give(writer.lease);
+    CHECK(wait_nodes_with(&nodes, name, 0));
+    close_client(client);
+    close_client(other);
+}
+
+/* Without those rights nothing is shared, nothing is left, and exclusive locks are as ever. */
+static void test_no_sharing(void)
+{
+    const char *name = "alone";
+    mortise_client *client = nodes_open(&harmless, ALL, "unreachable_timeout = 1s\n", USER);
+    mortise_client *other = nodes_open(&harmless, ALL, NULL, USER);
+    CHECK(try_share(client, name) != MORTISE_OK);
+    SAYS("can't run this command");
+    CHECK(nodes_with(&harmless, name) == 0);
+    mortise_lease *lease = take(client, name);
+    EXPECT(BUSY, try_once(other, name));
+    CHECK(mortise_downgrade(lease, &detail) != MORTISE_OK);
+    give(lease);
+    CHECK(wait_nodes_with(&harmless, name, 0));
+    close_client(client);
+    close_client(other);
+}
+
 static const CU_TestInfo tests[] = {
+    {"the least rights that sharing needs", test_sharing},
+    {"without the rights to share", test_no_sharing},
     {"the least rights", test_least_rights},
     {"a late vote, and no right to end connections", test_late_vote},
     {"a late undo, and no right to end connections", test_late_undo},
@@ -205,7 +253,7 @@ static const CU_TestInfo tests[] = {
 int main(int argc, char **argv)
 {
     static const char *const all[] = {"user=mortise", "password=secret",
-                                      "rights=" RIGHTS " +client|kill", NULL};
+                                      "rights=" RIGHTS " +client|kill" SHARING, NULL};
     static const char *const less[] = {"user=mortise", "password=secret", "rights=" RIGHTS, NULL};
     int code = nodes_start(&nodes, 3, all);
     if (code == 0)

@@ -124,7 +124,7 @@ static void test_break(void)
     const char *name = "break";
     mortise_client *client = nodes_open(&nodes, ALL, "renew_every = 50ms\n", AT_ONCE);
     mortise_client *other = nodes_open(&nodes, ALL, NULL, AT_ONCE);
-    mortise_lease *first = share(client, name), *second = share(client, name);
+    mortise_lease *first = share(client, name), *second = share(other, name);
     EXPECT(NOTOWNER, mortise_break(other, name, mortise_token(second) + 1000, &detail));
     EXPECT(OK, mortise_break(other, name, mortise_token(first), &detail));
     CHECK(wait_state(first, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
@@ -279,16 +279,18 @@ static void test_bar(void)
     const char *name = "bar";
     mortise_client *client = nodes_open(&nodes, ALL, NULL, AT_ONCE);
     mortise_client *other = nodes_open(&nodes, ALL, "renew_every = 50ms\n", AT_ONCE);
+    mortise_client *third =
+        nodes_open(&nodes, ALL, NULL, AT_ONCE); /* does not join the claim of `other` */
     struct pending writer, reader;
     mortise_lease *lease = share(other, name);
     EXPECT(BUSY, try_once(client, name)); /* it does not wait: no bar */
-    EXPECT(OK, try_share(other, name));
+    EXPECT(OK, try_share(third, name));
     want(&writer, client, name, MORTISE_EXCLUSIVE);
     CHECK(test_poll(is_barred, NULL, TEST_PATIENCE_MS));
-    EXPECT(BUSY, try_share(other, name));
+    EXPECT(BUSY, try_share(third, name));
     uint64_t before = stats_of(other).renewals;
     CHECK(wait_renewals(other, before + 3)); /* who shares it already goes on */
-    want(&reader, other, name, MORTISE_SHARED);
+    want(&reader, third, name, MORTISE_SHARED);
     give(lease);
     EXPECT(OK, pending_join(&writer));
     CHECK(test_count_get(&reader.calls) == 0);
@@ -297,6 +299,7 @@ static void test_bar(void)
     give(reader.lease);
     close_client(client);
     close_client(other);
+    close_client(third);
 }
 
 /* ---- nodes that forget ------------------------------------------------------------------------------------------- */
@@ -306,16 +309,17 @@ static void test_repaired(void)
 {
     const char *name = "repaired";
     mortise_client *client = nodes_open(&nodes, ALL, "renew_every = 200ms\n", AT_ONCE);
-    mortise_client *other = nodes_open(&nodes, ALL, NULL, AT_ONCE);
+    mortise_client *other = nodes_open(&nodes, ALL, "renew_every = 200ms\n", AT_ONCE);
     struct seen seen = {.count = 0};
-    mortise_lease *first = share(client, name), *second = share(client, name);
+    mortise_lease *first = share(client, name), *second = share(other, name);
     CHECK(wait_nodes_with(&nodes, name, FIVE));
     nodes_do(&nodes, "kill", 5);
     nodes_do(&nodes, "start", 5);
     SAFE(try_once(other, name) != MORTISE_OK);
     CHECK(wait_nodes_with(&nodes, name, FIVE));
     uint64_t before = stats_of(client).renewals;
-    CHECK(wait_renewals(client, before + 4));
+    uint64_t others = stats_of(other).renewals;
+    CHECK(wait_renewals(client, before + 4) && wait_renewals(other, others + 4));
     nodes_do(&nodes, "kill", 10); /* the repaired ones are needed now */
     EXPECT(OK, mortise_holders(other, name, see, &seen, &detail));
     CHECK(seen.count == 2);
