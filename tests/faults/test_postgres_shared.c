@@ -111,9 +111,9 @@ static void test_restart(void)
 
 static void test_deleted_row(void)
 {
-    mortise_client *client = open_here();
+    mortise_client *client = open_here(), *other = open_here();
     mortise_lease *one = hold(client, "deleted", MORTISE_SHARED, 0),
-                  *two = hold(client, "deleted", MORTISE_SHARED, 0);
+                  *two = hold(other, "deleted", MORTISE_SHARED, 0);
     uint64_t token = mortise_token(two);
     ask("DELETE FROM mortise_lock WHERE name = 'deleted'");
     mortise_lease *writer = hold(client, "deleted", MORTISE_EXCLUSIVE, 0);
@@ -121,6 +121,7 @@ static void test_deleted_row(void)
     CU_ASSERT_EQUAL(mortise_release(one, &detail), MORTISE_LOST);
     CU_ASSERT_EQUAL(mortise_release(two, &detail), MORTISE_LOST);
     give(writer);
+    mortise_close(other, NULL);
     mortise_close(client, NULL);
 }
 

@@ -8,6 +8,8 @@
 #include <string.h>
 
 #define FIVE 31u
+#define ALONE                                                                                      \
+    "handover_max = 0\n" /* each reader asks the nodes: none joins a claim of its client */
 
 static struct nodes nodes;
 
@@ -31,8 +33,8 @@ static bool see(const mortise_info *info, void *argument)
 static void test_readers_and_writer(void)
 {
     const char *name = "rw";
-    mortise_client *client = nodes_open(&nodes, ALL, NULL, AT_ONCE);
-    mortise_client *other = nodes_open(&nodes, ALL, NULL, AT_ONCE);
+    mortise_client *client = nodes_open(&nodes, ALL, ALONE, AT_ONCE);
+    mortise_client *other = nodes_open(&nodes, ALL, ALONE, AT_ONCE);
     struct seen seen = {.count = 0}, listed = {.count = 0};
     struct pending writer;
     mortise_info info = {.size = sizeof info};
@@ -69,8 +71,8 @@ static void test_readers_and_writer(void)
 
 static void test_no_permits(void)
 {
-    mortise_client *client = nodes_open(&nodes, ALL, NULL, AT_ONCE);
-    mortise_client *bare = nodes_open(&nodes, ALL, NULL, AT_ONCE "fencing = off\n");
+    mortise_client *client = nodes_open(&nodes, ALL, ALONE, AT_ONCE);
+    mortise_client *bare = nodes_open(&nodes, ALL, ALONE, AT_ONCE "fencing = off\n");
     mortise_lease *lease = NULL;
     EXPECT(NOTSUP, mortise_acquire(client, "permits", SHARED(.permits = 2), &lease, &detail));
     SAYS("use exclusive locks on 2 names");
@@ -84,8 +86,8 @@ static void test_no_permits(void)
 static void test_seen_by_others(void)
 {
     const char *name = "others";
-    mortise_client *client = nodes_open(&nodes, ALL, NULL, AT_ONCE);
-    mortise_client *bare = nodes_open(&nodes, ALL, NULL, AT_ONCE "fencing = off\n");
+    mortise_client *client = nodes_open(&nodes, ALL, ALONE, AT_ONCE);
+    mortise_client *bare = nodes_open(&nodes, ALL, ALONE, AT_ONCE "fencing = off\n");
     mortise_lease *lease = share(client, name);
     EXPECT(BUSY, try_once(bare, name));
     for (int i = 0; i < nodes.count; i++)
@@ -100,7 +102,7 @@ static void test_seen_by_others(void)
 static void test_dead_reader(void)
 {
     const char *name = "dead";
-    mortise_client *client = nodes_open(&nodes, ALL, NULL, AT_ONCE);
+    mortise_client *client = nodes_open(&nodes, ALL, ALONE, AT_ONCE);
     struct pending writer;
     mortise_lease *lives = share(client, name);
     mortise_lease *dies = acquire(client, name, SHARED(.ttl_ms = 3000, .no_renew = true));
@@ -122,8 +124,8 @@ static void test_dead_reader(void)
 static void test_break(void)
 {
     const char *name = "break";
-    mortise_client *client = nodes_open(&nodes, ALL, "renew_every = 50ms\n", AT_ONCE);
-    mortise_client *other = nodes_open(&nodes, ALL, NULL, AT_ONCE);
+    mortise_client *client = nodes_open(&nodes, ALL, ALONE "renew_every = 50ms\n", AT_ONCE);
+    mortise_client *other = nodes_open(&nodes, ALL, ALONE, AT_ONCE);
     mortise_lease *first = share(client, name), *second = share(other, name);
     EXPECT(NOTOWNER, mortise_break(other, name, mortise_token(second) + 1000, &detail));
     EXPECT(OK, mortise_break(other, name, mortise_token(first), &detail));
@@ -189,7 +191,7 @@ static void run_parties(unsigned writing, const unsigned *sets)
     struct party parties[PARTIES];
     memset(reader_tokens, 0, sizeof reader_tokens);
     for (unsigned i = 0; i < PARTIES; i++)
-        parties[i] = (struct party){nodes_open(&nodes, sets[i], NULL, AT_ONCE), i, i < writing};
+        parties[i] = (struct party){nodes_open(&nodes, sets[i], ALONE, AT_ONCE), i, i < writing};
     in_parallel(party_run, parties, sizeof parties[0], PARTIES);
     qsort(reader_tokens, PARTIES * TURNS, sizeof(uint64_t), by_number);
     const uint64_t *all = &reader_tokens[0][0];
@@ -258,7 +260,7 @@ static void test_writer_does_not_starve(void)
 {
     struct party parties[PARTIES];
     for (unsigned i = 0; i < PARTIES; i++)
-        parties[i] = (struct party){nodes_open(&nodes, ALL, NULL, AT_ONCE), i, i == 0};
+        parties[i] = (struct party){nodes_open(&nodes, ALL, ALONE, AT_ONCE), i, i == 0};
     in_parallel(write_among, parties, sizeof parties[0], PARTIES);
     for (unsigned i = 0; i < PARTIES; i++)
         close_client(parties[i].client);
@@ -277,10 +279,10 @@ static bool is_barred(void *unused)
 static void test_bar(void)
 {
     const char *name = "bar";
-    mortise_client *client = nodes_open(&nodes, ALL, NULL, AT_ONCE);
-    mortise_client *other = nodes_open(&nodes, ALL, "renew_every = 50ms\n", AT_ONCE);
+    mortise_client *client = nodes_open(&nodes, ALL, ALONE, AT_ONCE);
+    mortise_client *other = nodes_open(&nodes, ALL, ALONE "renew_every = 50ms\n", AT_ONCE);
     mortise_client *third =
-        nodes_open(&nodes, ALL, NULL, AT_ONCE); /* does not join the claim of `other` */
+        nodes_open(&nodes, ALL, ALONE, AT_ONCE); /* does not join the claim of `other` */
     struct pending writer, reader;
     mortise_lease *lease = share(other, name);
     EXPECT(BUSY, try_once(client, name)); /* it does not wait: no bar */
@@ -308,8 +310,8 @@ static void test_bar(void)
 static void test_repaired(void)
 {
     const char *name = "repaired";
-    mortise_client *client = nodes_open(&nodes, ALL, "renew_every = 200ms\n", AT_ONCE);
-    mortise_client *other = nodes_open(&nodes, ALL, "renew_every = 200ms\n", AT_ONCE);
+    mortise_client *client = nodes_open(&nodes, ALL, ALONE "renew_every = 200ms\n", AT_ONCE);
+    mortise_client *other = nodes_open(&nodes, ALL, ALONE "renew_every = 200ms\n", AT_ONCE);
     struct seen seen = {.count = 0};
     mortise_lease *first = share(client, name), *second = share(other, name);
     CHECK(wait_nodes_with(&nodes, name, FIVE));
@@ -356,8 +358,8 @@ static void succeeded(mortise_status status, mortise_lease *lease, const mortise
  * after the reader's deadline only. */
 static void test_guard(void)
 {
-    mortise_client *client = nodes_open(&nodes, ALL, NULL, "max_ttl = 8s\n");
-    mortise_client *other = nodes_open(&nodes, ALL, NULL, "max_ttl = 8s\n");
+    mortise_client *client = nodes_open(&nodes, ALL, ALONE, "max_ttl = 8s\n");
+    mortise_client *other = nodes_open(&nodes, ALL, ALONE, "max_ttl = 8s\n");
     struct successor writer = {.done = TEST_COUNT_INIT};
     writer.of = acquire(client, "guard", SHARED(.ttl_ms = 8000, .no_renew = true));
     uint64_t token = mortise_token(writer.of);
