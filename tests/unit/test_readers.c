@@ -256,7 +256,7 @@ static void test_several_places_come_back(void)
     CU_ASSERT_EQUAL(got.places, 2);
     CU_ASSERT_EQUAL(rowlease_shared_waiters(row.waiters, row.waiters_len, got.places, woken, 4), 2);
     CU_ASSERT_EQUAL(memcmp(woken, waiters, 2 * sizeof(*woken)), 0);
-    /* who never waits does not win against them */
+    /* a caller that never waits does not overtake them */
     CU_ASSERT_EQUAL(share(20, 3, 60000, 5 * S + 2, NULL).status, MORTISE_BUSY);
     CU_ASSERT_EQUAL(share(12, 3, 60000, 5 * S + 2, &waiters[2]).status, MORTISE_BUSY);
     got = share(11, 3, 60000, 5 * S + 2, &waiters[1]);

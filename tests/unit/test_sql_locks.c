@@ -231,6 +231,37 @@ static void test_released_too_late(void)
     end();
 }
 
+/* The same, by READ and WRITE: whoever waits next is entered again. */
+static void test_canceled_write(void)
+{
+    for (int shared = 0; shared < 2; shared++) {
+        struct completion got;
+        begin(true);
+        wait_in_list(&got);
+        table.expires_us = now_ns / 1000; /* its holder has expired */
+        mortise_op op = op_of(MORTISE_OP_ACQUIRE, 2, &got);
+        op.mode = shared ? MORTISE_SHARED : MORTISE_EXCLUSIVE;
+        start(&op);
+        if (!shared)
+            CU_ASSERT_EQUAL(step(), SQL_TAKE);
+        CU_ASSERT_EQUAL(step(), SQL_READ);
+        struct sql_request *request = first();
+        request->flying = true;
+        locks_cancel(&locks, &op);
+        execute(request);
+        CU_ASSERT_EQUAL(locks_step(request), SQL_OVER);
+        locks_tell(request);
+        CU_ASSERT_EQUAL(table.waiters_len, 0);
+        locks_watch(&locks, "name", 4);
+        CU_ASSERT_EQUAL(step(), SQL_READ);
+        step();
+        locks_unwatch(&locks, "name", 4);
+        CU_ASSERT_EQUAL(step(), SQL_READ);
+        CU_ASSERT_EQUAL(step(), SQL_WRITE);
+        end();
+    }
+}
+
 /* A release that was canceled in the server's hands: waiters are notified none the less, and looked after. */
 static void test_canceled_release(void)
 {
@@ -348,6 +379,7 @@ int main(void)
         {"places in a list", test_places},
         {"leaving without an answer", test_leaving_without_an_answer},
         {"a canceled TAKE", test_canceled_take},
+        {"a canceled WRITE", test_canceled_write},
         {"a canceled release", test_canceled_release},
         {"a canceled acquire that passes a waiter over", test_canceled_acquire_passes_over},
         {"notified before the watch", test_notified_before_the_watch},

@@ -146,6 +146,7 @@ static enum sql_next acquire_step(struct sql_request *request)
         request->answer =
             (struct rowlease_answer){.status = MORTISE_OK,
                                      .write = true,
+                                     .left = true,
                                      .token = (uint64_t)result->version,
                                      .good_for_ms = request->op != NULL ? request->op->ttl_ms : 0};
         return SQL_OVER;
@@ -187,8 +188,7 @@ static void tell_acquired(struct sql_request *request)
 {
     struct sql_locks *locks = request->locks;
     mortise_op *op = request->op;
-    bool left = op != NULL ? op->owner == NULL : request->step == SQL_TAKE;
-    if (request->answer.write && request->name != NULL && left)
+    if (request->answer.left && request->name != NULL)
         waiting_left(request->name);
     waiting_wake(request);
     if (op == NULL) {

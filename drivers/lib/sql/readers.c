@@ -83,6 +83,7 @@ static struct rowlease_answer add(struct rowlease_row *row, const mortise_op *op
     if (inbox != NULL)
         waiter_remove(row, inbox);
     struct rowlease_answer answer = answer_granted(row, time.now_us, expires_us, true);
+    answer.left = true;
     readers_wake(row, time, &answer);
     return answer;
 }

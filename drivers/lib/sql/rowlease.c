@@ -91,6 +91,7 @@ static struct rowlease_answer take(struct rowlease_row *row, const mortise_op *o
         begin_hold(row, op, inbox);
     }
     answer = answer_granted(row, time.now_us, row->expires_us, true);
+    answer.left = op->owner == NULL;
     if (op->mode == MORTISE_SHARED)
         readers_wake(row, time, &answer);
     answer.passed = passing.passed;

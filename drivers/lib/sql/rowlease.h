@@ -100,6 +100,7 @@ struct rowlease_answer {
     bool passed; /* acquire: `passed_over` had its time and lost its place; it is to be notified */
     struct rowlease_inbox passed_over;
     bool registered; /* BUSY, register: the inbox is in the list */
+    bool left;       /* acquire: it is not there any more */
     uint64_t token;
     int64_t from_us;     /* the claim counts from here… */
     int64_t good_for_ms; /* …for so long */
