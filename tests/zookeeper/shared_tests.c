@@ -1,6 +1,7 @@
 /* shared_tests.c - shared leases and permits on real servers: who gets in beside whom, and in what order. */
 #include "rig.h"
 
+#include <errno.h> /* program_invocation_short_name */
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -337,6 +338,23 @@ static void test_downgrade_reply_lost(void)
     rig_close(&two);
 }
 
+/* A program whose name looks like a line of the note: its exclusive lease is exclusive. */
+static void test_name_of_a_program(void)
+{
+    static char odd_name[] = "x\nshared";
+    char *name_before = program_invocation_short_name;
+    program_invocation_short_name = odd_name;
+    mortise_client *client = client_direct(""), *other = client_direct("");
+    program_invocation_short_name = name_before;
+    const char *name = fresh_name();
+    mortise_lease *lease = take(client, name);
+    SAFE(try_as(other, name, MORTISE_SHARED, 0) == MORTISE_BUSY);
+    holders_are(other, name, MORTISE_EXCLUSIVE, 1);
+    EXPECT(OK, mortise_release(lease, &detail));
+    client_end(client);
+    client_end(other);
+}
+
 /* ---- all at once -------------------------------------------------------------------------------------------------- */
 
 enum { RIVALS = 6, TURNS = 60 };
@@ -468,6 +486,7 @@ const CU_TestInfo shared_tests[] = {
     {"another number of permits", test_other_permits},
     {"CURATOR-621: downgrade", test_downgrade},
     {"the reply of a downgrade is lost", test_downgrade_reply_lost},
+    {"the name of a program", test_name_of_a_program},
     {"all at once", test_all_at_once},
     {"readers of other libraries", test_foreign_readers},
     CU_TEST_INFO_NULL,
