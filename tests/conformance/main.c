@@ -44,6 +44,7 @@ static int run(int argc, char **argv)
         {"shared", NULL, NULL, helpers_before, helpers_after, table(shared_tests)},
         {"holders", NULL, NULL, helpers_before, helpers_after, table(holders_tests)},
         {"downgrade", NULL, NULL, helpers_before, helpers_after, table(downgrade_tests)},
+        {"many names", NULL, NULL, helpers_before, helpers_after, table(many_tests)},
         {"processes", NULL, NULL, helpers_before, helpers_after, table(process_tests)},
         {"fork", NULL, NULL, helpers_before, helpers_after, table(fork_tests)},
         {"close", NULL, NULL, helpers_before, helpers_after, table(close_tests)},
@@ -51,6 +52,8 @@ static int run(int argc, char **argv)
         {"to the end", NULL, NULL, helpers_before, helpers_after, table(kept_tests)},
         {"server", NULL, NULL, helpers_before, helpers_after, table(server_tests)},
         {"server and holders", NULL, NULL, helpers_before, helpers_after, table(repeat_tests)},
+        {"server and many names", NULL, NULL, helpers_before, helpers_after,
+         table(many_server_tests)},
         CU_SUITE_INFO_NULL,
     };
     if (CU_register_suites(suites) != CUE_SUCCESS)
