@@ -1,5 +1,6 @@
 /* transaction_part.c - one op of a transaction: what is read for it, what that means, what is written, and what EXEC says. */
 #include "transaction_part.h"
+#include "shared.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -108,7 +109,8 @@ static void decide_release(const struct moment *at, struct part *part, const red
     if ((part->op->flags & MORTISE_OP_BREAK) != 0) {
         mortise_info info = {.token = 0};
         holder_of_string(value->str, value->len, 0, &info);
-        ends = value->len > 0 && info.token == part->op->token;
+        /* of a marker it would end all who share */
+        ends = value->len > 0 && info.token == part->op->token && !shared_is_marker(value);
     }
     if (!ends)
         answer_released(at->driver, part_take_out(part), is_absent(part, value) ? 0 : 1);

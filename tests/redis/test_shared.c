@@ -289,6 +289,25 @@ static void break_one(const struct way *way)
     scene_end(&scene);
 }
 
+/* A client that cannot share sees the lock held, and cannot end it by the token of the first holder. */
+static void test_watch(void)
+{
+    struct scene scene;
+    mortise_info info = {.size = sizeof info};
+    scene_begin(&scene, &scene_ways[0], "watch", NULL);
+    mortise_client *client = open_at(&server, NULL, NULL, "atomicity = watch\n");
+    mortise_lease *lease = scene_share(&scene, 0, 0);
+    EXPECT(BUSY, try_once(client, scene.name));
+    EXPECT(OK, mortise_inspect(client, scene.name, &info, &detail));
+    CHECK(info.held);
+    EXPECT(NOTOWNER, mortise_break(client, scene.name, mortise_token(lease), &detail));
+    CHECK(scene_holders(&scene) == 1 && holds(&server, scene.name) == 1);
+    give(lease);
+    EXPECT(OK, try_once(client, scene.name));
+    close_client(client);
+    scene_end(&scene);
+}
+
 /* ---- writers do not starve ------------------------------------------------------------------------------------ */
 
 struct reader {
@@ -430,6 +449,7 @@ static const CU_TestInfo tests[] = {
     {"writers do not starve", test_starving},
     {"the bar of a writer", test_barred},
     {"who cannot share", test_without},
+    {"who cannot share, beside one who does", test_watch},
     CU_TEST_INFO_NULL,
 };
 
