@@ -1,7 +1,7 @@
 /* many.c - several names at once, all or none.
  *
- * All names that are missing are tried at the same time. If some are held by others, the leases behind the first of these
- * (in byte order) are released again, and the call waits for that name alone. So it waits only while it holds smaller
+ * All names that are missing are tried at the same time. If some are held by others, or a request got no answer, the leases
+ * behind the first of these (in byte order) are released again, and the call waits for that name alone. So it waits only while it holds smaller
  * names, and two calls cannot wait for each other; with n names it waits n times at most. A lease that was lost while the
  * call waited for another name is acquired again. */
 #include "client/calls.h"
@@ -116,13 +116,25 @@ static void drop_lost(struct many *many)
 
 /* ---- all of them ---- */
 
+/* Waiting may mend it. What mortise_acquire() asks for again must not fail here only because the name was tried first. */
+static bool may_pass(const struct many *many, const struct part *part)
+{
+    if (part->status == MORTISE_BUSY)
+        return true;
+    if (many->options.wait_ms == 0 || clock_now() >= many->until_ns)
+        return false;
+    return part->status == MORTISE_UNREACHABLE || part->status == MORTISE_INDETERMINATE ||
+           (part->status == MORTISE_BACKEND && part->error.retryable);
+}
+
 /* The first that is missing; NULL: none is. A failure that waiting does not mend comes before one that it may. */
-static struct part *missing(struct many *many)
+static struct part *missing(struct many *many, bool *mends)
 {
     struct part *first = NULL;
     for (size_t i = 0; i < many->count; i++) {
         struct part *part = &many->parts[i];
-        if (part->lease == NULL && part->status != MORTISE_BUSY)
+        *mends = part->lease != NULL || may_pass(many, part);
+        if (!*mends)
             return part;
         if (part->lease == NULL && first == NULL)
             first = part;
@@ -135,10 +147,11 @@ static struct part *acquire_all(struct many *many)
     for (;;) {
         try_missing(many);
         drop_lost(many);
-        struct part *part = missing(many);
+        bool mends;
+        struct part *part = missing(many, &mends);
         if (part == NULL)
             return NULL;
-        if (part->status != MORTISE_BUSY || many->options.wait_ms == 0)
+        if (!mends || many->options.wait_ms == 0)
             return part;
         give_back_from(many, (size_t)(part - many->parts) + 1);
         wait_for(many, part);

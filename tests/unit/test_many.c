@@ -108,6 +108,25 @@ static void test_fails(void)
     test_a_request_fails(MORTISE_UNREACHABLE, SIM_REFUSE);
 }
 
+/* A failure that mortise_acquire() outlasts: so does this call, if it may wait. */
+static void test_outlasts(mortise_status status, sim_fate fate)
+{
+    rig_open_real(&rig, CONFIG);
+    int rule =
+        SCRIPT(.kinds = OP(ACQUIRE), .name = "b", .fate = fate, .status = status, .times = 2);
+    CU_ASSERT_EQUAL(many(abc, 3, TEN_SECONDS), MORTISE_OK);
+    CU_ASSERT_EQUAL(sim->hits(rule), 2);
+    CU_ASSERT_EQUAL(mortise_release_many(leases, 3, NULL), MORTISE_OK);
+    rig_close(&rig);
+    CU_ASSERT_EQUAL(sim->claims(), 0);
+}
+
+static void test_passing_failures(void)
+{
+    test_outlasts(MORTISE_UNREACHABLE, SIM_REFUSE);
+    test_outlasts(MORTISE_INDETERMINATE, SIM_LOSE_REPLY);
+}
+
 static bool has_waiter(void *name)
 {
     return sim->waiters(name) > 0;
@@ -236,6 +255,7 @@ int main(void)
         {"none", test_none},
         {"invalid", test_invalid},
         {"a request fails", test_fails},
+        {"failures that pass", test_passing_failures},
         {"it waits for one name", test_waits},
         {"it times out", test_times_out},
         {"lost meanwhile", test_lost_meanwhile},
