@@ -191,7 +191,7 @@ mortise_status call_join_locked(struct locks *locks, const struct full_name *ful
         bool alone = waiter->try_once || waiter->owner_len > 0;
         locks->stats.waiting++;
         if (name->shared != NULL && name->waitlist == NULL &&
-            claim_join_locked(name->shared, waiter, waiter->asked_ns)) {
+            claim_join_locked(name->shared, waiter, clock_now())) { /* asked_ns may be long ago */
             waiter_decide_locked(locks, waiter, MORTISE_OK);
             status = MORTISE_OK;
         } else if (waiter->try_once && waiter->owner_len == 0 && is_wanted(name->waitlist, waiter))

@@ -175,7 +175,7 @@ void claim_pass_on_locked(struct claim *claim, struct waiter *waiter);
 int64_t claim_deadline(struct claim *claim, int64_t now);
 /* False: the old deadline passed first, and the new one means nothing. Never shortens. */
 bool claim_extend_deadline(struct claim *claim, int64_t deadline_ns);
-/* HELD -> LOST or ENDING, JOINED -> LOST, if the deadline has passed. */
+/* HELD -> LOST or ENDING, JOINED -> LOST, if the deadline has passed. A host that only this guest used is ended. */
 void claim_check_deadline_locked(struct claim *claim, int64_t now);
 /* HELD: renews, or finds the deadline passed. */
 void claim_held_timer_locked(struct claim *claim, int64_t now);

@@ -194,15 +194,29 @@ static void lost_locked(struct claim *claim, bool gone)
         claim_go_locked(claim, CLAIM_GONE);
 }
 
+/* The last guest of a claim without a lease of its own was lost, and the claim was not: nobody is left to release it. */
+static bool end_unused_locked(struct claim *host)
+{
+    if (host->leased || host->guests != NULL)
+        return false;
+    atomic_store(&host->deadline_ns, DEADLINE_PASSED);
+    if (host->ask_out)
+        locks_cancel_locked(host->locks, &host->ask);
+    claim_end_locked(host);
+    return true;
+}
+
 void claim_check_deadline_locked(struct claim *claim, int64_t now)
 {
     bool joined = claim->state == CLAIM_JOINED;
     if ((claim->state != CLAIM_HELD && !joined) || claim_deadline(claim, now) != DEADLINE_PASSED)
         return;
     claim->loss.on_state = NULL; /* not queued: the caller learns it from a status */
-    if (joined)
+    if (joined) {
+        struct claim *host = claim->host;
         guest_lost_locked(claim);
-    else
+        end_unused_locked(host);
+    } else
         lost_locked(claim, false);
 }
 
@@ -272,6 +286,8 @@ static void renewed_locked(struct claim *claim, const mortise_op *op)
                            MORTISE_OK);
     }
     guests_renewed_locked(claim);
+    if (end_unused_locked(claim))
+        return;
     int64_t now = clock_now();
     if (asks_again(claim))
         claim_renew_locked(claim, now);

@@ -12,6 +12,7 @@
  * | the host is lost             | LOST, or ENDING; GONE without a lease   | LOST                              |
  * | the lease of the host ends   | HELD without a lease; ENDING, if alone  | -                                 |
  * | a guest ends                 | ENDING, if it was the last of all       | GONE                              |
+ * | a guest is lost alone        | ENDING, if it was the last of all       | LOST                              |
  *
  * All deadlines of a host and its guests come from the same answers. */
 #include "lock/claim.h"

@@ -251,7 +251,8 @@ MORTISE_API mortise_status mortise_acquire(mortise_client *client, const char *n
 
 /* Releases a lease and waits for the backend's answer. The handle is invalid afterwards, whatever the call returns.
  * OK: the lease was held until the end. If another thread of this process waits for the name, the library may hand the
- *    claim over to it: the call then returns OK at once, without asking the backend.
+ *    claim over to it: the call then returns OK at once, without asking the backend. So does the release of a shared
+ *    lease if other shared leases of this process use the same claim.
  * LOST: the deadline had passed, or the backend reported that the claim was gone. Another holder may have overlapped
  *    with your last steps.
  * INDETERMINATE: a request may have been executed, or may still be executed: its reply was lost or has not arrived, or

@@ -1,4 +1,5 @@
 /* test_join.c - shared callers of one process that join a claim: the table of core/lock/join.c. */
+#include "client/calls.h"
 #include "rig.h"
 
 #define CONFIG "ttl = 3s\nhandover_window = 1s\n"
@@ -145,6 +146,31 @@ static void test_who_waits(void)
     finish();
 }
 
+/* A thread that was stopped on its way to the lock does not join a claim that has ended meanwhile. */
+static void test_late_caller(void)
+{
+    start(CONFIG);
+    host = take(&rig, "a", SHARED);
+    mortise_options options;
+    struct waiter waiter;
+    struct full_name name = {"a", 1};
+    memset(&waiter, 0, sizeof(waiter));
+    CU_ASSERT_EQUAL(call_read_options(rig.client, SHARED, &options, NULL), MORTISE_OK);
+    call_fill_waiter(&waiter, &options);
+    sleeper_init(&waiter.sleeper, &rig.client->pump);
+    set_now(now_ns() + 4000 * MS);
+    sim->lose_all();
+    pthread_mutex_lock(&rig.client->locks.lock);
+    CU_ASSERT_EQUAL(call_join_locked(&rig.client->locks, &name, &waiter), MORTISE_OK);
+    locks_unlock(&rig.client->locks, START_NOW);
+    CU_ASSERT_EQUAL_FATAL(call_await(rig.client, &waiter, MORTISE_NEVER), MORTISE_OK);
+    CU_ASSERT_EQUAL(stats_of(&rig).joins, 0);
+    CU_ASSERT_EQUAL(mortise_state(waiter.lease), MORTISE_STATE_HELD);
+    give_back(waiter.lease);
+    CU_ASSERT_EQUAL(mortise_release(host, NULL), MORTISE_LOST);
+    finish();
+}
+
 /* Lost by the backend's word: all of them, each with its callback. */
 static void test_lost(bool without_host)
 {
@@ -239,6 +265,51 @@ static void test_guest_lost_alone(void)
     finish();
 }
 
+/* The same, and the guest was the last that used the claim: it is released, not renewed for nobody. A renewal finds the
+ * guest's deadline passed, or the call of the guest's holder does. */
+static void test_last_guest_lost_alone(bool by_renewal)
+{
+    start(CONFIG);
+    host = take(&rig, "a", SHARED);
+    guest = take(&rig, "a", SHARED);
+    give_back(host);
+    struct claim *claim = slab_find(&claim_slab, guest);
+    atomic_store(&claim->deadline_ns, now_ns() + 100 * MS);
+    set_now(now_ns() + 200 * MS);
+    if (by_renewal)
+        advance_ms(1000);
+    CU_ASSERT_EQUAL(mortise_release(guest, NULL), MORTISE_LOST);
+    finish();
+}
+
+static void test_nobody_left(void)
+{
+    test_last_guest_lost_alone(true);
+    test_last_guest_lost_alone(false);
+}
+
+/* The limit of one reader is none for those that share its claim: the claim is not passed on to it. */
+static void test_heir_with_a_limit(void)
+{
+    start(CONFIG);
+    host = take(&rig, "a", SHARED);
+    guest = take(&rig, "a", SHARED);
+    int rule = SCRIPT(.kinds = OP(ACQUIRE), .times = 1, .hold_reply = true);
+    want(&rig, &got, "a",
+         MORTISE_OPTIONS(.wait_ms = MORTISE_WAIT_FOREVER, .mode = MORTISE_SHARED,
+                         .max_hold_ms = 500));
+    CU_ASSERT_EQUAL(got.calls, 0);
+    give_back(host);
+    sim->let_go(rule);
+    settle();
+    CU_ASSERT_EQUAL_FATAL(got.status, MORTISE_OK);
+    advance_ms(5000);
+    CU_ASSERT_EQUAL(mortise_state(guest), MORTISE_STATE_HELD);
+    CU_ASSERT_EQUAL(mortise_release(got.lease, NULL), MORTISE_LOST);
+    give_back(guest);
+    finish();
+}
+
 /* The client closes with a host that has no lease of its own. */
 static void test_close(void)
 {
@@ -259,10 +330,13 @@ int main(void)
         {"a crowd costs one request", test_crowd},
         {"who may not join", test_who_may_not},
         {"who waits", test_who_waits},
+        {"a late caller", test_late_caller},
         {"the host is lost", test_host_lost},
         {"lost without a lease of its own", test_lost_without_a_host},
         {"suspect, and the deadline", test_guest_at_the_deadline},
         {"a guest is lost alone", test_guest_lost_alone},
+        {"the last guest is lost alone", test_nobody_left},
+        {"an heir with a limit", test_heir_with_a_limit},
         {"close", test_close},
         CU_TEST_INFO_NULL,
     };
