@@ -268,7 +268,7 @@ static mortise_status extend(struct client *client, struct claim *claim, mortise
     if (status == MORTISE_OK)
         status = may_extend(claim, error);
     if (status == MORTISE_OK)
-        claim_extend_locked(claim, ttl_ms == 0 ? claim->ttl_ms : ttl_ms, &wait);
+        claim_extend_locked(claim, ttl_ms == 0 ? claim->first_ttl_ms : ttl_ms, &wait);
     locks_unlock(locks, START_NOW);
     if (status != MORTISE_OK)
         return status;

@@ -114,6 +114,7 @@ struct claim {
     uint16_t failures;     /* of renewals, in a row */
     enum downgrade downgrade;
     struct release_wait *downgrader; /* NULL: nobody waits for it */
+    uint32_t first_ttl_ms; /* of the acquire; extensions may make ttl_ms larger */
     int64_t extend_ms;     /* the ttl that the next renewal asks for: of mortise_extend(); 0: none */
     bool extending;        /* the renewal that is out asks for it */
     struct release_wait *extender; /* NULL: nobody waits for it */

@@ -6,13 +6,22 @@
  * | wanted    | INVALID, one waits   | sent                | sent, repeats      | told           |
  * | sent      | INVALID, one waits   | told, nothing       | told, nothing      | told           |
  *
- * "wanted": extend_ms is set. A renewal that was sent before the call (a doubt) does not carry the request; the next one
- * does. It is sent once: if there is no answer, the caller decides whether to ask again. */
+ * "wanted": extend_ms is set. A renewal that was sent before the call (for a doubt, or for a caller that stopped waiting)
+ * does not carry the request; the next one does. It is sent once: if there is no answer, the caller decides whether to ask
+ * again. */
 #include "lock/claim.h"
 
 static void tell_locked(struct claim *claim, mortise_status status, const mortise_error *detail)
 {
     claim_tell_locked(claim, &claim->extender, status, detail);
+}
+
+/* The answer to the request that was sent. A caller whose request is still wanted waits for another one. */
+static void answer_locked(struct claim *claim, mortise_status status, const mortise_error *detail)
+{
+    claim->extending = false;
+    if (claim->extend_ms == 0)
+        tell_locked(claim, status, detail);
 }
 
 void claim_extend_locked(struct claim *claim, int64_t ttl_ms, struct release_wait *wait)
@@ -38,22 +47,20 @@ void claim_extended_locked(struct claim *claim, const mortise_op *op)
 {
     if (!claim->extending)
         return;
-    claim->extending = false;
     if (claim->ends) { /* renewed until then, because the session alone does not last that long */
         int64_t until_ns = clock_after_ms(op->from_ns, op->ttl_ms);
         if (until_ns > claim->hold_until_ns)
             claim->hold_until_ns = until_ns;
     }
-    tell_locked(claim, MORTISE_OK, NULL);
+    answer_locked(claim, MORTISE_OK, NULL);
 }
 
 void claim_extend_failed_locked(struct claim *claim, const mortise_op *op)
 {
     if (!claim->extending)
         return;
-    claim->extending = false;
     bool canceled = op->status == MORTISE_CANCELED || op->status == MORTISE_TIMEDOUT;
-    tell_locked(claim, canceled ? MORTISE_INDETERMINATE : op->status, op->error);
+    answer_locked(claim, canceled ? MORTISE_INDETERMINATE : op->status, op->error);
 }
 
 void claim_extend_over_locked(struct claim *claim, mortise_status status)

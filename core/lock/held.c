@@ -121,6 +121,7 @@ bool claim_hold_locked(struct claim *claim, struct waiter *waiter, const mortise
     claim->leased = true;
     claim->maybe = false;
     claim->granted_ns = now;
+    claim->first_ttl_ms = claim->ttl_ms;
     claim->renewed_ns = op->from_ns;
     claim->renew = !waiter->no_renew;
     claim_adopt_locked(claim, waiter, now);

@@ -144,6 +144,57 @@ static void test_behind_a_doubt(void)
     finish(MORTISE_OK);
 }
 
+static void extend_locked(struct release_wait *wait, int64_t ttl_ms)
+{
+    struct locks *locks = &rig.client->locks;
+    struct claim *claim = slab_find(&claim_slab, lease);
+    *wait = (struct release_wait){.status = MORTISE_BUSY};
+    sleeper_init(&wait->sleeper, &rig.client->pump);
+    pthread_mutex_lock(&locks->lock);
+    claim_extend_locked(claim, ttl_ms, wait);
+    locks_unlock(locks, START_NOW);
+}
+
+/* A caller stopped waiting, and its request is still out: the answer is not that to the next caller. */
+static void test_behind_an_extension(mortise_status first)
+{
+    struct release_wait gone, wait;
+    start();
+    int rule = SCRIPT(.kinds = OP(RENEW), .times = 1, .request_ns = 10 * MS,
+                      .fate = first == MORTISE_OK ? SIM_PASS : SIM_REFUSE, .status = first);
+    extend_locked(&gone, TTL_MS);
+    settle();
+    CU_ASSERT_EQUAL(sim->hits(rule), 1);
+    struct locks *locks = &rig.client->locks;
+    pthread_mutex_lock(&locks->lock);
+    claim_extend_detach_locked(slab_find(&claim_slab, lease));
+    locks_unlock(locks, START_NOW);
+    CU_ASSERT_EQUAL(gone.status, MORTISE_INDETERMINATE);
+    extend_locked(&wait, LONG_MS);
+    advance_ms(10);
+    CU_ASSERT_EQUAL(tapped_count(MORTISE_OP_RENEW), 2);
+    CU_ASSERT(sleeper_done(&wait.sleeper));
+    CU_ASSERT_EQUAL(wait.status, MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_remaining_ms(lease), LONG_MS - LONG_MARGIN_MS);
+    finish(MORTISE_OK);
+}
+
+static void test_two_callers(void)
+{
+    test_behind_an_extension(MORTISE_OK);
+    test_behind_an_extension(MORTISE_BACKEND);
+}
+
+/* 0 is the ttl of the acquire, also after a longer extension. */
+static void test_first_ttl(void)
+{
+    start();
+    CU_ASSERT_EQUAL(mortise_extend(lease, LONG_MS, &error), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_extend(lease, 0, &error), MORTISE_OK);
+    CU_ASSERT_EQUAL(tapped(MORTISE_OP_RENEW, 1)->op.ttl_ms, TTL_MS);
+    finish(MORTISE_OK);
+}
+
 /* A claim that depends on a session is good for less than its ttl: the library renews it up to the new end. */
 static bool answer_session(mortise_op *op)
 {
@@ -230,6 +281,8 @@ int main(void)
         {"refused", test_refused},
         {"a lost reply", test_reply_lost},
         {"behind a doubt", test_behind_a_doubt},
+        {"two callers", test_two_callers},
+        {"the ttl of the acquire", test_first_ttl},
         {"a session", test_session},
         {"silence", test_silence},
         {"released meanwhile", test_released_meanwhile},
