@@ -302,7 +302,7 @@ static void renewal_failed_locked(struct claim *claim, const mortise_op *op, boo
     int64_t now = clock_now();
     claim_extend_failed_locked(claim, op);
     if ((op->flags & MORTISE_OP_DOWNGRADE) != 0 && claim_downgrade_failed_locked(claim, op)) {
-        if (claim->extend_ms > 0)
+        if (asks_again(claim))
             claim_renew_locked(claim, now);
         else
             set_renewal_timer_locked(claim, now);

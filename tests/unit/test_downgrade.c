@@ -1,4 +1,5 @@
 /* test_downgrade.c - an exclusive lease becomes shared: the table of core/lock/downgrade.c, and who gets in. */
+#include "lock/lease.h"
 #include "rig.h"
 
 #include <pthread.h>
@@ -232,6 +233,29 @@ static void test_behind_a_renewal(bool released)
     CU_ASSERT_EQUAL(sim->claims(), 0);
 }
 
+/* The driver doubts the claim while the request is out, which is refused: the doubt is not forgotten. */
+static void test_doubted_meanwhile(void)
+{
+    rig_open(&rig, CONFIG);
+    lease = take(&rig, "a", MORTISE_OPTIONS(.no_renew = true));
+    tap(&rig);
+    SCRIPT(.kinds = OP(RENEW), .times = 1, .request_ns = 10 * MS, .fate = SIM_REFUSE,
+           .status = MORTISE_BACKEND);
+    struct release_wait wait = {.status = MORTISE_BUSY};
+    struct locks *locks = &rig.client->locks;
+    sleeper_init(&wait.sleeper, &rig.client->pump);
+    pthread_mutex_lock(&locks->lock);
+    lease_downgrade_locked(slab_find(&claim_slab, lease), &wait);
+    locks_unlock(locks, START_NOW);
+    CU_ASSERT(sim->lose("a"));
+    claims_doubt(locks, "a", 1);
+    advance_ms(10);
+    CU_ASSERT_EQUAL(wait.status, MORTISE_BACKEND);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
+    finish();
+}
+
 static void test_renewal_under_way(void)
 {
     test_behind_a_renewal(false);
@@ -255,6 +279,7 @@ int main(void)
         {"a lease that is not renewed", test_no_renew},
         {"a renewal is under way", test_renewal_under_way},
         {"released meanwhile", test_released_meanwhile},
+        {"doubted meanwhile", test_doubted_meanwhile},
         CU_TEST_INFO_NULL,
     };
     return rig_run("downgrade", tests);
