@@ -83,22 +83,17 @@ static void say_all(struct driver *driver, const char *command, struct watched *
 
 /* ---- asked by the core ------------------------------------------------------------------------------------- */
 
-static struct key_parts channel_of(const char *name, size_t name_len)
+static struct watched *find_name(struct driver *driver, const char *name, size_t name_len)
 {
     struct key_parts parts = {.count = 0};
     key_add_side(&parts, name, name_len, "news");
-    return parts;
-}
-
-static struct watched *find_name(struct driver *driver, const char *name, size_t name_len)
-{
-    struct key_parts parts = channel_of(name, name_len);
     return (struct watched *)channel_find_parts(driver->watched, &parts);
 }
 
 void pubsub_watch(struct driver *driver, const char *name, size_t name_len)
 {
-    struct key_parts parts = channel_of(name, name_len);
+    struct key_parts parts = {.count = 0};
+    key_add_side(&parts, name, name_len, "news");
     struct watched *watched = (struct watched *)channel_add(
         &driver->watched, sizeof(struct watched), &parts, name, name_len);
     if (watched == NULL)

@@ -69,6 +69,23 @@ static void test_readers_and_writer(void)
     close_client(other);
 }
 
+/* The keys beside a lock are called alike by the driver and by the script that lists. */
+static void test_names_with_braces(void)
+{
+    static const char *const names[] = {"}", "b{}c", "b}c", "b{c", "b{c}d"};
+    mortise_client *client = nodes_open(&nodes, ALL, ALONE, AT_ONCE);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        struct seen listed = {.count = 0};
+        mortise_lease *first = share(client, names[i]), *second = share(client, names[i]);
+        EXPECT(OK, mortise_list(client, names[i], see, &listed, &detail));
+        CHECK(listed.count == 1 && listed.last.holders == 2 && strcmp(listed.last.name, names[i]) == 0);
+        give(first);
+        give(second);
+        CHECK(wait_nodes_with(&nodes, names[i], 0));
+    }
+    close_client(client);
+}
+
 static void test_no_permits(void)
 {
     mortise_client *client = nodes_open(&nodes, ALL, ALONE, AT_ONCE);
@@ -379,6 +396,7 @@ static void test_guard(void)
 
 static const CU_TestInfo tests[] = {
     {"readers and a writer", test_readers_and_writer},
+    {"names with braces", test_names_with_braces},
     {"permits are refused", test_no_permits},
     {"other programs see a lock", test_seen_by_others},
     {"a dead reader", test_dead_reader},

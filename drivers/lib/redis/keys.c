@@ -1,4 +1,15 @@
-/* keys.c - names of keys. A key beside a lock has the same hash tag, so that a cluster would keep them together. */
+/* keys.c - names of keys. A lock has the key `name`, as other programs expect. A key beside it must be in the same slot of
+ * a cluster. The cluster hashes the part of a key between its first '{' and the next '}', or the whole key if there is no
+ * such part or it is empty. So a key beside the lock has one of three forms:
+ *
+ * | name                                        | key                            |
+ * |---------------------------------------------|--------------------------------|
+ * | has such a part, its tag: "a{tag}b"         | "{tag}:mortise:word:a{tag}b"   |
+ * | has no tag and no '}'                       | "{name}:mortise:word"          |
+ * | has no tag, but a '}': "}a", "a{}b"         | "{@@@@}:mortise:word:a{}b"     |
+ *
+ * The third kind of name cannot be in braces. Its tag is four letters of "@ABCDEFGHIJKLMNO" that have the slot of the
+ * whole name. No two names have a key in common: the text after ":mortise:word:" is the name. */
 #include "keys.h"
 
 #include <stdlib.h>
@@ -28,17 +39,53 @@ static bool find_tag(const char *name, size_t length, const char **tag, size_t *
     return *tag_len > 0;
 }
 
-/* "{name}:mortise:word", or "{tag}:mortise:word:name". */
+/* CRC16 of the Redis Cluster specification (XMODEM), of which a slot is the low 14 bits. */
+static unsigned slot_of(const char *text, size_t length)
+{
+    unsigned crc = 0;
+    for (size_t i = 0; i < length; i++) {
+        crc ^= (unsigned)(unsigned char)text[i] << 8;
+        for (int bit = 0; bit < 8; bit++)
+            crc = (crc & 0x8000 ? crc << 1 ^ 0x1021 : crc << 1) & 0xffff;
+    }
+    return crc & 0x3fff;
+}
+
+/* Four letters of '@' to 'O' that have the slot of `name`. A CRC is linear: to flip one of the four low bits of a letter
+ * flips always the same bits of the slot. So for each bit of the slot there is a set of low bits that flips this bit
+ * only: flips[bit], with the low bits of the last letter in the lowest four. */
+static void make_slot_tag(const char *name, size_t length, char tag[SLOT_TAG_LENGTH])
+{
+    static const unsigned short flips[14] = {0x1afa, 0x06ed, 0x277b, 0x110c, 0x2a91, 0x39c0, 0x1f63,
+                                             0x277f, 0x1104, 0x2208, 0x1bea, 0x04cd, 0x233b, 0x198c};
+    static const unsigned slot_of_base = 0x3639; /* of "@@@@" */
+    unsigned wanted = slot_of(name, length) ^ slot_of_base, low_bits = 0;
+    for (unsigned bit = 0; bit < 14; bit++)
+        if (wanted >> bit & 1)
+            low_bits ^= flips[bit];
+    for (unsigned i = 0; i < SLOT_TAG_LENGTH; i++)
+        tag[i] = (char)('@' | (low_bits >> 4 * (SLOT_TAG_LENGTH - 1 - i) & 0xf));
+}
+
 void key_add_side(struct key_parts *parts, const char *name, size_t length, const char *word)
 {
     const char *tag = name;
     size_t tag_len = length;
-    bool tagged = find_tag(name, length, &tag, &tag_len);
+    bool named_behind = find_tag(name, length, &tag, &tag_len);
+    if (!named_behind && memchr(name, '}', length) != NULL) {
+        make_slot_tag(name, length, parts->slot_tag);
+        tag = parts->slot_tag;
+        tag_len = SLOT_TAG_LENGTH;
+        named_behind = true;
+    } else if (!named_behind) {
+        tag = name;
+        tag_len = length;
+    }
     key_add_text(parts, "{");
-    key_add(parts, tagged ? tag : name, tagged ? tag_len : length);
+    key_add(parts, tag, tag_len);
     key_add_text(parts, MARK);
     key_add_text(parts, word);
-    if (tagged) {
+    if (named_behind) {
         key_add_text(parts, ":");
         key_add(parts, name, length);
     }

@@ -6,13 +6,17 @@
 
 #define GRANT_HEX 32
 
+#define SLOT_TAG_LENGTH 4
+
 struct key_parts {
     struct link_part part[8];
     unsigned count;
+    char slot_tag[SLOT_TAG_LENGTH];
 };
 void key_add(struct key_parts *parts, const void *data, size_t length);
 void key_add_text(struct key_parts *parts, const char *text);
-/* "{name}:mortise:word", or "{tag}:mortise:word:name". */
+/* A key beside the lock `name`, in the slot of a cluster in which the lock is (keys.c has the three forms). The parts refer
+ * to `name`, `word` and to *parts itself: do not copy it. */
 void key_add_side(struct key_parts *parts, const char *name, size_t length, const char *word);
 /* The same, as the next argument. */
 void key_put_side(struct link *link, const char *name, size_t length, const char *word);
