@@ -1,5 +1,5 @@
 #!/bin/sh
-# symbols.sh HEADER LIBRARY MODULE… - the library exports what HEADER declares, each symbol with a version, and a module
+# symbols.sh HEADER[:HEADER] LIBRARY MODULE… - the library exports what the HEADERs declare, each symbol with a version, and a module
 # exports the one symbol that it is loaded by. Any other symbol could collide with one of the application or of another
 # module, and would be ABI by accident.
 set -eu
@@ -10,9 +10,9 @@ exported() {
         grep -v -x -E '_(init|fini|edata|end)|__bss_start' | sort || true
 }
 
-# The functions that FILE declares with MORTISE_API.
+# The functions that the files FILE:FILE declare with MORTISE_API.
 declared() {
-    tr '\n' ' ' <"$1" | awk 'BEGIN { RS = "MORTISE_API " }
+    printf '%s\n' "$1" | tr ':' '\n' | while read -r file; do cat <"$file"; done | tr '\n' ' ' | awk 'BEGIN { RS = "MORTISE_API " }
         NR > 1 && match($0, /^[^;{]*mortise_[a-z0-9_]+\(/) {
             $0 = substr($0, 1, RLENGTH - 1); sub(/.*[^a-z0-9_]/, ""); print }' | sort
 }

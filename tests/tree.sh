@@ -58,8 +58,8 @@ forbid 'the core knows no backend' \
 forbid 'a module includes no core header' "$include\"[^\"]*core/" "$modules"
 forbid 'of mortise, a module includes <mortise/driver.h> only' \
     "$include([\"<]mortise/[^d]|\"[^\"]*mortise/)" "$modules"
-forbid 'of mortise, a program includes <mortise/mortise.h> only' \
-    "$include([\"<]mortise/[^m]|\"[^\"]*(core|drivers|plugins|mortise)/)" "$programs" examples/driver-skeleton
+forbid 'of mortise, a program includes <mortise/mortise.h> only (and a witness <mortise/witness.h>)' \
+    "$include([\"<]mortise/[^mw]|\"[^\"]*(core|drivers|plugins|mortise)/)" "$programs" examples/driver-skeleton
 forbid 'a test waits for the event, it does not sleep' \
     '[^a-z0-9_](u|nano|clock_nano)?sleep[[:space:]]*\(' tests
 forbid 'a number with a fraction is printed and read as the locale of the program has it: use integers' \

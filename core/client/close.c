@@ -135,6 +135,8 @@ static bool close_stack(struct client *client, int64_t until_ns)
     bool stopped = pump_stop(&client->pump, stop_ns);
     if (!left || !watched || !stopped)
         return false;
+    link_end(&client->locks.witness, client->locks.area.in_use == 0);
+    area_drop(&client->locks.area);
     loader_close_all(&client->loader);
     client->stack_closed = true;
     client_drop(client); /* not the last one: the close has that of the handle */

@@ -1,4 +1,5 @@
 /* open.c - from a path or URL to a client with its modules: mortise_open(). */
+#include "client/open.h"
 #include "client/client.h"
 #include "lock/waitlist.h"
 
@@ -192,7 +193,8 @@ static mortise_status check_require(struct client *client, mortise_error *error)
     return MORTISE_OK;
 }
 
-static mortise_status open_stack(struct client *client, const char *where, mortise_error *error)
+static mortise_status open_stack(struct client *client, const char *where, bool observed,
+                                 mortise_error *error)
 {
     mortise_status status = config_load(where, &client->config, error);
     if (status == MORTISE_OK)
@@ -232,8 +234,52 @@ static mortise_status open_stack(struct client *client, const char *where, morti
     client->locks.settings.namespace_len = strlen(client->locks.settings.namespace_);
     client->loader.top = client->top->section;
     client->loader.names_begin = client->locks.settings.namespace_;
-    status = open_observers(client, error);
+    status = observed ? open_observers(client, error) : MORTISE_OK;
     return status == MORTISE_OK ? check_require(client, error) : status;
+}
+
+/* What was opened is closed. */
+static void undo_open(struct client *client)
+{
+    slot_spend(&client->slot);
+    /* a module may have posted something, and the service thread come for it */
+    bool stopped = pump_stop(&client->pump, clock_after_ms(clock_now(), STUCK_MS));
+    link_end(&client->locks.witness, true);
+    area_drop(&client->locks.area);
+    loader_close_all(&client->loader);
+    client_move(client, CLIENT_OPEN, CLIENT_ENDED);
+    if (stopped)
+        client_drop(client);
+    client_drop(client);
+}
+
+mortise_status client_open(const char *where, const struct open_how *how, mortise_client **handle,
+                           mortise_error *error)
+{
+    struct client *client = client_new();
+    if (client == NULL) {
+        witness_refuse(how);
+        return failed(error, MORTISE_NOMEM, "out of memory");
+    }
+    mortise_status status = MORTISE_OK;
+    if (!random_init(&client->locks.random))
+        status = failed(error, MORTISE_BACKEND, "getrandom: %s", strerror(errno));
+    if (status == MORTISE_OK) {
+        make_id(client);
+        make_note(client);
+        status = open_stack(client, where, how->witness != WITNESS_NONE, error);
+    }
+    if (status == MORTISE_OK)
+        status = witness_begin(client, how, error);
+    else
+        witness_refuse(how);
+    if (status != MORTISE_OK) {
+        undo_open(client);
+        return status;
+    }
+    pump_attach(&client->pump, client->top);
+    *handle = slot_handle(&client->slot);
+    return MORTISE_OK;
 }
 
 mortise_status mortise_open(const char *where, mortise_client **handle, mortise_error *error)
@@ -241,29 +287,5 @@ mortise_status mortise_open(const char *where, mortise_client **handle, mortise_
     if (handle == NULL)
         return failed(error, MORTISE_INVALID, "mortise_open: the out-parameter is NULL");
     *handle = NULL;
-    struct client *client = client_new();
-    if (client == NULL)
-        return failed(error, MORTISE_NOMEM, "out of memory");
-    mortise_status status = MORTISE_OK;
-    if (!random_init(&client->locks.random))
-        status = failed(error, MORTISE_BACKEND, "getrandom: %s", strerror(errno));
-    if (status == MORTISE_OK) {
-        make_id(client);
-        make_note(client);
-        status = open_stack(client, where, error);
-    }
-    if (status != MORTISE_OK) {
-        slot_spend(&client->slot);
-        /* a module may have posted something, and the service thread come for it */
-        bool stopped = pump_stop(&client->pump, clock_after_ms(clock_now(), STUCK_MS));
-        loader_close_all(&client->loader);
-        client_move(client, CLIENT_OPEN, CLIENT_ENDED);
-        if (stopped)
-            client_drop(client);
-        client_drop(client);
-        return status;
-    }
-    pump_attach(&client->pump, client->top);
-    *handle = slot_handle(&client->slot);
-    return MORTISE_OK;
+    return client_open(where, &(struct open_how){.witness = WITNESS_OF_CONFIG}, handle, error);
 }

@@ -177,6 +177,7 @@ static mortise_status load_section(struct config *config, const char *where, con
     if (status != MORTISE_OK)
         return status;
     free(config->driver);
+    config->section_named = true;
     return set_text(&config->driver, mark + 1) ? MORTISE_OK : config_no_memory(error);
 }
 

@@ -17,6 +17,11 @@ void config_free(struct config *config);
 
 /* A path, "sqlite:/path" (a URL less its user, password and secret query keys), or "built-in defaults". */
 const char *config_source(const struct config *config);
+/* Writes how another process of this user names the same config: an absolute path, a URL, or "" (the defaults). False: it
+ * has secrets that only this process was given, or the file is gone, or it does not fit. */
+bool config_for_others(const struct config *config, char *text, size_t size);
+/* A number that differs if another process reads something else under that name. */
+uint64_t config_print(const struct config *config);
 /* The section of the driver at the top of the stack, before any schema is known: the [mortise] key
  * `driver`, or the URL's scheme, or MORTISE_DEFAULT_DRIVER. Owned by the config. */
 const char *config_driver(const struct config *config);
@@ -77,6 +82,8 @@ enum core_option {
     CORE_OBSERVE,
     CORE_MODULE_PATH,
     CORE_LOG,
+    CORE_WITNESS,
+    CORE_CRASH_DELAY,
     CORE_OPTION_COUNT
 };
 extern const mortise_option core_options[CORE_OPTION_COUNT];

@@ -38,6 +38,7 @@ struct config {
     char *source; /* of config_source() */
     char *driver;
     bool driver_is_default; /* nobody named it */
+    bool section_named;     /* FILE#SECTION: driver is the section */
     char *file_module_path, *environment_module_path;
     uid_t file_owner; /* FROM_FILE */
     mode_t file_mode;

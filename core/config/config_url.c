@@ -130,6 +130,7 @@ static mortise_status give_items(struct filling *f)
         size_t index = config_find_option(f->schema, f->count, item->key, &given.file);
         if (index < f->count && (f->schema == core_options || !is_core_key(item->key))) {
             item->known = true;
+            item->secret |= (f->schema[index].flags & MORTISE_OPTION_SECRET) != 0 && !given.file;
             status = check_core_key(f, index);
             if (status == MORTISE_OK)
                 status = config_give(f, index, &given);

@@ -85,4 +85,17 @@ const mortise_option core_options[CORE_OPTION_COUNT] = {
                   .default_text = "stderr",
                   .choices = "stderr|none",
                   .help = "where the library and its modules write log lines"},
+    [CORE_WITNESS] = {.key = "witness",
+                      .type = MORTISE_OPTION_TEXT,
+                      .default_text = "auto",
+                      .help = "the process that releases the locks of this one if it crashes "
+                              "(mortise witness): auto (if it listens), required, off, or the "
+                              "absolute path of its socket"},
+    [CORE_CRASH_DELAY] = {.key = "crash_delay",
+                          .type = MORTISE_OPTION_DURATION,
+                          .default_text = "0",
+                          .minimum = 0,
+                          .maximum = HOUR_MS,
+                          .help = "how long a witness waits after a crash before it releases, for "
+                                  "storage that cannot check tokens"},
 };

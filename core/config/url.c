@@ -398,6 +398,26 @@ char *url_without_secrets(const struct url *url, bool (*shown)(const char *key))
     return NULL;
 }
 
+char *url_for_others(const struct url *url)
+{
+    char *text = NULL;
+    size_t size = 0;
+    for (size_t i = 0; i < url->item_count; i++)
+        if (url->items[i].secret || !url->items[i].known)
+            return NULL;
+    FILE *out = url->password != NULL ? NULL : open_memstream(&text, &size);
+    if (out == NULL)
+        return NULL;
+    fprintf(out, "%s", url->raw_base);
+    for (size_t i = 0; i < url->item_count; i++)
+        fprintf(out, "%c%s", i == 0 ? '?' : '&', url->items[i].raw);
+    bool bad = ferror(out) != 0;
+    if (fclose(out) == 0 && !bad)
+        return text;
+    free(text);
+    return NULL;
+}
+
 char *url_whole(const struct url *url)
 {
     char *text = NULL;

@@ -13,6 +13,7 @@ struct url_item {
     char *near;  /* the key that may have been meant, of the schemas asked so far; or NULL */
     bool known;  /* some schema has it */
     bool passed; /* the driver got it with the URL as a whole */
+    bool secret; /* a schema says that nobody may see it */
 };
 
 /* Parts that are not there are NULL; decoded, but `authority` and the raw ones. */
@@ -38,5 +39,8 @@ void url_free(struct url *url);
 char *url_without_secrets(const struct url *url, bool (*shown)(const char *key));
 /* The URL as it was written, less the query keys that are known. For free(). */
 char *url_whole(const struct url *url);
+/* The URL as it was written, for another process of this user; for free(). NULL: it has a password, a secret query key, or
+ * one that no schema knows. Ask after all schemas have seen it. */
+char *url_for_others(const struct url *url);
 
 #endif

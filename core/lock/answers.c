@@ -81,6 +81,8 @@ void waitlist_ask_locked(struct waitlist *list)
     claim->ttl_ms = (uint32_t)list->first->ttl_ms;
     claim->mode = list->first->mode;
     claim->permits = list->first->permits;
+    if (locks->area.head != NULL)
+        claim_mark_asking_locked(claim);
     claim_go_locked(claim, CLAIM_ASKING);
     claim_fill_op(claim, &claim->ask, MORTISE_OP_ACQUIRE, ask_done);
     mortise_op *op = &claim->ask.op;
@@ -286,11 +288,11 @@ static void answered_locked(struct claim *claim, const mortise_op *op, unsigned 
         granted_locked(list, op, doubts);
         return;
     }
-    claim_go_locked(claim, CLAIM_PAUSED);
     if (op->status == MORTISE_INDETERMINATE) {
         claim->maybe = true;
         claim->first_sent_ns = op->first_sent_ns;
     }
+    claim_go_locked(claim, CLAIM_PAUSED);
     if (op->status == MORTISE_BUSY)
         busy_locked(list, op);
     else if (may_pass(op))

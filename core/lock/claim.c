@@ -58,6 +58,7 @@ static void free_locked(struct claim *claim)
         unlink_locked(claim);
         name_put_locked(locks, name);
     }
+    claim_unmark_locked(claim);
     free(claim->owner);
     claim->owner = NULL;
     claim->state = CLAIM_GONE;
@@ -105,6 +106,8 @@ void claim_go_locked(struct claim *claim, enum claim_state state)
     assert(may_go(claim->state, state));
     (void)may_go;
     claim->state = state;
+    if (claim->mark != NULL)
+        claim_mark_state_locked(claim);
     if (claim->name != NULL && claim->name->shared == claim)
         claim->name->shared = NULL;
     locks_stop_timer_locked(claim->locks, &claim->timer);

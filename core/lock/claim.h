@@ -99,6 +99,10 @@ struct claim {
     uint32_t ttl_ms;
     mortise_mode mode;
     uint32_t permits;
+    mortise_witness_slot *mark; /* what a witness sees of it; NULL: nothing */
+    bool asked_once; /* HELD: no other request than the answered one can acquire it */
+    bool foreign;    /* of a dead process: only ENDING */
+    bool left;       /* the client closes, and the claim is left to its ttl */
 
     /* ASKING */
     int64_t first_sent_ns; /* of the first request under the id, if `maybe` */
@@ -163,6 +167,17 @@ void claim_tell_locked(struct claim *claim, struct release_wait **who, mortise_s
 /* Fills what all requests of a claim have in common. */
 void claim_fill_op(const struct claim *claim, struct task *task, mortise_op_kind kind,
                    void (*done)(mortise_op *op));
+
+/* ---- mark.c: what a witness sees of it: the table in <mortise/witness.h> ---- */
+
+/* Before the first request under a new grant id leaves. */
+void claim_mark_asking_locked(struct claim *claim);
+/* The state has changed. */
+void claim_mark_state_locked(struct claim *claim);
+/* A renewal, an extension or a downgrade is about to leave. */
+void claim_mark_renewal_locked(struct claim *claim, int64_t now);
+/* The claim is free again. */
+void claim_unmark_locked(struct claim *claim);
 
 /* ---- held.c: deadline, renewal, loss ---- */
 

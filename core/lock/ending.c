@@ -17,7 +17,8 @@ static void send_locked(struct claim *claim)
     struct locks *locks = claim->locks;
     claim_fill_op(claim, &claim->end, MORTISE_OP_RELEASE, release_done);
     claim->end.op.flags = (claim->attempts > 0 ? MORTISE_OP_REPEAT : 0u) |
-                          (claim->downgrade != DOWNGRADE_NONE ? MORTISE_OP_DOWNGRADE : 0u);
+                          (claim->downgrade != DOWNGRADE_NONE ? MORTISE_OP_DOWNGRADE : 0u) |
+                          (claim->foreign ? MORTISE_OP_DEAD : 0u);
     claim->end.op.ttl_ms = 0;
     claim->end.unattended = claim->wait == NULL || claim->wait->told != NULL;
     claim->end_out = true;
@@ -37,9 +38,10 @@ void claim_end_locked(struct claim *claim)
 }
 
 /* The claim was released, or has to be left to its ttl. */
-static void over_locked(struct claim *claim)
+static void over_locked(struct claim *claim, bool left)
 {
     struct locks *locks = claim->locks;
+    claim->left = left && locks->closing; /* a witness goes on when the process has ended */
     claim_go_locked(claim, claim->leased ? CLAIM_LOST : CLAIM_GONE);
     locks_ended_locked(locks);
 }
@@ -85,13 +87,15 @@ void claim_detach_locked(struct claim *claim)
 
 /* ---- answers ---- */
 
-static bool is_final(const mortise_op *op)
+/* A request of a dead process that was not answered may be on its way still, and the driver cannot know: not over before
+ * the ttl is. */
+static bool is_final(const struct claim *claim, const mortise_op *op)
 {
     switch (op->status) {
     case MORTISE_OK:
     case MORTISE_LOST:
     case MORTISE_NOTOWNER:
-        return op->sure;
+        return op->sure && !(claim->foreign && claim->maybe);
     case MORTISE_UNREACHABLE:
     case MORTISE_INDETERMINATE:
     case MORTISE_CANCELED:
@@ -145,7 +149,7 @@ static void released_locked(struct claim *claim, const mortise_op *op)
     struct locks *locks = claim->locks;
     bool found =
         op->status == MORTISE_OK || op->status == MORTISE_LOST || op->status == MORTISE_NOTOWNER;
-    bool final = is_final(op);
+    bool final = is_final(claim, op);
     bool over = !(final && found) && clock_now() >= claim->ends_ns;
     if (final || found)
         tell_locked(claim, meaning(claim, op->status), op->error);
@@ -162,7 +166,7 @@ static void released_locked(struct claim *claim, const mortise_op *op)
     if (claim->wait != NULL) /* it has heard nothing yet */
         tell_locked(claim, claim->wait->status, NULL);
     locks->left_behind |= !found && (locks->closing || !over);
-    over_locked(claim);
+    over_locked(claim, !found && !over);
 }
 
 /* Inside the pump, no lock held. */
@@ -208,7 +212,7 @@ static void abandon_locked(struct claim *claim)
         pump_unattend(claim->locks->pump, &claim->end);
         locks_cancel_locked(claim->locks, &claim->end);
     } else
-        over_locked(claim);
+        over_locked(claim, true);
 }
 
 void claims_abandon_locked(struct locks *locks)

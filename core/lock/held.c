@@ -117,9 +117,10 @@ bool claim_hold_locked(struct claim *claim, struct waiter *waiter, const mortise
     int64_t deadline = believed_until(claim, op);
     if (now >= deadline)
         return false;
+    claim->asked_once = !claim->maybe;
+    claim->maybe = false;
     claim_go_locked(claim, CLAIM_HELD);
     claim->leased = true;
-    claim->maybe = false;
     claim->granted_ns = now;
     claim->first_ttl_ms = claim->ttl_ms;
     claim->renewed_ns = op->from_ns;
@@ -260,6 +261,8 @@ void claim_renew_locked(struct claim *claim, int64_t now)
     claim->answers_doubt = claim->doubted;
     claim->doubted = false;
     claim->ask_out = true;
+    if (claim->mark != NULL)
+        claim_mark_renewal_locked(claim, now);
     locks_began_locked(claim->locks);
     locks_start_locked(claim->locks, &claim->ask);
 }

@@ -15,6 +15,7 @@
 #include "base/timer.h"
 #include "events/events.h"
 #include "pump/pump.h"
+#include "witness/link.h"
 
 #define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
 #include <uthash.h>
@@ -108,6 +109,9 @@ struct locks {
     struct sleeper *drain;    /* of the close: woken when nothing is outstanding */
     mortise_stats stats;
 
+    struct area area;            /* what a witness knows of the claims; no head: there has been no witness */
+    struct witness_link witness; /* the connection to it */
+
     struct instance *observers[8];
     size_t observer_count;
 };
@@ -155,6 +159,11 @@ int64_t locks_spread_ms_locked(struct locks *locks, int64_t ms);
 
 void observe_locked(struct locks *locks, mortise_event_kind kind, const struct name *name,
                     const struct claim *claim, const struct waiter *waiter, mortise_status status);
+
+/* ---- mark.c ---- */
+
+/* The connection to the witness has something to do, or may have. */
+void witness_turn_locked(struct locks *locks);
 
 /* ---- watchdog.c ---- */
 

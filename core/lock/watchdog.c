@@ -3,13 +3,14 @@
  * It does not go into the module stack (a driver stuck in a disk must not keep it from telling a loss):
  * it hands its requests to the service thread. If the system gives no such thread, the watchdog enters the stack itself,
  * because a renewal that is not sent loses the lease. It never runs a callback of the
- * application. It sleeps on a timerfd of CLOCK_BOOTTIME, so that it wakes when a suspended machine does.
+ * application. It sleeps on a timerfd of CLOCK_BOOTTIME, so that it wakes when a suspended machine does, and on the
+ * connection to the witness.
  * When a renewal is due, those that are due soon are taken along, so that a driver can send them together:
  * ten thousand leases that were taken one by one fall into step after a few periods. */
 #include "base/futex.h"
 #include "lock/waitlist.h"
 
-#include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -94,13 +95,46 @@ int64_t watchdog_run(struct locks *locks)
     return next;
 }
 
+/* Milliseconds from now to due_ns, rounded up; -1: never. */
+static int poll_ms(int64_t due_ns)
+{
+    int64_t left_ns = due_ns == MORTISE_NEVER ? 0 : due_ns - clock_now();
+    if (due_ns == MORTISE_NEVER)
+        return -1;
+    return left_ns <= 0           ? 0
+           : left_ns >= INT32_MAX ? INT32_MAX / 1000
+                                  : (int)(left_ns / NS_PER_MS) + 1;
+}
+
+/* Sleeps until the timer fires, or the witness's connection needs a turn: then true. due_ns: of the timer, in case the
+ * program has closed its descriptor. */
+static bool sleep_until_due(const struct locks *locks, int witness, int64_t witness_ns,
+                            int64_t due_ns)
+{
+    struct pollfd fds[] = {{.fd = locks->watchdog.timer, .events = POLLIN},
+                           {.fd = witness, .events = POLLIN}};
+    uint64_t expirations;
+    int ready = poll(fds, 2, poll_ms(witness_ns));
+    if (ready > 0 && (fds[0].revents & POLLNVAL) != 0)
+        poll(NULL, 0, poll_ms(due_ns));
+    else if (ready > 0 && fds[0].revents != 0 &&
+             read(locks->watchdog.timer, &expirations, sizeof(expirations)) < 0)
+        return false; /* it was set again meanwhile */
+    return fds[1].revents != 0 || ready == 0;
+}
+
 static void *watchdog_main(void *argument)
 {
     struct locks *locks = argument;
+    bool turn = true;
     pthread_setname_np(pthread_self(), "mortise-watch");
     for (;;) {
         watchdog_run(locks);
         pthread_mutex_lock(&locks->lock);
+        if (turn || link_fd(&locks->witness) < 0)
+            witness_turn_locked(locks);
+        int witness = link_fd(&locks->witness);
+        int64_t witness_ns = link_due_ns(&locks->witness);
         bool stops = locks->watchdog.stops;
         int64_t due_ns = timer_next_ns(&locks->timers);
         locks_arm_locked(locks, stops ? 0 : due_ns);
@@ -112,9 +146,7 @@ static void *watchdog_main(void *argument)
             futex_wake_all(&locks->watchdog.in);
             return NULL;
         }
-        uint64_t expirations;
-        while (read(locks->watchdog.timer, &expirations, sizeof(expirations)) < 0 && errno == EINTR)
-            ;
+        turn = sleep_until_due(locks, witness, witness_ns, due_ns);
     }
 }
 
@@ -123,7 +155,7 @@ static bool start_locked(struct locks *locks)
     if (locks->watchdog.runs || locks->manual)
         return true;
     if (locks->watchdog.timer < 0)
-        locks->watchdog.timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC);
+        locks->watchdog.timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     if (locks->watchdog.timer < 0)
         return false;
     sigset_t all, before;

@@ -1,0 +1,163 @@
+/* witness.h - how a client and a *witness* work together: a process that releases the claims of other processes of its
+ * host when they have died. docs/crash.md explains why that is safe. SPDX-License-Identifier: MIT
+ *
+ * An application does not need this header: the library talks to `mortise witness` by itself. It is for programs that
+ * are witnesses, and for their tests.
+ *
+ * THE AREA. The client makes a memfd, seals it against shrinking (F_SEAL_SHRINK) and maps it. It begins with a struct
+ * mortise_witness_area; slots follow. Each claim of the client has one slot while the backend may hold something of it.
+ * The client writes slots under its own lock and never waits for the witness. The witness reads the area with pread()
+ * after the process has died, so no page of the client's is mapped in it; it checks its copy.
+ *
+ * A slot is in one of these states. The client alone changes it; each change but WRITING is one store of one word.
+ *
+ *   state    | meaning                                                       | what the witness does when the process is dead
+ *   ---------|---------------------------------------------------------------|------------------------------------------------
+ *   FREE     | the backend holds nothing                                     | nothing
+ *   WRITING  | the fields are being written, for a request that has not left | nothing
+ *   ASKED    | a request may have been executed, or may be executed yet      | releases again and again, until the ttl is over
+ *   HELD     | granted, and no request can be executed that acquires it      | releases until it has one answer
+ *
+ *   event (core/lock/claim.h has the states of a claim)              | FREE     WRITING  ASKED    HELD
+ *   -----------------------------------------------------------------|----------------------------------
+ *   the claim is about to ask, under a new grant id                  | WRITING  -        WRITING* -
+ *   the fields are written; the request may leave from here on       | -        ASKED    -        -
+ *   it asks again under the same grant id (the reply was lost)       | -        -        ASKED    -
+ *   the answer is "not granted", and nothing of the id can be there  | -        -        FREE     -
+ *   granted, and it was asked for once                               | -        -        HELD     -
+ *   granted, and an earlier reply was lost                           | -        -        ASKED    -
+ *   renewed, handed over, made shared, suspect, lost, being released | -        -        ASKED    HELD
+ *   GONE: released for sure, or its ttl has passed                   | -        -        FREE     FREE
+ *   the client closes and leaves the claim to its ttl                | -        -        ASKED    HELD
+ *
+ *   *: only if nothing of the former id can be in the backend.
+ *
+ * The holes, step by step. The process dies
+ *   - in WRITING: no request of the new id has left, and nothing of the former one is in the backend. The sequence number
+ *     is odd, so the witness does not use what is half written.
+ *   - after ASKED was written, before the request leaves: the releases find nothing.
+ *   - with a request on its way: it may be executed after a release that found nothing. So ASKED is released again until
+ *     the ttl is over (counted from the death); a claim that is made later than that has ended by itself before it could
+ *     matter longer than without a witness.
+ *   - between the grant and HELD: as ASKED. It costs some needless requests.
+ *   - with a renewal on its way: a renewal of a grant that is gone does nothing (R3).
+ *   - with its own release on its way: the second one finds nothing.
+ *   - after GONE: FREE is stored when nothing is left, so nothing is missing.
+ * A release names the grant id, 128 random bits that are never used twice. So a witness that is late, is started twice,
+ * or was stopped for an hour cannot release a successor's claim.
+ *
+ * THE CONNECTION is a SEQPACKET Unix socket, one for each client. A message is one struct mortise_witness_message,
+ * followed by text. All processes of a host have one byte order.
+ *
+ *   HELLO    client   the process and its area, as two descriptors (SCM_RIGHTS): a pidfd that the client opened of
+ *                     itself, then the area. Text: the configuration
+ *   WELCOME  witness  the process is watched
+ *   REFUSE   witness  it is not; text: why. The witness closes the connection
+ *   BYE      client   the area has no claim any more, and gets none: forget it
+ *   ASK      anybody  is the process `pid` watched?
+ *   TELL     witness  the answer: pid, and the number of its areas
+ *
+ * The witness acts on the pidfd alone. The end of the connection means nothing: a process may close all descriptors, and a
+ * child of a fork may keep them open. */
+#ifndef MORTISE_WITNESS_H
+#define MORTISE_WITNESS_H
+
+#include <mortise/mortise.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MORTISE_WITNESS_MAGIC UINT32_C(0x4d525457) /* "MRTW" */
+#define MORTISE_WITNESS_VERSION 1
+#define MORTISE_WITNESS_GRANT_SIZE 16
+#define MORTISE_WITNESS_SLOTS_MAX 65536 /* in one area; claims beyond that are not witnessed */
+#define MORTISE_WITNESS_TEXT_MAX 4096
+
+/* ---- The area ----------------------------------------------------------------------------------- */
+
+typedef enum mortise_witness_state {
+    MORTISE_WITNESS_FREE = 0, /* a new area is zero */
+    MORTISE_WITNESS_ASKED = 1,
+    MORTISE_WITNESS_HELD = 2
+} mortise_witness_state;
+
+/* 64 bytes, at the beginning of the area. */
+typedef struct mortise_witness_area {
+    uint32_t magic, version;
+    uint32_t slot_size; /* sizeof(mortise_witness_slot) */
+    uint32_t used;      /* no slot from this one on was ever written */
+    uint32_t reserved[12];
+} mortise_witness_area;
+
+enum {
+    MORTISE_WITNESS_SHARED = 1u << 0,  /* the claim is shared */
+    MORTISE_WITNESS_EITHER = 1u << 1   /* a downgrade was asked for: the claim may be of either mode */
+};
+
+typedef struct mortise_witness_slot {
+    uint32_t sequence; /* odd: WRITING */
+    uint32_t state;    /* mortise_witness_state */
+    uint32_t flags;
+    uint32_t permits;
+    int64_t ttl_ms;
+    int64_t ends_ns; /* CLOCK_BOOTTIME: a claim that is not renewed has ended by itself; INT64_MAX: no such instant */
+    unsigned char grant[MORTISE_WITNESS_GRANT_SIZE];
+    uint32_t name_len, owner_len;
+    char name[MORTISE_NAME_MAX];   /* with the namespace */
+    char owner[MORTISE_OWNER_MAX]; /* owner_len 0: not shared by owner */
+    uint64_t reserved;
+} mortise_witness_slot;
+
+/* ---- Messages ----------------------------------------------------------------------------------- */
+
+typedef enum mortise_witness_kind {
+    MORTISE_WITNESS_HELLO = 1,
+    MORTISE_WITNESS_WELCOME = 2,
+    MORTISE_WITNESS_REFUSE = 3,
+    MORTISE_WITNESS_BYE = 4,
+    MORTISE_WITNESS_ASK = 5,
+    MORTISE_WITNESS_TELL = 6
+} mortise_witness_kind;
+
+/* The first three fields are the same in all versions. A witness answers another version with REFUSE. */
+typedef struct mortise_witness_message {
+    uint32_t magic;
+    uint16_t version, kind;
+    int32_t pid;              /* ASK, TELL: in the witness's pid namespace */
+    uint32_t count;           /* TELL */
+    uint64_t print;           /* HELLO: mortise_config_print() */
+    int64_t crash_delay_ms;   /* HELLO: from the death to the release */
+    uint32_t text_len;        /* the text that follows; without a NUL */
+    uint32_t reserved;
+} mortise_witness_message;
+
+/* ---- Functions ---------------------------------------------------------------------------------- */
+
+/* As mortise_open(), but the witness of this client is at the other end of `socket`, a connected SEQPACKET socket,
+ * whatever the config says. The client owns the socket from now on, also if the call fails. */
+MORTISE_API mortise_status mortise_open_witnessed(const char *where, int socket, mortise_client **client,
+                                                  mortise_error *error);
+/* Opens the configuration of a process that may die, for mortise_release_dead(): as mortise_open(), but the client has no
+ * observers and no witness of its own. */
+MORTISE_API mortise_status mortise_open_for_dead(const char *where, mortise_client **client, mortise_error *error);
+
+/* A number that is the same if two clients were opened with the same configuration, environment variables included. A
+ * number that differs tells a witness that "the same" file is another one for it. 0: the client was closed. */
+MORTISE_API uint64_t mortise_config_print(mortise_client *client);
+
+/* Releases a claim of a dead process: asks the backend to drop the grant id, and repeats that until it is sure, or until
+ * the claim has ended by itself. Never call it for a process that may be alive.
+ * slot: a copy, in the state ASKED or HELD; `sequence` and `ends_ns` are not looked at.
+ * The callback gets OK if the backend had the claim, LOST or NOTOWNER if it had nothing of it, or why the release is not
+ * certain (UNREACHABLE, …; then the library goes on). It is called once, on the notifier thread or in
+ * mortise_dispatch(), with the first answer, or when the ttl is over.
+ * OK: the callback will be called. INVALID: a field of the slot is out of range. NOMEM, CLOSED, FORKED. */
+MORTISE_API mortise_status mortise_release_dead(mortise_client *client, const mortise_witness_slot *slot,
+                                                mortise_release_callback callback, void *user_data,
+                                                mortise_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
