@@ -16,9 +16,9 @@ static const char *text_of(const char *text)
     return text == NULL ? "" : text;
 }
 
-static bool is_try(const struct claim *claim)
+static enum node_style style_of(const struct driver *driver, const struct claim *claim)
 {
-    return claim->op != NULL && (claim->op->flags & MORTISE_OP_TRY) != 0;
+    return style_of_part(driver->style, claim->part);
 }
 
 static const char *node_of(const struct request *request)
@@ -49,19 +49,20 @@ static bool is_opened(struct driver *driver, struct claim *claim, const struct r
 static void holder_met(struct driver *driver, struct request *request)
 {
     struct claim *claim = claim_arrived(driver, request);
-    if (claim == NULL || claim->op == NULL || is_opened(driver, claim, request, LOOK_SURE))
+    struct claim *whole = claim == NULL ? NULL : claim_whole(claim);
+    if (claim == NULL || whole->op == NULL || is_opened(driver, claim, request, LOOK_SURE))
         return;
-    if (request->rc == ZOK && claim->op->info != NULL) {
-        mortise_info *info = claim->op->info;
+    if (request->rc == ZOK && whole->op->info != NULL) {
+        mortise_info *info = whole->op->info;
         struct contender contender;
         note_holder(driver, driver->base, NULL, request, info);
-        node_read(node_of(request), driver->style, &contender);
+        node_read(node_of(request), style_of(driver, claim), &contender);
         if (contender.kind.shared)
             info->mode = MORTISE_SHARED;
         info->permits = contender.kind.permits;
         info->holders = 1; /* at least */
     }
-    claim_drop(driver, claim); /* with its end the try is BUSY */
+    claim_drop(driver, whole); /* with its end the try is BUSY */
 }
 
 /* A try is not first: reads who is. */
@@ -86,7 +87,7 @@ static void other_permits_met(struct driver *driver, struct request *request)
         claim_list(driver, claim, LOOK_SURE);
         return;
     }
-    node_read(node_of(request), driver->style, &contender);
+    node_read(node_of(request), style_of(driver, claim), &contender);
     note_read(request->text, &info); /* if nobody may read it, it is another client */
     fault_permits(driver, claim->op, contender.kind.permits, &info);
     claim->op = NULL;
@@ -105,16 +106,6 @@ static void meet_other_permits(struct driver *driver, struct claim *claim, const
                send_get(driver, claim->name->folder, node, claim_reply(claim, other_permits_met)));
 }
 
-/* The numbers do not say whether the node that blocks it is before it, and the czxids say that it is not. */
-static bool may_pass(const struct claim *claim, const struct request *request)
-{
-    struct contender before, own;
-    return node_read(claim->before, STYLE_CURATOR, &before) &&
-           node_read(claim->node, STYLE_CURATOR, &own) &&
-           number_compare(before.number, own.number) == NUMBER_UNDECIDED &&
-           request->stat.czxid > claim->czxid;
-}
-
 static void watched_before(struct driver *driver, struct request *request)
 {
     struct claim *claim = claim_arrived(driver, request);
@@ -126,7 +117,7 @@ static void watched_before(struct driver *driver, struct request *request)
         claim_fail(driver, claim, MORTISE_BACKEND, request->rc);
     else if (is_opened(driver, claim, request, LOOK_HERE))
         return;
-    else if (!claim->crowded && may_pass(claim, request)) {
+    else if (!claim->crowded && claim_may_pass(driver, claim, request)) {
         free(claim->passed);
         claim->passed = claim->before;
         claim->before = NULL;
@@ -208,7 +199,7 @@ static void adopted(struct driver *driver, struct request *request)
 static void searched(struct driver *driver, struct claim *claim, const struct children *children)
 {
     char prefix[NODE_MAX];
-    node_prefix(driver->style, claim->kind, &claim->grant, claim->made_in, prefix);
+    node_prefix(style_of(driver, claim), claim->kind, &claim->grant, claim->made_in, prefix);
     const char *node = queue_find(children, prefix);
     bool is_wanted = claim_is_wanted(claim);
     snprintf(claim->node, sizeof(claim->node), "%s", node == NULL ? "" : node);
@@ -234,11 +225,11 @@ static void searched(struct driver *driver, struct claim *claim, const struct ch
 static void meet_foreign(struct driver *driver, struct claim *claim, const char *node)
 {
     struct contender contender;
-    node_read(node, driver->style, &contender);
+    node_read(node, style_of(driver, claim), &contender);
     if (contender.kin == KIN_MORTISE && claim->look != LOOK_SURE)
         claim_list(driver, claim, LOOK_SURE);
     else
-        claim_refuse(driver, claim, node);
+        claim_refuse(driver, claim, claim->name->folder, node);
 }
 
 static void make(struct driver *driver, struct claim *claim);
@@ -272,8 +263,8 @@ static void listed(struct driver *driver, struct request *request)
         searched(driver, claim, children);
         return;
     }
-    struct seeker seeker = {driver->style, claim->kind, claim->node, text_of(claim->passed),
-                            text_of(claim->opened)};
+    struct seeker seeker = {style_of(driver, claim), claim->kind, claim->node,
+                            text_of(claim->passed), text_of(claim->opened)};
     struct queue_view view = queue_look(children, &seeker);
     if (view.foreign != NULL)
         meet_foreign(driver, claim, view.foreign);
@@ -287,7 +278,7 @@ static void listed(struct driver *driver, struct request *request)
     } else if (view.before == NULL) {
         claim->from_ns = request->sent_ns;
         claim_be_first(driver, claim);
-    } else if (is_try(claim))
+    } else if (claim_is_try(claim))
         meet_holder(driver, claim, view.first);
     else
         wait_behind(driver, claim, children, &seeker, &view);
@@ -365,29 +356,75 @@ static void made(struct driver *driver, struct request *request)
     }
 }
 
+/* A claim of a semaphore has no node before it is through the gate. */
+static bool is_through_gate(struct driver *driver, struct claim *claim)
+{
+    if (!style_has_gate(driver->style) || claim->part == PART_GATE)
+        return true;
+    if (claim->gate != NULL)
+        return claim->gate->state == CLAIM_HELD;
+    if (claim_new_gate(driver, claim) == NULL)
+        claim_sent(driver, claim, false);
+    else
+        claim_go(driver, claim->gate);
+    return false;
+}
+
+/* The folder above both parts of a semaphore must have no contenders of other recipes, whose clients look only there. */
+static void above_listed(struct driver *driver, struct request *request)
+{
+    struct claim *claim = claim_arrived(driver, request);
+    struct contender contender;
+    for (size_t i = 0; claim != NULL && request->rc == ZOK && i < request->children->count; i++)
+        if (node_read(request->children->names[i], STYLE_CURATOR, &contender)) {
+            claim_refuse(driver, claim, claim->name->above, contender.node);
+            return;
+        }
+}
+
+static bool list_above(struct driver *driver, struct claim *claim)
+{
+    const char *above = claim->name->above;
+    return above == NULL || claim->part != PART_GATE ||
+           claim_sent(driver, claim, send_list(driver, above, claim_reply(claim, above_listed)));
+}
+
+/* The folder that is missing, and those above it. */
+static bool make_folder(struct driver *driver, struct claim *claim)
+{
+    const struct name *name = claim->name;
+    bool stays = driver->style == STYLE_KAZOO_SEMAPHORE && claim->part == PART_LEASES;
+    if (claim->folder_tries > 1)
+        send_root(driver, NULL);
+    if (name->above != NULL)
+        send_create(driver, name->above, NULL, "", 0, ZOO_CONTAINER, (struct reply_to){0});
+    return claim_sent(driver, claim,
+                      send_create(driver, name->folder, NULL, "", 0,
+                                  stays ? ZOO_PERSISTENT : ZOO_CONTAINER, /* kazoo counts on it */
+                                  claim_reply(claim, folder_made)));
+}
+
 /* Create and list in one flight, and the folder before them if it was missing. */
 static void make(struct driver *driver, struct claim *claim)
 {
     const char *folder = claim->name->folder;
     char prefix[NODE_MAX], data[DATA_MAX];
     claim_become(driver, claim, CLAIM_IDLE);
+    if (!is_through_gate(driver, claim))
+        return;
     claim->step++;
     claim->look = LOOK_HERE;
     free(claim->passed);
     free(claim->opened);
     claim->passed = claim->opened = NULL;
-    if (claim->folder_tries > 1)
-        send_root(driver, NULL);
-    if (claim->folder_tries > 0 &&
-        !claim_sent(driver, claim,
-                    send_create(driver, folder, NULL, "", 0, ZOO_CONTAINER,
-                                claim_reply(claim, folder_made))))
+    if (claim->folder_tries > 0 && !make_folder(driver, claim))
         return;
     if (claim->node[0] != '\0') /* of an abandoned session */
         send_delete(driver, folder, claim->node, (struct reply_to){0});
     claim->node[0] = '\0';
     claim->noted_base = driver->base;
-    node_prefix(driver->style, claim->kind, &claim->grant, driver->session->number, prefix);
+    node_prefix(style_of(driver, claim), claim->kind, &claim->grant, driver->session->number,
+                prefix);
     struct reply_to to = claim_reply(claim, made);
     to.quiet = true; /* the list is answered right behind it */
     if (!claim_sent(driver, claim,
@@ -397,7 +434,8 @@ static void make(struct driver *driver, struct claim *claim)
         return;
     claim->made_in = driver->session->number;
     claim_become(driver, claim, CLAIM_MAKING);
-    claim_sent(driver, claim, send_list(driver, folder, claim_reply(claim, listed)));
+    if (list_above(driver, claim))
+        claim_sent(driver, claim, send_list(driver, folder, claim_reply(claim, listed)));
 }
 
 /* ---- what is next ------------------------------------------------------------------------------------------ */
@@ -418,7 +456,7 @@ static void go_now(struct driver *driver, struct claim *claim)
 {
     switch (claim->state) {
     case CLAIM_IDLE:
-        if (!is_try(claim) || claim->made_in != 0) {
+        if (!claim_is_try(claim) || claim_is_sent(claim)) {
             make(driver, claim);
             return;
         }
@@ -440,24 +478,12 @@ static void go_now(struct driver *driver, struct claim *claim)
     }
 }
 
-/* Thousands of claims may begin together, or go on after a reconnection. They are not all sent at once, because a beat would
- * be answered after all of them. They keep their order: the next acquire of a name is behind its release. */
-static bool is_late(struct driver *driver, struct claim *claim)
-{
-    if (claim->prev_late != NULL)
-        return true;
-    if (driver->backlog == NULL && driver->session->open < OPEN_MAX)
-        return false;
-    DL_APPEND2(driver->backlog, claim, prev_late, next_late);
-    return true;
-}
-
 void claim_go(struct driver *driver, struct claim *claim)
 {
     if (!is_ready(driver))
         return;
     start_over(driver, claim);
-    if (!is_late(driver, claim))
+    if (!claim_is_late(driver, claim))
         go_now(driver, claim);
 }
 

@@ -9,11 +9,13 @@
 
 /* ---- names and claims ------------------------------------------------------------------------------ */
 
-static struct name *name_of(struct driver *driver, const char *name, size_t name_len, bool make)
+static struct name *name_of(struct driver *driver, const char *name, size_t name_len,
+                            enum part part, bool make)
 {
-    char folder[FOLDER_MAX];
+    char folder[PART_MAX];
     struct name *found;
     folder_of_name(name, name_len, driver->root[0] == '\0', folder);
+    folder_of_part(driver->style, part, folder);
     size_t length = strlen(folder);
     HASH_FIND(hh, driver->names, folder, length, found);
     if (found != NULL || !make)
@@ -24,8 +26,12 @@ static struct name *name_of(struct driver *driver, const char *name, size_t name
     memcpy(found->folder, folder, length + 1);
     memcpy(found->name, name, name_len);
     found->name_len = name_len;
-    HASH_ADD(hh, driver->names, folder, length, found);
+    const char *slash = strrchr(found->folder, '/');
+    found->above = slash == NULL ? NULL : strndup(folder, (size_t)(slash - found->folder));
+    if (slash == NULL || found->above != NULL)
+        HASH_ADD(hh, driver->names, folder, length, found);
     if (found->hh.tbl == NULL) {
+        free(found->above);
         free(found);
         return NULL;
     }
@@ -35,12 +41,13 @@ static struct name *name_of(struct driver *driver, const char *name, size_t name
 static void name_free(struct driver *driver, struct name *name)
 {
     HASH_DELETE(hh, driver->names, name);
+    free(name->above);
     free(name);
 }
 
 struct claim *claim_find(struct driver *driver, const mortise_op *op)
 {
-    struct name *name = name_of(driver, op->name, op->name_len, false);
+    struct name *name = name_of(driver, op->name, op->name_len, PART_LEASES, false);
     struct claim *claim = name == NULL ? NULL : name->claims;
     while (claim != NULL && memcmp(&claim->grant, &op->grant, sizeof(op->grant)) != 0)
         claim = claim->next;
@@ -59,9 +66,10 @@ struct claim *claims_of_path(struct driver *driver, const char *path, const char
     return name == NULL ? NULL : name->claims;
 }
 
-struct claim *claim_new(struct driver *driver, const mortise_op *op)
+static struct claim *new_in(struct driver *driver, const char *text, size_t text_len,
+                            enum part part, const mortise_grant_id *grant)
 {
-    struct name *name = name_of(driver, op->name, op->name_len, true);
+    struct name *name = name_of(driver, text, text_len, part, true);
     struct claim *claim = name == NULL ? NULL : calloc(1, sizeof(*claim));
     if (claim == NULL) {
         if (name != NULL && name->claims == NULL)
@@ -69,12 +77,37 @@ struct claim *claim_new(struct driver *driver, const mortise_op *op)
         return NULL;
     }
     claim->name = name;
-    claim->grant = op->grant;
+    claim->part = part;
+    claim->grant = *grant;
     claim->state = CLAIM_IDLE;
     claim->ends_ns = MORTISE_NEVER;
     claim->look_ns = MORTISE_NEVER;
     DL_APPEND(name->claims, claim);
     return claim;
+}
+
+struct claim *claim_new(struct driver *driver, const mortise_op *op)
+{
+    return new_in(driver, op->name, op->name_len, PART_LEASES, &op->grant);
+}
+
+struct claim *claim_new_gate(struct driver *driver, struct claim *claim)
+{
+    const struct name *name = claim->name;
+    struct claim *gate = new_in(driver, name->name, name->name_len, PART_GATE, &claim->grant);
+    if (gate == NULL)
+        return NULL;
+    gate->opens = claim;
+    claim->gate = gate;
+    return gate;
+}
+
+void claim_part(struct claim *claim, struct claim *gate)
+{
+    if (claim != NULL)
+        claim->gate = NULL;
+    if (gate != NULL)
+        gate->opens = NULL;
 }
 
 static void claim_free(struct driver *driver, struct claim *claim)
@@ -91,6 +124,26 @@ void claim_not_late(struct driver *driver, struct claim *claim)
     if (claim->prev_late != NULL)
         DL_DELETE2(driver->backlog, claim, prev_late, next_late);
     claim->prev_late = claim->next_late = NULL;
+}
+
+bool claim_is_late(struct driver *driver, struct claim *claim)
+{
+    if (claim->prev_late != NULL)
+        return true;
+    if (driver->backlog == NULL && driver->session->open < OPEN_MAX)
+        return false;
+    DL_APPEND2(driver->backlog, claim, prev_late, next_late);
+    return true;
+}
+
+bool claim_may_pass(const struct driver *driver, const struct claim *claim,
+                    const struct request *request)
+{
+    struct contender before, own;
+    enum node_style style = style_of_part(driver->style, claim->part);
+    return node_read(claim->before, style, &before) && node_read(claim->node, style, &own) &&
+           number_compare(before.number, own.number) == NUMBER_UNDECIDED &&
+           request->stat.czxid > claim->czxid;
 }
 
 void claims_sweep_by(struct driver *driver, int64_t at_ns)
@@ -141,6 +194,8 @@ void claim_end(struct driver *driver, struct claim *claim, mortise_status status
         driver->host->complete(driver->host, claim->op, MORTISE_BUSY);
     }
     claim->op = NULL;
+    claim_part(claim, claim->gate);
+    claim_part(claim->opens, claim);
     claim_not_late(driver, claim);
     DL_DELETE(name->claims, claim);
     if (name->claims == NULL)
@@ -199,7 +254,7 @@ bool claim_sent(struct driver *driver, struct claim *claim, bool sent)
     if (op != NULL) {
         claim->op = NULL;
         claim->ends_ns = 0;
-        fault_tell(driver, op, claim->made_in != 0 ? MORTISE_INDETERMINATE : MORTISE_NOMEM,
+        fault_tell(driver, op, claim_is_sent(claim) ? MORTISE_INDETERMINATE : MORTISE_NOMEM,
                    ZSYSTEMERROR);
     }
     return false;

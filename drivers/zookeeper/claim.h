@@ -24,20 +24,20 @@
  * "unwanted" is a cancel, a release, a failure, a ttl that passed, or a caller that gave up.
  *
  *   state       answer                                again         unwanted     session ended  session abandoned
- *   IDLE        -                                     MAKING a      ENDED b      IDLE           IDLE b
+ *   IDLE        gate open j: MAKING                   MAKING a j    ENDED b      IDLE           IDLE b
  *   LOOKING     nobody: MAKING; somebody: MEETING c   LOOKING       ENDED b      IDLE           IDLE
  *   MAKING      made: QUEUED; refused: unwanted d;    UNCERTAIN     UNWANTED     IDLE           UNCERTAIN
  *               lost: UNCERTAIN
  *   UNCERTAIN   found: QUEUED; not found: MAKING;     UNCERTAIN     SEARCHING    IDLE f         UNCERTAIN
  *               found, of an earlier session: IDLE b
- *   QUEUED      first: FIRST; blocked: WAITING, a     QUEUED        DELETING     IDLE           IDLE b
+ *   QUEUED      first: FIRST k; blocked: WAITING, a   QUEUED        DELETING     IDLE           IDLE b
  *               try: MEETING; no node: MAKING
  *   MEETING     who it is: unwanted (BUSY, or         QUEUED e      DELETING e   IDLE           IDLE b
  *               INVALID g); open h: QUEUED e
  *   WAITING     blocker gone, younger or open h:      QUEUED        DELETING     IDLE           IDLE b
  *               QUEUED
  *   FIRST       base high enough: READY               QUEUED        DELETING     IDLE           IDLE b
- *   READY       proven: HELD                          QUEUED        DELETING     IDLE           IDLE b
+ *   READY       proven, and gate left l: HELD         QUEUED        DELETING     IDLE           IDLE b
  *   HELD        no node: GONE; made shared i          HELD          DELETING     GONE           REDELETING
  *   GONE        -                                     GONE          ENDED LOST   GONE           GONE
  *   UNWANTED    made: DELETING; refused: ENDED;       UNWANTED      UNWANTED     ENDED          SEARCHING
@@ -58,6 +58,15 @@
  *   number of permits; before the acquire fails, the claim looks once more, behind a barrier. h: the claim is shared, and the
  *   blocker is exclusive by its name only. i: a renewal with MORTISE_OP_DOWNGRADE writes the note of the node again, and is
  *   answered when that is; lost: INDETERMINATE, and the repeat writes the same.
+ *
+ * A SEMAPHORE has a gate (names.h), and for it each claim has a second one, its *gate*, with the same table and no op:
+ *   j: IDLE until the gate is HELD; a claim without one makes one. k: a gate is HELD at once, without a token.
+ *   l: a shared claim drops its gate as soon as it is READY, and is granted when the gate has ENDED, so that a try that comes
+ *   after the grant does not meet it. An exclusive one keeps its gate while it is HELD.
+ *   The gate fails: the claim fails. The claim is unwanted, or GONE: so is its gate. The node of a HELD gate is deleted by
+ *   somebody: an exclusive claim that is HELD is GONE, as others may come; one that waits fails (BACKEND). The session ends
+ *   or is abandoned: the gate is unwanted, and the claim, if it is still wanted, goes through a new one. The gate cannot be
+ *   deleted: the claim fails, because nobody would get through it. A downgrade leaves the gate when the node says so.
  *
  * Why the holes are closed:
  *   - A create's reply is lost. The search comes after a reconnection and behind a barrier. A server that lags would not
@@ -132,6 +141,9 @@ struct claim {
     struct claim *next, *prev;           /* of the name */
     struct claim *next_late, *prev_late; /* in the backlog; prev_late NULL: not there */
     struct name *name;
+    struct claim *gate;  /* its claim in the gate of a semaphore; NULL: none, or it has left */
+    struct claim *opens; /* the claim that goes through this one's gate; NULL: none, or it has been left */
+    enum part part;      /* PART_GATE: it is a claim in a gate. It has no op */
     mortise_grant_id grant;
     enum claim_state state;
     mortise_op *op;       /* the acquire that waits for it, or NULL */
@@ -165,6 +177,7 @@ struct claim {
 struct name {
     UT_hash_handle hh; /* by folder */
     struct claim *claims;
+    char *above; /* the folder above this one, below the root; NULL: there is none */
     size_t name_len;
     char name[MORTISE_NAME_MAX];
     char folder[];
@@ -184,6 +197,26 @@ static inline bool claim_is_unwanted(const struct claim *claim)
 
 struct claim *claim_find(struct driver *driver, const mortise_op *op);
 struct claim *claim_new(struct driver *driver, const mortise_op *op);
+/* A claim in the gate that this one has to go through; NULL: no memory. */
+struct claim *claim_new_gate(struct driver *driver, struct claim *claim);
+/* The claim that somebody waits for or holds: itself, or the one that goes through this one's gate. */
+static inline struct claim *claim_whole(struct claim *claim)
+{
+    return claim->opens != NULL ? claim->opens : claim;
+}
+/* A caller that does not wait. */
+static inline bool claim_is_try(struct claim *claim)
+{
+    const mortise_op *op = claim_whole(claim)->op;
+    return op != NULL && (op->flags & MORTISE_OP_TRY) != 0;
+}
+/* Its node, or that in the gate, may be in the servers. */
+static inline bool claim_is_sent(const struct claim *claim)
+{
+    return claim->made_in != 0 || (claim->gate != NULL && claim->gate->made_in != 0);
+}
+/* The two know nothing of each other any more. */
+void claim_part(struct claim *claim, struct claim *gate);
 /* The one place where the state changes. */
 void claim_become(struct driver *driver, struct claim *claim, enum claim_state state);
 /* Answers the ops that wait for its end, and takes it off all lists. The caller must not touch it any more. */
@@ -200,6 +233,12 @@ void claims_sweep_by(struct driver *driver, int64_t at_ns);
 void claim_look_by(struct driver *driver, struct claim *claim, int64_t after_ns);
 /* Tries again then what failed. */
 void claim_retry(struct driver *driver, struct claim *claim, int64_t after_ns);
+/* Thousands of claims may begin together, or go on after a reconnection. They are not all sent at once, because a beat would
+ * be answered after all of them. They keep their order: the next acquire of a name is behind its release. True: it waits. */
+bool claim_is_late(struct driver *driver, struct claim *claim);
+/* The numbers do not say whether the node that blocks it is before it, and the czxids, as answered, say that it is not. */
+bool claim_may_pass(const struct driver *driver, const struct claim *claim,
+                    const struct request *request);
 /* Takes it off the backlog. */
 void claim_not_late(struct driver *driver, struct claim *claim);
 /* Where the answer to a request of its present step goes. */
@@ -236,10 +275,12 @@ void claim_grant(struct driver *driver, struct claim *claim);
 
 /* Nobody wants it any more. It may end at once: the caller must not touch it any more. */
 void claim_drop(struct driver *driver, struct claim *claim);
+/* Nor does it need its gate any more, if it has one. */
+void claim_leave_gate(struct driver *driver, struct claim *claim);
 /* Fails the acquire, and drops the claim. */
 void claim_fail(struct driver *driver, struct claim *claim, mortise_status status, int rc);
-/* The same, because of this node in the folder: its owner and ours would both hold. */
-void claim_refuse(struct driver *driver, struct claim *claim, const char *node);
+/* The same, because of this node in this folder: its owner and ours would both hold. */
+void claim_refuse(struct driver *driver, struct claim *claim, const char *folder, const char *node);
 /* Sends the delete of its node. */
 void claim_delete(struct driver *driver, struct claim *claim);
 /* The node of an unwanted claim could not be found or deleted: its releases fail, and the claim tries again after a pause. */

@@ -164,7 +164,8 @@ void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status sta
 void fault_permits(struct driver *driver, mortise_op *op, uint32_t permits,
                    const mortise_info *holder);
 /* CONFIG: this node in the folder belongs to a client that locks in another way. */
-void fault_foreign(struct driver *driver, mortise_op *op, const char *folder, const char *node);
+void fault_foreign(struct driver *driver, mortise_op *op, enum node_style style, const char *folder,
+                   const char *node);
 mortise_status fault_error(mortise_error *error, mortise_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* "127.0.0.1:2181", the server of the connection; without a connection the list of the config. */

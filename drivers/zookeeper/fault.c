@@ -109,13 +109,14 @@ void fault_permits(struct driver *driver, mortise_op *op, uint32_t permits,
                        op->permits, who, permits, verb_of(op), quoted(driver, op, name));
 }
 
-void fault_foreign(struct driver *driver, mortise_op *op, const char *folder, const char *node)
+void fault_foreign(struct driver *driver, mortise_op *op, enum node_style style, const char *folder,
+                   const char *node)
 {
     char name[QUOTED_SIZE], shown[QUOTED_SIZE], where[QUOTED_SIZE], server[NI_MAXHOST];
-    char path[ROOT_MAX + FOLDER_MAX], why[256];
+    char path[ROOT_MAX + PART_MAX], why[320];
     const char *ours = node_style_name(driver->style);
     struct contender contender;
-    bool counts = node_read(node, driver->style, &contender);
+    bool counts = node_read(node, style, &contender);
     const char *theirs = counts ? node_style_name(contender.style) : "";
     if (contender.kin == KIN_MORTISE)
         snprintf(why, sizeof(why),
@@ -129,9 +130,9 @@ void fault_foreign(struct driver *driver, mortise_op *op, const char *folder, co
                  ours, theirs);
     else
         snprintf(why, sizeof(why),
-                 ", which looks like another kind of lock (a semaphore, say). No node_style "
-                 "excludes that: use another root. If the node is no lock and does not belong "
-                 "there, delete it (deleteall in zkCli.sh)");
+                 ", which looks like another kind of lock. Of a semaphore of Curator or kazoo: set "
+                 "node_style = curator-semaphore or kazoo-semaphore. Else use another root, or, "
+                 "if it is no lock and does not belong there, delete it (deleteall in zkCli.sh)");
     driver->host->quote(node, strlen(node), shown, sizeof(shown));
     snprintf(path, sizeof(path), "%s/%s", driver->root, folder);
     driver->host->quote(path, strlen(path), where, sizeof(where));

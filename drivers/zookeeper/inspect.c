@@ -25,7 +25,8 @@ struct holder {
 };
 
 struct item {
-    const char *folder;
+    char *folder, *gate; /* of the leases; of a semaphore's gate, or NULL */
+    int32_t gate_count;  /* of the contenders there */
     size_t name_len;
     unsigned tries;
     int32_t waiters;
@@ -39,8 +40,6 @@ struct listing {
     struct item *items;
     size_t count, next, open; /* the next to be asked for; those that are being asked for */
     int64_t base;             /* of the tokens */
-    struct children *folders;
-    char folder[FOLDER_MAX]; /* of inspect and break */
 };
 
 static void holders_free(struct item *item)
@@ -61,10 +60,12 @@ static void listing_free(struct query *query)
     query->listing = NULL;
     if (listing == NULL)
         return;
-    for (size_t i = 0; i < listing->count; i++)
+    for (size_t i = 0; i < listing->count; i++) {
         holders_free(&listing->items[i]);
+        free(listing->items[i].folder);
+        free(listing->items[i].gate);
+    }
     free(listing->items);
-    free(listing->folders);
     free(listing);
 }
 
@@ -94,6 +95,31 @@ static void broken(struct driver *driver, struct request *request)
         query_complete(driver, query, request->rc == ZOK ? MORTISE_OK : MORTISE_LOST);
 }
 
+static void delete_holder(struct driver *driver, struct query *query, const struct item *item,
+                          const struct holder *holder)
+{
+    query->written = true;
+    query_sent(driver, query,
+               send_delete(driver, item->folder, holder->node, query_reply(query, broken)));
+}
+
+/* An exclusive holder is in the gate too, and keeps others out there. */
+static void gate_searched(struct driver *driver, struct request *request)
+{
+    struct query *query = query_answer(driver, request, true);
+    char owner[33], other[33];
+    if (query == NULL)
+        return;
+    const struct item *item = query->listing->items;
+    const struct holder *holder = item->holders;
+    query->written = true;
+    bool known = request->rc == ZOK && node_owner(holder->node, owner);
+    for (size_t i = 0; known && i < request->children->count; i++)
+        if (node_owner(request->children->names[i], other) && strcmp(owner, other) == 0)
+            send_delete(driver, item->gate, request->children->names[i], (struct reply_to){0});
+    delete_holder(driver, query, item, holder);
+}
+
 /* Deletes the very node that was read. Another grant's node has another name. */
 static void finish_break(struct driver *driver, struct query *query, const struct item *item)
 {
@@ -104,9 +130,10 @@ static void finish_break(struct driver *driver, struct query *query, const struc
         query_complete(driver, query, item->count == 0 ? MORTISE_LOST : MORTISE_NOTOWNER);
         return;
     }
-    query->written = true;
-    query_sent(driver, query,
-               send_delete(driver, item->folder, holder->node, query_reply(query, broken)));
+    if (item->gate != NULL && !holder->kind.shared)
+        query_sent(driver, query, send_list(driver, item->gate, query_reply(query, gate_searched)));
+    else
+        delete_holder(driver, query, item, holder);
 }
 
 static void finish_inspect(struct driver *driver, struct query *query, const struct item *item)
@@ -216,7 +243,10 @@ static void settle(struct driver *driver, struct query *query, size_t index)
     }
     int64_t contenders = (int64_t)item->waiters;
     keep_holders(item);
-    contenders -= (int64_t)item->count;
+    if (item->gate == NULL)
+        contenders -= (int64_t)item->count;
+    else /* an exclusive holder is still in the gate */
+        contenders = item->gate_count - (item->count > 0 && !item->holders[0].kind.shared);
     item->waiters = contenders < 0 ? 0 : (int32_t)contenders;
     item_done(driver, query);
 }
@@ -308,11 +338,28 @@ static void queue_read(struct driver *driver, struct request *request)
         ask_holders(driver, query, request->to.index, (size_t)asked);
 }
 
+static void gate_read(struct driver *driver, struct request *request)
+{
+    struct query *query = query_answer(driver, request, true);
+    struct contender contender;
+    int32_t count = 0;
+    if (query == NULL)
+        return;
+    for (size_t i = 0; request->rc == ZOK && i < request->children->count; i++)
+        count += node_read(request->children->names[i], STYLE_CURATOR, &contender);
+    query->listing->items[request->to.index].gate_count = count;
+}
+
+/* The gate first: its answer is here when the leases are read. */
 static bool ask_item(struct driver *driver, struct query *query, size_t index)
 {
-    struct reply_to to = query_reply(query, queue_read);
+    const struct item *item = &query->listing->items[index];
+    struct reply_to to = query_reply(query, gate_read);
     to.index = index;
-    return query_sent(driver, query, send_list(driver, query->listing->items[index].folder, to));
+    if (item->gate != NULL && !query_sent(driver, query, send_list(driver, item->gate, to)))
+        return false;
+    to.answered = queue_read;
+    return query_sent(driver, query, send_list(driver, item->folder, to));
 }
 
 /* ---- the beginning ---------------------------------------------------------------------------------------- */
@@ -325,23 +372,38 @@ static int by_name(const void *a, const void *b)
     return order != 0 ? order : (one->name_len > two->name_len) - (one->name_len < two->name_len);
 }
 
+/* The folders of an item, whose name has this one. False: no memory. */
+static bool set_folders(const struct driver *driver, struct item *item, const char *name)
+{
+    char folder[PART_MAX], gate[PART_MAX];
+    bool has_gate = style_has_gate(driver->style);
+    snprintf(folder, sizeof(folder), "%s", name);
+    snprintf(gate, sizeof(gate), "%s", name);
+    folder_of_part(driver->style, PART_LEASES, folder);
+    folder_of_part(driver->style, PART_GATE, gate);
+    item->folder = strdup(folder);
+    item->gate = has_gate ? strdup(gate) : NULL;
+    return item->folder != NULL && (item->gate != NULL || !has_gate);
+}
+
 /* Takes the folders that are locks and begin with the prefix that is asked for. */
-static bool take_folders(struct query *query, struct request *request)
+static bool take_folders(const struct driver *driver, struct query *query, struct request *request)
 {
     struct listing *listing = query->listing;
-    struct children *folders = request->children;
+    const struct children *folders = request->children;
     listing->items = calloc(folders->count + 1, sizeof(*listing->items));
     if (listing->items == NULL)
         return false;
-    listing->folders = folders;
-    request->children = NULL;
     for (size_t i = 0; i < folders->count; i++) {
         struct item *item = &listing->items[listing->count];
         item->name_len = name_of_folder(folders->names[i], item->name, sizeof(item->name));
-        item->folder = folders->names[i];
-        if (item->name_len > 0 && item->name_len >= query->op->name_len &&
-            memcmp(item->name, query->op->name, query->op->name_len) == 0)
-            listing->count++;
+        if (item->name_len == 0 || item->name_len < query->op->name_len ||
+            is_gate_folder(driver->style, folders->names[i]) ||
+            memcmp(item->name, query->op->name, query->op->name_len) != 0)
+            continue;
+        listing->count++;
+        if (!set_folders(driver, item, folders->names[i]))
+            return false;
     }
     qsort(listing->items, listing->count, sizeof(*listing->items), by_name);
     return true;
@@ -352,7 +414,7 @@ static void folders_read(struct driver *driver, struct request *request)
     struct query *query = query_answer(driver, request, true);
     if (query == NULL)
         return;
-    if (request->rc == ZOK && !take_folders(query, request))
+    if (request->rc == ZOK && !take_folders(driver, query, request))
         query_complete(driver, query, MORTISE_NOMEM);
     else
         ask_more(driver, query);
@@ -370,14 +432,16 @@ static bool ask_one(struct driver *driver, struct query *query)
 {
     struct listing *listing = query->listing;
     const mortise_op *op = query->op;
+    char folder[FOLDER_MAX];
     listing->items = calloc(1, sizeof(*listing->items));
     if (listing->items == NULL)
         return query_sent(driver, query, false);
-    folder_of_name(op->name, op->name_len, driver->root[0] == '\0', listing->folder);
+    folder_of_name(op->name, op->name_len, driver->root[0] == '\0', folder);
     listing->items->name_len = op->name_len;
     memcpy(listing->items->name, op->name, op->name_len);
-    listing->items->folder = listing->folder;
     listing->count = listing->next = listing->open = 1;
+    if (!set_folders(driver, listing->items, folder))
+        return query_sent(driver, query, false);
     return ask_item(driver, query, 0);
 }
 

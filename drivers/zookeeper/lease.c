@@ -11,11 +11,21 @@ static void doubt(struct driver *driver, struct claim *claim)
     driver->host->doubt(driver->host, claim->name->name, claim->name->name_len);
 }
 
-/* The own node of a held claim has gone. */
+/* The own node of a held claim has gone, or that in the gate of an exclusive one: others may come. */
 static void vanish(struct driver *driver, struct claim *claim)
 {
-    claim_become(driver, claim, CLAIM_GONE);
-    doubt(driver, claim);
+    struct claim *whole = claim_whole(claim);
+    if (claim->part == PART_GATE)
+        claim_end(driver, claim, MORTISE_OK);
+    if (whole->part == PART_GATE) /* nobody goes through it any more */
+        return;
+    if (whole->state != CLAIM_HELD) {
+        claim_fail(driver, whole, MORTISE_BACKEND, ZNONODE);
+        return;
+    }
+    claim_become(driver, whole, CLAIM_GONE);
+    claim_leave_gate(driver, whole);
+    doubt(driver, whole);
 }
 
 /* ---- acquire --------------------------------------------------------------------------------------- */
@@ -73,7 +83,7 @@ void lease_cancel_acquire(struct driver *driver, mortise_op *op)
     struct claim *claim = op_claim(op);
     claim->op = NULL;
     driver->host->complete(driver->host, op,
-                           claim->made_in == 0 ? MORTISE_CANCELED : MORTISE_INDETERMINATE);
+                           claim_is_sent(claim) ? MORTISE_INDETERMINATE : MORTISE_CANCELED);
     claim_drop(driver, claim);
 }
 
@@ -111,6 +121,7 @@ static void downgraded(struct driver *driver, struct request *request)
     claim->downgrade = NULL;
     if (request->rc == ZOK) {
         claim->downgraded = true;
+        claim_leave_gate(driver, claim);
         renew(driver, claim, op, MORTISE_INDETERMINATE);
     } else if (fault_is_loss(request->rc))
         fault_unreachable(driver, op, MORTISE_INDETERMINATE);
@@ -304,7 +315,7 @@ void lease_proven(struct driver *driver)
 static void tell_away(struct driver *driver, struct claim *claim)
 {
     mortise_op *op = claim->op;
-    bool is_sent = claim->made_in != 0;
+    bool is_sent = claim_is_sent(claim);
     if (op == NULL || !session_is_away(driver, claim->asked_ns))
         return;
     claim->op = NULL;
@@ -351,6 +362,15 @@ static void session_abandoned(struct driver *driver, struct claim *claim)
         claim_become(driver, claim, CLAIM_SEARCHING);
 }
 
+/* A claim whose session is over goes through a new gate. */
+static void leave_gate(struct driver *driver, struct claim *claim)
+{
+    if (claim->opens == NULL)
+        return;
+    claim_part(claim->opens, claim);
+    claim_drop(driver, claim);
+}
+
 static void begin_anew(struct driver *driver, struct claim *claim)
 {
     claim->step++;
@@ -370,6 +390,7 @@ static void leave_behind(struct driver *driver, struct claim *claim)
 
 void lease_session_over(struct driver *driver, bool abandoned)
 {
+    claims_each(driver, leave_gate);
     claims_each(driver, abandoned ? leave_behind : begin_anew);
 }
 

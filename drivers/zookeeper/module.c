@@ -44,10 +44,10 @@ static const mortise_option options[OPTION_COUNT] = {
         {.key = "node_style",
          .type = MORTISE_OPTION_CHOICE,
          .default_text = "curator",
-         .choices = "curator|kazoo|curator-rw|kazoo-rw",
+         .choices = "curator|kazoo|curator-rw|kazoo-rw|curator-semaphore|kazoo-semaphore",
          .help = "whose names the nodes have: those of Curator's mutex, of kazoo's Lock, or of "
-                 "the read/write locks of either; clients of other styles in the same folder are "
-                 "refused"},
+                 "the read/write locks or the semaphores of either; clients of other styles in "
+                 "the same folder are refused"},
     [OPTION_AUTH] = {.key = "auth",
                      .type = MORTISE_OPTION_TEXT,
                      .flags = MORTISE_OPTION_SECRET,

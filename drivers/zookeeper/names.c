@@ -59,6 +59,40 @@ size_t name_of_folder(const char *folder, char *name, size_t size)
     return length;
 }
 
+/* ---- the two folders of a semaphore --------------------------------------------------------------- */
+
+static const char *const suffixes[STYLE_COUNT][2] = {
+    [STYLE_CURATOR_SEMAPHORE] = {[PART_LEASES] = "/leases", [PART_GATE] = "/locks"},
+    [STYLE_KAZOO_SEMAPHORE] = {[PART_LEASES] = "", [PART_GATE] = "-__lock__"},
+};
+
+bool style_has_gate(enum node_style style)
+{
+    return suffixes[style][PART_GATE] != NULL;
+}
+
+enum node_style style_of_part(enum node_style style, enum part part)
+{
+    if (part == PART_LEASES)
+        return style;
+    return style == STYLE_CURATOR_SEMAPHORE ? STYLE_CURATOR : STYLE_KAZOO;
+}
+
+void folder_of_part(enum node_style style, enum part part, char folder[PART_MAX])
+{
+    const char *suffix = suffixes[style][part];
+    size_t length = strlen(folder);
+    snprintf(folder + length, PART_MAX - length, "%s", suffix == NULL ? "" : suffix);
+}
+
+bool is_gate_folder(enum node_style style, const char *folder)
+{
+    const char *suffix = suffixes[style][PART_GATE];
+    size_t length = strlen(folder), suffix_len = suffix == NULL ? 0 : strlen(suffix);
+    return suffix_len > 0 && length > suffix_len &&
+           strcmp(folder + length - suffix_len, suffix) == 0;
+}
+
 /* ---- nodes -------------------------------------------------------------------------------------- */
 
 static void uuid_text(const mortise_grant_id *grant, bool dashes, char text[UUID_SIZE])
@@ -84,8 +118,19 @@ static const struct mark {
     {"__READ__", false, true, BY(STYLE_CURATOR_RW)},
     {"__lock__", true, false, BY(STYLE_KAZOO) | BY(STYLE_KAZOO_RW)},
     {"__rlock__", true, true, BY(STYLE_KAZOO) | BY(STYLE_KAZOO_RW)},
+    {"-lease-", false, true, BY(STYLE_CURATOR_SEMAPHORE)},
+    {"__lease__", true, true, BY(STYLE_KAZOO_SEMAPHORE)},
 };
-enum { MARK_LOCK, MARK_WRIT, MARK_READ, MARK_KAZOO_LOCK, MARK_KAZOO_READ, MARK_COUNT };
+enum {
+    MARK_LOCK,
+    MARK_WRIT,
+    MARK_READ,
+    MARK_KAZOO_LOCK,
+    MARK_KAZOO_READ,
+    MARK_LEASE,
+    MARK_KAZOO_LEASE,
+    MARK_COUNT
+};
 
 /* What only Mortise writes before that. */
 static const char *own_mark(bool kazoo)
@@ -100,6 +145,8 @@ static const struct mark *mark_of(enum node_style style, bool shared)
         [STYLE_CURATOR_RW] = {MARK_WRIT, MARK_READ},
         [STYLE_KAZOO] = {MARK_KAZOO_LOCK, MARK_KAZOO_LOCK},
         [STYLE_KAZOO_RW] = {MARK_KAZOO_LOCK, MARK_KAZOO_READ},
+        [STYLE_CURATOR_SEMAPHORE] = {MARK_LEASE, MARK_LEASE},
+        [STYLE_KAZOO_SEMAPHORE] = {MARK_KAZOO_LEASE, MARK_KAZOO_LEASE},
     };
     return &marks[places[style][shared]];
 }
@@ -109,7 +156,9 @@ const char *node_style_name(enum node_style style)
     static const char *const names[STYLE_COUNT] = {[STYLE_CURATOR] = "curator",
                                                    [STYLE_CURATOR_RW] = "curator-rw",
                                                    [STYLE_KAZOO] = "kazoo",
-                                                   [STYLE_KAZOO_RW] = "kazoo-rw"};
+                                                   [STYLE_KAZOO_RW] = "kazoo-rw",
+                                                   [STYLE_CURATOR_SEMAPHORE] = "curator-semaphore",
+                                                   [STYLE_KAZOO_SEMAPHORE] = "kazoo-semaphore"};
     return names[style];
 }
 
@@ -150,8 +199,9 @@ static const struct mark *mark_at_end(const char *text, size_t length)
     for (size_t i = 0; i < MARK_COUNT; i++)
         if (ends_with(text, length, marks[i].text))
             return &marks[i];
-    bool plain = length == 5 && memcmp(text, "lock-", 5) == 0; /* Curator's, without protection */
-    return plain ? &marks[MARK_LOCK] : NULL;
+    if (length == 5 && memcmp(text, "lock-", 5) == 0) /* Curator's, without protection */
+        return &marks[MARK_LOCK];
+    return length == 6 && memcmp(text, "lease-", 6) == 0 ? &marks[MARK_LEASE] : NULL;
 }
 
 /* Reads the number behind the mark of a recipe, and says which mark that is and where it ends. NULL: no contender. */
@@ -194,12 +244,24 @@ static bool is_sequential(const char *node)
     return digits_len >= 10 || (negative && digits_len == 9);
 }
 
-/* A semaphore of Curator has two folders here, and one of kazoo a folder and the leases, which are named by hex digits. */
+static bool is_lease_of_kazoo(const char *node)
+{
+    return strlen(node) == 32 && strspn(node, "0123456789abcdef") == 32;
+}
+
+/* A semaphore of Curator has two folders here, and one of kazoo the leases. */
 static bool is_of_semaphore(const char *node)
 {
     return strcmp(node, "leases") == 0 || strcmp(node, "locks") == 0 ||
-           strcmp(node, "__lock__") == 0 ||
-           (strlen(node) == 32 && strspn(node, "0123456789abcdef") == 32);
+           strcmp(node, "__lock__") == 0 || is_lease_of_kazoo(node);
+}
+
+/* The kind of a node with this mark. Other libraries' leases do not say how many there may be. */
+static struct node_kind kind_by_mark(const struct mark *mark, bool is_ours)
+{
+    bool is_lease = mark >= &marks[MARK_LEASE];
+    return (struct node_kind){.shared = mark->shared && !(is_lease && is_ours),
+                              .any_permits = is_lease && !is_ours};
 }
 
 /* Curator's mutex sorts every child of the folder by the text behind its last "lock-", or by its whole name; its read/write
@@ -210,6 +272,13 @@ bool node_read(const char *node, enum node_style style, struct contender *conten
     size_t end;
     *contender = (struct contender){.node = node};
     const struct mark *mark = read_number(node, &end, &contender->number);
+    if (mark == NULL && style == STYLE_KAZOO_SEMAPHORE && is_lease_of_kazoo(node)) {
+        /* It has no number: whoever is in the gate sees all of them, and none comes meanwhile. */
+        contender->number = 0;
+        contender->style = style;
+        contender->kind = (struct node_kind){.shared = true, .any_permits = true};
+        return true;
+    }
     if (mark == NULL) {
         contender->kin = is_sequential(node) || is_of_semaphore(node) ? KIN_OTHER : KIN_NONE;
         return false;
@@ -218,10 +287,10 @@ bool node_read(const char *node, enum node_style style, struct contender *conten
     size_t before_len = end - strlen(mark->text) * (end >= strlen(mark->text));
     bool is_ours = ends_with(node, before_len, own);
     unsigned counted_by = mark->counted_by;
-    contender->kind.shared = mark->shared;
+    contender->kind = kind_by_mark(mark, is_ours);
     if (is_ours)
         read_kind(node, before_len - strlen(own), &contender->kind);
-    if (is_ours && mark->kazoo && contender->kind.shared)
+    if (is_ours && mark->kazoo && mark != &marks[MARK_KAZOO_LEASE] && contender->kind.shared)
         counted_by = mark->shared ? BY(STYLE_KAZOO_RW) : BY(STYLE_KAZOO);
     contender->style = STYLE_CURATOR;
     while ((counted_by & BY(contender->style)) == 0)

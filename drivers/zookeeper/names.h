@@ -9,6 +9,17 @@
  *   kazoo        <uuid>__lock__N, <uuid>__rlock__N      <uuid>__<session>__mortise__lock__N       …__<session>__s<permits>__mortise__lock__N
  *   kazoo-rw     the same                               the same                                  …__<session>__s<permits>__mortise__rlock__N
  *
+ *
+ * A semaphore of either library has two folders: a *gate*, through which one contender goes at a time, and the leases, which
+ * count against the permits. A contender passes the gate, makes its lease, waits until there are few enough, and leaves the
+ * gate. One that wants to be exclusive stays in the gate, so nobody comes, and waits until its lease is the only one.
+ *
+ *   node_style          the library's gate, and leases          Mortise, in the gate          Mortise, lease
+ *   curator-semaphore   <name>/locks: as curator;               as curator, exclusive         _c_<uuid>-<session>[-s<permits>]-mortise-lease-N
+ *                       <name>/leases: _c_<uuid>-lease-N
+ *   kazoo-semaphore     <name>-__lock__: as kazoo;              as kazoo, exclusive           <uuid>__<session>[__s<permits>]__mortise__lease__N
+ *                       <name>: <uuid>
+ *
  * The number N at the end is the place in the queue, whoever made the node. The uuid of a node of Mortise is its grant id.
  * <session> counts the sessions of the client, so that a claim cannot mistake a node that an earlier session of the same
  * client left behind for its own. <permits> is the number of a semaphore; 0: any number. A shared node of the styles
@@ -22,8 +33,29 @@
 #define FOLDER_MAX (3 * MORTISE_NAME_MAX + 1) /* an escaped name */
 #define UUID_SIZE 37                          /* 8-4-4-4-12 and the NUL */
 #define NODE_MAX 128                          /* a node of ours; others' names may be longer */
+#define PART_MAX (FOLDER_MAX + 16)            /* the folder of a part */
 
-enum node_style { STYLE_CURATOR, STYLE_KAZOO, STYLE_CURATOR_RW, STYLE_KAZOO_RW, STYLE_COUNT };
+enum node_style {
+    STYLE_CURATOR,
+    STYLE_KAZOO,
+    STYLE_CURATOR_RW,
+    STYLE_KAZOO_RW,
+    STYLE_CURATOR_SEMAPHORE,
+    STYLE_KAZOO_SEMAPHORE,
+    STYLE_COUNT
+};
+
+/* A lock has one folder; a semaphore's gate has one of its own. */
+enum part { PART_LEASES, PART_GATE };
+
+/* The style is that of a semaphore. */
+bool style_has_gate(enum node_style style);
+/* The style of the nodes in this part. */
+enum node_style style_of_part(enum node_style style, enum part part);
+/* Appends to the folder of a name what makes it that of the part. */
+void folder_of_part(enum node_style style, enum part part, char folder[PART_MAX]);
+/* Whether a child of the root is the gate of some other one. */
+bool is_gate_folder(enum node_style style, const char *folder);
 
 /* Writes the folder of a name. at_top: it is directly below "/", where "zookeeper" belongs to the server. */
 void folder_of_name(const char *name, size_t name_len, bool at_top, char folder[FOLDER_MAX]);
@@ -34,6 +66,7 @@ size_t name_of_folder(const char *folder, char *name, size_t size);
 struct node_kind {
     bool shared;
     uint32_t permits; /* shared: at most so many; 0: any number */
+    bool any_permits; /* shared: it does not say how many; its client counts for itself */
 };
 
 /* Writes the name of a claim's node up to its number, which the server adds. */

@@ -47,8 +47,8 @@ static struct node_kind kind_of(const struct contender *contender, const struct 
 static bool is_wall(const struct contender *contender, const struct seeker *seeker)
 {
     struct node_kind kind = kind_of(contender, seeker);
-    return !seeker->kind.shared || !kind.shared || kind.permits != seeker->kind.permits ||
-           contender->kin != KIN_OWN;
+    bool same = kind.any_permits || kind.permits == seeker->kind.permits;
+    return !seeker->kind.shared || !kind.shared || !same || contender->kin != KIN_OWN;
 }
 
 static bool is_later(const struct contender *contender, const struct contender *other)
@@ -59,13 +59,14 @@ static bool is_later(const struct contender *contender, const struct contender *
 static bool has_other_permits(const struct contender *first, const struct seeker *seeker)
 {
     struct node_kind kind = kind_of(first, seeker);
-    return seeker->kind.shared && kind.shared && kind.permits != seeker->kind.permits;
+    return seeker->kind.shared && kind.shared && !kind.any_permits &&
+           kind.permits != seeker->kind.permits;
 }
 
 struct queue_view queue_look(const struct children *children, const struct seeker *seeker)
 {
     struct queue_view view = {0};
-    struct contender contender, first = {0}, wall = {0}, nearest = {0};
+    struct contender contender, first = {0}, known = {0}, wall = {0}, nearest = {0};
     const char *unsure = NULL;
     struct own own = own_of(seeker);
     size_t ahead = 0;
@@ -79,6 +80,9 @@ struct queue_view queue_look(const struct children *children, const struct seeke
         view.found |= strcmp(contender.node, seeker->node) == 0;
         if (first.node == NULL || number_compare(contender.number, first.number) == NUMBER_BEFORE)
             first = contender;
+        if (!contender.kind.any_permits &&
+            (known.node == NULL || number_compare(contender.number, known.number) == NUMBER_BEFORE))
+            known = contender;
         enum place place = place_of(&contender, &own, seeker);
         ahead += place == AHEAD;
         if (place == UNSURE && (unsure == NULL || strcmp(contender.node, unsure) < 0))
@@ -98,9 +102,9 @@ struct queue_view queue_look(const struct children *children, const struct seeke
         view.before = nearest.node;
     if (view.foreign == NULL && first.node != NULL && first.kin == KIN_MORTISE)
         view.foreign = first.node;
-    if (first.node != NULL && has_other_permits(&first, seeker) &&
-        place_of(&first, &own, seeker) == AHEAD)
-        view.other_permits = first.node;
+    if (known.node != NULL && has_other_permits(&known, seeker) &&
+        place_of(&known, &own, seeker) == AHEAD)
+        view.other_permits = known.node;
     return view;
 }
 
@@ -153,9 +157,13 @@ size_t queue_holders(const struct contender *all, size_t count)
         return count;
     if (!all->kind.shared)
         return 1;
-    size_t holders = 0, permits = all->kind.permits;
+    size_t holders = 0, known = 0;
+    while (known + 1 < count && all[known].kind.any_permits)
+        known++;
+    size_t permits = all[known].kind.permits;
     while (holders < count && (permits == 0 || holders < permits) && all[holders].kind.shared &&
-           all[holders].kind.permits == permits && place_number(&all[holders]) != INT32_MAX)
+           (all[holders].kind.any_permits || all[holders].kind.permits == permits) &&
+           place_number(&all[holders]) != INT32_MAX)
         holders++;
     return holders;
 }

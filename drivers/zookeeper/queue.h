@@ -17,6 +17,9 @@
  * clients of Mortise understand that. A shared claim that waits for a node reads its data, and takes such a node as a shared
  * one without permits (`opened`). Exclusive claims wait for every node, whatever it says.
  *
+ * A SEMAPHORE of another library says in its leases that they are shared, and not with how many: they count against the
+ * permits of ours, and are no wall. Only the one in the gate (names.h) looks at the leases to get in.
+ *
  * STYLES. A client of Mortise counts the nodes of all styles, whatever its own style is. A client of another library
  * counts those of its own recipe only. The name of a node says whether Mortise made it. A claim of style S that has read the
  * folder follows this table, so two clients of Mortise never hold against the rules above, whatever their styles are:
@@ -59,7 +62,7 @@ struct queue_view {
     const char *first;   /* the first contender */
     size_t count;        /* of contenders */
     const char *foreign; /* beside this node no client of our style may hold (see STYLES) */
-    const char *other_permits; /* the first contender, if it holds with another number of permits */
+    const char *other_permits; /* the first contender that says how many, if it holds with another number of permits */
     bool found;                /* our own node is there */
     const char *before;        /* the contender that blocks it; NULL: it may hold */
     bool crowded;              /* the permits are used up, and nothing else blocks it: see queue_nearest() */

@@ -13,11 +13,25 @@ void claim_not_deleted(struct driver *driver, struct claim *claim, int rc)
     if (rc == ZNOAUTH && claim->state != CLAIM_SEARCHING)
         claim_become(driver, claim, CLAIM_REFUSED);
     claim_retry(driver, claim, passes ? PASSING_NS : REFUSED_NS);
+    struct claim *opens = claim->opens;
+    if (opens != NULL) { /* it could not be granted: nobody would get through its gate */
+        claim_part(opens, claim);
+        claim_fail(driver, opens, MORTISE_BACKEND, rc);
+    }
     while (claim->releases != NULL) {
         mortise_op *op = claim->releases;
         LL_DELETE(claim->releases, op);
         fault_tell(driver, op, MORTISE_BACKEND, rc);
     }
+}
+
+/* The gate is free for the next one: the claim that went through it is granted, or begins anew. */
+static void left_gate(struct driver *driver, struct claim *claim)
+{
+    if (claim->state == CLAIM_READY && claim->op != NULL)
+        claim_grant(driver, claim);
+    else if (claim->state == CLAIM_IDLE)
+        claim_go(driver, claim);
 }
 
 static void deleted(struct driver *driver, struct request *request)
@@ -32,11 +46,15 @@ static void deleted(struct driver *driver, struct request *request)
         claim_become(driver, claim, CLAIM_REDELETING);
     if (is_old || is_lost)
         return;
-    if (rc != ZOK && rc != ZNONODE)
+    if (rc != ZOK && rc != ZNONODE) {
         claim_not_deleted(driver, claim, rc);
-    else
-        claim_end(driver, claim,
-                  rc == ZNONODE && claim->state == CLAIM_DELETING ? MORTISE_LOST : MORTISE_OK);
+        return;
+    }
+    struct claim *opens = claim->opens;
+    claim_end(driver, claim,
+              rc == ZNONODE && claim->state == CLAIM_DELETING ? MORTISE_LOST : MORTISE_OK);
+    if (opens != NULL)
+        left_gate(driver, opens);
 }
 
 void claim_delete(struct driver *driver, struct claim *claim)
@@ -72,8 +90,17 @@ static enum claim_state unwanted(const struct claim *claim)
     }
 }
 
+void claim_leave_gate(struct driver *driver, struct claim *claim)
+{
+    struct claim *gate = claim->gate;
+    claim_part(claim, gate);
+    if (gate != NULL)
+        claim_drop(driver, gate);
+}
+
 void claim_drop(struct driver *driver, struct claim *claim)
 {
+    claim_leave_gate(driver, claim);
     enum claim_state state = unwanted(claim);
     if (state == CLAIM_ENDED) {
         claim_end(driver, claim, claim->state == CLAIM_GONE ? MORTISE_LOST : MORTISE_OK);
@@ -85,6 +112,7 @@ void claim_drop(struct driver *driver, struct claim *claim)
 
 void claim_fail(struct driver *driver, struct claim *claim, mortise_status status, int rc)
 {
+    claim = claim_whole(claim);
     mortise_op *op = claim->op;
     claim->op = NULL;
     if (op != NULL)
@@ -92,11 +120,12 @@ void claim_fail(struct driver *driver, struct claim *claim, mortise_status statu
     claim_drop(driver, claim);
 }
 
-void claim_refuse(struct driver *driver, struct claim *claim, const char *node)
+void claim_refuse(struct driver *driver, struct claim *claim, const char *folder, const char *node)
 {
-    mortise_op *op = claim->op;
-    claim->op = NULL;
+    struct claim *whole = claim_whole(claim);
+    mortise_op *op = whole->op;
+    whole->op = NULL;
     if (op != NULL)
-        fault_foreign(driver, op, claim->name->folder, node);
-    claim_drop(driver, claim);
+        fault_foreign(driver, op, style_of_part(driver->style, claim->part), folder, node);
+    claim_drop(driver, whole);
 }

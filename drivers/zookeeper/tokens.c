@@ -78,6 +78,8 @@ void claim_grant(struct driver *driver, struct claim *claim)
     int64_t now_ns = now_of(driver), until_ns = session_deadline(driver);
     if (until_ns - now_ns < session_timeout_ns(driver) / BEATS_PER_TIMEOUT)
         return; /* the next beat proves more, and calls again */
+    if (claim->state == CLAIM_READY && claim->kind.shared && claim->gate != NULL)
+        return; /* when it has left the gate, so that others may come */
     if (claim->state == CLAIM_READY) {
         claim_become(driver, claim, CLAIM_HELD);
         claim->ends_ns = claim->from_ns + claim->ttl_ms * NS_PER_MS;
@@ -106,7 +108,9 @@ static void count_with(struct driver *driver, struct claim *claim, int64_t base)
         claim->noted_base = base;
     }
     claim_become(driver, claim, CLAIM_READY);
-    if (claim->op != NULL)
+    if (claim->kind.shared && claim->gate != NULL && !claim_is_unwanted(claim->gate))
+        claim_drop(driver, claim->gate);
+    else if (claim->op != NULL)
         claim_grant(driver, claim);
 }
 
@@ -165,8 +169,20 @@ static void read_base(struct driver *driver, struct claim *claim)
     claim_sent(driver, claim, send_get(driver, NODE, NULL, claim_reply(claim, base_read)));
 }
 
+/* The gate is open for the claim that wants to go through it. */
+static void open_gate(struct driver *driver, struct claim *gate)
+{
+    claim_become(driver, gate, CLAIM_HELD);
+    claim_look_by(driver, gate, WATCH_AFTER_NS);
+    claim_go(driver, gate->opens);
+}
+
 void claim_be_first(struct driver *driver, struct claim *claim)
 {
+    if (claim->part == PART_GATE) {
+        open_gate(driver, claim);
+        return;
+    }
     bool quiet =
         driver->base_changed_ns == 0 || now_of(driver) - driver->base_changed_ns > QUIET_NS;
     claim_become(driver, claim, CLAIM_FIRST);

@@ -76,19 +76,41 @@ static void test_nodes(void)
         const char *prefix;
     } cases[] = {
         {STYLE_CURATOR, {0}, 3, "_c_01234567-89ab-cdef-0001-0203040506ff-3-mortise-lock-"},
-        {STYLE_CURATOR, {true, 0}, 3, "_c_01234567-89ab-cdef-0001-0203040506ff-3-s0-mortise-lock-"},
+        {STYLE_CURATOR,
+         {true, 0, false},
+         3,
+         "_c_01234567-89ab-cdef-0001-0203040506ff-3-s0-mortise-lock-"},
         {STYLE_CURATOR_RW, {0}, 3, "_c_01234567-89ab-cdef-0001-0203040506ff-3-mortise__WRIT__"},
         {STYLE_CURATOR_RW,
-         {true, UINT32_MAX},
+         {true, UINT32_MAX, false},
          4294967295,
          "_c_01234567-89ab-cdef-0001-0203040506ff-4294967295-s4294967295-mortise__READ__"},
         {STYLE_KAZOO,
          {0},
          4294967295,
          "0123456789abcdef00010203040506ff__4294967295__mortise__lock__"},
-        {STYLE_KAZOO, {true, 7}, 1, "0123456789abcdef00010203040506ff__1__s7__mortise__lock__"},
+        {STYLE_KAZOO,
+         {true, 7, false},
+         1,
+         "0123456789abcdef00010203040506ff__1__s7__mortise__lock__"},
         {STYLE_KAZOO_RW, {0}, 1, "0123456789abcdef00010203040506ff__1__mortise__lock__"},
-        {STYLE_KAZOO_RW, {true, 0}, 1, "0123456789abcdef00010203040506ff__1__s0__mortise__rlock__"},
+        {STYLE_KAZOO_RW,
+         {true, 0, false},
+         1,
+         "0123456789abcdef00010203040506ff__1__s0__mortise__rlock__"},
+        {STYLE_CURATOR_SEMAPHORE,
+         {true, 4, false},
+         3,
+         "_c_01234567-89ab-cdef-0001-0203040506ff-3-s4-mortise-lease-"},
+        {STYLE_CURATOR_SEMAPHORE,
+         {0},
+         3,
+         "_c_01234567-89ab-cdef-0001-0203040506ff-3-mortise-lease-"},
+        {STYLE_KAZOO_SEMAPHORE,
+         {true, 4, false},
+         1,
+         "0123456789abcdef00010203040506ff__1__s4__mortise__lease__"},
+        {STYLE_KAZOO_SEMAPHORE, {0}, 1, "0123456789abcdef00010203040506ff__1__mortise__lease__"},
     };
     char node[NODE_MAX + 16], hex[33];
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -105,7 +127,11 @@ static void test_nodes(void)
         CU_ASSERT_EQUAL(contender.number, -12);
         CU_ASSERT_EQUAL(contender.kind.shared, cases[i].kind.shared);
         CU_ASSERT_EQUAL(contender.kind.permits, cases[i].kind.permits);
-        CU_ASSERT(node_read(node, (cases[i].style + 2) % STYLE_COUNT, &contender));
+        enum node_style other = cases[i].style < STYLE_CURATOR_SEMAPHORE
+                                    ? cases[i].style ^ 2
+                                    : cases[i].style - STYLE_CURATOR_SEMAPHORE;
+        CU_ASSERT_FALSE(contender.kind.any_permits);
+        CU_ASSERT(node_read(node, other, &contender));
         bool either = cases[i].style == STYLE_KAZOO_RW || cases[i].style == STYLE_KAZOO;
         CU_ASSERT_EQUAL(contender.kin, either && !cases[i].kind.shared ? KIN_OWN : KIN_MORTISE);
     }
@@ -283,36 +309,42 @@ static void test_find(void)
 static void test_kin(void)
 {
     static const struct {
-        const char *node, *kins; /* curator, kazoo, curator-rw, kazoo-rw */
+        const char *node, *kins; /* in the order of enum node_style */
     } cases[] = {
-        {CURATOR_UUID "lock-0000000007", "OSSS"},
-        {"lock-0000000007", "OSSS"},
-        {KAZOO_UUID "__lock__0000000008", "SOSO"},
-        {KAZOO_UUID "__rlock__0000000008", "SOSO"},
-        {CURATOR_UUID "__READ__0000000001", "SSOS"},
-        {CURATOR_UUID "__WRIT__-000000001", "SSOS"},
-        {CURATOR_UUID "mortise-lock-0000000007", "OMMM"},
-        {CURATOR_UUID "1-mortise-lock-0000000007", "OMMM"},
-        {CURATOR_UUID "1-s0-mortise-lock-0000000007", "OMMM"},
-        {CURATOR_UUID "1-mortise__WRIT__0000000007", "MMOM"},
-        {CURATOR_UUID "1-s9-mortise__READ__0000000007", "MMOM"},
-        {KAZOO_UUID "__mortise__lock__-000000007", "MOMO"},
-        {KAZOO_UUID "__1__s0__mortise__lock__0000000007", "MOMM"},
-        {KAZOO_UUID "__1__s0__mortise__rlock__0000000007", "MMMO"},
-        {KAZOO_UUID "__mortise__0000000008", "XXXX"},
-        {"mortise-x-lock-0000000008", "OSSS"},
-        {"-lock-0000000008", "OSSS"},
-        {"x-72057594037927936-2147483647", "XXXX"},
-        {"x-1--2147483648", "XXXX"},
-        {"0000000001", "XXXX"},
-        {"leases", "XXXX"}, /* the folders of Curator's semaphores, */
-        {"locks", "XXXX"},
-        {"__lock__", "XXXX"}, /* that of kazoo's, and one of its leases */
-        {KAZOO_UUID, "XXXX"},
-        {"lease", "----"},
-        {"2026-11-23", "----"},
-        {CURATOR_UUID "lock-", "----"},
-        {"", "----"},
+        {CURATOR_UUID "lock-0000000007", "OSSSSS"},
+        {"lock-0000000007", "OSSSSS"},
+        {KAZOO_UUID "__lock__0000000008", "SOSOSS"},
+        {KAZOO_UUID "__rlock__0000000008", "SOSOSS"},
+        {CURATOR_UUID "__READ__0000000001", "SSOSSS"},
+        {CURATOR_UUID "__WRIT__-000000001", "SSOSSS"},
+        {CURATOR_UUID "mortise-lock-0000000007", "OMMMMM"},
+        {CURATOR_UUID "1-mortise-lock-0000000007", "OMMMMM"},
+        {CURATOR_UUID "1-s0-mortise-lock-0000000007", "OMMMMM"},
+        {CURATOR_UUID "1-mortise__WRIT__0000000007", "MMOMMM"},
+        {CURATOR_UUID "1-s9-mortise__READ__0000000007", "MMOMMM"},
+        {KAZOO_UUID "__mortise__lock__-000000007", "MOMOMM"},
+        {KAZOO_UUID "__1__s0__mortise__lock__0000000007", "MOMMMM"},
+        {KAZOO_UUID "__1__s0__mortise__rlock__0000000007", "MMMOMM"},
+        {KAZOO_UUID "__mortise__0000000008", "XXXXXX"},
+        {"mortise-x-lock-0000000008", "OSSSSS"},
+        {"-lock-0000000008", "OSSSSS"},
+        {"x-72057594037927936-2147483647", "XXXXXX"},
+        {"x-1--2147483648", "XXXXXX"},
+        {"0000000001", "XXXXXX"},
+        {"leases", "XXXXXX"}, /* the folders of Curator's semaphores, */
+        {"locks", "XXXXXX"},
+        {"__lock__", "XXXXXX"}, /* that of kazoo's, and one of its leases */
+        {KAZOO_UUID, "XXXXXO"},
+        {CURATOR_UUID "lease-0000000007", "SSSSOS"},
+        {"lease-0000000007", "SSSSOS"},
+        {CURATOR_UUID "1-mortise-lease-0000000007", "MMMMOM"},
+        {CURATOR_UUID "1-s4-mortise-lease-0000000007", "MMMMOM"},
+        {KAZOO_UUID "__1__s4__mortise__lease__0000000007", "MMMMMO"},
+        {KAZOO_UUID "__1__mortise__lease__0000000007", "MMMMMO"},
+        {"lease", "------"},
+        {"2026-11-23", "------"},
+        {CURATOR_UUID "lock-", "------"},
+        {"", "------"},
     };
     static const char letters[] = {[KIN_OWN] = 'O',
                                    [KIN_STYLE] = 'S',
@@ -450,9 +482,10 @@ static void test_shared_try(void)
         struct node_kind kind;
         int before;
     } cases[] = {
-        {"", {true, 0}, -1},  {"R", {true, 0}, -1},  {"RX", {true, 0}, 1}, {"RXR", {true, 0}, 1},
-        {"22", {true, 2}, 1}, {"22", {true, 3}, 1},  {"2", {true, 2}, -1}, {"R", {false, 0}, 0},
-        {"", {false, 0}, -1}, {"333", {true, 3}, 2},
+        {"", {true, 0, false}, -1},   {"R", {true, 0, false}, -1}, {"RX", {true, 0, false}, 1},
+        {"RXR", {true, 0, false}, 1}, {"22", {true, 2, false}, 1}, {"22", {true, 3, false}, 1},
+        {"2", {true, 2, false}, -1},  {"R", {false, 0, false}, 0}, {"", {false, 0, false}, -1},
+        {"333", {true, 3, false}, 2},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct crowd crowd;
@@ -470,7 +503,8 @@ static void test_nearest(void)
     struct contender all[12];
     struct crowd crowd;
     fill(&crowd, "333333");
-    struct seeker seeker = {.kind = {true, 3}, .node = crowd.texts[4], .passed = "", .opened = ""};
+    struct seeker seeker = {
+        .kind = {true, 3, false}, .node = crowd.texts[4], .passed = "", .opened = ""};
     CU_ASSERT_EQUAL_FATAL(queue_nearest(crowd.children, &seeker, 3, all), 3);
     for (int i = 0; i < 3; i++)
         CU_ASSERT_EQUAL(index_of(&crowd, all[i].node), i + 1);

@@ -16,7 +16,8 @@
 #include <string.h>
 
 #define MS INT64_C(1000000)
-#define ENOUGH 3000 /* rounds; far more than any run takes */
+#define ENOUGH 3000         /* rounds; far more than any run takes */
+#define CURATOR_SEMAPHORE 4 /* the place of that node_style among its choices */
 
 /* ---- a host with a clock of its own ---------------------------------------------------------------------- */
 
@@ -131,7 +132,7 @@ static void set_value(mortise_value *values, const char *key, const char *text, 
             values[i] = (mortise_value){.given = true, .text = text, .number = number};
 }
 
-static void open_driver(void)
+static void open_driver(bool is_semaphore)
 {
     static mortise_value values[16];
     mortise_error error;
@@ -145,6 +146,7 @@ static void open_driver(void)
     set_value(values, "root", "/r", 0);
     set_value(values, "session_timeout", "10s", FAKE_TIMEOUT_MS);
     set_value(values, "connect_timeout", "1h", 3600000);
+    set_value(values, "node_style", "", is_semaphore ? CURATOR_SEMAPHORE : 0);
     CU_ASSERT_EQUAL_FATAL(module->open(&args, &ctx, &error), MORTISE_OK);
 }
 
@@ -204,7 +206,8 @@ struct run {
     int at, gap;            /* after so many requests; so many requests between them */
     int executed;           /* CUT, ABANDON: of the open requests */
     bool is_try, close_is_heard, has_folder, has_rival;
-    bool is_shared; /* the acquire is; else the claim is made shared afterwards */
+    bool is_shared;    /* the acquire is; else the claim is made shared afterwards */
+    bool is_semaphore; /* with a gate, in which the rival is */
     /* as it goes on: */
     int steps;
     bool away; /* ABANDON: until there is another session */
@@ -212,6 +215,17 @@ struct run {
     const char *rival;
     mortise_op op;
 };
+
+static const char *leases_of(const struct run *run)
+{
+    return run->is_semaphore ? "/r/x/leases" : "/r/x";
+}
+
+/* Where contenders queue. */
+static const char *queue_of(const struct run *run)
+{
+    return run->is_semaphore ? "/r/x/locks" : "/r/x";
+}
 
 static void strike(struct run *run, enum fault fault)
 {
@@ -260,7 +274,7 @@ static void go_on(struct run *run)
             strike(run, run->next);
         return;
     }
-    if (run->rival != NULL && fake_contenders("/r/x", &first) >= 2) {
+    if (run->rival != NULL && fake_contenders(queue_of(run), &first) >= 2) {
         fake_delete(run->rival); /* ours waits for it */
         run->rival = NULL;
     }
@@ -313,7 +327,7 @@ static const char *acquire(struct run *run, unsigned char grant)
     if (!finish(run, &run->op))
         return "not granted";
     if (run->op.status == MORTISE_OK)
-        count = fake_contenders("/r/x", &first);
+        count = fake_contenders(leases_of(run), &first);
     if (run->is_shared) /* beside what an abandoned session of its own left behind */
         first |= run->rival == NULL;
     /* none: the session has expired, and the driver has not heard of it yet */
@@ -349,7 +363,7 @@ static const char *downgrade(struct run *run)
         if (op.status == MORTISE_LOST)
             return has(run, EXPIRE) || has(run, ABANDON) ? NULL : "lost";
         if (op.status == MORTISE_OK)
-            return fake_says("/r/x", shared) || has(run, EXPIRE) ? NULL : "not made shared";
+            return fake_says(leases_of(run), shared) || has(run, EXPIRE) ? NULL : "not made shared";
         if (op.status != MORTISE_INDETERMINATE && op.status != MORTISE_UNREACHABLE)
             return mortise_status_name(op.status);
         go_on(run);
@@ -381,7 +395,9 @@ static const char *play_to_the_end(struct run *run)
     run->rival = NULL;
     for (int i = 0; i < 50; i++) /* what nobody waits for */
         go_on(run);
-    return fake_contenders("/r/x", &first) == 0 ? NULL : "a node is left";
+    if (run->is_semaphore && fake_contenders(queue_of(run), &first) > 0)
+        return "a node is left in the gate";
+    return fake_contenders(leases_of(run), &first) == 0 ? NULL : "a node is left";
 }
 
 static const char *play(struct run *run)
@@ -390,9 +406,13 @@ static const char *play(struct run *run)
     if (run->has_folder || run->has_rival) {
         fake_make("/r");
         fake_make("/r/x");
+        if (run->is_semaphore)
+            fake_make("/r/x/locks");
     }
-    open_driver();
-    run->rival = run->has_rival ? fake_make("/r/x/_c_x-lock-") : NULL;
+    open_driver(run->is_semaphore);
+    run->rival = !run->has_rival     ? NULL
+                 : run->is_semaphore ? fake_make("/r/x/locks/_c_x-lock-")
+                                     : fake_make("/r/x/_c_x-lock-");
     const char *problem = play_to_the_end(run);
     while (run_posted() || fake_step())
         continue; /* close() would wait for these answers */
@@ -411,9 +431,9 @@ static int play_all(struct run run, int *runs)
         if (problem != NULL) {
             printf(
                 "\n    faults %d and %d after %d and %d, executed %d, try %d, heard %d, folder %d, "
-                "rival %d, shared %d: %s ",
+                "rival %d, shared %d, semaphore %d: %s ",
                 run.fault, run.next, run.at, run.gap, run.executed, run.is_try, run.close_is_heard,
-                run.has_folder, run.has_rival, run.is_shared, problem);
+                run.has_folder, run.has_rival, run.is_shared, run.is_semaphore, problem);
             failures++;
         }
         if (one.steps < run.at)
@@ -426,7 +446,7 @@ static void test_each_fault_at_each_request(void)
 {
     int failures = 0, runs = 0;
     for (enum fault fault = NOTHING; fault < FAULTS; fault++)
-        for (int way = 0; way < 32; way++)
+        for (int way = 0; way < 64; way++)
             for (int executed = 0; executed < 4; executed++) {
                 struct run run = {.fault = fault,
                                   .executed = executed,
@@ -434,7 +454,8 @@ static void test_each_fault_at_each_request(void)
                                   .close_is_heard = (way & 2) != 0,
                                   .has_folder = (way & 4) != 0,
                                   .has_rival = (way & 8) != 0,
-                                  .is_shared = (way & 16) != 0};
+                                  .is_shared = (way & 16) != 0,
+                                  .is_semaphore = (way & 32) != 0};
                 if (executed == 0 || fault == CUT || fault == ABANDON)
                     failures += play_all(run, &runs);
             }
@@ -450,7 +471,7 @@ static void test_two_faults(void)
                                            {ABANDON, CANCEL}, {ABANDON, CUT},    {EXPIRE, CUT}};
     int failures = 0, runs = 0;
     for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
-        for (int way = 0; way < 16; way++)
+        for (int way = 0; way < 32; way++)
             for (int executed = 0; executed < 3; executed++) {
                 struct run run = {.fault = faults[i][0],
                                   .next = faults[i][1],
@@ -458,7 +479,8 @@ static void test_two_faults(void)
                                   .is_try = (way & 1) != 0,
                                   .has_folder = (way & 2) != 0,
                                   .has_rival = (way & 4) != 0,
-                                  .is_shared = (way & 8) != 0};
+                                  .is_shared = (way & 8) != 0,
+                                  .is_semaphore = (way & 16) != 0};
                 for (run.gap = 0; run.gap < 4; run.gap++)
                     failures += play_all(run, &runs);
             }
@@ -477,7 +499,7 @@ static void test_found_and_gone(void)
         fake_reset(false);
         fake_make("/r");
         fake_make("/r/x");
-        open_driver();
+        open_driver(false);
         while (!fake_connect())
             if (!run_posted())
                 pass_time();

@@ -73,6 +73,7 @@ logging.basicConfig(level=logging.CRITICAL)
 address, counter, turns = sys.argv[1:]
 client = KazooClient(hosts=address)
 client.start()
+open(counter + ".begun", "w").close()
 def number():
     with open(counter) as file:
         return int(file.read())
@@ -106,6 +107,7 @@ logging.basicConfig(level=logging.CRITICAL)
 address, counter, turns, patterns = sys.argv[1:]
 client = KazooClient(hosts=address)
 client.start()
+open(counter + ".begun", "w").close()
 lock = client.Lock("/pair/both", "kazoo", extra_lock_patterns=patterns.split())
 for turn in range(int(turns)):
     with lock:
@@ -123,6 +125,61 @@ curator() {
         "$jars"/slf4j-api.jar "$jars"/slf4j-nop.jar "$jars"/guava.jar "$jars"/failureaccess.jar \
         "$jars"/metrics-core.jar "$jars"/snappy-java.jar 2>/dev/null | tr '\n' ':')
     timeout 200 java -Xmx64m -cp "$classes" "$here/Adder.java" "$address" "$counter" "$2" "$1"
+}
+
+# visit_ours STYLE N: in a room with two places, whose visitors have a file in it; and alone in it, each fifth time
+visit_ours() {
+    n=0
+    while [ "$n" -lt "$2" ]; do
+        [ $((n % 5)) -ne 4 ] || alone_ours "$1" || return
+        mortise -C "zookeeper://$address/pair?node_style=$1&session_timeout=20s" run -w 60s --permits 2 "$1" -- sh -c '
+            : >"$1/ours-$2" && sleep 0.01 && set -- "$1" "$2" $(ls "$1") && rm "$1/ours-$2" && [ $# -le 4 ] || {
+                echo "interop.sh: with us in the room: $*" >&2
+                exit 1
+            }' sh "$counter.room" "$n" || return
+        n=$((n + 1))
+    done
+}
+
+alone_ours() {
+    mortise -C "zookeeper://$address/pair?node_style=$1&session_timeout=20s" run -w 60s "$1" -- sh -c '
+        inside=$(ls "$1" && sleep 0.05 && ls "$1") && [ -z "$inside" ] || {
+            echo "interop.sh: not alone in the room: $inside" >&2
+            exit 1
+        }' sh "$counter.room"
+}
+
+# visit_kazoo N: by two threads of one session, with a semaphore each
+visit_kazoo() {
+    timeout 200 "$python" - "$address" "$counter" "$1" <<'CODE'
+import logging, os, sys, threading, time
+from kazoo.client import KazooClient
+logging.basicConfig(level=logging.CRITICAL)
+address, counter, turns = sys.argv[1:]
+room = counter + ".room"
+client = KazooClient(hosts=address)
+client.start()
+open(counter + ".begun", "w").close()
+crowds = []
+def visit(number):
+    for turn in range(int(turns)):
+        with client.Semaphore("/pair/kazoo-semaphore", "kazoo", 2):
+            own = os.path.join(room, "kazoo-%d-%d" % (number, turn))
+            open(own, "w").close()
+            time.sleep(0.01)
+            inside = os.listdir(room)
+            os.unlink(own)
+        if len(inside) > 2:
+            crowds.append(inside)
+threads = [threading.Thread(target=visit, args=(number,)) for number in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+client.stop()
+if crowds:
+    sys.exit("with kazoo in the room: %s" % crowds[0])
+CODE
 }
 
 # hold_kazoo KIND: in a session that lives on until the servers end; returns when it holds
@@ -170,22 +227,47 @@ refused() {
     echo "$1, node_style = $2: refused"
 }
 
-# pair OURS NAME STYLE TURNS OTHER…: both sides at once
+# meet OURS STYLE TURNS OTHER…: both sides at once, ours from the moment when the other one is connected. $failed: who failed
+meet() {
+    meet_ours=$1 meet_style=$2 meet_turns=$3
+    shift 3
+    rm -f "$counter.begun"
+    "$@" &
+    theirs=$!
+    until [ -e "$counter.begun" ] || ! kill -0 "$theirs" 2>/dev/null; do
+        sleep 0.02
+    done
+    failed=''
+    "$meet_ours" "$meet_style" "$meet_turns" || failed=ours
+    wait "$theirs" || failed="$failed theirs"
+}
+
+# pair OURS NAME STYLE TURNS OTHER…: both add to one number
 pair() {
     pair_ours=$1 pair_name=$2 pair_style=$3 pair_turns=$4
     shift 4
     echo 0 >"$counter"
-    "$pair_ours" "$pair_style" "$pair_turns" &
-    ours=$!
-    failed=''
-    "$@" || failed=theirs
-    wait "$ours" || failed="$failed ours"
+    meet "$pair_ours" "$pair_style" "$pair_turns" "$@"
     read -r sum <"$counter"
     if [ -n "$failed" ] || [ "$sum" -ne $((2 * pair_turns)) ]; then
         echo "interop.sh: $pair_name: $sum of $((2 * pair_turns)) $failed" >&2
         exit 1
     fi
     echo "$pair_name: $sum"
+}
+
+# room NAME STYLE TURNS OTHER…: never more than two are in it, and when one of us wants to be alone, nobody else
+room() {
+    room_name=$1 room_style=$2 room_turns=$3
+    shift 3
+    mkdir "$counter.room"
+    meet visit_ours "$room_style" "$room_turns" "$@"
+    [ -z "$failed" ] || {
+        echo "interop.sh: $room_name: $failed" >&2
+        exit 1
+    }
+    rmdir "$counter.room"
+    echo "$room_name: never more than two"
 }
 
 if [ -n "$python" ]; then
@@ -197,7 +279,18 @@ if [ -n "$python" ]; then
     beside 'a ReadLock of kazoo' kazoo-rw
     beside 'a ReadLock of kazoo' kazoo
     refused 'a ReadLock of kazoo' curator 'node_style = kazoo'
+    room 'kazoo, its semaphore' kazoo-semaphore 25 visit_kazoo 25
     hold_kazoo Semaphore
+    mortise -C "zookeeper://$address/pair?node_style=kazoo-semaphore&session_timeout=20s" run -w 60s --permits 2 \
+        "$held_kind" -- true
+    full_code=0
+    mortise -C "zookeeper://$address/pair?node_style=kazoo-semaphore&session_timeout=20s" run -w 300ms --permits 1 \
+        "$held_kind" -- true 2>"$folder/refused" || full_code=$?
+    [ "$full_code" -eq 75 ] || {
+        echo "interop.sh: beside a Semaphore of kazoo: $full_code: $(cat "$folder/refused")" >&2
+        exit 1
+    }
+    echo 'a Semaphore of kazoo, node_style = kazoo-semaphore: counts'
     refused 'a Semaphore of kazoo' kazoo 'another kind of lock'
     refused 'a Semaphore of kazoo' curator 'another kind of lock'
 else
@@ -206,6 +299,7 @@ fi
 if [ -n "$curator" ]; then
     pair add_ours 'Curator' curator 60 curator mutex 60
     pair turns_ours 'Curator, its read/write locks' curator-rw 30 curator turns 30
+    room 'Curator, its semaphore' curator-semaphore 25 curator room 25
 else
     echo 'interop.sh: left out: Curator is not installed' >&2
 fi
