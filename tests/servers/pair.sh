@@ -8,7 +8,7 @@
 # shellcheck shell=sh disable=SC2034,SC2154 # the variables are servers.sh's
 
 kind_keys='aof tick sync'
-kind_programs='redis-server redis-cli java python3 timeout'
+kind_programs='redis-server redis-cli java bash timeout'
 kind_patience_s=150
 
 # pair_of NAME: what servers.sh knows of that member from now on, in a subshell of the caller's.
@@ -36,6 +36,11 @@ kind_run() {
     pair_of "$1" # servers.sh has made a process of its own for it
     kind_run "$1"
 }
+
+kind_may_be_ready() (
+    pair_of "$1"
+    kind_may_be_ready "$1"
+)
 
 kind_ready() (
     pair_of "$1"

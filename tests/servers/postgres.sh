@@ -188,6 +188,10 @@ kind_ask() {
     timeout -s KILL 90 psql -X -q -At -v ON_ERROR_STOP=1 -h 127.0.0.1 -p "$ask_port" -U postgres -d mortise "$@"
 }
 
+kind_may_be_ready() {
+    if [ "$1" = pooler ]; then log_says "$1" 'process up'; else log_says "$1" 'ready to accept'; fi
+}
+
 kind_ready() {
     if [ "$1" = pooler ]; then
         timeout 5 psql -X -At -h 127.0.0.1 -p "$(server_port pooler)" -U mortise -d mortise -c 'SELECT 1'

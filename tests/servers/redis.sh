@@ -212,6 +212,10 @@ redis_ask() {
     (redis_patience=5 && kind_ask "$@") </dev/null
 }
 
+kind_may_be_ready() {
+    if is_sentinel "$1"; then log_says "$1" 'Sentinel ID is'; else log_says "$1" 'Ready to accept connections'; fi
+}
+
 kind_ready() {
     redis_ask "$1" info server | grep -q "^process_id:$2[^0-9]*$" || return 1
     ! is_sentinel "$1" || return 0

@@ -19,7 +19,7 @@
 # `ask` runs ZooKeeper's own client with the words as its command.
 # shellcheck shell=sh disable=SC2034,SC2154 # the variables are servers.sh's
 
-kind_programs='java python3 timeout'
+kind_programs='java bash timeout'
 kind_patience_s=150 # a JVM each, and an election
 kind_keys='nodes tick containers sync heap conf java log way clock disk'
 
@@ -100,22 +100,26 @@ kind_run() {
         "$FOLDER/$zookeeper_name/zoo.cfg"
 }
 
-# Asked again and again while a server starts: it is to be light, and the python3 in $PATH may be a script.
-zookeeper_python=$(command -v /usr/bin/python3 || command -v python3 || :)
-
-# zookeeper_words NAME WORD…: its answers to "four letter words"; fails where it gives none.
+# zookeeper_words NAME WORD…: its answers to "four letter words"; fails where it gives none. Asked again and again while a
+# server starts, so it is light: bash can open a connection itself.
 zookeeper_words() {
     zookeeper_name=$1
     shift
-    timeout 6 "$zookeeper_python" -I -S -c '
-import socket, sys
-for word in sys.argv[2:]:
-    with socket.create_connection(("127.0.0.1", int(sys.argv[1])), 3) as server:
-        server.settimeout(3)
-        server.sendall(word.encode())
-        while data := server.recv(65536):
-            sys.stdout.write(data.decode(errors="replace"))
-' "$(server_port "$zookeeper_name")" "$@"
+    timeout 6 bash -c '
+        port=$1
+        shift
+        for word; do
+            exec 3<>"/dev/tcp/127.0.0.1/$port" || exit 1
+            printf %s "$word" >&3
+            mapfile -u 3 answer
+            printf %s "${answer[@]}"
+        done' words "$(server_port "$zookeeper_name")" "$@"
+}
+
+# Somebody listens at its port.
+kind_may_be_ready() {
+    zookeeper_port=$(printf '%04X' "$(server_port "$1")")
+    grep -q ":$zookeeper_port 0*:0000 0A " /proc/net/tcp /proc/net/tcp6 2>/dev/null
 }
 
 # It serves, as what it is in its ensemble, and its data is ours.
@@ -126,7 +130,7 @@ kind_ready() {
 }
 
 zookeeper_role() {
-    member_pid "$1" >/dev/null || {
+    member_runs "$1" || {
         echo gone
         return
     }
