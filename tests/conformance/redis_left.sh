@@ -4,47 +4,44 @@
 
 only=''
 
-ask_server() {
-    server ask ${only:+"$only"} "$@"
-}
-
-# Keys; one that keeps a name's last token may stay if it goes by itself; records are there to stay.
-left_keys() {
-    ask_server --no-raw eval "
-        local left = {}
-        for _, key in ipairs(redis.call('keys', '*')) do
-            if key:find(':mortise:token\$') then
-                if redis.call('pttl', key) < 0 then
-                    left[#left + 1] = 'key without a ttl ' .. key
-                end
-            elseif not key:find(':mortise:record\$') then
-                left[#left + 1] = 'key ' .. key
-            end
+# Keys; one that keeps a name's last token may stay if it goes by itself; records are there to stay. A key may have lines.
+left_keys="local left, newline = {}, string.char(10)
+for _, key in ipairs(redis.call('keys', '*')) do
+    local name = key:gsub(newline, string.char(92) .. 'n')
+    if key:find(':mortise:token\$') then
+        if redis.call('pttl', key) < 0 then
+            left[#left + 1] = 'key without a ttl ' .. name
         end
-        return left" 0 | grep -v '^(empty' || true
+    elseif not key:find(':mortise:record\$') then
+        left[#left + 1] = 'key ' .. name
+    end
+end
+return left"
+
+# All that is asked in one connection; a line "--- WHAT" stands before each answer.
+left_questions() {
+    echo 'echo "--- keys"'
+    printf 'eval "%s" 0\n' "$(printf %s "$left_keys" | tr '\n' ' ')"
+    printf '%s\n' 'echo "--- channels"' 'pubsub channels' 'echo "--- patterns"' 'pubsub numpat' 'echo "--- own"' 'client id' \
+        'echo "--- clients"' 'client list' 'echo "--- denials"' 'acl log' 'echo "--- end"'
 }
 
-# Connections other than this one and the replicas'.
-left_clients() {
-    printf 'client id\nclient list\n' | ask_server | awk '
-        NR == 1 { own = "id=" $1; next }
-        /^id=/ && $1 != own && !/ flags=[SM]/ { print "client " $0 }'
-}
-
-# What a user with few rights was refused: it has too few, or too much was asked.
-left_denials() {
-    ask_server --no-raw acl log 2>/dev/null | grep -A1 -E '"(object|username)"$' | grep -vE '"(object|username)"$|^--$' |
-        sed 's/^/denied: /' || true
+# Of clients, those other than this one and the replicas'. Of denials, what a user with few rights was refused: it has too
+# few, or too much was asked.
+left_answers() {
+    awk '
+        /^--- / { part = $2; next }
+        $0 == "" { next }
+        part == "keys" { print }
+        part == "channels" { print "subscribed channel " $0 }
+        part == "patterns" && $0 != "0" { print "subscribed patterns: " $0 }
+        part == "own" { own = "id=" $1 }
+        part == "clients" && /^id=/ && $1 != own && !/ flags=[SM]/ { print "client " $0 }
+        part == "denials" && last ~ /^(object|username)$/ { print "denied: " $0 }
+        { last = $0 }
+        END { if (part != "end") print "the server does not answer" }'
 }
 
 left_on_server() {
-    ask_server ping >/dev/null 2>&1 || {
-        echo 'the server does not answer'
-        return
-    }
-    left_keys
-    ask_server pubsub channels | sed '/^$/d; s/^/subscribed channel /'
-    ask_server pubsub numpat | sed '/^0$/d; s/^/subscribed patterns: /'
-    left_clients
-    left_denials
+    left_questions | server ask ${only:+"$only"} 2>/dev/null | left_answers
 }
