@@ -14,5 +14,6 @@ int command_drivers(int argc, char **argv);
 int command_schema(int argc, char **argv);
 int command_migrate(int argc, char **argv);
 int command_bench(int argc, char **argv);
+int command_witness(int argc, char **argv);
 
 #endif

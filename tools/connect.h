@@ -8,5 +8,7 @@
 extern const char *config_where;
 /* Opens config_where. On failure prints the reason, sets *code to the exit code and returns NULL. */
 mortise_client *open_client(int *code);
+/* The same, with the witness at the other end of this socket. */
+mortise_client *open_witnessed_client(int socket, int *code);
 
 #endif

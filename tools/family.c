@@ -74,6 +74,26 @@ bool family_alive(void)
            errno != ECHILD;
 }
 
+struct signal_others {
+    pid_t group;
+    int number;
+};
+
+static void signal_other(pid_t child, void *argument)
+{
+    const struct signal_others *others = argument;
+
+    if (child != others->group && getpgid(child) != others->group)
+        kill(child, others->number);
+}
+
+void family_signal_others(pid_t group, int number)
+{
+    struct signal_others others = {group, number};
+
+    family_each(getpid(), signal_other, &others);
+}
+
 static void kill_child(pid_t child, void *argument)
 {
     (void)argument;

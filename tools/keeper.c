@@ -30,13 +30,14 @@ enum {
     ANSWER_MS = 10           /* for the wrapper to move the page on, when asked late */
 };
 
-enum phase { IDLE, RUNNING, ENDING, KILLING };
+enum phase { IDLE, RUNNING, ENDING, KILLING, OVER /* no process is left, but the wrapper */ };
 
 struct state {
     struct keeper_page *page;
     const struct keeper_setup *setup;
     pid_t wrapper_group;
     int socket, children, timer; /* what is polled */
+    struct keeper_witness witness;
     int lease_read, lease_write; /* MORTISE_LEASE_FD: end of file once lease_write is closed */
     enum phase phase;
     pid_t command;
@@ -64,19 +65,6 @@ static void tell(struct state *state, enum message_kind kind, int32_t value)
 
 /* ---- Signals to the family ------------------------------------------------------------------- */
 
-struct signal_orphans {
-    pid_t command;
-    int number;
-};
-
-static void signal_orphan(pid_t child, void *argument)
-{
-    const struct signal_orphans *orphans = argument;
-
-    if (child != orphans->command && getpgid(child) != orphans->command)
-        kill(child, orphans->number);
-}
-
 static void signal_group(struct state *state, int number)
 {
     if (state->phase != IDLE && !state->command_waited_for)
@@ -86,10 +74,8 @@ static void signal_group(struct state *state, int number)
 /* The group, and what was orphaned outside of it (daemons, other sessions). */
 static void signal_everyone(struct state *state, int number)
 {
-    struct signal_orphans orphans = {state->command, number};
-
     signal_group(state, number);
-    family_each(getpid(), signal_orphan, &orphans);
+    family_signal_others(state->command, number);
 }
 
 static void pass_on(struct state *state, int number)
@@ -195,11 +181,19 @@ static bool call_off(struct state *state)
     return true;
 }
 
+/* The end: nobody uses the locks any more. */
+static _Noreturn void leave(struct state *state)
+{
+    if (!atomic_load(&state->page->parting))
+        keeper_witness_release(&state->witness);
+    _exit(EXIT_DONE);
+}
+
 static void wrapper_died(struct state *state)
 {
     state->wrapper_dead = true;
-    if (state->phase == IDLE)
-        _exit(EXIT_DONE);
+    if (state->phase == IDLE || state->phase == OVER)
+        leave(state);
     begin_ending(state, ORPHANED_GRACE_MS);
 }
 
@@ -209,17 +203,18 @@ static void give_terminal_back(struct state *state)
         tcsetpgrp(state->setup->terminal, state->wrapper_group);
 }
 
-static _Noreturn void all_gone(struct state *state)
+static void all_gone(struct state *state)
 {
+    state->phase = OVER;
     atomic_store(&state->page->done, 1);
-    if (state->wrapper_dead) {
-        give_terminal_back(state);
-        if (!atomic_load(&state->page->abandoned))
-            say("the process that held the lock was killed; its command was ended");
-    } else {
+    if (!state->wrapper_dead) {
         tell(state, MESSAGE_DONE, 0);
+        return;
     }
-    _exit(EXIT_DONE);
+    give_terminal_back(state);
+    if (!atomic_load(&state->page->abandoned))
+        say("the process that held the lock was killed; its command was ended");
+    leave(state);
 }
 
 /* ---- Children -------------------------------------------------------------------------------- */
@@ -312,7 +307,7 @@ static void on_children(struct state *state)
 
     while (read(state->children, drained, sizeof drained) > 0)
         continue;
-    if (state->phase == IDLE)
+    if (state->phase == IDLE || state->phase == OVER)
         return;
     if (!state->command_dead) {
         look_for_stop(state);
@@ -335,6 +330,7 @@ static void start(struct state *state)
         atomic_store(&state->page->start_errno, errno);
         atomic_store(&state->page->wait_status, EXIT_SYSTEM << 8);
         all_gone(state);
+        return;
     }
     close(state->lease_read);
     atomic_store(&state->page->command_pid, state->command);
@@ -413,6 +409,7 @@ static int64_t next_due(struct state *state)
 
     switch (state->phase) {
     case IDLE:
+    case OVER:
         break;
     case RUNNING:
         if (state->lost)
@@ -465,13 +462,14 @@ static bool prepare(struct state *state)
     return true;
 }
 
-_Noreturn void keeper_main(struct keeper_page *page, int socket, pid_t wrapper_group,
+_Noreturn void keeper_main(struct keeper_page *page, int socket, int witness, pid_t wrapper_group,
                            const struct keeper_setup *setup)
 {
     struct state state = {.page = page,
                           .setup = setup,
                           .wrapper_group = wrapper_group,
                           .socket = socket,
+                          .witness = {.socket = witness, .pidfd = -1, .area = -1},
                           .phase = IDLE,
                           .lease_write = -1};
 
@@ -482,10 +480,13 @@ _Noreturn void keeper_main(struct keeper_page *page, int socket, pid_t wrapper_g
     for (;;) {
         struct pollfd fds[] = {{.fd = state.wrapper_dead ? -1 : socket, .events = POLLIN},
                                {.fd = state.children, .events = POLLIN},
-                               {.fd = state.timer, .events = POLLIN}};
+                               {.fd = state.timer, .events = POLLIN},
+                               {.fd = state.witness.socket, .events = POLLIN}};
         arm_timer(&state);
-        if (poll(fds, 3, -1) < 0)
+        if (poll(fds, 4, -1) < 0)
             continue;
+        if (fds[3].revents != 0)
+            keeper_witness_read(&state.witness);
         if (fds[1].revents != 0)
             on_children(&state);
         if (fds[0].revents != 0)

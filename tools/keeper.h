@@ -1,9 +1,9 @@
 /* keeper.h - the process between `mortise run` and its command. run.c has the model.
  *
- * The wrapper forks the keeper before it opens the library: the keeper has no lock, no connection and no thread, and
- * never calls the library. It shares a page of memory with the wrapper (when to act, and what goes into the
- * command's environment) and a socket on which both send short messages. End of file there means that the other
- * process is dead. */
+ * The wrapper forks the keeper before it opens the library: the keeper has no lock, no connection and no thread. It calls
+ * the library only at its very end, to release the locks of a wrapper that was killed. It shares a page of memory with the
+ * wrapper (when to act, and what goes into the command's environment) and a socket on which both send short messages. End
+ * of file there means that the other process is dead, or, if the page says `parting`, that it needs the keeper no more. */
 #ifndef MORTISE_TOOLS_KEEPER_H
 #define MORTISE_TOOLS_KEEPER_H
 
@@ -38,7 +38,7 @@ enum message_kind {
                     * stopped, and will be killed unless a renewal comes first */
     MESSAGE_RENEWED, /* a renewal came after MESSAGE_LATE and before KILL: the command will not be killed.
                       * value: 1: it was sent TERM */
-    MESSAGE_DONE /* every process is gone; the keeper ends */
+    MESSAGE_DONE /* every process is gone; the keeper only waits for the wrapper's end */
 };
 
 struct message {
@@ -62,6 +62,7 @@ struct keeper_page {
     _Atomic int32_t late;         /* the keeper began to end it because no renewal came */
     _Atomic int64_t killing_ns;   /* when the keeper last sent KILL to all; 0: not yet */
     _Atomic int32_t abandoned;    /* the wrapper ended before all processes were gone */
+    _Atomic int32_t parting;      /* the wrapper has released its locks itself, or has none */
     /* set before MESSAGE_START, then constant */
     bool warn_only;   /* --on-loss=warn */
     bool hide_config; /* --hide-config */
@@ -88,23 +89,38 @@ struct keeper_setup {
 struct keeper {
     pid_t pid;
     int socket;
+    int witness; /* for the library: on the other end the keeper is the witness of this process */
     struct keeper_page *page;
 };
 bool keeper_start(struct keeper *keeper, const struct keeper_setup *setup);
 void keeper_send(const struct keeper *keeper, enum message_kind kind, int32_t value);
 /* 1: a message; 0: none now; -1: the keeper is dead. */
 int keeper_receive(const struct keeper *keeper, struct message *message);
-/* Ends a keeper whose command was not started, or has ended, and waits for it. */
+/* Ends a keeper whose command was not started, or has ended, and waits for it. The locks are released. */
 void keeper_stop(struct keeper *keeper);
 
 /* ---- inside ---- */
-/* The main function of the keeper, in the forked child. */
-_Noreturn void keeper_main(struct keeper_page *page, int socket, pid_t wrapper_group,
+/* keeper_witness.c: what the wrapper's client has passed to its witness. */
+struct keeper_witness {
+    int socket; /* -1: closed */
+    int pidfd, area; /* -1: none */
+    uint64_t print;
+    int64_t crash_delay_ms;
+};
+/* Takes in what the client says. Never blocks. */
+void keeper_witness_read(struct keeper_witness *witness);
+/* No process of the command is left, and the wrapper has ended, or is ending: waits for that, and releases what it held.
+ * Blocks until the backend has answered, or the ttl is over. */
+void keeper_witness_release(struct keeper_witness *witness);
+/* The main function of the keeper, in the forked child. The sockets: of messages, and of the witness. */
+_Noreturn void keeper_main(struct keeper_page *page, int socket, int witness, pid_t wrapper_group,
                            const struct keeper_setup *setup);
 /* keeper_command.c: forks and executes the command in a group of its own. Returns its pid, or -1 with errno. */
 pid_t command_start(struct keeper_page *page, const struct keeper_setup *setup, int lease_fd);
 /* family.c: calls `each` for every child of `parent`, dead ones and adopted orphans included. */
 void family_each(pid_t parent, void (*each)(pid_t child, void *argument), void *argument);
+/* Sends the signal to the children that are not in this group. */
+void family_signal_others(pid_t group, int number);
 /* Whether any child is alive; a stopped child is. The kernel's own answer, so it is exact. */
 bool family_alive(void);
 /* Sends KILL to all children and reaps the dead ones. True: no child is left. */

@@ -11,7 +11,7 @@
 
 bool keeper_start(struct keeper *keeper, const struct keeper_setup *setup)
 {
-    int ends[2];
+    int ends[2], witness[2];
     const pid_t group = getpgrp();
 
     keeper->page =
@@ -19,15 +19,19 @@ bool keeper_start(struct keeper *keeper, const struct keeper_setup *setup)
     if (keeper->page == MAP_FAILED)
         return false;
     /* A SEQPACKET socket keeps messages apart and reports end of file in both directions; two pipes would not. */
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0 ||
+        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, witness) != 0)
         return false;
     keeper->pid = fork();
     if (keeper->pid == 0) {
         close(ends[0]); /* otherwise the keeper would never see the wrapper's death */
-        keeper_main(keeper->page, ends[1], group, setup);
+        close(witness[0]);
+        keeper_main(keeper->page, ends[1], witness[1], group, setup);
     }
     close(ends[1]);
+    close(witness[1]);
     keeper->socket = ends[0];
+    keeper->witness = witness[0];
     return keeper->pid > 0;
 }
 
@@ -54,6 +58,7 @@ void keeper_stop(struct keeper *keeper)
 {
     if (keeper->pid <= 0)
         return;
+    atomic_store(&keeper->page->parting, 1);
     close(keeper->socket);
     while (waitpid(keeper->pid, NULL, 0) < 0 && errno == EINTR)
         continue;

@@ -24,7 +24,7 @@ static const struct command commands[] = {
     {"run", command_run},         {"status", command_status}, {"list", command_list},
     {"break", command_break},     {"watch", command_watch},   {"check", command_check},
     {"drivers", command_drivers}, {"schema", command_schema}, {"migrate", command_migrate},
-    {"bench", command_bench},
+    {"bench", command_bench},     {"witness", command_witness},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
@@ -43,6 +43,7 @@ static const char help[] =
     "  mortise drivers [NAME --options]\n"
     "                            show the installed modules and their config keys\n"
     "  mortise schema NAME       print the SQL that creates a driver's table\n"
+    "  mortise witness           release the locks of processes that crash, at once\n"
     "  mortise migrate …         move a fleet from one backend to another\n"
     "  mortise bench …           compare the drivers (needs mortise-bench)\n"
     "\n"

@@ -15,8 +15,9 @@
  *   with the command's code. The lock is not released while a process that was started under it still runs. From the
  *   release on, a signal does not change the code: the first limits the release to two seconds, the second ends the
  *   wrapper at once.
- * - The wrapper (kill -9): the keeper reads end of file, sends TERM and soon after KILL. The lock stays held until its
- *   ttl, which is longer than the family lives.
+ * - The wrapper (kill -9): the keeper reads end of file, sends TERM and soon after KILL. When no process is left, it
+ *   releases the lock, as a witness does (docs/crash.md). If it is killed too, the lock stays held until its ttl, which is
+ *   longer than the family lives.
  * - The keeper (kill -9): the kernel kills the command (PR_SET_PDEATHSIG). The wrapper, a subreaper too, gets the rest,
  *   kills it, waits for it, and releases the lock.
  * - A process that hangs in the kernel, or runs as another user, cannot be killed. The keeper (or the wrapper) tries
@@ -181,16 +182,16 @@ static int run_under_lock(struct run *run)
     struct bounded_end end = {0};
 
     if (!run_wait(run, &end.code)) {
-        keeper_stop(&run->keeper);
         end.signalled = run->interrupted;
         close_client(run, &end);
+        keeper_stop(&run->keeper);
         return end.code;
     }
     run_hold(run);
     if (run->abandoned)
         exit(EXIT_LOST); /* do not close: that would release a lock that processes still use */
-    /* No process of the command is left: from here on only the backend can delay the end. */
-    keeper_stop(&run->keeper);
+    /* No process of the command is left: from here on only the backend can delay the end. The keeper waits: if this process
+     * is killed now, it releases the locks. */
     end = (struct bounded_end){.code = code_of_end(run),
                                .number = typed_signal(run),
                                .signalled = was_signalled(run) || typed_signal(run) != 0};
@@ -199,6 +200,7 @@ static int run_under_lock(struct run *run)
     if (run->lost)
         end = (struct bounded_end){.code = EXIT_LOST, .signalled = end.signalled};
     close_client(run, &end);
+    keeper_stop(&run->keeper);
     if (end.number != 0)
         signals_die(run, end.number);
     return end.code;
@@ -234,7 +236,7 @@ int command_run(int argc, char **argv)
     const char *slash = strrchr(run.command[0], '/');
     program_invocation_short_name =
         slash != NULL ? run.command[0] + (slash + 1 - run.command[0]) : run.command[0];
-    run.client = open_client(&code);
+    run.client = open_witnessed_client(run.keeper.witness, &code);
     if (run.client != NULL)
         say_default_database(&run);
     signals_held_back(&run);

@@ -10,7 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define REQUIRED_MS 5000 /* how long opening waits for a witness that is required */
+#define DEAD_CLAIMS_MAX 16384 /* that one client releases at a time */
+#define REQUIRED_MS 5000      /* how long opening waits for a witness that is required */
 
 /* ---- the witness of a client --------------------------------------------------------------------- */
 
@@ -44,9 +45,13 @@ static const char *obstacle(const struct client *client, struct witness_link *li
 {
     if (!kernel_has_pidfds())
         return "the kernel has no pidfds (Linux 5.3)";
-    if (!config_for_others(client->config, link->text, sizeof(link->text)))
+    if (!config_for_others(client->config, link->text, sizeof(link->text))) {
+        link->text[0] = '\0';
+        if (link->given) /* it knows the configuration */
+            return NULL;
         return "another process cannot open this configuration: a URL with a password, or a file "
                "that is gone; use a config file";
+    }
     link->text_len = strlen(link->text);
     return NULL;
 }
@@ -194,8 +199,8 @@ static mortise_status release_dead(struct client *client, const mortise_witness_
 {
     struct locks *locks = &client->locks;
     pthread_mutex_lock(&locks->lock);
-    struct claim *claim = locks->closing ? NULL : adopt_locked(locks, slot);
-    bool closing = locks->closing;
+    bool closing = locks->closing, busy = locks->outstanding >= DEAD_CLAIMS_MAX;
+    struct claim *claim = closing || busy ? NULL : adopt_locked(locks, slot);
     if (claim != NULL) {
         claim_end_locked(claim);
         claim_attend_locked(claim, &release->wait);
@@ -203,6 +208,8 @@ static mortise_status release_dead(struct client *client, const mortise_witness_
     locks_unlock(locks, START_DETACHED);
     if (claim != NULL)
         return MORTISE_OK;
+    if (busy)
+        return failed(error, MORTISE_BUSY, "release: too many are under way");
     return closing ? failed(error, MORTISE_CLOSED, "the client was closed")
                    : failed(error, MORTISE_NOMEM, "release: out of memory");
 }

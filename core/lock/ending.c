@@ -131,7 +131,8 @@ static void note_failure(struct claim *claim, const mortise_op *op)
         *wait->error = *op->error;
 }
 
-static void repeat_locked(struct claim *claim, bool at_once)
+/* answered: it is repeated only because of what may come late, which comes soon if at all. */
+static void repeat_locked(struct claim *claim, bool at_once, bool answered)
 {
     struct locks *locks = claim->locks;
     unsigned attempts = claim->attempts++;
@@ -139,8 +140,11 @@ static void repeat_locked(struct claim *claim, bool at_once)
         send_locked(claim);
         return;
     }
-    int64_t ms = (int64_t)BACKOFF_MIN_MS << (attempts < 8 ? attempts : 8);
-    ms = locks_spread_ms_locked(locks, ms > BACKOFF_MAX_MS ? BACKOFF_MAX_MS : ms);
+    int64_t most_ms = BACKOFF_MAX_MS;
+    if (claim->foreign && answered && claim->ttl_ms / 16 > most_ms)
+        most_ms = claim->ttl_ms / 16;
+    int64_t ms = (int64_t)BACKOFF_MIN_MS << (attempts < 24 ? attempts : 24);
+    ms = locks_spread_ms_locked(locks, ms > most_ms ? most_ms : ms);
     locks_set_timer_locked(locks, &claim->timer, clock_after_ms(clock_now(), ms));
 }
 
@@ -160,7 +164,7 @@ static void released_locked(struct claim *claim, const mortise_op *op)
     bool again = claim->end_again;
     claim->end_again = false;
     if (((!final && !over) || again) && !locks->abandoning) {
-        repeat_locked(claim, again || (claim->attempts == 0 && !found));
+        repeat_locked(claim, again || (claim->attempts == 0 && !found), found);
         return;
     }
     if (claim->wait != NULL) /* it has heard nothing yet */

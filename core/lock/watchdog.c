@@ -158,6 +158,7 @@ static bool start_locked(struct locks *locks)
         locks->watchdog.timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     if (locks->watchdog.timer < 0)
         return false;
+    witness_turn_locked(locks); /* before the first request */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -53,11 +53,11 @@ static void link_move(struct witness_link *link, enum link_state state)
 /* One line for each time that there is no witness. */
 static void tell(struct witness_link *link, const char *what)
 {
-    bool writes = link->logs && !link->told;
+    bool writes = link->logs && !link->told && !link->given; /* who gave it knows */
     link->told = true;
     if (writes)
         log_line(4, "witness %s: %s; if this process crashes now, its locks end with their ttl",
-                 link->given ? "of this process" : link->path, what);
+                 link->path, what);
 }
 
 /* Half of ms, and at random up to all of it. */
@@ -201,7 +201,7 @@ void link_begin(struct witness_link *link, uint64_t seed)
     if (!link->given)
         link->socket.fd = -1;
     link->state = LINK_AWAY;
-    try_now(link, clock_now());
+    link->try_ns = INT64_MIN;
 }
 
 /* ---- messages ------------------------------------------------------------------------------------ */
@@ -293,9 +293,10 @@ void link_turn(struct witness_link *link, int64_t now)
         listen_to_it(link, now);
         return;
     }
-    if (link->state == LINK_OFF || link->given)
+    if (link->state == LINK_OFF)
         return;
-    bool idle = link->try_ns == MORTISE_NEVER && now >= clock_after_ms(link->tried_ns, IDLE_MS);
+    bool idle = link->try_ns == MORTISE_NEVER && !link->given &&
+                now >= clock_after_ms(link->tried_ns, IDLE_MS);
     if (idle || now >= link->try_ns)
         try_now(link, now);
 }
@@ -303,6 +304,8 @@ void link_turn(struct witness_link *link, int64_t now)
 bool link_await(struct witness_link *link, int64_t until_ns, char *why, size_t size)
 {
     snprintf(why, size, "nobody listens, or it cannot be used");
+    if (link->state == LINK_AWAY)
+        try_now(link, clock_now());
     while (link->state == LINK_GREETED) {
         int64_t left_ms = (until_ns - clock_now()) / NS_PER_MS;
         struct pollfd poll_for = {.fd = link->socket.fd, .events = POLLIN};

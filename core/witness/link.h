@@ -30,8 +30,8 @@
  * The holes. The witness dies between HELLO and WELCOME: end of file, and the next one gets the area. The process dies
  * there: HELLO waits in the witness's queue, descriptors included, and is read after the death. A fork: the child has
  * copies of the descriptors and uses none of them (R8). The witness hangs: connecting and sending never block, and a full
- * queue is as no witness. Two threads: the opening thread uses the link before the watchdog exists, the watchdog after
- * that, and the closing thread when the watchdog has ended.
+ * queue is as no witness. Two threads: the caller holds the lock of the client, or is the thread that opens or closes it.
+ * A client that never acquires never connects: the first acquire does, before its request leaves.
  *
  * Knows no claim and no lock. */
 #ifndef MORTISE_CORE_WITNESS_LINK_H
@@ -66,14 +66,14 @@ struct witness_link {
 /* Where the witness of this user listens: path of 108 bytes. False: nowhere. */
 bool link_default_path(char *path);
 
-/* OFF -> AWAY: a witness is wanted. The caller has set area, logs, path or given and socket, asked_for, print,
+/* OFF -> AWAY: a witness is wanted. The first link_turn() tries. The caller has set area, logs, path or given and socket, asked_for, print,
  * crash_delay_ms, text; the rest is zero. */
 void link_begin(struct witness_link *link, uint64_t seed);
-/* Waits for an answer until until_ns. True: WATCHED; else *why says why not. */
+/* Tries now, and waits for an answer until until_ns. True: WATCHED; else *why says why not. */
 bool link_await(struct witness_link *link, int64_t until_ns, char *why, size_t size);
 
 /* The thread that serves it sleeps until this descriptor (-1: none) is readable, or until due_ns, and then calls
- * link_turn(). True: a connection was made or tried for the first time, so the area is wanted. */
+ * link_turn(). */
 int link_fd(const struct witness_link *link);
 int64_t link_due_ns(const struct witness_link *link);
 void link_turn(struct witness_link *link, int64_t now);

@@ -152,7 +152,7 @@ MORTISE_API uint64_t mortise_config_print(mortise_client *client);
  * The callback gets OK if the backend had the claim, LOST or NOTOWNER if it had nothing of it, or why the release is not
  * certain (UNREACHABLE, …; then the library goes on). It is called once, on the notifier thread or in
  * mortise_dispatch(), with the first answer, or when the ttl is over.
- * OK: the callback will be called. INVALID: a field of the slot is out of range. NOMEM, CLOSED, FORKED. */
+ * OK: the callback will be called. BUSY: many thousand releases are under way; try again later. INVALID: a field of the slot is out of range. NOMEM, CLOSED, FORKED. */
 MORTISE_API mortise_status mortise_release_dead(mortise_client *client, const mortise_witness_slot *slot,
                                                 mortise_release_callback callback, void *user_data,
                                                 mortise_error *error);

@@ -56,21 +56,33 @@ yes "all are gone" until_true all_gone $FAMILY
 soon "$begin" 10000 "at once"
 yes "and the keeper too" until_true gone "$KEEPER"
 yes "it says so" until_true holds "$DIR/err" '^mortise: the process that held the lock was killed'
-yes "the lock was not given back: it stands until its ttl" is_held "${N}f"
-"$BIN" break "${N}f" --token "$(json "${N}f" token)" 2>/dev/null
+yes "the keeper has released the lock" is_free "${N}f"
 
 what "kill -9 of the wrapper's whole group, as a shell's kill %1 does"
 family 'while :; do sleep 1; done'
 kill -KILL -- -$WRAPPER
 yes "all are gone" until_true all_gone $FAMILY "$KEEPER"
-"$BIN" break "${N}f" --token "$(json "${N}f" token)" 2>/dev/null
+yes "the keeper has released the lock" is_free "${N}f"
 
 what "kill -9 of the wrapper, and the family ignores TERM"
 family 'trap "" TERM; kill -STOP $(cat '"$DIR"'/child); while :; do sleep 1; done'
 begin=$(ms)
 kill -KILL $WRAPPER
+early=0
+while alive "$(cat "$DIR/command")"; do # it lives for the grace: free before its end is wrong
+    is_free "${N}f" && alive "$(cat "$DIR/command")" && early=1
+done
+same "the lock is held as long as the family lives" 0 $early
 yes "all are gone" until_true all_gone $FAMILY
 soon "$begin" 10000 "at once"
+yes "the lock is free soon" until_true is_free "${N}f"
+
+what "kill -9 of the wrapper and of the keeper: the lock ends with its ttl"
+family 'while :; do sleep 1; done'
+kill -KILL $WRAPPER "$KEEPER"
+yes "the command is gone" until_true gone "$(cat "$DIR/command")"
+yes "the lock is held" is_held "${N}f"
+kill -KILL $FAMILY 2>/dev/null
 "$BIN" break "${N}f" --token "$(json "${N}f" token)" 2>/dev/null
 
 what "kill -9 of the keeper: the wrapper ends all and gives the lock back"

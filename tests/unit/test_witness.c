@@ -147,6 +147,7 @@ static void start(const char *settings)
              settings);
     start_listening();
     rig_open(&rig, config);
+    turn();
     meet();
     say(MORTISE_WITNESS_WELCOME, "");
     turn();
@@ -391,6 +392,7 @@ static void test_nobody(void)
     snprintf(path, sizeof(path), "%s/none", rig_folder);
     snprintf(config, sizeof(config), "witness = %s\n", path);
     rig_open(&rig, config);
+    turn();
     CU_ASSERT_EQUAL(the_link()->state, LINK_AWAY);
     CU_ASSERT_EQUAL(link_due_ns(the_link()), MORTISE_NEVER); /* no wake-ups for it */
     release(take(&rig, "a", NULL));
@@ -404,6 +406,7 @@ static void test_comes_late(void)
     snprintf(path, sizeof(path), "%s/w", rig_folder);
     snprintf(config, sizeof(config), "ttl = 3s\nhandover_max = 0\nwitness = %s\n", path);
     rig_open(&rig, config);
+    turn();
     mortise_lease *lease = take(&rig, "a", NULL);
     int hold = SCRIPT(.kinds = OP(ACQUIRE), .name = "b", .times = 1, .hold_reply = true);
     want(&rig, &got, "b", FOREVER);
@@ -472,6 +475,7 @@ static void test_hangs(void)
     snprintf(config, sizeof(config), "witness = %s\n", path);
     start_listening();
     rig_open(&rig, config);
+    turn();
     CU_ASSERT_EQUAL(the_link()->state, LINK_GREETED);
     set_now(link_due_ns(the_link()));
     turn();

@@ -51,14 +51,14 @@ _mortise() {
             return
             ;;
         -C | --config | -w | --wait | -E | --conflict-exit-code | --ttl | --grace | --on-loss | \
-            --token | --interval | --section | --permits) i=$((i + 1)) ;;
+            --token | --interval | --section | --permits | --socket) i=$((i + 1)) ;;
         -*) ;;
         *) if [ -z "$command" ]; then command=${COMP_WORDS[i]}; else names=$((names + 1)); fi ;;
         esac
     done
 
     case $before in
-    -C | --config)
+    -C | --config | --socket)
         mapfile -t COMPREPLY < <(compgen -f -- "$word")
         return
         ;;
@@ -82,7 +82,7 @@ _mortise() {
     local words=''
     case $command in
     '')
-        words="run status list break watch check drivers schema migrate bench $common"
+        words="run status list break watch check drivers schema migrate witness bench $common"
         ;;
     run)
         words="--shared --permits --nonblock --wait --ttl --grace --on-loss --hide-config --conflict-exit-code --command $common --"
@@ -94,6 +94,7 @@ _mortise() {
     break) words="--token $common $(_mortise_names "$word")" ;;
     check) words="--json $common" ;;
     drivers) words="--json --options $common $(_mortise_modules)" ;;
+    witness) words="--socket $common" ;;
     schema) words="$common $(_mortise_modules)" ;;
     migrate) words="status plan advance --back --wait --nonblock --section --json $common" ;;
     esac

@@ -1,0 +1,268 @@
+#!/usr/bin/env python3
+"""kills.py [DRIVER] - a witness frees the locks of holders that were really killed, and of nobody else: a holder that is
+stopped, traced, forks, closes all descriptors, calls exec, or whose main thread ends is not dead. Every lock has a ttl of
+five minutes, and nothing here waits for so long."""
+import os
+import signal
+import subprocess
+import sys
+
+from rig import BUILD, Folder, Peer, hear, kill, run, say, until, watched
+
+driver = sys.argv.pop(1) if len(sys.argv) > 1 and sys.argv[1] in ("sqlite", "redis") else "sqlite"
+
+
+def config(folder, extra=""):
+    if driver == "sqlite":
+        return folder.sqlite(extra)
+    return folder.config("redis", f"servers = 127.0.0.1:{values['PORT']}", f"namespace = {folder.path}\n{extra}")
+
+
+def still_held(folder, where, name, rounds=20):
+    """The witness has seen all that has happened, and nobody else can get the lock."""
+    trier = folder.start(os.path.join(BUILD, "tests", "taker"), where)
+    assert hear(trier) == "ready"
+    peer = Peer(folder)
+    for _ in range(rounds):
+        peer.ask(trier.pid)
+        say(trier, f"acquire {name} 0 1000")
+        answer = hear(trier)
+        assert answer.startswith("BUSY"), f"the lock of a live process was free: {answer}"
+    peer.close()
+    say(trier, "quit")
+
+
+def test_killed_holder(folder):
+    """kill -9 of a holder while another process waits"""
+    where = config(folder)
+    folder.witness()
+    for _ in range(3):
+        holder = folder.holder(where, "a", "b", "c")
+        waiter = folder.waiter(where, "b")
+        watched(folder, holder)
+        watched(folder, waiter)
+        kill(holder)
+        assert hear(waiter) == "held"
+        say(waiter, "quit")
+        assert waiter.wait() == 0
+        for name in ("a", "c"):
+            say(folder.holder(where, name), "quit")
+    until(lambda: folder.log().count("3 of its locks released") == 3, "a line for each of them")
+
+
+def test_killed_waiter(folder):
+    """kill -9 of a process that waits: those behind it get the lock"""
+    where = config(folder)
+    folder.witness()
+    holder = folder.holder(where, "a")
+    dead = folder.waiter(where, "a")
+    watched(folder, dead)
+    waiter = folder.waiter(where, "a")
+    watched(folder, waiter)
+    kill(dead)
+    dead.wait()
+    say(holder, "release")
+    assert hear(waiter) == "held"
+
+
+def test_other_ends(folder):
+    """an abort, an exit without a release, and a normal end"""
+    where = config(folder)
+    folder.witness()
+    for end in (signal.SIGABRT, signal.SIGSEGV, "exit", "quit"):
+        holder = folder.holder(where, "a")
+        watched(folder, holder)
+        if isinstance(end, str):
+            say(holder, end)
+        else:
+            kill(holder, end)
+        next_one = folder.holder(where, "a")
+        say(next_one, "quit")
+
+
+def test_zombie(folder):
+    """nobody reaps the dead holder"""
+    where = config(folder)
+    folder.witness()
+    holder = folder.holder(where, "a")
+    watched(folder, holder)
+    kill(holder)
+    say(folder.holder(where, "a"), "quit")
+    with open(f"/proc/{holder.pid}/stat", encoding="ascii") as file:
+        assert file.read().split(")")[1].split()[0] == "Z"
+
+
+def test_stopped(folder):
+    """a stopped holder is not dead; when it is killed, it is"""
+    where = config(folder)
+    folder.witness()
+    holder = folder.holder(where, "a")
+    watched(folder, holder)
+    kill(holder, signal.SIGSTOP)
+    still_held(folder, where, "a")
+    kill(holder)
+    say(folder.holder(where, "a"), "quit")
+
+
+def test_traced(folder):
+    """a holder that a debugger has stopped is not dead"""
+    where = config(folder)
+    folder.witness()
+    holder = folder.holder(where, "a")
+    watched(folder, holder)
+    tracer = subprocess.Popen([sys.executable, "-c", f"""
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+libc.ptrace.argtypes = [ctypes.c_long] * 4
+assert libc.ptrace(16, {holder.pid}, 0, 0) == 0
+os.waitpid({holder.pid}, 0x40000000)
+print("traced", flush=True)
+sys.stdin.readline()
+"""], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    folder.started.append(tracer)
+    line = hear(tracer)
+    if line != "traced":
+        print("left out: this system does not allow ptrace")
+        return
+    still_held(folder, where, "a")
+    kill(holder)
+    tracer.communicate("\n")
+    say(folder.holder(where, "a"), "quit")
+
+
+def test_forked(folder):
+    """a child that lives on does not keep the lock of its dead parent, and its death is not the parent's"""
+    where = config(folder)
+    folder.witness()
+    holder = folder.holder(where, "a")
+    watched(folder, holder)
+    children = []
+    for _ in range(2):
+        say(holder, "fork")
+        children.append(int(hear(holder).split()[1]))
+    try:
+        os.kill(children.pop(), signal.SIGKILL)
+        still_held(folder, where, "a")
+        kill(holder)
+        say(folder.holder(where, "a"), "quit")
+        os.kill(children[0], 0)
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+
+
+def test_closed_descriptors(folder):
+    """a holder that closes all descriptors is not dead, and its death is seen all the same"""
+    where = config(folder)
+    folder.witness()
+    holder = folder.holder(where, "a")
+    watched(folder, holder)
+    say(holder, "close")
+    assert hear(holder) == "closed"
+    still_held(folder, where, "a")
+    kill(holder)
+    say(folder.holder(where, "a"), "quit")
+
+
+def test_exec(folder):
+    """after exec the process lives; its claim is released when the new program ends"""
+    where = config(folder)
+    folder.witness()
+    holder = folder.holder(where, "a")
+    watched(folder, holder)
+    say(holder, "exec")
+    assert hear(holder) == "execed"
+    still_held(folder, where, "a")
+    kill(holder)
+    say(folder.holder(where, "a"), "quit")
+
+
+def test_main_thread(folder):
+    """the main thread has ended, another goes on"""
+    where = config(folder)
+    folder.witness()
+    holder = folder.holder(where, "a")
+    watched(folder, holder)
+    say(holder, "thread")
+    assert hear(holder) == "threaded"
+    still_held(folder, where, "a")
+    kill(holder)
+    say(folder.holder(where, "a"), "quit")
+
+
+def test_witness_comes_back(folder):
+    """the witness is killed and started again: the holders that live are watched again"""
+    where = config(folder)
+    witness = folder.witness()
+    holder = folder.holder(where, "a")
+    watched(folder, holder)
+    kill(witness)
+    witness.wait()
+    still = folder.start(os.path.join(BUILD, "tests", "taker"), where)
+    assert hear(still) == "ready"
+    folder.witness()
+    watched(folder, holder)
+    kill(holder)
+    say(folder.holder(where, "a"), "quit")
+
+
+def test_stopped_witness(folder):
+    """a witness that is stopped for a while acts when it runs again, and harms no successor"""
+    where = config(folder)
+    witness = folder.witness()
+    holder = folder.holder(where, "a")
+    watched(folder, holder)
+    kill(witness, signal.SIGSTOP)
+    kill(holder)
+    holder.wait()
+    waiter = folder.waiter(where, "a")
+    kill(witness, signal.SIGCONT)
+    assert hear(waiter) == "held"
+    still_held(folder, where, "a")
+
+
+def test_crash_delay(folder):
+    """crash_delay: the lock is held for that long after the death"""
+    where = config(folder, "crash_delay = 700ms\n")
+    folder.witness()
+    holder = folder.holder(where, "a")
+    watched(folder, holder)
+    kill(holder)
+    holder.wait()
+    peer = Peer(folder)
+    peer.ask(1)  # it has seen the death
+    peer.close()
+    still_held(folder, where, "a", rounds=3)
+    say(folder.holder(where, "a"), "quit")
+
+
+def test_second_witness(folder):
+    """one witness for a path"""
+    config(folder)
+    folder.witness()
+    second = folder.witness()
+    assert second.wait() == 75, second.returncode
+    assert folder.can_connect()
+
+
+def test_ends_by_term(folder):
+    """TERM ends it with 0, and its socket is gone; locks are not touched"""
+    where = config(folder)
+    witness = folder.witness()
+    holder = folder.holder(where, "a")
+    watched(folder, holder)
+    kill(witness, signal.SIGTERM)
+    assert witness.wait() == 0
+    assert not os.path.exists(folder.file("w"))
+    say(holder, "release")
+    assert hear(holder) == "OK"
+
+
+if __name__ == "__main__":
+    with Folder() as servers:
+        values = servers.server(driver) if driver != "sqlite" else {}
+        if values is None:
+            print(f"skip: {driver} is not installed")
+            sys.exit(77)
+        failed = run([function for name, function in list(globals().items()) if name.startswith("test_")])
+    sys.exit(failed)

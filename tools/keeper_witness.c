@@ -1,0 +1,118 @@
+/* keeper_witness.c - the keeper as the witness of its wrapper: it releases the wrapper's claims if that was killed, when no
+ * process of the command's family is left. Until then it only keeps what the wrapper's client has passed to it. */
+#include "keeper.h"
+
+#include "connect.h"
+#include "witness.h"
+
+#include <poll.h>
+#include <semaphore.h>
+#include <unistd.h>
+
+static void forget(struct keeper_witness *witness)
+{
+    if (witness->pidfd >= 0)
+        close(witness->pidfd);
+    if (witness->area >= 0)
+        close(witness->area);
+    witness->pidfd = witness->area = -1;
+}
+
+static void on_hello(struct keeper_witness *witness, const struct hello *hello)
+{
+    const mortise_witness_message welcome = {.kind = MORTISE_WITNESS_WELCOME};
+    pid_t pid;
+
+    if (hello_problem(witness->socket, hello, &pid) != NULL) {
+        if (hello->pidfd >= 0)
+            close(hello->pidfd);
+        if (hello->area >= 0)
+            close(hello->area);
+        return;
+    }
+    forget(witness);
+    witness->pidfd = hello->pidfd;
+    witness->area = hello->area;
+    witness->print = hello->head.print;
+    witness->crash_delay_ms = hello->head.crash_delay_ms;
+    hello_answer(witness->socket, &welcome, "");
+}
+
+void keeper_witness_read(struct keeper_witness *witness)
+{
+    static struct hello hello;
+
+    while (witness->socket >= 0) {
+        enum heard heard = hello_receive(witness->socket, &hello);
+        if (heard == HEARD_NOTHING)
+            return;
+        if (heard == HEARD_MESSAGE && hello.head.kind == MORTISE_WITNESS_HELLO)
+            on_hello(witness, &hello);
+        else if (heard == HEARD_MESSAGE && hello.head.kind == MORTISE_WITNESS_BYE)
+            forget(witness);
+        else if (heard == HEARD_END) {
+            close(witness->socket);
+            witness->socket = -1;
+        }
+    }
+}
+
+static void answered(mortise_status status, const mortise_error *error, void *user_data)
+{
+    (void)status;
+    (void)error;
+    sem_post(user_data);
+}
+
+/* The claims are released, or their ttl is over. */
+static void release_all(const struct keeper_witness *witness, mortise_client *client)
+{
+    static mortise_witness_slot slot;
+    uint32_t index = 0;
+    unsigned open = 0;
+    sem_t answers;
+
+    sem_init(&answers, 0, 0);
+    while (claims_next(witness->area, &index, &slot))
+        open += mortise_release_dead(client, &slot, answered, &answers, NULL) == MORTISE_OK;
+    while (open > 0)
+        if (sem_wait(&answers) == 0)
+            open--;
+}
+
+static bool has_claims(const struct keeper_witness *witness)
+{
+    mortise_witness_slot slot;
+    uint32_t index = 0;
+
+    return witness->area >= 0 && claims_next(witness->area, &index, &slot);
+}
+
+/* The end of a connection proves nothing; this does. */
+static void wait_for_death(const struct keeper_witness *witness)
+{
+    struct pollfd process = {.fd = witness->pidfd, .events = POLLIN};
+
+    while (poll(&process, 1, -1) <= 0)
+        continue;
+}
+
+void keeper_witness_release(struct keeper_witness *witness)
+{
+    mortise_client *client;
+
+    keeper_witness_read(witness);
+    if (witness->area < 0)
+        return;
+    wait_for_death(witness);
+    if (!has_claims(witness))
+        return;
+    const int64_t delay_ms = witness->crash_delay_ms;
+    if (delay_ms > 0)
+        poll(NULL, 0, delay_ms < INT32_MAX ? (int)delay_ms : INT32_MAX);
+    if (mortise_open_for_dead(config_where, &client, NULL) != MORTISE_OK)
+        return;
+    if (mortise_config_print(client) == witness->print)
+        release_all(witness, client);
+    mortise_close(client, NULL);
+}

@@ -1,0 +1,139 @@
+/* witness.h - the parts of `mortise witness`, which releases the claims of processes that have died. <mortise/witness.h>
+ * has the protocol and what a slot means; docs/crash.md says why acting on a pidfd is certain.
+ *
+ * One thread serves all processes with epoll. Two things may block, and have threads of their own: opening a configuration,
+ * and the library's requests.
+ *
+ * A *peer* is one client of one process. peer_move() changes its state:
+ *
+ *   NEW      connected; has not said HELLO
+ *   WATCHED  its pidfd is watched
+ *   DEAD     its process has ended; its claims are to be released
+ *   GONE     freed after this round of events
+ *
+ *   event                              | NEW           WATCHED                    DEAD
+ *   -----------------------------------|--------------------------------------------------------
+ *   HELLO, sound                       | WATCHED       refused; stays WATCHED     -
+ *   HELLO, not sound; garbage          | GONE, refused its socket is closed       -
+ *   HELLO, and no room (descriptors)   | GONE, refused -                          -
+ *   ASK                                | answered      answered                   -
+ *   BYE                                | GONE          GONE                       -
+ *   end of file                        | GONE          its socket is closed       -
+ *   nothing for NEW_MS                 | GONE          -                          -
+ *   the backend has opened             | -             WELCOME                    releases, if it is time
+ *   the backend cannot be opened       | -             GONE, refused              GONE, a log line
+ *   the pidfd: the process has ended   | -             DEAD                       -
+ *   crash_delay is over                | -             -                          releases, if the backend is open
+ *   all its slots were passed on       | -             -                          GONE
+ *   no socket, and all claims ended    | -             GONE                       -
+ *   the witness ends                   | GONE          GONE                       GONE
+ *
+ * The holes. The process dies before HELLO is read: HELLO has waited in the socket, pidfd and area with it, and the pidfd is
+ * readable at once. It dies while its backend is being opened: it waits as DEAD. The witness dies: its peers connect to
+ * the next one. The peer's socket ends, whatever the reason: its process may live, so nothing is released. Its number
+ * is used again: the pidfd still means the dead one. The witness is stopped for an hour: it releases then; a release of
+ * a claim that has ended does nothing.
+ *
+ * A *backend* is one configuration, opened once for all peers that name it:
+ *
+ *   OPENING  a thread opens it
+ *   OPEN     it has a client
+ *   FAILED   it could not be opened; freed when its peers are gone
+ *
+ * An OPEN backend is closed when it had no peer and no release for a minute. */
+#ifndef MORTISE_TOOLS_WITNESS_H
+#define MORTISE_TOOLS_WITNESS_H
+
+#include <mortise/witness.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* ---- witness_claims.c: the area of a dead process ------------------------------------------------ */
+
+/* Whether fd is an area that can be read without harm: it cannot block, and cannot become smaller. */
+bool claims_are_readable(int fd);
+/* Copies the next slot from *index on that has a claim which has not ended by itself. False: there is none left. */
+bool claims_next(int fd, uint32_t *index, mortise_witness_slot *slot);
+
+/* ---- witness_hello.c: messages --------------------------------------------------------------------- */
+
+struct hello {
+    mortise_witness_message head;
+    char text[MORTISE_WITNESS_TEXT_MAX + 1];
+    int pidfd, area; /* -1: none */
+    bool no_room;    /* descriptors were lost, because the table of descriptors is full */
+};
+
+enum heard {
+    HEARD_NOTHING,
+    HEARD_MESSAGE,
+    HEARD_GARBAGE,
+    HEARD_END
+};
+
+/* The next message. Descriptors that do not belong to a HELLO are closed; those in *hello are the caller's. */
+enum heard hello_receive(int socket, struct hello *hello);
+/* Never blocks. A peer that does not read gets nothing. */
+void hello_answer(int socket, const mortise_witness_message *message, const char *text);
+void hello_refuse(int socket, const char *why);
+/* NULL: the pidfd is of the process that connected, and the area can be read. Else why not. */
+const char *hello_problem(int socket, const struct hello *hello, pid_t *pid);
+
+/* ---- witness_backend.c: configurations ------------------------------------------------------------- */
+
+enum backend_state { BACKEND_OPENING, BACKEND_OPEN, BACKEND_FAILED };
+
+struct backend {
+    struct backend *next;
+    enum backend_state state; /* the main thread changes it */
+    bool opened;              /* its thread has ended, and has set client or problem */
+    unsigned peers;    /* that refer to it */
+    unsigned releases; /* without an answer yet */
+    int64_t idle_ns;   /* since when it has had neither */
+    mortise_client *client;
+    uint64_t print;
+    char problem[512]; /* FAILED */
+    char where[];
+};
+
+/* Readable when backends have opened or failed, or releases were answered: then call backends_turn(). -1: no memory. */
+int backends_begin(void);
+/* The backend of a configuration, with a reference for the peer; it may be OPENING. NULL: there are too many. */
+struct backend *backend_get(const char *where, uint64_t print);
+void backend_put(struct backend *backend);
+/* Takes in what happened on other threads, and closes what is idle. True: a backend has opened or failed. */
+bool backends_turn(int64_t now);
+/* Ends all. */
+void backends_end(void);
+
+/* One dead process, for the log line. */
+struct grave;
+struct grave *grave_dig(struct backend *backend, pid_t pid);
+/* BUSY: too many releases are under way; try again after backends_turn(). */
+mortise_status grave_release(struct grave *grave, const mortise_witness_slot *slot);
+/* No further release comes. */
+void grave_close(struct grave *grave);
+
+/* ---- witness_peers.c: the processes ---------------------------------------------------------------- */
+
+/* Serves the listening socket until the signal descriptor is readable. Returns an exit code. */
+int peers_serve(int listener, int signals);
+
+/* ---- witness_socket.c ------------------------------------------------------------------------------- */
+
+/* Where the witness of this user listens. False: nowhere. */
+bool witness_default_path(char *path, size_t size);
+/* The listening socket: from systemd, or made at path. -1: *code is set, and the reason was printed. */
+int witness_listen(const char *path, int *code);
+/* Removes what witness_listen() made. */
+void witness_unlisten(void);
+
+/* ---- witness_log.c ---------------------------------------------------------------------------------- */
+
+/* As say(), but it never waits for the reader of stderr, and writes no more than some lines a second. Any thread. */
+void witness_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

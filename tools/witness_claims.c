@@ -1,0 +1,45 @@
+/* witness_claims.c - reads the slots of a dead process. The area comes from that process, so nothing in it is trusted: it is
+ * read with pread(), which copies and cannot fault, and the copy is checked. The library checks the rest of a slot. */
+#include "witness.h"
+
+#include "clock.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+bool claims_are_readable(int fd)
+{
+    struct stat about;
+    /* Only a memfd can have this seal. Other files could block for ever (FUSE, a pipe). */
+    int seals = fcntl(fd, F_GET_SEALS);
+    return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fstat(fd, &about) == 0 &&
+           about.st_size >= (off_t)(sizeof(mortise_witness_area) + sizeof(mortise_witness_slot));
+}
+
+static uint32_t slots_used(int fd)
+{
+    mortise_witness_area head;
+    if (pread(fd, &head, sizeof head, 0) != (ssize_t)sizeof head ||
+        head.magic != MORTISE_WITNESS_MAGIC || head.version != MORTISE_WITNESS_VERSION ||
+        head.slot_size != sizeof(mortise_witness_slot))
+        return 0;
+    return head.used < MORTISE_WITNESS_SLOTS_MAX ? head.used : MORTISE_WITNESS_SLOTS_MAX;
+}
+
+bool claims_next(int fd, uint32_t *index, mortise_witness_slot *slot)
+{
+    const uint32_t used = slots_used(fd);
+    const int64_t now = boottime_ns();
+
+    while (*index < used) {
+        off_t at = (off_t)(sizeof(mortise_witness_area) + *index * sizeof *slot);
+        ++*index;
+        if (pread(fd, slot, sizeof *slot, at) != (ssize_t)sizeof *slot)
+            return false;
+        bool written = slot->sequence % 2 == 0; /* else the process died in WRITING */
+        if (written && slot->state != MORTISE_WITNESS_FREE && slot->ends_ns > now)
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,145 @@
+/* witness_socket.c - where the witness listens: a socket from systemd, or one that it makes. Only its user may reach it: the
+ * folder must belong to that user and be closed to all others. */
+#include "witness.h"
+
+#include "exit_code.h"
+#include "output.h"
+#include "text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { BACKLOG = 4096, FROM_SYSTEMD = 3 };
+
+static struct sockaddr_un made; /* what was made; sun_path "": nothing */
+
+bool witness_default_path(char *path, size_t size)
+{
+    const char *folder = getenv("XDG_RUNTIME_DIR");
+    int length;
+    if (geteuid() == 0)
+        length = snprintf(path, size, "/run/mortise/witness.sock");
+    else if (folder != NULL && folder[0] == '/')
+        length = snprintf(path, size, "%s/mortise/witness.sock", folder);
+    else
+        length =
+            snprintf(path, size, "/run/user/%lu/mortise/witness.sock", (unsigned long)geteuid());
+    return length > 0 && (size_t)length < size;
+}
+
+static int fail(int *code, int exit_code, const char *path, const char *why)
+{
+    char shown[QUOTED_SIZE];
+    say("witness: %s: %s", quoted(path, shown, sizeof shown), why);
+    *code = exit_code;
+    return -1;
+}
+
+/* The folder of the socket; false: it does not fit. */
+static bool folder_of(const char *path, char *folder, size_t size)
+{
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL || path[0] != '/')
+        return false;
+    int length = snprintf(folder, size, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    return length > 0 && (size_t)length < size;
+}
+
+static bool check_folder(const char *folder, int *code)
+{
+    struct stat about;
+    if (lstat(folder, &about) != 0)
+        fail(code, EXIT_SYSTEM, folder, strerror(errno));
+    else if (!S_ISDIR(about.st_mode) || about.st_uid != geteuid() || (about.st_mode & 077) != 0)
+        fail(code, EXIT_BAD_CONFIG, folder,
+             "the folder of the socket must belong to this user and be closed to all others "
+             "(chmod 700)");
+    else
+        return true;
+    return false;
+}
+
+/* One witness for a path. The lock ends with the process. */
+static bool be_alone(const char *path, int *code)
+{
+    char text[sizeof made.sun_path + 8];
+    snprintf(text, sizeof text, "%s.lock", path);
+    int fd = open(text, O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        fail(code, EXIT_SYSTEM, text, strerror(errno));
+    else if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+        fail(code, EXIT_NOT_HAD, path, "another witness listens there");
+    else
+        return true;
+    return false;
+}
+
+static int make_socket(const char *path, int *code)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char folder[sizeof address.sun_path];
+
+    if (strlen(path) >= sizeof address.sun_path || !folder_of(path, folder, sizeof folder))
+        return fail(code, EXIT_BAD_USAGE, path, "expected an absolute path of at most 107 bytes");
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    mkdir(folder, 0700); /* if it is there already, it is checked */
+    if (!check_folder(folder, code) || !be_alone(path, code))
+        return -1;
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    unlink(path); /* of a witness that was killed */
+    umask(0177);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) != 0 ||
+        listen(fd, BACKLOG) != 0)
+        return fail(code, EXIT_SYSTEM, path, strerror(errno));
+    made = address;
+    return fd;
+}
+
+/* Whether systemd has passed a socket. */
+static bool is_activated(void)
+{
+    const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
+    char own[32];
+    snprintf(own, sizeof own, "%d", (int)getpid());
+    return pid != NULL && strcmp(pid, own) == 0 && count != NULL && strcmp(count, "0") != 0;
+}
+
+static int take_socket(int *code)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    socklen_t size = sizeof address, int_size = sizeof(int);
+    char folder[sizeof address.sun_path];
+    int type = 0, listens = 0;
+
+    if (getsockopt(FROM_SYSTEMD, SOL_SOCKET, SO_TYPE, &type, &int_size) != 0 ||
+        getsockopt(FROM_SYSTEMD, SOL_SOCKET, SO_ACCEPTCONN, &listens, &int_size) != 0 ||
+        getsockname(FROM_SYSTEMD, (struct sockaddr *)&address, &size) != 0 ||
+        address.sun_family != AF_UNIX || type != SOCK_SEQPACKET || listens == 0)
+        return fail(code, EXIT_BAD_CONFIG, "LISTEN_FDS",
+                    "expected one listening socket (ListenSequentialPacket=)");
+    address.sun_path[sizeof address.sun_path - 1] = '\0';
+    if (!folder_of(address.sun_path, folder, sizeof folder) || !check_folder(folder, code))
+        return -1;
+    fcntl(FROM_SYSTEMD, F_SETFD, FD_CLOEXEC);
+    fcntl(FROM_SYSTEMD, F_SETFL, O_NONBLOCK);
+    return FROM_SYSTEMD;
+}
+
+int witness_listen(const char *path, int *code)
+{
+    return is_activated() ? take_socket(code) : make_socket(path, code);
+}
+
+void witness_unlisten(void)
+{
+    if (made.sun_path[0] != '\0')
+        unlink(made.sun_path);
+}
