@@ -94,30 +94,29 @@ void dispatch_turn(struct driver *driver)
 }
 
 /* Renewals have deadlines: those of a mode go together, before all else. A downgrade goes alone. */
-static void send_renewals(struct driver *driver, mortise_mode mode)
+static void send_renewals(struct driver *driver)
 {
-    mortise_op *renewals[RENEW_MAX], *op, *next;
-    size_t n = 0;
+    mortise_op *renewals[2][RENEW_MAX], *op, *next;
+    size_t count[2] = {0};
     DL_FOREACH_SAFE2(driver->waiting, op, next, next)
     {
-        if (op->kind != MORTISE_OP_RENEW || op->mode != mode ||
-            (op->flags & MORTISE_OP_DOWNGRADE) != 0)
+        if (op->kind != MORTISE_OP_RENEW || (op->flags & MORTISE_OP_DOWNGRADE) != 0)
             continue;
-        renewals[n++] = take_from(&driver->waiting, op);
-        if (n < RENEW_MAX)
+        bool shared = op->mode == MORTISE_SHARED;
+        renewals[shared][count[shared]++] = take_from(&driver->waiting, op);
+        if (count[shared] < RENEW_MAX)
             continue;
-        renewal_start(driver, renewals, n);
-        n = 0;
+        renewal_start(driver, renewals[shared], RENEW_MAX);
+        count[shared] = 0;
     }
-    if (n > 0)
-        renewal_start(driver, renewals, n);
+    for (int shared = 0; shared < 2; shared++)
+        if (count[shared] > 0)
+            renewal_start(driver, renewals[shared], count[shared]);
 }
 
 static void send_waiting(struct driver *driver)
 {
-    send_renewals(driver, MORTISE_EXCLUSIVE);
-    if (driver_shares(driver))
-        send_renewals(driver, MORTISE_SHARED);
+    send_renewals(driver);
     while (driver->waiting != NULL) {
         mortise_op *op = take_from(&driver->waiting, driver->waiting);
         if (!hold_back(driver, op))
