@@ -246,7 +246,8 @@ static void read_hex(const char *text, mortise_grant_id *grant)
         grant->bytes[i] = (unsigned char)(hex_digit(text[2 * i]) << 4 | hex_digit(text[2 * i + 1]));
 }
 
-/* What came to the inbox. False: it makes no sense. */
+/* What came to the inbox. Token 0: the place was taken out, as those who share have another number of permits (clients of
+ * 0.1, which do not share, leave such a push aside). False: it makes no sense. */
 static bool read_push(const char *text, size_t length, mortise_grant_id *grant, uint64_t *token,
                       int64_t *stamp_ns)
 {
@@ -260,7 +261,7 @@ static bool read_push(const char *text, size_t length, mortise_grant_id *grant, 
     uint64_t stamp = text_number(space + 1, (size_t)(end - space - 1));
     *token = text_number(number, (size_t)(space - number));
     *stamp_ns = stamp <= INT64_MAX ? (int64_t)stamp : 0;
-    return *token > 0 && *stamp_ns > 0;
+    return *stamp_ns > 0;
 }
 
 /* By the server that is asked, of a place that was made or refreshed over the connection that there is. Else it may be
@@ -289,6 +290,12 @@ static void told(struct driver *driver, const char *text, size_t length)
         return;
     mortise_op *op = seat->op;
     struct request *request = data_of(op)->state == OP_SENT ? data_of(op)->request : NULL;
+    if (token == 0) {
+        if (request == NULL) /* else the answer says it, or the next one */
+            seat_set_due(driver, seat, now_of(driver));
+        queue_turn(driver);
+        return;
+    }
     if (request != NULL && request->call.sent_ns != stamp_ns)
         return; /* a refresh overtaken by the push: it will say "yours" */
     answer_granted(driver, op, token, stamp_ns);

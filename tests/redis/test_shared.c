@@ -247,7 +247,7 @@ static void head_gives_up(const struct way *way)
     scene_end(&scene);
 }
 
-/* A waiter whose number of permits is another does not hold up those behind it for longer than until it asks again. */
+/* A waiter whose number of permits is another does not hold up those behind it: it is told to ask again, and is refused. */
 static void other_number_queued(const struct way *way)
 {
     struct scene scene;
@@ -257,13 +257,12 @@ static void other_number_queued(const struct way *way)
         scene_acquire(&scene, 0, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = LONG_MS));
     scene_want(&one, &scene, 0, MORTISE_SHARED, 2);
     CHECK(wait_queue(&server, scene.name, 1));
-    two = PENDING_INIT;
-    pending_start(&two, scene.client[1], scene.name,
-                  SHARED(.wait_ms = -1, .ttl_ms = 1500, .permits = 3));
+    scene_want(&two, &scene, 1, MORTISE_SHARED, 3);
     CHECK(wait_queue(&server, scene.name, 2));
     scene_want(&three, &scene, 2, MORTISE_SHARED, 2);
     CHECK(wait_queue(&server, scene.name, 3));
     give(lease);
+    CHECK(scene_holders(&scene) == 2 && queue_length(&server, scene.name) == 0);
     EXPECT(OK, pending_join(&one));
     EXPECT(INVALID, pending_join(&two));
     EXPECT(OK, pending_join(&three));

@@ -155,7 +155,8 @@ local function shared(lock, queue, hash, now)
         end
         return left
     end
-    -- From the head of the queue, those who ask to share and for whom there is room, in order. True: it was `self`'s turn,
+    -- From the head of the queue, those who ask to share and for whom there is room, in order. One whose number of permits is
+    -- another is told to ask again (token 0), and is refused then: it must not hold up the others. True: it was `self`'s turn,
     -- whose place is taken out.
     function s.admit(tokens, self)
         local place, given = call('lindex', queue, '0'), nil
@@ -163,14 +164,17 @@ local function shared(lock, queue, hash, now)
             local grant = grant_of(place)
             local floor, permits, note = share_of(place)
             local alive = grant == self or is_fresh(place, now)
-            if alive and not (is_share(place) and s.has_room(permits)) then
+            local misfit = s.count and is_share(place) and permits ~= s.permits
+            if alive and not misfit and not (is_share(place) and s.has_room(permits)) then
                 break
             end
             call('lpop', queue)
             if grant == self then
                 return true, given
             end
-            if alive then
+            if alive and misfit then
+                tell(place, '0')
+            elseif alive then
                 local token = next_token(tokens, now, floor)
                 if not token or s.add(grant, now_ms + ttl_of(place), token .. ' ' .. now .. '\n' .. note, permits) then
                     break
