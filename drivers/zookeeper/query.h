@@ -19,6 +19,7 @@ struct query {
     unsigned pending; /* requests on their way */
     bool written;     /* a write was sent */
     unsigned tries;
+    unsigned deleted; /* nodes, by dead.c */
     int folder_rc; /* record.c: why the folder of the records could not be made; ZOK: no reason known */
     struct listing *listing;            /* of inspect.c, */
     void (*drop)(struct query *query); /* which frees it, once it is there */
@@ -43,8 +44,8 @@ struct query *query_answer(struct driver *driver, struct request *request, bool 
 void query_complete(struct driver *driver, struct query *query, mortise_status status);
 void query_fail(struct driver *driver, struct query *query, mortise_status status, int rc);
 
-/* ---- inspect.c, record.c -------------------------------------------------------------------------- */
+/* ---- inspect.c, record.c, dead.c -------------------------------------------------------------------------- */
 
-query_begin inspect_begin, ping_begin, record_read, record_write;
+query_begin inspect_begin, ping_begin, record_read, record_write, dead_begin;
 
 #endif

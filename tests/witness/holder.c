@@ -1,6 +1,7 @@
 /* holder.c - a process that holds a lock and then does what a witness must not mistake for its death.
  *
- *     holder WHERE NAME…        acquires each NAME; "held" when it has all of them, or a status and its message
+ *     holder WHERE NAME…        acquires each NAME; "held" when it has all of them, or a message. "shared:NAME",
+ *                               "permits=N:NAME" and "owner=WHO:NAME" say how
  *     fork                      a child that lives on with copies of all descriptors: "forked PID"
  *     close                     closes all descriptors but 0 to 2, and opens others under their numbers: "closed"
  *     exec                      becomes another program that runs on, and says "execed"
@@ -29,11 +30,31 @@ static void say(const char *text)
     fflush(stdout);
 }
 
-static bool acquire(const char *name)
+/* What is before the ':' of a name, if there is one. Returns the name. */
+static const char *read_how(const char *word, mortise_options *options)
+{
+    static char owner[64];
+    const char *colon = strchr(word, ':');
+    if (colon == NULL)
+        return word;
+    if (strncmp(word, "owner=", 6) == 0) {
+        snprintf(owner, sizeof owner, "%.*s", (int)(colon - word - 6), word + 6);
+        options->owner = owner;
+        return colon + 1;
+    }
+    options->mode = MORTISE_SHARED;
+    if (strncmp(word, "permits=", 8) == 0)
+        options->permits = (uint32_t)strtoul(word + 8, NULL, 10);
+    return colon + 1;
+}
+
+static bool acquire(const char *word)
 {
     mortise_error error;
+    mortise_options options = *MORTISE_OPTIONS();
+    const char *name = read_how(word, &options);
     if (count == LEASES_MAX ||
-        mortise_acquire(client, name, NULL, &leases[count], &error) != MORTISE_OK) {
+        mortise_acquire(client, name, &options, &leases[count], &error) != MORTISE_OK) {
         say(count == LEASES_MAX ? "INVALID" : error.message);
         return false;
     }

@@ -99,7 +99,8 @@ class Folder:
 
     def holder(self, where, *names, **more):
         process = self.start(HOLDER, where, *names, **more)
-        assert hear(process) == "held", "the holder did not get the lock"
+        line = hear(process)
+        assert line == "held", f"the holder did not get the lock: {line}"
         return process
 
     def waiter(self, where, name):

@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""drivers.py STACK… - on each driver: what a witness frees when holders and waiters are killed. With --time it only measures
+the time from a kill to the next grant, five kills for each stack (not a test). Every lock has a ttl of five minutes."""
+import os
+import sys
+import time
+
+import rig
+from rig import Folder, hear, kill, run, say, until, watched
+
+# stack: (server, its settings, what the section of the driver says; {} are the server's values, what it can)
+REDIS = "servers = 127.0.0.1:{PORT}\n"
+STACKS = {
+    "sqlite": (None, [], "path = {FOLDER}/locks.db\n", "shared permits owner"),
+    "redis": ("redis", [], REDIS, "shared permits"),
+    "redis-hash": ("redis", [], REDIS + "mode = hash\n", "shared permits owner"),
+    "redis-redisson": ("redis", [], REDIS + "mode = hash\ndialect = redisson\n", "owner"),
+    "redis-noqueue": ("redis", [], REDIS + "queue = no\n", "shared permits"),
+    "redis-watch": ("redis", [], REDIS + "queue = no\natomicity = watch\n", ""),
+    "redis-plain": ("redis", [], REDIS + "queue = no\nfencing = off\n", ""),
+    "redlock": ("redis", ["nodes=3", "aof=yes"], "nodes = 127.0.0.1:{PORT}, 127.0.0.1:{PORT2}, 127.0.0.1:{PORT3}\nmax_ttl = 10m\nnode_persistent = yes\n",
+                "shared"),
+    "zookeeper": ("zookeeper", [], "servers = 127.0.0.1:{PORT}\n", "shared permits"),
+    "migrate": ("redis", [], "from = sqlite\nto = redis\nphase = both\n[sqlite]\npath = {FOLDER}/locks.db\n[redis]\n"
+                + REDIS, ""),
+    "postgres": ("postgres", [], "conninfo = host=127.0.0.1 port={PORT} dbname=mortise user=mortise\n",
+                 "shared permits owner"),
+}
+
+
+def driver_of(stack):
+    return stack.split("-")[0]
+
+
+class Stack:
+    def __init__(self, name, servers):
+        self.name = name
+        kind, settings, self.section, self.can = STACKS[name]
+        self.values = servers.get(kind, settings) if kind else {}
+
+    def config(self, folder, extra="", ttl=rig.TTL):
+        values = dict(self.values, FOLDER=folder.path)
+        driver = driver_of(self.name)
+        return folder.write("mortise.conf", f"[mortise]\ndriver = {driver}\nttl = {ttl}\nwitness = {folder.file('w')}\n"
+                            f"namespace = t{os.path.basename(folder.path)[-6:]}\n{extra}[{driver}]\n"
+                            + self.section.format(**values))
+
+
+class Servers:
+    def __init__(self, folder):
+        self.folder, self.known = folder, {}
+
+    def get(self, kind, settings):
+        key = (kind, *settings)
+        if key not in self.known:
+            values = self.folder.server(kind, *settings)
+            if values is None:
+                print(f"skip: {kind} is not installed")
+                sys.exit(77)
+            if kind == "postgres":
+                prepare_postgres(values)
+            self.known[key] = values
+        return self.known[key]
+
+
+def prepare_postgres(values):
+    import subprocess
+    schema = subprocess.run([rig.COMMAND, "schema", "postgres"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    subprocess.run(["psql", "-q", "-h", "127.0.0.1", "-p", values["PORT"], "-U", "mortise", "mortise"], input=schema,
+                   text=True, check=True)
+
+
+stack = None
+
+
+def test_killed_holder(folder):
+    """a killed holder, with others that wait"""
+    where = stack.config(folder)
+    folder.witness()
+    waiters = []
+    for _ in range(2):
+        holder = folder.holder(where, "a", "other")
+        watched(folder, holder)
+        waiters = [folder.waiter(where, "a") for _ in range(2)]
+        for waiter in waiters:
+            watched(folder, waiter)
+        kill(holder)
+        while waiters:
+            until(lambda: any(rig.select.select([w.stdout], [], [], 0)[0] for w in waiters), "the next one holds it")
+            first = next(w for w in waiters if rig.select.select([w.stdout], [], [], 0)[0])
+            assert hear(first) == "held"
+            say(first, "quit")
+            waiters.remove(first)
+        say(folder.holder(where, "other"), "quit")
+
+
+def test_killed_waiter(folder):
+    """killed waiters do not hold up those behind them"""
+    where = stack.config(folder)
+    folder.witness()
+    holder = folder.holder(where, "a")
+    dead = [folder.waiter(where, "a") for _ in range(3)]
+    for process in dead:
+        watched(folder, process)
+    waiter = folder.waiter(where, "a")
+    watched(folder, waiter)
+    for process in dead:
+        kill(process)
+        process.wait()
+    say(holder, "release")
+    assert hear(waiter) == "held"
+
+
+def test_killed_together(folder):
+    """a holder and the waiter behind it die at the same time"""
+    where = stack.config(folder)
+    folder.witness()
+    holder = folder.holder(where, "a")
+    dead = folder.waiter(where, "a")
+    watched(folder, dead)
+    waiter = folder.waiter(where, "a")
+    watched(folder, waiter)
+    kill(holder)
+    kill(dead)
+    assert hear(waiter) == "held"
+
+
+def test_shared(folder):
+    """a killed reader lets the writer in, and a killed one of several readers does not"""
+    if "shared" not in stack.can:
+        return
+    where = stack.config(folder)
+    folder.witness()
+    one, two = folder.holder(where, "shared:a"), folder.holder(where, "shared:a")
+    watched(folder, one)
+    watched(folder, two)
+    writer = folder.waiter(where, "a")
+    watched(folder, writer)
+    kill(one)
+    until(lambda: folder.log().count("1 of its locks released") == 1, "the first is buried")
+    assert hear(writer, 0.05) is None
+    kill(two)
+    assert hear(writer) == "held"
+
+
+def test_permits(folder):
+    """the permit of a killed holder comes back"""
+    if "permits" not in stack.can:
+        return
+    where = stack.config(folder)
+    folder.witness()
+    holders = [folder.holder(where, "permits=2:a") for _ in range(2)]
+    waiter = folder.waiter(where, "permits=2:a")
+    for process in (*holders, waiter):
+        watched(folder, process)
+    kill(holders[0])
+    assert hear(waiter) == "held"
+
+
+def test_owner(folder):
+    """two processes of one owner: the lock stays with the one that lives"""
+    if "owner" not in stack.can:
+        return
+    where = stack.config(folder)
+    folder.witness()
+    one, two = folder.holder(where, "owner=me:a"), folder.holder(where, "owner=me:a")
+    watched(folder, one)
+    watched(folder, two)
+    waiter = folder.waiter(where, "a")
+    watched(folder, waiter)
+    kill(one)
+    until(lambda: folder.log().count("1 of its locks released") == 1, "the first is buried")
+    assert hear(waiter, 0.05) is None
+    kill(two)
+    assert hear(waiter) == "held"
+
+
+def measure(folder):
+    """the time from a kill to the next grant"""
+    where = stack.config(folder, ttl="30s")
+    folder.witness()
+    holder, took = folder.holder(where, "a"), []
+    for i in range(5):
+        watched(folder, holder)
+        waiter = folder.waiter(where, "a")
+        watched(folder, waiter)
+        time.sleep((0.05, 0.21, 0.34, 0.4, 0.13)[i])
+        begin = time.monotonic()
+        kill(holder)
+        assert hear(waiter) == "held"
+        took.append(round(1000 * (time.monotonic() - begin), 1))
+        holder = waiter
+    print(f"{stack.name}: kill to grant in ms, five kills: {took}, median {sorted(took)[2]}", flush=True)
+
+
+def main():
+    global stack
+    failed = 0
+    words = [word for word in sys.argv[1:] if word in STACKS or word == "--time"]
+    for word in words:
+        sys.argv.remove(word)
+    with Folder() as folder:
+        servers = Servers(folder)
+        for name in [word for word in words if word != "--time"]:
+            stack = Stack(name, servers)
+            print(f"---- {name}", flush=True)
+            tests = [measure] if "--time" in words else [
+                function for key, function in list(globals().items()) if key.startswith("test_")]
+            failed += run(tests)
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
