@@ -90,8 +90,9 @@ void release_start(struct driver *driver, mortise_op *op)
         return;
     }
     claim->shared |= (op->flags & MORTISE_OP_DOWNGRADE) != 0;
-    bool dead = (op->flags & MORTISE_OP_DEAD) != 0; /* another client's: it may be on each node */
-    for (unsigned i = 0; !known && i < driver->count; i++)
+    /* Another client's: it may be on each node, and come late to one that was asked already. */
+    bool dead = (op->flags & MORTISE_OP_DEAD) != 0;
+    for (unsigned i = 0; (!known || dead) && i < driver->count; i++)
         if (dead ||
             link_is_up(&driver->nodes[i]
                             .link)) /* as far as we know nothing is there: a look does no harm */

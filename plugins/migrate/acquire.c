@@ -144,9 +144,10 @@ static void ask_leg(struct call *call, enum migrate_side side, uint32_t flags, u
     struct leg *leg = leg_of(call, side);
     struct ask *ask = call_prepare(call, side, MORTISE_OP_ACQUIRE);
     if (!leg->maybe) {
-        /* The core's grant id, unless an earlier try held and released it: the side may remember that. */
-        leg->grant = call->upper->grant;
-        if (leg->tries > 0)
+        /* Not one that an earlier try held and released: the side may remember that. */
+        if (leg->tries <= TRIES_NAMED)
+            claim_grant_of_try(&call->upper->grant, leg->tries, &leg->grant);
+        else
             migrate->host->random(migrate->host, &leg->grant, sizeof(leg->grant));
         leg->first_sent_ns = 0;
         leg->token = 0;

@@ -16,6 +16,12 @@
 
 static void drop_answered(struct ask *ask);
 
+void claim_grant_of_try(const mortise_grant_id *core, unsigned number, mortise_grant_id *grant)
+{
+    *grant = *core;
+    grant->bytes[0] = (unsigned char)(grant->bytes[0] + number); /* 120 random bits are left */
+}
+
 struct claim *claim_find(struct migrate *migrate, const mortise_grant_id *grant)
 {
     struct claim *claim;
@@ -59,8 +65,9 @@ struct claim *claim_make(struct migrate *migrate, const mortise_op *op)
     for (size_t i = 0; i < SIDES; i++) {
         claim->drops[i] =
             (struct ask){.migrate = migrate, .side = i, .answered = drop_answered, .of = claim};
-        claim->legs[i].tries =
-            (op->flags & MORTISE_OP_REPEAT) != 0; /* had before, and given back since */
+        if ((op->flags & MORTISE_OP_REPEAT) !=
+            0) /* had before, and given back since: under which ids? */
+            claim->legs[i].tries = TRIES_NAMED + 1;
     }
     HASH_ADD(hh, migrate->claims, grant, sizeof(claim->grant), claim);
     if (claim->hh.tbl == NULL) {

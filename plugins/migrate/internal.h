@@ -13,6 +13,7 @@
  *   wait.c       the wait for leg 2, and the renewal of leg 1 meanwhile
  *   floor.c      the floor of the token that an acquire asks for (6)
  *   lease.c      renew, release, break (7)
+ *   dead.c       releases for processes that have died
  *   look.c       inspect, list, ping, watch
  *
  * All phases go the same way: a phase has one or two *legs*, the sides in the order in which an acquire asks them. Old and new
@@ -20,7 +21,7 @@
  *
  *   core ──▶ call ──▶ ask on leg 1 ──▶ ask on leg 2 ──▶ answered ──▶ core
  *
- * Files need each other in one direction only: dispatch, then acquire with wait, lease and look, then register with meet,
+ * Files need each other in one direction only: dispatch, then acquire with wait, lease with dead, and look, then register with meet,
  * then presence, then floor, claim, call and ask. A file that must call the one above it gets a table of functions from it
  * (presence_events, register_events, wait_events).
  *
@@ -121,7 +122,7 @@ struct side {
 
 /* The part of a claim on one side. */
 struct leg {
-    mortise_grant_id grant; /* a new one for every try: a side may remember a released one */
+    mortise_grant_id grant; /* claim_grant_of_try(); a new one for every try: a side may remember a released one */
     uint64_t token;
     int64_t first_sent_ns, from_ns, good_for_ms; /* of the last answer; R1 */
     bool maybe;      /* it was asked for: it is held, or may be, now or later */
@@ -180,6 +181,9 @@ struct call {
     bool news;        /* they came while leg 2 was asked */
     bool failed;      /* a release: one of the legs failed */
     bool was, lost;   /* a release: a leg was held; a leg should have been held and was not */
+    bool all_sure;    /* dead.c: all answers so far */
+    unsigned round;   /* dead.c: which try's grants were asked for */
+    bool found[SIDES]; /* dead.c: a grant was held there */
     int64_t ask_ns;   /* when to ask leg 2 again; 0: not */
     int64_t renew_ns; /* when to renew leg 1 during the wait for leg 2 */
     enum call_then then;
@@ -333,6 +337,10 @@ bool meet_ask(struct migrate *migrate, enum migrate_side side, unsigned phase,
 
 /* ---- claim.c ----------------------------------------------------------------------------------------- */
 
+/* The grants of the first tries follow from the core's, so that another process can release them (dead.c). Those of later
+ * tries are random. */
+enum { TRIES_NAMED = 3 };
+void claim_grant_of_try(const mortise_grant_id *core, unsigned number, mortise_grant_id *grant);
 struct claim *claim_find(struct migrate *migrate, const mortise_grant_id *grant);
 struct claim *claim_make(struct migrate *migrate, const mortise_op *op); /* NULL: out of memory */
 bool claim_is_clean(
@@ -379,11 +387,13 @@ void floor_given(struct call *call, uint64_t token);
 /* The second side gave that token, which is above the first side's. */
 void floor_too_low(struct call *call, uint64_t token);
 
-/* ---- lease.c, look.c --------------------------------------------------------------------------------- */
+/* ---- lease.c, dead.c, look.c --------------------------------------------------------------------------- */
 
 void lease_renew(struct call *call);
 void lease_release(struct call *call);
 void lease_answered(struct call *call, struct ask *ask);
+void dead_release(struct call *call);
+void dead_answered(struct call *call, const struct ask *ask);
 /* Writes to the core's op how long the grant is good: the shortest of all legs and D. */
 void lease_tell(struct call *call);
 void look_start(struct call *call);

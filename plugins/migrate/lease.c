@@ -125,19 +125,6 @@ static void break_by_token(struct call *call)
     }
 }
 
-/* Of a client whose process has ended. Its grant on each leg is the core's, unless it gave a try back and asked again under
- * another one: that ends with its ttl. */
-static void release_dead(struct call *call)
-{
-    struct migrate *migrate = call->migrate;
-    for (size_t i = 0; i < migrate->leg_count; i++) {
-        struct ask *ask = call_prepare(call, migrate->legs[i], MORTISE_OP_RELEASE);
-        ask->op.flags = call->upper->flags;
-        ask->op.grant = call->upper->grant;
-        ask_send(ask);
-    }
-}
-
 void lease_release(struct call *call)
 {
     if ((call->upper->flags & MORTISE_OP_BREAK) != 0) {
@@ -145,7 +132,7 @@ void lease_release(struct call *call)
         return;
     }
     if ((call->upper->flags & MORTISE_OP_DEAD) != 0) {
-        release_dead(call);
+        dead_release(call);
         return;
     }
     struct claim *claim = claim_find(call->migrate, &call->upper->grant);
@@ -213,7 +200,7 @@ static void released(struct call *call, const struct ask *ask)
         released_all(call);
 }
 
-/* ---- break, and of the dead ------------------------------------------------------------------------ */
+/* ---- break --------------------------------------------------------------------------------------- */
 
 /* OK if it was on either; a failure of either says that nobody knows. */
 static void broken(struct call *call)
@@ -241,7 +228,9 @@ void lease_answered(struct call *call, struct ask *ask)
 {
     if (ask->op.kind == MORTISE_OP_RENEW) {
         renewed(call, ask);
-    } else if ((call->upper->flags & (MORTISE_OP_BREAK | MORTISE_OP_DEAD)) == 0) {
+    } else if ((call->upper->flags & MORTISE_OP_DEAD) != 0) {
+        dead_answered(call, ask);
+    } else if ((call->upper->flags & MORTISE_OP_BREAK) == 0) {
         released(call, ask);
     } else {
         if (ask->op.error != NULL)

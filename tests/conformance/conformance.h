@@ -163,7 +163,7 @@ void taker_end(struct test_process *taker);
 
 extern const CU_TestInfo basic_tests[], names_tests[], contend_tests[], order_tests[],
     async_tests[], callback_tests[], life_tests[], break_tests[], owner_tests[], look_tests[],
-    shared_tests[], holders_tests[], downgrade_tests[], process_tests[], fork_tests[], close_tests[], open_tests[],
+    shared_tests[], holders_tests[], downgrade_tests[], process_tests[], dead_tests[], fork_tests[], close_tests[], open_tests[],
     kept_tests[], server_tests[], repeat_tests[], many_tests[], many_server_tests[];
 /* Takes the lease that kept_tests looks at. */
 void kept_begin(void);

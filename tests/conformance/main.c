@@ -46,6 +46,7 @@ static int run(int argc, char **argv)
         {"downgrade", NULL, NULL, helpers_before, helpers_after, table(downgrade_tests)},
         {"many names", NULL, NULL, helpers_before, helpers_after, table(many_tests)},
         {"processes", NULL, NULL, helpers_before, helpers_after, table(process_tests)},
+        {"a dead client's claim", NULL, NULL, helpers_before, helpers_after, table(dead_tests)},
         {"fork", NULL, NULL, helpers_before, helpers_after, table(fork_tests)},
         {"close", NULL, NULL, helpers_before, helpers_after, table(close_tests)},
         {"open", NULL, NULL, helpers_before, helpers_after, table(open_tests)},

@@ -1,0 +1,63 @@
+/* dead.c - the release of a claim of a process that has died (MORTISE_OP_DEAD). Nothing is known here but the core's grant
+ * id. Each try of an acquire has a grant of its own on a side; those of the first tries follow from the core's
+ * (claim_grant_of_try). So each side releases one after the other, until both have found theirs, or none is left. A claim
+ * that took more tries than that is left to its ttl. */
+#include "internal.h"
+
+static void ask_round(struct call *call)
+{
+    struct migrate *migrate = call->migrate;
+    for (size_t i = 0; i < migrate->leg_count; i++) {
+        struct ask *ask = call_prepare(call, migrate->legs[i], MORTISE_OP_RELEASE);
+        claim_grant_of_try(&call->upper->grant, call->round, &ask->op.grant);
+        ask->op.flags = call->upper->flags;
+    }
+    for (size_t i = 0; i < migrate->leg_count; i++)
+        ask_send(&call->asks[migrate->legs[i]]);
+}
+
+void dead_release(struct call *call)
+{
+    call->all_sure = true;
+    ask_round(call);
+}
+
+static void end(struct call *call)
+{
+    call->upper->sure = call->all_sure;
+    if (call->failed)
+        call_fail_kept(call, call->status);
+    else
+        call_complete(call, call->found[MIGRATE_FROM] || call->found[MIGRATE_TO] ? MORTISE_OK
+                                                                                 : MORTISE_LOST);
+}
+
+static bool found_all(const struct call *call)
+{
+    for (size_t i = 0; i < call->migrate->leg_count; i++)
+        if (!call->found[call->migrate->legs[i]])
+            return false;
+    return true;
+}
+
+void dead_answered(struct call *call, const struct ask *ask)
+{
+    mortise_status status = ask->op.status;
+    call->all_sure &= ask_is_sure(ask);
+    if (status == MORTISE_OK)
+        call->found[ask->side] = true;
+    else if (status != MORTISE_LOST && status != MORTISE_NOTOWNER) {
+        call->failed = true;
+        call->status = status;
+        call_keep_error(call, ask);
+    }
+    if (call_is_out(call))
+        return;
+    bool over = call->failed || call->canceled || call->round == TRIES_NAMED;
+    if (over || found_all(call)) {
+        end(call);
+        return;
+    }
+    call->round++;
+    ask_round(call);
+}
