@@ -6,13 +6,15 @@
 #include "duration.h"
 #include "output.h"
 #include "text.h"
+#include "witness_ask.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-static const char *const heads[] = {"NAME",  "STATE", "HOST",  "PID",  "PROGRAM", "SINCE",
-                                    "UNTIL", "TOKEN", "QUEUE", "MODE", "HOLDERS", "PERMITS"};
-enum { COLUMNS = sizeof heads / sizeof heads[0], TERMINAL_COLUMNS = COLUMNS - 3 };
+static const char *const heads[] = {"NAME",    "STATE",   "HOST",   "PID",   "PROGRAM",
+                                    "SINCE",   "UNTIL",   "TOKEN",  "QUEUE", "MODE",
+                                    "HOLDERS", "PERMITS", "WITNESS"};
+enum { COLUMNS = sizeof heads / sizeof heads[0], TERMINAL_COLUMNS = COLUMNS - 4 };
 
 void holders_begin(struct table *table)
 {
@@ -65,17 +67,33 @@ static const char *mode_text(const mortise_info *info)
     return !info->held ? "-" : info->mode == MORTISE_SHARED ? "shared" : "exclusive";
 }
 
-static const char *state_text(const mortise_info *info, char *buffer, size_t size)
+static enum witnessed witness_of(const mortise_info *info)
 {
+    return info->held ? witness_ask(info->host, info->pid) : WITNESSED_UNKNOWN;
+}
+
+static const char *state_text(const mortise_info *info, enum witnessed witnessed, char *buffer,
+                              size_t size)
+{
+    const char *mark = witnessed == WITNESSED_YES ? ", witness" : "";
+
     if (!info->held)
         return "free";
-    if (info->mode != MORTISE_SHARED || !on_terminal())
+    if (!on_terminal())
         return "held";
-    if (info->permits > 0)
-        snprintf(buffer, size, "shared %" PRIu32 "/%" PRIu32, holders_count(info), info->permits);
+    if (info->mode != MORTISE_SHARED)
+        snprintf(buffer, size, "held%s", mark);
+    else if (info->permits > 0)
+        snprintf(buffer, size, "shared %" PRIu32 "/%" PRIu32 "%s", holders_count(info),
+                 info->permits, mark);
     else
-        snprintf(buffer, size, "shared %" PRIu32, holders_count(info));
+        snprintf(buffer, size, "shared %" PRIu32 "%s", holders_count(info), mark);
     return buffer;
+}
+
+static const char *witness_text(enum witnessed witnessed)
+{
+    return witnessed == WITNESSED_UNKNOWN ? "-" : witnessed == WITNESSED_YES ? "yes" : "no";
 }
 
 void holders_row(struct table *table, const mortise_info *info)
@@ -83,12 +101,13 @@ void holders_row(struct table *table, const mortise_info *info)
     char name[QUOTED_SIZE], host[4 * sizeof info->host], program[4 * sizeof info->program];
     char pid[DURATION_SIZE], token[DURATION_SIZE], waiters[DURATION_SIZE];
     char since[DURATION_SIZE + 8], until[DURATION_SIZE + 8];
-    char holders[DURATION_SIZE], permits[DURATION_SIZE], state[48];
+    char holders[DURATION_SIZE], permits[DURATION_SIZE], state[64];
     const bool held = info->held;
+    const enum witnessed witnessed = witness_of(info);
 
     table_row(table, (const char *[COLUMNS]){
                          printable(info->name, name, sizeof name),
-                         state_text(info, state, sizeof state),
+                         state_text(info, witnessed, state, sizeof state),
                          text_or_dash(held ? info->host : "", host, sizeof host),
                          number(held && info->pid > 0, (uint64_t)info->pid, pid),
                          text_or_dash(held ? info->program : "", program, sizeof program),
@@ -99,6 +118,7 @@ void holders_row(struct table *table, const mortise_info *info)
                          mode_text(info),
                          number(held, holders_count(info), holders),
                          number(held && info->permits > 0, info->permits, permits),
+                         witness_text(witnessed),
                      });
 }
 
@@ -130,6 +150,11 @@ void holders_json_one(struct json *json, const mortise_info *info)
         json_uint(json, "token", info->token);
     else
         json_null(json, "token");
+    const enum witnessed witnessed = witness_of(info);
+    if (witnessed == WITNESSED_UNKNOWN)
+        json_null(json, "witnessed");
+    else
+        json_bool(json, "witnessed", witnessed == WITNESSED_YES);
 }
 
 void holders_json(struct json *json, const mortise_info *info)

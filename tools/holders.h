@@ -7,7 +7,8 @@
 
 #include <mortise/mortise.h>
 
-/* On a terminal fewer columns: the state of a shared lock is "shared 2/5", two holders of five permits. */
+/* On a terminal fewer columns: the state of a shared lock is "shared 2/5", two holders of five permits; ", witness" follows
+ * if the holder is watched. The client was given to witness_ask_begin(). */
 void holders_begin(struct table *table);
 void holders_row(struct table *table, const mortise_info *info);
 /* The members of one lock. */

@@ -9,6 +9,7 @@
 #include "options.h"
 #include "output.h"
 #include "table.h"
+#include "witness_ask.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -26,7 +27,7 @@ static const char status_help[] =
     "\n"
     "On a terminal it prints a table, elsewhere one line for each lock (for each holder of a\n"
     "shared lock), with tabs between: name, state, host, pid, program, since, until, token,\n"
-    "queue, mode, number of holders, permits; \"-\" is unknown, or none.\n"
+    "queue, mode, number of holders, permits, witness (yes, no); \"-\" is unknown, or none.\n"
     "Exit code: 0 answered (held or not), 64 usage, 69 backend unreachable, 78 config.\n";
 
 static const char list_help[] =
@@ -180,6 +181,7 @@ int command_status(int argc, char **argv)
     mortise_client *client = open_client(&code);
     if (client == NULL)
         return code;
+    witness_ask_begin(client);
     code = show_names(client, argv + optind, as_json);
     mortise_close(client, NULL);
     return code;
@@ -202,6 +204,7 @@ int command_list(int argc, char **argv)
         return code;
     struct sink sink;
     mortise_error error;
+    witness_ask_begin(client);
     sink_begin(&sink, as_json);
     mortise_status status = mortise_list(client, prefix, sink_put, &sink, &error);
     if (status != MORTISE_OK)

@@ -14,6 +14,7 @@
 #include "output.h"
 #include "table.h"
 #include "text.h"
+#include "witness_ask.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -306,6 +307,7 @@ static int run_watch(struct watch *watch)
     watch->client = open_client(&code);
     if (watch->client == NULL)
         return code;
+    witness_ask_begin(watch->client);
     watch->in_place = on_terminal() && !watch->as_json;
     watch->signals = open_signals();
     watch->asker = asker_start(watch->client, watch->prefix, watch->interval_ms);

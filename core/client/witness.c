@@ -128,6 +128,18 @@ mortise_status mortise_open_for_dead(const char *where, mortise_client **handle,
     return client_open(where, &(struct open_how){.witness = WITNESS_NONE}, handle, error);
 }
 
+size_t mortise_witness_path(mortise_client *handle, char *buffer, size_t size)
+{
+    struct client *client;
+    if (size > 0)
+        buffer[0] = '\0';
+    if (client_enter(handle, &client, NULL) != MORTISE_OK)
+        return 0;
+    int length = snprintf(buffer, size, "%s", client->locks.witness.path);
+    client_leave(client);
+    return (size_t)length;
+}
+
 uint64_t mortise_config_print(mortise_client *handle)
 {
     struct client *client;

@@ -142,6 +142,9 @@ MORTISE_API mortise_status mortise_open_witnessed(const char *where, int socket,
  * observers and no witness of its own. */
 MORTISE_API mortise_status mortise_open_for_dead(const char *where, mortise_client **client, mortise_error *error);
 
+/* Writes the path of the socket at which this client looks for its witness; "" if it looks for none. Writes at most size
+ * bytes, including the NUL; returns the length without it. */
+MORTISE_API size_t mortise_witness_path(mortise_client *client, char *buffer, size_t size);
 /* A number that is the same if two clients were opened with the same configuration, environment variables included. A
  * number that differs tells a witness that "the same" file is another one for it. 0: the client was closed. */
 MORTISE_API uint64_t mortise_config_print(mortise_client *client);

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 
-from rig import BUILD, Folder, Peer, hear, kill, run, say, until, watched
+from rig import BUILD, COMMAND, Folder, Peer, hear, kill, run, say, until, watched
 
 driver = sys.argv.pop(1) if len(sys.argv) > 1 and sys.argv[1] in ("sqlite", "redis") else "sqlite"
 
@@ -234,6 +234,29 @@ def test_crash_delay(folder):
     peer.close()
     still_held(folder, where, "a", rounds=3)
     say(folder.holder(where, "a"), "quit")
+
+
+def test_status(folder):
+    """`mortise status` shows whether a holder is watched; `mortise run` is watched by its keeper"""
+    def column(name):
+        line = subprocess.run([COMMAND, "-C", where, "status", name], stdout=subprocess.PIPE, text=True, check=True).stdout
+        return line.rstrip("\n").split("\t")[12]
+
+    where = config(folder)
+    alone = folder.holder(where, "alone")
+    assert column("alone") == "no"
+    kept = folder.start(COMMAND, "-C", where, "run", "kept", "--", "sh", "-c", "echo runs; read line")
+    assert hear(kept) == "runs"
+    assert column("kept") == "yes"
+    folder.witness()
+    holder = folder.holder(where, "a")
+    watched(folder, holder)
+    assert (column("a"), column("alone"), column("kept"), column("free")) == ("yes", "no", "yes", "-")
+    out = subprocess.run([COMMAND, "-C", where, "status", "--json", "a"], stdout=subprocess.PIPE, text=True, check=True)
+    assert '"witnessed": true' in out.stdout.replace('":true', '": true'), out.stdout
+    kill(alone)
+    say(kept, "")
+    assert kept.wait() == 0
 
 
 def test_second_witness(folder):

@@ -1,0 +1,99 @@
+/* witness_ask.c - asks the witness of this host whether it watches a process: for status, list and watch. */
+#include "witness_ask.h"
+
+#include "keeper.h"
+
+#include <mortise/witness.h>
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static char path[108]; /* "": the witness is off */
+static int connection = -1;
+static bool tried;
+
+void witness_ask_begin(mortise_client *client)
+{
+    if (mortise_witness_path(client, path, sizeof path) >= sizeof path)
+        path[0] = '\0';
+}
+
+/* Once: a witness that does not answer in a moment is as none. */
+static int connect_once(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const struct timeval patience = {.tv_usec = 300000};
+
+    if (tried || path[0] == '\0')
+        return connection;
+    tried = true;
+    memcpy(address.sun_path, path, sizeof path);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0) {
+        close(fd);
+        return -1;
+    }
+    fcntl(fd, F_SETFL, 0);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    connection = fd;
+    return fd;
+}
+
+static bool ask(int64_t pid)
+{
+    mortise_witness_message message = {.magic = MORTISE_WITNESS_MAGIC,
+                                       .version = MORTISE_WITNESS_VERSION,
+                                       .kind = MORTISE_WITNESS_ASK,
+                                       .pid = (int32_t)pid};
+    int fd = connect_once();
+
+    if (fd < 0)
+        return false;
+    if (send(fd, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT) ==
+            (ssize_t)sizeof message &&
+        recv(fd, &message, sizeof message, 0) == (ssize_t)sizeof message &&
+        message.kind == MORTISE_WITNESS_TELL && message.pid == (int32_t)pid)
+        return message.count > 0;
+    close(fd);
+    connection = -1;
+    return false;
+}
+
+/* The keeper of `mortise run` is its witness. */
+static void look_for_keeper(pid_t child, void *found)
+{
+    char file[64], name[32] = "";
+
+    snprintf(file, sizeof file, "/proc/%d/comm", (int)child);
+    int fd = open(file, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (read(fd, name, sizeof name - 1) > 0 && strcmp(name, "mortise-keeper\n") == 0)
+        *(bool *)found = true;
+    close(fd);
+}
+
+enum witnessed witness_ask(const char *host, int64_t pid)
+{
+    char own[sizeof((mortise_info *)0)->host] = "", folder[64];
+    struct stat process;
+    bool found = false;
+
+    gethostname(own, sizeof own - 1);
+    snprintf(folder, sizeof folder, "/proc/%lld", (long long)pid);
+    if (pid <= 0 || pid > INT32_MAX || strcmp(own, host) != 0 || stat(folder, &process) != 0 ||
+        process.st_uid != geteuid())
+        return WITNESSED_UNKNOWN;
+    if (ask(pid))
+        return WITNESSED_YES;
+    family_each((pid_t)pid, look_for_keeper, &found);
+    return found ? WITNESSED_YES : WITNESSED_NO;
+}

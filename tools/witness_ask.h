@@ -1,0 +1,14 @@
+/* witness_ask.h - whether a lock is free at once if its holder crashes. */
+#ifndef MORTISE_TOOLS_WITNESS_ASK_H
+#define MORTISE_TOOLS_WITNESS_ASK_H
+
+#include <mortise/mortise.h>
+
+enum witnessed { WITNESSED_UNKNOWN, WITNESSED_NO, WITNESSED_YES };
+
+/* The witness is the one of this client's config. */
+void witness_ask_begin(mortise_client *client);
+/* Unknown: the process is on another host, or another user's. */
+enum witnessed witness_ask(const char *host, int64_t pid);
+
+#endif
