@@ -105,11 +105,11 @@ void claim_go_locked(struct claim *claim, enum claim_state state)
 {
     assert(may_go(claim->state, state));
     (void)may_go;
+    if (claim->state == CLAIM_HELD && claim->name->shared == claim)
+        claim->name->shared = NULL;
     claim->state = state;
     if (claim->mark != NULL)
         claim_mark_state_locked(claim);
-    if (claim->name != NULL && claim->name->shared == claim)
-        claim->name->shared = NULL;
     locks_stop_timer_locked(claim->locks, &claim->timer);
     claim_answered_locked(claim);
 }

@@ -159,7 +159,8 @@ static void released_locked(struct claim *claim, const mortise_op *op)
         tell_locked(claim, meaning(claim, op->status), op->error);
     else
         note_failure(claim, op);
-    stop_waiting_locked(claim);
+    if (claim->wait != NULL)
+        stop_waiting_locked(claim);
     claim->maybe_done |= op->status == MORTISE_INDETERMINATE;
     bool again = claim->end_again;
     claim->end_again = false;

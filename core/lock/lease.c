@@ -57,8 +57,10 @@ mortise_status lease_release_locked(struct claim *claim, struct release_wait *wa
         return MORTISE_OK;
     }
     claim_spend_lease_locked(claim);
-    claim_downgrade_over_locked(claim, locks->closing ? MORTISE_CLOSED : MORTISE_INVALID);
-    claim_extend_over_locked(claim, locks->closing ? MORTISE_CLOSED : MORTISE_INVALID);
+    if (claim->downgrader != NULL)
+        claim_downgrade_over_locked(claim, locks->closing ? MORTISE_CLOSED : MORTISE_INVALID);
+    if (claim->extender != NULL)
+        claim_extend_over_locked(claim, locks->closing ? MORTISE_CLOSED : MORTISE_INVALID);
     if (held) {
         locks->stats.held--;
         *ending = unused_locked(claim);
