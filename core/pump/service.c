@@ -15,12 +15,16 @@ static bool needed_locked(const struct pump *pump)
     return pump->unattended > 0 || pump->followers != NULL;
 }
 
-/* Nothing is outstanding: sleeps until the driver's timer, which a caller may have run by then. */
+/* Nothing is outstanding: sleeps until the driver's timer, which a caller may have run by then. If a thread is inside, it
+ * may be slow to run a timer that is due: looking again at once would be a busy loop. */
 static void sleep_locked(struct pump *pump)
 {
+    int64_t soon_ns = pump->inside ? clock_now() + GRACE_NS : 0;
     pump->service_sleeps = true;
     pump->service_until_ns =
         pump->due_ns == MORTISE_NEVER ? MORTISE_NEVER : pump->due_ns + GRACE_NS;
+    if (pump->service_until_ns < soon_ns)
+        pump->service_until_ns = soon_ns;
     pump_cond_wait_locked(pump, &pump->service_cond, pump->service_until_ns);
     pump->service_sleeps = false;
     if (!pump->inside && pump->due_ns <= clock_now() - GRACE_NS)
