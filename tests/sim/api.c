@@ -114,6 +114,24 @@ static void api_news_all(void)
     sim_unlock(NULL);
 }
 
+static void api_deaf(bool on)
+{
+    sim_lock();
+    sim_deaf = on;
+    sim_unlock(NULL);
+}
+
+static void api_doubt_all(void)
+{
+    struct instance *instance;
+    sim_lock();
+    DL_FOREACH (sim_instances, instance) {
+        instance->doubt_all = true;
+        sim_dirty(instance);
+    }
+    sim_unlock(NULL);
+}
+
 static void api_tokens_from(uint64_t token)
 {
     sim_lock();
@@ -231,4 +249,6 @@ MORTISE_API const sim_api sim_api_v1 = {
     .ghosts = api_ghosts,
     .instances = api_instances,
     .reset = api_reset,
+    .deaf = api_deaf,
+    .doubt_all = api_doubt_all,
 };

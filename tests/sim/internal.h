@@ -34,7 +34,7 @@ struct instance {
     size_t flights;        /* in both lists; like due_ns, used only in the instance's own pump */
     int64_t due_ns;
     /* drain() is due in the instance's pump; it was posted */
-    bool dirty, posted, news_all;
+    bool dirty, posted, news_all, doubt_all;
     struct instance *dirty_next;
     unsigned pokers; /* threads that are posting to it now */
 };
@@ -181,6 +181,7 @@ void script_reset(void);
 /* ---- sim.c ------------------------------------------------------------------------------------ */
 
 extern struct instance *sim_instances;
+extern bool sim_deaf; /* news get lost; sim_lock */
 void sim_lock(void);
 /* `self`, if any, has been drained by the caller; all other dirty instances are woken. */
 void sim_unlock(struct instance *self);

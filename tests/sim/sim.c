@@ -14,6 +14,7 @@
 #include <utlist.h>
 
 struct instance *sim_instances;
+bool sim_deaf;
 static struct instance *dirty;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed, quiet = PTHREAD_COND_INITIALIZER;
@@ -109,7 +110,8 @@ static void tell_watches(struct instance *instance)
         if (!watch->told)
             continue;
         watch->told = false;
-        instance->host->news(instance->host, watch->claim->name, watch->claim->name_len);
+        if (!sim_deaf)
+            instance->host->news(instance->host, watch->claim->name, watch->claim->name_len);
     }
 }
 
@@ -121,6 +123,9 @@ static void drain_locked(struct instance *instance, int64_t now_ns)
     if (instance->news_all)
         instance->host->news_all(instance->host);
     instance->news_all = false;
+    if (instance->doubt_all)
+        instance->host->doubt(instance->host, NULL, 0);
+    instance->doubt_all = false;
     instance->due_ns = flight_due(instance);
 }
 

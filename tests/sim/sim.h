@@ -99,6 +99,11 @@ typedef struct sim_api {
 
     /* Forgets claims, records, rules, ghosts and counts; tokens start at 1. Ops that are held go on. */
     void (*reset)(void);
+
+    /* While it is on, news of a released name reach nobody, as if connections were down. news_all() goes through. */
+    void (*deaf)(bool on);
+    /* Every client is to ask the backend whether it still holds what it holds (as after a failover). */
+    void (*doubt_all)(void);
 } sim_api;
 
 #define SIM_API_SYMBOL "sim_api_v1"
