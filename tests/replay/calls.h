@@ -1,0 +1,37 @@
+/* calls.h - what the files that replace calls of the C library share. They know the scheduler, and no lock of the
+ * application. */
+#ifndef MORTISE_TESTS_REPLAY_CALLS_H
+#define MORTISE_TESTS_REPLAY_CALLS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <time.h>
+
+/* ---- owners.c ---- */
+
+/* Reads where the libraries that are loaded now have their data. */
+void calls_find_static_data(void);
+bool calls_is_static(const void *address);
+/* The mutexes that the running thread holds, for calls_process_of_new_thread(). */
+void calls_note_locked(const pthread_mutex_t *mutex);
+void calls_note_unlocked(const pthread_mutex_t *mutex);
+/* One process may work in the data of another: the sim wakes the clients that wait. A thread that is created under a mutex
+ * is of the process that locked this mutex first. */
+int calls_process_of_new_thread(void);
+
+/* ---- calls_time.c ---- */
+
+int64_t calls_duration(const struct timespec *duration);
+/* On the scheduler's clock. */
+int64_t calls_instant(clockid_t clock, const struct timespec *at);
+/* The time of day that a process sees jumps. */
+void calls_set_wall(int process, int64_t offset_ns);
+
+/* ---- calls_file.c ---- */
+
+/* timeout_ns -1: for ever. */
+int calls_epoll_wait(int epoll, struct epoll_event *events, int capacity, int64_t timeout_ns);
+
+#endif

@@ -1,0 +1,93 @@
+/* plan.h - the plan of a run: how the clients are configured, what each worker calls, and which faults there are. All of it
+ * follows from the seed. Knows the words of the API, and executes nothing. */
+#ifndef MORTISE_TESTS_REPLAY_PLAN_H
+#define MORTISE_TESTS_REPLAY_PLAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { PLAN_PROCESSES = 4, PLAN_WORKERS = 8, PLAN_STEPS = 256, PLAN_SLOTS = 2, PLAN_NAMES = 3 };
+
+#define PLAN_WHAT_MAP(X)                                                                           \
+    X(ACQUIRE, "acquire")                                                                          \
+    X(ACQUIRE_ASYNC, "acquire-async")                                                              \
+    X(ACQUIRE_MANY, "acquire-many")                                                                \
+    X(CANCEL, "cancel")                                                                            \
+    X(AWAIT, "await")                                                                              \
+    X(RELEASE, "release")                                                                          \
+    X(RELEASE_NOWAIT, "release-nowait")                                                            \
+    X(RELEASE_ASYNC, "release-async")                                                              \
+    X(EXTEND, "extend")                                                                            \
+    X(DOWNGRADE, "downgrade")                                                                      \
+    X(WORK, "work")                                                                                \
+    X(COUNT, "count")                                                                              \
+    X(INSPECT, "inspect")                                                                          \
+    X(CLOSE, "close")                                                                              \
+    X(FAULT, "fault")                                                                              \
+    X(NEWS, "news")                                                                                \
+    X(DEAF, "deaf")                                                                                \
+    X(DOUBT, "doubt")                                                                              \
+    X(STOP, "stop")                                                                                \
+    X(KILL, "kill")                                                                                \
+    X(WALL, "wall")                                                                                \
+    X(PAUSE, "pause")
+enum plan_what {
+#define PLAN_WHAT_ENUM(name, word) STEP_##name,
+    PLAN_WHAT_MAP(PLAN_WHAT_ENUM)
+#undef PLAN_WHAT_ENUM
+};
+
+/* What the application does in the on_state callback of a lease, or in the callback of an async acquire. */
+enum plan_callback {
+    CALLBACK_NONE,
+    CALLBACK_NOTE,
+    CALLBACK_RELEASE,
+    CALLBACK_TRY,
+    CALLBACK_CLOSE,
+    CALLBACK_SLOW
+};
+
+struct step {
+    unsigned id;
+    int worker; /* -1: the nemesis */
+    enum plan_what what;
+    int slot, name, process;
+    int64_t wait_ms, ttl_ms, max_hold_ms, ms;
+    bool shared, owner, no_renew, release_now;
+    enum plan_callback callback;
+    /* FAULT, with the values of tests/sim/sim.h */
+    uint32_t kinds;
+    int fate, status, on_cancel, times;
+    int64_t request_ms, reply_ms;
+    bool hold_request, hold_reply;
+    bool dropped; /* by the shrinker */
+};
+
+struct plan {
+    uint64_t seed, schedule;
+    int processes, workers, names;
+    int process_of[PLAN_WORKERS];
+    bool dispatches[PLAN_PROCESSES]; /* its callbacks run in mortise_dispatch() */
+    bool faults, stalls;
+    /* the clients' settings */
+    bool notify, queue, log;
+    int64_t latency_ms, handover_window_ms, handover_max, unreachable_ms, close_ms, ttl_ms;
+    /* the scheduler's */
+    uint32_t switch_one_in, change_one_in, stall_one_in, spurious_one_in;
+    int64_t jitter_ns, stall_ms;
+    struct step steps[PLAN_STEPS];
+    int count;
+};
+
+/* schedule: the seed of the interleaving; 0: that of the plan. */
+void plan_make(struct plan *plan, uint64_t seed, uint64_t schedule);
+/* The same plan under another interleaving. */
+void plan_reschedule(struct plan *plan, uint64_t schedule);
+/* One line without a newline. Returns text. */
+char *plan_step_text(const struct step *step, char *text, size_t size);
+void plan_print(const struct plan *plan);
+/* "3,7,9-12": the only steps that are kept. False: it cannot be read. */
+bool plan_keep(struct plan *plan, const char *list);
+
+#endif

@@ -1,0 +1,252 @@
+/* replay.c - runs the real core and a driver under a scheduler that one seed determines.
+ *
+ *     replay --seed N            one run; the last line is the hash of its trace
+ *     replay --seeds A-B         many, each in a process of its own; prints those that fail
+ *     replay --seed N --trace    prints what happens
+ *
+ * --schedule N  the seed of the interleaving, if it is not that of the plan
+ * --keep LIST   the only steps of the plan that are executed: "3,7,9-12"
+ * --plan        prints the plan and ends
+ * --points      with --trace: prints every point of the scheduler
+ * --fresh S      seeds that nobody has tried, for S seconds; prints where they begin
+ * --modules DIR  where sim.so and recorder.so are; for planted bugs
+ * --first       ends at the first failure
+ * --jobs N      how many runs there are at once (1); each has a processor of its own
+ * --shrink      prints the shortest plan that still fails
+ *
+ * Exit code 0: no run failed; 1: a run failed; 64: usage. docs/replay.md explains more. */
+#include "calls.h"
+#include "real.h"
+#include "shrink.h"
+#include "world.h"
+
+#include <dlfcn.h>
+#include <malloc.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+static struct {
+    uint64_t first, last, schedule;
+    const char *keep;
+    const char *modules;
+    int jobs, fresh_s;
+    bool trace, points, plan, shrink, first_only;
+} wanted = {.jobs = 1, .modules = REPLAY_MODULES};
+
+/* ---- a run in a process of its own ---- */
+
+static void use_processor(int number)
+{
+    cpu_set_t set;
+    long count = sysconf(_SC_NPROCESSORS_ONLN);
+    CPU_ZERO(&set);
+    CPU_SET((unsigned)(number % (int)(count > 0 ? count : 1)), &set);
+    sched_setaffinity(0, sizeof set, &set); /* if it is refused, the run is only slower */
+}
+
+static void load_modules(void)
+{
+    const char *const names[] = {"sim", "recorder"};
+    char file[4096];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(file, sizeof file, "%s/%s.so", wanted.modules, names[i]);
+        void *library = dlopen(file, RTLD_NOW);
+        if (!library) {
+            fprintf(stderr, "replay: %s\n", dlerror());
+            exit(1);
+        }
+        if (i == 0)
+            run_world.sim = (const sim_api *)dlsym(library, SIM_API_SYMBOL);
+    }
+    setenv("MORTISE_MODULE_PATH", wanted.modules, 1);
+    unsetenv("MORTISE_CONFIG");
+}
+
+struct child child_begin(const struct plan *plan, bool trace, int processor)
+{
+    int ends[2];
+    fflush(stdout);
+    if (pipe(ends) != 0)
+        abort();
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(ends[1], 1);
+        dup2(ends[1], 2);
+        close(ends[0]);
+        close(ends[1]);
+        use_processor(processor);
+        int code = run_plan(plan, trace, wanted.points);
+        fflush(stdout);
+        _exit(code);
+    }
+    close(ends[1]);
+    return (struct child){.pid = pid, .output = ends[0]};
+}
+
+/* The output, to be freed. Returns the exit code; 128 and more: the run crashed. */
+int child_end(struct child *child, char **output)
+{
+    size_t size = 0, room = 65536;
+    char *text = malloc(room);
+    ssize_t count;
+    int status;
+    while ((count = read(child->output, text + size, room - size - 1)) > 0) {
+        size += (size_t)count;
+        if (room - size < 4096)
+            text = realloc(text, room *= 2);
+    }
+    text[size] = '\0';
+    close(child->output);
+    waitpid(child->pid, &status, 0);
+    *output = text;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* ---- many seeds ---- */
+
+static void make(struct plan *plan, uint64_t seed)
+{
+    plan_make(plan, seed, wanted.schedule);
+    if (wanted.keep && !plan_keep(plan, wanted.keep)) {
+        fprintf(stderr, "replay: --keep %s: not a list\n", wanted.keep);
+        exit(64);
+    }
+}
+
+/* Every job has its own process, which takes every n-th seed, one after the other. */
+static int run_job(int job)
+{
+    int failed = 0;
+    struct plan plan;
+    time_t began = time(NULL);
+    for (uint64_t seed = wanted.first + (uint64_t)job; seed <= wanted.last;
+         seed += (uint64_t)wanted.jobs) {
+        if (wanted.fresh_s > 0 && time(NULL) - began >= wanted.fresh_s)
+            break;
+        char *output;
+        make(&plan, seed);
+        struct child child = child_begin(&plan, false, job);
+        int code = child_end(&child, &output);
+        if (code != 0) {
+            failed = 1;
+            printf("seed %llu fails (%d):\n%s\n", (unsigned long long)seed, code, output);
+            fflush(stdout);
+        }
+        free(output);
+        if (failed && wanted.first_only)
+            break;
+    }
+    return failed;
+}
+
+static int run_seeds(void)
+{
+    int failed = 0, status;
+    pid_t jobs[64];
+    for (int job = 0; job < wanted.jobs; job++) {
+        fflush(stdout);
+        jobs[job] = fork();
+        if (jobs[job] == 0)
+            exit(run_job(job));
+    }
+    for (int job = 0; job < wanted.jobs; job++) {
+        waitpid(jobs[job], &status, 0);
+        failed |= status != 0;
+    }
+    printf("seeds %llu-%llu: %s\n", (unsigned long long)wanted.first,
+           (unsigned long long)wanted.last, failed ? "some fail" : "all is well");
+    return failed;
+}
+
+static int run_one(void)
+{
+    struct plan plan;
+    char *output;
+    make(&plan, wanted.first);
+    if (wanted.plan || wanted.trace)
+        plan_print(&plan);
+    if (wanted.plan)
+        return 0;
+    if (wanted.shrink)
+        return shrink(&plan);
+    struct child child = child_begin(&plan, wanted.trace, 0);
+    int code = child_end(&child, &output);
+    fputs(output, stdout);
+    if (code >= 128)
+        printf("the run ended with signal %d\n", code - 128);
+    return code == 0 ? 0 : 1;
+}
+
+/* ---- arguments ---- */
+
+static bool set_seeds(const char *text)
+{
+    char *end;
+    wanted.first = wanted.last = strtoull(text, &end, 10);
+    if (*end == '-')
+        wanted.last = strtoull(end + 1, &end, 10);
+    return *text && *end == '\0' && wanted.first > 0;
+}
+
+static bool set_argument(const char *key, const char *value)
+{
+    bool *flag = strcmp(key, "--trace") == 0    ? &wanted.trace
+                 : strcmp(key, "--points") == 0 ? &wanted.points
+                 : strcmp(key, "--plan") == 0   ? &wanted.plan
+                 : strcmp(key, "--shrink") == 0 ? &wanted.shrink
+                 : strcmp(key, "--first") == 0  ? &wanted.first_only
+                                                : NULL;
+    if (flag)
+        return *flag = true;
+    if (!value)
+        return false;
+    if (strcmp(key, "--seed") == 0 || strcmp(key, "--seeds") == 0)
+        return set_seeds(value);
+    if (strcmp(key, "--schedule") == 0)
+        return (wanted.schedule = strtoull(value, NULL, 10)) > 0;
+    if (strcmp(key, "--keep") == 0)
+        return (wanted.keep = value) != NULL;
+    if (strcmp(key, "--modules") == 0)
+        return (wanted.modules = value) != NULL;
+    if (strcmp(key, "--fresh") == 0) {
+        wanted.first = (uint64_t)time(NULL) << 20;
+        wanted.last = UINT64_MAX / 2;
+        return (wanted.fresh_s = (int)strtol(value, NULL, 10)) > 0;
+    }
+    if (strcmp(key, "--driver") == 0)
+        return strcmp(value, "sim") == 0;
+    if (strcmp(key, "--jobs") == 0)
+        return (wanted.jobs = (int)strtol(value, NULL, 10)) > 0 && wanted.jobs <= 64;
+    return false;
+}
+
+static bool takes_value(const char *key)
+{
+    return strcmp(key, "--trace") != 0 && strcmp(key, "--points") != 0 &&
+           strcmp(key, "--plan") != 0 && strcmp(key, "--first") != 0 &&
+           strcmp(key, "--shrink") != 0;
+}
+
+int main(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        bool value = takes_value(argv[i]);
+        if (!set_argument(argv[i], value && i + 1 < argc ? argv[i + 1] : NULL))
+            wanted.first = 0, i = argc;
+        i += value;
+    }
+    if (wanted.first == 0) {
+        fprintf(stderr, "usage: replay --seed N [--trace] [--shrink] | --seeds A-B [--jobs N]\n"
+                        "       replay --fresh SECONDS [--jobs N]\n");
+        return 64;
+    }
+    mallopt(M_ARENA_MAX, 1);
+    mallopt(M_PERTURB, 0xA5); /* freed memory does not look alive */
+    load_modules();
+    calls_find_static_data();
+    return wanted.first == wanted.last ? run_one() : run_seeds();
+}

@@ -1,0 +1,254 @@
+/* run.c - one run of a plan: begins the processes, waits for their workers, closes all clients, and has the checker of
+ * tests/torture look at the history. See world.h. */
+#include "calls.h"
+#include "world.h"
+#include "world_settings.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int check_main(int argc, char **argv); /* of tests/torture/check.c */
+
+/* ---- the folder ---- */
+
+static void write_config(void)
+{
+    const struct plan *plan = &run_world.plan;
+    FILE *file = fopen(run_world.config, "w");
+    if (!file)
+        abort();
+    fprintf(file,
+            "[mortise]\ndriver = sim\nobserve = recorder\nlog = %s\nttl = %lldms\n"
+            "handover_window = %lldms\nhandover_max = %lld\nunreachable_timeout = %lldms\n"
+            "close_timeout = %lldms\n[sim]\nnotify = %s\nqueue = %s\nlatency = %lldms\n"
+            "[recorder]\nfolder = %s\n",
+            plan->log ? "stderr" : "none", (long long)plan->ttl_ms,
+            (long long)plan->handover_window_ms, (long long)plan->handover_max,
+            (long long)plan->unreachable_ms, (long long)plan->close_ms, plan->notify ? "yes" : "no",
+            plan->queue ? "yes" : "no", (long long)plan->latency_ms, run_world.folder);
+    fclose(file);
+}
+
+static void make_folder(void)
+{
+    const char *where = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    snprintf(run_world.folder, sizeof run_world.folder, "%s/replay.XXXXXX", where);
+    if (!mkdtemp(run_world.folder))
+        abort();
+    snprintf(run_world.config, sizeof run_world.config, "%s/replay.conf", run_world.folder);
+    write_config();
+}
+
+/* What was written there, and the folder. */
+static void remove_folder(void)
+{
+    DIR *folder = opendir(run_world.folder);
+    char path[600];
+    for (const struct dirent *entry; folder && (entry = readdir(folder));) {
+        snprintf(path, sizeof path, "%s/%s", run_world.folder, entry->d_name);
+        unlink(path);
+    }
+    if (folder)
+        closedir(folder);
+    rmdir(run_world.folder);
+}
+
+/* ---- the checker ---- */
+
+bool run_has_stalls(void)
+{
+    return run_world.plan.stalls;
+}
+
+enum { FILES = 64 };
+
+static int compare_paths(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* A close that leaves a thread which has not returned in time leaves its modules open, and the recorder with them. */
+static void record_open_histories(void)
+{
+    DIR *folder = opendir(run_world.folder);
+    for (const struct dirent *entry; folder && (entry = readdir(folder));)
+        if (strlen(entry->d_name) > 32 && strcmp(entry->d_name + 32, ".jsonl") == 0)
+            record_closed_by_close(entry->d_name);
+    closedir(folder);
+}
+
+static int check(void)
+{
+    static char words[3][16] = {"check", "patience=9000", "fencing=1"};
+    static char *arguments[FILES + 4] = {words[0], words[1], words[2]};
+    int count = 3;
+    DIR *folder = opendir(run_world.folder);
+    for (const struct dirent *entry; folder && (entry = readdir(folder));) {
+        size_t length = strlen(entry->d_name);
+        if (length < 6 || strcmp(entry->d_name + length - 6, ".jsonl") != 0 || count == FILES + 3)
+            continue;
+        if (asprintf(&arguments[count], "%s/%s", run_world.folder, entry->d_name) < 0)
+            abort();
+        count++;
+    }
+    closedir(folder);
+    qsort(arguments + 3, (size_t)count - 3, sizeof(char *), compare_paths);
+    return check_main(count, arguments);
+}
+
+/* ---- the run ---- */
+
+static bool all_workers(bool after_calm)
+{
+    for (int i = 0; i < run_world.plan.workers; i++) {
+        const struct worker *worker = &run_world.workers[i];
+        if (!sched_is_killed(worker->process) && !(after_calm ? worker->done : worker->done_steps))
+            return false;
+    }
+    return true;
+}
+
+static void wait_for_workers(bool after_calm)
+{
+    while (!all_workers(after_calm)) {
+        nemesis_end_faults();
+        usleep(50000);
+    }
+}
+
+static void begin_workers(void)
+{
+    const struct plan *plan = &run_world.plan;
+    for (int i = 0; i < plan->workers; i++) {
+        struct worker *worker = &run_world.workers[i];
+        worker->number = i;
+        worker->process = plan->process_of[i];
+        sched_create(&worker->thread, NULL, worker_main, worker, worker->process);
+    }
+}
+
+/* Everything that was acquired has been released, and no caller waits. */
+static void check_stats(struct opened *opened)
+{
+    mortise_stats stats = {.size = sizeof stats};
+    if (mortise_stats_get(opened->handle, &stats) != MORTISE_OK)
+        return;
+    if (stats.held != 0 || stats.waiting != 0)
+        sched_fail("all leases were released, and the statistics say held=%llu waiting=%llu",
+                   (unsigned long long)stats.held, (unsigned long long)stats.waiting);
+}
+
+static void *close_process(void *argument)
+{
+    struct process *it = argument;
+    sched_name_thread("closer");
+    if (it->opened && !it->opened->closing) {
+        check_stats(it->opened);
+        client_close(it->opened);
+    }
+    return NULL;
+}
+
+/* A callback may still be closing a client. */
+static void wait_for_closers(void)
+{
+    for (int p = 1; p <= run_world.plan.processes; p++)
+        while (run_world.processes[p].closers > 0 && !sched_is_killed(p))
+            usleep(50000);
+}
+
+static void end_workers(void)
+{
+    for (int i = 0; i < run_world.plan.workers; i++)
+        if (!sched_is_killed(run_world.workers[i].process))
+            pthread_join(run_world.workers[i].thread, NULL);
+    for (int p = 1; p <= run_world.plan.processes; p++) {
+        pthread_t thread;
+        if (sched_is_killed(p))
+            continue;
+        sched_create(&thread, NULL, close_process, &run_world.processes[p], p);
+        pthread_join(thread, NULL);
+    }
+}
+
+static bool count_held(const mortise_info *info, void *held)
+{
+    sched_trace("left: %s, token %llu, for %lld ms more, owner %s", info->name,
+                (unsigned long long)info->token, (long long)info->remaining_ms, info->owner);
+    ++*(int *)held;
+    return true;
+}
+
+/* If no process was killed and every close was clean, the backend has nothing of anybody. */
+static void check_backend(void)
+{
+    const sim_api *sim = run_world.sim;
+    mortise_error error;
+    for (int p = 1; p <= run_world.plan.processes; p++)
+        if (sched_is_killed(p))
+            return;
+    if (!run_world.all_clean)
+        return;
+    struct opened *opened = client_of(0); /* its list leaves out what has expired */
+    int held = 0;
+    if (mortise_list(opened->handle, NULL, count_held, &held, &error) != MORTISE_OK)
+        sched_fail("mortise_list: %s", error.message);
+    client_close(opened);
+    if (held > 0 || sim->waiters(NULL) > 0 || sim->outstanding() > 0)
+        sched_fail("left in the backend: %d claims, %zu waiters, %zu requests", held,
+                   sim->waiters(NULL), sim->outstanding());
+}
+
+static void begin(const struct plan *plan)
+{
+    run_world.plan = *plan;
+    run_world.may_be_away = plan->faults;
+    run_world.all_clean = true;
+    for (int p = 0; p < PLAN_PROCESSES; p++)
+        pthread_mutex_init(&run_world.processes[p].lock, NULL);
+    make_folder();
+    record_begin(run_world.folder);
+}
+
+int run_plan(const struct plan *plan, bool tracing, bool points)
+{
+    struct sched_settings settings = {.seed = plan->schedule,
+                                      .switch_one_in = plan->switch_one_in,
+                                      .change_one_in = plan->change_one_in,
+                                      .jitter_ns = plan->jitter_ns,
+                                      .stall_one_in = plan->stall_one_in,
+                                      .stall_ns = plan->stall_ms * NS_PER_MS,
+                                      .spurious_one_in = plan->spurious_one_in,
+                                      .step_limit = 400000,
+                                      .time_limit_ns = INT64_C(300000) * NS_PER_MS,
+                                      .trace_points = points,
+                                      .killed = record_killed};
+    begin(plan);
+    sched_tracing = tracing;
+    sched_begin(&settings);
+    begin_workers();
+    nemesis_run();
+    wait_for_workers(false);
+    nemesis_calm();
+    wait_for_workers(true);
+    end_workers();
+    wait_for_closers();
+    check_backend();
+    uint64_t hash = sched_hash(), steps = sched_steps(), switches = sched_switches();
+    int64_t took_ns = sched_now() - SCHED_START_NS;
+    sched_end();
+    if (run_world.stuck)
+        record_open_histories();
+    record_end();
+    int code = check();
+    remove_folder();
+    printf("points=%llu switches=%llu virtual=%lld ms\nhash %016llx\n", (unsigned long long)steps,
+           (unsigned long long)switches, (long long)(took_ns / NS_PER_MS),
+           (unsigned long long)hash);
+    return code;
+}
