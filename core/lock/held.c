@@ -117,11 +117,11 @@ bool claim_hold_locked(struct claim *claim, struct waiter *waiter, const mortise
     int64_t deadline = believed_until(claim, op);
     if (now >= deadline)
         return false;
+    claim->granted_ns = now;
     claim->asked_once = !claim->maybe;
     claim->maybe = false;
     claim_go_locked(claim, CLAIM_HELD);
     claim->leased = true;
-    claim->granted_ns = now;
     claim->first_ttl_ms = claim->ttl_ms;
     claim->renewed_ns = op->from_ns;
     claim->renew = !waiter->no_renew;

@@ -41,7 +41,7 @@ void claim_mark_state_locked(struct claim *claim)
             slot_set_state(claim->mark, MORTISE_WITNESS_FREE);
         break;
     case CLAIM_HELD:
-        slot_set_end(claim->mark, end_ns(claim, clock_now()));
+        slot_set_end(claim->mark, end_ns(claim, claim->granted_ns));
         if (claim->asked_once)
             slot_set_state(claim->mark, MORTISE_WITNESS_HELD);
         break;
@@ -95,7 +95,7 @@ static void mark_late_locked(struct claim *claim, int64_t now)
         slot_add_flags(claim->mark, MORTISE_WITNESS_EITHER);
     if (claim->state == CLAIM_HELD)
         claim_mark_state_locked(claim);
-    if (claim->state == CLAIM_LOST || claim->state == CLAIM_ENDING)
+    if (claim->state == CLAIM_HELD || claim->state == CLAIM_LOST || claim->state == CLAIM_ENDING)
         slot_set_end(claim->mark, end_ns(claim, now));
 }
 

@@ -117,7 +117,9 @@ void area_give(struct area *area, mortise_witness_slot *slot)
 void slot_write(mortise_witness_slot *slot, const struct slot_claim *claim)
 {
     __atomic_store_n(&slot->sequence, slot->sequence + 1, __ATOMIC_RELAXED);
-    __atomic_thread_fence(__ATOMIC_RELEASE);
+    /* Nobody reads before the process has died, and a process dies between two instructions: so it is enough that the
+     * compiler keeps the order. */
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
     slot->flags = claim->mode == MORTISE_SHARED ? MORTISE_WITNESS_SHARED : 0;
     slot->permits = claim->permits;
     slot->ttl_ms = claim->ttl_ms;
@@ -129,5 +131,6 @@ void slot_write(mortise_witness_slot *slot, const struct slot_claim *claim)
     if (claim->owner_len > 0)
         memcpy(slot->owner, claim->owner, claim->owner_len);
     slot->state = MORTISE_WITNESS_ASKED;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
     __atomic_store_n(&slot->sequence, slot->sequence + 1, __ATOMIC_RELEASE);
 }
