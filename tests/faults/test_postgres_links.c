@@ -97,13 +97,13 @@ static void test_ghost_of_record(void)
     char text[8], final[8];
     size_t size = sizeof text;
     uint64_t version = 0;
-    mortise_client *client = open_behind_proxy("", "pooler = yes\ncommand_timeout = 2s");
+    mortise_client *client = open_behind_proxy("", "pooler = yes\ncommand_timeout = 6s");
     struct record_call call = {.client = client};
     CU_ASSERT_EQUAL(mortise_record_write(client, "ghost", "old", 3, &version, &detail), MORTISE_OK);
     call.version = version;
     CU_ASSERT_STRING_EQUAL(
         ask("CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS "
-            "'BEGIN PERFORM pg_sleep(0.35); RETURN NEW; END'; CREATE TRIGGER late BEFORE UPDATE ON "
+            "'BEGIN PERFORM pg_sleep(3); RETURN NEW; END'; CREATE TRIGGER late BEFORE UPDATE ON "
             "mortise_record FOR EACH ROW EXECUTE FUNCTION late(); SELECT 'armed'"),
         "armed");
     pthread_t thread;

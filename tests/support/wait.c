@@ -19,7 +19,7 @@ bool test_poll(bool (*ready)(void *argument), void *argument, int64_t timeout_ms
         int64_t waited_ms = test_now_ms() - began_ms;
         if (waited_ms >= timeout_ms)
             return ready(argument);
-        poll(NULL, 0, waited_ms < 20 ? 1 : waited_ms < 200 ? (int)(waited_ms / 20) : 10);
+        poll(NULL, 0, waited_ms < 100 ? 1 : 5);
     }
     return true;
 }
