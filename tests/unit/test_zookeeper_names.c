@@ -474,6 +474,51 @@ static void test_shared(void)
     }
 }
 
+/* The leases of a semaphore. c: one of Curator's, which does not say how many there may be; 2, 3: ours with so many permits;
+ * X: ours that is to be alone. The last one looks. */
+static void test_leases(void)
+{
+    static const struct {
+        const char *letters;
+        int before, other_permits;
+        bool crowded;
+        size_t holders;
+    } cases[] = {
+        {"2", -1, -1, false, 1},   {"c2", -1, -1, false, 2}, {"cc2", 1, -1, true, 2},
+        {"cc3", -1, -1, false, 3}, {"c22", 1, -1, true, 2},  {"c23", 1, 1, false, 2},
+        {"ccX", 1, -1, false, 2},  {"X2", 0, -1, false, 1},  {"cX", 0, -1, false, 1},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct crowd crowd;
+        struct contender own, all[12];
+        const char *letters = cases[i].letters;
+        size_t count = strlen(letters);
+        for (size_t k = 0; k < count; k++) {
+            char permits[4] = {'s', letters[k], '-', '\0'};
+            snprintf(crowd.texts[k], sizeof(crowd.texts[k]), "_c_u%zu-%s%slease-%010zu", 9 - k,
+                     letters[k] == 'X' || letters[k] == 'c' ? "" : permits,
+                     letters[k] == 'c' ? "" : "mortise-", k);
+            crowd.pointers[count - 1 - k] = crowd.texts[k];
+        }
+        crowd.children = make(crowd.pointers, count);
+        struct seeker seeker = {.style = STYLE_CURATOR_SEMAPHORE,
+                                .node = crowd.texts[count - 1],
+                                .passed = "",
+                                .opened = ""};
+        CU_ASSERT(node_read(seeker.node, seeker.style, &own));
+        seeker.kind = own.kind;
+        struct queue_view view = queue_look(crowd.children, &seeker);
+        CU_ASSERT(view.found);
+        CU_ASSERT_PTR_NULL(view.foreign);
+        CU_ASSERT_EQUAL(index_of(&crowd, view.before), cases[i].before);
+        CU_ASSERT_EQUAL(index_of(&crowd, view.other_permits), cases[i].other_permits);
+        CU_ASSERT_EQUAL(view.crowded, cases[i].crowded);
+        CU_ASSERT_EQUAL(queue_sort(crowd.children, seeker.style, all), count);
+        CU_ASSERT_EQUAL(queue_holders(all, count), cases[i].holders);
+        free(crowd.children);
+    }
+}
+
 /* A claim that has no node yet would be the last. */
 static void test_shared_try(void)
 {
@@ -554,6 +599,7 @@ static CU_TestInfo tests[] = {
     {"a number given twice", test_number_given_twice},
     {"the own node", test_find},
     {"shared, exclusive and permits", test_shared},
+    {"the leases of a semaphore", test_leases},
     {"a shared try", test_shared_try},
     {"the nearest ones", test_nearest},
     {"holders", test_holders},
