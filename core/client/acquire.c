@@ -7,6 +7,12 @@
 
 /* ---- options ---- */
 
+/* The driver has it, but not as it is configured. */
+static const char *where(const struct client *client, uint32_t capability)
+{
+    return (client->top->module.capabilities & capability) != 0 ? "with these settings" : "here";
+}
+
 static mortise_status read_mode(const struct client *client, const mortise_options *options,
                                 mortise_error *error)
 {
@@ -23,14 +29,14 @@ static mortise_status read_mode(const struct client *client, const mortise_optio
                       "options: a shared lease has no owner: it shares the name with all others");
     if ((client->capabilities & MORTISE_CAP_SHARED) == 0)
         return failed(error, MORTISE_NOTSUP,
-                      "driver %s: no shared locks here; an exclusive lock is safe in their place",
-                      driver);
+                      "driver %s: no shared locks %s; an exclusive lock is safe in their place",
+                      driver, where(client, MORTISE_CAP_SHARED));
     if (options->permits > 0 && (client->capabilities & MORTISE_CAP_PERMITS) == 0)
         return failed(
             error, MORTISE_NOTSUP,
-            "driver %s: no permits here; use exclusive locks on %u names instead, and try "
+            "driver %s: no permits %s; use exclusive locks on %u names instead, and try "
             "one after the other",
-            driver, options->permits);
+            driver, where(client, MORTISE_CAP_PERMITS), options->permits);
     return MORTISE_OK;
 }
 

@@ -41,13 +41,13 @@ code -C "$DIR/sim.conf" check
 has_line "check says what is missing" "$DIR/out" '^locks +ok +exclusive and shared; no permits$'
 code -C "$DIR/sim.conf" run --permits 3 x -- touch "$DIR/ran"
 same "run --permits" 69 $GOT
-has_line "said" "$DIR/err" '^mortise: driver sim: no permits here'
+has_line "said" "$DIR/err" '^mortise: driver sim: no permits with these settings; use exclusive locks on 3 names'
 sed -i 's/= permits/= shared/' "$DIR/sim.conf"
 code -C "$DIR/sim.conf" check
 has_line "without any" "$DIR/out" '^locks +ok +exclusive; no shared locks, no permits$'
 code -C "$DIR/sim.conf" run --shared x -- touch "$DIR/ran"
 same "run --shared" 69 $GOT
-has_line "said" "$DIR/err" '^mortise: driver sim: no shared locks here'
+has_line "said" "$DIR/err" '^mortise: driver sim: no shared locks with these settings; an exclusive lock is safe'
 no "the command never ran" [ -e "$DIR/ran" ]
 
 if holds "$DIR/check" 'no shared locks'; then
