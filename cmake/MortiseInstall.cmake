@@ -12,7 +12,7 @@ install(TARGETS mortise RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT 
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/mortise" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT dev
         FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 set(man_dir "${PROJECT_SOURCE_DIR}/docs/man")
-install(FILES "${man_dir}/mortise.1" "${man_dir}/mortise-run.1" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1"
+install(FILES "${man_dir}/mortise.1" "${man_dir}/mortise-run.1" "${man_dir}/mortise-witness.1" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1"
         COMPONENT command)
 install(FILES "${man_dir}/libmortise.3" DESTINATION "${CMAKE_INSTALL_MANDIR}/man3" COMPONENT dev)
 install(FILES "${man_dir}/mortise.conf.5" DESTINATION "${CMAKE_INSTALL_MANDIR}/man5" COMPONENT command)
@@ -25,6 +25,18 @@ if(TARGET adapter-mortise)
 endif()
 install(FILES "${PROJECT_SOURCE_DIR}/tools/completion/mortise.bash" RENAME mortise
         DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" COMPONENT command)
+
+# The witness as a service of the system and of each user. systemd looks for units there, whatever the libraries' folder is.
+set(unit_dir "${PROJECT_SOURCE_DIR}/packaging/systemd")
+foreach(who IN ITEMS system user)
+    set(MORTISE_WITNESS_OOM "")
+    if(who STREQUAL "system") # a user's manager may not make it less likely
+        set(MORTISE_WITNESS_OOM "# when memory is short, others are killed, and their locks freed\nOOMScoreAdjust=-900\n")
+    endif()
+    set(unit "${PROJECT_BINARY_DIR}/systemd/${who}/mortise-witness.service")
+    configure_file("${unit_dir}/mortise-witness.service.in" "${unit}" @ONLY)
+    install(FILES "${unit}" "${unit_dir}/mortise-witness.socket" DESTINATION "lib/systemd/${who}" COMPONENT command)
+endforeach()
 
 # CMake package
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/Mortise")

@@ -53,7 +53,9 @@ done
 config=$(sed -n 's/^MORTISE_CONFIG_DIR:[A-Z]*=//p' "$build/CMakeCache.txt")/mortise.conf
 tr '\0' '\n' <"$library" | grep -a -x -q -F -e "$config" || fail "the library does not look for $config"
 for file in include/mortise/mortise.h include/mortise/driver.h include/mortise/witness.h include/mortise/mortise.hpp include/mortise/sync.hpp \
-    share/man/man1/mortise.1 share/man/man1/mortise-run.1 \
+    share/man/man1/mortise.1 share/man/man1/mortise-run.1 share/man/man1/mortise-witness.1 \
+    lib/systemd/system/mortise-witness.socket lib/systemd/system/mortise-witness.service \
+    lib/systemd/user/mortise-witness.socket lib/systemd/user/mortise-witness.service \
     share/man/man1/mortise-conformance.1 share/man/man3/libmortise.3 share/man/man5/mortise.conf.5 share/bash-completion/completions/mortise; do
     [ -f "$prefix/$file" ] || fail "$file was not installed"
 done

@@ -32,7 +32,7 @@ if [ "$how" = root ]; then
     # shellcheck disable=SC2046 # words
     dpkg -V $(dpkg-query -W -f '${Package}\n' | grep -E '^(lib)?mortise')
     ldconfig -p | grep -F libmortise.so.
-    man -w mortise mortise-run mortise.conf libmortise mortise-conformance
+    man -w mortise mortise-run mortise-witness mortise.conf libmortise mortise-conformance
     [ ! -x /usr/bin/mortise-bench ] || man -w mortise-bench
     flags=$(pkg-config --cflags --libs mortise)
 else
