@@ -157,6 +157,7 @@ class Slot:
             text = text.replace(f"@{name}@", value)
         observer = self.run.settings["observe"]
         settings = f"[mortise]\nttl = {self.run.settings['ttl']}ms\nobserve = {observer}\n"
+        settings += f"witness = {self.run.witness.path}\n" if self.run.witness else "witness = off\n"
         text = text.replace("[mortise]\n", settings, 1)
         if observer == "trace":
             text += f"[trace]\npath = {self.run.folder}/history/{self.number}.jsonl\n"

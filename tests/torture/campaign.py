@@ -12,6 +12,7 @@ import time
 from arena import PATIENCE_S, Failure, Server, Slot, now_ns, tell
 from growth import Growth
 from strikes import Strikes
+from witness import Witness
 
 UNREACHABLE = 69  # exit code: half a step may have been taken, and it can be repeated
 GETTING_ON = 5  # acquisitions of a process, and one of each name
@@ -30,6 +31,7 @@ class Run:
         self.log = open(f"{self.folder}/history/nemesis.jsonl", "w", encoding="utf-8", buffering=1)
         self.server = Server(settings, self.folder)
         self.slots, self.statuses, self.took = [], {}, []
+        self.witness = Witness(self.folder, settings["witness"]) if settings["witness"] else None
         self.strikes, self.growth = Strikes(self), Growth(self)
 
     def write(self, event, **more):
@@ -60,6 +62,8 @@ class Run:
         for slot in self.slots:
             slot.check_alive()
             slot.check_clock()
+        if self.witness:
+            self.witness.check()
         if not self.settings["load"]:
             self.write("calm")
         for slot in self.slots:
@@ -123,7 +127,9 @@ class Run:
             os.unlink(path)
 
     def look_for_left(self):
-        """Claims of the dead end by themselves; nothing may be there after that."""
+        """Claims of the dead end by themselves; nothing may be there after that. Nor may connections, of a witness either."""
+        if self.witness:
+            self.witness.end()
         until = time.monotonic() + 30 + self.settings["calm_ttl"] / 1000
         while (left := self.left_by_list() + self.server.left()) and time.monotonic() < until:
             time.sleep(0.2)
@@ -150,6 +156,8 @@ class Run:
     def go(self):
         settings = self.settings
         self.server.start()
+        if self.witness:
+            self.witness.start()
         self.slots = [Slot(self, number) for number in range(settings["processes"])]
         if settings["step"]:
             self.take_step()
@@ -189,6 +197,8 @@ class Run:
         self.note_faults()
         for slot in self.slots:
             slot.end()
+        if self.witness:
+            self.witness.end()
         self.log.close()
         try:
             self.server.do("end")

@@ -4,6 +4,9 @@ import random
 # What each fault hits (a fighter's process, its connections, the server). strikes.py has the faults.
 FAULTS = {
     "kill": "process", "stop": "process", "clock": "process",
+    # of the processes that a witness watches: witness.py
+    "trace": "process", "fork": "process", "exec": "process", "unwatch": "process",
+    "witness-kill": "witness", "witness-stop": "witness", "witness-double": "witness",
     "delay": "link", "cut": "link", "hold": "link", "hold-up": "link", "hold-down": "link",
     "lose": "link", "cut-after-up": "link", "cut-after-down": "link", "cut-reply": "link",
     "refuse": "link",
@@ -17,7 +20,7 @@ LATE = ("server-failover",)
 # A command for one of these does not mean that it happens: the proxies count them.
 COUNTED = ("cut", "cut-after-up", "cut-after-down", "cut-reply")
 # These show whether a holder knows its deadline: they often hit a holder, and last longer than a ttl.
-TO_LIVE_THROUGH = ("stop", "hold", "hold-up", "hold-down", "lose")
+TO_LIVE_THROUGH = ("stop", "trace", "unwatch", "hold", "hold-up", "hold-down", "lose")
 
 
 class Plan:
@@ -53,7 +56,7 @@ class Plan:
             times *= settings["longest"]
         else:
             times = draw.uniform(0, draw.choice([0.2, 1]) * settings["longest"])
-        return times * settings["ttl"] / 1000
+        return times * (settings["unit"] or settings["ttl"]) / 1000
 
     @staticmethod
     def members(draw, settings):

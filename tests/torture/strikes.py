@@ -11,6 +11,7 @@ import time
 
 from arena import PATIENCE_S, Failure, put
 from plan import COUNTED, FAULTS, LATE, Plan
+from witness import Tracer, stop_for_good
 
 
 HOLDER_PATIENCE_S = 5  # there will soon be one
@@ -155,6 +156,7 @@ class Strikes:
     def __init__(self, run):
         self.run, self.counts, self.kinds, self.in_vain = run, {}, set(), 0
         self.queue, self.order, self.server_busy, self.until = [], 0, False, 0
+        self.tracers = {}  # by the number of the slot
         self.server_faults = ServerFaults(run.server, 20 * run.settings["ttl"] // 1000)
 
     def later(self, at, action):
@@ -163,15 +165,22 @@ class Strikes:
 
     def kill(self, slot):
         slot.check_alive()
+        self.untrace(slot)
+        if self.run.witness:  # which may free its locks before its death is written down
+            stop_for_good(slot.fighter.pid)
+            self.run.write("killed", pid=slot.fighter.pid)
         slot.fighter.child.kill()
         slot.fighter.child.wait()
-        self.run.write("killed", pid=slot.fighter.pid)
+        if not self.run.witness:
+            self.run.write("killed", pid=slot.fighter.pid)
         slot.fighter.end()
         slot.start()
         slot.expect_ready()
 
     def stop(self, slot, until):
         slot.check_alive()
+        if slot.number in self.tracers:
+            return
         slot.signal(signal.SIGSTOP)
         slot.stopped_until = max(slot.stopped_until, until)
         self.later(until, lambda: self.go_on(slot))
@@ -180,6 +189,59 @@ class Strikes:
         if slot.stopped_until and slot.stopped_until <= time.monotonic():
             slot.stopped_until = 0
             slot.signal(signal.SIGCONT)
+
+    def trace(self, slot, until):
+        if slot.stopped_until or slot.number in self.tracers:
+            return
+        slot.check_alive()
+        tracer = self.tracers[slot.number] = Tracer(slot.fighter.pid)
+        if not tracer.works:
+            raise Failure("this system does not allow ptrace")
+        slot.stopped_until = until
+        self.later(until, lambda: self.untrace(slot, tracer))
+
+    def untrace(self, slot, tracer=None):
+        """The one that traces it, if it is this one."""
+        if slot.number in self.tracers and tracer in (None, self.tracers[slot.number]):
+            self.tracers.pop(slot.number).end()
+            slot.stopped_until = 0
+            slot.signal(signal.SIGCONT)  # the stop that came with the tracer may outlive it
+
+    def tell_fighter(self, slot, word):
+        """One that is stopped would not answer."""
+        if slot.stopped_until:
+            return
+        slot.fighter.say(word)
+        if slot.fighter.hear() != "done":
+            raise Failure(f"fighter {slot.number} did not obey: {word}")
+
+    def exec(self, slot):
+        """It holds nothing that it knows of from then on; it is dead when the new program has ended."""
+        if slot.stopped_until:
+            return
+        slot.check_alive()
+        slot.fighter.say("exec")
+        while os.path.basename(os.readlink(f"/proc/{slot.fighter.pid}/exe")) == "torture":
+            time.sleep(0.001)
+        self.kill(slot)
+
+    def break_witness(self, fault, until):
+        witness = self.run.witness
+        if fault == "witness-kill":
+            witness.end()
+            self.later(until, self.mend_witness)
+        elif fault == "witness-stop":
+            witness.signal(signal.SIGSTOP)
+            self.later(until, self.mend_witness)
+        elif len(witness.processes) < 3:
+            witness.signal(signal.SIGCONT)
+            witness.start()
+
+    def mend_witness(self):
+        witness = self.run.witness
+        witness.signal(signal.SIGCONT)
+        if not witness.processes:
+            witness.start()
 
     @staticmethod
     def set_clock(slot, number):
@@ -266,7 +328,7 @@ class Strikes:
     def word(self, entry):
         """What it is counted as: "majority-kill"."""
         count, fault = self.run.server.count, entry["fault"]
-        if count == 1 or FAULTS[fault] == "process" or fault == "server-clock":
+        if count == 1 or FAULTS[fault] in ("process", "witness") or fault == "server-clock":
             return fault
         share = "majority" if 2 * len(entry["members"]) > count else "minority"
         return f"{share}-{fault.removeprefix('server-')}"
@@ -290,6 +352,14 @@ class Strikes:
             self.stop(slot, until)
         elif fault == "clock":
             self.set_clock(slot, entry["number"])
+        elif fault == "trace":
+            self.trace(slot, until)
+        elif fault == "exec":
+            self.exec(slot)
+        elif fault in ("fork", "unwatch"):
+            self.tell_fighter(slot, fault)
+        elif FAULTS[fault] == "witness":
+            self.break_witness(fault, until)
         elif FAULTS[fault] == "link":
             self.break_link(slot, entry, until)
         else:

@@ -18,6 +18,10 @@
  *   clock   prints the time of day, in seconds
  *   count   prints how often each status occurred: "acquire.OK=12 release.LOST=1 …", how often each name was acquired:
  *           "had.NAME=3 …", and "holding=1" during a long hold
+ *   fork    a child comes into being, which does nothing and lives on for 20 seconds, whatever becomes of this process
+ *   exec    this process is another program, which does nothing
+ *   unwatch closes the connections to a witness, and the memory that it reads: as a daemon does that closes what it does not
+ *           know
  *   stop    all threads finish what they do; the clients are closed; the counts are printed; the process ends. The end of
  *           stdin does the same
  * What must not happen is printed on stderr at once, and sets the exit code 1. Dies with its parent. */
@@ -36,6 +40,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -372,6 +377,51 @@ static void split_names(char *text)
         names[name_count++] = name;
 }
 
+static bool is_of_witness(int fd)
+{
+    char path[64], target[64];
+    int type = 0;
+    socklen_t size = sizeof type;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(path, target, sizeof target - 1);
+    if (length > 0 && strncmp(target, "/memfd:mortise-claims", 21) == 0)
+        return true;
+    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_SEQPACKET;
+}
+
+static void unwatch(void)
+{
+    for (int fd = 3; fd < 1024; fd++)
+        if (is_of_witness(fd))
+            close(fd);
+}
+
+static void make_child(void)
+{
+    if (fork() != 0)
+        return;
+    alarm(20);
+    close(STDIN_FILENO);
+    close(STDOUT_FILENO);
+    for (;;)
+        pause();
+}
+
+/* What only the faults around a witness need. False: it is no such command. */
+static bool obey_for_witness(const char *line)
+{
+    if (strcmp(line, "fork\n") == 0)
+        make_child();
+    else if (strcmp(line, "exec\n") == 0)
+        execlp("sleep", "sleep", "60", (char *)NULL);
+    else if (strcmp(line, "unwatch\n") == 0)
+        unwatch();
+    else
+        return false;
+    printf("done\n");
+    return true;
+}
+
 /* Until "stop". */
 static void obey(void)
 {
@@ -379,6 +429,8 @@ static void obey(void)
     while (fgets(line, sizeof line, stdin) && strcmp(line, "stop\n") != 0) {
         if (strcmp(line, "calm\n") == 0)
             atomic_store(&calm, true);
+        else if (obey_for_witness(line))
+            continue;
         else if (strcmp(line, "count\n") == 0)
             tell_counts();
         else if (strcmp(line, "clock\n") == 0)
