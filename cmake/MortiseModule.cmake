@@ -51,7 +51,7 @@ function(mortise_shared_object TARGET)
     target_include_directories(${TARGET} PRIVATE "${PROJECT_SOURCE_DIR}/include")
     target_link_libraries(${TARGET} PRIVATE ${arg_LIBRARIES})
     set_target_properties(${TARGET} PROPERTIES
-        PREFIX "" SUFFIX ".so" OUTPUT_NAME "${arg_OUTPUT}"
+        PREFIX "" SUFFIX ".so" OUTPUT_NAME "${arg_OUTPUT}" BUILD_RPATH "$ORIGIN/.."
         LIBRARY_OUTPUT_DIRECTORY "${arg_FOLDER}")
 endfunction()
 

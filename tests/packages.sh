@@ -38,6 +38,13 @@ faketime        command   faketime
 spin            command   spin
 libuv1-dev      module    libuv
 python3-prometheus-client python prometheus_client
+python3-cffi    python    cffi
+python3-dev     file      /usr/bin/python3-config
+python3-setuptools python setuptools
+python3-wheel   python    wheel
+python3-venv    python    ensurepip
+python3-pytest  python    pytest
+mypy            python    mypy
 mandoc          command   mandoc
 lintian         command   lintian
 dpkg-dev        command   dpkg-gensymbols

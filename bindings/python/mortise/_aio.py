@@ -1,0 +1,329 @@
+"""Locks for asyncio.
+
+Each event loop that uses a client has a LoopSink: it hears the client's descriptor and its own one, so there is no thread
+for a wait. Any of the loops, or the main thread while it waits for a lock, may carry the client's work; the outcome
+always reaches the loop that asked for it.
+
+A cancelled task leaves nothing behind: the acquire is canceled, and a lease that came nevertheless is released."""
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import weakref
+from collections.abc import Generator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from . import _errors, _values
+from ._client import _keys
+from ._lease import HELD, RELEASED, BaseLease, Leases, OnLoss
+from ._lock import Left
+from ._native import ffi, lib
+
+if TYPE_CHECKING:
+    from ._client import Client
+
+ROOM = 128  # events at a time
+_log = logging.getLogger("mortise")
+
+
+class LoopSink:
+    """What one event loop hears from one client. Except stop(), only the thread of the loop uses it."""
+
+    def __init__(self, client: Client, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.waiting: dict[int, asyncio.Future[int]] = {}
+        self.watched: weakref.WeakValueDictionary[int, AsyncLease] = weakref.WeakValueDictionary()
+        self._events = ffi.new("mpy_event[]", ROOM)
+        client._poll_fd()  # callbacks come by dispatching from now on
+        self._fd = client._new_fd()
+        sink = lib.mpy_sink_new(client._handle)
+        if not sink:
+            os.close(self._fd)
+            raise MemoryError
+        self.sink = ffi.gc(sink, lib.mpy_sink_drop)
+        loop.add_reader(self._fd, self.collect)
+        loop.add_reader(lib.mpy_sink_fd(self.sink), self.collect)
+
+    def collect(self) -> None:
+        """Does what is ready, and passes on what has come."""
+        count = lib.mpy_collect(self.sink, self._events, ROOM)
+        for i in range(count):
+            event = self._events[i]
+            if event.what & 3:
+                future = self.waiting.pop(event.key, None)
+                if future is not None and not future.done():
+                    future.set_result(event.status)
+            if event.what & 4 and event.state == 0:
+                lease = self.watched.get(event.key)
+                if lease is not None:
+                    lease._is_lost()
+        if count < 0:
+            self._detach()
+
+    def _detach(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd < 0:
+            return
+        if not self.loop.is_closed():
+            self.loop.remove_reader(fd)
+            self.loop.remove_reader(lib.mpy_sink_fd(self.sink))
+        os.close(fd)
+        for future in self.waiting.values():
+            if not future.done():
+                future.set_result(_errors.CLOSED)
+        self.waiting.clear()
+
+    def _end(self) -> None:
+        before = -1
+        while self._fd >= 0 and before != len(self.waiting):
+            before = len(self.waiting)
+            self.collect()
+        self._detach()
+
+    def stop(self) -> None:
+        """Called by any thread when the client was closed, or when the loop was closed."""
+        try:
+            self.loop.call_soon_threadsafe(self._end)
+        except RuntimeError:  # the loop is closed, and nobody awaits anything there
+            self.waiting.clear()
+            self._detach()
+
+
+class AsyncLease(BaseLease):
+    """The right to a name, for asyncio. As an async context manager, it releases the lock at the end of the block."""
+
+    __slots__ = ("_key", "_sink", "_lost_event")
+
+    def __init__(self, client: Client, name: bytes, sink: LoopSink, on_loss: OnLoss | None) -> None:
+        self._key = next(_keys)
+        self._sink = sink
+        self._lost_event: asyncio.Event | None = None
+        super().__init__(client, name, sink.sink, self._key, on_loss)
+        if on_loss is not None:
+            sink.watched[self._key] = self
+
+    async def _acquire(self, options: Any) -> int:
+        """Returns the status. On an exception nothing is left."""
+        future = self._expect()
+        try:
+            status = int(lib.mpy_acquire_start(self._client._handle, self._slot, self._name, options, True, True))
+            if status == _errors.OK:
+                status = await future
+            if status == _errors.OK:
+                self._phase = HELD
+            return status
+        except BaseException:
+            self._abandon()
+            raise
+        finally:
+            self._sink.waiting.pop(self._key, None)
+
+    def _expect(self) -> asyncio.Future[int]:
+        future = self._sink.waiting[self._key] = self._sink.loop.create_future()
+        return future
+
+    def _is_lost(self) -> None:
+        if self._phase == RELEASED:
+            return
+        if self._lost_event is not None:
+            self._lost_event.set()
+        if self._on_loss is not None:
+            try:
+                self._on_loss(self)
+            except Exception:
+                _log.exception("on_loss of %r failed", self.name)
+
+    @property
+    def lost(self) -> asyncio.Event:
+        """Is set when the lease is lost: `await lease.lost.wait()`."""
+        if self._lost_event is None:
+            self._lost_event = asyncio.Event()
+            self._sink.watched[self._key] = self
+            if self._phase == HELD and not self.held:
+                self._lost_event.set()
+        return self._lost_event
+
+    async def __aenter__(self) -> AsyncLease:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        trace: TracebackType | None) -> None:
+        if self._phase == RELEASED:
+            return
+        try:
+            await self.release()
+        except _errors.Error as failure:
+            if error is None:
+                raise
+            self._failed_quietly(failure)
+
+    async def release(self) -> None:
+        """Releases the lock and waits for the backend's answer; see Lease.release().
+
+        If the task is canceled meanwhile, the release goes on.
+        """
+        if asyncio.get_running_loop() is not self._sink.loop:
+            raise RuntimeError("the lease belongs to another event loop; release_nowait() works everywhere")
+        future = self._expect()
+        try:
+            status = lib.mpy_release_start(self._slot)
+            if status == _errors.OK:
+                self._phase = RELEASED
+                status = await future
+        finally:
+            self._sink.waiting.pop(self._key, None)
+        self._released(status)
+
+    async def extend(self, ttl: _values.Duration | None = None) -> None:
+        """For a lease with renew=False: lets it last for ttl from now on (None: the ttl of the acquire)."""
+        status = await asyncio.to_thread(lib.mpy_extend, self._slot, _values.ttl_ms(ttl))
+        if status != _errors.OK:
+            raise self._failure(status)
+
+    async def downgrade(self) -> None:
+        """Makes an exclusive lease shared, in one step: no other writer comes in between."""
+        status = await asyncio.to_thread(lib.mpy_downgrade, self._slot)
+        if status != _errors.OK:
+            raise self._failure(status)
+
+
+class AsyncLock:
+    """A name and how to acquire it: client.alock() makes it. `async with` acquires it; `await` too, and returns the lease.
+
+    One AsyncLock may be used by several tasks, and again after its block.
+    """
+
+    __slots__ = ("_client", "_name", "_request", "_on_loss", "_held")
+
+    def __init__(self, client: Client, name: bytes, request: _values.Request, on_loss: OnLoss | None) -> None:
+        self._client = client
+        self._name = name
+        self._request = request
+        self._on_loss = on_loss
+        self._held: dict[object, list[AsyncLease]] = {}  # by task
+
+    def __repr__(self) -> str:
+        return f"<mortise.AsyncLock {self._name.decode('utf-8', 'backslashreplace')!r}>"
+
+    async def acquire(self) -> AsyncLease:
+        """Acquires the lock. The lease must be released."""
+        return await acquire(self._client, self._name, self._request.options, self._on_loss)
+
+    def __await__(self) -> Generator[Any, None, AsyncLease]:
+        return self.acquire().__await__()
+
+    async def try_acquire(self) -> AsyncLease | None:
+        """Tries once, whatever the timeout is. Returns None if the lock is held by another."""
+        try:
+            return await acquire(self._client, self._name, self._request.with_wait(0), self._on_loss)
+        except _errors.Busy:
+            return None
+
+    async def __aenter__(self) -> AsyncLease:
+        lease = await acquire(self._client, self._name, self._request.options, self._on_loss)
+        self._held.setdefault(asyncio.current_task(), []).append(lease)
+        return lease
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        trace: TracebackType | None) -> None:
+        task = asyncio.current_task()
+        stack = self._held[task]
+        lease = stack.pop()
+        if not stack:
+            del self._held[task]
+        await lease.__aexit__(kind, error, trace)
+
+
+async def acquire(client: Client, name: bytes, options: Any, on_loss: OnLoss | None) -> AsyncLease:
+    """`options` must stay alive until the call returns."""
+    lease = AsyncLease(client, name, client._loop_sink(asyncio.get_running_loop()), on_loss)
+    status = await lease._acquire(options)
+    if status != _errors.OK:
+        raise lease._failure(status)
+    return lease
+
+
+class AsyncLockMany:
+    """Several names and how to acquire them: client.alock_many() makes it; `async with` acquires all of them, or none."""
+
+    __slots__ = ("_client", "_names", "_request", "_on_loss", "_held")
+
+    def __init__(self, client: Client, names: Sequence[bytes], request: _values.Request, on_loss: OnLoss | None) -> None:
+        self._client = client
+        self._names = names
+        self._request = request
+        self._on_loss = on_loss
+        self._held: dict[object, list[Leases[AsyncLease]]] = {}
+
+    async def acquire(self) -> Leases[AsyncLease]:
+        """Acquires all of the names. The leases must be released."""
+        return Leases(await self._try_all() or await self._in_order())
+
+    def __await__(self) -> Generator[Any, None, Leases[AsyncLease]]:
+        return self.acquire().__await__()
+
+    async def _try_all(self) -> Sequence[AsyncLease] | None:
+        """At the same time. None: one is busy, and the call may wait; then nothing is held."""
+        sink = self._client._loop_sink(asyncio.get_running_loop())
+        options = self._request.with_wait(0)
+        leases = [AsyncLease(self._client, name, sink, self._on_loss) for name in self._names]
+        try:
+            found = await asyncio.gather(*(lease._acquire(options) for lease in leases))
+        except BaseException:
+            _drop(leases)
+            raise
+        if not any(found):
+            return leases
+        failures = [lease._failure(status) for lease, status in zip(leases, found) if status != _errors.OK]
+        _drop(leases)
+        for failure in failures:
+            if not isinstance(failure, _errors.Busy) or self._request.wait_ms == 0:
+                raise failure
+        return None
+
+    async def _in_order(self) -> Sequence[AsyncLease]:
+        """Waits for each name while it holds only smaller ones, so that nobody waits in a circle."""
+        left, found = Left(self._request.wait_ms), dict[bytes, AsyncLease]()
+        try:
+            for name in sorted(self._names):
+                options = self._request.with_wait(left.wait_ms())
+                found[name] = await acquire(self._client, name, options, self._on_loss)
+        except BaseException:
+            _drop(list(found.values()))
+            raise
+        return [found[name] for name in self._names]
+
+    async def __aenter__(self) -> Leases[AsyncLease]:
+        leases = await self.acquire()
+        self._held.setdefault(asyncio.current_task(), []).append(leases)
+        return leases
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        trace: TracebackType | None) -> None:
+        task = asyncio.current_task()
+        stack = self._held[task]
+        leases = stack.pop()
+        if not stack:
+            del self._held[task]
+        try:
+            await release_all(leases)
+        except _errors.Error as failure:
+            if error is None:
+                raise
+            leases[0]._failed_quietly(failure)
+
+
+def _drop(leases: Sequence[AsyncLease]) -> None:
+    for lease in leases:
+        if lease._phase != RELEASED:
+            lease._abandon()
+
+
+async def release_all(leases: Sequence[AsyncLease]) -> None:
+    """Releases all of them at the same time. Raises the first failure, after all of them are released."""
+    found = await asyncio.gather(*(lease.release() for lease in leases if lease._phase == HELD), return_exceptions=True)
+    for failure in found:
+        if isinstance(failure, BaseException):
+            raise failure

@@ -1,0 +1,498 @@
+"""The client: a connection to the backend that a config names, and everything that begins with it."""
+from __future__ import annotations
+
+import atexit
+import builtins
+import itertools
+import os
+import threading
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from . import _errors, _values
+from . import _log as _log
+from ._callbacks import Callbacks
+from ._lease import HELD, Lease, OnLoss
+from ._lock import Left, Lock, LockMany, drop
+from ._native import ffi, lib
+from ._values import Duration, Info, Name, Owner, Request, Stats, Where
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from ._aio import AsyncLock, AsyncLockMany, LoopSink
+
+SLICE_MS = 100  # how soon the main thread looks for a signal that another thread got
+MANY_MAX = 256
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_keys = itertools.count(1)
+_open_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+_USUAL = Request(None, None, False, 0, None, True, None)
+_TRY = Request(0, None, False, 0, None, True, None)
+
+
+class Client:
+    """A client of the lock service. Make it with mortise.open(); one for a process is enough.
+
+    All methods may be called from any thread. As a context manager it closes itself at the end of the block.
+    """
+
+    def __init__(self, where: Where | None = None) -> None:
+        self._handle: Any = ffi.NULL
+        self._pid = os.getpid()
+        self._fd = -1
+        self._closed = True
+        self._lock = threading.Lock()  # guards what is made when it is first needed
+        self._callbacks: Callbacks | None = None
+        self._loops: dict[asyncio.AbstractEventLoop, LoopSink] = {}
+        text = _values.encode_where(where)
+        room = ffi.new("mortise_client **")
+        detail = _errors.new_detail()
+
+        status = lib.mpy_open(text, room, detail)
+        if status != _errors.OK:
+            raise _errors.from_native(status, detail)
+        self._handle = room[0]
+        self._closed = False
+        _open_clients.add(self)
+
+    # ---- its life ----
+
+    def close(self) -> None:
+        """Releases what is held, ends all waits (with Closed), and closes the connections.
+
+        Raises Unreachable if something could not be released in time; it ends with its ttl. Closing twice does nothing.
+        """
+        if self._forked():
+            raise _errors.make(_errors.FORKED, "the client belongs to the parent process")
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        _open_clients.discard(self)
+        detail = _errors.new_detail()
+        status = lib.mpy_close(self._handle, detail)
+        self._detach()
+        if status not in (_errors.OK, _errors.CLOSED):
+            raise _errors.from_native(status, detail)
+
+    def _detach(self) -> None:
+        """After the close: everybody who waits for events gets the last ones."""
+        if self._callbacks is not None:
+            self._callbacks.stop()
+        for sink in list(self._loops.values()):
+            sink.stop()
+        with self._lock:
+            fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        try:
+            self.close()
+        except _errors.Error:
+            if error is None:
+                raise
+
+    async def aclose(self) -> None:
+        """As close(), without blocking the event loop."""
+        import asyncio
+
+        await asyncio.to_thread(self.close)
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        trace: TracebackType | None) -> None:
+        try:
+            await self.aclose()
+        except _errors.Error:
+            if error is None:
+                raise
+
+    def __del__(self) -> None:
+        if lib is None or getattr(self, "_closed", True) or self._forked():
+            return
+        try:
+            warnings.warn(f"{self!r} was not closed; it is closed now", ResourceWarning, 2, self)
+        finally:
+            try:
+                self.close()
+            except _errors.Error:
+                pass
+
+    def __repr__(self) -> str:
+        if self._closed or self._forked():
+            return f"<mortise.Client {'of the parent process' if self._forked() else 'closed'}>"
+        return f"<mortise.Client {self.source!r}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a client belongs to its process and cannot be pickled: call mortise.open() in the other process")
+
+    def _forked(self) -> bool:
+        return os.getpid() != self._pid
+
+    def _is_usable(self) -> bool:
+        return not self._closed and not self._forked()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the client was closed."""
+        return self._closed
+
+    # ---- locks ----
+
+    def lock(self, name: Name, *, timeout: Duration | None = None, ttl: Duration | None = None, shared: bool = False,
+             permits: int = 0, owner: Owner | None = None, renew: bool = True, max_hold: Duration | None = None,
+             on_loss: Callable[[Lease], object] | None = None) -> Lock:
+        """A lock for a `with` block, which gets the lease: `with client.lock("nightly") as lease:`.
+
+        timeout: how long to wait, in seconds: 0 tries once (Busy), math.inf waits for ever; None: the config's `wait`.
+        ttl: how long a crashed holder blocks others; None: the config's `ttl`.
+        shared: any number of shared leases hold the name together. permits=n: at most n of them.
+        owner: leases with the same owner share the lock; THIS_THREAD: the thread is the owner.
+        renew=False: the lease ends after its ttl, unless you extend it. max_hold: it is not renewed for longer.
+        on_loss: called with the lease, on a thread for callbacks, when the lease is lost.
+
+        The block raises Lost at its end if another holder may have overlapped.
+        """
+        return Lock(self, _values.encode(name, "the name"),
+                    _request(timeout, ttl, shared, permits, owner, renew, max_hold), _callable(on_loss))
+
+    def acquire(self, name: Name, *, timeout: Duration | None = None, ttl: Duration | None = None, shared: bool = False,
+                permits: int = 0, owner: Owner | None = None, renew: bool = True, max_hold: Duration | None = None,
+                on_loss: Callable[[Lease], object] | None = None) -> Lease:
+        """Acquires a lock without a block: the lease must be released. The arguments are those of lock()."""
+        request = _request(timeout, ttl, shared, permits, owner, renew, max_hold)
+        return self._acquire(_values.encode(name, "the name"), request.options, request, _callable(on_loss))
+
+    def try_lock(self, name: Name, *, ttl: Duration | None = None, shared: bool = False, permits: int = 0,
+                 owner: Owner | None = None, renew: bool = True, max_hold: Duration | None = None,
+                 on_loss: Callable[[Lease], object] | None = None) -> Lease | None:
+        """Tries once. Returns None if the lock is held by another; raises on any other failure.
+
+            if lease := client.try_lock("nightly"):
+                with lease: ...
+        """
+        request = _request(0, ttl, shared, permits, owner, renew, max_hold)
+        try:
+            return self._acquire(_values.encode(name, "the name"), request.options, request, _callable(on_loss))
+        except _errors.Busy:
+            return None
+
+    def lock_many(self, names: Iterable[Name], *, timeout: Duration | None = None, ttl: Duration | None = None,
+                  shared: bool = False, permits: int = 0, owner: Owner | None = None, renew: bool = True,
+                  max_hold: Duration | None = None, on_loss: Callable[[Lease], object] | None = None) -> LockMany:
+        """Several names for one `with` block: all or none, within one timeout. The block gets the leases, in the order of
+        the names. Callers that want some of the same names do not wait for each other for ever."""
+        return LockMany(self, encode_names(names), _request(timeout, ttl, shared, permits, owner, renew, max_hold),
+                        _callable(on_loss))
+
+    def locked(self, name: str | Callable[..., Name], *, timeout: Duration | None = None, ttl: Duration | None = None,
+               shared: bool = False, permits: int = 0, owner: Owner | None = None, renew: bool = True,
+               max_hold: Duration | None = None, lease: str | None = None) -> Callable[[Function], Function]:
+        """A decorator: the function, sync or async, runs under a lock.
+
+        name: with the function's arguments in it, as "job:{id}" or "user:{user.id}"; or a function that gets the
+        arguments and returns the name. lease: the name of the argument by which the function gets the lease.
+        """
+        from ._decorator import decorate
+
+        return decorate(self, name, _request(timeout, ttl, shared, permits, owner, renew, max_hold), lease)
+
+    # ---- locks for asyncio ----
+
+    def alock(self, name: Name, *, timeout: Duration | None = None, ttl: Duration | None = None, shared: bool = False,
+              permits: int = 0, owner: Owner | None = None, renew: bool = True, max_hold: Duration | None = None,
+              on_loss: Callable[[Any], object] | None = None) -> AsyncLock:
+        """As lock(), for `async with`, or for `lease = await client.alock(name)`. on_loss is called in the event loop."""
+        from ._aio import AsyncLock
+
+        return AsyncLock(self, _values.encode(name, "the name"),
+                         _request(timeout, ttl, shared, permits, owner, renew, max_hold), _callable(on_loss))
+
+    def alock_many(self, names: Iterable[Name], *, timeout: Duration | None = None, ttl: Duration | None = None,
+                   shared: bool = False, permits: int = 0, owner: Owner | None = None, renew: bool = True,
+                   max_hold: Duration | None = None, on_loss: Callable[[Any], object] | None = None) -> AsyncLockMany:
+        """As lock_many(), for `async with`."""
+        from ._aio import AsyncLockMany
+
+        return AsyncLockMany(self, encode_names(names),
+                             _request(timeout, ttl, shared, permits, owner, renew, max_hold), _callable(on_loss))
+
+    def _loop_sink(self, loop: asyncio.AbstractEventLoop) -> LoopSink:
+        """What the event loop hears from this client."""
+        found = self._loops.get(loop)
+        if found is not None:
+            return found
+        from ._aio import LoopSink
+
+        self._check_usable()
+        for other in [other for other in list(self._loops) if other.is_closed()]:
+            self._loops.pop(other).stop()
+        found = self._loops[loop] = LoopSink(self, loop)
+        return found
+
+    # ---- how they are acquired ----
+
+    def _check_usable(self) -> None:
+        if self._forked():
+            raise _errors.make(_errors.FORKED, "the client belongs to the parent process: call mortise.open() here")
+        if self._closed:
+            raise _errors.make(_errors.CLOSED, "the client is closed")
+
+    def _poll_fd(self) -> int:
+        """A descriptor that is readable when there is something to dispatch. From the first call on, callbacks come by
+        dispatching only."""
+        if self._fd < 0:
+            self._check_usable()
+            with self._lock:
+                if self._fd < 0:
+                    self._fd = self._new_fd()
+        return self._fd
+
+    def _new_fd(self) -> int:
+        status = ffi.new("int *")
+        fd = int(lib.mpy_fd(self._handle, status))
+        if fd < 0:
+            raise _errors.make(status[0], "there is no descriptor for the client's events")
+        return fd
+
+    def _new_lease(self, name: bytes, on_loss: OnLoss | None) -> Lease:
+        if on_loss is None:
+            return Lease(self, name, ffi.NULL, 0, None)
+        if self._callbacks is None:
+            fd = self._poll_fd()
+            with self._lock:
+                if self._callbacks is None:
+                    self._callbacks = Callbacks(self._handle, fd)
+        return self._callbacks.new_lease(self, name, next(_keys), on_loss)
+
+    def _acquire(self, name: bytes, options: Any, request: Request, on_loss: OnLoss | None) -> Lease:
+        """`request` keeps alive what the options point to."""
+        lease = self._new_lease(name, on_loss)
+        watch = on_loss is not None
+        try:
+            if threading.get_ident() != threading.main_thread().ident:
+                status = lib.mpy_acquire(self._handle, lease._slot, name, options, watch)
+            else:  # the only thread that handles signals
+                fd = self._fd if self._fd >= 0 else self._poll_fd()
+                status = lib.mpy_acquire_main(self._handle, lease._slot, name, options, watch, fd, SLICE_MS)
+                while status == _errors.PENDING:
+                    status = lib.mpy_await(self._handle, lease._slot, fd, SLICE_MS)
+            if status == _errors.OK:
+                lease._phase = HELD
+                return lease
+            if status == _errors.CLOSED:
+                _stay_if_exiting()
+            raise lease._failure(status)
+        except BaseException:
+            lease._abandon()
+            raise
+
+    def _acquire_many(self, names: Sequence[bytes], request: Request, on_loss: OnLoss | None) -> Sequence[Lease]:
+        leases = [self._new_lease(name, on_loss) for name in names]
+        try:
+            if on_loss is None and threading.get_ident() != threading.main_thread().ident:
+                self._acquire_together(leases, names, request)
+            elif not self._try_many(leases, names, request, on_loss is not None):
+                return self._acquire_in_order(names, request, on_loss)
+            for lease in leases:
+                lease._phase = HELD
+            return leases
+        except BaseException:
+            drop(leases)
+            raise
+
+    def _acquire_together(self, leases: Sequence[Lease], names: Sequence[bytes], request: Request) -> None:
+        detail = _errors.new_detail()
+        texts = [ffi.new("char[]", name) for name in names]
+        status = lib.mpy_acquire_many(self._handle, [lease._slot for lease in leases], texts, len(texts), request.options,
+                                      detail)
+        if status == _errors.CLOSED:
+            _stay_if_exiting()
+        if status != _errors.OK:
+            raise _errors.from_native(status, detail)
+
+    def _try_many(self, leases: Sequence[Lease], names: Sequence[bytes], request: Request, watch: bool) -> bool:
+        """Tries all of them at once, so that the main thread still hears signals. False: one is busy, and the call may
+        wait; then nothing is held."""
+        fd = self._poll_fd()
+        options = request.with_wait(0)
+        busy: _errors.Error | None = None
+        for lease, name in zip(leases, names):
+            status = lib.mpy_acquire_start(self._handle, lease._slot, name, options, watch, False)
+            if status != _errors.OK:
+                raise lease._failure(status)
+        for lease in leases:
+            status = _errors.PENDING
+            while status == _errors.PENDING:
+                status = lib.mpy_await(self._handle, lease._slot, fd, SLICE_MS)
+            if status == _errors.BUSY:
+                busy = busy or lease._failure(status)
+            elif status != _errors.OK:
+                raise lease._failure(status)
+        if busy is None:
+            return True
+        drop(leases)
+        if request.wait_ms == 0:
+            raise busy
+        return False
+
+    def _acquire_in_order(self, names: Sequence[bytes], request: Request, on_loss: OnLoss | None) -> Sequence[Lease]:
+        """Waits for each name while it holds only smaller ones, so that nobody waits in a circle."""
+        left, found = Left(request.wait_ms), dict[bytes, Lease]()
+        try:
+            for name in sorted(names):
+                found[name] = self._acquire(name, request.with_wait(left.wait_ms()), request, on_loss)
+        except BaseException:
+            drop(list(found.values()))
+            raise
+        return [found[name] for name in names]
+
+    # ---- questions ----
+
+    def inspect(self, name: Name) -> Info:
+        """What the backend knows about a name: see Info.held."""
+        info, detail = ffi.new("mortise_info *"), _errors.new_detail()
+        status = lib.mpy_inspect(self._handle, _values.encode(name, "the name"), info, detail)
+        if status != _errors.OK:
+            raise _errors.from_native(status, detail)
+        return _values.make_info(info)
+
+    def list(self, prefix: Name = "") -> builtins.list[Info]:
+        """All held names that begin with prefix, in the order of their bytes."""
+        return self._list(_values.encode(prefix, "the prefix"), True)
+
+    def holders(self, name: Name) -> Sequence[Info]:
+        """All leases that hold a name, in the order of their tokens."""
+        return self._list(_values.encode(name, "the name"), False)
+
+    def _list(self, text: bytes, names: bool) -> builtins.list[Info]:
+        infos, count, detail = ffi.new("mortise_info **"), ffi.new("size_t *"), _errors.new_detail()
+        status = lib.mpy_list(self._handle, text, names, infos, count, detail)
+        if status != _errors.OK:
+            raise _errors.from_native(status, detail)
+        try:
+            return [_values.make_info(infos[0] + i) for i in range(count[0])]
+        finally:
+            lib.mpy_free(infos[0])
+
+    def break_(self, name: Name, token: int) -> None:
+        """For operators: ends the lease of another holder, if it has this token (see inspect()).
+
+        Raises NotOwner if the holder has changed, and Lost if nobody holds the name.
+        """
+        if not isinstance(token, int) or isinstance(token, bool):
+            raise TypeError(f"token must be an int, not {type(token).__name__}")
+        if not 0 <= token < 2**64:
+            raise _errors.make(_errors.INVALID, f"no lease can have the token {token}")
+        detail = _errors.new_detail()
+        status = lib.mortise_break(self._handle, _values.encode(name, "the name"), token, detail)
+        if status != _errors.OK:
+            raise _errors.from_native(status, detail)
+
+    def ping(self) -> str:
+        """Checks that the backend answers. Returns a line about it."""
+        text, detail = ffi.new("char[]", 1024), _errors.new_detail()
+        status = lib.mortise_ping(self._handle, text, 1024, detail)
+        if status != _errors.OK:
+            raise _errors.from_native(status, detail)
+        return _values.decode(text)
+
+    def stats(self) -> Stats:
+        """Counters since mortise.open()."""
+        stats = ffi.new("mortise_stats *")
+        status = lib.mpy_stats(self._handle, stats)
+        if status != _errors.OK:
+            self._check_usable()
+            raise _errors.make(status, "there are no counters")
+        return Stats(*(getattr(stats, field) for field in Stats._fields))
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What the backend can promise with this config: "fencing", "fair", "shared", …  Empty if the client is closed."""
+        bits = lib.mortise_capabilities(self._handle)
+        return frozenset(word for bit, word in enumerate(_values.CAPABILITIES) if bits >> bit & 1)
+
+    @property
+    def source(self) -> str:
+        """Where the configuration came from: a path, a URL without secrets, or "built-in defaults"."""
+        if not self._is_usable():
+            return ""
+        text = lib.mortise_config_source(self._handle)
+        return _values.decode(text) if text else ""
+
+
+def _request(timeout: Duration | None, ttl: Duration | None, shared: bool, permits: int, owner: Owner | None, renew: bool,
+             max_hold: Duration | None) -> Request:
+    if ttl is None and shared is False and permits == 0 and owner is None and renew is True and max_hold is None:
+        if timeout is None:
+            return _USUAL
+        if timeout == 0 and timeout is not False:
+            return _TRY
+    return Request(timeout, ttl, shared, permits, owner, renew, max_hold)
+
+
+def _callable(on_loss: OnLoss | None) -> OnLoss | None:
+    if on_loss is not None and not callable(on_loss):
+        raise TypeError(f"on_loss must be callable, not {type(on_loss).__name__}")
+    return on_loss
+
+
+def encode_names(names: Iterable[Name]) -> Sequence[bytes]:
+    """The bytes of several names."""
+    if isinstance(names, (str, bytes)):
+        raise TypeError(f"names must be several names, not one {type(names).__name__}")
+    found = [_values.encode(name, "the name") for name in names]
+    if not 1 <= len(found) <= MANY_MAX:
+        raise _errors.make(_errors.INVALID, f"{len(found)} names; 1 to {MANY_MAX} can be acquired together")
+    if len(set(found)) < len(found):
+        raise _errors.make(_errors.INVALID, "a name is given twice")
+    return found
+
+
+def open(where: Where | None = None) -> Client:
+    """Opens a client.
+
+    where: the path of a config file, or a URL whose scheme names the driver, such as "redis://redis.example" or
+    "sqlite:/srv/locks.db?ttl=10s". None: $MORTISE_CONFIG, or the user's or the system's config file.
+
+    An unreachable server is no error here; the calls that need it raise Unreachable. Raises ConfigError.
+    """
+    return Client(where)
+
+
+_exiting = False
+
+
+def _stay_if_exiting() -> None:
+    """A daemon thread that waits at the end of the program goes on waiting, and ends with it: an exception of its own would
+    only be printed."""
+    while _exiting and threading.current_thread().daemon:
+        time.sleep(60)
+
+
+def _close_all() -> None:
+    """At the end of the program: releases what is held. `close_timeout` bounds it for each client."""
+    global _exiting
+    _exiting = True
+    for client in list(_open_clients):
+        try:
+            client.close()
+        except _errors.Error:
+            pass
+    lib.mpy_log_off()
+
+
+atexit.register(_close_all)

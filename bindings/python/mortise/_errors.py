@@ -1,0 +1,156 @@
+"""The exceptions: one for each status of the library, and what they have in common."""
+from __future__ import annotations
+
+from typing import Any
+
+from ._native import ffi
+
+
+class Error(Exception):
+    """Every failure that the library reports.
+
+    `str(error)` is the library's message: one line that names the server, the lock and the operation.
+    """
+
+    status: str = "UNKNOWN"
+    """The name of the status in mortise.h, for example "BUSY"."""
+    native: int = 0
+    """The backend's own code; 0 if it has none."""
+    driver: str = ""
+    """The module that reports the failure; empty: the core, or this package."""
+    retryable: bool = False
+    """The same call may succeed later, although nothing was changed."""
+
+
+class NotAcquired(Error):
+    """Another holder has the lock: the normal outcome of an acquire that does not wait, or not for longer."""
+
+
+class Busy(NotAcquired):
+    """The lock is held by another (timeout=0)."""
+
+    status = "BUSY"
+
+
+class TimedOut(NotAcquired, TimeoutError):
+    """The lock was held by another for the whole timeout."""
+
+    status = "TIMEDOUT"
+
+
+class Canceled(Error):
+    """The acquire was canceled."""
+
+    status = "CANCELED"
+
+
+class Lost(Error):
+    """The lease was lost: another holder may have overlapped with your last steps."""
+
+    status = "LOST"
+
+
+class NotOwner(Error):
+    """The name is held under another token."""
+
+    status = "NOTOWNER"
+
+
+class Unreachable(Error, ConnectionError):
+    """The backend cannot be reached."""
+
+    status = "UNREACHABLE"
+
+
+class Indeterminate(Error, ConnectionError):
+    """The request was sent, but its reply was lost: it may have been executed."""
+
+    status = "INDETERMINATE"
+
+
+class NotSupported(Error):
+    """This backend cannot do it."""
+
+    status = "NOTSUP"
+
+
+class ConfigError(Error):
+    """The configuration is wrong. The message names the file and the line."""
+
+    status = "CONFIG"
+
+
+class Invalid(Error, ValueError):
+    """A bad value: a name, a ttl, a lease that was released before."""
+
+    status = "INVALID"
+
+
+class Closed(Error):
+    """The client is closed."""
+
+    status = "CLOSED"
+
+
+class Forked(Error):
+    """The client belongs to the parent process: call mortise.open() in the child."""
+
+    status = "FORKED"
+
+
+class Deadlock(Error):
+    """A callback must not wait for a lock."""
+
+    status = "DEADLOCK"
+
+
+class NoMemory(Error, MemoryError):
+    """Out of memory, or no thread could be started."""
+
+    status = "NOMEM"
+
+
+class BackendError(Error):
+    """The backend refused the request."""
+
+    status = "BACKEND"
+
+
+class Closing(Error):
+    """Callbacks of the closed client still run."""
+
+    status = "CLOSING"
+
+
+for _class in Error.__subclasses__() + NotAcquired.__subclasses__() + [Error]:
+    _class.__module__ = "mortise"  # where a program finds it
+
+# By the numbers of mortise.h, which are ABI.
+OK, PENDING = 0, 1
+BUSY, TIMEDOUT, LOST, INVALID, CLOSED, FORKED = -1, -2, -4, -10, -11, -12
+
+_CLASSES: tuple[type[Error], ...] = (
+    Error, Busy, TimedOut, Canceled, Lost, NotOwner, Unreachable, Indeterminate, NotSupported, ConfigError, Invalid,
+    Closed, Forked, Deadlock, NoMemory, BackendError, Closing)
+
+
+def make(status: int, message: str) -> Error:
+    """The exception of a status."""
+    kind: type[Error] = _CLASSES[-status] if 0 <= -status < len(_CLASSES) else Error
+    error: Error = kind(message)
+    return error
+
+
+def from_native(status: int, detail: Any) -> Error:
+    """The exception of a failed call. detail: a mortise_error that the call filled."""
+    message: str = ffi.string(detail.message).decode("utf-8", "backslashreplace")
+    error = make(status, message or f"status {status}")
+    error.native = detail.native
+    error.driver = ffi.string(detail.driver).decode("utf-8", "backslashreplace")
+    error.retryable = bool(detail.retryable)
+    return error
+
+
+def new_detail() -> Any:
+    """A mortise_error for a call to fill."""
+    return ffi.new("mortise_error *")

@@ -1,0 +1,175 @@
+/* acquire.c - acquires: waiting, for a sink, or in the main thread; see slot.h for the states. */
+#include "slot.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+
+static const mortise_options *watched_options(const mortise_options *given, mpy_slot *slot,
+                                              bool watch, mortise_options *copy)
+{
+    if (!watch)
+        return given;
+    *copy = (mortise_options){.size = sizeof(*copy), .wait_ms = MORTISE_WAIT_DEFAULT};
+    if (given != NULL)
+        *copy = *given;
+    copy->on_state = slot_on_state;
+    copy->user_data = slot;
+    return copy;
+}
+
+/* False: the slot is not free for an acquire; *status says why. */
+static bool begin(mortise_client *client, mpy_slot *slot, bool watch, unsigned callbacks,
+                  int *status)
+{
+    if (!is_ours(slot->epoch)) {
+        *status = fail(&slot->error, MORTISE_FORKED,
+                       "the client belongs to the parent process: open another one here");
+        return false;
+    }
+    pthread_mutex_lock(&mpy_lock);
+    bool idle = slot->state == IDLE;
+    if (idle) {
+        slot_go_locked(slot, ASKING);
+        slot->client = client;
+        slot->watched = watch;
+        slot->request = 0;
+        slot->references += callbacks + watch;
+    }
+    pthread_mutex_unlock(&mpy_lock);
+    if (!idle)
+        *status =
+            fail(&slot->error, MORTISE_INVALID, "an acquire is under way, or the lease is held");
+    return idle;
+}
+
+/* No callback will come. */
+static void end(mpy_slot *slot, mortise_lease *lease, unsigned callbacks)
+{
+    pthread_mutex_lock(&mpy_lock);
+    unsigned unwatched = slot->watched && lease == NULL;
+    atomic_store(&slot->lease, lease);
+    slot_go_locked(slot, lease != NULL ? HELD : IDLE);
+    slot->watched = slot->watched && !unwatched;
+    slot_put_locked(slot, callbacks + unwatched);
+    pthread_mutex_unlock(&mpy_lock);
+}
+
+int mpy_acquire(mortise_client *client, mpy_slot *slot, const char *name,
+                const mortise_options *options, bool watch)
+{
+    mortise_options copy;
+    mortise_lease *lease = NULL;
+    int status;
+    if (!begin(client, slot, watch, 0, &status))
+        return status;
+    status = mortise_acquire(client, name, watched_options(options, slot, watch, &copy), &lease,
+                             &slot->error);
+    if (!is_ours(slot->epoch))
+        return MORTISE_FORKED;
+    end(slot, lease, 0);
+    return status;
+}
+
+int mpy_acquire_start(mortise_client *client, mpy_slot *slot, const char *name,
+                      const mortise_options *options, bool watch, bool to_sink)
+{
+    mortise_options copy;
+    mortise_request request = 0;
+    int status;
+    if (!begin(client, slot, watch, 2,
+               &status)) /* one of them keeps the slot until the request is known */
+        return status;
+    slot->to_sink = to_sink;
+    status = mortise_acquire_async(client, name, watched_options(options, slot, watch, &copy),
+                                   slot_on_acquired, slot, &request, &slot->error);
+    if (status != MORTISE_OK) {
+        end(slot, NULL, 2);
+        return status;
+    }
+    pthread_mutex_lock(&mpy_lock);
+    slot->request = request;
+    slot_put_locked(slot, 1);
+    pthread_mutex_unlock(&mpy_lock);
+    return status;
+}
+
+static bool outcome(mpy_slot *slot, int *status)
+{
+    pthread_mutex_lock(&mpy_lock);
+    bool there = (slot->what & MPY_ACQUIRED) != 0;
+    slot->what &= ~MPY_ACQUIRED;
+    *status = slot->status;
+    pthread_mutex_unlock(&mpy_lock);
+    return there;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static int wake_fd(void)
+{
+    int fd = atomic_load(&mpy_main_wake);
+    if (fd < 0) {
+        fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        atomic_store(&mpy_main_wake, fd);
+    }
+    return fd;
+}
+
+int mpy_await(mortise_client *client, mpy_slot *slot, int fd, int slice_ms)
+{
+    int64_t until_ms = now_ms() + slice_ms;
+    struct pollfd fds[2] = {{.fd = wake_fd(), .events = POLLIN}, {.fd = fd, .events = POLLIN}};
+    int status;
+    for (;;) {
+        if (!is_ours(slot->epoch))
+            return MORTISE_FORKED;
+        if (outcome(slot, &status))
+            return status;
+        int64_t left_ms = until_ms - now_ms();
+        if (left_ms <= 0)
+            return MPY_PENDING;
+        fds[0].revents = fds[1].revents = 0;
+        if (poll(fds, 2, (int)left_ms) < 0)
+            return MPY_PENDING; /* a signal: Python handles it */
+        if (fds[0].revents != 0)
+            drain_fd(fds[0].fd); /* before the look: nothing is missed */
+        if (fds[1].revents != 0 && mortise_dispatch(client) < 0)
+            fds[1].fd = -1; /* closed: the thread that closes it tells us */
+    }
+}
+
+int mpy_acquire_main(mortise_client *client, mpy_slot *slot, const char *name,
+                     const mortise_options *options, bool watch, int fd, int slice_ms)
+{
+    wake_fd();
+    int status = mpy_acquire_start(client, slot, name, options, watch, false);
+    return status == MORTISE_OK ? mpy_await(client, slot, fd, slice_ms) : status;
+}
+
+int mpy_acquire_many(mortise_client *client, mpy_slot **slots, const char *const *names,
+                     size_t count, const mortise_options *options, mortise_error *error)
+{
+    mortise_lease *leases[MORTISE_MANY_MAX];
+    int status = MORTISE_OK;
+    if (count == 0 || count > MORTISE_MANY_MAX)
+        return fail(error, MORTISE_INVALID, "1 to 256 names can be acquired together");
+    for (size_t i = 0; i < count; i++)
+        leases[i] = NULL;
+    size_t begun = 0;
+    while (begun < count && begin(client, slots[begun], false, 0, &status))
+        begun++;
+    if (begun < count)
+        *error = slots[begun]->error;
+    else
+        status = mortise_acquire_many(client, names, count, options, leases, error);
+    for (size_t i = 0; i < begun; i++)
+        if (is_ours(slots[i]->epoch))
+            end(slots[i], status == MORTISE_OK ? leases[i] : NULL, 0);
+    return status;
+}

@@ -1,0 +1,105 @@
+/* bridge.h - what Python calls: the functions of mortise.h in a form that Python can use safely. build.py gives this file
+ * to cffi as it is, without the lines that begin with '#'; so it has declarations only.
+ *
+ * No Python code runs in a callback of the library. The callbacks (slot.c) only note what happened in a slot, and Python
+ * collects that later. So no thread of the library waits for Python's GIL, except the one that writes log lines.
+ *
+ * A *slot* is one acquire and the lease that it got. The bridge stores the lease in the slot before the call returns. So a
+ * KeyboardInterrupt between two steps of Python loses no lease: whoever drops the slot releases it.
+ * A *sink* is a queue of the slots of one event loop, or of the thread that calls on_loss.
+ *
+ * Every function may be called from any thread, and in a child after fork, where it returns FORKED or does nothing. A
+ * slot or a sink must not be used after it was dropped. */
+#ifndef MORTISE_PYTHON_BRIDGE_H
+#define MORTISE_PYTHON_BRIDGE_H
+
+#include <mortise/mortise.h>
+
+typedef struct mpy_slot mpy_slot;
+typedef struct mpy_sink mpy_sink;
+
+/* What happened to a slot: bits of mpy_event.what. */
+enum { MPY_ACQUIRED = 1, MPY_RELEASED = 2, MPY_STATE = 4 };
+
+typedef struct mpy_event {
+    uint64_t key;      /* of mpy_slot_new() */
+    int what;
+    int status;        /* of MPY_ACQUIRED or MPY_RELEASED */
+    int state;         /* of MPY_STATE */
+} mpy_event;
+
+/* The outcome of a step of an acquire, beside the statuses of mortise.h. */
+enum { MPY_PENDING = 1 };
+
+/* Opens a client with the log lines going to mpy_log() from now on. */
+int mpy_open(const char *where, mortise_client **client, mortise_error *error);
+/* Closes the client, and dispatches while it says CLOSING. */
+int mpy_close(mortise_client *client, mortise_error *error);
+/* Log lines go to stderr again. Returns when no line is on its way to Python. */
+void mpy_log_off(void);
+/* A duplicate of the descriptor of mortise_fd(), which the caller closes; or -1, and *status says why. */
+int mpy_fd(mortise_client *client, int *status);
+
+/* ---- sinks ---- */
+
+/* NULL: out of memory or of descriptors. */
+mpy_sink *mpy_sink_new(mortise_client *client);
+/* Later events of its slots are forgotten, and a lease that comes is released. */
+void mpy_sink_drop(mpy_sink *sink);
+/* Polls readable when mpy_collect() has something to do that another thread has dispatched. */
+int mpy_sink_fd(mpy_sink *sink);
+/* Dispatches the client, and takes at most `room` events from the sink. Returns how many; a negative status if the client
+ * was closed and no event is left. */
+int mpy_collect(mpy_sink *sink, mpy_event *events, int room);
+/* Waits until there is something to collect. `fd`: of mpy_fd(). */
+void mpy_sink_wait(mpy_sink *sink, int fd, int timeout_ms);
+/* The client was closed: mpy_collect() returns CLOSED as soon as no event is left. */
+void mpy_sink_end(mpy_sink *sink);
+
+/* ---- slots ---- */
+
+/* sink: gets the events of the slot; NULL: it has none. `key` comes with each event. NULL: out of memory. */
+mpy_slot *mpy_slot_new(mpy_sink *sink, uint64_t key);
+/* Ends what is under way: cancels the acquire, and releases the lease without waiting for the answer. */
+void mpy_slot_drop(mpy_slot *slot);
+/* What the last failure said. */
+const mortise_error *mpy_slot_error(mpy_slot *slot);
+
+/* `watch`: the sink gets MPY_STATE. options: NULL or as in mortise.h, on_state and user_data are ignored. */
+int mpy_acquire(mortise_client *client, mpy_slot *slot, const char *name, const mortise_options *options, bool watch);
+/* Starts an acquire. Its outcome goes to the sink of the slot (to_sink), or to mpy_await(). */
+int mpy_acquire_start(mortise_client *client, mpy_slot *slot, const char *name, const mortise_options *options,
+                      bool watch, bool to_sink);
+/* Starts an acquire and waits for it as mpy_await() does. */
+int mpy_acquire_main(mortise_client *client, mpy_slot *slot, const char *name, const mortise_options *options,
+                     bool watch, int fd, int slice_ms);
+/* Waits for the outcome until a signal comes, or for slice_ms: then it returns MPY_PENDING. It dispatches meanwhile. Only
+ * for the main thread of Python, which handles the signals. `fd`: of mpy_fd(). */
+int mpy_await(mortise_client *client, mpy_slot *slot, int fd, int slice_ms);
+
+int mpy_release(mpy_slot *slot);
+int mpy_release_nowait(mpy_slot *slot);
+/* The sink gets MPY_RELEASED if it returns OK. */
+int mpy_release_start(mpy_slot *slot);
+int mpy_release_many(mpy_slot **slots, size_t count, mortise_error *error);
+int mpy_extend(mpy_slot *slot, int64_t ttl_ms);
+int mpy_downgrade(mpy_slot *slot);
+int mpy_state(mpy_slot *slot);
+int64_t mpy_remaining_ms(mpy_slot *slot);
+uint64_t mpy_token(mpy_slot *slot);
+size_t mpy_owner(mpy_slot *slot, char *buffer, size_t size);
+
+/* All or none, with mortise_acquire_many(); nothing watches them. */
+int mpy_acquire_many(mortise_client *client, mpy_slot **slots, const char *const *names, size_t count,
+                     const mortise_options *options, mortise_error *error);
+
+/* ---- questions ---- */
+
+int mpy_inspect(mortise_client *client, const char *name, mortise_info *info, mortise_error *error);
+/* names: the held names that begin with `text`; else the holders of the name `text`. *infos is freed with mpy_free(). */
+int mpy_list(mortise_client *client, const char *text, bool names, mortise_info **infos, size_t *count,
+             mortise_error *error);
+void mpy_free(void *memory);
+int mpy_stats(mortise_client *client, mortise_stats *stats);
+
+#endif

@@ -1,0 +1,112 @@
+/* client.c - clients, the log, and questions to the backend; see bridge.h. */
+#include "slot.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+void mpy_log(int level, char *line, void *user_data); /* in Python: see build.py */
+
+static void on_log(int level, const char *line, void *user_data)
+{
+    char copy[4096];
+    strncpy(copy, line, sizeof(copy) - 1);
+    copy[sizeof(copy) - 1] = '\0';
+    mpy_log(level, copy, user_data);
+}
+
+int mpy_open(const char *where, mortise_client **client, mortise_error *error)
+{
+    watch_forks();
+    mortise_on_log(on_log, NULL);
+    return mortise_open(where, client, error);
+}
+
+int mpy_close(mortise_client *client, mortise_error *error)
+{
+    int status;
+    do
+        status = mortise_close(client, error);
+    while (status == MORTISE_CLOSING && mortise_dispatch(client) >= 0);
+    return status;
+}
+
+void mpy_log_off(void)
+{
+    mortise_on_log(NULL, NULL);
+}
+
+int mpy_fd(mortise_client *client, int *status)
+{
+    mortise_status found = MORTISE_OK;
+    int fd = mortise_fd(client, &found);
+    *status = found;
+    if (fd < 0)
+        return -1;
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0)
+        *status = MORTISE_NOMEM;
+    return copy;
+}
+
+/* ---- questions ---- */
+
+int mpy_inspect(mortise_client *client, const char *name, mortise_info *info, mortise_error *error)
+{
+    info->size = sizeof(*info);
+    return mortise_inspect(client, name, info, error);
+}
+
+struct listing {
+    mortise_info *infos;
+    size_t count, room;
+    bool failed;
+};
+
+static bool add_info(const mortise_info *info, void *user_data)
+{
+    struct listing *listing = user_data;
+    if (listing->count == listing->room) {
+        size_t room = listing->room == 0 ? 16 : listing->room * 2;
+        mortise_info *infos = reallocarray(listing->infos, room, sizeof(*infos));
+        if (infos == NULL) {
+            listing->failed = true;
+            return false;
+        }
+        listing->infos = infos;
+        listing->room = room;
+    }
+    mortise_info *copy = &listing->infos[listing->count++];
+    memset(copy, 0, sizeof(*copy));
+    memcpy(copy, info, info->size < sizeof(*copy) ? info->size : sizeof(*copy));
+    return true;
+}
+
+int mpy_list(mortise_client *client, const char *text, bool names, mortise_info **infos,
+             size_t *count, mortise_error *error)
+{
+    struct listing listing = {NULL, 0, 0, false};
+    int status = names ? mortise_list(client, text, add_info, &listing, error)
+                       : mortise_holders(client, text, add_info, &listing, error);
+    if (status == MORTISE_OK && listing.failed)
+        status = fail(error, MORTISE_NOMEM, "out of memory");
+    if (status != MORTISE_OK) {
+        free(listing.infos);
+        listing = (struct listing){NULL, 0, 0, false};
+    }
+    *infos = listing.infos;
+    *count = listing.count;
+    return status;
+}
+
+void mpy_free(void *memory)
+{
+    free(memory);
+}
+
+int mpy_stats(mortise_client *client, mortise_stats *stats)
+{
+    memset(stats, 0, sizeof(*stats));
+    stats->size = sizeof(*stats);
+    return mortise_stats_get(client, stats);
+}

@@ -1,0 +1,336 @@
+/* slot.c - slots, the queues of their events (sinks), and the callbacks that fill them; see slot.h. */
+#include "slot.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+pthread_mutex_t mpy_lock = PTHREAD_MUTEX_INITIALIZER;
+_Atomic int mpy_main_wake = -1;
+static _Atomic unsigned epoch; /* grows in each child: what the parent made is not ours */
+static _Thread_local const mpy_sink *collecting;
+
+static void in_child(void)
+{
+    pthread_mutex_init(&mpy_lock, NULL); /* another thread may have held it */
+    atomic_fetch_add(&epoch, 1);
+    int fd = atomic_exchange(&mpy_main_wake, -1);
+    if (fd >= 0)
+        close(fd);
+    collecting = NULL;
+}
+
+static void start_once(void)
+{
+    pthread_atfork(NULL, NULL, in_child);
+}
+
+void watch_forks(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, start_once);
+}
+
+bool is_ours(unsigned made_in)
+{
+    return made_in == atomic_load_explicit(&epoch, memory_order_relaxed);
+}
+
+int fail(mortise_error *error, int status, const char *message)
+{
+    memset(error, 0, sizeof(*error));
+    error->status = (mortise_status)status;
+    strncpy(error->message, message, sizeof(error->message) - 1);
+    return status;
+}
+
+void signal_fd(int fd)
+{
+    uint64_t one = 1;
+    if (fd >= 0)
+        (void)!write(fd, &one, sizeof(one));
+}
+
+void drain_fd(int fd)
+{
+    uint64_t value;
+    (void)!read(fd, &value, sizeof(value));
+}
+
+/* Which states may follow each, as bits. */
+static const unsigned follows[] = {
+    [IDLE] = 1u << ASKING | 1u << LEFT,
+    [ASKING] = 1u << HELD | 1u << IDLE | 1u << LEFT,
+    [HELD] = 1u << IDLE | 1u << RELEASING | 1u << LEFT,
+    [RELEASING] = 1u << IDLE | 1u << HELD | 1u << LEFT,
+    [LEFT] = 0,
+};
+
+void slot_go_locked(mpy_slot *slot, enum slot_state next)
+{
+    if ((follows[slot->state] & 1u << next) == 0)
+        abort(); /* a broken promise inside a lock ends the program, not the exclusion */
+    slot->state = next;
+}
+
+static void sink_put_locked(mpy_sink *sink)
+{
+    if (sink == NULL || --sink->references > 0)
+        return;
+    close(sink->event);
+    free(sink);
+}
+
+void slot_put_locked(mpy_slot *slot, unsigned count)
+{
+    slot->references -= count;
+    if (slot->references > 0)
+        return;
+    sink_put_locked(slot->sink);
+    free(slot);
+}
+
+void slot_queue_locked(mpy_slot *slot, int what)
+{
+    mpy_sink *sink = slot->sink;
+    if (sink == NULL || sink->dropped)
+        return;
+    slot->what |= what;
+    if (!slot->queued) {
+        slot->queued = true;
+        slot->references++;
+        slot->next = NULL;
+        if (sink->last != NULL)
+            sink->last->next = slot;
+        else
+            sink->first = slot;
+        sink->last = slot;
+    }
+    if (collecting != sink && !sink->signaled) {
+        sink->signaled = true;
+        signal_fd(sink->event);
+    }
+}
+
+/* ---- sinks ---- */
+
+mpy_sink *mpy_sink_new(mortise_client *client)
+{
+    mpy_sink *sink = calloc(1, sizeof(*sink));
+    if (sink == NULL)
+        return NULL;
+    sink->client = client;
+    sink->references = 1;
+    sink->epoch = atomic_load(&epoch);
+    sink->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (sink->event < 0) {
+        free(sink);
+        return NULL;
+    }
+    return sink;
+}
+
+static bool take_locked(mpy_sink *sink, mpy_event *event)
+{
+    mpy_slot *slot = sink->first;
+    if (slot == NULL)
+        return false;
+    sink->first = slot->next;
+    if (sink->first == NULL)
+        sink->last = NULL;
+    *event = (mpy_event){
+        .key = slot->key, .what = slot->what, .status = slot->status, .state = slot->lease_state};
+    slot->what = 0;
+    slot->queued = false;
+    slot_put_locked(slot, 1);
+    return true;
+}
+
+void mpy_sink_drop(mpy_sink *sink)
+{
+    mpy_event event;
+    if (sink == NULL)
+        return;
+    if (!is_ours(sink->epoch)) {
+        close(sink->event);
+        return;
+    }
+    pthread_mutex_lock(&mpy_lock);
+    sink->dropped = true;
+    while (take_locked(sink, &event))
+        continue;
+    sink_put_locked(sink);
+    pthread_mutex_unlock(&mpy_lock);
+}
+
+int mpy_sink_fd(mpy_sink *sink)
+{
+    return sink->event;
+}
+
+int mpy_collect(mpy_sink *sink, mpy_event *events, int room)
+{
+    int count = 0;
+    if (!is_ours(sink->epoch))
+        return MORTISE_FORKED;
+    collecting = sink;
+    int status = mortise_dispatch(sink->client);
+    collecting = NULL;
+    pthread_mutex_lock(&mpy_lock);
+    while (count < room && take_locked(sink, &events[count]))
+        if (events[count].what != 0)
+            count++;
+    if (sink->first == NULL && sink->signaled) {
+        sink->signaled = false;
+        drain_fd(sink->event);
+    }
+    if (sink->first != NULL && !sink->signaled) { /* come back */
+        sink->signaled = true;
+        signal_fd(sink->event);
+    }
+    if (sink->ended) /* perhaps after the dispatch */
+        status = MORTISE_CLOSED;
+    pthread_mutex_unlock(&mpy_lock);
+    return count == 0 && status < 0 ? status : count;
+}
+
+void mpy_sink_wait(mpy_sink *sink, int fd, int timeout_ms)
+{
+    struct pollfd fds[2] = {{.fd = sink->event, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
+    poll(fds, 2, timeout_ms);
+}
+
+void mpy_sink_end(mpy_sink *sink)
+{
+    if (!is_ours(sink->epoch))
+        return;
+    pthread_mutex_lock(&mpy_lock);
+    sink->ended = true;
+    sink->signaled = true;
+    signal_fd(sink->event);
+    pthread_mutex_unlock(&mpy_lock);
+}
+
+/* ---- slots ---- */
+
+mpy_slot *mpy_slot_new(mpy_sink *sink, uint64_t key)
+{
+    mpy_slot *slot = malloc(sizeof(*slot));
+    if (slot == NULL)
+        return NULL;
+    memset(slot, 0, offsetof(mpy_slot, error));
+    slot->error.status = MORTISE_OK;
+    slot->error.message[0] = '\0';
+    slot->epoch = atomic_load(&epoch);
+    slot->references = 1;
+    slot->key = key;
+    slot->sink = sink;
+    if (sink != NULL) {
+        pthread_mutex_lock(&mpy_lock);
+        sink->references++;
+        pthread_mutex_unlock(&mpy_lock);
+    }
+    return slot;
+}
+
+const mortise_error *mpy_slot_error(mpy_slot *slot)
+{
+    static const mortise_error none = {.status = MORTISE_INVALID, .message = "there is no lease"};
+    return slot == NULL ? &none : &slot->error;
+}
+
+void slot_on_state(mortise_lease *lease, mortise_lease_state state, void *user_data)
+{
+    mpy_slot *slot = user_data;
+    (void)lease;
+    pthread_mutex_lock(&mpy_lock);
+    slot->lease_state = (int)state;
+    if (slot->state != LEFT)
+        slot_queue_locked(slot, MPY_STATE);
+    pthread_mutex_unlock(&mpy_lock);
+}
+
+void slot_unwatch(mpy_slot *slot, mortise_lease *lease, int status)
+{
+    bool closed = status == MORTISE_CLOSED || status == MORTISE_INVALID;
+    bool runs = slot->watched && closed && mortise_on_state_runs(slot->client, lease);
+    pthread_mutex_lock(&mpy_lock);
+    slot->what &= ~MPY_STATE;
+    if (slot->watched && !runs) { /* else its memory is given up: the client is being closed */
+        slot->watched = false;
+        slot_put_locked(slot, 1);
+    }
+    pthread_mutex_unlock(&mpy_lock);
+}
+
+void slot_on_acquired(mortise_status status, mortise_lease *lease, const mortise_error *error,
+                      void *user_data)
+{
+    mpy_slot *slot = user_data;
+    pthread_mutex_lock(&mpy_lock);
+    bool left = slot->state == LEFT || (slot->to_sink && slot->sink->dropped);
+    if (error != NULL)
+        slot->error = *error;
+    slot->status = status;
+    if (left) {
+        pthread_mutex_unlock(&mpy_lock);
+        if (lease != NULL)
+            mortise_release_nowait(lease, NULL);
+        pthread_mutex_lock(&mpy_lock);
+        if (slot->state != LEFT)
+            slot_go_locked(slot, IDLE);
+    } else {
+        atomic_store(&slot->lease, lease);
+        slot_go_locked(slot, lease != NULL ? HELD : IDLE);
+        if (slot->to_sink)
+            slot_queue_locked(slot, MPY_ACQUIRED);
+        else
+            slot->what |= MPY_ACQUIRED;
+        if (!slot->to_sink)
+            signal_fd(atomic_load(&mpy_main_wake));
+    }
+    bool unwatched = slot->watched && (left || lease == NULL);
+    slot->watched = slot->watched && !unwatched;
+    slot_put_locked(slot, unwatched ? 2 : 1);
+    pthread_mutex_unlock(&mpy_lock);
+}
+
+void slot_on_released(mortise_status status, const mortise_error *error, void *user_data)
+{
+    mpy_slot *slot = user_data;
+    pthread_mutex_lock(&mpy_lock);
+    slot->status = status;
+    if (error != NULL)
+        slot->error = *error;
+    if (slot->state == RELEASING) {
+        slot_go_locked(slot, IDLE);
+        slot_queue_locked(slot, MPY_RELEASED);
+    }
+    slot_put_locked(slot, 1);
+    pthread_mutex_unlock(&mpy_lock);
+}
+
+/* Called with the reference of Python, which it consumes. */
+void mpy_slot_drop(mpy_slot *slot)
+{
+    if (slot == NULL || !is_ours(slot->epoch))
+        return; /* the parent's: a little memory in the child */
+    pthread_mutex_lock(&mpy_lock);
+    enum slot_state before = slot->state;
+    mortise_lease *lease = atomic_load(&slot->lease);
+    mortise_client *client = slot->client;
+    slot_go_locked(slot, LEFT);
+    pthread_mutex_unlock(&mpy_lock);
+    if (before == HELD)
+        slot_unwatch(slot, lease, mortise_release_nowait(lease, NULL));
+    /* INVALID: it is decided, perhaps with a lease, whose callback waits for a dispatch that may never come. */
+    if (before == ASKING && mortise_cancel(client, slot->request) == MORTISE_INVALID)
+        mortise_dispatch(client);
+    pthread_mutex_lock(&mpy_lock);
+    slot->what = 0;
+    slot_put_locked(slot, 1);
+    pthread_mutex_unlock(&mpy_lock);
+}

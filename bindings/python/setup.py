@@ -1,0 +1,137 @@
+"""setup.py - the wheel: the package, the cffi module, and in mortise/_prefix the library, its modules and the command.
+
+They come from a build tree of Mortise, $MORTISE_BUILD_DIR; without it they are built here. In the source tree the sources
+are ../.., in an sdist they are in source/."""
+import glob
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SOURCE = os.path.join(HERE, "source")
+if not os.path.isdir(SOURCE):
+    SOURCE = os.path.dirname(os.path.dirname(HERE))
+# Libraries that a machine need not have, and that need nothing but the C library themselves. What libpq needs (TLS,
+# Kerberos, LDAP) must get the system's security updates, so the drivers that use it need the system's package.
+BUNDLED = ("libinih.so", "libhiredis.so", "libsqlite3.so", "libzookeeper_mt.so")
+IN_SDIST = ("CMakeLists.txt", "LICENSE", "cmake", "core", "docs/man", "drivers", "include", "packaging", "plugins", "tools")
+
+
+def version():
+    with open(os.path.join(SOURCE, "include", "mortise", "mortise.h"), encoding="utf-8") as file:
+        return ".".join(re.findall(r"(?m)^#define MORTISE_VERSION_(?:MAJOR|MINOR|PATCH) ([0-9]+)$", file.read()))
+
+
+def run(*words):
+    subprocess.run(words, check=True, stdout=sys.stderr)
+
+
+def build_tree():
+    """A build of Mortise, with the options of its build from the environment or of a release."""
+    given = os.environ.get("MORTISE_BUILD_DIR")
+    if given:
+        return os.path.abspath(given)
+    tree = os.path.join(HERE, "build", "mortise")
+    generator = ["-G", "Ninja"] if shutil.which("ninja") and not os.path.exists(tree) else []
+    run("cmake", "-S", SOURCE, "-B", tree, *generator, "-DCMAKE_BUILD_TYPE=Release", "-DMORTISE_TESTS=OFF",
+        "-DMORTISE_EXAMPLES=OFF", "-DMORTISE_BENCH=OFF")
+    run("cmake", "--build", tree, "--parallel", str(os.cpu_count() or 1))
+    return tree
+
+
+class BuildPy(build_py):
+    """Also puts mortise/_prefix beside the modules."""
+
+    def run(self):
+        super().run()
+        if not self.editable_mode:
+            self.stage(os.path.join(self.build_lib, "mortise", "_prefix"))
+
+    def stage(self, prefix):
+        tree = build_tree()
+        shutil.rmtree(prefix, ignore_errors=True)
+        library = os.path.realpath(os.path.join(tree, "lib", "libmortise.so"))
+        soname = re.search(r"\[(libmortise\.so\.[^\]]*)\]", self.output("readelf", "-d", library)).group(1)
+        self.put(library, os.path.join(prefix, "lib", soname))
+        self.put(os.path.join(tree, "bin", "mortise"), os.path.join(prefix, "bin", "mortise"))
+        for module in sorted(glob.glob(os.path.join(tree, "lib", "mortise", "*.so"))):
+            self.put(module, os.path.join(prefix, "lib", "mortise", os.path.basename(module)))
+        if "-fsanitize" not in os.environ.get("MORTISE_CFLAGS", ""):
+            self.bundle(prefix)
+        shutil.copy(os.path.join(SOURCE, "LICENSE"), os.path.join(prefix, "LICENSE"))
+
+    @staticmethod
+    def output(*words):
+        return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+    @staticmethod
+    def put(source, target):
+        """A copy without debug information. The path of libraries in it gets rid of what CMake fills it up with: an empty
+        part would be the current directory."""
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        shutil.copyfile(source, target)
+        if not os.environ.get("MORTISE_CFLAGS"):
+            run("strip", "--strip-unneeded", target)
+        with open(target, "rb") as file:
+            data = file.read()
+        clean = re.sub(rb"(\$ORIGIN[^\0:]*)(:+)\0", lambda found: found[1].ljust(len(found[0]), b"\0"), data)
+        with open(target, "wb") as file:
+            file.write(clean)
+        os.chmod(target, stat.S_IRUSR | stat.S_IWUSR | stat.S_IXUSR | 0o055)
+
+    def bundle(self, prefix):
+        lib = os.path.join(prefix, "lib")
+        files = glob.glob(os.path.join(lib, "*.so*")) + glob.glob(os.path.join(lib, "mortise", "*.so"))
+        for name, path in sorted(re.findall(r"(\S+) => (/\S+)", "".join(self.output("ldd", file) for file in files))):
+            if name.startswith(BUNDLED) and not os.path.exists(os.path.join(lib, name)):
+                self.put(os.path.realpath(path), os.path.join(lib, name))
+                self.copy_license(prefix, name, path)
+
+    @staticmethod
+    def copy_license(prefix, name, path):
+        """Debian's text about the library's authors and license."""
+        found = subprocess.run(["dpkg", "-S", os.path.realpath(path)], stdout=subprocess.PIPE, text=True, check=False)
+        package = found.stdout.split(":")[0]
+        text = f"/usr/share/doc/{package}/copyright"
+        if found.returncode == 0 and os.path.exists(text):
+            os.makedirs(os.path.join(prefix, "licenses"), exist_ok=True)
+            shutil.copyfile(text, os.path.join(prefix, "licenses", f"{name}.copyright"))
+
+
+class Sdist(sdist):
+    """With the sources of the library."""
+
+    def make_release_tree(self, base_dir, files):
+        super().make_release_tree(base_dir, files)
+        for name in IN_SDIST:
+            path, target = os.path.join(SOURCE, name), os.path.join(base_dir, "source", name)
+            if os.path.isdir(path):
+                shutil.copytree(path, target, dirs_exist_ok=True)
+            else:
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                shutil.copyfile(path, target)
+
+
+arguments = {}
+if {"bdist_wheel", "build", "build_ext", "install", "develop", "editable_wheel"} & set(sys.argv):
+    tree_now = os.environ["MORTISE_BUILD_DIR"] = build_tree()
+    os.environ["MORTISE_LIB"] = os.path.join(tree_now, "lib")
+    os.environ["MORTISE_INCLUDE"] = os.path.join(SOURCE, "include")
+    arguments["cffi_modules"] = ["native/build.py:ffibuilder"]
+
+setup(
+    version=version(),
+    packages=["mortise"],
+    package_data={"mortise": ["py.typed", "*.pyi"]},
+    scripts=["bin/mortise"],
+    cmdclass={"build_py": BuildPy, "sdist": Sdist},
+    options={"bdist_wheel": {"py_limited_api": "cp310"}},
+    zip_safe=False,
+    **arguments)

@@ -1,0 +1,10 @@
+#!/bin/sh
+# setup.sh FOLDER - for the tests: builds wheel and sdist into FOLDER/dist, and installs the wheel into a fresh virtual
+# environment, FOLDER/venv, without an index. cffi and pytest are the system's. Needs MORTISE_BUILD_DIR, MORTISE_PYTHON.
+set -eu
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd -P)
+rm -rf -- "$1"
+mkdir -p -- "$1"
+sh "$here/../build-wheel.sh" "$1/dist"
+"$MORTISE_PYTHON" -m venv --system-site-packages "$1/venv"
+"$1/venv/bin/pip" install --quiet --no-index --disable-pip-version-check "$1"/dist/mortise-*.whl

@@ -1,0 +1,334 @@
+"""Locks in asyncio: tasks, cancellation, several loops, beside code without asyncio, the end of a loop and of a client."""
+import asyncio
+import gc
+import math
+import threading
+import warnings
+
+import pytest
+from conftest import PATIENCE_S, wait_until
+
+import mortise
+
+
+async def eventually(condition):
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0.002)
+
+
+@pytest.fixture
+def run():
+    """Runs a coroutine function in a loop of its own, which complains of what is left."""
+    return lambda coroutine: asyncio.run(coroutine, debug=True)
+
+
+def test_block(client, other, run):
+    async def main():
+        async with client.alock("a", timeout=5) as lease:
+            assert isinstance(lease, mortise.AsyncLease) and lease.held and lease.token > 0 and lease.remaining > 0
+            lease.check()
+            with pytest.raises(mortise.Busy, match="held by|wanted by"):
+                await other.alock("a", timeout=0)
+            with pytest.raises(mortise.TimedOut):
+                await other.alock("a", timeout=0.05)
+            assert await other.alock("a").try_acquire() is None
+        assert lease.state is mortise.State.LOST
+        with pytest.raises(mortise.Invalid):
+            await lease.release()
+        lease = await other.alock("a")
+        assert lease.name == "a" and "'a'" in repr(lease)
+        await lease.release()
+        lease = await other.alock("a").try_acquire()
+        lease.release_nowait()
+        async with await client.alock("a"):
+            pass
+        with pytest.raises(KeyError):
+            async with client.alock("a"):
+                raise KeyError
+
+    run(main())
+    wait_until(lambda: client.list() == [])
+
+
+def test_a_crowd(client, run):
+    """Tasks that all want one name get it one after the other; no thread is started for a wait."""
+    inside, most, threads = [], [], set()
+
+    async def work():
+        async with client.alock("a", timeout=60) as lease:
+            inside.append(lease)
+            most.append(len(inside))
+            threads.add(threading.active_count())
+            await asyncio.sleep(0)
+            inside.pop()
+
+    async def main():
+        await asyncio.gather(*(work() for _ in range(50)))
+        await asyncio.gather(*(client.alock(f"b{i}").acquire() for i in range(300)))
+
+    with pytest.warns(ResourceWarning, match="was not released"):
+        run(main())
+        gc.collect()
+    assert len(most) == 50 and max(most) == 1 and threads == {threading.active_count()}
+
+
+def test_handover(client, other, run):
+    async def main():
+        async with other.alock("a"):
+            task = asyncio.create_task(client.alock("a", timeout=60).acquire())
+            await eventually(lambda: client.stats().waiting)
+        lease = await task
+        await lease.release()
+
+    run(main())
+
+
+def test_cancel(client, other, run):
+    """A cancelled task leaves nothing behind, whenever the cancellation comes."""
+
+    async def wait():
+        async with client.alock("a", timeout=60):
+            await asyncio.sleep(60)
+
+    async def main():
+        async with other.alock("a"):
+            task = asyncio.create_task(wait())
+            await eventually(lambda: client.stats().waiting)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(client.alock("a", timeout=math.inf).acquire(), 0.02)
+        for steps in range(40):
+            task = asyncio.create_task(wait())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            if steps > 20:
+                await asyncio.sleep(0.0003 * steps)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        async with other.alock("a", timeout=20):
+            pass
+
+    run(main())
+    wait_until(lambda: client.stats().held == 0 and client.stats().waiting == 0)
+    assert client.list() == []
+
+
+def test_decided_before_it_is_canceled(client, run):
+    """The lock is granted, but the loop has not heard of it yet: the cancellation must release it."""
+
+    async def main():
+        for i in range(20):
+            task = asyncio.create_task(client.alock(f"a{i}").acquire())
+            await asyncio.sleep(0)
+            wait_until(lambda: client.stats().acquires > i)  # the loop stands still meanwhile
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert client.stats().held == 0
+
+    run(main())
+
+
+def test_lost(client, other, run):
+    async def main():
+        told = []
+        with pytest.raises(mortise.Lost):
+            async with client.alock("a", ttl=0.5, on_loss=told.append) as lease:
+                assert not lease.lost.is_set()
+                other.break_("a", lease.token)
+                await asyncio.wait_for(lease.lost.wait(), PATIENCE_S)
+                assert told == [lease] and not lease.held
+        lease = await client.alock("a", ttl=0.2, renew=False)
+        await eventually(lambda: not lease.held)
+        await asyncio.wait_for(lease.lost.wait(), PATIENCE_S)
+        with pytest.raises(mortise.Lost):
+            await lease.release()
+
+    run(main())
+
+
+def test_the_rest_of_a_lease(client, other, run):
+    async def main():
+        async with client.alock("a") as lease:
+            await lease.downgrade()
+            async with other.alock("a", shared=True, timeout=0):
+                pass
+        async with client.alock("a", renew=False, ttl=1) as lease:
+            await lease.extend(30)
+            assert lease.remaining > 20
+        async with client.alock("a", permits=2), other.alock("a", permits=2):
+            assert await client.alock("a", permits=2).try_acquire() is None
+        with pytest.raises(mortise.Invalid, match="ttl_ms 1 "):
+            await client.alock("a", ttl=0.001)
+
+    run(main())
+
+
+def test_many(client, other, run):
+    async def main():
+        async with client.alock_many(["b", "a"]) as leases:
+            assert [lease.name for lease in leases] == ["b", "a"] and leases.held
+        async with other.alock("b"):
+            with pytest.raises(mortise.Busy):
+                await client.alock_many(["a", "b", "c"], timeout=0)
+            with pytest.raises(mortise.TimedOut):
+                await client.alock_many(["a", "b", "c"], timeout=0.05)
+            await eventually(lambda: [info.name for info in other.list()] == ["b"])
+            task = asyncio.create_task(client.alock_many(["a", "b"]).acquire())
+            await eventually(lambda: client.stats().waiting)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await eventually(lambda: [info.name for info in other.list()] == ["b"])
+
+    run(main())
+
+
+def test_decorator(client, run):
+    @client.locked("job:{id}", lease="lease")
+    async def job(id, lease=None):
+        await asyncio.sleep(0)
+        return lease.name, lease.held
+
+    assert run(job(3)) == ("job:3", True)
+
+
+def test_several_loops_and_none(where):
+    """One client for three loops, each in its thread, for threads, and for the main thread, on a few names."""
+    client, counts, alone, failures = mortise.open(where), [], {"a": [], "b": []}, []
+
+    def use(name):
+        alone[name].append(1)
+        counts.append(len(alone[name]))
+        alone[name].pop()
+
+    async def work(seed):
+        for i in range(15):
+            name = "ab"[(seed + i) % 2]
+            async with client.alock(name, timeout=60):
+                use(name)
+
+    async def crowd():
+        await asyncio.gather(*(work(seed) for seed in range(3)))
+
+    def plain():
+        for i in range(30):
+            with client.lock("ab"[i % 2], timeout=60):
+                use("ab"[i % 2])
+
+    def guarded(function):
+        try:
+            function()
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=guarded, args=(lambda: asyncio.run(crowd()),)) for _ in range(3)]
+    threads += [threading.Thread(target=guarded, args=(plain,)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    plain()
+    for thread in threads:
+        thread.join()
+    assert not failures and len(counts) == 3 * 3 * 15 + 3 * 30 and max(counts) == 1
+    asyncio.run(crowd())  # the loops before have ended
+    assert len(client._loops) == 1
+    client.close()
+
+
+def test_the_loop_ends_before_the_task(client, other):
+    """Nobody cancels the task: its lease must not be held for ever."""
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(client.alock("a").acquire())
+    loop.run_until_complete(asyncio.sleep(0))
+    wait_until(lambda: client.stats().acquires == 1)  # it is granted, and nobody hears of it
+    loop.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # if the task had the lease already
+        del task
+        asyncio.run(_use(client, "b"))
+        gc.collect()
+    with other.lock("a", timeout=20):
+        pass
+
+
+async def _use(client, name):
+    async with client.alock(name):
+        pass
+
+
+def test_close(where, run):
+    """Those who wait get Closed, from whichever thread the close comes."""
+
+    async def main(aclose):
+        client = mortise.open(where)
+        other = mortise.open(where)
+        async with other.alock("a"):
+            tasks = [asyncio.create_task(client.alock("a").acquire()) for _ in range(3)]
+            await eventually(lambda: client.stats().waiting == 3)
+            lease = await client.alock("b")
+            if aclose:
+                await client.aclose()
+            else:
+                client.close()
+            for task in tasks:
+                with pytest.raises(mortise.Closed):
+                    await asyncio.wait_for(task, PATIENCE_S)
+            with pytest.raises(mortise.Closed):
+                await client.alock("a")
+            with pytest.raises((mortise.Closed, mortise.Invalid)):
+                await lease.release()
+        await other.aclose()
+
+    run(main(True))
+    run(main(False))
+
+
+def test_client_block(sqlite_where, run):
+    async def main():
+        async with mortise.open(sqlite_where) as client:
+            async with client.alock("a"):
+                pass
+        assert client.closed
+
+    run(main())
+
+
+def test_wrong_loop(client):
+    lease = asyncio.run(client.alock("a").acquire())
+
+    async def release():
+        with pytest.raises(RuntimeError, match="another event loop"):
+            await lease.release()
+        lease.release_nowait()
+
+    asyncio.run(release())
+
+
+def test_waiting_costs_nothing(redis_server, where, run):
+    """100 tasks that wait send nothing between two ttls."""
+    if not where.startswith("redis"):
+        pytest.skip("commands are counted by Redis")
+
+    def commands():
+        text = redis_server.ask("info", "commandstats")
+        return sum(int(line.split("calls=")[1].split(",")[0]) for line in text.splitlines()
+                   if line.startswith("cmdstat_") and not line.startswith(("cmdstat_info", "cmdstat_auth")))
+
+    async def main():
+        with mortise.open(where + "&ttl=60s") as client, mortise.open(where + "&ttl=60s") as other:
+            async with other.alock("a"):
+                tasks = [asyncio.create_task(client.alock("a", timeout=120).acquire()) for _ in range(100)]
+                await eventually(lambda: client.stats().waiting == 100)
+                await eventually(lambda: (client.inspect("a").waiters or 0) >= 1)
+                before = commands()
+                await asyncio.sleep(1)
+                assert commands() == before
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(main())

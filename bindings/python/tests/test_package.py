@@ -1,0 +1,122 @@
+"""The package as a newcomer meets it: the wheel, ten lines, the command beside it; the sdist; how long the import takes."""
+import glob
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+
+import pytest
+from conftest import SOURCE
+
+import mortise
+
+VENV = pathlib.Path(sys.prefix)
+DIST = VENV.parent / "dist"
+
+
+def command(*words, **keywords):
+    return subprocess.run([VENV / "bin/mortise", *words], capture_output=True, text=True, check=False, **keywords)
+
+
+def test_it_is_the_wheel():
+    assert pathlib.Path(mortise.__file__).is_relative_to(VENV)
+    with open("/proc/self/maps", encoding="ascii") as file:
+        loaded = {line.split()[-1] for line in file if "libmortise" in line}
+    assert [pathlib.Path(path).is_relative_to(VENV) for path in loaded] == [True]
+
+
+def blocks(page, language):
+    text = (SOURCE / page).read_text(encoding="utf-8")
+    return re.findall(rf"(?ms)^```{language}\n(.*?)^```$", text)
+
+
+@pytest.mark.parametrize("page", ["docs/python.md", "README.md"])
+def test_ten_lines(tmp_path, page):
+    """The first program of the page, as it is printed there; then the command shows what it does."""
+    config = tmp_path / "mortise.conf"
+    config.write_text(f"[mortise]\ndriver = sqlite\n[sqlite]\npath = {tmp_path}/locks.db\n")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MORTISE_")}
+    environment["MORTISE_CONFIG"] = str(config)
+    program = blocks(page, "python")[0]
+    assert program.count("\n") <= 12
+    done = subprocess.run([VENV / "bin/python", "-c", program], capture_output=True, text=True, env=environment,
+                          cwd=tmp_path, check=False)
+    assert (done.returncode, done.stderr) == (0, "") and re.fullmatch(r"working, token \d+\n", done.stdout)
+    assert command("list", env=environment).stdout == ""
+    with mortise.open(config) as client, client.lock("nightly"):
+        assert "nightly" in command("list", env=environment).stdout
+        assert command("run", "-n", "nightly", "--", "true", env=environment).returncode == 75
+    assert command("run", "nightly", "--", "sh", "-c", "exit 3", env=environment).returncode == 3
+    assert "sqlite" in command("drivers", env=environment).stdout
+
+
+def test_the_command_is_the_wheels():
+    assert command("--version").stdout == f"mortise {mortise.__version__} (library {mortise.__version__})\n"
+
+
+def test_wheel():
+    [path] = glob.glob(str(DIST / "*.whl"))
+    assert re.fullmatch(r"mortise-[0-9.]+-cp310-abi3-linux_[a-z0-9_]+\.whl", os.path.basename(path))
+    with zipfile.ZipFile(path) as wheel:
+        names = set(wheel.namelist())
+        script = wheel.read(next(name for name in names if name.endswith("/scripts/mortise")))
+    assert script.startswith(b"#!python\n")
+    assert {"mortise/py.typed", "mortise/_native.pyi", "mortise/_native.abi3.so", "mortise/_prefix/bin/mortise",
+            "mortise/_prefix/lib/mortise/sqlite.so", "mortise/_prefix/lib/mortise/trace.so"} <= names
+    assert not [name for name in names if "test" in name]
+
+
+def test_no_path_leads_out():
+    """The libraries are looked for in the package, and then where the system has them; never in the current directory."""
+    folder = pathlib.Path(mortise.__file__).parent
+    for file in [*folder.glob("*.so"), *folder.glob("_prefix/lib/**/*.so*"), folder / "_prefix/bin/mortise"]:
+        text = subprocess.run(["readelf", "-d", file], capture_output=True, text=True, check=True).stdout
+        for path in re.findall(r"(?:RPATH|RUNPATH).*\[(.*)\]", text):
+            assert all(re.fullmatch(r"\$ORIGIN(/[a-z_.]+)*", part) for part in path.split(":")), f"{file}: {path}"
+
+
+def test_sdist():
+    """It has what its build needs: the sources of the library too."""
+    [path] = glob.glob(str(DIST / "*.tar.gz"))
+    with tarfile.open(path) as sdist:
+        names = {name.partition("/")[2] for name in sdist.getnames()}
+    assert {"setup.py", "pyproject.toml", "build-wheel.sh", "native/slot.c", "native/build.py", "mortise/__init__.py",
+            "source/CMakeLists.txt", "source/core/libmortise.map", "source/include/mortise/mortise.h"} <= names
+    assert {f"source/drivers/{name}/CMakeLists.txt" for name in os.listdir(SOURCE / "drivers")
+            if (SOURCE / "drivers" / name / "CMakeLists.txt").exists()} <= names
+
+
+def test_lazy():
+    """What takes long to import is not needed for the import. bench/python.py measures the time."""
+    code = "import sys, mortise; print([name for name in ('asyncio', 'inspect', 'cffi', 'ssl', 'sqlite3') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {sys.path!r}; {code}"],
+                          capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_everything_is_there():
+    for name in mortise.__all__:
+        assert getattr(mortise, name).__doc__ or name == "THIS_THREAD"
+    with pytest.raises(AttributeError):
+        mortise.nothing
+
+
+def test_statuses():
+    """One exception for each status of the header, with its name."""
+    header = (SOURCE / "include/mortise/mortise.h").read_text(encoding="utf-8")
+    statuses = re.findall(r"(?m)^    X\((\w+), -(\d+), \"", header)
+    assert len(statuses) >= 16
+    from mortise import _errors
+    for name, number in statuses:
+        found = _errors.make(-int(number), "text")
+        assert found.status == name and str(found) == "text" and getattr(mortise, type(found).__name__) is type(found)
+
+
+def test_capabilities():
+    header = (SOURCE / "include/mortise/mortise.h").read_text(encoding="utf-8")
+    words = re.findall(r'(?m)^    X\(\w+, \d+, "(\w+)", "', header)
+    from mortise import _values
+    assert tuple(words) == _values.CAPABILITIES
