@@ -28,6 +28,7 @@ tmux            command   tmux
 redis-server    command   redis-server
 redis-tools     command   redis-cli
 python3-redis   python    redis
+python3-hiredis python    hiredis
 zookeeper       file      /usr/share/java/zookeeper.jar
 default-jdk-headless command javac
 python3-kazoo   python    kazoo

@@ -177,9 +177,12 @@ class Slot:
             environment |= {"LD_PRELOAD": settings["wall"], "MORTISE_CLOCK": self.clock}
         if settings["load"]:
             environment["GLIBC_TUNABLES"] = KEEP_NOTHING
+        program = [os.environ["MORTISE_TORTURE"]]
+        if self.number < settings["python"]:
+            program = os.environ["MORTISE_TORTURE_PYTHON"].split()
         with open(self.complaints, "a", encoding="utf-8") as stderr:
             self.fighter = Process(
-                [os.environ["MORTISE_TORTURE"], self.config, f"{self.run.folder}/history",
+                [*program, self.config, f"{self.run.folder}/history",
                  ",".join(f"name{i}" for i in range(settings["names"])),
                  f"seed={self.run.seed * 1000 + self.number * 100 + self.started}",
                  *(f"{key}={settings[key]}" for key in ("threads", "clients", "ttl", "calm_ttl", "long", "hold", "pause",

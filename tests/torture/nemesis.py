@@ -21,6 +21,7 @@ CONFIG is a template, in which @DIR@, @HOST@, the @PORT…@s and @SEED@ are repl
     processes=N threads=N clients=N names=N ttl=MS long=N hold=MS pause=MS         of the fighters
     modes=N             of the fighters too: 1: most leases are shared, 2: and each third name has permits
     wall=FILE           clock.c, loaded into the fighters: the fault "clock" sets the time of day that one of them sees
+    python=N            so many of the processes are $MORTISE_TORTURE_PYTHON, a command: bindings/python/tests/fighter.py
     phases=WORD,WORD…   @PHASE@ of the fighters, in turn; step=1: run `mortise migrate advance` once before they start, with
                         the config of the first
     observe=MODULE      the observer that writes the history: recorder, which loses nothing if a process is killed, or trace
@@ -102,7 +103,7 @@ def number_of(text):
 
 def read_settings(arguments):
     settings = {"server": "", "members": 1, "of": "any", "clock": 0, "left": "", "faults": "kill,stop",
-                "seconds": 8, "rate": 3, "processes": 4, "threads": 3, "clients": 1, "names": 3,
+                "seconds": 8, "rate": 3, "processes": 4, "python": 0, "threads": 3, "clients": 1, "names": 3,
                 "ttl": 1000, "calm_ttl": 20000, "seed": "", "fresh": 0, "find": "", "tries": 1, "deaf": 0, "calm": 2, "patience": 8000,
                 "observe": "recorder", "wall": "", "phases": "", "step": 0, "witness": 0, "unit": 0,
                 "first": 0.2, "longest": 2.5, "long": 60, "hold": 0, "pause": 0, "modes": 0, "load": 0, "settled": 10, "warm": 0, "leak": 8}

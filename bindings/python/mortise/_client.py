@@ -239,7 +239,9 @@ class Client:
 
         self._check_usable()
         for other in [other for other in list(self._loops) if other.is_closed()]:
-            self._loops.pop(other).stop()
+            ended = self._loops.pop(other, None)
+            if ended is not None:
+                ended.stop()
         found = self._loops[loop] = LoopSink(self, loop)
         return found
 
