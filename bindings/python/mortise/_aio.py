@@ -166,6 +166,8 @@ class AsyncLease(BaseLease):
         """
         if asyncio.get_running_loop() is not self._sink.loop:
             raise RuntimeError("the lease belongs to another event loop; release_nowait() works everywhere")
+        if self._phase == RELEASED:
+            raise _errors.make(_errors.INVALID, f"the lease of {self.name!r} was released before")
         future = self._expect()
         try:
             status = lib.mpy_release_start(self._slot)

@@ -110,7 +110,7 @@ class BaseLease:
 
     def _released(self, status: int) -> None:
         """Raises what a release ended with."""
-        if status != _errors.FORKED:
+        if status not in (_errors.FORKED, _errors.NOMEM):
             self._phase = RELEASED
         if status != _errors.OK:
             raise self._failure(status)

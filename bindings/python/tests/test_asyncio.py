@@ -34,8 +34,11 @@ def test_block(client, other, run):
                 await other.alock("a", timeout=0.05)
             assert await other.alock("a").try_acquire() is None
         assert lease.state is mortise.State.LOST
-        with pytest.raises(mortise.Invalid):
+        with pytest.raises(mortise.Invalid, match="released before"):
             await lease.release()
+        lease = await client.alock("a")
+        twice = await asyncio.gather(lease.release(), lease.release(), return_exceptions=True)
+        assert twice[0] is None and isinstance(twice[1], mortise.Invalid)
         lease = await other.alock("a")
         assert lease.name == "a" and "'a'" in repr(lease)
         await lease.release()

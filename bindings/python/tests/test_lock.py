@@ -442,3 +442,19 @@ def test_decorator(client, other):
 
     with pytest.raises(TypeError, match="generator"):
         client.locked("a")(generator)
+
+
+# ---- the bridge ----
+
+
+def test_dropped_when_it_was_decided(client, other):
+    """The lock is granted, nobody has dispatched that, and nobody will: whoever drops the slot must release it."""
+    from mortise._native import ffi, lib
+
+    client._poll_fd()  # callbacks come by dispatching only
+    slot = lib.mpy_slot_new(ffi.NULL, 0)
+    assert lib.mpy_acquire_start(client._handle, slot, b"a", ffi.NULL, False, False) == 0
+    wait_until(lambda: client.stats().acquires == 1)
+    lib.mpy_slot_drop(slot)
+    assert client.stats().held == 0
+    other.acquire("a", timeout=20).release()
