@@ -160,7 +160,7 @@ class Fuzz:
             "read": lambda: (lease.state, lease.token, lease.remaining, lease.owner, lease.name, repr(lease), lease.held),
             "check": lambda: lease.check(), "exit": lambda: lease.__exit__(None, None, None),
             "drop": lambda: self.leases.pop(pick.randrange(len(self.leases))) if self.leases else None,
-            "set": lambda: setattr(lease, pick.choice(["_phase", "_name", "_on_loss"]), self.value()),
+            "set": lambda: setattr(lease, pick.choice(["_phase", "_on_loss"]), self.value()),
             "async": lambda: asyncio.run(self.use_async(self.name(), self.keywords())),
             "locked": lambda: client.locked(self.value(), **self.keywords())(self.value())(self.value()),
             "close": lambda: self.reopen() if pick.random() < 0.02 else None,

@@ -53,6 +53,15 @@ def test_ten_lines(tmp_path, page):
     assert "sqlite" in command("drivers", env=environment).stdout
 
 
+@pytest.mark.parametrize("name, printed", [("nightly", r"working, token \d+"), ("crowd", "1000 tasks; four at a time"),
+                                           ("counter", "200 of 200")])
+def test_examples(tmp_path, name, printed):
+    more = [tmp_path / "number"] if name == "counter" else []
+    done = subprocess.run([VENV / "bin/python", "-W", "error", SOURCE / f"examples/python/{name}.py",
+                           f"sqlite:{tmp_path}/locks.db", *more], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "") and re.fullmatch(printed + "\n", done.stdout)
+
+
 def test_the_command_is_the_wheels():
     assert command("--version").stdout == f"mortise {mortise.__version__} (library {mortise.__version__})\n"
 
