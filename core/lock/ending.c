@@ -170,7 +170,7 @@ static void released_locked(struct claim *claim, const mortise_op *op)
     }
     if (claim->wait != NULL) /* it has heard nothing yet */
         tell_locked(claim, claim->wait->status, NULL);
-    locks->left_behind |= !found && (locks->closing || !over);
+    locks->left_behind |= !(final && found) && (locks->closing || !over);
     over_locked(claim, !found && !over);
 }
 

@@ -90,7 +90,7 @@ struct locks {
     bool manual;         /* tests serve the timers by hand: no watchdog thread */
     bool closing;        /* no claim is handed over or kept any more */
     bool abandoning;     /* no release is repeated any more */
-    bool left_behind;    /* a claim was given up without an answer: it ends with its ttl */
+    bool left_behind;    /* a claim was given up without a sure answer: it ends with its ttl */
     char note[MORTISE_NOTE_MAX];
     size_t note_len;
 

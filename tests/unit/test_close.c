@@ -147,6 +147,22 @@ static void test_answers_late(void)
     ASSERT_NOTHING_LEFT();
 }
 
+/* A request that was sent may be executed after the close, although its ttl is over: that is not the end of it. */
+static void test_request_under_way(void)
+{
+    mortise_lease *lease;
+    rig_open_real(&rig, "ttl = 50ms\nclose_timeout = 20s\n");
+    int rule = SCRIPT(.kinds = OP(ACQUIRE), .times = 1, .fate = SIM_GHOST,
+                      .status = MORTISE_INDETERMINATE, .hold_request = true);
+    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_UNREACHABLE);
+    CU_ASSERT_EQUAL(sim->claims(), 0);
+    sim->let_go(rule);
+    sim->news_all();
+    CU_ASSERT_EQUAL(sim->ghosts(), 0);
+    CU_ASSERT(sim->lose("a"));
+}
+
 /* A grant that is on its way when the client closes is given back, by a close that waits for it. */
 static void test_granted_while_closing(void)
 {
@@ -277,6 +293,7 @@ int main(void)
         {"R9: the backend is away", test_backend_away},
         {"the end cancels what is unanswered", test_unanswered_is_canceled},
         {"the driver answers late", test_answers_late},
+        {"a request is still under way", test_request_under_way},
         {"it grants while the client closes", test_granted_while_closing},
         {"it answers twice", test_answers_twice},
         {"knocking at the door", test_knocking_at_the_door},
