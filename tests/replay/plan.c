@@ -103,7 +103,9 @@ static void choose_fault(const struct plan *plan, struct step *step)
     step->times = 1 + (int)draw(4);
     step->request_ms = one_in(2) ? 0 : (int64_t)draw((uint64_t)longest_ms);
     step->reply_ms = one_in(2) ? 0 : (int64_t)draw((uint64_t)longest_ms);
-    step->hold_request = one_in(12);
+    if (!one_in(8) && step->request_ms > plan->ttl_ms / 2)
+        step->request_ms /= 3;
+    step->hold_request = one_in(20);
     step->hold_reply = one_in(12);
     if (step->fate == SIM_GHOST) /* what is executed late cannot be recalled */
         return;
@@ -194,6 +196,18 @@ void plan_make(struct plan *plan, uint64_t seed, uint64_t schedule)
     for (int i = 0; i < count; i++)
         add_nemesis_step(plan);
     choose_schedule(plan);
+}
+
+bool plan_has_late_requests(const struct plan *plan)
+{
+    for (int i = 0; i < plan->count; i++) {
+        const struct step *step = &plan->steps[i];
+        if (step->what == STEP_FAULT && !step->dropped &&
+            step->kinds & SIM_OP(MORTISE_OP_ACQUIRE) &&
+            (step->hold_request || step->request_ms * 5 > plan->ttl_ms * 4))
+            return true;
+    }
+    return false;
 }
 
 /* ---- text ---- */

@@ -84,6 +84,8 @@ struct plan {
 void plan_make(struct plan *plan, uint64_t seed, uint64_t schedule);
 /* The same plan under another interleaving. */
 void plan_reschedule(struct plan *plan, uint64_t schedule);
+/* A request may travel for longer than the ttl: nobody releases what it acquires. */
+bool plan_has_late_requests(const struct plan *plan);
 /* One line without a newline. Returns text. */
 char *plan_step_text(const struct step *step, char *text, size_t size);
 void plan_print(const struct plan *plan);

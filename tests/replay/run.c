@@ -199,7 +199,8 @@ static void check_backend(void)
     if (mortise_list(opened->handle, NULL, count_held, &held, &error) != MORTISE_OK)
         sched_fail("mortise_list: %s", error.message);
     client_close(opened);
-    if (held > 0 || sim->waiters(NULL) > 0 || sim->outstanding() > 0)
+    if ((held > 0 && !plan_has_late_requests(&run_world.plan)) || sim->waiters(NULL) > 0 ||
+        sim->outstanding() > 0)
         sched_fail("left in the backend: %d claims, %zu waiters, %zu requests", held,
                    sim->waiters(NULL), sim->outstanding());
 }
