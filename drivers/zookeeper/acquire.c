@@ -434,7 +434,7 @@ static void make(struct driver *driver, struct claim *claim)
         return;
     claim->made_in = driver->session->number;
     claim_become(driver, claim, CLAIM_MAKING);
-    if (list_above(driver, claim))
+    if (list_above(driver, claim) && claim_read_number(driver, claim))
         claim_sent(driver, claim, send_list(driver, folder, claim_reply(claim, listed)));
 }
 

@@ -266,6 +266,9 @@ void claim_watch_before(struct driver *driver, struct claim *claim);
 void base_connected(struct driver *driver);
 /* An event; false: of another node. */
 bool base_event(struct driver *driver, const char *path);
+/* If kazoo says in the folder how many leases its semaphore has, the acquire fails with another number (INVALID). False: not
+ * sent. */
+bool claim_read_number(struct driver *driver, struct claim *claim);
 /* It is the first of its queue: gets its token, and then the grant. */
 void claim_be_first(struct driver *driver, struct claim *claim);
 /* READY or HELD: answers the acquire, if the session is proven for long enough. */

@@ -169,6 +169,26 @@ static void read_base(struct driver *driver, struct claim *claim)
     claim_sent(driver, claim, send_get(driver, NODE, NULL, claim_reply(claim, base_read)));
 }
 
+/* kazoo keeps the number of a semaphore's leases in the folder. */
+static void number_read(struct driver *driver, struct request *request)
+{
+    struct claim *claim = claim_arrived(driver, request);
+    const mortise_info unknown = {.size = sizeof(unknown)};
+    int64_t number = claim == NULL || request->rc != ZOK ? -1 : note_base(request);
+    if (number < 0 || number > UINT32_MAX || number == claim->kind.permits || claim->op == NULL)
+        return;
+    fault_permits(driver, claim->op, (uint32_t)number, &unknown);
+    claim->op = NULL;
+    claim_drop(driver, claim);
+}
+
+bool claim_read_number(struct driver *driver, struct claim *claim)
+{
+    return driver->style != STYLE_KAZOO_SEMAPHORE || claim->kind.permits == 0 ||
+           claim_sent(driver, claim,
+                      send_get(driver, claim->name->folder, NULL, claim_reply(claim, number_read)));
+}
+
 /* The gate is open for the claim that wants to go through it. */
 static void open_gate(struct driver *driver, struct claim *gate)
 {

@@ -192,7 +192,8 @@ logging.basicConfig(level=logging.CRITICAL)
 address, kind, held = sys.argv[1:]
 client = KazooClient(hosts=address)
 client.start()
-getattr(client, kind)("/pair/" + kind, "kazoo").acquire()
+more = [2] if kind == "Semaphore" else []
+getattr(client, kind)("/pair/" + kind, "kazoo", *more).acquire()
 open(held, "w").close()
 time.sleep(400)
 CODE
@@ -225,6 +226,18 @@ refused() {
         exit 1
     fi
     echo "$1, node_style = $2: refused"
+}
+
+# beside_semaphore CODE OPTIONS WORDS: we get nothing beside it, with this exit code, and are told so
+beside_semaphore() {
+    full_code=0
+    # shellcheck disable=SC2086 # an option and its value, or nothing
+    mortise -C "zookeeper://$address/pair?node_style=kazoo-semaphore&session_timeout=20s" run -w 300ms $2 \
+        "$held_kind" -- true 2>"$folder/refused" || full_code=$?
+    if [ "$full_code" -ne "$1" ] || ! grep -qF "$3" "$folder/refused"; then
+        echo "interop.sh: $2 beside a Semaphore of kazoo: $full_code: $(cat "$folder/refused")" >&2
+        exit 1
+    fi
 }
 
 # meet OURS STYLE TURNS OTHER…: both sides at once, ours from the moment when the other one is connected. $failed: who failed
@@ -283,14 +296,9 @@ if [ -n "$python" ]; then
     hold_kazoo Semaphore
     mortise -C "zookeeper://$address/pair?node_style=kazoo-semaphore&session_timeout=20s" run -w 60s --permits 2 \
         "$held_kind" -- true
-    full_code=0
-    mortise -C "zookeeper://$address/pair?node_style=kazoo-semaphore&session_timeout=20s" run -w 300ms --permits 1 \
-        "$held_kind" -- true 2>"$folder/refused" || full_code=$?
-    [ "$full_code" -eq 75 ] || {
-        echo "interop.sh: beside a Semaphore of kazoo: $full_code: $(cat "$folder/refused")" >&2
-        exit 1
-    }
-    echo 'a Semaphore of kazoo, node_style = kazoo-semaphore: counts'
+    beside_semaphore 64 '--permits 3' 'permits = 2'
+    beside_semaphore 75 '' 'is held by'
+    echo 'a Semaphore of kazoo, node_style = kazoo-semaphore: counts, and says how many'
     refused 'a Semaphore of kazoo' kazoo 'another kind of lock'
     refused 'a Semaphore of kazoo' curator 'another kind of lock'
 else
