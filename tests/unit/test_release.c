@@ -308,7 +308,7 @@ static void test_caller_goes_answer_comes(void)
     mortise_lease *lease;
     rig_open_real(&rig, CONFIG "unreachable_timeout = 50ms\n");
     CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
-    SCRIPT(.kinds = OP(RELEASE), .reply_ns = 150 * MS, .on_cancel = SIM_CANCEL_IGNORED);
+    SCRIPT(.kinds = OP(RELEASE), .reply_ns = 1500 * MS, .on_cancel = SIM_CANCEL_IGNORED);
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_INDETERMINATE);
     CU_ASSERT(test_poll(nothing_outstanding, NULL, 5000));
     ASSERT_NOTHING_LEFT();
