@@ -89,6 +89,14 @@ static void shut(int *fd)
     *fd = -1;
 }
 
+/* The client may have kept a copy of the descriptor: then closing ours would not end epoll's reports about it. */
+static void shut_pidfd(struct peer *peer)
+{
+    if (peer->pidfd >= 0)
+        epoll_ctl(server.epoll, EPOLL_CTL_DEL, peer->pidfd, NULL);
+    shut(&peer->pidfd);
+}
+
 static void close_socket(struct peer *peer)
 {
     if (peer->socket >= 0 && peer->state == PEER_WATCHED)
@@ -106,7 +114,7 @@ static void peer_move(struct peer *peer, enum peer_state state)
     link_peer(peer);
     if (state == PEER_DEAD || state == PEER_GONE) {
         shut(&peer->socket);
-        shut(&peer->pidfd);
+        shut_pidfd(peer);
     }
     if (state != PEER_GONE)
         return;

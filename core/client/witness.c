@@ -89,8 +89,11 @@ mortise_status witness_begin(struct client *client, const struct open_how *how,
     bool off = how->witness == WITNESS_NONE, required = false;
     client->locks.area.file.fd = link->socket.fd = -1;
     if (how->witness == WITNESS_GIVEN) {
+        off = strcmp(text, "off") == 0;
         link->given = true;
         link->socket = own_fd_of(how->socket);
+        if (off)
+            own_fd_close(&link->socket);
     } else if (!off && !read_setting(text, link, &off, &required))
         return failed(error, MORTISE_CONFIG,
                       "%s: [mortise] witness: \"%.100s\"; expected auto, required, off, or the "

@@ -56,7 +56,7 @@ static void tell(struct witness_link *link, const char *what)
     bool writes = link->logs && !link->told && !link->given; /* who gave it knows */
     link->told = true;
     if (writes)
-        log_line(4, "witness %s: %s; if this process crashes now, its locks end with their ttl",
+        log_line(4, "mortise: witness %s: %s; if this process crashes now, its locks end with their ttl",
                  link->path, what);
 }
 

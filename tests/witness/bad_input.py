@@ -150,6 +150,35 @@ sys.stdin.readline()
     return process
 
 
+def test_kept_pidfd(folder):
+    """a process that keeps the descriptors that it passed, says BYE, and dies later"""
+    witness = folder.witness()
+    where, holder = honest(folder)
+    program = f"""
+import os, sys
+sys.path.insert(0, {os.path.dirname(os.path.abspath(__file__))!r})
+import rig
+class Where:
+    def file(self, name):
+        return os.path.join({folder.path!r}, name)
+pidfd, area = rig.pidfd_open(os.getpid()), rig.area_of()
+for _ in range(20):
+    peer = rig.Peer(Where())
+    peer.hello(area, pidfd=pidfd, where={where!r}, print_={print_of(where)})
+    assert peer.hear()[0] == rig.WELCOME
+    peer.send(rig.message(rig.BYE))
+    assert peer.hear() is None
+print("done", flush=True)
+sys.stdin.readline()
+"""
+    process = folder.start(sys.executable, "-c", program)
+    assert hear(process) == "done"
+    kill(process)
+    process.wait()
+    still_honest(folder, where, holder)
+    assert witness.poll() is None
+
+
 def print_of(where):
     """mortise_config_print() of the configuration."""
     import ctypes
