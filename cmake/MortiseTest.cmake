@@ -14,7 +14,11 @@ set(MORTISE_TEST_MODULES "${PROJECT_BINARY_DIR}/tests/modules")
 set(MORTISE_TEST_FIXTURES "${PROJECT_BINARY_DIR}/tests/fixtures")
 
 # What takes a minute and more, and would be begun among the last: the end of the whole suite would wait for it alone.
-set(MORTISE_LONG_TESTS packages docs.commands analysis install migration.drill-faults migration.drill)
+set(MORTISE_LONG_TESTS packages docs.commands analysis install model.redis_shared migration.drill-faults migration.drill)
+# The same of tests that mostly wait: behind those that compute, which take most of the machine for themselves.
+set(MORTISE_LONG_WAITS conformance.zookeeper conformance.migrate-redis-zookeeper-both conformance.migrate-sqlite-postgres-both
+    conformance.postgres conformance.postgres-pooler conformance.postgres-pgbouncer conformance.redlock faults.postgres
+    faults.postgres_stops zookeeper.sessions zookeeper.cuts zookeeper.nodes command.run_end command.run_loss)
 
 # mortise_test(NAME LABEL family COMMAND … [TIER fast|nightly] [SANITIZERS all|address|none]
 #              [NIGHTLY_SANITIZERS address|thread …] [BUSY] [SERIAL] [TIMEOUT seconds] [ENVIRONMENT VAR=text …])
@@ -70,6 +74,8 @@ function(mortise_test NAME)
         ENVIRONMENT_MODIFICATION "PATH=path_list_prepend:${MORTISE_COMMAND_DIR};MORTISE_CONFIG=unset:")
     if(NAME IN_LIST MORTISE_LONG_TESTS)
         set_tests_properties("${NAME}" PROPERTIES COST 100)
+    elseif(NAME IN_LIST MORTISE_LONG_WAITS)
+        set_tests_properties("${NAME}" PROPERTIES COST 90)
     endif()
     if(NOT MORTISE_REQUIRE_ALL)
         set_tests_properties("${NAME}" PROPERTIES SKIP_RETURN_CODE 77)
