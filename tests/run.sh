@@ -118,6 +118,9 @@ jobs=${MORTISE_TEST_JOBS:-$((5 * $(getconf _NPROCESSORS_ONLN)))}
 # shellcheck disable=SC2086 # words
 run_suite plain debug "$root/build-test" ctest $tier "$@"
 if [ "$sanitize" = yes ]; then
+    if [ "${MORTISE_NIGHTLY:-0}" = 1 ]; then # three seeds of a torture, not ten: sanitizers find what is wrong in each of them
+        export MORTISE_TORTURE_SEEDS="${MORTISE_TORTURE_SEEDS:-2}"
+    fi
     # Each sanitizer runs what it can find something in; a test says so by its labels.
     # shellcheck disable=SC2086 # words
     run_suite 'address and undefined behaviour' asan-ubsan "$root/build-test-asan" ctest -L "^address$at_night\$" $tier "$@"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""mutants.py [--count N] [--seed N] [--only ID,…] [--tests REGEX] [--stages N] [--trust] [--list] [--jobs N] [--folder FOLDER] -
-breaks the code on purpose, one small change at a time, and counts how many of these mutants the tests notice.
+"""mutants.py [--count N] [--seed N] [--only ID,…] [--tests REGEX] [--stages N] [--minutes N] [--trust] [--list] [--jobs N]
+[--folder FOLDER] - breaks the code on purpose, one small change at a time, and counts how many of these mutants the tests notice.
 
 A mutant is one change in one line of the core or of a part that drivers share: a comparison is flipped, a call or an
 assignment is dropped, a constant is changed, `true` becomes `false`. It is built in a copy of the tree. Then the tests of its
@@ -17,6 +17,7 @@ free and of pthread functions. A test can hardly notice these; the sanitizers no
 --only    these mutants, by the IDs that a run printed
 --tests   only the tests whose whole name matches
 --stages  only the first stages of tests: 1 is quick, and its survivors are worth a look
+--minutes begins no further mutant after this time; the first one is another each day
 --trust   the unchanged tree is known to pass; without this it is tested first
 --list    prints the mutants and runs none
 --jobs    how many at a time, each in its own copy of the tree (one for each processor)
@@ -26,6 +27,7 @@ Prints a line for each mutant, the change of each that survives, and the score. 
 1 if not, 2 if the tree does not pass before any change."""
 import argparse
 import collections
+import datetime
 import os
 import queue
 import signal
@@ -75,10 +77,18 @@ class Round:
         os.makedirs(options.folder, exist_ok=True)
         self.memory = Memory(f"{options.folder}/memory.json")
         self.copies = [Copy(ROOT, f"{options.folder}/{number + 1}", self.memory) for number in range(options.jobs)]
-        self.commit = commit()
+        self.commit, self.until = commit(), float("inf")
         self.work, self.printing, self.trouble = queue.SimpleQueue(), threading.Lock(), None
-        for mutant in chosen:
+        for mutant in self.in_turn():
             self.work.put(mutant)
+
+    def in_turn(self):
+        """If there may be no time for all: in an order of chance, which begins elsewhere each day."""
+        if not self.options.minutes:
+            return self.chosen
+        mutants = sorted(self.chosen, key=lambda mutant: mutant.id)
+        first = datetime.date.today().toordinal() * 61 % len(mutants)
+        return mutants[first:] + mutants[:first]
 
     def passes_unchanged(self):
         if self.options.trust:
@@ -108,7 +118,7 @@ class Round:
 
     def work_in(self, copy):
         try:
-            while self.trouble is None:
+            while self.trouble is None and time.monotonic() < self.until:
                 self.try_one(copy, self.work.get_nowait())
         except queue.Empty:
             pass
@@ -121,6 +131,8 @@ class Round:
             copy.build()
         if not self.passes_unchanged():
             return 2
+        if self.options.minutes:
+            self.until = time.monotonic() + 60 * self.options.minutes
         threads = [threading.Thread(target=self.work_in, args=(copy,)) for copy in self.copies]
         for thread in threads:
             thread.start()
@@ -141,7 +153,8 @@ class Round:
             print(f"these tests killed mutants, and never passed: {' '.join(sorted(doubtful))}")
         print(f"\n{killed} of {killed + survived} mutants killed ({100 * killed // max(killed + survived, 1)} %); {survived} "
               f"survived, {len(self.survivors)} of them unknown; {self.verdicts['equivalent']} more are equivalent, "
-              f"{self.verdicts['does']} do not build. Seed {self.options.seed}, {self.commit}.")
+              f"{self.verdicts['does']} do not build; there was no time for {len(self.chosen) - sum(self.verdicts.values())}. "
+              f"Seed {self.options.seed}, {self.commit}.")
         return 1 if self.survivors else 0
 
     def close(self):
@@ -156,6 +169,7 @@ def main():
     parser.add_argument("--only")
     parser.add_argument("--tests", default=".*")
     parser.add_argument("--stages", type=int, default=9)
+    parser.add_argument("--minutes", type=int, default=0)
     parser.add_argument("--trust", action="store_true")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
