@@ -15,6 +15,7 @@ BUILD_S, ADDRESS_BUILD_S = 900, 1800
 FIRST = 8   # so many tests are built and run before the others are built
 AT_ONCE = 4  # of the tests, which mostly wait
 SKIPPED = 77
+CPU_S = 120  # of a processor, for each process of a test: more is a loop without an end, however busy the machine is
 MARK = "MORTISE_MUTANTS_COPY"  # in the environment of every test: what it leaves behind is found by it
 
 Test = namedtuple("Test", "name command folder environment")
@@ -77,7 +78,7 @@ class Running:
         self.test, self.began, self.until = test, time.monotonic(), time.monotonic() + patience
         self.log = tempfile.TemporaryFile("w+", errors="replace")  # pylint: disable=consider-using-with
         environment = dict(test.environment, TMPDIR=folder, **{MARK: mark})
-        self.process = subprocess.Popen(test.command, cwd=test.folder, env=environment, stdin=subprocess.DEVNULL,
+        self.process = subprocess.Popen(["prlimit", f"--cpu={CPU_S}", *test.command], cwd=test.folder, env=environment, stdin=subprocess.DEVNULL,
                                         stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True)
 
     def failure(self):
