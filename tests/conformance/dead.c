@@ -5,6 +5,7 @@
 
 #include <mortise/witness.h>
 
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -46,8 +47,7 @@ static struct watched watched_open(const char *settings)
     CU_ASSERT_EQUAL_FATAL(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
     EXPECT(OK, mortise_open_witnessed(subject_where(settings), pair[0], &watched.client, &detail));
     watched.socket = pair[1];
-    watched.area = take_area(watched.socket);
-    CU_ASSERT_FATAL(watched.client != NULL && watched.area >= 0);
+    CU_ASSERT_FATAL(watched.client != NULL);
     return watched;
 }
 
@@ -55,17 +55,31 @@ static void watched_close(struct watched *watched)
 {
     close_client(watched->client);
     close(watched->socket);
-    close(watched->area);
+    if (watched->area >= 0)
+        close(watched->area);
 }
 
-/* The slot of its claim that is held; asserts that there is one. */
-static mortise_witness_slot slot_of(const struct watched *watched)
+static bool find_held(const struct watched *watched, mortise_witness_slot *slot)
+{
+    off_t at = sizeof(mortise_witness_area);
+    for (; pread(watched->area, slot, sizeof *slot, at) == (ssize_t)sizeof *slot &&
+           at < 64 * (off_t)sizeof *slot;
+         at += (off_t)sizeof *slot)
+        if (slot->state == MORTISE_WITNESS_HELD && slot->sequence % 2 == 0)
+            return true;
+    return false;
+}
+
+/* The slot of its claim that is held. It passes its area when it has asked for a claim, and may enter the claim after that. */
+static mortise_witness_slot slot_of(struct watched *watched)
 {
     mortise_witness_slot slot = {0};
-    off_t at = sizeof(mortise_witness_area);
-    while (pread(watched->area, &slot, sizeof slot, at) == (ssize_t)sizeof slot &&
-           slot.state != MORTISE_WITNESS_HELD && at < 64 * (off_t)sizeof slot)
-        at += (off_t)sizeof slot;
+    int64_t until = test_now_ms() + TEST_PATIENCE_MS;
+    struct pollfd hello = {.fd = watched->socket, .events = POLLIN};
+    if (watched->area < 0 && poll(&hello, 1, TEST_PATIENCE_MS) == 1)
+        watched->area = take_area(watched->socket);
+    while (!find_held(watched, &slot) && test_now_ms() < until)
+        poll(NULL, 0, 1);
     CU_ASSERT_EQUAL(slot.state, MORTISE_WITNESS_HELD);
     return slot;
 }
@@ -91,7 +105,10 @@ static mortise_status release_dead(const mortise_witness_slot *slot)
     EXPECT(OK, mortise_open_for_dead(subject_where(NULL), &undertaker, &detail));
     EXPECT(OK, mortise_release_dead(undertaker, slot, on_told, &told, &detail));
     CU_ASSERT(test_count_wait(&told.calls, 1));
-    close_client(undertaker);
+    /* A request of an ASKED claim may come later than the close, which says so. */
+    mortise_status closed = mortise_close(undertaker, &detail);
+    CU_ASSERT(closed == MORTISE_OK ||
+              (closed == MORTISE_UNREACHABLE && slot->state == MORTISE_WITNESS_ASKED));
     return told.status;
 }
 
@@ -131,7 +148,7 @@ static void test_successor(void)
     EXPECT(OK, blocked_join(&waiter));
     for (int i = 0; i < 3; i++)
         CU_ASSERT(is_absent(release_dead(&slot)));
-    slot.state = MORTISE_WITNESS_ASKED; /* repeated for a ttl, which the close waits for */
+    slot.state = MORTISE_WITNESS_ASKED; /* repeated for a ttl */
     slot.ttl_ms = MORTISE_TTL_MIN_MS;
     CU_ASSERT(is_absent(release_dead(&slot)));
     EXPECT(BUSY, try_once(subject.looker, name));
