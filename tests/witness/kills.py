@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from rig import BUILD, COMMAND, Folder, Peer, hear, kill, run, say, until, watched
+from rig import BUILD, COMMAND, HOLDER, Folder, Peer, hear, kill, run, say, until, watched
 
 driver = sys.argv.pop(1) if len(sys.argv) > 1 and sys.argv[1] in ("sqlite", "redis") else "sqlite"
 
@@ -175,6 +175,25 @@ def test_exec(folder):
     assert hear(holder) == "execed"
     still_held(folder, where, "a")
     kill(holder)
+    say(folder.holder(where, "a"), "quit")
+
+
+def test_namespace(folder):
+    """a holder in a pid namespace that the witness can see into"""
+    unshare = ["unshare", "--pid", "--fork", "--kill-child"]
+    if subprocess.run([*unshare, "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        print("left out: no pid namespace can be made here")
+        return
+    where = config(folder)
+    folder.witness()
+    holder = folder.start(*unshare, HOLDER, where, "a")
+    assert hear(holder) == "held"
+    with open(f"/proc/{holder.pid}/task/{holder.pid}/children", encoding="ascii") as file:
+        inside = int(file.read())
+    peer = Peer(folder)
+    until(lambda: peer.ask(inside) == 1, "the process is watched under the number that the witness sees")
+    peer.close()
+    os.kill(inside, signal.SIGKILL)
     say(folder.holder(where, "a"), "quit")
 
 
