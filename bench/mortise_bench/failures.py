@@ -4,19 +4,27 @@ Latencies are of an open loop: a cycle is due every 20 ms, and its latency count
 still is told by all the cycles that should have been. A cycle that was refused lasts until the next one that was not."""
 
 import random
+import shutil
 import statistics
 import struct
+import subprocess
+import sys
 import time
+from dataclasses import replace
+from pathlib import Path
 
 from .costs import Cost
 from .servers import Servers
-from .subjects import with_setting
+from .subjects import VOTES_AFTER_S, with_setting
 
 PERIOD_US = 20000
 STEP_S = 0.1
 PULSE_TTL = "ttl=5s"  # what a grant outlives a release by that a killed server has forgotten
 TTL_MS, SESSION_MS = 2000, 4000  # of what is held; of ZooKeeper's sessions
 SETTLE_S = 0.3  # until those that wait do so
+LONG_TTL_MS = 30000  # the default, which a caller waits for if nothing frees the lock earlier
+WITNESS_S = 20  # bounds failure only
+LONG_KILLS = 5  # a run with so many kills has time for the long ttl without a witness, too
 
 
 def records(path):
@@ -33,27 +41,29 @@ class Killed(Cost):
     def round(self, seconds, counts=True):
         self.rounds += self.kills(self.context.settings.kills)
 
+    ttl_ms = TTL_MS
+
     def kills(self, count):
         self.start(2 * count)
         holders, waiters = self.adapters[:count], self.adapters[count:]
         names = [f"{self.name()}-{number}" for number in range(count)]
         outs = [self.context.folder / name for name in names]
         for name, holder in zip(names, holders):
-            holder.ask("hold", name=name, count=1, ttl_ms=TTL_MS)
+            holder.ask("hold", name=name, count=1, ttl_ms=self.ttl_ms)
         held_ns = time.monotonic_ns()
         for name, waiter, out in zip(names, waiters, outs):
             waiter.say(
                 "turns", name=f"{name}/0", own=0, threads=1, hold_us=0, from_ns=held_ns, to_ns=held_ns + 1,
-                patience_ms=30000, out=out,
+                patience_ms=30000 + 2 * self.ttl_ms, out=out,
             )  # fmt: skip
         killed_ns = [self.kill(holder, held_ns + due_ns) for holder, due_ns in zip(holders, self.dues_ns(count))]
         for waiter in waiters:
-            waiter.done()
+            waiter.done(2 * self.ttl_ms / 1e3)
         self.close()
         return [self.told(records(out), at_ns) for out, at_ns in zip(outs, killed_ns)]
 
     def dues_ns(self, count):
-        lasts_ms = SESSION_MS if self.context.backend == "zookeeper" else TTL_MS
+        lasts_ms = SESSION_MS if self.context.backend == "zookeeper" else TTL_MS  # also of a long ttl: it takes long enough
         most_s = lasts_ms / 1e3 * (1.6 if "renew" in self.subject.can else 0.8)  # whole periods: a third, or 0.8 of it
         return sorted(int(1e9 * random.uniform(SETTLE_S, most_s)) for _ in range(count))
 
@@ -73,6 +83,50 @@ class Killed(Cost):
         if granted_ns < killed_ns:  # the other one still lived, and held it
             return {"refused": 0, "overlaps": 1}
         return {"to_grant": (granted_ns - killed_ns) / 1e6, "refused": 0, "overlaps": 0}
+
+
+class KilledLongTtl(Killed):
+    """With the default ttl, or the longest one that the servers are set up for."""
+
+    def __init__(self, subject, context):
+        super().__init__("fail", "holder killed, ttl 30 s", subject, context, 1)
+        self.ttl_ms = 1000 * VOTES_AFTER_S if context.backend == "redlock" else LONG_TTL_MS
+
+
+class Witnessed(KilledLongTtl):
+    """The same, and a witness of its own frees what the killed one held."""
+
+    def __init__(self, subject, context):
+        super().__init__(replace(subject, name="mortise_witness", label="mortise, witness"), context)
+        self.witness = None
+
+    def where(self):
+        return with_setting(super().where(), f"witness={self.folder() / 'socket'}")
+
+    def folder(self):
+        return self.context.folder / "witness"
+
+    def start(self, count=1):
+        if self.witness is None:
+            self.folder().mkdir(mode=0o700, exist_ok=True)
+            self.witness = subprocess.Popen([command(), "witness", "--socket", self.folder() / "socket"],
+                                            stderr=subprocess.PIPE, text=True)
+            if "listens" not in self.witness.stderr.readline():
+                raise RuntimeError("mortise witness does not start")
+        return super().start(count)
+
+    def close(self):
+        super().close()
+        if self.witness is not None:
+            self.witness.terminate()
+            self.witness.communicate(timeout=WITNESS_S)
+            self.witness = None
+
+
+def command():
+    """`mortise`, beside this program or on the path."""
+    beside = Path(sys.argv[0]).resolve().parent / "mortise"
+    return str(beside) if beside.exists() else shutil.which("mortise") or "mortise"
 
 
 def lasting_ms(found):
@@ -228,6 +282,10 @@ def fail(context):
         for subject in context.subjects()
         if {"hold", "contend"} <= subject.can
     ]
+    killed = [case.subject for case in cases]
+    cases += [Witnessed(subject, context) for subject in killed if subject.name == "mortise"]
+    if context.settings.kills >= LONG_KILLS:  # each takes as long as the ttl
+        cases += [KilledLongTtl(subject, context) for subject in killed]
     if context.servers is None:
         return cases
     drivers = [subject for subject in context.subjects() if "pulse" in subject.can]

@@ -156,6 +156,8 @@ class Run:
             one_s = seconds * (1 + workloads.SETTLE) + case.lead_s() + (0.2 if case.processes > 1 else 0)
             warm_s = 2 * settings.warm_s + (1.2 * case.compile_s() if settings.compiles else 0)
             return settings.rounds[workload] * one_s + warm_s + 0.1 + 0.1 * case.processes + 1.2 * long_s
+        if isinstance(case, failures.KilledLongTtl) and not isinstance(case, failures.Witnessed):
+            return 40
         return 7 if isinstance(case, failures.Killed) else (2 if workload == "wait" else 1) * seconds + 2
 
     def plan(self):

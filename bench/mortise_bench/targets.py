@@ -8,6 +8,7 @@ FAIR = ("redis", "zookeeper")  # drivers that promise an order between processes
 RIVAL_RATE, STRICT_RATE = 10, 1.5
 SPAWNED = ("sqlite",)  # whose only rival is a program that is started for each lock: no measure of a rate
 SHARE, WAIT_MS, OVERTAKES = 0.25, 250, 0.01
+WITNESS_MS = 30  # from a kill to the next grant
 
 
 def strict(case):
@@ -64,6 +65,18 @@ def contended(case, rivaled):
     return rows
 
 
+def witnessed(case):
+    """Of a killed holder whose lock a witness frees."""
+    return case["subject"].endswith("witness")
+
+
+def freed(case):
+    found = case["figures"]["to_grant"]
+    text = f"{told(found['median'])} ms ({told(found['least'])} to {told(found['most'])})"
+    return row(case, "fail, holder killed, with a witness", f"median of at most {WITNESS_MS} ms", text,
+               found["median"] <= WITNESS_MS)  # fmt: skip
+
+
 def alone(cases):
     overlaps = sum(case["figures"].get("overlaps", {}).get("most", 0) for case in cases)
     long = sum(case["long"]["overlaps"] for case in cases if case.get("long"))
@@ -102,6 +115,11 @@ def of_group(cases, rivaled):
                 yield from contended(case, rivaled)
         if drivers:
             yield alone(drivers)
+    for case in drivers:
+        if witnessed(case) and "to_grant" in case["figures"]:
+            yield freed(case)
+    cases = [case for case in cases if not witnessed(case)]
+    drivers = [case for case in drivers if not witnessed(case)]
     seen, late = first_in(cases)
     words = {"rate": "more", "requests": "fewer requests", "to_grant": "sooner had"}.get(MAIN[workload])
     if seen:
