@@ -1,15 +1,25 @@
 /* dead.c - the claim of another client whose process has ended (MORTISE_OP_DEAD): its nodes are deleted, long before its
- * session ends. They are found by the grant id in their names, in the gate of a semaphore too, behind a barrier. Nodes of
- * other grants are not touched. A create that is still on its way to the servers is not seen; the asker repeats. */
+ * session ends. They are found by the grant id in their names, in the gate of a semaphore too. The first look is without a
+ * barrier, which is a write that the next holder would wait for; the second one, behind a barrier, finds what the server of
+ * this connection did not know at the first. Nodes of other grants are not touched. A create that is still on its way to the
+ * servers is not seen; the asker repeats. */
 #include "query.h"
 
 #include <stdio.h>
 #include <string.h>
 
+static void look(struct driver *driver, struct query *query);
+
 static void finish_if_done(struct driver *driver, struct query *query)
 {
-    if (query->pending == 0)
+    if (query->pending > 0)
+        return;
+    if (query->surely) {
         query_complete(driver, query, query->deleted > 0 ? MORTISE_OK : MORTISE_LOST);
+        return;
+    }
+    query->surely = true;
+    look(driver, query);
 }
 
 static void deleted(struct driver *driver, struct request *request)
@@ -66,12 +76,18 @@ static bool search(struct driver *driver, struct query *query, enum part part)
     return query_sent(driver, query, send_list(driver, folder, to));
 }
 
-void dead_begin(struct driver *driver, struct query *query)
+static void look(struct driver *driver, struct query *query)
 {
     query->step++;
-    query->deleted = 0;
-    if (!send_barrier(driver))
+    if (query->surely && !send_barrier(driver))
         query_sent(driver, query, false);
     else if (search(driver, query, PART_LEASES) && style_has_gate(driver->style))
         search(driver, query, PART_GATE);
+}
+
+void dead_begin(struct driver *driver, struct query *query)
+{
+    query->deleted = 0;
+    query->surely = false;
+    look(driver, query);
 }
