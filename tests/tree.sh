@@ -6,7 +6,7 @@ cd -- "$1"
 failures=0
 code=$(mktemp "${TMPDIR:-/tmp}/mortise-tree.XXXXXX")
 trap 'rm -f -- "$code"' EXIT
-files=$(find include core drivers plugins tools bench examples tests -name '*.[ch]' -type f | sort)
+files=$(find include core drivers plugins tools bench bindings examples tests -name '*.[ch]' -type f | sort)
 
 # All code as lines "FILE:NUMBER: TEXT", less its comments. Knows strings and character constants.
 # shellcheck disable=SC2086 # no file of the tree has a space in its name
@@ -50,7 +50,7 @@ forbid() {
 
 include='#[[:space:]]*include[[:space:]]*'
 modules='drivers|plugins|tests/sim|examples/driver-skeleton'
-programs='tools|bench|examples'
+programs='tools|bench|bindings|examples'
 everything="include|core|drivers|plugins|$programs|tests"
 
 forbid 'the core knows no backend' \
