@@ -50,7 +50,13 @@ static void cause(const struct step *step)
     case STEP_DOUBT:
         sim->doubt_all();
         break;
+    case STEP_LOSE: /* as after a failover to a server that has not got them */
+        sim->lose_all();
+        run_world.lost_ns = sched_now();
+        sim->doubt_all();
+        break;
     case STEP_STOP:
+        run_world.stopped_ns = sched_now() + step->ms * NS_PER_MS;
         sched_stop(step->process, sched_now() + step->ms * NS_PER_MS);
         break;
     case STEP_KILL:

@@ -56,7 +56,7 @@ static void choose_acquire(const struct plan *plan, struct step *step)
     step->no_renew = one_in(8);
     step->max_hold_ms = one_in(10) ? PICK_MS(100, 500, 1500) : 0;
     step->callback = PICK(callbacks);
-    if (one_in(60))
+    if (one_in(60) && !plan->lasting)
         step->callback = CALLBACK_CLOSE;
     step->release_now = step->what == STEP_ACQUIRE_ASYNC && one_in(4);
 }
@@ -71,7 +71,7 @@ static void add_worker_step(struct plan *plan, int worker)
         STEP_RELEASE_ASYNC, STEP_EXTEND,        STEP_DOWNGRADE,      STEP_WORK,
         STEP_WORK,          STEP_COUNT,         STEP_COUNT,          STEP_COUNT,
         STEP_INSPECT};
-    enum plan_what what = one_in(40) ? STEP_CLOSE : PICK(whats);
+    enum plan_what what = one_in(40) && !plan->lasting ? STEP_CLOSE : PICK(whats);
     struct step *step = add(plan, worker, what);
     step->ms = PICK_MS(0, 0, 1, 5, 40, 200, 900);
     if (what == STEP_ACQUIRE || what == STEP_ACQUIRE_ASYNC || what == STEP_ACQUIRE_MANY)
@@ -93,10 +93,12 @@ static void choose_fault(const struct plan *plan, struct step *step)
                                      SIM_OP(MORTISE_OP_RENEW), SIM_OP(MORTISE_OP_RELEASE),
                                      SIM_OP(MORTISE_OP_ACQUIRE) | SIM_OP(MORTISE_OP_RENEW) |
                                          SIM_OP(MORTISE_OP_RELEASE)};
-    int64_t longest_ms = plan->ttl_ms * 3 / 2;
+    int64_t longest_ms = plan->lasting ? 3000 : plan->ttl_ms * 3 / 2;
     step->kinds = PICK(kinds);
     step->fate = PICK(fates);
     step->status = step->fate == SIM_REFUSE ? PICK(refusals) : MORTISE_INDETERMINATE;
+    if (plan->lasting && step->status == MORTISE_BACKEND) /* it is not repeated */
+        step->status = MORTISE_UNREACHABLE;
     if (step->kinds & SIM_OP(MORTISE_OP_ACQUIRE) &&
         (step->fate == SIM_SILENT || step->fate == SIM_SILENT_EXECUTED))
         step->fate = SIM_PASS; /* a driver answers an acquire some day: see the end of the faults */
@@ -107,7 +109,8 @@ static void choose_fault(const struct plan *plan, struct step *step)
         step->request_ms /= 3;
     step->hold_request = one_in(20);
     step->hold_reply = one_in(12);
-    if (step->fate == SIM_GHOST) /* what is executed late cannot be recalled */
+    /* what is executed late cannot be recalled; and a driver that answers nothing answers a cancel */
+    if (step->fate == SIM_GHOST || step->fate == SIM_SILENT || step->fate == SIM_SILENT_EXECUTED)
         return;
     step->on_cancel = one_in(2)   ? SIM_CANCEL_INDETERMINATE
                       : one_in(2) ? SIM_CANCEL_CLEAN
@@ -120,15 +123,17 @@ static void add_nemesis_step(struct plan *plan)
                                            STEP_NEWS,  STEP_DEAF,  STEP_DOUBT, STEP_DOUBT,
                                            STEP_WALL,  STEP_STOP};
     enum plan_what what = PICK(whats);
-    if (plan->processes > 1 && one_in(20))
+    if (plan->processes > 1 && one_in(20) && !plan->lasting)
         what = STEP_KILL;
+    if (plan->losses && one_in(5))
+        what = STEP_LOSE;
     struct step *step = add(plan, -1, what);
     step->process = 1 + (int)draw((uint64_t)plan->processes);
     step->ms = PICK_MS(0, 5, 50, 300, 1500);
     if (what == STEP_FAULT)
         choose_fault(plan, step);
     else if (what == STEP_STOP)
-        step->ms = (int64_t)draw((uint64_t)plan->ttl_ms * 2);
+        step->ms = (int64_t)draw(plan->lasting ? 3000 : (uint64_t)plan->ttl_ms * 2);
     else if (what == STEP_WALL)
         step->ms = PICK_MS(-86400000, -3600000, 3600000, 86400000);
     struct step *pause = add(plan, -1, STEP_PAUSE);
@@ -148,7 +153,7 @@ static void choose_schedule(struct plan *plan)
     plan->jitter_ns = PICK(jitters);
     plan->spurious_one_in = one_in(2) ? 0 : 32;
     plan->stall_one_in = plan->stalls ? 2000 : 0;
-    plan->stall_ms = one_in(2) ? plan->ttl_ms / 4 : plan->ttl_ms * 2;
+    plan->stall_ms = one_in(2) ? 250 : plan->lasting ? 2000 : plan->ttl_ms * 2;
 }
 
 static void choose_settings(struct plan *plan)
@@ -172,6 +177,10 @@ static void choose_settings(struct plan *plan)
     plan->close_ms = PICK_MS(200, 1000, 5000);
     plan->faults = !one_in(5);
     plan->stalls = plan->faults && one_in(3);
+    plan->losses = plan->faults && !plan->stalls && one_in(4);
+    plan->lasting = !plan->losses && one_in(4);
+    if (plan->lasting)
+        plan->ttl_ms = 30000;
 }
 
 void plan_reschedule(struct plan *plan, uint64_t schedule)

@@ -28,6 +28,7 @@ enum { PLAN_PROCESSES = 4, PLAN_WORKERS = 8, PLAN_STEPS = 256, PLAN_SLOTS = 2, P
     X(NEWS, "news")                                                                                \
     X(DEAF, "deaf")                                                                                \
     X(DOUBT, "doubt")                                                                              \
+    X(LOSE, "lose")                                                                                \
     X(STOP, "stop")                                                                                \
     X(KILL, "kill")                                                                                \
     X(WALL, "wall")                                                                                \
@@ -69,7 +70,8 @@ struct plan {
     int processes, workers, names;
     int process_of[PLAN_WORKERS];
     bool dispatches[PLAN_PROCESSES]; /* its callbacks run in mortise_dispatch() */
-    bool faults, stalls;
+    bool faults, stalls, losses; /* losses: the backend may forget claims, and doubts them then */
+    bool lasting;                /* the ttl is so long that nothing is mended by it */
     /* the clients' settings */
     bool notify, queue, log;
     int64_t latency_ms, handover_window_ms, handover_max, unreachable_ms, close_ms, ttl_ms;

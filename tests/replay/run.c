@@ -60,6 +60,11 @@ static void remove_folder(void)
 
 /* ---- the checker ---- */
 
+bool run_has_losses(void)
+{
+    return run_world.plan.losses;
+}
+
 bool run_has_stalls(void)
 {
     return run_world.plan.stalls;

@@ -103,6 +103,21 @@ static void check_wait(const mortise_options *options, int64_t since_ns)
                    (long long)options->wait_ms, (long long)(late_ns / NS_PER_MS));
 }
 
+enum { DOUBT_MS = 100 }; /* a client that is not stopped has heard of the doubt by then */
+
+/* After the backend has lost all claims, and the client was told to doubt its own, no lease may begin with a lost claim. */
+static void check_grant(const struct slot *slot, int64_t since_ns)
+{
+    int64_t lost_ns = run_world.lost_ns;
+    uint64_t token = mortise_token(slot->lease);
+    if (lost_ns == 0 || since_ns < lost_ns + DOUBT_MS * NS_PER_MS || token == 0 ||
+        run_world.stopped_ns > lost_ns - DOUBT_MS * NS_PER_MS)
+        return;
+    bool holds = run_world.sim->holds(name_text(slot->name), token);
+    if (!holds && mortise_state(slot->lease) == MORTISE_STATE_HELD && run_world.lost_ns == lost_ns)
+        sched_fail("a lease begins with a claim that the backend has lost");
+}
+
 static void acquire(struct worker *worker, struct slot *slot, const struct step *step)
 {
     struct opened *opened = client_of(worker->process);
@@ -125,6 +140,7 @@ static void acquire(struct worker *worker, struct slot *slot, const struct step 
         return;
     fill_slot(slot, step, opened, watched);
     slot_holds(slot, lease);
+    check_grant(slot, since_ns);
 }
 
 static void acquire_async(struct worker *worker, struct slot *slot, const struct step *step)

@@ -90,6 +90,8 @@ struct world {
     struct worker workers[PLAN_WORKERS];
     bool calm, may_be_away; /* the calm: no more faults. may_be_away: the plan has faults at all */
     bool all_clean;         /* every close returned OK */
+    int64_t lost_ns;        /* when the backend forgot all claims; 0: never */
+    int64_t stopped_ns;     /* until when a process was stopped at the latest */
     bool stuck;             /* a close did not wait for a thread that was too slow */
 };
 extern struct world run_world;

@@ -7,5 +7,7 @@
 
 /* Threads, or processes, stand still by chance. */
 bool run_has_stalls(void);
+/* The backend forgets claims: two may hold a name until one of them learns it. */
+bool run_has_losses(void);
 
 #endif

@@ -121,6 +121,15 @@ static void api_deaf(bool on)
     sim_unlock(NULL);
 }
 
+static bool api_holds(const char *name, uint64_t token)
+{
+    sim_lock();
+    struct claim *claim = store_find(name, strlen(name));
+    bool holds = claim && claim_of_token(claim, token) != NULL;
+    sim_unlock(NULL);
+    return holds;
+}
+
 static void api_doubt_all(void)
 {
     struct instance *instance;
@@ -250,5 +259,6 @@ MORTISE_API const sim_api sim_api_v1 = {
     .instances = api_instances,
     .reset = api_reset,
     .deaf = api_deaf,
+    .holds = api_holds,
     .doubt_all = api_doubt_all,
 };

@@ -102,6 +102,8 @@ typedef struct sim_api {
 
     /* While it is on, news of a released name reach nobody, as if connections were down. news_all() goes through. */
     void (*deaf)(bool on);
+    /* Whether the name is held under this token. */
+    bool (*holds)(const char *name, uint64_t token);
     /* Every client is to ask the backend whether it still holds what it holds (as after a failover). */
     void (*doubt_all)(void);
 } sim_api;
