@@ -222,13 +222,15 @@ static bool look(struct slot *slot)
         return false;
     if (mortise_token(slot->lease) != 0) /* else a callback has released it since */
         record_held(slot->name, slot->lease, at_ns);
-    int64_t deadline_ns = sched_now() + mortise_remaining_ms(slot->lease) * NS_PER_MS;
+    int64_t before_ns = sched_now(); /* the thread may stand still in between */
+    int64_t left_ns = mortise_remaining_ms(slot->lease) * NS_PER_MS;
+    int64_t latest_ns = sched_now() + left_ns + NS_PER_MS;
     if (mortise_state(slot->lease) == MORTISE_STATE_LOST)
         return false;
-    if (deadline_ns < slot->deadline_ns - 2 * NS_PER_MS)
+    if (latest_ns < slot->deadline_ns)
         sched_fail("the deadline of a lease moved back by %lld ms",
-                   (long long)((slot->deadline_ns - deadline_ns) / NS_PER_MS));
-    slot->deadline_ns = deadline_ns;
+                   (long long)((slot->deadline_ns - latest_ns) / NS_PER_MS));
+    slot->deadline_ns = before_ns + left_ns;
     return true;
 }
 

@@ -65,7 +65,7 @@ struct slot {
     struct opened *opened;
     int name;
     bool shared, owner, no_renew;
-    int64_t deadline_ns; /* as it was seen last */
+    int64_t deadline_ns; /* not before this, as it was seen last */
 };
 
 struct worker {
