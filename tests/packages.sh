@@ -25,6 +25,7 @@ libcunit1-dev   module    cunit
 sqlite3         command   sqlite3
 python3         command   python3
 tmux            command   tmux
+patch           command   patch
 redis-server    command   redis-server
 redis-tools     command   redis-cli
 python3-redis   python    redis

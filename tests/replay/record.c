@@ -26,11 +26,11 @@ void record_end(void)
     fclose(file);
 }
 
-void record_held(int name, mortise_lease *lease, int64_t at_ns)
+void record_held(int name, uint64_t token, int64_t at_ns)
 {
     fprintf(file,
             "{\"event\":\"held\",\"at_ns\":%" PRId64 ",\"name\":\"%s\",\"token\":%" PRIu64 "}\n",
-            at_ns, name_text(name), mortise_token(lease));
+            at_ns, name_text(name), token);
 }
 
 void record_calm(void)

@@ -87,10 +87,23 @@ static void record_open_histories(void)
     closedir(folder);
 }
 
+/* A name may pass to each caller of a process that was killed, and stays with it for its ttl. The queue of the sim looks
+ * at such a claim when the claim before would have expired. */
+static int64_t patience_ms(void)
+{
+    const struct plan *plan = &run_world.plan;
+    int64_t ms = 9000;
+    for (int p = 1; p <= plan->processes; p++)
+        if (sched_is_killed(p))
+            ms += 8 * plan->ttl_ms + (plan->queue ? 20000 : 0);
+    return ms;
+}
+
 static int check(void)
 {
-    static char words[3][16] = {"check", "patience=9000", "fencing=1"};
+    static char words[3][32] = {"check", "", "fencing=1"};
     static char *arguments[FILES + 4] = {words[0], words[1], words[2]};
+    snprintf(words[1], sizeof words[1], "patience=%lld", (long long)patience_ms());
     int count = 3;
     DIR *folder = opendir(run_world.folder);
     for (const struct dirent *entry; folder && (entry = readdir(folder));) {
@@ -233,6 +246,7 @@ int run_plan(const struct plan *plan, bool tracing, bool points)
                                       .step_limit = 400000,
                                       .time_limit_ns = INT64_C(300000) * NS_PER_MS,
                                       .trace_points = points,
+                                      .failed = remove_folder,
                                       .killed = record_killed};
     begin(plan);
     sched_tracing = tracing;

@@ -63,6 +63,7 @@ struct sched_settings {
     uint64_t step_limit;      /* points until the run fails */
     int64_t time_limit_ns;    /* likewise, of virtual time */
     bool trace_points;        /* print every point */
+    void (*failed)(void);     /* before the run ends by sched_fail(); not scheduled */
     void (*killed)(int process,
                    int64_t at_ns); /* a process that sched_kill() named has ended now */
 };

@@ -128,5 +128,7 @@ void sched_fail(const char *format, ...)
             print_thread(sched.threads[i]);
     }
     fflush(stdout);
+    if (sched.settings.failed)
+        sched.settings.failed();
     _exit(1);
 }

@@ -93,6 +93,14 @@ static void slot_holds(struct slot *slot, mortise_lease *lease)
     slot->wish = NULL;
 }
 
+/* UNREACHABLE: the wait was over before the request was sent. */
+static void check_acquired(const mortise_options *options, mortise_status status,
+                           const struct opened *opened, const mortise_error *error)
+{
+    if (status != MORTISE_UNREACHABLE || options->wait_ms <= 0)
+        check_status(CALL_ACQUIRE, status, opened, error);
+}
+
 /* A wait ends in time: nothing stops these threads, and the clock is exact. */
 static void check_wait(const mortise_options *options, int64_t since_ns)
 {
@@ -129,8 +137,7 @@ static void acquire(struct worker *worker, struct slot *slot, const struct step 
     mortise_status status =
         mortise_acquire(opened->handle, name_text(step->name), &options, &lease, &error);
     sched_trace("acquire %s: %s", name_text(step->name), mortise_status_name(status));
-    if (status != MORTISE_UNREACHABLE || options.wait_ms <= 0) /* else it was not sent in time */
-        check_status(CALL_ACQUIRE, status, opened, &error);
+    check_acquired(&options, status, opened, &error);
     check_wait(&options, since_ns);
     if ((status == MORTISE_BUSY) && options.wait_ms != 0)
         sched_fail("an acquire that may wait returns BUSY");
@@ -201,7 +208,7 @@ static void acquire_many(struct worker *worker, const struct step *step)
     mortise_status status =
         mortise_acquire_many(opened->handle, names, count, &options, leases, &error);
     sched_trace("acquire-many: %s", mortise_status_name(status));
-    check_status(CALL_ACQUIRE, status, opened, &error);
+    check_acquired(&options, status, opened, &error);
     if (status != MORTISE_OK)
         return;
     usleep((useconds_t)step->ms * 1000);
@@ -220,8 +227,9 @@ static bool look(struct slot *slot)
     int64_t at_ns = (int64_t)now.tv_sec * 1000 * NS_PER_MS + now.tv_nsec;
     if (mortise_state(slot->lease) == MORTISE_STATE_LOST)
         return false;
-    if (mortise_token(slot->lease) != 0) /* else a callback has released it since */
-        record_held(slot->name, slot->lease, at_ns);
+    uint64_t token = mortise_token(slot->lease);
+    if (token != 0 && !slot->watched->released_inside) /* else a callback releases it now */
+        record_held(slot->name, token, at_ns);
     int64_t before_ns = sched_now(); /* the thread may stand still in between */
     int64_t left_ns = mortise_remaining_ms(slot->lease) * NS_PER_MS;
     int64_t latest_ns = sched_now() + left_ns + NS_PER_MS;

@@ -100,7 +100,7 @@ extern struct world run_world;
 
 void record_begin(const char *folder);
 void record_end(void);
-void record_held(int name, mortise_lease *lease, int64_t at_ns);
+void record_held(int name, uint64_t token, int64_t at_ns);
 void record_calm(void);
 void record_killed(int process, int64_t at_ns);
 /* The client of this history was closed, though its modules are still open. */

@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Plants known mistakes in the core and in the sim, one at a time, and lets the replay find each of them.
+
+    planted.py --work FOLDER [NAME …]      the patches of tests/replay/planted/ with these names; all without one
+
+Each patch begins with lines "What: …" (the mistake), "Finds: REGEX" (what a failing run prints), and "Seeds: N" (it must be
+found with the seeds 1 to N). The core is built in FOLDER as the build folder has it, with -fsanitize=thread and without
+the sanitizer's library, so that each atomic operation is a point of the scheduler (tests/replay/calls_atomic.c). First the
+core without any patch must pass the same seeds.
+
+Environment: MORTISE_SOURCE_DIR, MORTISE_BUILD_DIR. Exit code 0: all were found; 1: not."""
+import argparse
+import concurrent.futures
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+
+SOURCE = os.environ.get("MORTISE_SOURCE_DIR") or os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
+BUILD = os.environ.get("MORTISE_BUILD_DIR") or os.path.join(SOURCE, "build-test")
+SONAME = os.path.basename(os.path.realpath(os.path.join(BUILD, "lib", "libmortise.so")))
+PARTS = {"core": "core", "sim": os.path.join("tests", "sim")}
+
+
+class Patch:
+    """One planted mistake."""
+
+    def __init__(self, path):
+        self.path, self.name = path, os.path.basename(path)[:-len(".patch")]
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        fields = dict(re.findall(r"^(What|Finds|Seeds): (.*)$", text, re.M))
+        self.what, self.finds, self.seeds = fields["What"], re.compile(fields["Finds"]), int(fields["Seeds"])
+        self.files = re.findall(r"^\+\+\+ b/(\S+)", text, re.M)
+        self.part = "core" if self.files[0].startswith("core/") else "sim"
+
+
+def commands_of(part):
+    """The compiler's arguments for each source file of the part, by its path in the tree."""
+    with open(os.path.join(BUILD, "compile_commands.json"), encoding="utf-8") as file:
+        entries = json.load(file)
+    found = {}
+    for entry in entries:
+        path = os.path.relpath(os.path.realpath(os.path.join(entry["directory"], entry["file"])), SOURCE)
+        if path.startswith(PARTS[part] + os.sep) and path not in found:
+            found[path] = (shlex.split(entry["command"]), entry["directory"])
+    return found
+
+
+class Tree:
+    """A copy of the parts, with their objects."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.commands = {part: commands_of(part) for part in PARTS}
+
+    def copy(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+        for part in PARTS.values():
+            shutil.copytree(os.path.join(SOURCE, part), os.path.join(self.folder, part))
+        os.makedirs(os.path.join(self.folder, "lib"))
+        os.makedirs(os.path.join(self.folder, "modules"))
+
+    def object_of(self, path):
+        return os.path.join(self.folder, path[:-2] + ".o")
+
+    def compile(self, part, path):
+        arguments, directory = self.commands[part][path]
+        kept, skip = [], False
+        for argument in arguments:
+            if skip or argument in ("-c", "-o", "-MF", "-MT", "-MD", "-Werror") or argument.endswith(path):
+                skip = argument in ("-o", "-MF", "-MT") and not skip
+                continue
+            kept.append(argument)
+        here = os.path.join(self.folder, PARTS[part])
+        extra = ["-O1", "-w", "-fsanitize=thread", "-c", os.path.join(self.folder, path), "-o", self.object_of(path)]
+        includes = [f"-I{here}"] if part == "core" else []
+        at = next(i for i, argument in enumerate(kept) if argument.startswith("-"))
+        subprocess.run(kept[:at] + includes + kept[at:] + extra, cwd=directory, check=True)
+
+    def compile_all(self, part, paths):
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda path: self.compile(part, path), paths))
+
+    def link(self, part):
+        objects = [self.object_of(path) for path in self.commands[part]]
+        compiler = next(a for a in next(iter(self.commands[part].values()))[0] if "ccache" not in a)
+        if part == "core":
+            script = os.path.join(SOURCE, "core", "libmortise.map")
+            target = [os.path.join(self.folder, "lib", SONAME), f"-Wl,-soname,{SONAME}",
+                      f"-Wl,--version-script={script}", "-linih", "-lpthread", "-ldl"]
+        else:
+            target = [os.path.join(self.folder, "modules", "sim.so")]
+            shutil.copy2(os.path.join(BUILD, "tests", "modules", "recorder.so"), os.path.join(self.folder, "modules"))
+        subprocess.run([compiler, "-shared", "-fPIC", *objects, "-o", *target], check=True)
+
+    def build(self):
+        self.copy()
+        for part, commands in self.commands.items():
+            self.compile_all(part, commands)
+            self.link(part)
+
+    def affected(self, patch):
+        """The files to compile again: all, if a header changed."""
+        sources = [path for path in patch.files if path.endswith(".c")]
+        return sources if len(sources) == len(patch.files) else list(self.commands[patch.part])
+
+    def plant(self, patch, back=False):
+        subprocess.run(["patch", "-s", "-p1", *(["-R"] if back else []), "-i", patch.path], cwd=self.folder, check=True)
+        self.compile_all(patch.part, self.affected(patch))
+        self.link(patch.part)
+
+    def replay(self, *arguments):
+        environment = dict(os.environ, LD_PRELOAD=os.path.join(self.folder, "lib", SONAME))
+        program = os.path.join(BUILD, "tests", "replay", "replay")
+        run = subprocess.run([program, "--modules", os.path.join(self.folder, "modules"), *arguments], env=environment,
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        return run.returncode, run.stdout.decode("utf-8", "replace")
+
+
+def first_seed(output):
+    match = re.search(r"^seed (\d+) fails", output, re.M)
+    return int(match[1]) if match else 0
+
+
+def look_for(tree, patch):
+    began = time.monotonic()
+    tree.plant(patch)
+    try:
+        code, output = tree.replay("--seeds", f"1-{patch.seeds}", "--first", "--jobs", "2")
+    finally:
+        tree.plant(patch, back=True)
+    found = code != 0 and patch.finds.search(output) is not None
+    finding = re.search(r".*(?:FINDING|: [a-z-]+: ).*|.*fails \((?!1\)).*", output)
+    print(f"{patch.name}: {patch.what}: " + (f"seed {first_seed(output)}: {finding[0][:200] if finding else ''}" if code else
+                                             "NOT FOUND") + ("" if found or not code else ": NOT WHAT WAS EXPECTED") +
+          f" ({time.monotonic() - began:.0f} s)", flush=True)
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--work", required=True)
+    parser.add_argument("--trust", action="store_true", help="leave out the run without a patch")
+    parser.add_argument("names", nargs="*")
+    settings = parser.parse_args()
+    folder = os.path.join(SOURCE, "tests", "replay", "planted")
+    names = settings.names or sorted(name[:-len(".patch")] for name in os.listdir(folder) if name.endswith(".patch"))
+    patches = [Patch(os.path.join(folder, name + ".patch")) for name in names]
+    tree = Tree(os.path.realpath(settings.work))
+    tree.build()
+    most = max(patch.seeds for patch in patches)
+    code, output = (0, "") if settings.trust else tree.replay("--seeds", f"1-{most}", "--jobs", "2")
+    if code != 0:
+        print("without a patch:\n" + output)
+    return all([look_for(tree, patch) for patch in patches]) and code == 0
+
+
+if __name__ == "__main__":
+    sys.exit(0 if main() else 1)
