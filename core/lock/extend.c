@@ -47,6 +47,10 @@ void claim_extended_locked(struct claim *claim, const mortise_op *op)
 {
     if (!claim->extending)
         return;
+    if (!claim->renew && op->good_for_ms < op->ttl_ms) { /* as at the grant */
+        claim->renew = claim->ends = true;
+        claim->hold_until_ns = 0;
+    }
     if (claim->ends) { /* renewed until then, because the session alone does not last that long */
         int64_t until_ns = clock_after_ms(op->from_ns, op->ttl_ms);
         if (until_ns > claim->hold_until_ns)

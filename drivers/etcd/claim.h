@@ -87,3 +87,207 @@
  *   - Several permits come back at once, or others than the first ones: any event among the P keys before it makes a claim
  *     look again.
  *   - A release and the first requests of a new session cross the end of the old one: keys are named by grant, not by lease. */
+#ifndef MORTISE_ETCD_CLAIM_H
+#define MORTISE_ETCD_CLAIM_H
+
+#include "queue.h"
+#include "session.h"
+
+enum claim_state {
+    CLAIM_IDLE, /* wanted: up to READY */
+    CLAIM_LOOKING,
+    CLAIM_ASKING,
+    CLAIM_UNCERTAIN,
+    CLAIM_QUEUED,
+    CLAIM_WAITING,
+    CLAIM_FIRST,
+    CLAIM_READY,
+    CLAIM_HELD,
+    CLAIM_GONE,
+    CLAIM_UNWANTED, /* nobody wants it: from here on */
+    CLAIM_DOUBTFUL,
+    CLAIM_DELETING,
+    CLAIM_REDELETING,
+    CLAIM_ENDED
+};
+
+enum move { MOVE_NONE, MOVE_SENT, MOVE_UNKNOWN };
+
+struct claim {
+    struct claim *next, *prev;           /* of the name */
+    struct claim *next_late, *prev_late; /* in the backlog; prev_late NULL: not there */
+    struct name *name;
+    mortise_grant_id grant;
+    struct kind kind; /* as it was asked for */
+    enum claim_state state;
+    mortise_op *op;       /* the acquire that waits for it, or NULL */
+    mortise_op *releases; /* utlist; they wait for its end */
+    uint64_t step;        /* answers to looks and writes of earlier steps mean nothing; */
+    uint64_t ask;         /* likewise of acquires */
+    unsigned pending;     /* calls on their way */
+    bool has_looked;      /* a shared try: nobody was there */
+    bool made;            /* the servers may have its key, and no acquire is on its way */
+
+    struct session *session; /* of its acquire, and of its key if `lease` is its lease */
+    int64_t lease;           /* of its key; 0: not known */
+    struct session *moves_to;
+    enum move move;
+    int64_t created, modified; /* revisions of its key */
+    int64_t seen_at;           /* the revision at which its key was last seen */
+    int64_t noted_base;        /* the base of the tokens in its key; -1: not known */
+    int64_t noted_ms;          /* the wall clock in it */
+    int64_t base;              /* with which it counts */
+    bool downgraded;           /* it was exclusive, and its key says that it is shared now */
+    mortise_op *downgrade;     /* the renewal that waits until the key says so, or NULL */
+
+    int64_t own_watch;
+    int64_t *watches; /* of the keys that block it */
+    size_t watch_count;
+
+    uint64_t token_floor, token;
+    int64_t ttl_ms;
+    int64_t asked_ns; /* when its op came */
+    int64_t from_ns;  /* before the look that showed it first was sent */
+    int64_t ends_ns;  /* when it is over if nobody renews it; NEVER: an op waits for it */
+    int64_t look_ns;  /* HELD: when to watch its own key; NEVER: it is watched */
+    int64_t retry_ns; /* when to try again what failed; 0: nothing did */
+    size_t last_len;
+    char last[CONTENDER_MAX]; /* of its key: what follows the name's */
+};
+
+/* A lock that this client holds, wants or is about to leave. */
+struct name {
+    UT_hash_handle hh; /* by key */
+    struct claim *claims;
+    size_t name_len;
+    char name[MORTISE_NAME_MAX];
+    size_t key_len;
+    char key[]; /* "mortise/NAME/" */
+};
+
+struct key {
+    size_t size;
+    char text[KEY_MAX];
+};
+
+static inline struct bytes key_bytes(const struct key *key)
+{
+    return bytes_of(key->text, key->size);
+}
+
+static inline bool claim_is_wanted(const struct claim *claim)
+{
+    return claim->state <= CLAIM_READY;
+}
+
+static inline bool claim_is_unwanted(const struct claim *claim)
+{
+    return claim->state >= CLAIM_UNWANTED;
+}
+
+/* It has a key, as far as is known, and somebody wants it. */
+static inline bool claim_has_key(const struct claim *claim)
+{
+    return claim->state >= CLAIM_QUEUED && claim->state <= CLAIM_HELD;
+}
+
+/* Until when its session is proven to live; 0: nothing is proven for its key. */
+static inline int64_t claim_deadline(const struct claim *claim)
+{
+    const struct session *session = claim->session;
+    return session != NULL && session->lease == claim->lease ? session->deadline_ns : 0;
+}
+
+/* ---- claim.c -------------------------------------------------------------------------------------- */
+
+struct claim *claim_find(struct driver *driver, const mortise_op *op);
+struct claim *claim_new(struct driver *driver, const mortise_op *op);
+/* The one place where the state changes. */
+void claim_become(struct driver *driver, struct claim *claim, enum claim_state state);
+void claim_set_session(struct claim *claim, struct session *session);
+void claim_set_move(struct claim *claim, struct session *session);
+/* Answers the ops that wait for its end, and takes it off all lists. The caller must not touch it any more. */
+void claim_end(struct driver *driver, struct claim *claim, mortise_status status);
+void claims_free(struct driver *driver);
+typedef void claim_visit(struct driver *driver, struct claim *claim);
+/* Calls visit for each claim; it may end the claim that it is given. */
+void claims_each(struct driver *driver, claim_visit *visit);
+/* Not later than that the driver looks at all claims. */
+void claims_sweep_by(struct driver *driver, int64_t at_ns);
+/* HELD: watches its own key then, or a little later. */
+void claim_look_by(struct driver *driver, struct claim *claim, int64_t after_ns);
+/* Tries again then what failed. */
+void claim_retry(struct driver *driver, struct claim *claim, int64_t after_ns);
+/* Takes it off the backlog. */
+void claim_not_late(struct driver *driver, struct claim *claim);
+/* Its own key; and the key of the name with this character behind it, or in the place of its last slash (NAME_END). */
+void claim_key(const struct claim *claim, struct key *key);
+void claim_border(const struct claim *claim, char border, struct key *key);
+/* Stops watching the keys that block it. */
+void claim_unwatch(struct driver *driver, struct claim *claim);
+/* A transaction whose answer goes to its present step. NULL: no memory. */
+struct call *claim_begin(struct driver *driver, struct claim *claim, reply_handler *answered);
+/* Sends it, and counts it. False: it was not sent; then the acquire has failed, or the claim tries again after a pause. */
+bool claim_send(struct driver *driver, struct claim *claim, struct call *call);
+/* An answer is here: its claim, or NULL if that has ended. */
+struct claim *claim_answered(struct driver *driver, struct call *call);
+/* The same; also NULL if the answer is of an earlier step, or lost. */
+struct claim *claim_arrived(struct driver *driver, struct call *call);
+/* The core is to look at it. */
+void claim_tell(struct driver *driver, struct claim *claim);
+/* HELD: its own key has gone. */
+void claim_vanish(struct driver *driver, struct claim *claim);
+
+/* ---- acquire.c ------------------------------------------------------------------------------------ */
+
+/* Looks again from what is known, if its session is ready, or waits for its turn. Not for HELD and GONE. */
+void claim_go(struct driver *driver, struct claim *claim);
+/* There may be room for claims of the backlog. */
+void claims_go_late(struct driver *driver);
+/* It has a key: looks at the queue. */
+void claim_look(struct driver *driver, struct claim *claim);
+
+/* ---- grant.c -------------------------------------------------------------------------------------- */
+
+/* It is the first of its queue: gets its token, and then the grant. tokens: as the look has read them. */
+void claim_be_first(struct driver *driver, struct claim *claim, const struct kvs *tokens,
+                    uint64_t cluster);
+/* READY or HELD: answers the acquire, if the session is proven for long enough. */
+void claim_grant(struct driver *driver, struct claim *claim);
+void tokens_key(const struct driver *driver, struct key *key);
+
+/* ---- release.c ------------------------------------------------------------------------------------ */
+
+/* Nobody wants it any more. It may end at once: the caller must not touch it any more. */
+void claim_drop(struct driver *driver, struct claim *claim);
+/* Fails the acquire with what the servers said, and drops the claim. */
+void claim_fail(struct driver *driver, struct claim *claim, const struct call *call);
+/* Sends the delete of its key. */
+void claim_delete(struct driver *driver, struct claim *claim);
+
+/* ---- move.c --------------------------------------------------------------------------------------- */
+
+/* If its key must move, moves it, or waits until the next session is ready. */
+void claim_move(struct driver *driver, struct claim *claim);
+
+/* ---- lease.c: the core's ops and the sessions' events ---------------------------------------------- */
+
+void lease_acquire(struct driver *driver, mortise_op *op);
+void lease_renew(struct driver *driver, mortise_op *op);
+void lease_release(struct driver *driver, mortise_op *op);
+void lease_cancel_acquire(struct driver *driver, mortise_op *op);
+void lease_cancel_renew(struct driver *driver, mortise_op *op);
+void lease_cancel_release(struct driver *driver, mortise_op *op);
+void lease_up(struct driver *driver);
+void lease_down(struct driver *driver);
+void lease_away(struct driver *driver);
+void lease_ready(struct driver *driver, struct session *session);
+void lease_proven(struct driver *driver, struct session *session);
+void lease_left(struct driver *driver, struct session *session);
+void lease_session_over(struct driver *driver, struct session *session);
+void lease_refused(struct driver *driver, struct session *session, const struct call *call);
+void lease_watched(struct driver *driver, enum watch_target kind, struct claim *claim,
+                   enum watch_event event);
+void lease_sweep(struct driver *driver, int64_t now_ns);
+
+#endif

@@ -41,4 +41,151 @@
  *   - GOAWAY while calls are on their way: they are LOST, although some may be answered yet.
  *   - A message without an end, or larger than GRPC_MESSAGE_MAX: nonsense.
  *
+ * LOOKS. The core polls the descriptor only while an op is outstanding. What the driver does by itself (beats, moves, a connection
+ * that held leases need) is answered without one. So as long as an answer is expected, the link looks for it, after 1 ms, 2 ms and so
+ * on up to 64 ms. While nothing is expected it looks when the core renews, for events of watches.
+ *
  * The watches have a stream of their own on the same connection (watch.h). All of it runs in the pump. */
+#ifndef MORTISE_ETCD_LINK_H
+#define MORTISE_ETCD_LINK_H
+
+#include "endpoints.h"
+#include "grpc.h"
+#include "messages.h"
+#include "socket.h"
+
+#define NS_PER_MS INT64_C(1000000)
+
+struct driver;
+struct call;
+
+typedef void reply_handler(struct driver *driver, struct call *call);
+
+/* Where an answer goes. */
+struct reply_to {
+    reply_handler *answered; /* NULL: nobody wants to know */
+    void *target;
+    uint64_t step; /* of the target, when the call was made */
+};
+
+enum call_end {
+    CALL_DONE,
+    CALL_REFUSED, /* the server says why, and did not do it */
+    CALL_LOST     /* it may be executed, now or later */
+};
+
+/* One call. It lives until it is answered, exactly once, or until the link is closed. */
+struct call {
+    struct grpc_call grpc; /* first */
+    struct call *next, *prev;
+    struct link *link;
+    enum method method;
+    struct reply_to to; /* the handler takes nothing over; the call is freed after it */
+    size_t mark;
+    int64_t sent_ns;
+    int64_t due_ns;         /* not answered by then: the connection is given up */
+    int64_t timeout_ns;
+    unsigned token_number;  /* with which token it was sent; */
+    unsigned token_tries;   /* and how many were refused for it */
+    bool parked;            /* waits for a new token */
+    struct writer message;  /* of the answer */
+    /* the answer: */
+    enum call_end end;
+    int code; /* enum grpc_status */
+    char text[GRPC_TEXT_MAX];
+    struct answer answer; /* done: points into `message` */
+};
+
+enum link_state { LINK_DOWN, LINK_RESOLVING, LINK_CONNECTING, LINK_SECURING, LINK_GREETING, LINK_UP };
+
+struct link_settings {
+    const char *user, *password; /* NULL: none */
+    int64_t connect_timeout_ms;
+    int64_t timeout_ms;
+    bool tls;
+    struct tls_settings tls_settings;
+};
+
+struct link_events {
+    void (*up)(struct driver *driver);
+    /* All calls have been told that they are LOST. */
+    void (*down)(struct driver *driver);
+    /* An answer has shown this term on this connection. */
+    void (*term)(struct driver *driver, uint64_t term);
+    /* A message of the watch stream. False: it makes no sense. */
+    bool (*watch)(struct driver *driver, struct bytes message);
+};
+
+enum token_state { TOKEN_NONE, TOKEN_ASKED, TOKEN_THERE };
+
+struct link {
+    struct driver *driver;
+    mortise_host *host;
+    const struct link_settings *settings;
+    const struct link_events *events;
+    struct endpoints endpoints;
+    enum link_state state;
+    bool wanted;
+    bool resolving;    /* a look-up is under way; its answer will come */
+    unsigned attempts; /* since it was last UP for a while */
+    int64_t due_ns;    /* DOWN: the next attempt; else: until when the attempt must be UP */
+    int64_t up_ns;     /* since when it is, or was, UP */
+    int64_t look_ns;   /* when to look whether an answer has come: see LOOKS */
+    int64_t look_step_ns;
+    struct address addresses[ENDPOINT_ADDRESSES];
+    size_t address_count, address_at;
+    struct tls_context *tls;
+    struct socket socket;
+    struct grpc grpc;
+    bool telling; /* inside grpc_receive: if it breaks now, that is done afterwards */
+    bool breaks;
+    struct call *calls; /* that are not answered */
+    size_t open;        /* how many of them */
+    int64_t calls_due_ns; /* none of them is overdue earlier */
+    struct grpc_call watch;
+    uint64_t term;    /* of the last answer on this connection; 0: there was none */
+    uint64_t cluster; /* its id; 0: not known */
+    int64_t revision; /* the largest that an answer had */
+    enum token_state token_state;
+    unsigned token_number;
+    char *token;
+    char version[32];
+    char trouble[300]; /* why it is not UP, or was given up last */
+    bool refused;      /* the servers refuse us, for example the password */
+};
+
+void link_open(struct link *link);
+void link_close(struct link *link);
+/* Whether it should be UP as soon as possible. An open connection stays. */
+void link_want(struct link *link, bool wanted);
+static inline bool link_is_up(const struct link *link)
+{
+    return link->state == LINK_UP && !link->breaks;
+}
+/* Gives the connection up, because of what the format says. */
+void link_break(struct link *link, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* "127.0.0.1:2379" */
+const char *link_endpoint(const struct link *link);
+
+/* A call: link_begin, then its message is written (&call->grpc.out), then link_send. NULL: no memory. */
+struct call *link_begin(struct link *link, enum method method, struct reply_to to);
+/* False: it was not sent, because there is no memory or no connection; it is freed and will not be answered. */
+bool link_send(struct link *link, struct call *call);
+/* The same for a call that must be answered within a shorter time than any other. */
+bool link_send_within(struct link *link, struct call *call, int64_t timeout_ns);
+/* Adds a message to the watch stream: writes go between these. */
+struct writer *link_watch_begin(struct link *link, size_t *mark);
+void link_watch_end(struct link *link, size_t mark);
+/* Ends the stream; the next message begins another one. */
+void link_watch_stop(struct link *link);
+
+size_t link_interest(const struct link *link, struct pollfd *fds, size_t capacity, int64_t *due_ns);
+void link_turn(struct link *link, const struct pollfd *ready, size_t n);
+/* Reads what has come. */
+void link_look(struct link *link);
+/* Hands what was written to the kernel: once after a batch of calls. */
+void link_flush(struct link *link);
+/* At the end: waits until everything is answered, but no longer than that. */
+void link_settle(struct link *link, int64_t timeout_ms);
+
+#endif

@@ -1,6 +1,7 @@
 /* session.h - a session: an etcd lease of this client, its key, its beats, and what it means for a deadline.
  *
- * All claims whose ttls are the same number of whole seconds share a session. It has one of these states:
+ * All claims of one ttl share a session. Its lease lasts for a quarter longer than they do, in whole seconds, so that it is proven
+ * for their whole ttl at any time between two beats. It has one of these states:
  *
  *   WANTED    the servers have no lease of it
  *   GRANTING  LeaseGrant is on its way
@@ -40,7 +41,7 @@
  *   a: after a pause; the claims that wait for it fail. A claim that may be in the servers by an unanswered acquire is neither
  *   begun anew nor known to be gone before the next join is answered: from then on no older acquire is executed.
  *
- * BEATS. A beat is a keep-alive and, after its answer, a read of the session's key. Four in a ttl, while anything is held or
+ * BEATS. A beat is a keep-alive and, after its answer, a read of the session's key. Six in a ttl of the lease, while anything is held or
  * wanted. The read alone is sent if this connection has not shown the session's term yet.
  *
  * THE TERM. protocol.md ("The deadline") says why a session belongs to one raft term. `term` of the link is that of the
@@ -60,3 +61,86 @@
  *   - Somebody deletes the key alone: joined again; acquires that were on their way fail, and begin anew.
  *   - The term changes twice while claims move: each move names the lease that the key has; session_of_lease() finds it.
  *   - The servers lose their data: "lease not found". */
+#ifndef MORTISE_ETCD_SESSION_H
+#define MORTISE_ETCD_SESSION_H
+
+#include "driver.h"
+
+#define BEATS_PER_TTL 6 /* of the lease */
+
+enum session_state {
+    SESSION_WANTED,
+    SESSION_GRANTING,
+    SESSION_LIVE,
+    SESSION_RESTING,
+    SESSION_LEFT,
+    SESSION_OVER
+};
+
+enum join { JOIN_NEEDED, JOIN_SENT, JOINED };
+
+struct session {
+    struct session *next, *prev;
+    enum session_state state;
+    enum join join;
+    int64_t asked_ttl_s; /* as claims ask for it */
+    int64_t ttl_ns;      /* as the servers gave it */
+    int64_t lease;       /* its id */
+    uint64_t term;       /* of its grant */
+    int64_t joined_at;   /* the mod revision of its key, while JOINED */
+    unsigned claims;     /* that refer to it; kept by claim.c, as are: */
+    unsigned wanted;     /* of these: are wanted or held */
+    unsigned doubtful;   /* of these: wait for a join before anything else */
+    uint64_t step;       /* answers to calls of earlier steps mean nothing */
+    unsigned pending;    /* calls on their way */
+    int64_t deadline_ns; /* 0: nothing is proven */
+    int64_t busy_ns;     /* when it was needed last */
+    int64_t retry_ns;    /* when to try again what was refused */
+    int64_t beat_due_ns;
+    int64_t beat_sent_ns;       /* of the beat that is on its way; 0: none */
+    int64_t keep_alive_sent_ns; /* of its keep-alive; 0: none, or it proves nothing */
+    int64_t keep_alive_ttl_ns;
+    uint64_t asked_term; /* the link's, before the grant or the keep-alive was sent */
+    bool suspects; /* the core was told to doubt what is held, and not yet that all is well */
+    int64_t watch;
+    size_t key_len;
+    char key[PREFIX_MAX + 80];
+};
+
+static inline struct bytes session_key(const struct session *session)
+{
+    return bytes_of(session->key, session->key_len);
+}
+
+/* Acquires may be sent. */
+static inline bool session_is_ready(const struct session *session)
+{
+    return session->state == SESSION_LIVE && session->join == JOINED;
+}
+
+/* The one for claims with this ttl; makes it, if there is none. NULL: no memory. */
+struct session *session_for(struct driver *driver, int64_t ttl_ms);
+/* NULL: none of ours. */
+struct session *session_of_lease(const struct driver *driver, int64_t lease);
+/* "Lease not found": it is over. */
+void session_end(struct driver *driver, struct session *session);
+/* An acquire found that its key has another revision, or is gone. */
+void session_rejoin(struct driver *driver, struct session *session);
+/* An acquire was lost: no claim that waits for a join goes on before the next one. */
+void session_doubt(struct session *session);
+/* It must be proven for longer: beats now. */
+void session_hurry(struct driver *driver, struct session *session);
+/* The connection stands, and no beat is overdue. */
+bool session_is_well(const struct driver *driver, const struct session *session);
+
+void sessions_up(struct driver *driver);
+void sessions_down(struct driver *driver);
+void sessions_term(struct driver *driver, uint64_t term);
+void session_watched(struct driver *driver, struct session *session, enum watch_event event);
+void sessions_turn(struct driver *driver);
+void sessions_due(const struct driver *driver, int64_t *due_ns);
+/* At the end: ends the leases in the servers, as far as that is possible at once. */
+void sessions_leave(struct driver *driver);
+void sessions_free(struct driver *driver);
+
+#endif

@@ -1,0 +1,445 @@
+/* acquire.c - the way of a claim to the head of its queue: puts its key, looks at the queue, watches the keys that block it.
+ * claim.h has the table of its states; grant.c goes on when it is first. */
+#include "claim.h"
+
+#include <stdlib.h>
+
+#define WATCH_AGAIN_NS                                                                             \
+    (1000 * NS_PER_MS) /* if there is no room for a watch, or the server ends it */
+
+static bool is_try(const struct claim *claim)
+{
+    return claim->op != NULL && (claim->op->flags & MORTISE_OP_TRY) != 0;
+}
+
+/* The keys that delimit the queue of a claim. */
+struct keys {
+    struct key own, begin, shared_begin, shared_end, end, tokens;
+    struct borders borders;
+};
+
+static void keys_of(const struct driver *driver, const struct claim *claim, struct keys *keys)
+{
+    claim_key(claim, &keys->own);
+    claim_border(claim, '/', &keys->begin);
+    keys->begin.size = claim->name->key_len;
+    claim_border(claim, SHARED_BEGIN, &keys->shared_begin);
+    claim_border(claim, SHARED_END, &keys->shared_end);
+    claim_border(claim, NAME_END, &keys->end);
+    tokens_key(driver, &keys->tokens);
+    keys->borders = (struct borders){key_bytes(&keys->begin), key_bytes(&keys->shared_begin),
+                                     key_bytes(&keys->shared_end), key_bytes(&keys->end)};
+}
+
+/* ---- first, blocked, or a try that meets somebody ------------------------------------------------------ */
+
+/* A try is over: it tells who is there, perhaps, and is BUSY when its own key is gone. */
+static void meet(struct driver *driver, struct claim *claim, const struct kv *somebody)
+{
+    if (claim->op->info != NULL && somebody != NULL) {
+        mortise_info *info = claim->op->info;
+        note_holder(somebody, driver->base, info);
+        info->waiters = -1;
+        info->holders = 1; /* at least */
+    }
+    claim_drop(driver, claim);
+}
+
+/* The first contender has another number of permits: the acquire fails, and says who that is. */
+static void meet_permits(struct driver *driver, struct claim *claim, const struct kv *holder)
+{
+    mortise_info info = {.size = sizeof(info)};
+    note_holder(holder, driver->base, &info);
+    if (claim->op != NULL)
+        fault_permits(driver, claim->op, info.permits, &info);
+    claim->op = NULL;
+    claim_drop(driver, claim);
+}
+
+static void watch_key(struct driver *driver, struct claim *claim, struct bytes begin,
+                      struct bytes end, int64_t revision, bool puts)
+{
+    int64_t watch = watch_start(driver, WATCHES_BLOCKER, claim, begin, end, revision + 1, puts);
+    if (watch == 0)
+        claim_retry(driver, claim, WATCH_AGAIN_NS);
+    claim->watches[claim->watch_count++] = watch;
+}
+
+/* The permits are used up: watches as many contenders before it as there are permits. */
+static void watch_crowd(struct driver *driver, struct claim *claim, const struct kvs *crowd,
+                        int64_t revision)
+{
+    struct keys keys;
+    keys_of(driver, claim, &keys);
+    if (claim->kind.permits > CROWD_MAX) {
+        watch_key(driver, claim, keys.borders.shared_begin, keys.borders.shared_end, revision,
+                  false);
+        return;
+    }
+    for (size_t i = 0; i < crowd->count; i++)
+        if (crowd->all[i].created < claim->created)
+            watch_key(driver, claim, crowd->all[i].key, (struct bytes){0}, revision, false);
+}
+
+static void wait_behind(struct driver *driver, struct claim *claim, const struct queue_view *view,
+                        int64_t revision)
+{
+    size_t count = view->before != NULL              ? 1
+                   : claim->kind.permits > CROWD_MAX ? 1
+                                                     : view->crowd->count;
+    claim_become(driver, claim, CLAIM_WAITING);
+    claim->watches = calloc(count, sizeof(*claim->watches));
+    if (claim->watches == NULL)
+        claim_retry(driver, claim, WATCH_AGAIN_NS);
+    else if (view->before != NULL)
+        watch_key(driver, claim, view->before->key, (struct bytes){0}, revision,
+                  claim->kind.shared);
+    else
+        watch_crowd(driver, claim, view->crowd, revision);
+}
+
+/* It has a key, and this is the queue. ops: the answers to what queue_ask() asked for. */
+static void decide(struct driver *driver, struct claim *claim, const struct call *call,
+                   const struct kvs *tokens, const struct kvs *ops, size_t count)
+{
+    struct key own;
+    struct queue_view view;
+    claim_key(claim, &own);
+    if (!queue_look(ops, count, claim->kind, key_bytes(&own), &view))
+        link_break(&driver->link, "an answer makes no sense");
+    else if (view.other_permits != NULL)
+        meet_permits(driver, claim, view.other_permits);
+    else if (view.before == NULL && view.crowd == NULL) {
+        claim->from_ns = call->sent_ns;
+        claim_be_first(driver, claim, tokens, call->answer.header.cluster);
+    } else if (is_try(claim))
+        meet(driver, claim, view.somebody);
+    else
+        wait_behind(driver, claim, &view, call->answer.header.revision);
+}
+
+/* ---- looks ------------------------------------------------------------------------------------------------ */
+
+/* Its own key as an answer shows it. */
+static void take_own(struct driver *driver, struct claim *claim, const struct kv *kv,
+                     int64_t revision)
+{
+    mortise_info info = {.size = sizeof(info)};
+    struct session *session = session_of_lease(driver, kv->lease);
+    claim->made = true;
+    claim->created = kv->created;
+    claim->modified = kv->modified;
+    claim->lease = kv->lease;
+    claim->seen_at = revision;
+    claim->noted_base = note_read(kv->value, &info);
+    if (session != NULL)
+        claim_set_session(claim, session);
+}
+
+/* There is no key: nothing of it is in the servers. */
+static void start_again(struct driver *driver, struct claim *claim)
+{
+    claim->made = false;
+    claim->lease = 0;
+    claim_become(driver, claim, CLAIM_IDLE);
+    claim_go(driver, claim);
+}
+
+enum { LOOK_TOKENS, LOOK_OWN, LOOK_QUEUE };
+
+static void looked(struct driver *driver, struct call *call)
+{
+    struct claim *claim = claim_arrived(driver, call);
+    const struct answer *answer = &call->answer;
+    const struct kvs *own = &answer->ops[LOOK_OWN];
+    struct queue_view view;
+    if (claim == NULL)
+        return;
+    if (call->end == CALL_REFUSED)
+        claim_fail(driver, claim, call);
+    else if (answer->op_count < LOOK_QUEUE)
+        link_break(&driver->link, "an answer makes no sense");
+    else if (own->count > 0) {
+        int64_t created = claim->created;
+        bool is_queued = claim->state == CLAIM_QUEUED;
+        take_own(driver, claim, own->all, answer->header.revision);
+        if (!is_queued || claim->created != created) { /* it is another one than was asked about */
+            claim_look(driver, claim);
+            return;
+        }
+        driver->upcalls->seen(driver, claim);
+        decide(driver, claim, call, &answer->ops[LOOK_TOKENS], answer->ops + LOOK_QUEUE,
+               answer->op_count - LOOK_QUEUE);
+    } else if (claim->state != CLAIM_LOOKING)
+        start_again(driver, claim);
+    else if (!queue_look(answer->ops + LOOK_QUEUE, answer->op_count - LOOK_QUEUE, claim->kind,
+                         (struct bytes){0}, &view))
+        link_break(&driver->link, "an answer makes no sense");
+    else if (view.other_permits != NULL)
+        meet_permits(driver, claim, view.other_permits);
+    else if (view.before != NULL || view.crowd != NULL)
+        meet(driver, claim, view.somebody);
+    else {
+        claim->has_looked = true;
+        start_again(driver, claim);
+    }
+}
+
+static void send_look(struct driver *driver, struct claim *claim, int64_t created)
+{
+    struct keys keys;
+    claim->step++;
+    claim->retry_ns = 0;
+    struct call *call = claim_begin(driver, claim, looked);
+    if (call != NULL) {
+        struct writer *out = &call->grpc.out;
+        keys_of(driver, claim, &keys);
+        txn_range(out, BRANCH_THEN, &(struct range){.begin = key_bytes(&keys.tokens)});
+        txn_range(out, BRANCH_THEN, &(struct range){.begin = key_bytes(&keys.own)});
+        queue_ask(out, BRANCH_THEN, &keys.borders, claim->kind, created);
+    }
+    claim_send(driver, claim, call);
+}
+
+void claim_look(struct driver *driver, struct claim *claim)
+{
+    claim_become(driver, claim, CLAIM_QUEUED);
+    send_look(driver, claim, claim->created);
+}
+
+/* ---- the acquire -------------------------------------------------------------------------------------------- */
+
+enum { PUT_DONE, PUT_TOKENS, PUT_QUEUE };            /* put */
+enum { NOT_OWN, NOT_SESSION, NOT_FIRST, NOT_COUNT }; /* not put */
+
+static void was_put(struct driver *driver, struct claim *claim, struct call *call)
+{
+    const struct answer *answer = &call->answer;
+    claim->made = true;
+    claim->created = claim->modified = claim->seen_at = answer->header.revision;
+    claim->lease = claim->session->lease;
+    if (claim_is_unwanted(claim)) {
+        claim_become(driver, claim, CLAIM_DELETING);
+        claim_go(driver, claim);
+        return;
+    }
+    claim_become(driver, claim, CLAIM_QUEUED);
+    driver->upcalls->seen(driver, claim);
+    decide(driver, claim, call, &answer->ops[PUT_TOKENS], answer->ops + PUT_QUEUE,
+           answer->op_count - PUT_QUEUE);
+}
+
+static void was_not_put(struct driver *driver, struct claim *claim, struct call *call)
+{
+    const struct answer *answer = &call->answer;
+    const struct kvs *own = &answer->ops[NOT_OWN], *key = &answer->ops[NOT_SESSION];
+    const struct kvs *first = &answer->ops[NOT_FIRST];
+    bool is_joined = key->count > 0 && key->all[0].modified == claim->session->joined_at;
+    if (!is_joined)
+        session_rejoin(driver, claim->session);
+    if (own->count > 0)
+        take_own(driver, claim, own->all, answer->header.revision);
+    else
+        claim->made = false;
+    if (claim_is_unwanted(claim) && own->count == 0)
+        claim_end(driver, claim, MORTISE_OK);
+    else if (claim_is_unwanted(claim)) {
+        claim_become(driver, claim, CLAIM_DELETING);
+        claim_go(driver, claim);
+    } else if (own->count > 0) {
+        claim_look(driver, claim);
+    } else if (!is_joined || first->count == 0 || !is_try(claim)) {
+        claim_become(driver, claim, CLAIM_IDLE); /* when its session is joined again */
+        claim_go(driver, claim);
+    } else {
+        claim_become(driver, claim, CLAIM_IDLE);
+        meet(driver, claim, first->all);
+    }
+}
+
+/* The servers have refused it: there is no key. */
+static void was_refused(struct driver *driver, struct claim *claim, struct call *call)
+{
+    if (fault_is_no_lease(call)) { /* with it ends what waits for it */
+        session_end(driver, claim->session);
+        return;
+    }
+    if (claim->state == CLAIM_UNWANTED) {
+        claim_end(driver, claim, MORTISE_OK);
+        return;
+    }
+    claim->made = false;
+    claim_become(driver, claim, CLAIM_IDLE);
+    claim_fail(driver, claim, call);
+}
+
+/* This answer counts whatever has become of the claim, unless its session has ended. */
+static void asked(struct driver *driver, struct call *call)
+{
+    struct claim *claim = claim_answered(driver, call);
+    if (claim == NULL || call->to.step != claim->ask)
+        return;
+    if (call->end == CALL_LOST) {
+        session_doubt(claim->session);
+        claim_become(driver, claim, claim_is_unwanted(claim) ? CLAIM_DOUBTFUL : CLAIM_UNCERTAIN);
+    } else if (call->end == CALL_REFUSED)
+        was_refused(driver, claim, call);
+    else if (call->answer.done && call->answer.op_count > PUT_QUEUE)
+        was_put(driver, claim, call);
+    else if (!call->answer.done && call->answer.op_count == NOT_COUNT)
+        was_not_put(driver, claim, call);
+    else
+        link_break(&driver->link, "an answer makes no sense");
+}
+
+static void write_ask(const struct driver *driver, struct claim *claim, struct writer *out)
+{
+    char data[DATA_MAX];
+    struct keys keys;
+    const struct session *session = claim->session;
+    keys_of(driver, claim, &keys);
+    struct bytes own = key_bytes(&keys.own);
+    size_t size = note_write(driver, driver->base, claim->noted_ms, false, data);
+    txn_if_created(out, own, 0);
+    txn_if_modified(out, session_key(session), session->joined_at);
+    if (is_try(claim) && !claim->kind.shared)
+        txn_if_none(out, keys.borders.begin, keys.borders.end);
+    txn_put(out, BRANCH_THEN,
+            &(struct put){.key = own, .value = bytes_of(data, size), .lease = session->lease});
+    txn_range(out, BRANCH_THEN, &(struct range){.begin = key_bytes(&keys.tokens)});
+    queue_ask(out, BRANCH_THEN, &keys.borders, claim->kind, 0);
+    txn_range(out, BRANCH_ELSE, &(struct range){.begin = own});
+    txn_range(out, BRANCH_ELSE, &(struct range){.begin = session_key(session), .keys_only = true});
+    txn_range(out, BRANCH_ELSE,
+              &(struct range){.begin = keys.borders.begin,
+                              .end = keys.borders.end,
+                              .order = ORDER_OLDEST,
+                              .limit = 1});
+}
+
+static void ask(struct driver *driver, struct claim *claim)
+{
+    claim->step++;
+    claim->ask++;
+    claim->retry_ns = 0;
+    claim->noted_base = driver->base;
+    claim->noted_ms = note_time_ms();
+    claim->has_looked = claim->downgraded = false;
+    struct call *call = claim_begin(driver, claim, asked);
+    if (call != NULL) {
+        call->to.step = claim->ask;
+        write_ask(driver, claim, &call->grpc.out);
+    }
+    if (claim_send(driver, claim, call)) {
+        claim->made = true;
+        claim_become(driver, claim, CLAIM_ASKING);
+    }
+}
+
+/* ---- what is next ------------------------------------------------------------------------------------------ */
+
+/* Chooses the session of a claim that has none that is of use. False: no memory. */
+static bool choose_session(struct driver *driver, struct claim *claim)
+{
+    struct session *session = session_for(driver, claim->ttl_ms);
+    mortise_op *op = claim->op;
+    claim_set_session(claim, session);
+    if (session != NULL)
+        return true;
+    claim->op = NULL;
+    if (op != NULL)
+        fault_memory(driver, op, claim->made ? MORTISE_INDETERMINATE : MORTISE_NOMEM);
+    claim_retry(driver, claim, WATCH_AGAIN_NS);
+    return false;
+}
+
+static void begin(struct driver *driver, struct claim *claim)
+{
+    if (!choose_session(driver, claim) || !session_is_ready(claim->session))
+        return;
+    if (is_try(claim) && claim->kind.shared && !claim->made && !claim->has_looked) {
+        claim_become(driver, claim, CLAIM_LOOKING);
+        send_look(driver, claim, 0);
+    } else
+        ask(driver, claim);
+}
+
+/* What waits for a join goes on when that is answered. */
+static void settle(struct driver *driver, struct claim *claim)
+{
+    if (claim->session->join != JOINED)
+        return;
+    if (claim->state == CLAIM_DOUBTFUL) {
+        claim_become(driver, claim, CLAIM_REDELETING);
+        claim_delete(driver, claim);
+    } else {
+        claim_become(driver, claim, CLAIM_IDLE);
+        begin(driver, claim);
+    }
+}
+
+/* Forgets what it was waiting for. */
+static void start_over(struct driver *driver, struct claim *claim)
+{
+    claim->step++;
+    if (claim->state == CLAIM_LOOKING)
+        claim_become(driver, claim, CLAIM_IDLE);
+    else if (claim_is_wanted(claim) && claim->state > CLAIM_QUEUED)
+        claim_become(driver, claim, CLAIM_QUEUED);
+}
+
+static void go_now(struct driver *driver, struct claim *claim)
+{
+    switch (claim->state) {
+    case CLAIM_IDLE:
+        begin(driver, claim);
+        return;
+    case CLAIM_UNCERTAIN:
+    case CLAIM_DOUBTFUL:
+        settle(driver, claim);
+        return;
+    case CLAIM_QUEUED:
+        claim_look(driver, claim);
+        return;
+    case CLAIM_DELETING:
+    case CLAIM_REDELETING:
+        claim_delete(driver, claim);
+        return;
+    default: /* ASKING and UNWANTED wait for their answer, and the others have no next call */
+        return;
+    }
+}
+
+/* Thousands of claims may begin together, or go on after a reconnection. They are not all sent at once. They keep their order:
+ * the next acquire of a name is behind its release. */
+static bool is_late(struct driver *driver, struct claim *claim)
+{
+    if (claim->prev_late != NULL)
+        return true;
+    if (driver->backlog == NULL && driver->link.open < OPEN_MAX)
+        return false;
+    DL_APPEND2(driver->backlog, claim, prev_late, next_late);
+    return true;
+}
+
+void claim_go(struct driver *driver, struct claim *claim)
+{
+    if (claim->state == CLAIM_IDLE && claim->session == NULL &&
+        !choose_session(driver,
+                        claim)) /* which is to be granted, whether or not there is a connection */
+        return;
+    if (!is_connected(driver))
+        return;
+    start_over(driver, claim);
+    if (!is_late(driver, claim))
+        go_now(driver, claim);
+}
+
+void claims_go_late(struct driver *driver)
+{
+    while (driver->backlog != NULL && is_connected(driver) && driver->link.open < OPEN_MAX) {
+        struct claim *claim = driver->backlog;
+        claim_not_late(driver, claim);
+        go_now(driver, claim);
+    }
+}

@@ -1,0 +1,306 @@
+/* call.c - the calls on a link: how they are sent, what their answers mean, and the token of the user. See link.h. */
+#include "call.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#define TOKEN_TRIES 2
+
+/* ---- the end of a call ---------------------------------------------------------------------------------- */
+
+static void call_free(struct call *call)
+{
+    answer_free(&call->answer);
+    writer_free(&call->message);
+    grpc_call_free(&call->grpc);
+    free(call);
+}
+
+static void call_end(struct call *call, enum call_end end)
+{
+    struct link *link = call->link;
+    DL_DELETE(link->calls, call);
+    link->open--;
+    call->end = end;
+    if (call->to.answered != NULL)
+        call->to.answered(link->driver, call);
+    call_free(call);
+}
+
+void calls_lost(struct link *link)
+{
+    struct call *lost = link->calls; /* handlers make no new ones, because the link is not UP */
+    link->calls = NULL;
+    link->token_state = TOKEN_NONE;
+    while (lost != NULL) {
+        struct call *call = lost;
+        DL_DELETE(lost, call);
+        link->open--;
+        call->end = CALL_LOST;
+        snprintf(call->text, sizeof(call->text), "the connection is lost");
+        if (call->to.answered != NULL)
+            call->to.answered(link->driver, call);
+        call_free(call);
+    }
+}
+
+void calls_free(struct link *link)
+{
+    while (link->calls != NULL) {
+        struct call *call = link->calls;
+        DL_DELETE(link->calls, call);
+        call_free(call);
+    }
+}
+
+bool calls_are_overdue(struct link *link, int64_t now_ns)
+{
+    const struct call *call;
+    if (link->calls_due_ns > now_ns)
+        return false;
+    link->calls_due_ns = MORTISE_NEVER;
+    DL_FOREACH (link->calls, call)
+        if (call->due_ns < link->calls_due_ns)
+            link->calls_due_ns = call->due_ns;
+    return link->calls_due_ns <= now_ns;
+}
+
+/* ---- sending ------------------------------------------------------------------------------------------------ */
+
+static const struct grpc_events call_events;
+
+struct call *link_begin(struct link *link, enum method method, struct reply_to to)
+{
+    struct call *call = calloc(1, sizeof(*call));
+    if (call == NULL)
+        return NULL;
+    call->grpc.events = &call_events;
+    call->link = link;
+    call->method = method;
+    call->to = to;
+    grpc_begin(&call->grpc, &call->mark);
+    return call;
+}
+
+static bool start(struct call *call)
+{
+    struct link *link = call->link;
+    bool with_token = link->token_state == TOKEN_THERE && call->method != METHOD_AUTHENTICATE;
+    call->token_number = link->token_number;
+    call->parked = false;
+    return grpc_start(&link->grpc, &call->grpc, method_path(call->method),
+                      with_token ? link->token : NULL, call->timeout_ns / NS_PER_MS);
+}
+
+bool link_send_within(struct link *link, struct call *call, int64_t timeout_ns)
+{
+    bool greets = call->method == METHOD_STATUS || call->method == METHOD_AUTHENTICATE;
+    bool may_send = link_is_up(link) || (link->state == LINK_GREETING && greets);
+    int64_t longest_ns = link->settings->timeout_ms * NS_PER_MS;
+    grpc_end(&call->grpc, call->mark);
+    call->timeout_ns = timeout_ns < longest_ns ? timeout_ns : longest_ns;
+    call->sent_ns = link->host->now(link->host);
+    call->due_ns = call->sent_ns + call->timeout_ns;
+    call->parked = link->token_state == TOKEN_ASKED && call->method != METHOD_AUTHENTICATE;
+    if (!may_send || call->grpc.out.failed || (!call->parked && !start(call))) {
+        call_free(call);
+        return false;
+    }
+    DL_APPEND(link->calls, call);
+    link->open++;
+    if (call->due_ns < link->calls_due_ns)
+        link->calls_due_ns = call->due_ns;
+    return true;
+}
+
+bool link_send(struct link *link, struct call *call)
+{
+    return link_send_within(link, call, link->settings->timeout_ms * NS_PER_MS);
+}
+
+/* ---- the token of the user ------------------------------------------------------------------------------------ */
+
+static bool is_text(const struct call *call, const char *text)
+{
+    return strstr(call->text, text) != NULL;
+}
+
+/* The parked calls go on, with a token or without. */
+static void unpark(struct link *link)
+{
+    struct call *call, *next;
+    DL_FOREACH_SAFE (link->calls, call, next)
+        if (call->parked && !start(call))
+            link_break(link, "out of memory");
+}
+
+static void authenticated(struct driver *driver, struct call *call)
+{
+    struct link *link = call->link;
+    (void)driver;
+    if (call->end == CALL_LOST)
+        return;
+    if (call->end == CALL_REFUSED && !is_text(call, "authentication is not enabled")) {
+        link->token_state = TOKEN_NONE;
+        link->refused = true;
+        link_break(link, "%s", call->text);
+        return;
+    }
+    free(link->token);
+    link->token = call->end == CALL_REFUSED
+                      ? NULL
+                      : strndup((const char *)call->answer.token.data, call->answer.token.size);
+    link->token_state = link->token == NULL ? TOKEN_NONE : TOKEN_THERE;
+    link->token_number++;
+    unpark(link);
+}
+
+void calls_authenticate(struct link *link)
+{
+    struct call *call =
+        link_begin(link, METHOD_AUTHENTICATE, (struct reply_to){.answered = authenticated});
+    if (call != NULL)
+        write_user(&call->grpc.out, link->settings->user,
+                   link->settings->password == NULL ? "" : link->settings->password);
+    if (call != NULL && link_send(link, call))
+        link->token_state = TOKEN_ASKED;
+    else
+        link_break(link, "out of memory");
+}
+
+/* The call was refused for its token, and not executed. True: it is sent again, with another one. */
+static bool is_sent_again(struct call *call)
+{
+    struct link *link = call->link;
+    bool is_for_token = call->code == GRPC_UNAUTHENTICATED || is_text(call, "auth store is old");
+    if (!is_for_token || link->settings->user == NULL || call->method == METHOD_AUTHENTICATE ||
+        call->token_tries++ >= TOKEN_TRIES)
+        return false;
+    call->parked = true;
+    if (link->token_state != TOKEN_ASKED && call->token_number == link->token_number)
+        calls_authenticate(link);
+    else if (link->token_state != TOKEN_ASKED && !start(call))
+        link_break(link, "out of memory");
+    return true;
+}
+
+/* ---- answers -------------------------------------------------------------------------------------------------- */
+
+static bool call_message(struct grpc_call *grpc, struct bytes message)
+{
+    struct call *call = (struct call *)grpc;
+    if (call->message.size > 0) /* a second one */
+        return false;
+    write_raw(&call->message, message.data, message.size);
+    return !call->message.failed;
+}
+
+/* The statuses by which the server says that it did not do it. */
+static bool is_refusal(int status)
+{
+    switch (status) {
+    case GRPC_INVALID_ARGUMENT:
+    case GRPC_NOT_FOUND:
+    case GRPC_ALREADY_EXISTS:
+    case GRPC_PERMISSION_DENIED:
+    case GRPC_RESOURCE_EXHAUSTED:
+    case GRPC_FAILED_PRECONDITION:
+    case GRPC_OUT_OF_RANGE:
+    case GRPC_UNIMPLEMENTED:
+    case GRPC_UNAUTHENTICATED:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* False: it makes no sense. */
+static bool take_header(struct link *link, const struct header *header)
+{
+    if (header->term == 0 ||
+        (link->cluster != 0 && header->cluster != link->cluster && link->state == LINK_UP))
+        return false;
+    bool is_new = header->term > link->term; /* answers may overtake each other */
+    if (is_new)
+        link->term = header->term;
+    link->cluster = header->cluster;
+    if (header->revision > link->revision)
+        link->revision = header->revision;
+    if (is_new && link->state == LINK_UP)
+        link->events->term(link->driver, link->term);
+    return true;
+}
+
+static void call_ended(struct grpc_call *grpc)
+{
+    struct call *call = (struct call *)grpc;
+    struct link *link = call->link;
+    call->code = grpc->status;
+    memcpy(call->text, grpc->text, sizeof(call->text));
+    if (is_refusal(grpc->status)) {
+        if (!is_sent_again(call))
+            call_end(call, CALL_REFUSED);
+        return;
+    }
+    struct bytes message = {call->message.data, call->message.size};
+    if (grpc->status != GRPC_OK)
+        link_break(link, "%s (gRPC status %d)", call->text, grpc->status);
+    else if (!answer_read(call->method, message, &call->answer) ||
+             (call->method != METHOD_AUTHENTICATE && !take_header(link, &call->answer.header)))
+        link_break(link, "an answer makes no sense");
+    else
+        call_end(call, CALL_DONE);
+    /* else it ends as LOST with the connection */
+}
+
+static const struct grpc_events call_events = {.message = call_message, .ended = call_ended};
+
+/* ---- the watch stream -------------------------------------------------------------------------------------------- */
+
+static struct link *link_of_watch(struct grpc_call *grpc)
+{
+    return (struct link *)((char *)grpc - offsetof(struct link, watch));
+}
+
+static bool watch_message(struct grpc_call *grpc, struct bytes message)
+{
+    struct link *link = link_of_watch(grpc);
+    return link->events->watch(link->driver, message);
+}
+
+static void watch_ended(struct grpc_call *grpc)
+{
+    struct link *link = link_of_watch(grpc);
+    link_break(link, "the watch has ended: %s", grpc->text);
+}
+
+struct writer *link_watch_begin(struct link *link, size_t *mark)
+{
+    static const struct grpc_events events = {.message = watch_message, .ended = watch_ended};
+    link->watch.events = &events;
+    link->watch.is_stream = true;
+    grpc_begin(&link->watch, mark);
+    return &link->watch.out;
+}
+
+void link_watch_end(struct link *link, size_t mark)
+{
+    const char *token = link->token_state == TOKEN_THERE ? link->token : NULL;
+    grpc_end(&link->watch, mark);
+    bool is_sent = !link->watch.out.failed;
+    if (is_sent && link->watch.stream != 0)
+        grpc_push(&link->grpc, &link->watch);
+    else if (is_sent)
+        is_sent = grpc_start(&link->grpc, &link->watch, method_path(METHOD_WATCH), token, 0);
+    if (!is_sent)
+        link_break(link, "out of memory");
+}
+
+void link_watch_stop(struct link *link)
+{
+    grpc_cancel(&link->grpc, &link->watch);
+    link->watch.out.size = link->watch.sent =
+        0; /* what came in may be being read: the next stream drops it */
+}

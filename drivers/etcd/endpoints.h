@@ -1,0 +1,34 @@
+/* endpoints.h - the endpoints of the config: names or addresses of the members, and which one is tried next. Pure but for the
+ * conversion of addresses. */
+#ifndef MORTISE_ETCD_ENDPOINTS_H
+#define MORTISE_ETCD_ENDPOINTS_H
+
+#include <mortise/driver.h>
+
+#include <sys/socket.h>
+
+#define ENDPOINTS_MAX 32
+#define ENDPOINT_ADDRESSES 8 /* of one name */
+
+struct endpoint {
+    char host[256], port[8];
+    char text[270]; /* for messages, and as the authority of requests */
+};
+
+struct address {
+    struct sockaddr_storage address;
+    socklen_t length;
+};
+
+struct endpoints {
+    struct endpoint all[ENDPOINTS_MAX];
+    size_t count, at;
+};
+
+/* Reads a list of HOST, HOST:PORT, ADDRESS or [ADDRESS]:PORT. False: *problem is where it is wrong, or NULL: too many, or
+ * none. */
+bool endpoints_read(struct endpoints *endpoints, const char *list, const char **problem);
+/* Copies as many addresses as there is room for; returns how many. */
+size_t addresses_take(const struct addrinfo *from, struct address to[ENDPOINT_ADDRESSES]);
+
+#endif

@@ -1,0 +1,133 @@
+/* fault.c - turns what servers say, and their silence, into statuses and messages that name the server, the lock and the
+ * operation. */
+#include "driver.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *verb_of(const mortise_op *op)
+{
+    static const char *const verbs[] = {
+        [MORTISE_OP_ACQUIRE] = "acquire",    [MORTISE_OP_RENEW] = "renew",
+        [MORTISE_OP_RELEASE] = "release",    [MORTISE_OP_INSPECT] = "inspect",
+        [MORTISE_OP_LIST] = "list",          [MORTISE_OP_READ] = "read record",
+        [MORTISE_OP_WRITE] = "write record", [MORTISE_OP_PING] = "ping"};
+    return (op->flags & MORTISE_OP_BREAK) != 0 ? "break" : verbs[op->kind];
+}
+
+/* A space and the quoted name; nothing for a ping, which has no name. */
+static const char *quoted(struct driver *driver, const mortise_op *op, char *buffer)
+{
+    buffer[0] = '\0';
+    if (op->kind == MORTISE_OP_PING)
+        return buffer;
+    buffer[0] = ' ';
+    driver->host->quote(op->name, op->name_len, buffer + 1, QUOTED_SIZE - 1);
+    return buffer;
+}
+
+static const char *advice_of(const struct driver *driver, const struct call *call)
+{
+    if (strstr(call->text, "database space exceeded") != NULL)
+        return ": the no-space alarm is set; compact and defragment the database, then disarm the "
+               "alarm";
+    if (strstr(call->text, "user name is empty") != NULL)
+        return ": the servers have authentication enabled; set user and password";
+    if (call->code == GRPC_PERMISSION_DENIED && driver->settings.user != NULL)
+        return ": the user needs the right readwrite on the prefix";
+    return "";
+}
+
+void fault_refused(struct driver *driver, mortise_op *op, mortise_status status,
+                   const struct call *call)
+{
+    char name[QUOTED_SIZE];
+    bool passes = call->code == GRPC_RESOURCE_EXHAUSTED;
+    driver->host->fail(driver->host, op, status, call->code, passes || status != MORTISE_BACKEND,
+                       "etcd %.200s: %s%s (%s%s)", link_endpoint(&driver->link), call->text,
+                       advice_of(driver, call), verb_of(op), quoted(driver, op, name));
+}
+
+void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status status)
+{
+    char name[QUOTED_SIZE];
+    const struct link *link = &driver->link;
+    bool is_refused = link->refused && link->state != LINK_UP;
+    driver->host->fail(driver->host, op, is_refused ? MORTISE_BACKEND : status, 0, !is_refused,
+                       "etcd %.200s: %s%s%s (%s%s)", driver->values[OPTION_ENDPOINTS].text,
+                       is_refused ? "refused" : "no connection",
+                       link->trouble[0] != '\0' ? "; " : "", link->trouble, verb_of(op),
+                       quoted(driver, op, name));
+}
+
+void fault_memory(struct driver *driver, mortise_op *op, mortise_status status)
+{
+    char name[QUOTED_SIZE];
+    driver->host->fail(driver->host, op, status, 0, true, "etcd: out of memory (%s%s)", verb_of(op),
+                       quoted(driver, op, name));
+}
+
+void fault_stored(struct driver *driver, mortise_op *op, const char *what)
+{
+    char name[QUOTED_SIZE];
+    driver->host->fail(driver->host, op, MORTISE_BACKEND, 0, false, "etcd %.200s: %s (%s%s)",
+                       link_endpoint(&driver->link), what, verb_of(op), quoted(driver, op, name));
+}
+
+void fault_permits(struct driver *driver, mortise_op *op, uint32_t permits,
+                   const mortise_info *holder)
+{
+    char name[QUOTED_SIZE], who[MORTISE_NAME_MAX] = "another client";
+    if (holder->host[0] != '\0')
+        snprintf(who, sizeof(who), "%.200s (pid %" PRId64 ")", holder->host, holder->pid);
+    driver->host->fail(driver->host, op, MORTISE_INVALID, 0, false,
+                       "etcd: permits = %" PRIu32
+                       " was asked for, but %s holds the name with permits = %" PRIu32 " (%s%s)",
+                       op->permits, who, permits, verb_of(op), quoted(driver, op, name));
+}
+
+mortise_status fault_error(mortise_error *error, mortise_status status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    *error = (mortise_error){.status = status, .driver = "etcd"};
+    vsnprintf(error->message, sizeof(error->message), format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+bool fault_is_no_lease(const struct call *call)
+{
+    return call->end == CALL_REFUSED && call->code == GRPC_NOT_FOUND &&
+           strstr(call->text, "lease not found") != NULL;
+}
+
+/* ---- patience without a connection ------------------------------------------------------------------------ */
+
+static void look_by(struct driver *driver, int64_t at_ns)
+{
+    if (at_ns < driver->away_due_ns)
+        driver->away_due_ns = at_ns;
+}
+
+int64_t patience(struct driver *driver)
+{
+    int64_t now_ns = now_of(driver);
+    if (driver->away_ns != 0)
+        look_by(driver, now_ns + driver->settings.connect_timeout_ms * NS_PER_MS);
+    return now_ns;
+}
+
+bool patience_is_over(struct driver *driver, int64_t asked_ns)
+{
+    if (driver->away_ns == 0)
+        return false;
+    int64_t since_ns = asked_ns > driver->away_ns ? asked_ns : driver->away_ns;
+    int64_t until_ns = since_ns + driver->settings.connect_timeout_ms * NS_PER_MS;
+    if (now_of(driver) >= until_ns)
+        return true;
+    look_by(driver, until_ns);
+    return false;
+}

@@ -1,0 +1,91 @@
+/* grpc.h - gRPC on one connection: calls are HTTP/2 streams of libnghttp2, which does no I/O of its own. Knows neither sockets
+ * nor etcd.
+ *
+ * A call sends one message (and ends its side), or is a stream to which more messages are pushed. What comes back is told to
+ * its events: each whole message, and then, once, that the call has ended. The events are called inside grpc_receive();
+ * they may start, push and cancel calls, and must not close the connection.
+ *
+ * Whatever the server sends, memory is bounded: a message has GRPC_MESSAGE_MAX bytes at most, a header block what nghttp2
+ * permits (64 KB), and what is beyond ends the connection. */
+#ifndef MORTISE_ETCD_GRPC_H
+#define MORTISE_ETCD_GRPC_H
+
+#include "wire.h"
+
+#include <nghttp2/nghttp2.h>
+
+#define GRPC_MESSAGE_MAX (16u << 20)
+#define GRPC_PREFIX 5 /* before each message: a flag and its length */
+#define GRPC_TEXT_MAX 200
+
+/* The status codes that mean something here. */
+enum grpc_status {
+    GRPC_OK = 0,
+    GRPC_INVALID_ARGUMENT = 3,
+    GRPC_NOT_FOUND = 5,
+    GRPC_ALREADY_EXISTS = 6,
+    GRPC_PERMISSION_DENIED = 7,
+    GRPC_RESOURCE_EXHAUSTED = 8,
+    GRPC_FAILED_PRECONDITION = 9,
+    GRPC_OUT_OF_RANGE = 11,
+    GRPC_UNIMPLEMENTED = 12,
+    GRPC_UNAVAILABLE = 14,
+    GRPC_UNAUTHENTICATED = 16,
+    GRPC_NO_STATUS = -1 /* the stream ended without one */
+};
+
+struct grpc_call;
+struct grpc_events {
+    /* False: it makes no sense, so the connection is given up. */
+    bool (*message)(struct grpc_call *call, struct bytes message);
+    /* Nothing more comes; the call may be freed. */
+    void (*ended)(struct grpc_call *call);
+};
+
+/* The caller's own structure begins with it. */
+struct grpc_call {
+    const struct grpc_events *events;
+    struct writer out; /* messages with their prefixes; kept until the call is freed */
+    size_t sent;
+    bool is_stream; /* more messages may follow the first */
+    int32_t stream; /* 0: none */
+    struct writer in;
+    /* when it has ended: */
+    int status; /* enum grpc_status, or another number */
+    char text[GRPC_TEXT_MAX];
+};
+
+struct grpc {
+    nghttp2_session *session;
+    bool is_away;            /* GOAWAY, or the peer does not speak HTTP/2 as it should */
+    char text[GRPC_TEXT_MAX]; /* why */
+    char authority[300];
+    bool is_secure;
+};
+
+bool grpc_open(struct grpc *grpc, const char *authority, bool is_secure);
+/* The calls that are open are forgotten, and told nothing. */
+void grpc_close(struct grpc *grpc);
+
+/* A message begins behind its prefix: writes go between these two. */
+void grpc_begin(struct grpc_call *call, size_t *mark);
+void grpc_end(struct grpc_call *call, size_t mark);
+/* Starts it with what `out` has. token: of the user, or NULL. timeout_ms 0: none. False: no memory. */
+bool grpc_start(struct grpc *grpc, struct grpc_call *call, const char *path, const char *token,
+                int64_t timeout_ms);
+/* A stream: sends what was added to `out`. */
+void grpc_push(struct grpc *grpc, struct grpc_call *call);
+/* It is told nothing more. */
+void grpc_cancel(struct grpc *grpc, struct grpc_call *call);
+void grpc_call_free(struct grpc_call *call);
+
+/* What came from the server. False: the connection is of no use any more; text says why. */
+bool grpc_receive(struct grpc *grpc, const uint8_t *data, size_t size);
+/* The next bytes for the server, valid until the next call; 0: none; negative: no memory. */
+ssize_t grpc_send(struct grpc *grpc, const uint8_t **data);
+static inline bool grpc_wants_to_send(const struct grpc *grpc)
+{
+    return nghttp2_session_want_write(grpc->session) != 0;
+}
+
+#endif

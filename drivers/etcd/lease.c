@@ -1,0 +1,449 @@
+/* lease.c - what the core's acquire, renew and release, the events of the sessions and of keys, and time mean for the
+ * claims. */
+#include "claim.h"
+
+#include <string.h>
+
+#define SWEEP_AGAIN_NS (1000 * NS_PER_MS)
+
+/* ---- acquire --------------------------------------------------------------------------------------- */
+
+static void begin(struct driver *driver, struct claim *claim, mortise_op *op)
+{
+    claim->op = op;
+    claim->asked_ns = patience(driver);
+    claim->token_floor = op->token_floor;
+    op_set_data(op, claim);
+}
+
+/* The acquire of a claim that is here already: its reply was lost on the way to the caller, or nobody answered then. */
+static void attach(struct driver *driver, struct claim *claim, mortise_op *op)
+{
+    bool is_late = claim->state == CLAIM_HELD && claim->ends_ns <= now_of(driver);
+    if (is_late)
+        claim_drop(driver, claim);
+    if (is_late || claim->op != NULL || claim->state > CLAIM_HELD) {
+        fault_unreachable(driver, op, MORTISE_INDETERMINATE);
+        return;
+    }
+    begin(driver, claim, op);
+    if (claim->state == CLAIM_HELD)
+        claim_grant(driver, claim);
+    else {
+        claim->ends_ns = MORTISE_NEVER;
+        claim_go(driver, claim);
+    }
+}
+
+void lease_acquire(struct driver *driver, mortise_op *op)
+{
+    struct claim *claim = claim_find(driver, op);
+    if (op->first_sent_ns == 0)
+        op->first_sent_ns = now_of(driver);
+    if (claim != NULL) {
+        attach(driver, claim, op);
+        return;
+    }
+    if ((claim = claim_new(driver, op)) == NULL) {
+        driver->host->complete(driver->host, op, MORTISE_NOMEM);
+        return;
+    }
+    claim->ttl_ms = op->ttl_ms;
+    begin(driver, claim, op);
+    claim_go(driver, claim);
+}
+
+void lease_cancel_acquire(struct driver *driver, mortise_op *op)
+{
+    struct claim *claim = op_claim(op);
+    bool is_nothing = claim->state == CLAIM_LOOKING || (claim->state == CLAIM_IDLE && !claim->made);
+    claim->op = NULL;
+    driver->host->complete(driver->host, op, is_nothing ? MORTISE_CANCELED : MORTISE_INDETERMINATE);
+    claim_drop(driver, claim);
+}
+
+/* ---- renew and release ------------------------------------------------------------------------------- */
+
+/* Answered without a request: until when the session is proven. in_doubt: the status if that is not known. */
+static void renew(struct driver *driver, struct claim *claim, mortise_op *op,
+                  mortise_status in_doubt)
+{
+    int64_t now_ns = now_of(driver), until_ns = claim_deadline(claim);
+    if (!session_is_well(driver, claim->session) || until_ns - now_ns < NS_PER_MS) {
+        fault_unreachable(driver, op, in_doubt);
+        return;
+    }
+    int64_t ends_ns = now_ns + op->ttl_ms * NS_PER_MS;
+    if (ends_ns > claim->ends_ns)
+        claim->ends_ns = ends_ns;
+    until_ns = until_ns < ends_ns ? until_ns : ends_ns;
+    op->from_ns = now_ns;
+    op->good_for_ms = (until_ns - now_ns) / NS_PER_MS;
+    driver->host->complete(driver->host, op, MORTISE_OK);
+}
+
+/* The key says that it is shared now, or nobody knows. */
+static void downgraded(struct driver *driver, struct call *call)
+{
+    struct claim *claim = claim_answered(driver, call);
+    if (claim == NULL || call->to.step != claim->step || claim->downgrade == NULL)
+        return;
+    if (call->end == CALL_DONE && !call->answer.done) {
+        claim_vanish(driver, claim);
+        return;
+    }
+    mortise_op *op = claim->downgrade;
+    claim->downgrade = NULL;
+    if (call->end == CALL_DONE) {
+        claim->modified = call->answer.header.revision;
+        claim->downgraded = true;
+        renew(driver, claim, op, MORTISE_INDETERMINATE);
+    } else if (call->end == CALL_LOST)
+        fault_unreachable(driver, op, MORTISE_INDETERMINATE);
+    else
+        fault_refused(driver, op, MORTISE_BACKEND, call);
+}
+
+/* One write to its own key: its place in the queue, its create revision and so its token stay. */
+static void downgrade(struct driver *driver, struct claim *claim, mortise_op *op)
+{
+    char data[DATA_MAX];
+    struct key own;
+    if (claim->downgrade != NULL || !is_connected(driver)) {
+        fault_unreachable(driver, op, MORTISE_UNREACHABLE);
+        return;
+    }
+    claim_key(claim, &own);
+    size_t size = note_write(driver, claim->base, claim->noted_ms, true, data);
+    struct call *call = claim_begin(driver, claim, downgraded);
+    if (call != NULL) {
+        txn_if_created(&call->grpc.out, key_bytes(&own), claim->created);
+        txn_put(&call->grpc.out, BRANCH_THEN,
+                &(struct put){
+                    .key = key_bytes(&own), .value = bytes_of(data, size), .keep_lease = true});
+    }
+    if (!claim_send(driver, claim, call)) {
+        fault_memory(driver, op, MORTISE_NOMEM);
+        return;
+    }
+    op_set_data(op, claim);
+    claim->downgrade = op;
+}
+
+void lease_renew(struct driver *driver, mortise_op *op)
+{
+    struct claim *claim = claim_find(driver, op);
+    bool is_held = claim != NULL && claim->state == CLAIM_HELD;
+    if (is_held && claim->ends_ns <= now_of(driver)) {
+        claim_drop(driver, claim);
+        is_held = false;
+    }
+    if (!is_held)
+        driver->host->complete(driver->host, op, MORTISE_LOST);
+    else if ((op->flags & MORTISE_OP_DOWNGRADE) != 0 && !claim->kind.shared && !claim->downgraded)
+        downgrade(driver, claim, op);
+    else
+        renew(driver, claim, op, MORTISE_UNREACHABLE);
+}
+
+/* Only a renewal that waits for its downgrade is here. It may be executed yet. */
+void lease_cancel_renew(struct driver *driver, mortise_op *op)
+{
+    op_claim(op)->downgrade = NULL;
+    fault_unreachable(driver, op, MORTISE_INDETERMINATE);
+}
+
+void lease_release(struct driver *driver, mortise_op *op)
+{
+    struct claim *claim = claim_find(driver, op);
+    if (claim == NULL) { /* claims end when it is sure that nothing is left */
+        op->sure = true;
+        driver->host->complete(driver->host, op, MORTISE_LOST);
+        return;
+    }
+    op_set_data(op, claim);
+    LL_APPEND(claim->releases, op);
+    if (!claim_is_unwanted(claim) || (claim->retry_ns != 0 && claim->pending == 0))
+        claim_drop(driver, claim);
+}
+
+void lease_cancel_release(struct driver *driver, mortise_op *op)
+{
+    struct claim *claim = op_claim(op);
+    bool maybe = claim->state == CLAIM_REDELETING || is_connected(driver);
+    LL_DELETE(claim->releases, op);
+    fault_unreachable(driver, op, maybe ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE);
+}
+
+/* ---- the own key of a held claim ---------------------------------------------------------------------- */
+
+static void watch_own(struct driver *driver, struct claim *claim)
+{
+    struct key own;
+    claim_key(claim, &own);
+    claim->look_ns = MORTISE_NEVER;
+    claim->own_watch = watch_start(driver, WATCHES_OWN, claim, key_bytes(&own), (struct bytes){0},
+                                   claim->seen_at + 1, false);
+    if (claim->own_watch == 0)
+        claim_look_by(driver, claim, SWEEP_AGAIN_NS);
+}
+
+static void own_looked_at(struct driver *driver, struct call *call)
+{
+    struct claim *claim = claim_answered(driver, call);
+    if (claim == NULL || call->to.step != claim->step || claim->state != CLAIM_HELD)
+        return;
+    if (call->end == CALL_DONE && call->answer.ops[0].count == 0) {
+        claim_vanish(driver, claim);
+        return;
+    }
+    claim_look_by(driver, claim, 0);
+    if (call->end != CALL_DONE)
+        return;
+    const struct kv *own = &call->answer.ops[0].all[0];
+    struct session *session = session_of_lease(driver, own->lease);
+    if (own->created != claim->created) { /* it was deleted, and came again */
+        claim_vanish(driver, claim);
+        return;
+    }
+    claim->lease = own->lease;
+    claim->modified = own->modified;
+    claim->seen_at = call->answer.header.revision;
+    if (session != NULL)
+        claim_set_session(claim, session);
+    claim_move(driver, claim);
+}
+
+static void look_at_own(struct driver *driver, struct claim *claim)
+{
+    struct key own;
+    claim_key(claim, &own);
+    claim->look_ns = MORTISE_NEVER;
+    struct call *call = claim_begin(driver, claim, own_looked_at);
+    if (call != NULL)
+        txn_range(&call->grpc.out, BRANCH_THEN,
+                  &(struct range){.begin = key_bytes(&own), .keys_only = true});
+    if (!claim_send(driver, claim, call))
+        claim_look_by(driver, claim, SWEEP_AGAIN_NS);
+}
+
+void lease_watched(struct driver *driver, enum watch_target kind, struct claim *claim,
+                   enum watch_event event)
+{
+    if (kind == WATCHES_BLOCKER && claim->state == CLAIM_WAITING) {
+        if (event == WATCH_ENDED && claim->retry_ns != 0)
+            return; /* soon */
+        if (event == WATCH_ENDED)
+            claim_retry(driver, claim, 0);
+        else
+            claim_look(driver, claim);
+    } else if (kind == WATCHES_OWN && claim->state == CLAIM_HELD) {
+        if (event == WATCH_DELETED)
+            claim_vanish(driver, claim);
+        else if (event == WATCH_ENDED) {
+            claim->own_watch = 0;
+            look_at_own(driver, claim);
+        }
+    }
+}
+
+/* ---- the sessions ---------------------------------------------------------------------------------------- */
+
+/* The connection is there again. */
+static void go_on(struct driver *driver, struct claim *claim)
+{
+    claim_move(driver, claim);
+    if (claim->state == CLAIM_HELD && claim->lease == 0)
+        look_at_own(driver, claim);
+    else if (claim->state == CLAIM_HELD && claim->look_ns == MORTISE_NEVER)
+        watch_own(driver, claim);
+    else if (claim->state != CLAIM_HELD && claim->state != CLAIM_GONE)
+        claim_go(driver, claim);
+}
+
+void lease_up(struct driver *driver)
+{
+    claims_each(driver, go_on);
+}
+
+static void doubt_held(struct driver *driver, struct claim *claim)
+{
+    claim->own_watch = 0; /* ended with the connection */
+    if (claim->state == CLAIM_HELD)
+        claim_tell(driver, claim);
+}
+
+void lease_down(struct driver *driver)
+{
+    struct session *session;
+    DL_FOREACH (driver->sessions, session)
+        session->suspects = true;
+    claims_each(driver, doubt_held);
+}
+
+void lease_ready(struct driver *driver, struct session *session)
+{
+    for (struct name *name = driver->names, *next; name != NULL; name = next) {
+        next = name->hh.next;
+        for (struct claim *claim = name->claims, *after; claim != NULL; claim = after) {
+            after = claim->next;
+            if (claim->moves_to == session)
+                claim_move(driver, claim);
+            if (claim->session == session &&
+                (claim->state == CLAIM_IDLE || claim->state == CLAIM_UNCERTAIN ||
+                 claim->state == CLAIM_DOUBTFUL))
+                claim_go(driver, claim);
+        }
+    }
+}
+
+void lease_proven(struct driver *driver, struct session *session)
+{
+    bool were_suspects = session->suspects;
+    session->suspects = false;
+    for (struct name *name = driver->names; name != NULL; name = name->hh.next)
+        for (struct claim *claim = name->claims; claim != NULL; claim = claim->next) {
+            if (claim->session != session)
+                continue;
+            if (claim->op != NULL && (claim->state == CLAIM_READY || claim->state == CLAIM_HELD))
+                claim_grant(driver, claim);
+            if (were_suspects && claim->state == CLAIM_HELD)
+                claim_tell(driver, claim); /* the core looks again, and finds that all is well */
+        }
+}
+
+static void move_one(struct driver *driver, struct claim *claim)
+{
+    claim_move(driver, claim);
+}
+
+void lease_left(struct driver *driver, struct session *session)
+{
+    (void)session;
+    claims_each(driver, move_one);
+}
+
+/* Its lease is gone, and with it every key that was attached to it; no acquire of it is executed any more. */
+static void session_over(struct driver *driver, struct claim *claim)
+{
+    bool has_moved = claim->move != MOVE_NONE; /* perhaps */
+    claim->step++;
+    claim->ask++;
+    claim->retry_ns = 0;
+    claim->lease = 0;
+    if (claim_is_unwanted(claim)) {
+        if (!has_moved)
+            claim_end(driver, claim, MORTISE_OK); /* it was there until then */
+        else
+            claim_go(driver, claim);
+    } else if (claim->state == CLAIM_HELD && has_moved) {
+        claim_tell(driver, claim);
+        look_at_own(driver, claim);
+    } else if (claim->state == CLAIM_HELD)
+        claim_vanish(driver, claim);
+    else if (claim->state != CLAIM_GONE) {
+        claim->made = has_moved;
+        claim_become(driver, claim, CLAIM_IDLE);
+        claim_set_session(claim, NULL);
+        claim_go(driver, claim);
+    }
+}
+
+void lease_session_over(struct driver *driver, struct session *session)
+{
+    for (struct name *name = driver->names, *next; name != NULL; name = next) {
+        next = name->hh.next;
+        for (struct claim *claim = name->claims, *after; claim != NULL; claim = after) {
+            after = claim->next;
+            if (claim->moves_to == session) {
+                claim_set_move(claim, NULL);
+                claim_move(driver, claim);
+            }
+            if (claim->session == session)
+                session_over(driver, claim);
+        }
+    }
+}
+
+/* The servers refuse to grant it, or to join it. */
+void lease_refused(struct driver *driver, struct session *session, const struct call *call)
+{
+    for (struct name *name = driver->names, *next; name != NULL; name = next) {
+        next = name->hh.next;
+        for (struct claim *claim = name->claims, *after; claim != NULL; claim = after) {
+            after = claim->next;
+            if (claim->session == session && claim->state == CLAIM_IDLE && claim->op != NULL)
+                claim_fail(driver, claim, call);
+        }
+    }
+}
+
+/* ---- time ----------------------------------------------------------------------------------------------- */
+
+/* A caller that has waited long enough for a connection is told so. Its claim may have a key, so it waits for the core to
+ * ask again, for a ttl. */
+static void tell_away(struct driver *driver, struct claim *claim)
+{
+    mortise_op *op = claim->op;
+    if (op == NULL || !patience_is_over(driver, claim->asked_ns))
+        return;
+    claim->op = NULL;
+    fault_unreachable(driver, op, claim->made ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE);
+    if (!claim->made || !claim_is_wanted(claim)) {
+        claim_drop(driver, claim);
+        return;
+    }
+    claim->ends_ns = now_of(driver) + claim->ttl_ms * NS_PER_MS;
+    claims_sweep_by(driver, claim->ends_ns);
+}
+
+void lease_away(struct driver *driver)
+{
+    claims_each(driver, tell_away);
+}
+
+/* Waits on while a call is on its way, or while there is no connection. */
+static void retry(struct driver *driver, struct claim *claim)
+{
+    claims_sweep_by(driver, now_of(driver) + SWEEP_AGAIN_NS);
+    if (claim->pending > 0)
+        return;
+    claim->retry_ns = 0;
+    claim_go(driver, claim);
+}
+
+static void sweep_one(struct driver *driver, struct claim *claim)
+{
+    int64_t now_ns = now_of(driver);
+    bool is_over = claim->ends_ns <= now_ns;
+    bool must_retry = claim->retry_ns != 0 && claim->retry_ns <= now_ns;
+    if (claim->retry_ns > now_ns)
+        claims_sweep_by(driver, claim->retry_ns);
+    if (claim_is_unwanted(claim)) {
+        if (must_retry)
+            retry(driver, claim);
+        return;
+    }
+    if (is_over && claim->op == NULL) {
+        claim_drop(driver, claim);
+        return;
+    }
+    claims_sweep_by(driver, is_over ? now_ns + SWEEP_AGAIN_NS : claim->ends_ns);
+    if (claim->state == CLAIM_HELD && claim->look_ns > now_ns)
+        claims_sweep_by(driver, claim->look_ns);
+    else if (claim->state == CLAIM_HELD && is_connected(driver))
+        watch_own(driver, claim);
+    if (must_retry)
+        claim_move(driver, claim);
+    if (must_retry && claim_is_wanted(claim))
+        retry(driver, claim);
+}
+
+/* Looks at all claims. Drops those whose ttl has passed without a renewal: their leases were LOST at their deadlines. */
+void lease_sweep(struct driver *driver, int64_t now_ns)
+{
+    if (now_ns < driver->sweep_ns)
+        return;
+    driver->sweep_ns = MORTISE_NEVER;
+    claims_each(driver, sweep_one);
+}

@@ -1,0 +1,395 @@
+/* link.c - makes and keeps the connection to a member. link.h has the table of its states; call.c makes the calls. */
+#include "call.h"
+
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAUSE_FIRST_NS (50 * NS_PER_MS)
+#define PAUSE_MAX_NS (1000 * NS_PER_MS)
+#define LASTED_NS (1000 * NS_PER_MS)
+#define READ_SIZE 65536
+#define LOOK_FIRST_NS NS_PER_MS
+#define LOOK_MAX_NS (64 * NS_PER_MS)
+#define READS_MAX 64 /* in one turn: others want to be served too */
+
+static void attempt(struct link *link);
+
+static int64_t now_of(const struct link *link)
+{
+    return link->host->now(link->host);
+}
+
+/* The one place where the state changes. */
+static void become(struct link *link, enum link_state state)
+{
+    link->state = state;
+}
+
+static struct endpoint *endpoint_of(struct link *link)
+{
+    return &link->endpoints.all[link->endpoints.at];
+}
+
+const char *link_endpoint(const struct link *link)
+{
+    return link->endpoints.all[link->endpoints.at].text;
+}
+
+/* ---- looks ------------------------------------------------------------------------------------------------------ */
+
+static bool expects(const struct link *link)
+{
+    return link->state >= LINK_CONNECTING && (link->state != LINK_UP || link->open > 0);
+}
+
+static void plan_look(struct link *link, int64_t step_ns)
+{
+    link->look_step_ns = step_ns < LOOK_MAX_NS ? step_ns : LOOK_MAX_NS;
+    link->look_ns = now_of(link) + link->look_step_ns;
+}
+
+/* ---- giving up -------------------------------------------------------------------------------------------- */
+
+static void close_socket(struct link *link)
+{
+    if (link->socket.fd >= 0)
+        link->host->closing(link->host, link->socket.fd);
+    socket_close(&link->socket);
+    grpc_close(&link->grpc);
+    grpc_call_free(&link->watch);
+    link->watch = (struct grpc_call){0};
+}
+
+/* Without a pause as long as there are endpoints that were not tried since the last success. */
+static int64_t pause_ns(const struct link *link)
+{
+    int64_t pause = PAUSE_FIRST_NS;
+    size_t rounds = link->attempts / link->endpoints.count;
+    if (link->attempts % link->endpoints.count != 0 || rounds == 0)
+        return 0;
+    for (; rounds > 1 && pause < PAUSE_MAX_NS; rounds--)
+        pause *= 2;
+    return pause < PAUSE_MAX_NS ? pause : PAUSE_MAX_NS;
+}
+
+static void set_trouble(struct link *link, const char *format, va_list arguments)
+{
+    char text[sizeof(link->trouble)];
+    vsnprintf(text, sizeof(text), format, arguments);
+    snprintf(link->trouble, sizeof(link->trouble), "%.90s: %.200s", link_endpoint(link), text);
+}
+
+/* DOWN, whatever it was; the next attempt is at the next endpoint. */
+static void go_down(struct link *link)
+{
+    int64_t now_ns = now_of(link);
+    bool was_up = link->state == LINK_UP, lasted = was_up && now_ns - link->up_ns >= LASTED_NS;
+    close_socket(link);
+    become(link, LINK_DOWN);
+    link->breaks = false;
+    link->attempts = lasted ? 0 : link->attempts + 1;
+    link->due_ns = now_ns + pause_ns(link);
+    link->endpoints.at = (link->endpoints.at + 1) % link->endpoints.count;
+    link->term = 0;
+    calls_lost(link);
+    if (was_up)
+        link->events->down(link->driver);
+}
+
+void link_break(struct link *link, const char *format, ...)
+{
+    va_list arguments;
+    if (link->state == LINK_DOWN || link->breaks)
+        return;
+    va_start(arguments, format);
+    set_trouble(link, format, arguments);
+    va_end(arguments);
+    if (link->telling)
+        link->breaks = true;
+    else
+        go_down(link);
+}
+
+/* ---- an attempt ---------------------------------------------------------------------------------------------- */
+
+static void status_told(struct link *link, struct call *call)
+{
+    const struct bytes *version = &call->answer.version;
+    unsigned major = 0, minor = 0;
+    snprintf(link->version, sizeof(link->version), "%.*s",
+             (int)(version->size < 31 ? version->size : 31), (const char *)version->data);
+    int count = sscanf(link->version, "%u.%u", &major, &minor);
+    link->refused = count == 2 && (major < 3 || (major == 3 && minor < 4));
+    if (link->refused)
+        link_break(link, "etcd %s is too old: 3.4 or later is needed", link->version);
+    else if (call->answer.is_learner)
+        link_break(link, "the member is a learner, which serves no locks");
+    else {
+        become(link, LINK_UP);
+        link->up_ns = now_of(link);
+        link->due_ns = MORTISE_NEVER;
+        link->events->up(link->driver);
+    }
+}
+
+/* A member that does not let us ask for its status may be used. */
+static void greeted(struct driver *driver, struct call *call)
+{
+    struct link *link = call->link;
+    (void)driver;
+    if (link->state != LINK_GREETING || call->end == CALL_LOST)
+        return;
+    if (call->end == CALL_DONE || call->code == GRPC_PERMISSION_DENIED) {
+        if (call->end == CALL_REFUSED)
+            call->answer.version = (struct bytes){(const uint8_t *)"", 0};
+        status_told(link, call);
+    } else if (call->code == GRPC_UNIMPLEMENTED) {
+        link->refused = true;
+        link_break(link, "no etcd of version 3.4 or later answers (%s)", call->text);
+    } else
+        link_break(link, "%s", call->text);
+}
+
+static void greet(struct link *link)
+{
+    become(link, LINK_GREETING);
+    if (!grpc_open(&link->grpc, endpoint_of(link)->text, link->settings->tls)) {
+        link_break(link, "out of memory");
+        return;
+    }
+    if (link->settings->user != NULL)
+        calls_authenticate(link);
+    struct call *call = link_begin(link, METHOD_STATUS, (struct reply_to){.answered = greeted});
+    if (call == NULL || !link_send(link, call))
+        link_break(link, "out of memory");
+}
+
+static void secure(struct link *link)
+{
+    switch (socket_handshake(&link->socket)) {
+    case SECURED:
+        greet(link);
+        return;
+    case SECURED_NEVER:
+        link_break(link, "%s", link->socket.problem);
+        return;
+    case SECURED_NOT_YET:
+        return;
+    }
+}
+
+static void connected(struct link *link)
+{
+    if (!link->settings->tls) {
+        greet(link);
+        return;
+    }
+    become(link, LINK_SECURING);
+    if (!socket_secure(&link->socket, link->tls, endpoint_of(link)->host))
+        link_break(link, "%s", link->socket.problem);
+    else
+        secure(link);
+}
+
+/* To the address at address_at, or one behind it. */
+static void connect_next(struct link *link)
+{
+    for (; link->address_at < link->address_count; link->address_at++) {
+        const struct address *address = &link->addresses[link->address_at];
+        if (socket_connect(&link->socket, (const struct sockaddr *)&address->address,
+                           address->length)) {
+            become(link, LINK_CONNECTING);
+            plan_look(link, LOOK_FIRST_NS);
+            return;
+        }
+    }
+    link_break(link, "%s", link->socket.problem);
+}
+
+static void try_address(struct link *link)
+{
+    if (socket_connected(&link->socket)) {
+        connected(link);
+        return;
+    }
+    char problem[sizeof(link->socket.problem)];
+    memcpy(problem, link->socket.problem, sizeof(problem));
+    link->host->closing(link->host, link->socket.fd);
+    socket_close(&link->socket);
+    memcpy(link->socket.problem, problem, sizeof(problem));
+    link->address_at++;
+    connect_next(link);
+}
+
+static void resolved(void *ctx, void *argument, const struct addrinfo *addresses,
+                     const char *problem)
+{
+    struct link *link = argument;
+    (void)ctx;
+    link->resolving = false;
+    if (link->state != LINK_RESOLVING)
+        return;
+    link->address_count = addresses_take(addresses, link->addresses);
+    link->address_at = 0;
+    if (link->address_count == 0)
+        link_break(link, "%s", problem == NULL ? "no address" : problem);
+    else
+        connect_next(link);
+}
+
+static void attempt(struct link *link)
+{
+    int64_t patience_ns = link->settings->connect_timeout_ms * NS_PER_MS;
+    if (link->resolving) { /* of an attempt that was given up: its answer is awaited */
+        link->due_ns = now_of(link) + PAUSE_FIRST_NS;
+        return;
+    }
+    become(link, LINK_RESOLVING);
+    link->due_ns = now_of(link) + (link->endpoints.count > 1 ? patience_ns / 2 : patience_ns);
+    struct endpoint *endpoint = endpoint_of(link);
+    link->resolving =
+        link->host->resolve(link->host, endpoint->host, endpoint->port, resolved, link);
+    if (!link->resolving)
+        link_break(link, "out of memory");
+}
+
+/* ---- the pump -------------------------------------------------------------------------------------------------- */
+
+void link_open(struct link *link)
+{
+    link->socket = (struct socket){.fd = -1};
+    link->state = LINK_DOWN;
+    link->due_ns = 0;
+    link->calls_due_ns = MORTISE_NEVER;
+}
+
+void link_close(struct link *link)
+{
+    close_socket(link);
+    become(link, LINK_DOWN);
+    calls_free(link);
+    free(link->token);
+    tls_context_free(link->tls);
+}
+
+void link_want(struct link *link, bool wanted)
+{
+    link->wanted = wanted;
+}
+
+static void receive(struct link *link)
+{
+    uint8_t buffer[READ_SIZE];
+    ssize_t size = 0;
+    bool is_good = true;
+    for (int i = 0; i < READS_MAX && is_good && !link->breaks; i++) {
+        size = socket_read(&link->socket, buffer, sizeof(buffer));
+        if (size <= 0)
+            break;
+        link->telling = true;
+        is_good = grpc_receive(&link->grpc, buffer, (size_t)size);
+        link->telling = false;
+        if ((size_t)size < sizeof(buffer) && link->socket.tls == NULL)
+            break;
+    }
+    if (link->breaks)
+        go_down(link);
+    else if (!is_good)
+        link_break(link, "%s", link->grpc.text);
+    else if (size < 0)
+        link_break(link, "%s", link->socket.problem);
+}
+
+void link_flush(struct link *link)
+{
+    const uint8_t *data;
+    ssize_t size = 0;
+    if (link->state != LINK_GREETING && link->state != LINK_UP)
+        return;
+    if (grpc_wants_to_send(&link->grpc))
+        plan_look(link, LOOK_FIRST_NS);
+    bool written = true;
+    while (written && !link->socket.blocked && (size = grpc_send(&link->grpc, &data)) > 0)
+        written = socket_write(&link->socket, data, (size_t)size);
+    if (size < 0)
+        link_break(link, "%s", link->grpc.text);
+    else if (!written || !socket_flush(&link->socket))
+        link_break(link, "%s", link->socket.problem);
+}
+
+/* Whether the kernel has something for us. */
+static bool is_there(const struct link *link)
+{
+    struct pollfd fd;
+    int64_t ignored = MORTISE_NEVER;
+    return link_interest(link, &fd, 1, &ignored) == 1 && poll(&fd, 1, 0) == 1;
+}
+
+void link_look(struct link *link)
+{
+    if (link->state == LINK_UP && is_there(link))
+        receive(link);
+}
+
+size_t link_interest(const struct link *link, struct pollfd *fds, size_t capacity, int64_t *due_ns)
+{
+    int64_t due = link->state == LINK_DOWN && !link->wanted ? MORTISE_NEVER : link->due_ns;
+    if (link->calls_due_ns < due)
+        due = link->calls_due_ns;
+    if (expects(link) && link->look_ns < due)
+        due = link->look_ns;
+    if (due < *due_ns)
+        *due_ns = due;
+    if (link->socket.fd < 0 || capacity == 0)
+        return 0;
+    bool writes = link->state == LINK_CONNECTING || link->socket.blocked;
+    fds[0] =
+        (struct pollfd){.fd = link->socket.fd, .events = (short)(POLLIN | (writes ? POLLOUT : 0))};
+    return 1;
+}
+
+/* What is ready, or what time has come. */
+void link_turn(struct link *link, const struct pollfd *ready, size_t n)
+{
+    bool is_ready =
+        n > 0 && link->socket.fd >= 0 && ready[0].fd == link->socket.fd && ready[0].revents != 0;
+    int64_t now_ns = now_of(link);
+    if (is_ready)
+        plan_look(link, LOOK_FIRST_NS);
+    else if (expects(link) && link->look_ns <= now_ns) {
+        is_ready = is_there(link);
+        plan_look(link, is_ready ? LOOK_FIRST_NS : 2 * link->look_step_ns);
+    }
+    if (is_ready && link->state == LINK_CONNECTING)
+        try_address(link);
+    else if (is_ready && link->state == LINK_SECURING)
+        secure(link);
+    else if (is_ready && (link->state == LINK_GREETING || link->state == LINK_UP)) {
+        link->socket.blocked = false;
+        receive(link);
+    }
+    if (link->state == LINK_DOWN) {
+        if (link->wanted && link->due_ns <= now_ns)
+            attempt(link);
+    } else if (link->state != LINK_UP && link->due_ns <= now_ns)
+        link_break(link, "no connection within the time");
+    else if (calls_are_overdue(link, now_ns))
+        link_break(link, "no answer within the time");
+}
+
+void link_settle(struct link *link, int64_t timeout_ms)
+{
+    int64_t end_ns = now_of(link) + timeout_ms * NS_PER_MS, left_ns;
+    while (link_is_up(link) && link->open > 0 && (left_ns = end_ns - now_of(link)) > 0) {
+        int64_t due_ns = MORTISE_NEVER;
+        struct pollfd fd;
+        link_flush(link);
+        if (link_interest(link, &fd, 1, &due_ns) == 0)
+            break;
+        int count = poll(&fd, 1, (int)(left_ns / NS_PER_MS) + 1);
+        link_turn(link, &fd, count > 0 ? 1 : 0);
+    }
+}

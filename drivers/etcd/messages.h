@@ -1,0 +1,108 @@
+/* messages.h - the messages of etcd's API (etcdserverpb) that the driver uses: writes requests, and reads answers.
+ *
+ * Everything that reads or writes keys is a transaction (KV/Txn): one form of request and of answer. Pure. */
+#ifndef MORTISE_ETCD_MESSAGES_H
+#define MORTISE_ETCD_MESSAGES_H
+
+#include "wire.h"
+
+enum method {
+    METHOD_TXN,
+    METHOD_GRANT,
+    METHOD_KEEP_ALIVE,
+    METHOD_REVOKE,
+    METHOD_AUTHENTICATE,
+    METHOD_STATUS,
+    METHOD_WATCH,
+    METHOD_COUNT
+};
+
+/* "/etcdserverpb.KV/Txn" */
+const char *method_path(enum method method);
+
+/* ---- requests --------------------------------------------------------------------------------------------------- */
+
+/* The conditions of a transaction (all must hold). */
+void txn_if_created(struct writer *writer, struct bytes key, int64_t revision); /* 0: there is no such key */
+void txn_if_modified(struct writer *writer, struct bytes key, int64_t revision);
+void txn_if_lease(struct writer *writer, struct bytes key, int64_t lease);
+void txn_if_none(struct writer *writer, struct bytes begin, struct bytes end); /* no key in [begin, end) */
+
+/* What is done if they hold, or if they do not. */
+enum branch { BRANCH_THEN = 2, BRANCH_ELSE = 3 };
+
+struct put {
+    struct bytes key, value;
+    int64_t lease;
+    bool keep_value, keep_lease; /* as they are */
+};
+void txn_put(struct writer *writer, enum branch branch, const struct put *put);
+
+enum order { ORDER_KEYS, ORDER_OLDEST, ORDER_NEWEST }; /* the latter two by create revision */
+struct range {
+    struct bytes begin, end; /* [begin, end); an empty end: the key `begin` alone */
+    enum order order;
+    int64_t limit;    /* 0: no limit */
+    int64_t made_by;  /* only keys with a create revision up to this; 0: all */
+    int64_t revision; /* as of this revision; 0: now */
+    bool keys_only;
+};
+void txn_range(struct writer *writer, enum branch branch, const struct range *range);
+void txn_delete(struct writer *writer, enum branch branch, struct bytes key);
+
+void write_grant(struct writer *writer, int64_t lease, int64_t ttl_s);
+void write_lease(struct writer *writer, int64_t lease); /* keep-alive, revoke */
+void write_user(struct writer *writer, const char *name, const char *password);
+/* puts: changes of the key too; else only that it is deleted */
+void write_watch(struct writer *writer, int64_t id, struct bytes begin, struct bytes end,
+                 int64_t from_revision, bool puts);
+void write_unwatch(struct writer *writer, int64_t id);
+
+/* ---- answers: what they contain points into the message ------------------------------------------------------------ */
+
+struct header {
+    uint64_t cluster, member, term;
+    int64_t revision;
+};
+
+struct kv {
+    struct bytes key, value;
+    int64_t created, modified, lease;
+};
+
+struct kvs {
+    struct kv *all;
+    size_t count;
+    int64_t total; /* in the range, whatever the limit is */
+};
+
+#define TXN_OPS_MAX 6
+
+struct answer {
+    struct header header;
+    bool done;                   /* txn: the conditions held */
+    struct kvs ops[TXN_OPS_MAX]; /* txn: of each operation; of a delete, `total` is how many keys there were */
+    size_t op_count;
+    int64_t lease, ttl_s;   /* grant, keep-alive */
+    struct bytes token;     /* authenticate */
+    struct bytes version;   /* status */
+    bool is_learner;        /* likewise */
+    struct bytes alarms[4]; /* likewise */
+};
+
+enum watch_kind { WATCH_MADE, WATCH_CANCELED, WATCH_EVENTS };
+struct watch_answer {
+    struct header header;
+    enum watch_kind kind;
+    int64_t id;
+    int64_t compacted;   /* canceled: the oldest revision that there is */
+    struct bytes reason; /* canceled */
+    bool deleted, put;   /* events: what there was */
+};
+
+/* False: the message makes no sense, or there is no memory. In any case: answer_free. */
+bool answer_read(enum method method, struct bytes message, struct answer *answer);
+void answer_free(struct answer *answer);
+bool watch_answer_read(struct bytes message, struct watch_answer *answer);
+
+#endif

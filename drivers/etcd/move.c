@@ -1,0 +1,118 @@
+/* move.c - moves the key of a claim to another session, when its own was left. claim.h has the table ("MOVES"). */
+#include "claim.h"
+
+#define AGAIN_NS (1000 * NS_PER_MS)
+
+/* Its key belongs to a session that proves nothing more, or to a lease that is not ours. */
+static bool must_move(const struct claim *claim)
+{
+    const struct session *session = claim->session;
+    return claim_has_key(claim) && claim->lease != 0 &&
+           (session == NULL || session->lease != claim->lease || session->state == SESSION_LEFT);
+}
+
+/* The key has the lease of the next session. */
+static void arrive(struct driver *driver, struct claim *claim, int64_t revision)
+{
+    claim->lease = claim->moves_to->lease;
+    claim->modified = claim->seen_at = revision;
+    claim_set_session(claim, claim->moves_to);
+    claim_set_move(claim, NULL);
+    if (claim->state == CLAIM_READY && claim->op != NULL)
+        claim_grant(driver, claim);
+    else if (claim->state == CLAIM_HELD)
+        claim_tell(driver, claim); /* a renewal gets more than before */
+}
+
+/* Something else has become of the key. */
+static void miss(struct driver *driver, struct claim *claim, const struct kvs *own,
+                 int64_t revision)
+{
+    if (own->count == 0) {
+        claim_set_move(claim, NULL);
+        if (claim->state == CLAIM_HELD)
+            claim_vanish(driver, claim);
+        else
+            claim_look(driver, claim);
+        return;
+    }
+    claim->lease = own->all[0].lease;
+    claim->modified = own->all[0].modified;
+    if (claim->lease == claim->moves_to->lease) {
+        arrive(driver, claim, revision);
+        return;
+    }
+    struct session *session = session_of_lease(driver, claim->lease);
+    if (session != NULL)
+        claim_set_session(claim, session);
+    claim_set_move(claim, NULL);
+    claim_move(driver, claim);
+}
+
+static void moved(struct driver *driver, struct call *call)
+{
+    struct claim *claim = claim_answered(driver, call);
+    if (claim == NULL || claim->moves_to == NULL || claim->move != MOVE_SENT)
+        return;
+    claim->move = MOVE_UNKNOWN;
+    if (call->end == CALL_LOST)
+        return;
+    if (!claim_has_key(claim)) {
+        claim_set_move(claim, NULL);
+        return;
+    }
+    if (fault_is_no_lease(call)) {
+        session_end(driver, claim->moves_to);
+        return;
+    }
+    if (call->end == CALL_REFUSED) {
+        claim->move = MOVE_NONE;
+        claim_retry(driver, claim, AGAIN_NS);
+        return;
+    }
+    claim->move = MOVE_NONE;
+    if (call->answer.done)
+        arrive(driver, claim, call->answer.header.revision);
+    else
+        miss(driver, claim, &call->answer.ops[0], call->answer.header.revision);
+}
+
+static void send_move(struct driver *driver, struct claim *claim)
+{
+    struct key own;
+    claim_key(claim, &own);
+    struct call *call = claim_begin(driver, claim, moved);
+    if (call != NULL) {
+        struct writer *out = &call->grpc.out;
+        txn_if_created(out, key_bytes(&own), claim->created);
+        txn_if_lease(out, key_bytes(&own), claim->lease);
+        txn_put(out, BRANCH_THEN,
+                &(struct put){
+                    .key = key_bytes(&own), .lease = claim->moves_to->lease, .keep_value = true});
+        txn_range(out, BRANCH_ELSE, &(struct range){.begin = key_bytes(&own), .keys_only = true});
+    }
+    bool sent = call != NULL && link_send(&driver->link, call);
+    claim->pending += sent;
+    if (sent)
+        claim->move = MOVE_SENT;
+    else
+        claim_retry(driver, claim, AGAIN_NS);
+}
+
+void claim_move(struct driver *driver, struct claim *claim)
+{
+    if (claim->move == MOVE_SENT || !must_move(claim))
+        return;
+    struct session *next = session_for(driver, claim->ttl_ms);
+    if (next == NULL) {
+        claim_retry(driver, claim, AGAIN_NS);
+        return;
+    }
+    if (next != claim->moves_to) {
+        enum move move = claim->move; /* an earlier one may yet be done */
+        claim_set_move(claim, next);
+        claim->move = move;
+    }
+    if (is_connected(driver) && session_is_ready(next))
+        send_move(driver, claim);
+}

@@ -1,0 +1,44 @@
+/* names.h - the keys of a lock and of its contenders. protocol.md, "The keys", says which there are. Pure. */
+#ifndef MORTISE_ETCD_NAMES_H
+#define MORTISE_ETCD_NAMES_H
+
+#include "wire.h"
+
+#include <mortise/driver.h>
+
+#define ESCAPED_MAX (3 * MORTISE_NAME_MAX + 1)
+#define HEX_SIZE (2 * MORTISE_GRANT_ID_SIZE + 1)
+#define CONTENDER_MAX 64 /* "s4294967295-" and a grant id */
+#define PREFIX_MAX 256
+#define KEY_MAX (PREFIX_MAX + ESCAPED_MAX + CONTENDER_MAX + 1)
+
+/* Between the exclusive contenders of a name and the shared ones, behind these, and behind all keys of the name: what follows
+ * `<prefix><name>/`, and for the last one `<prefix><name>`. */
+#define SHARED_BEGIN 's'
+#define SHARED_END 't'
+#define NAME_END '0' /* '/' + 1 */
+
+/* Writes a name as it is in keys; returns the length. */
+size_t name_write(const char *name, size_t name_len, char escaped[ESCAPED_MAX]);
+/* Reads it again; 0: it is no lock's. */
+size_t name_read(const char *escaped, size_t length, char *name, size_t size);
+
+/* What a claim wants to be. */
+struct kind {
+    bool shared;
+    uint32_t permits; /* shared: at most so many; 0: any number */
+};
+
+/* Writes the last part of a contender's key; returns the length. */
+size_t contender_write(struct kind kind, const mortise_grant_id *grant, char text[CONTENDER_MAX]);
+
+struct contender {
+    struct kind kind;
+    char grant[HEX_SIZE]; /* "": not of Mortise */
+};
+struct contender contender_read(const char *text, size_t length);
+
+/* The part of a key behind its last slash. */
+const char *key_last(struct bytes key, size_t *length);
+
+#endif

@@ -1,0 +1,131 @@
+/* query.c - the life of a query, whatever it asks. See query.h. */
+#include "query.h"
+
+#include <stdlib.h>
+
+static void free_if_done(struct driver *driver, struct query *query)
+{
+    if (query->op != NULL || query->pending > 0)
+        return;
+    DL_DELETE(driver->old_queries, query);
+    free(query);
+}
+
+/* Takes it off the list. The caller completes the op. */
+static mortise_op *end(struct driver *driver, struct query *query)
+{
+    mortise_op *op = query->op;
+    DL_DELETE(driver->queries, query);
+    DL_APPEND(driver->old_queries, query);
+    query->op = NULL;
+    if (query->drop != NULL)
+        query->drop(query);
+    return op;
+}
+
+void query_complete(struct driver *driver, struct query *query, mortise_status status)
+{
+    mortise_op *op = end(driver, query);
+    op->sure = true;
+    driver->host->complete(driver->host, op, status);
+    free_if_done(driver, query);
+}
+
+/* what: what is stored makes no sense; NULL: status says it all (NOMEM), or nobody answers. */
+void query_fail(struct driver *driver, struct query *query, mortise_status status, const char *what)
+{
+    mortise_op *op = end(driver, query);
+    if (what != NULL)
+        fault_stored(driver, op, what);
+    else if (status == MORTISE_NOMEM)
+        fault_memory(driver, op, status);
+    else
+        fault_unreachable(driver, op, status);
+    free_if_done(driver, query);
+}
+
+struct call *query_call(struct driver *driver, struct query *query, reply_handler *answered)
+{
+    struct reply_to to = {.answered = answered, .target = query, .step = ++query->step};
+    return link_begin(&driver->link, METHOD_TXN, to);
+}
+
+bool query_send(struct driver *driver, struct query *query, struct call *call)
+{
+    bool sent = call != NULL && link_send(&driver->link, call);
+    query->pending += sent;
+    if (!sent && is_connected(driver))
+        query_fail(driver, query, query->written ? MORTISE_INDETERMINATE : MORTISE_NOMEM, NULL);
+    return sent;
+}
+
+struct query *query_answer(struct driver *driver, struct call *call)
+{
+    struct query *query = call->to.target;
+    query->pending--;
+    if (query->op == NULL) {
+        free_if_done(driver, query);
+        return NULL;
+    }
+    if (call->to.step != query->step)
+        return NULL;
+    if (call->end == CALL_DONE)
+        return query;
+    if (call->end == CALL_REFUSED) {
+        fault_refused(driver, end(driver, query), MORTISE_BACKEND, call);
+        free_if_done(driver, query);
+    } else if (query->written)
+        query_fail(driver, query, MORTISE_INDETERMINATE, NULL);
+    return NULL; /* a read begins anew with the next connection */
+}
+
+void query_start(struct driver *driver, mortise_op *op, query_begin *begin)
+{
+    struct query *query = calloc(1, sizeof(*query));
+    if (query == NULL) {
+        driver->host->complete(driver->host, op, MORTISE_NOMEM);
+        return;
+    }
+    query->op = op;
+    query->begin = begin;
+    query->asked_ns = patience(driver);
+    op_set_data(op, query);
+    DL_APPEND(driver->queries, query);
+    if (is_connected(driver))
+        begin(driver, query);
+}
+
+void query_cancel(struct driver *driver, mortise_op *op)
+{
+    struct query *query = op_query(op);
+    end(driver, query);
+    driver->host->complete(driver->host, op,
+                           query->written ? MORTISE_INDETERMINATE : MORTISE_CANCELED);
+    free_if_done(driver, query);
+}
+
+/* At the end: their answers were dropped. */
+void queries_free(struct driver *driver)
+{
+    while (driver->old_queries != NULL) {
+        driver->old_queries->pending = 0;
+        free_if_done(driver, driver->old_queries);
+    }
+}
+
+void queries_up(struct driver *driver)
+{
+    struct query *query, *next;
+    DL_FOREACH_SAFE (driver->queries, query, next)
+        if (!query->written)
+            query->begin(driver, query);
+}
+
+void queries_away(struct driver *driver)
+{
+    struct query *query, *next;
+    DL_FOREACH_SAFE (driver->queries, query, next)
+        if (patience_is_over(driver, query->asked_ns))
+            query_fail(driver, query, query->written ? MORTISE_INDETERMINATE : MORTISE_UNREACHABLE,
+                       NULL);
+}

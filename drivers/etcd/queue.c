@@ -1,0 +1,104 @@
+/* queue.c - asks for the keys that matter in a queue, and looks at them. See queue.h. */
+#include "queue.h"
+
+#include "driver.h"
+
+#include <string.h>
+
+/* The answers to the ranges of a shared claim. */
+enum { SHARED_BEFORE, SHARED_FIRST, SHARED_NEAREST };
+
+size_t queue_ask(struct writer *writer, enum branch branch, const struct borders *borders,
+                 struct kind kind, int64_t created)
+{
+    struct range nearest = {.order = ORDER_NEWEST, .made_by = created, .begin = borders->begin};
+    if (!kind.shared) {
+        nearest.end = borders->end;
+        nearest.limit = 2; /* its own, and the one before it */
+        nearest.keys_only = true;
+        txn_range(writer, branch, &nearest);
+        return 1;
+    }
+    nearest.end = borders->shared_begin;
+    nearest.limit = 1;
+    txn_range(writer, branch, &nearest);
+    txn_range(writer, branch,
+              &(struct range){.begin = borders->shared_begin,
+                              .end = borders->shared_end,
+                              .order = ORDER_OLDEST,
+                              .limit = 1});
+    if (kind.permits == 0)
+        return 2;
+    txn_range(writer, branch,
+              &(struct range){.begin = borders->shared_begin,
+                              .end = borders->shared_end,
+                              .order = ORDER_NEWEST,
+                              .made_by = created,
+                              .limit = (int64_t)kind.permits + 1,
+                              .keys_only = true});
+    return 3;
+}
+
+static bool is_key(const struct kv *kv, struct bytes key)
+{
+    return kv->key.size == key.size && key.size > 0 &&
+           memcmp(kv->key.data, key.data, key.size) == 0;
+}
+
+/* A key without its own. */
+static const struct kv *other(const struct kvs *kvs, struct bytes key)
+{
+    for (size_t i = 0; i < kvs->count; i++)
+        if (!is_key(&kvs->all[i], key))
+            return &kvs->all[i];
+    return NULL;
+}
+
+static bool is_opened(const struct kv *kv)
+{
+    mortise_info info = {.size = sizeof(info)};
+    return note_read(kv->value, &info) >= 0 && info.mode == MORTISE_SHARED;
+}
+
+static uint32_t permits_of(const struct kv *kv)
+{
+    size_t length;
+    const char *last = key_last(kv->key, &length);
+    return contender_read(last, length).kind.permits;
+}
+
+static void look_shared(const struct kvs *ops, struct kind kind, struct bytes key,
+                        struct queue_view *view)
+{
+    const struct kv *before = ops[SHARED_BEFORE].count > 0 ? ops[SHARED_BEFORE].all : NULL;
+    const struct kv *first = ops[SHARED_FIRST].count > 0 ? ops[SHARED_FIRST].all : NULL;
+    bool opened = before != NULL && is_opened(before);
+    view->somebody = before != NULL ? before : first;
+    if (before != NULL && !opened)
+        view->before = before;
+    else if (opened && kind.permits != 0)
+        view->other_permits = before;
+    else if (!opened && first != NULL && !is_key(first, key) && permits_of(first) != kind.permits)
+        view->other_permits = first;
+    else if (kind.permits != 0) {
+        const struct kvs *nearest = &ops[SHARED_NEAREST];
+        size_t others = 0;
+        for (size_t i = 0; i < nearest->count; i++)
+            others += !is_key(&nearest->all[i], key);
+        if (others >= kind.permits)
+            view->crowd = nearest;
+    }
+}
+
+bool queue_look(const struct kvs *ops, size_t count, struct kind kind, struct bytes key,
+                struct queue_view *view)
+{
+    *view = (struct queue_view){0};
+    if (count != (!kind.shared ? 1u : kind.permits == 0 ? 2u : 3u))
+        return false;
+    if (kind.shared)
+        look_shared(ops, kind, key, view);
+    else
+        view->somebody = view->before = other(&ops[0], key);
+    return true;
+}

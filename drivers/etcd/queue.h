@@ -1,0 +1,50 @@
+/* queue.h - which contenders hold a lock, and which one blocks whom. Pure: it asks for the keys of a name that matter, and looks
+ * at the answer.
+ *
+ * The contenders queue in the order of their create revisions. Who may hold:
+ *
+ *   a claim           is admitted when                                               otherwise it watches
+ *   exclusive         no contender is before it                                      the nearest one before it
+ *   shared            only shared ones with the same permits are before it,          the nearest exclusive one before it;
+ *                     and, with permits P, fewer than P                              or the nearest P before it
+ *
+ * So a shared claim never overtakes an exclusive one, and no herd arises: when an exclusive claim ends, all shared ones
+ * behind it go on, and nobody else. With permits, one of *any* P contenders before a claim has to go before it can be
+ * admitted, so it is enough to watch P of them, and it does not matter which permits come back, or how many at once. If the
+ * first contender is shared with another number of permits, the acquire fails (INVALID).
+ *
+ * An exclusive holder that becomes shared keeps its key and its place, and says so in the value of the key (note.c). A shared
+ * claim reads the value of the nearest exclusive key before it. If that says so, its holder was the first of all once, so nobody
+ * is before it, and it blocks no shared claim without permits. Only clients of Mortise understand that; exclusive claims
+ * wait for every key, whatever it says. */
+#ifndef MORTISE_ETCD_QUEUE_H
+#define MORTISE_ETCD_QUEUE_H
+
+#include "messages.h"
+#include "names.h"
+
+#define CROWD_MAX 64 /* with more permits than this, all shared keys are watched by one watch */
+#define QUEUE_OPS_MAX 3
+
+/* The borders of a name's keys: [begin, shared_begin) are exclusive, [shared_begin, shared_end) are shared. */
+struct borders {
+    struct bytes begin, shared_begin, shared_end, end;
+};
+
+/* Adds the ranges that show who blocks such a claim, as of its create revision (0: it has no key, or gets it in the same
+ * transaction). Returns how many. */
+size_t queue_ask(struct writer *writer, enum branch branch, const struct borders *borders,
+                 struct kind kind, int64_t created);
+
+/* What they show. The pointers are keys of the answer; NULL: there is none. */
+struct queue_view {
+    const struct kv *before;        /* the key that blocks it, and is exclusive; NULL: it may hold, or */
+    const struct kvs *crowd;        /* the permits are used up: these block it (one of them may be its own) */
+    const struct kv *other_permits; /* the first contender, if it holds with another number of permits */
+    const struct kv *somebody;      /* a holder, perhaps: for a caller that does not wait */
+};
+/* ops: the answers to those ranges. key: its own; empty: it has none. False: the answer makes no sense. */
+bool queue_look(const struct kvs *ops, size_t count, struct kind kind, struct bytes key,
+                struct queue_view *view);
+
+#endif

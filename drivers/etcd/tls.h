@@ -1,0 +1,35 @@
+/* tls.h - TLS between bytes and bytes, by OpenSSL; no I/O of its own. The certificate of the server is always checked, and its
+ * name against the host's. */
+#ifndef MORTISE_ETCD_TLS_H
+#define MORTISE_ETCD_TLS_H
+
+#include "wire.h"
+
+#include <sys/types.h>
+
+struct tls_settings {
+    const char *ca, *cert, *key; /* files; NULL: the system's, none, none */
+};
+
+struct tls_context;
+struct tls;
+
+/* NULL: `problem` says why. */
+struct tls_context *tls_context_new(const struct tls_settings *settings, char *problem, size_t size);
+void tls_context_free(struct tls_context *context);
+
+/* host: a name or an address, which the certificate must have. NULL: no memory. */
+struct tls *tls_new(struct tls_context *context, const char *host);
+void tls_free(struct tls *tls);
+/* What came from the peer. False: no memory. */
+bool tls_feed(struct tls *tls, const void *data, size_t size);
+/* Adds what is for the peer to `out`. */
+void tls_drain(struct tls *tls, struct writer *out);
+/* 1: done; 0: needs more from the peer; -1: failed: `problem`. */
+int tls_handshake(struct tls *tls, char *problem, size_t size);
+/* Plain bytes; 0: none; -1: the end, or an error: `problem`. */
+ssize_t tls_read(struct tls *tls, void *to, size_t room, char *problem, size_t size);
+/* Takes all. False: failed. */
+bool tls_write(struct tls *tls, const void *data, size_t size);
+
+#endif

@@ -1,0 +1,107 @@
+/* watch.c - the watches on keys: one stream of the connection, a number for each watch.
+ *
+ * A watch begins at a revision: one behind what its owner has read. So nothing is missed between the two. It ends when its
+ * owner stops it, when the server ends it (its revision is compacted, or the user has no right), or with the connection;
+ * a number is never used again, so a late message of a watch that was stopped means nothing. */
+#include "driver.h"
+
+#include <stdlib.h>
+
+struct watch {
+    UT_hash_handle hh; /* by number */
+    int64_t number;
+    enum watch_target kind;
+    void *target;
+};
+
+static struct watch *watch_of(struct driver *driver, int64_t number)
+{
+    struct watch *watch;
+    HASH_FIND(hh, driver->watches, &number, sizeof(number), watch);
+    return watch;
+}
+
+static void forget(struct driver *driver, struct watch *watch)
+{
+    HASH_DELETE(hh, driver->watches, watch);
+    free(watch);
+}
+
+int64_t watch_start(struct driver *driver, enum watch_target kind, void *target, struct bytes begin,
+                    struct bytes end, int64_t from_revision, bool puts)
+{
+    size_t mark;
+    struct watch *watch = is_connected(driver) ? calloc(1, sizeof(*watch)) : NULL;
+    if (watch == NULL)
+        return 0;
+    watch->number = ++driver->watch_number;
+    watch->kind = kind;
+    watch->target = target;
+    HASH_ADD(hh, driver->watches, number, sizeof(watch->number), watch);
+    if (watch->hh.tbl == NULL) {
+        free(watch);
+        return 0;
+    }
+    struct writer *out = link_watch_begin(&driver->link, &mark);
+    write_watch(out, watch->number, begin, end, from_revision, puts);
+    link_watch_end(&driver->link, mark);
+    return driver->watch_number;
+}
+
+void watch_stop(struct driver *driver, int64_t number)
+{
+    size_t mark;
+    struct watch *watch = number == 0 ? NULL : watch_of(driver, number);
+    if (watch == NULL)
+        return;
+    forget(driver, watch);
+    if (!is_connected(driver))
+        return;
+    write_unwatch(link_watch_begin(&driver->link, &mark), number);
+    link_watch_end(&driver->link, mark);
+}
+
+/* The server ended a watch for another reason than a compaction: most likely the stream was opened with a token that has
+ * expired. So all watches get another stream; each owner reads its keys first, and with that the link gets a new token. */
+static void restart(struct driver *driver)
+{
+    struct watch *all = driver->watches;
+    driver->watches = NULL;
+    link_watch_stop(&driver->link);
+    while (all != NULL) {
+        struct watch *watch = all;
+        HASH_DELETE(hh, all, watch);
+        driver->upcalls->watched(driver, watch->kind, watch->target, WATCH_ENDED);
+        free(watch);
+    }
+}
+
+bool watch_message(struct driver *driver, struct bytes message)
+{
+    struct watch_answer answer;
+    if (!watch_answer_read(message, &answer))
+        return false;
+    struct watch *watch = watch_of(driver, answer.id);
+    if (watch == NULL || answer.kind == WATCH_MADE)
+        return true;
+    if (answer.kind == WATCH_CANCELED && answer.compacted == 0) {
+        restart(driver);
+        return true;
+    }
+    enum watch_target kind = watch->kind;
+    void *target = watch->target;
+    enum watch_event event = answer.deleted ? WATCH_DELETED : WATCH_CHANGED;
+    if (answer.kind == WATCH_CANCELED) {
+        event = WATCH_ENDED;
+        forget(driver, watch);
+    } else if (!answer.deleted && !answer.put) /* progress */
+        return true;
+    driver->upcalls->watched(driver, kind, target, event);
+    return true;
+}
+
+void watches_end(struct driver *driver)
+{
+    while (driver->watches != NULL)
+        forget(driver, driver->watches);
+}
