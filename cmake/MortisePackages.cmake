@@ -42,7 +42,7 @@ set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(mortise_library_package "libmortise${MORTISE_SOVERSION}")
 set(same_library "${mortise_library_package} (= ${PROJECT_VERSION}-1)")
 set(about "Mortise takes named locks that processes of many hosts share. Where they
-are kept (a SQLite file, Redis, PostgreSQL, ZooKeeper) is a driver, loaded
+are kept (a SQLite file, Redis, PostgreSQL, ZooKeeper, etcd) is a driver, loaded
 at run time.")
 
 # mortise_package(COMPONENT NAME package SECTION section MULTI_ARCH same|foreign SUMMARY line TEXT text [DEPENDS …]
@@ -119,7 +119,7 @@ function(mortise_package_documents COMPONENT PACKAGE)
 endfunction()
 mortise_package_documents(dev libmortise-dev PAGES cxx.md driver-guide.md fencing.md promises.md threading.md
     EXAMPLES hello.c EXAMPLE_FOLDERS driver-skeleton event-loops)
-mortise_package_documents(command mortise PAGES ../README.md choosing.md configuration.md migrating.md postgres.md recipes.md redis.md redlock.md)
+mortise_package_documents(command mortise PAGES ../README.md choosing.md configuration.md etcd.md migrating.md postgres.md recipes.md redis.md redlock.md)
 mortise_package_documents(plugins mortise-plugins PAGES plugins.md EXAMPLES grafana-dashboard.json)
 if(TARGET adapter-mortise)
     mortise_package_documents(bench mortise-bench PAGES benchmarking.md)

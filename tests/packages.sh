@@ -18,6 +18,8 @@ libsqlite3-dev  module    sqlite3
 libhiredis-dev  module    hiredis
 libzookeeper-mt-dev header zookeeper/zookeeper.h
 libpq-dev       module    libpq
+libnghttp2-dev  module    libnghttp2
+libssl-dev      module    openssl
 '
 packages_to_test='
 g++             command   g++
@@ -33,6 +35,8 @@ python3-hiredis python    hiredis
 zookeeper       file      /usr/share/java/zookeeper.jar
 default-jdk-headless command javac
 python3-kazoo   python    kazoo
+etcd-server     command   etcd
+etcd-client     command   etcdctl
 libcurator-recipes-java file /usr/share/java/curator-recipes.jar
 postgresql      postgres  postgres
 pgbouncer       command   pgbouncer

@@ -10,7 +10,8 @@
  *   release.c    ends a claim that nobody wants any more
  *   claim.c      the claims and their states (claim.h has the table)
  *   inspect.c    inspect, break and list; record.c: ping and the small records
- *   query.c      what inspect.c and record.c have in common
+ *   dead.c       the claims of dead processes
+ *   query.c      what these have in common
  *   session.c    the sessions: leases, joins, beats, deadlines (session.h has the table)
  *   watch.c      the watches on keys
  *   queue.c      which key blocks which

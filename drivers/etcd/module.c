@@ -233,6 +233,7 @@ static void finish(struct driver *driver)
 static void start_one(struct driver *driver, mortise_op *op)
 {
     bool is_break = (op->flags & MORTISE_OP_BREAK) != 0;
+    bool is_dead = (op->flags & MORTISE_OP_DEAD) != 0;
     op_set_data(op, NULL);
     if (op->owner_len > 0)
         driver->host->complete(driver->host, op, MORTISE_NOTSUP);
@@ -240,6 +241,8 @@ static void start_one(struct driver *driver, mortise_op *op)
         lease_acquire(driver, op);
     else if (op->kind == MORTISE_OP_RENEW)
         lease_renew(driver, op);
+    else if (op->kind == MORTISE_OP_RELEASE && is_dead)
+        query_start(driver, op, dead_begin);
     else if (op->kind == MORTISE_OP_RELEASE && !is_break)
         lease_release(driver, op);
     else if (op->kind == MORTISE_OP_RELEASE || op->kind == MORTISE_OP_INSPECT)
@@ -276,7 +279,8 @@ static void driver_cancel(void *ctx, mortise_op *op)
         lease_cancel_acquire(ctx, op);
     else if (op->kind == MORTISE_OP_RENEW)
         lease_cancel_renew(ctx, op);
-    else if (op->kind == MORTISE_OP_RELEASE && (op->flags & MORTISE_OP_BREAK) == 0)
+    else if (op->kind == MORTISE_OP_RELEASE &&
+             (op->flags & (MORTISE_OP_BREAK | MORTISE_OP_DEAD)) == 0)
         lease_cancel_release(ctx, op);
     else
         query_cancel(ctx, op);

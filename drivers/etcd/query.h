@@ -39,8 +39,8 @@ struct query *query_answer(struct driver *driver, struct call *call);
 void query_complete(struct driver *driver, struct query *query, mortise_status status);
 void query_fail(struct driver *driver, struct query *query, mortise_status status, const char *what);
 
-/* ---- inspect.c, record.c -------------------------------------------------------------------------- */
+/* ---- inspect.c, dead.c, record.c -------------------------------------------------------------------------- */
 
-query_begin inspect_begin, list_begin, ping_begin, record_read, record_write;
+query_begin inspect_begin, list_begin, dead_begin, ping_begin, record_read, record_write;
 
 #endif
