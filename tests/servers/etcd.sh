@@ -127,7 +127,7 @@ kind_ready() {
 }
 
 etcd_role() {
-    member_pid "$1" >/dev/null || {
+    member_runs "$1" || {
         echo gone
         return
     }
