@@ -228,7 +228,8 @@ static bool look(struct slot *slot)
     if (mortise_state(slot->lease) == MORTISE_STATE_LOST)
         return false;
     uint64_t token = mortise_token(slot->lease);
-    if (token != 0 && !slot->watched->released_inside) /* else a callback releases it now */
+    bool ends = slot->watched->released_inside || slot->opened->closing;
+    if (token != 0 && !ends) /* else a callback or a close releases it now */
         record_held(slot->name, token, at_ns);
     int64_t before_ns = sched_now(); /* the thread may stand still in between */
     int64_t left_ns = mortise_remaining_ms(slot->lease) * NS_PER_MS;
