@@ -119,7 +119,7 @@ function(mortise_package_documents COMPONENT PACKAGE)
 endfunction()
 mortise_package_documents(dev libmortise-dev PAGES cxx.md driver-guide.md fencing.md promises.md threading.md
     EXAMPLES hello.c EXAMPLE_FOLDERS driver-skeleton event-loops)
-mortise_package_documents(command mortise PAGES ../README.md choosing.md configuration.md etcd.md migrating.md postgres.md recipes.md redis.md redlock.md)
+mortise_package_documents(command mortise PAGES ../README.md choosing.md configuration.md etcd.md migrating.md mysql.md postgres.md recipes.md redis.md redlock.md)
 mortise_package_documents(plugins mortise-plugins PAGES plugins.md EXAMPLES grafana-dashboard.json)
 if(TARGET adapter-mortise)
     mortise_package_documents(bench mortise-bench PAGES benchmarking.md)

@@ -20,6 +20,7 @@ libzookeeper-mt-dev header zookeeper/zookeeper.h
 libpq-dev       module    libpq
 libnghttp2-dev  module    libnghttp2
 libssl-dev      module    openssl
+libmariadb-dev  module    libmariadb
 '
 packages_to_test='
 g++             command   g++
@@ -40,6 +41,8 @@ etcd-client     command   etcdctl
 libcurator-recipes-java file /usr/share/java/curator-recipes.jar
 postgresql      postgres  postgres
 pgbouncer       command   pgbouncer
+mariadb-server  command   mariadbd
+openssl         command   openssl
 faketime        command   faketime
 spin            command   spin
 libuv1-dev      module    libuv

@@ -14,6 +14,7 @@ BACKENDS = {
     "redis": "One Redis server",
     "redlock": "Five Redis servers",
     "postgres": "PostgreSQL",
+    "mysql": "MySQL",
     "zookeeper": "ZooKeeper",
     "config": "As configured",
 }

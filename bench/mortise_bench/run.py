@@ -83,7 +83,7 @@ class Context:
 def config_context(where, **words):
     """A config or URL of the user's: beside floors and rivals where it is plainly a server on this machine."""
     scheme, _, rest = where.partition("://")
-    scheme = {"postgresql": "postgres"}.get(scheme, scheme)
+    scheme = {"postgresql": "postgres", "mariadb": "mysql"}.get(scheme, scheme)
     ports = tuple(int(port) for port in re.findall(r"(?:127\.0\.0\.1|localhost):(\d+)", re.split(r"[/?]", rest)[0]))
     known = scheme in subjects.KINDS and ports
     label = where.partition("?")[0] if "@" not in where else "mortise"

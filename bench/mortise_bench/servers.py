@@ -143,7 +143,8 @@ class Servers:
 
     def described(self):
         """What it is and how it is set, as it says itself, for people."""
-        ways = {"redis": self.redis_itself, "zookeeper": self.zookeeper_itself, "postgres": self.postgres_itself}
+        ways = {"redis": self.redis_itself, "zookeeper": self.zookeeper_itself, "postgres": self.postgres_itself,
+                "mysql": self.mysql_itself}
         try:
             version, settings = ways[self.kind]()
         except (OSError, TypeError, NotHere) as error:
@@ -171,6 +172,13 @@ class Servers:
         paths = re.compile(r"\w*(director|file|path|hosts|port|address|zone|locale|lc_|search)|DateStyle|TimeZone|log")
         words = [word for word in self.verb("ask", "-c", query).splitlines() if not paths.match(word)]
         return self.verb("ask", "-c", "SHOW server_version").strip(), words
+
+    def mysql_itself(self):
+        query = (
+            "SELECT CONCAT(LOWER(variable_name), '=', variable_value) FROM information_schema.global_variables "
+            "WHERE variable_name IN ('innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog', 'innodb_buffer_pool_size')"
+        )
+        return self.verb("ask", "-e", "SELECT VERSION()").strip(), self.verb("ask", "-e", query).split()
 
     def uptime_s(self):
         """Of the youngest of several Redis servers."""

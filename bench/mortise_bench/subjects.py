@@ -41,6 +41,7 @@ KINDS = {
     "redis": ("redis", ()),
     "redlock": ("redis", ("nodes=5",)),
     "postgres": ("postgres", ("conf=max_connections=300",)),
+    "mysql": ("mysql", ("conf=max_connections=300",)),
     "zookeeper": ("zookeeper", ("tick=1000", "heap=128m")),
 }
 
@@ -71,6 +72,7 @@ def url_of(backend, ports, folder):
         "redis": f"redis://{first}",
         "redlock": "redlock://" + ",".join(f"127.0.0.1:{port}" for port in ports) + f"?max_ttl={VOTES_AFTER_S}s&ttl={VOTES_AFTER_S}s",
         "postgres": f"postgresql://mortise@{first}/mortise",
+        "mysql": f"mysql://mortise@{first}/mortise",
         "zookeeper": f"zookeeper://{first}/bench?session_timeout=4s",
     }[backend]
 
@@ -84,6 +86,7 @@ FLOORS = {
     "redis": ("floor_redis", "turns threads many contend", "bare hiredis", {"contend": "BLPOP and RPUSH, no lock"}),
     "redlock": ("floor_redlock", "loop", "bare hiredis, three answered", {}),
     "postgres": ("floor_postgres", "turns threads contend", "bare libpq", {"contend": "advisory lock"}),
+    "mysql": ("floor_mysql", "turns threads contend", "bare libmariadb", {"contend": "GET_LOCK"}),
     "zookeeper": ("floor_zookeeper", "turns many", "bare create + delete", {}),
 }
 
@@ -96,6 +99,7 @@ def floors(backend, ports, folder):
     where = {
         "sqlite": str(folder),
         "postgres": url_of("postgres", ports, folder),
+        "mysql": url_of("mysql", ports, folder),
         "zookeeper": f"127.0.0.1:{ports[0]}" if ports else "",
     }.get(backend, ",".join(map(str, ports)))
     found = [Subject(name, "floor", label, (command,), where, frozenset(can.split()), labels=labels)]

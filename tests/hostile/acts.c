@@ -124,6 +124,79 @@ const struct act postgres_acts[] = {
     {.name = NULL},
 };
 
+/* A length of three bytes and a number stand before each message. The server speaks first. */
+#define MY_HELLO                                                                                   \
+    "\x51\0\0\0\x0a"                                                                               \
+    "5.5.5-10.11.0\0\x01\0\0\0"                                                                    \
+    "abcdefgh\0\xfe\xf7\x2d\x02\0\xff\x81\x15\0\0\0\0\0\0\x1d\0\0\0"                               \
+    "ijklmnopqrst\0mysql_native_password\0"
+#define MY_OK "\x07\0\0\x02\0\0\0\x02\0\0\0"
+#define MY_ANSWER "\x07\0\0\x01\0\0\0\x02\0\0\0"
+const struct act mysql_acts[] = {
+    {.name = "half a greeting",
+     .greeting = TEXT("\x51\0\0\0\x0a"
+                      "5.5"),
+     .then = CLOSE},
+    {.name = "half a greeting, and silence",
+     .greeting = TEXT("\x51\0\0\0\x0a"
+                      "5.5")},
+    {.name = "a huge greeting",
+     .greeting = TEXT("\xff\xff\xff\0\x0a"
+                      "5.5.5\0")},
+    {.name = "an empty greeting", .greeting = TEXT("\0\0\0\0")},
+    {.name = "an old protocol",
+     .greeting = TEXT("\x07\0\0\0\x09"
+                      "3.20\0\0")},
+    {.name = "a version without an end",
+     .greeting = TEXT("\x06\0\0\0\x0a"
+                      "55555")},
+    {.name = "an error as the greeting",
+     .greeting = TEXT("\x17\0\0\0\xff\x10\x04Too many connections"),
+     .then = CLOSE},
+    {.name = "an error with colours",
+     .greeting = TEXT("\x0b\0\0\0\xff\x10\x04\x1b[31m\x07\xff\0"),
+     .then = CLOSE},
+    {.name = "noise", .greeting = TEXT("\x8f\x01\x9d\xfe\x00\x7f\xee\x42")},
+    {.name = "another plugin: the terminal",
+     .greeting = TEXT(MY_HELLO),
+     .answer = TEXT("\x0c\0\0\x02\xfe"
+                    "dialog\0ask\0")},
+    {.name = "another plugin: the password in clear",
+     .greeting = TEXT(MY_HELLO),
+     .answer = TEXT("\x16\0\0\x02\xfemysql_clear_password\0")},
+    {.name = "another plugin: a path",
+     .greeting = TEXT(MY_HELLO),
+     .answer = TEXT("\x13\0\0\x02\xfe../../../tmp/evil\0")},
+    {.name = "welcome, then wants a file",
+     .greeting = TEXT(MY_HELLO),
+     .polite = 1,
+     .manners = TEXT(MY_OK),
+     .answer = TEXT("\x0c\0\0\x01\xfb/etc/passwd")},
+    {.name = "welcome, then OK to all",
+     .greeting = TEXT(MY_HELLO),
+     .polite = 1,
+     .manners = TEXT(MY_OK),
+     .answer = TEXT(MY_ANSWER)},
+    {.name = "welcome, then more results for ever",
+     .greeting = TEXT(MY_HELLO),
+     .polite = 1,
+     .manners = TEXT(MY_OK),
+     .answer = TEXT("\x07\0\0\x01\0\0\0\x0a\0\0\0"),
+     .endless = true},
+    {.name = "welcome, then many columns",
+     .greeting = TEXT(MY_HELLO),
+     .polite = 1,
+     .manners = TEXT(MY_OK),
+     .answer = TEXT("\x03\0\0\x01\xfc\xff\xff")},
+    {.name = "welcome, then a huge text",
+     .greeting = TEXT(MY_HELLO),
+     .polite = 1,
+     .manners = TEXT(MY_OK),
+     .answer = TEXT("\xff\xff\xff\x01\xfe\xff\xff\xff\xff\xff\xff\xff\x7f")},
+    {.name = "drips", .greeting = TEXT(MY_HELLO), .answer = TEXT(MY_OK), .drips = true},
+    {.name = NULL},
+};
+
 /* A length of four bytes stands before each message; the first one is of the session. */
 #define ZK_SESSION                                                                                 \
     "\0\0\0\x25\0\0\0\0\0\0\x0b\xb8\0\0\0\0\0\0\0\x2a\0\0\0\x10"                                   \

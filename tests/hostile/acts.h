@@ -4,6 +4,6 @@
 
 #include "liar.h"
 
-extern const struct act any_acts[], redis_acts[], postgres_acts[], zookeeper_acts[];
+extern const struct act any_acts[], redis_acts[], postgres_acts[], mysql_acts[], zookeeper_acts[];
 
 #endif

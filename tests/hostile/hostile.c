@@ -3,7 +3,7 @@
  *
  *     hostile KIND
  *
- * KIND: redis, postgres, zookeeper, redlock. The first part sends what no such server sends (acts.c). In the second
+ * KIND: redis, postgres, mysql, zookeeper, redlock. The first part sends what no such server sends (acts.c). In the second
  * part a real server is behind the liar, which changes a byte now and then. Of Redlock's three nodes one lies, or two
  * are the same liar.
  *
@@ -62,6 +62,13 @@ static const struct kind {
      .rest = "/mortise?connect_timeout=300ms&command_timeout=200ms&" CORE,
      .acts = postgres_acts,
      .within = 6000,
+     .how = ANYHOW},
+    {.name = "mysql",
+     .server = "mysql",
+     .url = "mysql://mortise@127.0.0.1:",
+     .rest = "/mortise?connect_timeout=300ms&command_timeout=200ms&" CORE,
+     .acts = mysql_acts,
+     .within = 4000,
      .how = ANYHOW},
     {.name = "redlock",
      .server = "redis",
@@ -439,7 +446,7 @@ int main(int argc, char **argv)
     if (kind && argc > 3)
         return be_visitor(argc, argv);
     if (!kind || argc > 2 || !test_folder_make(folder, sizeof folder)) {
-        fprintf(stderr, "usage: hostile redis|postgres|zookeeper|redlock\n");
+        fprintf(stderr, "usage: hostile redis|postgres|mysql|zookeeper|redlock\n");
         return 64;
     }
     allow_refusals("ASAN_OPTIONS");

@@ -168,7 +168,7 @@ struct sql_dialect {
 struct sql_looks {
     uint32_t mark;  /* the name's hash. 0 */
     unsigned count; /* in vain, one after the other */
-    int64_t last_ns;
+    int64_t last_ns, due_ns;
 };
 
 /* An instance. */
@@ -224,6 +224,9 @@ void locks_list_row(struct sql_request *request, const void *name, size_t name_l
  * there. Its length; 0: every later name begins with it. */
 size_t locks_end_of_prefix(const char *prefix, size_t len, char *end);
 void locks_record(struct sql_request *request, int64_t version, const void *value, size_t len);
+/* A READ of a caller that waits and looked in vain: the next look is due then. 0: at once. For a dialect that notifies nobody,
+ * because the core asks more often. */
+int64_t locks_look_due(const struct sql_request *request);
 /* A notification came. */
 void locks_hear(struct sql_locks *locks, const char *name, size_t name_len);
 /* Notifications arrive from now on; whoever waited before asks again. */

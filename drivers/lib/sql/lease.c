@@ -25,16 +25,33 @@ static bool waits(const mortise_op *op)
 
 /* ---- waiters that cannot be notified --------------------------------------------------------------- */
 
-static struct sql_looks *looks_of(struct sql_locks *locks, const mortise_op *op)
+static struct sql_looks *looks_place(struct sql_locks *locks, const mortise_op *op, uint32_t *mark)
 {
     uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
     for (size_t i = 0; i < op->name_len; i++)
         hash = (hash ^ (unsigned char)op->name[i]) * UINT64_C(1099511628211);
-    uint32_t mark = (uint32_t)(hash >> 32) | 1;
-    struct sql_looks *looks = &locks->looks[hash % SQL_LOOKS_MAX];
+    *mark = (uint32_t)(hash >> 32) | 1;
+    return &locks->looks[hash % SQL_LOOKS_MAX];
+}
+
+static struct sql_looks *looks_of(struct sql_locks *locks, const mortise_op *op)
+{
+    uint32_t mark;
+    struct sql_looks *looks = looks_place(locks, op, &mark);
     if (looks->mark != mark) /* names that share a place push each other out */
         *looks = (struct sql_looks){.mark = mark};
     return looks;
+}
+
+/* It looked in vain lately. Then READ comes first: as long as the name is held, that is one statement instead of two. */
+static bool expects_busy(struct sql_locks *locks, const mortise_op *op)
+{
+    uint32_t mark;
+    if (!locks->looking || op->kind != MORTISE_OP_ACQUIRE || !waits(op))
+        return false;
+    const struct sql_looks *looks = looks_place(locks, op, &mark);
+    return looks->mark == mark && looks->count > 0 &&
+           locks->host->now(locks->host) - looks->last_ns <= 2 * ROWLEASE_LOOK_MS * SQL_NS_PER_MS;
 }
 
 /* They look again by themselves: soon at first, then less and less often, because a thousand of them load the
@@ -49,6 +66,16 @@ static int64_t next_look_ms(struct sql_locks *locks, const mortise_op *op)
     looks->last_ns = now;
     locks->looking = true;
     return locks_jitter(locks, (int64_t)(2 * POLL_MS) << (steps < POLL_STEPS ? steps : POLL_STEPS));
+}
+
+int64_t locks_look_due(const struct sql_request *request)
+{
+    uint32_t mark;
+    bool first = request->kind == MORTISE_OP_ACQUIRE && request->op != NULL &&
+                 request->step == SQL_READ && request->swaps == 0 && request->sent_ns == 0;
+    if (!first || !expects_busy(request->locks, request->op))
+        return 0;
+    return looks_place(request->locks, request->op, &mark)->due_ns;
 }
 
 static void look_anew(struct sql_locks *locks, const mortise_op *op)
@@ -172,6 +199,9 @@ static void tell_busy(struct sql_request *request)
                           : listed   ? ROWLEASE_LOOK_MS
                                      : next_look_ms(locks, op);
         op->hint_ms = request->answer.hint_ms < most_ms ? request->answer.hint_ms : most_ms;
+        if (waits(op) && !listed) /* the holder's claim may end before */
+            looks_of(locks, op)->due_ns =
+                locks->host->now(locks->host) + op->hint_ms * SQL_NS_PER_MS;
     }
     request_done(request, MORTISE_BUSY);
 }
@@ -276,6 +306,8 @@ static void tell_released(struct sql_request *request)
 {
     waiting_wake(request);
     waiting_released(request);
+    if (request->op != NULL)
+        look_anew(request->locks, request->op); /* callers of this process may have it at once */
     request_done(request, request->answer.status);
 }
 
@@ -284,10 +316,10 @@ static void tell_released(struct sql_request *request)
 void lease_begin(struct sql_request *request)
 {
     const mortise_op *op = request->op;
-    bool quick = request->locks->dialect->quick && op->owner == NULL &&
-                 op->mode == MORTISE_EXCLUSIVE &&
-                 (op->flags & (MORTISE_OP_BREAK | MORTISE_OP_DOWNGRADE)) == 0 &&
-                 op->token <= INT64_MAX && op->token_floor <= INT64_MAX;
+    bool quick =
+        request->locks->dialect->quick && op->owner == NULL && op->mode == MORTISE_EXCLUSIVE &&
+        (op->flags & (MORTISE_OP_BREAK | MORTISE_OP_DOWNGRADE)) == 0 && op->token <= INT64_MAX &&
+        op->token_floor <= INT64_MAX && !expects_busy(request->locks, op);
     request->version = (int64_t)op->token; /* GIVE: of the claim that ends */
     if (op->kind == MORTISE_OP_ACQUIRE)
         request->first = know_name(request, false) && name_is_listed(request->name);

@@ -1,0 +1,94 @@
+/* mysql_floor.c - the statements of a cycle by bare libmariadb; see mysql_floor.h. They are not written down here:
+ * the server's log is asked what the driver has executed. */
+#include "mysql_floor.h"
+
+#include "common.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+MYSQL *mysql_bare(const char *url, const char *user)
+{
+    char given[64], host[128], database[64];
+    unsigned port;
+    MYSQL *mysql = mysql_init(NULL);
+    if (sscanf(url, "mysql://%63[^@]@%127[^:]:%u/%63[^?]", given, host, &port, database) != 4)
+        bench_die("not mysql://user@host:port/database: %s", url);
+    if (mysql == NULL || mysql_real_connect(mysql, host, user != NULL ? user : given, "", database,
+                                            port, NULL, CLIENT_FOUND_ROWS) == NULL)
+        bench_die("%s", mysql != NULL ? mysql_error(mysql) : "out of memory");
+    return mysql;
+}
+
+static void run(MYSQL *mysql, const char *text, size_t len)
+{
+    if (mysql_real_query(mysql, text, (unsigned long)len) != 0)
+        bench_die("%s: %s", text, mysql_error(mysql));
+}
+
+static void first_value(MYSQL *mysql, const char *statement, char *value, size_t size)
+{
+    run(mysql, statement, strlen(statement));
+    MYSQL_RES *rows = mysql_store_result(mysql);
+    MYSQL_ROW row = rows != NULL ? mysql_fetch_row(rows) : NULL;
+    if (row == NULL || row[0] == NULL || (size_t)snprintf(value, size, "%s", row[0]) >= size)
+        bench_die("no answer: %s", statement);
+    mysql_free_result(rows);
+}
+
+long long mysql_number(MYSQL *mysql, const char *statement)
+{
+    char value[64];
+    first_value(mysql, statement, value, sizeof(value));
+    return strtoll(value, NULL, 10);
+}
+
+static void set(MYSQL *mysql, const char *statement)
+{
+    run(mysql, statement, strlen(statement));
+}
+
+void mysql_record(const char *url, const char *name, struct mysql_statements *statements)
+{
+    MYSQL *root = mysql_bare(url, "root");
+    char give[2048];
+    mortise_client *client = bench_open(url);
+    bench_release(bench_acquire(client, name, NULL)); /* makes the table and the row */
+    set(root, "SET GLOBAL log_output = 'TABLE', GLOBAL general_log = ON");
+    set(root, "TRUNCATE mysql.general_log");
+    bench_release(bench_acquire(client, name, NULL));
+    first_value(root,
+                "SELECT argument FROM mysql.general_log "
+                "WHERE argument LIKE 'UPDATE mortise_lock SET version%'",
+                statements->take, sizeof(statements->take));
+    first_value(root,
+                "SELECT argument FROM mysql.general_log "
+                "WHERE argument LIKE 'UPDATE mortise_lock SET grants%'",
+                give, sizeof(give));
+    set(root, "SET GLOBAL general_log = OFF");
+    set(root, "TRUNCATE mysql.general_log");
+    bench_close(client);
+    mysql_close(root);
+    char *version = strstr(give, " AND version=");
+    if (version == NULL)
+        bench_die("the driver executes something else: %s", give);
+    version += strlen(" AND version=");
+    snprintf(statements->give_head, sizeof(statements->give_head), "%.*s", (int)(version - give),
+             give);
+    snprintf(statements->give_tail, sizeof(statements->give_tail), "%s",
+             version + strspn(version, "0123456789"));
+}
+
+void mysql_floor_cycle(MYSQL *mysql, const struct mysql_statements *statements)
+{
+    char give[2200];
+    run(mysql, statements->take, strlen(statements->take));
+    if (mysql_affected_rows(mysql) != 1)
+        bench_die("not taken: %s", statements->take);
+    int len = snprintf(give, sizeof(give), "%s%llu%s", statements->give_head,
+                       (unsigned long long)mysql_insert_id(mysql), statements->give_tail);
+    run(mysql, give, (size_t)len);
+    if (mysql_affected_rows(mysql) != 1)
+        bench_die("not given: %s", give);
+}

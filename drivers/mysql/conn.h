@@ -1,0 +1,63 @@
+/* conn.h - a conversation by libmariadb's non-blocking calls: connect, send a text of one or more statements, take the
+ * result of each. Knows no link and no request. conn_go() changes the state; it returns what happened:
+ *
+ * | state     | begins with    | waits | success                                             | failure      |
+ * |-----------|----------------|-------|-----------------------------------------------------|--------------|
+ * | IDLE      |                |       |                                                     |              |
+ * | CONNECT   | conn_connect() | stays | IDLE, CONNECTED                                     | IDLE, FAILED |
+ * | QUERY     | conn_query()   | stays | rows come: STORE; none: IDLE, RESULT                | IDLE, FAILED |
+ * | STORE     | rows come      | stays | IDLE, RESULT                                        | IDLE, FAILED |
+ * | NEXT      | conn_next()    | stays | as QUERY                                            | IDLE, FAILED |
+ *
+ * One thing blocks: the TLS handshake of a new connection, each read for `tls_ms` at most.
+ *
+ * libmariadb runs each call on a stack of its own, which is left when the call would block and entered again. conn_close()
+ * lets a call that waits run to its end first, because what is on that stack would leak. */
+#ifndef MORTISE_MYSQL_CONN_H
+#define MORTISE_MYSQL_CONN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <mysql.h>
+
+enum conn_state { CONN_IDLE, CONN_CONNECT, CONN_QUERY, CONN_STORE, CONN_NEXT };
+enum conn_event { CONN_WAITS, CONN_CONNECTED, CONN_RESULT, CONN_FAILED };
+
+/* As libmariadb's options and arguments. Texts must be valid during conn_connect() and until it has ended. */
+struct conn_target {
+    const char *host;    /* for the certificate */
+    const char *address; /* numeric; NULL: a socket */
+    const char *socket;
+    unsigned port;
+    const char *user, *password, *database;
+    bool tls;
+    const char *tls_ca, *tls_cert, *tls_key; /* NULL: not given */
+    int tls_ms;                              /* how long one read of the handshake may take */
+};
+
+struct conn {
+    MYSQL *mysql; /* NULL: there is none */
+    enum conn_state state;
+    int waits; /* of libmariadb's MYSQL_WAIT_…, while a call waits */
+    struct conn_target target;
+    char *host, *own_host; /* the server's name; libmariadb's, while the name takes its place */
+    /* RESULT */
+    MYSQL_RES *rows; /* the caller's; NULL: the statement has none */
+    unsigned long long touched, insert_id;
+    bool more; /* of the same text */
+};
+
+/* Both begin a call; the first connection of a process also begins libmariadb. */
+enum conn_event conn_connect(struct conn *conn, const struct conn_target *target);
+/* The text must be valid until the last result. */
+enum conn_event conn_query(struct conn *conn, const char *text, size_t len);
+enum conn_event conn_next(struct conn *conn);
+/* Some of what it waits for has come. */
+enum conn_event conn_go(struct conn *conn, int ready);
+/* Its socket; -1: there is none. */
+int conn_socket(const struct conn *conn);
+void conn_close(struct conn *conn);
+bool conn_has_tls(const struct conn *conn);
+
+#endif

@@ -1,0 +1,408 @@
+/* dialect.c - the steps of drivers/lib/sql as statements of MySQL, and their results. The texts are in sql.c;
+ * protocol.md says what each promises. */
+#include "driver.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAUSE_MIN_NS (2 * NS_PER_MS)
+#define PAUSE_STEPS 6 /* doublings, to 128 ms */
+
+static const struct handler handler;
+
+/* ---- names whose rows are there ------------------------------------------------------------------- */
+
+/* The statement that makes a row is sent only if the row may be missing. Names that share a place push each other
+ * out; one that looks like another costs a READ more. */
+static uint32_t *known_place(struct driver *driver, const mortise_op *op, uint32_t *mark)
+{
+    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
+    for (size_t i = 0; i < op->name_len; i++)
+        hash = (hash ^ (unsigned char)op->name[i]) * UINT64_C(1099511628211);
+    *mark = (uint32_t)(hash >> 32) | 1;
+    return &driver->known[hash % KNOWN_MAX];
+}
+
+static bool is_known(struct driver *driver, const mortise_op *op)
+{
+    uint32_t mark;
+    return *known_place(driver, op, &mark) == mark;
+}
+
+static void note_known(const struct request *request, bool there)
+{
+    uint32_t mark, *place;
+    if (request->base.kind != MORTISE_OP_ACQUIRE || request->base.op == NULL)
+        return;
+    place = known_place(statement_driver(request), request->base.op, &mark);
+    *place = there ? mark : 0;
+}
+
+/* ---- values ------------------------------------------------------------------------------------ */
+
+static enum text_id fill_take(struct request *request, struct values *values)
+{
+    const mortise_op *op = request->base.op;
+    size_t note_len = op->note_len < MORTISE_NOTE_MAX ? op->note_len : MORTISE_NOTE_MAX;
+    value_bytes(values, op->name, op->name_len);
+    value_number(values, (int64_t)op->token_floor);
+    value_bytes(values, op->grant.bytes, MORTISE_GRANT_ID_SIZE);
+    value_number(values, rowlease_ttl_us(op));
+    value_bytes_or_null(values, op->note, note_len);
+    return is_known(statement_driver(request), op) ? TEXT_ACQUIRE : TEXT_ACQUIRE_NEW;
+}
+
+static void fill_claim(struct values *values, const mortise_op *op)
+{
+    value_bytes(values, op->name, op->name_len);
+    value_number(values, (int64_t)op->token);
+    value_bytes(values, op->grant.bytes, MORTISE_GRANT_ID_SIZE);
+}
+
+static void fill_name(const struct request *request, struct values *values)
+{
+    size_t len;
+    const char *name = request_name(&request->base, &len);
+    value_bytes(values, name, len);
+}
+
+static void fill_row(struct values *values, const struct rowlease_row *row)
+{
+    value_number(values, row->version);
+    value_bytes_or_null(values, row->owner, row->owned ? row->owner_len : 0);
+    value_bytes_or_null(values, row->grants, row->grants_len);
+    value_number(values, row->acquired_us);
+    value_number(values, row->expires_us);
+    value_bytes_or_null(values, row->waiters, row->waiters_len);
+    value_bytes_or_null(values, row->note, row->note_len);
+}
+
+static enum text_id fill_write(struct request *request, struct values *values)
+{
+    const struct sql_locks *locks = request->base.locks;
+    fill_name(request, values);
+    fill_row(values, &locks->next);
+    if (!locks->row.exists)
+        return TEXT_INSERT;
+    value_number(values, locks->row.version);
+    value_number(values, request->revision);
+    return TEXT_SWAP;
+}
+
+static enum text_id fill_list(const mortise_op *op, struct values *values, char *end)
+{
+    size_t end_len = locks_end_of_prefix(op->name, op->name_len, end);
+    value_bytes(values, op->name, op->name_len);
+    value_bytes_or_null(values, end, end_len);
+    return TEXT_NAMES;
+}
+
+static enum text_id fill_record(const mortise_op *op, struct values *values)
+{
+    value_bytes(values, op->name, op->name_len);
+    if (op->kind == MORTISE_OP_READ)
+        return TEXT_RECORD_LOOK;
+    value_bytes(values, op->record, op->record_size);
+    if (op->record_version == 0)
+        return TEXT_RECORD_MAKE;
+    value_number(values, (int64_t)op->record_version);
+    return TEXT_RECORD_SWAP;
+}
+
+static enum text_id fill(struct request *request, struct values *values, char *end)
+{
+    const mortise_op *op = request->base.op;
+    switch (request->base.step) {
+    case SQL_TAKE:
+        return fill_take(request, values);
+    case SQL_EXTEND:
+        fill_claim(values, op);
+        value_number(values, rowlease_ttl_us(op));
+        return TEXT_RENEW;
+    case SQL_GIVE:
+        fill_claim(values, op);
+        return TEXT_RELEASE;
+    case SQL_WRITE:
+        return fill_write(request, values);
+    case SQL_BAR:
+        fill_name(request, values);
+        value_bytes(values, ROWLEASE_SHARED, ROWLEASE_SHARED_SIZE);
+        return TEXT_BAR;
+    case SQL_LIST:
+        return fill_list(op, values, end);
+    case SQL_PING:
+        return TEXT_VERSION;
+    case SQL_RECORD_READ:
+    case SQL_RECORD_WRITE:
+        return fill_record(op, values);
+    default: /* SQL_APPEND is never asked for, because nobody can be notified */
+        fill_name(request, values);
+        return TEXT_LOOK;
+    }
+}
+
+/* Those that write the same row would all be in each other's way, so after the second WRITE in vain there is a pause. It grows,
+ * and is not the same for any two. And a caller that waits looks when that is due. */
+static void pause_before(struct request *request)
+{
+    struct sql_locks *locks = request->base.locks;
+    unsigned swaps = request->base.swaps;
+    request->not_before_ns = locks_look_due(&request->base);
+    if (request->base.step != SQL_READ || swaps < 2)
+        return;
+    unsigned steps = swaps - 2 < PAUSE_STEPS ? swaps - 2 : PAUSE_STEPS;
+    request->not_before_ns =
+        locks->host->now(locks->host) + locks_jitter(locks, PAUSE_MIN_NS << steps);
+}
+
+static void run(struct sql_request *base)
+{
+    static const struct sql_fault no_memory = {
+        .status = MORTISE_NOMEM, .retryable = true, .text = "out of memory"};
+    struct request *request = (struct request *)base;
+    struct values values = {.count = 0};
+    char end[MORTISE_NAME_MAX];
+    request->handler = &handler;
+    request->settles = base->step == SQL_RECORD_READ;
+    enum text_id id = fill(request, &values, end);
+    if (statement_send(request, id, &values))
+        pause_before(request);
+    else
+        locks_fail(base, MORTISE_NOMEM, &no_memory);
+}
+
+/* ---- results ----------------------------------------------------------------------------------- */
+
+struct cells {
+    MYSQL_ROW texts;
+    const unsigned long *lengths;
+};
+
+/* The next row; false: there is none with so many columns. */
+static bool next_cells(MYSQL_RES *rows, unsigned columns, struct cells *cells)
+{
+    if (rows == NULL || mysql_num_fields(rows) != columns)
+        return false;
+    cells->texts = mysql_fetch_row(rows);
+    cells->lengths = mysql_fetch_lengths(rows);
+    return cells->texts != NULL && cells->lengths != NULL;
+}
+
+static int64_t number(const struct cells *cells, size_t i)
+{
+    return cells->texts[i] != NULL ? strtoll(cells->texts[i], NULL, 10) : 0;
+}
+
+/* False: it is longer than it may be. Null is 0 bytes. */
+static bool take_bytes(const struct cells *cells, size_t i, void *to, size_t size, size_t *len)
+{
+    *len = cells->texts[i] != NULL ? cells->lengths[i] : 0;
+    if (*len > size)
+        return false;
+    if (*len > 0)
+        memcpy(to, cells->texts[i], *len);
+    return true;
+}
+
+/* From the columns after the clock; false: it makes no sense. */
+static bool take_row(const struct cells *cells, size_t first, struct rowlease_row *row)
+{
+    row->exists = cells->texts[first] != NULL;
+    row->version = number(cells, first);
+    row->owned = cells->texts[first + 1] != NULL;
+    row->acquired_us = number(cells, first + 3);
+    row->expires_us = number(cells, first + 4);
+    bool fits = take_bytes(cells, first + 1, row->owner, sizeof(row->owner), &row->owner_len);
+    fits &= take_bytes(cells, first + 2, row->grants, sizeof(row->grants), &row->grants_len);
+    fits &= take_bytes(cells, first + 5, row->waiters, sizeof(row->waiters), &row->waiters_len);
+    fits &= take_bytes(cells, first + 6, row->note, sizeof(row->note), &row->note_len);
+    return fits && rowlease_valid(row);
+}
+
+/* False: the server is read-only by now, and the link is to be lost. */
+static bool take_look(struct request *request, struct sql_result *to)
+{
+    struct sql_locks *locks = request->base.locks;
+    struct cells cells;
+    to->insane = true;
+    if (!next_cells(request->rows, 10, &cells))
+        return true;
+    if (number(&cells, 0) != 1)
+        return false;
+    to->now_us = to->wall_us = number(&cells, 1);
+    to->insane = !take_row(&cells, 2, &locks->row) || to->now_us <= 0;
+    request->revision = number(&cells, 9);
+    if (!to->insane)
+        note_known(request, locks->row.exists);
+    return true;
+}
+
+static void take_names(struct request *request)
+{
+    struct cells cells;
+    while (next_cells(request->rows, 9, &cells))
+        if (cells.texts[0] != NULL &&
+            take_row(&cells, 2, &request->base.locks->row)) /* else: who asks for it is told */
+            locks_list_row(&request->base, cells.texts[0], cells.lengths[0], number(&cells, 1));
+}
+
+static void take_ping(const struct request *request)
+{
+    const struct driver *driver = statement_driver(request);
+    mortise_op *op = request->base.op;
+    struct cells cells;
+    char where[200];
+    bool there = next_cells(request->rows, 2, &cells);
+    if (op == NULL)
+        return;
+    snprintf(op->buffer, op->buffer_size,
+             "MySQL protocol, server %.80s, %s, %s, database %.64s, layout %.20s%s%s",
+             there && cells.texts[0] != NULL ? cells.texts[0] : "?",
+             link_where(request->link, where, sizeof(where)),
+             conn_has_tls(&request->link->conn) ? "TLS" : "no TLS",
+             request->link->conn.target.database,
+             there && cells.texts[1] != NULL ? cells.texts[1] : "?",
+             driver->durable[0] != '\0' ? ", not durable: " : "", driver->durable);
+}
+
+/* False: the server is read-only by now. */
+static bool take_record(struct request *request)
+{
+    struct cells cells;
+    if (!next_cells(request->rows, 3, &cells))
+        return true;
+    if (number(&cells, 2) != 1)
+        return false;
+    locks_record(&request->base, number(&cells, 0), cells.texts[1],
+                 cells.texts[1] != NULL ? cells.lengths[1] : 0);
+    return true;
+}
+
+static bool take_result(struct request *request, struct sql_result *to)
+{
+    struct sql_request *base = &request->base;
+    *to = (struct sql_result){.touched = request->touched > 0};
+    switch (base->step) {
+    case SQL_TAKE:
+        to->version = to->touched ? (int64_t)request->insert_id : 0;
+        if (to->touched)
+            note_known(request, true);
+        return true;
+    case SQL_READ:
+        return take_look(request, to);
+    case SQL_LIST:
+        take_names(request);
+        return true;
+    case SQL_PING:
+        take_ping(request);
+        return true;
+    case SQL_RECORD_READ:
+        return take_record(request);
+    case SQL_RECORD_WRITE:
+        to->version = base->op != NULL ? (int64_t)base->op->record_version + 1 : 0;
+        return true;
+    default:
+        return true;
+    }
+}
+
+/* ---- what becomes of a request --------------------------------------------------------------------- */
+
+static void sending(struct request *request)
+{
+    struct sql_request *base = &request->base;
+    mortise_op *op = base->op;
+    if (op != NULL && op->kind == MORTISE_OP_ACQUIRE && op->first_sent_ns == 0)
+        op->first_sent_ns = base->sent_ns;
+    if (op != NULL && op->kind == MORTISE_OP_RELEASE && base->step != SQL_WRITE)
+        base->sure = !ghost_has(statement_driver(request), &base->grant);
+}
+
+static void lost(struct request *request, bool sent)
+{
+    locks_lost(&request->base, sent, &statement_driver(request)->trouble);
+}
+
+static void answered(struct request *request)
+{
+    struct sql_request *base = &request->base;
+    if (!take_result(request, &base->locks->result)) {
+        struct link *link = request->link;
+        char where[200];
+        fault_error(&link->driver->trouble, MORTISE_UNREACHABLE, 0, true,
+                    "%s: the server is read-only", link_where(link, where, sizeof(where)));
+        link->stale = true;
+        lost(request, true);
+    } else if (locks_step(base) == SQL_AGAIN) {
+        run(base);
+    } else {
+        locks_tell(base);
+    }
+}
+
+static void failed(struct request *request, const struct fault *fault)
+{
+    locks_fail(&request->base, fault->base.status, &fault->base);
+}
+
+static const struct handler handler = {
+    .sending = sending, .answered = answered, .failed = failed, .lost = lost};
+
+/* ---- the table --------------------------------------------------------------------------------- */
+
+static void cancel(struct sql_request *base)
+{
+    struct request *request = (struct request *)base;
+    if (base->flying)
+        link_look_soon(request->link);
+    else
+        flight_unqueue(request);
+}
+
+static void clear(struct sql_request *base)
+{
+    struct request *request = (struct request *)base;
+    statement_forget(request);
+    text_free(&request->text);
+}
+
+/* Nobody is notified. */
+static bool hear(struct sql_locks *locks, bool dropped)
+{
+    (void)locks;
+    (void)dropped;
+    return false;
+}
+
+static enum sql_notified notify(struct sql_locks *locks, const struct rowlease_inbox *inbox,
+                                const char *name, size_t name_len)
+{
+    (void)locks;
+    (void)inbox;
+    (void)name;
+    (void)name_len;
+    return SQL_NOT_YET;
+}
+
+static const char *where(const struct sql_request *base, char *text, size_t size)
+{
+    const struct request *request = (const struct request *)base;
+    const struct driver *driver = statement_driver(request);
+    return link_where(request->link != NULL ? request->link : &driver->main, text, size);
+}
+
+const struct sql_dialect mysql_dialect = {
+    .request_size = sizeof(struct request),
+    .quick = true,
+    .append = true, /* for BAR: readers that come and go would make a WRITE fail too often */
+    .visible_is_safe =
+        false, /* it can be seen before it is in the log on the disk: see protocol.md */
+    .run = run,
+    .cancel = cancel,
+    .clear = clear,
+    .notify = notify,
+    .hear = hear,
+    .where = where,
+};

@@ -1,0 +1,270 @@
+/* setup.c - a new connection: its settings, which server it is, whether the tables are there and are ours. Two round trips;
+ * one more, once in the life of a database, to make the tables. See SETUP in protocol.md for what is refused, and why. */
+#include "driver.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The statements of sql_settings and of sql_identify, in their order. */
+enum { AT_ISOLATION, AT_SETTINGS, AT_IDENTITY, AT_VARIABLES, AT_TABLES };
+enum { TABLES = 3 };
+/* What must have been seen when a phase ends; a server that leaves it out is none. */
+enum { SEEN_IDENTITY = 1, SEEN_VARIABLES = 2, SEEN_TABLES = 4, SEEN_LAYOUT = 8 };
+
+static void refuse(struct link *link, mortise_status status, bool retryable, const char *why)
+{
+    link_failed_why(link, status, retryable, why);
+}
+
+static void add_text(struct text *out, const char *text)
+{
+    text_add(out, text, strlen(text));
+}
+
+static void write_identify(struct link *link)
+{
+    const struct driver *driver = link->driver;
+    struct values values = {.count = 0};
+    int64_t statement_s = (driver->values[OPTION_COMMAND_TIMEOUT].number + 999) / 1000;
+    value_number(&values, 1);
+    value_number(&values, statement_s);
+    text_fill(&link->out, sql_settings, &values);
+    add_text(&link->out, ";");
+    add_text(&link->out, sql_identify);
+}
+
+static void write_make(struct link *link)
+{
+    for (size_t i = 0; i < sql_make_count; i++) {
+        add_text(&link->out, i > 0 ? ";" : "");
+        add_text(&link->out, sql_make[i]);
+    }
+}
+
+static void write_layout(struct link *link)
+{
+    if (link->driver->repeatable) {
+        add_text(&link->out, sql_repeatable);
+        add_text(&link->out, ";");
+    }
+    if (link->galera) {
+        add_text(&link->out, sql_galera);
+        add_text(&link->out, ";");
+    }
+    add_text(&link->out, sql_layout);
+}
+
+static bool begin(struct link *link, enum setup_phase phase)
+{
+    link->phase = phase;
+    link->setup_at = 0;
+    text_clear(&link->out);
+    if (phase == SETUP_IDENTIFY)
+        write_identify(link);
+    else if (phase == SETUP_MAKE)
+        write_make(link);
+    else
+        write_layout(link);
+    if (link->out.failed) {
+        refuse(link, MORTISE_NOMEM, true, "out of memory");
+        return false;
+    }
+    return setup_event(link, conn_query(&link->conn, link->out.bytes, link->out.len));
+}
+
+void setup_begin(struct link *link)
+{
+    link->state = LINK_SETTING_UP;
+    link->tables = 0;
+    link->seen = 0;
+    link->galera = false;
+    begin(link, SETUP_IDENTIFY);
+}
+
+/* ---- which server it is ------------------------------------------------------------------------ */
+
+/* Behind a proxy that shares connections, nobody knows which of the server's sessions executes what we send, or where it
+ * went on. */
+static bool take_identity(struct link *link, MYSQL_ROW row)
+{
+    if (row == NULL || row[0] == NULL || row[1] == NULL || row[2] == NULL) {
+        refuse(link, MORTISE_BACKEND, false, "the server does not show this user its own session");
+        return false;
+    }
+    link->id = strtoul(row[0], NULL, 10);
+    snprintf(link->peer, sizeof(link->peer), "%s", row[2]);
+    if (link->id == mysql_thread_id(link->conn.mysql))
+        return true;
+    refuse(link, MORTISE_CONFIG, false,
+           "there is a proxy that shares connections (ProxySQL, MaxScale) before the server; the "
+           "driver needs connections of its own");
+    return false;
+}
+
+static bool is_on(const char *value)
+{
+    return strcmp(value, "0") != 0 && strcmp(value, "OFF") != 0;
+}
+
+struct variables {
+    bool read_only, binlog, galera;
+    char flush[8], sync[8];
+};
+
+static void take_variable(struct variables *variables, const char *name, const char *value)
+{
+    if (strcmp(name, "read_only") == 0 || strcmp(name, "innodb_read_only") == 0)
+        variables->read_only = variables->read_only || is_on(value);
+    else if (strcmp(name, "wsrep_on") == 0)
+        variables->galera = is_on(value);
+    else if (strcmp(name, "log_bin") == 0)
+        variables->binlog = is_on(value);
+    else if (strcmp(name, "innodb_flush_log_at_trx_commit") == 0)
+        snprintf(variables->flush, sizeof(variables->flush), "%.6s", value);
+    else if (strcmp(name, "sync_binlog") == 0)
+        snprintf(variables->sync, sizeof(variables->sync), "%.6s", value);
+}
+
+/* Whether what it commits survives a crash of its host. */
+static void note_durability(struct driver *driver, const struct variables *variables)
+{
+    driver->durable[0] = '\0';
+    if (strcmp(variables->flush, "1") != 0)
+        snprintf(driver->durable, sizeof(driver->durable), "innodb_flush_log_at_trx_commit = %s",
+                 variables->flush);
+    else if (variables->binlog && strcmp(variables->sync, "1") != 0)
+        snprintf(driver->durable, sizeof(driver->durable), "sync_binlog = %s", variables->sync);
+}
+
+static bool take_variables(struct link *link, MYSQL_RES *rows)
+{
+    MYSQL_ROW row;
+    struct driver *driver = link->driver;
+    struct variables variables = {.read_only = mysql_num_rows(rows) == 0};
+    char text[300];
+    while ((row = mysql_fetch_row(rows)) != NULL)
+        if (row[0] != NULL && row[1] != NULL)
+            take_variable(&variables, row[0], row[1]);
+    note_durability(driver, &variables);
+    link->galera = variables.galera;
+    if (variables.read_only) {
+        refuse(link, MORTISE_UNREACHABLE, true, "the server is read-only; is it a replica?");
+        return false;
+    }
+    if (driver->durable[0] == '\0' || driver->values[OPTION_DURABLE].number == 0)
+        return true;
+    snprintf(text, sizeof(text),
+             "with %s the server may lose a lock when its host crashes: set that to 1, or say "
+             "durable = no",
+             driver->durable);
+    refuse(link, MORTISE_CONFIG, false, text);
+    return false;
+}
+
+static bool take_tables(struct link *link, MYSQL_RES *rows)
+{
+    MYSQL_ROW row;
+    while ((row = mysql_fetch_row(rows)) != NULL) {
+        if (row[1] == NULL || strcmp(row[1], "InnoDB") != 0) {
+            refuse(link, MORTISE_BACKEND, false, "the tables are not in InnoDB");
+            return false;
+        }
+        link->tables++;
+    }
+    if (link->tables == 0 || link->tables == TABLES)
+        return true;
+    refuse(link, MORTISE_BACKEND, false,
+           "some of the tables are missing, or of another program (see `mortise schema mysql`)");
+    return false;
+}
+
+static bool take_layout(struct link *link, MYSQL_ROW row)
+{
+    char text[200];
+    if (row != NULL && row[0] != NULL && strcmp(row[0], LAYOUT_VERSION) == 0)
+        return true;
+    snprintf(text, sizeof(text),
+             "the layout of its tables is \"%.30s\", this driver knows %s; all programs that use "
+             "it need the same version of Mortise",
+             row != NULL && row[0] != NULL ? row[0] : "", LAYOUT_VERSION);
+    refuse(link, MORTISE_BACKEND, false, text);
+    return false;
+}
+
+/* ---- results ----------------------------------------------------------------------------------- */
+
+/* False: it was refused, so the connection is another one, or gone. */
+static bool take_rows(struct link *link, MYSQL_RES *rows)
+{
+    unsigned columns = mysql_num_fields(rows);
+    if (link->phase == SETUP_LAYOUT && columns == 1) {
+        link->seen |= SEEN_LAYOUT;
+        return take_layout(link, mysql_fetch_row(rows));
+    }
+    if (link->phase == SETUP_IDENTIFY && link->setup_at == AT_IDENTITY && columns == 3) {
+        link->seen |= SEEN_IDENTITY;
+        return take_identity(link, mysql_fetch_row(rows));
+    }
+    if (link->phase == SETUP_IDENTIFY && link->setup_at == AT_VARIABLES && columns == 2) {
+        link->seen |= SEEN_VARIABLES;
+        return take_variables(link, rows);
+    }
+    if (link->phase == SETUP_IDENTIFY && link->setup_at == AT_TABLES && columns == 2) {
+        link->seen |= SEEN_TABLES;
+        return take_tables(link, rows);
+    }
+    return true;
+}
+
+static bool failed(struct link *link)
+{
+    struct fault fault;
+    char text[320];
+    fault_read(link->conn.mysql, &fault);
+    bool no_right = link->phase == SETUP_MAKE && fault.base.native == 1142;
+    if (no_right) {
+        snprintf(text, sizeof(text), "%.150s", fault.base.text);
+        snprintf(fault.base.text, sizeof(fault.base.text),
+                 "%.150s: the tables are not there, and this user may not make them; run what "
+                 "`mortise schema mysql` prints as one that may",
+                 text);
+    }
+    link_failed(link, &fault.base);
+    return false;
+}
+
+static bool phase_done(struct link *link)
+{
+    unsigned needed = SEEN_IDENTITY | SEEN_VARIABLES | SEEN_TABLES;
+    if (link->phase == SETUP_LAYOUT)
+        needed |= SEEN_LAYOUT;
+    if ((link->seen & needed) != needed) {
+        refuse(link, MORTISE_UNREACHABLE, true, "answers are missing");
+        return false;
+    }
+    if (link->phase == SETUP_LAYOUT) {
+        link_ready(link);
+        return link->state == LINK_READY;
+    }
+    return begin(link,
+                 link->phase == SETUP_IDENTIFY && link->tables == 0 ? SETUP_MAKE : SETUP_LAYOUT);
+}
+
+bool setup_event(struct link *link, enum conn_event event)
+{
+    struct conn *conn = &link->conn;
+    while (event == CONN_RESULT) {
+        MYSQL_RES *rows = conn->rows;
+        conn->rows = NULL;
+        bool good = rows == NULL || take_rows(link, rows);
+        mysql_free_result(rows);
+        if (!good)
+            return false;
+        link->setup_at++;
+        if (!conn->more)
+            return phase_done(link);
+        event = conn_next(conn);
+    }
+    return event == CONN_FAILED ? failed(link) : true;
+}

@@ -1,0 +1,434 @@
+/* test_mysql.c - the MySQL driver and faults of its server: crashes, killed sessions and statements, connections that break,
+ * locked rows, deadlocks, a clock that is set, rows that somebody changes. On a private server; the fault proxy is in front of
+ * it for tests that break connections. */
+#define SERVER_SETTINGS "faketime=yes\n"
+#include "mysql_server.h"
+
+/* ---- crashes and sessions ---------------------------------------------------------------------- */
+
+/* The client is told after the commit: a grant and a renewal survive when the server is killed. */
+static void test_crash(void)
+{
+    mortise_client *client = open_client("renew_every = 100ms", ""), *other = open_client("", "");
+    mortise_stats stats = {.size = sizeof stats};
+    char expiry[64];
+    mortise_lease *lease = take(client, "crash", HOLD_MS);
+    while (mortise_stats_get(client, &stats) == MORTISE_OK && stats.renewals == 0)
+        sched_yield();
+    snprintf(expiry, sizeof expiry, "%s",
+             ask("SELECT expires_at FROM mortise_lock WHERE name = 'crash'"));
+    CU_ASSERT(act("kill", "only=1") && act("start", "only=1"));
+    CU_ASSERT_EQUAL(try_for(other, "crash", 0), MORTISE_BUSY);
+    char sql[200];
+    snprintf(sql, sizeof sql, "SELECT expires_at >= %.40s FROM mortise_lock WHERE name = 'crash'",
+             expiry);
+    CU_ASSERT_STRING_EQUAL(ask(sql), "1");
+    CU_ASSERT_NOT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
+    give(lease);
+    CU_ASSERT_EQUAL(try_for(other, "crash", PATIENCE_MS), MORTISE_OK);
+    mortise_close(client, NULL);
+    mortise_close(other, NULL);
+}
+
+/* A lease does not depend on its session. */
+static void test_sessions_killed(void)
+{
+    mortise_client *client = open_client("", "");
+    for (int i = 0; i < 5; i++) {
+        mortise_lease *lease = take(client, "session", HOLD_MS);
+        CU_ASSERT_STRING_EQUAL(ask("KILL USER mortise; SELECT 'killed'"), "killed");
+        give(lease);
+    }
+    mortise_close(client, NULL);
+}
+
+/* An acquire and a release that sleep in the server are killed: the statement, the connection. Either is done in the end,
+ * once. */
+static void killed_in(const char *what)
+{
+    mortise_client *client = open_client("", "command_timeout = 600s"),
+                   *other = open_client("", "");
+    struct caller caller;
+    give(take(client, "killed", HOLD_MS));
+    row_fault("killed", 1, SLEEPS);
+    call_begin(&caller, client, "killed", NULL);
+    CU_ASSERT(soon("SELECT count(*) " SLEEPERS, "1"));
+    kill_sleepers(what);
+    CU_ASSERT_EQUAL(call_end(&caller), MORTISE_OK);
+    row_fault_end();
+    mortise_lease *lease = take(client, "killed", HOLD_MS);
+    row_fault("killed", 1, SLEEPS);
+    call_begin(&caller, client, "killed", lease);
+    CU_ASSERT(soon("SELECT count(*) " SLEEPERS, "1"));
+    kill_sleepers(what);
+    CU_ASSERT_EQUAL(call_end(&caller), MORTISE_OK);
+    row_fault_end();
+    CU_ASSERT_EQUAL(try_for(other, "killed", 0), MORTISE_OK);
+    mortise_close(client, NULL);
+    mortise_close(other, NULL);
+}
+
+static void test_killed_statements(void)
+{
+    killed_in("QUERY");
+    killed_in("CONNECTION");
+}
+
+/* A renewal that is killed is repeated. */
+static void test_killed_renewal(void)
+{
+    mortise_client *client = open_client("renew_every = 100ms", "command_timeout = 600s");
+    mortise_stats stats = {.size = sizeof stats};
+    mortise_lease *lease = take(client, "renewal", HOLD_MS);
+    static const char *const ways[] = {"QUERY", "CONNECTION"};
+    for (size_t i = 0; i < 2; i++) {
+        row_fault("renewal", 1, SLEEPS);
+        CU_ASSERT(soon("SELECT count(*) " SLEEPERS, "1"));
+        CU_ASSERT_EQUAL(mortise_stats_get(client, &stats), MORTISE_OK);
+        uint64_t before = stats.renewals;
+        kill_sleepers(ways[i]);
+        while (mortise_stats_get(client, &stats) == MORTISE_OK && stats.renewals == before)
+            sched_yield();
+        row_fault_end();
+    }
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
+    give(lease);
+    mortise_close(client, NULL);
+}
+
+/* ---- connections ------------------------------------------------------------------------------- */
+
+/* The connection breaks while an acquire waits in the server. Its session acquires the lock later, for nobody, perhaps when it
+ * is killed. So the driver ends it before it believes a release, and the name is free long before the ttl is over. */
+static void test_ghost(void)
+{
+    mortise_client *client = open_proxied("", "command_timeout = 600s");
+    mortise_client *other = open_client("", "");
+    give(take(client, "ghost", HOLD_MS));
+    row_fault("ghost", 1, SLEEPS);
+    give_up_when(client, "ghost", "SELECT count(*) " SLEEPERS, "1");
+    CU_ASSERT(test_proxy_say(&proxy, "cut"));
+    CU_ASSERT(soon("SELECT count(*) " SLEEPERS, "0"));
+    row_fault_end();
+    mortise_status status = try_for(other, "ghost", PATIENCE_MS);
+    if (status != MORTISE_OK)
+        fprintf(stderr, "%s: %s\n", mortise_status_name(status), detail.message);
+    CU_ASSERT_EQUAL(status, MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_close(client, &detail), MORTISE_OK);
+    mortise_close(other, NULL);
+}
+
+/* Reset behind so many bytes of the running connection, or of the next one: whatever was under way is done in
+ * the end, once, and released. */
+static void test_cut_anywhere(void)
+{
+    static const struct {
+        const char *way;
+        bool anew; /* the connection is being made */
+        int last, step;
+    } cuts[] = {{"up", false, 900, 61},
+                {"down", false, 30, 3},
+                {"up", true, 2600, 211},
+                {"down", true, 1300, 97}};
+    mortise_client *client = open_proxied("", ""), *other = open_client("", "");
+    for (size_t k = 0; k < sizeof cuts / sizeof *cuts; k++)
+        for (int n = 0; n < cuts[k].last; n += cuts[k].step) {
+            give(take(client, "cut", HOLD_MS));
+            CU_ASSERT(!cuts[k].anew || test_proxy_say(&proxy, "cut"));
+            CU_ASSERT(test_proxy_say(&proxy, "cut-after %s %d", cuts[k].way, n));
+            mortise_lease *lease = take(client, "cut", HOLD_MS);
+            CU_ASSERT_EQUAL(try_for(other, "cut", 0), MORTISE_BUSY);
+            give(lease);
+            CU_ASSERT_EQUAL(try_for(other, "cut", 0), MORTISE_OK);
+            CU_ASSERT(test_proxy_say(&proxy, "pass"));
+        }
+    CU_ASSERT_EQUAL(mortise_close(client, &detail), MORTISE_OK);
+    mortise_close(other, NULL);
+}
+
+/* A client that is stopped anywhere leaves no transaction open. */
+static void test_client_stopped(void)
+{
+    struct test_process taker;
+    char url[200], count[300], line[64];
+    snprintf(url, sizeof url, "mariadb://mortise@127.0.0.1:%s/mortise", port);
+    snprintf(count, sizeof count, "%s/count", folder);
+    CU_ASSERT_FATAL(test_file_write(count, "0"));
+    const char *const argv[] = {getenv("MORTISE_TAKER"), url, NULL};
+    CU_ASSERT_FATAL(test_spawn(&taker, argv) && test_hear(&taker, line, sizeof line, PATIENCE_MS));
+    CU_ASSERT(test_say(&taker, "spin stopped %s 1000000", count));
+    CU_ASSERT(soon("SELECT count(*) FROM mortise_lock WHERE name = 'stopped'", "1"));
+    for (int i = 0; i < 5; i++) {
+        CU_ASSERT(test_signal(&taker, SIGSTOP));
+        CU_ASSERT(soon("SELECT count(*) FROM information_schema.innodb_trx", "0"));
+        CU_ASSERT(test_signal(&taker, SIGCONT));
+    }
+    test_kill(&taker);
+}
+
+/* The server closes an idle connection; nobody notices. */
+static void test_wait_timeout(void)
+{
+    CU_ASSERT_STRING_EQUAL(ask("SET GLOBAL wait_timeout = 1; SELECT 'set'"), "set");
+    mortise_client *client = open_client("unreachable_timeout = 3s", "");
+    for (int i = 0; i < 2; i++) {
+        CU_ASSERT_EQUAL(try_for(client, "idle", 0), MORTISE_OK);
+        CU_ASSERT(soon("SELECT count(*) " SESSIONS, "0"));
+    }
+    CU_ASSERT_STRING_EQUAL(ask("SET GLOBAL wait_timeout = 28800; SELECT 'set'"), "set");
+    mortise_close(client, NULL);
+}
+
+static bool is_refused(void *client)
+{
+    return try_for(client, "crowded", 0) == MORTISE_UNREACHABLE &&
+           strstr(detail.message, "max_connections") != NULL;
+}
+
+static void test_max_connections(void)
+{
+    struct test_process sessions[10];
+    mortise_client *client = open_client("unreachable_timeout = 3s", "");
+    CU_ASSERT_STRING_EQUAL(ask("SET GLOBAL max_connections = 10; SELECT 'set'"), "set");
+    for (size_t i = 0; i < 10; i++)
+        CU_ASSERT(session_begin(&sessions[i], "SELECT 1"));
+    CU_ASSERT(test_poll(is_refused, client, PATIENCE_MS));
+    for (size_t i = 0; i < 10; i++)
+        session_end(&sessions[i]);
+    CU_ASSERT_STRING_EQUAL(ask("SET GLOBAL max_connections = 60; SELECT 'set'"), "set");
+    mortise_client *patient = open_client("", "");
+    CU_ASSERT_EQUAL(try_for(patient, "crowded", PATIENCE_MS), MORTISE_OK);
+    mortise_close(client, NULL);
+    mortise_close(patient, NULL);
+}
+
+/* ---- rows that are locked ---------------------------------------------------------------------- */
+
+static bool is_locked(void *client)
+{
+    return try_for(client, "row", 0) == MORTISE_UNREACHABLE &&
+           strstr(detail.message, "keeps the row locked") != NULL;
+}
+
+/* The call returns in time and says why; others go on. When the row is free again, so is the name. */
+static void test_row_locked(void)
+{
+    struct test_process session;
+    mortise_client *client = open_client("unreachable_timeout = 3s", "lock_timeout = 100ms");
+    give(take(client, "row", 0));
+    CU_ASSERT_FATAL(
+        session_begin(&session, "SELECT 1 FROM mortise_lock WHERE name = 'row' FOR UPDATE"));
+    CU_ASSERT(test_poll(is_locked, client, PATIENCE_MS));
+    for (int i = 0; i < 5; i++) {
+        CU_ASSERT_EQUAL(try_for(client, "beside", PATIENCE_MS), MORTISE_OK);
+        CU_ASSERT(is_locked(client)); /* not for a second in the server, this time */
+    }
+    session_end(&session);
+    CU_ASSERT_EQUAL(try_for(client, "row", PATIENCE_MS), MORTISE_OK);
+    mortise_close(client, NULL);
+}
+
+/* Five failures of a kind are overcome; more are reported. */
+static void test_deadlocks(void)
+{
+    static const struct {
+        const char *action, *words;
+    } faults[] = {
+        {"SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'x'", "deadlocks"},
+        {"SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1020, MESSAGE_TEXT = 'x'", "serialization"},
+    };
+    mortise_client *client = open_client("unreachable_timeout = 3s", "");
+    give(take(client, "deadlock", 0));
+    for (size_t i = 0; i < 2; i++) {
+        row_fault("deadlock", 5, faults[i].action);
+        CU_ASSERT_EQUAL(try_for(client, "deadlock", 0), MORTISE_OK);
+        row_fault_end();
+        row_fault("deadlock", 1000000, faults[i].action);
+        CU_ASSERT_EQUAL(try_for(client, "deadlock", 0), MORTISE_UNREACHABLE);
+        says(faults[i].words);
+        row_fault_end();
+    }
+    row_fault("deadlock", 1, "SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'x'");
+    CU_ASSERT_EQUAL(try_for(client, "deadlock", 0), MORTISE_BACKEND);
+    says("the server's disk is full");
+    row_fault_end();
+    mortise_close(client, NULL);
+}
+
+/* One of a group fails; the others are done. */
+static void test_group(void)
+{
+    enum { CALLERS = 12 };
+    static struct caller callers[CALLERS];
+    static char names[CALLERS][16];
+    mortise_client *client = open_client("", "");
+    for (int i = 0; i < CALLERS; i++) {
+        snprintf(names[i], sizeof names[i], "group-%d", i);
+        give(take(client, names[i], 0));
+    }
+    row_fault("group-5", 3, "SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'x'");
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < CALLERS; i++)
+            call_begin(&callers[i], client, names[i], NULL);
+        for (int i = 0; i < CALLERS; i++)
+            CU_ASSERT_EQUAL(call_end(&callers[i]), MORTISE_OK);
+    }
+    row_fault_end();
+    CU_ASSERT_STRING_EQUAL(ask("SELECT count(*) FROM mortise_lock WHERE name LIKE 'group-%' "
+                               "AND grants IS NOT NULL"),
+                           "0");
+    mortise_close(client, NULL);
+}
+
+/* ---- clocks, rows ------------------------------------------------------------------------------ */
+
+static void set_clock(const char *offset)
+{
+    char path[300], new_path[320];
+    snprintf(path, sizeof path, "%s/faketime", folder);
+    snprintf(new_path, sizeof new_path, "%s.new", path); /* it is read at any time: never empty */
+    CU_ASSERT_FATAL(test_file_write(new_path, offset) && chmod(new_path, 0644) == 0 &&
+                    rename(new_path, path) == 0);
+}
+
+/* Forward: claims end early, their holders are told by the next renewal, and have smaller tokens. Back:
+ * tokens grow nevertheless. */
+static void test_clock(void)
+{
+    mortise_client *client = open_client("renew_every = 100ms", ""), *other = open_client("", "");
+    mortise_lease *lease = take(client, "clock", 60000);
+    uint64_t token = mortise_token(lease);
+    set_clock("+1h\n");
+    mortise_lease *next = take(other, "clock", HOLD_MS);
+    CU_ASSERT(mortise_token(next) > token + UINT64_C(3500000000));
+    token = mortise_token(next);
+    while (mortise_state(lease) != MORTISE_STATE_LOST)
+        sched_yield();
+    CU_ASSERT_EQUAL(mortise_release(lease, &detail), MORTISE_LOST);
+    give(next);
+    set_clock("-1h\n");
+    lease = take(client, "clock", 30000);
+    CU_ASSERT(mortise_token(lease) > token);
+    give(lease);
+    set_clock("+0\n");
+    mortise_close(client, NULL);
+    mortise_close(other, NULL);
+}
+
+/* The claim ended in the database, and another had it: its holder is told so by the release. */
+static void test_expired_there(void)
+{
+    mortise_client *client = open_client("", ""), *other = open_client("", "");
+    mortise_lease *lease = take(client, "expired", HOLD_MS);
+    uint64_t token = mortise_token(lease);
+    ask("UPDATE mortise_lock SET expires_at = 1 WHERE name = 'expired'");
+    mortise_lease *next = take(other, "expired", HOLD_MS);
+    CU_ASSERT(mortise_token(next) > token);
+    CU_ASSERT_EQUAL(mortise_release(lease, &detail), MORTISE_LOST);
+    CU_ASSERT_EQUAL(try_for(client, "expired", 0), MORTISE_BUSY);
+    give(next);
+    CU_ASSERT_EQUAL(try_for(client, "expired", 0), MORTISE_OK);
+    mortise_close(client, NULL);
+    mortise_close(other, NULL);
+}
+
+/* Rows that are free for a day go; one that is held, or was used today, stays. One client in sixteen does it. */
+static void test_swept(void)
+{
+    static const char unswept[] = "SELECT count(*) > 1 FROM mortise_lock WHERE version = 1";
+    mortise_client *client = open_client("", "");
+    CU_ASSERT_EQUAL(try_for(client, "sweeper", PATIENCE_MS), MORTISE_OK); /* the tables are there */
+    mortise_close(client, NULL);
+    ask("INSERT INTO mortise_lock(name, version, acquired_at, expires_at, revision) VALUES "
+        "('old1', 1, 0, 0, 0), ('old2', 1, 0, 0, 0), ('old''3', 1, 0, 0, 0), (0xff00, 1, 0, 0, 0)");
+    ask("INSERT INTO mortise_lock(name, version, grants, acquired_at, expires_at, revision) "
+        "VALUES ('kept', 1, '0123456789abcdef', 1, 9000000000000000, 1)");
+    for (int i = 0; i < 1000 && strcmp(ask(unswept), "1") == 0; i++) {
+        ask("UPDATE mortise_meta SET value = '0' WHERE name = 'swept'"); /* long ago */
+        for (int k = 0; k < 8; k++) {
+            client = open_client("", "");
+            CU_ASSERT_EQUAL(try_for(client, "sweeper", PATIENCE_MS), MORTISE_OK);
+            CU_ASSERT_EQUAL(mortise_close(client, &detail), MORTISE_OK);
+        }
+    }
+    CU_ASSERT_STRING_EQUAL(ask("SELECT name FROM mortise_lock WHERE version = 1"), "kept");
+    CU_ASSERT_STRING_EQUAL(ask("SELECT count(*) FROM mortise_lock WHERE name = 'sweeper'"), "1");
+    ask("DELETE FROM mortise_lock WHERE name = 'kept'");
+}
+
+/* ---- waiters ----------------------------------------------------------------------------------- */
+
+/* It looks less and less often. However slow the machine is, it does not look more often. */
+static void test_looks(void)
+{
+    mortise_client *holder = open_client("", ""), *client = open_client("", "");
+    mortise_lease *lease = take(holder, "looked", HOLD_MS);
+    CU_ASSERT_EQUAL(try_for(client, "looked", 0), MORTISE_BUSY); /* it is connected */
+    CU_ASSERT_EQUAL(try_for(client, "looked", 1000), MORTISE_TIMEDOUT);
+    static const char questions[] = "SELECT variable_value FROM information_schema.global_status "
+                                    "WHERE variable_name = 'QUESTIONS'";
+    long before = strtol(ask(questions), NULL, 10);
+    CU_ASSERT_EQUAL(try_for(client, "looked", 10000), MORTISE_TIMEDOUT);
+    long made = strtol(ask(questions), NULL, 10) - before;
+    fprintf(stderr, "%ld statements in 10 s ", made);
+    CU_ASSERT(before > 0 && made < 25);
+    mortise_close(client, NULL);
+    give(lease);
+    mortise_close(holder, NULL);
+}
+
+/* A thousand leases are renewed, and a hundred callers wait, over two connections. */
+static void test_two_connections(void)
+{
+    enum { LEASES = 300, WAITERS = 30 };
+    static mortise_lease *leases[LEASES];
+    static struct caller callers[WAITERS];
+    static char names[LEASES][16], waited[WAITERS][16];
+    mortise_client *holder = open_client("", ""), *client = open_client("renew_every = 100ms", "");
+    mortise_stats stats = {.size = sizeof stats};
+    for (int i = 0; i < LEASES; i++) {
+        snprintf(names[i], sizeof names[i], "many-%d", i);
+        leases[i] = take(client, names[i], HOLD_MS);
+    }
+    for (int i = 0; i < WAITERS; i++) {
+        snprintf(waited[i], sizeof waited[i], "wait-%d", i);
+        take(holder, waited[i], HOLD_MS);
+        call_begin(&callers[i], client, waited[i], NULL);
+    }
+    while (mortise_stats_get(client, &stats) == MORTISE_OK && stats.renewals < 2 * LEASES)
+        sched_yield();
+    CU_ASSERT_STRING_EQUAL(ask("SELECT count(*) " SESSIONS " AND id > 0"), "3");
+    mortise_close(holder, NULL); /* releases all of its leases */
+    for (int i = 0; i < WAITERS; i++)
+        CU_ASSERT_EQUAL(call_end(&callers[i]), MORTISE_OK);
+    for (int i = 0; i < LEASES; i++)
+        give(leases[i]);
+    mortise_close(client, NULL);
+}
+
+/* ---- main -------------------------------------------------------------------------------------- */
+
+int main(int argc, char **argv)
+{
+    CU_TestInfo tests[] = {
+        {"crash right after a grant, a renewal", test_crash},
+        {"all sessions are killed", test_sessions_killed},
+        {"killed in a statement", test_killed_statements},
+        {"killed in a renewal", test_killed_renewal},
+        {"a session that outlives its connection", test_ghost},
+        {"a connection that breaks at any byte", test_cut_anywhere},
+        {"a client that is stopped", test_client_stopped},
+        {"idle for wait_timeout", test_wait_timeout},
+        {"too many connections", test_max_connections},
+        {"a row that is locked", test_row_locked},
+        {"deadlocks, no disk left", test_deadlocks},
+        {"one of a group fails", test_group},
+        {"the server's clock is set", test_clock},
+        {"expired in the database", test_expired_there},
+        {"rows that are free for long", test_swept},
+        {"looks of a waiter", test_looks},
+        {"many leases and waiters, two connections", test_two_connections},
+        CU_TEST_INFO_NULL,
+    };
+    return server_run(tests, argc, argv);
+}

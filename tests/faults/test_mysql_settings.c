@@ -1,0 +1,289 @@
+/* test_mysql_settings.c - the MySQL driver and how its server is set up: TLS, rights, tables, the server's own settings, names,
+ * replicas. On a private server with TLS, a binary log and a replica. */
+#define SERVER_SETTINGS "replica=yes\ntls=yes\npassword=secret\n"
+#include "mysql_server.h"
+
+#define PASSWORD "password = secret\n"
+
+/* ---- TLS, passwords ---------------------------------------------------------------------------- */
+
+static mortise_status reach(const char *host, const char *more, char *told, size_t size)
+{
+    mortise_client *client = NULL;
+    char text[600];
+    snprintf(text, sizeof text, "%s%s", strstr(more, "password") ? "" : PASSWORD, more);
+    mortise_status status = open_where(host, "unreachable_timeout = 5s", text, &client);
+    if (status == MORTISE_OK)
+        status = mortise_ping(client, told, size, &detail);
+    mortise_close(client, NULL);
+    return status;
+}
+
+/* With the certificate's name; with another one; of a CA that nobody trusts; an address, for which it is not. */
+static void test_tls(void)
+{
+    char host[64], more[400], told[400] = "";
+    snprintf(host, sizeof host, "localhost:%s", port);
+    snprintf(more, sizeof more, "tls = yes\ntls_ca = %s/tls/ca.pem", folder);
+    for (int i = 0; i < 5; i++) {
+        CU_ASSERT_EQUAL(reach(host, more, told, sizeof told), MORTISE_OK);
+        CU_ASSERT_PTR_NOT_NULL(strstr(told, ", TLS,"));
+    }
+    CU_ASSERT_EQUAL(reach(host, "tls = yes", told, sizeof told), MORTISE_UNREACHABLE);
+    snprintf(host, sizeof host, "127.0.0.1:%s", port);
+    CU_ASSERT_EQUAL(reach(host, more, told, sizeof told), MORTISE_UNREACHABLE);
+    CU_ASSERT_EQUAL(reach(host, "tls = no", told, sizeof told), MORTISE_OK);
+    CU_ASSERT_PTR_NOT_NULL(strstr(told, ", no TLS,"));
+}
+
+/* Leases over TLS, and a connection that ends meanwhile. */
+static void test_tls_leases(void)
+{
+    char host[64], more[400];
+    snprintf(host, sizeof host, "localhost:%s", port);
+    snprintf(more, sizeof more, PASSWORD "tls = yes\ntls_ca = %s/tls/ca.pem", folder);
+    mortise_client *client = open_at(host, "renew_every = 50ms", more);
+    for (int i = 0; i < 3; i++) {
+        mortise_lease *lease = take(client, "tls", HOLD_MS);
+        CU_ASSERT_STRING_EQUAL(ask("KILL USER mortise; SELECT 'killed'"), "killed");
+        give(lease);
+    }
+    mortise_close(client, NULL);
+}
+
+static void test_wrong_password(void)
+{
+    char host[64], told[400];
+    snprintf(host, sizeof host, "127.0.0.1:%s", port);
+    CU_ASSERT_EQUAL(reach(host, "password = another", told, sizeof told), MORTISE_UNREACHABLE);
+    says("Access denied");
+    CU_ASSERT_PTR_NULL(strstr(detail.message, "another"));
+    CU_ASSERT_EQUAL(reach(host, "database = nowhere", told, sizeof told), MORTISE_BACKEND);
+}
+
+static void test_config(void)
+{
+    static const struct {
+        const char *host, *more, *words;
+    } cases[] = {
+        {"127.0.0.1", "database = /", "[mysql] database"},
+        {"", "", "either host or socket"},
+        {"127.0.0.1", "socket = /tmp/s", "either host or socket"},
+        {"", "socket = /tmp/s\ntls = yes", "not through a socket"},
+        {"127.0.0.1:0", "", "host:port"},
+        {"127.0.0.1:65536", "", "host:port"},
+        {"db1,,db2", "", "host:port"},
+        {"[::1", "", "host:port"},
+        {"127.0.0.1", "tls_cert = /tmp/c", "need each other"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mortise_client *client = NULL;
+        CU_ASSERT_EQUAL(open_where(cases[i].host, "", cases[i].more, &client), MORTISE_CONFIG);
+        says(cases[i].words);
+        mortise_close(client, NULL);
+    }
+}
+
+/* Through the unix socket; and what libmariadb changes for the whole process stays as it was. */
+static void test_socket(void)
+{
+    char more[300], told[400];
+    struct sigaction action;
+    signal(SIGPIPE, SIG_DFL);
+    snprintf(more, sizeof more, "socket = %s/1/s", folder);
+    CU_ASSERT_EQUAL(reach("", more, told, sizeof told), MORTISE_OK);
+    sigaction(SIGPIPE, NULL, &action);
+    CU_ASSERT(action.sa_handler == SIG_DFL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+/* ---- rights and tables ------------------------------------------------------------------------- */
+
+static void test_rights(void)
+{
+    char host[64];
+    snprintf(host, sizeof host, "127.0.0.1:%s", port);
+    ask("CREATE DATABASE bare; CREATE USER poor@'%'; GRANT SELECT, INSERT, UPDATE, DELETE ON "
+        "bare.* TO poor@'%'");
+    mortise_client *client =
+        open_at(host, "unreachable_timeout = 5s", "user = poor\ndatabase = bare");
+    CU_ASSERT_EQUAL(try_for(client, "poor", 0), MORTISE_BACKEND);
+    says("mortise schema mysql");
+    mortise_client *owner = open_at(host, "", "user = root\ndatabase = bare");
+    CU_ASSERT_EQUAL(try_for(owner, "poor", 0), MORTISE_OK);
+    CU_ASSERT_EQUAL(try_for(client, "poor", 0), MORTISE_OK);
+    mortise_close(owner, NULL);
+    ask("UPDATE bare.mortise_meta SET value = '2' WHERE name = 'layout'; KILL USER poor");
+    CU_ASSERT_EQUAL(try_for(client, "poor", 0), MORTISE_BACKEND);
+    says("layout of its tables is \"2\"");
+    ask("UPDATE bare.mortise_meta SET value = '1' WHERE name = 'layout'");
+    ask("ALTER TABLE bare.mortise_lock ENGINE = Aria");
+    CU_ASSERT_EQUAL(try_for(client, "poor", 0), MORTISE_BACKEND);
+    says("not in InnoDB");
+    ask("DROP TABLE bare.mortise_lock");
+    CU_ASSERT_EQUAL(try_for(client, "poor", 0), MORTISE_BACKEND);
+    says("some of the tables are missing");
+    mortise_close(client, NULL);
+    ask("DROP DATABASE bare");
+}
+
+/* Names that other comparisons would take for the same one. */
+static void test_names(void)
+{
+    static const char *const names[] = {
+        "n",   "N",        "n ",       "n  ",      " n",
+        "n\t", "\xc3\xa4", "a",        "\xc3\x84", "'; DROP TABLE mortise_lock; -- ",
+        "\\",  "\\'",      "\xff\xfe", "%",        "n\n"};
+    enum { COUNT = sizeof names / sizeof *names };
+    mortise_lease *leases[COUNT];
+    mortise_client *client = open_client("", PASSWORD), *other = open_client("", PASSWORD);
+    for (size_t i = 0; i < COUNT; i++)
+        leases[i] = take(client, names[i], HOLD_MS);
+    for (size_t i = 0; i < COUNT; i++) {
+        CU_ASSERT_EQUAL(try_for(other, names[i], 0), MORTISE_BUSY);
+        give(leases[i]);
+        CU_ASSERT_EQUAL(try_for(other, names[i], 0), MORTISE_OK);
+    }
+    mortise_close(client, NULL);
+    mortise_close(other, NULL);
+}
+
+/* What the server sets for each session does not matter. */
+static void test_server_settings(void)
+{
+    ask("SET GLOBAL sql_mode = "
+        "'ANSI_QUOTES,PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES,ORACLE,PAD_CHAR_TO_FULL_LENGTH'; "
+        "SET GLOBAL time_zone = '+13:00'; SET GLOBAL autocommit = 0; "
+        "SET GLOBAL tx_isolation = 'SERIALIZABLE'; SET GLOBAL completion_type = 1; "
+        "SET GLOBAL character_set_server = 'ucs2'; SET GLOBAL collation_connection = "
+        "'latin1_german1_ci'; "
+        "SET GLOBAL init_connect = 'SET SESSION timestamp = 1000000000, group_concat_max_len = 5'");
+    test_names();
+    mortise_client *client = open_client("", PASSWORD);
+    mortise_lease *lease = take(client, "settings", 30000);
+    CU_ASSERT_STRING_EQUAL(
+        ask("SELECT ABS(expires_at / 1000000 - UNIX_TIMESTAMP() - 30) < 20 FROM mortise_lock "
+            "WHERE name = 'settings'"),
+        "1");
+    give(lease);
+    mortise_close(client, NULL);
+    ask("SET GLOBAL sql_mode = DEFAULT; SET GLOBAL time_zone = 'SYSTEM'; SET GLOBAL autocommit = "
+        "1; "
+        "SET GLOBAL tx_isolation = 'REPEATABLE-READ'; SET GLOBAL completion_type = 0; "
+        "SET GLOBAL character_set_server = 'utf8mb4'; SET GLOBAL init_connect = ''");
+}
+
+static void test_statement_log(void)
+{
+    ask("SET GLOBAL binlog_format = 'STATEMENT'");
+    mortise_client *client = open_client("", PASSWORD), *other = open_client("", PASSWORD);
+    for (int i = 0; i < 3; i++) {
+        mortise_lease *lease = take(client, "logged", HOLD_MS);
+        CU_ASSERT_EQUAL(try_for(other, "logged", 0), MORTISE_BUSY);
+        give(lease);
+    }
+    ask("SET GLOBAL binlog_format = 'MIXED'");
+    mortise_close(client, NULL);
+    mortise_close(other, NULL);
+}
+
+static void test_durable(void)
+{
+    static const char *const sets[][2] = {{"innodb_flush_log_at_trx_commit = 2", "innodb_flush"},
+                                          {"sync_binlog = 0", "sync_binlog = 0"}};
+    char host[64], told[400], sql[200];
+    snprintf(host, sizeof host, "127.0.0.1:%s", port);
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(sql, sizeof sql, "SET GLOBAL %s", sets[i][0]);
+        ask(sql);
+        CU_ASSERT_EQUAL(reach(host, "", told, sizeof told), MORTISE_CONFIG);
+        says(sets[i][1]);
+        CU_ASSERT_EQUAL(reach(host, "durable = no", told, sizeof told), MORTISE_OK);
+        CU_ASSERT_PTR_NOT_NULL(strstr(told, "not durable"));
+        ask("SET GLOBAL innodb_flush_log_at_trx_commit = 1; SET GLOBAL sync_binlog = 1");
+    }
+    mortise_client *client = NULL;
+    CU_ASSERT_EQUAL(open_where(host, "require = durable", PASSWORD "durable = no", &client),
+                    MORTISE_CONFIG);
+    mortise_close(client, NULL);
+}
+
+/* ---- replicas ---------------------------------------------------------------------------------- */
+
+static void test_replica(void)
+{
+    char host[64], hosts[128], told[400];
+    snprintf(host, sizeof host, "127.0.0.1:%s", replica_port);
+    CU_ASSERT_EQUAL(reach(host, "", told, sizeof told), MORTISE_UNREACHABLE);
+    says("read-only");
+    CU_ASSERT_EQUAL(reach(host, "user = root\npassword =", told, sizeof told), MORTISE_UNREACHABLE);
+    says("read-only");
+    snprintf(hosts, sizeof hosts, "127.0.0.1:%s, 127.0.0.1:%s", replica_port, port);
+    mortise_client *client = open_at(hosts, "", PASSWORD);
+    CU_ASSERT_EQUAL(try_for(client, "replica", PATIENCE_MS), MORTISE_OK);
+    mortise_close(client, NULL);
+}
+
+static bool replica_has_all(void *argument)
+{
+    char position[64];
+    (void)argument;
+    snprintf(position, sizeof position, "%s", ask("SELECT @@gtid_binlog_pos"));
+    return strcmp(position, ask_of("only=2", "SELECT @@gtid_slave_pos")) == 0;
+}
+
+/* A lease goes on over a failover: the primary becomes read-only, the replica is promoted. Of two clients the second has all
+ * rights, so the old primary would let it write. */
+static void test_failover(void)
+{
+    char hosts[128];
+    snprintf(hosts, sizeof hosts, "127.0.0.1:%s, 127.0.0.1:%s", port, replica_port);
+    mortise_client *client = open_at(hosts, "renew_every = 100ms", PASSWORD),
+                   *root = open_at(hosts, "renew_every = 100ms", "user = root\npassword =");
+    mortise_stats stats = {.size = sizeof stats};
+    mortise_lease *lease = take(client, "failover", HOLD_MS),
+                  *other = take(root, "rooted", HOLD_MS);
+    uint64_t token = mortise_token(lease);
+    ask("SET GLOBAL read_only = 1");
+    CU_ASSERT(test_poll(replica_has_all, NULL, PATIENCE_MS));
+    ask_of("only=2", "STOP SLAVE; SET GLOBAL read_only = 0");
+    for (int i = 0; i < 2; i++) {
+        mortise_stats_get(i == 0 ? client : root, &stats);
+        uint64_t before = stats.renewals;
+        while (mortise_stats_get(i == 0 ? client : root, &stats) == MORTISE_OK &&
+               stats.renewals < before + 3)
+            sched_yield();
+    }
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
+    CU_ASSERT_EQUAL(mortise_state(other), MORTISE_STATE_HELD);
+    CU_ASSERT_EQUAL(try_for(root, "failover", 0), MORTISE_BUSY);
+    give(lease);
+    give(other);
+    lease = take(root, "failover", HOLD_MS);
+    CU_ASSERT(mortise_token(lease) > token);
+    give(lease);
+    CU_ASSERT_STRING_EQUAL(
+        ask_of("only=2", "SELECT count(*) FROM mortise_lock WHERE grants IS NOT NULL"), "0");
+    mortise_close(client, NULL);
+    mortise_close(root, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    CU_TestInfo tests[] = {
+        {"TLS: the right name, a wrong one, a CA that nobody trusts", test_tls},
+        {"TLS: leases", test_tls_leases},
+        {"a wrong password", test_wrong_password},
+        {"settings that make no sense", test_config},
+        {"a unix socket", test_socket},
+        {"a user without rights, another layout, another engine", test_rights},
+        {"names that look the same", test_names},
+        {"settings of the server", test_server_settings},
+        {"a log by statement", test_statement_log},
+        {"a server that is not durable", test_durable},
+        {"a read-only replica", test_replica},
+        {"failover to a replica", test_failover},
+        CU_TEST_INFO_NULL,
+    };
+    return server_run(tests, argc, argv);
+}
