@@ -94,6 +94,12 @@ static int make_socket(const char *path, int *code)
     if (!check_folder(folder, code) || !be_alone(path, code))
         return -1;
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    /* Without a lock file, systemd may listen there for a witness that it has yet to start. */
+    if (fd >= 0 &&
+        (connect(fd, (struct sockaddr *)&address, sizeof address) == 0 || errno == EAGAIN)) {
+        close(fd);
+        return fail(code, EXIT_NOT_HAD, path, "another witness, or systemd, listens there");
+    }
     unlink(path); /* of a witness that was killed */
     umask(0177);
     if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) != 0 ||

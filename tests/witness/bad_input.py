@@ -311,6 +311,21 @@ def test_open_folder(folder):
     assert "closed to all others" in folder.log()
 
 
+def test_socket_of_systemd(folder):
+    """a socket on which systemd listens for a witness that it has yet to start is not taken away"""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(folder.file("w"))
+    listener.listen(8)
+    before = os.stat(folder.file("w")).st_ino
+    assert folder.witness().wait() == 75
+    assert "systemd" in folder.log()
+    assert os.stat(folder.file("w")).st_ino == before
+    listener.close()
+    folder.witness()  # nobody listens any more
+    where, holder = honest(folder)
+    still_honest(folder, where, holder)
+
+
 def test_other_user(folder):
     """another user's connection is refused"""
     if os.geteuid() != 0:
