@@ -86,12 +86,12 @@ static struct reply_to reply(struct session *session, reply_handler *answered)
     return (struct reply_to){.answered = answered, .target = session, .step = session->step};
 }
 
-/* A beat that is late gives the connection up in time for another one. */
+/* If there are other members, a beat that is late gives the connection up in time for one of them. */
 static bool send_call(struct driver *driver, struct session *session, struct call *call)
 {
-    bool is_beat = session->beat_sent_ns != 0;
-    bool sent = call != NULL && link_send_within(&driver->link, call,
-                                                 is_beat ? 2 * beat_every_ns(session) : INT64_MAX);
+    bool may_switch = session->beat_sent_ns != 0 && driver->link.endpoints.count > 1;
+    int64_t within_ns = may_switch ? 2 * beat_every_ns(session) : INT64_MAX;
+    bool sent = call != NULL && link_send_within(&driver->link, call, within_ns);
     session->pending += sent;
     if (!sent)
         session->retry_ns = now_of(driver) + AGAIN_NS;
