@@ -228,8 +228,9 @@ static void connect_to(struct link *link, size_t address)
         link->share_ns = now_ns(link) + timeout_ns / (int64_t)shares;
     target_describe(driver, address, &target);
     enum conn_event event = conn_connect(&link->conn, &target);
-    int fd = event == CONN_WAITS ? conn_socket(&link->conn) : -1;
-    if (event == CONN_WAITS && (fd < 0 || (link->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)) < 0)) {
+    /* through a unix socket it may be there without a wait */
+    int fd = event != CONN_FAILED ? conn_socket(&link->conn) : -1;
+    if (event != CONN_FAILED && (fd < 0 || (link->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)) < 0)) {
         link_failed_why(link, MORTISE_UNREACHABLE, true, "no descriptor is left");
         return;
     }
