@@ -193,6 +193,7 @@ static struct source from_listener = {SOURCE_LISTENER, NULL};
 static void on_connection(void)
 {
     for (int i = 0; i < ACCEPTS_MAX; i++) {
+        /* cppcheck-suppress nullPointer ; accept4() needs no room for the address */
         int socket = accept4(server.listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (socket >= 0) {
             begin_peer(socket);

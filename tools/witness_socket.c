@@ -67,15 +67,16 @@ static bool check_folder(const char *folder, int *code)
     return false;
 }
 
-/* One witness for a path. The lock ends with the process. */
+/* One witness for a path. The lock ends with the process, so the file stays open. */
 static bool be_alone(const char *path, int *code)
 {
+    static int lock_file;
     char text[sizeof made.sun_path + 8];
     snprintf(text, sizeof text, "%s.lock", path);
-    int fd = open(text, O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0)
+    lock_file = open(text, O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (lock_file < 0)
         fail(code, EXIT_SYSTEM, text, strerror(errno));
-    else if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+    else if (flock(lock_file, LOCK_EX | LOCK_NB) != 0)
         fail(code, EXIT_NOT_HAD, path, "another witness listens there");
     else
         return true;

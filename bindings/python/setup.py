@@ -73,18 +73,23 @@ class BuildPy(build_py):
 
     @staticmethod
     def put(source, target):
-        """A copy without debug information. The path of libraries in it gets rid of what CMake fills it up with: an empty
-        part would be the current directory."""
+        """A copy without debug information. Of its path of libraries only the parts beside it are kept: not the build tree,
+        and not the empty parts with which CMake fills it up, which would be the current directory."""
         os.makedirs(os.path.dirname(target), exist_ok=True)
         shutil.copyfile(source, target)
         if not os.environ.get("MORTISE_CFLAGS"):
             run("strip", "--strip-unneeded", target)
         with open(target, "rb") as file:
             data = file.read()
-        clean = re.sub(rb"(\$ORIGIN[^\0:]*)(:+)\0", lambda found: found[1].ljust(len(found[0]), b"\0"), data)
+        clean = re.sub(rb"\$ORIGIN[^\0]*", BuildPy.only_beside, data)
         with open(target, "wb") as file:
             file.write(clean)
         os.chmod(target, stat.S_IRUSR | stat.S_IWUSR | stat.S_IXUSR | 0o055)
+
+    @staticmethod
+    def only_beside(found):
+        parts = [part for part in found[0].split(b":") if part.startswith(b"$ORIGIN")]
+        return b":".join(parts).ljust(len(found[0]), b"\0")
 
     def bundle(self, prefix):
         lib = os.path.join(prefix, "lib")

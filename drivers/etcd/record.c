@@ -43,7 +43,7 @@ static void was_read(struct driver *driver, struct call *call)
 
 void record_read(struct driver *driver, struct query *query)
 {
-    struct record_key key;
+    struct record_key key = {.size = 0};
     struct call *call = query_call(driver, query, was_read);
     if (call != NULL)
         txn_range(&call->grpc.out, BRANCH_THEN,
@@ -64,7 +64,7 @@ static void was_written(struct driver *driver, struct call *call)
 void record_write(struct driver *driver, struct query *query)
 {
     const mortise_op *op = query->op;
-    struct record_key key;
+    struct record_key key = {.size = 0};
     if (op->record_version > INT64_MAX) {
         query_complete(driver, query, MORTISE_BUSY);
         return;
