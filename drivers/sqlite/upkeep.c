@@ -8,18 +8,22 @@
  * of inboxes), and it commits something *after* it has that lock and *before* it begins. Then the log
  * holds a frame that nobody has copied, and as long as that is so nobody begins it anew.
  * A process stopped in the middle of a checkpoint lets the log grow, no more; so does one in SQLite's own.
+ * A checkpoint waits for the disk, and this client executes nothing else meanwhile. If that takes long, the log says so:
+ * others that wait for a lock of this client cannot tell it from a notification that was lost.
  *
  * Sweeping. A row is kept for its version. If that is older than a day of wall clock, the next token is
  * larger without it, unless the clock is set back by more than a day. Each sweep looks at the next stretch
  * of names, and notes in the file where it ended. */
 #include "driver.h"
 
+#include <inttypes.h>
 #include <string.h>
 #include <sys/file.h>
 
 #define CHECKPOINT_FRAMES 1000
 #define CHECKPOINT_OVERDUE 4000
 #define CHECKPOINT_AGAIN 250 /* frames until the next try, if one could not be made */
+#define SLOW_NS (1000 * NS_PER_MS)
 #define SWEEP_ROWS 512
 #define SWEEP_EVERY_NS (INT64_C(60000) * NS_PER_MS)
 
@@ -34,9 +38,22 @@ int upkeep_committed(void *ctx, sqlite3 *db, const char *schema, int frames)
 
 /* ---- checkpoints ------------------------------------------------------------------------------- */
 
+/* Also if the process was stopped meanwhile: the effect on others is the same. */
+static void tell_if_slow(const struct driver *driver, int64_t begun_ns)
+{
+    mortise_host *host = driver->locks.host;
+    int64_t ns = host->now(host) - begun_ns;
+    if (ns >= SLOW_NS)
+        host->log(host, 4,
+                  "%s: a checkpoint took %" PRId64 " ms, as on a slow disk; this process acquired, "
+                  "renewed and released nothing meanwhile",
+                  driver->path, ns / NS_PER_MS);
+}
+
 static void checkpoint(struct driver *driver, bool touch, int mode)
 {
     int frames = 0, copied = 0;
+    int64_t begun_ns = driver->locks.host->now(driver->locks.host);
     driver->checkpoint_at = driver->log_frames + CHECKPOINT_AGAIN;
     if (flock(driver->wake_folder, LOCK_EX | LOCK_NB) != 0)
         return;
@@ -44,6 +61,7 @@ static void checkpoint(struct driver *driver, bool touch, int mode)
     if (rc == SQLITE_OK)
         rc = sqlite3_wal_checkpoint_v2(driver->db, "main", mode, &frames, &copied);
     flock(driver->wake_folder, LOCK_UN);
+    tell_if_slow(driver, begun_ns);
     if (rc == SQLITE_OK && copied >= frames)
         driver->checkpoint_at = CHECKPOINT_FRAMES; /* the next to write begins the log anew */
 }
