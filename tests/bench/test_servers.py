@@ -38,6 +38,7 @@ class Once(unittest.TestCase):
             ("wait", "5 waiters", "mortise"): {"requests", "server_cpu", "client_cpu"},
             ("renew", "50 held", "mortise"): {"requests", "server_cpu", "client_cpu", "memory"},
             ("fail", "holder killed", "mortise"): {"refused"},
+            ("fail", "holder killed, ttl 30 s", "mortise, witness"): {"refused"},
             ("fail", "server restarted", "mortise"): {"refused", "before_p50"},
         }
         self.assertEqual(result["left_out"], [])

@@ -11,11 +11,11 @@ line "echo before"
 until_true shows '^before'
 line "\$m watch --interval 50ms $N"
 sees "a head line" '^NAME +STATE +HOST +PID +PROGRAM +SINCE +UNTIL +TOKEN'
-sees "the lock and its holder" "^${N}one +held +[^ ]+ +$one "
+sees "the lock and its holder" "^${N}one +held(, witness)? +[^ ]+ +$one "
 no "the screen before is out of sight" shows '^before'
 hold "${N}two"
 two=$HOLDER
-sees "another one appears" "^${N}two +held +[^ ]+ +$two "
+sees "another one appears" "^${N}two +held(, witness)? +[^ ]+ +$two "
 let_go "$one"
 until_true eval "! shows '^${N}one '" && ok "the released one goes" || wrong "it stays: $(pane)"
 sees "the count" ' 1 held'
@@ -23,7 +23,7 @@ sees "the count" ' 1 held'
 if "$BIN" check | grep -q '^locks .* shared, permits'; then
     hold "${N}s" --permits 5
     shared=$HOLDER
-    sees "of a shared lock, how many hold it" "^${N}s +shared 1/5 +[^ ]+ +$shared "
+    sees "of a shared lock, how many hold it" "^${N}s +shared 1/5(, witness)? +[^ ]+ +$shared "
     no "no column for that" shows 'HOLDERS'
     let_go "$shared"
 fi

@@ -138,7 +138,7 @@ mysql_certificates() {
     [ "$(setting tls)" = yes ] && [ ! -f "$FOLDER/tls/cert.pem" ] || return 0
     mkdir -p "$FOLDER/tls"
     (
-        cd "$FOLDER/tls"
+        cd "$FOLDER/tls" || exit
         openssl req -x509 -newkey rsa:2048 -nodes -days 3650 -subj /CN=test-ca -keyout ca.key -out ca.pem
         openssl req -newkey rsa:2048 -nodes -subj /CN=localhost -keyout key.pem -out cert.csr
         echo 'subjectAltName = DNS:localhost' >ext
