@@ -110,6 +110,12 @@ static int compare(const void *a, const void *b)
     return order != 0 ? order : (one->created > two->created) - (one->created < two->created);
 }
 
+static void sort(struct listing *listing)
+{
+    if (listing->count > 1) /* `items` of an empty one is NULL, which qsort() must not be given */
+        qsort(listing->items, listing->count, sizeof(*listing->items), compare);
+}
+
 /* How many of these contenders of one name, in their order, hold it. */
 static size_t count_holders(const struct item *items, size_t count)
 {
@@ -203,8 +209,7 @@ static void name_asked(struct driver *driver, struct call *call)
     if (!take(driver, query->listing, &answer->ops[1]))
         query_fail(driver, query, MORTISE_NOMEM, NULL);
     else {
-        qsort(query->listing->items, query->listing->count, sizeof(*query->listing->items),
-              compare);
+        sort(query->listing);
         if (query->op->kind == MORTISE_OP_INSPECT)
             finish_inspect(driver, query);
         else
@@ -246,7 +251,7 @@ void inspect_begin(struct driver *driver, struct query *query)
 static void finish_list(struct driver *driver, struct query *query)
 {
     struct listing *listing = query->listing;
-    qsort(listing->items, listing->count, sizeof(*listing->items), compare);
+    sort(listing);
     for (size_t at = 0, same; at < listing->count; at += same) {
         struct item *items = listing->items + at;
         same = count_name(items, listing->count - at);
