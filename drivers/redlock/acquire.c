@@ -12,7 +12,7 @@
  *   PAUSING      due, q nodes can vote                       ASKING
  *                due, too few can                            end: UNREACHABLE, or INDETERMINATE (1)
  *   ASKING       q yes, q took the proposed token            end: OK. The claim stays WANTED
- *                q yes, too few took it                      CONFIRMING
+ *                q yes, too few took it                      CONFIRMING (2)
  *                q yes impossible (no, fault, silent)        UNDOING
  *   CONFIRMING   written by q nodes that have the vote       end: OK
  *                q impossible                                UNDOING
@@ -28,12 +28,15 @@
  *                out of memory                               end: NOMEM, or UNDOING fails: UNREACHABLE (1)
  *
  *   (1) INDETERMINATE if q nodes may still have a vote.
+ *   (2) If the grant holds already, as soon as the nodes that have not answered cannot make q that took its token;
+ *       those that are slow by now are not waited for.
  *
  *   The process is stopped between the votes and the decision: the deadline counts from before the first request, and
  *   the core looks at the clock; a vote that has expired refuses the token.
  *   A node answers late: a yes after the grant is one vote more; after the end the undo is behind it (claim.h).
  *   The same grant id comes again: a node that has its vote extends it. Where q nodes have the grant's token, it is
- *   the same hold; without, it is a new one. */
+ *   the same hold; without, it is a new one. The nodes that answer first may be others, which gave their votes
+ *   without the token. */
 #include "redlock.h"
 
 #include <stdlib.h>
@@ -150,6 +153,21 @@ static struct attempt *attempt_of(const struct ballot *ballot)
     return ballot->op != NULL ? op_at(ballot->op, OP_ATTEMPT) : NULL;
 }
 
+/* The grant holds with the proposed token, so it keeps that if q nodes have it: not only those that answered first. */
+static bool waits_for_token(const struct ballot *ballot)
+{
+    const struct driver *driver = ballot->driver;
+    unsigned may_have_it = ballot->accepted;
+    int64_t now = now_of(driver);
+    if (ballot->proposed == 0 || ballot->proposed != ballot->claim->token ||
+        ballot->accepted >= driver->quorum)
+        return false;
+    for (unsigned i = 0; i < driver->count; i++)
+        may_have_it += ballot->votes[i].state == VOTE_ASKED &&
+                       node_pace_at(ballot->votes[i].node, now) == PACE_PROMPT;
+    return may_have_it >= driver->quorum;
+}
+
 /* Decides the ballot as soon as q nodes said yes (*won), or cannot any more. Returns the attempt that goes on now; NULL:
  * the ballot is open, or nobody waits for it. */
 static struct attempt *decide(struct ballot *ballot, bool over, bool *won)
@@ -157,6 +175,8 @@ static struct attempt *decide(struct ballot *ballot, bool over, bool *won)
     unsigned yes = ballot->counts[VOTE_YES], quorum = ballot->driver->quorum;
     *won = yes >= quorum;
     if (!*won && !over && yes + ballot->counts[VOTE_ASKED] >= quorum)
+        return NULL;
+    if (*won && waits_for_token(ballot))
         return NULL;
     ballot_decide(ballot, *won ? BALLOT_WON : BALLOT_CLOSED);
     return attempt_of(ballot);

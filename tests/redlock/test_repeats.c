@@ -110,6 +110,54 @@ static void test_same_token(void)
     alone_close(&one);
 }
 
+/* What these nodes have of the lock's token: as after votes that took it, or after some that did not. */
+static void write_token(unsigned set, const char *name, uint64_t token)
+{
+    for (int i = 0; i < nodes.count; i++)
+        if ((set & 1u << i) != 0)
+            CHECK(ask_number(&nodes.node[i], "SETRANGE mortise:%s 33 %016llu", name,
+                             (unsigned long long)token) > 0);
+}
+
+/* Three nodes have the token, and two of them answer last: the lock keeps it, although the first three answers are a
+ * quorum of votes, two of them without a token. */
+static void test_late_token(void)
+{
+    if (!open_by_proxies(5, ALONE(VOTES, "node_timeout", "60s", "command_timeout", "3600s")))
+        return;
+    struct call lock = call_of(MORTISE_OP_ACQUIRE, "mortise:late"), again;
+    DONE(OK, call_run(&one, &lock));
+    pass_all();
+    write_token(7, "late", lock.op.token);
+    write_token(24, "late", 0);
+    nodes_say(&nodes, 3, "hold-down");
+    again = repeat_of(&lock);
+    call_start(&one, &again);
+    CHECK(alone_wait_readable(&one, 3));
+    alone_turn(&one, 0);
+    CHECK(!again.done);
+    nodes_say(&nodes, 3, "pass");
+    CHECK(call_wait(&one, &again));
+    CHECK(again.op.status == MORTISE_OK && again.op.token == lock.op.token);
+    pass_all();
+    for (int i = 0; i < nodes.count; i++)
+        CHECK(last_token(&nodes, i, "late") <= lock.op.token);
+
+    nodes_say(&nodes, 3, "hold-down"); /* for an eighth of node_timeout, and not longer */
+    again = repeat_of(&lock);
+    call_start(&one, &again);
+    CHECK(alone_wait_readable(&one, 3));
+    alone_turn(&one, 0);
+    CHECK(!again.done);
+    one.shift_ns += 8 * S_NS;
+    CHECK(call_wait(&one, &again));
+    CHECK(again.op.status == MORTISE_OK && again.op.token > lock.op.token);
+    nodes_say(&nodes, 3, "pass");
+    end_of(&again, MORTISE_OK);
+    NONE_HAS("late");
+    alone_close(&one);
+}
+
 /* A majority has lost it, and another client held it in between: no earlier token. */
 static void test_another_token(void)
 {
@@ -464,6 +512,7 @@ static void test_hanging_for_long(void)
 
 static const CU_TestInfo tests[] = {
     {"a repeat has the same token", test_same_token},
+    {"a repeat waits for those who know the token", test_late_token},
     {"a repeat of what was lost has another", test_another_token},
     {"a repeat among split votes", test_split},
     {"a repeat crosses the end of the former try", test_generations},
