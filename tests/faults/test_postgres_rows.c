@@ -371,14 +371,14 @@ static void test_foreign_notify(void)
     struct waiter waiter;
     mortise_lease *lease = take(client, "told", HOLD_MS);
     waiter_begin(&waiter, other, "told");
-    ask("CREATE TABLE foreign_table(a int)");
+    ask("CREATE DATABASE elsewhere");
     commits_hang(true);
     CU_ASSERT_FATAL(test_spawn(&session, argv) &&
                     test_say(&session,
-                             "\\c postgres\nBEGIN; CREATE TABLE hanging(a int); "
+                             "\\c elsewhere\nBEGIN; CREATE TABLE hanging(a int); "
                              "NOTIFY hanging; COMMIT; DROP TABLE hanging; SELECT 'over';"));
     CU_ASSERT(soon("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' "
-                   "AND datname = 'postgres'",
+                   "AND datname = 'elsewhere'",
                    "1"));
     give(lease);
     commits_hang(false);
