@@ -84,12 +84,21 @@ void setup_begin(struct link *link)
 
 /* ---- which server it is ------------------------------------------------------------------------ */
 
+static bool is_number(const char *value)
+{
+    return value[0] != '\0' && value[strspn(value, "0123456789")] == '\0';
+}
+
 /* Behind a proxy that shares connections, nobody knows which of the server's sessions executes what we send, or where it
  * went on. */
 static bool take_identity(struct link *link, MYSQL_ROW row)
 {
     if (row == NULL || row[0] == NULL || row[1] == NULL || row[2] == NULL) {
         refuse(link, MORTISE_BACKEND, false, "the server does not show this user its own session");
+        return false;
+    }
+    if (!is_number(row[0])) {
+        refuse(link, MORTISE_UNREACHABLE, true, "the server's answer makes no sense: no session");
         return false;
     }
     link->id = strtoul(row[0], NULL, 10);
@@ -126,15 +135,18 @@ static void take_variable(struct variables *variables, const char *name, const c
         snprintf(variables->sync, sizeof(variables->sync), "%.6s", value);
 }
 
-/* Whether what it commits survives a crash of its host. */
-static void note_durability(struct driver *driver, const struct variables *variables)
+/* Whether what it commits survives a crash of its host. False: it does not say. */
+static bool note_durability(struct driver *driver, const struct variables *variables)
 {
+    const char *name = "innodb_flush_log_at_trx_commit", *value = variables->flush;
+    if (strcmp(value, "1") == 0 && variables->binlog) {
+        name = "sync_binlog";
+        value = variables->sync;
+    }
     driver->durable[0] = '\0';
-    if (strcmp(variables->flush, "1") != 0)
-        snprintf(driver->durable, sizeof(driver->durable), "innodb_flush_log_at_trx_commit = %s",
-                 variables->flush);
-    else if (variables->binlog && strcmp(variables->sync, "1") != 0)
-        snprintf(driver->durable, sizeof(driver->durable), "sync_binlog = %s", variables->sync);
+    if (strcmp(value, "1") != 0)
+        snprintf(driver->durable, sizeof(driver->durable), "%s = %s", name, value);
+    return is_number(value);
 }
 
 static bool take_variables(struct link *link, MYSQL_RES *rows)
@@ -146,7 +158,7 @@ static bool take_variables(struct link *link, MYSQL_RES *rows)
     while ((row = mysql_fetch_row(rows)) != NULL)
         if (row[0] != NULL && row[1] != NULL)
             take_variable(&variables, row[0], row[1]);
-    note_durability(driver, &variables);
+    bool said = note_durability(driver, &variables);
     link->galera = variables.galera;
     if (variables.read_only) {
         refuse(link, MORTISE_UNREACHABLE, true, "the server is read-only; is it a replica?");
@@ -154,6 +166,11 @@ static bool take_variables(struct link *link, MYSQL_RES *rows)
     }
     if (driver->durable[0] == '\0' || driver->values[OPTION_DURABLE].number == 0)
         return true;
+    if (!said) {
+        snprintf(text, sizeof(text), "the server's answer makes no sense: %s", driver->durable);
+        refuse(link, MORTISE_UNREACHABLE, true, text);
+        return false;
+    }
     snprintf(text, sizeof(text),
              "with %s the server may lose a lock when its host crashes: set that to 1, or say "
              "durable = no",

@@ -132,6 +132,16 @@ const struct act postgres_acts[] = {
     "ijklmnopqrst\0mysql_native_password\0"
 #define MY_OK "\x07\0\0\x02\0\0\0\x02\0\0\0"
 #define MY_ANSWER "\x07\0\0\x01\0\0\0\x02\0\0\0"
+/* Of several results: a column, and what ends the columns or the rows. */
+#define MY_COLUMN(number) "\x17\0\0" number "\3def\0\0\0\1a\0\x0c\x2d\0\xff\0\0\0\xfd\0\0\0\0\0"
+#define MY_END(number) "\x05\0\0" number "\xfe\0\0\x0a\0"
+/* To two SETs, and which session it is. */
+#define MY_SESSION                                                                                 \
+    "\x07\0\0\x01\0\0\0\x0a\0\0\0"                                                                 \
+    "\x07\0\0\x02\0\0\0\x0a\0\0\0"                                                                 \
+    "\x01\0\0\x03\x03" MY_COLUMN("\x04") MY_COLUMN("\x05") MY_COLUMN("\x06")                       \
+        MY_END("\x07") "\x06\0\0\x08\1"                                                            \
+                       "1\1d\1h" MY_END("\x09")
 const struct act mysql_acts[] = {
     {.name = "half a greeting",
      .greeting = TEXT("\x51\0\0\0\x0a"
@@ -193,6 +203,13 @@ const struct act mysql_acts[] = {
      .polite = 1,
      .manners = TEXT(MY_OK),
      .answer = TEXT("\xff\xff\xff\x01\xfe\xff\xff\xff\xff\xff\xff\xff\x7f")},
+    {.name = "welcome, then a setting without a value",
+     .greeting = TEXT(MY_HELLO),
+     .polite = 1,
+     .manners = TEXT(MY_OK),
+     .answer = TEXT(MY_SESSION "\x01\0\0\x0a\x02" MY_COLUMN("\x0b") MY_COLUMN("\x0c")
+                        MY_END("\x0d") "\x20\0\0\x0e\x1e"
+                                       "innodb_flush_log_at_trx_commit\0" MY_END("\x0f"))},
     {.name = "drips", .greeting = TEXT(MY_HELLO), .answer = TEXT(MY_OK), .drips = true},
     {.name = NULL},
 };
