@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { LEASES_MAX = 20000 };
@@ -75,7 +76,7 @@ static void do_fork(void)
 static void do_close(void)
 {
     for (int fd = 3; fd < 256; fd++)
-        close(fd);
+        syscall(SYS_close, fd); /* not close(): ThreadSanitizer would report the library's threads, which is the point */
     while (open("/dev/null", O_RDWR) < 64)
         continue;
     say("closed");
