@@ -56,7 +56,8 @@ inside() {
 
 packages=$(line README.md '&& cpack)')
 install=$(line README.md 'cmake --install build-quickstart')
-suite=$(line docs/driver-guide.md 'DMORTISE_TESTS=ON')
+suite="$(line docs/driver-guide.md 'install libcunit1-dev')
+$(line docs/driver-guide.md 'DMORTISE_TESTS=ON')"
 prove=$(line docs/driver-guide.md '^ *mortise-conformance skeleton')
 
 inside "quickstart" 'apt-get update

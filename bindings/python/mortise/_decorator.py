@@ -34,6 +34,22 @@ def _name_of(function: Callable[..., Any], name: str | NameOf) -> NameOf:
     return formatted
 
 
+def _is_coroutine_function(function: Any) -> bool:
+    """Also an object whose __call__ is one."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(type(function), "__call__", None))
+
+
+def _refuse_later_work(result: Any) -> None:
+    """What a plain function returns must not run afterwards, without the lock: wrappers may return a coroutine."""
+    if not (inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result)):
+        return
+    close = getattr(result, "close", None) or getattr(result, "cancel", None)
+    if close is not None:
+        close()
+    raise TypeError(f"the decorated function returned a {type(result).__name__}, which would run without the lock: "
+                    "decorate an async def function, or use client.alock()")
+
+
 def decorate(client: Client, name: str | NameOf, request: _values.Request,
              lease: str | None) -> Callable[[Function], Function]:
     """See Client.locked()."""
@@ -54,7 +70,9 @@ def decorate(client: Client, name: str | NameOf, request: _values.Request,
             with Lock(client, _values.encode(name_of(*args, **kwargs), "the name"), request, None) as found:
                 if lease is not None:
                     kwargs[lease] = found
-                return function(*args, **kwargs)
+                result = function(*args, **kwargs)
+                _refuse_later_work(result)
+                return result
 
         @functools.wraps(function)
         async def alocked(*args: Any, **kwargs: Any) -> Any:
@@ -65,6 +83,6 @@ def decorate(client: Client, name: str | NameOf, request: _values.Request,
                     kwargs[lease] = found
                 return await function(*args, **kwargs)
 
-        return alocked if inspect.iscoroutinefunction(function) else locked
+        return alocked if _is_coroutine_function(function) else locked
 
     return decorator

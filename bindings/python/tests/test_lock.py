@@ -1,4 +1,5 @@
 """Locks without asyncio: acquire, release, errors, several names, shared leases, threads, callbacks, the decorator."""
+import asyncio
 import datetime
 import gc
 import logging
@@ -442,6 +443,29 @@ def test_decorator(client, other):
 
     with pytest.raises(TypeError, match="generator"):
         client.locked("a")(generator)
+
+
+def test_decorator_of_later_work(client, other):
+    """A plain function that returns a coroutine or a generator: neither may run without the lock."""
+    steps = []
+
+    async def work():
+        steps.append("ran")
+
+    def generator():
+        yield steps.append("ran")
+
+    for later in (lambda: work(), lambda: generator()):
+        with pytest.raises(TypeError, match="without the lock"):
+            client.locked("a")(later)()
+        assert not steps and not list(other.list())
+
+    class Job:
+        async def __call__(self):
+            steps.append([info.name for info in other.list()])
+
+    asyncio.run(client.locked("a")(Job())())
+    assert steps == [["a"]]
 
 
 # ---- the bridge ----
