@@ -180,15 +180,22 @@ class AsyncLease(BaseLease):
 
     async def extend(self, ttl: _values.Duration | None = None) -> None:
         """For a lease with renew=False: lets it last for ttl from now on (None: the ttl of the acquire)."""
-        status = await asyncio.to_thread(lib.mpy_extend, self._slot, _values.ttl_ms(ttl))
+        status = await asyncio.to_thread(self._extend_here, _values.ttl_ms(ttl))
         if status != _errors.OK:
             raise self._failure(status)
 
     async def downgrade(self) -> None:
         """Makes an exclusive lease shared, in one step: no other writer comes in between."""
-        status = await asyncio.to_thread(lib.mpy_downgrade, self._slot)
+        status = await asyncio.to_thread(self._downgrade_here)
         if status != _errors.OK:
             raise self._failure(status)
+
+    # For a thread, which may outlive a canceled task: it keeps the lease, and so its slot, until the call has returned.
+    def _extend_here(self, ttl_ms: int) -> int:
+        return int(lib.mpy_extend(self._slot, ttl_ms))
+
+    def _downgrade_here(self) -> int:
+        return int(lib.mpy_downgrade(self._slot))
 
 
 class AsyncLock:
