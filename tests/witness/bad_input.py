@@ -2,6 +2,7 @@
 """bad_input.py - what a witness gets from processes that are broken, hostile, or too many. It answers with REFUSE or closes
 the connection, keeps watching the others, and no lock of a live process is ever released."""
 import os
+import re
 import resource
 import signal
 import socket
@@ -13,6 +14,8 @@ from rig import (ASK, BYE, BUILD, HELLO, HELD, REFUSE, SLOT, TELL, VERSION, WELC
                  message, pidfd_open, run, say, slot, until, watched)
 
 GRANT = bytes(range(16))
+with open(os.path.join(BUILD, "CMakeCache.txt"), encoding="utf-8") as cache:
+    SANITIZED = any(re.match("MORTISE_SANITIZE:[A-Z]*=.", line) for line in cache)  # then all needs more memory
 
 
 def config(folder):
@@ -181,14 +184,7 @@ sys.stdin.readline()
 
 def print_of(where):
     """mortise_config_print() of the configuration."""
-    import ctypes
-    library = ctypes.CDLL(os.path.join(BUILD, "lib", "libmortise.so"))
-    library.mortise_config_print.restype = ctypes.c_uint64
-    client = ctypes.c_void_p()
-    assert library.mortise_open(where.encode(), ctypes.byref(client), None) == 0
-    value = library.mortise_config_print(client)
-    library.mortise_close(client, None)
-    return value
+    return int(subprocess.run([rig.HOLDER, "--print", where], stdout=subprocess.PIPE, text=True, check=True).stdout)
 
 
 def test_liar_without_the_grant(folder):
@@ -288,15 +284,16 @@ def test_full_table(folder):
 
 
 def test_many_connections(folder):
-    """two thousand connections that say nothing are closed after a while, in little memory"""
+    """ten thousand connections that say nothing are closed after a while, in little memory"""
     witness = folder.witness()
     where, holder = honest(folder)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2)
-    peers = [Peer(folder) for _ in range(2000)]
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    peers = [Peer(folder) for _ in range(min(10000, hard - 200))]
     watched(folder, holder)
     with open(f"/proc/{witness.pid}/status", encoding="ascii") as file:
         used_kb = int(next(line for line in file if line.startswith("VmRSS")).split()[1])
-    assert used_kb < 20000, used_kb
+    assert used_kb < 20000 or SANITIZED, used_kb
     for peer in peers:
         assert peer.hear() is None
         peer.close()

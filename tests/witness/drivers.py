@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """drivers.py STACK… - on each driver: what a witness frees when holders and waiters are killed. With --time it only measures
-the time from a kill to the next grant, five kills for each stack (not a test). Every lock has a ttl of five minutes."""
+the time from a kill to the next grant, five kills for each stack (not a test). Every lock has a ttl of five minutes, but
+where the witness is no good."""
 import os
 import sys
 import time
 
 import rig
-from rig import Folder, hear, kill, run, say, until, watched
+from rig import BadWitness, Folder, hear, kill, run, say, until, watched
 
 # stack: (server, its settings, what the section of the driver says; {} are the server's values, what it can)
 REDIS = "servers = 127.0.0.1:{PORT}\n"
@@ -25,7 +26,10 @@ STACKS = {
                 + REDIS, ""),
     "postgres": ("postgres", [], "conninfo = host=127.0.0.1 port={PORT} dbname=mortise user=mortise\n",
                  "shared permits owner"),
+    "mysql": ("mysql", [], "host = 127.0.0.1:{PORT}\ndatabase = mortise\nuser = mortise\n", "shared permits owner"),
+    "etcd": ("etcd", ["heartbeat=50", "election=500"], "endpoints = 127.0.0.1:{PORT}\n", "shared permits"),
 }
+SHORT = {"zookeeper": "session_timeout = 4s\n"}  # what says, beside the ttl, when the locks of the dead end
 
 
 def driver_of(stack):
@@ -38,12 +42,13 @@ class Stack:
         kind, settings, self.section, self.can = STACKS[name]
         self.values = servers.get(kind, settings) if kind else {}
 
-    def config(self, folder, extra="", ttl=rig.TTL):
+    def config(self, folder, extra="", ttl=rig.TTL, witness="w", more=""):
         values = dict(self.values, FOLDER=folder.path)
         driver = driver_of(self.name)
-        return folder.write("mortise.conf", f"[mortise]\ndriver = {driver}\nttl = {ttl}\nwitness = {folder.file('w')}\n"
+        return folder.write(f"mortise-{witness}.conf",
+                            f"[mortise]\ndriver = {driver}\nttl = {ttl}\nwitness = {folder.file(witness)}\n"
                             f"namespace = t{os.path.basename(folder.path)[-6:]}\n{extra}[{driver}]\n"
-                            + self.section.format(**values))
+                            + self.section.format(**values) + more)
 
 
 class Servers:
@@ -173,6 +178,37 @@ def test_owner(folder):
     assert hear(waiter, 0.05) is None
     kill(two)
     assert hear(waiter) == "held"
+
+
+def test_no_good_witness(folder):
+    """a witness that hangs, has another version, talks nonsense or goes away again and again: as without one, and one line"""
+    crowd = []
+    for kind in BadWitness.KINDS:
+        witness = BadWitness(folder, kind)
+        where = stack.config(folder, "log = stderr\n", ttl="2s", witness=kind, more=SHORT.get(driver_of(stack.name), ""))
+        log = folder.file(f"{kind}.log")
+        with open(log, "w", encoding="utf-8") as file:
+            holder = folder.holder(where, kind, stderr=file)
+            waiter = folder.start(rig.HOLDER, where, kind, stderr=file)
+        crowd.append((kind, witness, log, holder, waiter))
+    for kind, witness, log, _, _ in crowd:
+        until(lambda w=witness: w.greeted > (0 if w.kind == "hangs" else 1) or w.kind == "other-version",
+              f"{kind}: the client has tried")
+        if kind != "hangs":
+            until(lambda path=log: lines_about_witness(path) > 0, f"{kind}: it is reported")
+    for _, _, _, holder, _ in crowd:
+        kill(holder)
+    for kind, witness, log, _, waiter in crowd:
+        assert hear(waiter) == "held"
+        say(waiter, "quit")
+        assert waiter.wait() == 0
+        assert lines_about_witness(log) <= 2, "more than a line for each process"
+        witness.end()
+
+
+def lines_about_witness(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read().count("mortise: witness ")
 
 
 def measure(folder):

@@ -8,10 +8,14 @@
  *     thread                    the main thread ends, another goes on: "threaded"
  *     acquire NAME | release    one more; the first one
  *     exit                      ends without a release
- *     quit                      closes the client and ends */
+ *     quit                      closes the client and ends
+ *
+ *     holder --print WHERE      prints mortise_config_print() of the configuration, which a HELLO needs */
 #include <mortise/mortise.h>
+#include <mortise/witness.h>
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,9 +135,14 @@ int main(int argc, char **argv)
         say("execed");
         serve();
     }
-    if (argc < 2 || mortise_open(argv[1], &client, &error) != MORTISE_OK) {
+    bool prints = argc == 3 && strcmp(argv[1], "--print") == 0;
+    if (argc < 2 || mortise_open(argv[prints ? 2 : 1], &client, &error) != MORTISE_OK) {
         say(argc < 2 ? "usage" : error.message);
         return 1;
+    }
+    if (prints) {
+        printf("%" PRIu64 "\n", mortise_config_print(client));
+        return mortise_close(client, NULL) == MORTISE_OK ? 0 : 1;
     }
     for (int i = 2; i < argc; i++)
         if (!acquire(argv[i]))

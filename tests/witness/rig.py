@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 ROOT, BUILD = os.environ["MORTISE_SOURCE_DIR"], os.environ["MORTISE_BUILD_DIR"]
@@ -206,6 +207,41 @@ class Peer:
 
     def close(self):
         self.socket.close()
+
+
+class BadWitness:
+    """Listens where a client looks for its witness, and is of no use. `greeted` counts the clients that said HELLO."""
+
+    KINDS = ("hangs", "other-version", "nonsense", "goes-away")
+
+    def __init__(self, folder, kind):
+        self.kind, self.greeted = kind, 0
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.listener.bind(folder.file(kind))
+        self.listener.listen(64)
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        kept = []
+        while True:
+            try:
+                peer = self.listener.accept()[0]
+                peer.recv(8192)
+            except OSError:
+                return
+            self.greeted += 1
+            if self.kind == "other-version":
+                peer.send(message(REFUSE, b"speaks version 2", version=VERSION + 1))
+            elif self.kind == "nonsense":
+                peer.send(os.urandom(HEAD.size + 3))
+            if self.kind == "hangs":
+                kept.append(peer)
+            else:
+                peer.close()
+
+    def end(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
 
 
 def watched(folder, process, times=1):
