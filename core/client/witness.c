@@ -217,7 +217,7 @@ static mortise_status release_dead(struct client *client, const mortise_witness_
     bool closing = locks->closing, busy = locks->outstanding >= DEAD_CLAIMS_MAX;
     struct claim *claim = closing || busy ? NULL : adopt_locked(locks, slot);
     if (claim != NULL) {
-        claim_end_locked(claim);
+        claim_end_locked(claim, clock_now());
         claim_attend_locked(claim, &release->wait);
     }
     locks_unlock(locks, START_DETACHED);

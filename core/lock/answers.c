@@ -176,7 +176,7 @@ static void granted_locked(struct waitlist *list, const mortise_op *op, unsigned
         /* the answer took as long as the claim lasts: give it back, begin anew */
         head->unsure = true;
         atomic_store_explicit(&claim->token, op->token, memory_order_relaxed);
-        claim_end_locked(claim);
+        claim_end_locked(claim, clock_now());
         no_answer_locked(list, op);
         return;
     }
@@ -307,7 +307,7 @@ static void left_locked(struct claim *claim, const mortise_op *op)
     if (op->status == MORTISE_OK)
         atomic_store_explicit(&claim->token, op->token, memory_order_relaxed);
     if (op->status == MORTISE_OK || op->status == MORTISE_INDETERMINATE || claim->maybe)
-        claim_end_locked(claim);
+        claim_end_locked(claim, clock_now());
     else
         claim_go_locked(claim, CLAIM_GONE);
 }

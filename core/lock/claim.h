@@ -248,7 +248,7 @@ void claim_extend_over_locked(struct claim *claim, mortise_status status);
 /* ---- ending.c: releases ---- */
 
 /* -> ENDING: releases the claim in the backend, until that is sure or the claim has ended by itself in ttl_ms. */
-void claim_end_locked(struct claim *claim);
+void claim_end_locked(struct claim *claim, int64_t now);
 /* The caller waits for the answer, from before the request is started. */
 void claim_attend_locked(struct claim *claim, struct release_wait *wait);
 /* The caller stops waiting: the release goes on in the background. */

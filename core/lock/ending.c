@@ -12,7 +12,7 @@
 
 static void release_done(mortise_op *op);
 
-static void send_locked(struct claim *claim)
+static void send_locked(struct claim *claim, int64_t now)
 {
     struct locks *locks = claim->locks;
     claim_fill_op(claim, &claim->end, MORTISE_OP_RELEASE, release_done);
@@ -23,18 +23,18 @@ static void send_locked(struct claim *claim)
     claim->end.unattended = claim->wait == NULL || claim->wait->told != NULL;
     claim->end_out = true;
     int64_t patience_ms = locks->settings.unreachable_timeout_ms / 2 + 1;
-    locks_set_timer_locked(locks, &claim->timer, clock_after_ms(clock_now(), patience_ms));
+    locks_set_timer_locked(locks, &claim->timer, clock_after_ms(now, patience_ms));
     locks_start_locked(locks, &claim->end);
 }
 
-void claim_end_locked(struct claim *claim)
+void claim_end_locked(struct claim *claim, int64_t now)
 {
     claim_go_locked(claim, CLAIM_ENDING);
-    claim->ends_ns = clock_after_ms(clock_now(), claim->ttl_ms);
+    claim->ends_ns = clock_after_ms(now, claim->ttl_ms);
     claim->attempts = 0;
     claim->maybe_done = claim->end_again = false;
     locks_began_locked(claim->locks);
-    send_locked(claim);
+    send_locked(claim, now);
 }
 
 /* The claim was released, or has to be left to its ttl. */
@@ -137,7 +137,7 @@ static void repeat_locked(struct claim *claim, bool at_once, bool answered)
     struct locks *locks = claim->locks;
     unsigned attempts = claim->attempts++;
     if (at_once) {
-        send_locked(claim);
+        send_locked(claim, clock_now());
         return;
     }
     int64_t most_ms = BACKOFF_MAX_MS;
@@ -189,7 +189,7 @@ void claim_ending_timer_locked(struct claim *claim)
 {
     stop_waiting_locked(claim);
     if (!claim->end_out) {
-        send_locked(claim);
+        send_locked(claim, clock_now());
         return;
     }
     struct release_wait *wait = claim->wait;
@@ -206,7 +206,7 @@ void claims_hurry_locked(struct locks *locks)
     for (struct name *name = locks->names; name != NULL; name = name->hh.next)
         for (struct claim *claim = name->claims; claim != NULL; claim = claim->next)
             if (claim->state == CLAIM_ENDING && !claim->end_out)
-                send_locked(claim);
+                send_locked(claim, clock_now());
 }
 
 static void abandon_locked(struct claim *claim)

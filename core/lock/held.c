@@ -188,7 +188,7 @@ static void lost_locked(struct claim *claim, bool gone)
     guests_lost_locked(claim);
     tell_lost_locked(claim);
     if (unsure) {
-        claim_end_locked(claim);
+        claim_end_locked(claim, clock_now());
         return;
     }
     claim_go_locked(claim, CLAIM_LOST);
@@ -204,7 +204,7 @@ static bool end_unused_locked(struct claim *host)
     atomic_store(&host->deadline_ns, DEADLINE_PASSED);
     if (host->ask_out)
         locks_cancel_locked(host->locks, &host->ask);
-    claim_end_locked(host);
+    claim_end_locked(host, clock_now());
     return true;
 }
 
@@ -335,7 +335,7 @@ static void renewed_too_late_locked(struct claim *claim, const mortise_op *op)
         claim->end_again = true;
         claim->ends_ns = clock_after_ms(clock_now(), claim->ttl_ms);
     } else
-        claim_end_locked(claim);
+        claim_end_locked(claim, clock_now());
 }
 
 /* Inside the pump, no lock held. */

@@ -15,14 +15,14 @@ static struct waiter *heir_locked(struct claim *claim, int64_t now)
 }
 
 /* Nobody of this process uses the claim any more. */
-static void give_back_locked(struct claim *claim, struct release_wait *wait)
+static void give_back_locked(struct claim *claim, struct release_wait *wait, int64_t now)
 {
     struct locks *locks = claim->locks;
     struct name *name = claim->name;
     atomic_store(&claim->deadline_ns, DEADLINE_PASSED);
     if (claim->ask_out)
         locks_cancel_locked(locks, &claim->ask);
-    claim_end_locked(claim);
+    claim_end_locked(claim, now);
     if (wait != NULL)
         claim_attend_locked(claim, wait);
     waitlist_freed_locked(name);
@@ -65,7 +65,7 @@ mortise_status lease_release_locked(struct claim *claim, struct release_wait *wa
         locks->stats.held--;
         *ending = unused_locked(claim);
         if (*ending != NULL)
-            give_back_locked(*ending, wait);
+            give_back_locked(*ending, wait, now);
         return status;
     }
     if (claim->ask_out)

@@ -33,7 +33,8 @@ void locks_unlock(struct locks *locks, enum start how)
     bool kick = locks->kick;
     wakes.count = locks->wakes.count;
     wakes.leader = locks->wakes.leader;
-    memcpy(wakes.words, locks->wakes.words, wakes.count * sizeof(wakes.words[0]));
+    if (wakes.count > 0)
+        memcpy(wakes.words, locks->wakes.words, wakes.count * sizeof(wakes.words[0]));
     locks->wakes.count = 0;
     locks->wakes.leader = locks->kick = false;
     locks->starts = (struct task_list){NULL, NULL};

@@ -148,7 +148,7 @@ void waitlist_drop_claim_locked(struct waitlist *list)
     } else if (claim->maybe) {
         if (list->first != NULL)
             list->first->unsure = true;
-        claim_end_locked(claim);
+        claim_end_locked(claim, clock_now());
     } else
         claim_go_locked(claim, CLAIM_GONE);
 }
