@@ -7,38 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAUSE_MIN_NS (2 * NS_PER_MS)
-#define PAUSE_STEPS 6 /* doublings, to 128 ms */
-
 static const struct handler handler;
-
-/* ---- names whose rows are there ------------------------------------------------------------------- */
-
-/* The statement that makes a row is sent only if the row may be missing. Names that share a place push each other
- * out; one that looks like another costs a READ more. */
-static uint32_t *known_place(struct driver *driver, const mortise_op *op, uint32_t *mark)
-{
-    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
-    for (size_t i = 0; i < op->name_len; i++)
-        hash = (hash ^ (unsigned char)op->name[i]) * UINT64_C(1099511628211);
-    *mark = (uint32_t)(hash >> 32) | 1;
-    return &driver->known[hash % KNOWN_MAX];
-}
-
-static bool is_known(struct driver *driver, const mortise_op *op)
-{
-    uint32_t mark;
-    return *known_place(driver, op, &mark) == mark;
-}
-
-static void note_known(const struct request *request, bool there)
-{
-    uint32_t mark, *place;
-    if (request->base.kind != MORTISE_OP_ACQUIRE || request->base.op == NULL)
-        return;
-    place = known_place(statement_driver(request), request->base.op, &mark);
-    *place = there ? mark : 0;
-}
 
 /* ---- values ------------------------------------------------------------------------------------ */
 
@@ -51,7 +20,7 @@ static enum text_id fill_take(struct request *request, struct values *values)
     value_bytes(values, op->grant.bytes, MORTISE_GRANT_ID_SIZE);
     value_number(values, rowlease_ttl_us(op));
     value_bytes_or_null(values, op->note, note_len);
-    return is_known(statement_driver(request), op) ? TEXT_ACQUIRE : TEXT_ACQUIRE_NEW;
+    return known_has((struct remote *)request->base.locks, op) ? TEXT_ACQUIRE : TEXT_ACQUIRE_NEW;
 }
 
 static void fill_claim(struct values *values, const mortise_op *op)
@@ -87,7 +56,7 @@ static enum text_id fill_write(struct request *request, struct values *values)
     if (!locks->row.exists)
         return TEXT_INSERT;
     value_number(values, locks->row.version);
-    value_number(values, request->revision);
+    value_number(values, my_request(request)->revision);
     return TEXT_SWAP;
 }
 
@@ -143,20 +112,6 @@ static enum text_id fill(struct request *request, struct values *values, char *e
     }
 }
 
-/* Those that write the same row would all be in each other's way, so after the second WRITE in vain there is a pause. It grows,
- * and is not the same for any two. And a caller that waits looks when that is due. */
-static void pause_before(struct request *request)
-{
-    struct sql_locks *locks = request->base.locks;
-    unsigned swaps = request->base.swaps;
-    request->not_before_ns = locks_look_due(&request->base);
-    if (request->base.step != SQL_READ || swaps < 2)
-        return;
-    unsigned steps = swaps - 2 < PAUSE_STEPS ? swaps - 2 : PAUSE_STEPS;
-    request->not_before_ns =
-        locks->host->now(locks->host) + locks_jitter(locks, PAUSE_MIN_NS << steps);
-}
-
 static void run(struct sql_request *base)
 {
     static const struct sql_fault no_memory = {
@@ -167,10 +122,12 @@ static void run(struct sql_request *base)
     request->handler = &handler;
     request->settles = base->step == SQL_RECORD_READ;
     enum text_id id = fill(request, &values, end);
-    if (statement_send(request, id, &values))
-        pause_before(request);
-    else
+    if (!statement_send(request, id, &values)) {
         locks_fail(base, MORTISE_NOMEM, &no_memory);
+        return;
+    }
+    request->not_before_ns = locks_look_due(base); /* a caller that waits looks when that is due */
+    op_pause(request);
 }
 
 /* ---- results ----------------------------------------------------------------------------------- */
@@ -227,22 +184,22 @@ static bool take_look(struct request *request, struct sql_result *to)
     struct sql_locks *locks = request->base.locks;
     struct cells cells;
     to->insane = true;
-    if (!next_cells(request->rows, 10, &cells))
+    if (!next_cells(my_request(request)->rows, 10, &cells))
         return true;
     if (number(&cells, 0) != 1)
         return false;
     to->now_us = to->wall_us = number(&cells, 1);
     to->insane = !take_row(&cells, 2, &locks->row) || to->now_us <= 0;
-    request->revision = number(&cells, 9);
+    my_request(request)->revision = number(&cells, 9);
     if (!to->insane)
-        note_known(request, locks->row.exists);
+        known_note(request, locks->row.exists);
     return true;
 }
 
 static void take_names(struct request *request)
 {
     struct cells cells;
-    while (next_cells(request->rows, 9, &cells))
+    while (next_cells(my_request(request)->rows, 9, &cells))
         if (cells.texts[0] != NULL &&
             take_row(&cells, 2, &request->base.locks->row)) /* else: who asks for it is told */
             locks_list_row(&request->base, cells.texts[0], cells.lengths[0], number(&cells, 1));
@@ -250,19 +207,19 @@ static void take_names(struct request *request)
 
 static void take_ping(const struct request *request)
 {
-    const struct driver *driver = statement_driver(request);
+    const struct driver *driver = driver_of(request->link);
     mortise_op *op = request->base.op;
     struct cells cells;
     char where[200];
-    bool there = next_cells(request->rows, 2, &cells);
+    bool there = next_cells(my_request_const(request)->rows, 2, &cells);
     if (op == NULL)
         return;
     snprintf(op->buffer, op->buffer_size,
              "MySQL protocol, server %.80s, %s, %s, database %.64s, layout %.20s%s%s",
              there && cells.texts[0] != NULL ? cells.texts[0] : "?",
-             link_where(request->link, where, sizeof(where)),
-             conn_has_tls(&request->link->conn) ? "TLS" : "no TLS",
-             request->link->conn.target.database,
+             connection_where(request->link, where, sizeof(where)),
+             conn_has_tls(&my_link(request->link)->conn) ? "TLS" : "no TLS",
+             my_link(request->link)->conn.target.database,
              there && cells.texts[1] != NULL ? cells.texts[1] : "?",
              driver->durable[0] != '\0' ? ", not durable: " : "", driver->durable);
 }
@@ -271,7 +228,7 @@ static void take_ping(const struct request *request)
 static bool take_record(struct request *request)
 {
     struct cells cells;
-    if (!next_cells(request->rows, 3, &cells))
+    if (!next_cells(my_request(request)->rows, 3, &cells))
         return true;
     if (number(&cells, 2) != 1)
         return false;
@@ -283,12 +240,12 @@ static bool take_record(struct request *request)
 static bool take_result(struct request *request, struct sql_result *to)
 {
     struct sql_request *base = &request->base;
-    *to = (struct sql_result){.touched = request->touched > 0};
+    *to = (struct sql_result){.touched = my_request(request)->touched > 0};
     switch (base->step) {
     case SQL_TAKE:
-        to->version = to->touched ? (int64_t)request->insert_id : 0;
+        to->version = to->touched ? (int64_t)my_request(request)->insert_id : 0;
         if (to->touched)
-            note_known(request, true);
+            known_note(request, true);
         return true;
     case SQL_READ:
         return take_look(request, to);
@@ -310,31 +267,16 @@ static bool take_result(struct request *request, struct sql_result *to)
 
 /* ---- what becomes of a request --------------------------------------------------------------------- */
 
-static void sending(struct request *request)
-{
-    struct sql_request *base = &request->base;
-    mortise_op *op = base->op;
-    if (op != NULL && op->kind == MORTISE_OP_ACQUIRE && op->first_sent_ns == 0)
-        op->first_sent_ns = base->sent_ns;
-    if (op != NULL && op->kind == MORTISE_OP_RELEASE && base->step != SQL_WRITE)
-        base->sure = !ghost_has(statement_driver(request), &base->grant);
-}
-
-static void lost(struct request *request, bool sent)
-{
-    locks_lost(&request->base, sent, &statement_driver(request)->trouble);
-}
-
 static void answered(struct request *request)
 {
     struct sql_request *base = &request->base;
     if (!take_result(request, &base->locks->result)) {
         struct link *link = request->link;
         char where[200];
-        fault_error(&link->driver->trouble, MORTISE_UNREACHABLE, 0, true,
-                    "%s: the server is read-only", link_where(link, where, sizeof(where)));
-        link->stale = true;
-        lost(request, true);
+        fault_error(&link->remote->trouble, DRIVER_NAME, MORTISE_UNREACHABLE, 0, true,
+                    "%s: the server is read-only", connection_where(link, where, sizeof(where)));
+        my_link(link)->stale = true;
+        op_lost(request, true);
     } else if (locks_step(base) == SQL_AGAIN) {
         run(base);
     } else {
@@ -342,30 +284,16 @@ static void answered(struct request *request)
     }
 }
 
-static void failed(struct request *request, const struct fault *fault)
-{
-    locks_fail(&request->base, fault->base.status, &fault->base);
-}
-
 static const struct handler handler = {
-    .sending = sending, .answered = answered, .failed = failed, .lost = lost};
+    .sending = op_sending, .answered = answered, .failed = op_failed, .lost = op_lost};
 
 /* ---- the table --------------------------------------------------------------------------------- */
-
-static void cancel(struct sql_request *base)
-{
-    struct request *request = (struct request *)base;
-    if (base->flying)
-        link_look_soon(request->link);
-    else
-        flight_unqueue(request);
-}
 
 static void clear(struct sql_request *base)
 {
     struct request *request = (struct request *)base;
     statement_forget(request);
-    text_free(&request->text);
+    text_free(&my_request(request)->text);
 }
 
 /* Nobody is notified. */
@@ -386,23 +314,16 @@ static enum sql_notified notify(struct sql_locks *locks, const struct rowlease_i
     return SQL_NOT_YET;
 }
 
-static const char *where(const struct sql_request *base, char *text, size_t size)
-{
-    const struct request *request = (const struct request *)base;
-    const struct driver *driver = statement_driver(request);
-    return link_where(request->link != NULL ? request->link : &driver->main, text, size);
-}
-
 const struct sql_dialect mysql_dialect = {
-    .request_size = sizeof(struct request),
+    .request_size = sizeof(struct my_request),
     .quick = true,
     .append = true, /* for BAR: readers that come and go would make a WRITE fail too often */
     .visible_is_safe =
         false, /* it can be seen before it is in the log on the disk: see protocol.md */
     .run = run,
-    .cancel = cancel,
+    .cancel = op_cancel,
     .clear = clear,
     .notify = notify,
     .hear = hear,
-    .where = where,
+    .where = op_where,
 };

@@ -1,27 +1,26 @@
-/* driver.h - an instance of the MySQL driver. What it sends, and what may be believed afterwards: protocol.md.
+/* driver.h - an instance of the MySQL driver. What it sends, and what may be believed afterwards: protocol.md. Connections,
+ * queues and groups are those of ../lib/sql/remote.
  *
  *   module.c      the module's table and options; opens and closes an instance
  *   dialect.c     the steps of drivers/lib/sql as statements, and their results
- *   sweep.c       rows that have been free for long
- *   ghost.c       lost connections whose sessions may still be at work
- *   statement.c   a request goes to its connection
- *   link.c        a connection: made, lost, made again; what comes in on it
+ *   chores.c      statements of the driver's own: rows that have been free for long, sessions of lost connections
+ *   group.c       a group as one text, and the results of its statements
+ *   connection.c  a connection is made, and what comes in on it
  *   setup.c       a new connection: the settings, which server it is, the tables
- *   flight.c      statements go out in groups, and what comes back
- *   locked.c      names whose rows somebody else keeps locked
- *   target.c      where the servers are, and their addresses
+ *   target.c      the options as servers, and as what libmariadb needs
  *   conn.c        a conversation by libmariadb's non-blocking calls
  *   text.c        values as literals; sql.c: the texts of the statements
  *   fault.c       the server's errors as statuses and messages */
 #ifndef MORTISE_MYSQL_DRIVER_H
 #define MORTISE_MYSQL_DRIVER_H
 
-#include "hosts.h"
-#include "link.h"
+#include "../lib/sql/remote/remote.h"
+#include "conn.h"
+#include "sql.h"
+#include "text.h"
 
-#define KNOWN_MAX 2048 /* names whose rows are known to be there */
-#define LOCKED_MAX 32  /* names whose rows were locked lately */
-#define NS_PER_MS SQL_NS_PER_MS
+#define DRIVER_NAME "mysql"
+#define GROUP_BYTES 200000 /* of a text: far below max_allowed_packet */
 
 enum option {
     OPTION_HOST,
@@ -40,70 +39,114 @@ enum option {
     OPTION_COUNT
 };
 
-struct locked {
-    uint32_t mark; /* the name's hash */
-    int64_t until_ns;
+/* UNDONE: if the COMMIT failed, the transaction was rolled back. REPEATABLE: the server's log needs REPEATABLE READ. */
+enum { FAULT_UNDONE = FAULT_OWN, FAULT_REPEATABLE = 2 * FAULT_OWN };
+enum setup_phase { SETUP_IDENTIFY, SETUP_MAKE, SETUP_LAYOUT };
+
+struct my_request {
+    struct request request;
+    enum text_id id;
+    struct text text;
+    /* the result, kept until the commit */
+    MYSQL_RES *rows;
+    unsigned long long touched, insert_id;
+    int64_t revision; /* of the row that was read last */
+};
+
+struct my_link {
+    struct link link;
+    struct conn conn;
+    struct text out; /* what is being sent */
+    /* setup.c */
+    enum setup_phase phase;
+    size_t setup_at;
+    unsigned tables, seen;
+    bool galera;
+    /* group.c: the group in flight */
+    size_t request_at;    /* whose result comes next */
+    unsigned part_at;     /* and of which of its statements */
+    size_t got, expected; /* results */
+    bool transaction;     /* it has BEGIN and COMMIT */
+    bool stale;           /* the server is read-only by now */
 };
 
 struct driver {
-    struct sql_locks locks;
+    struct remote remote;
     const mortise_value *values;
-    const char *section;
-    const struct link_events *events;
-    struct link main, live;
-    uint64_t numbers;
+    const char *section; /* while it is opened */
+    struct my_link main, live;
     bool repeatable;  /* the server's log is by statement: see setup.c */
     char durable[96]; /* why the server may lose what it has committed; empty: it does not */
-
-    /* target.c */
-    struct host_entry hosts[HOSTS_MAX];
-    size_t host_count, asked_count;
-    void (*resolved)(struct driver *driver); /* all addresses that can be found are here */
-    struct address addresses[ADDRESSES_MAX];
-    size_t address_count;
-    char resolve_trouble[160];
-
-    mortise_error trouble; /* of the last connection that failed */
-    bool live_wanted;      /* somebody renews */
-
-    struct ghost *ghosts;
-    int64_t ghost_ns;
-    int64_t settled_ns; /* they write no more then. 0: there is none */
-
-    int64_t sweep_ns;
-    bool sweep_last; /* when it closes */
-
-    uint32_t known[KNOWN_MAX]; /* dialect.c: by hash. 0 */
-    struct locked locked[LOCKED_MAX];
-    int64_t locked_until_ns; /* none of them counts after that */
 };
+
+static inline struct driver *driver_of(const struct link *link)
+{
+    return (struct driver *)link->remote;
+}
+
+static inline struct my_link *my_link(struct link *link)
+{
+    return (struct my_link *)link;
+}
+
+static inline const struct my_link *my_link_const(const struct link *link)
+{
+    return (const struct my_link *)link;
+}
+
+static inline struct my_request *my_request(struct request *request)
+{
+    return (struct my_request *)request;
+}
+
+static inline const struct my_request *my_request_const(const struct request *request)
+{
+    return (const struct my_request *)request;
+}
 
 /* ---- target.c ---------------------------------------------------------------------------------- */
 
 mortise_status target_find(struct driver *driver, mortise_error *error);
-/* Asks for the addresses; true: they are here (or there is nothing to look up). */
-bool target_resolve(struct driver *driver);
+bool target_is_socket(const struct driver *driver);
 /* What libmariadb needs for the address with that index. */
 void target_describe(const struct driver *driver, size_t i, struct conn_target *target);
 
-/* ---- locked.c ---------------------------------------------------------------------------------- */
-
-/* It has waited for a row in vain. True: it is to go out again, after the pause that it was given. */
-bool locked_again(struct request *request, const char *name, size_t len);
-bool locked_lately(struct driver *driver, const char *name, size_t len);
-
-/* ---- dialect.c, ghost.c, sweep.c ------------------------------------------------------------------ */
+/* ---- dialect.c, fault.c ------------------------------------------------------------------------ */
 
 extern const struct sql_dialect mysql_dialect;
 
-/* The link is lost with these requests in flight. */
-void ghost_make(struct link *link, const struct request *requests);
-bool ghost_has(const struct driver *driver, const mortise_grant_id *grant);
-void ghost_turn(struct driver *driver);
-int64_t ghost_due(const struct driver *driver);
-void ghost_free(struct driver *driver);
+void fault_read(MYSQL *mysql, struct fault *fault);
 
-void sweep_begin(struct driver *driver);
-void sweep_turn(struct driver *driver);
+/* ---- chores.c: slots of struct remote_dialect --------------------------------------------------- */
+
+bool ghost_look(struct request *request, const struct session *session);
+enum ghost_answer ghost_take(struct request *request, const struct session *session);
+void sweep(struct remote *remote);
+
+/* ---- group.c ----------------------------------------------------------------------------------- */
+
+/* The request's text becomes that statement with these values, and goes to a queue. False: out of memory, and
+ * nothing has happened. */
+bool statement_send(struct request *request, enum text_id id, const struct values *values);
+void statement_forget(struct request *request);
+size_t group_size(const struct link *link, const struct request *request);
+bool group_is_open(const struct link *link, enum lane lane);
+bool group_send(struct link *link, struct group *group);
+bool group_event(struct link *link, enum conn_event event);
+
+/* ---- connection.c: slots of struct remote_dialect ----------------------------------------------- */
+
+void connection_begin(struct link *link);
+void connection_end(struct link *link);
+short connection_events(const struct link *link);
+void connection_come_in(struct link *link, short events);
+bool connection_is_there(struct link *link);
+const char *connection_where(const struct link *link, char *text, size_t size);
+
+/* ---- setup.c ----------------------------------------------------------------------------------- */
+
+void setup_begin(struct link *link);
+/* False: the connection is another one by now, or gone. */
+bool setup_event(struct link *link, enum conn_event event);
 
 #endif

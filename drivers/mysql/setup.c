@@ -24,61 +24,61 @@ static void add_text(struct text *out, const char *text)
 
 static void write_identify(struct link *link)
 {
-    const struct driver *driver = link->driver;
     struct values values = {.count = 0};
-    int64_t statement_s = (driver->values[OPTION_COMMAND_TIMEOUT].number + 999) / 1000;
+    int64_t statement_s = (link->remote->command_ms + 999) / 1000;
     value_number(&values, 1);
     value_number(&values, statement_s);
-    text_fill(&link->out, sql_settings, &values);
-    add_text(&link->out, ";");
-    add_text(&link->out, sql_identify);
+    text_fill(&my_link(link)->out, sql_settings, &values);
+    add_text(&my_link(link)->out, ";");
+    add_text(&my_link(link)->out, sql_identify);
 }
 
 static void write_make(struct link *link)
 {
     for (size_t i = 0; i < sql_make_count; i++) {
-        add_text(&link->out, i > 0 ? ";" : "");
-        add_text(&link->out, sql_make[i]);
+        add_text(&my_link(link)->out, i > 0 ? ";" : "");
+        add_text(&my_link(link)->out, sql_make[i]);
     }
 }
 
 static void write_layout(struct link *link)
 {
-    if (link->driver->repeatable) {
-        add_text(&link->out, sql_repeatable);
-        add_text(&link->out, ";");
+    if (driver_of(link)->repeatable) {
+        add_text(&my_link(link)->out, sql_repeatable);
+        add_text(&my_link(link)->out, ";");
     }
-    if (link->galera) {
-        add_text(&link->out, sql_galera);
-        add_text(&link->out, ";");
+    if (my_link(link)->galera) {
+        add_text(&my_link(link)->out, sql_galera);
+        add_text(&my_link(link)->out, ";");
     }
-    add_text(&link->out, sql_layout);
+    add_text(&my_link(link)->out, sql_layout);
 }
 
 static bool begin(struct link *link, enum setup_phase phase)
 {
-    link->phase = phase;
-    link->setup_at = 0;
-    text_clear(&link->out);
+    my_link(link)->phase = phase;
+    my_link(link)->setup_at = 0;
+    text_clear(&my_link(link)->out);
     if (phase == SETUP_IDENTIFY)
         write_identify(link);
     else if (phase == SETUP_MAKE)
         write_make(link);
     else
         write_layout(link);
-    if (link->out.failed) {
+    if (my_link(link)->out.failed) {
         refuse(link, MORTISE_NOMEM, true, "out of memory");
         return false;
     }
-    return setup_event(link, conn_query(&link->conn, link->out.bytes, link->out.len));
+    return setup_event(
+        link, conn_query(&my_link(link)->conn, my_link(link)->out.bytes, my_link(link)->out.len));
 }
 
 void setup_begin(struct link *link)
 {
-    link->state = LINK_SETTING_UP;
-    link->tables = 0;
-    link->seen = 0;
-    link->galera = false;
+    link_set_up(link, false);
+    my_link(link)->tables = 0;
+    my_link(link)->seen = 0;
+    my_link(link)->galera = false;
     begin(link, SETUP_IDENTIFY);
 }
 
@@ -101,9 +101,9 @@ static bool take_identity(struct link *link, MYSQL_ROW row)
         refuse(link, MORTISE_UNREACHABLE, true, "the server's answer makes no sense: no session");
         return false;
     }
-    link->id = strtoul(row[0], NULL, 10);
-    snprintf(link->peer, sizeof(link->peer), "%s", row[2]);
-    if (link->id == mysql_thread_id(link->conn.mysql))
+    link->session.id = (int64_t)strtoul(row[0], NULL, 10);
+    snprintf(link->session.peer, sizeof(link->session.peer), "%s", row[2]);
+    if ((unsigned long)link->session.id == mysql_thread_id(my_link(link)->conn.mysql))
         return true;
     refuse(link, MORTISE_CONFIG, false,
            "there is a proxy that shares connections (ProxySQL, MaxScale) before the server; the "
@@ -152,14 +152,14 @@ static bool note_durability(struct driver *driver, const struct variables *varia
 static bool take_variables(struct link *link, MYSQL_RES *rows)
 {
     MYSQL_ROW row;
-    struct driver *driver = link->driver;
+    struct driver *driver = driver_of(link);
     struct variables variables = {.read_only = mysql_num_rows(rows) == 0};
     char text[300];
     while ((row = mysql_fetch_row(rows)) != NULL)
         if (row[0] != NULL && row[1] != NULL)
             take_variable(&variables, row[0], row[1]);
     bool said = note_durability(driver, &variables);
-    link->galera = variables.galera;
+    my_link(link)->galera = variables.galera;
     if (variables.read_only) {
         refuse(link, MORTISE_UNREACHABLE, true, "the server is read-only; is it a replica?");
         return false;
@@ -187,9 +187,9 @@ static bool take_tables(struct link *link, MYSQL_RES *rows)
             refuse(link, MORTISE_BACKEND, false, "the tables are not in InnoDB");
             return false;
         }
-        link->tables++;
+        my_link(link)->tables++;
     }
-    if (link->tables == 0 || link->tables == TABLES)
+    if (my_link(link)->tables == 0 || my_link(link)->tables == TABLES)
         return true;
     refuse(link, MORTISE_BACKEND, false,
            "some of the tables are missing, or of another program (see `mortise schema mysql`)");
@@ -215,20 +215,23 @@ static bool take_layout(struct link *link, MYSQL_ROW row)
 static bool take_rows(struct link *link, MYSQL_RES *rows)
 {
     unsigned columns = mysql_num_fields(rows);
-    if (link->phase == SETUP_LAYOUT && columns == 1) {
-        link->seen |= SEEN_LAYOUT;
+    if (my_link(link)->phase == SETUP_LAYOUT && columns == 1) {
+        my_link(link)->seen |= SEEN_LAYOUT;
         return take_layout(link, mysql_fetch_row(rows));
     }
-    if (link->phase == SETUP_IDENTIFY && link->setup_at == AT_IDENTITY && columns == 3) {
-        link->seen |= SEEN_IDENTITY;
+    if (my_link(link)->phase == SETUP_IDENTIFY && my_link(link)->setup_at == AT_IDENTITY &&
+        columns == 3) {
+        my_link(link)->seen |= SEEN_IDENTITY;
         return take_identity(link, mysql_fetch_row(rows));
     }
-    if (link->phase == SETUP_IDENTIFY && link->setup_at == AT_VARIABLES && columns == 2) {
-        link->seen |= SEEN_VARIABLES;
+    if (my_link(link)->phase == SETUP_IDENTIFY && my_link(link)->setup_at == AT_VARIABLES &&
+        columns == 2) {
+        my_link(link)->seen |= SEEN_VARIABLES;
         return take_variables(link, rows);
     }
-    if (link->phase == SETUP_IDENTIFY && link->setup_at == AT_TABLES && columns == 2) {
-        link->seen |= SEEN_TABLES;
+    if (my_link(link)->phase == SETUP_IDENTIFY && my_link(link)->setup_at == AT_TABLES &&
+        columns == 2) {
+        my_link(link)->seen |= SEEN_TABLES;
         return take_tables(link, rows);
     }
     return true;
@@ -238,8 +241,8 @@ static bool failed(struct link *link)
 {
     struct fault fault;
     char text[320];
-    fault_read(link->conn.mysql, &fault);
-    bool no_right = link->phase == SETUP_MAKE && fault.base.native == 1142;
+    fault_read(my_link(link)->conn.mysql, &fault);
+    bool no_right = my_link(link)->phase == SETUP_MAKE && fault.base.native == 1142;
     if (no_right) {
         snprintf(text, sizeof(text), "%.150s", fault.base.text);
         snprintf(fault.base.text, sizeof(fault.base.text),
@@ -254,23 +257,24 @@ static bool failed(struct link *link)
 static bool phase_done(struct link *link)
 {
     unsigned needed = SEEN_IDENTITY | SEEN_VARIABLES | SEEN_TABLES;
-    if (link->phase == SETUP_LAYOUT)
+    if (my_link(link)->phase == SETUP_LAYOUT)
         needed |= SEEN_LAYOUT;
-    if ((link->seen & needed) != needed) {
+    if ((my_link(link)->seen & needed) != needed) {
         refuse(link, MORTISE_UNREACHABLE, true, "answers are missing");
         return false;
     }
-    if (link->phase == SETUP_LAYOUT) {
+    if (my_link(link)->phase == SETUP_LAYOUT) {
         link_ready(link);
         return link->state == LINK_READY;
     }
-    return begin(link,
-                 link->phase == SETUP_IDENTIFY && link->tables == 0 ? SETUP_MAKE : SETUP_LAYOUT);
+    return begin(link, my_link(link)->phase == SETUP_IDENTIFY && my_link(link)->tables == 0
+                           ? SETUP_MAKE
+                           : SETUP_LAYOUT);
 }
 
 bool setup_event(struct link *link, enum conn_event event)
 {
-    struct conn *conn = &link->conn;
+    struct conn *conn = &my_link(link)->conn;
     while (event == CONN_RESULT) {
         MYSQL_RES *rows = conn->rows;
         conn->rows = NULL;
@@ -278,7 +282,7 @@ bool setup_event(struct link *link, enum conn_event event)
         mysql_free_result(rows);
         if (!good)
             return false;
-        link->setup_at++;
+        my_link(link)->setup_at++;
         if (!conn->more)
             return phase_done(link);
         event = conn_next(conn);

@@ -6,15 +6,15 @@
 #include <stddef.h>
 
 enum text_id {
-    TEXT_ACQUIRE,     /* name, floor, grant, ttl, note -> touched, insert id: the version; unshared, if free and nobody waits */
+    TEXT_ACQUIRE, /* name, floor, grant, ttl, note -> touched, insert id: the version; unshared, if free and nobody waits */
     TEXT_ACQUIRE_NEW, /* likewise; makes the row if there is none */
     TEXT_RENEW,       /* name, version, grant, ttl -> touched; unshared */
     TEXT_RELEASE,     /* name, version, grant -> touched; unshared, if nobody waits */
-    TEXT_LOOK,        /* name -> writable, clock, version, owner, grants, acquired_at, expires_at, waiters, note, revision */
-    TEXT_INSERT,      /* name, then those columns in that order, but the revision -> touched */
-    TEXT_SWAP,        /* likewise; then the old version and the old revision -> touched */
-    TEXT_BAR,     /* name, the owner of shared holders -> touched: they are barred */
-    TEXT_NAMES,       /* from, before (or null) -> name, then as TEXT_LOOK without `writable` and the revision */
+    TEXT_LOOK, /* name -> writable, clock, version, owner, grants, acquired_at, expires_at, waiters, note, revision */
+    TEXT_INSERT, /* name, then those columns in that order, but the revision -> touched */
+    TEXT_SWAP,   /* likewise; then the old version and the old revision -> touched */
+    TEXT_BAR,    /* name, the owner of shared holders -> touched: they are barred */
+    TEXT_NAMES, /* from, before (or null) -> name, then as TEXT_LOOK without `writable` and the revision */
     TEXT_VERSION,     /* -> server version, layout */
     TEXT_RECORD_LOOK, /* name -> version, value, writable */
     TEXT_RECORD_MAKE, /* name, value -> touched */
@@ -42,8 +42,9 @@ extern const char sql_now_us[]; /* the server's clock, µs since 1970 */
 extern const char sql_no_wait[];
 /* $a: lock wait in s, $b: statement time in s. */
 extern const char sql_settings[];
-extern const char sql_identify[]; /* -> connection id, database, client's address; variables; tables and their engines */
-extern const char sql_layout[];   /* -> layout */
+extern const char sql_identify
+    []; /* -> connection id, database, client's address; variables; tables and their engines */
+extern const char sql_layout[]; /* -> layout */
 extern const char sql_repeatable[], sql_galera[];
 extern const char *const sql_make[];
 extern const size_t sql_make_count;

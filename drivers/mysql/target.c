@@ -1,8 +1,6 @@
-/* target.c - where the servers are: the option `host` or `socket`, and the addresses, which the host looks up. Knows no
- * link. */
+/* target.c - where the servers are: the options as servers, and as what libmariadb needs. Knows no link. */
 #include "driver.h"
 
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +15,8 @@ static const char *option_text(const struct driver *driver, enum option option)
 
 static mortise_status explain(const struct driver *driver, mortise_error *error, const char *what)
 {
-    return fault_error(error, MORTISE_CONFIG, 0, false, "[%s] %s", driver->section, what);
+    return fault_error(error, DRIVER_NAME, MORTISE_CONFIG, 0, false, "[%s] %s", driver->section,
+                       what);
 }
 
 /* ---- hosts ------------------------------------------------------------------------------------- */
@@ -31,7 +30,7 @@ static bool is_port(const char *text, size_t len)
 /* "db1", "db1:3307", "[::1]:3307", or an IPv6 address alone. */
 static bool add_host(struct driver *driver, const char *text, size_t len)
 {
-    struct host_entry *entry = &driver->hosts[driver->host_count];
+    struct host_entry *entry = &driver->remote.hosts.at[driver->remote.hosts.count];
     const char *name = text, *port = PORT, *colon = memchr(text, ':', len);
     size_t name_len = len, port_len = strlen(PORT);
     if (*text == '[') {
@@ -54,10 +53,10 @@ static bool add_host(struct driver *driver, const char *text, size_t len)
     }
     if (name_len == 0 || name_len >= HOST_SIZE || !is_port(port, port_len))
         return false;
-    *entry = (struct host_entry){.driver = driver};
+    *entry = (struct host_entry){.look_up = true};
     memcpy(entry->name, name, name_len);
     memcpy(entry->port, port, port_len);
-    driver->host_count++;
+    driver->remote.hosts.count++;
     return true;
 }
 
@@ -68,7 +67,7 @@ static mortise_status find_hosts(struct driver *driver, const char *text, mortis
         size_t len = strcspn(text, ","), used = len;
         while (used > 0 && (text[used - 1] == ' ' || text[used - 1] == '\t'))
             used--;
-        if (driver->host_count == HOSTS_MAX)
+        if (driver->remote.hosts.count == HOSTS_MAX)
             return explain(driver, error, "host: more than 16 servers");
         if (used == 0 || !add_host(driver, text, used))
             return explain(driver, error,
@@ -79,25 +78,33 @@ static mortise_status find_hosts(struct driver *driver, const char *text, mortis
     return MORTISE_OK;
 }
 
-static bool is_local(const char *host)
-{
-    return strcmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 ||
-           strcmp(host, "::1") == 0;
-}
-
 /* Whoever is between client and server can read and change everything. */
 static void warn_of_plain_text(const struct driver *driver)
 {
-    for (size_t i = 0; i < driver->host_count; i++) {
-        if (driver->values[OPTION_TLS].given || is_local(driver->hosts[i].name))
+    for (size_t i = 0; i < driver->remote.hosts.count; i++) {
+        if (driver->values[OPTION_TLS].given || host_is_local(driver->remote.hosts.at[i].name))
             continue;
-        driver->locks.host->log(
-            driver->locks.host, 4,
+        driver->remote.locks.host->log(
+            driver->remote.locks.host, 4,
             "mysql: the connection to %.100s is not encrypted, and the server is not verified: say "
             "tls = yes (no ends this warning)",
-            driver->hosts[i].name);
+            driver->remote.hosts.at[i].name);
         return;
     }
+}
+
+bool target_is_socket(const struct driver *driver)
+{
+    return option_text(driver, OPTION_SOCKET) != NULL;
+}
+
+static mortise_status take_socket(struct driver *driver, const char *path, mortise_error *error)
+{
+    struct host_entry *entry = &driver->remote.hosts.at[driver->remote.hosts.count++];
+    if (strlen(path) >= sizeof(entry->name))
+        return explain(driver, error, "socket: the path is too long");
+    memcpy(entry->name, path, strlen(path) + 1);
+    return MORTISE_OK;
 }
 
 mortise_status target_find(struct driver *driver, mortise_error *error)
@@ -117,77 +124,22 @@ mortise_status target_find(struct driver *driver, mortise_error *error)
     if ((option_text(driver, OPTION_TLS_CERT) == NULL) !=
         (option_text(driver, OPTION_TLS_KEY) == NULL))
         return explain(driver, error, "tls_cert and tls_key need each other");
-    mortise_status status = hosts != NULL ? find_hosts(driver, hosts, error) : MORTISE_OK;
+    mortise_status status =
+        hosts != NULL ? find_hosts(driver, hosts, error) : take_socket(driver, socket, error);
     if (status == MORTISE_OK)
         warn_of_plain_text(driver);
     return status;
-}
-
-/* ---- addresses --------------------------------------------------------------------------------- */
-
-/* Keeps the order of the hosts, in whatever order their addresses are found. */
-static void add_address(struct driver *driver, const struct host_entry *entry, const char *text)
-{
-    if (driver->address_count == ADDRESSES_MAX)
-        return;
-    struct address *address = &driver->addresses[driver->address_count++];
-    for (; address > driver->addresses && address[-1].entry > entry; address--)
-        *address = address[-1];
-    address->entry = entry;
-    snprintf(address->text, sizeof(address->text), "%s", text);
-}
-
-static void resolved(void *ctx, void *argument, const struct addrinfo *found, const char *problem)
-{
-    struct driver *driver = ctx;
-    struct host_entry *entry = argument;
-    char text[64];
-    entry->asked = false;
-    driver->asked_count--;
-    for (const struct addrinfo *at = found; at != NULL; at = at->ai_next)
-        if (getnameinfo(at->ai_addr, at->ai_addrlen, text, sizeof(text), NULL, 0, NI_NUMERICHOST) ==
-            0)
-            add_address(driver, entry, text);
-    if (found == NULL)
-        snprintf(driver->resolve_trouble, sizeof(driver->resolve_trouble), "host \"%.60s\": %s",
-                 entry->name, problem);
-    if (driver->asked_count == 0)
-        driver->resolved(driver);
-}
-
-static void ask(struct driver *driver, struct host_entry *entry)
-{
-    driver->asked_count++;
-    entry->asked = true;
-    if (driver->locks.host->resolve(driver->locks.host, entry->name, entry->port, resolved, entry))
-        return;
-    entry->asked = false;
-    driver->asked_count--;
-    snprintf(driver->resolve_trouble, sizeof(driver->resolve_trouble), "out of memory");
-}
-
-bool target_resolve(struct driver *driver)
-{
-    if (driver->asked_count > 0) /* for the other link */
-        return false;
-    driver->address_count = 0;
-    driver->resolve_trouble[0] = '\0';
-    if (driver->host_count == 0)
-        add_address(driver, &driver->hosts[0], "");
-    for (size_t i = 0; i < driver->host_count; i++)
-        ask(driver, &driver->hosts[i]);
-    return driver->asked_count == 0;
 }
 
 /* ---- connecting -------------------------------------------------------------------------------- */
 
 void target_describe(const struct driver *driver, size_t i, struct conn_target *target)
 {
-    const struct address *address = &driver->addresses[i];
+    const struct address *address = &driver->remote.hosts.addresses[i];
     const char *password = option_text(driver, OPTION_PASSWORD),
                *user = option_text(driver, OPTION_USER),
                *database = driver->values[OPTION_DATABASE].text;
-    bool is_socket = driver->host_count == 0;
+    bool is_socket = target_is_socket(driver);
     int tls_ms = (int)driver->values[OPTION_CONNECT_TIMEOUT].number / 3;
     *target = (struct conn_target){.host = address->entry->name,
                                    .address = is_socket ? NULL : address->text,

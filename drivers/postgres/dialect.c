@@ -6,46 +6,16 @@
 #include <string.h>
 
 #define EPOCH_US INT64_C(946684800000000) /* 2000-01-01, PostgreSQL's, since 1970 */
-#define PAUSE_MIN_NS (2 * NS_PER_MS)
-#define PAUSE_STEPS 6 /* doublings, to 128 ms */
 
 static const struct handler handler;
-
-/* ---- names whose rows are there ------------------------------------------------------------------- */
-
-/* Looking for a row that need not be made costs the server a tenth of the cycle. Names that share a place push each other
- * out; one that looks like another costs a READ more. */
-static uint32_t *known_place(struct driver *driver, const mortise_op *op, uint32_t *mark)
-{
-    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
-    for (size_t i = 0; i < op->name_len; i++)
-        hash = (hash ^ (unsigned char)op->name[i]) * UINT64_C(1099511628211);
-    *mark = (uint32_t)(hash >> 32) | 1;
-    return &driver->known[hash % KNOWN_MAX];
-}
-
-static bool is_known(struct driver *driver, const mortise_op *op)
-{
-    uint32_t mark;
-    return *known_place(driver, op, &mark) == mark;
-}
-
-static void note_known(const struct request *request, bool there)
-{
-    uint32_t mark, *place;
-    if (request->base.kind != MORTISE_OP_ACQUIRE || request->base.op == NULL)
-        return;
-    place = known_place(statement_driver(request), request->base.op, &mark);
-    *place = there ? mark : 0;
-}
 
 /* ---- arguments --------------------------------------------------------------------------------- */
 
 static void bind_take(struct request *request)
 {
     const mortise_op *op = request->base.op;
-    struct args *args = &request->args;
-    struct driver *driver = statement_driver(request);
+    struct args *args = &pg_request(request)->args;
+    const struct remote *remote = (const struct remote *)request->base.locks;
     size_t note_len = op->note_len < MORTISE_NOTE_MAX ? op->note_len : MORTISE_NOTE_MAX;
     args_bytes(args, op->name, op->name_len);
     args_int8(args, (int64_t)op->token_floor);
@@ -53,11 +23,11 @@ static void bind_take(struct request *request)
     args_interval(args, rowlease_ttl_us(op));
     args_bytes_or_null(args, op->note, note_len);
     if (request->base.first)
-        args_bytes(args, driver->locks.inbox.bytes, ROWLEASE_INBOX_SIZE);
+        args_bytes(args, remote->locks.inbox.bytes, ROWLEASE_INBOX_SIZE);
     statement_send(request,
-                   request->base.first    ? TEXT_ACQUIRE_NEXT
-                   : is_known(driver, op) ? TEXT_ACQUIRE
-                                          : TEXT_ACQUIRE_NEW,
+                   request->base.first     ? TEXT_ACQUIRE_NEXT
+                   : known_has(remote, op) ? TEXT_ACQUIRE
+                                           : TEXT_ACQUIRE_NEW,
                    LANE_DURABLE);
 }
 
@@ -70,34 +40,26 @@ static void bind_claim(struct args *args, const mortise_op *op)
 
 static void bind_extend(struct request *request)
 {
-    bind_claim(&request->args, request->base.op);
-    args_interval(&request->args, rowlease_ttl_us(request->base.op));
+    bind_claim(&pg_request(request)->args, request->base.op);
+    args_interval(&pg_request(request)->args, rowlease_ttl_us(request->base.op));
     statement_send(request, TEXT_RENEW, LANE_DURABLE);
 }
 
 static void bind_give(struct request *request)
 {
-    bind_claim(&request->args, request->base.op);
-    args_interval(&request->args, request->base.locks->reserve_us);
-    args_bool(&request->args, !request->quiet);
+    bind_claim(&pg_request(request)->args, request->base.op);
+    args_interval(&pg_request(request)->args, request->base.locks->reserve_us);
+    args_bool(&pg_request(request)->args, !request->quiet);
     statement_send(request, TEXT_RELEASE, LANE_LAZY);
 }
 
-/* Those that write the same row would all be in each other's way, so after the second WRITE in vain there is a pause. It grows,
- * and is not the same for any two. */
 static void bind_read(struct request *request)
 {
-    struct sql_locks *locks = request->base.locks;
-    unsigned swaps = request->base.swaps;
     size_t len;
     const char *name = request_name(&request->base, &len);
-    args_bytes(&request->args, name, len);
+    args_bytes(&pg_request(request)->args, name, len);
     statement_send(request, TEXT_READ, LANE_READING);
-    if (swaps < 2)
-        return;
-    unsigned steps = swaps - 2 < PAUSE_STEPS ? swaps - 2 : PAUSE_STEPS;
-    request->not_before_ns =
-        locks->host->now(locks->host) + locks_jitter(locks, PAUSE_MIN_NS << steps);
+    op_pause(request);
 }
 
 static void bind_row(struct args *args, const struct rowlease_row *row)
@@ -125,7 +87,7 @@ static void send_copy(struct request *request, enum text text, enum lane lane)
 {
     static const struct sql_fault no_memory = {
         .status = MORTISE_NOMEM, .retryable = true, .text = "out of memory"};
-    if (args_keep(&request->args))
+    if (args_keep(&pg_request(request)->args))
         statement_send(request, text, lane);
     else
         locks_fail(&request->base, MORTISE_NOMEM, &no_memory);
@@ -136,7 +98,7 @@ static void send_copy(struct request *request, enum text text, enum lane lane)
 static void bind_write(struct request *request)
 {
     const struct sql_locks *locks = request->base.locks;
-    struct args *args = &request->args;
+    struct args *args = &pg_request(request)->args;
     bool notify = request->base.wakes && !request->quiet;
     char channel[CHANNEL_SIZE], payload[PAYLOAD_SIZE];
     size_t len;
@@ -164,7 +126,7 @@ _Static_assert(ROWLEASE_WAITERS_MAX *ROWLEASE_WAITER_SIZE == 3072, "as in TEXT_E
 static void bind_append(struct request *request)
 {
     const mortise_op *op = request->base.op;
-    struct args *args = &request->args;
+    struct args *args = &pg_request(request)->args;
     static const unsigned char wants[2][ROWLEASE_WAITER_SIZE - ROWLEASE_INBOX_SIZE] = {
         {0, 0, 0, 0}, {0, 0, 0, ROWLEASE_WANTS_SHARED}};
     bool owned = op != NULL && op->owner != NULL, shared = op != NULL && op->mode == MORTISE_SHARED;
@@ -185,7 +147,7 @@ static void bind_append(struct request *request)
 static void bind_bar(struct request *request)
 {
     struct sql_request *base = &request->base;
-    struct args *args = &request->args;
+    struct args *args = &pg_request(request)->args;
     size_t len;
     const char *name = request_name(base, &len);
     args_bytes(args, name, len);
@@ -200,8 +162,8 @@ static void bind_list(struct request *request)
     const mortise_op *op = request->base.op;
     char end[MORTISE_NAME_MAX];
     size_t end_len = locks_end_of_prefix(op->name, op->name_len, end);
-    args_bytes(&request->args, op->name, op->name_len);
-    args_bytes_or_null(&request->args, end, end_len);
+    args_bytes(&pg_request(request)->args, op->name, op->name_len);
+    args_bytes_or_null(&pg_request(request)->args, end, end_len);
     send_copy(request, TEXT_LIST, LANE_READING);
 }
 
@@ -209,7 +171,7 @@ static void bind_list(struct request *request)
 static void bind_record_read(struct request *request)
 {
     const mortise_op *op = request->base.op;
-    args_bytes(&request->args, op->name, op->name_len);
+    args_bytes(&pg_request(request)->args, op->name, op->name_len);
     request->settles = true;
     statement_send(request, TEXT_RECORD_READ, LANE_DURABLE);
 }
@@ -217,10 +179,10 @@ static void bind_record_read(struct request *request)
 static void bind_record_write(struct request *request)
 {
     const mortise_op *op = request->base.op;
-    args_bytes(&request->args, op->name, op->name_len);
-    args_bytes(&request->args, op->record, op->record_size);
+    args_bytes(&pg_request(request)->args, op->name, op->name_len);
+    args_bytes(&pg_request(request)->args, op->record, op->record_size);
     if (op->record_version > 0)
-        args_int8(&request->args, (int64_t)op->record_version);
+        args_int8(&pg_request(request)->args, (int64_t)op->record_version);
     statement_send(request, op->record_version > 0 ? TEXT_RECORD_WRITE : TEXT_RECORD_MAKE,
                    LANE_DURABLE);
 }
@@ -229,7 +191,7 @@ static void run(struct sql_request *base)
 {
     struct request *request = (struct request *)base;
     request->handler = &handler;
-    args_begin(&request->args);
+    args_begin(&pg_request(request)->args);
     switch (base->step) {
     case SQL_TAKE:
         bind_take(request);
@@ -303,16 +265,16 @@ static bool take_row(const PGresult *result, int tuple, int first, struct rowlea
 static void take_read(struct request *request, struct sql_result *to)
 {
     struct sql_locks *locks = request->base.locks;
-    to->insane = PQntuples(request->result) != 1 ||
-                 !take_row(request->result, 0, 0, &locks->row, &to->now_us);
+    to->insane = PQntuples(pg_request(request)->result) != 1 ||
+                 !take_row(pg_request(request)->result, 0, 0, &locks->row, &to->now_us);
     to->wall_us = to->now_us + EPOCH_US;
     if (!to->insane)
-        note_known(request, locks->row.exists);
+        known_note(request, locks->row.exists);
 }
 
 static void take_list(struct request *request)
 {
-    const PGresult *result = request->result;
+    const PGresult *result = pg_request(request)->result;
     int64_t now_us;
     for (int i = 0; i < PQntuples(result); i++)
         if (take_row(result, i, 1, &request->base.locks->row,
@@ -321,33 +283,33 @@ static void take_list(struct request *request)
                            (size_t)PQgetlength(result, i, 0), now_us);
 }
 
-static void take_ping(const struct request *request)
+static void take_ping(struct request *request)
 {
-    const PGresult *result = request->result;
+    const PGresult *result = pg_request(request)->result;
     mortise_op *op = request->base.op;
     char where[200];
     bool there = PQntuples(result) == 1;
-    PGconn *conn = request->link->conn;
+    PGconn *conn = pg_link(request->link)->conn;
     if (op == NULL)
         return;
-    snprintf(op->buffer, op->buffer_size,
-             "PostgreSQL %s, %s, %s, database %s, schema %s, layout %s",
-             there ? PQgetvalue(result, 0, 0) : "?",
-             link_where(request->link, where, sizeof(where)), PQsslInUse(conn) ? "TLS" : "no TLS",
-             PQdb(conn), statement_driver(request)->schema, there ? PQgetvalue(result, 0, 1) : "?");
+    snprintf(
+        op->buffer, op->buffer_size, "PostgreSQL %s, %s, %s, database %s, schema %s, layout %s",
+        there ? PQgetvalue(result, 0, 0) : "?",
+        connection_where(request->link, where, sizeof(where)), PQsslInUse(conn) ? "TLS" : "no TLS",
+        PQdb(conn), driver_of(request->link)->schema, there ? PQgetvalue(result, 0, 1) : "?");
 }
 
 static void take_result(struct request *request, struct sql_result *to)
 {
     struct sql_request *base = &request->base;
-    const PGresult *result = request->result;
+    const PGresult *result = pg_request(request)->result;
     bool touched = PQntuples(result) == 1;
     *to = (struct sql_result){.touched = touched};
     switch (base->step) {
     case SQL_TAKE:
         to->version = touched ? result_int8(result, 0, 0) : 0;
-        if (touched && request->text == TEXT_ACQUIRE_NEW)
-            note_known(request, true);
+        if (touched && pg_request(request)->text == TEXT_ACQUIRE_NEW)
+            known_note(request, true);
         return;
     case SQL_GIVE:
         to->waiters_len = touched ? (size_t)PQgetlength(result, 0, 0) : 0;
@@ -389,16 +351,6 @@ static void take_result(struct request *request, struct sql_result *to)
 
 /* ---- what becomes of a request --------------------------------------------------------------------- */
 
-static void sending(struct request *request)
-{
-    struct sql_request *base = &request->base;
-    mortise_op *op = base->op;
-    if (op != NULL && op->kind == MORTISE_OP_ACQUIRE && op->first_sent_ns == 0)
-        op->first_sent_ns = base->sent_ns;
-    if (op != NULL && op->kind == MORTISE_OP_RELEASE && base->step != SQL_WRITE)
-        base->sure = !ghost_has(statement_driver(request), &base->grant);
-}
-
 static void answered(struct request *request)
 {
     struct sql_request *base = &request->base;
@@ -409,45 +361,29 @@ static void answered(struct request *request)
         locks_tell(base);
 }
 
-static void failed(struct request *request, const struct fault *fault)
-{
-    locks_fail(&request->base, fault->base.status, &fault->base);
-}
-
-static void lost(struct request *request, bool sent)
-{
-    locks_lost(&request->base, sent, &statement_driver(request)->trouble);
-}
-
 static void silence(struct request *request)
 {
-    struct args *args = &request->args;
+    struct args *args = &pg_request(request)->args;
     request->quiet = true;
-    if (request->text == TEXT_RELEASE)
+    if (pg_request(request)->text == TEXT_RELEASE)
         args->numbers[4][0] = 0;
-    else if (request->text == TEXT_SWAP || request->text == TEXT_SWAP_LAZY)
+    else if (pg_request(request)->text == TEXT_SWAP || pg_request(request)->text == TEXT_SWAP_LAZY)
         args->values[12] = NULL;
 }
 
-static const struct handler handler = {
-    .sending = sending, .answered = answered, .failed = failed, .lost = lost, .silence = silence};
+static const struct handler handler = {.sending = op_sending,
+                                       .answered = answered,
+                                       .failed = op_failed,
+                                       .lost = op_lost,
+                                       .silence = silence};
 
 /* ---- the table --------------------------------------------------------------------------------- */
-
-static void cancel(struct sql_request *base)
-{
-    struct request *request = (struct request *)base;
-    if (base->flying)
-        link_look_soon(request->link);
-    else
-        flight_unqueue(request);
-}
 
 static void clear(struct sql_request *base)
 {
     struct request *request = (struct request *)base;
-    PQclear(request->result);
-    args_begin(&request->args);
+    PQclear(pg_request(request)->result);
+    args_begin(&pg_request(request)->args);
 }
 
 /* LISTEN is sent on the second connection; link.h says when. */
@@ -461,23 +397,16 @@ static bool hear(struct sql_locks *locks, bool dropped)
     return can;
 }
 
-static const char *where(const struct sql_request *base, char *text, size_t size)
-{
-    const struct request *request = (const struct request *)base;
-    const struct driver *driver = statement_driver(request);
-    return link_where(request->link != NULL ? request->link : &driver->main, text, size);
-}
-
 const struct sql_dialect postgres_dialect = {
-    .request_size = sizeof(struct request),
+    .request_size = sizeof(struct pg_request),
     .quick = true,
     .append =
         true, /* a row that goes round within one process is another whenever it has been read */
     .visible_is_safe = false, /* a synchronous standby may lack it: see protocol.md */
     .run = run,
-    .cancel = cancel,
+    .cancel = op_cancel,
     .clear = clear,
     .notify = notify_inbox,
     .hear = hear,
-    .where = where,
+    .where = op_where,
 };

@@ -1,30 +1,33 @@
 /* driver.h - an instance of the PostgreSQL driver. What it sends, and what may be believed afterwards: protocol.md.
+ * Connections, queues and groups are those of ../lib/sql/remote.
  *
  *   module.c      the module's table and options; opens and closes an instance
  *   dialect.c     the steps of drivers/lib/sql as statements, and their results
- *   sweep.c       rows that have been free for long
- *   ghost.c       lost connections whose backends may still be at work
+ *   chores.c      statements of the driver's own: rows that have been free for long, backends of lost connections
  *   notify.c      notifications that are not part of another statement
- *   statement.c   a request goes to its connection
- *   link.c        a connection: made, lost, made again; what comes in on it
- *   setup.c       a new connection: who is there, the tables, the prepared statements
- *   flight.c      statements go out in groups, a transaction each, and what comes back
- *   locked.c      names whose rows somebody else keeps locked
- *   target.c      where the servers are: what libpq makes of the settings, and their addresses
- *   result.c      values of results; sql.c: the texts of the statements; args.c: what is bound to them
+ *   group.c       a group as a pipeline, and the results of its statements
+ *   connection.c  a connection is made, and what comes in on it
+ *   setup.c       a new connection: which backend it is, the tables, the prepared statements
+ *   target.c      where the servers are: what libpq makes of the settings
+ *   sql.c         the texts of the statements; args.c: what is bound to them
  *   fault.c       SQLSTATEs as statuses and messages */
 #ifndef MORTISE_POSTGRES_DRIVER_H
 #define MORTISE_POSTGRES_DRIVER_H
 
-#include "hosts.h"
-#include "link.h"
+#include "../lib/sql/remote/remote.h"
+#include "args.h"
+#include "sql.h"
 
+#include <libpq-fe.h>
+
+#define DRIVER_NAME "postgres"
 #define CHANNEL_SIZE 32
 #define PAYLOAD_SIZE (2 * MORTISE_NAME_MAX + 1)
-#define KNOWN_MAX 2048 /* names whose rows are known to be there */
-#define LOCKED_MAX 32  /* names whose rows were locked lately */
 #define SCHEMA_SIZE 64
-#define NS_PER_MS SQL_NS_PER_MS
+#define PIPELINE_MAX 56   /* statements in one transaction */
+#define GROUP_BYTES 7500  /* of a group on the wire: below libpq's 8192 */
+#define LAZY_GROUPS_MAX 3 /* in flight on one link */
+_Static_assert(PIPELINE_MAX <= GROUP_MAX && LAZY_GROUPS_MAX + 2 <= GROUPS_MAX, "they fit");
 
 enum option {
     OPTION_CONNINFO,
@@ -38,75 +41,85 @@ enum option {
     OPTION_COUNT
 };
 enum pooler { POOLER_AUTO, POOLER_YES, POOLER_NO };
+enum setup_phase { SETUP_IDENTIFY, SETUP_MAKE, SETUP_PREPARE, SETUP_LISTEN };
+/* Settings of libpq's that have other defaults here. */
+enum { DEFAULT_GSSENCMODE = 5, DEFAULTS = 6 };
 
-struct locked {
-    uint32_t mark; /* the name's hash */
-    int64_t until_ns;
+struct pg_request {
+    struct request request;
+    enum text text;
+    struct args args;
+    PGresult *result; /* kept until the end of its transaction */
+};
+
+struct pg_link {
+    struct link link;
+    PGconn *conn;
+    short events;               /* to poll for */
+    bool pooled;                /* a pooler is between us and the backend */
+    int64_t clock_us, clock_ns; /* the server's clock was at least this at that instant of ours */
+    /* setup.c */
+    enum setup_phase phase;
+    size_t setup_at, setup_count;
+    bool setup_got, tables_missing;
+    bool listens; /* LISTEN was part of it */
+    /* group.c */
+    size_t
+        at; /* of the group that comes back: whose result is next, with those before and after the requests' */
+    bool got; /* a result of that one was seen */
+    bool unflushed;
+    bool unconfirmed; /* a commit that was answered is not on the standby: see protocol.md */
 };
 
 struct driver {
-    struct sql_locks locks;
+    struct remote remote;
     const mortise_value *values;
-    const struct link_events *events;
-    struct link main, live;
-    uint64_t numbers;
+    struct pg_link main, live;
 
-    /* target.c */
-    struct host_entry hosts[HOSTS_MAX];
-    size_t host_count, asked_count;
-    void (*resolved)(struct driver *driver); /* all addresses that can be found are here */
-    struct address addresses[ADDRESSES_MAX];
-    size_t address_count, first_address; /* which to begin with */
-    bool defaults[DEFAULTS];             /* nobody says otherwise */
-    char resolve_trouble[160];
-
-    mortise_error trouble;    /* of the last connection that failed */
+    size_t first_address;     /* which to begin with */
+    bool defaults[DEFAULTS];  /* no setting says otherwise */
     char schema[SCHEMA_SIZE]; /* that the tables are in. setup.c */
     bool schema_found;        /* and it stays that */
     bool pooler_told;
-
     char channel[CHANNEL_SIZE];
-    bool listen_wanted; /* somebody waits */
-    bool live_wanted;   /* somebody renews */
-
-    struct ghost *ghosts;
-    int64_t ghost_ns;
-    int64_t settled_ns; /* they write no more then. 0: there is none */
-
-    int64_t sweep_ns;
-    bool sweep_last; /* when it closes */
+    bool listen_wanted; /* a caller waits */
     bool sweep_goes_on;
-
-    uint32_t known[KNOWN_MAX]; /* dialect.c: by hash. 0 */
-    struct locked locked[LOCKED_MAX];
-    int64_t locked_until_ns; /* none of them counts after that */
 };
 
-/* ---- result.c ---------------------------------------------------------------------------------- */
+static inline struct driver *driver_of(const struct link *link)
+{
+    return (struct driver *)link->remote;
+}
 
-int64_t result_int8(const PGresult *result, int tuple, int column);
-int64_t result_time(const PGresult *result, int tuple, int column); /* µs; 0: long ago */
+static inline struct pg_link *pg_link(struct link *link)
+{
+    return (struct pg_link *)link;
+}
+
+static inline const struct pg_link *pg_link_const(const struct link *link)
+{
+    return (const struct pg_link *)link;
+}
+
+static inline struct pg_request *pg_request(struct request *request)
+{
+    return (struct pg_request *)request;
+}
+
+static inline const struct pg_request *pg_request_const(const struct request *request)
+{
+    return (const struct pg_request *)request;
+}
 
 /* ---- target.c ---------------------------------------------------------------------------------- */
 
 mortise_status target_find(struct driver *driver, mortise_error *error);
-void target_free(struct driver *driver);
-/* Asks for the addresses; true: they are here (or there is nothing to look up). */
-bool target_resolve(struct driver *driver);
 /* They are tried in a circle. True: the one that this connection is at is passed by, the next begins behind. */
 bool target_pass_by(struct driver *driver, const PGconn *conn);
 /* Begins a connection to them; NULL: out of memory. */
 PGconn *target_connect(struct driver *driver);
 
-/* ---- locked.c ---------------------------------------------------------------------------------- */
-
-/* How long one statement waits for a row: a part of lock_timeout. */
-int64_t locked_slice_ms(const struct driver *driver);
-/* It has waited for that in vain. True: it is to go out again, after the pause that it was given. */
-bool locked_again(struct request *request, const char *name, size_t len);
-bool locked_lately(struct driver *driver, const char *name, size_t len);
-
-/* ---- dialect.c, notify.c, ghost.c, sweep.c ------------------------------------------------------------ */
+/* ---- dialect.c, notify.c, fault.c --------------------------------------------------------------- */
 
 extern const struct sql_dialect postgres_dialect;
 
@@ -117,14 +130,49 @@ enum sql_notified notify_inbox(struct sql_locks *locks, const struct rowlease_in
                                const char *name, size_t name_len);
 void notify_heard(struct driver *driver, const char *payload);
 
-/* The link is lost with these requests in flight. */
-void ghost_make(struct link *link, const struct request *requests);
-bool ghost_has(const struct driver *driver, const mortise_grant_id *grant);
-void ghost_turn(struct driver *driver);
-int64_t ghost_due(const struct driver *driver);
-void ghost_free(struct driver *driver);
+void fault_read(const PGresult *result, struct fault *fault);
 
-void sweep_begin(struct driver *driver);
-void sweep_turn(struct driver *driver);
+/* ---- chores.c: slots of struct remote_dialect --------------------------------------------------- */
+
+bool ghost_look(struct request *request, const struct session *session);
+enum ghost_answer ghost_take(struct request *request, const struct session *session);
+int64_t ghost_lingers_ns(const struct link *link, int64_t now_ns);
+void sweep(struct remote *remote);
+
+/* ---- group.c ----------------------------------------------------------------------------------- */
+
+/* Its arguments are bound: it goes to the queue of its lane. */
+void statement_send(struct request *request, enum text text, enum lane lane);
+void statement_forget(struct request *request);
+size_t group_size(const struct link *link, const struct request *request);
+bool group_is_open(const struct link *link, enum lane lane);
+bool group_send(struct link *link, struct group *group);
+bool group_flush(struct link *link);
+/* How long a group behind a pooler may take. */
+int64_t group_patience_ns(const struct remote *remote);
+/* A result or NULL from libpq; false: the connection is gone by now. */
+bool group_result(struct link *link, PGresult *result);
+int64_t result_int8(const PGresult *result, int tuple, int column);
+int64_t result_time(const PGresult *result, int tuple, int column); /* µs; 0: long ago */
+
+/* ---- connection.c: slots of struct remote_dialect ----------------------------------------------- */
+
+void connection_begin(struct link *link);
+bool connection_pass_by(struct link *link);
+void connection_end(struct link *link);
+short connection_events(const struct link *link);
+void connection_come_in(struct link *link, short events);
+bool connection_is_there(struct link *link);
+const char *connection_where(const struct link *link, char *text, size_t size);
+/* libpq says why; the link is not READY yet. */
+void connection_failed(struct link *link);
+
+/* ---- setup.c ----------------------------------------------------------------------------------- */
+
+void setup_begin(struct link *link);
+/* LISTEN, on a connection that was made without, as soon as nothing is in flight. */
+void setup_listen(struct link *link);
+/* As group_result. */
+bool setup_result(struct link *link, PGresult *result);
 
 #endif

@@ -1,44 +1,9 @@
 /* fault.c - what the server says went wrong, as statuses of Mortise and as lines that a person can act on.
  * None holds more of a name than its quoted form. */
-#include "fault.h"
+#include "driver.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-mortise_status fault_error(mortise_error *error, mortise_status status, int native, bool retryable,
-                           const char *format, ...)
-{
-    memset(error, 0, sizeof(*error));
-    error->status = status;
-    error->native = native;
-    error->retryable = retryable;
-    snprintf(error->driver, sizeof(error->driver), "postgres");
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(error->message, sizeof(error->message), format, arguments);
-    va_end(arguments);
-    return status;
-}
-
-void fault_line(const char *text, char *line, size_t size)
-{
-    size_t used = 0;
-    while (*text == '\n' || *text == ' ')
-        text++;
-    for (; *text != '\0' && used + 3 < size; text++) {
-        if (*text == '\n' && text[1] == '\0')
-            break;
-        if (*text == '\n')
-            line[used++] = ';';
-        line[used++] = *text == '\n' || *text == '\t' ? ' ' : *text;
-    }
-    line[used] = '\0';
-}
-
-/* ---- SQLSTATEs --------------------------------------------------------------------------------- */
-
-enum { AGAIN = 1, RESET = 2, LOUD = 4, WAITED = 8 };
 
 static const struct {
     const char *state; /* five letters, or the two of a class */
@@ -47,24 +12,27 @@ static const struct {
     unsigned flags;
     const char *text;
 } faults[] = {
-    {"40001", MORTISE_UNREACHABLE, true, AGAIN, "too many serialization failures"},
-    {"40P01", MORTISE_UNREACHABLE, true, AGAIN, "too many deadlocks"},
-    {"55P03", MORTISE_UNREACHABLE, true, WAITED, "another session keeps the row locked"},
+    {"40001", MORTISE_UNREACHABLE, true, FAULT_AGAIN, "too many serialization failures"},
+    {"40P01", MORTISE_UNREACHABLE, true, FAULT_AGAIN, "too many deadlocks"},
+    {"55P03", MORTISE_UNREACHABLE, true, FAULT_WAITED, "another session keeps the row locked"},
     {"57014", MORTISE_UNREACHABLE, true, 0, "the statement was canceled"},
-    {"25006", MORTISE_UNREACHABLE, true, RESET,
+    {"25006", MORTISE_UNREACHABLE, true, FAULT_RESET,
      "transactions are read-only; is it a standby, or default_transaction_read_only on?"},
-    {"22012", MORTISE_UNREACHABLE, true, AGAIN | RESET, "it took too long to reach the server"},
-    {"25P02", MORTISE_UNREACHABLE, true, AGAIN | RESET, "the transaction had failed"},
-    {"26000", MORTISE_UNREACHABLE, true, AGAIN | RESET,
+    {"22012", MORTISE_UNREACHABLE, true, FAULT_AGAIN | FAULT_RESET,
+     "it took too long to reach the server"},
+    {"25P02", MORTISE_UNREACHABLE, true, FAULT_AGAIN | FAULT_RESET, "the transaction had failed"},
+    {"26000", MORTISE_UNREACHABLE, true, FAULT_AGAIN | FAULT_RESET,
      "prepared statements are lost; is there a pooler? (pooler = yes)"},
-    {"0A000", MORTISE_UNREACHABLE, true, AGAIN | RESET, NULL}, /* cached plan: altered table */
-    {"42P01", MORTISE_UNREACHABLE, true, RESET, "the tables are gone"},
+    {"0A000", MORTISE_UNREACHABLE, true, FAULT_AGAIN | FAULT_RESET,
+     NULL}, /* cached plan: altered table */
+    {"42P01", MORTISE_UNREACHABLE, true, FAULT_RESET, "the tables are gone"},
     {"42501", MORTISE_BACKEND, false, 0, NULL},
     {"53100", MORTISE_BACKEND, true, 0, "the server's disk is full"},
     {"53", MORTISE_BACKEND, true, 0, NULL},
-    {"54000", MORTISE_BACKEND, true, AGAIN | LOUD, NULL}, /* too many notifications in the queue */
-    {"57P", MORTISE_UNREACHABLE, true, RESET, NULL},
-    {"08", MORTISE_UNREACHABLE, true, RESET, NULL},
+    {"54000", MORTISE_BACKEND, true, FAULT_AGAIN | FAULT_LOUD,
+     NULL}, /* too many notifications in the queue */
+    {"57P", MORTISE_UNREACHABLE, true, FAULT_RESET, NULL},
+    {"08", MORTISE_UNREACHABLE, true, FAULT_RESET, NULL},
     {"58", MORTISE_BACKEND, true, 0, NULL},
 };
 
@@ -84,10 +52,7 @@ static void describe(const char *state, struct fault *fault)
             continue;
         fault->base.status = faults[i].status;
         fault->base.retryable = faults[i].retryable;
-        fault->again = (faults[i].flags & AGAIN) != 0;
-        fault->reset = (faults[i].flags & RESET) != 0;
-        fault->loud = (faults[i].flags & LOUD) != 0;
-        fault->waited = (faults[i].flags & WAITED) != 0;
+        fault->flags = faults[i].flags;
         if (faults[i].text != NULL)
             snprintf(fault->base.text, sizeof(fault->base.text), "%s", faults[i].text);
         return;
@@ -107,8 +72,9 @@ void fault_read(const PGresult *result, struct fault *fault)
         describe(state, fault);
     } else { /* libpq's own: the connection is gone */
         fault->base.status = MORTISE_UNREACHABLE;
-        fault->base.retryable = fault->reset = true;
+        fault->base.retryable = true;
+        fault->flags = FAULT_RESET;
     }
     if (severity != NULL && (strcmp(severity, "FATAL") == 0 || strcmp(severity, "PANIC") == 0))
-        fault->reset = true;
+        fault->flags |= FAULT_RESET;
 }

@@ -6,13 +6,12 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <utlist.h>
 
 #ifndef LIBPQ_HAS_PIPELINING
 #error "libpq 14 or later is needed"
 #endif
 
-#define LEAVE_NS (500 * NS_PER_MS) /* for what a closing client still has to send */
+#define SLICE_MS 200 /* of lock_timeout: how long a statement waits for a row */
 
 static const mortise_option options[OPTION_COUNT] = {
     [OPTION_CONNINFO] = {.key = "conninfo",
@@ -69,53 +68,75 @@ static const mortise_option options[OPTION_COUNT] = {
                                 "has waited longest; 0: the first process to ask gets it"},
 };
 
-static void free_driver(struct driver *driver)
-{
-    ghost_free(driver);
-    locks_free(&driver->locks);
-    target_free(driver);
-    free(driver);
-}
-
 /* ---- what happens on the links ---------------------------------------------------------------------- */
 
-static void go(struct driver *driver)
+static void go(struct remote *remote)
 {
-    link_want(&driver->main);
-    link_want(&driver->live);
-    setup_listen(&driver->live);
-    flight_go(&driver->main);
-    flight_go(&driver->live);
+    setup_listen(remote->live);
+}
+
+static bool is_wanted(const struct link *link)
+{
+    const struct driver *driver = driver_of(link);
+    return link->live && driver->listen_wanted && driver->remote.locks.names != NULL;
 }
 
 static void ready(struct link *link)
 {
-    struct driver *driver = link->driver;
-    driver->ghost_ns = driver->locks.host->now(driver->locks.host);
-    driver->locks.unlisted = driver->main.pooled;
-    if (link->listens)
-        locks_hearing(&driver->locks);
+    struct driver *driver = driver_of(link);
+    driver->remote.locks.unlisted = driver->main.pooled;
+    if (pg_link(link)->listens)
+        locks_hearing(&driver->remote.locks);
 }
 
-static const struct link_events events = {
-    .lost = ghost_make, .ready = ready, .notified = notify_heard};
+static const struct remote_dialect dialect = {
+    .name = DRIVER_NAME,
+    .group_max = PIPELINE_MAX,
+    .group_bytes = GROUP_BYTES,
+    .connect = connection_begin,
+    .pass_by = connection_pass_by,
+    .close = connection_end,
+    .events = connection_events,
+    .come_in = connection_come_in,
+    .is_there = connection_is_there,
+    .where = connection_where,
+    .is_wanted = is_wanted,
+    .ready = ready,
+    .is_open = group_is_open,
+    .size = group_size,
+    .send = group_send,
+    .forget = statement_forget,
+    .go = go,
+    .ghost_look = ghost_look,
+    .ghost_take = ghost_take,
+    .lingers_ns = ghost_lingers_ns,
+    .sweep = sweep,
+};
 
 /* ---- the module ----------------------------------------------------------------------------------- */
+
+static void free_driver(struct driver *driver)
+{
+    remote_free(&driver->remote);
+    free(driver);
+}
 
 static mortise_status open_driver(const mortise_open_args *args, void **ctx, mortise_error *error)
 {
     struct driver *driver = calloc(1, sizeof(*driver));
+    const mortise_value *values = args->values;
     if (driver == NULL)
-        return fault_error(error, MORTISE_NOMEM, 0, true, "out of memory");
-    driver->values = args->values;
-    driver->events = &events;
-    driver->resolved = link_resolved;
-    locks_init(&driver->locks, args->host, &postgres_dialect, args->values[OPTION_RESERVE].number);
-    link_init(driver, &driver->main, false);
-    link_init(driver, &driver->live, true);
-    driver->ghost_ns = MORTISE_NEVER;
-    sweep_begin(driver);
-    notify_channel(&driver->locks.inbox, driver->channel);
+        return fault_error(error, DRIVER_NAME, MORTISE_NOMEM, 0, true, "out of memory");
+    driver->values = values;
+    driver->remote.main = &driver->main.link;
+    driver->remote.live = &driver->live.link;
+    driver->remote.connect_ms = values[OPTION_CONNECT_TIMEOUT].number;
+    driver->remote.command_ms = values[OPTION_COMMAND_TIMEOUT].number;
+    driver->remote.lock_ms = values[OPTION_LOCK_TIMEOUT].number;
+    driver->remote.pause_ms = driver->remote.lock_ms < SLICE_MS ? driver->remote.lock_ms : SLICE_MS;
+    remote_init(&driver->remote, args->host, &dialect, &postgres_dialect,
+                values[OPTION_RESERVE].number);
+    notify_channel(&driver->remote.locks.inbox, driver->channel);
     mortise_status status = target_find(driver, error);
     if (status == MORTISE_OK)
         *ctx = driver;
@@ -124,106 +145,10 @@ static mortise_status open_driver(const mortise_open_args *args, void **ctx, mor
     return status;
 }
 
-static void start(void *ctx, mortise_op **ops, size_t n)
-{
-    struct driver *driver = ctx;
-    locks_start(&driver->locks, ops, n);
-    go(driver);
-}
-
-static void cancel(void *ctx, mortise_op *op)
-{
-    struct driver *driver = ctx;
-    locks_cancel(&driver->locks, op);
-    go(driver);
-}
-
-static void watch(void *ctx, const char *name, size_t name_len)
-{
-    struct driver *driver = ctx;
-    locks_watch(&driver->locks, name, name_len);
-    go(driver);
-}
-
-static void unwatch(void *ctx, const char *name, size_t name_len)
-{
-    struct driver *driver = ctx;
-    locks_unwatch(&driver->locks, name, name_len);
-    go(driver);
-}
-
-static int64_t earlier(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static size_t interest(void *ctx, struct pollfd *fds, size_t capacity, int64_t *due_ns)
-{
-    struct driver *driver = ctx;
-    struct link *links[] = {&driver->main, &driver->live};
-    size_t count = 0;
-    for (size_t i = 0; i < 2; i++) {
-        *due_ns = earlier(*due_ns, link_due(links[i]));
-        if (links[i]->fd >= 0 && count < capacity)
-            fds[count++] = (struct pollfd){.fd = links[i]->fd, .events = links[i]->events};
-    }
-    *due_ns = earlier(*due_ns, earlier(driver->locks.chore_ns, ghost_due(driver)));
-    return count;
-}
-
-static void turn(void *ctx, const struct pollfd *ready, size_t n)
-{
-    struct driver *driver = ctx;
-    link_turn(&driver->main, ready, n);
-    link_turn(&driver->live, ready, n);
-    locks_turn(&driver->locks);
-    ghost_turn(driver);
-    sweep_turn(driver);
-    go(driver);
-}
-
-/* Leaves the lists of waiters, if the server answers within a moment. */
-static void leave(struct driver *driver)
-{
-    int64_t until_ns = driver->locks.host->now(driver->locks.host) + LEAVE_NS;
-    if (driver->main.state == LINK_READY)
-        locks_leave(&driver->locks);
-    sweep_turn(driver);
-    go(driver);
-    while (driver->main.state == LINK_READY &&
-           !(locks_have_left(&driver->locks) && flight_idle(&driver->main))) {
-        struct pollfd fd = {.fd = driver->main.fd, .events = driver->main.events};
-        int64_t left_ns = until_ns - driver->locks.host->now(driver->locks.host);
-        if (left_ns <= 0)
-            return;
-        poll(&fd, 1, (int)(left_ns / NS_PER_MS) + 1);
-        link_turn(&driver->main, &fd, 1);
-        go(driver);
-    }
-}
-
-/* Their ops were completed before, as canceled. */
-static void drop_requests(struct link *link)
-{
-    struct request *request, *next, *flying = flight_take(link);
-    DL_FOREACH_SAFE2(flying, request, next, next)
-    statement_free(request);
-    for (int lane = 0; lane < LANE_COUNT; lane++) {
-        DL_FOREACH_SAFE2(link->queue[lane], request, next, next)
-        statement_free(request);
-        link->queue[lane] = NULL;
-    }
-}
-
 static void close_driver(void *ctx)
 {
     struct driver *driver = ctx;
-    driver->locks.closing = true;
-    leave(driver);
-    drop_requests(&driver->main);
-    drop_requests(&driver->live);
-    link_close(&driver->main);
-    link_close(&driver->live);
+    remote_leave(&driver->remote);
     free_driver(driver);
 }
 
@@ -240,19 +165,19 @@ const mortise_module mortise_module_v1 = {
     .capabilities = MORTISE_CAP_LEASE | MORTISE_CAP_FENCING | MORTISE_CAP_DURABLE |
                     MORTISE_CAP_INSPECT | MORTISE_CAP_LIST | MORTISE_CAP_NOTIFY |
                     MORTISE_CAP_REENTRANT | MORTISE_CAP_SHARED | MORTISE_CAP_PERMITS,
-    .name = "postgres",
+    .name = DRIVER_NAME,
     .version = "0.1.0",
     .summary = "tables in a PostgreSQL database",
     .options = options,
     .option_count = OPTION_COUNT,
     .open = open_driver,
-    .start = start,
-    .cancel = cancel,
-    .interest = interest,
-    .turn = turn,
+    .start = remote_start,
+    .cancel = remote_cancel,
+    .interest = remote_interest,
+    .turn = remote_turn,
     .close = close_driver,
     .capabilities_of = capabilities_of,
-    .watch = watch,
-    .unwatch = unwatch,
+    .watch = remote_watch,
+    .unwatch = remote_unwatch,
     .schema = sql_schema_text,
 };

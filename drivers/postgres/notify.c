@@ -53,7 +53,7 @@ void notify_heard(struct driver *driver, const char *payload)
     char name[MORTISE_NAME_MAX];
     size_t len = unhex(payload, name);
     if (len > 0)
-        locks_hear(&driver->locks, name, len);
+        locks_hear(&driver->remote.locks, name, len);
 }
 
 /* ---- one that goes out alone ----------------------------------------------------------------------- */
@@ -61,15 +61,15 @@ void notify_heard(struct driver *driver, const char *payload)
 /* The server takes no notification now: the waiter keeps its place, and is notified as soon as possible. */
 static void failed(struct request *request, const struct fault *fault)
 {
-    struct driver *driver = statement_driver(request);
+    struct sql_locks *locks = request->base.locks;
     unsigned steps = request->tries < AGAIN_STEPS ? request->tries : AGAIN_STEPS;
-    if (driver->locks.closing || !(fault->loud || fault->waited) || ++request->tries > TRIES_MAX) {
+    if (locks->closing || (fault->flags & (FAULT_LOUD | FAULT_WAITED)) == 0 ||
+        ++request->tries > TRIES_MAX) {
         statement_free(request);
         return;
     }
     statement_send(request, TEXT_NOTIFY, LANE_LAZY);
-    request->not_before_ns = driver->locks.host->now(driver->locks.host) +
-                             locks_jitter(&driver->locks, AGAIN_NS << steps);
+    request->not_before_ns = locks->host->now(locks->host) + locks_jitter(locks, AGAIN_NS << steps);
 }
 
 /* The waiter asks again by itself. */
@@ -85,15 +85,15 @@ enum sql_notified notify_inbox(struct sql_locks *locks, const struct rowlease_in
                                const char *name, size_t name_len)
 {
     char channel[CHANNEL_SIZE], payload[PAYLOAD_SIZE];
-    struct request *request = statement_new((struct driver *)locks, &handler);
+    struct request *request = statement_new((struct remote *)locks, &handler);
     if (request == NULL)
         return SQL_NOT_YET; /* it asks again by itself */
     request->only_notifies = true;
     notify_channel(inbox, channel);
     notify_payload(name, name_len, payload);
-    args_text(&request->args, channel);
-    args_text(&request->args, payload);
-    if (args_keep(&request->args))
+    args_text(&pg_request(request)->args, channel);
+    args_text(&pg_request(request)->args, payload);
+    if (args_keep(&pg_request(request)->args))
         statement_send(request, TEXT_NOTIFY, LANE_LAZY);
     else
         statement_free(request);

@@ -24,8 +24,9 @@ static bool send_text(struct link *link, const char *text, const struct args *ar
         oids[i] = sql_oid(types[i]);
         formats[i] = 1;
     }
-    link->setup_count++;
-    return PQsendQueryParams(link->conn, text, count, oids, args != NULL ? args->values : NULL,
+    pg_link(link)->setup_count++;
+    return PQsendQueryParams(pg_link(link)->conn, text, count, oids,
+                             args != NULL ? args->values : NULL,
                              args != NULL ? args->lengths : NULL, formats, 1) == 1;
 }
 
@@ -36,8 +37,8 @@ static bool send_prepare(struct link *link, enum text which)
     int count = (int)strlen(text->types);
     for (int i = 0; i < count; i++)
         oids[i] = sql_oid(text->types[i]);
-    link->setup_count++;
-    return PQsendPrepare(link->conn, text->name, text->text, count, oids) == 1;
+    pg_link(link)->setup_count++;
+    return PQsendPrepare(pg_link(link)->conn, text->name, text->text, count, oids) == 1;
 }
 
 static const char *schema_asked(const struct driver *driver)
@@ -47,15 +48,15 @@ static const char *schema_asked(const struct driver *driver)
 
 static bool send_identify(struct link *link)
 {
-    struct driver *driver = link->driver;
+    struct driver *driver = driver_of(link);
     struct args args = {.count = 0};
     char lock_ms[24], statement_ms[24];
-    int64_t lock = locked_slice_ms(driver),
-            statement = driver->values[OPTION_COMMAND_TIMEOUT].number;
     int setting = (int)driver->values[OPTION_POOLER].number;
-    int32_t told = setting == POOLER_NO ? -1 : setting == POOLER_YES ? 0 : PQbackendPID(link->conn);
-    snprintf(lock_ms, sizeof(lock_ms), "%lld", (long long)lock);
-    snprintf(statement_ms, sizeof(statement_ms), "%lld", (long long)statement);
+    int32_t told = setting == POOLER_NO    ? -1
+                   : setting == POOLER_YES ? 0
+                                           : PQbackendPID(pg_link(link)->conn);
+    snprintf(lock_ms, sizeof(lock_ms), "%lld", (long long)link->remote->pause_ms);
+    snprintf(statement_ms, sizeof(statement_ms), "%lld", (long long)link->remote->command_ms);
     args_int4(&args, told);
     args_text(&args, lock_ms);
     args_text(&args, statement_ms);
@@ -66,7 +67,7 @@ static bool send_identify(struct link *link)
 static bool send_path(struct link *link, bool local)
 {
     struct args args = {.count = 0};
-    args_text(&args, link->driver->schema);
+    args_text(&args, driver_of(link)->schema);
     args_bool(&args, local);
     return send_text(link, sql_path, &args, "xo");
 }
@@ -74,7 +75,7 @@ static bool send_path(struct link *link, bool local)
 static bool send_make(struct link *link)
 {
     struct args args = {.count = 0};
-    args_text(&args, link->driver->schema);
+    args_text(&args, driver_of(link)->schema);
     bool sent = send_text(link, sql_make_begin, NULL, "") && send_path(link, true) &&
                 send_text(link, sql_make_lock, NULL, "") &&
                 send_text(link, sql_make_alone, &args, "x");
@@ -86,20 +87,21 @@ static bool send_make(struct link *link)
 static bool send_listen(struct link *link)
 {
     char text[CHANNEL_SIZE + 16];
-    snprintf(text, sizeof(text), "LISTEN %s", link->driver->channel);
-    link->listens = true;
+    snprintf(text, sizeof(text), "LISTEN %s", driver_of(link)->channel);
+    pg_link(link)->listens = true;
     return send_text(link, text, NULL, "");
 }
 
 static bool has_to_listen(const struct link *link)
 {
-    return link->live && !link->pooled && link->driver->listen_wanted && !link->listens;
+    return link->live && !pg_link_const(link)->pooled && driver_of(link)->listen_wanted &&
+           !pg_link_const(link)->listens;
 }
 
 static bool send_prepares(struct link *link)
 {
-    bool sent = send_path(link, link->pooled) && send_text(link, sql_layout, NULL, "");
-    for (int text = 0; text < TEXT_COUNT && !link->pooled && sent; text++)
+    bool sent = send_path(link, pg_link(link)->pooled) && send_text(link, sql_layout, NULL, "");
+    for (int text = 0; text < TEXT_COUNT && !pg_link(link)->pooled && sent; text++)
         sent = send_prepare(link, (enum text)text);
     if (has_to_listen(link))
         sent = sent && send_listen(link);
@@ -108,36 +110,32 @@ static bool send_prepares(struct link *link)
 
 static void begin(struct link *link, enum setup_phase phase)
 {
-    link->phase = phase;
-    link->setup_at = link->setup_count = 0;
-    link->setup_got = false;
+    pg_link(link)->phase = phase;
+    pg_link(link)->setup_at = pg_link(link)->setup_count = 0;
+    pg_link(link)->setup_got = false;
     bool sent = phase == SETUP_IDENTIFY ? send_identify(link)
                 : phase == SETUP_MAKE   ? send_make(link)
                 : phase == SETUP_LISTEN ? send_listen(link)
                                         : send_prepares(link);
-    if (!sent || PQpipelineSync(link->conn) != 1 || !flight_flush(link))
-        link_failed(link, MORTISE_UNREACHABLE, true, 0, PQerrorMessage(link->conn));
+    if (!sent || PQpipelineSync(pg_link(link)->conn) != 1 || !group_flush(link))
+        connection_failed(link);
 }
 
 void setup_listen(struct link *link)
 {
-    const struct driver *driver = link->driver;
-    if (link->state != LINK_READY || !has_to_listen(link) || !flight_none(link))
+    if (link->state != LINK_READY || !has_to_listen(link) || link->group_count > 0)
         return;
-    link->state = LINK_SETTING_UP;
-    link->deadline_ns = driver->locks.host->now(driver->locks.host) +
-                        driver->values[OPTION_CONNECT_TIMEOUT].number * NS_PER_MS;
-    link_look_soon(link);
+    link_set_up(link, true);
     begin(link, SETUP_LISTEN);
 }
 
 void setup_begin(struct link *link)
 {
-    if (PQserverVersion(link->conn) < SERVER_MIN) {
-        link_failed(link, MORTISE_BACKEND, false, 0, "PostgreSQL 12 or later is needed");
+    if (PQserverVersion(pg_link(link)->conn) < SERVER_MIN) {
+        link_failed_why(link, MORTISE_BACKEND, false, "PostgreSQL 12 or later is needed");
         return;
     }
-    link->state = LINK_SETTING_UP;
+    link_set_up(link, false);
     begin(link, SETUP_IDENTIFY);
 }
 
@@ -150,12 +148,12 @@ static bool is_true(const PGresult *result, int column)
 
 static void told_pooler(struct link *link)
 {
-    struct driver *driver = link->driver;
+    struct driver *driver = driver_of(link);
     if (driver->pooler_told || driver->values[OPTION_POOLER].number == POOLER_YES)
         return;
     driver->pooler_told = true;
-    driver->locks.host->log(
-        driver->locks.host, 4,
+    driver->remote.locks.host->log(
+        driver->remote.locks.host, 4,
         "postgres: there is a pooler before the server: waiters look by themselves "
         "from time to time (pooler = yes in the config says so from the start)");
 }
@@ -163,7 +161,7 @@ static void told_pooler(struct link *link)
 /* False: it is not clear which tables are meant; the link has failed. */
 static bool take_schema(struct link *link, const PGresult *result)
 {
-    struct driver *driver = link->driver;
+    struct driver *driver = driver_of(link);
     bool asked = *schema_asked(driver) != '\0', usable = is_true(result, 8),
          on_path = is_true(result, 9);
     const char *schema = PQgetvalue(result, 0, 7), *having = PQgetvalue(result, 0, 11);
@@ -181,7 +179,7 @@ static bool take_schema(struct link *link, const PGresult *result)
     else if (asked && !usable)
         snprintf(text, sizeof(text), "schema \"%.63s\" does not exist, or this role may not use it",
                  schema);
-    else if (asked && link->tables_missing && count > 0)
+    else if (asked && pg_link(link)->tables_missing && count > 0)
         snprintf(text, sizeof(text),
                  "schema \"%.63s\" has no tables, but another schema of this database has them "
                  "(%.150s): say schema = … with that one if the same locks are meant; if a second "
@@ -195,32 +193,34 @@ static bool take_schema(struct link *link, const PGresult *result)
     else
         snprintf(driver->schema, sizeof(driver->schema), "%s", schema);
     if (*text != '\0')
-        link_failed(link, MORTISE_CONFIG, false, 0, text);
+        link_failed_why(link, MORTISE_CONFIG, false, text);
     return *text == '\0';
 }
 
 static bool take_identity(struct link *link, const PGresult *result)
 {
     bool same = is_true(result, 0), lock = is_true(result, 3), meta = is_true(result, 4);
-    int setting = (int)link->driver->values[OPTION_POOLER].number;
-    link->pooled = setting == POOLER_YES || (setting == POOLER_AUTO && !same);
-    if (link->pooled)
+    int setting = (int)driver_of(link)->values[OPTION_POOLER].number;
+    pg_link(link)->pooled = setting == POOLER_YES || (setting == POOLER_AUTO && !same);
+    if (pg_link(link)->pooled)
         told_pooler(link);
-    link->pid = same ? (int)result_int8(result, 0, 6) : 0;
-    link->backend_start = same && !PQgetisnull(result, 0, 1) ? result_time(result, 0, 1) : 0;
-    link->clock_us = result_time(result, 0, 5);
-    link->clock_ns = link->driver->locks.host->now(link->driver->locks.host);
-    link->tables_missing = !lock && !meta;
+    if (same && !PQgetisnull(result, 0, 1) && result_time(result, 0, 1) != 0) {
+        link->session.id = result_int8(result, 0, 6);
+        link->session.start = result_time(result, 0, 1);
+    }
+    pg_link(link)->clock_us = result_time(result, 0, 5);
+    pg_link(link)->clock_ns = remote_now(link->remote);
+    pg_link(link)->tables_missing = !lock && !meta;
     if (is_true(result, 2)) {
-        link_failed(link, MORTISE_UNREACHABLE, true, 0, "the server is a standby, and read-only");
+        link_failed_why(link, MORTISE_UNREACHABLE, true, "the server is a standby, and read-only");
         return false;
     }
     if (!take_schema(link, result))
         return false;
     if (lock == meta)
         return true;
-    link_failed(
-        link, MORTISE_BACKEND, false, 0,
+    link_failed_why(
+        link, MORTISE_BACKEND, false,
         "of the tables mortise_lock and mortise_meta only one is there: they are of another "
         "program, or of another version (see `mortise schema postgres`)");
     return false;
@@ -231,7 +231,7 @@ static bool take_layout(struct link *link, const PGresult *result)
     char text[200], layout[32] = "";
     if (PQntuples(result) == 1)
         snprintf(layout, sizeof(layout), "%s", PQgetvalue(result, 0, 0));
-    link->driver->schema_found = true;
+    driver_of(link)->schema_found = true;
     if (strcmp(layout, LAYOUT_VERSION) == 0)
         return true;
     snprintf(
@@ -239,7 +239,7 @@ static bool take_layout(struct link *link, const PGresult *result)
         "the layout of its tables is \"%s\", this driver knows %s; all programs that use it need "
         "the same version of Mortise",
         layout, LAYOUT_VERSION);
-    link_failed(link, MORTISE_BACKEND, false, 0, text);
+    link_failed_why(link, MORTISE_BACKEND, false, text);
     return false;
 }
 
@@ -248,37 +248,40 @@ static bool refused(struct link *link, const PGresult *result)
     struct fault fault;
     char text[600];
     fault_read(result, &fault);
-    bool no_right = link->phase == SETUP_MAKE && !fault.base.retryable;
+    bool no_right = pg_link(link)->phase == SETUP_MAKE && !fault.base.retryable;
     snprintf(text, sizeof(text), "%s%s", fault.base.text,
              no_right ? ": the tables are not there, and this role may not make them; run what "
                         "`mortise schema postgres` prints as one that may"
                       : "");
-    if (fault.base.native != 0 && link->phase == SETUP_PREPARE && !fault.reset)
+    if (fault.base.native != 0 && pg_link(link)->phase == SETUP_PREPARE &&
+        (fault.flags & FAULT_RESET) == 0)
         snprintf(text, sizeof(text), "%s; was the layout of its tables changed?", fault.base.text);
     const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-    if (link->phase == SETUP_MAKE && state != NULL && strcmp(state, "22012") == 0)
+    if (pg_link(link)->phase == SETUP_MAKE && state != NULL && strcmp(state, "22012") == 0)
         snprintf(text, sizeof(text), "another client has made the tables in another schema");
-    link_failed(link, fault.base.status, fault.base.retryable || fault.again, fault.base.native,
-                text);
+    fault.base.retryable = fault.base.retryable || (fault.flags & FAULT_AGAIN) != 0;
+    snprintf(fault.base.text, sizeof(fault.base.text), "%s", text);
+    link_failed(link, &fault.base);
     return false;
 }
 
 /* The sync has come: all statements of the phase succeeded. */
 static bool phase_done(struct link *link)
 {
-    if (link->setup_at < link->setup_count) {
-        link_failed(link, MORTISE_UNREACHABLE, true, 0, "answers are missing");
+    if (pg_link(link)->setup_at < pg_link(link)->setup_count) {
+        link_failed_why(link, MORTISE_UNREACHABLE, true, "answers are missing");
         return false;
     }
-    if (link->phase >= SETUP_PREPARE && has_to_listen(link)) { /* the first waiter came meanwhile */
+    if (pg_link(link)->phase >= SETUP_PREPARE &&
+        has_to_listen(link)) { /* the first waiter came meanwhile */
         begin(link, SETUP_LISTEN);
         return link->state == LINK_SETTING_UP;
     }
-    if (link->phase >= SETUP_PREPARE) {
+    if (pg_link(link)->phase >= SETUP_PREPARE) {
         link_ready(link);
         return link->state == LINK_READY;
     }
-    bool make = link->phase == SETUP_IDENTIFY && link->tables_missing;
+    bool make = pg_link(link)->phase == SETUP_IDENTIFY && pg_link(link)->tables_missing;
     begin(link, make ? SETUP_MAKE : SETUP_PREPARE);
     return link->state == LINK_SETTING_UP;
 }
@@ -288,18 +291,18 @@ bool setup_result(struct link *link, PGresult *result)
     bool goes_on = true;
     ExecStatusType status = result != NULL ? PQresultStatus(result) : PGRES_COMMAND_OK;
     if (result == NULL) {
-        link->setup_at += link->setup_got;
-        link->setup_got = false;
+        pg_link(link)->setup_at += pg_link(link)->setup_got;
+        pg_link(link)->setup_got = false;
         return true;
     }
-    link->setup_got = true;
+    pg_link(link)->setup_got = true;
     if (status == PGRES_PIPELINE_SYNC)
         goes_on = phase_done(link);
     else if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK)
         goes_on = refused(link, result);
-    else if (link->phase == SETUP_IDENTIFY)
+    else if (pg_link(link)->phase == SETUP_IDENTIFY)
         goes_on = PQntuples(result) == 1 && take_identity(link, result);
-    else if (link->phase == SETUP_PREPARE && link->setup_at == 1)
+    else if (pg_link(link)->phase == SETUP_PREPARE && pg_link(link)->setup_at == 1)
         goes_on = take_layout(link, result);
     PQclear(result);
     return goes_on;

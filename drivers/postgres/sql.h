@@ -14,17 +14,17 @@ enum text {
     TEXT_ACQUIRE_NEXT, /* likewise, inbox -> version; if that inbox is the first waiter */
     TEXT_RENEW,        /* name, version, grant, ttl -> true; unshared */
     TEXT_RELEASE, /* name, version, grant, reservation, whether to notify -> waiters; unshared */
-    TEXT_READ,    /* name -> version, owner, grants, acquired_at, expires_at, waiters, note, clock */
-    TEXT_INSERT,  /* name, then the row's columns in that order -> true */
+    TEXT_READ,   /* name -> version, owner, grants, acquired_at, expires_at, waiters, note, clock */
+    TEXT_INSERT, /* name, then the row's columns in that order -> true */
     TEXT_SWAP, /* likewise; then the old version, grants, expires_at, waiters; then channel (or null) and
                * payload -> true */
     TEXT_SWAP_LAZY, /* likewise */
     TEXT_ENLIST, /* name, inbox, grant, owner (or null), what it waits for -> expires_at, clock, version; the inbox is the
                  * last waiter if the name is held, not by those two, or kept, and the inbox is not in the list */
-    TEXT_BAR,    /* name, the owner of shared holders, inbox (or null) -> as TEXT_ENLIST; bars them, and the inbox is a waiter */
-    TEXT_NOTIFY, /* channel, payload */
-    TEXT_LIST,   /* from, before (or null) -> name, then as TEXT_READ */
-    TEXT_PING,   /* -> server version, layout */
+    TEXT_BAR, /* name, the owner of shared holders, inbox (or null) -> as TEXT_ENLIST; bars them, and the inbox is a waiter */
+    TEXT_NOTIFY,       /* channel, payload */
+    TEXT_LIST,         /* from, before (or null) -> name, then as TEXT_READ */
+    TEXT_PING,         /* -> server version, layout */
     TEXT_RECORD_READ,  /* name -> version, value */
     TEXT_RECORD_MAKE,  /* name, value -> version */
     TEXT_RECORD_WRITE, /* name, value, version -> version */

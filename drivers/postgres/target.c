@@ -3,7 +3,6 @@
  * asked what it would use, the names are looked up by the host, and it gets addresses. Knows no link. */
 #include "driver.h"
 
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,18 +31,6 @@ static const char *merged(const PQconninfoOption *options, const char *key)
     return "";
 }
 
-/* The n-th of a list with commas, as a copy; one that has a single element holds for all. */
-static char *list_item(const char *list, size_t n)
-{
-    if (strchr(list, ',') == NULL)
-        return strdup(list);
-    for (; n > 0 && list != NULL; n--) {
-        list = strchr(list, ',');
-        list = list != NULL ? list + 1 : NULL;
-    }
-    return list != NULL ? strndup(list, strcspn(list, ",")) : strdup("");
-}
-
 static size_t list_size(const char *list)
 {
     size_t count = *list != '\0';
@@ -57,22 +44,33 @@ static bool is_socket(const char *host)
     return *host == '\0' || *host == '/' || *host == '@';
 }
 
+/* The n-th of a list with commas; one that has a single element holds for all. False: it is too long. */
+static bool list_item(const char *list, size_t n, char *item, size_t size)
+{
+    bool single = strchr(list, ',') == NULL;
+    for (; n > 0 && !single && list != NULL; n--) {
+        list = strchr(list, ',');
+        list = list != NULL ? list + 1 : NULL;
+    }
+    size_t len = list != NULL ? strcspn(list, ",") : 0;
+    if (len >= size)
+        return false;
+    memcpy(item, list != NULL ? list : "", len);
+    item[len] = '\0';
+    return true;
+}
+
 static bool add_host(struct driver *driver, const char *hosts, const char *addresses,
                      const char *ports, size_t n)
 {
-    struct host_entry *entry = &driver->hosts[driver->host_count++];
-    entry->driver = driver;
-    entry->name = *hosts != '\0' ? list_item(hosts, n) : strdup("");
-    entry->address = *addresses != '\0' ? list_item(addresses, n) : strdup("");
-    entry->port = list_item(ports, n);
-    if (entry->name == NULL || entry->address == NULL || entry->port == NULL)
-        return false;
-    if (*entry->port == '\0') {
-        free(entry->port);
-        entry->port = strdup("5432");
-    }
+    struct host_entry *entry = &driver->remote.hosts.at[driver->remote.hosts.count++];
+    bool fits = list_item(hosts, n, entry->name, sizeof(entry->name)) &&
+                list_item(addresses, n, entry->address, sizeof(entry->address)) &&
+                list_item(ports, n, entry->port, sizeof(entry->port));
+    if (*entry->port == '\0')
+        snprintf(entry->port, sizeof(entry->port), "5432");
     entry->look_up = *entry->address == '\0' && !is_socket(entry->name);
-    return entry->port != NULL;
+    return fits;
 }
 
 static const char *const default_keys[DEFAULTS] = {"keepalives_idle",      "keepalives_interval",
@@ -87,25 +85,19 @@ static void take_defaults(struct driver *driver, const PQconninfoOption *options
         driver->defaults[i] = strcmp(merged(options, default_keys[i]), libpqs[i]) == 0;
 }
 
-static bool is_local(const char *host)
-{
-    return is_socket(host) || strcmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 ||
-           strcmp(host, "::1") == 0;
-}
-
 /* With libpq's default, `prefer`, an attacker between client and server can read and change everything. */
 static void warn_of_plain_text(const struct driver *driver, const PQconninfoOption *options)
 {
     const char *mode = merged(options, "sslmode");
     bool protected = (strcmp(mode, "prefer") != 0 && strcmp(mode, "allow") != 0) ||
                      strcmp(merged(options, "gssencmode"), "require") == 0;
-    for (size_t i = 0; i < driver->host_count && !protected; i++) {
-        const struct host_entry *entry = &driver->hosts[i];
+    for (size_t i = 0; i < driver->remote.hosts.count && !protected; i++) {
+        const struct host_entry *entry = &driver->remote.hosts.at[i];
         const char *host = *entry->address != '\0' ? entry->address : entry->name;
-        if (is_local(host))
+        if (is_socket(host) || host_is_local(host))
             continue;
-        driver->locks.host->log(
-            driver->locks.host, 4,
+        driver->remote.locks.host->log(
+            driver->remote.locks.host, 4,
             "postgres: with sslmode = %s the connection to %.100s may be unencrypted, and "
             "the server is not verified: say sslmode=verify-full in conninfo (disable ends "
             "this warning)",
@@ -123,17 +115,19 @@ static mortise_status take_hosts(struct driver *driver, const PQconninfoOption *
     size_t count = address_count > 0 ? address_count : host_count > 0 ? host_count : 1;
     take_defaults(driver, options);
     if (count > HOSTS_MAX)
-        return fault_error(error, MORTISE_CONFIG, 0, false, "more than %d hosts", HOSTS_MAX);
+        return fault_error(error, DRIVER_NAME, MORTISE_CONFIG, 0, false, "more than %d hosts",
+                           HOSTS_MAX);
     if ((host_count > 1 && address_count > 0 && host_count != address_count) ||
         (list_size(ports) > 1 && list_size(ports) != count))
-        return fault_error(error, MORTISE_CONFIG, 0, false,
+        return fault_error(error, DRIVER_NAME, MORTISE_CONFIG, 0, false,
                            "host, hostaddr and port must name as many servers each");
     if (ports[strspn(ports, "0123456789,")] != '\0')
-        return fault_error(error, MORTISE_CONFIG, 0, false,
+        return fault_error(error, DRIVER_NAME, MORTISE_CONFIG, 0, false,
                            "a port is no number; is there a / in a URL's password? (%%2F)");
     for (size_t i = 0; i < count; i++)
         if (!add_host(driver, hosts, addresses, ports, i))
-            return fault_error(error, MORTISE_NOMEM, 0, true, "out of memory");
+            return fault_error(error, DRIVER_NAME, MORTISE_CONFIG, 0, false,
+                               "a host, hostaddr or port is too long");
     warn_of_plain_text(driver, options);
     return MORTISE_OK;
 }
@@ -145,7 +139,7 @@ static mortise_status check_text(const char *text, mortise_error *error)
     const char *rest = strncmp(text, "postgres", 8) == 0 ? strstr(text, "://") : NULL;
     rest = rest != NULL ? strchr(rest + 3, '/') : NULL;
     if (rest != NULL && memchr(rest, '@', strcspn(rest, "?")) != NULL)
-        return fault_error(error, MORTISE_CONFIG, 0, false,
+        return fault_error(error, DRIVER_NAME, MORTISE_CONFIG, 0, false,
                            "conninfo: an @ behind a /; is there a / in the password? (%%2F)");
     if (strchr(text, '=') == NULL && strstr(text, "://") == NULL)
         return MORTISE_OK; /* the name of a database, or nothing */
@@ -153,7 +147,7 @@ static mortise_status check_text(const char *text, mortise_error *error)
     fault_line(why != NULL ? why : "out of memory", line, sizeof(line));
     PQfreemem(why);
     if (options == NULL)
-        return fault_error(error, MORTISE_CONFIG, 0, false,
+        return fault_error(error, DRIVER_NAME, MORTISE_CONFIG, 0, false,
                            "conninfo: %.*s… (the rest may hold a password, and is not shown)",
                            (int)strcspn(line, "\""), line);
     PQconninfoFree(options);
@@ -169,87 +163,15 @@ mortise_status target_find(struct driver *driver, mortise_error *error)
     PGconn *conn = probe(driver);
     PQconninfoOption *options = conn != NULL ? PQconninfo(conn) : NULL;
     if (options == NULL)
-        status = fault_error(error, MORTISE_NOMEM, 0, true, "out of memory");
+        status = fault_error(error, DRIVER_NAME, MORTISE_NOMEM, 0, true, "out of memory");
     else if (strcmp(merged(options, "channel_binding"), "mortise") != 0) {
         fault_line(PQerrorMessage(conn), line, sizeof(line)); /* no such service, say */
-        status = fault_error(error, MORTISE_CONFIG, 0, false, "%s", line);
+        status = fault_error(error, DRIVER_NAME, MORTISE_CONFIG, 0, false, "%s", line);
     } else
         status = take_hosts(driver, options, error);
     PQconninfoFree(options);
     PQfinish(conn);
-    if (status != MORTISE_OK)
-        target_free(driver);
     return status;
-}
-
-void target_free(struct driver *driver)
-{
-    for (size_t i = 0; i < driver->host_count; i++) {
-        free(driver->hosts[i].name);
-        free(driver->hosts[i].address);
-        free(driver->hosts[i].port);
-    }
-    driver->host_count = 0;
-}
-
-/* ---- addresses --------------------------------------------------------------------------------- */
-
-/* Keeps the order of the hosts, in whatever order their addresses are found. */
-static void add_address(struct driver *driver, const struct host_entry *entry, const char *text)
-{
-    if (driver->address_count == ADDRESSES_MAX || strlen(text) >= sizeof(driver->addresses->text))
-        return;
-    struct address *address = &driver->addresses[driver->address_count++];
-    for (; address > driver->addresses && address[-1].entry > entry; address--)
-        *address = address[-1];
-    address->entry = entry;
-    address->host = entry->name;
-    address->port = entry->port;
-    memcpy(address->text, text, strlen(text) + 1);
-}
-
-static void resolved(void *ctx, void *argument, const struct addrinfo *found, const char *problem)
-{
-    struct driver *driver = ctx;
-    struct host_entry *entry = argument;
-    char text[64];
-    entry->asked = false;
-    driver->asked_count--;
-    for (const struct addrinfo *at = found; at != NULL; at = at->ai_next)
-        if (getnameinfo(at->ai_addr, at->ai_addrlen, text, sizeof(text), NULL, 0, NI_NUMERICHOST) ==
-            0)
-            add_address(driver, entry, text);
-    if (found == NULL)
-        snprintf(driver->resolve_trouble, sizeof(driver->resolve_trouble), "host \"%.60s\": %s",
-                 entry->name, problem);
-    if (driver->asked_count == 0)
-        driver->resolved(driver);
-}
-
-static bool ask(struct driver *driver, struct host_entry *entry)
-{
-    driver->asked_count++;
-    entry->asked = true;
-    if (driver->locks.host->resolve(driver->locks.host, entry->name, entry->port, resolved, entry))
-        return true;
-    entry->asked = false;
-    driver->asked_count--;
-    snprintf(driver->resolve_trouble, sizeof(driver->resolve_trouble), "out of memory");
-    return false;
-}
-
-bool target_resolve(struct driver *driver)
-{
-    if (driver->asked_count > 0) /* for the other link */
-        return false;
-    driver->address_count = 0;
-    driver->resolve_trouble[0] = '\0';
-    for (size_t i = 0; i < driver->host_count; i++)
-        if (!driver->hosts[i].look_up)
-            add_address(driver, &driver->hosts[i], driver->hosts[i].address);
-        else
-            ask(driver, &driver->hosts[i]);
-    return driver->asked_count == 0;
 }
 
 /* ---- connecting -------------------------------------------------------------------------------- */
@@ -270,12 +192,12 @@ static bool make_lists(const struct driver *driver, struct lists *lists)
 {
     bool fits = true;
     lists->hosts[0] = lists->addresses[0] = lists->ports[0] = '\0';
-    for (size_t i = 0; i < driver->address_count; i++) {
-        size_t at = (driver->first_address + i) % driver->address_count;
-        const struct address *address = &driver->addresses[at];
-        fits = append(lists->hosts, sizeof(lists->hosts), address->host, i == 0) && fits;
+    for (size_t i = 0; i < driver->remote.hosts.address_count; i++) {
+        size_t at = (driver->first_address + i) % driver->remote.hosts.address_count;
+        const struct address *address = &driver->remote.hosts.addresses[at];
+        fits = append(lists->hosts, sizeof(lists->hosts), address->entry->name, i == 0) && fits;
         fits = append(lists->addresses, sizeof(lists->addresses), address->text, i == 0) && fits;
-        fits = append(lists->ports, sizeof(lists->ports), address->port, i == 0) && fits;
+        fits = append(lists->ports, sizeof(lists->ports), address->entry->port, i == 0) && fits;
     }
     return fits;
 }
@@ -284,14 +206,14 @@ static bool make_lists(const struct driver *driver, struct lists *lists)
 bool target_pass_by(struct driver *driver, const PGconn *conn)
 {
     const char *host = PQhost(conn), *text = PQhostaddr(conn), *port = PQport(conn);
-    if (driver->address_count < 2 || host == NULL || text == NULL || port == NULL)
+    if (driver->remote.hosts.address_count < 2 || host == NULL || text == NULL || port == NULL)
         return false;
-    for (size_t i = 0; i < driver->address_count; i++) {
-        const struct address *address = &driver->addresses[i];
-        if (strcmp(address->text, text) != 0 || strcmp(address->port, port) != 0 ||
-            strcmp(address->host, host) != 0)
+    for (size_t i = 0; i < driver->remote.hosts.address_count; i++) {
+        const struct address *address = &driver->remote.hosts.addresses[i];
+        if (strcmp(address->text, text) != 0 || strcmp(address->entry->port, port) != 0 ||
+            strcmp(address->entry->name, host) != 0)
             continue;
-        driver->first_address = (i + 1) % driver->address_count;
+        driver->first_address = (i + 1) % driver->remote.hosts.address_count;
         return true;
     }
     return false;
@@ -314,7 +236,8 @@ static void set_defaults(struct settings *settings, const struct driver *driver,
                          const char *timeout_ms)
 {
     const char *const ours[DEFAULTS] = {
-        "10", "3", "3", timeout_ms, driver->address_count > 1 ? "primary" : "any", "disable"};
+        "10",     "3", "3", timeout_ms, driver->remote.hosts.address_count > 1 ? "primary" : "any",
+        "disable"};
     for (size_t i = 0; i < DEFAULTS; i++)
         if (driver->defaults[i])
             set(settings, default_keys[i], ours[i]);
@@ -332,8 +255,7 @@ PGconn *target_connect(struct driver *driver)
         free(lists);
         return NULL;
     }
-    snprintf(timeout_ms, sizeof(timeout_ms), "%lld",
-             (long long)driver->values[OPTION_COMMAND_TIMEOUT].number);
+    snprintf(timeout_ms, sizeof(timeout_ms), "%lld", (long long)driver->remote.command_ms);
     set_defaults(&settings, driver, timeout_ms);
     set(&settings, "dbname", driver->values[OPTION_CONNINFO].text);
     if (driver->defaults[DEFAULT_GSSENCMODE])

@@ -1,0 +1,214 @@
+/* remote.h - what the dialects of database servers share. A dialect of drivers/lib/sql that talks to a server over
+ * connections is this folder, the client library's calls, the texts of its statements, and a table, struct remote_dialect.
+ *
+ *   instance.c   what a module calls: start, interest, turn, close
+ *   ops.c        what becomes of the request of an op
+ *   statement.c  a request goes to its connection
+ *   queue.c      requests wait there, and make groups
+ *   flight.c     a group goes out, and comes back committed or rolled back
+ *   link.c       a connection: made, lost, made again
+ *   hosts.c      the servers, and their addresses
+ *   ghost.c      lost connections whose sessions may still be at work
+ *   locked.c     names whose rows another session keeps locked
+ *   known.c      names whose rows are there
+ *   sweep.c      when rows that have been free for long are to be deleted
+ *   fault.c      errors and their texts
+ *
+ * A dialect embeds struct remote, struct link and struct request at the beginning of its own structures. */
+#ifndef MORTISE_SQL_REMOTE_H
+#define MORTISE_SQL_REMOTE_H
+
+#include "../dialect.h"
+#include "link.h"
+
+#include <poll.h>
+
+#define KNOWN_MAX 2048 /* names whose rows are known to be there */
+#define LOCKED_MAX 32  /* names whose rows were locked lately */
+#define HOSTS_MAX 16
+#define ADDRESSES_MAX 32
+#define HOST_SIZE 256
+#define NS_PER_MS SQL_NS_PER_MS
+
+struct host_entry {
+    char name[HOST_SIZE], port[8];
+    char address[64]; /* numeric, if it is not to be looked up; "": a unix socket */
+    bool look_up;
+    bool asked; /* the look-up is under way */
+};
+
+struct address {
+    const struct host_entry *entry;
+    char text[64]; /* numeric; "" for a unix socket */
+};
+
+struct hosts {
+    struct host_entry at[HOSTS_MAX];
+    size_t count, asked_count;
+    struct address addresses[ADDRESSES_MAX];
+    size_t address_count;
+    char trouble[160]; /* why there is none */
+};
+
+struct locked {
+    uint32_t mark; /* the name's hash */
+    int64_t until_ns;
+};
+
+enum ghost_answer { GHOST_GONE, GHOST_THERE, GHOST_ASKED };
+
+/* Called in the pump. A NULL slot is left out only if its comment says so. */
+struct remote_dialect {
+    const char *name; /* of the driver, in errors */
+    size_t group_max, group_bytes;
+
+    /* Connections. */
+    /* The link is CONNECTING: begins a connection to link->address, or to all addresses (see pass_by). On failure
+     * it calls link_failed. When the connection is there, the dialect sets it up, and calls link_ready. */
+    void (*connect)(struct link *link);
+    /* NULL: each connect is for one address, and the next one is tried if it fails or is silent. Otherwise the client library
+     * tries all of them: the one that it is at is silent; the next attempt is to begin behind it. False: it cannot. */
+    bool (*pass_by)(struct link *link);
+    /* Frees the connection, if there is one. */
+    void (*close)(struct link *link);
+    short (*events)(const struct link *link); /* to poll link->fd for */
+    /* The descriptor is ready. */
+    void (*come_in)(struct link *link, short events);
+    /* Nothing is in flight. False: the server had closed the connection, and it is lost by now. */
+    bool (*is_there)(struct link *link);
+    const char *(*where)(const struct link *link, char *text, size_t size); /* "host:port" */
+    /* Whether something other than requests needs the connection; NULL: nothing does. */
+    bool (*is_wanted)(const struct link *link);
+    void (*ready)(struct link *link); /* NULL: nothing to do */
+
+    /* Groups. */
+    /* Whether a group of that lane may go out now, if there is something for it. */
+    bool (*is_open)(const struct link *link, enum lane lane);
+    /* Bytes of a request in a group; request NULL: what a group has besides. */
+    size_t (*size)(const struct link *link, const struct request *request);
+    /* False: the link was lost. */
+    bool (*send)(struct link *link, struct group *group);
+    /* Frees the result of a request. */
+    void (*forget)(struct request *request);
+    /* Sends other things that are due; NULL: there is none. */
+    void (*go)(struct remote *remote);
+
+    /* Ghosts. */
+    /* Asks whether that session is there; it may also end it. False: out of memory. */
+    bool (*ghost_look)(struct request *request, const struct session *session);
+    /* From the result. ASKED: the request was sent again. */
+    enum ghost_answer (*ghost_take)(struct request *request, const struct session *session);
+    /* If the sessions of that connection are not known: how long something of it may still be executed. Otherwise 0. NULL:
+     * they are always known. */
+    int64_t (*lingers_ns)(const struct link *link, int64_t now_ns);
+
+    /* Deletes rows that have been free for long, if the fleet has not done it lately. */
+    void (*sweep)(struct remote *remote);
+};
+
+/* An instance. */
+struct remote {
+    struct sql_locks locks;
+    const struct remote_dialect *dialect;
+    int64_t connect_ms, command_ms, lock_ms; /* the options …_timeout */
+    int64_t pause_ms; /* between attempts at a row that is locked, at first */
+    struct link *main, *live;
+    uint64_t numbers;
+    struct hosts hosts;
+    mortise_error trouble; /* of the last connection that failed */
+    bool live_wanted;      /* a lease is to be renewed */
+
+    struct ghost *ghosts;
+    int64_t ghost_ns;
+    int64_t settled_ns; /* they write no more then. 0: there is none */
+
+    int64_t sweep_ns;
+    bool sweep_last; /* when it closes */
+
+    uint32_t known[KNOWN_MAX]; /* by hash. 0 */
+    struct locked locked[LOCKED_MAX];
+    int64_t locked_until_ns; /* none of them counts after that */
+};
+
+static inline int64_t remote_now(const struct remote *remote)
+{
+    return remote->locks.host->now(remote->locks.host);
+}
+
+/* ---- instance.c: slots of the module, whose ctx is the instance --------------------------------- */
+
+/* Sets all but the options. */
+void remote_init(struct remote *remote, mortise_host *host, const struct remote_dialect *dialect,
+                 const struct sql_dialect *locks, int64_t reserve_ms);
+void remote_start(void *ctx, mortise_op **ops, size_t n);
+void remote_cancel(void *ctx, mortise_op *op);
+void remote_watch(void *ctx, const char *name, size_t name_len);
+void remote_unwatch(void *ctx, const char *name, size_t name_len);
+size_t remote_interest(void *ctx, struct pollfd *fds, size_t capacity, int64_t *due_ns);
+void remote_turn(void *ctx, const struct pollfd *ready, size_t n);
+/* Sends what can go: to be called at the end of what is posted to the pump. */
+void remote_go(struct remote *remote);
+/* Ends all that goes on, and the connections. */
+void remote_leave(struct remote *remote);
+/* Frees what it keeps, not itself. */
+void remote_free(struct remote *remote);
+
+/* ---- ops.c: for the tables of the dialect ------------------------------------------------------- */
+
+void op_sending(struct request *request);
+void op_failed(struct request *request, const struct fault *fault);
+void op_lost(struct request *request, bool sent);
+/* Slots of struct sql_dialect. */
+void op_cancel(struct sql_request *base);
+const char *op_where(const struct sql_request *base, char *text, size_t size);
+/* A READ, after the second WRITE in vain: there is a pause before it. It grows, and is not the same for any two clients:
+ * those that write the same row would all be in each other's way. */
+void op_pause(struct request *request);
+
+/* ---- statement.c -------------------------------------------------------------------------------- */
+
+/* A request of the dialect's own; NULL: out of memory. */
+struct request *statement_new(struct remote *remote, const struct handler *handler);
+void statement_free(struct request *request);
+/* It goes to a queue of the connection that is for it, and from there with flight_go(). */
+void statement_queue(struct request *request, enum lane lane);
+
+/* ---- hosts.c ------------------------------------------------------------------------------------ */
+
+/* Asks for the addresses. True: they are here. False: resolved() is called later. */
+bool hosts_resolve(struct remote *remote, mortise_resolved resolved);
+/* What `resolved` calls first. True: all that can be found are here. */
+bool hosts_found(struct remote *remote, void *argument, const struct addrinfo *found,
+                 const char *problem);
+/* Whether nobody is between this host and that one. */
+bool host_is_local(const char *name);
+
+/* ---- ghost.c, locked.c, known.c, sweep.c -------------------------------------------------------- */
+
+/* The link is lost with these requests in flight. */
+void ghost_make(const struct link *link, const struct request *requests);
+bool ghost_has(const struct remote *remote, const mortise_grant_id *grant);
+void ghost_turn(struct remote *remote);
+int64_t ghost_due(const struct remote *remote);
+void ghost_free(struct remote *remote);
+
+/* The server ended its wait for a row. True: the request is to go out again, after the pause that it was given. */
+bool locked_again(struct request *request);
+bool locked_lately(const struct remote *remote, const char *name, size_t len);
+
+/* Whether the row of that acquire is known to be there. A wrong `true` costs a READ more. */
+bool known_has(const struct remote *remote, const mortise_op *op);
+void known_note(const struct request *request, bool there);
+
+void sweep_begin(struct remote *remote);
+void sweep_turn(struct remote *remote);
+
+/* ---- fault.c ------------------------------------------------------------------------------------ */
+
+mortise_status fault_error(mortise_error *error, const char *driver, mortise_status status,
+                           int native, bool retryable, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
+/* One line of what a client library says, which may end its lines, and say several. */
+void fault_line(const char *text, char *line, size_t size);
+
+#endif

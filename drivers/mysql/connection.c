@@ -1,0 +1,125 @@
+/* connection.c - a connection is made by libmariadb, to one address at a time, and what comes in on it. */
+#include "driver.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
+const char *connection_where(const struct link *link, char *text, size_t size)
+{
+    const struct hosts *hosts = &link->remote->hosts;
+    const struct host_entry *entry = link->address < hosts->address_count
+                                         ? hosts->addresses[link->address].entry
+                                         : &hosts->at[0];
+    if (target_is_socket(driver_of(link)))
+        snprintf(text, size, "%.150s", entry->name);
+    else
+        snprintf(text, size, "%.150s:%s", entry->name, entry->port);
+    return text;
+}
+
+void connection_end(struct link *link)
+{
+    struct my_link *mine = my_link(link);
+    conn_close(&mine->conn);
+    text_free(&mine->out);
+    mine->stale = false;
+}
+
+/* The kernel is to notice a silent network. A program that this one starts must not have the connection. */
+static void prepare_socket(const struct link *link, int fd)
+{
+    const int on = 1, idle_s = 10, interval_s = 3, count = 3;
+    unsigned timeout_ms = (unsigned)link->remote->command_ms;
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    if (target_is_socket(driver_of(link)))
+        return;
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof(timeout_ms));
+}
+
+static void connecting_event(struct link *link, enum conn_event event)
+{
+    struct my_link *mine = my_link(link);
+    struct fault fault;
+    if (event == CONN_WAITS)
+        return;
+    if (event == CONN_CONNECTED) {
+        setup_begin(link);
+        return;
+    }
+    if (mine->conn.mysql == NULL) {
+        link_failed_why(link, MORTISE_NOMEM, true, "out of memory");
+        return;
+    }
+    fault_read(mine->conn.mysql, &fault);
+    link_failed(link, &fault.base);
+}
+
+void connection_begin(struct link *link)
+{
+    struct my_link *mine = my_link(link);
+    struct conn_target target;
+    target_describe(driver_of(link), link->address, &target);
+    enum conn_event event = conn_connect(&mine->conn, &target);
+    /* through a unix socket it may be there without a wait */
+    int fd = event != CONN_FAILED ? conn_socket(&mine->conn) : -1;
+    if (event != CONN_FAILED && !link_poll(link, fd))
+        return;
+    if (fd >= 0)
+        prepare_socket(link, fd);
+    connecting_event(link, event);
+}
+
+/* ---- what comes in ----------------------------------------------------------------------------- */
+
+short connection_events(const struct link *link)
+{
+    const struct conn *conn = &my_link_const(link)->conn;
+    int waits = conn->state == CONN_IDLE ? MYSQL_WAIT_READ : conn->waits;
+    short events = 0;
+    if ((waits & MYSQL_WAIT_READ) != 0)
+        events |= POLLIN;
+    if ((waits & MYSQL_WAIT_WRITE) != 0)
+        events |= POLLOUT;
+    return events;
+}
+
+/* Nobody asked, and yet there is something to read: an end of file, or the reason for one. */
+bool connection_is_there(struct link *link)
+{
+    if (link_peek(link) == PEEK_NOTHING)
+        return true;
+    link_lose_why(link, "the server closed the connection");
+    return false;
+}
+
+static void handle(struct link *link, enum conn_event event)
+{
+    if (link->state == LINK_CONNECTING)
+        connecting_event(link, event);
+    else if (link->state == LINK_SETTING_UP)
+        setup_event(link, event);
+    else if (link->state == LINK_READY)
+        group_event(link, event);
+}
+
+/* Some of what libmariadb waits for may have come. */
+void connection_come_in(struct link *link, short events)
+{
+    struct conn *conn = &my_link(link)->conn;
+    int ready = 0;
+    if ((events & (POLLIN | POLLHUP | POLLERR)) != 0)
+        ready |= MYSQL_WAIT_READ;
+    if ((events & (POLLOUT | POLLHUP | POLLERR)) != 0)
+        ready |= MYSQL_WAIT_WRITE;
+    if (conn->state != CONN_IDLE && (ready & conn->waits) != 0)
+        handle(link, conn_go(conn, ready & conn->waits));
+    else if (conn->state == CONN_IDLE && link->state == LINK_READY && (ready & MYSQL_WAIT_READ))
+        connection_is_there(link);
+}
