@@ -3,6 +3,7 @@
 #include "claim.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define WATCH_AGAIN_NS                                                                             \
     (1000 * NS_PER_MS) /* if there is no room for a watch, or the server ends it */
@@ -81,13 +82,47 @@ static void watch_crowd(struct driver *driver, struct claim *claim, const struct
             watch_key(driver, claim, crowd->all[i].key, (struct bytes){0}, revision, false);
 }
 
+/* What has become of the key before it, if another claim of this client made it. Requests are executed in any order, so an
+ * acquire often is behind the key whose delete was sent before it. */
+enum own_key { OWN_STAYS, OWN_LEAVES, OWN_HAS_LEFT };
+
+static bool is_key_of(const struct claim *claim, const char *last, size_t last_len,
+                      struct bytes key)
+{
+    size_t name_len = claim->name->key_len;
+    return last_len > 0 && key.size == name_len + last_len &&
+           memcmp(key.data + name_len, last, last_len) == 0;
+}
+
+static enum own_key own_key(const struct claim *claim, struct bytes key)
+{
+    const struct name *name = claim->name;
+    const struct claim *other;
+    if (is_key_of(claim, name->left, name->left_len, key))
+        return OWN_HAS_LEFT;
+    DL_FOREACH (name->claims, other)
+        if (is_key_of(claim, other->last, other->last_len, key))
+            return claim_is_leaving(other) ? OWN_LEAVES : OWN_STAYS;
+    return OWN_STAYS;
+}
+
 static void wait_behind(struct driver *driver, struct claim *claim, const struct queue_view *view,
                         int64_t revision)
 {
     size_t count = view->before != NULL              ? 1
                    : claim->kind.permits > CROWD_MAX ? 1
                                                      : view->crowd->count;
+    enum own_key own = view->before == NULL ? OWN_STAYS : own_key(claim, view->before->key);
+    if (own == OWN_HAS_LEFT) {
+        claim->name->left_len = 0; /* no second time */
+        claim_look(driver, claim);
+        return;
+    }
     claim_become(driver, claim, CLAIM_WAITING);
+    if (own == OWN_LEAVES) { /* the answer to its delete comes sooner than any event */
+        claim_retry(driver, claim, WATCH_AGAIN_NS); /* should its session end first */
+        return;
+    }
     claim->watches = calloc(count, sizeof(*claim->watches));
     if (claim->watches == NULL)
         claim_retry(driver, claim, WATCH_AGAIN_NS);

@@ -70,7 +70,10 @@
  *     join is answered, the acquire was executed before, or never will be. The same acquire again finds the key, or puts it.
  *   - The same, and the caller gives up: after the join the key is deleted, whether or not it is there.
  *   - The session ends before the join: its lease is gone, so the acquire cannot be executed, and its key is gone.
- *   - The predecessor vanishes before it is watched. The watch begins at the revision of the look that showed it.
+ *   - The predecessor vanishes before it is watched. The watch begins at the revision of the look that showed it, or the key is read
+ *     after the watch was made (watch.c).
+ *   - The predecessor is a key of this client whose delete is on its way: requests are executed in any order. The claim is WAITING
+ *     without a watch, and looks when the delete is answered. Should the other claim end in another way, it looks after a second.
  *   - The event comes, and the own key has gone meanwhile. The look after the event shows the own key, or that it is not there.
  *   - Somebody deletes the own key. A waiting claim sees that when it looks next. A held one watches its key, from a tenth of a second
  *     on, and the core is told to look (host->doubt).
@@ -159,6 +162,8 @@ struct claim {
 struct name {
     UT_hash_handle hh; /* by key */
     struct claim *claims;
+    size_t left_len; /* of the key whose delete was answered last; 0: none */
+    char left[CONTENDER_MAX];
     size_t name_len;
     char name[MORTISE_NAME_MAX];
     size_t key_len;
@@ -183,6 +188,13 @@ static inline bool claim_is_wanted(const struct claim *claim)
 static inline bool claim_is_unwanted(const struct claim *claim)
 {
     return claim->state >= CLAIM_UNWANTED;
+}
+
+/* Its delete is on its way. */
+static inline bool claim_is_leaving(const struct claim *claim)
+{
+    return (claim->state == CLAIM_DELETING || claim->state == CLAIM_REDELETING) &&
+           claim->pending > 0 && claim->retry_ns == 0;
 }
 
 /* It has a key, as far as is known, and somebody wants it. */

@@ -1,6 +1,8 @@
 /* release.c - ends a claim that nobody wants any more: its key is deleted, whenever that becomes possible. */
 #include "claim.h"
 
+#include <string.h>
+
 #define PASSING_NS (1000 * NS_PER_MS)      /* until the next attempt, after an error that passes */
 #define REFUSED_NS (10 * 1000 * NS_PER_MS) /* after any other */
 
@@ -16,20 +18,37 @@ static void not_deleted(struct driver *driver, struct claim *claim, const struct
     }
 }
 
+/* Claims that wait for the answer to a delete, in place of a watch, look now. */
+static void followers_look(struct driver *driver, struct claim *claims)
+{
+    struct claim *claim, *next;
+    DL_FOREACH_SAFE (claims, claim, next)
+        if (claim->state == CLAIM_WAITING && claim->watch_count == 0)
+            claim_look(driver, claim);
+}
+
 static void deleted(struct driver *driver, struct call *call)
 {
     struct claim *claim = claim_answered(driver, call);
     if (claim == NULL || call->to.step != claim->step)
         return;
-    if (call->end == CALL_LOST) {
+    struct name *name = claim->name;
+    bool is_last = name->claims->next == NULL;
+    if (call->end == CALL_LOST) { /* all look at the next connection */
         if (claim->state == CLAIM_DELETING)
             claim_become(driver, claim, CLAIM_REDELETING);
-    } else if (call->end == CALL_REFUSED)
+        return;
+    }
+    if (call->end == CALL_REFUSED)
         not_deleted(driver, claim, call);
-    else
-        claim_end(driver, claim,
-                  call->answer.ops[0].total == 0 && claim->state == CLAIM_DELETING ? MORTISE_LOST
-                                                                                   : MORTISE_OK);
+    else {
+        bool is_lost = call->answer.ops[0].total == 0 && claim->state == CLAIM_DELETING;
+        memcpy(name->left, claim->last, claim->last_len);
+        name->left_len = claim->last_len;
+        claim_end(driver, claim, is_lost ? MORTISE_LOST : MORTISE_OK);
+    }
+    if (!is_last) /* else the name may have gone with the claim */
+        followers_look(driver, name->claims);
 }
 
 void claim_delete(struct driver *driver, struct claim *claim)

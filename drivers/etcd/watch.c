@@ -2,16 +2,27 @@
  *
  * A watch begins at a revision: one behind what its owner has read. So nothing is missed between the two. It ends when its
  * owner stops it, when the server ends it (its revision is compacted, or the user has no right), or with the connection;
- * a number is never used again, so a late message of a watch that was stopped means nothing. */
+ * a number is never used again, so a late message of a watch that was stopped means nothing.
+ *
+ * PROMPT WATCHES. A server tells of what happened before a watch was made only ten times a second. In a cluster that is in use, some
+ * revision nearly always comes between a look and the watch, so a release soon after it would be heard of late. Therefore a
+ * watch of one key that blocks a claim begins at the server's present revision. If that is above what its owner has read, the
+ * key is read once more, after the server said that the watch is made: either the read shows the change, or the watch
+ * does. */
 #include "driver.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct watch {
     UT_hash_handle hh; /* by number */
     int64_t number;
     enum watch_target kind;
     void *target;
+    int64_t from_revision; /* its owner knows what was before */
+    bool puts;
+    size_t key_size; /* 0: it begins at from_revision, and needs no read */
+    uint8_t key[];
 };
 
 static struct watch *watch_of(struct driver *driver, int64_t number)
@@ -30,20 +41,25 @@ static void forget(struct driver *driver, struct watch *watch)
 int64_t watch_start(struct driver *driver, enum watch_target kind, void *target, struct bytes begin,
                     struct bytes end, int64_t from_revision, bool puts)
 {
-    size_t mark;
-    struct watch *watch = is_connected(driver) ? calloc(1, sizeof(*watch)) : NULL;
+    size_t mark, key_size = kind == WATCHES_BLOCKER && end.size == 0 ? begin.size : 0;
+    struct watch *watch = is_connected(driver) ? calloc(1, sizeof(*watch) + key_size) : NULL;
     if (watch == NULL)
         return 0;
     watch->number = ++driver->watch_number;
     watch->kind = kind;
     watch->target = target;
+    watch->from_revision = from_revision;
+    watch->puts = puts;
+    watch->key_size = key_size;
+    if (key_size > 0)
+        memcpy(watch->key, begin.data, key_size);
     HASH_ADD(hh, driver->watches, number, sizeof(watch->number), watch);
     if (watch->hh.tbl == NULL) {
         free(watch);
         return 0;
     }
     struct writer *out = link_watch_begin(&driver->link, &mark);
-    write_watch(out, watch->number, begin, end, from_revision, puts);
+    write_watch(out, watch->number, begin, end, key_size > 0 ? 0 : from_revision, puts);
     link_watch_end(&driver->link, mark);
     return driver->watch_number;
 }
@@ -76,14 +92,56 @@ static void restart(struct driver *driver)
     }
 }
 
+/* ---- prompt watches -------------------------------------------------------------------------------- */
+
+static void tell(struct driver *driver, const struct watch *watch, enum watch_event event)
+{
+    driver->upcalls->watched(driver, watch->kind, watch->target, event);
+}
+
+/* The key as it was when the watch had been made. */
+static void checked(struct driver *driver, struct call *call)
+{
+    const struct watch *watch = watch_of(driver, (int64_t)call->to.step);
+    if (watch == NULL || call->end == CALL_LOST)
+        return;
+    const struct kvs *found = &call->answer.ops[0];
+    if (call->end == CALL_REFUSED) /* its owner finds out why */
+        tell(driver, watch, WATCH_CHANGED);
+    else if (found->count == 0 || found->all[0].created >= watch->from_revision)
+        tell(driver, watch, WATCH_DELETED);
+    else if (watch->puts && found->all[0].modified >= watch->from_revision)
+        tell(driver, watch, WATCH_CHANGED);
+}
+
+static void made(struct driver *driver, const struct watch *watch, int64_t revision)
+{
+    if (watch->key_size == 0 || revision < watch->from_revision)
+        return;
+    struct call *call =
+        link_begin(&driver->link, METHOD_TXN,
+                   (struct reply_to){.answered = checked, .step = (uint64_t)watch->number});
+    if (call != NULL)
+        txn_range(&call->grpc.out, BRANCH_THEN,
+                  &(struct range){.begin = {watch->key, watch->key_size}, .keys_only = true});
+    if (call == NULL || !link_send(&driver->link, call))
+        tell(driver, watch, WATCH_CHANGED);
+}
+
+/* ---- messages ------------------------------------------------------------------------------------------ */
+
 bool watch_message(struct driver *driver, struct bytes message)
 {
     struct watch_answer answer;
     if (!watch_answer_read(message, &answer))
         return false;
     struct watch *watch = watch_of(driver, answer.id);
-    if (watch == NULL || answer.kind == WATCH_MADE)
+    if (watch == NULL)
         return true;
+    if (answer.kind == WATCH_MADE) {
+        made(driver, watch, answer.header.revision);
+        return true;
+    }
     if (answer.kind == WATCH_CANCELED && answer.compacted == 0) {
         restart(driver);
         return true;
