@@ -292,20 +292,22 @@ static void was_not_put(struct driver *driver, struct claim *claim, struct call 
     }
 }
 
-/* The servers have refused it: there is no key. */
+/* The servers have refused it: there is no key, unless it has used up their space. */
 static void was_refused(struct driver *driver, struct claim *claim, struct call *call)
 {
     if (fault_is_no_lease(call)) { /* with it ends what waits for it */
         session_end(driver, claim->session);
         return;
     }
-    if (claim->state == CLAIM_UNWANTED) {
+    claim->made = fault_is_doubtful(call);
+    if (claim->state != CLAIM_UNWANTED) {
+        claim_become(driver, claim, CLAIM_IDLE);
+        claim_fail(driver, claim, call);
+    } else if (claim->made) {
+        claim_become(driver, claim, CLAIM_REDELETING);
+        claim_go(driver, claim);
+    } else
         claim_end(driver, claim, MORTISE_OK);
-        return;
-    }
-    claim->made = false;
-    claim_become(driver, claim, CLAIM_IDLE);
-    claim_fail(driver, claim, call);
 }
 
 /* This answer counts whatever has become of the claim, unless its session has ended. */

@@ -216,12 +216,20 @@ static bool is_refusal(int status)
     }
 }
 
-/* False: it makes no sense. */
+/* False: it makes no sense, and the connection is given up. */
 static bool take_header(struct link *link, const struct header *header)
 {
-    if (header->term == 0 ||
-        (link->cluster != 0 && header->cluster != link->cluster && link->state == LINK_UP))
+    bool is_other_member = link->member != 0 && header->member != link->member;
+    bool is_other_cluster = link->cluster != 0 && header->cluster != link->cluster;
+    if (is_other_member) {
+        link_break(link, "answers come from several members: a balancer of calls is in between");
         return false;
+    }
+    if (header->term == 0 || (is_other_cluster && link->state == LINK_UP)) {
+        link_break(link, "an answer makes no sense");
+        return false;
+    }
+    link->member = header->member;
     bool is_new = header->term > link->term; /* answers may overtake each other */
     if (is_new)
         link->term = header->term;
@@ -247,10 +255,9 @@ static void call_ended(struct grpc_call *grpc)
     struct bytes message = {call->message.data, call->message.size};
     if (grpc->status != GRPC_OK)
         link_break(link, "%s (gRPC status %d)", call->text, grpc->status);
-    else if (!answer_read(call->method, message, &call->answer) ||
-             (call->method != METHOD_AUTHENTICATE && !take_header(link, &call->answer.header)))
+    else if (!answer_read(call->method, message, &call->answer))
         link_break(link, "an answer makes no sense");
-    else
+    else if (call->method == METHOD_AUTHENTICATE || take_header(link, &call->answer.header))
         call_end(call, CALL_DONE);
     /* else it ends as LOST with the connection */
 }

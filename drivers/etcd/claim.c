@@ -192,9 +192,15 @@ void claim_become(struct driver *driver, struct claim *claim, enum claim_state s
 
 void claim_vanish(struct driver *driver, struct claim *claim)
 {
+    mortise_op *op = claim->op;
     claim->made = false;
+    claim->op = NULL;
     claim_become(driver, claim, CLAIM_GONE);
     claim_tell(driver, claim);
+    if (op != NULL) { /* a repeated acquire: what the first one got is gone */
+        op->hint_ms = -1;
+        driver->host->complete(driver->host, op, MORTISE_BUSY);
+    }
 }
 
 void claim_end(struct driver *driver, struct claim *claim, mortise_status status)

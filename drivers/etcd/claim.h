@@ -28,7 +28,8 @@
  *   ASKING      first: FIRST; blocked: WAITING, a     UNCERTAIN     UNWANTED     IDLE
  *               try: DELETING c; has a key: QUEUED;
  *               not joined: IDLE; somebody, an
- *               exclusive try: BUSY c; lost: UNCERTAIN
+ *               exclusive try: BUSY c; lost: UNCERTAIN;
+ *               no space: REDELETING f
  *   UNCERTAIN   -                                     ASKING b      DOUBTFUL     IDLE
  *   QUEUED      first: FIRST; blocked: WAITING, a     QUEUED        DELETING     IDLE d
  *               try: DELETING c; no key: IDLE
@@ -39,7 +40,8 @@
  *   HELD        key deleted: GONE; made shared e      HELD          DELETING     GONE d
  *   GONE        -                                     GONE          ENDED LOST   GONE
  *   UNWANTED    put: DELETING; not put: ENDED;        DOUBTFUL      UNWANTED     ENDED
- *               has a key: DELETING; lost: DOUBTFUL
+ *               has a key: DELETING; lost: DOUBTFUL;
+ *               no space: REDELETING f
  *   DOUBTFUL    -                                     REDELETING b  DOUBTFUL     ENDED
  *   DELETING    done: ENDED; no key: ENDED LOST;      DELETING      DELETING     ENDED d
  *               lost: REDELETING; refused: after a
@@ -50,7 +52,8 @@
  *   a: LOOKING for a shared try. b: when its session is joined. c: the op is BUSY, or INVALID if the holders have another number of
  *   permits. d: if a move may have been executed: QUEUED, HELD looks at its own key, and the others delete it.
  *   e: a renewal with MORTISE_OP_DOWNGRADE puts the note of the key again, and is answered when that is; lost:
- *   INDETERMINATE, and the repeat puts the same.
+ *   INDETERMINATE, and the repeat puts the same. f: the write that reaches the limit of the database is executed, although its
+ *   answer is the refusal. Any other refusal says that there is no key.
  *
  * MOVES. When a session is LEFT, each of its claims from QUEUED to HELD moves its key to the next session, beside what else it
  * does. The request names the lease that the key has, so it is done once, whenever it is executed: a lease that was left is
@@ -61,9 +64,12 @@
  *   done                                -                 no move            no move
  *   not done, the key has another lease -                 unknown            unknown
  *   not done, no key                    -                 no key a           no key a
+ *   refused (no right)                  -                 no move, a pause   -
+ *   refused (no space)                  -                 unknown, a pause   -
+ *   the next session is over            -                 no move b          no move b
  *   the connection is lost              -                 unknown            unknown
  *
- *   a: HELD: GONE; else QUEUED.
+ *   a: HELD: GONE; else QUEUED. b: and anew, to another session; the answer that is still on its way means nothing.
  *
  * Why the holes are closed:
  *   - An acquire's reply is lost. Each acquire compares the revision of the session's key, and a join changes it. So after the
@@ -135,6 +141,7 @@ struct claim {
     int64_t lease;           /* of its key; 0: not known */
     struct session *moves_to;
     enum move move;
+    uint64_t move_step;        /* answers to earlier moves mean nothing: the key tells */
     int64_t created, modified; /* revisions of its key */
     int64_t seen_at;           /* the revision at which its key was last seen */
     int64_t noted_base;        /* the base of the tokens in its key; -1: not known */

@@ -90,6 +90,8 @@ struct driver {
 
     struct watch *watches; /* uthash, by id */
     int64_t watch_number;
+    int64_t watch_ended_ns; /* when the servers ended all of them last, for another reason than a compaction; */
+    int64_t watch_pause_ns; /* and how long their owners wait before they watch again */
     struct session *sessions;
 
     struct name *names;       /* uthash, by key */
@@ -161,6 +163,9 @@ void fault_permits(struct driver *driver, mortise_op *op, uint32_t permits,
 mortise_status fault_error(mortise_error *error, mortise_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 bool fault_is_no_lease(const struct call *call); /* "requested lease not found" */
+/* "database space exceeded": the servers refuse most such writes, but the one that reaches the limit is executed, and
+ * answered like this too. So nobody knows. */
+bool fault_is_doubtful(const struct call *call);
 /* A call begins that may have to wait for a connection, for no longer than connect_timeout: returns its instant. */
 int64_t patience(struct driver *driver);
 /* Whether a call that began then has waited long enough. */

@@ -104,6 +104,11 @@ bool fault_is_no_lease(const struct call *call)
            strstr(call->text, "lease not found") != NULL;
 }
 
+bool fault_is_doubtful(const struct call *call)
+{
+    return call->end == CALL_REFUSED && call->code == GRPC_RESOURCE_EXHAUSTED;
+}
+
 /* ---- patience without a connection ------------------------------------------------------------------------ */
 
 static void look_by(struct driver *driver, int64_t at_ns)

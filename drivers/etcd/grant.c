@@ -134,6 +134,9 @@ void claim_be_first(struct driver *driver, struct claim *claim, const struct kvs
     claim->step++;
     if (kind == BASE_OTHER_CLUSTER && base <= INT64_MAX - BASE_JUMP)
         base += BASE_JUMP;
+    if (kind ==
+        BASE_NONE) /* nobody has made it yet, or somebody has deleted it: what was known counts on */
+        base = driver->base;
     if (floor > created)
         least = floor - created > INT64_MAX ? -1 : (int64_t)(floor - created);
     mortise_op *op = claim->op;

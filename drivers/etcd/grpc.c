@@ -48,7 +48,8 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
         return 0;
     if (is_header(name, name_len, "grpc-status")) {
         text_take(number, sizeof(number), value, value_len);
-        call->status = (int)strtol(number, NULL, 10);
+        bool is_number = number[0] >= '0' && number[0] <= '9';
+        call->status = is_number ? (int)strtol(number, NULL, 10) : GRPC_UNKNOWN;
     } else if (is_header(name, name_len, "grpc-message"))
         text_take(call->text, sizeof(call->text), value, value_len);
     else if (is_header(name, name_len, ":status") && !is_header(value, value_len, "200") &&

@@ -21,6 +21,7 @@
 /* The status codes that mean something here. */
 enum grpc_status {
     GRPC_OK = 0,
+    GRPC_UNKNOWN = 2,
     GRPC_INVALID_ARGUMENT = 3,
     GRPC_NOT_FOUND = 5,
     GRPC_ALREADY_EXISTS = 6,

@@ -86,7 +86,7 @@ static void renew(struct driver *driver, struct claim *claim, mortise_op *op,
 static void downgraded(struct driver *driver, struct call *call)
 {
     struct claim *claim = claim_answered(driver, call);
-    if (claim == NULL || call->to.step != claim->step || claim->downgrade == NULL)
+    if (claim == NULL || claim->downgrade == NULL)
         return;
     if (call->end == CALL_DONE && !call->answer.done) {
         claim_vanish(driver, claim);
@@ -101,7 +101,8 @@ static void downgraded(struct driver *driver, struct call *call)
     } else if (call->end == CALL_LOST)
         fault_unreachable(driver, op, MORTISE_INDETERMINATE);
     else
-        fault_refused(driver, op, MORTISE_BACKEND, call);
+        fault_refused(driver, op, fault_is_doubtful(call) ? MORTISE_INDETERMINATE : MORTISE_BACKEND,
+                      call);
 }
 
 /* One write to its own key: its place in the queue, its create revision and so its token stay. */
@@ -234,7 +235,7 @@ void lease_watched(struct driver *driver, enum watch_target kind, struct claim *
         if (event == WATCH_ENDED && claim->retry_ns != 0)
             return; /* soon */
         if (event == WATCH_ENDED)
-            claim_retry(driver, claim, 0);
+            claim_retry(driver, claim, driver->watch_pause_ns);
         else
             claim_look(driver, claim);
     } else if (kind == WATCHES_OWN && claim->state == CLAIM_HELD) {
@@ -312,9 +313,14 @@ void lease_proven(struct driver *driver, struct session *session)
         }
 }
 
+/* A claim that has no key yet goes on with the next session: nobody joins the old one for it. */
 static void move_one(struct driver *driver, struct claim *claim)
 {
-    claim_move(driver, claim);
+    if (claim->state == CLAIM_IDLE && claim->session != NULL &&
+        claim->session->state == SESSION_LEFT)
+        claim_go(driver, claim);
+    else
+        claim_move(driver, claim);
 }
 
 void lease_left(struct driver *driver, struct session *session)
@@ -372,7 +378,8 @@ void lease_refused(struct driver *driver, struct session *session, const struct 
         next = name->hh.next;
         for (struct claim *claim = name->claims, *after; claim != NULL; claim = after) {
             after = claim->next;
-            if (claim->session == session && claim->state == CLAIM_IDLE && claim->op != NULL)
+            bool waits = claim->state == CLAIM_IDLE || claim->state == CLAIM_UNCERTAIN;
+            if (claim->session == session && waits && claim->op != NULL)
                 claim_fail(driver, claim, call);
         }
     }

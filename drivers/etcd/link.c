@@ -58,6 +58,7 @@ static void close_socket(struct link *link)
     if (link->socket.fd >= 0)
         link->host->closing(link->host, link->socket.fd);
     socket_close(&link->socket);
+    link->unread = false;
     grpc_close(&link->grpc);
     grpc_call_free(&link->watch);
     link->watch = (struct grpc_call){0};
@@ -93,7 +94,7 @@ static void go_down(struct link *link)
     link->attempts = lasted ? 0 : link->attempts + 1;
     link->due_ns = now_ns + pause_ns(link);
     link->endpoints.at = (link->endpoints.at + 1) % link->endpoints.count;
-    link->term = 0;
+    link->term = link->member = 0;
     calls_lost(link);
     if (was_up)
         link->events->down(link->driver);
@@ -285,7 +286,8 @@ static void receive(struct link *link)
     uint8_t buffer[READ_SIZE];
     ssize_t size = 0;
     bool is_good = true;
-    for (int i = 0; i < READS_MAX && is_good && !link->breaks; i++) {
+    int i = 0;
+    for (; i < READS_MAX && is_good && !link->breaks; i++) {
         size = socket_read(&link->socket, buffer, sizeof(buffer));
         if (size <= 0)
             break;
@@ -295,6 +297,8 @@ static void receive(struct link *link)
         if ((size_t)size < sizeof(buffer) && link->socket.tls == NULL)
             break;
     }
+    link->unread =
+        i == READS_MAX; /* the bytes of TLS are not in the kernel any more: poll() would not tell */
     if (link->breaks)
         go_down(link);
     else if (!is_good)
@@ -312,9 +316,13 @@ void link_flush(struct link *link)
     if (grpc_wants_to_send(&link->grpc))
         plan_look(link, LOOK_FIRST_NS);
     bool written = true;
+    link->telling = true; /* a request that cannot be sent ends here */
     while (written && !link->socket.blocked && (size = grpc_send(&link->grpc, &data)) > 0)
         written = socket_write(&link->socket, data, (size_t)size);
-    if (size < 0)
+    link->telling = false;
+    if (link->breaks)
+        go_down(link);
+    else if (size < 0)
         link_break(link, "%s", link->grpc.text);
     else if (!written || !socket_flush(&link->socket))
         link_break(link, "%s", link->socket.problem);
@@ -330,7 +338,7 @@ static bool is_there(const struct link *link)
 
 void link_look(struct link *link)
 {
-    if (link->state == LINK_UP && is_there(link))
+    if (link->state == LINK_UP && (link->unread || is_there(link)))
         receive(link);
 }
 
@@ -341,6 +349,8 @@ size_t link_interest(const struct link *link, struct pollfd *fds, size_t capacit
         due = link->calls_due_ns;
     if (expects(link) && link->look_ns < due)
         due = link->look_ns;
+    if (link->unread)
+        due = 0;
     if (due < *due_ns)
         *due_ns = due;
     if (link->socket.fd < 0 || capacity == 0)
@@ -357,6 +367,7 @@ void link_turn(struct link *link, const struct pollfd *ready, size_t n)
     bool is_ready =
         n > 0 && link->socket.fd >= 0 && ready[0].fd == link->socket.fd && ready[0].revents != 0;
     int64_t now_ns = now_of(link);
+    is_ready = is_ready || link->unread;
     if (is_ready)
         plan_look(link, LOOK_FIRST_NS);
     else if (expects(link) && link->look_ns <= now_ns) {

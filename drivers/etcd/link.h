@@ -39,6 +39,8 @@
  *   - Two requests for a token at once: calls that are refused meanwhile wait for the one that is on its way. A token that is
  *     refused twice for one call fails the call.
  *   - GOAWAY while calls are on their way: they are LOST, although some may be answered yet.
+ *   - A balancer sends the calls of one connection to several members: the term of one says nothing about another. So a second
+ *     member is nonsense.
  *   - A message without an end, or larger than GRPC_MESSAGE_MAX: nonsense.
  *
  * LOOKS. The core polls the descriptor only while an op is outstanding. What the driver does by itself (beats, moves, a connection
@@ -137,13 +139,15 @@ struct link {
     struct tls_context *tls;
     struct socket socket;
     struct grpc grpc;
-    bool telling; /* inside grpc_receive: if it breaks now, that is done afterwards */
+    bool unread;  /* more has come than one turn reads */
+    bool telling; /* inside grpc_receive or grpc_send: if it breaks now, that is done afterwards */
     bool breaks;
     struct call *calls; /* that are not answered */
     size_t open;        /* how many of them */
     int64_t calls_due_ns; /* none of them is overdue earlier */
     struct grpc_call watch;
     uint64_t term;    /* of the last answer on this connection; 0: there was none */
+    uint64_t member;  /* who answers on this connection; 0: nobody yet */
     uint64_t cluster; /* its id; 0: not known */
     int64_t revision; /* the largest that an answer had */
     enum token_state token_state;

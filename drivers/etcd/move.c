@@ -52,7 +52,8 @@ static void miss(struct driver *driver, struct claim *claim, const struct kvs *o
 static void moved(struct driver *driver, struct call *call)
 {
     struct claim *claim = claim_answered(driver, call);
-    if (claim == NULL || claim->moves_to == NULL || claim->move != MOVE_SENT)
+    if (claim == NULL || claim->moves_to == NULL || claim->move != MOVE_SENT ||
+        call->to.step != claim->move_step) /* an earlier move, to a session that has ended */
         return;
     claim->move = MOVE_UNKNOWN;
     if (call->end == CALL_LOST)
@@ -66,7 +67,7 @@ static void moved(struct driver *driver, struct call *call)
         return;
     }
     if (call->end == CALL_REFUSED) {
-        claim->move = MOVE_NONE;
+        claim->move = fault_is_doubtful(call) ? MOVE_UNKNOWN : MOVE_NONE;
         claim_retry(driver, claim, AGAIN_NS);
         return;
     }
@@ -83,6 +84,7 @@ static void send_move(struct driver *driver, struct claim *claim)
     claim_key(claim, &own);
     struct call *call = claim_begin(driver, claim, moved);
     if (call != NULL) {
+        call->to.step = ++claim->move_step;
         struct writer *out = &call->grpc.out;
         txn_if_created(out, key_bytes(&own), claim->created);
         txn_if_lease(out, key_bytes(&own), claim->lease);

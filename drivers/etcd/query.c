@@ -72,7 +72,9 @@ struct query *query_answer(struct driver *driver, struct call *call)
     if (call->end == CALL_DONE)
         return query;
     if (call->end == CALL_REFUSED) {
-        fault_refused(driver, end(driver, query), MORTISE_BACKEND, call);
+        bool maybe = query->written && fault_is_doubtful(call);
+        fault_refused(driver, end(driver, query), maybe ? MORTISE_INDETERMINATE : MORTISE_BACKEND,
+                      call);
         free_if_done(driver, query);
     } else if (query->written)
         query_fail(driver, query, MORTISE_INDETERMINATE, NULL);

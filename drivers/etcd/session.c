@@ -204,6 +204,7 @@ static void granted(struct driver *driver, struct call *call)
     if (is_good) {
         session->ttl_ns = answer->ttl_s * 1000 * NS_PER_MS;
         session->term = session->asked_term;
+        session->cluster = answer->header.cluster;
         session->beat_due_ns = call->sent_ns + beat_every_ns(session);
         prove(driver, session, call->sent_ns, session->ttl_ns);
         join(driver, session);
@@ -332,6 +333,8 @@ void sessions_up(struct driver *driver)
     sessions_term(driver, driver->link.term);
     DL_FOREACH (driver->sessions, session) {
         session->retry_ns = 0;
+        if (session->state == SESSION_LIVE && session->cluster != driver->link.cluster)
+            leave(driver, session);
         if (session->state != SESSION_LIVE)
             continue;
         session->beat_due_ns = now_of(driver);

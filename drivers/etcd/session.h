@@ -17,6 +17,7 @@
  *   refused                         -           WANTED d   -          -          -
  *   the connection is lost          -           WANTED c   - e        OVER       - e
  *   an answer is of a later term    -           -          LEFT       OVER       -
+ *   connected, to another cluster   -           -          LEFT       -          -
  *   "lease not found"               -           -          OVER       OVER       OVER
  *   no claim for a ttl              OVER        -          RESTING    -          OVER (at once)
  *   a claim comes                   -           -          -          LIVE f     -
@@ -86,7 +87,8 @@ struct session {
     int64_t asked_ttl_s; /* as claims ask for it */
     int64_t ttl_ns;      /* as the servers gave it */
     int64_t lease;       /* its id */
-    uint64_t term;       /* of its grant */
+    uint64_t term;       /* of its grant, */
+    uint64_t cluster;    /* and which one it is: of another one the term means nothing */
     int64_t joined_at;   /* the mod revision of its key, while JOINED */
     unsigned claims;     /* that refer to it; kept by claim.c, as are: */
     unsigned wanted;     /* of these: are wanted or held */
@@ -101,7 +103,7 @@ struct session {
     int64_t keep_alive_sent_ns; /* of its keep-alive; 0: none, or it proves nothing */
     int64_t keep_alive_ttl_ns;
     uint64_t asked_term; /* the link's, before the grant or the keep-alive was sent */
-    bool suspects; /* the core was told to doubt what is held, and not yet that all is well */
+    bool suspects;       /* the core was told to doubt what is held, and not yet that all is well */
     int64_t watch;
     size_t key_len;
     char key[PREFIX_MAX + 80];

@@ -14,6 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define AGAIN_NS                                                                                   \
+    (1000 * NS_PER_MS) /* a server that ends all watches at once is not asked more often */
+
 struct watch {
     UT_hash_handle hh; /* by number */
     int64_t number;
@@ -82,6 +85,9 @@ void watch_stop(struct driver *driver, int64_t number)
 static void restart(struct driver *driver)
 {
     struct watch *all = driver->watches;
+    int64_t now_ns = now_of(driver);
+    driver->watch_pause_ns = now_ns - driver->watch_ended_ns < AGAIN_NS ? AGAIN_NS : 0;
+    driver->watch_ended_ns = now_ns;
     driver->watches = NULL;
     link_watch_stop(&driver->link);
     while (all != NULL) {

@@ -99,6 +99,16 @@ class Server:
     def ask(self, member, *words):
         return self.do("ask", f"only={member}", *words)
 
+    def leader(self):
+        """The number of the member that leads."""
+        give_up = time.monotonic() + PATIENCE_S
+        while time.monotonic() < give_up:
+            values = dict(line.split("=", 1) for line in self.do("values").splitlines())
+            for member in range(1, self.count + 1):
+                if values.get(f"ROLE{member if member > 1 else ''}") == "leader":
+                    return member
+        raise Failure("nobody leads")
+
     def set_clock(self, ahead_s):
         """For libfaketime, or for clock.c."""
         put(f"{self.place}/faketime", f"+{ahead_s} x{self.clock or 1}\n")

@@ -13,10 +13,10 @@ FAULTS = {
     "server-kill": "server", "server-stop": "server", "server-restart": "server",
     "server-forget": "server", "server-power": "server",
     "server-full": "server", "server-memory": "server", "server-evict": "server",
-    "server-clock": "server", "server-failover": "server",
+    "server-clock": "server", "server-failover": "server", "server-leader": "server",
 }
-# These do their harm when they end: what was granted meanwhile is forgotten.
-LATE = ("server-failover",)
+# These do their harm when they end: what was granted meanwhile is forgotten, or a leader does not know yet that there is another.
+LATE = ("server-failover", "server-leader")
 # A command for one of these does not mean that it happens: the proxies count them.
 COUNTED = ("cut", "cut-after-up", "cut-after-down", "cut-reply")
 # These show whether a holder knows its deadline: they often hit a holder, and last longer than a ttl.
@@ -47,6 +47,8 @@ class Plan:
         """Often slightly longer than a ttl, so that the holder must notice it."""
         if fault in TO_LIVE_THROUGH and draw.random() < 0.5:
             times = draw.uniform(1, 1.8)
+        elif fault == "server-leader":
+            times = draw.uniform(2.2, 3.5)  # longer than a lease of whole seconds
         elif fault in LATE:
             times = draw.uniform(1.2, 1.5)  # so that no lock that the replica knows is still held
         elif FAULTS[fault] == "server":

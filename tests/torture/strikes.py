@@ -24,6 +24,7 @@ class ServerFaults:
     def __init__(self, server, jump_s):
         self.server, self.jump_s, self.ahead_s = server, jump_s, 0
         self.failed_over, self.times_full, self.times_refused = False, 0, 0
+        self.stopped_leader = []
 
     def possible(self, fault):
         return fault != "server-failover" or not self.failed_over  # there is one replica
@@ -48,6 +49,14 @@ class ServerFaults:
 
     def end_stop(self, members):
         self.server.each("thaw", members)
+
+    def begin_leader(self, _members):
+        """Stopped, whoever it is."""
+        self.stopped_leader = [self.server.leader()]
+        self.server.each("freeze", self.stopped_leader)
+
+    def end_leader(self, _members):
+        self.server.each("thaw", self.stopped_leader)
 
     def begin_forget(self, members):
         """Killed, and its disk is another one."""
@@ -328,7 +337,7 @@ class Strikes:
     def word(self, entry):
         """What it is counted as: "majority-kill"."""
         count, fault = self.run.server.count, entry["fault"]
-        if count == 1 or FAULTS[fault] in ("process", "witness") or fault == "server-clock":
+        if count == 1 or FAULTS[fault] in ("process", "witness") or fault in ("server-clock", "server-leader"):
             return fault
         share = "majority" if 2 * len(entry["members"]) > count else "minority"
         return f"{share}-{fault.removeprefix('server-')}"
