@@ -10,7 +10,7 @@ enum { STATUSES = 16 };
 static const char *const call_words[CALLS] = {"acquire", "release", "nowait",   "close",
                                               "write",   "read",    "downgrade"};
 static atomic_ulong counts[CALLS][STATUSES];
-static atomic_bool wrong;
+static atomic_bool wrong, execs;
 
 void count(enum call call, mortise_status status)
 {
@@ -28,13 +28,19 @@ static bool may_be(enum call call, mortise_status status)
     unsigned away = bits(MORTISE_UNREACHABLE) | bits(MORTISE_INDETERMINATE);
     const unsigned may[CALLS] = {
         [ACQUIRE] = away | bits(MORTISE_OK) | bits(MORTISE_BUSY) | bits(MORTISE_TIMEDOUT) |
-                    bits(MORTISE_CANCELED) | bits(MORTISE_BACKEND),
+                    bits(MORTISE_CANCELED) | bits(MORTISE_BACKEND) |
+                    (atomic_load(&execs) ? bits(MORTISE_NOMEM) : 0),
         [RELEASE] = away | bits(MORTISE_OK) | bits(MORTISE_LOST) | bits(MORTISE_BACKEND),
         [NOWAIT] = bits(MORTISE_OK) | bits(MORTISE_LOST),
         [CLOSE] = bits(MORTISE_OK) | bits(MORTISE_UNREACHABLE),
         [DOWNGRADE] = away | bits(MORTISE_OK) | bits(MORTISE_LOST) | bits(MORTISE_BACKEND),
     };
     return may[call] & bits(status);
+}
+
+void tally_before_exec(void)
+{
+    atomic_store(&execs, true);
 }
 
 void complain(const char *what, const char *name, const char *why)

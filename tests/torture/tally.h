@@ -13,6 +13,9 @@ void count(enum call call, mortise_status status);
 /* Counts it, and complains if the call may not end so. Returns the status. */
 mortise_status seen(enum call call, const char *name, mortise_status status,
                     const mortise_error *error);
+/* This process is about to call exec: while the kernel ends the other threads, it makes no new ones, so an acquire may end
+ * with NOMEM. */
+void tally_before_exec(void);
 /* Prints what must not happen on stderr at once. */
 void complain(const char *what, const char *name, const char *why);
 /* "acquire.OK=12 release.LOST=1 ", without a newline. */

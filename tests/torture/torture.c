@@ -407,13 +407,19 @@ static void make_child(void)
         pause();
 }
 
+static void become_another(void)
+{
+    tally_before_exec();
+    execlp("sleep", "sleep", "60", (char *)NULL);
+}
+
 /* What only the faults around a witness need. False: it is no such command. */
 static bool obey_for_witness(const char *line)
 {
     if (strcmp(line, "fork\n") == 0)
         make_child();
     else if (strcmp(line, "exec\n") == 0)
-        execlp("sleep", "sleep", "60", (char *)NULL);
+        become_another();
     else if (strcmp(line, "unwatch\n") == 0)
         unwatch();
     else
