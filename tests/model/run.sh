@@ -25,7 +25,7 @@ if [ "$only" = nightly ] && [ "${MORTISE_NIGHTLY:-0}" != 1 ]; then
     echo "left for the nightly run (MORTISE_NIGHTLY=1)"
     exit 0
 fi
-memory_mib=${MORTISE_MODEL_MEMORY_MIB:-6000}
+memory_mib=${MORTISE_MODEL_MEMORY_MIB:-7000}
 seconds=${MORTISE_MODEL_SECONDS:-3000}
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/mortise-model.XXXXXX")
 trap 'rm -rf -- "$scratch"' EXIT
