@@ -130,11 +130,16 @@ static void write_records(unsigned threads)
         bench_die("%s cannot be written", order.out);
 }
 
-static void run_threads(void *(*body)(void *), unsigned threads)
+static void open_workers_up_to(unsigned threads)
 {
     for (; open_workers < threads; open_workers++)
         if (adapter->worker != NULL)
             workers[open_workers].own = adapter->worker(open_workers);
+}
+
+static void run_threads(void *(*body)(void *), unsigned threads)
+{
+    open_workers_up_to(threads);
     for (unsigned i = 0; i < threads; i++)
         workers[i].thread = bench_thread(body, &workers[i]);
     for (unsigned i = 0; i < threads; i++)
@@ -195,11 +200,27 @@ static bool do_batches(void)
 
 /* ---- what is held and waited for ---- */
 
+/* As in a turn, by one that has no ttl: until this process ends. */
+static void take_some(void)
+{
+    char name[NAME_SIZE];
+    void *held;
+    open_workers_up_to(1);
+    for (int64_t i = 0; i < order.count; i++) {
+        snprintf(name, sizeof(name), "%s/%lld", order.name, (long long)i);
+        if (!adapter->take(workers[0].own, name, &held))
+            bench_die("hold: refused");
+    }
+}
+
 static bool do_hold(void)
 {
-    if (adapter->hold == NULL)
+    if (adapter->hold == NULL && adapter->take == NULL)
         return false;
-    adapter->hold(order.name, (unsigned)order.count, order.ttl_ms);
+    if (adapter->hold != NULL)
+        adapter->hold(order.name, (unsigned)order.count, order.ttl_ms);
+    else
+        take_some();
     puts("done");
     return true;
 }

@@ -15,14 +15,13 @@ from pathlib import Path
 
 from .costs import Cost
 from .servers import Servers
-from .subjects import VOTES_AFTER_S, with_setting
+from .subjects import LONG_TTL_S, SESSION_S, await_votes, url_of, with_setting
 
 PERIOD_US = 20000
 STEP_S = 0.1
 PULSE_TTL = "ttl=5s"  # what a grant outlives a release by that a killed server has forgotten
-TTL_MS, SESSION_MS = 2000, 4000  # of what is held; of ZooKeeper's sessions
+TTL_MS, SESSION_MS = 2000, 1000 * SESSION_S  # of what is held; of ZooKeeper's sessions
 SETTLE_S = 0.3  # until those that wait do so
-LONG_TTL_MS = 30000  # the default, which a caller waits for if nothing frees the lock earlier
 WITNESS_S = 20  # bounds failure only
 LONG_KILLS = 5  # a run with so many kills has time for the long ttl without a witness, too
 
@@ -86,11 +85,23 @@ class Killed(Cost):
 
 
 class KilledLongTtl(Killed):
-    """With the default ttl, or the longest one that the servers are set up for."""
+    """With the default ttl; with ZooKeeper, with a session of that length."""
+
+    ttl_ms = 1000 * LONG_TTL_S
 
     def __init__(self, subject, context):
-        super().__init__("fail", "holder killed, ttl 30 s", subject, context, 1)
-        self.ttl_ms = 1000 * VOTES_AFTER_S if context.backend == "redlock" else LONG_TTL_MS
+        environment = {**subject.environment, "BENCH_SESSION_MS": str(self.ttl_ms)}
+        super().__init__("fail", f"holder killed, ttl {LONG_TTL_S} s", replace(subject, environment=environment), context, 1)
+
+    def where(self):
+        if self.subject.kind != "driver" or self.context.url:
+            return super().where()
+        return url_of(self.context.backend, self.context.ports, self.context.folder, LONG_TTL_S)
+
+    def kills(self, count):
+        if self.context.servers is not None:
+            await_votes(self.context.backend, self.context.servers, LONG_TTL_S)
+        return super().kills(count)
 
 
 class Witnessed(KilledLongTtl):

@@ -16,6 +16,7 @@ BACKENDS = {
     "postgres": "PostgreSQL",
     "mysql": "MySQL",
     "zookeeper": "ZooKeeper",
+    "etcd": "etcd",
     "config": "As configured",
 }
 PLACES = {"one": "all on one processor", "free": "not pinned"}

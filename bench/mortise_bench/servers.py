@@ -144,7 +144,7 @@ class Servers:
     def described(self):
         """What it is and how it is set, as it says itself, for people."""
         ways = {"redis": self.redis_itself, "zookeeper": self.zookeeper_itself, "postgres": self.postgres_itself,
-                "mysql": self.mysql_itself}
+                "mysql": self.mysql_itself, "etcd": self.etcd_itself}
         try:
             version, settings = ways[self.kind]()
         except (OSError, TypeError, NotHere) as error:
@@ -172,6 +172,10 @@ class Servers:
         paths = re.compile(r"\w*(director|file|path|hosts|port|address|zone|locale|lc_|search)|DateStyle|TimeZone|log")
         words = [word for word in self.verb("ask", "-c", query).splitlines() if not paths.match(word)]
         return self.verb("ask", "-c", "SHOW server_version").strip(), words
+
+    def etcd_itself(self):
+        answer = self.told(self.ports()[0], b"GET /version HTTP/1.0\r\n\r\n")
+        return re.search(r'"etcdserver":"([^"]+)"', answer)[1], []
 
     def mysql_itself(self):
         query = (

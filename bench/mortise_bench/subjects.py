@@ -42,17 +42,20 @@ KINDS = {
     "redlock": ("redis", ("nodes=5",)),
     "postgres": ("postgres", ("conf=max_connections=300",)),
     "mysql": ("mysql", ("conf=max_connections=300",)),
-    "zookeeper": ("zookeeper", ("tick=1000", "heap=128m")),
+    "zookeeper": ("zookeeper", ("tick=1000", "heap=128m", "conf=maxSessionTimeout=60000")),
+    "etcd": ("etcd", ()),
 }
 
 
 # Without a disk, a node that was started does not vote until the longest ttl is over (max_ttl). So that is short here, and
 # is waited for before anything is measured.
 VOTES_AFTER_S = 5
+SESSION_S = 4
+LONG_TTL_S = 30  # the default, which a caller waits for if nothing frees the lock of a dead process earlier
 
 
-def await_votes(backend, servers):
-    while backend == "redlock" and servers.uptime_s() <= VOTES_AFTER_S:
+def await_votes(backend, servers, votes_after_s=VOTES_AFTER_S):
+    while backend == "redlock" and servers.uptime_s() <= votes_after_s:
         time.sleep(0.1)
 
 
@@ -64,16 +67,18 @@ def with_setting(url, setting):
     return f"{url}{'&' if '?' in url else '?'}{setting}"
 
 
-def url_of(backend, ports, folder):
-    """The driver's URL of servers at these ports."""
+def url_of(backend, ports, folder, ttl_s=None):
+    """The driver's URL of servers at these ports. ttl_s: so long a session, or a longest ttl."""
     first = f"127.0.0.1:{ports[0]}" if ports else ""
+    votes_s, session_s = ttl_s or VOTES_AFTER_S, ttl_s or SESSION_S
     return {
         "sqlite": f"sqlite:{folder}/locks.db",
         "redis": f"redis://{first}",
-        "redlock": "redlock://" + ",".join(f"127.0.0.1:{port}" for port in ports) + f"?max_ttl={VOTES_AFTER_S}s&ttl={VOTES_AFTER_S}s",
+        "redlock": "redlock://" + ",".join(f"127.0.0.1:{port}" for port in ports) + f"?max_ttl={votes_s}s&ttl={votes_s}s",
         "postgres": f"postgresql://mortise@{first}/mortise",
         "mysql": f"mysql://mortise@{first}/mortise",
-        "zookeeper": f"zookeeper://{first}/bench?session_timeout=4s",
+        "zookeeper": f"zookeeper://{first}/bench?session_timeout={session_s}s",
+        "etcd": f"etcd://{first}/bench",
     }[backend]
 
 
@@ -85,13 +90,16 @@ FLOORS = {
     "sqlite": ("floor_local", "turns contend state", "bare SQLite", {"contend": "flock(2)", "state": "the clock"}),
     "redis": ("floor_redis", "turns threads many contend", "bare hiredis", {"contend": "BLPOP and RPUSH, no lock"}),
     "redlock": ("floor_redlock", "loop", "bare hiredis, three answered", {}),
-    "postgres": ("floor_postgres", "turns threads contend", "bare libpq", {"contend": "advisory lock"}),
-    "mysql": ("floor_mysql", "turns threads contend", "bare libmariadb", {"contend": "GET_LOCK"}),
+    "postgres": ("floor_postgres", "turns threads contend hold", "bare libpq",
+                 {"contend": "advisory lock", "fail": "advisory lock"}),
+    "mysql": ("floor_mysql", "turns threads contend hold", "bare libmariadb", {"contend": "GET_LOCK", "fail": "GET_LOCK"}),
     "zookeeper": ("floor_zookeeper", "turns many", "bare create + delete", {}),
 }
 
 
 def floors(backend, ports, folder):
+    if backend not in FLOORS:
+        return []
     name, can, label, labels = FLOORS[backend]
     command = parts.adapter(name)
     if not os.access(command, os.X_OK):
@@ -196,7 +204,7 @@ def known_rivals(backend, ports=(), folder=""):
             "Curator InterProcessMutex": curator(addresses),
         }
     if backend == "sqlite":
-        can = frozenset("turns threads contend".split())
+        can = frozenset("turns threads contend hold".split())
         flock = Subject("flock", "rival", "flock(1)", (parts.adapter("flock"),), str(folder), can)
         return {"flock(1)": [flock] if shutil.which("flock") else []}
     return {}

@@ -26,7 +26,8 @@ public class Curator {
 
     private Curator(String where) throws Exception {
         this.where = where;
-        client = CuratorFrameworkFactory.builder().connectString(where).sessionTimeoutMs(4000)
+        client = CuratorFrameworkFactory.builder().connectString(where)
+                .sessionTimeoutMs(Integer.parseInt(System.getenv().getOrDefault("BENCH_SESSION_MS", "4000")))
                 .retryPolicy(new ExponentialBackoffRetry(1000, 3)).build();
         client.start();
         client.blockUntilConnected();
