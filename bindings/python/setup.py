@@ -1,4 +1,4 @@
-"""setup.py - the wheel: the package, the cffi module, and in mortise/_prefix the library, its modules and the command.
+"""setup.py - the wheel: the package, its two modules in C, and in mortise/_prefix the library, its modules and the command.
 
 They come from a build tree of Mortise, $MORTISE_BUILD_DIR; without it they are built here. In the source tree the sources
 are ../.., in an sdist they are in source/."""
@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 
-from setuptools import setup
+from setuptools import Extension, setup
 from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
@@ -130,6 +130,10 @@ if {"bdist_wheel", "build", "build_ext", "install", "develop", "editable_wheel"}
     os.environ["MORTISE_LIB"] = os.path.join(tree_now, "lib")
     os.environ["MORTISE_INCLUDE"] = os.path.join(SOURCE, "include")
     arguments["cffi_modules"] = ["native/build.py:ffibuilder"]
+    arguments["ext_modules"] = [Extension(
+        "mortise._block", ["native/block.c"], py_limited_api=True, define_macros=[("Py_LIMITED_API", "0x030a0000")],
+        extra_compile_args=["-std=gnu11", "-fvisibility=hidden", *os.environ.get("MORTISE_CFLAGS", "").split()],
+        extra_link_args=os.environ.get("MORTISE_LDFLAGS", "").split())]
 
 setup(
     version=version(),

@@ -11,21 +11,32 @@ import asyncio
 import logging
 import os
 import weakref
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _errors, _values
+from ._block import AsyncBlock, AsyncScope
 from ._client import _keys
-from ._lease import HELD, RELEASED, BaseLease, Leases, OnLoss
-from ._lock import Left
+from ._lease import HELD, RELEASED, BaseLease, Leases, OnLoss, drop_all
+from ._lock import Left, forget
 from ._native import ffi, lib
 
 if TYPE_CHECKING:
     from ._client import Client
 
-ROOM = 128  # events at a time
+Result = TypeVar("Result")
 _log = logging.getLogger("mortise")
+
+
+async def in_thread(function: Callable[..., Result], *arguments: Any) -> Result:
+    """In a thread of its own. All threads of the loop's executor may wait for locks, until this call lets them go on."""
+    executor = ThreadPoolExecutor(1, "mortise")
+    try:
+        return await asyncio.get_running_loop().run_in_executor(executor, function, *arguments)
+    finally:
+        executor.shutdown(wait=False)
 
 
 class LoopSink:
@@ -35,12 +46,12 @@ class LoopSink:
         self.loop = loop
         self.waiting: dict[int, asyncio.Future[int]] = {}
         self.watched: weakref.WeakValueDictionary[int, AsyncLease] = weakref.WeakValueDictionary()
-        self._events = ffi.new("mpy_event[]", ROOM)
+        self._batch = ffi.new("mpy_batch *")
+        self._fd = -1
         client._poll_fd()  # callbacks come by dispatching from now on
         self._fd = client._new_fd()
         sink = lib.mpy_sink_new(client._handle)
         if not sink:
-            os.close(self._fd)
             raise MemoryError
         self.sink = ffi.gc(sink, lib.mpy_sink_drop)
         loop.add_reader(self._fd, self.collect)
@@ -48,19 +59,32 @@ class LoopSink:
 
     def collect(self) -> None:
         """Does what is ready, and passes on what has come."""
-        count = lib.mpy_collect(self.sink, self._events, ROOM)
-        for i in range(count):
-            event = self._events[i]
-            if event.what & 3:
-                future = self.waiting.pop(event.key, None)
-                if future is not None and not future.done():
-                    future.set_result(event.status)
-            if event.what & 4 and event.state == 0:
-                lease = self.watched.get(event.key)
-                if lease is not None:
-                    lease._is_lost()
-        if count < 0:
+        batch = self._batch
+        if batch.done < batch.count:  # a signal handler has raised in the middle of it
+            self._pass_on(batch)
+        count = lib.mpy_collect(self.sink, batch)
+        if count > 0:
+            self._pass_on(batch)
+        elif count < 0:
             self._detach()
+
+    def _pass_on(self, batch: Any) -> None:
+        try:
+            while batch.done < batch.count:
+                event = batch.events[batch.done]
+                if event.what & 3:
+                    future = self.waiting.get(event.key)
+                    if future is not None and not future.done():
+                        future.set_result(event.status)
+                    self.waiting.pop(event.key, None)
+                if event.what & 4 and event.state == 0:
+                    lease = self.watched.get(event.key)
+                    if lease is not None:
+                        lease._is_lost()
+                batch.done += 1
+        except BaseException:
+            self.loop.call_soon(self.collect)
+            raise
 
     def _detach(self) -> None:
         fd, self._fd = self._fd, -1
@@ -74,6 +98,14 @@ class LoopSink:
             if not future.done():
                 future.set_result(_errors.CLOSED)
         self.waiting.clear()
+        for lease in list(self.watched.values()):  # the close has released it
+            if lease._lost_event is not None and lease._phase == HELD:
+                lease._lost_event.set()
+
+    def __del__(self) -> None:
+        fd = getattr(self, "_fd", -1)
+        if fd >= 0:  # the loop was closed before it could do that
+            os.close(fd)
 
     def _end(self) -> None:
         before = -1
@@ -88,10 +120,11 @@ class LoopSink:
             self.loop.call_soon_threadsafe(self._end)
         except RuntimeError:  # the loop is closed, and nobody awaits anything there
             self.waiting.clear()
+            self.watched.clear()
             self._detach()
 
 
-class AsyncLease(BaseLease):
+class AsyncLease(BaseLease, AsyncScope):
     """The right to a name, for asyncio. As an async context manager, it releases the lock at the end of the block."""
 
     __slots__ = ("_key", "_sink", "_lost_event")
@@ -106,34 +139,53 @@ class AsyncLease(BaseLease):
 
     async def _acquire(self, options: Any) -> int:
         """Returns the status. On an exception nothing is left."""
-        future = self._expect()
         try:
-            status = int(lib.mpy_acquire_start(self._client._handle, self._slot, self._name, options, True, True))
-            if status == _errors.OK:
-                status = await future
-            if status == _errors.OK:
-                self._phase = HELD
-            return status
+            return self._acquired(await self._start_acquire(options))
         except BaseException:
-            self._abandon()
+            self._drop()
             raise
-        finally:
-            self._sink.waiting.pop(self._key, None)
+
+    def _start_acquire(self, options: Any) -> asyncio.Future[int]:
+        future = self._expect()
+        status = int(lib.mpy_acquire_start(self._client._handle, self._slot, self._name, options, True, True))
+        if status != _errors.OK:
+            self._settle(future, status)
+        return future
+
+    def _acquired(self, status: int) -> int:
+        if status == _errors.OK:
+            self._phase = HELD
+        return status
 
     def _expect(self) -> asyncio.Future[int]:
         future = self._sink.waiting[self._key] = self._sink.loop.create_future()
         return future
 
+    def _settle(self, future: asyncio.Future[int], status: int) -> None:
+        """No event will come."""
+        self._sink.waiting.pop(self._key, None)
+        future.set_result(status)
+
+    def _drop(self) -> None:
+        if self._phase != RELEASED:
+            self._sink.waiting.pop(self._key, None)
+        super()._drop()
+
     def _is_lost(self) -> None:
         if self._phase == RELEASED:
             return
+        if self._on_loss is not None:  # a call of its own: what it raises is not ours
+            self._sink.loop.call_soon(self._tell)
         if self._lost_event is not None:
             self._lost_event.set()
-        if self._on_loss is not None:
-            try:
-                self._on_loss(self)
-            except Exception:
-                _log.exception("on_loss of %r failed", self.name)
+
+    def _tell(self) -> None:
+        if self._on_loss is None or self._phase == RELEASED:
+            return
+        try:
+            self._on_loss(self)
+        except Exception:
+            _log.exception("on_loss of %r failed", self.name)
 
     @property
     def lost(self) -> asyncio.Event:
@@ -148,45 +200,50 @@ class AsyncLease(BaseLease):
     async def __aenter__(self) -> AsyncLease:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                        trace: TracebackType | None) -> None:
-        if self._phase == RELEASED:
+    def _leave(self, kind: type[BaseException] | None, error: BaseException | None,
+               trace: TracebackType | None) -> Coroutine[Any, Any, None]:
+        """The end of the block; native/block.c calls it. The release is under way when it returns."""
+        return self._left(None if self._phase == RELEASED else self._start_release(), error)
+
+    async def _left(self, release: asyncio.Future[int] | None, error: BaseException | None) -> None:
+        if release is None:
             return
         try:
-            await self.release()
+            self._released(await release)
         except _errors.Error as failure:
             if error is None:
                 raise
             self._failed_quietly(failure)
+
+    def _start_release(self) -> asyncio.Future[int]:
+        if asyncio.get_running_loop() is not self._sink.loop:
+            raise RuntimeError("the lease belongs to another event loop; release_nowait() works everywhere")
+        future = self._expect()
+        status = lib.mpy_release_start(self._slot)
+        if status == _errors.OK:
+            self._phase = RELEASED
+        else:
+            self._settle(future, status)
+        return future
 
     async def release(self) -> None:
         """Releases the lock and waits for the backend's answer; see Lease.release().
 
         If the task is canceled meanwhile, the release goes on.
         """
-        if asyncio.get_running_loop() is not self._sink.loop:
-            raise RuntimeError("the lease belongs to another event loop; release_nowait() works everywhere")
         if self._phase == RELEASED:
             raise _errors.make(_errors.INVALID, f"the lease of {self.name!r} was released before")
-        future = self._expect()
-        try:
-            status = lib.mpy_release_start(self._slot)
-            if status == _errors.OK:
-                self._phase = RELEASED
-                status = await future
-        finally:
-            self._sink.waiting.pop(self._key, None)
-        self._released(status)
+        self._released(await self._start_release())
 
     async def extend(self, ttl: _values.Duration | None = None) -> None:
         """For a lease with renew=False: lets it last for ttl from now on (None: the ttl of the acquire)."""
-        status = await asyncio.to_thread(self._extend_here, _values.ttl_ms(ttl))
+        status = await in_thread(self._extend_here, _values.ttl_ms(ttl))
         if status != _errors.OK:
             raise self._failure(status)
 
     async def downgrade(self) -> None:
         """Makes an exclusive lease shared, in one step: no other writer comes in between."""
-        status = await asyncio.to_thread(self._downgrade_here)
+        status = await in_thread(self._downgrade_here)
         if status != _errors.OK:
             raise self._failure(status)
 
@@ -198,20 +255,24 @@ class AsyncLease(BaseLease):
         return int(lib.mpy_downgrade(self._slot))
 
 
-class AsyncLock:
+class AsyncLock(AsyncBlock):
     """A name and how to acquire it: client.alock() makes it. `async with` acquires it; `await` too, and returns the lease.
 
     One AsyncLock may be used by several tasks, and again after its block.
     """
 
     __slots__ = ("_client", "_name", "_request", "_on_loss", "_held")
+    _key = staticmethod(asyncio.current_task)
+    _leave = staticmethod(AsyncLease._leave)
+    _drop = staticmethod(AsyncLease._drop)
 
     def __init__(self, client: Client, name: bytes, request: _values.Request, on_loss: OnLoss | None) -> None:
+        request.check_async()
         self._client = client
         self._name = name
         self._request = request
         self._on_loss = on_loss
-        self._held: dict[object, list[AsyncLease]] = {}  # by task
+        self._held: list[tuple[object, AsyncLease]] = []  # the blocks, by task; see native/block.c
 
     def __repr__(self) -> str:
         return f"<mortise.AsyncLock {self._name.decode('utf-8', 'backslashreplace')!r}>"
@@ -232,17 +293,15 @@ class AsyncLock:
 
     async def __aenter__(self) -> AsyncLease:
         lease = await acquire(self._client, self._name, self._request.options, self._on_loss)
-        self._held.setdefault(asyncio.current_task(), []).append(lease)
+        entry = None
+        try:
+            entry = (asyncio.current_task(), lease)
+            self._held.append(entry)
+        except BaseException:  # a KeyboardInterrupt
+            forget(self._held, entry)
+            lease._drop()
+            raise
         return lease
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                        trace: TracebackType | None) -> None:
-        task = asyncio.current_task()
-        stack = self._held[task]
-        lease = stack.pop()
-        if not stack:
-            del self._held[task]
-        await lease.__aexit__(kind, error, trace)
 
 
 async def acquire(client: Client, name: bytes, options: Any, on_loss: OnLoss | None) -> AsyncLease:
@@ -254,85 +313,89 @@ async def acquire(client: Client, name: bytes, options: Any, on_loss: OnLoss | N
     return lease
 
 
-class AsyncLockMany:
+class AsyncLockMany(AsyncBlock):
     """Several names and how to acquire them: client.alock_many() makes it; `async with` acquires all of them, or none."""
 
     __slots__ = ("_client", "_names", "_request", "_on_loss", "_held")
+    _key = staticmethod(asyncio.current_task)
 
     def __init__(self, client: Client, names: Sequence[bytes], request: _values.Request, on_loss: OnLoss | None) -> None:
+        request.check_async()
         self._client = client
         self._names = names
         self._request = request
         self._on_loss = on_loss
-        self._held: dict[object, list[Leases[AsyncLease]]] = {}
+        self._held: list[tuple[object, Leases[AsyncLease]]] = []
 
     async def acquire(self) -> Leases[AsyncLease]:
         """Acquires all of the names. The leases must be released."""
-        return Leases(await self._try_all() or await self._in_order())
+        return await self._try_all() or await self._in_order()
 
     def __await__(self) -> Generator[Any, None, Leases[AsyncLease]]:
         return self.acquire().__await__()
 
-    async def _try_all(self) -> Sequence[AsyncLease] | None:
+    async def _try_all(self) -> Leases[AsyncLease] | None:
         """At the same time. None: one is busy, and the call may wait; then nothing is held."""
         sink = self._client._loop_sink(asyncio.get_running_loop())
         options = self._request.with_wait(0)
-        leases = [AsyncLease(self._client, name, sink, self._on_loss) for name in self._names]
+        leases = Leases([AsyncLease(self._client, name, sink, self._on_loss) for name in self._names])
         try:
-            found = await asyncio.gather(*(lease._acquire(options) for lease in leases))
+            futures = [lease._start_acquire(options) for lease in leases]
+            found = [lease._acquired(await future) for lease, future in zip(leases, futures)]
+            if not any(found):
+                return leases
+            failures = [lease._failure(status) for lease, status in zip(leases, found) if status != _errors.OK]
         except BaseException:
-            _drop(leases)
+            drop_all(leases)
             raise
-        if not any(found):
-            return leases
-        failures = [lease._failure(status) for lease, status in zip(leases, found) if status != _errors.OK]
-        _drop(leases)
+        drop_all(leases)
         for failure in failures:
             if not isinstance(failure, _errors.Busy) or self._request.wait_ms == 0:
                 raise failure
         return None
 
-    async def _in_order(self) -> Sequence[AsyncLease]:
+    async def _in_order(self) -> Leases[AsyncLease]:
         """Waits for each name while it holds only smaller ones, so that nobody waits in a circle."""
         left, found = Left(self._request.wait_ms), dict[bytes, AsyncLease]()
         try:
             for name in sorted(self._names):
                 options = self._request.with_wait(left.wait_ms())
                 found[name] = await acquire(self._client, name, options, self._on_loss)
+            return Leases([found[name] for name in self._names])
         except BaseException:
-            _drop(list(found.values()))
+            drop_all(tuple(found.values()))
             raise
-        return [found[name] for name in self._names]
 
     async def __aenter__(self) -> Leases[AsyncLease]:
         leases = await self.acquire()
-        self._held.setdefault(asyncio.current_task(), []).append(leases)
+        entry = None
+        try:
+            entry = (asyncio.current_task(), leases)
+            self._held.append(entry)
+        except BaseException:  # a KeyboardInterrupt
+            forget(self._held, entry)
+            drop_all(leases)
+            raise
         return leases
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                        trace: TracebackType | None) -> None:
-        task = asyncio.current_task()
-        stack = self._held[task]
-        leases = stack.pop()
-        if not stack:
-            del self._held[task]
+    @staticmethod
+    def _leave(leases: Leases[AsyncLease], kind: type[BaseException] | None, error: BaseException | None,
+               trace: TracebackType | None) -> Coroutine[Any, Any, None]:
+        held = [lease for lease in leases if lease._phase == HELD]
+        return _left_all(held, [lease._start_release() for lease in held], error)
+
+    _drop = staticmethod(drop_all)
+
+
+async def _left_all(leases: Sequence[AsyncLease], releases: Sequence[asyncio.Future[int]], error: BaseException | None) -> None:
+    """All of them are under way already. Raises the first failure, after all of them have ended."""
+    first: _errors.Error | None = None
+    for lease, release in zip(leases, releases):
         try:
-            await release_all(leases)
+            lease._released(await release)
         except _errors.Error as failure:
-            if error is None:
-                raise
-            leases[0]._failed_quietly(failure)
-
-
-def _drop(leases: Sequence[AsyncLease]) -> None:
-    for lease in leases:
-        if lease._phase != RELEASED:
-            lease._abandon()
-
-
-async def release_all(leases: Sequence[AsyncLease]) -> None:
-    """Releases all of them at the same time. Raises the first failure, after all of them are released."""
-    found = await asyncio.gather(*(lease.release() for lease in leases if lease._phase == HELD), return_exceptions=True)
-    for failure in found:
-        if isinstance(failure, BaseException):
-            raise failure
+            first = first or failure
+    if first is not None and error is None:
+        raise first
+    if first is not None:
+        leases[0]._failed_quietly(first)

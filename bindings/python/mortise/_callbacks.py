@@ -15,8 +15,8 @@ from ._native import ffi, lib
 if TYPE_CHECKING:
     from ._client import Client
 
-ROOM = 64  # events at a time
 _logger = logging.getLogger("mortise")
+STOP_S = 5  # how long close() waits for an on_loss that runs
 
 
 class Callbacks:
@@ -28,9 +28,14 @@ class Callbacks:
             raise MemoryError
         self._sink = ffi.gc(sink, lib.mpy_sink_drop)
         self._leases: weakref.WeakValueDictionary[int, Lease] = weakref.WeakValueDictionary()
-        self._thread = threading.Thread(target=_run, args=(self._sink, fd, self._leases), name="mortise-callbacks",
-                                        daemon=True)
-        self._thread.start()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=_run, args=(self._sink, fd, self._leases, self._ended),
+                                        name="mortise-callbacks", daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread, if it has not been started."""
+        if self._thread.ident is None and not self._ended.is_set():
+            self._thread.start()
 
     def new_lease(self, client: Client, name: bytes, key: int, on_loss: OnLoss) -> Lease:
         lease = Lease(client, name, self._sink, key, on_loss)
@@ -38,22 +43,29 @@ class Callbacks:
         return lease
 
     def stop(self) -> None:
-        """The client was closed: the thread sees that, and ends."""
+        """The client was closed: the thread ends. An on_loss that runs may end, and no further one begins."""
+        self._ended.set()
         lib.mpy_sink_end(self._sink)
-        if threading.current_thread() is not self._thread:
-            self._thread.join(5)
+        if threading.current_thread() is self._thread or self._thread.ident is None:
+            return
+        self._thread.join(STOP_S)
+        if self._thread.is_alive():
+            _logger.warning("an on_loss still runs, although the client is closed")
 
 
-def _run(sink: Any, fd: int, leases: weakref.WeakValueDictionary[int, Lease]) -> None:
-    events = ffi.new("mpy_event[]", ROOM)
+def _run(sink: Any, fd: int, leases: weakref.WeakValueDictionary[int, Lease], ended: threading.Event) -> None:
+    batch = ffi.new("mpy_batch *")
     count = 0
-    while count >= 0:
-        if count < ROOM:
+    while count >= 0 and not ended.is_set():
+        if count < lib.MPY_ROOM:
             lib.mpy_sink_wait(sink, fd, -1)
-        count = lib.mpy_collect(sink, events, ROOM)
+        count = lib.mpy_collect(sink, batch)
         for i in range(count):
-            if events[i].what & lib.MPY_STATE and events[i].state == 0:
-                _tell(leases.get(events[i].key))
+            if ended.is_set():
+                return
+            event = batch.events[i]
+            if event.what & lib.MPY_STATE and event.state == 0:
+                _tell(leases.get(event.key))
 
 
 def _tell(lease: Lease | None) -> None:
@@ -61,5 +73,5 @@ def _tell(lease: Lease | None) -> None:
         return
     try:
         lease._on_loss(lease)
-    except Exception:
+    except BaseException:  # also sys.exit(): this thread calls the others
         _logger.exception("on_loss of %r failed", lease.name)

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _errors, _values
 from . import _log as _log
+from ._block import Scope
 from ._callbacks import Callbacks
-from ._lease import HELD, Lease, OnLoss
-from ._lock import Left, Lock, LockMany, drop
+from ._lease import HELD, Lease, Leases, OnLoss, drop_all
+from ._lock import Left, Lock, LockMany
 from ._native import ffi, lib
 from ._values import Duration, Info, Name, Owner, Request, Stats, Where
 
@@ -27,16 +28,13 @@ if TYPE_CHECKING:
     from ._aio import AsyncLock, AsyncLockMany, LoopSink
 
 SLICE_MS = 100  # how soon the main thread looks for a signal that another thread got
-MANY_MAX = 256
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _keys = itertools.count(1)
 _open_clients: weakref.WeakSet[Client] = weakref.WeakSet()
-_USUAL = Request(None, None, False, 0, None, True, None)
-_TRY = Request(0, None, False, 0, None, True, None)
 
 
-class Client:
+class Client(Scope):
     """A client of the lock service. Make it with mortise.open(); one for a process is enough.
 
     All methods may be called from any thread. As a context manager it closes itself at the end of the block.
@@ -47,19 +45,24 @@ class Client:
         self._pid = os.getpid()
         self._fd = -1
         self._closed = True
-        self._lock = threading.Lock()  # guards what is made when it is first needed
+        self._lock = threading.RLock()  # guards what is made when it is first needed; a signal handler may come in between
         self._callbacks: Callbacks | None = None
         self._loops: dict[asyncio.AbstractEventLoop, LoopSink] = {}
         text = _values.encode_where(where)
         room = ffi.new("mortise_client **")
         detail = _errors.new_detail()
 
-        status = lib.mpy_open(text, room, detail)
-        if status != _errors.OK:
-            raise _errors.from_native(status, detail)
-        self._handle = room[0]
-        self._closed = False
-        _open_clients.add(self)
+        try:
+            status = lib.mpy_open(text, room, detail)
+            if status != _errors.OK:
+                raise _errors.from_native(status, detail)
+            self._handle = room[0]
+            _open_clients.add(self)
+            self._closed = False
+        except BaseException:  # a KeyboardInterrupt
+            if room[0]:
+                lib.mpy_close(room[0], detail)
+            raise
 
     # ---- its life ----
 
@@ -70,44 +73,57 @@ class Client:
         """
         if self._forked():
             raise _errors.make(_errors.FORKED, "the client belongs to the parent process")
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-        _open_clients.discard(self)
+        if self._closed:
+            return
         detail = _errors.new_detail()
-        status = lib.mpy_close(self._handle, detail)
-        self._detach()
+        begun = False
+        try:
+            begun = True  # no signal handler runs between this and the call
+            status = lib.mpy_close(self._handle, detail)
+        finally:
+            if begun:
+                self._detach()
         if status not in (_errors.OK, _errors.CLOSED):
             raise _errors.from_native(status, detail)
 
     def _detach(self) -> None:
-        """After the close: everybody who waits for events gets the last ones."""
-        if self._callbacks is not None:
-            self._callbacks.stop()
-        for sink in list(self._loops.values()):
-            sink.stop()
-        with self._lock:
-            fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        """After the close: everybody who waits for events gets the last ones. Several threads may close at the same time."""
+        self._closed = True
+        try:
+            if self._callbacks is not None:
+                self._callbacks.stop()
+        finally:
+            for sink in list(self._loops.values()):
+                sink.stop()
+            with self._lock:
+                fd, self._fd = self._fd, -1
+            if fd >= 0:
+                os.close(fd)
+            _open_clients.discard(self)
 
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def _leave(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """The end of the block; native/block.c calls it."""
         try:
             self.close()
         except _errors.Error:
             if error is None:
                 raise
 
+    def _drop(self) -> None:
+        """_leave() was interrupted."""
+        try:
+            self.close()
+        except _errors.Error:
+            pass
+
     async def aclose(self) -> None:
         """As close(), without blocking the event loop."""
-        import asyncio
+        from ._aio import in_thread
 
-        await asyncio.to_thread(self.close)
+        await in_thread(self.close)
 
     async def __aenter__(self) -> Client:
         return self
@@ -167,14 +183,14 @@ class Client:
         The block raises Lost at its end if another holder may have overlapped.
         """
         return Lock(self, _values.encode(name, "the name"),
-                    _request(timeout, ttl, shared, permits, owner, renew, max_hold), _callable(on_loss))
+                    _values.request(timeout, ttl, shared, permits, owner, renew, max_hold), _values.callback(on_loss))
 
     def acquire(self, name: Name, *, timeout: Duration | None = None, ttl: Duration | None = None, shared: bool = False,
                 permits: int = 0, owner: Owner | None = None, renew: bool = True, max_hold: Duration | None = None,
                 on_loss: Callable[[Lease], object] | None = None) -> Lease:
         """Acquires a lock without a block: the lease must be released. The arguments are those of lock()."""
-        request = _request(timeout, ttl, shared, permits, owner, renew, max_hold)
-        return self._acquire(_values.encode(name, "the name"), request.options, request, _callable(on_loss))
+        request = _values.request(timeout, ttl, shared, permits, owner, renew, max_hold)
+        return self._acquire(_values.encode(name, "the name"), request.options, request, _values.callback(on_loss))
 
     def try_lock(self, name: Name, *, ttl: Duration | None = None, shared: bool = False, permits: int = 0,
                  owner: Owner | None = None, renew: bool = True, max_hold: Duration | None = None,
@@ -184,9 +200,9 @@ class Client:
             if lease := client.try_lock("nightly"):
                 with lease: ...
         """
-        request = _request(0, ttl, shared, permits, owner, renew, max_hold)
+        request = _values.request(0, ttl, shared, permits, owner, renew, max_hold)
         try:
-            return self._acquire(_values.encode(name, "the name"), request.options, request, _callable(on_loss))
+            return self._acquire(_values.encode(name, "the name"), request.options, request, _values.callback(on_loss))
         except _errors.Busy:
             return None
 
@@ -195,8 +211,8 @@ class Client:
                   max_hold: Duration | None = None, on_loss: Callable[[Lease], object] | None = None) -> LockMany:
         """Several names for one `with` block: all or none, within one timeout. The block gets the leases, in the order of
         the names. Callers that want some of the same names do not wait for each other for ever."""
-        return LockMany(self, encode_names(names), _request(timeout, ttl, shared, permits, owner, renew, max_hold),
-                        _callable(on_loss))
+        return LockMany(self, _values.encode_names(names), _values.request(timeout, ttl, shared, permits, owner, renew, max_hold),
+                        _values.callback(on_loss))
 
     def locked(self, name: str | Callable[..., Name], *, timeout: Duration | None = None, ttl: Duration | None = None,
                shared: bool = False, permits: int = 0, owner: Owner | None = None, renew: bool = True,
@@ -208,7 +224,7 @@ class Client:
         """
         from ._decorator import decorate
 
-        return decorate(self, name, _request(timeout, ttl, shared, permits, owner, renew, max_hold), lease)
+        return decorate(self, name, _values.request(timeout, ttl, shared, permits, owner, renew, max_hold), lease)
 
     # ---- locks for asyncio ----
 
@@ -219,7 +235,7 @@ class Client:
         from ._aio import AsyncLock
 
         return AsyncLock(self, _values.encode(name, "the name"),
-                         _request(timeout, ttl, shared, permits, owner, renew, max_hold), _callable(on_loss))
+                         _values.request(timeout, ttl, shared, permits, owner, renew, max_hold), _values.callback(on_loss))
 
     def alock_many(self, names: Iterable[Name], *, timeout: Duration | None = None, ttl: Duration | None = None,
                    shared: bool = False, permits: int = 0, owner: Owner | None = None, renew: bool = True,
@@ -227,8 +243,8 @@ class Client:
         """As lock_many(), for `async with`."""
         from ._aio import AsyncLockMany
 
-        return AsyncLockMany(self, encode_names(names),
-                             _request(timeout, ttl, shared, permits, owner, renew, max_hold), _callable(on_loss))
+        return AsyncLockMany(self, _values.encode_names(names),
+                             _values.request(timeout, ttl, shared, permits, owner, renew, max_hold), _values.callback(on_loss))
 
     def _loop_sink(self, loop: asyncio.AbstractEventLoop) -> LoopSink:
         """What the event loop hears from this client."""
@@ -243,6 +259,8 @@ class Client:
             if ended is not None:
                 ended.stop()
         found = self._loops[loop] = LoopSink(self, loop)
+        if self._closed:  # meanwhile
+            found.stop()
         return found
 
     # ---- how they are acquired ----
@@ -259,8 +277,11 @@ class Client:
         if self._fd < 0:
             self._check_usable()
             with self._lock:
+                fd = self._new_fd() if self._fd < 0 else -1
                 if self._fd < 0:
-                    self._fd = self._new_fd()
+                    self._fd = fd
+                elif fd >= 0:  # a signal handler was faster
+                    os.close(fd)
         return self._fd
 
     def _new_fd(self) -> int:
@@ -276,8 +297,8 @@ class Client:
         if self._callbacks is None:
             fd = self._poll_fd()
             with self._lock:
-                if self._callbacks is None:
-                    self._callbacks = Callbacks(self._handle, fd)
+                callbacks = self._callbacks = self._callbacks or Callbacks(self._handle, fd)
+                callbacks.start()
         return self._callbacks.new_lease(self, name, next(_keys), on_loss)
 
     def _acquire(self, name: bytes, options: Any, request: Request, on_loss: OnLoss | None) -> Lease:
@@ -299,11 +320,11 @@ class Client:
                 _stay_if_exiting()
             raise lease._failure(status)
         except BaseException:
-            lease._abandon()
+            lease._drop()
             raise
 
-    def _acquire_many(self, names: Sequence[bytes], request: Request, on_loss: OnLoss | None) -> Sequence[Lease]:
-        leases = [self._new_lease(name, on_loss) for name in names]
+    def _acquire_many(self, names: Sequence[bytes], request: Request, on_loss: OnLoss | None) -> Leases[Lease]:
+        leases = Leases([self._new_lease(name, on_loss) for name in names])
         try:
             if on_loss is None and threading.get_ident() != threading.main_thread().ident:
                 self._acquire_together(leases, names, request)
@@ -313,7 +334,7 @@ class Client:
                 lease._phase = HELD
             return leases
         except BaseException:
-            drop(leases)
+            drop_all(leases)
             raise
 
     def _acquire_together(self, leases: Sequence[Lease], names: Sequence[bytes], request: Request) -> None:
@@ -346,21 +367,21 @@ class Client:
                 raise lease._failure(status)
         if busy is None:
             return True
-        drop(leases)
+        drop_all(leases)
         if request.wait_ms == 0:
             raise busy
         return False
 
-    def _acquire_in_order(self, names: Sequence[bytes], request: Request, on_loss: OnLoss | None) -> Sequence[Lease]:
+    def _acquire_in_order(self, names: Sequence[bytes], request: Request, on_loss: OnLoss | None) -> Leases[Lease]:
         """Waits for each name while it holds only smaller ones, so that nobody waits in a circle."""
         left, found = Left(request.wait_ms), dict[bytes, Lease]()
         try:
             for name in sorted(names):
                 found[name] = self._acquire(name, request.with_wait(left.wait_ms()), request, on_loss)
+            return Leases([found[name] for name in names])
         except BaseException:
-            drop(list(found.values()))
+            drop_all(tuple(found.values()))
             raise
-        return [found[name] for name in names]
 
     # ---- questions ----
 
@@ -382,10 +403,10 @@ class Client:
 
     def _list(self, text: bytes, names: bool) -> builtins.list[Info]:
         infos, count, detail = ffi.new("mortise_info **"), ffi.new("size_t *"), _errors.new_detail()
-        status = lib.mpy_list(self._handle, text, names, infos, count, detail)
-        if status != _errors.OK:
-            raise _errors.from_native(status, detail)
         try:
+            status = lib.mpy_list(self._handle, text, names, infos, count, detail)
+            if status != _errors.OK:
+                raise _errors.from_native(status, detail)
             return [_values.make_info(infos[0] + i) for i in range(count[0])]
         finally:
             lib.mpy_free(infos[0])
@@ -436,34 +457,6 @@ class Client:
         return _values.decode(text) if text else ""
 
 
-def _request(timeout: Duration | None, ttl: Duration | None, shared: bool, permits: int, owner: Owner | None, renew: bool,
-             max_hold: Duration | None) -> Request:
-    if ttl is None and shared is False and permits == 0 and owner is None and renew is True and max_hold is None:
-        if timeout is None:
-            return _USUAL
-        if timeout == 0 and timeout is not False:
-            return _TRY
-    return Request(timeout, ttl, shared, permits, owner, renew, max_hold)
-
-
-def _callable(on_loss: OnLoss | None) -> OnLoss | None:
-    if on_loss is not None and not callable(on_loss):
-        raise TypeError(f"on_loss must be callable, not {type(on_loss).__name__}")
-    return on_loss
-
-
-def encode_names(names: Iterable[Name]) -> Sequence[bytes]:
-    """The bytes of several names."""
-    if isinstance(names, (str, bytes)):
-        raise TypeError(f"names must be several names, not one {type(names).__name__}")
-    found = [_values.encode(name, "the name") for name in names]
-    if not 1 <= len(found) <= MANY_MAX:
-        raise _errors.make(_errors.INVALID, f"{len(found)} names; 1 to {MANY_MAX} can be acquired together")
-    if len(set(found)) < len(found):
-        raise _errors.make(_errors.INVALID, "a name is given twice")
-    return found
-
-
 def open(where: Where | None = None) -> Client:
     """Opens a client.
 
@@ -489,12 +482,14 @@ def _close_all() -> None:
     """At the end of the program: releases what is held. `close_timeout` bounds it for each client."""
     global _exiting
     _exiting = True
-    for client in list(_open_clients):
-        try:
-            client.close()
-        except _errors.Error:
-            pass
-    lib.mpy_log_off()
+    try:
+        for client in list(_open_clients):
+            try:
+                client.close()
+            except _errors.Error:
+                pass
+    finally:
+        lib.mpy_log_off()
 
 
 atexit.register(_close_all)

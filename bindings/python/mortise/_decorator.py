@@ -15,7 +15,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 NameOf = Callable[..., _values.Name]
 
 
-def _name_of(function: Callable[..., Any], name: str | NameOf) -> NameOf:
+def _name_of(function: Callable[..., Any], name: str | NameOf, lease: str | None) -> NameOf:
     """A function that gets the arguments of a call and returns the name of its lock."""
     if callable(name):
         return name
@@ -25,11 +25,15 @@ def _name_of(function: Callable[..., Any], name: str | NameOf) -> NameOf:
     if "{" not in text and "}" not in text:
         return lambda *_args, **_kwargs: text
     signature = inspect.signature(function)
+    rest = next((name for name, found in signature.parameters.items() if found.kind is found.VAR_KEYWORD), None)
 
     def formatted(*args: Any, **kwargs: Any) -> str:
+        if lease is not None:
+            kwargs[lease] = None  # it comes with the lock
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        return text.format(*args, **bound.arguments)
+        more = bound.arguments[rest] if rest is not None else {}
+        return text.format(*args, **{**more, **bound.arguments})
 
     return formatted
 
@@ -61,7 +65,7 @@ def decorate(client: Client, name: str | NameOf, request: _values.Request,
             raise TypeError(f"client.locked() decorates functions, not {type(function).__name__}")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError("client.locked() cannot decorate a generator: the lock would be released before its first step")
-        name_of = _name_of(function, name)
+        name_of = _name_of(function, name, lease)
 
         @functools.wraps(function)
         def locked(*args: Any, **kwargs: Any) -> Any:
@@ -83,6 +87,9 @@ def decorate(client: Client, name: str | NameOf, request: _values.Request,
                     kwargs[lease] = found
                 return await function(*args, **kwargs)
 
-        return alocked if _is_coroutine_function(function) else locked
+        if not _is_coroutine_function(function):
+            return locked
+        request.check_async()
+        return alocked
 
     return decorator

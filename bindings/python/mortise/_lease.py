@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from . import _errors, _values
+from ._block import Scope
 from ._native import ffi, lib
 
 if TYPE_CHECKING:
@@ -36,19 +37,22 @@ class BaseLease:
     def _failure(self, status: int) -> _errors.Error:
         return _errors.from_native(status, lib.mpy_slot_error(self._slot))
 
-    def _abandon(self) -> None:
-        """Nobody will use this lease: ends what is under way."""
-        slot, self._slot, self._phase = self._slot, ffi.NULL, RELEASED
-        lib.mpy_slot_drop(slot)
+    def _drop(self) -> None:
+        """Nobody will use this lease: ends what is under way. Another thread may ask it at this moment, so the memory is
+        freed by __del__ only."""
+        if self._phase != RELEASED:
+            self._phase = RELEASED
+            lib.mpy_slot_leave(self._slot)
 
     def __del__(self) -> None:
         if lib is None or not getattr(self, "_slot", None):
-            return  # the interpreter ends; or it was abandoned
+            return  # the interpreter ends
         try:
             if self._phase == HELD and self._client._is_usable():
                 warnings.warn(f"{self!r} was not released; it is released now", ResourceWarning, 2, self)
         finally:
-            lib.mpy_slot_drop(self._slot)
+            slot, self._slot = self._slot, ffi.NULL
+            lib.mpy_slot_free(slot)
 
     def __repr__(self) -> str:
         state = self.state.name if self._phase == HELD else "NEW" if self._phase == NEW else "RELEASED"
@@ -120,7 +124,7 @@ class BaseLease:
         self._released(lib.mpy_release_nowait(self._slot))
 
 
-class Lease(BaseLease):
+class Lease(BaseLease, Scope):
     """The right to a name. As a context manager, it releases the lock at the end of the block."""
 
     __slots__ = ()
@@ -128,8 +132,8 @@ class Lease(BaseLease):
     def __enter__(self) -> Lease:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def _leave(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """The end of the block; native/block.c calls it."""
         if self._phase == RELEASED:
             return
         try:
@@ -189,6 +193,12 @@ class Leases(Sequence[AnyLease]):
         """Raises Lost if one of them is lost."""
         for lease in self._leases:
             lease.check()
+
+
+def drop_all(leases: Sequence[BaseLease]) -> None:
+    """Ends what an acquire of several names has begun, or what is still held."""
+    for lease in leases:
+        lease._drop()
 
 
 def release_all(leases: Sequence[Lease]) -> None:

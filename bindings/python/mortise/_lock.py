@@ -5,29 +5,33 @@ import time
 from collections.abc import Sequence
 from threading import get_ident
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import _errors, _values
-from ._lease import RELEASED, Lease, Leases, OnLoss, release_all
+from ._block import Block
+from ._lease import Lease, Leases, OnLoss, drop_all, release_all
 
 if TYPE_CHECKING:
     from ._client import Client
 
 
-class Lock:
+class Lock(Block):
     """A name and how to acquire it: client.lock() makes it, `with` acquires it.
 
     One Lock may be used by several threads, and again after its block. Each block has a lease of its own.
     """
 
     __slots__ = ("_client", "_name", "_request", "_on_loss", "_held")
+    _key = staticmethod(get_ident)
+    _leave = staticmethod(Lease._leave)
+    _drop = staticmethod(Lease._drop)
 
     def __init__(self, client: Client, name: bytes, request: _values.Request, on_loss: OnLoss | None) -> None:
         self._client = client
         self._name = name
         self._request = request
         self._on_loss = on_loss
-        self._held: dict[int, list[Lease]] = {}  # by thread
+        self._held: list[tuple[int, Lease]] = []  # the blocks, by thread; see native/block.c
 
     def __repr__(self) -> str:
         return f"<mortise.Lock {self._name.decode('utf-8', 'backslashreplace')!r}>"
@@ -37,62 +41,66 @@ class Lock:
         return self._client._acquire(self._name, self._request.options, self._request, self._on_loss)
 
     def __enter__(self) -> Lease:
-        lease = self.acquire()
+        lease = self._client._acquire(self._name, self._request.options, self._request, self._on_loss)
+        entry = None
         try:
-            self._held.setdefault(get_ident(), []).append(lease)
+            entry = (get_ident(), lease)
+            self._held.append(entry)
         except BaseException:  # a KeyboardInterrupt
-            drop([lease])
+            forget(self._held, entry)
+            lease._drop()
             raise
         return lease
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        thread = get_ident()
-        stack = self._held[thread]
-        lease = stack.pop()
-        if not stack:
-            del self._held[thread]
-        lease.__exit__(kind, error, trace)
 
-
-class LockMany:
+class LockMany(Block):
     """Several names and how to acquire them: client.lock_many() makes it, `with` acquires all of them, or none."""
 
     __slots__ = ("_client", "_names", "_request", "_on_loss", "_held")
+    _key = staticmethod(get_ident)
 
     def __init__(self, client: Client, names: Sequence[bytes], request: _values.Request, on_loss: OnLoss | None) -> None:
         self._client = client
         self._names = names
         self._request = request
         self._on_loss = on_loss
-        self._held: dict[int, list[Leases[Lease]]] = {}
+        self._held: list[tuple[int, Leases[Lease]]] = []
 
     def acquire(self) -> Leases[Lease]:
         """Acquires all of the names. The leases must be released."""
-        return Leases(self._client._acquire_many(self._names, self._request, self._on_loss))
+        return self._client._acquire_many(self._names, self._request, self._on_loss)
 
     def __enter__(self) -> Leases[Lease]:
-        leases = self.acquire()
+        leases = self._client._acquire_many(self._names, self._request, self._on_loss)
+        entry = None
         try:
-            self._held.setdefault(get_ident(), []).append(leases)
+            entry = (get_ident(), leases)
+            self._held.append(entry)
         except BaseException:  # a KeyboardInterrupt
-            drop(leases)
+            forget(self._held, entry)
+            drop_all(leases)
             raise
         return leases
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        thread = get_ident()
-        stack = self._held[thread]
-        leases = stack.pop()
-        if not stack:
-            del self._held[thread]
+    @staticmethod
+    def _leave(leases: Leases[Lease], kind: type[BaseException] | None, error: BaseException | None,
+               trace: TracebackType | None) -> None:
         try:
             release_all(leases)
         except _errors.Error as failure:
             if error is None:
                 raise
             leases[0]._failed_quietly(failure)
+
+    _drop = staticmethod(drop_all)
+
+
+def forget(held: list[Any], entry: object) -> None:
+    """After an interrupt at the beginning of a block: it has no end."""
+    for i in range(len(held) - 1, -1, -1):
+        if held[i] is entry:
+            del held[i]
+            return
 
 
 class Left:
@@ -106,10 +114,3 @@ class Left:
         if self._wait_ms < 0:
             return self._wait_ms
         return max(1, int((self._until - time.monotonic()) * 1000) + 1)
-
-
-def drop(leases: Sequence[Lease]) -> None:
-    """Ends what an acquire of several names has begun."""
-    for lease in leases:
-        if lease._phase != RELEASED:
-            lease._abandon()

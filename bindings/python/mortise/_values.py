@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from enum import IntEnum
 from typing import Any, NamedTuple, Union
@@ -20,6 +21,7 @@ Where = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 WAIT_FOREVER, WAIT_DEFAULT = -1, -2
 WAIT_MAX_MS = 31_536_000_000  # a year: longer waits are as good as this one
 INT64_MAX = 2**63 - 1
+MANY_MAX = 256  # MORTISE_MANY_MAX
 THREAD_OWNER = b"\001thread"  # MORTISE_OWNER_THREAD
 
 
@@ -159,11 +161,50 @@ class Request:
             self.owner = ffi.new("char[]", text)
             options.owner = self.owner
 
+    def check_async(self) -> None:
+        """All tasks of an event loop run in one thread."""
+        if self.owner is not None and ffi.string(self.owner) == THREAD_OWNER:
+            raise _invalid("owner=THIS_THREAD is not for asyncio: all tasks of an event loop would hold the lock together; "
+                           "name an owner, or none")
+
     def with_wait(self, wait: int) -> Any:
         """A copy of the options with another wait_ms; the owner's text belongs to this object."""
         copy = ffi.new("mortise_options *", self.options[0])
         copy.wait_ms = wait
         return copy
+
+
+_USUAL = Request(None, None, False, 0, None, True, None)
+_TRY = Request(0, None, False, 0, None, True, None)
+
+
+def request(timeout: Duration | None, ttl: Duration | None, shared: bool, permits: int, owner: Owner | None, renew: bool,
+            max_hold: Duration | None) -> Request:
+    """The request of these arguments."""
+    if ttl is None and shared is False and permits == 0 and owner is None and renew is True and max_hold is None:
+        if timeout is None:
+            return _USUAL
+        if timeout == 0 and timeout is not False:
+            return _TRY
+    return Request(timeout, ttl, shared, permits, owner, renew, max_hold)
+
+
+def callback(on_loss: Callable[[Any], object] | None) -> Callable[[Any], object] | None:
+    if on_loss is not None and not callable(on_loss):
+        raise TypeError(f"on_loss must be callable, not {type(on_loss).__name__}")
+    return on_loss
+
+
+def encode_names(names: Iterable[Name]) -> Sequence[bytes]:
+    """The bytes of several names."""
+    if isinstance(names, (str, bytes)):
+        raise TypeError(f"names must be several names, not one {type(names).__name__}")
+    found = [encode(name, "the name") for name in names]
+    if not 1 <= len(found) <= MANY_MAX:
+        raise _invalid(f"{len(found)} names; 1 to {MANY_MAX} can be acquired together")
+    if len(set(found)) < len(found):
+        raise _invalid("a name is given twice")
+    return found
 
 
 class Info(NamedTuple):

@@ -43,16 +43,24 @@ static bool begin(mortise_client *client, mpy_slot *slot, bool watch, unsigned c
     return idle;
 }
 
-/* No callback will come. */
-static void end(mpy_slot *slot, mortise_lease *lease, unsigned callbacks)
+/* No callback will come. Returns the status for the caller: on_loss may have left the slot meanwhile. */
+static int end(mpy_slot *slot, mortise_lease *lease, unsigned callbacks, int status)
 {
     pthread_mutex_lock(&mpy_lock);
+    bool left = slot->state == LEFT;
     unsigned unwatched = slot->watched && lease == NULL;
-    atomic_store(&slot->lease, lease);
-    slot_go_locked(slot, lease != NULL ? HELD : IDLE);
+    if (!left) {
+        atomic_store(&slot->lease, lease);
+        slot_go_locked(slot, lease != NULL ? HELD : IDLE);
+    }
     slot->watched = slot->watched && !unwatched;
     slot_put_locked(slot, callbacks + unwatched);
     pthread_mutex_unlock(&mpy_lock);
+    if (!left || lease == NULL)
+        return status;
+    slot_unwatch(slot, lease, mortise_release_nowait(lease, NULL));
+    return fail(&slot->error, MORTISE_CANCELED,
+                "the lease was given up before the acquire returned");
 }
 
 int mpy_acquire(mortise_client *client, mpy_slot *slot, const char *name,
@@ -67,8 +75,7 @@ int mpy_acquire(mortise_client *client, mpy_slot *slot, const char *name,
                              &slot->error);
     if (!is_ours(slot->epoch))
         return MORTISE_FORKED;
-    end(slot, lease, 0);
-    return status;
+    return end(slot, lease, 0, status);
 }
 
 int mpy_acquire_start(mortise_client *client, mpy_slot *slot, const char *name,
@@ -83,14 +90,15 @@ int mpy_acquire_start(mortise_client *client, mpy_slot *slot, const char *name,
     slot->to_sink = to_sink;
     status = mortise_acquire_async(client, name, watched_options(options, slot, watch, &copy),
                                    slot_on_acquired, slot, &request, &slot->error);
-    if (status != MORTISE_OK) {
-        end(slot, NULL, 2);
-        return status;
-    }
+    if (status != MORTISE_OK)
+        return end(slot, NULL, 2, status);
     pthread_mutex_lock(&mpy_lock);
     slot->request = request;
+    bool left = slot->state == LEFT; /* nobody could cancel it before */
     slot_put_locked(slot, 1);
     pthread_mutex_unlock(&mpy_lock);
+    if (left && mortise_cancel(client, request) == MORTISE_INVALID)
+        mortise_dispatch(client);
     return status;
 }
 
@@ -170,6 +178,6 @@ int mpy_acquire_many(mortise_client *client, mpy_slot **slots, const char *const
         status = mortise_acquire_many(client, names, count, options, leases, error);
     for (size_t i = 0; i < begun; i++)
         if (is_ours(slots[i]->epoch))
-            end(slots[i], status == MORTISE_OK ? leases[i] : NULL, 0);
+            end(slots[i], status == MORTISE_OK ? leases[i] : NULL, 0, status);
     return status;
 }

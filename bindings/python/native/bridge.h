@@ -5,11 +5,11 @@
  * collects that later. So no thread of the library waits for Python's GIL, except the one that writes log lines.
  *
  * A *slot* is one acquire and the lease that it got. The bridge stores the lease in the slot before the call returns. So a
- * KeyboardInterrupt between two steps of Python loses no lease: whoever drops the slot releases it.
+ * KeyboardInterrupt between two steps of Python loses no lease: whoever leaves the slot releases it.
  * A *sink* is a queue of the slots of one event loop, or of the thread that calls on_loss.
  *
  * Every function may be called from any thread, and in a child after fork, where it returns FORKED or does nothing. A
- * slot or a sink must not be used after it was dropped. */
+ * slot must not be used after it was freed, nor a sink after it was dropped. */
 #ifndef MORTISE_PYTHON_BRIDGE_H
 #define MORTISE_PYTHON_BRIDGE_H
 
@@ -28,14 +28,21 @@ typedef struct mpy_event {
     int state;         /* of MPY_STATE */
 } mpy_event;
 
+/* Events on their way to Python. If a signal handler raises between two of them, the others are still there. */
+enum { MPY_ROOM = 128 };
+typedef struct mpy_batch {
+    int count, done; /* done: counted by Python */
+    mpy_event events[128];
+} mpy_batch;
+
 /* The outcome of a step of an acquire, beside the statuses of mortise.h. */
 enum { MPY_PENDING = 1 };
 
-/* Opens a client with the log lines going to mpy_log() from now on. */
+/* Opens a client. From the first one on, log lines go to mpy_log(). */
 int mpy_open(const char *where, mortise_client **client, mortise_error *error);
 /* Closes the client, and dispatches while it says CLOSING. */
 int mpy_close(mortise_client *client, mortise_error *error);
-/* Log lines go to stderr again. Returns when no line is on its way to Python. */
+/* Log lines go to stderr again, and stay there. Returns when no line is on its way to Python. */
 void mpy_log_off(void);
 /* A duplicate of the descriptor of mortise_fd(), which the caller closes; or -1, and *status says why. */
 int mpy_fd(mortise_client *client, int *status);
@@ -48,9 +55,9 @@ mpy_sink *mpy_sink_new(mortise_client *client);
 void mpy_sink_drop(mpy_sink *sink);
 /* Polls readable when mpy_collect() has something to do that another thread has dispatched. */
 int mpy_sink_fd(mpy_sink *sink);
-/* Dispatches the client, and takes at most `room` events from the sink. Returns how many; a negative status if the client
- * was closed and no event is left. */
-int mpy_collect(mpy_sink *sink, mpy_event *events, int room);
+/* Dispatches the client, and takes events from the sink. The batch must be done. Returns its new count; a negative status if
+ * the client was closed and no event is left. */
+int mpy_collect(mpy_sink *sink, mpy_batch *batch);
 /* Waits until there is something to collect. `fd`: of mpy_fd(). */
 void mpy_sink_wait(mpy_sink *sink, int fd, int timeout_ms);
 /* The client was closed: mpy_collect() returns CLOSED as soon as no event is left. */
@@ -60,8 +67,11 @@ void mpy_sink_end(mpy_sink *sink);
 
 /* sink: gets the events of the slot; NULL: it has none. `key` comes with each event. NULL: out of memory. */
 mpy_slot *mpy_slot_new(mpy_sink *sink, uint64_t key);
-/* Ends what is under way: cancels the acquire, and releases the lease without waiting for the answer. */
-void mpy_slot_drop(mpy_slot *slot);
+/* Ends what is under way: cancels the acquire, and releases the lease without waiting for the answer. The slot may still be
+ * asked, because other threads may do that at this moment. */
+void mpy_slot_leave(mpy_slot *slot);
+/* Leaves the slot and gives it up: no thread may use it any more. */
+void mpy_slot_free(mpy_slot *slot);
 /* What the last failure said. */
 const mortise_error *mpy_slot_error(mpy_slot *slot);
 

@@ -15,10 +15,26 @@ static void on_log(int level, const char *line, void *user_data)
     mpy_log(level, copy, user_data);
 }
 
+/* Log lines: to stderr before the first client and after the end of the program, to Python in between. */
+enum { LOG_BEFORE, LOG_ON, LOG_ENDED };
+static _Atomic int log_state = LOG_BEFORE;
+
+/* Once, because mortise_on_log() waits for the callback, and the caller may hold a lock that a log handler in Python
+ * takes. */
+static void start_log(void)
+{
+    int before = LOG_BEFORE;
+    if (!atomic_compare_exchange_strong(&log_state, &before, LOG_ON))
+        return;
+    mortise_on_log(on_log, NULL);
+    if (atomic_load(&log_state) == LOG_ENDED) /* meanwhile */
+        mortise_on_log(NULL, NULL);
+}
+
 int mpy_open(const char *where, mortise_client **client, mortise_error *error)
 {
     watch_forks();
-    mortise_on_log(on_log, NULL);
+    start_log();
     return mortise_open(where, client, error);
 }
 
@@ -33,6 +49,7 @@ int mpy_close(mortise_client *client, mortise_error *error)
 
 void mpy_log_off(void)
 {
+    atomic_store(&log_state, LOG_ENDED);
     mortise_on_log(NULL, NULL);
 }
 

@@ -60,10 +60,13 @@ int mpy_release_start(mpy_slot *slot)
         return status;
     pthread_mutex_lock(&mpy_lock);
     slot->error = error;
-    if (slot->state == RELEASING) /* NOMEM: the lease is held as before */
+    bool left = slot->state == LEFT;
+    if (!left) /* NOMEM: the lease is held as before */
         slot_go_locked(slot, status == MORTISE_NOMEM ? HELD : IDLE);
     slot_put_locked(slot, 1);
     pthread_mutex_unlock(&mpy_lock);
+    if (left && status == MORTISE_NOMEM)
+        mortise_release_nowait(lease, NULL);
     return status;
 }
 

@@ -171,18 +171,20 @@ int mpy_sink_fd(mpy_sink *sink)
     return sink->event;
 }
 
-int mpy_collect(mpy_sink *sink, mpy_event *events, int room)
+int mpy_collect(mpy_sink *sink, mpy_batch *batch)
 {
     int count = 0;
+    batch->count = batch->done = 0;
     if (!is_ours(sink->epoch))
         return MORTISE_FORKED;
     collecting = sink;
     int status = mortise_dispatch(sink->client);
     collecting = NULL;
     pthread_mutex_lock(&mpy_lock);
-    while (count < room && take_locked(sink, &events[count]))
-        if (events[count].what != 0)
+    while (count < MPY_ROOM && take_locked(sink, &batch->events[count]))
+        if (batch->events[count].what != 0)
             count++;
+    batch->count = count;
     if (sink->first == NULL && sink->signaled) {
         sink->signaled = false;
         drain_fd(sink->event);
@@ -313,22 +315,31 @@ void slot_on_released(mortise_status status, const mortise_error *error, void *u
     pthread_mutex_unlock(&mpy_lock);
 }
 
-/* Called with the reference of Python, which it consumes. */
-void mpy_slot_drop(mpy_slot *slot)
+void mpy_slot_leave(mpy_slot *slot)
 {
     if (slot == NULL || !is_ours(slot->epoch))
-        return; /* the parent's: a little memory in the child */
+        return;
     pthread_mutex_lock(&mpy_lock);
     enum slot_state before = slot->state;
     mortise_lease *lease = atomic_load(&slot->lease);
     mortise_client *client = slot->client;
-    slot_go_locked(slot, LEFT);
+    mortise_request request = slot->request;
+    slot->what = 0;
+    if (before != LEFT)
+        slot_go_locked(slot, LEFT);
     pthread_mutex_unlock(&mpy_lock);
     if (before == HELD)
         slot_unwatch(slot, lease, mortise_release_nowait(lease, NULL));
     /* INVALID: it is decided, perhaps with a lease, whose callback waits for a dispatch that may never come. */
-    if (before == ASKING && mortise_cancel(client, slot->request) == MORTISE_INVALID)
+    if (before == ASKING && mortise_cancel(client, request) == MORTISE_INVALID)
         mortise_dispatch(client);
+}
+
+void mpy_slot_free(mpy_slot *slot)
+{
+    if (slot == NULL || !is_ours(slot->epoch))
+        return; /* the parent's: a little memory in the child */
+    mpy_slot_leave(slot);
     pthread_mutex_lock(&mpy_lock);
     slot->what = 0;
     slot_put_locked(slot, 1);

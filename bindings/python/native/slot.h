@@ -3,12 +3,12 @@
  * One mutex guards all of them: it is held for a few instructions at a time, and never while a function of the library is
  * called. slot_go_locked() is the only function that changes a slot's state:
  *
- *   state     | acquire begins | it succeeds   | it fails | release         | answer of a release | drop
+ *   state     | acquire begins | it succeeds   | it fails | release         | answer of a release | leave
  *   IDLE      | ASKING         | -             | -        | INVALID         | -                   | LEFT
  *   ASKING    | INVALID        | HELD          | IDLE     | INVALID         | -                   | LEFT; cancel
  *   HELD      | INVALID        | -             | -        | IDLE, RELEASING | -                   | LEFT; release
  *   RELEASING | INVALID        | -             | -        | INVALID         | IDLE; HELD (1)      | LEFT
- *   LEFT      | -              | LEFT; release | LEFT     | -               | LEFT                | -
+ *   LEFT      | INVALID        | LEFT; release | LEFT     | INVALID         | LEFT                | LEFT
  *
  * RELEASING is a release whose answer comes by a callback. (1) It could not be started (NOMEM). The memory of a slot goes with
  * its last reference: Python's, the queue's, that of a callback to come, and that of on_state until the release has returned.

@@ -290,7 +290,7 @@ def test_one_lock_for_all_threads(client):
     for thread in threads:
         thread.join()
     assert len(most) == 80 and max(most) == 1
-    assert lock._held == {}
+    assert lock._held == []
 
 
 def test_a_wait_releases_the_gil(client, other):
@@ -479,6 +479,8 @@ def test_dropped_when_it_was_decided(client, other):
     slot = lib.mpy_slot_new(ffi.NULL, 0)
     assert lib.mpy_acquire_start(client._handle, slot, b"a", ffi.NULL, False, False) == 0
     wait_until(lambda: client.stats().acquires == 1)
-    lib.mpy_slot_drop(slot)
+    lib.mpy_slot_leave(slot)
+    assert lib.mpy_state(slot) == 0
+    lib.mpy_slot_free(slot)
     assert client.stats().held == 0
     other.acquire("a", timeout=20).release()

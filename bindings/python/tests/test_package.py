@@ -73,7 +73,7 @@ def test_wheel():
         names = set(wheel.namelist())
         script = wheel.read(next(name for name in names if name.endswith("/scripts/mortise")))
     assert script.startswith(b"#!python\n")
-    assert {"mortise/py.typed", "mortise/_native.pyi", "mortise/_native.abi3.so", "mortise/_prefix/bin/mortise",
+    assert {"mortise/py.typed", "mortise/_native.pyi", "mortise/_native.abi3.so", "mortise/_block.abi3.so", "mortise/_block.pyi", "mortise/_prefix/bin/mortise",
             "mortise/_prefix/lib/mortise/sqlite.so", "mortise/_prefix/lib/mortise/trace.so"} <= names
     assert not [name for name in names if "test" in name]
 

@@ -1,0 +1,14 @@
+# The module in C (native/block.c): methods that end a block, and that a signal handler cannot skip.
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any
+
+class Scope:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+class AsyncScope:
+    def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                  trace: TracebackType | None) -> Coroutine[Any, Any, None]: ...
+
+class Block(Scope): ...
+class AsyncBlock(AsyncScope): ...

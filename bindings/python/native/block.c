@@ -1,0 +1,164 @@
+/* block.c - the module mortise._block: __exit__ and __aexit__ in C.
+ *
+ * Python handles signals at the first step of a function, so a KeyboardInterrupt may come at the entry of an __exit__ that is
+ * written in Python, before any `try` of it: the block would end, and its lease would be renewed for ever. No signal is
+ * handled between the end of a block and a function in C. It calls the part that is written in Python, and sees if that was
+ * interrupted:
+ *
+ *   what happens                               | what the function does
+ *   _leave() returns                           | returns its result
+ *   _leave() raises, also before its first step| _drop(): releases what is still held, without waiting; raises the same
+ *   _drop() is interrupted too                 | calls it again
+ *
+ * Scope and AsyncScope: the object itself is left: _leave(kind, error, trace), _drop().
+ * Block and AsyncBlock: one object serves several blocks. Its __enter__ appends (_key(), entry) to the list _held. The exit
+ * takes the last entry with the same key (thread or task), else the last one of any key, because generators and exit stacks
+ * may be left by another thread or task: _leave(entry, kind, error, trace), _drop(entry). */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <string.h>
+
+enum { TRIES = 3 }; /* of what a signal may interrupt */
+
+static PyObject *word_leave, *word_drop, *word_held, *word_key;
+
+/* Keeps the exception that is set. entry: NULL if the object itself is dropped. */
+static void drop(PyObject *self, PyObject *entry)
+{
+    PyObject *kind, *value, *trace, *done = NULL;
+    PyErr_Fetch(&kind, &value, &trace);
+    for (int i = 0; i < TRIES && done == NULL; i++) {
+        PyErr_Clear();
+        done = PyObject_CallMethodObjArgs(self, word_drop, entry, NULL);
+    }
+    if (done == NULL)
+        PyErr_WriteUnraisable(self);
+    Py_XDECREF(done);
+    PyErr_Restore(kind, value, trace);
+}
+
+static PyObject *leave(PyObject *self, PyObject *entry, PyObject *arguments)
+{
+    PyObject *method = PyObject_GetAttr(self, word_leave), *result = NULL;
+    if (method != NULL)
+        result = PyObject_Call(method, arguments, NULL);
+    Py_XDECREF(method);
+    if (result == NULL)
+        drop(self, entry);
+    return result;
+}
+
+/* Takes an entry out of the list. key: NULL if it is unknown. Runs no code in Python, so no thread comes in between. */
+static PyObject *take(PyObject *held, PyObject *key)
+{
+    Py_ssize_t count = PyList_Size(held), at = count - 1;
+    if (count <= 0) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_RuntimeError, "no block of this lock was entered");
+        return NULL;
+    }
+    for (Py_ssize_t i = at; key != NULL && i >= 0; i--) {
+        PyObject *pair = PyList_GetItem(held, i),
+                 *of = pair != NULL ? PyTuple_GetItem(pair, 0) : NULL;
+        int same = of != NULL ? PyObject_RichCompareBool(of, key, Py_EQ) : -1;
+        if (same < 0)
+            return NULL;
+        if (same) {
+            at = i;
+            break;
+        }
+    }
+    PyObject *pair = PyList_GetItem(held, at),
+             *entry = pair != NULL ? PyTuple_GetItem(pair, 1) : NULL;
+    if (entry == NULL)
+        return NULL;
+    Py_INCREF(entry);
+    if (PyList_SetSlice(held, at, at + 1, NULL) < 0)
+        Py_CLEAR(entry);
+    return entry;
+}
+
+/* The entry of the block that ends. *interrupted: a signal came meanwhile, and its exception is set. */
+static PyObject *take_mine(PyObject *self, int *interrupted)
+{
+    PyObject *kind = NULL, *value = NULL, *trace = NULL, *entry = NULL;
+    PyObject *key = PyObject_CallMethodObjArgs(self, word_key, NULL);
+    if (key == NULL) {
+        PyErr_Fetch(&kind, &value, &trace);
+        key = PyObject_CallMethodObjArgs(self, word_key, NULL);
+        PyErr_Clear();
+    }
+    PyObject *held = PyObject_GetAttr(self, word_held);
+    if (held != NULL)
+        entry = take(held, key);
+    Py_XDECREF(held);
+    Py_XDECREF(key);
+    *interrupted = kind != NULL;
+    if (kind != NULL)
+        PyErr_Restore(kind, value, trace);
+    return entry;
+}
+
+static PyObject *scope_exit(PyObject *self, PyObject *arguments)
+{
+    return leave(self, NULL, arguments);
+}
+
+static PyObject *block_exit(PyObject *self, PyObject *arguments)
+{
+    PyObject *kind, *error, *trace, *result = NULL;
+    if (!PyArg_ParseTuple(arguments, "OOO:__exit__", &kind, &error, &trace))
+        return NULL;
+    int interrupted;
+    PyObject *entry = take_mine(self, &interrupted);
+    if (entry == NULL)
+        return NULL;
+    PyObject *all = interrupted ? NULL : PyTuple_Pack(4, entry, kind, error, trace);
+    if (all != NULL)
+        result = leave(self, entry, all);
+    else
+        drop(self, entry);
+    Py_XDECREF(all);
+    Py_DECREF(entry);
+    return result;
+}
+
+static int add_type(PyObject *module, const char *name, PyMethodDef *methods)
+{
+    PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, NULL}};
+    PyType_Spec spec = {name, 0, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+    PyObject *type = PyType_FromSpec(&spec);
+    int added = type == NULL ? -1 : PyModule_AddObjectRef(module, strrchr(name, '.') + 1, type);
+    Py_XDECREF(type);
+    return added;
+}
+
+static int fill(PyObject *module)
+{
+    static PyMethodDef scope[] = {{"__exit__", scope_exit, METH_VARARGS, "Ends the block."}, {0}};
+    static PyMethodDef async_scope[] = {{"__aexit__", scope_exit, METH_VARARGS, "Ends the block."},
+                                        {0}};
+    static PyMethodDef block[] = {{"__exit__", block_exit, METH_VARARGS, "Ends the block."}, {0}};
+    static PyMethodDef async_block[] = {{"__aexit__", block_exit, METH_VARARGS, "Ends the block."},
+                                        {0}};
+    word_leave = PyUnicode_InternFromString("_leave");
+    word_drop = PyUnicode_InternFromString("_drop");
+    word_held = PyUnicode_InternFromString("_held");
+    word_key = PyUnicode_InternFromString("_key");
+    if (word_leave == NULL || word_drop == NULL || word_held == NULL || word_key == NULL)
+        return -1;
+    return add_type(module, "mortise._block.Scope", scope) +
+           add_type(module, "mortise._block.AsyncScope", async_scope) +
+           add_type(module, "mortise._block.Block", block) +
+           add_type(module, "mortise._block.AsyncBlock", async_block);
+}
+
+PyMODINIT_FUNC PyInit__block(void)
+{
+    static struct PyModuleDef definition = {
+        PyModuleDef_HEAD_INIT, "mortise._block", NULL, -1, NULL, NULL, NULL, NULL, NULL};
+    PyObject *module = PyModule_Create(&definition);
+    if (module != NULL && fill(module) < 0)
+        Py_CLEAR(module);
+    return module;
+}
