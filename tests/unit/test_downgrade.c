@@ -209,10 +209,10 @@ static bool renewal_held(void *rule)
 static void test_behind_a_renewal(bool released)
 {
     pthread_t thread;
-    rig_open_real(&rig, "ttl = 600ms\n");
+    rig_open_real(&rig, "ttl = 2s\n");
     tap(&rig); /* before the client has threads */
-    CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "a", NULL, &lease, NULL), MORTISE_OK);
     int rule = SCRIPT(.kinds = OP(RENEW), .times = 1, .hold_reply = true);
+    CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "a", NULL, &lease, NULL), MORTISE_OK);
     CU_ASSERT(test_poll(renewal_held, &rule, TEST_PATIENCE_MS));
     CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, downgrade, NULL), 0);
     CU_ASSERT(test_poll(downgrade_waits, NULL, TEST_PATIENCE_MS));
