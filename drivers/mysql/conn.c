@@ -2,12 +2,13 @@
 #include "conn.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <time.h>
 
 #define STACK_SIZE (256 * 1024UL)
@@ -41,66 +42,6 @@ static void hush_end(const struct hush *hush)
     while (!hush->was_pending && sigtimedwait(&hush->pipe, NULL, &now) < 0 && errno == EINTR)
         ;
     pthread_sigmask(SIG_SETMASK, &hush->before, NULL);
-}
-
-/* In the handshake, after a read that took too long. */
-static int no_wait(my_socket fd, my_bool is_read, int timeout_ms)
-{
-    (void)fd;
-    (void)is_read;
-    (void)timeout_ms;
-    return 0;
-}
-
-/* ---- the host's name --------------------------------------------------------------------------- */
-
-/* libmariadb is given an address, because it would look up a name, and block. But the certificate is for the name, and it
- * compares the certificate with mysql->host. That is there when it writes the request for TLS, which is the moment for
- * the name to take its place. If that ever changes, the address is looked for in the certificate, and the connection is
- * refused. */
-static _Thread_local struct conn *shaking;
-/* Exported by libmariadb, without a declaration in its headers. */
-extern int ma_pvio_register_callback(my_bool add,
-                                     void (*function)(int mode, MYSQL *mysql,
-                                                      const unsigned char *bytes, size_t len));
-
-static void show_name(int mode, MYSQL *mysql, const unsigned char *bytes, size_t len)
-{
-    struct conn *conn = shaking;
-    (void)mode;
-    (void)bytes;
-    (void)len;
-    if (conn == NULL || conn->mysql != mysql || conn->own_host != NULL || mysql->host == NULL)
-        return;
-    char *name = strdup(conn->target.host);
-    if (name == NULL)
-        return;
-    conn->own_host = mysql->host;
-    mysql->host = conn->host = name;
-}
-
-/* A connection that failed has freed the name. What it was in place of is lost then: a few bytes. */
-static void hide_name(struct conn *conn)
-{
-    if (conn->own_host != NULL && conn->mysql->host == conn->host) {
-        conn->mysql->host = conn->own_host;
-        free(conn->host);
-    }
-    conn->own_host = conn->host = NULL;
-}
-
-/* The list of such functions is libmariadb's, without a lock: ours is put there once, and taken off with this module. */
-static bool listening;
-
-static void listen_once(void)
-{
-    listening = ma_pvio_register_callback(1, show_name) == 0;
-}
-
-__attribute__((destructor)) static void listen_no_more(void)
-{
-    if (listening)
-        ma_pvio_register_callback(0, show_name);
 }
 
 /* ---- calls ------------------------------------------------------------------------------------- */
@@ -155,43 +96,57 @@ static void set_options(MYSQL *mysql, const struct conn_target *target)
     mysql_ssl_set(mysql, target->tls_key, target->tls_cert, target->tls_ca, NULL, NULL);
     mysql_options(mysql, MYSQL_OPT_SSL_ENFORCE, &yes);
     mysql_options(mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &yes);
-    mysql_optionsv(mysql, MARIADB_OPT_IO_WAIT, no_wait);
 }
 
-/* A read of the handshake does not block for longer, whoever makes the socket blocking. */
-static void bound_handshake(const struct conn *conn)
+static enum conn_event connect_plain(struct conn *conn)
 {
-    const struct timeval longest = {.tv_sec = conn->target.tls_ms / 1000,
-                                    .tv_usec = conn->target.tls_ms % 1000 * 1000};
-    int fd = conn_socket(conn);
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof(longest));
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &longest, sizeof(longest));
-}
-
-enum conn_event conn_connect(struct conn *conn, const struct conn_target *target)
-{
+    const struct conn_target *target = &conn->target;
     MYSQL *connected = NULL;
-    const unsigned long flags = CLIENT_MULTI_STATEMENTS | CLIENT_FOUND_ROWS;
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct hush hush;
+    hush_begin(&hush);
+    conn->waits = mysql_real_connect_start(
+        &connected, conn->mysql, target->address, target->user, target->password, target->database,
+        target->port, target->address == NULL ? target->socket : NULL, CONN_FLAGS);
+    hush_end(&hush);
+    return conn->waits != 0 ? CONN_WAITS : ended(conn, connected == NULL);
+}
+
+static enum conn_event connect_on_thread(struct conn *conn, void (*done)(void *), void *argument)
+{
+    struct helper_work work = {
+        .run = handshake_run, .done = done, .run_argument = conn, .done_argument = argument};
+    snprintf(conn->address, sizeof(conn->address), "%s", conn->target.address);
+    conn->target.address = conn->address;
+    handshake_prepare();
+    conn->helper = helper_begin(&work);
+    if (conn->helper != NULL)
+        return CONN_WAITS;
+    mysql_close(conn->mysql);
+    conn->mysql = NULL;
+    conn->state = CONN_IDLE;
+    return CONN_FAILED;
+}
+
+enum conn_event conn_connect(struct conn *conn, const struct conn_target *target,
+                             void (*done)(void *argument), void *argument)
+{
     conn->mysql = mysql_init(NULL);
     if (conn->mysql == NULL)
         return CONN_FAILED;
     conn->target = *target;
     conn->state = CONN_CONNECT;
-    if (target->tls)
-        pthread_once(&once, listen_once);
     set_options(conn->mysql, target);
-    hush_begin(&hush);
-    conn->waits = mysql_real_connect_start(&connected, conn->mysql, target->address, target->user,
-                                           target->password, target->database, target->port,
-                                           target->address == NULL ? target->socket : NULL, flags);
-    hush_end(&hush);
-    if (conn->waits == 0)
-        return ended(conn, connected == NULL);
-    if (target->tls)
-        bound_handshake(conn);
-    return CONN_WAITS;
+    return target->tls ? connect_on_thread(conn, done, argument) : connect_plain(conn);
+}
+
+enum conn_event conn_shaken(struct conn *conn)
+{
+    bool connected;
+    if (conn->helper == NULL || !helper_is_over(conn->helper, &connected))
+        return CONN_WAITS;
+    helper_end(conn->helper);
+    conn->helper = NULL;
+    return ended(conn, !connected);
 }
 
 enum conn_event conn_query(struct conn *conn, const char *text, size_t len)
@@ -221,11 +176,7 @@ static enum conn_event proceed(struct conn *conn, int ready)
     int failed = 0;
     switch (conn->state) {
     case CONN_CONNECT:
-        shaking = conn->target.tls ? conn : NULL;
         conn->waits = mysql_real_connect_cont(&connected, conn->mysql, ready);
-        shaking = NULL;
-        if (conn->waits == 0)
-            hide_name(conn);
         failed = connected == NULL;
         break;
     case CONN_QUERY:
@@ -256,6 +207,18 @@ enum conn_event conn_go(struct conn *conn, int ready)
     return event;
 }
 
+short conn_poll_events(int waits)
+{
+    short events = (waits & MYSQL_WAIT_READ) != 0 ? POLLIN : 0;
+    return (short)((waits & MYSQL_WAIT_WRITE) != 0 ? events | POLLOUT : events);
+}
+
+int conn_ready(short events)
+{
+    int ready = (events & (POLLIN | POLLHUP | POLLERR)) != 0 ? MYSQL_WAIT_READ : 0;
+    return (events & (POLLOUT | POLLHUP | POLLERR)) != 0 ? ready | MYSQL_WAIT_WRITE : ready;
+}
+
 int conn_socket(const struct conn *conn)
 {
     return conn->mysql != NULL ? (int)mysql_get_socket(conn->mysql) : -1;
@@ -271,10 +234,15 @@ bool conn_has_tls(const struct conn *conn)
  * server reads, and there is room for the five bytes of the farewell. */
 void conn_close(struct conn *conn)
 {
-    int fd = conn_socket(conn);
     struct hush hush;
     if (conn->mysql == NULL)
         return;
+    if (conn->helper != NULL) {
+        helper_end(conn->helper);
+        conn->helper = NULL;
+        conn->state = CONN_IDLE;
+    }
+    int fd = conn_socket(conn);
     if (fd >= 0 && conn->state != CONN_IDLE)
         shutdown(fd, SHUT_RDWR);
     hush_begin(&hush);

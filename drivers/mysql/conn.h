@@ -9,12 +9,15 @@
  * | STORE     | rows come      | stays | IDLE, RESULT                                        | IDLE, FAILED |
  * | NEXT      | conn_next()    | stays | as QUERY                                            | IDLE, FAILED |
  *
- * One thing blocks: the TLS handshake of a new connection, each read for `tls_ms` at most.
+ * A connection with TLS is made on a thread, because libmariadb blocks in the handshake (handshake.c): CONNECT has no socket to
+ * poll then, and ends with conn_shaken().
  *
  * libmariadb runs each call on a stack of its own, which is left when the call would block and entered again. conn_close()
  * lets a call that waits run to its end first, because what is on that stack would leak. */
 #ifndef MORTISE_MYSQL_CONN_H
 #define MORTISE_MYSQL_CONN_H
+
+#include "../lib/sql/remote/helper.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,7 +36,6 @@ struct conn_target {
     const char *user, *password, *database;
     bool tls;
     const char *tls_ca, *tls_cert, *tls_key; /* NULL: not given */
-    int tls_ms;                              /* how long one read of the handshake may take */
 };
 
 struct conn {
@@ -41,6 +43,8 @@ struct conn {
     enum conn_state state;
     int waits; /* of libmariadb's MYSQL_WAIT_…, while a call waits */
     struct conn_target target;
+    char address[64];      /* the target's, which a look-up for another connection may overwrite */
+    struct helper *helper; /* connects; NULL: no thread does */
     char *host, *own_host; /* the server's name; libmariadb's, while the name takes its place */
     /* RESULT */
     MYSQL_RES *rows; /* the caller's; NULL: the statement has none */
@@ -49,7 +53,11 @@ struct conn {
 };
 
 /* Both begin a call; the first connection of a process also begins libmariadb. */
-enum conn_event conn_connect(struct conn *conn, const struct conn_target *target);
+/* With TLS, done(argument) is called on the thread that connects when it has ended. */
+enum conn_event conn_connect(struct conn *conn, const struct conn_target *target,
+                             void (*done)(void *argument), void *argument);
+/* After done() was called: whether the thread has ended, and how. */
+enum conn_event conn_shaken(struct conn *conn);
 /* The text must be valid until the last result. */
 enum conn_event conn_query(struct conn *conn, const char *text, size_t len);
 enum conn_event conn_next(struct conn *conn);
@@ -59,5 +67,17 @@ enum conn_event conn_go(struct conn *conn, int ready);
 int conn_socket(const struct conn *conn);
 void conn_close(struct conn *conn);
 bool conn_has_tls(const struct conn *conn);
+
+/* MYSQL_WAIT_… as what to poll for, and back. */
+short conn_poll_events(int waits);
+int conn_ready(short events);
+
+/* ---- handshake.c ------------------------------------------------------------------------------- */
+
+#define CONN_FLAGS (CLIENT_MULTI_STATEMENTS | CLIENT_FOUND_ROWS)
+
+void handshake_prepare(void);
+/* As helper_work.run; the argument is a conn. */
+bool handshake_run(struct helper *helper, void *conn);
 
 #endif

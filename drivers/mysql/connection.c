@@ -45,35 +45,49 @@ static void prepare_socket(const struct link *link, int fd)
 
 static void connecting_event(struct link *link, enum conn_event event)
 {
-    struct my_link *mine = my_link(link);
+    struct conn *conn = &my_link(link)->conn;
     struct fault fault;
-    if (event == CONN_WAITS)
-        return;
-    if (event == CONN_CONNECTED) {
-        setup_begin(link);
-        return;
-    }
-    if (mine->conn.mysql == NULL) {
+    if (event == CONN_FAILED && conn->mysql == NULL) {
         link_failed_why(link, MORTISE_NOMEM, true, "out of memory");
-        return;
+    } else if (event == CONN_FAILED) {
+        fault_read(conn->mysql, &fault);
+        link_failed(link, &fault.base);
+    } else if (link->fd < 0 && conn->helper == NULL) {
+        if (!link_poll(link, conn_socket(conn)))
+            return;
+        prepare_socket(link, conn_socket(conn));
     }
-    fault_read(mine->conn.mysql, &fault);
-    link_failed(link, &fault.base);
+    if (event == CONN_CONNECTED)
+        setup_begin(link);
+}
+
+/* A thread that connects has ended; perhaps one of a link that has given up. */
+static void shaken(void *ctx, void *argument)
+{
+    struct remote *remote = ctx;
+    struct link *links[] = {remote->main, remote->live};
+    (void)argument;
+    for (size_t i = 0; i < 2; i++) {
+        enum conn_event event = conn_shaken(&my_link(links[i])->conn);
+        if (event != CONN_WAITS)
+            connecting_event(links[i], event);
+    }
+    remote_go(remote);
+}
+
+/* On that thread. */
+static void post_shaken(void *argument)
+{
+    mortise_host *host = argument;
+    host->post(host, shaken, NULL);
 }
 
 void connection_begin(struct link *link)
 {
-    struct my_link *mine = my_link(link);
+    struct conn *conn = &my_link(link)->conn;
     struct conn_target target;
     target_describe(driver_of(link), link->address, &target);
-    enum conn_event event = conn_connect(&mine->conn, &target);
-    /* through a unix socket it may be there without a wait */
-    int fd = event != CONN_FAILED ? conn_socket(&mine->conn) : -1;
-    if (event != CONN_FAILED && !link_poll(link, fd))
-        return;
-    if (fd >= 0)
-        prepare_socket(link, fd);
-    connecting_event(link, event);
+    connecting_event(link, conn_connect(conn, &target, post_shaken, link->remote->locks.host));
 }
 
 /* ---- what comes in ----------------------------------------------------------------------------- */
@@ -81,13 +95,7 @@ void connection_begin(struct link *link)
 short connection_events(const struct link *link)
 {
     const struct conn *conn = &my_link_const(link)->conn;
-    int waits = conn->state == CONN_IDLE ? MYSQL_WAIT_READ : conn->waits;
-    short events = 0;
-    if ((waits & MYSQL_WAIT_READ) != 0)
-        events |= POLLIN;
-    if ((waits & MYSQL_WAIT_WRITE) != 0)
-        events |= POLLOUT;
-    return events;
+    return conn_poll_events(conn->state == CONN_IDLE ? MYSQL_WAIT_READ : conn->waits);
 }
 
 /* Nobody asked, and yet there is something to read: an end of file, or the reason for one. */
@@ -113,11 +121,7 @@ static void handle(struct link *link, enum conn_event event)
 void connection_come_in(struct link *link, short events)
 {
     struct conn *conn = &my_link(link)->conn;
-    int ready = 0;
-    if ((events & (POLLIN | POLLHUP | POLLERR)) != 0)
-        ready |= MYSQL_WAIT_READ;
-    if ((events & (POLLOUT | POLLHUP | POLLERR)) != 0)
-        ready |= MYSQL_WAIT_WRITE;
+    int ready = conn_ready(events);
     if (conn->state != CONN_IDLE && (ready & conn->waits) != 0)
         handle(link, conn_go(conn, ready & conn->waits));
     else if (conn->state == CONN_IDLE && link->state == LINK_READY && (ready & MYSQL_WAIT_READ))

@@ -8,7 +8,8 @@
  *   connection.c  a connection is made, and what comes in on it
  *   setup.c       a new connection: the settings, which server it is, the tables
  *   target.c      the options as servers, and as what libmariadb needs
- *   conn.c        a conversation by libmariadb's non-blocking calls
+ *   conn.c        a conversation by libmariadb's non-blocking calls; handshake.c:
+ *                 one with TLS is made on a thread
  *   text.c        values as literals; sql.c: the texts of the statements
  *   fault.c       the server's errors as statuses and messages */
 #ifndef MORTISE_MYSQL_DRIVER_H

@@ -13,6 +13,11 @@ static const char *option_text(const struct driver *driver, enum option option)
     return text != NULL && *text != '\0' ? text : NULL;
 }
 
+bool target_is_socket(const struct driver *driver)
+{
+    return option_text(driver, OPTION_SOCKET) != NULL;
+}
+
 static mortise_status explain(const struct driver *driver, mortise_error *error, const char *what)
 {
     return fault_error(error, DRIVER_NAME, MORTISE_CONFIG, 0, false, "[%s] %s", driver->section,
@@ -81,7 +86,7 @@ static mortise_status find_hosts(struct driver *driver, const char *text, mortis
 /* Whoever is between client and server can read and change everything. */
 static void warn_of_plain_text(const struct driver *driver)
 {
-    for (size_t i = 0; i < driver->remote.hosts.count; i++) {
+    for (size_t i = 0; i < driver->remote.hosts.count && !target_is_socket(driver); i++) {
         if (driver->values[OPTION_TLS].given || host_is_local(driver->remote.hosts.at[i].name))
             continue;
         driver->remote.locks.host->log(
@@ -91,11 +96,6 @@ static void warn_of_plain_text(const struct driver *driver)
             driver->remote.hosts.at[i].name);
         return;
     }
-}
-
-bool target_is_socket(const struct driver *driver)
-{
-    return option_text(driver, OPTION_SOCKET) != NULL;
 }
 
 static mortise_status take_socket(struct driver *driver, const char *path, mortise_error *error)
@@ -140,7 +140,6 @@ void target_describe(const struct driver *driver, size_t i, struct conn_target *
                *user = option_text(driver, OPTION_USER),
                *database = driver->values[OPTION_DATABASE].text;
     bool is_socket = target_is_socket(driver);
-    int tls_ms = (int)driver->values[OPTION_CONNECT_TIMEOUT].number / 3;
     *target = (struct conn_target){.host = address->entry->name,
                                    .address = is_socket ? NULL : address->text,
                                    .socket = driver->values[OPTION_SOCKET].text,
@@ -149,7 +148,6 @@ void target_describe(const struct driver *driver, size_t i, struct conn_target *
                                    .password = password != NULL ? password : "",
                                    .database = *database == '/' ? database + 1 : database,
                                    .tls = driver->values[OPTION_TLS].number != 0,
-                                   .tls_ms = tls_ms,
                                    .tls_ca = option_text(driver, OPTION_TLS_CA),
                                    .tls_cert = option_text(driver, OPTION_TLS_CERT),
                                    .tls_key = option_text(driver, OPTION_TLS_KEY)};

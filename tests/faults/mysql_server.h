@@ -91,7 +91,9 @@ static bool soon(const char *sql, const char *answer)
 }
 
 /* A session of the server does, until it is killed. */
-#define SLEEPS "DO SLEEP" "(600)"
+#define SLEEPS                                                                                     \
+    "DO SLEEP"                                                                                     \
+    "(600)"
 
 /* Sessions of clients; those that sleep in a fault, which have the rights of the superuser meanwhile. */
 #define SESSIONS "FROM information_schema.processlist WHERE user = 'mortise'"
@@ -127,8 +129,7 @@ static inline bool session_begin(struct test_process *session, const char *sql)
 {
     char line[256] = "";
     const char *const argv[] = {"/bin/sh", script, "ask", "mysql", folder, "-n", NULL};
-    if (!test_spawn(session, argv) ||
-        !test_say(session, "BEGIN; %s; SELECT 'locked';", sql))
+    if (!test_spawn(session, argv) || !test_say(session, "BEGIN; %s; SELECT 'locked';", sql))
         return false;
     while (test_hear(session, line, sizeof line, PATIENCE_MS))
         if (strcmp(line, "locked") == 0)
@@ -153,8 +154,8 @@ static inline mortise_status open_where(const char *host, const char *settings, 
     char path[300], text[1200];
     snprintf(path, sizeof path, "%s/mortise%d.conf", folder, count++);
     /* patient, unless the test says how long to be */
-    snprintf(text, sizeof text,
-             "[mortise]\ndriver = mysql\nclose_timeout = 60s\n%s%s\n[mysql]\n%s%s\n%s%s%s\n",
+    snprintf(text, sizeof text, "[mortise]\ndriver = mysql\n%s%s%s\n[mysql]\n%s%s\n%s%s%s\n",
+             strstr(settings, "close_timeout") ? "" : "close_timeout = 60s\n",
              strstr(settings, "unreachable_timeout") ? "" : "unreachable_timeout = 60s\n", settings,
              *host != '\0' ? "host = " : "", host, strstr(more, "user") ? "" : "user = mortise\n",
              strstr(more, "database") ? "" : "database = mortise\n", more);

@@ -3,6 +3,11 @@
 #define SERVER_SETTINGS "replica=yes\ntls=yes\npassword=secret\n"
 #include "mysql_server.h"
 
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+
 #define PASSWORD "password = secret\n"
 
 /* ---- TLS, passwords ---------------------------------------------------------------------------- */
@@ -49,6 +54,121 @@ static void test_tls_leases(void)
         give(lease);
     }
     mortise_close(client, NULL);
+}
+
+/* ---- a server that stalls in the handshake ------------------------------------------------------ */
+
+/* It greets as the real server does, which then expects TLS, and says nothing more. */
+struct stall {
+    int listener, port;
+    pthread_t thread;
+    atomic_int shaking; /* clients that are in their handshake */
+};
+
+static int connect_to(int to_port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)to_port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CU_ASSERT_EQUAL_FATAL(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+    return fd;
+}
+
+/* The request for TLS has 36 bytes; what is behind it is the beginning of the handshake. Ends with the listener. */
+static void *stall_run(void *argument)
+{
+    struct stall *stall = argument;
+    char greeting[512], bytes[37];
+    int clients[8], count = 0, real = connect_to((int)strtol(port, NULL, 10));
+    ssize_t len = recv(real, greeting, sizeof greeting, 0);
+    close(real);
+    while (count < 8 && (clients[count] = accept(stall->listener, NULL, NULL)) >= 0) {
+        if (send(clients[count], greeting, (size_t)len, MSG_NOSIGNAL) == len &&
+            recv(clients[count], bytes, sizeof bytes, MSG_WAITALL) == (ssize_t)sizeof bytes)
+            atomic_fetch_add(&stall->shaking, 1);
+        count++;
+    }
+    while (count > 0)
+        close(clients[--count]);
+    return NULL;
+}
+
+/* Nobody listens at its port yet. */
+static void stall_make(struct stall *stall)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    *stall = (struct stall){.listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    CU_ASSERT_EQUAL_FATAL(bind(stall->listener, (struct sockaddr *)&address, sizeof address), 0);
+    CU_ASSERT_EQUAL_FATAL(getsockname(stall->listener, (struct sockaddr *)&address, &size), 0);
+    stall->port = ntohs(address.sin_port);
+}
+
+static void stall_begin(struct stall *stall)
+{
+    CU_ASSERT_EQUAL_FATAL(listen(stall->listener, 8), 0);
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&stall->thread, NULL, stall_run, stall), 0);
+}
+
+static void stall_end(struct stall *stall)
+{
+    shutdown(stall->listener, SHUT_RDWR);
+    pthread_join(stall->thread, NULL);
+    close(stall->listener);
+}
+
+static uint64_t renewals_of(mortise_client *client)
+{
+    mortise_stats stats = {.size = sizeof stats};
+    return mortise_stats_get(client, &stats) == MORTISE_OK ? stats.renewals : 0;
+}
+
+/* The first connection is made again, and stalls; the second one renews meanwhile. Then the client is closed. */
+static void test_handshake_stalls(void)
+{
+    struct stall stall;
+    char host[80], more[400];
+    stall_make(&stall);
+    snprintf(host, sizeof host, "localhost:%d, localhost:%s", stall.port, port);
+    snprintf(more, sizeof more, PASSWORD "tls = yes\ntls_ca = %s/tls/ca.pem\nconnect_timeout = 60s",
+             folder);
+    mortise_client *client = open_at(host, "renew_every = 50ms\nclose_timeout = 1s", more);
+    mortise_lease *lease = take(client, "stalled", 4000);
+    while (renewals_of(client) < 2)
+        sched_yield();
+    stall_begin(&stall);
+    CU_ASSERT(soon("SELECT count(*) " SESSIONS, "2"));
+    char sql[80];
+    snprintf(sql, sizeof sql, "KILL %.20s; SELECT 'killed'", ask("SELECT MIN(id) " SESSIONS));
+    CU_ASSERT_STRING_EQUAL(ask(sql), "killed");
+    mortise_lease *other = NULL; /* makes the connection again */
+    CU_ASSERT_EQUAL(mortise_acquire(client, "other", MORTISE_OPTIONS(.wait_ms = 10), &other, NULL),
+                    MORTISE_TIMEDOUT);
+    while (atomic_load(&stall.shaking) == 0)
+        sched_yield();
+    uint64_t before = renewals_of(client);
+    while (renewals_of(client) < before + 20 && mortise_remaining_ms(lease) > 0)
+        sched_yield();
+    CU_ASSERT(renewals_of(client) >= before + 20);
+    CU_ASSERT(mortise_remaining_ms(lease) > 0);
+    mortise_close(client, NULL); /* while it connects; the lease is left to its ttl */
+    stall_end(&stall);
+    ask("DELETE FROM mortise_lock WHERE name = 'stalled'");
+}
+
+/* The address is passed by when its share of connect_timeout is over. */
+static void test_handshake_passed_by(void)
+{
+    struct stall stall;
+    char host[80], more[400], told[400];
+    stall_make(&stall);
+    stall_begin(&stall);
+    snprintf(more, sizeof more, "tls = yes\ntls_ca = %s/tls/ca.pem\nconnect_timeout = 3s", folder);
+    snprintf(host, sizeof host, "127.0.0.1:%d, localhost:%s", stall.port, port);
+    CU_ASSERT_EQUAL(reach(host, more, told, sizeof told), MORTISE_OK);
+    CU_ASSERT(atomic_load(&stall.shaking) > 0);
+    stall_end(&stall);
 }
 
 static void test_wrong_password(void)
@@ -273,6 +393,8 @@ int main(int argc, char **argv)
     CU_TestInfo tests[] = {
         {"TLS: the right name, a wrong one, a CA that nobody trusts", test_tls},
         {"TLS: leases", test_tls_leases},
+        {"a server that stalls in the TLS handshake", test_handshake_stalls},
+        {"and one after it", test_handshake_passed_by},
         {"a wrong password", test_wrong_password},
         {"settings that make no sense", test_config},
         {"a unix socket", test_socket},

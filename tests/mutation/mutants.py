@@ -51,7 +51,6 @@ PARTS = [
     Part("core/*/*.c", (UNIT, r"conformance\.(sim|sqlite)", r"conformance\.sim-queue|torture\.sqlite|redis\.connect"
                             r"|command\.(bad_input|trust|migrate_run|operators|run_env|run_exit_codes)"), UNIT),
     Part("drivers/lib/sql/*.c", (UNIT, r"conformance\.(sqlite|postgres)", r"faults\.postgres_rows|torture\.sqlite"), UNIT),
-    Part("drivers/lib/sql/remote/*.c", (r"conformance\.(mysql|postgres)$", r"faults\.(mysql|postgres)"), r"faults\.(mysql|postgres_rows)"),
     Part("drivers/lib/redis/*.c", (r"unit\.redis_.*|redis\.(?!sentinel|replicas|lost).*",
                                    r"redis\.(sentinel|replicas|lost)|conformance\.(redis|redlock)|hostile\.red.*",
                                    r"redlock\.(nodes|votes|renewals)|torture\.redis"), r"unit\.redis_.*|redis\..*|hostile\.red.*"),

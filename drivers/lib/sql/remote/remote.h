@@ -13,6 +13,7 @@
  *   known.c      names whose rows are there
  *   sweep.c      when rows that have been free for long are to be deleted
  *   fault.c      errors and their texts
+ *   helper.c     a thread for what a client library cannot do without blocking (helper.h)
  *
  * A dialect embeds struct remote, struct link and struct request at the beginning of its own structures. */
 #ifndef MORTISE_SQL_REMOTE_H

@@ -1,0 +1,93 @@
+/* handshake.c - a connection with TLS is made on a thread of its own (lib/sql/remote/helper.h), because libmariadb blocks in
+ * the handshake, for as long as the server likes. Everything afterwards is done in the pump, with the same MYSQL. */
+#include "conn.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the host's name ---------------------------------------------------------------------------- */
+
+/* libmariadb is given an address, because it would look up a name, which nobody can interrupt. But the certificate is for the
+ * name, and it compares the certificate with mysql->host. That is there when it writes the request for TLS, which is the
+ * moment for the name to take its place. If that ever changes, the address is looked for in the certificate, and the
+ * connection is refused. */
+static _Thread_local struct conn *shaking;
+static _Thread_local struct helper *shaking_helper;
+/* Exported by libmariadb, without a declaration in its headers. */
+extern int ma_pvio_register_callback(my_bool add,
+                                     void (*function)(int mode, MYSQL *mysql,
+                                                      const unsigned char *bytes, size_t len));
+
+static void show_name(int mode, MYSQL *mysql, const unsigned char *bytes, size_t len)
+{
+    struct conn *conn = shaking;
+    (void)mode;
+    (void)bytes;
+    (void)len;
+    if (conn == NULL || conn->mysql != mysql || conn->own_host != NULL || mysql->host == NULL)
+        return;
+    helper_goes_on(shaking_helper, conn_socket(conn)); /* before the handshake, which blocks */
+    char *name = strdup(conn->target.host);
+    if (name == NULL)
+        return;
+    conn->own_host = mysql->host;
+    mysql->host = conn->host = name;
+}
+
+/* A connection that failed has freed the name. What it was in place of is lost then: a few bytes. */
+static void hide_name(struct conn *conn)
+{
+    if (conn->own_host != NULL && conn->mysql->host == conn->host) {
+        conn->mysql->host = conn->own_host;
+        free(conn->host);
+    }
+    conn->own_host = conn->host = NULL;
+}
+
+/* The list of such functions is libmariadb's, without a lock: ours is put there once, and taken off with this module. */
+static bool listening;
+
+static void listen_once(void)
+{
+    listening = ma_pvio_register_callback(1, show_name) == 0;
+}
+
+__attribute__((destructor)) static void listen_no_more(void)
+{
+    if (listening)
+        ma_pvio_register_callback(0, show_name);
+}
+
+void handshake_prepare(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, listen_once);
+}
+
+/* ---- on the thread ------------------------------------------------------------------------------ */
+
+bool handshake_run(struct helper *helper, void *argument)
+{
+    struct conn *conn = argument;
+    const struct conn_target *target = &conn->target;
+    MYSQL *connected = NULL;
+    shaking = conn;
+    shaking_helper = helper;
+    int waits = mysql_real_connect_start(&connected, conn->mysql, target->address, target->user,
+                                         target->password, target->database, target->port, NULL,
+                                         CONN_FLAGS);
+    while (waits != 0) {
+        struct pollfd ready = {.fd = conn_socket(conn), .events = conn_poll_events(waits)};
+        bool goes_on = helper_goes_on(helper, ready.fd);
+        if (goes_on)
+            poll(&ready, 1, -1);
+        waits = mysql_real_connect_cont(&connected, conn->mysql,
+                                        goes_on ? conn_ready(ready.revents) & waits
+                                                : MYSQL_WAIT_TIMEOUT);
+    }
+    shaking = NULL;
+    hide_name(conn);
+    return connected != NULL;
+}
