@@ -329,7 +329,8 @@ class AsyncLockMany(AsyncBlock):
 
     async def acquire(self) -> Leases[AsyncLease]:
         """Acquires all of the names. The leases must be released."""
-        return await self._try_all() or await self._in_order()
+        leases = await self._try_all()
+        return leases if leases is not None else await self._in_order()
 
     def __await__(self) -> Generator[Any, None, Leases[AsyncLease]]:
         return self.acquire().__await__()

@@ -44,7 +44,7 @@ class Client(Scope):
         self._handle: Any = ffi.NULL
         self._pid = os.getpid()
         self._fd = -1
-        self._closed = True
+        self._closed = self._detached = True
         self._lock = threading.RLock()  # guards what is made when it is first needed; a signal handler may come in between
         self._callbacks: Callbacks | None = None
         self._loops: dict[asyncio.AbstractEventLoop, LoopSink] = {}
@@ -58,7 +58,7 @@ class Client(Scope):
                 raise _errors.from_native(status, detail)
             self._handle = room[0]
             _open_clients.add(self)
-            self._closed = False
+            self._closed = self._detached = False
         except BaseException:  # a KeyboardInterrupt
             if room[0]:
                 lib.mpy_close(room[0], detail)
@@ -73,7 +73,7 @@ class Client(Scope):
         """
         if self._forked():
             raise _errors.make(_errors.FORKED, "the client belongs to the parent process")
-        if self._closed:
+        if self._detached:
             return
         detail = _errors.new_detail()
         begun = False
@@ -100,6 +100,7 @@ class Client(Scope):
             if fd >= 0:
                 os.close(fd)
             _open_clients.discard(self)
+        self._detached = True  # if a signal handler raises before, the next close() does it again
 
     def __enter__(self) -> Client:
         return self

@@ -27,9 +27,10 @@ class BaseLease:
 
     def __init__(self, client: Client, name: bytes, sink: Any, key: int, on_loss: OnLoss | None) -> None:
         self._phase = NEW
-        self._slot = lib.mpy_slot_new(sink, key)
-        if not self._slot:
+        slot = lib.mpy_slot_new(sink, key)
+        if not slot:
             raise MemoryError
+        self._slot = ffi.gc(slot, lib.mpy_slot_free)  # in C: a signal handler that raises in __del__ does not skip it
         self._client = client
         self._name = name
         self._on_loss = on_loss
@@ -38,21 +39,16 @@ class BaseLease:
         return _errors.from_native(status, lib.mpy_slot_error(self._slot))
 
     def _drop(self) -> None:
-        """Nobody will use this lease: ends what is under way. Another thread may ask it at this moment, so the memory is
-        freed by __del__ only."""
+        """Nobody will use this lease: ends what is under way. The memory stays, because another thread may ask at this
+        moment."""
         if self._phase != RELEASED:
             self._phase = RELEASED
             lib.mpy_slot_leave(self._slot)
 
     def __del__(self) -> None:
-        if lib is None or not getattr(self, "_slot", None):
-            return  # the interpreter ends
-        try:
-            if self._phase == HELD and self._client._is_usable():
-                warnings.warn(f"{self!r} was not released; it is released now", ResourceWarning, 2, self)
-        finally:
-            slot, self._slot = self._slot, ffi.NULL
-            lib.mpy_slot_free(slot)
+        if lib is None or getattr(self, "_phase", NEW) != HELD or not self._client._is_usable():
+            return  # the interpreter ends; or there is nothing to say
+        warnings.warn(f"{self!r} was not released; it is released now", ResourceWarning, 2, self)
 
     def __repr__(self) -> str:
         state = self.state.name if self._phase == HELD else "NEW" if self._phase == NEW else "RELEASED"

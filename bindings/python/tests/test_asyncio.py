@@ -1,5 +1,6 @@
 """Locks in asyncio: tasks, cancellation, several loops, beside code without asyncio, the end of a loop and of a client."""
 import asyncio
+import concurrent.futures
 import gc
 import math
 import threading
@@ -191,6 +192,80 @@ def test_many(client, other, run):
     run(main())
 
 
+def test_many_canceled_while_it_releases(client, other, run):
+    """All releases have begun, so that none of the leases stays held."""
+
+    async def main():
+        inside = asyncio.Event()
+
+        async def work():
+            async with client.alock_many(["a", "b", "c"]) as leases:
+                kept.append(leases)
+                inside.set()
+                await asyncio.sleep(60)
+
+        for steps in range(4):
+            inside.clear()
+            task = asyncio.create_task(work())
+            await inside.wait()
+            task.cancel()
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert client.stats().held == 0
+        async with other.alock_many(["a", "b", "c"], timeout=20):
+            pass
+
+    kept = []
+    run(main())
+
+
+def test_on_loss_exits(client, other, run):
+    """sys.exit() in on_loss ends the loop, as in each callback of it. What came with that loss is not forgotten."""
+    told = []
+
+    def leave(lease):
+        told.append(lease)
+        raise SystemExit
+
+    async def main():
+        leases.extend([await client.alock(name, ttl=0.5, on_loss=leave) for name in "ab"])
+        for lease in leases:
+            other.break_(lease.name, lease.token)
+        wait_until(lambda: not any(lease.held for lease in leases))  # the loop stands still meanwhile
+        await asyncio.sleep(60)
+
+    leases, loop = [], asyncio.new_event_loop()
+    task = loop.create_task(main())
+    for number in (1, 2):
+        with pytest.raises(SystemExit):
+            loop.run_until_complete(asyncio.wait_for(asyncio.shield(task), PATIENCE_S))
+        assert told == leases[:number]
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        loop.run_until_complete(task)
+    for lease in leases:
+        with pytest.raises(mortise.Lost):
+            loop.run_until_complete(lease.release())
+    loop.close()
+
+
+def test_this_thread(client, run):
+    """All tasks of a loop run in one thread, so it is no owner."""
+    owner = {"owner": mortise.THIS_THREAD}
+
+    async def job():
+        pass
+
+    for call in (lambda: client.alock("a", **owner), lambda: client.alock_many(["a"], **owner),
+                 lambda: client.locked("a", **owner)(job)):
+        with pytest.raises(mortise.Invalid, match="tasks"):
+            call()
+    client.locked("a", **owner)(print)
+
+
 def test_decorator(client, run):
     @client.locked("job:{id}", lease="lease")
     async def job(id, lease=None):
@@ -288,6 +363,28 @@ def test_close(where, run):
 
     run(main(True))
     run(main(False))
+
+
+def test_close_while_all_threads_wait(where, other, run):
+    """The threads of the loop wait for a lock until the client is closed, so the close needs a thread of its own."""
+
+    async def main():
+        client = mortise.open(where)
+        asyncio.get_running_loop().set_default_executor(concurrent.futures.ThreadPoolExecutor(1))
+        async with other.alock("a"):
+            waiting = asyncio.get_running_loop().run_in_executor(None, client.acquire, "a")
+            await eventually(lambda: client.stats().waiting)
+            async with client.alock("b") as lease:
+                lost = asyncio.create_task(lease.lost.wait())
+                await asyncio.sleep(0)
+                with pytest.raises(mortise.Error):
+                    await asyncio.wait_for(client.aclose(), PATIENCE_S)
+                    await lease.release()
+            await asyncio.wait_for(lost, PATIENCE_S)  # the close has released it
+            with pytest.raises(mortise.Closed):
+                await waiting
+
+    run(main())
 
 
 def test_client_block(sqlite_where, run):

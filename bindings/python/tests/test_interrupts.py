@@ -1,11 +1,68 @@
-"""Blocks that are left elsewhere than they were entered."""
+"""A signal handler that raises, at every step of the package: nothing stays held. And blocks that are left elsewhere than they
+were entered."""
+import _thread
 import asyncio
 import contextlib
+import pathlib
+import sys
 import threading
 
 import pytest
 
 import mortise
+
+PACKAGE = str(pathlib.Path(mortise.__file__).parent)
+
+
+class Interrupt:
+    """Calls a function again and again, with a Ctrl-C that comes one step later each time: Python handles it as soon as it
+    looks for signals, as with a real one."""
+
+    def __init__(self, *frames):
+        self.frames, self.left, self.where = {code.__code__ for code in frames}, 0, ""
+
+    def trace(self, frame, event, _arg):
+        if frame.f_code not in self.frames and not frame.f_code.co_filename.startswith(PACKAGE):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            self.left -= 1
+            if self.left == 0:
+                self.where = f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}, offset {frame.f_lasti}"
+                sys.settrace(None)
+                for _ in iter(_thread.interrupt_main, None):  # no signal is handled before the end of this function
+                    pass
+        return self.trace
+
+    def come(self, function, at):
+        """Whether it came before the end."""
+        self.left = at
+        sys.settrace(self.trace)
+        try:
+            function()
+            sys.settrace(None)
+            for _ in range(2):
+                pass
+        except KeyboardInterrupt:
+            sys.settrace(None)
+            return True
+        finally:
+            sys.settrace(None)
+        return self.left <= 0
+
+
+def steps(function, *frames):
+    """The places where an interrupt came."""
+    interrupt, at = Interrupt(function, *frames), 1
+    while interrupt.come(function, at):
+        yield f"at {interrupt.where}"
+        at += 1
+    assert at > 30
+
+
+pytestmark = [  # a lease may be collected, a coroutine may not begin, and __del__ may be interrupted
+    pytest.mark.filterwarnings(f"ignore::{kind}")
+    for kind in ("ResourceWarning", "RuntimeWarning", "pytest.PytestUnraisableExceptionWarning")]
 
 
 @pytest.fixture
@@ -13,6 +70,98 @@ def client(sqlite_where):
     with mortise.open(sqlite_where + "?ttl=60s") as opened:
         opened._poll_fd()
         yield opened
+
+
+BLOCKS = {
+    "lock": lambda client: client.lock("a"),
+    "on_loss": lambda client: client.lock("a", on_loss=print),
+    "many": lambda client: client.lock_many(["a", "b"]),
+    "lease": lambda client: client.acquire("a"),
+}
+
+
+@pytest.mark.parametrize("kind", [*BLOCKS, "in order"])
+def test_blocks(client, kind):
+    kept = []  # the program has the lease still, and so has the traceback
+    if kind == "in order":  # as if one of the names were busy
+        client._try_many = lambda *_: False
+
+    def block():
+        with BLOCKS.get(kind, BLOCKS["many"])(client) as lease:
+            kept.append(lease)
+
+    for at in steps(block):
+        if kind != "lease":  # which has no owner before its block begins
+            assert client.stats().held == 0, at
+        kept.clear()
+
+
+def test_one_lock_again_and_again(client):
+    lock, kept = client.lock("a"), []
+
+    def block():
+        with lock as lease:
+            kept.append(lease)
+
+    for at in steps(block):
+        assert client.stats().held == 0 and lock._held == [], at
+
+
+def test_the_block_of_a_client(sqlite_where):
+    kept = []
+
+    def block():
+        with mortise.open(sqlite_where) as client:
+            kept.append(client)
+
+    for at in steps(block):
+        assert all(client.closed and client._fd < 0 for client in kept), at
+        kept.clear()
+
+
+def test_close(sqlite_where):
+    """Whenever it is interrupted, it can be closed again, and then nothing is left."""
+    kept = []
+
+    def run():
+        kept[0].close()
+
+    def opened():
+        client = mortise.open(sqlite_where)
+        kept[:] = [client, client.acquire("a", on_loss=print)]
+
+    opened()
+    for at in steps(run):
+        kept[0].close()
+        assert kept[0].closed and kept[0]._fd < 0 and not kept[1].held, at
+        assert not kept[0]._callbacks._thread.is_alive(), at
+        opened()
+    kept[0].close()
+
+
+@pytest.mark.parametrize("kind", ["lock", "many"])
+def test_asyncio(client, kind):
+    """In a loop that does not handle Ctrl-C itself."""
+    kept = []
+
+    async def block():
+        async with client.alock("a") if kind == "lock" else client.alock_many(["a", "b"]) as lease:
+            kept.append(lease)
+
+    async def the_rest():
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def run():
+        loop.run_until_complete(block())
+
+    loop = asyncio.new_event_loop()
+    for at in steps(run, block):
+        loop.run_until_complete(the_rest())
+        assert client.stats().held == 0, at
+    loop.close()
 
 
 # ---- left by another thread or task ----

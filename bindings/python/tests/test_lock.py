@@ -1,5 +1,4 @@
-"""Locks without asyncio: acquire, release, errors, several names, shared leases, threads, callbacks, the decorator."""
-import asyncio
+"""Locks without asyncio: acquire, release, errors, several names, shared leases, threads, callbacks."""
 import datetime
 import gc
 import logging
@@ -108,6 +107,64 @@ def test_on_loss_fails(client, other, caplog):
     wait_until(lambda: "not my day" in caplog.text)
     with pytest.raises(mortise.Lost):
         lease.release()
+
+
+def test_on_loss_exits(client, other, caplog):
+    """sys.exit() in a thread ends nothing but that call: the others are called."""
+    told = []
+
+    def leave(lease):
+        told.append(lease)
+        raise SystemExit
+
+    leases = [client.acquire(name, ttl=0.5, on_loss=leave) for name in "ab"]
+    for lease in leases:
+        other.break_(lease.name, lease.token)
+        wait_until(lambda lease=lease: lease in told)
+        with pytest.raises(mortise.Lost):
+            lease.release()
+    wait_until(lambda: caplog.text.count("on_loss of") == 2)
+
+
+def test_close_while_an_on_loss_runs(where, other):
+    """It waits for that one. The others are not called afterwards."""
+    told, go, client = [], threading.Event(), mortise.open(where)
+
+    def slow(lease):
+        told.append(lease)
+        go.wait(60)
+
+    leases = [client.acquire(name, ttl=0.5, on_loss=slow) for name in "abc"]
+    for lease in leases:
+        other.break_(lease.name, lease.token)
+    wait_until(lambda: told and not any(lease.held for lease in leases))
+    closing, callbacks = threading.Thread(target=client.close), client._callbacks
+    closing.start()
+    wait_until(callbacks._ended.is_set)
+    go.set()
+    closing.join()
+    assert len(told) == 1 and not callbacks._thread.is_alive()
+
+
+def test_asked_while_it_is_dropped(client):
+    """As on_loss does, while the acquire of several names gives the lease up. It must not be freed meanwhile."""
+    shared, stop, asked = [client.acquire("a")], threading.Event(), []
+
+    def ask():
+        while not stop.is_set():
+            lease = shared[0]
+            asked.append((lease.state, lease.token, lease.owner, lease.remaining))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    for _ in range(100):
+        lease, shared[0] = shared[0], client.acquire("b", shared=True)
+        lease._drop()
+        assert lease._slot and not lease.held
+    stop.set()
+    thread.join()
+    shared[0].release()
+    assert asked
 
 
 def test_break(client, other):
@@ -405,67 +462,6 @@ def test_log(tmp_path, caplog):
             client.acquire("a", timeout=0)
         wait_until(lambda: "acquire" in caplog.text, "a line of the log")
     assert {(record.name, record.levelname) for record in caplog.records} == {("mortise", "INFO")}
-
-
-# ---- the decorator ----
-
-
-def test_decorator(client, other):
-    @client.locked("job:{id}", timeout=0)
-    def job(id, twice=False):
-        """Its text."""
-        assert [info.name for info in other.list()] == [f"job:{id}"]
-        return id * 2 if twice else id
-
-    assert job(7) == 7 and job(id=8, twice=True) == 16 and job.__name__ == "job" and job.__doc__ == "Its text."
-    with other.lock("job:7"):
-        with pytest.raises(mortise.Busy):
-            job(7)
-
-    class Account:
-        number = 5
-
-        @client.locked(lambda self, *_: f"account:{self.number}", lease="lease")
-        def change(self, by, lease=None):
-            assert lease.held
-            return by
-
-    assert Account().change(3) == 3
-    assert client.locked("plain")(lambda: 1)() == 1
-    with pytest.raises(KeyError):
-        client.locked("{nothing}")(lambda: 1)()
-    for wrong in (1, "x", None):
-        with pytest.raises(TypeError):
-            client.locked("a")(wrong)
-
-    def generator():
-        yield 1
-
-    with pytest.raises(TypeError, match="generator"):
-        client.locked("a")(generator)
-
-
-def test_decorator_of_later_work(client, other):
-    """A plain function that returns a coroutine or a generator: neither may run without the lock."""
-    steps = []
-
-    async def work():
-        steps.append("ran")
-
-    def generator():
-        yield steps.append("ran")
-
-    for later in (lambda: work(), lambda: generator()):
-        with pytest.raises(TypeError, match="without the lock"):
-            client.locked("a")(later)()
-        assert not steps and not list(other.list())
-
-    class Job:
-        async def __call__(self):
-            steps.append([info.name for info in other.list()])
-
-    asyncio.run(client.locked("a")(Job())())
-    assert steps == [["a"]]
 
 
 # ---- the bridge ----

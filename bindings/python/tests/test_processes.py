@@ -108,6 +108,29 @@ def test_exit_while_holding(client, script, where, how):
         client.acquire("a", timeout=0).release()
 
 
+def test_log_after_the_end(script, tmp_path):
+    """What runs after the end of the package may use it, but its log lines no longer call Python."""
+    file = tmp_path / "mortise.conf"
+    file.write_text(f"[mortise]\ndriver = chaos\n[chaos]\nbelow = sqlite\nrefuse = 1000\ntell = yes\n"
+                    f"[sqlite]\npath = {tmp_path}/locks.db\n")
+    process = script("""
+        import atexit, logging, sys
+        @atexit.register
+        def late():
+            with mortise.open(sys.argv[1]) as client:
+                try:
+                    client.acquire("late", timeout=0)
+                except mortise.Error:
+                    pass
+        import mortise
+        logging.basicConfig(stream=sys.stdout, level=logging.INFO)
+        with mortise.open(sys.argv[1]) as client:
+            pass
+        """, file)
+    code, out, err = process.end()
+    assert code == 0 and "late" in err and "late" not in out
+
+
 def test_killed(client, script, where):
     process = script("""
         import mortise, sys, time
