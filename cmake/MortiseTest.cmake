@@ -13,12 +13,16 @@ file(MAKE_DIRECTORY "${MORTISE_TEST_HOME}")
 set(MORTISE_TEST_MODULES "${PROJECT_BINARY_DIR}/tests/modules")
 set(MORTISE_TEST_FIXTURES "${PROJECT_BINARY_DIR}/tests/fixtures")
 
-# What takes a minute and more, and would be begun among the last: the end of the whole suite would wait for it alone.
-set(MORTISE_LONG_TESTS packages docs.commands analysis install model.redis_shared migration.drill-faults migration.drill)
-# The same of tests that mostly wait: behind those that compute, which take most of the machine for themselves.
-set(MORTISE_LONG_WAITS conformance.zookeeper conformance.migrate-redis-zookeeper-both conformance.migrate-sqlite-postgres-both
-    conformance.postgres conformance.postgres-pooler conformance.postgres-pgbouncer conformance.redlock faults.postgres
-    faults.postgres_stops zookeeper.sessions zookeeper.cuts zookeeper.nodes command.run_end command.run_loss)
+# The tests that compute (BUSY, and these) begin first, with four of the long tests that wait beside them. Then come the other
+# long ones. The short ones are left for the end, so that no processor waits for one long test.
+set(MORTISE_LONG_TESTS docs.commands migration.drill-faults migration.drill)
+set(MORTISE_LONG_WAITS conformance.zookeeper.1 conformance.zookeeper.2 conformance.etcd.1 conformance.etcd.2
+    conformance.mysql.1 conformance.mysql.2 conformance.postgres.1 conformance.postgres.2 conformance.postgres-pooler
+    conformance.postgres-pgbouncer conformance.redlock conformance.redlock-plain conformance.chaos-sqlite conformance.chaos-redis
+    conformance.migrate-redis-zookeeper-both conformance.migrate-sqlite-postgres-both conformance.migrate-sqlite-sqlite-old
+    conformance.migrate-sqlite-sqlite-new faults.postgres faults.postgres_rows faults.postgres_stops faults.mysql
+    faults.mysql_settings zookeeper.sessions zookeeper.cuts zookeeper.nodes zookeeper.follower redis.sentinel command.run_end
+    command.run_loss interop.rights torture.redis-power torture.migrate torture.migrate-old torture.migrate-new)
 
 # mortise_test(NAME LABEL family COMMAND … [TIER fast|nightly] [SANITIZERS all|address|none]
 #              [NIGHTLY_SANITIZERS address|thread …] [BUSY] [SERIAL] [TIMEOUT seconds] [ENVIRONMENT VAR=text …])
@@ -27,7 +31,7 @@ set(MORTISE_LONG_WAITS conformance.zookeeper conformance.migrate-redis-zookeeper
 # `tests/run.sh --nightly`. SANITIZERS (default: all): "address" if there is nothing in the test for ThreadSanitizer, "none"
 # if a sanitizer can find nothing new in it. NIGHTLY_SANITIZERS: those of them that run the test only at night, because
 # other tests take the same paths with the same threads. BUSY: the test computes rather than waits, so that only two of its kind run
-# at once on two processors; tests that wait run ten at a time. SERIAL: the test runs alone.
+# at once on two processors; tests that wait run fourteen at a time. SERIAL: the test runs alone.
 # Exit code 77 is a skip; with MORTISE_REQUIRE_ALL it is a failure.
 # Every test finds the command in its PATH, and in its environment MORTISE_COMMAND (the command's file),
 # MORTISE_SOURCE_DIR, MORTISE_BUILD_DIR and MORTISE_MODULE_PATH: the built modules and the test modules.
@@ -63,7 +67,7 @@ function(mortise_test NAME)
     endforeach()
     set(processors 1)
     if(arg_BUSY)
-        set(processors 5) # of the five slots that tests/run.sh gives each processor
+        set(processors 5) # of the seven slots that tests/run.sh gives each processor
     endif()
     math(EXPR timeout "${arg_TIMEOUT} * ${time_factor}")
 
@@ -72,7 +76,7 @@ function(mortise_test NAME)
         LABELS "${labels}" TIMEOUT ${timeout} RUN_SERIAL "${arg_SERIAL}" PROCESSORS ${processors}
         ENVIRONMENT "${MORTISE_TEST_ENVIRONMENT};${arg_ENVIRONMENT}"
         ENVIRONMENT_MODIFICATION "PATH=path_list_prepend:${MORTISE_COMMAND_DIR};MORTISE_CONFIG=unset:")
-    if(NAME IN_LIST MORTISE_LONG_TESTS)
+    if(arg_BUSY OR NAME IN_LIST MORTISE_LONG_TESTS)
         set_tests_properties("${NAME}" PROPERTIES COST 100)
     elseif(NAME IN_LIST MORTISE_LONG_WAITS)
         set_tests_properties("${NAME}" PROPERTIES COST 90)

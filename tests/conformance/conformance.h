@@ -33,6 +33,7 @@ struct subject {
     int64_t
         kept_ms; /* the ttl of the lease that is held from the first test on; see kept_begin() */
     int names, waiters; /* how many the crowd tests use */
+    unsigned part, parts; /* only the tests number `part`, part + parts and so on; parts 0: all */
     const char *taker;  /* the program; NULL: none was built */
     char folder[256];   /* @DIR@ */
     uint32_t capabilities;

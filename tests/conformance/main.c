@@ -7,19 +7,21 @@
 #include <stdio.h>
 #include <string.h>
 
-/* only=TEXT: the tests whose name contains it. */
+/* only=TEXT: the tests whose name contains it. part=K/N: of these the K-th, the K+N-th and so on. */
 static void narrow(int argc, char **argv)
 {
     const char *only = NULL;
+    unsigned parts = subject.parts, count = 0;
     for (int i = 2; i < argc; i++)
         if (strncmp(argv[i], "only=", 5) == 0)
             only = argv[i] + 5;
-    if (!only)
+    if (!only && parts == 0)
         return;
     CU_set_fail_on_inactive(CU_FALSE);
     for (CU_pSuite suite = CU_get_registry()->pSuite; suite; suite = suite->pNext)
         for (CU_pTest test = suite->pTest; test; test = test->pNext)
-            if (!strstr(test->pName, only))
+            if ((only && !strstr(test->pName, only)) ||
+                (parts > 0 && count++ % parts != subject.part - 1))
                 CU_set_test_active(test, CU_FALSE);
 }
 

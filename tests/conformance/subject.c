@@ -14,6 +14,7 @@
  *   ttl=MS names=N waiters=N taker=PROGRAM
  *   slack=MS        how late a call may return in the best of several tries
  *   killed=MS       how long the claim of a killed holder lasts (its ttl, if this is not given)
+ *   part=K/N        only each N-th test, from the K-th on: N runs do all of them
  *   kept=MS         the ttl of the lease that is held and renewed from the first test on */
 #include "conformance.h"
 
@@ -50,6 +51,7 @@ static const char usage[] =
     "  killed=MS      how long the claim of a killed holder lasts, if that is not its ttl\n"
     "  kept=MS        the ttl of the lease that is held and renewed from the first test on\n"
     "  only=TEXT      run only tests whose name contains TEXT\n"
+    "  part=K/N       run each N-th of these tests, from the K-th on: N runs do all of them\n"
     "  taker=PROGRAM  the second process of the tests, if it is not where it was installed\n";
 
 static const char *stage3_section;
@@ -214,6 +216,13 @@ static bool set_number(const char *value, int64_t *number)
     return *number > 0 && *end == '\0';
 }
 
+static bool set_part(const char *value)
+{
+    char rest;
+    return sscanf(value, "%u/%u%c", &subject.part, &subject.parts, &rest) == 2 && subject.part >= 1 &&
+           subject.part <= subject.parts;
+}
+
 static bool set_key(const char *key, const char *value)
 {
     int64_t number = 0;
@@ -221,6 +230,8 @@ static bool set_key(const char *key, const char *value)
         subject.hooks = value;
     else if (strcmp(key, "can") == 0)
         return set_can(value);
+    else if (strcmp(key, "part") == 0)
+        return set_part(value);
     else if (strcmp(key, "taker") == 0)
         subject.taker = value;
     else if (strcmp(key, "stage3") == 0)
