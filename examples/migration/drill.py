@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""The drill: moves a fleet of workers (worker.c) from Redis to ZooKeeper and back while it works, with the steps of
+"""The drill: moves a fleet of workers (worker.c) from one backend to another and back while it works, with the steps of
 docs/migrating.md, and verifies afterwards what happened.
 
     drill.py [KEY=VALUE …]
 
 KEYs:
+    from=redis      the backend that the fleet leaves: redis, zookeeper or etcd
+    to=zookeeper    the backend that it moves to; another one
     workers=12      the number of workers
     faults=no       yes: kill workers (SIGKILL), and kill or stop and restart servers, at random points
     seed=1          decides which fault happens where; the exact times depend on the machine
@@ -13,7 +15,7 @@ KEYs:
     keep=no         yes: keep the directory, as after a failure
 
 The steps: all workers in phase old; restart them one by one into both; the step that admits new; restart them one by one
-into new; the step after which Redis can be removed; stop Redis, and they work on; start Redis, and the same steps back.
+into new; the step after which the old backend can be removed; stop it, and they work on; start it, and the same steps back.
 
 The drill succeeds if the counter equals the number of additions that the store accepted, if the tests' checker finds no
 two holders of the lock at one instant in the events of all clients, and if every token is larger than the one before. It
@@ -45,18 +47,23 @@ namespace = drill:
 ttl = {ttl}
 observe = {observe}
 [migrate]
-from = redis
-to = zookeeper
+from = {old}
+to = {new}
 phase = old
 presence = {presence}
-[redis]
-servers = 127.0.0.1:{redis}
-[zookeeper]
-servers = 127.0.0.1:{zookeeper}
-session_timeout = {presence}
+[{old}]
+{old_server}
+[{new}]
+{new_server}
 [{observe}]
 {where}
 """
+SERVER_KEYS = {"redis": ["aof=yes"], "zookeeper": [], "etcd": []}
+SERVER_CONFIG = {
+    "redis": "servers = 127.0.0.1:{port}",
+    "zookeeper": "servers = 127.0.0.1:{port}\nsession_timeout = {presence}",
+    "etcd": "endpoints = 127.0.0.1:{port}",
+}
 
 
 tell = functools.partial(print, flush=True)
@@ -73,10 +80,10 @@ class Failure(Exception):
 class Server:
     """A private server, which keeps its data over a restart."""
 
-    def __init__(self, kind, folder, *keys):
+    def __init__(self, kind, folder):
         self.kind, self.folder = kind, f"{folder}/{kind}"
         os.mkdir(self.folder)
-        values = self.do("start", f"guard={os.getpid()}", *keys)
+        values = self.do("start", f"guard={os.getpid()}", *SERVER_KEYS[kind])
         self.port = dict(line.split("=", 1) for line in values.splitlines())["PORT"]
         self.up = True
 
@@ -88,6 +95,9 @@ class Server:
         if done.returncode != 0:
             raise Failure(f"{self.kind}: {verb}: exit code {done.returncode}")
         return done.stdout
+
+    def config(self, presence, **_):
+        return SERVER_CONFIG[self.kind].format(port=self.port, presence=presence)
 
     def stop(self, verb="stop"):
         self.do(verb)
@@ -210,7 +220,7 @@ class Drill:
 
     def hit_server(self):
         """Kills or stops a server, and starts it again at once."""
-        server = self.random.choice([server for server in (self.redis, self.zookeeper) if server.up])
+        server = self.random.choice([server for server in (self.old, self.new) if server.up])
         verb = self.random.choice(["kill", "stop"])
         self.say(f"{server.kind}: {verb}, and started again")
         server.stop(verb)
@@ -256,19 +266,19 @@ class Drill:
     # ---- the way ----------------------------------------------------------------------------------
 
     def begin(self):
-        self.redis = Server("redis", self.folder, "aof=yes")
-        self.zookeeper = Server("zookeeper", self.folder)
+        self.old = Server(self.settings["from"], self.folder)
+        self.new = Server(self.settings["to"], self.folder)
         observe = self.settings["observe"]
         where = {"recorder": f"folder = {self.folder}/history",
                  "trace": f"path = {self.folder}/history/trace.jsonl"}[observe]
         # short with faults: a killed worker blocks the others, and the step, for this long
         times = {"ttl": "6s", "presence": "6s"} if self.faults else {"ttl": "10s", "presence": "10s"}
         with open(self.config, "w", encoding="utf-8") as file:
-            file.write(CONFIG.format(observe=observe, where=where, redis=self.redis.port,
-                                     zookeeper=self.zookeeper.port, **times))
+            file.write(CONFIG.format(observe=observe, where=where, old=self.old.kind, new=self.new.kind,
+                                     old_server=self.old.config(**times), new_server=self.new.config(**times), **times))
         os.chmod(self.config, 0o600)
         open(self.store, "w", encoding="utf-8").close()
-        self.at("all in phase old, on Redis")
+        self.at(f"all in phase old, on {self.old.kind}")
         self.workers = [Worker(self, number) for number in range(int(self.settings["workers"]))]
         for worker in self.workers:
             self.wait_for(f"worker {worker.number} adds", worker.has_added)
@@ -282,11 +292,11 @@ class Drill:
         self.restart_all()
         self.advance()
 
-    def without_redis(self):
-        self.redis.stop()
-        self.at("Redis is gone")
+    def without_old(self):
+        self.old.stop()
+        self.at(f"{self.old.kind} is gone")
         self.get_on()
-        self.redis.start()
+        self.old.start()
 
     def back(self):
         self.advance("--back")
@@ -299,7 +309,7 @@ class Drill:
 
     def walk(self):
         self.there()
-        self.without_redis()
+        self.without_old()
         self.back()
 
     def end(self):
@@ -312,7 +322,7 @@ class Drill:
         for worker in self.workers:
             worker.child.kill()
             worker.child.communicate()
-        for kind in ("redis", "zookeeper"):
+        for kind in (self.settings["from"], self.settings["to"]):
             subprocess.run(["sh", f"{SOURCE}/tests/servers.sh", "end", kind, f"{self.folder}/{kind}"],
                            check=False)
         self.log.close()
@@ -372,12 +382,15 @@ class Drill:
 
 
 def read_settings(arguments):
-    settings = {"workers": "12", "faults": "no", "seed": "1", "observe": "", "keep": "no"}
+    settings = {"from": "redis", "to": "zookeeper", "workers": "12", "faults": "no", "seed": "1", "observe": "", "keep": "no"}
     for argument in arguments:
         key, equals, value = argument.partition("=")
         if key not in settings or not equals:
             sys.exit(f"drill: not understood: {argument}")
         settings[key] = value
+    sides = {settings["from"], settings["to"]}
+    if len(sides) != 2 or not sides <= SERVER_KEYS.keys():
+        sys.exit(f"drill: from and to must be two of {', '.join(SERVER_KEYS)}")
     if not settings["observe"]:
         settings["observe"] = "recorder" if settings["faults"] == "yes" else "trace"
     return settings
