@@ -7,11 +7,11 @@
 #   --report       then write them into docs/performance.md (report.sh)
 #   OPTION …       for the programs: --quick, --rounds N, --cpu N, --check; see state --help
 #
-# Needs nothing but the build folder (those of Redis, PostgreSQL and ZooKeeper: their servers; that of ZooKeeper
+# Needs nothing but the build folder (those of Redis, PostgreSQL, MySQL, etcd and ZooKeeper: their servers; that of ZooKeeper
 # is left out where there is none). Fails if a program does, or with --check if it misses a target.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
-programs='state cycle handover leases command redis redis_renew redis_queue redis_kinds witness redlock postgres mysql'
+programs='state cycle handover leases command redis redis_renew redis_queue redis_kinds witness redlock postgres mysql etcd etcd_counts'
 
 usage() {
     sed -n '2,12s/^# \{0,1\}//p' "$0"
