@@ -170,6 +170,45 @@ static void test_waits(void)
     CU_ASSERT_EQUAL(sim->claims(), 0);
 }
 
+/* Until when the call waits for the name. */
+static int64_t waits_until(const char *text)
+{
+    struct locks *locks = &rig.client->locks;
+    pthread_mutex_lock(&locks->lock);
+    const struct name *name = name_get_locked(locks, text, strlen(text));
+    int64_t until_ns = name->waitlist != NULL && name->waitlist->first != NULL
+                           ? name->waitlist->first->until_ns
+                           : 0;
+    pthread_mutex_unlock(&locks->lock);
+    return until_ns;
+}
+
+/* However many names it waits for, one after the other: wait_ms counts from the call. */
+static void test_one_deadline(void)
+{
+    pthread_t thread;
+    static char a[] = "a", b[] = "b";
+    rig_open_real(&rig, CONFIG);
+    rig_open_real(&other, CONFIG);
+    mortise_lease *first = take(&other, a, NULL), *second = take(&other, b, NULL);
+    wanted = abc;
+    wanted_options = TEN_SECONDS;
+    CU_ASSERT_EQUAL_FATAL(pthread_create(&thread, NULL, acquire, NULL), 0);
+    CU_ASSERT(test_poll(has_waiter, a, TEST_PATIENCE_MS));
+    int64_t until_ns = waits_until(a);
+    CU_ASSERT(until_ns > 0);
+    CU_ASSERT_EQUAL(mortise_release(first, NULL), MORTISE_OK);
+    CU_ASSERT(test_poll(has_waiter, b, TEST_PATIENCE_MS));
+    CU_ASSERT_EQUAL(waits_until(b), until_ns);
+    CU_ASSERT_EQUAL(mortise_release(second, NULL), MORTISE_OK);
+    pthread_join(thread, NULL);
+    CU_ASSERT_EQUAL(outcome, MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release_many(leases, 3, NULL), MORTISE_OK);
+    rig_close(&rig);
+    rig_close(&other);
+    CU_ASSERT_EQUAL(sim->claims(), 0);
+}
+
 static void test_times_out(void)
 {
     rig_open_real(&rig, CONFIG);
@@ -257,6 +296,7 @@ int main(void)
         {"a request fails", test_fails},
         {"failures that pass", test_passing_failures},
         {"it waits for one name", test_waits},
+        {"one deadline", test_one_deadline},
         {"it times out", test_times_out},
         {"lost meanwhile", test_lost_meanwhile},
         {"opposite order", test_opposite_order},
