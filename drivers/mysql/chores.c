@@ -86,22 +86,10 @@ static void swept(struct request *request)
         statement_free(request);
 }
 
-static void sweep_failed(struct request *request, const struct fault *fault)
-{
-    (void)fault;
-    statement_free(request);
-}
-
-static void sweep_lost(struct request *request, bool sent)
-{
-    (void)sent;
-    statement_free(request);
-}
-
 void sweep(struct remote *remote)
 {
     static const struct handler handler = {
-        .answered = swept, .failed = sweep_failed, .lost = sweep_lost};
+        .answered = swept, .failed = statement_failed, .lost = statement_lost};
     struct values values = {.count = 0};
     struct request *request = statement_new(remote, &handler);
     if (request == NULL)

@@ -1,15 +1,13 @@
 /* conn.c - see conn.h. */
 #include "conn.h"
 
-#include <errno.h>
+#include "../lib/sigpipe.h"
+
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #define STACK_SIZE (256 * 1024UL)
 #define STEPS_MAX 64 /* of a call that is to end */
@@ -17,32 +15,6 @@
  * sends the password as it is, and Kerberos looks up names. */
 #define AUTH_PLUGINS                                                                               \
     "mysql_native_password,client_ed25519,caching_sha2_password,sha256_password,parsec"
-
-/* ---- SIGPIPE ----------------------------------------------------------------------------------- */
-
-struct hush {
-    sigset_t pipe, before;
-    bool was_pending;
-};
-
-/* OpenSSL writes by itself, so SIGPIPE is kept from the application meanwhile. */
-static void hush_begin(struct hush *hush)
-{
-    sigset_t pending;
-    sigemptyset(&hush->pipe);
-    sigaddset(&hush->pipe, SIGPIPE);
-    sigpending(&pending);
-    hush->was_pending = sigismember(&pending, SIGPIPE) == 1;
-    pthread_sigmask(SIG_BLOCK, &hush->pipe, &hush->before);
-}
-
-static void hush_end(const struct hush *hush)
-{
-    const struct timespec now = {0, 0};
-    while (!hush->was_pending && sigtimedwait(&hush->pipe, NULL, &now) < 0 && errno == EINTR)
-        ;
-    pthread_sigmask(SIG_SETMASK, &hush->before, NULL);
-}
 
 /* ---- calls ------------------------------------------------------------------------------------- */
 
@@ -102,12 +74,12 @@ static enum conn_event connect_plain(struct conn *conn)
 {
     const struct conn_target *target = &conn->target;
     MYSQL *connected = NULL;
-    struct hush hush;
-    hush_begin(&hush);
+    struct sigpipe before;
+    sigpipe_block(&before);
     conn->waits = mysql_real_connect_start(
         &connected, conn->mysql, target->address, target->user, target->password, target->database,
         target->port, target->address == NULL ? target->socket : NULL, CONN_FLAGS);
-    hush_end(&hush);
+    sigpipe_restore(&before);
     return conn->waits != 0 ? CONN_WAITS : ended(conn, connected == NULL);
 }
 
@@ -152,13 +124,13 @@ enum conn_event conn_shaken(struct conn *conn)
 enum conn_event conn_query(struct conn *conn, const char *text, size_t len)
 {
     int failed = 0;
-    struct hush hush;
+    struct sigpipe before;
     conn->state = CONN_QUERY;
     if (conn->target.tls)
-        hush_begin(&hush);
+        sigpipe_block(&before);
     conn->waits = mysql_real_query_start(&failed, conn->mysql, text, (unsigned long)len);
     if (conn->target.tls)
-        hush_end(&hush);
+        sigpipe_restore(&before);
     return conn->waits != 0 ? CONN_WAITS : ended(conn, failed != 0);
 }
 
@@ -198,12 +170,12 @@ static enum conn_event proceed(struct conn *conn, int ready)
 enum conn_event conn_go(struct conn *conn, int ready)
 {
     bool quietly = conn->state == CONN_CONNECT || conn->target.tls;
-    struct hush hush;
+    struct sigpipe before;
     if (quietly)
-        hush_begin(&hush);
+        sigpipe_block(&before);
     enum conn_event event = proceed(conn, ready);
     if (quietly)
-        hush_end(&hush);
+        sigpipe_restore(&before);
     return event;
 }
 
@@ -234,7 +206,7 @@ bool conn_has_tls(const struct conn *conn)
  * server reads, and there is room for the five bytes of the farewell. */
 void conn_close(struct conn *conn)
 {
-    struct hush hush;
+    struct sigpipe before;
     if (conn->mysql == NULL)
         return;
     if (conn->helper != NULL) {
@@ -245,14 +217,14 @@ void conn_close(struct conn *conn)
     int fd = conn_socket(conn);
     if (fd >= 0 && conn->state != CONN_IDLE)
         shutdown(fd, SHUT_RDWR);
-    hush_begin(&hush);
+    sigpipe_block(&before);
     for (int i = 0; conn->state != CONN_IDLE && i < STEPS_MAX; i++) {
         proceed(conn, MYSQL_WAIT_TIMEOUT);
         mysql_free_result(conn->rows);
         conn->rows = NULL;
     }
     mysql_close(conn->mysql);
-    hush_end(&hush);
+    sigpipe_restore(&before);
     conn->mysql = NULL;
     conn->state = CONN_IDLE;
     conn->waits = 0;

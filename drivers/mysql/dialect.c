@@ -11,104 +11,50 @@ static const struct handler handler;
 
 /* ---- values ------------------------------------------------------------------------------------ */
 
-static enum text_id fill_take(struct request *request, struct values *values)
+static enum text_id fill_write(const struct my_request *mine, struct values *values)
 {
-    const mortise_op *op = request->base.op;
-    size_t note_len = op->note_len < MORTISE_NOTE_MAX ? op->note_len : MORTISE_NOTE_MAX;
-    value_bytes(values, op->name, op->name_len);
-    value_number(values, (int64_t)op->token_floor);
-    value_bytes(values, op->grant.bytes, MORTISE_GRANT_ID_SIZE);
-    value_number(values, rowlease_ttl_us(op));
-    value_bytes_or_null(values, op->note, note_len);
-    return known_has((struct remote *)request->base.locks, op) ? TEXT_ACQUIRE : TEXT_ACQUIRE_NEW;
-}
-
-static void fill_claim(struct values *values, const mortise_op *op)
-{
-    value_bytes(values, op->name, op->name_len);
-    value_number(values, (int64_t)op->token);
-    value_bytes(values, op->grant.bytes, MORTISE_GRANT_ID_SIZE);
-}
-
-static void fill_name(const struct request *request, struct values *values)
-{
-    size_t len;
-    const char *name = request_name(&request->base, &len);
-    value_bytes(values, name, len);
-}
-
-static void fill_row(struct values *values, const struct rowlease_row *row)
-{
-    value_number(values, row->version);
-    value_bytes_or_null(values, row->owner, row->owned ? row->owner_len : 0);
-    value_bytes_or_null(values, row->grants, row->grants_len);
-    value_number(values, row->acquired_us);
-    value_number(values, row->expires_us);
-    value_bytes_or_null(values, row->waiters, row->waiters_len);
-    value_bytes_or_null(values, row->note, row->note_len);
-}
-
-static enum text_id fill_write(struct request *request, struct values *values)
-{
-    const struct sql_locks *locks = request->base.locks;
-    fill_name(request, values);
-    fill_row(values, &locks->next);
+    const struct sql_locks *locks = mine->request.base.locks;
+    bind_name(&text_binder, values, &mine->request);
+    bind_row(&text_binder, values, &locks->next);
     if (!locks->row.exists)
         return TEXT_INSERT;
     value_number(values, locks->row.version);
-    value_number(values, my_request(request)->revision);
+    value_number(values, mine->revision);
     return TEXT_SWAP;
 }
 
-static enum text_id fill_list(const mortise_op *op, struct values *values, char *end)
-{
-    size_t end_len = locks_end_of_prefix(op->name, op->name_len, end);
-    value_bytes(values, op->name, op->name_len);
-    value_bytes_or_null(values, end, end_len);
-    return TEXT_NAMES;
-}
-
-static enum text_id fill_record(const mortise_op *op, struct values *values)
-{
-    value_bytes(values, op->name, op->name_len);
-    if (op->kind == MORTISE_OP_READ)
-        return TEXT_RECORD_LOOK;
-    value_bytes(values, op->record, op->record_size);
-    if (op->record_version == 0)
-        return TEXT_RECORD_MAKE;
-    value_number(values, (int64_t)op->record_version);
-    return TEXT_RECORD_SWAP;
-}
-
-static enum text_id fill(struct request *request, struct values *values, char *end)
+static enum text_id fill(const struct request *request, struct values *values, char *end)
 {
     const mortise_op *op = request->base.op;
     switch (request->base.step) {
     case SQL_TAKE:
-        return fill_take(request, values);
+        bind_take(&text_binder, values, request);
+        return known_has((const struct remote *)request->base.locks, op) ? TEXT_ACQUIRE
+                                                                         : TEXT_ACQUIRE_NEW;
     case SQL_EXTEND:
-        fill_claim(values, op);
+        bind_claim(&text_binder, values, request);
         value_number(values, rowlease_ttl_us(op));
         return TEXT_RENEW;
     case SQL_GIVE:
-        fill_claim(values, op);
+        bind_claim(&text_binder, values, request);
         return TEXT_RELEASE;
     case SQL_WRITE:
-        return fill_write(request, values);
+        return fill_write(my_request_const(request), values);
     case SQL_BAR:
-        fill_name(request, values);
+        bind_name(&text_binder, values, request);
         value_bytes(values, ROWLEASE_SHARED, ROWLEASE_SHARED_SIZE);
         return TEXT_BAR;
     case SQL_LIST:
-        return fill_list(op, values, end);
+        bind_list(&text_binder, values, request, end);
+        return TEXT_NAMES;
     case SQL_PING:
         return TEXT_VERSION;
-    case SQL_RECORD_READ:
     case SQL_RECORD_WRITE:
-        return fill_record(op, values);
+        bind_record(&text_binder, values, request);
+        return op->record_version == 0 ? TEXT_RECORD_MAKE : TEXT_RECORD_SWAP;
     default: /* SQL_APPEND is never asked for, because nobody can be notified */
-        fill_name(request, values);
-        return TEXT_LOOK;
+        bind_name(&text_binder, values, request);
+        return request->base.step == SQL_RECORD_READ ? TEXT_RECORD_LOOK : TEXT_LOOK;
     }
 }
 

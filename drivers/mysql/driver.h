@@ -10,15 +10,15 @@
  *   target.c      the options as servers, and as what libmariadb needs
  *   conn.c        a conversation by libmariadb's non-blocking calls; handshake.c:
  *                 one with TLS is made on a thread
- *   text.c        values as literals; sql.c: the texts of the statements
+ *   sql.c         the texts of the statements
  *   fault.c       the server's errors as statuses and messages */
 #ifndef MORTISE_MYSQL_DRIVER_H
 #define MORTISE_MYSQL_DRIVER_H
 
 #include "../lib/sql/remote/remote.h"
+#include "../lib/sql/remote/text.h"
 #include "conn.h"
 #include "sql.h"
-#include "text.h"
 
 #define DRIVER_NAME "mysql"
 #define GROUP_BYTES 200000 /* of a text: far below max_allowed_packet */

@@ -12,68 +12,37 @@
 
 #define LOCKED_PAUSE_MS 50 /* before a row that is locked is tried again */
 
+#define TEXT(name, how, words)                                                                     \
+    {                                                                                              \
+        .key = (name), .type = MORTISE_OPTION_TEXT, .flags = (how), .help = (words)                \
+    }
+#define BOOL(name, usual, words)                                                                   \
+    {                                                                                              \
+        .key = (name), .type = MORTISE_OPTION_BOOL, .default_text = (usual), .help = (words)       \
+    }
+
 static const mortise_option options[OPTION_COUNT] = {
-    [OPTION_HOST] = {.key = "host",
-                     .type = MORTISE_OPTION_TEXT,
-                     .flags = MORTISE_OPTION_URL_AUTHORITY,
-                     .help =
+    [OPTION_HOST] = TEXT("host", MORTISE_OPTION_URL_AUTHORITY,
                          "the server, host or host:port (3306); several with commas between them: "
-                         "the first one that can be reached and is not read-only is used"},
-    [OPTION_USER] = {.key = "user",
-                     .type = MORTISE_OPTION_TEXT,
-                     .flags = MORTISE_OPTION_URL_USER,
-                     .help = "the user of the database"},
-    [OPTION_PASSWORD] = {.key = "password",
-                         .type = MORTISE_OPTION_TEXT,
-                         .flags = MORTISE_OPTION_SECRET | MORTISE_OPTION_URL_PASSWORD,
-                         .help = "the user's password"},
-    [OPTION_DATABASE] = {.key = "database",
-                         .type = MORTISE_OPTION_TEXT,
-                         .flags = MORTISE_OPTION_URL_PATH,
-                         .help = "the database with the tables, which must exist; required"},
-    [OPTION_SOCKET] = {.key = "socket",
-                       .type = MORTISE_OPTION_TEXT,
-                       .help = "the path of the server's unix socket, in place of host"},
-    [OPTION_TLS] = {.key = "tls",
-                    .type = MORTISE_OPTION_BOOL,
-                    .default_text = "no",
-                    .help = "yes: encrypt, and check the server's certificate and its name"},
-    [OPTION_TLS_CA] = {.key = "tls_ca",
-                       .type = MORTISE_OPTION_TEXT,
-                       .help = "a file of trusted certificates; without it, the system's"},
-    [OPTION_TLS_CERT] = {.key = "tls_cert",
-                         .type = MORTISE_OPTION_TEXT,
-                         .help = "the client's own certificate, a file; needs tls_key"},
-    [OPTION_TLS_KEY] = {.key = "tls_key",
-                        .type = MORTISE_OPTION_TEXT,
-                        .help = "the client's own key, a file"},
+                         "the first one that can be reached and is not read-only is used"),
+    [OPTION_USER] = TEXT("user", MORTISE_OPTION_URL_USER, "the user of the database"),
+    [OPTION_PASSWORD] = TEXT("password", MORTISE_OPTION_SECRET | MORTISE_OPTION_URL_PASSWORD,
+                             "the user's password"),
+    [OPTION_DATABASE] = TEXT("database", MORTISE_OPTION_URL_PATH,
+                             "the database with the tables, which must exist; required"),
+    [OPTION_SOCKET] = TEXT("socket", 0, "the path of the server's unix socket, in place of host"),
+    [OPTION_TLS] =
+        BOOL("tls", "no", "yes: encrypt, and check the server's certificate and its name"),
+    [OPTION_TLS_CA] = TEXT("tls_ca", 0, "a file of trusted certificates; without it, the system's"),
+    [OPTION_TLS_CERT] = TEXT("tls_cert", 0, "the client's own certificate, a file; needs tls_key"),
+    [OPTION_TLS_KEY] = TEXT("tls_key", 0, "the client's own key, a file"),
     [OPTION_DURABLE] =
-        {.key = "durable",
-         .type = MORTISE_OPTION_BOOL,
-         .default_text = "yes",
-         .help = "yes: refuse a server that may lose what it has committed when its host "
-                 "crashes (innodb_flush_log_at_trx_commit, sync_binlog); no: use it "
-                 "all the same"},
-    [OPTION_CONNECT_TIMEOUT] = {.key = "connect_timeout",
-                                .type = MORTISE_OPTION_DURATION,
-                                .default_text = "5s",
-                                .minimum = 50,
-                                .maximum = 600000,
-                                .help = "how long an attempt to connect may take"},
-    [OPTION_COMMAND_TIMEOUT] = {.key = "command_timeout",
-                                .type = MORTISE_OPTION_DURATION,
-                                .default_text = "5s",
-                                .minimum = 50,
-                                .maximum = 600000,
-                                .help = "how long a statement may take; if the server does not "
-                                        "answer in that time, the connection is closed"},
-    [OPTION_LOCK_TIMEOUT] = {.key = "lock_timeout",
-                             .type = MORTISE_OPTION_DURATION,
-                             .default_text = "1s",
-                             .minimum = 1,
-                             .maximum = 600000,
-                             .help = "how long a request waits for a row that another session "
-                                     "keeps locked"},
+        BOOL("durable", "yes",
+             "yes: refuse a server that may lose what it has committed when its host "
+             "crashes (innodb_flush_log_at_trx_commit, sync_binlog); no: use it all the same"),
+    [OPTION_CONNECT_TIMEOUT] = REMOTE_CONNECT_TIMEOUT,
+    [OPTION_COMMAND_TIMEOUT] = REMOTE_COMMAND_TIMEOUT,
+    [OPTION_LOCK_TIMEOUT] = REMOTE_LOCK_TIMEOUT,
 };
 
 /* ---- libmariadb -------------------------------------------------------------------------------- */
@@ -147,16 +116,7 @@ static mortise_status open_driver(const mortise_open_args *args, void **ctx, mor
     if (status == MORTISE_OK)
         return status;
     remote_free(&driver->remote);
-    free(driver);
     return status;
-}
-
-static void close_driver(void *ctx)
-{
-    struct driver *driver = ctx;
-    remote_leave(&driver->remote);
-    remote_free(&driver->remote);
-    free(driver);
 }
 
 static uint32_t capabilities_of(void *ctx)
@@ -182,7 +142,7 @@ const mortise_module mortise_module_v1 = {
     .cancel = remote_cancel,
     .interest = remote_interest,
     .turn = remote_turn,
-    .close = close_driver,
+    .close = remote_close,
     .capabilities_of = capabilities_of,
     .schema = sql_schema_text,
 };

@@ -24,65 +24,6 @@ static mortise_status explain(const struct driver *driver, mortise_error *error,
                        what);
 }
 
-/* ---- hosts ------------------------------------------------------------------------------------- */
-
-static bool is_port(const char *text, size_t len)
-{
-    return len > 0 && len < 6 && strspn(text, "0123456789") >= len && strtol(text, NULL, 10) > 0 &&
-           strtol(text, NULL, 10) < 65536;
-}
-
-/* "db1", "db1:3307", "[::1]:3307", or an IPv6 address alone. */
-static bool add_host(struct driver *driver, const char *text, size_t len)
-{
-    struct host_entry *entry = &driver->remote.hosts.at[driver->remote.hosts.count];
-    const char *name = text, *port = PORT, *colon = memchr(text, ':', len);
-    size_t name_len = len, port_len = strlen(PORT);
-    if (*text == '[') {
-        const char *end = memchr(text, ']', len);
-        if (end == NULL)
-            return false;
-        name = text + 1;
-        name_len = (size_t)(end - name);
-        colon = end + 1 < text + len ? end + 1 : NULL;
-    } else if (colon != NULL && memchr(colon + 1, ':', len - (size_t)(colon + 1 - text)) != NULL) {
-        colon = NULL;
-    } else if (colon != NULL) {
-        name_len = (size_t)(colon - text);
-    }
-    if (colon != NULL) {
-        port = colon + 1;
-        port_len = (size_t)(text + len - port);
-        if (*colon != ':')
-            return false;
-    }
-    if (name_len == 0 || name_len >= HOST_SIZE || !is_port(port, port_len))
-        return false;
-    *entry = (struct host_entry){.look_up = true};
-    memcpy(entry->name, name, name_len);
-    memcpy(entry->port, port, port_len);
-    driver->remote.hosts.count++;
-    return true;
-}
-
-static mortise_status find_hosts(struct driver *driver, const char *text, mortise_error *error)
-{
-    while (*text != '\0') {
-        text += strspn(text, " \t");
-        size_t len = strcspn(text, ","), used = len;
-        while (used > 0 && (text[used - 1] == ' ' || text[used - 1] == '\t'))
-            used--;
-        if (driver->remote.hosts.count == HOSTS_MAX)
-            return explain(driver, error, "host: more than 16 servers");
-        if (used == 0 || !add_host(driver, text, used))
-            return explain(driver, error,
-                           "host: host, host:port or [address]:port, with commas "
-                           "between them, is expected");
-        text += len + (text[len] == ',');
-    }
-    return MORTISE_OK;
-}
-
 /* Whoever is between client and server can read and change everything. */
 static void warn_of_plain_text(const struct driver *driver)
 {
@@ -98,13 +39,12 @@ static void warn_of_plain_text(const struct driver *driver)
     }
 }
 
-static mortise_status take_socket(struct driver *driver, const char *path, mortise_error *error)
+/* What is wrong with it; NULL. */
+static const char *take_socket(struct hosts *hosts, const char *path)
 {
-    struct host_entry *entry = &driver->remote.hosts.at[driver->remote.hosts.count++];
-    if (strlen(path) >= sizeof(entry->name))
-        return explain(driver, error, "socket: the path is too long");
-    memcpy(entry->name, path, strlen(path) + 1);
-    return MORTISE_OK;
+    struct host_entry *entry = &hosts->at[hosts->count++];
+    snprintf(entry->name, sizeof(entry->name), "%s", path);
+    return strlen(path) < sizeof(entry->name) ? NULL : "socket: the path is too long";
 }
 
 mortise_status target_find(struct driver *driver, mortise_error *error)
@@ -124,11 +64,12 @@ mortise_status target_find(struct driver *driver, mortise_error *error)
     if ((option_text(driver, OPTION_TLS_CERT) == NULL) !=
         (option_text(driver, OPTION_TLS_KEY) == NULL))
         return explain(driver, error, "tls_cert and tls_key need each other");
-    mortise_status status =
-        hosts != NULL ? find_hosts(driver, hosts, error) : take_socket(driver, socket, error);
-    if (status == MORTISE_OK)
-        warn_of_plain_text(driver);
-    return status;
+    struct hosts *to = &driver->remote.hosts;
+    const char *wrong = socket != NULL ? take_socket(to, socket) : hosts_read(to, hosts, PORT);
+    if (wrong != NULL)
+        return explain(driver, error, wrong);
+    warn_of_plain_text(driver);
+    return MORTISE_OK;
 }
 
 /* ---- connecting -------------------------------------------------------------------------------- */

@@ -90,3 +90,28 @@ bool args_keep(struct args *args)
     args->copy = copy;
     return true;
 }
+
+/* ---- for lib/sql/remote ------------------------------------------------------------------------- */
+
+static void bind_number(void *to, int64_t number)
+{
+    args_int8(to, number);
+}
+
+static void bind_span(void *to, int64_t us)
+{
+    args_interval(to, us);
+}
+
+static void bind_time(void *to, int64_t us)
+{
+    args_time(to, us);
+}
+
+static void bind_bytes(void *to, const void *bytes, size_t len)
+{
+    add(to, bytes, len);
+}
+
+const struct binder args_binder = {
+    .number = bind_number, .span = bind_span, .time = bind_time, .bytes = bind_bytes};

@@ -2,6 +2,8 @@
 #ifndef MORTISE_POSTGRES_ARGS_H
 #define MORTISE_POSTGRES_ARGS_H
 
+#include "../lib/sql/remote/remote.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,6 +18,9 @@ struct args {
     size_t bytes; /* of all values */
     char *copy;   /* owned: what some of them point into */
 };
+
+/* To a struct args. */
+extern const struct binder args_binder;
 
 void args_begin(struct args *args); /* forgets, and frees, what was there */
 void args_bytes(struct args *args, const void *bytes, size_t len); /* not copied */

@@ -48,22 +48,10 @@ static void swept(struct request *request)
     statement_free(request);
 }
 
-static void sweep_failed(struct request *request, const struct fault *fault)
-{
-    (void)fault;
-    statement_free(request);
-}
-
-static void sweep_lost(struct request *request, bool sent)
-{
-    (void)sent;
-    statement_free(request);
-}
-
 void sweep(struct remote *remote)
 {
     static const struct handler handler = {
-        .answered = swept, .failed = sweep_failed, .lost = sweep_lost};
+        .answered = swept, .failed = statement_failed, .lost = statement_lost};
     struct driver *driver = (struct driver *)remote;
     int64_t apart_us = driver->sweep_goes_on ? 0 : APART_US;
     driver->sweep_goes_on = false;

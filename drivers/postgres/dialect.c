@@ -11,66 +11,39 @@ static const struct handler handler;
 
 /* ---- arguments --------------------------------------------------------------------------------- */
 
-static void bind_take(struct request *request)
+static void send_take(struct request *request, struct args *args)
 {
-    const mortise_op *op = request->base.op;
-    struct args *args = &pg_request(request)->args;
     const struct remote *remote = (const struct remote *)request->base.locks;
-    size_t note_len = op->note_len < MORTISE_NOTE_MAX ? op->note_len : MORTISE_NOTE_MAX;
-    args_bytes(args, op->name, op->name_len);
-    args_int8(args, (int64_t)op->token_floor);
-    args_bytes(args, op->grant.bytes, MORTISE_GRANT_ID_SIZE);
-    args_interval(args, rowlease_ttl_us(op));
-    args_bytes_or_null(args, op->note, note_len);
+    bind_take(&args_binder, args, request);
     if (request->base.first)
         args_bytes(args, remote->locks.inbox.bytes, ROWLEASE_INBOX_SIZE);
     statement_send(request,
-                   request->base.first     ? TEXT_ACQUIRE_NEXT
-                   : known_has(remote, op) ? TEXT_ACQUIRE
-                                           : TEXT_ACQUIRE_NEW,
+                   request->base.first                   ? TEXT_ACQUIRE_NEXT
+                   : known_has(remote, request->base.op) ? TEXT_ACQUIRE
+                                                         : TEXT_ACQUIRE_NEW,
                    LANE_DURABLE);
 }
 
-static void bind_claim(struct args *args, const mortise_op *op)
+static void send_extend(struct request *request, struct args *args)
 {
-    args_bytes(args, op->name, op->name_len);
-    args_int8(args, (int64_t)op->token);
-    args_bytes(args, op->grant.bytes, MORTISE_GRANT_ID_SIZE);
-}
-
-static void bind_extend(struct request *request)
-{
-    bind_claim(&pg_request(request)->args, request->base.op);
-    args_interval(&pg_request(request)->args, rowlease_ttl_us(request->base.op));
+    bind_claim(&args_binder, args, request);
+    args_interval(args, rowlease_ttl_us(request->base.op));
     statement_send(request, TEXT_RENEW, LANE_DURABLE);
 }
 
-static void bind_give(struct request *request)
+static void send_give(struct request *request, struct args *args)
 {
-    bind_claim(&pg_request(request)->args, request->base.op);
-    args_interval(&pg_request(request)->args, request->base.locks->reserve_us);
-    args_bool(&pg_request(request)->args, !request->quiet);
+    bind_claim(&args_binder, args, request);
+    args_interval(args, request->base.locks->reserve_us);
+    args_bool(args, !request->quiet);
     statement_send(request, TEXT_RELEASE, LANE_LAZY);
 }
 
-static void bind_read(struct request *request)
+static void send_read(struct request *request, struct args *args)
 {
-    size_t len;
-    const char *name = request_name(&request->base, &len);
-    args_bytes(&pg_request(request)->args, name, len);
+    bind_name(&args_binder, args, request);
     statement_send(request, TEXT_READ, LANE_READING);
     op_pause(request);
-}
-
-static void bind_row(struct args *args, const struct rowlease_row *row)
-{
-    args_int8(args, row->version);
-    args_bytes_or_null(args, row->owner, row->owned ? row->owner_len : 0);
-    args_bytes_or_null(args, row->grants, row->grants_len);
-    args_time(args, row->acquired_us);
-    args_time(args, row->expires_us);
-    args_bytes_or_null(args, row->waiters, row->waiters_len);
-    args_bytes_or_null(args, row->note, row->note_len);
 }
 
 /* Version, grants, expiry and waiters are the whole state: owner and note change with the grants. */
@@ -95,16 +68,15 @@ static void send_copy(struct request *request, enum text text, enum lane lane)
 
 /* The first waiter is notified in the same transaction: this process may die right after it, and nobody else would notify
  * it. Only what is lazy wakes anybody. */
-static void bind_write(struct request *request)
+static void send_write(struct request *request, struct args *args)
 {
     const struct sql_locks *locks = request->base.locks;
-    struct args *args = &pg_request(request)->args;
     bool notify = request->base.wakes && !request->quiet;
     char channel[CHANNEL_SIZE], payload[PAYLOAD_SIZE];
     size_t len;
     const char *name = request_name(&request->base, &len);
-    args_bytes(args, name, len);
-    bind_row(args, &locks->next);
+    bind_name(&args_binder, args, request);
+    bind_row(&args_binder, args, &locks->next);
     if (!locks->row.exists) {
         send_copy(request, TEXT_INSERT, LANE_DURABLE);
         return;
@@ -123,10 +95,9 @@ static void bind_write(struct request *request)
 }
 
 _Static_assert(ROWLEASE_WAITERS_MAX *ROWLEASE_WAITER_SIZE == 3072, "as in TEXT_ENLIST");
-static void bind_append(struct request *request)
+static void send_append(struct request *request, struct args *args)
 {
     const mortise_op *op = request->base.op;
-    struct args *args = &pg_request(request)->args;
     static const unsigned char wants[2][ROWLEASE_WAITER_SIZE - ROWLEASE_INBOX_SIZE] = {
         {0, 0, 0, 0}, {0, 0, 0, ROWLEASE_WANTS_SHARED}};
     bool owned = op != NULL && op->owner != NULL, shared = op != NULL && op->mode == MORTISE_SHARED;
@@ -144,10 +115,9 @@ static void bind_append(struct request *request)
     statement_send(request, TEXT_ENLIST, LANE_LAZY);
 }
 
-static void bind_bar(struct request *request)
+static void send_bar(struct request *request, struct args *args)
 {
     struct sql_request *base = &request->base;
-    struct args *args = &pg_request(request)->args;
     size_t len;
     const char *name = request_name(base, &len);
     args_bytes(args, name, len);
@@ -157,75 +127,55 @@ static void bind_bar(struct request *request)
     statement_send(request, TEXT_BAR, LANE_LAZY);
 }
 
-static void bind_list(struct request *request)
+static void send_list(struct request *request, struct args *args)
 {
-    const mortise_op *op = request->base.op;
     char end[MORTISE_NAME_MAX];
-    size_t end_len = locks_end_of_prefix(op->name, op->name_len, end);
-    args_bytes(&pg_request(request)->args, op->name, op->name_len);
-    args_bytes_or_null(&pg_request(request)->args, end, end_len);
+    bind_list(&args_binder, args, request, end);
     send_copy(request, TEXT_LIST, LANE_READING);
 }
 
 /* Reading is durable, too: see protocol.md. */
-static void bind_record_read(struct request *request)
+static void send_record_read(struct request *request, struct args *args)
 {
-    const mortise_op *op = request->base.op;
-    args_bytes(&pg_request(request)->args, op->name, op->name_len);
+    bind_name(&args_binder, args, request);
     request->settles = true;
     statement_send(request, TEXT_RECORD_READ, LANE_DURABLE);
 }
 
-static void bind_record_write(struct request *request)
+static void send_record_write(struct request *request, struct args *args)
 {
-    const mortise_op *op = request->base.op;
-    args_bytes(&pg_request(request)->args, op->name, op->name_len);
-    args_bytes(&pg_request(request)->args, op->record, op->record_size);
-    if (op->record_version > 0)
-        args_int8(&pg_request(request)->args, (int64_t)op->record_version);
-    statement_send(request, op->record_version > 0 ? TEXT_RECORD_WRITE : TEXT_RECORD_MAKE,
+    bind_record(&args_binder, args, request);
+    statement_send(request,
+                   request->base.op->record_version > 0 ? TEXT_RECORD_WRITE : TEXT_RECORD_MAKE,
                    LANE_DURABLE);
+}
+
+static void send_ping(struct request *request, struct args *args)
+{
+    (void)args;
+    statement_send(request, TEXT_PING, LANE_READING);
 }
 
 static void run(struct sql_request *base)
 {
+    static void (*const sends[])(struct request * request, struct args * args) = {
+        [SQL_TAKE] = send_take,
+        [SQL_EXTEND] = send_extend,
+        [SQL_GIVE] = send_give,
+        [SQL_READ] = send_read,
+        [SQL_WRITE] = send_write,
+        [SQL_APPEND] = send_append,
+        [SQL_BAR] = send_bar,
+        [SQL_LIST] = send_list,
+        [SQL_PING] = send_ping,
+        [SQL_RECORD_READ] = send_record_read,
+        [SQL_RECORD_WRITE] = send_record_write,
+    };
     struct request *request = (struct request *)base;
+    struct args *args = &pg_request(request)->args;
     request->handler = &handler;
-    args_begin(&pg_request(request)->args);
-    switch (base->step) {
-    case SQL_TAKE:
-        bind_take(request);
-        return;
-    case SQL_EXTEND:
-        bind_extend(request);
-        return;
-    case SQL_GIVE:
-        bind_give(request);
-        return;
-    case SQL_READ:
-        bind_read(request);
-        return;
-    case SQL_WRITE:
-        bind_write(request);
-        return;
-    case SQL_APPEND:
-        bind_append(request);
-        return;
-    case SQL_BAR:
-        bind_bar(request);
-        return;
-    case SQL_LIST:
-        bind_list(request);
-        return;
-    case SQL_PING:
-        statement_send(request, TEXT_PING, LANE_READING);
-        return;
-    case SQL_RECORD_READ:
-        bind_record_read(request);
-        return;
-    case SQL_RECORD_WRITE:
-        bind_record_write(request);
-    }
+    args_begin(args);
+    sends[base->step](request, args);
 }
 
 /* ---- results ----------------------------------------------------------------------------------- */

@@ -39,26 +39,9 @@ static const mortise_option options[OPTION_COUNT] = {
                        .help = "yes: the connection goes through a pooler (for example, "
                                "pgbouncer in transaction mode): nothing is kept in the "
                                "session, and waiters poll instead of being notified"},
-    [OPTION_CONNECT_TIMEOUT] = {.key = "connect_timeout",
-                                .type = MORTISE_OPTION_DURATION,
-                                .default_text = "5s",
-                                .minimum = 50,
-                                .maximum = 600000,
-                                .help = "how long an attempt to connect may take"},
-    [OPTION_COMMAND_TIMEOUT] = {.key = "command_timeout",
-                                .type = MORTISE_OPTION_DURATION,
-                                .default_text = "5s",
-                                .minimum = 50,
-                                .maximum = 600000,
-                                .help = "how long a statement may take; if the server does not "
-                                        "answer in that time, the connection is closed"},
-    [OPTION_LOCK_TIMEOUT] = {.key = "lock_timeout",
-                             .type = MORTISE_OPTION_DURATION,
-                             .default_text = "1s",
-                             .minimum = 1,
-                             .maximum = 600000,
-                             .help = "how long a statement waits for a row that another session "
-                                     "keeps locked"},
+    [OPTION_CONNECT_TIMEOUT] = REMOTE_CONNECT_TIMEOUT,
+    [OPTION_COMMAND_TIMEOUT] = REMOTE_COMMAND_TIMEOUT,
+    [OPTION_LOCK_TIMEOUT] = REMOTE_LOCK_TIMEOUT,
     [OPTION_RESERVE] = {.key = "reserve",
                         .type = MORTISE_OPTION_DURATION,
                         .default_text = "50ms",
@@ -115,12 +98,6 @@ static const struct remote_dialect dialect = {
 
 /* ---- the module ----------------------------------------------------------------------------------- */
 
-static void free_driver(struct driver *driver)
-{
-    remote_free(&driver->remote);
-    free(driver);
-}
-
 static mortise_status open_driver(const mortise_open_args *args, void **ctx, mortise_error *error)
 {
     struct driver *driver = calloc(1, sizeof(*driver));
@@ -141,15 +118,8 @@ static mortise_status open_driver(const mortise_open_args *args, void **ctx, mor
     if (status == MORTISE_OK)
         *ctx = driver;
     else
-        free_driver(driver);
+        remote_free(&driver->remote);
     return status;
-}
-
-static void close_driver(void *ctx)
-{
-    struct driver *driver = ctx;
-    remote_leave(&driver->remote);
-    free_driver(driver);
 }
 
 static uint32_t capabilities_of(void *ctx)
@@ -175,7 +145,7 @@ const mortise_module mortise_module_v1 = {
     .cancel = remote_cancel,
     .interest = remote_interest,
     .turn = remote_turn,
-    .close = close_driver,
+    .close = remote_close,
     .capabilities_of = capabilities_of,
     .watch = remote_watch,
     .unwatch = remote_unwatch,

@@ -72,14 +72,9 @@ static void failed(struct request *request, const struct fault *fault)
     request->not_before_ns = locks->host->now(locks->host) + locks_jitter(locks, AGAIN_NS << steps);
 }
 
-/* The waiter asks again by itself. */
-static void lost(struct request *request, bool sent)
-{
-    (void)sent;
-    statement_free(request);
-}
-
-static const struct handler handler = {.answered = statement_free, .failed = failed, .lost = lost};
+/* If the connection is lost, the waiter asks again by itself. */
+static const struct handler handler = {
+    .answered = statement_free, .failed = failed, .lost = statement_lost};
 
 enum sql_notified notify_inbox(struct sql_locks *locks, const struct rowlease_inbox *inbox,
                                const char *name, size_t name_len)

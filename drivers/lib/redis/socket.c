@@ -60,12 +60,11 @@ int link_socket(const struct link *link)
 /* ---- TLS ------------------------------------------------------------------------------------------ */
 
 #ifdef MORTISE_REDIS_TLS
+#include "../sigpipe.h"
 #include <arpa/inet.h>
 #include <hiredis/hiredis_ssl.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <signal.h>
-#include <time.h>
 
 const char *link_tls_problem(const struct link_settings *settings)
 {
@@ -130,18 +129,10 @@ static SSL *new_tls(struct link *link)
 static int without_sigpipe(int (*run)(redisContext *context, void *argument), redisContext *context,
                            void *argument)
 {
-    sigset_t pipe, before, pending;
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);
-    sigpending(&pending);
-    bool was_pending = sigismember(&pending, SIGPIPE) == 1;
-    pthread_sigmask(SIG_BLOCK, &pipe, &before);
-    int result = run(context, argument), problem = errno;
-    while (!was_pending && sigtimedwait(&pipe, NULL, &(struct timespec){0, 0}) < 0 &&
-           errno == EINTR)
-        ;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    errno = problem;
+    struct sigpipe before;
+    sigpipe_block(&before);
+    int result = run(context, argument);
+    sigpipe_restore(&before);
     return result;
 }
 

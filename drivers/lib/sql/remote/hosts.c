@@ -3,8 +3,73 @@
 
 #include <netdb.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+
+/* ---- the list ----------------------------------------------------------------------------------- */
+
+static bool is_port(const char *text, size_t len)
+{
+    return len > 0 && len < 6 && strspn(text, "0123456789") >= len && strtol(text, NULL, 10) > 0 &&
+           strtol(text, NULL, 10) < 65536;
+}
+
+/* "db1", "db1:3307", "[::1]:3307", or an IPv6 address alone. */
+static bool read_host(struct host_entry *entry, const char *text, size_t len, const char *port)
+{
+    const char *name = text, *colon = memchr(text, ':', len);
+    size_t name_len = len, port_len = strlen(port);
+    if (*text == '[') {
+        const char *end = memchr(text, ']', len);
+        if (end == NULL)
+            return false;
+        name = text + 1;
+        name_len = (size_t)(end - name);
+        colon = end + 1 < text + len ? end + 1 : NULL;
+    } else if (colon != NULL && memchr(colon + 1, ':', len - (size_t)(colon + 1 - text)) != NULL) {
+        colon = NULL;
+    } else if (colon != NULL) {
+        name_len = (size_t)(colon - text);
+    }
+    if (colon != NULL) {
+        port = colon + 1;
+        port_len = (size_t)(text + len - port);
+        if (*colon != ':')
+            return false;
+    }
+    if (name_len == 0 || name_len >= HOST_SIZE || !is_port(port, port_len))
+        return false;
+    *entry = (struct host_entry){.look_up = true};
+    memcpy(entry->name, name, name_len);
+    memcpy(entry->port, port, port_len);
+    return true;
+}
+
+const char *hosts_read(struct hosts *hosts, const char *list, const char *port)
+{
+    while (*list != '\0') {
+        list += strspn(list, " \t");
+        size_t len = strcspn(list, ","), used = len;
+        while (used > 0 && (list[used - 1] == ' ' || list[used - 1] == '\t'))
+            used--;
+        if (hosts->count == HOSTS_MAX)
+            return "host: more than 16 servers";
+        if (used == 0 || !read_host(&hosts->at[hosts->count], list, used, port))
+            return "host: host, host:port or [address]:port, with commas between them, is expected";
+        hosts->count++;
+        list += len + (list[len] == ',');
+    }
+    return NULL;
+}
+
+bool host_is_local(const char *name)
+{
+    return strcmp(name, "localhost") == 0 || strncmp(name, "127.", 4) == 0 ||
+           strcmp(name, "::1") == 0;
+}
+
+/* ---- addresses ---------------------------------------------------------------------------------- */
 
 /* Keeps the order of the hosts, in whatever order their addresses are found. */
 static void add_address(struct hosts *hosts, const struct host_entry *entry, const char *text)
@@ -61,10 +126,4 @@ bool hosts_resolve(struct remote *remote, mortise_resolved resolved)
         else
             add_address(hosts, &hosts->at[i], hosts->at[i].address);
     return hosts->asked_count == 0;
-}
-
-bool host_is_local(const char *name)
-{
-    return strcmp(name, "localhost") == 0 || strncmp(name, "127.", 4) == 0 ||
-           strcmp(name, "::1") == 0;
 }

@@ -2,6 +2,7 @@
  * op does. */
 #include "remote.h"
 
+#include <stdlib.h>
 #include <utlist.h>
 
 #define LEAVE_NS (500 * NS_PER_MS) /* for what a closing client still has to send */
@@ -120,18 +121,21 @@ static void drop_requests(struct link *link)
     }
 }
 
-void remote_leave(struct remote *remote)
+void remote_free(struct remote *remote)
 {
+    ghost_free(remote);
+    locks_free(&remote->locks);
+    free(remote);
+}
+
+void remote_close(void *ctx)
+{
+    struct remote *remote = ctx;
     remote->locks.closing = true;
     finish_work(remote);
     drop_requests(remote->main);
     drop_requests(remote->live);
     link_close(remote->main);
     link_close(remote->live);
-}
-
-void remote_free(struct remote *remote)
-{
-    ghost_free(remote);
-    locks_free(&remote->locks);
+    remote_free(remote);
 }

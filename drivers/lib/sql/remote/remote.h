@@ -13,6 +13,8 @@
  *   known.c      names whose rows are there
  *   sweep.c      when rows that have been free for long are to be deleted
  *   fault.c      errors and their texts
+ *   text.c       statements as texts, with values as literals (text.h)
+ *   binding.c    the values of a step, in the order in which all dialects bind them
  *   helper.c     a thread for what a client library cannot do without blocking (helper.h)
  *
  * A dialect embeds struct remote, struct link and struct request at the beginning of its own structures. */
@@ -107,7 +109,27 @@ struct remote_dialect {
     void (*sweep)(struct remote *remote);
 };
 
-/* An instance. */
+/* Options that all of them have. */
+#define REMOTE_CONNECT_TIMEOUT                                                                     \
+    {                                                                                              \
+        .key = "connect_timeout", .type = MORTISE_OPTION_DURATION, .default_text = "5s",           \
+        .minimum = 50, .maximum = 600000, .help = "how long an attempt to connect may take"        \
+    }
+#define REMOTE_COMMAND_TIMEOUT                                                                     \
+    {                                                                                              \
+        .key = "command_timeout", .type = MORTISE_OPTION_DURATION, .default_text = "5s",           \
+        .minimum = 50, .maximum = 600000,                                                          \
+        .help = "how long a statement may take; if the server does not answer in that time, the "  \
+                "connection is closed"                                                             \
+    }
+#define REMOTE_LOCK_TIMEOUT                                                                        \
+    {                                                                                              \
+        .key = "lock_timeout", .type = MORTISE_OPTION_DURATION, .default_text = "1s",              \
+        .minimum = 1, .maximum = 600000,                                                           \
+        .help = "how long a request waits for a row that another session keeps locked"             \
+    }
+
+/* An instance: what calloc() returned for the dialect's structure. */
 struct remote {
     struct sql_locks locks;
     const struct remote_dialect *dialect;
@@ -149,9 +171,9 @@ size_t remote_interest(void *ctx, struct pollfd *fds, size_t capacity, int64_t *
 void remote_turn(void *ctx, const struct pollfd *ready, size_t n);
 /* Sends what can go: to be called at the end of what is posted to the pump. */
 void remote_go(struct remote *remote);
-/* Ends all that goes on, and the connections. */
-void remote_leave(struct remote *remote);
-/* Frees what it keeps, not itself. */
+/* Ends all that goes on, and the connections; frees the instance. */
+void remote_close(void *ctx);
+/* Frees an instance that was not opened. */
 void remote_free(struct remote *remote);
 
 /* ---- ops.c: for the tables of the dialect ------------------------------------------------------- */
@@ -166,16 +188,43 @@ const char *op_where(const struct sql_request *base, char *text, size_t size);
  * those that write the same row would all be in each other's way. */
 void op_pause(struct request *request);
 
+/* ---- binding.c ---------------------------------------------------------------------------------- */
+
+/* How a dialect takes values; `to` is its own. Bytes are not copied; NULL bytes are null. Spans and times are in µs, 0: no time. */
+struct binder {
+    void (*number)(void *to, int64_t number);
+    void (*span)(void *to, int64_t us);
+    void (*time)(void *to, int64_t us);
+    void (*bytes)(void *to, const void *bytes, size_t len);
+};
+
+/* TAKE: name, token floor, grant, ttl, note or null */
+void bind_take(const struct binder *binder, void *to, const struct request *request);
+/* EXTEND, GIVE: name, token, grant */
+void bind_claim(const struct binder *binder, void *to, const struct request *request);
+void bind_name(const struct binder *binder, void *to, const struct request *request);
+/* WRITE: version, owner, grants, held since, expires, waiters, note */
+void bind_row(const struct binder *binder, void *to, const struct rowlease_row *row);
+/* LIST: from, before or null. `end` is MORTISE_NAME_MAX bytes that must outlive the statement. */
+void bind_list(const struct binder *binder, void *to, const struct request *request, char *end);
+/* RECORD_WRITE: name, value, version if there is one */
+void bind_record(const struct binder *binder, void *to, const struct request *request);
+
 /* ---- statement.c -------------------------------------------------------------------------------- */
 
 /* A request of the dialect's own; NULL: out of memory. */
 struct request *statement_new(struct remote *remote, const struct handler *handler);
 void statement_free(struct request *request);
+/* Slots of its handler, if the statement may fail. */
+void statement_failed(struct request *request, const struct fault *fault);
+void statement_lost(struct request *request, bool sent);
 /* It goes to a queue of the connection that is for it, and from there with flight_go(). */
 void statement_queue(struct request *request, enum lane lane);
 
 /* ---- hosts.c ------------------------------------------------------------------------------------ */
 
+/* "db1, db1:3307, [::1]:3307": hosts to be looked up, with the default port. NULL, or what is wrong with the list. */
+const char *hosts_read(struct hosts *hosts, const char *list, const char *port);
 /* Asks for the addresses. True: they are here. False: resolved() is called later. */
 bool hosts_resolve(struct remote *remote, mortise_resolved resolved);
 /* What `resolved` calls first. True: all that can be found are here. */

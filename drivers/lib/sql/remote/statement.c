@@ -15,6 +15,18 @@ void statement_free(struct request *request)
     request_free(&request->base);
 }
 
+void statement_failed(struct request *request, const struct fault *fault)
+{
+    (void)fault;
+    statement_free(request);
+}
+
+void statement_lost(struct request *request, bool sent)
+{
+    (void)sent;
+    statement_free(request);
+}
+
 /* Renewals go alone, on the second connection; they do not wait for it if there is the first. */
 static struct link *link_for(const struct request *request)
 {

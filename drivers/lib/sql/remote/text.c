@@ -102,3 +102,19 @@ void value_number(struct values *values, int64_t number)
 {
     values->at[values->count++] = (struct value){.number = number, .is_number = true};
 }
+
+static void bind_bytes(void *to, const void *bytes, size_t len)
+{
+    if (bytes != NULL)
+        value_bytes(to, bytes, len);
+    else
+        value_bytes_or_null(to, NULL, 0);
+}
+
+static void bind_number(void *to, int64_t number)
+{
+    value_number(to, number);
+}
+
+const struct binder text_binder = {
+    .number = bind_number, .span = bind_number, .time = bind_number, .bytes = bind_bytes};
