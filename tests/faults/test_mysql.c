@@ -74,6 +74,111 @@ static void test_killed_statements(void)
     killed_in("CONNECTION");
 }
 
+/* ---- each statement is killed ------------------------------------------------------------------- */
+
+static mortise_client *victim;
+
+static mortise_status acquire_new(void)
+{
+    static int count;
+    char name[24];
+    snprintf(name, sizeof name, "new-%d", count++);
+    return try_for(victim, name, PATIENCE_MS);
+}
+
+static mortise_status acquire_shared(void)
+{
+    mortise_lease *lease;
+    mortise_status status = mortise_acquire(
+        victim, "shared", MORTISE_OPTIONS(.wait_ms = PATIENCE_MS, .mode = MORTISE_SHARED), &lease,
+        &detail);
+    return status == MORTISE_OK ? mortise_release(lease, &detail) : status;
+}
+
+static bool pass_over(const mortise_info *info, void *user_data)
+{
+    (void)info;
+    (void)user_data;
+    return true;
+}
+
+static mortise_status list(void)
+{
+    return mortise_list(victim, "", pass_over, NULL, &detail);
+}
+
+static mortise_status inspect(void)
+{
+    mortise_info info = {.size = sizeof info};
+    return mortise_inspect(victim, "shared", &info, &detail);
+}
+
+static mortise_status ping(void)
+{
+    char text[400];
+    return mortise_ping(victim, text, sizeof text, &detail);
+}
+
+struct killed {
+    mortise_status (*run)(void);
+    bool asks;
+    const char
+        *mode; /* of the lock on the table that the statement waits for: READ lets questions pass */
+    mortise_status status;
+};
+
+static void *run_killed(void *argument)
+{
+    struct killed *killed = argument;
+    killed->status = killed->run();
+    return NULL;
+}
+
+/* The statement waits for the table until it is killed, or its connection. It, or what it was for, is done in the end; but a
+ * question whose connection is lost fails. */
+static void kill_in(struct killed *killed, const char *what)
+{
+    bool fails = strcmp(what, "CONNECTION") == 0 && killed->asks;
+    static const char waits[] = "FROM information_schema.processlist WHERE user = 'mortise' "
+                                "AND state = 'Waiting for table metadata lock'";
+    char sql[300];
+    pthread_t thread;
+    struct test_process session;
+    snprintf(sql, sizeof sql, "LOCK TABLES mortise_lock %s, mortise_meta %s", killed->mode,
+             killed->mode);
+    CU_ASSERT_EQUAL(ping(), MORTISE_OK); /* it is connected */
+    CU_ASSERT_FATAL(session_begin(&session, sql));
+    CU_ASSERT_FATAL(pthread_create(&thread, NULL, run_killed, killed) == 0);
+    snprintf(sql, sizeof sql, "SELECT count(*) %s", waits);
+    CU_ASSERT(soon(sql, "1"));
+    snprintf(sql, sizeof sql, "SELECT id %s", waits);
+    snprintf(sql, sizeof sql, "KILL %s %.20s; SELECT 'killed'", what, ask(sql));
+    CU_ASSERT_STRING_EQUAL(ask(sql), "killed");
+    test_say(&session, "UNLOCK TABLES;");
+    pthread_join(thread, NULL);
+    session_end(&session);
+    CU_ASSERT_EQUAL(killed->status, fails ? MORTISE_UNREACHABLE : MORTISE_OK);
+}
+
+static void test_killed_each(void)
+{
+    static struct killed each[] = {
+        {.run = acquire_new, .mode = "READ"},
+        {.run = acquire_shared, .mode = "READ"},
+        {.run = acquire_shared, .mode = "WRITE"},
+        {.run = list, .asks = true, .mode = "WRITE"},
+        {.run = inspect, .asks = true, .mode = "WRITE"},
+        {.run = ping, .asks = true, .mode = "WRITE"},
+    };
+    victim = open_client("", "command_timeout = 600s");
+    CU_ASSERT_EQUAL(acquire_shared(), MORTISE_OK);
+    for (size_t i = 0; i < sizeof each / sizeof each[0]; i++) {
+        kill_in(&each[i], "QUERY");
+        kill_in(&each[i], "CONNECTION");
+    }
+    mortise_close(victim, NULL);
+}
+
 /* A renewal that is killed is repeated. */
 static void test_killed_renewal(void)
 {
@@ -415,6 +520,7 @@ int main(int argc, char **argv)
         {"all sessions are killed", test_sessions_killed},
         {"killed in a statement", test_killed_statements},
         {"killed in a renewal", test_killed_renewal},
+        {"killed in each other statement", test_killed_each},
         {"a session that outlives its connection", test_ghost},
         {"a connection that breaks at any byte", test_cut_anywhere},
         {"a client that is stopped", test_client_stopped},
