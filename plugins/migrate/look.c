@@ -2,7 +2,8 @@
  *
  * inspect reports who holds the name. Everybody takes leg 1 before leg 2, so whoever has leg 2 holds it; one
  * that has leg 1 only may still be waiting for leg 2. If leg 2 is free, the holder of leg 1 is reported: a
- * client of phase old, or one that is about to take leg 2. */
+ * client of phase old, or one that is about to take leg 2. If leg 2's side does not answer, the inspect fails: a client
+ * of phase new may hold the name there, and the token of leg 1 need not be the lease's. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -136,7 +137,7 @@ static void inspected(struct call *call)
             *info = *second;
             status = MORTISE_OK;
             side = migrate->legs[1];
-        } else if (status == MORTISE_OK && !info->held) {
+        } else if (second_status != MORTISE_OK) {
             status = second_status;
         }
     }

@@ -246,6 +246,26 @@ static void test_presence_left_at_the_close(void)
     }
 }
 
+/* The side of leg 2 does not answer: nobody knows who holds the name, nor with which token. */
+static void test_inspect_of_one_side(void)
+{
+    mortise_info info = {.size = sizeof info};
+    other->reset();
+    migrate_open(&rig, "both", "");
+    mortise_lease *lease = take(&rig, "n", NULL);
+    sim_rule away = {
+        .kinds = OP(INSPECT), .times = 1, .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE};
+    other->script(&away);
+    CU_ASSERT_EQUAL(mortise_inspect(rig.handle, "n", &info, NULL), MORTISE_UNREACHABLE);
+    sim->script(&away); /* leg 2 alone tells the holder */
+    CU_ASSERT_EQUAL(mortise_inspect(rig.handle, "n", &info, NULL), MORTISE_OK);
+    CU_ASSERT(info.held);
+    CU_ASSERT_EQUAL(info.token, mortise_token(lease));
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    rig_close(&rig);
+    ASSERT_NOTHING_LEFT_ANYWHERE();
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -257,6 +277,7 @@ int main(void)
         {"a presence that comes late", test_presence_that_comes_late},
         {"a presence that may be undone", test_presence_that_may_be_undone},
         {"a presence that is left at the close", test_presence_left_at_the_close},
+        {"inspect, one side away", test_inspect_of_one_side},
         CU_TEST_INFO_NULL,
     };
     return migrate_rig_run("migrate_replies", tests);
