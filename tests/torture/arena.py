@@ -20,8 +20,20 @@ KEEP_NOTHING = "glibc.malloc.tcache_count=0"
 COMPLAINT = r"^torture \d+: |Sanitizer|: runtime error: |Assertion"
 
 
+ENCLOSED = ("unshare", "--pid", "--fork", "--kill-child")  # a command in a pid namespace of its own
+
+
 class Failure(Exception):
     pass
+
+
+def can_enclose():
+    return subprocess.run([*ENCLOSED, "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def only_child(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return int(file.read())
 
 
 def now_ns():
@@ -190,6 +202,9 @@ class Slot:
         program = [os.environ["MORTISE_TORTURE"]]
         if self.number < settings["python"]:
             program = os.environ["MORTISE_TORTURE_PYTHON"].split()
+        self.enclosed = settings["namespaces"] and self.number % 2 == 1
+        if self.enclosed:
+            program = [*ENCLOSED, *program]
         with open(self.complaints, "a", encoding="utf-8") as stderr:
             self.fighter = Process(
                 [*program, self.config, f"{self.run.folder}/history",
@@ -222,6 +237,8 @@ class Slot:
         said = self.fighter.hear()
         if said != "ready":
             raise Failure(f"fighter {self.number}: {said or 'it has ended'}\n{self.last_words()}")
+        if self.enclosed:
+            self.fighter.pid = only_child(self.fighter.pid)
 
     def hear_counts(self):
         words = self.fighter.hear().split()

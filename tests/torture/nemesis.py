@@ -27,6 +27,7 @@ CONFIG is a template, in which @DIR@, @HOST@, the @PORT…@s and @SEED@ are repl
     observe=MODULE      the observer that writes the history: recorder, which loses nothing if a process is killed, or trace
     witness=1           a witness runs, and may be broken, too; or witness=PATH, another program. unit=MS: how long faults last
                         is in this, not in ttls
+    namespaces=1        every second fighter is in a pid namespace of its own, if this system allows that
     seed=N              the seed of the plan; without it a fresh one. It is printed. fresh=N: then N runs with fresh ones
     find=KIND,KIND…     the checker must find the first of these violations, and may find the others, in one of up to
                         `tries` runs
@@ -48,7 +49,7 @@ import re
 import signal
 import sys
 
-from arena import Failure, tell
+from arena import Failure, can_enclose, tell
 from campaign import Run
 from plan import FAULTS
 
@@ -105,7 +106,7 @@ def read_settings(arguments):
     settings = {"server": "", "members": 1, "of": "any", "clock": 0, "left": "", "faults": "kill,stop",
                 "seconds": 8, "rate": 3, "processes": 4, "python": 0, "threads": 3, "clients": 1, "names": 3,
                 "ttl": 1000, "calm_ttl": 20000, "seed": "", "fresh": 0, "find": "", "tries": 1, "deaf": 0, "calm": 2, "patience": 8000,
-                "observe": "recorder", "wall": "", "phases": "", "step": 0, "witness": 0, "unit": 0,
+                "observe": "recorder", "wall": "", "phases": "", "step": 0, "witness": 0, "unit": 0, "namespaces": 0,
                 "first": 0.2, "longest": 2.5, "long": 60, "hold": 0, "pause": 0, "modes": 0, "load": 0, "settled": 10, "warm": 0, "leak": 8}
     for argument in arguments:
         key, _, value = argument.partition("=")
@@ -116,6 +117,9 @@ def read_settings(arguments):
     settings["find"] = settings["find"].split(",") if settings["find"] else []
     settings["phases"] = settings["phases"].split(",")
     settings["faults"] = [] if settings["faults"] == "none" else settings["faults"].split(",")
+    if settings["namespaces"] and not can_enclose():
+        tell("left out: pid namespaces: this system does not allow them")
+        settings["namespaces"] = 0
     if not set(settings["faults"]) <= set(FAULTS):
         sys.exit(f"nemesis.py: unknown faults: {set(settings['faults']) - set(FAULTS)}")
     return settings

@@ -2,6 +2,8 @@
  * memory-mapped file. What was written remains when the process is killed, up to the last event. The trace observer
  * would lose its buffer, and with it the releases that precede the next holder. Not for production: it formats text
  * with the core's lock held. */
+#include "own_pid.h"
+
 #include <mortise/driver.h>
 
 #include <errno.h>
@@ -132,7 +134,7 @@ static mortise_status recorder_open(const mortise_open_args *args, void **ctx, m
     }
     write_line(recorder,
                "{\"event\":\"opened\",\"at_ns\":%" PRId64 ",\"client\":\"%s\",\"pid\":%d}\n",
-               recorder->host->now(recorder->host), recorder->client, (int)getpid());
+               recorder->host->now(recorder->host), recorder->client, own_pid());
     *ctx = recorder;
     return MORTISE_OK;
 }

@@ -26,6 +26,7 @@
  *           stdin does the same
  * What must not happen is printed on stderr at once, and sets the exit code 1. Dies with its parent. */
 #include "counter.h"
+#include "own_pid.h"
 #include "tally.h"
 
 #include <mortise/mortise.h>
@@ -449,7 +450,7 @@ static void obey(void)
 static bool open_told(void)
 {
     char path[4096];
-    int length = snprintf(path, sizeof path, "%s/%d.held.jsonl", folder, (int)getpid());
+    int length = snprintf(path, sizeof path, "%s/%d.held.jsonl", folder, own_pid());
     told_fd = length < (int)sizeof path
                   ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)
                   : -1;
