@@ -219,8 +219,8 @@ static bool set_number(const char *value, int64_t *number)
 static bool set_part(const char *value)
 {
     char rest;
-    return sscanf(value, "%u/%u%c", &subject.part, &subject.parts, &rest) == 2 && subject.part >= 1 &&
-           subject.part <= subject.parts;
+    return sscanf(value, "%u/%u%c", &subject.part, &subject.parts, &rest) == 2 &&
+           subject.part >= 1 && subject.part <= subject.parts;
 }
 
 static bool set_key(const char *key, const char *value)

@@ -61,6 +61,7 @@ static const struct kind {
      .server = "postgres",
      .url = "postgresql://mortise@127.0.0.1:",
      .rest = "/mortise?connect_timeout=300ms&command_timeout=200ms&" CORE,
+     .is_judged = true, /* the schema that its tables are in */
      .acts = postgres_acts,
      .within = 6000,
      .how = ANYHOW},
