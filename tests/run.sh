@@ -118,8 +118,8 @@ jobs=${MORTISE_TEST_JOBS:-$((7 * $(getconf _NPROCESSORS_ONLN)))}
 # shellcheck disable=SC2086 # words
 run_suite plain debug "$root/build-test" ctest $tier "$@"
 if [ "$sanitize" = yes ]; then
-    if [ "${MORTISE_NIGHTLY:-0}" = 1 ]; then # three seeds of a torture, not ten: sanitizers find what is wrong in each of them
-        export MORTISE_TORTURE_SEEDS="${MORTISE_TORTURE_SEEDS:-2}"
+    if [ "${MORTISE_NIGHTLY:-0}" = 1 ]; then # two seeds of a torture, not six: sanitizers find what is wrong in each of them
+        export MORTISE_TORTURE_SEEDS="${MORTISE_TORTURE_SEEDS:-1}"
     fi
     # Each sanitizer runs what it can find something in; a test says so by its labels.
     # shellcheck disable=SC2086 # words

@@ -39,7 +39,7 @@ CONFIG is a template, in which @DIR@, @HOST@, the @PORT…@s and @SEED@ are repl
 
 Environment: MORTISE_TORTURE, MORTISE_CHECK, MORTISE_PROXY, MORTISE_COMMAND, MORTISE_SOURCE_DIR. If they are set,
 $MORTISE_TORTURE_SECONDS is the length of a run, and $MORTISE_TORTURE_SEEDS the number of fresh seeds after the given one;
-with MORTISE_NIGHTLY=1 half a minute and nine. At night each kind of fault must have occurred, and at least one fault in twenty
+with MORTISE_NIGHTLY=1 half a minute and five. At night each kind of fault must have occurred, and at least one fault in twenty
 seconds. MORTISE_TORTURE_KEEP=1 keeps the histories. The counts of faults are added to $MORTISE_TORTURE_REPORT/NAME, which
 report.py sums up.
 Exit code 0: all is well; 1: not, and the directory with the histories is kept and printed; 77: no server."""
@@ -174,7 +174,7 @@ def main():
     usual, seen = (settings["seconds"], settings["fresh"]), Seen()
     at_night = os.environ.get("MORTISE_NIGHTLY") == "1"
     if at_night:
-        usual = 60 if settings["load"] else 30, 9
+        usual = 60 if settings["load"] else 30, 5
         if not settings["load"]:
             settings["calm"] = 10
     settings["seconds"] = float(os.environ.get("MORTISE_TORTURE_SECONDS", usual[0]))
