@@ -14,9 +14,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define POLL_MS 100  /* how soon a waiter that cannot be notified looks: the first looks */
+/* How soon a waiter that cannot be notified looks. The first looks come sooner, because most locks are held for a moment. */
+#define POLL_MS 100
 #define POLL_STEPS 3 /* doublings of it */
 #define POLL_LOOKS 4 /* between two of them */
+#define SOON_MS 20   /* doubled after each of the first looks */
+#define SOON_LOOKS 3
 
 static bool waits(const mortise_op *op)
 {
@@ -62,9 +65,12 @@ static int64_t next_look_ms(struct sql_locks *locks, const mortise_op *op)
     int64_t now = locks->host->now(locks->host);
     if (now - looks->last_ns > 2 * ROWLEASE_LOOK_MS * SQL_NS_PER_MS)
         looks->count = 0;
-    unsigned steps = looks->count++ / POLL_LOOKS;
+    unsigned count = looks->count++;
     looks->last_ns = now;
     locks->looking = true;
+    if (count < SOON_LOOKS)
+        return locks_jitter(locks, (int64_t)(2 * SOON_MS) << count);
+    unsigned steps = (count - SOON_LOOKS) / POLL_LOOKS;
     return locks_jitter(locks, (int64_t)(2 * POLL_MS) << (steps < POLL_STEPS ? steps : POLL_STEPS));
 }
 
