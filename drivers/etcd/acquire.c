@@ -3,7 +3,6 @@
 #include "claim.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define WATCH_AGAIN_NS                                                                             \
     (1000 * NS_PER_MS) /* if there is no room for a watch, or the server ends it */
@@ -82,47 +81,13 @@ static void watch_crowd(struct driver *driver, struct claim *claim, const struct
             watch_key(driver, claim, crowd->all[i].key, (struct bytes){0}, revision, false);
 }
 
-/* What has become of the key before it, if another claim of this client made it. Requests are executed in any order, so an
- * acquire often is behind the key whose delete was sent before it. */
-enum own_key { OWN_STAYS, OWN_LEAVES, OWN_HAS_LEFT };
-
-static bool is_key_of(const struct claim *claim, const char *last, size_t last_len,
-                      struct bytes key)
-{
-    size_t name_len = claim->name->key_len;
-    return last_len > 0 && key.size == name_len + last_len &&
-           memcmp(key.data + name_len, last, last_len) == 0;
-}
-
-static enum own_key own_key(const struct claim *claim, struct bytes key)
-{
-    const struct name *name = claim->name;
-    const struct claim *other;
-    if (is_key_of(claim, name->left, name->left_len, key))
-        return OWN_HAS_LEFT;
-    DL_FOREACH (name->claims, other)
-        if (is_key_of(claim, other->last, other->last_len, key))
-            return claim_is_leaving(other) ? OWN_LEAVES : OWN_STAYS;
-    return OWN_STAYS;
-}
-
 static void wait_behind(struct driver *driver, struct claim *claim, const struct queue_view *view,
                         int64_t revision)
 {
     size_t count = view->before != NULL              ? 1
                    : claim->kind.permits > CROWD_MAX ? 1
                                                      : view->crowd->count;
-    enum own_key own = view->before == NULL ? OWN_STAYS : own_key(claim, view->before->key);
-    if (own == OWN_HAS_LEFT) {
-        claim->name->left_len = 0; /* no second time */
-        claim_look(driver, claim);
-        return;
-    }
     claim_become(driver, claim, CLAIM_WAITING);
-    if (own == OWN_LEAVES) { /* the answer to its delete comes sooner than any event */
-        claim_retry(driver, claim, WATCH_AGAIN_NS); /* should its session end first */
-        return;
-    }
     claim->watches = calloc(count, sizeof(*claim->watches));
     if (claim->watches == NULL)
         claim_retry(driver, claim, WATCH_AGAIN_NS);
@@ -250,6 +215,7 @@ enum { NOT_OWN, NOT_SESSION, NOT_FIRST, NOT_COUNT }; /* not put */
 static void was_put(struct driver *driver, struct claim *claim, struct call *call)
 {
     const struct answer *answer = &call->answer;
+    const struct kvs *ops = answer->ops + claim->covers; /* the delete is the first one */
     claim->made = true;
     claim->created = claim->modified = claim->seen_at = answer->header.revision;
     claim->lease = claim->session->lease;
@@ -260,8 +226,8 @@ static void was_put(struct driver *driver, struct claim *claim, struct call *cal
     }
     claim_become(driver, claim, CLAIM_QUEUED);
     driver->upcalls->seen(driver, claim);
-    decide(driver, claim, call, &answer->ops[PUT_TOKENS], answer->ops + PUT_QUEUE,
-           answer->op_count - PUT_QUEUE);
+    decide(driver, claim, call, &ops[PUT_TOKENS], ops + PUT_QUEUE,
+           answer->op_count - claim->covers - PUT_QUEUE);
 }
 
 static void was_not_put(struct driver *driver, struct claim *claim, struct call *call)
@@ -310,18 +276,51 @@ static void was_refused(struct driver *driver, struct claim *claim, struct call 
         claim_end(driver, claim, MORTISE_OK);
 }
 
+/* ---- a delete in the same transaction ---- */
+
+/* Requests are executed in any order, so an acquire can be executed before the delete of this client's last key of that name, which
+ * was sent before it. Then it would wait for itself. So it deletes that key too, if the delete is not answered yet. */
+static struct claim *find_leaving(const struct claim *claim)
+{
+    struct claim *other;
+    DL_FOREACH (claim->name->claims, other)
+        if (other != claim && claim_is_leaving(other) && other->covered_by == NULL)
+            return other;
+    return NULL;
+}
+
+/* What the acquire has done to that key is known, so that the other claim knows whether it was there. */
+static void uncover(struct driver *driver, struct claim *claim, bool deleted)
+{
+    struct claim *other;
+    DL_FOREACH (claim->name->claims, other)
+        if (other->covered_by == claim)
+            break;
+    if (other == NULL)
+        return;
+    other->covered_by = NULL;
+    if (deleted)
+        claim_end(driver, other, MORTISE_OK);
+}
+
 /* This answer counts whatever has become of the claim, unless its session has ended. */
 static void asked(struct driver *driver, struct call *call)
 {
     struct claim *claim = claim_answered(driver, call);
     if (claim == NULL || call->to.step != claim->ask)
         return;
+    bool is_whole = call->answer.op_count > (size_t)claim->covers + PUT_QUEUE;
+    bool is_done = call->end == CALL_DONE && call->answer.done;
+    if (call->end == CALL_LOST || (call->end == CALL_REFUSED && fault_is_doubtful(call)))
+        claim_uncover(driver, claim);
+    else
+        uncover(driver, claim, is_done && is_whole && call->answer.ops[0].total > 0);
     if (call->end == CALL_LOST) {
         session_doubt(claim->session);
         claim_become(driver, claim, claim_is_unwanted(claim) ? CLAIM_DOUBTFUL : CLAIM_UNCERTAIN);
     } else if (call->end == CALL_REFUSED)
         was_refused(driver, claim, call);
-    else if (call->answer.done && call->answer.op_count > PUT_QUEUE)
+    else if (call->answer.done && is_whole)
         was_put(driver, claim, call);
     else if (!call->answer.done && call->answer.op_count == NOT_COUNT)
         was_not_put(driver, claim, call);
@@ -329,7 +328,9 @@ static void asked(struct driver *driver, struct call *call)
         link_break(&driver->link, "an answer makes no sense");
 }
 
-static void write_ask(const struct driver *driver, struct claim *claim, struct writer *out)
+/* leaving: the claim whose key it deletes, or NULL. */
+static void write_ask(const struct driver *driver, const struct claim *claim,
+                      const struct claim *leaving, struct writer *out)
 {
     char data[DATA_MAX];
     struct keys keys;
@@ -339,7 +340,11 @@ static void write_ask(const struct driver *driver, struct claim *claim, struct w
     size_t size = note_write(driver, driver->base, claim->noted_ms, false, data);
     txn_if_created(out, own, 0);
     txn_if_modified(out, session_key(session), session->joined_at);
-    if (is_try(claim) && !claim->kind.shared)
+    if (leaving != NULL) {
+        struct key covered;
+        claim_key(leaving, &covered);
+        txn_delete(out, BRANCH_THEN, key_bytes(&covered));
+    } else if (is_try(claim) && !claim->kind.shared)
         txn_if_none(out, keys.borders.begin, keys.borders.end);
     txn_put(out, BRANCH_THEN,
             &(struct put){.key = own, .value = bytes_of(data, size), .lease = session->lease});
@@ -362,12 +367,16 @@ static void ask(struct driver *driver, struct claim *claim)
     claim->noted_base = driver->base;
     claim->noted_ms = note_time_ms();
     claim->has_looked = claim->downgraded = false;
+    struct claim *leaving = find_leaving(claim);
+    claim->covers = leaving != NULL;
     struct call *call = claim_begin(driver, claim, asked);
     if (call != NULL) {
         call->to.step = claim->ask;
-        write_ask(driver, claim, &call->grpc.out);
+        write_ask(driver, claim, leaving, &call->grpc.out);
     }
     if (claim_send(driver, claim, call)) {
+        if (leaving != NULL)
+            leaving->covered_by = claim;
         claim->made = true;
         claim_become(driver, claim, CLAIM_ASKING);
     }

@@ -190,6 +190,18 @@ void claim_become(struct driver *driver, struct claim *claim, enum claim_state s
     }
 }
 
+void claim_uncover(struct driver *driver, struct claim *claim)
+{
+    struct claim *other;
+    DL_FOREACH (claim->name->claims, other) {
+        if (other->covered_by != claim)
+            continue;
+        other->covered_by = NULL;
+        if (other->state == CLAIM_DELETING)
+            claim_become(driver, other, CLAIM_REDELETING);
+    }
+}
+
 void claim_vanish(struct driver *driver, struct claim *claim)
 {
     mortise_op *op = claim->op;
@@ -206,6 +218,7 @@ void claim_vanish(struct driver *driver, struct claim *claim)
 void claim_end(struct driver *driver, struct claim *claim, mortise_status status)
 {
     struct name *name = claim->name;
+    claim_uncover(driver, claim);
     while (claim->releases != NULL) {
         mortise_op *op = claim->releases;
         LL_DELETE(claim->releases, op);

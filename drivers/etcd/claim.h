@@ -78,8 +78,10 @@
  *   - The session ends before the join: its lease is gone, so the acquire cannot be executed, and its key is gone.
  *   - The predecessor vanishes before it is watched. The watch begins at the revision of the look that showed it, or the key is read
  *     after the watch was made (watch.c).
- *   - The predecessor is a key of this client whose delete is on its way: requests are executed in any order. The claim is WAITING
- *     without a watch, and looks when the delete is answered. Should the other claim end in another way, it looks after a second.
+ *   - The predecessor is a key of this client whose delete is on its way: requests are executed in any order. The acquire deletes
+ *     that key, too (*covers* it). What its answer says decides whether the covered claim was LOST: had the acquire deleted
+ *     the key, it was there; had it not, the answer to the delete counts, which is sent again until the acquire is answered.
+ *     If that answer is lost, the covered claim is REDELETING.
  *   - The event comes, and the own key has gone meanwhile. The look after the event shows the own key, or that it is not there.
  *   - Somebody deletes the own key. A waiting claim sees that when it looks next. A held one watches its key, from a tenth of a second
  *     on, and the core is told to look (host->doubt).
@@ -136,6 +138,8 @@ struct claim {
     unsigned pending;     /* calls on their way */
     bool has_looked;      /* a shared try: nobody was there */
     bool made;            /* the servers may have its key, and no acquire is on its way */
+    bool covers;          /* its last acquire deletes the key of another claim, too */
+    const struct claim *covered_by; /* DELETING: whose acquire, on its way, deletes its key, too; or NULL */
 
     struct session *session; /* of its acquire, and of its key if `lease` is its lease */
     int64_t lease;           /* of its key; 0: not known */
@@ -169,8 +173,6 @@ struct claim {
 struct name {
     UT_hash_handle hh; /* by key */
     struct claim *claims;
-    size_t left_len; /* of the key whose delete was answered last; 0: none */
-    char left[CONTENDER_MAX];
     size_t name_len;
     char name[MORTISE_NAME_MAX];
     size_t key_len;
@@ -242,6 +244,8 @@ void claim_not_late(struct driver *driver, struct claim *claim);
 /* Its own key; and the key of the name with this character behind it, or in the place of its last slash (NAME_END). */
 void claim_key(const struct claim *claim, struct key *key);
 void claim_border(const struct claim *claim, char border, struct key *key);
+/* What its acquire has done to the key of another claim will not be known. */
+void claim_uncover(struct driver *driver, struct claim *claim);
 /* Stops watching the keys that block it. */
 void claim_unwatch(struct driver *driver, struct claim *claim);
 /* A transaction whose answer goes to its present step. NULL: no memory. */

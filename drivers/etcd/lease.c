@@ -333,6 +333,7 @@ void lease_left(struct driver *driver, struct session *session)
 static void session_over(struct driver *driver, struct claim *claim)
 {
     bool has_moved = claim->move != MOVE_NONE; /* perhaps */
+    claim_uncover(driver, claim);
     claim->step++;
     claim->ask++;
     claim->retry_ns = 0;

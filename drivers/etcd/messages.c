@@ -10,6 +10,7 @@ const char *method_path(enum method method)
 {
     static const char *const paths[METHOD_COUNT] = {
         [METHOD_TXN] = "/etcdserverpb.KV/Txn",
+        [METHOD_DELETE] = "/etcdserverpb.KV/DeleteRange",
         [METHOD_GRANT] = "/etcdserverpb.Lease/LeaseGrant",
         [METHOD_KEEP_ALIVE] = "/etcdserverpb.Lease/LeaseKeepAlive",
         [METHOD_REVOKE] = "/etcdserverpb.Lease/LeaseRevoke",
@@ -102,6 +103,11 @@ void txn_delete(struct writer *writer, enum branch branch, struct bytes key)
 }
 
 /* ---- the other requests ------------------------------------------------------------------------------------- */
+
+void write_delete(struct writer *writer, struct bytes key)
+{
+    write_bytes(writer, 1, key.data, key.size);
+}
 
 void write_grant(struct writer *writer, int64_t lease, int64_t ttl_s)
 {
@@ -282,6 +288,8 @@ bool answer_read(enum method method, struct bytes message, struct answer *answer
             is_good = field.is_bytes && header_read(field.bytes, &answer->header);
         else if (method == METHOD_TXN)
             is_good = txn_field(&field, answer);
+        else if (method == METHOD_DELETE && field.number == 2)
+            answer->ops[0].total = (int64_t)field.value;
         else if (method == METHOD_GRANT || method == METHOD_KEEP_ALIVE)
             lease_field(&field, answer);
         else if (method == METHOD_STATUS)

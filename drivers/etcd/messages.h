@@ -1,6 +1,6 @@
 /* messages.h - the messages of etcd's API (etcdserverpb) that the driver uses: writes requests, and reads answers.
  *
- * Everything that reads or writes keys is a transaction (KV/Txn): one form of request and of answer. Pure. */
+ * Everything that reads or writes keys is a transaction (KV/Txn), but for the delete of one key without a condition. Pure. */
 #ifndef MORTISE_ETCD_MESSAGES_H
 #define MORTISE_ETCD_MESSAGES_H
 
@@ -8,6 +8,7 @@
 
 enum method {
     METHOD_TXN,
+    METHOD_DELETE, /* of one key */
     METHOD_GRANT,
     METHOD_KEEP_ALIVE,
     METHOD_REVOKE,
@@ -50,6 +51,7 @@ struct range {
 void txn_range(struct writer *writer, enum branch branch, const struct range *range);
 void txn_delete(struct writer *writer, enum branch branch, struct bytes key);
 
+void write_delete(struct writer *writer, struct bytes key);
 void write_grant(struct writer *writer, int64_t lease, int64_t ttl_s);
 void write_lease(struct writer *writer, int64_t lease); /* keep-alive, revoke */
 void write_user(struct writer *writer, const char *name, const char *password);
@@ -81,7 +83,7 @@ struct kvs {
 struct answer {
     struct header header;
     bool done;                   /* txn: the conditions held */
-    struct kvs ops[TXN_OPS_MAX]; /* txn: of each operation; of a delete, `total` is how many keys there were */
+    struct kvs ops[TXN_OPS_MAX]; /* txn: of each operation; delete: the one. Of a delete, `total` is how many keys there were */
     size_t op_count;
     int64_t lease, ttl_s;   /* grant, keep-alive */
     struct bytes token;     /* authenticate */

@@ -1,8 +1,6 @@
 /* release.c - ends a claim that nobody wants any more: its key is deleted, whenever that becomes possible. */
 #include "claim.h"
 
-#include <string.h>
-
 #define PASSING_NS (1000 * NS_PER_MS)      /* until the next attempt, after an error that passes */
 #define REFUSED_NS (10 * 1000 * NS_PER_MS) /* after any other */
 
@@ -18,37 +16,23 @@ static void not_deleted(struct driver *driver, struct claim *claim, const struct
     }
 }
 
-/* Claims that wait for the answer to a delete, in place of a watch, look now. */
-static void followers_look(struct driver *driver, struct claim *claims)
-{
-    struct claim *claim, *next;
-    DL_FOREACH_SAFE (claims, claim, next)
-        if (claim->state == CLAIM_WAITING && claim->watch_count == 0)
-            claim_look(driver, claim);
-}
-
 static void deleted(struct driver *driver, struct call *call)
 {
     struct claim *claim = claim_answered(driver, call);
     if (claim == NULL || call->to.step != claim->step)
         return;
-    struct name *name = claim->name;
-    bool is_last = name->claims->next == NULL;
-    if (call->end == CALL_LOST) { /* all look at the next connection */
+    bool is_missing = call->end == CALL_DONE && call->answer.ops[0].total == 0;
+    if (call->end == CALL_LOST) {
         if (claim->state == CLAIM_DELETING)
             claim_become(driver, claim, CLAIM_REDELETING);
-        return;
-    }
-    if (call->end == CALL_REFUSED)
+    } else if (call->end == CALL_REFUSED)
         not_deleted(driver, claim, call);
-    else {
-        bool is_lost = call->answer.ops[0].total == 0 && claim->state == CLAIM_DELETING;
-        memcpy(name->left, claim->last, claim->last_len);
-        name->left_len = claim->last_len;
-        claim_end(driver, claim, is_lost ? MORTISE_LOST : MORTISE_OK);
-    }
-    if (!is_last) /* else the name may have gone with the claim */
-        followers_look(driver, name->claims);
+    else if (is_missing && claim->state == CLAIM_DELETING &&
+             claim->covered_by != NULL) /* perhaps that acquire was faster */
+        claim_delete(driver, claim);
+    else
+        claim_end(driver, claim,
+                  is_missing && claim->state == CLAIM_DELETING ? MORTISE_LOST : MORTISE_OK);
 }
 
 void claim_delete(struct driver *driver, struct claim *claim)
@@ -56,9 +40,12 @@ void claim_delete(struct driver *driver, struct claim *claim)
     struct key own;
     claim->retry_ns = 0;
     claim_key(claim, &own);
-    struct call *call = claim_begin(driver, claim, deleted);
+    struct call *call =
+        link_begin(/* it costs the server less than a transaction */
+                   &driver->link, METHOD_DELETE,
+                   (struct reply_to){.answered = deleted, .target = claim, .step = claim->step});
     if (call != NULL)
-        txn_delete(&call->grpc.out, BRANCH_THEN, key_bytes(&own));
+        write_delete(&call->grpc.out, key_bytes(&own));
     claim_send(driver, claim, call);
 }
 
