@@ -195,6 +195,7 @@ class Run:
 
     def end(self, keep):
         self.note_faults()
+        self.strikes.end()
         for slot in self.slots:
             slot.end()
         if self.witness:

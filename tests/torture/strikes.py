@@ -194,13 +194,17 @@ class Strikes:
         slot.stopped_until = max(slot.stopped_until, until)
         self.later(until, lambda: self.go_on(slot))
 
+    def stands(self, slot):
+        return slot.stopped_until or slot.number in self.tracers
+
     def go_on(self, slot):
-        if slot.stopped_until and slot.stopped_until <= time.monotonic():
+        """Not if it is traced: the time of its stop may have been over before this was noticed."""
+        if slot.number not in self.tracers and slot.stopped_until and slot.stopped_until <= time.monotonic():
             slot.stopped_until = 0
             slot.signal(signal.SIGCONT)
 
     def trace(self, slot, until):
-        if slot.stopped_until or slot.number in self.tracers:
+        if self.stands(slot):
             return
         slot.check_alive()
         tracer = self.tracers[slot.number] = Tracer(slot.fighter.pid)
@@ -216,9 +220,15 @@ class Strikes:
             slot.stopped_until = 0
             slot.signal(signal.SIGCONT)  # the stop that came with the tracer may outlive it
 
+    def end(self):
+        """A process that is traced does not end before its tracer."""
+        for tracer in self.tracers.values():
+            tracer.end()
+        self.tracers = {}
+
     def tell_fighter(self, slot, word):
         """One that is stopped would not answer."""
-        if slot.stopped_until:
+        if self.stands(slot):
             return
         slot.fighter.say(word)
         if slot.fighter.hear() != "done":
@@ -226,7 +236,7 @@ class Strikes:
 
     def exec(self, slot):
         """It holds nothing that it knows of from then on; it is dead when the new program has ended."""
-        if slot.stopped_until:
+        if self.stands(slot):
             return
         slot.check_alive()
         slot.fighter.say("exec")
