@@ -203,6 +203,8 @@ class Servers:
             return Monitors(self.ports())
         if self.kind == "zookeeper":
             return Counter(self.zookeeper_packets, 0)
+        if self.kind == "etcd":
+            return Counter(self.etcd_messages, 0)
         return Counter(self.transactions, 1) if self.kind == "postgres" else None
 
     def told(self, port, question):
@@ -212,6 +214,11 @@ class Servers:
             while data := server.recv(65536):
                 answer += data
         return answer.decode(errors="replace")
+
+    def etcd_messages(self):
+        answers = [self.told(port, b"GET /metrics HTTP/1.0\r\n\r\n") for port in self.ports()]
+        received = re.compile(r"^grpc_server_msg_received_total\{.*\} (\S+)$", re.MULTILINE)
+        return int(sum(float(count) for answer in answers for count in received.findall(answer)))
 
     def zookeeper_packets(self):
         answers = [self.told(port, b"mntr") for port in self.ports()]

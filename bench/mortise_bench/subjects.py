@@ -94,6 +94,7 @@ FLOORS = {
                  {"contend": "advisory lock", "fail": "advisory lock"}),
     "mysql": ("floor_mysql", "turns threads contend hold", "bare libmariadb", {"contend": "GET_LOCK", "fail": "GET_LOCK"}),
     "zookeeper": ("floor_zookeeper", "turns many", "bare create + delete", {}),
+    "etcd": ("floor_etcd", "turns threads", "bare put + delete", {}),
 }
 
 
@@ -109,6 +110,7 @@ def floors(backend, ports, folder):
         "postgres": url_of("postgres", ports, folder),
         "mysql": url_of("mysql", ports, folder),
         "zookeeper": f"127.0.0.1:{ports[0]}" if ports else "",
+        "etcd": f"127.0.0.1:{ports[0]}" if ports else "",
     }.get(backend, ",".join(map(str, ports)))
     found = [Subject(name, "floor", label, (command,), where, frozenset(can.split()), labels=labels)]
     if backend == "redlock":
@@ -203,6 +205,10 @@ def known_rivals(backend, ports=(), folder=""):
             "kazoo Lock": python_rival("kazoo_lock", "kazoo", "kazoo Lock", addresses, RENEWING),
             "Curator InterProcessMutex": curator(addresses),
         }
+    if backend == "etcd":
+        there = shutil.which("etcdctl")
+        can = "turns threads contend hold renew wait"
+        return {"etcdctl lock": python_rival("etcdctl_lock", "select", "etcdctl lock", addresses, can) if there else []}
     if backend == "sqlite":
         can = frozenset("turns threads contend hold".split())
         flock = Subject("flock", "rival", "flock(1)", (parts.adapter("flock"),), str(folder), can)

@@ -4,9 +4,9 @@ order and exclusion are held by the worst. A row is {"backend", "place", "what",
 
 from .figures import KNOWN, MAIN, comparable, group_of, main_figure
 
-FAIR = ("redis", "zookeeper")  # drivers that promise an order between processes: README.md, "Drivers"
+FAIR = ("redis", "zookeeper", "etcd")  # drivers that promise an order between processes: README.md, "Drivers"
 RIVAL_RATE, STRICT_RATE = 10, 1.5
-SPAWNED = ("sqlite",)  # whose only rival is a program that is started for each lock: no measure of a rate
+SPAWNED = ("sqlite", "etcd")  # whose only rival is a program that is started for each lock: no measure of a rate
 SHARE, WAIT_MS, OVERTAKES = 0.25, 250, 0.01
 WITNESS_MS = 30  # from a kill to the next grant
 
