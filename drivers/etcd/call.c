@@ -33,6 +33,7 @@ void calls_lost(struct link *link)
 {
     struct call *lost = link->calls; /* handlers make no new ones, because the link is not UP */
     link->calls = NULL;
+    link->calls_due_ns = MORTISE_NEVER; /* else the pump would turn until the next attempt */
     link->token_state = TOKEN_NONE;
     while (lost != NULL) {
         struct call *call = lost;

@@ -13,16 +13,17 @@
 #   rights=PREFIX      the prefix on which that user may read and write (mortise/)
 #   tokens=SECONDS     how long an unused token of a user lives
 #   tls=yes            clients use TLS: CA is the file of the certificate that signed those of the servers
+#   clients=yes        with tls: clients need a certificate of that CA, too: CERT and KEY
 #   arg=WORD           an argument of etcd, for each server; may be given more than once
 #   way=N:PORT         the others reach the peer port of server N by PORT, the caller's proxy; likewise. (A peer has one address
 #                      for all others, so there is no proxy for each pair)
 # Values: HOST PORT PORT2 … SERVERS (all of them, as a client takes them) ROLE ROLE2 … (leader, follower, or "gone", at the
-# moment) USER PASSWORD CA
+# moment) USER PASSWORD CA CERT KEY
 # `ask` runs etcdctl with the words as its command, as root if there are users.
 # shellcheck shell=sh disable=SC2034,SC2154 # the variables are servers.sh's
 
 kind_programs='etcd etcdctl timeout'
-kind_keys='nodes heartbeat election sync quota user password rights tokens tls arg way'
+kind_keys='nodes heartbeat election sync quota user password rights tokens tls clients arg way'
 kind_patience_s=60
 
 kind_members() {
@@ -55,7 +56,10 @@ etcd_certificates() {
             openssl req -newkey rsa:2048 -nodes -subj /CN=localhost -keyout server.key -out server.csr &&
             echo 'subjectAltName=DNS:localhost,IP:127.0.0.1' >server.ext &&
             openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 7 -extfile server.ext \
-                -out server.new && mv server.new server.pem
+                -out server.new &&
+            openssl req -newkey rsa:2048 -nodes -subj /CN=client -keyout client.key -out client.csr &&
+            openssl x509 -req -in client.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 7 -out client.pem &&
+            mv server.new server.pem
     ) >"$FOLDER/certificates.log" 2>&1
 }
 
@@ -87,6 +91,7 @@ kind_run() {
     [ -z "$(setting quota)" ] || set -- "$@" --quota-backend-bytes "$(setting quota)"
     [ -z "$(setting tokens)" ] || set -- "$@" --auth-token-ttl "$(setting tokens)"
     [ "$(setting tls)" != yes ] || set -- "$@" --cert-file "$FOLDER/server.pem" --key-file "$FOLDER/server.key"
+    [ "$(setting clients)" != yes ] || set -- "$@" --client-cert-auth --trusted-ca-file "$FOLDER/ca.pem"
     if [ "$(setting sync)" = no ] && etcd --help 2>&1 | grep -q unsafe-no-fsync; then
         set -- "$@" --unsafe-no-fsync
     fi
@@ -102,6 +107,7 @@ etcd_ctl() {
     shift 2
     set -- --endpoints "$etcd_endpoint" "$@"
     [ "$(setting tls)" != yes ] || set -- --cacert "$FOLDER/ca.pem" "$@"
+    [ "$(setting clients)" != yes ] || set -- --cert "$FOLDER/client.pem" --key "$FOLDER/client.key" "$@"
     [ ! -f "$FOLDER/users" ] || set -- --user root:root "$@"
     ETCDCTL_API=3 timeout "$etcd_patience" etcdctl --dial-timeout 2s --command-timeout "$((etcd_patience - 1))s" "$@"
 }
@@ -152,6 +158,7 @@ kind_values() {
     [ -z "$(setting user)" ] || echo "USER=$(setting user)"
     [ -z "$(setting password)" ] || echo "PASSWORD=$(setting password)"
     [ "$(setting tls)" != yes ] || echo "CA=$FOLDER/ca.pem"
+    [ "$(setting clients)" != yes ] || printf 'CERT=%s\nKEY=%s\n' "$FOLDER/client.pem" "$FOLDER/client.key"
 }
 
 kind_ask() {

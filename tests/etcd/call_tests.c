@@ -1,0 +1,262 @@
+/* call_tests.c - one call goes wrong: its reply is lost, its stream is reset, GOAWAY, a refusal of what was done, an answer of
+ * another member. */
+#include "stage.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#define BACKEND_TEXT "etcdserver: mvcc: database space exceeded"
+
+static bool was_hit(void *argument)
+{
+    (void)argument;
+    return middle_hits() > 0;
+}
+
+/* A first acquire and its release: everything that a client says. */
+static void take_with(const struct rule *rule, const char *name, mortise_client *direct)
+{
+    mortise_client *client = client_behind_middle("ttl=30s");
+    middle_rule(rule);
+    mortise_lease *lease = take(client, name);
+    if (lease) {
+        CHECK(wait_contenders(direct, name, 1));
+        SAFE(mortise_state(lease) != MORTISE_STATE_LOST);
+        give_back(lease);
+    }
+    CHECK(middle_clear() == 1);
+    CHECK(wait_contenders(direct, name, 0));
+    client_end(client);
+}
+
+/* The delete of its key. */
+static void release_with(enum fault fault, mortise_client *direct)
+{
+    const char *name = fresh_name();
+    mortise_client *client = client_behind_middle("ttl=30s");
+    mortise_lease *lease = take(client, name);
+    middle_rule(
+        &(struct rule){.method = "KV/DeleteRange", .contains = name, .fault = fault, .times = 1});
+    give_back(lease);
+    CHECK(middle_clear() == 1);
+    CHECK(wait_contenders(direct, name, 0));
+    client_end(client);
+}
+
+/* Each call that there is before the lock is held and after it, in each way. */
+static void test_each_call(void)
+{
+    static const enum fault faults[] = {LOSE, DROP, RESET, GO_AWAY};
+    static const struct {
+        const char *method, *contains;
+    } calls[] = {{"Maintenance/Status", NULL},
+                 {"Lease/LeaseGrant", NULL},
+                 {"KV/Txn", "%sessions"}, /* the join is the first of these */
+                 {"KV/Txn", "%tokens"}};  /* the acquire */
+    mortise_client *direct = client_direct("");
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+        for (size_t k = 0; k < sizeof faults / sizeof *faults; k++) {
+            snprintf(doing, sizeof doing, "%s, fault %zu", calls[i].method, k);
+            take_with(&(struct rule){.method = calls[i].method,
+                                     .contains = calls[i].contains,
+                                     .fault = faults[k],
+                                     .times = 1},
+                      fresh_name(), direct);
+        }
+    for (size_t k = 0; k < sizeof faults / sizeof *faults; k++) {
+        snprintf(doing, sizeof doing, "release, fault %zu", k);
+        release_with(faults[k], direct);
+    }
+    doing[0] = '\0';
+    client_end(direct);
+}
+
+/* A keep-alive, or the read after it, is lost: the lease is held on. */
+static void test_beats(void)
+{
+    static const enum fault faults[] = {LOSE, RESET, GO_AWAY};
+    mortise_client *client = client_behind_middle("ttl=4s");
+    mortise_lease *lease = take(client, fresh_name());
+    for (size_t i = 0; i < 2; i++)
+        for (size_t k = 0; k < 3; k++) {
+            middle_rule(&(struct rule){.method = i == 0 ? "Lease/LeaseKeepAlive" : "KV/Txn",
+                                       .contains = i == 0 ? NULL : "%sessions",
+                                       .fault = faults[k],
+                                       .times = 1});
+            CHECK(test_poll(was_hit, NULL, TEST_PATIENCE_MS));
+            middle_clear();
+            CHECK(wait_state(lease, MORTISE_STATE_HELD, TEST_PATIENCE_MS));
+        }
+    give_back(lease);
+    client_end(client);
+}
+
+/* Keep-alives are answered, reads are not: nothing is proven. */
+static void test_keep_alive_alone(void)
+{
+    mortise_client *client = client_behind_middle("ttl=2s");
+    mortise_lease *lease = take(client, fresh_name());
+    middle_rule(&(struct rule){.method = "KV/Txn", .fault = HOLD, .times = 1000});
+    CHECK(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
+    middle_clear();
+    EXPECT(LOST, mortise_release(lease, &detail));
+    client_end(client);
+}
+
+/* A balancer of calls between: what one member says proves nothing of another. */
+static void test_other_member(void)
+{
+    mortise_client *client = client_behind_middle("ttl=2s");
+    mortise_lease *lease = take(client, fresh_name());
+    middle_rule(
+        &(struct rule){.method = "Lease/LeaseKeepAlive", .fault = OTHER_MEMBER, .times = 1000});
+    CHECK(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
+    CHECK(middle_clear() > 1);
+    EXPECT(LOST, mortise_release(lease, &detail));
+    lease = take(client, fresh_name());
+    give_back(lease);
+    client_end(client);
+}
+
+/* The write that reaches the limit is done, and refused. Another lock keeps the session alive, so the key would stay. */
+static void test_refused_and_done(void)
+{
+    mortise_client *client = client_behind_middle("ttl=30s"), *other = client_direct("");
+    mortise_lease *kept = take(client, fresh_name()), *lease = NULL;
+    const char *name = fresh_name();
+    middle_rule(&(struct rule){.method = "KV/Txn",
+                               .contains = name,
+                               .fault = REFUSE,
+                               .times = 1,
+                               .status = 8,
+                               .text = BACKEND_TEXT});
+    lease = take(
+        client,
+        name); /* the core asks again, with another grant id: behind the key, if that had stayed */
+    CHECK(middle_clear() == 1);
+    CHECK(wait_contenders(other, name, 1));
+    give_back(lease);
+    CHECK(wait_contenders(other, name, 0));
+    give_back(kept);
+    client_end(client);
+    client_end(other);
+}
+
+static void test_refused(void)
+{
+    mortise_client *client = client_behind_middle("ttl=30s"), *other = client_direct("");
+    mortise_lease *kept = take(client, fresh_name()), *lease = NULL;
+    const char *name = fresh_name();
+    middle_rule(&(struct rule){.method = "KV/Txn",
+                               .contains = name,
+                               .fault = REFUSE_NOT,
+                               .times = 1,
+                               .status = 7,
+                               .text = "etcdserver: permission denied"});
+    EXPECT(BACKEND, mortise_acquire(client, name, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS),
+                                    &lease, &detail));
+    SAYS("permission denied");
+    middle_clear();
+    CHECK(wait_contenders(other, name, 0));
+    lease = take(client, name);
+    give_back(lease);
+    give_back(kept);
+    client_end(client);
+    client_end(other);
+}
+
+/* The release is refused, and done: the name is free, and the caller is told that nobody knows, or the repeat's result. */
+static void test_release_refused(void)
+{
+    mortise_client *client = client_behind_middle("ttl=30s"), *other = client_direct("");
+    const char *name = fresh_name();
+    mortise_lease *lease = take(client, name);
+    middle_rule(&(struct rule){.method = "KV/DeleteRange",
+                               .contains = name,
+                               .fault = REFUSE,
+                               .times = 1,
+                               .status = 8,
+                               .text = "etcdserver: too many requests"});
+    mortise_status status = mortise_release(lease, &detail);
+    CHECK(status != MORTISE_TIMEDOUT && status != MORTISE_CANCELED);
+    CHECK(middle_clear() == 1);
+    lease = take(other, name);
+    give_back(lease);
+    CHECK(wait_contenders(other, name, 0));
+    client_end(client);
+    client_end(other);
+}
+
+/* The caller gives up while its acquire is on its way. */
+static void test_given_up(void)
+{
+    mortise_client *client = client_behind_middle("ttl=30s"), *other = client_direct("");
+    mortise_lease *kept = take(client, fresh_name()), *lease = NULL;
+    const char *name = fresh_name();
+    middle_rule(&(struct rule){.method = "KV/Txn", .contains = name, .fault = HOLD, .times = 1});
+    mortise_status status =
+        mortise_acquire(client, name, MORTISE_OPTIONS(.wait_ms = 100), &lease, &detail);
+    CHECK(status == MORTISE_INDETERMINATE || status == MORTISE_TIMEDOUT);
+    CHECK(wait_contenders(other, name, 1));
+    middle_clear();
+    CHECK(wait_contenders(other, name, 0));
+    give_back(kept);
+    client_end(client);
+    client_end(other);
+}
+
+static int64_t processor_ms(void)
+{
+    struct timespec used;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return (int64_t)used.tv_sec * 1000 + used.tv_nsec / 1000000;
+}
+
+/* Nobody answers: the caller waits, and does not turn round and round. */
+static void test_no_answer(void)
+{
+    mortise_lease *lease = NULL;
+    middle_rule(&(struct rule){.method = "", .fault = HOLD, .times = 1000});
+    mortise_client *client =
+        client_behind_middle("timeout=100ms&connect_timeout=2s&unreachable_timeout=2s");
+    int64_t before_ms = processor_ms();
+    EXPECT(UNREACHABLE, mortise_acquire(client, fresh_name(), MORTISE_OPTIONS(.wait_ms = 30000),
+                                        &lease, &detail));
+    CHECK(middle_clear() > 1);
+    CHECK(processor_ms() - before_ms < 500);
+    give_back(take(client, fresh_name()));
+    client_end(client);
+}
+
+/* The streams of all watches are reset while somebody waits. */
+static void test_watches_reset(void)
+{
+    mortise_client *holder = client_direct("ttl=30s"), *client = client_behind_middle("ttl=30s");
+    const char *name = fresh_name();
+    struct waiter waiter = {0};
+    mortise_lease *lease = take(holder, name);
+    waiter_start(&waiter, client, name);
+    for (int i = 0; i < 3; i++) {
+        CHECK(wait_contenders(holder, name, 2));
+        CHECK(middle_reset_watches() >= 0);
+    }
+    give_back(lease);
+    CHECK(waiter_join(&waiter) == MORTISE_OK);
+    give_back(waiter.lease);
+    client_end(client);
+    client_end(holder);
+}
+
+const CU_TestInfo call_tests[] = {
+    {"each call in each way", test_each_call},
+    {"beats", test_beats},
+    {"a keep-alive alone proves nothing", test_keep_alive_alone},
+    {"an answer of another member", test_other_member},
+    {"refused for space, and done", test_refused_and_done},
+    {"refused, and not done", test_refused},
+    {"a release that is refused, and done", test_release_refused},
+    {"given up while it is on its way", test_given_up},
+    {"nobody answers", test_no_answer},
+    {"the watches are reset", test_watches_reset},
+    CU_TEST_INFO_NULL,
+};

@@ -1,0 +1,114 @@
+/* cut_tests.c - the connection is cut after so many bytes of a first acquire, in either direction: by day after some numbers of
+ * them, at night after each. */
+#include "stage.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define UP_BYTES 1500 /* of what a client sends until it holds its first lock; a little more */
+#define DOWN_BYTES 900
+#define DAY_STEP 61
+#define LANES                                                                                      \
+    4 /* side by side, each with a proxy of its own: most of the time passes until it connects again */
+
+struct lane {
+    pthread_t thread;
+    struct test_proxy proxy;
+    const char *way;
+    int first, last, step;
+    bool good;
+};
+
+static void check(struct lane *lane, bool is_well, int bytes, const char *what)
+{
+    if (is_well)
+        return;
+    fprintf(stderr, "%s %d: %s\n", lane->way, bytes, what);
+    lane->good = false;
+}
+
+/* A new client each time: the greeting, the lease, the join and the acquire. */
+static void cut_at(struct lane *lane, mortise_client *direct, int bytes)
+{
+    char name[32], endpoint[40];
+    mortise_lease *lease = NULL;
+    snprintf(name, sizeof name, "cut-%s-%d", lane->way, bytes);
+    snprintf(endpoint, sizeof endpoint, "127.0.0.1:%d", lane->proxy.port);
+    mortise_client *client = client_at(endpoint, "ttl=30s");
+    check(lane, test_proxy_say(&lane->proxy, "cut-after %s %d", lane->way, bytes), bytes,
+          "the proxy is deaf");
+    mortise_status status = mortise_acquire(
+        client, name, MORTISE_OPTIONS(.wait_ms = 3 * TEST_PATIENCE_MS), &lease, NULL);
+    check(lane, status == MORTISE_OK, bytes, mortise_status_name(status));
+    check(lane, wait_contenders(direct, name, 1), bytes, "not one contender");
+    if (status == MORTISE_OK)
+        check(lane, mortise_release(lease, NULL) == MORTISE_OK, bytes, "not released");
+    test_proxy_say(&lane->proxy, "pass");
+    check(lane, wait_contenders(direct, name, 0), bytes, "it is still there");
+    mortise_close(client, NULL);
+}
+
+static void *cut_lane(void *argument)
+{
+    struct lane *lane = argument;
+    mortise_client *direct = client_direct("");
+    for (int bytes = lane->first; bytes <= lane->last; bytes += lane->step)
+        cut_at(lane, direct, bytes);
+    mortise_close(direct, NULL);
+    return NULL;
+}
+
+static void cut_at_all(const char *way, int last)
+{
+    static struct lane lanes[LANES];
+    const char *nightly = getenv("MORTISE_NIGHTLY");
+    int step = nightly && strcmp(nightly, "1") == 0 ? 1 : DAY_STEP;
+    for (int i = 0; i < LANES; i++) {
+        lanes[i] = (struct lane){
+            .way = way, .first = i * step, .last = last, .step = LANES * step, .good = true};
+        CU_ASSERT_FATAL(
+            test_proxy_start(&lanes[i].proxy, stage.folder, "127.0.0.1", stage.ports[0]));
+    }
+    for (int i = 0; i < LANES; i++)
+        CU_ASSERT_EQUAL_FATAL(pthread_create(&lanes[i].thread, NULL, cut_lane, &lanes[i]), 0);
+    for (int i = 0; i < LANES; i++) {
+        pthread_join(lanes[i].thread, NULL);
+        CU_ASSERT(lanes[i].good);
+        test_proxy_end(&lanes[i].proxy);
+    }
+}
+
+static void test_answers(void)
+{
+    cut_at_all("down", DOWN_BYTES);
+}
+
+static void test_requests(void)
+{
+    cut_at_all("up", UP_BYTES);
+}
+
+/* The release, too. */
+static void test_releases(void)
+{
+    mortise_client *client = client_behind_proxy("ttl=30s"), *direct = client_direct("");
+    for (int bytes = 0; bytes < 120; bytes += 13) {
+        const char *name = fresh_name();
+        mortise_lease *lease = take(client, name);
+        CHECK(test_proxy_say(&stage.proxy, "cut-after %s %d", bytes % 2 ? "up" : "down", bytes));
+        mortise_status status = mortise_release(lease, &detail);
+        CHECK(status == MORTISE_OK || status == MORTISE_INDETERMINATE);
+        CHECK(test_proxy_say(&stage.proxy, "pass"));
+        CHECK(wait_contenders(direct, name, 0));
+    }
+    client_end(client);
+    client_end(direct);
+}
+
+const CU_TestInfo cut_tests[] = {
+    {"within the answers", test_answers},
+    {"within the requests", test_requests},
+    {"at a release", test_releases},
+    CU_TEST_INFO_NULL,
+};

@@ -1,0 +1,245 @@
+/* lease_tests.c - what an operator does: ends leases, deletes keys, compacts, restarts the server. One server. */
+#include "stage.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEYS_SIZE 8192
+
+/* The holder's and the waiter's. The holder learns it, and the waiter begins anew. */
+static void test_revoked(void)
+{
+    mortise_client *holder = client_direct("ttl=30s"), *client = client_direct("ttl=30s");
+    const char *name = fresh_name();
+    mortise_lease *lease = take(holder, name);
+    uint64_t token = mortise_token(lease);
+    struct waiter waiter = {.other = lease};
+    waiter_start(&waiter, client, name);
+    CHECK(wait_contenders(holder, name, 2));
+    CHECK(revoke_all_leases());
+    CHECK(waiter_join(&waiter) == MORTISE_OK);
+    CHECK(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
+    EXPECT(LOST, mortise_release(lease, &detail));
+    SAFE(waiter.lease != NULL && mortise_token(waiter.lease) > token);
+    mortise_release(waiter.lease, NULL); /* LOST, if it had it before its own lease was ended */
+    CHECK(wait_contenders(holder, name, 0));
+    client_end(client);
+    client_end(holder);
+}
+
+/* The first key of the name. */
+static bool own_key(const char *name, char *key, size_t size)
+{
+    char prefix[80];
+    snprintf(prefix, sizeof prefix, "mortise/%s/", name);
+    bool found = keys_below(prefix, key, size) && key[0] != '\0';
+    key[strcspn(key, "\n")] = '\0';
+    return found;
+}
+
+static void test_own_key_deleted(void)
+{
+    char key[KEYS_SIZE];
+    mortise_client *client = client_direct("ttl=30s");
+    const char *name = fresh_name();
+    mortise_lease *lease = take(client, name);
+    CU_ASSERT_FATAL(own_key(name, key, sizeof key));
+    CHECK(CTL("del", key));
+    CHECK(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
+    EXPECT(LOST, mortise_release(lease, &detail));
+    lease = take(client, name);
+    give_back(lease);
+    client_end(client);
+}
+
+/* The key of a waiting claim: it begins anew, behind those that came meanwhile. */
+static void test_waiting_key_deleted(void)
+{
+    char keys[KEYS_SIZE], prefix[80], *second;
+    mortise_client *holder = client_direct("ttl=30s"), *client = client_direct("ttl=30s");
+    const char *name = fresh_name();
+    mortise_lease *lease = take(holder, name);
+    struct waiter waiter = {0};
+    CU_ASSERT_FATAL(own_key(name, prefix, sizeof prefix));
+    waiter_start(&waiter, client, name);
+    CHECK(wait_contenders(holder, name, 2));
+    char below[80];
+    snprintf(below, sizeof below, "mortise/%s/", name);
+    CU_ASSERT_FATAL(keys_below(below, keys, sizeof keys));
+    for (second = strtok(keys, "\n"); second && strcmp(second, prefix) == 0;)
+        second = strtok(NULL, "\n");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(second);
+    CHECK(CTL("del", second));
+    give_back(lease);
+    CHECK(waiter_join(&waiter) == MORTISE_OK);
+    CHECK(wait_contenders(holder, name, 1));
+    give_back(waiter.lease);
+    client_end(client);
+    client_end(holder);
+}
+
+/* The session's key: it is put again, and acquires go on. */
+static void test_session_key_deleted(void)
+{
+    mortise_client *client = client_direct("ttl=30s");
+    mortise_lease *lease = take(client, fresh_name());
+    CHECK(CTL("del", "--prefix", "mortise/%sessions/"));
+    for (int i = 0; i < 3; i++)
+        give_back(take(client, fresh_name()));
+    SAFE(mortise_state(lease) != MORTISE_STATE_LOST);
+    give_back(lease);
+    client_end(client);
+}
+
+/* A base that a migration has raised is deleted: who knew it goes on above it. */
+static void test_base_deleted(void)
+{
+    char said[KEYS_SIZE], *id;
+    mortise_client *client = client_direct("ttl=30s");
+    give_back(take(client, fresh_name()));
+    CHECK(ctl_at(1, (const char *const[]){"get", "--print-value-only", "mortise/%tokens", NULL},
+                 said, sizeof said));
+    id = strchr(said, ' ');
+    CU_ASSERT_PTR_NOT_NULL_FATAL(id);
+    char value[100];
+    snprintf(value, sizeof value, "5000000000%.*s", (int)strcspn(id, "\n"), id);
+    CHECK(CTL("put", "mortise/%tokens", value));
+    mortise_lease *lease = take(client, fresh_name());
+    uint64_t token = mortise_token(lease);
+    SAFE(token > 5000000000);
+    give_back(lease);
+    CHECK(CTL("del", "mortise/%tokens"));
+    lease = take(client, fresh_name());
+    SAFE(mortise_token(lease) > token);
+    give_back(lease);
+    client_end(client);
+}
+
+/* A base of another cluster: as if this one was made of a snapshot. */
+static void test_other_cluster(void)
+{
+    mortise_client *client = client_direct("ttl=30s");
+    CHECK(CTL("put", "mortise/%tokens", "7000000000 abc"));
+    mortise_lease *lease = take(client, fresh_name());
+    SAFE(mortise_token(lease) > 7000000000 + (UINT64_C(1) << 40));
+    give_back(lease);
+    client_end(client);
+}
+
+static void test_nonsense(void)
+{
+    mortise_client *client = client_direct("ttl=30s");
+    mortise_lease *lease = NULL;
+    const char *name = fresh_name();
+    CHECK(CTL("put", "mortise/%tokens", "nonsense"));
+    EXPECT(BACKEND, mortise_acquire(client, name, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS),
+                                    &lease, &detail));
+    SAYS("%tokens makes no sense");
+    CHECK(wait_contenders(client, name, 0));
+    CHECK(CTL("del", "mortise/%tokens"));
+    give_back(take(client, name));
+    client_end(client);
+}
+
+static void compact(void)
+{
+    char said[KEYS_SIZE], *revision;
+    CHECK(CTL("put", "other", "1"));
+    CHECK(ctl_at(1, (const char *const[]){"get", "other", "--write-out=json", NULL}, said,
+                 sizeof said));
+    revision = strstr(said, "\"revision\":");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(revision);
+    revision += strlen("\"revision\":");
+    revision[strspn(revision, "0123456789")] = '\0';
+    CHECK(CTL("compaction", revision));
+}
+
+/* What the watch of the own key would begin with is compacted, and the connection is another one: the deletion is seen
+ * nevertheless, and the waiter wakes. */
+static void test_compacted(void)
+{
+    char key[KEYS_SIZE];
+    mortise_client *client = client_behind_proxy("ttl=60s"), *other = client_direct("ttl=60s");
+    const char *name = fresh_name();
+    mortise_lease *lease = take(client, name);
+    struct waiter waiter = {0};
+    CU_ASSERT_FATAL(own_key(name, key, sizeof key));
+    waiter_start(&waiter, other, name);
+    CHECK(wait_contenders(other, name, 2));
+    for (int i = 0; i < 2; i++) {
+        compact();
+        CHECK(test_proxy_say(&stage.proxy, "cut"));
+        CHECK(wait_state(lease, MORTISE_STATE_HELD, TEST_PATIENCE_MS));
+        EXPECT(OK, mortise_ping(client, NULL, 0, &detail));
+    }
+    CHECK(CTL("del", key));
+    CHECK(waiter_join(&waiter) == MORTISE_OK);
+    CHECK(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
+    EXPECT(LOST, mortise_release(lease, &detail));
+    give_back(waiter.lease);
+    client_end(client);
+    client_end(other);
+}
+
+/* Killed, and started again: what was held is held, and who waits gets it. */
+static void restart(const char *verb)
+{
+    mortise_client *holder = client_direct("ttl=60s"), *client = client_direct("ttl=60s");
+    const char *name = fresh_name();
+    struct waiter waiter = {0};
+    mortise_lease *lease = take(holder, name);
+    waiter_start(&waiter, client, name);
+    CHECK(wait_contenders(holder, name, 2));
+    CHECK(stage_server(verb, 1));
+    CHECK(stage_server("start", 1));
+    CHECK(wait_contenders(holder, name, 2));
+    CHECK(wait_state(lease, MORTISE_STATE_HELD, TEST_PATIENCE_MS));
+    give_back(lease);
+    CHECK(waiter_join(&waiter) == MORTISE_OK);
+    give_back(waiter.lease);
+    client_end(client);
+    client_end(holder);
+}
+
+static void test_killed(void)
+{
+    restart("kill");
+}
+
+static void test_restarted(void)
+{
+    restart("stop");
+}
+
+/* The server is stopped for longer than the lease lasts: LOST, and the name is free afterwards. */
+static void test_stopped(void)
+{
+    mortise_client *client = client_direct("ttl=2s");
+    const char *name = fresh_name();
+    mortise_lease *lease = take(client, name);
+    uint64_t token = mortise_token(lease);
+    CHECK(stage_server("freeze", 1));
+    CHECK(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
+    CHECK(stage_server("thaw", 1));
+    EXPECT(LOST, mortise_release(lease, &detail));
+    lease = take(client, name);
+    SAFE(mortise_token(lease) > token);
+    give_back(lease);
+    client_end(client);
+}
+
+const CU_TestInfo lease_tests[] = {
+    {"a lease is revoked by hand", test_revoked},
+    {"the own key is deleted", test_own_key_deleted},
+    {"the key of a waiter is deleted", test_waiting_key_deleted},
+    {"the key of the session is deleted", test_session_key_deleted},
+    {"the base of the tokens is deleted", test_base_deleted},
+    {"the base is another cluster's", test_other_cluster},
+    {"the base makes no sense", test_nonsense},
+    {"compacted", test_compacted},
+    {"the server is stopped", test_stopped},
+    {"the server is killed", test_killed},
+    {"the server is restarted", test_restarted},
+    CU_TEST_INFO_NULL,
+};

@@ -1,0 +1,60 @@
+/* main.c - the fault tests of the etcd driver. main SET [only=TEXT]: each set has its own servers, so sets can run at the same
+ * time. */
+#include "stage.h"
+
+#include <CUnit/Basic.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A set of tests on one stage. */
+struct set {
+    const char *name;
+    int servers;
+    bool ways;
+    const char *const *keys;
+    const CU_TestInfo *tests;
+};
+
+#define QUICK "heartbeat=50", "election=500"
+static const char *const quick[] = {QUICK, NULL};
+static const char *const small[] = {QUICK, "quota=16777216", NULL};
+static const char *const users[] = {QUICK, "user=locker", "password=secret", "tokens=1", NULL};
+static const char *const secure[] = {QUICK, "tls=yes", "clients=yes", NULL};
+
+static const struct set sets[] = {
+    {"calls", 1, false, quick, call_tests},  {"leases", 1, false, quick, lease_tests},
+    {"cuts", 1, false, quick, cut_tests},    {"noise", 1, false, quick, noise_tests},
+    {"users", 1, false, users, user_tests},  {"tls", 1, false, secure, tls_tests},
+    {"space", 1, false, small, space_tests}, {"cluster", 3, true, quick, cluster_tests},
+};
+
+static int run_set(const struct set *set, const char *only)
+{
+    static CU_TestInfo chosen[64];
+    CU_SuiteInfo suites[2] = {{.pName = set->name, .pTests = chosen}, CU_SUITE_INFO_NULL};
+    int n = 0;
+    for (const CU_TestInfo *test = set->tests; test->pName; test++)
+        if (!only || strstr(test->pName, only))
+            chosen[n++] = *test;
+    int code = stage_begin(set->servers, set->ways, set->keys);
+    if (code != 0)
+        return code;
+    if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
+        return 1;
+    CU_basic_set_mode(CU_BRM_VERBOSE);
+    CU_basic_run_tests();
+    unsigned failed = CU_get_number_of_failures();
+    CU_cleanup_registry();
+    stage_end();
+    return failed == 0 ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    const char *only = argc > 2 && strncmp(argv[2], "only=", 5) == 0 ? argv[2] + 5 : NULL;
+    for (size_t i = 0; argc > 1 && i < sizeof sets / sizeof sets[0]; i++)
+        if (strcmp(sets[i].name, argv[1]) == 0)
+            return run_set(&sets[i], only);
+    fprintf(stderr, "usage: %s SET [only=TEXT]\n", argv[0]);
+    return 64;
+}

@@ -1,0 +1,69 @@
+/* space_tests.c - the database is full: the no-space alarm. */
+#include "stage.h"
+
+#include <string.h>
+
+#define SETTINGS                                                                                   \
+    "ttl=2s&connect_timeout=5s&unreachable_timeout=2s" /* refused for so long, a caller gives up */
+
+/* Until the servers refuse it. */
+static bool fill(void)
+{
+    static char value[120001];
+    memset(value, 'x', sizeof value - 1);
+    for (int i = 0; i < 400; i++)
+        if (!CTL("put", "filler", value))
+            return true;
+    return false;
+}
+
+static bool empty(void)
+{
+    char said[4096], *revision;
+    if (!ctl_at(1, (const char *const[]){"get", "filler", "--keys-only", "--write-out=json", NULL},
+                said, sizeof said))
+        return false;
+    revision = strstr(said, "\"revision\":");
+    if (revision == NULL)
+        return false;
+    revision += strlen("\"revision\":");
+    revision[strspn(revision, "0123456789")] = '\0';
+    return CTL("compaction", revision) && CTL("defrag") && CTL("alarm", "disarm");
+}
+
+static bool is_taken(void *argument)
+{
+    mortise_lease *lease = NULL;
+    return mortise_acquire(argument, "free", MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS), &lease,
+                           &detail) == MORTISE_OK &&
+           mortise_release(lease, &detail) == MORTISE_OK;
+}
+
+/* Nobody gets a lock; what is held is held for longer than its ttl, and is released. */
+static void test_no_space(void)
+{
+    mortise_client *client = client_direct(SETTINGS), *other = client_direct(SETTINGS);
+    const char *name = fresh_name();
+    mortise_lease *lease = take(client, name), *none = NULL;
+    CHECK(fill());
+    EXPECT(BACKEND, mortise_acquire(client, "free", MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS),
+                                    &none, &detail));
+    SAYS("disarm the alarm");
+    EXPECT(BACKEND, mortise_acquire(other, "free", MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS),
+                                    &none, &detail));
+    let_pass(3500);
+    SAFE(mortise_state(lease) == MORTISE_STATE_HELD);
+    give_back(lease);
+    CHECK(wait_contenders(client, name, 0));
+    CHECK(empty());
+    CHECK(test_poll(is_taken, client, TEST_PATIENCE_MS));
+    CHECK(test_poll(is_taken, other, TEST_PATIENCE_MS));
+    CHECK(wait_contenders(client, "free", 0));
+    client_end(client);
+    client_end(other);
+}
+
+const CU_TestInfo space_tests[] = {
+    {"the no-space alarm", test_no_space},
+    CU_TEST_INFO_NULL,
+};

@@ -1,0 +1,83 @@
+/* stage.h - the setting of the fault tests of the etcd driver: private servers, a proxy for bytes (tests/proxy) and one for calls
+ * (middle.h) in front of the first of them, and clients on both sides. */
+#ifndef MORTISE_TESTS_ETCD_STAGE_H
+#define MORTISE_TESTS_ETCD_STAGE_H
+
+#include "middle.h"
+
+#include <expect.h>
+#include <mortise/mortise.h>
+#include <proxy.h>
+#include <support.h>
+
+#include <CUnit/CUnit.h>
+#include <pthread.h>
+
+#define SERVERS_MAX 3
+
+struct stage {
+    char folder[256];
+    char servers[256]; /* the addresses of all servers, without a proxy */
+    char ca[256], cert[256], key[256], user[64], password[64];
+    int ports[SERVERS_MAX];
+    int count;
+    int middle;             /* the port of the proxy for calls */
+    struct test_proxy proxy; /* in front of the first */
+    struct test_proxy ways[SERVERS_MAX]; /* before the port on which the others reach it; cluster tests only */
+};
+extern struct stage stage;
+
+/* Starts servers with these KEYs of servers.sh. ways: the peers reach each other by proxies. Returns an exit code. */
+int stage_begin(int count, bool ways, const char *const *keys);
+void stage_end(void);
+/* Runs servers.sh VERB for the server `only` (0: all). */
+bool stage_server(const char *verb, int only);
+/* Starts the server `only`, which has ended, with further KEYs. */
+bool stage_server_with(int only, const char *const *keys);
+/* Waits for a leader, and returns its number. 0: there was none for long. */
+int stage_leader(void);
+/* Runs etcdctl at the server `only` with these words; its output is in `said`, as far as there is room. */
+bool ctl_at(int only, const char *const *words, char *said, size_t size);
+#define CTL(...) ctl_at(1, (const char *const[]){__VA_ARGS__, NULL}, NULL, 0)
+
+/* Opens a client; `settings` as in a URL ("ttl=2s&…"), or "". */
+mortise_client *client_at(const char *endpoints, const char *settings);
+mortise_client *client_direct(const char *settings); /* all servers */
+mortise_client *client_behind_proxy(const char *settings);
+mortise_client *client_behind_middle(const char *settings);
+mortise_client *client_of(int server, const char *settings);
+void client_end(mortise_client *client);
+
+/* Returns an unused name. Valid for 16 calls. */
+const char *fresh_name(void);
+mortise_lease *take(mortise_client *client, const char *name);
+void give_back(mortise_lease *lease);
+/* How many hold the name or wait for it, as this client sees it; waits until there are so many. */
+bool wait_contenders(mortise_client *client, const char *name, int count);
+/* Where time itself is the event: something ends by then. */
+void let_pass(int64_t ms);
+bool wait_state(mortise_lease *lease, mortise_lease_state state, int64_t timeout_ms);
+/* The whole keys below `prefix`, one a line. */
+bool keys_below(const char *prefix, char *keys, size_t size);
+/* The leases that the servers have: hexadecimal, one a line. */
+bool leases_of_servers(char *leases, size_t size);
+bool revoke_all_leases(void);
+
+/* An acquire that waits on a thread of its own. */
+struct waiter {
+    pthread_t thread;
+    mortise_client *client;
+    const char *name;
+    mortise_status status;
+    mortise_lease *lease;
+    struct test_count done;
+    mortise_lease *other;           /* checked when it is granted: */
+    mortise_lease_state other_state; /* nobody else may hold then */
+};
+void waiter_start(struct waiter *waiter, mortise_client *client, const char *name);
+mortise_status waiter_join(struct waiter *waiter);
+
+extern const CU_TestInfo call_tests[], lease_tests[], cut_tests[], noise_tests[], user_tests[],
+    tls_tests[], cluster_tests[], space_tests[];
+
+#endif

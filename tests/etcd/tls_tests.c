@@ -1,0 +1,88 @@
+/* tls_tests.c - TLS with certificates of both sides. */
+#include "stage.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void test_tls(void)
+{
+    mortise_client *holder = client_direct("ttl=30s"), *client = client_direct("ttl=30s");
+    const char *name = fresh_name();
+    struct waiter waiter = {0};
+    mortise_lease *lease = take(holder, name);
+    waiter_start(&waiter, client, name);
+    CHECK(wait_contenders(holder, name, 2));
+    give_back(lease);
+    CHECK(waiter_join(&waiter) == MORTISE_OK);
+    give_back(waiter.lease);
+    client_end(client);
+    client_end(holder);
+}
+
+static void unreachable(const char *settings, const char *why)
+{
+    char all[1200];
+    mortise_lease *lease = NULL;
+    snprintf(all, sizeof all, "%s&connect_timeout=1s&unreachable_timeout=1s", settings);
+    mortise_client *client = client_direct(all);
+    EXPECT(UNREACHABLE,
+           mortise_acquire(client, "name", MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS), &lease,
+                           &detail));
+    if (why)
+        SAYS(why);
+    mortise_close(client, NULL);
+}
+
+/* Without the CA; without a certificate of its own; without TLS. */
+static void test_tls_refused(void)
+{
+    char settings[1000];
+    snprintf(settings, sizeof settings, "tls=yes&tls_cert=%s&tls_key=%s", stage.cert, stage.key);
+    unreachable(settings, "the certificate of the server is refused");
+    snprintf(settings, sizeof settings, "tls=yes&tls_ca=%s", stage.ca);
+    unreachable(settings, NULL);
+    unreachable("tls=no", NULL);
+}
+
+/* A certificate that is no file is a mistake of the config. */
+static void test_tls_config(void)
+{
+    char url[600];
+    mortise_client *client = NULL;
+    snprintf(url, sizeof url, "etcd://%s/mortise?tls=yes&tls_ca=/nowhere/ca.pem&log=none",
+             stage.servers);
+    EXPECT(CONFIG, mortise_open(url, &client, &detail));
+    SAYS("/nowhere/ca.pem");
+    snprintf(url, sizeof url, "etcd://%s/mortise?tls=yes&tls_ca=%s&tls_cert=%s&tls_key=%s&log=none",
+             stage.servers, stage.ca, stage.cert, stage.ca);
+    EXPECT(CONFIG, mortise_open(url, &client, &detail));
+    SAYS("cannot use the key");
+}
+
+/* An answer of some megabytes: more than the driver reads at once, and what TLS keeps is in no descriptor. */
+static void test_tls_large(void)
+{
+    static char value[100001];
+    char key[64];
+    mortise_client *client = client_direct("ttl=30s");
+    mortise_info info = {.size = sizeof info};
+    memset(value, 'x', sizeof value - 1);
+    for (int i = 0; i < 30; i++) {
+        snprintf(key, sizeof key, "mortise/large/%d", i);
+        CHECK(CTL("put", key, value));
+    }
+    for (int i = 0; i < 5; i++) {
+        EXPECT(OK, mortise_inspect(client, "large", &info, &detail));
+        CHECK(info.held && info.waiters == 29);
+    }
+    CHECK(CTL("del", "--prefix", "mortise/large/"));
+    client_end(client);
+}
+
+const CU_TestInfo tls_tests[] = {
+    {"both certificates", test_tls},
+    {"refused", test_tls_refused},
+    {"config", test_tls_config},
+    {"an answer of megabytes", test_tls_large},
+    CU_TEST_INFO_NULL,
+};

@@ -1,0 +1,99 @@
+/* user_tests.c - a server with users: tokens that expire or are outdated, a wrong password, a missing right. */
+#include "stage.h"
+
+#include <stdio.h>
+
+/* A token that nobody uses for a second has expired. */
+static void let_tokens_expire(void)
+{
+    let_pass(2500); /* the server looks for them once a second */
+}
+
+static void test_expired(void)
+{
+    mortise_client *client = client_direct("ttl=60s");
+    mortise_lease *lease = take(client, fresh_name()), *other;
+    for (int i = 0; i < 2; i++) {
+        let_tokens_expire();
+        other = take(client, fresh_name());
+        give_back(other);
+    }
+    SAFE(mortise_state(lease) == MORTISE_STATE_HELD);
+    give_back(lease);
+    client_end(client);
+}
+
+/* The token that the watches began with has expired, and then there is something to see. */
+static void test_expired_while_waiting(void)
+{
+    mortise_client *holder = client_direct("ttl=60s"), *client = client_direct("ttl=60s");
+    const char *name = fresh_name();
+    struct waiter waiter = {0};
+    mortise_lease *lease = take(holder, name);
+    waiter_start(&waiter, client, name);
+    CHECK(wait_contenders(holder, name, 2));
+    let_tokens_expire();
+    give_back(lease);
+    CHECK(waiter_join(&waiter) == MORTISE_OK);
+    give_back(waiter.lease);
+    client_end(client);
+    client_end(holder);
+}
+
+/* Any change of users makes all tokens old. */
+static void test_old(void)
+{
+    mortise_client *client = client_direct("ttl=60s");
+    mortise_lease *lease = take(client, fresh_name());
+    for (int i = 0; i < 3; i++) {
+        char user[32];
+        snprintf(user, sizeof user, "somebody-%d:x", i);
+        CHECK(CTL("user", "add", user));
+        give_back(take(client, fresh_name()));
+    }
+    give_back(lease);
+    client_end(client);
+}
+
+/* The server has forgotten all tokens. */
+static void test_restarted(void)
+{
+    mortise_client *client = client_direct("ttl=60s");
+    const char *name = fresh_name();
+    mortise_lease *lease = take(client, name);
+    CHECK(stage_server("kill", 1));
+    CHECK(stage_server("start", 1));
+    CHECK(wait_contenders(client, name, 1));
+    SAFE(mortise_state(lease) != MORTISE_STATE_LOST);
+    give_back(lease);
+    client_end(client);
+}
+
+static void refused_as(const char *user, const char *password, const char *prefix, const char *why)
+{
+    char url[300];
+    mortise_client *client = NULL;
+    mortise_lease *lease = NULL;
+    snprintf(url, sizeof url, "etcd://%s%s%s%s%s/%s?log=none", user, user[0] ? ":" : "", password,
+             user[0] ? "@" : "", stage.servers, prefix);
+    EXPECT(OK, mortise_open(url, &client, &detail));
+    EXPECT(BACKEND, mortise_acquire(client, "name", MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS),
+                                    &lease, &detail));
+    SAYS(why);
+    mortise_close(client, NULL);
+}
+
+static void test_refused(void)
+{
+    refused_as("locker", "wrong", "mortise", "authentication failed");
+    refused_as("nobody", "secret", "mortise", "authentication failed");
+    refused_as("", "", "mortise", "set user and password");
+    refused_as("locker", "secret", "elsewhere", "permission denied");
+    refused_as("locker", "secret", "elsewhere", "the right readwrite on the prefix");
+}
+
+const CU_TestInfo user_tests[] = {
+    {"expired", test_expired}, {"expired while somebody waits", test_expired_while_waiting},
+    {"outdated", test_old},    {"forgotten", test_restarted},
+    {"refused", test_refused}, CU_TEST_INFO_NULL,
+};
