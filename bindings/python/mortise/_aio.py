@@ -137,14 +137,6 @@ class AsyncLease(BaseLease, AsyncScope):
         if on_loss is not None:
             sink.watched[self._key] = self
 
-    async def _acquire(self, options: Any) -> int:
-        """Returns the status. On an exception nothing is left."""
-        try:
-            return self._acquired(await self._start_acquire(options))
-        except BaseException:
-            self._drop()
-            raise
-
     def _start_acquire(self, options: Any) -> asyncio.Future[int]:
         future = self._expect()
         status = int(lib.mpy_acquire_start(self._client._handle, self._slot, self._name, options, True, True))
@@ -307,10 +299,14 @@ class AsyncLock(AsyncBlock):
 async def acquire(client: Client, name: bytes, options: Any, on_loss: OnLoss | None) -> AsyncLease:
     """`options` must stay alive until the call returns."""
     lease = AsyncLease(client, name, client._loop_sink(asyncio.get_running_loop()), on_loss)
-    status = await lease._acquire(options)
-    if status != _errors.OK:
-        raise lease._failure(status)
-    return lease
+    try:  # Python 3.10 looks for signals at jumps too, so the return is inside
+        status = lease._acquired(await lease._start_acquire(options))
+        if status != _errors.OK:
+            raise lease._failure(status)
+        return lease
+    except BaseException:
+        lease._drop()
+        raise
 
 
 class AsyncLockMany(AsyncBlock):
