@@ -226,18 +226,23 @@ class BadWitness:
         while True:
             try:
                 peer = self.listener.accept()[0]
-                peer.recv(8192)
             except OSError:
-                return
-            self.greeted += 1
-            if self.kind == "other-version":
-                peer.send(message(REFUSE, b"speaks version 2", version=VERSION + 1))
-            elif self.kind == "nonsense":
-                peer.send(os.urandom(HEAD.size + 3))
+                return  # end()
+            try:
+                self.answer(peer)
+            except OSError:
+                pass  # it was killed meanwhile
             if self.kind == "hangs":
                 kept.append(peer)
             else:
                 peer.close()
+
+    def answer(self, peer):
+        self.greeted += len(peer.recv(8192)) > 0
+        if self.kind == "other-version":
+            peer.send(message(REFUSE, b"speaks version 2", version=VERSION + 1))
+        elif self.kind == "nonsense":
+            peer.send(os.urandom(HEAD.size + 3))
 
     def end(self):
         self.listener.shutdown(socket.SHUT_RDWR)
