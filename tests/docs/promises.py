@@ -15,7 +15,7 @@ root, build = os.environ["MORTISE_SOURCE_DIR"], os.environ["MORTISE_BUILD_DIR"]
 NOT_TESTS = r"\.(?:c|h|md|py|sh|pml|conf)$"
 REFERENCE = r"[a-z]+\.[a-z][a-z0-9_-]*…?"
 NOTHING_TO_TEST = ("no connection", "no server", "no replica", "no ensemble", "one clock", "it has none")
-DRIVERS = "| fault | sqlite | postgres | mysql | redis | redlock | zookeeper |"
+DRIVERS = "| fault | sqlite | postgres | mysql | redis | redlock | zookeeper | etcd |"
 problems, seen = [], []
 
 
