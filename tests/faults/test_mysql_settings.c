@@ -124,6 +124,26 @@ static uint64_t renewals_of(mortise_client *client)
     return mortise_stats_get(client, &stats) == MORTISE_OK ? stats.renewals : 0;
 }
 
+struct renewing {
+    mortise_client *client;
+    mortise_lease *lease;
+    uint64_t more_than;
+};
+
+/* Or the lease has ended. */
+static bool has_renewed(void *argument)
+{
+    const struct renewing *renewing = argument;
+    return renewals_of(renewing->client) > renewing->more_than ||
+           mortise_remaining_ms(renewing->lease) <= 0;
+}
+
+static bool has_shaken(void *argument)
+{
+    struct stall *stall = argument;
+    return atomic_load(&stall->shaking) > 0;
+}
+
 /* The first connection is made again, and stalls; the second one renews meanwhile. Then the client is closed. */
 static void test_handshake_stalls(void)
 {
@@ -135,8 +155,8 @@ static void test_handshake_stalls(void)
              folder);
     mortise_client *client = open_at(host, "renew_every = 50ms\nclose_timeout = 1s", more);
     mortise_lease *lease = take(client, "stalled", 4000);
-    while (renewals_of(client) < 2)
-        sched_yield();
+    struct renewing renewing = {client, lease, 1};
+    CU_ASSERT(test_poll(has_renewed, &renewing, PATIENCE_MS));
     stall_begin(&stall);
     CU_ASSERT(soon("SELECT count(*) " SESSIONS, "2"));
     char sql[80];
@@ -145,12 +165,10 @@ static void test_handshake_stalls(void)
     mortise_lease *other = NULL; /* makes the connection again */
     CU_ASSERT_EQUAL(mortise_acquire(client, "other", MORTISE_OPTIONS(.wait_ms = 10), &other, NULL),
                     MORTISE_TIMEDOUT);
-    while (atomic_load(&stall.shaking) == 0)
-        sched_yield();
-    uint64_t before = renewals_of(client);
-    while (renewals_of(client) < before + 20 && mortise_remaining_ms(lease) > 0)
-        sched_yield();
-    CU_ASSERT(renewals_of(client) >= before + 20);
+    CU_ASSERT(test_poll(has_shaken, &stall, PATIENCE_MS));
+    renewing.more_than = renewals_of(client) + 20;
+    CU_ASSERT(test_poll(has_renewed, &renewing, PATIENCE_MS));
+    CU_ASSERT(renewals_of(client) > renewing.more_than);
     CU_ASSERT(mortise_remaining_ms(lease) > 0);
     mortise_close(client, NULL); /* while it connects; the lease is left to its ttl */
     stall_end(&stall);
