@@ -250,3 +250,70 @@ const struct act zookeeper_acts[] = {
     {.name = "drips", .answer = TEXT(ZK_SESSION), .drips = true},
     {.name = NULL},
 };
+
+/* A length of three bytes, a type, flags and the number of a stream stand before each frame (HTTP/2). */
+#define H2_SETTINGS "\0\0\0\x04\0\0\0\0\0"
+#define H2_OK                                                                                      \
+    "\0\0\x01\x01\x04\0\0\0\x01\x88" /* the headers of an answer on the first stream: 200 */
+#define GRPC_OK                                                                                    \
+    "\0\0\x10\x01\x05\0\0\0\x01\x88\0\x0b"                                                         \
+    "grpc-status\x01"                                                                              \
+    "0"
+const struct act etcd_acts[] = {
+    {.name = "half a frame", .greeting = TEXT("\0\0\0\x04"), .then = CLOSE},
+    {.name = "half a frame, and silence", .greeting = TEXT("\0\0\x06\x04\0\0\0\0\0\0")},
+    {.name = "a huge frame", .greeting = TEXT("\xff\xff\xff\x04\0\0\0\0\0")},
+    {.name = "settings, then silence", .greeting = TEXT(H2_SETTINGS)},
+    {.name = "settings that make no sense",
+     .greeting = TEXT("\0\0\x06\x04\0\0\0\0\0\0\x04\xff\xff\xff\xff")},
+    {.name = "settings for ever", .answer = TEXT(H2_SETTINGS), .endless = true},
+    {.name = "pings for ever",
+     .greeting = TEXT(H2_SETTINGS),
+     .answer = TEXT("\0\0\x08\x06\0\0\0\0\0"
+                    "12345678"),
+     .endless = true},
+    {.name = "GOAWAY",
+     .greeting = TEXT(H2_SETTINGS),
+     .answer = TEXT("\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\0")},
+    {.name = "a reset stream",
+     .greeting = TEXT(H2_SETTINGS),
+     .answer = TEXT("\0\0\x04\x03\0\0\0\0\x01\0\0\0\x02")},
+    {.name = "a stream that nobody has opened",
+     .greeting = TEXT(H2_SETTINGS),
+     .answer = TEXT("\0\0\x01\x01\x05\0\0\0\x63\x88")},
+    {.name = "a promise",
+     .greeting = TEXT(H2_SETTINGS),
+     .answer = TEXT("\0\0\x05\x05\x04\0\0\0\x01\0\0\0\x02\x82")},
+    {.name = "headers that make no sense",
+     .greeting = TEXT(H2_SETTINGS),
+     .answer = TEXT("\0\0\x04\x01\x04\0\0\0\x01\xff\xff\xff\xff")},
+    {.name = "headers that never end",
+     .greeting = TEXT(H2_SETTINGS "\0\0\x01\x01\0\0\0\0\x01\x88"),
+     .answer = TEXT("\0\0\x08\x09\0\0\0\0\x01\0\x02xx\x03yyy"),
+     .endless = true},
+    {.name = "data before headers",
+     .greeting = TEXT(H2_SETTINGS),
+     .answer = TEXT("\0\0\x05\0\0\0\0\0\x01\0\0\0\0\0")},
+    {.name = "404",
+     .greeting = TEXT(H2_SETTINGS),
+     .answer = TEXT("\0\0\x01\x01\x05\0\0\0\x01\x8d")},
+    {.name = "OK without a message", .greeting = TEXT(H2_SETTINGS), .answer = TEXT(GRPC_OK)},
+    {.name = "a huge message",
+     .greeting = TEXT(H2_SETTINGS),
+     .answer = TEXT(H2_OK "\0\0\x05\0\0\0\0\0\x01\0\xff\xff\xff\xff")},
+    {.name = "a compressed message",
+     .greeting = TEXT(H2_SETTINGS),
+     .answer = TEXT(H2_OK "\0\0\x05\0\0\0\0\0\x01\x01\0\0\0\0")},
+    {.name = "half a message, and silence",
+     .greeting = TEXT(H2_SETTINGS),
+     .answer = TEXT(H2_OK "\0\0\x07\0\0\0\0\0\x01\0\0\0\0\x09\x0a\x20")},
+    {.name = "messages for ever",
+     .greeting = TEXT(H2_SETTINGS H2_OK),
+     .answer = TEXT("\0\0\x05\0\0\0\0\0\x01\0\0\0\0\0"),
+     .endless = true},
+    {.name = "a window that is too large",
+     .greeting = TEXT(H2_SETTINGS),
+     .answer = TEXT("\0\0\x04\x08\0\0\0\0\0\x7f\xff\xff\xff")},
+    {.name = "drips", .answer = TEXT(H2_SETTINGS GRPC_OK), .drips = true},
+    {.name = NULL},
+};

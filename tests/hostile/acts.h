@@ -4,6 +4,7 @@
 
 #include "liar.h"
 
-extern const struct act any_acts[], redis_acts[], postgres_acts[], mysql_acts[], zookeeper_acts[];
+extern const struct act any_acts[], redis_acts[], postgres_acts[], mysql_acts[], zookeeper_acts[],
+    etcd_acts[];
 
 #endif

@@ -3,7 +3,7 @@
  *
  *     hostile KIND
  *
- * KIND: redis, postgres, mysql, zookeeper, redlock. The first part sends what no such server sends (acts.c). In the second
+ * KIND: redis, postgres, mysql, zookeeper, etcd, redlock. The first part sends what no such server sends (acts.c). In the second
  * part a real server is behind the liar, which changes a byte now and then. Of Redlock's three nodes one lies, or two
  * are the same liar.
  *
@@ -91,6 +91,13 @@ static const struct kind {
      .within = 1000,
      .how = 1u << LESS,
      .asserts_in = "zookeeper.c:"},
+    {.name = "etcd",
+     .server = "etcd",
+     .url = "etcd://127.0.0.1:",
+     .rest = "/locks?connect_timeout=300ms&timeout=200ms&" CORE,
+     .acts = etcd_acts,
+     .within = 1200,
+     .how = ANYHOW},
 };
 static const struct kind *kind;
 
@@ -452,7 +459,7 @@ int main(int argc, char **argv)
     if (kind && argc > 3)
         return be_visitor(argc, argv);
     if (!kind || argc > 2 || !test_folder_make(folder, sizeof folder)) {
-        fprintf(stderr, "usage: hostile redis|postgres|mysql|zookeeper|redlock\n");
+        fprintf(stderr, "usage: hostile redis|postgres|mysql|zookeeper|etcd|redlock\n");
         return 64;
     }
     allow_refusals("ASAN_OPTIONS");
