@@ -47,6 +47,8 @@ size_t name_read(const char *escaped, size_t length, char *name, size_t size)
             if (low < 0)
                 return 0;
             c = high << 4 | low;
+            if (is_plain((unsigned char)c)) /* each name has one form */
+                return 0;
             i += 2;
         } else if (!is_plain((unsigned char)c))
             return 0;

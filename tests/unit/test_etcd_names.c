@@ -1,0 +1,222 @@
+/* test_etcd_names.c - keys, endpoints, the text in keys, and who blocks whom, without a server. */
+#include "etcd/driver.h"
+#include "etcd/queue.h"
+#include "etcd_test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- names ----------------------------------------------------------------------------------------------- */
+
+static void there_and_back(const char *name, size_t name_len, const char *wanted)
+{
+    char escaped[ESCAPED_MAX], again[MORTISE_NAME_MAX];
+    size_t length = name_write(name, name_len, escaped);
+    if (wanted != NULL)
+        CU_ASSERT_STRING_EQUAL(escaped, wanted);
+    CU_ASSERT_EQUAL(name_read(escaped, length, again, sizeof(again)), name_len);
+    CU_ASSERT_EQUAL(memcmp(name, again, name_len), 0);
+    CU_ASSERT(memchr(escaped, '/', length) == NULL);
+}
+
+static void test_names(void)
+{
+    char all[MORTISE_NAME_MAX], name[MORTISE_NAME_MAX];
+    there_and_back("nightly", 7, "nightly");
+    there_and_back("a/b", 3, "a%2Fb");
+    there_and_back("100%", 4, "100%25");
+    there_and_back("\xff\x01 \x7f", 4, "%FF%01%20%7F");
+    for (int c = 1; c < 256; c++) {
+        memset(all, c, sizeof(all));
+        there_and_back(all, 1, NULL);
+        there_and_back(all, sizeof(all), NULL);
+    }
+    CU_ASSERT_EQUAL(name_read("%sessions", 9, name, sizeof(name)), 0);
+    CU_ASSERT_EQUAL(name_read("%tokens", 7, name, sizeof(name)), 0);
+    CU_ASSERT_EQUAL(name_read("%41", 3, name, sizeof(name)), 0); /* "A" has one form */
+    CU_ASSERT_EQUAL(name_read("%2f", 3, name, sizeof(name)), 0);
+    CU_ASSERT_EQUAL(name_read("a%2", 3, name, sizeof(name)), 0);
+    CU_ASSERT_EQUAL(name_read("abc", 3, name, 2), 0);
+}
+
+static struct contender read_back(struct kind kind, const char *wanted)
+{
+    char text[CONTENDER_MAX];
+    mortise_grant_id grant = {{0x01, 0xab}};
+    size_t length = contender_write(kind, &grant, text);
+    CU_ASSERT_STRING_EQUAL(text, wanted);
+    return contender_read(text, length);
+}
+
+#define HEX "01ab0000000000000000000000000000"
+
+static void test_contenders(void)
+{
+    struct contender contender = read_back((struct kind){0}, HEX);
+    CU_ASSERT(!contender.kind.shared && strcmp(contender.grant, HEX) == 0);
+    contender = read_back((struct kind){.shared = true}, "s0-" HEX);
+    CU_ASSERT(contender.kind.shared && contender.kind.permits == 0);
+    contender = read_back((struct kind){.shared = true, .permits = UINT32_MAX}, "s4294967295-" HEX);
+    CU_ASSERT(contender.kind.permits == UINT32_MAX && strcmp(contender.grant, HEX) == 0);
+    static const char *const others[] = {
+        "694d8a5b1c2d3e4f", "s-" HEX, "s4294967296-" HEX, "s1-", "s1" HEX,
+        "sx-" HEX,          "",       "s 1-" HEX};
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
+        contender = contender_read(others[i], strlen(others[i]));
+        CU_ASSERT(!contender.kind.shared && contender.grant[0] == '\0');
+    }
+    size_t length;
+    const char *last = key_last((struct bytes){(const uint8_t *)"a/b/cd", 6}, &length);
+    CU_ASSERT(length == 2 && last[0] == 'c');
+}
+
+/* ---- endpoints --------------------------------------------------------------------------------------------- */
+
+static void one(const char *text, const char *host, const char *port, const char *shown)
+{
+    struct endpoints endpoints;
+    const char *problem;
+    CU_ASSERT_TRUE_FATAL(endpoints_read(&endpoints, text, &problem));
+    CU_ASSERT_EQUAL(endpoints.count, 1);
+    CU_ASSERT_STRING_EQUAL(endpoints.all[0].host, host);
+    CU_ASSERT_STRING_EQUAL(endpoints.all[0].port, port);
+    CU_ASSERT_STRING_EQUAL(endpoints.all[0].text, shown);
+}
+
+static void test_endpoints(void)
+{
+    struct endpoints endpoints;
+    const char *problem;
+    char many[40 * ENDPOINTS_MAX] = "";
+    one("etcd1", "etcd1", "2379", "etcd1:2379");
+    one(" 10.0.0.1:99 ,", "10.0.0.1", "99", "10.0.0.1:99");
+    one("::1", "::1", "2379", "[::1]:2379");
+    one("[::1]", "::1", "2379", "[::1]:2379");
+    one("[fe80::1%eth0]:7", "fe80::1%eth0", "7", "[fe80::1%eth0]:7");
+    CU_ASSERT_TRUE(endpoints_read(&endpoints, "a,b:1, c", &problem));
+    CU_ASSERT_EQUAL(endpoints.count, 3);
+    static const char *const wrong[] = {
+        "a,b:x", ":1", "a:0", "a:65536", "a:", "[::1", "[::1]x", "[]:1", "a:-1"};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
+        CU_ASSERT(!endpoints_read(&endpoints, wrong[i], &problem) && problem != NULL);
+    CU_ASSERT(!endpoints_read(&endpoints, " , ", &problem) && problem == NULL);
+    for (int i = 0; i <= ENDPOINTS_MAX; i++)
+        memcpy(many + 2 * i, "a,", 3);
+    CU_ASSERT(!endpoints_read(&endpoints, many, &problem) && problem == NULL);
+}
+
+/* ---- the text in keys ---------------------------------------------------------------------------------------- */
+
+static void test_notes(void)
+{
+    static struct driver driver = {.note = "host\n4711\nprogram"};
+    char data[DATA_MAX];
+    mortise_info info = {.size = sizeof(info)};
+    driver.note_len = strlen(driver.note);
+    size_t size = note_write(&driver, 12, note_time_ms(), false, data);
+    CU_ASSERT_EQUAL(note_read(bytes_of(data, size), &info), 12);
+    CU_ASSERT(strcmp(info.host, "host") == 0 && info.pid == 4711);
+    CU_ASSERT(strcmp(info.program, "program") == 0 && info.mode != MORTISE_SHARED);
+    size = note_write(&driver, INT64_MAX, 1, true, data);
+    CU_ASSERT_EQUAL(note_read(bytes_of(data, size), &info), INT64_MAX);
+    CU_ASSERT_EQUAL(info.mode, MORTISE_SHARED);
+    static const char *const others[] = {"",
+                                         "mortise/2 1 1\n",
+                                         "mortise/1 -1 1\n",
+                                         "mortise/1 x",
+                                         "mortise/1 1 1",
+                                         "mortise/1 1 -1\n",
+                                         "somebody"};
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+        CU_ASSERT_EQUAL(note_read(bytes_of(others[i], strlen(others[i])), &info), -1);
+}
+
+static void base_is(const char *text, enum base_kind wanted, int64_t wanted_base)
+{
+    struct kv kv = {.value = bytes_of(text, strlen(text))};
+    struct kvs kvs = {.all = &kv, .count = 1};
+    int64_t base;
+    CU_ASSERT_EQUAL(base_read(&kvs, 0xabc, &base), wanted);
+    CU_ASSERT_EQUAL(base, wanted_base);
+}
+
+static void test_bases(void)
+{
+    char data[DATA_MAX];
+    data[base_write(INT64_MAX, 0xabc, data)] = '\0';
+    base_is(data, BASE_GOOD, INT64_MAX);
+    base_is("5 abc", BASE_GOOD, 5);
+    base_is("5 abd", BASE_OTHER_CLUSTER, 5);
+    base_is("", BASE_NONSENSE, 0);
+    base_is("5", BASE_NONSENSE, 0);
+    base_is("-5 abc", BASE_NONSENSE, 0);
+    base_is("9223372036854775808 abc", BASE_NONSENSE, 0);
+    base_is("5 abcx", BASE_NONSENSE, 5);
+    int64_t base;
+    CU_ASSERT_EQUAL(base_read(&(struct kvs){0}, 1, &base), BASE_NONE);
+}
+
+/* ---- who blocks whom -------------------------------------------------------------------------------------------- */
+
+static struct kv kv_of(const char *key, int64_t created, const char *value)
+{
+    return (struct kv){.key = bytes_of(key, strlen(key)),
+                       .created = created,
+                       .value = bytes_of(value, strlen(value))};
+}
+
+static void test_exclusive_queue(void)
+{
+    struct queue_view view;
+    struct kv keys[] = {kv_of("n/" HEX, 5, ""), kv_of("n/other", 4, "")};
+    struct kvs both = {keys, 2, 2}, own = {keys, 1, 1};
+    CU_ASSERT_TRUE(queue_look(&own, 1, (struct kind){0}, keys[0].key, &view));
+    CU_ASSERT(view.before == NULL && view.crowd == NULL);
+    CU_ASSERT_TRUE(queue_look(&both, 1, (struct kind){0}, keys[0].key, &view));
+    CU_ASSERT_PTR_EQUAL(view.before, &keys[1]);
+    CU_ASSERT_FALSE(queue_look(&both, 0, (struct kind){0}, keys[0].key, &view));
+    CU_ASSERT_FALSE(queue_look(&both, 2, (struct kind){0}, keys[0].key, &view));
+}
+
+#define OPENED "mortise/1 0 1\nhost\n1\nprogram\nshared"
+
+static void test_shared_queue(void)
+{
+    struct queue_view view;
+    struct kind shared = {.shared = true}, three = {.shared = true, .permits = 3};
+    struct kv own = kv_of("n/s0-" HEX, 9, ""), writer = kv_of("n/w", 4, ""),
+              opened = kv_of("n/w", 4, OPENED),
+              crowd[] = {kv_of("n/s3-" HEX, 9, ""), kv_of("n/s3-a", 3, ""), kv_of("n/s3-b", 2, ""),
+                         kv_of("n/s3-c", 1, "")},
+              first = kv_of("n/s3-ffffffffffffffffffffffffffffffff", 1, "");
+    struct kvs none_before[] = {{0}, {&own, 1, 1}};
+    CU_ASSERT_TRUE(queue_look(none_before, 2, shared, own.key, &view));
+    CU_ASSERT(view.before == NULL && view.other_permits == NULL);
+    struct kvs behind_writer[] = {{&writer, 1, 1}, {&own, 1, 1}};
+    CU_ASSERT_TRUE(queue_look(behind_writer, 2, shared, own.key, &view));
+    CU_ASSERT_PTR_EQUAL(view.before, &writer);
+    struct kvs behind_opened[] = {{&opened, 1, 1}, {&own, 1, 1}};
+    CU_ASSERT_TRUE(queue_look(behind_opened, 2, shared, own.key, &view));
+    CU_ASSERT(view.before == NULL && view.crowd == NULL && view.other_permits == NULL);
+    struct kvs other[] = {{0}, {&first, 1, 1}};
+    CU_ASSERT_TRUE(queue_look(other, 2, shared, own.key, &view));
+    CU_ASSERT_PTR_EQUAL(view.other_permits, &first);
+    struct kvs full[] = {{0}, {&first, 1, 1}, {crowd, 4, 4}};
+    CU_ASSERT_TRUE(queue_look(full, 3, three, crowd[0].key, &view));
+    CU_ASSERT_PTR_EQUAL(view.crowd, &full[2]);
+    struct kvs room[] = {{0}, {&first, 1, 1}, {crowd, 3, 3}};
+    CU_ASSERT_TRUE(queue_look(room, 3, three, crowd[0].key, &view));
+    CU_ASSERT_PTR_NULL(view.crowd);
+}
+
+int main(void)
+{
+    CU_TestInfo tests[] = {
+        {"names", test_names},         {"contenders", test_contenders},
+        {"endpoints", test_endpoints}, {"notes", test_notes},
+        {"bases", test_bases},         {"exclusive", test_exclusive_queue},
+        {"shared", test_shared_queue}, CU_TEST_INFO_NULL,
+    };
+    return run_etcd_tests("etcd names", tests);
+}
