@@ -89,6 +89,7 @@ static void place_begin(struct place *place)
     place->other = postgres_connect(place->url);
     place->client = bench_open(place->url);
     bench_release(bench_acquire(place->client, "cycle", NULL));
+    bench_release(bench_acquire(place->client, "bare", NULL)); /* the row of the bare statements */
     postgres_floor_prepare(place->bare, &statements);
     postgres_prepare(
         place->bare, "look",
