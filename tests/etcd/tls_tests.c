@@ -59,7 +59,7 @@ static void test_tls_config(void)
     SAYS("cannot use the key");
 }
 
-/* An answer of some megabytes: more than the driver reads at once, and what TLS keeps is in no descriptor. */
+/* An answer of some megabytes, in hundreds of records of TLS. */
 static void test_tls_large(void)
 {
     static char value[100001];
