@@ -2,6 +2,7 @@
  * another member. */
 #include "stage.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -228,6 +229,53 @@ static void test_no_answer(void)
     client_end(client);
 }
 
+struct releaser {
+    pthread_t thread;
+    mortise_lease *lease;
+    mortise_status status;
+    atomic_bool is_done;
+};
+
+static void *releaser_main(void *argument)
+{
+    struct releaser *releaser = argument;
+    releaser->status = mortise_release(releaser->lease, NULL);
+    atomic_store(&releaser->is_done, true);
+    return NULL;
+}
+
+/* A release whose delete is done and not yet answered, and an acquire of the same client behind it: the acquire does not wait for
+ * that answer, which still says whether the key was there. */
+static void acquire_behind_release(bool is_deleted_by_hand, mortise_status expected)
+{
+    mortise_client *client = client_behind_middle("ttl=30s");
+    const char *name = fresh_name();
+    char prefix[128];
+    snprintf(prefix, sizeof(prefix), "mortise/%s/", name);
+    struct releaser releaser = {.lease = take(client, name)};
+    middle_rule(
+        &(struct rule){.method = "KV/DeleteRange", .contains = name, .fault = HOLD, .times = 1});
+    if (is_deleted_by_hand)
+        CHECK(CTL("del", "--prefix", prefix));
+    pthread_create(&releaser.thread, NULL, releaser_main, &releaser);
+    while (middle_hits() == 0 && !atomic_load(&releaser.is_done))
+        let_pass(1);
+    mortise_lease *lease = take(client, name);
+    if (!is_deleted_by_hand) /* else the driver may have heard of it before */
+        CHECK(middle_hits() == 1 && !atomic_load(&releaser.is_done));
+    middle_clear();
+    pthread_join(releaser.thread, NULL);
+    CHECK(releaser.status == expected);
+    give_back(lease);
+    client_end(client);
+}
+
+static void test_acquire_behind_release(void)
+{
+    acquire_behind_release(false, MORTISE_OK);
+    acquire_behind_release(true, MORTISE_LOST);
+}
+
 /* The streams of all watches are reset while somebody waits. */
 static void test_watches_reset(void)
 {
@@ -256,6 +304,7 @@ const CU_TestInfo call_tests[] = {
     {"refused, and not done", test_refused},
     {"a release that is refused, and done", test_release_refused},
     {"given up while it is on its way", test_given_up},
+    {"an acquire behind a release", test_acquire_behind_release},
     {"nobody answers", test_no_answer},
     {"the watches are reset", test_watches_reset},
     CU_TEST_INFO_NULL,
