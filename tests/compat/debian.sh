@@ -1,6 +1,6 @@
 #!/bin/sh
 # debian.sh FOLDER - gets newer servers for tests/compat from Debian's archive, without installing them: FOLDER/mysql/bin,
-# FOLDER/mariadb/bin, FOLDER/redis/bin, FOLDER/valkey/bin. Each program runs with the libraries that it was built with. Needs apt, dpkg,
+# FOLDER/mariadb/bin, FOLDER/redis/bin, FOLDER/valkey/bin, FOLDER/etcd/bin. Each program runs with the libraries that it was built with. Needs apt, dpkg,
 # 600 MB and the network, so no test calls it. Then run, with MORTISE_NIGHTLY=1 and MORTISE_COMPAT=FOLDER: ctest -R '^compat\.'
 set -eu
 folder=${1:?FOLDER}
@@ -57,6 +57,12 @@ for name in redis valkey; do
     program $name usr/bin/$name-cli redis-cli
     "$folder/$name/bin/redis-server" --version
 done
+
+unpack etcd trixie etcd-server etcd-client
+for name in etcd etcdctl; do
+    program etcd usr/bin/$name $name
+done
+"$folder/etcd/bin/etcd" --version
 
 # The script that makes a data directory needs helpers of the same version. A stand-in is enough for each.
 unpack mariadb trixie mariadb-server-core mariadb-client-core
