@@ -175,7 +175,7 @@ static int64_t waits_until(const char *text)
 {
     struct locks *locks = &rig.client->locks;
     pthread_mutex_lock(&locks->lock);
-    const struct name *name = name_get_locked(locks, text, strlen(text));
+    const struct name *name = name_find_locked(locks, text, strlen(text));
     int64_t until_ns = name->waitlist != NULL && name->waitlist->first != NULL
                            ? name->waitlist->first->until_ns
                            : 0;
