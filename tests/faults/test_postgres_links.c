@@ -4,6 +4,7 @@
 #include "postgres_server.h"
 
 #include <arpa/inet.h>
+#include <pthread.h>
 #include <sys/socket.h>
 
 static mortise_client *open_behind_proxy(const char *settings, const char *more)
@@ -14,16 +15,23 @@ static mortise_client *open_behind_proxy(const char *settings, const char *more)
     return open_as(conninfo, settings, more);
 }
 
+static int listen_at(struct sockaddr_in *address)
+{
+    socklen_t size = sizeof *address;
+    *address =
+        (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CU_ASSERT_FATAL(fd >= 0 && bind(fd, (struct sockaddr *)address, size) == 0 &&
+                    listen(fd, 8) == 0 && getsockname(fd, (struct sockaddr *)address, &size) == 0);
+    return fd;
+}
+
 /* The first of two hosts accepts connections and is silent, as if it was frozen. */
 static void test_silent_host(void)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof address;
+    struct sockaddr_in address;
     char conninfo[200];
-    int silent = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    CU_ASSERT_FATAL(silent >= 0 && bind(silent, (struct sockaddr *)&address, size) == 0 &&
-                    listen(silent, 8) == 0 &&
-                    getsockname(silent, (struct sockaddr *)&address, &size) == 0);
+    int silent = listen_at(&address);
     snprintf(conninfo, sizeof conninfo,
              "host=127.0.0.1,127.0.0.1 port=%d,%s dbname=mortise user=mortise",
              ntohs(address.sin_port), port);
@@ -31,6 +39,59 @@ static void test_silent_host(void)
     CU_ASSERT_EQUAL(try_for(client, "silent", PATIENCE_MS), MORTISE_OK);
     mortise_close(client, NULL);
     close(silent);
+}
+
+/* Forwards what the server says to a new client, until it is ready for statements. */
+static void greet(int client, int real)
+{
+    static const char ready[] = {'Z', 0, 0, 0, 5, 'I'};
+    char bytes[4096];
+    ssize_t len = recv(client, bytes, sizeof bytes, 0);
+    if (len <= 0 || send(real, bytes, (size_t)len, MSG_NOSIGNAL) != len)
+        return;
+    while ((len = recv(real, bytes, sizeof bytes, 0)) > 0 &&
+           send(client, bytes, (size_t)len, MSG_NOSIGNAL) == len)
+        if (len >= (ssize_t)sizeof ready &&
+            memcmp(bytes + len - sizeof ready, ready, sizeof ready) == 0)
+            return;
+}
+
+/* Ends with the listener. */
+static void *freeze_each(void *argument)
+{
+    int listener = *(int *)argument, client, fds[64], count = 0;
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)strtol(port, NULL, 10)),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    while (count < 64 && (client = accept(listener, NULL, NULL)) >= 0) {
+        int real = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (connect(real, (struct sockaddr *)&address, sizeof address) == 0)
+            greet(client, real);
+        fds[count++] = client;
+        fds[count++] = real;
+    }
+    while (count > 0)
+        close(fds[--count]);
+    return NULL;
+}
+
+/* The first of two hosts lets a client in, and is frozen then: the next attempt begins with the other one. */
+static void test_frozen_host(void)
+{
+    struct sockaddr_in address;
+    pthread_t thread;
+    char conninfo[200];
+    int listener = listen_at(&address);
+    CU_ASSERT_FATAL(pthread_create(&thread, NULL, freeze_each, &listener) == 0);
+    snprintf(conninfo, sizeof conninfo,
+             "host=127.0.0.1,127.0.0.1 port=%d,%s dbname=mortise user=mortise sslmode=disable",
+             ntohs(address.sin_port), port);
+    mortise_client *client = open_as(conninfo, "unreachable_timeout = 20s", "connect_timeout = 1s");
+    CU_ASSERT_EQUAL(try_for(client, "frozen", PATIENCE_MS), MORTISE_OK);
+    mortise_close(client, NULL);
+    shutdown(listener, SHUT_RDWR);
+    pthread_join(thread, NULL);
+    close(listener);
 }
 
 static void test_read_only_role(void)
@@ -237,6 +298,7 @@ int main(int argc, char **argv)
 {
     CU_TestInfo tests[] = {
         {"a host that is silent", test_silent_host},
+        {"a host that is frozen when it has let a client in", test_frozen_host},
         {"a role that reads only", test_read_only_role},
         {"a backend that releases when its connection is gone", test_ghost_of_release},
         {"a lost write of a record behind a pooler", test_ghost_of_record},

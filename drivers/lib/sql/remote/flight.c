@@ -100,7 +100,7 @@ int64_t flight_paused(const struct link *link)
     return due_ns;
 }
 
-/* The server, which has the same time-out, notices first. */
+/* If the server has the same time-out, it notices first. */
 int64_t flight_due(const struct link *link)
 {
     int64_t patience_ms = link->remote->command_ms;

@@ -311,11 +311,11 @@ static short events_of(const struct link *link, const struct pollfd *ready, size
 }
 
 /* The time for the connection is over, or the share of its address. A client library that tries all addresses waits
- * without end for one that is silent. */
+ * without end for one that is silent, and would begin with it again if it is silent while the connection is set up. */
 static void time_out(struct link *link)
 {
     bool (*pass_by)(struct link *) = link->remote->dialect->pass_by;
-    bool passed = pass_by != NULL && link->state == LINK_CONNECTING && pass_by(link);
+    bool passed = pass_by != NULL && pass_by(link);
     if (pass_by == NULL || link->deadline_ns <= now_ns(link)) {
         link_failed_why(link, MORTISE_UNREACHABLE, true, "no connection within connect_timeout");
         return;

@@ -8,6 +8,9 @@
  * | SETTING_UP |           |                    |                        | as CONNECTING                 | READY  | as CONNECTING |
  * | READY      |           |                    |                        |                               |        | DOWN          |
  *
+ * A client library that tries all addresses by itself (struct remote_dialect, pass_by) leaves none for the next attempt: what
+ * fails is DOWN, and after a silent address the next attempt begins behind it.
+ *
  * "Wanted": a request waits in one of its queues; or, for the first link, a session of a lost connection is to be ended; or,
  * for the second one, a lease is to be renewed; or the dialect needs it. After READY the first new attempt is made at once, each
  * later one after a growing pause. From READY, a dialect may set it up once more.
