@@ -18,6 +18,17 @@
 
 /* ---- calls ------------------------------------------------------------------------------------- */
 
+/* Of libcrypto, if libmariadb uses that. */
+extern void ERR_clear_error(void) __attribute__((weak));
+
+/* OpenSSL has one queue of errors for all that a thread does. With an old one in it, libmariadb takes "there is nothing to read
+ * yet" for a broken connection. */
+static void forget_errors(const struct conn *conn)
+{
+    if (conn->target.tls && ERR_clear_error != NULL)
+        ERR_clear_error();
+}
+
 static enum conn_event take_answer(struct conn *conn)
 {
     MYSQL *mysql = conn->mysql;
@@ -126,6 +137,7 @@ enum conn_event conn_query(struct conn *conn, const char *text, size_t len)
     int failed = 0;
     struct sigpipe before;
     conn->state = CONN_QUERY;
+    forget_errors(conn);
     if (conn->target.tls)
         sigpipe_block(&before);
     conn->waits = mysql_real_query_start(&failed, conn->mysql, text, (unsigned long)len);
@@ -138,6 +150,7 @@ enum conn_event conn_next(struct conn *conn)
 {
     int status = 0;
     conn->state = CONN_NEXT;
+    forget_errors(conn);
     conn->waits = mysql_next_result_start(&status, conn->mysql);
     return conn->waits != 0 ? CONN_WAITS : ended(conn, status != 0);
 }
@@ -146,6 +159,7 @@ static enum conn_event proceed(struct conn *conn, int ready)
 {
     MYSQL *connected = NULL;
     int failed = 0;
+    forget_errors(conn);
     switch (conn->state) {
     case CONN_CONNECT:
         conn->waits = mysql_real_connect_cont(&connected, conn->mysql, ready);

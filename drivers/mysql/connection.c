@@ -56,6 +56,7 @@ static void connecting_event(struct link *link, enum conn_event event)
         if (!link_poll(link, conn_socket(conn)))
             return;
         prepare_socket(link, conn_socket(conn));
+        link_look_soon(link); /* while a thread connected there was nothing to look at */
     }
     if (event == CONN_CONNECTED)
         setup_begin(link);

@@ -2,6 +2,7 @@
  * the handshake, for as long as the server likes. Everything afterwards is done in the pump, with the same MYSQL. */
 #include "conn.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -68,6 +69,14 @@ void handshake_prepare(void)
 
 /* ---- on the thread ------------------------------------------------------------------------------ */
 
+/* libmariadb leaves the socket blocking. But OpenSSL reads and writes without saying that it must not wait, so each
+ * statement would block the pump until the server has answered. */
+static void stop_blocking(const struct conn *conn)
+{
+    int fd = conn_socket(conn);
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+}
+
 bool handshake_run(struct helper *helper, void *argument)
 {
     struct conn *conn = argument;
@@ -89,5 +98,7 @@ bool handshake_run(struct helper *helper, void *argument)
     }
     shaking = NULL;
     hide_name(conn);
+    if (connected != NULL)
+        stop_blocking(conn);
     return connected != NULL;
 }

@@ -223,6 +223,32 @@ static inline void says(const char *words)
     CU_ASSERT(found);
 }
 
+static inline uint64_t renewals_of(mortise_client *client)
+{
+    mortise_stats stats = {.size = sizeof stats};
+    return mortise_stats_get(client, &stats) == MORTISE_OK ? stats.renewals : 0;
+}
+
+struct renewing {
+    mortise_client *client;
+    mortise_lease *lease;
+    uint64_t least;
+};
+
+/* Or the lease has ended. */
+static inline bool has_renewed(void *argument)
+{
+    const struct renewing *renewing = argument;
+    return renewals_of(renewing->client) >= renewing->least ||
+           mortise_remaining_ms(renewing->lease) <= 0;
+}
+
+static inline bool is_renewed(mortise_client *client, mortise_lease *lease, uint64_t times)
+{
+    struct renewing renewing = {client, lease, renewals_of(client) + times};
+    return test_poll(has_renewed, &renewing, PATIENCE_MS) && mortise_remaining_ms(lease) > 0;
+}
+
 /* 0, or the exit code. */
 static int server_begin(void)
 {

@@ -56,12 +56,15 @@ struct helper *helper_begin(const struct helper_work *work)
     return NULL;
 }
 
-/* Without a copy of the socket nobody could end the thread, so it ends by itself. */
+/* Without a copy of the socket nobody could end the thread, so it ends by itself. A program that this one starts meanwhile
+ * must not have the connection. */
 bool helper_goes_on(struct helper *helper, int fd)
 {
     pthread_mutex_lock(&helper->lock);
-    if (helper->fd < 0 && fd >= 0)
+    if (helper->fd < 0 && fd >= 0) {
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
         helper->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    }
     bool goes_on = !helper->canceled && helper->fd >= 0;
     pthread_mutex_unlock(&helper->lock);
     if (!goes_on && fd >= 0)
