@@ -6,6 +6,7 @@ FAULTS = {
     "kill": "process", "stop": "process", "clock": "process",
     # of the processes that a witness watches: witness.py
     "trace": "process", "fork": "process", "exec": "process", "unwatch": "process",
+    "close-all": "process",
     "witness-kill": "witness", "witness-stop": "witness", "witness-double": "witness",
     "delay": "link", "cut": "link", "hold": "link", "hold-up": "link", "hold-down": "link",
     "lose": "link", "cut-after-up": "link", "cut-after-down": "link", "cut-reply": "link",
@@ -20,7 +21,7 @@ LATE = ("server-failover", "server-leader")
 # A command for one of these does not mean that it happens: the proxies count them.
 COUNTED = ("cut", "cut-after-up", "cut-after-down", "cut-reply")
 # These show whether a holder knows its deadline: they often hit a holder, and last longer than a ttl.
-TO_LIVE_THROUGH = ("stop", "trace", "unwatch", "hold", "hold-up", "hold-down", "lose")
+TO_LIVE_THROUGH = ("stop", "trace", "unwatch", "close-all", "hold", "hold-up", "hold-down", "lose")
 
 
 class Plan:

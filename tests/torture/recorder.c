@@ -23,7 +23,7 @@
 struct recorder {
     mortise_host *host;
     char client[33];
-    int fd;
+    char path[4096]; /* no descriptor is kept: a fault of the torture closes all */
     char *bytes;
     size_t used, size;
 };
@@ -31,7 +31,7 @@ struct recorder {
 static bool grow(struct recorder *recorder)
 {
     if (recorder->size + STEP > ROOM ||
-        ftruncate(recorder->fd, (off_t)(recorder->size + STEP)) != 0)
+        truncate(recorder->path, (off_t)(recorder->size + STEP)) != 0)
         return false;
     recorder->size += STEP;
     return true;
@@ -102,21 +102,17 @@ static void recorder_observe(void *ctx, const mortise_event *event)
 
 static bool make_file(struct recorder *recorder, const char *folder)
 {
-    char path[4096];
-    int length = snprintf(path, sizeof(path), "%s/%s.jsonl", folder, recorder->client);
-    if (length < 0 || (size_t)length >= sizeof(path))
+    int length =
+        snprintf(recorder->path, sizeof(recorder->path), "%s/%s.jsonl", folder, recorder->client);
+    if (length < 0 || (size_t)length >= sizeof(recorder->path))
         return false;
-    recorder->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (recorder->fd < 0)
+    int fd = open(recorder->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
         return false;
-    void *bytes =
-        mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, recorder->fd, 0);
-    if (bytes != MAP_FAILED) {
-        recorder->bytes = bytes;
-        return true;
-    }
-    close(recorder->fd);
-    return false;
+    void *bytes = mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    recorder->bytes = bytes == MAP_FAILED ? NULL : bytes;
+    close(fd);
+    return recorder->bytes != NULL;
 }
 
 static mortise_status recorder_open(const mortise_open_args *args, void **ctx, mortise_error *error)
@@ -145,9 +141,8 @@ static void recorder_close(void *ctx)
     write_line(recorder, "{\"event\":\"closed\",\"at_ns\":%" PRId64 ",\"client\":\"%s\"}\n",
                recorder->host->now(recorder->host), recorder->client);
     munmap(recorder->bytes, ROOM);
-    if (ftruncate(recorder->fd, (off_t)recorder->used) != 0)
+    if (truncate(recorder->path, (off_t)recorder->used) != 0)
         abort();
-    close(recorder->fd);
     free(recorder);
 }
 

@@ -244,6 +244,14 @@ class Strikes:
             time.sleep(0.001)
         self.kill(slot)
 
+    def close_all(self, slot, until):
+        """It lives on without any descriptor, and is killed at that time, if it was not before."""
+        if self.stands(slot):
+            return
+        self.tell_fighter(slot, "close-all")
+        fighter = slot.fighter
+        self.later(until, lambda: self.kill(slot) if slot.fighter is fighter else None)
+
     def break_witness(self, fault, until):
         witness = self.run.witness
         if fault == "witness-kill":
@@ -375,6 +383,8 @@ class Strikes:
             self.trace(slot, until)
         elif fault == "exec":
             self.exec(slot)
+        elif fault == "close-all":
+            self.close_all(slot, until)
         elif fault in ("fork", "unwatch"):
             self.tell_fighter(slot, fault)
         elif FAULTS[fault] == "witness":

@@ -22,16 +22,18 @@
  *   exec    this process is another program, which does nothing
  *   unwatch closes the connections to a witness, and the memory that it reads: as a daemon does that closes what it does not
  *           know
+ *   close-all closes all descriptors from 3 up, whoever uses them. Whoever holds a lease goes on holding it from then on, for as
+ *           long as it is not LOST: nobody else may have it before this process is killed
  *   stop    all threads finish what they do; the clients are closed; the counts are printed; the process ends. The end of
  *           stdin does the same
  * What must not happen is printed on stderr at once, and sets the exit code 1. Dies with its parent. */
 #include "counter.h"
+#include "own_files.h"
 #include "own_pid.h"
 #include "tally.h"
 
 #include <mortise/mortise.h>
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
@@ -41,7 +43,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -57,7 +58,7 @@ static const char *folder;
 static int64_t threads = 3, clients = 1, seed = 1, ttl_ms = 1000, calm_ttl_ms = 20000;
 static int64_t long_share = 60;
 static int64_t hold_ms, pause_ms, plain, modes;
-static int plain_fds[NAMES_MAX], told_fd;
+static int plain_fds[NAMES_MAX];
 
 static void tell_counts(void)
 {
@@ -109,29 +110,45 @@ static bool look(mortise_lease *lease, size_t number)
         line, sizeof line,
         "{\"event\":\"held\",\"at_ns\":%" PRId64 ",\"name\":\"%s\",\"token\":%" PRIu64 "}\n",
         (int64_t)now.tv_sec * 1000000000 + now.tv_nsec, names[number], mortise_token(lease));
-    if (length >= (int)sizeof line || write(told_fd, line, (size_t)length) != length)
+    if (length >= (int)sizeof line || !told_write(line, (size_t)length))
         complain("what was seen", names[number], "it cannot be written");
     return true;
+}
+
+/* As counter_read() and counter_write(), and complain if that fails. False: it did, or all descriptors are closed. */
+static bool ask_counter(struct fighter *fighter, size_t number, uint64_t token, uint64_t *value)
+{
+    if (!own_files_enter())
+        return false;
+    bool done = counter_read(&fighter->counters[number], token, value);
+    own_files_leave();
+    if (!done)
+        complain("the counter", names[number], "it cannot be read");
+    return done;
+}
+
+static bool set_counter(struct fighter *fighter, size_t number, uint64_t token, uint64_t value,
+                        bool *taken)
+{
+    if (!own_files_enter())
+        return false;
+    bool done = counter_write(&fighter->counters[number], token, value, taken);
+    own_files_leave();
+    if (!done)
+        complain("the counter", names[number], "it cannot be written");
+    return done;
 }
 
 /* Reads, thinks, and writes one more. */
 static void add_one(struct fighter *fighter, mortise_lease *lease, size_t number, int64_t think_ms)
 {
-    struct counter *counter = &fighter->counters[number];
     uint64_t value, token = mortise_token(lease);
     bool taken = false;
-    if (!look(lease, number))
+    if (!look(lease, number) || !ask_counter(fighter, number, token, &value))
         return;
-    if (!counter_read(counter, token, &value)) {
-        complain("the counter", names[number], "it cannot be read");
-        return;
-    }
     work(think_ms);
-    if (!look(lease, number))
-        return;
-    if (!counter_write(counter, token, value + 1, &taken))
-        complain("the counter", names[number], "it cannot be written");
-    count(WRITE, taken ? MORTISE_OK : MORTISE_LOST);
+    if (look(lease, number) && set_counter(fighter, number, token, value + 1, &taken))
+        count(WRITE, taken ? MORTISE_OK : MORTISE_LOST);
 }
 
 /* The same where nothing but the lock protects it. */
@@ -151,18 +168,12 @@ static void add_one_plainly(struct fighter *fighter, mortise_lease *lease, size_
 static void read_twice(struct fighter *fighter, mortise_lease *lease, size_t number,
                        int64_t think_ms)
 {
-    struct counter *counter = &fighter->counters[number];
     uint64_t value, token = mortise_token(lease);
-    if (!look(lease, number))
+    if (!look(lease, number) || !ask_counter(fighter, number, token, &value))
         return;
-    if (!counter_read(counter, token, &value))
-        complain("the counter", names[number], "it cannot be read");
     work(think_ms);
-    if (!look(lease, number))
-        return;
-    if (!counter_read(counter, token, &value))
-        complain("the counter", names[number], "it cannot be read");
-    count(READ, MORTISE_OK);
+    if (look(lease, number) && ask_counter(fighter, number, token, &value))
+        count(READ, MORTISE_OK);
 }
 
 static void read_twice_plainly(struct fighter *fighter, mortise_lease *lease, size_t number,
@@ -197,6 +208,8 @@ static void use(struct fighter *fighter, mortise_lease *lease, size_t number, vi
     } else {
         visit(fighter, lease, number, below(fighter, 3) ? 0 : below(fighter, 8));
     }
+    while (all_closed() && look(lease, number)) /* until this process is killed */
+        work(10);
 }
 
 /* Some writers go on as readers. Whatever the answer is, they write no more. */
@@ -378,25 +391,6 @@ static void split_names(char *text)
         names[name_count++] = name;
 }
 
-static bool is_of_witness(int fd)
-{
-    char path[64], target[64];
-    int type = 0;
-    socklen_t size = sizeof type;
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    ssize_t length = readlink(path, target, sizeof target - 1);
-    if (length > 0 && strncmp(target, "/memfd:mortise-claims", 21) == 0)
-        return true;
-    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_SEQPACKET;
-}
-
-static void unwatch(void)
-{
-    for (int fd = 3; fd < 1024; fd++)
-        if (is_of_witness(fd))
-            close(fd);
-}
-
 static void make_child(void)
 {
     if (fork() != 0)
@@ -422,7 +416,9 @@ static bool obey_for_witness(const char *line)
     else if (strcmp(line, "exec\n") == 0)
         become_another();
     else if (strcmp(line, "unwatch\n") == 0)
-        unwatch();
+        close_of_witness();
+    else if (strcmp(line, "close-all\n") == 0)
+        close_all();
     else
         return false;
     printf("done\n");
@@ -444,17 +440,6 @@ static void obey(void)
             printf("%lld\n", (long long)time(NULL));
     }
     atomic_store(&stopping, true);
-}
-
-/* By one write(2) each, so that nothing is lost with the process. */
-static bool open_told(void)
-{
-    char path[4096];
-    int length = snprintf(path, sizeof path, "%s/%d.held.jsonl", folder, own_pid());
-    told_fd = length < (int)sizeof path
-                  ? open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)
-                  : -1;
-    return told_fd >= 0;
 }
 
 static bool open_counters(void)
@@ -489,8 +474,8 @@ static bool run(const char *where)
 {
     mortise_client **opened = calloc((size_t)clients, sizeof(*opened));
     struct fighter *fighters = calloc((size_t)(clients * threads), sizeof(*fighters));
-    bool started =
-        opened && fighters && open_told() && open_counters() && open_clients(where, opened);
+    bool started = opened && fighters && told_open(folder, own_pid()) && open_counters() &&
+                   open_clients(where, opened);
     for (int64_t i = 0; i < clients * threads && started; i++)
         started = fighter_start(&fighters[i], opened[i / threads], i);
     if (started) {
