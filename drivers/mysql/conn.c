@@ -22,7 +22,7 @@
 extern void ERR_clear_error(void) __attribute__((weak));
 
 /* OpenSSL has one queue of errors for all that a thread does. With an old one in it, libmariadb takes "there is nothing to read
- * yet" for a broken connection. */
+ * yet" for a broken connection; and so would the application, with one of ours. */
 static void forget_errors(const struct conn *conn)
 {
     if (conn->target.tls && ERR_clear_error != NULL)
@@ -239,6 +239,7 @@ void conn_close(struct conn *conn)
     }
     mysql_close(conn->mysql);
     sigpipe_restore(&before);
+    forget_errors(conn);
     conn->mysql = NULL;
     conn->state = CONN_IDLE;
     conn->waits = 0;
