@@ -156,6 +156,7 @@ class Slot:
     def __init__(self, run, number):
         self.run, self.number, self.fighter, self.stopped_until = run, number, None, 0
         self.proxies, self.broken_until, self.started, self.ahead_s = [], 0, 0, 0
+        self.without_fds = None  # the fighter that has closed all descriptors
         self.ordered, self.cuts = [], {}  # cuts: how many of each kind have been counted
         self.complaints, self.clock = f"{run.folder}/{number}.err", f"{run.folder}/{number}.clock"
         values = dict(run.server.values)

@@ -227,8 +227,9 @@ class Strikes:
         self.tracers = {}
 
     def tell_fighter(self, slot, word):
-        """One that is stopped would not answer."""
-        if self.stands(slot):
+        """One that is stopped would not answer. Nor would one without descriptors: SQLite tries for ten seconds to lock what is
+        closed, again and again, and fork() waits for that."""
+        if self.stands(slot) or slot.fighter is slot.without_fds:
             return
         slot.fighter.say(word)
         if slot.fighter.hear() != "done":
@@ -246,10 +247,11 @@ class Strikes:
 
     def close_all(self, slot, until):
         """It lives on without any descriptor, and is killed at that time, if it was not before."""
-        if self.stands(slot):
+        fighter = slot.fighter
+        if self.stands(slot) or fighter is slot.without_fds:
             return
         self.tell_fighter(slot, "close-all")
-        fighter = slot.fighter
+        slot.without_fds = fighter
         self.later(until, lambda: self.kill(slot) if slot.fighter is fighter else None)
 
     def break_witness(self, fault, until):
