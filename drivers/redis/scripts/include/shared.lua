@@ -43,11 +43,15 @@ local function shared(lock, queue, hash, now)
     -- Marker and holders end with the last of them.
     local function settle()
         local last = text(call('zrevrange', holders, '0', '0', 'withscores')[2])
+        if hash then
+            call('hset', lock, 'g:' .. s.phase, last)
+        end
         call('pexpireat', holders, last)
         call('pexpireat', notes, last)
         call('pexpireat', lock, last)
-        if hash then
-            call('hset', lock, 'g:' .. s.phase, last)
+        -- Before Redis 7.2 the clock of expiry goes on while a script runs: a key whose end has come meanwhile is gone.
+        if call('exists', lock, holders, notes) < 3 then
+            finish()
         end
     end
     function s.open()
