@@ -142,6 +142,7 @@ def test_close(sqlite_where):
     kept[0].close()
 
 
+@pytest.mark.skipif(EVERY != 1, reason="it waits for ever now and then: docs/testing.md")
 @pytest.mark.parametrize("kind", ["lock", "many"])
 def test_asyncio(client, kind):
     """In a loop that does not handle Ctrl-C itself."""
