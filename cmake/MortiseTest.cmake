@@ -13,7 +13,7 @@ file(MAKE_DIRECTORY "${MORTISE_TEST_HOME}")
 set(MORTISE_TEST_MODULES "${PROJECT_BINARY_DIR}/tests/modules")
 set(MORTISE_TEST_FIXTURES "${PROJECT_BINARY_DIR}/tests/fixtures")
 
-# The tests that compute (BUSY, and these) begin first, with four of the long tests that wait beside them. Then come the other
+# The tests that compute (BUSY, and these) begin first, with two of the long tests that wait beside them. Then come the other
 # long ones. The short ones are left for the end, so that no processor waits for one long test.
 set(MORTISE_LONG_TESTS docs.commands migration.drill-faults migration.drill)
 set(MORTISE_LONG_WAITS conformance.zookeeper.1 conformance.zookeeper.2 conformance.etcd.1 conformance.etcd.2
@@ -31,7 +31,7 @@ set(MORTISE_LONG_WAITS conformance.zookeeper.1 conformance.zookeeper.2 conforman
 # `tests/run.sh --nightly`. SANITIZERS (default: all): "address" if there is nothing in the test for ThreadSanitizer, "none"
 # if a sanitizer can find nothing new in it. NIGHTLY_SANITIZERS: those of them that run the test only at night, because
 # other tests take the same paths with the same threads. BUSY: the test computes rather than waits, so that only two of its kind run
-# at once on two processors; tests that wait run fourteen at a time. SERIAL: the test runs alone.
+# at once on two processors; tests that wait run twelve at a time. SERIAL: the test runs alone.
 # Exit code 77 is a skip; with MORTISE_REQUIRE_ALL it is a failure.
 # Every test finds the command in its PATH, and in its environment MORTISE_COMMAND (the command's file),
 # MORTISE_SOURCE_DIR, MORTISE_BUILD_DIR and MORTISE_MODULE_PATH: the built modules and the test modules.
@@ -67,7 +67,7 @@ function(mortise_test NAME)
     endforeach()
     set(processors 1)
     if(arg_BUSY)
-        set(processors 5) # of the seven slots that tests/run.sh gives each processor
+        set(processors 5) # of the six slots that tests/run.sh gives each processor
     endif()
     math(EXPR timeout "${arg_TIMEOUT} * ${time_factor}")
 

@@ -9,7 +9,7 @@
 #   CTEST-OPTION is passed on to ctest, for example -R '^redis' or -L unit
 #
 # Builds in build-test*/. A test that fails runs once more, alone, unless its failure shows a defect (tests/again.py).
-# MORTISE_TEST_JOBS: how many tests that wait run at once (seven for each processor; a test that computes counts as five).
+# MORTISE_TEST_JOBS: how many tests that wait run at once (six for each processor; a test that computes counts as five).
 # With MORTISE_REQUIRE_ALL=1 in the environment, a test that cannot run here is a failure, not a skip.
 set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
@@ -114,7 +114,7 @@ if python=$(python3 -c 'import sys; print(sys.executable)' 2>/dev/null) && [ -x 
     PATH=$(dirname -- "$python"):$PATH
 fi
 
-jobs=${MORTISE_TEST_JOBS:-$((7 * $(getconf _NPROCESSORS_ONLN)))}
+jobs=${MORTISE_TEST_JOBS:-$((6 * $(getconf _NPROCESSORS_ONLN)))}
 # shellcheck disable=SC2086 # words
 run_suite plain debug "$root/build-test" ctest $tier "$@"
 if [ "$sanitize" = yes ]; then
