@@ -1,5 +1,5 @@
-/* floor_etcd.c - the bare floor on etcd, as an adapter (adapter.h): a transaction puts a key (which stands for the grant), a
- * request deletes it, each answer waited for (../etcd_floor.h), on a connection for each thread. Nobody looks who is first: it is no
+/* floor_etcd.c - the bare floor on etcd, as an adapter (adapter.h): a transaction puts a key (the grant), a
+ * request deletes it, each answer waited for (../etcd_floor.h), on a connection for each thread. No client asks who is first: it is no
  * lock. The address is HOST:PORT. */
 #include "../common.h"
 #include "../etcd_floor.h"

@@ -87,7 +87,7 @@ class Client(Scope):
             raise _errors.from_native(status, detail)
 
     def _detach(self) -> None:
-        """After the close: everybody who waits for events gets the last ones. Several threads may close at the same time."""
+        """Called after the close: all threads that wait for events get the last ones. Several threads may close at the same time."""
         self._closed = True
         try:
             if self._callbacks is not None:

@@ -142,9 +142,9 @@ static void committed(const struct group *group)
  *
  * | cause        | the one that failed                    | the others           |
  * |--------------|----------------------------------------|----------------------|
- * | STATEMENT    | again, alone, if that may help; or told | again, as they were |
+ * | STATEMENT    | again, alone, if it may help; or fails  | again, as they were |
  * | COMMIT       | the same, if there is only one          | again, each alone   |
- * | NOTIFICATION | all go again without a notification; one that is nothing else is told     |
+ * | NOTIFICATION | all go again without a notification; a pure notification fails           |
  *
  * NOTIFICATION: their queue is full, or another session's commit keeps it locked (rows are waited for by statements). */
 enum cause { CAUSE_STATEMENT, CAUSE_COMMIT, CAUSE_NOTIFICATION };

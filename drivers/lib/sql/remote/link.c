@@ -2,7 +2,7 @@
  * op.
  *
  * Client libraries close their sockets by themselves: when they try the next address, and when they read an end of file.
- * But the core must be told before a descriptor that it polls is closed. So it polls a copy, which is ours. */
+ * But a descriptor that the core polls may be closed only after host->closing(). So the core polls a copy, which is ours. */
 #include "remote.h"
 
 #include <errno.h>
