@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/slab.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -49,11 +48,18 @@ void events_destroy(struct events *events)
 
 /* ---- the queue ---- */
 
+/* An eventfd is always writable: whether the epoll set is asked to say so is the signal. Nothing is written: the number may be
+ * another file's by now, if the application has closed descriptors that are not its own. */
+static bool ask_for_event(struct events *events, uint32_t wanted)
+{
+    struct epoll_event event = {.events = wanted, .data.fd = events->event};
+    return epoll_ctl(events->fd, EPOLL_CTL_MOD, events->event, &event) == 0;
+}
+
 static void signal_fd_locked(struct events *events)
 {
-    uint64_t one = 1;
     if (!events->signaled)
-        events->signaled = write(events->event, &one, sizeof(one)) == (ssize_t)sizeof(one);
+        events->signaled = ask_for_event(events, EPOLLOUT);
 }
 
 static void push_locked(struct events *events, struct notice *notice)
@@ -238,9 +244,9 @@ bool events_last_here(struct events *events)
 
 /* ---- the application's descriptor ---- */
 
-static bool add(int epoll, int fd)
+static bool add(int epoll, int fd, uint32_t events)
 {
-    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+    struct epoll_event event = {.events = events, .data.fd = fd};
     return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
@@ -248,7 +254,7 @@ static void open_fd_locked(struct events *events, int other)
 {
     int epoll = epoll_create1(EPOLL_CLOEXEC);
     int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (epoll >= 0 && event >= 0 && add(epoll, other) && add(epoll, event)) {
+    if (epoll >= 0 && event >= 0 && add(epoll, other, EPOLLIN) && add(epoll, event, 0)) {
         events->fd = epoll;
         events->event = event;
         if (events->queue != NULL)
@@ -298,13 +304,12 @@ int events_dispatch_run(struct events *events)
 
 void events_dispatch_end(struct events *events)
 {
-    uint64_t value;
     pthread_mutex_lock(&events->lock);
     events->dispatchers--;
     if (events->queue != NULL)
         signal_fd_locked(events);
     else if (events->signaled)
-        events->signaled = read(events->event, &value, sizeof(value)) < 0 && errno == EINTR;
+        events->signaled = !ask_for_event(events, 0);
     pthread_cond_broadcast(&events->cond);
     pthread_mutex_unlock(&events->lock);
 }

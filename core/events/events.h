@@ -56,7 +56,7 @@ struct events {
     bool thread_made;   /* `thread` was started; it is neither joined nor detached */
     pthread_t thread;
     int fd, event; /* an epoll of `event`, an eventfd, and of the caller's descriptor; or -1: the thread runs callbacks */
-    bool signaled; /* `event` is readable */
+    bool signaled; /* `fd` reports `event` */
     unsigned dispatchers;
 
     bool closed_inside; /* the callback that runs closes its client: its thread runs the callbacks that are left */

@@ -1,5 +1,10 @@
 /* interest.c - the descriptors that the stack wants to be polled, kept in an epoll set that is made when
- * somebody first has to poll; and the poke that wakes who does. See pump.h. */
+ * somebody first has to poll; and the poke that wakes who does. See pump.h.
+ *
+ * The application may close descriptors that are not its own, as a daemon does, and have others under their numbers. So the
+ * poke is no write to its eventfd, which may be a file of the application by now. An eventfd is always writable: the poke asks
+ * the epoll set to say so, and is over when the set is not asked any more. Of any other two descriptors the kernel refuses
+ * that. */
 #include "pump/pump_internal.h"
 
 #include <string.h>
@@ -72,7 +77,7 @@ bool pump_open_epoll_locked(struct pump *pump)
         return true;
     int epoll = epoll_create1(EPOLL_CLOEXEC);
     int poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    struct epoll_event event = {.events = EPOLLIN, .data.fd = poke};
+    struct epoll_event event = {.events = 0, .data.fd = poke};
     if (epoll < 0 || poke < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, poke, &event) < 0) {
         if (epoll >= 0)
             close(epoll);
@@ -92,13 +97,30 @@ bool pump_open_epoll_locked(struct pump *pump)
     return true;
 }
 
+static bool ask_for_poke(struct pump *pump, uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data.fd = pump->poke};
+    return epoll_ctl(pump->epoll, EPOLL_CTL_MOD, pump->poke, &event) == 0;
+}
+
 /* Wakes the thread that sleeps in epoll_wait, if there is one. pump lock held */
 void pump_poke_locked(struct pump *pump)
 {
-    if (!pump->polling || pump->poked || pump->poke < 0)
-        return;
-    uint64_t one = 1;
-    pump->poked = write(pump->poke, &one, sizeof(one)) == (ssize_t)sizeof(one);
+    if (pump->polling && !pump->poked && pump->poke >= 0)
+        pump->poked = ask_for_poke(pump, EPOLLOUT);
+}
+
+void pump_end_poke_locked(struct pump *pump)
+{
+    if (pump->poked && ask_for_poke(pump, 0))
+        pump->poked = false;
+}
+
+/* They are not closed: the numbers may be another's. */
+void pump_forget_epoll_locked(struct pump *pump)
+{
+    pump->epoll = pump->poke = -1;
+    pump->poked = false;
 }
 
 void pump_closing_fd(struct pump *pump, int fd)

@@ -118,7 +118,7 @@ struct pump {
     uint64_t started;    /* tasks given to the driver: a counter for mortise_stats */
 
     int epoll, poke;                  /* -1 until needed */
-    bool poked;                       /* `poke` was written and not yet drained */
+    bool poked;                       /* `epoll` reports `poke` */
     bool poke_wanted;                 /* by the thread inside, when it leaves */
     struct pollfd interest[PUMP_FDS]; /* what `epoll` knows */
     size_t interest_count;

@@ -116,13 +116,6 @@ static void note_ready_locked(struct pump *pump, const struct epoll_event *event
     }
 }
 
-static void drain_poke_locked(struct pump *pump)
-{
-    uint64_t value;
-    if (pump->poked && read(pump->poke, &value, sizeof(value)) == (ssize_t)sizeof(value))
-        pump->poked = false;
-}
-
 /* Sub-millisecond time-outs where the kernel has them (Linux 5.11) and a sandbox allows them, else
  * rounded up. */
 static int epoll_wait_ns(int epoll, struct epoll_event *events, int capacity, int64_t timeout_ns)
@@ -133,7 +126,7 @@ static int epoll_wait_ns(int epoll, struct epoll_event *events, int capacity, in
         !atomic_load_explicit(&absent, memory_order_relaxed)) {
         struct timespec timeout = {timeout_ns / NS_PER_S, timeout_ns % NS_PER_S};
         long n = syscall(SYS_epoll_pwait2, epoll, events, capacity, &timeout, NULL, 0);
-        if (n >= 0 || errno == EINTR)
+        if (n >= 0 || errno == EINTR || errno == EBADF)
             return (int)n;
         atomic_store_explicit(&absent, true, memory_order_relaxed);
     }
@@ -175,10 +168,14 @@ void pump_poll_locked(struct pump *pump, int64_t until_ns)
     int epoll = pump->epoll;
     pthread_mutex_unlock(&pump->lock);
     int count = epoll_wait_ns(epoll, events, PUMP_FDS, left);
+    /* It is not ours any more: the application has closed it. The next look makes another one. */
+    bool is_gone = count < 0 && (errno == EBADF || errno == EINVAL);
     pthread_mutex_lock(&pump->lock);
     pump->polling = false;
+    if (is_gone)
+        pump_forget_epoll_locked(pump);
     pump->looks++;
-    drain_poke_locked(pump);
+    pump_end_poke_locked(pump);
     note_ready_locked(pump, events, count);
     pthread_cond_broadcast(&pump->left);
 }
@@ -192,7 +189,7 @@ bool pump_peek_locked(struct pump *pump)
         note_ready_locked(pump, events, count);
     }
     if (!pump->polling) /* else it is meant for who polls */
-        drain_poke_locked(pump);
+        pump_end_poke_locked(pump);
     if (pump->due_ns <= clock_now())
         pump->turn_wanted = true;
     return pump_has_work_locked(pump);

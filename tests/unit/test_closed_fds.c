@@ -1,0 +1,150 @@
+/* test_closed_fds.c - the application closes all descriptors, and has others under their numbers: the pump writes to none of
+ * them, and goes on with new ones of its own. (The driver's descriptor is left alone: what a driver does without it is its own
+ * matter.) No service thread, so nobody else can do what the caller has to. */
+#include "fake_driver.h"
+#include "pump/pump_internal.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+static struct pump *pump_of_rig(void)
+{
+    return &rig.client->pump;
+}
+
+static void *call(void *argument)
+{
+    mortise_lease *lease;
+    mortise_status *status = argument;
+    *status = mortise_acquire(rig.handle, "a", MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS), &lease,
+                              NULL);
+    return NULL;
+}
+
+static bool polls(void *argument)
+{
+    (void)argument;
+    pthread_mutex_lock(&pump_of_rig()->lock);
+    bool is = pump_of_rig()->polling;
+    pthread_mutex_unlock(&pump_of_rig()->lock);
+    return is;
+}
+
+static void launch(pthread_t *thread, mortise_status *status)
+{
+    CU_ASSERT_EQUAL_FATAL(pthread_create(thread, NULL, call, status), 0);
+    CU_ASSERT_FATAL(test_poll(polls, NULL, TEST_PATIENCE_MS));
+}
+
+/* What the application has under the numbers of the pump's descriptors. */
+static int file, taken[2];
+
+/* The system call: ThreadSanitizer would report the thread that polls, which is the point. */
+static int put_under(int number)
+{
+    return (int)syscall(SYS_dup3, file, number, O_CLOEXEC);
+}
+
+static void take_numbers(void)
+{
+    file = memfd_create("the application's", MFD_CLOEXEC);
+    CU_ASSERT_FATAL(file >= 0);
+    pthread_mutex_lock(&pump_of_rig()->lock);
+    taken[0] = put_under(pump_of_rig()->epoll);
+    taken[1] = put_under(pump_of_rig()->poke);
+    pthread_mutex_unlock(&pump_of_rig()->lock);
+    CU_ASSERT_FATAL(taken[0] >= 0 && taken[1] >= 0);
+}
+
+static bool is_untouched(int fd)
+{
+    struct stat about, other;
+    return fstat(fd, &about) == 0 && fstat(file, &other) == 0 && about.st_ino == other.st_ino &&
+           about.st_size == 0;
+}
+
+static void give_numbers_back(void)
+{
+    CU_ASSERT(is_untouched(taken[0]) && is_untouched(taken[1]));
+    syscall(SYS_close, taken[0]);
+    syscall(SYS_close, taken[1]);
+    close(file);
+}
+
+/* A thread that polls cannot be woken then; but nothing is written, and the next one is. */
+static void test_poke(void)
+{
+    pthread_t thread;
+    mortise_status status;
+    start(true);
+    launch(&thread, &status);
+    take_numbers();
+    pthread_mutex_lock(&pump_of_rig()->lock);
+    pump_poke_locked(pump_of_rig());
+    pthread_mutex_unlock(&pump_of_rig()->lock);
+    CU_ASSERT(is_untouched(file));
+    send_byte();
+    pthread_join(thread, NULL);
+    CU_ASSERT_EQUAL(status, MORTISE_OK);
+    give_numbers_back();
+    finish();
+}
+
+/* The next one that polls makes new ones, hears the driver's descriptor, and can be woken. */
+static void test_new_ones(void)
+{
+    pthread_t thread;
+    mortise_status status;
+    start(true);
+    launch(&thread, &status);
+    take_numbers();
+    send_byte();
+    pthread_join(thread, NULL);
+    CU_ASSERT_EQUAL(status, MORTISE_OK);
+    for (int i = 0; i < 2; i++) {
+        launch(&thread, &status);
+        pthread_mutex_lock(&pump_of_rig()->lock);
+        pump_poke_locked(pump_of_rig());
+        pthread_mutex_unlock(&pump_of_rig()->lock);
+        send_byte();
+        pthread_join(thread, NULL);
+        CU_ASSERT_EQUAL(status, MORTISE_OK);
+    }
+    CU_ASSERT(pump_of_rig()->epoll != taken[0] && pump_of_rig()->poke != taken[1]);
+    give_numbers_back();
+    finish();
+}
+
+/* Closed, and nothing is under the numbers. */
+static void test_closed(void)
+{
+    pthread_t thread;
+    mortise_status status;
+    start(true);
+    launch(&thread, &status);
+    take_numbers();
+    syscall(SYS_close, taken[0]);
+    syscall(SYS_close, taken[1]);
+    send_byte();
+    pthread_join(thread, NULL);
+    CU_ASSERT_EQUAL(status, MORTISE_OK);
+    launch(&thread, &status);
+    send_byte();
+    pthread_join(thread, NULL);
+    CU_ASSERT_EQUAL(status, MORTISE_OK);
+    close(file);
+    finish();
+}
+
+int main(void)
+{
+    static const CU_TestInfo tests[] = {
+        {"a poke writes nothing to another's file", test_poke},
+        {"others are under the numbers", test_new_ones},
+        {"nothing is under the numbers", test_closed},
+        CU_TEST_INFO_NULL,
+    };
+    return rig_run("closed_fds", tests);
+}
