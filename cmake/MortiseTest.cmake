@@ -21,7 +21,7 @@ set(MORTISE_LONG_WAITS conformance.zookeeper.1 conformance.zookeeper.2 conforman
     conformance.postgres-pgbouncer conformance.redlock conformance.redlock-plain conformance.chaos-sqlite conformance.chaos-redis
     conformance.migrate-redis-zookeeper-both conformance.migrate-sqlite-postgres-both conformance.migrate-sqlite-sqlite-old
     conformance.migrate-sqlite-sqlite-new faults.postgres faults.postgres_rows faults.postgres_stops faults.mysql
-    faults.mysql_settings zookeeper.sessions zookeeper.cuts zookeeper.nodes zookeeper.follower redis.sentinel command.run_end
+    faults.mysql_settings zookeeper.sessions zookeeper.rests zookeeper.cuts zookeeper.nodes zookeeper.follower redis.sentinel command.run_end
     command.run_loss interop.rights torture.redis-power torture.migrate torture.migrate-old torture.migrate-new)
 
 # mortise_test(NAME LABEL family COMMAND … [TIER fast|nightly] [SANITIZERS all|address|none]

@@ -43,6 +43,7 @@ static const struct set sets[] = {
     {"nodes", 1, quick, {node_tests, fifo_tests, op_tests, memory_tests, shared_tests}},
     {"cuts", 1, quick, {cut_tests, crowd_tests}},
     {"sessions", 1, quick, {session_tests, state_tests, end_tests}},
+    {"rests", 1, quick, {rest_tests}},
     {"ensemble", 3, quick, {ensemble_tests}},
     {"follower", 3, patient, {follower_tests}},
 };

@@ -170,7 +170,8 @@ void rig_open_at(struct rig *rig, const char *client_id, const char *servers, in
 
 void rig_open_as(struct rig *rig, const char *client_id, const char *auth)
 {
-    open_with(rig, client_id, stage.servers, LIFE_MS, auth);
+    /* The longest session that the servers grant: it must outlive two restarts of the server. */
+    open_with(rig, client_id, stage.servers, 30000, auth);
 }
 
 void rig_open(struct rig *rig, const char *client_id)

@@ -94,7 +94,7 @@ mortise_status waiter_join(struct waiter *waiter);
 
 extern const CU_TestInfo cut_tests[], node_tests[], crowd_tests[], session_tests[],
     ensemble_tests[], follower_tests[], fifo_tests[], op_tests[], memory_tests[], state_tests[],
-    end_tests[], shared_tests[];
+    end_tests[], shared_tests[], rest_tests[];
 
 /* The second process of the fifo tests: SERVERS NAME FILE. */
 int fifo_main(char **words);
