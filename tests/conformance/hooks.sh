@@ -90,6 +90,14 @@ tell_values() {
     done <"$FOLDER/values"
 }
 
+# The nodes of a Redis Cluster lead clients to each other: behind a proxy, to the proxies.
+map_ports() {
+    grep -q '^CLUSTER=' "$FOLDER/values" || return 0
+    sed -n 's/^PORT\([0-9]*\)=/\1:/p' "$FOLDER/values" | while IFS=: read -r suffix port; do
+        say map "$port" "$(sed -n 's/^PORT=//p' "$FOLDER/proxy$suffix.out")"
+    done
+}
+
 start() {
     : "${MORTISE_PROXY:?the fault proxy of the build}"
     mkdir -p "$SERVER"
@@ -102,6 +110,8 @@ start() {
     fi
     say accept
     tell_values
+    [ -f "$FOLDER/mapped" ] || map_ports
+    : >"$FOLDER/mapped"
 }
 
 case $VERB in

@@ -119,6 +119,8 @@ static bool command(char **words, char *answer, size_t size)
         return pass_all();
     if (strcmp(word, "accept") == 0)
         return listen_again();
+    if (strcmp(word, "map") == 0)
+        return map_port(words[1], words[2]);
     if (strcmp(word, "hold") == 0)
         rules.held[UP] = rules.held[DOWN] = true;
     else if (strcmp(word, "hold-up") == 0)

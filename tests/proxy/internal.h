@@ -28,6 +28,15 @@ void hear_command(int control);
 /* A whole number of at most 2^31 - 1. */
 bool read_number(const char *word, int64_t *number);
 
+/* ---- ports.c: ports in what servers send ---------------------------------------------------------- */
+
+#define PARTIAL_MAX 20 /* the longest beginning of a port that may be at the end of what has come */
+
+/* From now on. False: not two ports of five digits, or too many. */
+bool map_port(const char *from, const char *to);
+/* Changes the ports in it. Returns how many bytes are ready: what is behind them may be the beginning of one. */
+size_t map_ports(char *bytes, size_t size);
+
 /* ---- links.c: connections ------------------------------------------------------------------------ */
 
 enum what { BYTES, END, RESET };
@@ -56,6 +65,8 @@ struct link {
     bool connected, lost;
     bool cutting; /* as soon as what was forwarded has left */
     bool over;    /* closed; to be freed at the end of the round */
+    char partial[PARTIAL_MAX]; /* from the server: it may be the beginning of a port */
+    size_t partial_size;
     struct flow flows[WAYS];
 };
 extern struct link *links;

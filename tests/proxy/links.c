@@ -120,23 +120,45 @@ static void cut_reply(struct link *link)
     cut_when_sent(link);
 }
 
+/* `bytes` begins with what was kept before. */
+static void take_replies(struct link *link, char *bytes, size_t size)
+{
+    size_t ready = map_ports(bytes, size);
+    link->partial_size = size - ready;
+    memcpy(link->partial, bytes + ready, link->partial_size);
+    if (ready > 0)
+        add_chunk(link, DOWN, BYTES, bytes, ready);
+}
+
+static void take_end(struct link *link, enum way way, enum what what)
+{
+    if (way == DOWN && link->partial_size > 0)
+        add_chunk(link, DOWN, BYTES, link->partial, link->partial_size);
+    add_chunk(link, way, what, NULL, 0);
+}
+
 static void take(struct link *link, enum way way)
 {
-    static char bytes[65536];
-    ssize_t got = recv(link->fds[way], bytes, sizeof bytes, 0);
+    static char buffer[PARTIAL_MAX + 65536];
+    size_t kept = way == DOWN ? link->partial_size : 0;
+    ssize_t got = recv(link->fds[way], buffer + PARTIAL_MAX, sizeof buffer - PARTIAL_MAX, 0);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (got <= 0) {
-        add_chunk(link, way, got < 0 ? RESET : END, NULL, 0);
+        take_end(link, way, got < 0 ? RESET : END);
         return;
     }
     counts.taken[way] += (uint64_t)got;
-    if (way == DOWN && rules.losing)
+    char *bytes = buffer + PARTIAL_MAX - kept;
+    memcpy(bytes, link->partial, kept);
+    if (way == UP)
+        add_chunk(link, UP, BYTES, bytes, (size_t)got);
+    else if (rules.losing)
         link->lost = true;
-    else if (way == DOWN && rules.replies_to_cut > 0 && --rules.replies_to_cut == 0)
+    else if (rules.replies_to_cut > 0 && --rules.replies_to_cut == 0)
         cut_reply(link);
     else
-        add_chunk(link, way, BYTES, bytes, (size_t)got);
+        take_replies(link, bytes, kept + (size_t)got);
 }
 
 /* Nobody is there to have it; the sender is told in its turn. */

@@ -1,5 +1,5 @@
 /* main.c - the fault proxy of the tests: on command it does to a client and a server what networks do to them. One
- * thread, one poll loop; knows bytes and connections, not their meaning.
+ * thread, one poll loop; knows bytes and connections, and of their meaning only ports (ports.c).
  *
  * proxy CONTROL HOST PORT [listen=ADDRESS] [with=PID]
  *   forwards from a free port of the loopback interface (printed: PORT=N) to HOST PORT (numeric), and takes commands at the
@@ -21,6 +21,8 @@
  *   refuse                refuse new connections, and reset the existing ones
  *   accept                accept connections again
  *   delay MS up|down|both forward each chunk that much later
+ *   map PORT PORT2        PORT in what a node of a Redis Cluster says of the nodes becomes PORT2, from now on: the port of the proxy
+ *                         in front of that node. `pass` keeps it
  *   count                 now=, ever= connections; up=, down= bytes forwarded; up_taken=, down_taken= bytes received,
  *                         including lost and held ones; cut=, cut-after-up=, cut-after-down=, cut-reply= connections
  *                         that were reset in that way

@@ -176,6 +176,25 @@ class Passing(Case):
             return
         self.assert_reset(client)
 
+    def test_ports(self):
+        """At each byte at which what the server sends can be torn apart; what is no port of a node stays."""
+        text = b"-MOVED 1 127.0.0.1:12345\r\n*2\r\n$9\r\n127.0.0.1\r\n:12345\r\n$4\r\nport\r\n:23456\r\n:12345\r\n+127.0.0.1:1"
+        wanted = text.replace(b".1:12345", b".1:54321").replace(b".1\r\n:12345", b".1\r\n:54321").replace(b"23456", b"65432")
+        self.proxy.say("map", 12345, 54321)
+        self.proxy.say("map", 23456, 65432)
+        self.proxy.say("pass")
+        for size in range(1, len(text)):
+            client, server = self.pair()
+            before = self.proxy.count("down_taken")
+            server.sendall(text[:size])
+            self.taken("down", before + size)
+            server.sendall(text[size:])
+            server.close()
+            self.assertEqual(read_to_end(client), (wanted, "end"))
+            client.close()
+        self.assertIn("error", self.proxy.say("map", 80, 12345, code=64))
+        self.assertIn("error", self.proxy.say("map", 12345, code=64))
+
     def test_many(self):
         pairs = [self.pair() for _ in range(100)]
         self.assertEqual(self.proxy.count("now"), 100)

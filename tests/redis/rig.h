@@ -15,7 +15,7 @@
 
 /* ---- the server (server.c) --------------------------------------------------------------------------- */
 
-#define SERVERS_MAX 5
+#define SERVERS_MAX 6
 
 struct server {
     char folder[200];

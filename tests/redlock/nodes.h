@@ -5,7 +5,7 @@
 
 #include <rig.h>
 
-#define NODES_MAX SERVERS_MAX
+#define NODES_MAX 5
 #define ALL ((1u << NODES_MAX) - 1)
 /* The setting of most tests: newly started servers may vote. */
 #define AT_ONCE "node_persistent = yes\n"

@@ -12,18 +12,22 @@
 #                     down_after=MS (1000). A restarted server has the same role as at its first start
 #   sentinel_password=TEXT   the password of the sentinels
 #   nodes=N           N independent servers
+#   cluster=N         a cluster of N masters, with replicas=N for each of them: the replicas of master 1 are N+1, 2N+1 …
+#                     Slots are shared out evenly. Nodes suspect each other after node_timeout=MS (30000: never, on a
+#                     busy machine). A replica takes over only if it is told to (CLUSTER FAILOVER), or with
+#                     failover=auto. A restarted node has the role that it had last. Needs Redis 7
 #   aof=yes           appendonly, appendfsync always: a restart keeps everything; everysec: appendfsync everysec
 #   maxclients=N, maxmemory=N
 #   faketime=yes      the clock of server 1 is what FOLDER/faketime says ("+0", "+1h", "-90s", "+0 x1.5";
 #                     libfaketime); all: the clock of each server
 #   disk=FILE         loaded into each: tests/torture/disk.c, whose disk is full while FOLDER/NAME.full exists
 #   conf=LINE         a line of redis.conf, for each server; may be given more than once
-# Values: HOST PORT PORT2 … SOCKET SOCKET2 … HOST6 USER PASSWORD SENTINELS (as a client takes them)
+# Values: HOST PORT PORT2 … SOCKET SOCKET2 … HOST6 USER PASSWORD SENTINELS (as a client takes them) CLUSTER (its masters)
 # shellcheck shell=sh disable=SC2034,SC2154 # the variables are servers.sh's
 
 kind_programs='redis-server redis-cli timeout'
 kind_keys='password user rights socket ipv6 replicas nodes aof maxclients maxmemory faketime conf'
-kind_keys="$kind_keys disk sentinels down_after sentinel_password"
+kind_keys="$kind_keys disk sentinels down_after sentinel_password cluster node_timeout failover"
 kind_patience_s=120
 kind_in_turn=yes # a replica that finds no primary tries again after a second only
 
@@ -32,7 +36,15 @@ redis_rights='~* &* -@all +@read +@write -@dangerous +@scripting +@pubsub +@tran
 redis_rights="$redis_rights +time +wait +info +role +client|id +client|setname +client|kill"
 
 redis_count() {
-    echo $(($(setting nodes 1) + $(setting replicas 0)))
+    if is_cluster; then
+        echo $(($(setting cluster) * (1 + $(setting replicas 0))))
+    else
+        echo $(($(setting nodes 1) + $(setting replicas 0)))
+    fi
+}
+
+is_cluster() {
+    [ "$(setting cluster 0)" -gt 0 ]
 }
 
 kind_members() {
@@ -72,6 +84,10 @@ kind_check() {
     if [ "$(setting ipv6)" = yes ] &&
         ! grep -q '^00000000000000000000000000000001 ' /proc/net/if_inet6 2>/dev/null; then
         echo 'this host has no ::1'
+        return 1
+    fi
+    if is_cluster && ! redis_at_least 7 0; then
+        echo 'this Redis has no cluster-port'
         return 1
     fi
     if [ "$(setting nodes 1)" -gt 1 ] && [ "$(setting replicas 0)" -gt 0 ]; then
@@ -120,10 +136,48 @@ CONF
     [ -z "$(setting maxclients)" ] || echo "maxclients $(setting maxclients)"
     [ -z "$(setting maxmemory)" ] || echo "maxmemory $(setting maxmemory)"
     redis_conf_secrets
-    if [ "$(setting replicas 0)" -gt 0 ] && [ "$1" != 1 ]; then
+    if is_cluster; then
+        cluster_conf "$1"
+    elif [ "$(setting replicas 0)" -gt 0 ] && [ "$1" != 1 ]; then
         echo "replicaof 127.0.0.1 $(server_port 1)"
     fi
     settings conf
+}
+
+# What is not persisted is gone with a master; and a full copy does not wait for further replicas.
+cluster_conf() {
+    cat <<CONF
+cluster-enabled yes
+cluster-port $(server_port "$1" bus)
+cluster-config-file nodes.conf
+cluster-node-timeout $(setting node_timeout 30000)
+cluster-allow-replica-migration no
+repl-diskless-sync yes
+repl-diskless-sync-delay 0
+CONF
+    [ "$(setting failover)" = auto ] || echo 'cluster-replica-no-failover yes'
+}
+
+# What nodes say of themselves.
+cluster_id() {
+    printf '%040x' "$(server_port "$1")"
+}
+
+# What the node NAME knows: all of them, so that they need not find each other first. It writes this file from then on.
+cluster_nodes() {
+    masters=$(setting cluster)
+    for member in $(kind_members); do
+        master=$(((member - 1) % masters + 1)) flags=master of=- slots=''
+        if [ "$member" -gt "$masters" ]; then
+            flags=slave of=$(cluster_id "$master")
+        else
+            slots=" $((16384 * (member - 1) / masters))-$((16384 * member / masters - 1))"
+        fi
+        [ "$member" != "$1" ] || flags=myself,$flags
+        echo "$(cluster_id "$member") 127.0.0.1:$(server_port "$member")@$(server_port "$member" bus)" \
+            "$flags $of 0 0 $master connected$slots"
+    done
+    echo "vars currentEpoch $masters lastVoteEpoch 0"
 }
 
 redis_conf_secrets() {
@@ -179,6 +233,10 @@ kind_prepare() {
     fi
     [ -f "$FOLDER/faketime" ] || echo +0 >"$FOLDER/faketime"
     (umask 077 && redis_conf "$1" >"$FOLDER/$1/redis.conf")
+    if is_cluster; then
+        kind_in_turn=no # none is ready before all are there
+        [ -f "$FOLDER/ready" ] && [ -f "$FOLDER/$1/nodes.conf" ] || (cluster_nodes "$1" >"$FOLDER/$1/nodes.conf")
+    fi
 }
 
 kind_run() {
@@ -213,13 +271,22 @@ redis_ask() {
 }
 
 kind_may_be_ready() {
-    if is_sentinel "$1"; then log_says "$1" 'Sentinel ID is'; else log_says "$1" 'Ready to accept connections'; fi
+    if is_sentinel "$1"; then
+        log_says "$1" 'Sentinel ID is'
+    elif is_cluster; then
+        log_says "$1" 'Cluster state changed: ok'
+    else
+        log_says "$1" 'Ready to accept connections'
+    fi
 }
 
 kind_ready() {
     redis_ask "$1" info server | grep -q "^process_id:$2[^0-9]*$" || return 1
     ! is_sentinel "$1" || return 0
-    if [ "$(setting replicas 0)" -gt 0 ] && [ "$1" != 1 ]; then
+    if is_cluster; then
+        redis_ask "$1" cluster info | grep -q '^cluster_state:ok' &&
+            redis_ask "$1" info replication | grep -Eq '^(role:master|master_link_status:up)'
+    elif [ "$(setting replicas 0)" -gt 0 ] && [ "$1" != 1 ]; then
         redis_ask "$1" info replication | grep -Eq '^(role:master|master_link_status:up)'
     else
         # still loading what it has kept: not yet
@@ -229,6 +296,7 @@ kind_ready() {
 
 kind_values() {
     echo HOST=127.0.0.1
+    ! is_cluster || echo "CLUSTER=$(setting cluster)"
     [ "$(setting ipv6)" != yes ] || echo HOST6=::1
     [ "$(setting sentinels 0)" -eq 0 ] || {
         printf SENTINELS

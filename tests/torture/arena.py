@@ -163,6 +163,10 @@ class Slot:
         for name, port in run.server.values.items():
             if name.startswith("PORT") and run.settings["proxies"]:
                 values[name] = str(self.start_proxy(name, port))
+        if "CLUSTER" in values:  # its nodes lead clients to each other
+            for name, port in run.server.values.items():
+                if values[name] != port:
+                    self.say_proxies(f"map {port} {values[name]}")
         self.config = self.write_config(values)
 
     def start_proxy(self, name, port):
