@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/epoll.h>
+#include <sys/types.h>
 #include <time.h>
 
 /* ---- owners.c ---- */
@@ -23,6 +24,9 @@ int calls_process_of_new_thread(void);
 
 /* ---- calls_time.c ---- */
 
+/* The time of day when the scheduler's clock is 0, unless it was set. */
+#define CALLS_WALL_NS INT64_C(1700000000000000000)
+
 int64_t calls_duration(const struct timespec *duration);
 /* On the scheduler's clock. */
 int64_t calls_instant(clockid_t clock, const struct timespec *at);
@@ -33,5 +37,11 @@ void calls_set_wall(int process, int64_t offset_ns);
 
 /* timeout_ns -1: for ever. */
 int calls_epoll_wait(int epoll, struct epoll_event *events, int capacity, int64_t timeout_ns);
+
+/* ---- calls_net.c ---- */
+
+/* What read() does with a descriptor that the simulated network has. False: it has another. */
+bool calls_net_read(int fd, void *buffer, size_t size, int flags, ssize_t *count);
+bool calls_net_write(int fd, const void *buffer, size_t size, ssize_t *count);
 
 #endif

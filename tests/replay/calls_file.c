@@ -4,6 +4,7 @@
  * with no time-out, whenever a descriptor may have changed: after each write, read, close and epoll_ctl, and when a timer
  * is due. A timerfd is an eventfd that the scheduler's clock makes readable. */
 #include "calls.h"
+#include "net.h"
 #include "real.h"
 #include "sched.h"
 
@@ -98,11 +99,14 @@ static bool is_empty(const void *address)
 ssize_t read(int fd, void *buffer, size_t size)
 {
     const struct timer *timer = sched_on() ? timer_of(fd) : NULL;
+    ssize_t count;
+    if (calls_net_read(fd, buffer, size, 0, &count))
+        return count;
     if (sched_on())
         sched_point(POINT_FILE);
     while (timer && timer->blocks && is_empty(&fd))
         sched_wait(WAIT_FILES, &fd, is_empty, SCHED_NEVER);
-    ssize_t count = real()->read(fd, buffer, size);
+    count = real()->read(fd, buffer, size);
     if (sched_on())
         sched_files_changed();
     return count;
@@ -110,7 +114,10 @@ ssize_t read(int fd, void *buffer, size_t size)
 
 ssize_t write(int fd, const void *buffer, size_t size)
 {
-    ssize_t count = real()->write(fd, buffer, size);
+    ssize_t count;
+    if (calls_net_write(fd, buffer, size, &count))
+        return count;
+    count = real()->write(fd, buffer, size);
     if (!sched_on())
         return count;
     int problem = errno;
@@ -127,6 +134,8 @@ int close(int fd)
         sched_remove_timer(&timer->timer);
         timer->fd = 0;
     }
+    if (sched_on() && net_of(fd))
+        net_close(net_of(fd));
     int result = real()->close(fd);
     if (sched_on())
         sched_files_changed();

@@ -12,7 +12,6 @@
 #include <sys/time.h>
 
 #define NS_PER_S INT64_C(1000000000)
-#define WALL_NS (INT64_C(1700000000) * NS_PER_S)
 
 static int64_t wall_offset_ns[SCHED_PROCESSES];
 
@@ -33,7 +32,7 @@ int64_t calls_duration(const struct timespec *duration)
 
 static int64_t wall_behind(void)
 {
-    return WALL_NS + wall_offset_ns[sched_process()];
+    return CALLS_WALL_NS + wall_offset_ns[sched_process()];
 }
 
 static bool is_wall(clockid_t clock)

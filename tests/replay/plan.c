@@ -1,5 +1,5 @@
 /* plan.c - makes a plan from a seed, and prints it. See plan.h. */
-#include "plan.h"
+#include "plan_draw.h"
 #include "sim.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 static uint64_t state;
 
-static uint64_t draw(uint64_t below)
+uint64_t plan_draw(uint64_t below)
 {
     uint64_t x = state += UINT64_C(0x9E3779B97F4A7C15);
     x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
@@ -16,31 +16,16 @@ static uint64_t draw(uint64_t below)
     return (x ^ (x >> 31)) % below;
 }
 
-static bool one_in(uint64_t n)
-{
-    return draw(n) == 0;
-}
-
-#define PICK(array) (array)[draw(sizeof(array) / sizeof(*(array)))]
-
-static int64_t pick_ms(const int64_t *choices, size_t count)
-{
-    return choices[draw(count)];
-}
-#define PICK_MS(...)                                                                               \
-    pick_ms((const int64_t[]){__VA_ARGS__},                                                        \
-            sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
-
 /* ---- workers ---- */
 
-static struct step *add(struct plan *plan, int worker, enum plan_what what)
+struct step *plan_add(struct plan *plan, int worker, enum plan_what what)
 {
     if (plan->count == PLAN_STEPS)
         abort();
     struct step *step = &plan->steps[plan->count];
     *step = (struct step){.id = (unsigned)plan->count++, .worker = worker, .what = what};
-    step->slot = (int)draw(PLAN_SLOTS);
-    step->name = (int)draw((uint64_t)plan->names);
+    step->slot = (int)plan_draw(PLAN_SLOTS);
+    step->name = (int)plan_draw((uint64_t)plan->names);
     return step;
 }
 
@@ -51,7 +36,7 @@ static void choose_acquire(const struct plan *plan, struct step *step)
                                                    CALLBACK_TRY,  CALLBACK_SLOW};
     step->wait_ms = PICK_MS(0, 0, 1, 20, 150, 700, 3000, 3000, -1, -1);
     step->ttl_ms = one_in(4) ? plan->ttl_ms * 2 : plan->ttl_ms;
-    step->shared = draw(10) < 3;
+    step->shared = plan_draw(10) < 3;
     step->owner = !step->shared && one_in(6);
     step->no_renew = one_in(8);
     step->max_hold_ms = one_in(10) ? PICK_MS(100, 500, 1500) : 0;
@@ -72,12 +57,14 @@ static void add_worker_step(struct plan *plan, int worker)
         STEP_WORK,          STEP_COUNT,         STEP_COUNT,          STEP_COUNT,
         STEP_INSPECT};
     enum plan_what what = one_in(40) && !plan->lasting ? STEP_CLOSE : PICK(whats);
-    struct step *step = add(plan, worker, what);
+    struct step *step = plan_add(plan, worker, what);
     step->ms = PICK_MS(0, 0, 1, 5, 40, 200, 900);
     if (what == STEP_ACQUIRE || what == STEP_ACQUIRE_ASYNC || what == STEP_ACQUIRE_MANY)
         choose_acquire(plan, step);
     else if (what == STEP_EXTEND)
         step->ttl_ms = PICK_MS(0, 100, 500, 2000);
+    if (plan->driver != PLAN_SIM)
+        plan_net_restrict(plan, step);
 }
 
 /* ---- the nemesis ---- */
@@ -102,9 +89,9 @@ static void choose_fault(const struct plan *plan, struct step *step)
     if (step->kinds & SIM_OP(MORTISE_OP_ACQUIRE) &&
         (step->fate == SIM_SILENT || step->fate == SIM_SILENT_EXECUTED))
         step->fate = SIM_PASS; /* a driver answers an acquire some day: see the end of the faults */
-    step->times = 1 + (int)draw(4);
-    step->request_ms = one_in(2) ? 0 : (int64_t)draw((uint64_t)longest_ms);
-    step->reply_ms = one_in(2) ? 0 : (int64_t)draw((uint64_t)longest_ms);
+    step->times = 1 + (int)plan_draw(4);
+    step->request_ms = one_in(2) ? 0 : (int64_t)plan_draw((uint64_t)longest_ms);
+    step->reply_ms = one_in(2) ? 0 : (int64_t)plan_draw((uint64_t)longest_ms);
     if (!one_in(8) && step->request_ms > plan->ttl_ms / 2)
         step->request_ms /= 3;
     step->hold_request = one_in(20);
@@ -127,16 +114,16 @@ static void add_nemesis_step(struct plan *plan)
         what = STEP_KILL;
     if (plan->losses && one_in(5))
         what = STEP_LOSE;
-    struct step *step = add(plan, -1, what);
-    step->process = 1 + (int)draw((uint64_t)plan->processes);
+    struct step *step = plan_add(plan, -1, what);
+    step->process = 1 + (int)plan_draw((uint64_t)plan->processes);
     step->ms = PICK_MS(0, 5, 50, 300, 1500);
     if (what == STEP_FAULT)
         choose_fault(plan, step);
     else if (what == STEP_STOP)
-        step->ms = (int64_t)draw(plan->lasting ? 3000 : (uint64_t)plan->ttl_ms * 2);
+        step->ms = (int64_t)plan_draw(plan->lasting ? 3000 : (uint64_t)plan->ttl_ms * 2);
     else if (what == STEP_WALL)
         step->ms = PICK_MS(-86400000, -3600000, 3600000, 86400000);
-    struct step *pause = add(plan, -1, STEP_PAUSE);
+    struct step *pause = plan_add(plan, -1, STEP_PAUSE);
     pause->ms = PICK_MS(0, 1, 10, 50, 200, 700);
 }
 
@@ -158,10 +145,10 @@ static void choose_schedule(struct plan *plan)
 
 static void choose_settings(struct plan *plan)
 {
-    plan->processes = 1 + (int)draw(3);
-    plan->names = 1 + (int)draw(PLAN_NAMES);
+    plan->processes = 1 + (int)plan_draw(3);
+    plan->names = 1 + (int)plan_draw(PLAN_NAMES);
     for (int p = 1; p <= plan->processes; p++) {
-        int workers = 1 + (int)draw(plan->processes > 2 ? 2 : 3);
+        int workers = 1 + (int)plan_draw(plan->processes > 2 ? 2 : 3);
         plan->dispatches[p] = one_in(5);
         for (int i = 0; i < workers && plan->workers < PLAN_WORKERS; i++)
             plan->process_of[plan->workers++] = p;
@@ -181,6 +168,8 @@ static void choose_settings(struct plan *plan)
     plan->lasting = !plan->losses && one_in(4);
     if (plan->lasting)
         plan->ttl_ms = 30000;
+    if (plan->driver != PLAN_SIM)
+        plan_net_settings(plan);
 }
 
 void plan_reschedule(struct plan *plan, uint64_t schedule)
@@ -189,21 +178,25 @@ void plan_reschedule(struct plan *plan, uint64_t schedule)
     choose_schedule(plan);
 }
 
-void plan_make(struct plan *plan, uint64_t seed, uint64_t schedule)
+void plan_make(struct plan *plan, enum plan_driver driver, uint64_t seed, uint64_t schedule)
 {
     memset(plan, 0, sizeof *plan);
+    plan->driver = driver;
     plan->seed = seed;
     plan->schedule = schedule ? schedule : seed;
     state = seed * UINT64_C(0xD6E8FEB86659FD93) + 3;
     choose_settings(plan);
     for (int worker = 0; worker < plan->workers; worker++) {
-        int count = 4 + (int)draw(14);
+        int count = 4 + (int)plan_draw(14);
         for (int i = 0; i < count; i++)
             add_worker_step(plan, worker);
     }
-    int count = plan->faults ? (int)draw(16) : 0;
+    int count = plan->faults ? (int)plan_draw(16) : 0;
     for (int i = 0; i < count; i++)
-        add_nemesis_step(plan);
+        if (plan->driver == PLAN_SIM)
+            add_nemesis_step(plan);
+        else
+            plan_net_step(plan);
     choose_schedule(plan);
 }
 
@@ -267,6 +260,9 @@ char *plan_step_text(const struct step *step, char *text, size_t size)
     else if (step->what < STEP_FAULT)
         snprintf(text + used, size - (size_t)used, " slot=%d ms=%lld", step->slot,
                  (long long)(step->what == STEP_EXTEND ? step->ttl_ms : step->ms));
+    else if (step->what >= STEP_CUT)
+        snprintf(text + used, size - (size_t)used, " process=%d server=%d ways=%u ms=%lld",
+                 step->process, step->server, step->ways, (long long)step->ms);
     else
         snprintf(text + used, size - (size_t)used, " process=%d ms=%lld", step->process,
                  (long long)step->ms);
@@ -284,6 +280,12 @@ void plan_print(const struct plan *plan)
            (long long)plan->ttl_ms, (long long)plan->handover_window_ms,
            (long long)plan->handover_max, (long long)plan->unreachable_ms,
            (long long)plan->close_ms);
+    if (plan->driver != PLAN_SIM)
+        printf("servers=%d layout=%d slow=1/%u %lld ms split=1/%u command=%lld connect=%lld "
+               "keeps=%d; ",
+               plan->servers, (int)plan->layout, plan->slow_one_in, (long long)plan->slow_ms,
+               plan->split_one_in, (long long)plan->command_timeout_ms,
+               (long long)plan->connect_timeout_ms, plan->keeps_data);
     printf("switch 1/%u change 1/%u jitter %lld ns stall 1/%u spurious 1/%u\n", plan->switch_one_in,
            plan->change_one_in, (long long)plan->jitter_ns, plan->stall_one_in,
            plan->spurious_one_in);

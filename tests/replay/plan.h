@@ -32,12 +32,23 @@ enum { PLAN_PROCESSES = 4, PLAN_WORKERS = 8, PLAN_STEPS = 256, PLAN_SLOTS = 2, P
     X(STOP, "stop")                                                                                \
     X(KILL, "kill")                                                                                \
     X(WALL, "wall")                                                                                \
-    X(PAUSE, "pause")
+    X(PAUSE, "pause")                                                                              \
+    X(CUT, "cut")                                                                                  \
+    X(CUT_ALL, "cut-all")                                                                          \
+    X(BLOCK, "block")                                                                              \
+    X(SERVER_STOP, "server-stop")                                                                  \
+    X(RESTART, "restart")                                                                          \
+    X(FLUSH, "flush-scripts")                                                                      \
+    X(SERVER_WALL, "server-wall")                                                                  \
+    X(HANGUP, "hang-up")
 enum plan_what {
 #define PLAN_WHAT_ENUM(name, word) STEP_##name,
     PLAN_WHAT_MAP(PLAN_WHAT_ENUM)
 #undef PLAN_WHAT_ENUM
 };
+
+enum plan_driver { PLAN_SIM, PLAN_REDIS, PLAN_REDLOCK };
+enum plan_layout { LAYOUT_STRING, LAYOUT_HASH, LAYOUT_WATCH }; /* of redis: mode, atomicity */
 
 /* What the application does in the on_state callback of a lease, or in the callback of an async acquire. */
 enum plan_callback {
@@ -62,10 +73,14 @@ struct step {
     int fate, status, on_cancel, times;
     int64_t request_ms, reply_ms;
     bool hold_request, hold_reply;
+    /* CUT and behind it: the network and the servers; ways: of enum net_way, as bits */
+    int server;
+    unsigned ways;
     bool dropped; /* by the shrinker */
 };
 
 struct plan {
+    enum plan_driver driver;
     uint64_t seed, schedule;
     int processes, workers, names;
     int process_of[PLAN_WORKERS];
@@ -75,6 +90,12 @@ struct plan {
     /* the clients' settings */
     bool notify, queue, log;
     int64_t latency_ms, handover_window_ms, handover_max, unreachable_ms, close_ms, ttl_ms;
+    /* the servers and their network; latency_ms: how long a message travels at most */
+    int servers;
+    enum plan_layout layout;
+    bool keeps_data; /* a server that is restarted has its data still */
+    uint32_t slow_one_in, split_one_in;
+    int64_t slow_ms, command_timeout_ms, connect_timeout_ms;
     /* the scheduler's */
     uint32_t switch_one_in, change_one_in, stall_one_in, spurious_one_in;
     int64_t jitter_ns, stall_ms;
@@ -83,7 +104,7 @@ struct plan {
 };
 
 /* schedule: the seed of the interleaving; 0: that of the plan. */
-void plan_make(struct plan *plan, uint64_t seed, uint64_t schedule);
+void plan_make(struct plan *plan, enum plan_driver driver, uint64_t seed, uint64_t schedule);
 /* The same plan under another interleaving. */
 void plan_reschedule(struct plan *plan, uint64_t schedule);
 /* A request may travel for longer than the ttl: nobody releases what it acquires. */

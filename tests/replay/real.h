@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -33,6 +34,12 @@
     X(ssize_t, read, (int, void *, size_t))                                                        \
     X(ssize_t, write, (int, const void *, size_t))                                                 \
     X(int, close, (int))                                                                           \
+    X(int, socket, (int, int, int))                                                                \
+    X(int, connect, (int, const struct sockaddr *, socklen_t))                                     \
+    X(ssize_t, send, (int, const void *, size_t, int))                                             \
+    X(ssize_t, recv, (int, void *, size_t, int))                                                   \
+    X(int, getsockopt, (int, int, int, void *, socklen_t *))                                       \
+    X(int, setsockopt, (int, int, int, const void *, socklen_t))                                   \
     X(ssize_t, getrandom, (void *, size_t, unsigned))                                              \
     X(int, usleep, (useconds_t))                                                                   \
     X(int, nanosleep, (const struct timespec *, struct timespec *))                                \

@@ -4,17 +4,19 @@
  *     replay --seeds A-B         many, each in a process of its own; prints those that fail
  *     replay --seed N --trace    prints what happens
  *
+ * --driver NAME sim (if it is not given), redis, redlock
  * --schedule N  the seed of the interleaving, if it is not that of the plan
  * --keep LIST   the only steps of the plan that are executed: "3,7,9-12"
  * --plan        prints the plan and ends
  * --points      with --trace: prints every point of the scheduler
  * --fresh S      seeds that nobody has tried, for S seconds; prints where they begin
- * --modules DIR  where sim.so and recorder.so are; for planted bugs
+ * --modules DIR  where modules are looked for first; for planted bugs
  * --first       ends at the first failure
  * --jobs N      how many runs there are at once (1); each has a processor of its own
  * --shrink      prints the shortest plan that still fails
  *
  * Exit code 0: no run failed; 1: a run failed; 64: usage. docs/replay.md explains more. */
+#include "backend.h"
 #include "calls.h"
 #include "real.h"
 #include "shrink.h"
@@ -33,6 +35,7 @@ static struct {
     uint64_t first, last, schedule;
     const char *keep;
     const char *modules;
+    enum plan_driver driver;
     int jobs, fresh_s;
     bool trace, points, plan, shrink, first_only;
 } wanted = {.jobs = 1, .modules = REPLAY_MODULES};
@@ -48,21 +51,30 @@ static void use_processor(int number)
     sched_setaffinity(0, sizeof set, &set); /* if it is refused, the run is only slower */
 }
 
+static void *load_module(const char *name)
+{
+    const char *const folders[] = {wanted.modules, REPLAY_MODULES, REPLAY_DRIVERS};
+    char file[4096];
+    void *library = NULL;
+    for (size_t i = 0; i < sizeof folders / sizeof *folders && !library; i++) {
+        snprintf(file, sizeof file, "%s/%s.so", folders[i], name);
+        if (access(file, R_OK) == 0)
+            library = dlopen(file, RTLD_NOW);
+    }
+    if (!library) {
+        fprintf(stderr, "replay: the module %s was not found\n", name);
+        exit(1);
+    }
+    return library;
+}
+
 static void load_modules(void)
 {
-    const char *const names[] = {"sim", "recorder"};
-    char file[4096];
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(file, sizeof file, "%s/%s.so", wanted.modules, names[i]);
-        void *library = dlopen(file, RTLD_NOW);
-        if (!library) {
-            fprintf(stderr, "replay: %s\n", dlerror());
-            exit(1);
-        }
-        if (i == 0)
-            run_world.sim = (const sim_api *)dlsym(library, SIM_API_SYMBOL);
-    }
-    setenv("MORTISE_MODULE_PATH", wanted.modules, 1);
+    char path[8192];
+    run_world.backend->loaded(load_module(run_world.backend->module));
+    load_module("recorder");
+    snprintf(path, sizeof path, "%s:%s:%s", wanted.modules, REPLAY_MODULES, REPLAY_DRIVERS);
+    setenv("MORTISE_MODULE_PATH", path, 1);
     unsetenv("MORTISE_CONFIG");
 }
 
@@ -110,7 +122,7 @@ int child_end(struct child *child, char **output)
 
 static void make(struct plan *plan, uint64_t seed)
 {
-    plan_make(plan, seed, wanted.schedule);
+    plan_make(plan, wanted.driver, seed, wanted.schedule);
     if (wanted.keep && !plan_keep(plan, wanted.keep)) {
         fprintf(stderr, "replay: --keep %s: not a list\n", wanted.keep);
         exit(64);
@@ -192,6 +204,20 @@ static bool set_seeds(const char *text)
     return *text && *end == '\0' && wanted.first > 0;
 }
 
+static bool set_driver(const char *name)
+{
+    static const struct backend *const backends[] = {[PLAN_SIM] = &backend_sim,
+                                                     [PLAN_REDIS] = &backend_redis,
+                                                     [PLAN_REDLOCK] = &backend_redlock};
+    for (enum plan_driver driver = PLAN_SIM; driver <= PLAN_REDLOCK; driver++)
+        if (strcmp(name, backends[driver]->module) == 0) {
+            wanted.driver = driver;
+            run_world.backend = backends[driver];
+            return true;
+        }
+    return false;
+}
+
 static bool set_argument(const char *key, const char *value)
 {
     bool *flag = strcmp(key, "--trace") == 0    ? &wanted.trace
@@ -218,7 +244,7 @@ static bool set_argument(const char *key, const char *value)
         return (wanted.fresh_s = (int)strtol(value, NULL, 10)) > 0;
     }
     if (strcmp(key, "--driver") == 0)
-        return strcmp(value, "sim") == 0;
+        return set_driver(value);
     if (strcmp(key, "--jobs") == 0)
         return (wanted.jobs = (int)strtol(value, NULL, 10)) > 0 && wanted.jobs <= 64;
     return false;
@@ -233,6 +259,7 @@ static bool takes_value(const char *key)
 
 int main(int argc, char **argv)
 {
+    set_driver("sim");
     for (int i = 1; i < argc; i++) {
         bool value = takes_value(argv[i]);
         if (!set_argument(argv[i], value && i + 1 < argc ? argv[i + 1] : NULL))

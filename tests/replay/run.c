@@ -1,11 +1,11 @@
 /* run.c - one run of a plan: begins the processes, waits for their workers, closes all clients, and has the checker of
  * tests/torture look at the history. See world.h. */
-#include "calls.h"
+#include "backend.h"
 #include "world.h"
 #include "world_settings.h"
 
 #include <dirent.h>
-#include <dlfcn.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,14 +23,13 @@ static void write_config(void)
     if (!file)
         abort();
     fprintf(file,
-            "[mortise]\ndriver = sim\nobserve = recorder\nlog = %s\nttl = %lldms\n"
+            "[mortise]\ndriver = %s\nobserve = recorder\nlog = %s\nttl = %lldms\n"
             "handover_window = %lldms\nhandover_max = %lld\nunreachable_timeout = %lldms\n"
-            "close_timeout = %lldms\n[sim]\nnotify = %s\nqueue = %s\nlatency = %lldms\n"
-            "[recorder]\nfolder = %s\n",
-            plan->log ? "stderr" : "none", (long long)plan->ttl_ms,
+            "close_timeout = %lldms\n[recorder]\nfolder = %s\n",
+            run_world.backend->module, plan->log ? "stderr" : "none", (long long)plan->ttl_ms,
             (long long)plan->handover_window_ms, (long long)plan->handover_max,
-            (long long)plan->unreachable_ms, (long long)plan->close_ms, plan->notify ? "yes" : "no",
-            plan->queue ? "yes" : "no", (long long)plan->latency_ms, run_world.folder);
+            (long long)plan->unreachable_ms, (long long)plan->close_ms, run_world.folder);
+    run_world.backend->write_section(file);
     fclose(file);
 }
 
@@ -44,18 +43,17 @@ static void make_folder(void)
     write_config();
 }
 
-/* What was written there, and the folder. */
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *where)
+{
+    (void)status;
+    (void)type;
+    (void)where;
+    return remove(path);
+}
+
 static void remove_folder(void)
 {
-    DIR *folder = opendir(run_world.folder);
-    char path[600];
-    for (const struct dirent *entry; folder && (entry = readdir(folder));) {
-        snprintf(path, sizeof path, "%s/%s", run_world.folder, entry->d_name);
-        unlink(path);
-    }
-    if (folder)
-        closedir(folder);
-    rmdir(run_world.folder);
+    nftw(run_world.folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 /* ---- the checker ---- */
@@ -92,7 +90,7 @@ static void record_open_histories(void)
 static int64_t patience_ms(void)
 {
     const struct plan *plan = &run_world.plan;
-    int64_t ms = 9000;
+    int64_t ms = 9000 + run_world.backend->patience_ms();
     for (int p = 1; p <= plan->processes; p++)
         if (sched_is_killed(p))
             ms += 8 * plan->ttl_ms + (plan->queue ? 20000 : 0);
@@ -205,7 +203,6 @@ static bool count_held(const mortise_info *info, void *held)
 /* If no process was killed and every close was clean, the backend has nothing of anybody. */
 static void check_backend(void)
 {
-    const sim_api *sim = run_world.sim;
     mortise_error error;
     for (int p = 1; p <= run_world.plan.processes; p++)
         if (sched_is_killed(p))
@@ -217,10 +214,20 @@ static void check_backend(void)
     if (mortise_list(opened->handle, NULL, count_held, &held, &error) != MORTISE_OK)
         sched_fail("mortise_list: %s", error.message);
     client_close(opened);
-    if ((held > 0 && !plan_has_late_requests(&run_world.plan)) || sim->waiters(NULL) > 0 ||
-        sim->outstanding() > 0)
-        sched_fail("left in the backend: %d claims, %zu waiters, %zu requests", held,
-                   sim->waiters(NULL), sim->outstanding());
+    run_world.backend->check_left(held);
+}
+
+static void process_killed(int process, int64_t at_ns)
+{
+    record_killed(process, at_ns);
+    run_world.backend->process_killed(process);
+}
+
+/* A run that fails. */
+static void give_up(void)
+{
+    run_world.backend->end();
+    remove_folder();
 }
 
 static void begin(const struct plan *plan)
@@ -246,11 +253,12 @@ int run_plan(const struct plan *plan, bool tracing, bool points)
                                       .step_limit = 400000,
                                       .time_limit_ns = INT64_C(300000) * NS_PER_MS,
                                       .trace_points = points,
-                                      .failed = remove_folder,
-                                      .killed = record_killed};
+                                      .failed = give_up,
+                                      .killed = process_killed};
     begin(plan);
     sched_tracing = tracing;
     sched_begin(&settings);
+    run_world.backend->begin();
     begin_workers();
     nemesis_run();
     wait_for_workers(false);
@@ -262,6 +270,7 @@ int run_plan(const struct plan *plan, bool tracing, bool points)
     uint64_t hash = sched_hash(), steps = sched_steps(), switches = sched_switches();
     int64_t took_ns = sched_now() - SCHED_START_NS;
     sched_end();
+    run_world.backend->end();
     if (run_world.stuck)
         record_open_histories();
     record_end();

@@ -1,4 +1,5 @@
 /* worker.c - a thread of the application: it executes its steps of the plan, and checks what the API promises to it. */
+#include "backend.h"
 #include "world.h"
 
 #include <errno.h>
@@ -118,10 +119,10 @@ static void check_grant(const struct slot *slot, int64_t since_ns)
 {
     int64_t lost_ns = run_world.lost_ns;
     uint64_t token = mortise_token(slot->lease);
-    if (lost_ns == 0 || since_ns < lost_ns + DOUBT_MS * NS_PER_MS || token == 0 ||
-        run_world.stopped_ns > lost_ns - DOUBT_MS * NS_PER_MS)
+    if (!run_world.backend->holds || lost_ns == 0 || since_ns < lost_ns + DOUBT_MS * NS_PER_MS ||
+        token == 0 || run_world.stopped_ns > lost_ns - DOUBT_MS * NS_PER_MS)
         return;
-    bool holds = run_world.sim->holds(name_text(slot->name), token);
+    bool holds = run_world.backend->holds(slot->name, token);
     if (!holds && mortise_state(slot->lease) == MORTISE_STATE_HELD && run_world.lost_ns == lost_ns)
         sched_fail("a lease begins with a claim that the backend has lost");
 }

@@ -23,6 +23,8 @@
 
 #define NS_PER_MS INT64_C(1000000)
 
+struct backend;
+
 /* A client from its opening to its end. */
 struct opened {
     mortise_client *handle;
@@ -85,7 +87,7 @@ struct process {
 struct world {
     struct plan plan;
     char folder[256], config[300];
-    const sim_api *sim;
+    const struct backend *backend;
     struct process processes[PLAN_PROCESSES];
     struct worker workers[PLAN_WORKERS];
     bool calm, may_be_away; /* the calm: no more faults. may_be_away: the plan has faults at all */

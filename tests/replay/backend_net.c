@@ -1,0 +1,173 @@
+/* backend_net.c - the drivers redis and redlock: real redis-server processes behind the simulated network. */
+#include "backend.h"
+#include "net.h"
+#include "world.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int64_t jumped_back_ms;
+
+static char program[4096];
+
+/* The server tells its path, so that must not follow from the folder of the run. */
+static void loaded(void *library)
+{
+    const char *path = getenv("PATH");
+    (void)library;
+    while (path && *path) {
+        size_t length = strcspn(path, ":");
+        snprintf(program, sizeof program, "%.*s/redis-server", (int)length, path);
+        if (path[0] == '/' && access(program, X_OK) == 0)
+            return;
+        path += length + (path[length] == ':');
+    }
+    fprintf(stderr, "skipped: redis-server was not found\n");
+    exit(77);
+}
+
+/* ---- settings ---- */
+
+static void write_servers(FILE *config, const char *key)
+{
+    fprintf(config, "%s = ", key);
+    for (int s = 0; s < run_world.plan.servers; s++)
+        fprintf(config, "%s127.0.0.1:%d", s > 0 ? ", " : "", NET_FIRST_PORT + s);
+    fprintf(config, "\nconnect_timeout = %lldms\ncommand_timeout = %lldms\nforeign = %s\n",
+            (long long)run_world.plan.connect_timeout_ms,
+            (long long)run_world.plan.command_timeout_ms, run_world.plan.notify ? "none" : "poll");
+}
+
+static void write_redis(FILE *config)
+{
+    const struct plan *plan = &run_world.plan;
+    fprintf(config, "[redis]\n");
+    write_servers(config, "servers");
+    fprintf(config, "mode = %s\natomicity = %s\nqueue = %s\n",
+            plan->layout == LAYOUT_HASH ? "hash" : "string",
+            plan->layout == LAYOUT_WATCH ? "watch" : "lua", plan->queue ? "yes" : "no");
+}
+
+static void write_redlock(FILE *config)
+{
+    fprintf(config, "[redlock]\n");
+    write_servers(config, "nodes");
+    fprintf(config, "node_persistent = %s\n", run_world.plan.keeps_data ? "yes" : "no");
+}
+
+static void set_arguments(struct server *server)
+{
+    const char *keeps = run_world.plan.keeps_data ? "yes" : "no";
+    const char *const arguments[] = {program,   "--port",
+                                     "0",       "--unixsocket",
+                                     "socket",  "--save",
+                                     "",        "--daemonize",
+                                     "no",      "--logfile",
+                                     "log",     "--loglevel",
+                                     "warning", "--appendonly",
+                                     keeps,     "--appendfsync",
+                                     "always",  "--hz",
+                                     "10",      "--dynamic-hz",
+                                     "no",      "--databases",
+                                     "1",       "--activerehashing",
+                                     "no",      "--auto-aof-rewrite-percentage",
+                                     "0",       NULL};
+    for (int i = 0; arguments[i]; i++)
+        server->arguments[i] = arguments[i];
+}
+
+static void begin(void)
+{
+    const struct plan *plan = &run_world.plan;
+    const struct net_settings settings = {.least_ns = plan->latency_ms > 1 ? NS_PER_MS / 2 : 20000,
+                                          .most_ns = plan->latency_ms * NS_PER_MS,
+                                          .slow_one_in = plan->slow_one_in,
+                                          .slow_ns = plan->slow_ms * NS_PER_MS,
+                                          .split_one_in = plan->split_one_in};
+    net.server_count = plan->servers;
+    for (int s = 0; s < plan->servers; s++) {
+        server_prepare(&net.servers[s], run_world.folder, s, plan->schedule);
+        set_arguments(&net.servers[s]);
+        server_start(&net.servers[s]);
+    }
+    net_begin(&settings);
+}
+
+static void end(void)
+{
+    for (int s = 0; s < net.server_count; s++)
+        server_kill(&net.servers[s]);
+}
+
+/* ---- faults ---- */
+
+static void restart(const struct step *step)
+{
+    net_kill_server(step->server);
+    usleep((useconds_t)step->ms * 1000);
+    net_start_server(step->server);
+    if (!run_world.plan.keeps_data)
+        run_world.lost_ns = sched_now();
+}
+
+static void cause(const struct step *step)
+{
+    int64_t until_ns = sched_now() + step->ms * NS_PER_MS;
+    switch (step->what) {
+    case STEP_CUT:
+    case STEP_CUT_ALL:
+        net_cut(step->process, step->server, step->what == STEP_CUT_ALL);
+        break;
+    case STEP_BLOCK:
+        net_block(step->process, step->server, step->ways, until_ns);
+        break;
+    case STEP_SERVER_STOP:
+        net_stop_server(step->server, until_ns);
+        break;
+    case STEP_RESTART:
+        restart(step);
+        break;
+    case STEP_FLUSH:
+        net_tell(step->server, "SCRIPT FLUSH\r\n");
+        break;
+    case STEP_SERVER_WALL:
+        net.servers[step->server].wall_offset_ns += step->ms * NS_PER_MS;
+        jumped_back_ms += step->ms < 0 ? -step->ms : 0;
+        break;
+    default: /* HANGUP */
+        net_tell(step->server, "CLIENT KILL SKIPME yes\r\n");
+    }
+}
+
+static void end_faults(void)
+{
+    net_repair();
+}
+
+static void calm(void)
+{
+    net_repair();
+}
+
+/* ---- the end ---- */
+
+static void check_left(int claims)
+{
+    if (claims > 0)
+        sched_fail("left in the servers: %d claims", claims);
+}
+
+static int64_t patience_ms(void)
+{
+    return jumped_back_ms;
+}
+
+#define BACKEND(name, section)                                                                     \
+    {                                                                                              \
+        .module = (name), .loaded = loaded, .write_section = (section), .begin = begin,            \
+        .cause = cause, .end_faults = end_faults, .calm = calm, .process_killed = net_end_process, \
+        .check_left = check_left, .patience_ms = patience_ms, .end = end                           \
+    }
+const struct backend backend_redis = BACKEND("redis", write_redis);
+const struct backend backend_redlock = BACKEND("redlock", write_redlock);

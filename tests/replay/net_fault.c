@@ -1,0 +1,120 @@
+/* net_fault.c - what a plan does to the network and the servers. See net.h.
+ *
+ * Of a connection that is cut, each end hears at once, or only when TCP's keepalive finds out; and what is under way is
+ * lost from some byte on. */
+#include "net.h"
+
+#include "real.h"
+
+#include <string.h>
+
+#define KEEPALIVE_NS INT64_C(30000000000)
+
+static bool matches(const struct connection *connection, int process, int server)
+{
+    return connection->state != NET_FRESH && connection->process == process &&
+           (server < 0 || connection->server == server);
+}
+
+static void cut(struct connection *connection)
+{
+    if (connection->dead || connection->state == NET_CLOSED)
+        return;
+    int64_t server_hears_ns = sched_draw(3) == 0 ? KEEPALIVE_NS : 1;
+    int64_t client_hears_ns = sched_draw(3) == 0 ? KEEPALIVE_NS : 1;
+    for (enum net_way way = 0; way < NET_WAYS; way++)
+        net_truncate(connection, way, sched_draw((uint32_t)net_bytes(connection, way) + 1));
+    sched_trace("net: connection %u of p%d is cut", connection->number, connection->process);
+    net_put(connection, NET_TO_SERVER, PIECE_END, NULL, 0, server_hears_ns);
+    net_put(connection, NET_TO_CLIENT, PIECE_RESET, NULL, 0, client_hears_ns);
+    connection->dead = true;
+}
+
+void net_cut(int process, int server, bool all)
+{
+    int found = 0;
+    for (int i = 0; i < net.count; i++)
+        found += matches(net.connections[i], process, server);
+    int chosen = found > 0 ? (int)sched_draw((uint32_t)found) : 0;
+    for (int i = 0; i < net.count; i++)
+        if (matches(net.connections[i], process, server) && (chosen-- == 0 || all))
+            cut(net.connections[i]);
+}
+
+void net_block(int process, int server, unsigned ways, int64_t until_ns)
+{
+    for (int s = 0; s < net.server_count; s++)
+        for (enum net_way way = 0; way < NET_WAYS; way++)
+            if ((server < 0 || s == server) && (ways & 1u << way))
+                net.blocked_until_ns[process][s][way] = until_ns;
+}
+
+void net_stop_server(int server, int64_t until_ns)
+{
+    net.stopped_until_ns[server] = until_ns;
+    for (int i = 0; i < net.count; i++) {
+        struct way *road = &net.connections[i]->ways[NET_TO_SERVER];
+        int64_t at_ns = until_ns;
+        if (net.connections[i]->server != server)
+            continue;
+        for (struct piece *piece = road->first; piece; piece = piece->next)
+            if (piece->due_ns <= at_ns)
+                road->last_ns = piece->due_ns = at_ns++;
+            else
+                break;
+    }
+}
+
+void net_kill_server(int server)
+{
+    server_kill(&net.servers[server]);
+    for (int i = 0; i < net.count; i++) {
+        struct connection *connection = net.connections[i];
+        if (connection->server != server || connection->at_server < 0)
+            continue;
+        real()->close(connection->at_server);
+        connection->at_server = -1;
+        if (connection->state != NET_CLOSED)
+            net_put(connection, NET_TO_CLIENT, sched_draw(2) ? PIECE_END : PIECE_RESET, NULL, 0,
+                    sched_draw(6) == 0 ? KEEPALIVE_NS : 0);
+    }
+}
+
+void net_start_server(int server)
+{
+    if (net.servers[server].pid == 0)
+        server_start(&net.servers[server]);
+}
+
+void net_end_process(int process)
+{
+    for (int i = 0; i < net.count; i++) {
+        struct connection *connection = net.connections[i];
+        if (connection->process == process && connection->state != NET_CLOSED)
+            net_leave(connection, false);
+    }
+}
+
+void net_repair(void)
+{
+    memset(net.blocked_until_ns, 0, sizeof net.blocked_until_ns);
+    memset(net.stopped_until_ns, 0, sizeof net.stopped_until_ns);
+    net.settings.slow_one_in = 0;
+    for (int s = 0; s < net.server_count; s++)
+        net_start_server(s);
+}
+
+void net_tell(int server, const char *line)
+{
+    if (net.servers[server].pid == 0)
+        return;
+    int fd = server_connect(&net.servers[server]);
+    char answer[256];
+    real()->send(fd, line, strlen(line), MSG_NOSIGNAL);
+    server_turn(&net.servers[server]);
+    while (real()->recv(fd, answer, sizeof answer, MSG_DONTWAIT) > 0)
+        ;
+    real()->close(fd);
+    server_turn(&net.servers[server]);
+    net_collect(server);
+}

@@ -1,0 +1,61 @@
+/* plan_net.c - plans for drivers that have servers and a network. See plan.h.
+ *
+ * A plan keeps to what the driver promises: unless it has losses, servers keep their data when they are killed, and their
+ * clocks never jump forward. */
+#include "plan_draw.h"
+
+void plan_net_settings(struct plan *plan)
+{
+    static const enum plan_layout layouts[] = {LAYOUT_STRING, LAYOUT_STRING, LAYOUT_HASH,
+                                               LAYOUT_HASH, LAYOUT_WATCH};
+    plan->layout = plan->driver == PLAN_REDIS ? PICK(layouts) : LAYOUT_STRING;
+    plan->queue = plan->driver == PLAN_REDIS && plan->layout != LAYOUT_WATCH && !one_in(3);
+    plan->servers = plan->driver == PLAN_REDIS ? 1 : one_in(3) ? 5 : 3;
+    plan->ttl_ms = plan->lasting ? 30000 : PICK_MS(1000, 1000, 3000);
+    plan->keeps_data = !plan->losses;
+    plan->latency_ms = PICK_MS(1, 1, 1, 5, 30);
+    plan->slow_one_in = plan->faults ? (uint32_t)PICK_MS(0, 0, 100, 20) : 0;
+    plan->slow_ms = PICK_MS(50, 1000, 5000);
+    plan->split_one_in = (uint32_t)PICK_MS(0, 10, 100);
+    plan->command_timeout_ms = PICK_MS(300, 1000, 3000);
+    plan->connect_timeout_ms = PICK_MS(300, 1000, 3000);
+}
+
+void plan_net_restrict(const struct plan *plan, struct step *step)
+{
+    if (plan->layout != LAYOUT_HASH)
+        step->owner = false;
+    if (plan->layout == LAYOUT_WATCH || plan->driver == PLAN_REDLOCK) /* no permits */
+        step->shared &= plan->layout != LAYOUT_WATCH && step->name != 2;
+    if (plan->layout == LAYOUT_WATCH && step->what == STEP_DOWNGRADE)
+        step->what = STEP_COUNT;
+}
+
+static void choose_jump(const struct plan *plan, struct step *step)
+{
+    step->ms = plan->losses ? PICK_MS(100, 1000, 5000, 3600000) : -PICK_MS(1, 100, 500, 2000);
+}
+
+void plan_net_step(struct plan *plan)
+{
+    static const enum plan_what whats[] = {
+        STEP_CUT,   STEP_CUT,         STEP_CUT,    STEP_CUT,         STEP_CUT_ALL, STEP_CUT_ALL,
+        STEP_BLOCK, STEP_BLOCK,       STEP_BLOCK,  STEP_SERVER_STOP, STEP_RESTART, STEP_RESTART,
+        STEP_FLUSH, STEP_SERVER_WALL, STEP_HANGUP, STEP_SERVER_STOP};
+    enum plan_what what = one_in(6) ? (one_in(2) ? STEP_STOP : STEP_WALL) : PICK(whats);
+    if (plan->processes > 1 && one_in(20) && !plan->lasting)
+        what = STEP_KILL;
+    struct step *step = plan_add(plan, -1, what);
+    step->process = 1 + (int)plan_draw((uint64_t)plan->processes);
+    step->server = (int)plan_draw((uint64_t)plan->servers);
+    step->ms = PICK_MS(0, 5, 50, 300, 1500);
+    step->ways = 1 + (unsigned)plan_draw(3);
+    if (what == STEP_STOP || what == STEP_BLOCK || what == STEP_SERVER_STOP)
+        step->ms = (int64_t)plan_draw(plan->lasting ? 5000 : (uint64_t)plan->ttl_ms * 2);
+    else if (what == STEP_WALL)
+        step->ms = PICK_MS(-86400000, -3600000, 3600000, 86400000);
+    else if (what == STEP_SERVER_WALL)
+        choose_jump(plan, step);
+    struct step *pause = plan_add(plan, -1, STEP_PAUSE);
+    pause->ms = PICK_MS(0, 1, 10, 50, 200, 700);
+}
