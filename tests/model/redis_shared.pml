@@ -33,10 +33,10 @@
  *     check nightly three-faults -DCLIENTS=3 -DFAULTS=1 -DNO_RENEW -DHC4
  *     check nightly permits      -DCLIENTS=3 -DFAULTS=0 -DPERMITS=2 -DHC4
  *     plant quick   no-phase     stays_void -DCLIENTS=3 -DBUG_NO_PHASE -DNO_RENEW
- *     plant quick   first        is_covered -DCLIENTS=2 -DBUG_FIRST
+ *     plant nightly first        is_covered -DCLIENTS=2 -DBUG_FIRST
  *     plant quick   barge        in_order   -DCLIENTS=3 -DFAULTS=0 -DBUG_BARGE -DNO_RENEW
- *     plant quick   crowd        few_enough -DCLIENTS=3 -DFAULTS=0 -DPERMITS=1 -DBUG_CROWD -DNO_RENEW
- *     plant quick   one          passed_on  -DCLIENTS=3 -DFAULTS=0 -DBUG_ONE -DNO_RENEW
+ *     plant nightly crowd        few_enough -DCLIENTS=3 -DFAULTS=0 -DPERMITS=1 -DBUG_CROWD -DNO_RENEW
+ *     plant nightly one          passed_on  -DCLIENTS=3 -DFAULTS=0 -DBUG_ONE -DNO_RENEW
  *     plant quick   downgrade    no_overlap -DCLIENTS=2 -DFAULTS=0 -DBUG_DOWNGRADE
  */
 
