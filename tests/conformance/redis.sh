@@ -7,7 +7,7 @@ KIND=redis
 . "$(dirname -- "$0")/redis_left.sh"
 
 left() {
-    left_on_server
+    if grep -q '^CLUSTER=' "$FOLDER/values"; then left_on_all; else left_on_server; fi
 }
 
 # shellcheck source=hooks.sh

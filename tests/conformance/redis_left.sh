@@ -1,5 +1,5 @@
-# redis_left.sh - left_on_server prints what clients have left in a Redis server. Sourced by the hooks of the drivers that
-# use Redis, which define `server`; $only (only=N) selects one of several.
+# redis_left.sh - left_on_server prints what clients have left in a Redis server, left_on_all in each of a group. Sourced by the hooks
+# of the drivers that use Redis, which define `server` and FOLDER; $only (only=N) selects one of several.
 # shellcheck shell=sh disable=SC2154 # only, server
 
 only=''
@@ -22,7 +22,8 @@ return left"
 left_questions() {
     echo 'echo "--- keys"'
     printf 'eval "%s" 0\n' "$(printf %s "$left_keys" | tr '\n' ' ')"
-    printf '%s\n' 'echo "--- channels"' 'pubsub channels' 'echo "--- patterns"' 'pubsub numpat' 'echo "--- own"' 'client id' \
+    printf '%s\n' 'echo "--- channels"' 'pubsub channels' \
+        'echo "--- shards"' 'pubsub shardchannels' 'echo "--- patterns"' 'pubsub numpat' 'echo "--- own"' 'client id' \
         'echo "--- clients"' 'client list' 'echo "--- denials"' 'acl log' 'echo "--- end"'
 }
 
@@ -34,6 +35,7 @@ left_answers() {
         $0 == "" { next }
         part == "keys" { print }
         part == "channels" { print "subscribed channel " $0 }
+        part == "shards" && !/^ERR/ { print "subscribed channel " $0 } # Redis 7
         part == "patterns" && $0 != "0" { print "subscribed patterns: " $0 }
         part == "own" { own = "id=" $1 }
         part == "clients" && /^id=/ && $1 != own && !/ flags=[SM]/ { print "client " $0 }
@@ -44,4 +46,12 @@ left_answers() {
 
 left_on_server() {
     left_questions | server ask ${only:+"$only"} 2>/dev/null | left_answers
+}
+
+# On each server of a group.
+left_on_all() {
+    for node in $(sed -n 's/^PORT=.*/1/p;s/^PORT\([0-9][0-9]*\)=.*/\1/p' "$FOLDER/values"); do
+        only=only=$node
+        left_on_server | sed "s/^/node $node: /"
+    done
 }

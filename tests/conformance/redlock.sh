@@ -6,12 +6,8 @@ KIND=redis
 # shellcheck source=redis_left.sh
 . "$(dirname -- "$0")/redis_left.sh"
 
-# On each of the nodes.
 left() {
-    for node in $(sed -n 's/^PORT\([0-9]*\)=.*/\1/p' "$FOLDER/values"); do
-        only=only=$node
-        left_on_server | sed "s/^/node $node: /"
-    done
+    left_on_all
 }
 
 # shellcheck source=hooks.sh

@@ -304,6 +304,10 @@ static const char left_script[] =
     "    left[#left + 1] = 'subscription to ' .. channel "
     "  end "
     "end "
+    "local shards = redis.pcall('pubsub', 'shardchannels') " /* from Redis 7 on */
+    "for _, channel in ipairs(shards.err and {} or shards) do "
+    "  left[#left + 1] = 'subscription to ' .. channel "
+    "end "
     "return left";
 
 /* The lines that are not a sentinel's. */

@@ -235,7 +235,9 @@ kind_prepare() {
     (umask 077 && redis_conf "$1" >"$FOLDER/$1/redis.conf")
     if is_cluster; then
         kind_in_turn=no # none is ready before all are there
-        [ -f "$FOLDER/ready" ] && [ -f "$FOLDER/$1/nodes.conf" ] || (cluster_nodes "$1" >"$FOLDER/$1/nodes.conf")
+        if [ ! -f "$FOLDER/ready" ] || [ ! -f "$FOLDER/$1/nodes.conf" ]; then
+            (cluster_nodes "$1" >"$FOLDER/$1/nodes.conf")
+        fi
     fi
 }
 
