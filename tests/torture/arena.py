@@ -88,7 +88,8 @@ class Server:
         self.kind, self.count, self.left_by = settings["server"], settings["members"], settings["left"]
         self.folder, self.values = folder, {}
         self.place = f"{folder}/server"
-        self.clock = settings["clock"]
+        self.clock, self.names = settings["clock"], settings["names"]
+        self.is_cluster = "cluster=" in os.environ.get("MORTISE_SERVER", "")
 
     def run(self, verb, *arguments):
         return subprocess.run(["sh", f"{SOURCE}/tests/servers.sh", verb, self.kind, self.place, *arguments],

@@ -15,6 +15,8 @@ FAULTS = {
     "server-forget": "server", "server-power": "server",
     "server-full": "server", "server-memory": "server", "server-evict": "server",
     "server-clock": "server", "server-failover": "server", "server-leader": "server",
+    # of a Redis Cluster: cluster_faults.py
+    "server-takeover": "server", "server-reshard": "server",
 }
 # These do their harm when they end: what was granted meanwhile is forgotten, or a leader does not know yet that there is another.
 LATE = ("server-failover", "server-leader")

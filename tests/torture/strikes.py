@@ -1,162 +1,20 @@
 """The faults of a torture run: how each begins, and how it is repaired. Keeps the queue of faults; the plan decides which
 one comes when. Counts the faults that happened: a cut that finds nothing to cut before the connection is repaired does
 not count."""
-import glob
 import heapq
 import os
-import shutil
 import signal
-import struct
 import time
 
-from arena import PATIENCE_S, Failure, put
+from arena import Failure
+from cluster_faults import ClusterFaults
 from plan import COUNTED, FAULTS, LATE, Plan
+from server_faults import ServerFaults
 from witness import Tracer, stop_for_good
 
 
 HOLDER_PATIENCE_S = 5  # there will soon be one
-FULL_PATIENCE_S = 20  # somebody will soon write
-
-
-class ServerFaults:
-    """Each by its name: begin_… and, where it is not simply started again, end_…."""
-
-    def __init__(self, server, jump_s):
-        self.server, self.jump_s, self.ahead_s = server, jump_s, 0
-        self.failed_over, self.times_full, self.times_refused = False, 0, 0
-        self.stopped_leader = []
-
-    def possible(self, fault):
-        return fault != "server-failover" or not self.failed_over  # there is one replica
-
-    def begin(self, fault, members):
-        getattr(self, f"begin_{fault.removeprefix('server-')}")(members)
-
-    def end(self, fault, members):
-        getattr(self, f"end_{fault.removeprefix('server-')}", self.start)(members)
-
-    def start(self, _members):
-        self.server.do("start")  # whatever does not run
-
-    def begin_kill(self, members):
-        self.server.each("kill", members)
-
-    def begin_restart(self, members):
-        self.server.each("stop", members)
-
-    def begin_stop(self, members):
-        self.server.each("freeze", members)
-
-    def end_stop(self, members):
-        self.server.each("thaw", members)
-
-    def begin_leader(self, _members):
-        """Stopped, whoever it is."""
-        self.stopped_leader = [self.server.leader()]
-        self.server.each("freeze", self.stopped_leader)
-
-    def end_leader(self, _members):
-        self.server.each("thaw", self.stopped_leader)
-
-    def begin_forget(self, members):
-        """Killed, and its disk is another one."""
-        self.server.each("kill", members)
-        for member in members:
-            shutil.rmtree(f"{self.server.place}/{member}")
-
-    def begin_power(self, members):
-        """Killed, and what had not been forced to the disk is gone: disk.c has noted that."""
-        self.server.each("kill", members)
-        for member in members:
-            for path in glob.glob(f"{self.server.place}/{member}/appendonlydir/*.incr.aof"):
-                os.truncate(path, min(self.forced(path), os.path.getsize(path)))
-
-    @staticmethod
-    def forced(path):
-        try:
-            with open(f"{path}.forced", "rb") as file:
-                return struct.unpack("=q", file.read(8))[0]
-        except FileNotFoundError:
-            return 0
-
-    def begin_full(self, members):
-        self.times_full += 1
-        for member in members:
-            put(f"{self.server.place}/{member}.full", "")
-        if self.server.kind == "postgres":  # what it has for its log in advance is used up
-            self.server.run("ask", "-c", "SELECT pg_logical_emit_message(false, '', repeat('x', 99999)) "
-                                         "FROM generate_series(1, 200)")
-
-    def end_full(self, members):
-        """Once one has met it: some have given up then, or are about to. A ZooKeeper that could not even begin a file of its
-        log does not start before that is taken away."""
-        give_up = time.monotonic() + FULL_PATIENCE_S
-        while not self.says_full() and time.monotonic() < give_up:
-            time.sleep(0.02)
-        self.times_refused += self.says_full()
-        for member in members:
-            self.server.run("kill", f"only={member}")
-            os.unlink(f"{self.server.place}/{member}.full")
-        for path in glob.glob(f"{self.server.place}/*/data/version-2/log.*"):
-            if os.path.getsize(path) < 16:
-                os.unlink(path)
-        self.start(members)
-
-    def says_full(self):
-        return any(self.says(path, "No space left on device") for path in glob.glob(f"{self.server.place}/*.log"))
-
-    @staticmethod
-    def says(path, text):
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return text in file.read()
-
-    def prove(self):
-        """That the libraries that are loaded into servers did what they are there for."""
-        if self.times_full and not self.times_refused:
-            raise Failure(f"the disk was full {self.times_full} times, and no server said so")
-        if self.ahead_s and self.server.kind == "zookeeper":
-            give_up = time.monotonic() + PATIENCE_S
-            while not self.saw_clock():
-                if time.monotonic() > give_up:
-                    raise Failure(f"the server does not see that its clock is {self.ahead_s} s ahead")
-                time.sleep(0.02)
-
-    def saw_clock(self):
-        path = f"{self.server.place}/clock.seen"
-        return os.path.exists(path) and self.says(path, f"{self.ahead_s}\n")
-
-    def begin_memory(self, members):
-        for member in members:
-            self.server.ask(member, "config", "set", "maxmemory", "1")
-
-    def end_memory(self, members):
-        for member in members:
-            self.server.ask(member, "config", "set", "maxmemory", "0")
-
-    def begin_evict(self, members):
-        for member in members:
-            self.server.ask(member, "config", "set", "maxmemory-policy", "allkeys-random")
-        self.begin_memory(members)
-
-    end_evict = end_memory
-
-    def begin_clock(self, _members):
-        """Forward, again and again; of all that have one that can be set."""
-        self.ahead_s += self.jump_s
-        self.server.set_clock(self.ahead_s)
-
-    def end_clock(self, _members):
-        pass
-
-    def begin_failover(self, _members):
-        """The replica hears nothing new, …"""
-        self.failed_over = True
-        self.server.ask(2, "replicaof", "127.0.0.1", "1")
-
-    def end_failover(self, _members):
-        """… and is the primary."""
-        self.server.do("kill", "only=1")
-        self.server.ask(2, "replicaof", "no", "one")
+CHOOSE = ("server-clock", "server-leader", "server-failover", "server-takeover", "server-reshard")  # the members by themselves
 
 
 class Strikes:
@@ -166,7 +24,8 @@ class Strikes:
         self.run, self.counts, self.kinds, self.in_vain = run, {}, set(), 0
         self.queue, self.order, self.server_busy, self.until = [], 0, False, 0
         self.tracers = {}  # by the number of the slot
-        self.server_faults = ServerFaults(run.server, 20 * run.settings["ttl"] // 1000)
+        faults = ClusterFaults if run.server.is_cluster else ServerFaults
+        self.server_faults = faults(run.server, 20 * run.settings["ttl"] // 1000)
 
     def later(self, at, action):
         self.order += 1
@@ -357,7 +216,7 @@ class Strikes:
     def word(self, entry):
         """What it is counted as: "majority-kill"."""
         count, fault = self.run.server.count, entry["fault"]
-        if count == 1 or FAULTS[fault] in ("process", "witness") or fault in ("server-clock", "server-leader"):
+        if count == 1 or FAULTS[fault] in ("process", "witness") or fault in CHOOSE:
             return fault
         share = "majority" if 2 * len(entry["members"]) > count else "minority"
         return f"{share}-{fault.removeprefix('server-')}"
@@ -365,9 +224,9 @@ class Strikes:
     def strike(self, entry):
         slot, until = self.victim(entry), time.monotonic() + entry["for"]
         fault = entry["fault"]
-        if time.monotonic() > self.until or not self.server_faults.possible(fault):
+        if time.monotonic() > self.until or (FAULTS[fault] == "server" and self.server_busy):
             return
-        if FAULTS[fault] == "server" and self.server_busy:
+        if not self.server_faults.possible(fault):
             return
         word = self.word(entry)
         if fault in COUNTED:
