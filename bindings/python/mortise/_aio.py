@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import weakref
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _errors, _values
-from ._block import AsyncBlock, AsyncScope
+from ._block import AsyncBlock, AsyncScope, Waiter
 from ._client import _keys
 from ._lease import HELD, RELEASED, BaseLease, Leases, OnLoss, drop_all
 from ._lock import Left, forget
@@ -39,89 +38,101 @@ async def in_thread(function: Callable[..., Result], *arguments: Any) -> Result:
         executor.shutdown(wait=False)
 
 
+class Outcome(Waiter, asyncio.Future[int]):
+    """The status of an acquire or of a release. One task awaits it."""
+
+    _wake = _context = None
+    _register = asyncio.Future[int].add_done_callback
+
+    def tell(self, status: int) -> None:
+        """May be called again. A signal handler that raises in the call_soon() of set_result() leaves a future that is done, and
+        a task that nobody wakes."""
+        if not self.done():
+            self.set_result(status)
+        elif self._wake is not None:
+            self.get_loop().call_soon(self._wake, self, context=self._context)
+
+
 class LoopSink:
-    """What one event loop hears from one client. Except stop(), only the thread of the loop uses it."""
+    """What one event loop hears from one client. Except stop(), only the thread of the loop uses it.
+
+    A signal handler may raise at each step (Ctrl-C, in a loop that does not handle it), and the program may run the loop
+    again. An outcome is not lost then, because each place keeps it until the next one has it:
+
+        where it is               | what brings the loop there            | done with
+        not dispatched            | the client's descriptor is readable   | mpy_collect() dispatches it
+        in the sink's queue       | the sink's descriptor is readable     | mpy_collect() moves it to the batch
+        in the batch, from `done` | the sink's descriptor is readable yet | Outcome.tell() has returned, and `done` is counted
+        in the loop               | the loop has the wake-up of the task  | the task runs
+
+    If it is told twice, the second time wakes nobody: see native/block.c.
+    """
 
     def __init__(self, client: Client, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.waiting: dict[int, asyncio.Future[int]] = {}
+        self.acquires: dict[int, Outcome] = {}
+        self.releases: dict[int, Outcome] = {}  # of their own: an acquire that is told twice must not end a release
         self.watched: weakref.WeakValueDictionary[int, AsyncLease] = weakref.WeakValueDictionary()
         self._batch = ffi.new("mpy_batch *")
-        self._fd = -1
-        client._poll_fd()  # callbacks come by dispatching from now on
-        self._fd = client._new_fd()
-        sink = lib.mpy_sink_new(client._handle)
-        if not sink:
-            raise MemoryError
-        self.sink = ffi.gc(sink, lib.mpy_sink_drop)
-        loop.add_reader(self._fd, self.collect)
-        loop.add_reader(lib.mpy_sink_fd(self.sink), self.collect)
+        self.sink = client._new_sink()
+
+    def start(self) -> None:
+        self.loop.add_reader(lib.mpy_sink_client_fd(self.sink), self.collect)
+        self.loop.add_reader(lib.mpy_sink_fd(self.sink), self.collect)
 
     def collect(self) -> None:
         """Does what is ready, and passes on what has come."""
         batch = self._batch
-        if batch.done < batch.count:  # a signal handler has raised in the middle of it
-            self._pass_on(batch)
         count = lib.mpy_collect(self.sink, batch)
-        if count > 0:
-            self._pass_on(batch)
-        elif count < 0:
-            self._detach()
-
-    def _pass_on(self, batch: Any) -> None:
-        try:
-            while batch.done < batch.count:
-                event = batch.events[batch.done]
-                if event.what & 3:
-                    future = self.waiting.get(event.key)
-                    if future is not None and not future.done():
-                        future.set_result(event.status)
-                    self.waiting.pop(event.key, None)
-                if event.what & 4 and event.state == 0:
-                    lease = self.watched.get(event.key)
-                    if lease is not None:
-                        lease._is_lost()
-                batch.done += 1
-        except BaseException:
-            self.loop.call_soon(self.collect)
-            raise
-
-    def _detach(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd < 0:
+        if count < 0:
+            self.detach()
             return
+        while batch.done < count:
+            event = batch.events[batch.done]
+            what, key = event.what, event.key
+            if what & 1:
+                self._tell(self.acquires, key, event.status)
+            if what & 2:
+                self._tell(self.releases, key, event.status)
+            if what & 4 and event.state == 0:
+                lease = self.watched.get(key)
+                if lease is not None:
+                    lease._is_lost()
+            batch.done += 1
+        if count > 0:
+            lib.mpy_collected(self.sink)
+
+    @staticmethod
+    def _tell(waiting: dict[int, Outcome], key: int, status: int) -> None:
+        outcome = waiting.get(key)
+        if outcome is not None:
+            outcome.tell(status)
+            waiting.pop(key, None)
+
+    def detach(self) -> None:
+        """The client is closed, or the loop. Until the end of it the sink's descriptor is readable, so that the loop comes
+        again if it was interrupted."""
         if not self.loop.is_closed():
-            self.loop.remove_reader(fd)
+            for waiting in (self.acquires, self.releases):
+                for key in list(waiting):
+                    self._tell(waiting, key, _errors.CLOSED)
+            for lease in list(self.watched.values()):  # the close has released it
+                if lease._lost_event is not None and lease._phase == HELD:
+                    lease._lost_event.set()
+            fd = lib.mpy_sink_client_fd(self.sink)
+            if fd >= 0:
+                self.loop.remove_reader(fd)
+        self.acquires.clear()
+        self.releases.clear()
+        lib.mpy_sink_deaf(self.sink)
+        if not self.loop.is_closed():
             self.loop.remove_reader(lib.mpy_sink_fd(self.sink))
-        os.close(fd)
-        for future in self.waiting.values():
-            if not future.done():
-                future.set_result(_errors.CLOSED)
-        self.waiting.clear()
-        for lease in list(self.watched.values()):  # the close has released it
-            if lease._lost_event is not None and lease._phase == HELD:
-                lease._lost_event.set()
-
-    def __del__(self) -> None:
-        fd = getattr(self, "_fd", -1)
-        if fd >= 0:  # the loop was closed before it could do that
-            os.close(fd)
-
-    def _end(self) -> None:
-        before = -1
-        while self._fd >= 0 and before != len(self.waiting):
-            before = len(self.waiting)
-            self.collect()
-        self._detach()
 
     def stop(self) -> None:
         """Called by any thread when the client was closed, or when the loop was closed."""
-        try:
-            self.loop.call_soon_threadsafe(self._end)
-        except RuntimeError:  # the loop is closed, and nobody awaits anything there
-            self.waiting.clear()
-            self.watched.clear()
-            self._detach()
+        lib.mpy_sink_end(self.sink)  # the loop collects what is left, and detaches
+        if self.loop.is_closed():  # nobody awaits anything there
+            self.detach()
 
 
 class AsyncLease(BaseLease, AsyncScope):
@@ -137,30 +148,22 @@ class AsyncLease(BaseLease, AsyncScope):
         if on_loss is not None:
             sink.watched[self._key] = self
 
-    def _start_acquire(self, options: Any) -> asyncio.Future[int]:
-        future = self._expect()
+    def _start_acquire(self, options: Any) -> Outcome:
+        outcome = self._sink.acquires[self._key] = Outcome(loop=self._sink.loop)
         status = int(lib.mpy_acquire_start(self._client._handle, self._slot, self._name, options, True, True))
-        if status != _errors.OK:
-            self._settle(future, status)
-        return future
+        if status != _errors.OK:  # no event will come
+            self._sink.acquires.pop(self._key, None)
+            outcome.tell(status)
+        return outcome
 
     def _acquired(self, status: int) -> int:
         if status == _errors.OK:
             self._phase = HELD
         return status
 
-    def _expect(self) -> asyncio.Future[int]:
-        future = self._sink.waiting[self._key] = self._sink.loop.create_future()
-        return future
-
-    def _settle(self, future: asyncio.Future[int], status: int) -> None:
-        """No event will come."""
-        self._sink.waiting.pop(self._key, None)
-        future.set_result(status)
-
     def _drop(self) -> None:
         if self._phase != RELEASED:
-            self._sink.waiting.pop(self._key, None)
+            self._sink.acquires.pop(self._key, None)
         super()._drop()
 
     def _is_lost(self) -> None:
@@ -197,7 +200,7 @@ class AsyncLease(BaseLease, AsyncScope):
         """The end of the block; native/block.c calls it. The release is under way when it returns."""
         return self._left(None if self._phase == RELEASED else self._start_release(), error)
 
-    async def _left(self, release: asyncio.Future[int] | None, error: BaseException | None) -> None:
+    async def _left(self, release: Outcome | None, error: BaseException | None) -> None:
         if release is None:
             return
         try:
@@ -207,16 +210,17 @@ class AsyncLease(BaseLease, AsyncScope):
                 raise
             self._failed_quietly(failure)
 
-    def _start_release(self) -> asyncio.Future[int]:
+    def _start_release(self) -> Outcome:
         if asyncio.get_running_loop() is not self._sink.loop:
             raise RuntimeError("the lease belongs to another event loop; release_nowait() works everywhere")
-        future = self._expect()
-        status = lib.mpy_release_start(self._slot)
+        outcome = self._sink.releases[self._key] = Outcome(loop=self._sink.loop)
+        status = int(lib.mpy_release_start(self._slot))
         if status == _errors.OK:
             self._phase = RELEASED
         else:
-            self._settle(future, status)
-        return future
+            self._sink.releases.pop(self._key, None)
+            outcome.tell(status)
+        return outcome
 
     async def release(self) -> None:
         """Releases the lock and waits for the backend's answer; see Lease.release().
@@ -384,7 +388,7 @@ class AsyncLockMany(AsyncBlock):
     _drop = staticmethod(drop_all)
 
 
-async def _left_all(leases: Sequence[AsyncLease], releases: Sequence[asyncio.Future[int]], error: BaseException | None) -> None:
+async def _left_all(leases: Sequence[AsyncLease], releases: Sequence[Outcome], error: BaseException | None) -> None:
     """All of them are under way already. Raises the first failure, after all of them have ended."""
     first: _errors.Error | None = None
     for lease, release in zip(leases, releases):

@@ -1,5 +1,6 @@
 # The module in C (native/block.c): methods that end a block, and that a signal handler cannot skip.
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from contextvars import Context
 from types import TracebackType
 from typing import Any
 
@@ -12,3 +13,8 @@ class AsyncScope:
 
 class Block(Scope): ...
 class AsyncBlock(AsyncScope): ...
+
+class Waiter:
+    _wake: Callable[[Any], object] | None
+    _context: Context | None
+    def add_done_callback(self, function: Callable[[Any], object], /, *, context: Context | None = None) -> None: ...

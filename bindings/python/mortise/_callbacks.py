@@ -22,14 +22,11 @@ STOP_S = 5  # how long close() waits for an on_loss that runs
 class Callbacks:
     """The events of a client that no event loop waits for."""
 
-    def __init__(self, handle: Any, fd: int) -> None:
-        sink = lib.mpy_sink_new(handle)
-        if not sink:
-            raise MemoryError
-        self._sink = ffi.gc(sink, lib.mpy_sink_drop)
+    def __init__(self, client: Client) -> None:
+        self._sink = client._new_sink()
         self._leases: weakref.WeakValueDictionary[int, Lease] = weakref.WeakValueDictionary()
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=_run, args=(self._sink, fd, self._leases, self._ended),
+        self._thread = threading.Thread(target=_run, args=(self._sink, self._leases, self._ended),
                                         name="mortise-callbacks", daemon=True)
 
     def start(self) -> None:
@@ -53,12 +50,11 @@ class Callbacks:
             _logger.warning("an on_loss still runs, although the client is closed")
 
 
-def _run(sink: Any, fd: int, leases: weakref.WeakValueDictionary[int, Lease], ended: threading.Event) -> None:
+def _run(sink: Any, leases: weakref.WeakValueDictionary[int, Lease], ended: threading.Event) -> None:
     batch = ffi.new("mpy_batch *")
     count = 0
     while count >= 0 and not ended.is_set():
-        if count < lib.MPY_ROOM:
-            lib.mpy_sink_wait(sink, fd, -1)
+        lib.mpy_sink_wait(sink)
         count = lib.mpy_collect(sink, batch)
         for i in range(count):
             if ended.is_set():
@@ -66,6 +62,8 @@ def _run(sink: Any, fd: int, leases: weakref.WeakValueDictionary[int, Lease], en
             event = batch.events[i]
             if event.what & lib.MPY_STATE and event.state == 0:
                 _tell(leases.get(event.key))
+        batch.done = batch.count
+        lib.mpy_collected(sink)
 
 
 def _tell(lease: Lease | None) -> None:

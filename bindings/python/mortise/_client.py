@@ -259,7 +259,15 @@ class Client(Scope):
             ended = self._loops.pop(other, None)
             if ended is not None:
                 ended.stop()
-        found = self._loops[loop] = LoopSink(self, loop)
+        try:
+            found = LoopSink(self, loop)
+            found.start()
+            self._loops[loop] = found
+        except BaseException:  # a KeyboardInterrupt, or a loop that cannot hear descriptors
+            self._loops.pop(loop, None)
+            if found is not None:
+                found.detach()
+            raise
         if self._closed:  # meanwhile
             found.stop()
         return found
@@ -292,13 +300,20 @@ class Client(Scope):
             raise _errors.make(status[0], "there is no descriptor for the client's events")
         return fd
 
+    def _new_sink(self) -> Any:
+        status = ffi.new("int *")
+        self._poll_fd()  # callbacks come by dispatching from now on
+        sink = ffi.gc(lib.mpy_sink_new(self._handle, status), lib.mpy_sink_drop)
+        if not sink:
+            raise _errors.make(status[0], "there is no descriptor for the client's events")
+        return sink
+
     def _new_lease(self, name: bytes, on_loss: OnLoss | None) -> Lease:
         if on_loss is None:
             return Lease(self, name, ffi.NULL, 0, None)
         if self._callbacks is None:
-            fd = self._poll_fd()
             with self._lock:
-                callbacks = self._callbacks = self._callbacks or Callbacks(self._handle, fd)
+                callbacks = self._callbacks = self._callbacks or Callbacks(self)
                 callbacks.start()
         return self._callbacks.new_lease(self, name, next(_keys), on_loss)
 

@@ -1,4 +1,5 @@
-/* block.c - the module mortise._block: __exit__ and __aexit__ in C.
+/* block.c - the module mortise._block: what a signal handler must not interrupt: __exit__, __aexit__, and
+ * what puts a task to sleep.
  *
  * Python handles signals at the first step of a function, so a KeyboardInterrupt may come at the entry of an __exit__ that is
  * written in Python, before any `try` of it: the block would end, and its lease would be renewed for ever. No signal is
@@ -13,14 +14,19 @@
  * Scope and AsyncScope: the object itself is left: _leave(kind, error, trace), _drop().
  * Block and AsyncBlock: one object serves several blocks. Its __enter__ appends (_key(), entry) to the list _held. The exit
  * takes the last entry with the same key (thread or task), else the last one of any key, because generators and exit stacks
- * may be left by another thread or task: _leave(entry, kind, error, trace), _drop(entry). */
+ * may be left by another thread or task: _leave(entry, kind, error, trace), _drop(entry).
+ *
+ * Waiter: a base class for a future (Outcome in _aio.py). asyncio calls add_done_callback() while it puts a task to sleep; if
+ * that raised, the task would sleep for ever. It wraps the callback, so that only the first of several calls has an effect,
+ * and keeps it as _wake, beside its _context. Then it calls _register(): a wake-up that may have got lost can be repeated. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <string.h>
 
 enum { TRIES = 3 }; /* of what a signal may interrupt */
 
-static PyObject *word_leave, *word_drop, *word_held, *word_key;
+static PyObject *word_leave, *word_drop, *word_held, *word_key, *word_register, *word_context,
+    *word_wake;
 
 /* Keeps the exception that is set. entry: NULL if the object itself is dropped. */
 static void drop(PyObject *self, PyObject *entry)
@@ -123,6 +129,46 @@ static PyObject *block_exit(PyObject *self, PyObject *arguments)
     return result;
 }
 
+static PyObject *call_once(PyObject *left, PyObject *argument)
+{
+    if (PyList_Size(left) < 1)
+        Py_RETURN_NONE;
+    PyObject *function = PyList_GetItem(left, 0), *result = NULL;
+    Py_XINCREF(function);
+    if (function != NULL && PyList_SetSlice(left, 0, 1, NULL) == 0)
+        result = PyObject_CallFunctionObjArgs(function, argument, NULL);
+    Py_XDECREF(function);
+    return result;
+}
+
+static PyObject *once(PyObject *function)
+{
+    static PyMethodDef definition = {"call_once", call_once, METH_O, "Calls the function, once."};
+    PyObject *left = PyList_New(0), *result = NULL;
+    if (left != NULL && PyList_Append(left, function) == 0)
+        result = PyCFunction_New(&definition, left);
+    Py_XDECREF(left);
+    return result;
+}
+
+static PyObject *add_waiter(PyObject *self, PyObject *arguments, PyObject *words)
+{
+    PyObject *function, *result = NULL;
+    if (!PyArg_ParseTuple(arguments, "O:add_done_callback", &function))
+        return NULL;
+    PyObject *wake = once(function), *all = wake != NULL ? PyTuple_Pack(1, wake) : NULL;
+    PyObject *context = words != NULL ? PyDict_GetItemString(words, "context") : NULL;
+    PyObject *method = PyObject_GetAttr(self, word_register);
+    if (all != NULL && method != NULL &&
+        PyObject_SetAttr(self, word_context, context != NULL ? context : Py_None) == 0 &&
+        PyObject_SetAttr(self, word_wake, wake) == 0)
+        result = PyObject_Call(method, all, words);
+    Py_XDECREF(method);
+    Py_XDECREF(all);
+    Py_XDECREF(wake);
+    return result;
+}
+
 static int add_type(PyObject *module, const char *name, PyMethodDef *methods)
 {
     PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, NULL}};
@@ -141,16 +187,24 @@ static int fill(PyObject *module)
     static PyMethodDef block[] = {{"__exit__", block_exit, METH_VARARGS, "Ends the block."}, {0}};
     static PyMethodDef async_block[] = {{"__aexit__", block_exit, METH_VARARGS, "Ends the block."},
                                         {0}};
-    word_leave = PyUnicode_InternFromString("_leave");
-    word_drop = PyUnicode_InternFromString("_drop");
-    word_held = PyUnicode_InternFromString("_held");
-    word_key = PyUnicode_InternFromString("_key");
-    if (word_leave == NULL || word_drop == NULL || word_held == NULL || word_key == NULL)
-        return -1;
+    static PyMethodDef waiter[] = {{"add_done_callback", (PyCFunction)(void (*)(void))add_waiter,
+                                    METH_VARARGS | METH_KEYWORDS, "Adds the task that waits."},
+                                   {0}};
+    static const struct {
+        PyObject **word;
+        const char *text;
+    } words[] = {{&word_leave, "_leave"},       {&word_drop, "_drop"},
+                 {&word_held, "_held"},         {&word_key, "_key"},
+                 {&word_register, "_register"}, {&word_context, "_context"},
+                 {&word_wake, "_wake"}};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if ((*words[i].word = PyUnicode_InternFromString(words[i].text)) == NULL)
+            return -1;
     return add_type(module, "mortise._block.Scope", scope) +
            add_type(module, "mortise._block.AsyncScope", async_scope) +
            add_type(module, "mortise._block.Block", block) +
-           add_type(module, "mortise._block.AsyncBlock", async_block);
+           add_type(module, "mortise._block.AsyncBlock", async_block) +
+           add_type(module, "mortise._block.Waiter", waiter);
 }
 
 PyMODINIT_FUNC PyInit__block(void)

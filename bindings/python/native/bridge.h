@@ -22,10 +22,10 @@ typedef struct mpy_sink mpy_sink;
 enum { MPY_ACQUIRED = 1, MPY_RELEASED = 2, MPY_STATE = 4 };
 
 typedef struct mpy_event {
-    uint64_t key;      /* of mpy_slot_new() */
+    uint64_t key; /* of mpy_slot_new() */
     int what;
-    int status;        /* of MPY_ACQUIRED or MPY_RELEASED */
-    int state;         /* of MPY_STATE */
+    int status; /* of MPY_ACQUIRED or MPY_RELEASED */
+    int state;  /* of MPY_STATE */
 } mpy_event;
 
 /* Events on their way to Python. If a signal handler raises between two of them, the others are still there. */
@@ -49,17 +49,24 @@ int mpy_fd(mortise_client *client, int *status);
 
 /* ---- sinks ---- */
 
-/* NULL: out of memory or of descriptors. */
-mpy_sink *mpy_sink_new(mortise_client *client);
+/* NULL: *status says why. */
+mpy_sink *mpy_sink_new(mortise_client *client, int *status);
 /* Later events of its slots are forgotten, and a lease that comes is released. */
 void mpy_sink_drop(mpy_sink *sink);
-/* Polls readable when mpy_collect() has something to do that another thread has dispatched. */
+/* Polls readable while events wait for mpy_collect(), or those of its last batch for mpy_collected(), and for ever after
+ * mpy_sink_end(). So whoever is interrupted in between is called again. */
 int mpy_sink_fd(mpy_sink *sink);
-/* Dispatches the client, and takes events from the sink. The batch must be done. Returns its new count; a negative status if
- * the client was closed and no event is left. */
+/* Polls readable when mpy_collect() has something to dispatch. Or -1. */
+int mpy_sink_client_fd(mpy_sink *sink);
+/* Closes that one. */
+void mpy_sink_deaf(mpy_sink *sink);
+/* Dispatches the client, and moves events from the sink to the batch, unless the batch is not done yet. Returns its count; a
+ * negative status if the client was closed and no event is left. */
 int mpy_collect(mpy_sink *sink, mpy_batch *batch);
-/* Waits until there is something to collect. `fd`: of mpy_fd(). */
-void mpy_sink_wait(mpy_sink *sink, int fd, int timeout_ms);
+/* The batch is done. */
+void mpy_collected(mpy_sink *sink);
+/* Waits until there is something to collect. */
+void mpy_sink_wait(mpy_sink *sink);
 /* The client was closed: mpy_collect() returns CLOSED as soon as no event is left. */
 void mpy_sink_end(mpy_sink *sink);
 
@@ -76,13 +83,14 @@ void mpy_slot_free(mpy_slot *slot);
 const mortise_error *mpy_slot_error(mpy_slot *slot);
 
 /* `watch`: the sink gets MPY_STATE. options: NULL or as in mortise.h, on_state and user_data are ignored. */
-int mpy_acquire(mortise_client *client, mpy_slot *slot, const char *name, const mortise_options *options, bool watch);
+int mpy_acquire(mortise_client *client, mpy_slot *slot, const char *name,
+                const mortise_options *options, bool watch);
 /* Starts an acquire. Its outcome goes to the sink of the slot (to_sink), or to mpy_await(). */
-int mpy_acquire_start(mortise_client *client, mpy_slot *slot, const char *name, const mortise_options *options,
-                      bool watch, bool to_sink);
+int mpy_acquire_start(mortise_client *client, mpy_slot *slot, const char *name,
+                      const mortise_options *options, bool watch, bool to_sink);
 /* Starts an acquire and waits for it as mpy_await() does. */
-int mpy_acquire_main(mortise_client *client, mpy_slot *slot, const char *name, const mortise_options *options,
-                     bool watch, int fd, int slice_ms);
+int mpy_acquire_main(mortise_client *client, mpy_slot *slot, const char *name,
+                     const mortise_options *options, bool watch, int fd, int slice_ms);
 /* Waits for the outcome until a signal comes, or for slice_ms: then it returns MPY_PENDING. It dispatches meanwhile. Only
  * for the main thread of Python, which handles the signals. `fd`: of mpy_fd(). */
 int mpy_await(mortise_client *client, mpy_slot *slot, int fd, int slice_ms);
@@ -100,15 +108,15 @@ uint64_t mpy_token(mpy_slot *slot);
 size_t mpy_owner(mpy_slot *slot, char *buffer, size_t size);
 
 /* All or none, with mortise_acquire_many(); nothing watches them. */
-int mpy_acquire_many(mortise_client *client, mpy_slot **slots, const char *const *names, size_t count,
-                     const mortise_options *options, mortise_error *error);
+int mpy_acquire_many(mortise_client *client, mpy_slot **slots, const char *const *names,
+                     size_t count, const mortise_options *options, mortise_error *error);
 
 /* ---- questions ---- */
 
 int mpy_inspect(mortise_client *client, const char *name, mortise_info *info, mortise_error *error);
 /* names: the held names that begin with `text`; else the holders of the name `text`. *infos is freed with mpy_free(). */
-int mpy_list(mortise_client *client, const char *text, bool names, mortise_info **infos, size_t *count,
-             mortise_error *error);
+int mpy_list(mortise_client *client, const char *text, bool names, mortise_info **infos,
+             size_t *count, mortise_error *error);
 void mpy_free(void *memory);
 int mpy_stats(mortise_client *client, mortise_stats *stats);
 

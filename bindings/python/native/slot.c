@@ -11,7 +11,6 @@
 pthread_mutex_t mpy_lock = PTHREAD_MUTEX_INITIALIZER;
 _Atomic int mpy_main_wake = -1;
 static _Atomic unsigned epoch; /* grows in each child: what the parent made is not ours */
-static _Thread_local const mpy_sink *collecting;
 
 static void in_child(void)
 {
@@ -20,7 +19,6 @@ static void in_child(void)
     int fd = atomic_exchange(&mpy_main_wake, -1);
     if (fd >= 0)
         close(fd);
-    collecting = NULL;
 }
 
 static void start_once(void)
@@ -81,6 +79,8 @@ static void sink_put_locked(mpy_sink *sink)
     if (sink == NULL || --sink->references > 0)
         return;
     close(sink->event);
+    if (sink->fd >= 0)
+        close(sink->fd);
     free(sink);
 }
 
@@ -91,6 +91,22 @@ void slot_put_locked(mpy_slot *slot, unsigned count)
         return;
     sink_put_locked(slot->sink);
     free(slot);
+}
+
+static void sink_signal_locked(mpy_sink *sink)
+{
+    if (!sink->signaled)
+        signal_fd(sink->event);
+    sink->signaled = true;
+}
+
+/* Nothing is left to do, unless the client was closed: that is told until nobody listens any more. */
+static void sink_rest_locked(mpy_sink *sink)
+{
+    if (sink->first != NULL || sink->ended || !sink->signaled)
+        return;
+    sink->signaled = false;
+    drain_fd(sink->event);
 }
 
 void slot_queue_locked(mpy_slot *slot, int what)
@@ -109,28 +125,28 @@ void slot_queue_locked(mpy_slot *slot, int what)
             sink->first = slot;
         sink->last = slot;
     }
-    if (collecting != sink && !sink->signaled) {
-        sink->signaled = true;
-        signal_fd(sink->event);
-    }
+    sink_signal_locked(sink);
 }
 
 /* ---- sinks ---- */
 
-mpy_sink *mpy_sink_new(mortise_client *client)
+mpy_sink *mpy_sink_new(mortise_client *client, int *status)
 {
     mpy_sink *sink = calloc(1, sizeof(*sink));
+    *status = MORTISE_NOMEM;
     if (sink == NULL)
         return NULL;
     sink->client = client;
     sink->references = 1;
     sink->epoch = atomic_load(&epoch);
     sink->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (sink->event < 0) {
-        free(sink);
-        return NULL;
-    }
-    return sink;
+    sink->fd = sink->event < 0 ? -1 : mpy_fd(client, status);
+    if (sink->fd >= 0)
+        return sink;
+    if (sink->event >= 0)
+        close(sink->event);
+    free(sink);
+    return NULL;
 }
 
 static bool take_locked(mpy_sink *sink, mpy_event *event)
@@ -149,6 +165,20 @@ static bool take_locked(mpy_sink *sink, mpy_event *event)
     return true;
 }
 
+void mpy_sink_deaf(mpy_sink *sink)
+{
+    bool ours =
+        is_ours(sink->epoch); /* else another thread of the parent may have held the mutex */
+    if (ours)
+        pthread_mutex_lock(&mpy_lock);
+    int fd = sink->fd;
+    sink->fd = -1;
+    if (ours)
+        pthread_mutex_unlock(&mpy_lock);
+    if (fd >= 0)
+        close(fd);
+}
+
 void mpy_sink_drop(mpy_sink *sink)
 {
     mpy_event event;
@@ -156,6 +186,7 @@ void mpy_sink_drop(mpy_sink *sink)
         return;
     if (!is_ours(sink->epoch)) {
         close(sink->event);
+        mpy_sink_deaf(sink);
         return;
     }
     pthread_mutex_lock(&mpy_lock);
@@ -171,38 +202,49 @@ int mpy_sink_fd(mpy_sink *sink)
     return sink->event;
 }
 
+int mpy_sink_client_fd(mpy_sink *sink)
+{
+    return sink->fd;
+}
+
 int mpy_collect(mpy_sink *sink, mpy_batch *batch)
 {
-    int count = 0;
-    batch->count = batch->done = 0;
     if (!is_ours(sink->epoch))
         return MORTISE_FORKED;
-    collecting = sink;
+    if (batch->done < batch->count) /* Python was interrupted */
+        return batch->count;
+    int count = 0;
+    batch->count = batch->done = 0;
     int status = mortise_dispatch(sink->client);
-    collecting = NULL;
     pthread_mutex_lock(&mpy_lock);
     while (count < MPY_ROOM && take_locked(sink, &batch->events[count]))
         if (batch->events[count].what != 0)
             count++;
     batch->count = count;
-    if (sink->first == NULL && sink->signaled) {
-        sink->signaled = false;
-        drain_fd(sink->event);
-    }
-    if (sink->first != NULL && !sink->signaled) { /* come back */
-        sink->signaled = true;
-        signal_fd(sink->event);
-    }
+    if (count > 0)
+        sink_signal_locked(sink); /* until mpy_collected() */
+    else
+        sink_rest_locked(sink);
     if (sink->ended) /* perhaps after the dispatch */
         status = MORTISE_CLOSED;
     pthread_mutex_unlock(&mpy_lock);
     return count == 0 && status < 0 ? status : count;
 }
 
-void mpy_sink_wait(mpy_sink *sink, int fd, int timeout_ms)
+void mpy_collected(mpy_sink *sink)
 {
-    struct pollfd fds[2] = {{.fd = sink->event, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
-    poll(fds, 2, timeout_ms);
+    if (!is_ours(sink->epoch))
+        return;
+    pthread_mutex_lock(&mpy_lock);
+    sink_rest_locked(sink);
+    pthread_mutex_unlock(&mpy_lock);
+}
+
+void mpy_sink_wait(mpy_sink *sink)
+{
+    struct pollfd fds[2] = {{.fd = sink->event, .events = POLLIN},
+                            {.fd = sink->fd, .events = POLLIN}};
+    poll(fds, 2, -1);
 }
 
 void mpy_sink_end(mpy_sink *sink)
@@ -211,8 +253,7 @@ void mpy_sink_end(mpy_sink *sink)
         return;
     pthread_mutex_lock(&mpy_lock);
     sink->ended = true;
-    sink->signaled = true;
-    signal_fd(sink->event);
+    sink_signal_locked(sink);
     pthread_mutex_unlock(&mpy_lock);
 }
 
@@ -307,10 +348,10 @@ void slot_on_released(mortise_status status, const mortise_error *error, void *u
     slot->status = status;
     if (error != NULL)
         slot->error = *error;
-    if (slot->state == RELEASING) {
+    if (slot->state == RELEASING)
         slot_go_locked(slot, IDLE);
-        slot_queue_locked(slot, MPY_RELEASED);
-    }
+    slot_queue_locked(slot,
+                      MPY_RELEASED); /* also if the slot was left: Python forgets its future then */
     slot_put_locked(slot, 1);
     pthread_mutex_unlock(&mpy_lock);
 }
@@ -324,7 +365,7 @@ void mpy_slot_leave(mpy_slot *slot)
     mortise_lease *lease = atomic_load(&slot->lease);
     mortise_client *client = slot->client;
     mortise_request request = slot->request;
-    slot->what = 0;
+    slot->what &= MPY_RELEASED;
     if (before != LEFT)
         slot_go_locked(slot, LEFT);
     pthread_mutex_unlock(&mpy_lock);
@@ -341,7 +382,7 @@ void mpy_slot_free(mpy_slot *slot)
         return; /* the parent's: a little memory in the child */
     mpy_slot_leave(slot);
     pthread_mutex_lock(&mpy_lock);
-    slot->what = 0;
+    slot->what &= MPY_RELEASED;
     slot_put_locked(slot, 1);
     pthread_mutex_unlock(&mpy_lock);
 }

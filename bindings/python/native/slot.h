@@ -26,7 +26,7 @@ enum slot_state { IDLE, ASKING, HELD, RELEASING, LEFT };
 struct mpy_sink {
     mortise_client *client;
     mpy_slot *first, *last;
-    int event; /* eventfd */
+    int event, fd; /* eventfd; a duplicate of the client's descriptor, or -1 */
     bool signaled;
     bool dropped, ended;
     unsigned epoch, references;
@@ -49,7 +49,8 @@ struct mpy_slot {
 };
 
 extern pthread_mutex_t mpy_lock;
-extern _Atomic int mpy_main_wake; /* eventfd or -1: something that the main thread waits for has happened */
+extern _Atomic int
+    mpy_main_wake; /* eventfd or -1: something that the main thread waits for has happened */
 
 /* Whether this process made it, not the parent. made_in: the field `epoch`. */
 bool is_ours(unsigned made_in);
@@ -69,7 +70,8 @@ void slot_unwatch(mpy_slot *slot, mortise_lease *lease, int status);
 
 /* Callbacks of the library; user_data is the slot. */
 void slot_on_state(mortise_lease *lease, mortise_lease_state state, void *user_data);
-void slot_on_acquired(mortise_status status, mortise_lease *lease, const mortise_error *error, void *user_data);
+void slot_on_acquired(mortise_status status, mortise_lease *lease, const mortise_error *error,
+                      void *user_data);
 void slot_on_released(mortise_status status, const mortise_error *error, void *user_data);
 
 #endif

@@ -224,6 +224,23 @@ def test_many_canceled_while_it_releases(client, other, run):
     run(main())
 
 
+def test_nothing_is_kept(client, run):
+    """Not even the future of a release whose task was canceled, and whose lease is gone when the answer comes."""
+
+    async def main():
+        for steps in range(1, 4):
+            task = asyncio.create_task((await client.alock("a", timeout=20)).release())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+            del task
+        (sink,) = client._loops.values()
+        await eventually(lambda: not sink.releases and not sink.acquires)
+
+    run(main())
+
+
 def test_on_loss_exits(client, other, run):
     """sys.exit() in on_loss ends the loop, as in each callback of it. What came with that loss is not forgotten."""
     told = []
