@@ -119,26 +119,48 @@ static int on_stream_close(nghttp2_session *session, int32_t stream, uint32_t er
     return 0;
 }
 
+void grpc_ping_answer(struct grpc *grpc)
+{
+    if (!grpc->has_ping)
+        return;
+    grpc->has_ping = false;
+    if (nghttp2_submit_ping(grpc->session, NGHTTP2_FLAG_ACK, grpc->ping) != 0)
+        give_up(grpc, "out of memory");
+}
+
 static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *user)
 {
+    struct grpc *grpc = user;
     (void)session;
     if (frame->hd.type == NGHTTP2_GOAWAY)
-        give_up(user, "the server closes the connection (GOAWAY)");
+        give_up(grpc, "the server closes the connection (GOAWAY)");
+    else if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK) == 0) {
+        grpc_ping_answer(grpc);
+        memcpy(grpc->ping, frame->ping.opaque_data, sizeof(grpc->ping));
+        grpc->has_ping = true;
+    }
     return 0;
 }
 
 static nghttp2_session *session_new(struct grpc *grpc)
 {
     nghttp2_session_callbacks *callbacks;
+    nghttp2_option *option;
     nghttp2_session *session = NULL;
     if (nghttp2_session_callbacks_new(&callbacks) != 0)
         return NULL;
+    if (nghttp2_option_new(&option) != 0) {
+        nghttp2_session_callbacks_del(callbacks);
+        return NULL;
+    }
+    nghttp2_option_set_no_auto_ping_ack(option, 1);
     nghttp2_session_callbacks_set_on_header_callback(callbacks, on_header);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, on_frame);
-    if (nghttp2_session_client_new(&session, callbacks, grpc) != 0)
+    if (nghttp2_session_client_new2(&session, callbacks, grpc, option) != 0)
         session = NULL;
+    nghttp2_option_del(option);
     nghttp2_session_callbacks_del(callbacks);
     return session;
 }
@@ -165,6 +187,7 @@ void grpc_close(struct grpc *grpc)
     if (grpc->session != NULL)
         nghttp2_session_del(grpc->session);
     grpc->session = NULL;
+    grpc->has_ping = false;
 }
 
 bool grpc_receive(struct grpc *grpc, const uint8_t *data, size_t size)

@@ -5,6 +5,9 @@
  * its events: each whole message, and then, once, that the call has ended. The events are called inside grpc_receive();
  * they may start, push and cancel calls, and must not close the connection.
  *
+ * A PING of the server is not answered at once, but when grpc_ping_answer() is called: see link.h. If a second one comes before
+ * that, both are.
+ *
  * Whatever the server sends, memory is bounded: a message has GRPC_MESSAGE_MAX bytes at most, a header block what nghttp2
  * permits (64 KB), and what is beyond ends the connection. */
 #ifndef MORTISE_ETCD_GRPC_H
@@ -58,10 +61,12 @@ struct grpc_call {
 
 struct grpc {
     nghttp2_session *session;
-    bool is_away;            /* GOAWAY, or the peer does not speak HTTP/2 as it should */
+    bool is_away;             /* GOAWAY, or the peer does not speak HTTP/2 as it should */
     char text[GRPC_TEXT_MAX]; /* why */
     char authority[300];
     bool is_secure;
+    bool has_ping; /* it is not answered yet */
+    uint8_t ping[8];
 };
 
 bool grpc_open(struct grpc *grpc, const char *authority, bool is_secure);
@@ -84,6 +89,8 @@ void grpc_call_free(struct grpc_call *call);
 bool grpc_receive(struct grpc *grpc, const uint8_t *data, size_t size);
 /* The next bytes for the server, valid until the next call; 0: none; negative: no memory. */
 ssize_t grpc_send(struct grpc *grpc, const uint8_t **data);
+/* Answers the PING that waits, if one does. */
+void grpc_ping_answer(struct grpc *grpc);
 static inline bool grpc_wants_to_send(const struct grpc *grpc)
 {
     return nghttp2_session_want_write(grpc->session) != 0;

@@ -13,6 +13,7 @@
 #define READ_SIZE 65536
 #define LOOK_FIRST_NS NS_PER_MS
 #define LOOK_MAX_NS (64 * NS_PER_MS)
+#define PING_PAUSE_NS (100 * NS_PER_MS)
 #define READS_MAX 64 /* in one turn: others want to be served too */
 
 static void attempt(struct link *link);
@@ -307,12 +308,23 @@ static void receive(struct link *link)
         link_break(link, "%s", link->socket.problem);
 }
 
+/* See PINGS. */
+static void answer_ping(struct link *link)
+{
+    int64_t now_ns = link->grpc.has_ping ? now_of(link) : 0;
+    if (!link->grpc.has_ping || now_ns < link->ping_ns)
+        return;
+    grpc_ping_answer(&link->grpc);
+    link->ping_ns = now_ns + PING_PAUSE_NS;
+}
+
 void link_flush(struct link *link)
 {
     const uint8_t *data;
     ssize_t size = 0;
     if (link->state != LINK_GREETING && link->state != LINK_UP)
         return;
+    answer_ping(link);
     if (grpc_wants_to_send(&link->grpc))
         plan_look(link, LOOK_FIRST_NS);
     bool written = true;
@@ -349,6 +361,8 @@ size_t link_interest(const struct link *link, struct pollfd *fds, size_t capacit
         due = link->calls_due_ns;
     if (expects(link) && link->look_ns < due)
         due = link->look_ns;
+    if (link->grpc.has_ping && link->ping_ns < due)
+        due = link->ping_ns;
     if (link->unread)
         due = 0;
     if (due < *due_ns)

@@ -169,11 +169,45 @@ static void test_canceled(void)
     end(&call);
 }
 
+/* Are these the next bytes for the server? "": none are. */
+static void sends(const char *wanted, size_t size)
+{
+    const uint8_t *data;
+    ssize_t count = grpc_send(&grpc, &data);
+    CU_ASSERT_EQUAL(count, (ssize_t)size);
+    CU_ASSERT(count != (ssize_t)size || size == 0 || memcmp(data, wanted, size) == 0);
+}
+
+#define PONG(payload) "\0\0\x08\x06\x01\0\0\0\0" payload
+
+/* A PING waits until it is to be answered, or until the next one comes. */
+static void test_pings(void)
+{
+    size_t piece = 500;
+    struct call call;
+    const uint8_t *data;
+    begin(&call, piece);
+    while (grpc_send(&grpc, &data) > 0)
+        ;
+    FRAME(6, 0, 0, "12345678");
+    FRAME(6, 1, 0, "answered"); /* an answer to none of ours */
+    sends("", 0);
+    FRAME(6, 0, 0, "abcdefgh");
+    sends(PONG("12345678"), 17);
+    sends("", 0);
+    grpc_ping_answer(&grpc);
+    grpc_ping_answer(&grpc);
+    sends(PONG("abcdefgh"), 17);
+    sends("", 0);
+    CU_ASSERT_FALSE(grpc.is_away);
+    end(&call);
+}
+
 int main(void)
 {
     CU_TestInfo tests[] = {
         {"pieces", test_pieces},     {"statuses", test_statuses}, {"nonsense", test_nonsense},
-        {"canceled", test_canceled}, CU_TEST_INFO_NULL,
+        {"canceled", test_canceled}, {"pings", test_pings},       CU_TEST_INFO_NULL,
     };
     return run_etcd_tests("etcd grpc", tests);
 }
