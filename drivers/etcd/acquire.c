@@ -337,7 +337,7 @@ static void write_ask(const struct driver *driver, const struct claim *claim,
     const struct session *session = claim->session;
     keys_of(driver, claim, &keys);
     struct bytes own = key_bytes(&keys.own);
-    size_t size = note_write(driver, driver->base, claim->noted_ms, false, data);
+    size_t size = note_write(driver, &claim->grant, driver->base, claim->noted_ms, false, data);
     txn_if_created(out, own, 0);
     txn_if_modified(out, session_key(session), session->joined_at);
     if (leaving != NULL) {
@@ -376,7 +376,7 @@ static void ask(struct driver *driver, struct claim *claim)
     }
     if (claim_send(driver, claim, call)) {
         if (leaving != NULL)
-            leaving->covered_by = claim;
+            claim_cover(driver, claim, leaving);
         claim->made = true;
         claim_become(driver, claim, CLAIM_ASKING);
     }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define AGAIN_NS (1000 * NS_PER_MS)
+#define SLOT_MAX 0xffffff
 #define LOOK_GRID_NS (100 * NS_PER_MS) /* all claims that fall due together need one sweep */
 
 /* ---- names and claims ------------------------------------------------------------------------------ */
@@ -47,6 +48,68 @@ static void name_free(struct driver *driver, struct name *name)
     free(name);
 }
 
+/* ---- slots: see KEYS ----------------------------------------------------------------------------------- */
+
+static uint64_t slot_bit(uint32_t slot)
+{
+    return slot < SLOTS ? UINT64_C(1) << slot : 0;
+}
+
+void claims_begin_series(struct driver *driver)
+{
+    driver->key_id.series++;
+}
+
+static uint32_t slot_take(struct driver *driver, struct name *name)
+{
+    uint64_t used = name->slots | driver->busy_slots;
+    for (uint32_t slot = 0; slot < SLOTS; slot++)
+        if ((used & slot_bit(slot)) == 0) {
+            name->slots |= slot_bit(slot);
+            return slot;
+        }
+    if (driver->next_slot < SLOTS || driver->next_slot > SLOT_MAX) {
+        driver->next_slot = SLOTS;
+        claims_begin_series(driver);
+    }
+    return driver->next_slot++;
+}
+
+static void slot_hold(struct driver *driver, uint32_t slot)
+{
+    if (slot < SLOTS && driver->slot_calls[slot]++ == 0)
+        driver->busy_slots |= slot_bit(slot);
+}
+
+static void slot_let_go(struct driver *driver, uint32_t slot)
+{
+    if (slot < SLOTS && --driver->slot_calls[slot] == 0)
+        driver->busy_slots &= ~slot_bit(slot);
+}
+
+void claim_cover(struct driver *driver, struct claim *claim, struct claim *other)
+{
+    other->covered_by = claim;
+    if ((claim->covered_slots & slot_bit(other->slot)) == 0)
+        slot_hold(driver, other->slot);
+    claim->covered_slots |= slot_bit(other->slot);
+}
+
+/* Nothing of the claim is on its way. */
+static void slots_settle(struct driver *driver, struct claim *claim)
+{
+    for (uint32_t slot = 0; claim->covered_slots != 0; slot++) {
+        if ((claim->covered_slots & slot_bit(slot)) != 0)
+            slot_let_go(driver, slot);
+        claim->covered_slots &= ~slot_bit(slot);
+    }
+    if (claim->is_busy)
+        slot_let_go(driver, claim->slot);
+    claim->is_busy = false;
+}
+
+/* ---- claims ------------------------------------------------------------------------------------------- */
+
 struct claim *claim_find(struct driver *driver, const mortise_op *op)
 {
     struct name *name = name_of(driver, op, false);
@@ -69,7 +132,10 @@ struct claim *claim_new(struct driver *driver, const mortise_op *op)
     claim->grant = op->grant;
     if (op->mode == MORTISE_SHARED)
         claim->kind = (struct kind){.shared = true, .permits = op->permits};
-    claim->last_len = contender_write(claim->kind, &claim->grant, claim->last);
+    claim->slot = slot_take(driver, name);
+    struct key_id id = driver->key_id;
+    id.slot = claim->slot;
+    claim->last_len = contender_write(claim->kind, &id, claim->last);
     claim->state = CLAIM_IDLE;
     claim->ends_ns = MORTISE_NEVER;
     claim->look_ns = MORTISE_NEVER;
@@ -81,6 +147,7 @@ struct claim *claim_new(struct driver *driver, const mortise_op *op)
 static void claim_free(struct driver *driver, struct claim *claim)
 {
     DL_DELETE(driver->old_claims, claim);
+    slots_settle(driver, claim);
     free(claim->watches);
     free(claim);
 }
@@ -235,6 +302,10 @@ void claim_end(struct driver *driver, struct claim *claim, mortise_status status
     claim_set_session(claim, NULL);
     claim_set_move(claim, NULL);
     DL_DELETE(name->claims, claim);
+    name->slots &= ~slot_bit(claim->slot);
+    claim->is_busy = claim->pending > 0;
+    if (claim->is_busy)
+        slot_hold(driver, claim->slot);
     if (name->claims == NULL)
         name_free(driver, name);
     claim->name = NULL;
@@ -303,6 +374,8 @@ struct claim *claim_answered(struct driver *driver, struct call *call)
 {
     struct claim *claim = call->to.target;
     claim->pending--;
+    if (claim->pending == 0)
+        slots_settle(driver, claim);
     if (claim->state != CLAIM_ENDED)
         return claim;
     if (claim->pending == 0)

@@ -97,7 +97,16 @@
  *     the last exclusive key before them for changes, too. A holder never becomes exclusive again.
  *   - Several permits come back at once, or others than the first ones: any event among the P keys before it makes a claim
  *     look again.
- *   - A release and the first requests of a new session cross the end of the old one: keys are named by grant, not by lease. */
+ *   - A release and the first requests of a new session cross the end of the old one: keys are not named by lease.
+ *   - A key is used again, and a delete of its earlier claim is still on its way: see KEYS.
+ *
+ * KEYS. A server remembers each key until its history is compacted, and looks at all that there were below a name whenever
+ * somebody asks for the queue. So the claims of a name use the same few keys again and again: each has a slot, which is
+ * free again when the claim has ended. Requests are executed in any order, and those of a lost connection at any time. Therefore
+ *   - a slot below SLOTS is not taken while a call that may change a key with it is on its way: a call of a claim that has ended,
+ *     or an acquire that covers it. That counts for all names alike, because the ended claim has none;
+ *   - after a loss of the connection, claims begin another series of keys;
+ *   - slots from SLOTS on are never used again, and neither is an instance's random part. */
 #ifndef MORTISE_ETCD_CLAIM_H
 #define MORTISE_ETCD_CLAIM_H
 
@@ -130,6 +139,9 @@ struct claim {
     struct name *name;
     mortise_grant_id grant;
     struct kind kind; /* as it was asked for */
+    uint32_t slot;
+    uint64_t covered_slots; /* of keys that its acquires delete, too, while a call is on its way */
+    bool is_busy;           /* ENDED: counts as a call of its slot */
     enum claim_state state;
     mortise_op *op;       /* the acquire that waits for it, or NULL */
     mortise_op *releases; /* utlist; they wait for its end */
@@ -139,7 +151,8 @@ struct claim {
     bool has_looked;      /* a shared try: nobody was there */
     bool made;            /* the servers may have its key, and no acquire is on its way */
     bool covers;          /* its last acquire deletes the key of another claim, too */
-    const struct claim *covered_by; /* DELETING: whose acquire, on its way, deletes its key, too; or NULL */
+    const struct claim
+        *covered_by; /* DELETING: whose acquire, on its way, deletes its key, too; or NULL */
 
     struct session *session; /* of its acquire, and of its key if `lease` is its lease */
     int64_t lease;           /* of its key; 0: not known */
@@ -173,6 +186,7 @@ struct claim {
 struct name {
     UT_hash_handle hh; /* by key */
     struct claim *claims;
+    uint64_t slots; /* in use */
     size_t name_len;
     char name[MORTISE_NAME_MAX];
     size_t key_len;
@@ -248,6 +262,10 @@ void claim_border(const struct claim *claim, char border, struct key *key);
 void claim_uncover(struct driver *driver, struct claim *claim);
 /* Stops watching the keys that block it. */
 void claim_unwatch(struct driver *driver, struct claim *claim);
+/* Its acquire deletes the key of the other one, too. */
+void claim_cover(struct driver *driver, struct claim *claim, struct claim *other);
+/* The connection is lost. */
+void claims_begin_series(struct driver *driver);
 /* A transaction whose answer goes to its present step. NULL: no memory. */
 struct call *claim_begin(struct driver *driver, struct claim *claim, reply_handler *answered);
 /* Sends it, and counts it. False: it was not sent; then the acquire has failed, or the claim tries again after a pause. */

@@ -1,5 +1,5 @@
 /* dead.c - the claim of another client whose process has ended (MORTISE_OP_DEAD): its key is deleted, long before its session ends.
- * The key is named by the grant id. An acquire that is still on its way to the servers is not seen; the asker repeats. */
+ * The value of the key says its grant id. An acquire that is still on its way to the servers is not seen; the asker repeats. */
 #include "query.h"
 
 #include <string.h>
@@ -7,33 +7,48 @@
 static void deleted(struct driver *driver, struct call *call)
 {
     struct query *query = query_answer(driver, call);
-    const struct answer *answer = &call->answer;
     if (query != NULL)
-        query_complete(driver, query,
-                       answer->ops[0].total + answer->ops[1].total > 0 ? MORTISE_OK : MORTISE_LOST);
+        query_complete(driver, query, call->answer.done ? MORTISE_OK : MORTISE_LOST);
 }
 
-/* Exclusive or shared: what it was asked for first. */
-static void delete_key(const struct driver *driver, const mortise_op *op, struct kind kind,
-                       struct writer *out)
+/* The keys of the name. */
+static void found(struct driver *driver, struct call *call)
 {
-    char key[KEY_MAX];
-    size_t length = strlen(driver->prefix);
-    memcpy(key, driver->prefix, length);
-    length += name_write(op->name, op->name_len, key + length);
-    key[length++] = '/';
-    length += contender_write(kind, &op->grant, key + length);
-    txn_delete(out, BRANCH_THEN, bytes_of(key, length));
+    struct query *query = query_answer(driver, call);
+    char grant[HEX_SIZE];
+    if (query == NULL)
+        return;
+    const struct kvs *kvs = &call->answer.ops[0];
+    grant_write(&query->op->grant, grant);
+    for (size_t i = 0; i < kvs->count; i++) {
+        const struct kv *kv = &kvs->all[i];
+        mortise_info info = {.size = sizeof(info)};
+        if (note_read(kv->value, &info) < 0 || strcmp(info.owner, grant) != 0)
+            continue;
+        struct call *next = query_call(driver, query, deleted);
+        if (next != NULL) {
+            txn_if_created(&next->grpc.out, kv->key, kv->created);
+            txn_delete(&next->grpc.out, BRANCH_THEN, kv->key);
+        }
+        query->written = query_send(driver, query, next);
+        return;
+    }
+    query_complete(driver, query, MORTISE_LOST);
 }
 
 void dead_begin(struct driver *driver, struct query *query)
 {
+    char begin[KEY_MAX], end[KEY_MAX];
     const mortise_op *op = query->op;
-    struct call *call = query_call(driver, query, deleted);
-    if (call != NULL) {
-        delete_key(driver, op, (struct kind){0}, &call->grpc.out);
-        delete_key(driver, op, (struct kind){.shared = true, .permits = op->permits},
-                   &call->grpc.out);
-    }
-    query->written = query_send(driver, query, call);
+    size_t length = strlen(driver->prefix);
+    memcpy(begin, driver->prefix, length);
+    length += name_write(op->name, op->name_len, begin + length);
+    begin[length++] = '/';
+    memcpy(end, begin, length);
+    end[length - 1] = NAME_END;
+    struct call *call = query_call(driver, query, found);
+    if (call != NULL)
+        txn_range(&call->grpc.out, BRANCH_THEN,
+                  &(struct range){.begin = bytes_of(begin, length), .end = bytes_of(end, length)});
+    query_send(driver, query, call);
 }

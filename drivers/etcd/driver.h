@@ -31,9 +31,10 @@
 #include <uthash.h>
 #include <utlist.h>
 
-#define DATA_MAX (MORTISE_NOTE_MAX + 64) /* the value of a key of ours */
-#define QUOTED_SIZE 160                  /* a name in a message */
-#define OPEN_MAX 256                     /* calls on their way, about: others wait in the backlog */
+#define DATA_MAX (MORTISE_NOTE_MAX + 128) /* the value of a key of ours */
+#define QUOTED_SIZE 160                   /* a name in a message */
+#define SLOTS 64                          /* that are used again */
+#define OPEN_MAX 256 /* calls on their way, about: others wait in the backlog */
 
 enum option {
     OPTION_ENDPOINTS,
@@ -55,7 +56,11 @@ struct watch;
 struct query;
 
 enum watch_target { WATCHES_BLOCKER, WATCHES_OWN, WATCHES_SESSION };
-enum watch_event { WATCH_CHANGED, WATCH_DELETED, WATCH_ENDED /* by the server: its revision is gone, or a right */ };
+enum watch_event {
+    WATCH_CHANGED,
+    WATCH_DELETED,
+    WATCH_ENDED /* by the server: its revision is gone, or a right */
+};
 
 /* What a file tells the files above it. module.c fills it in. */
 struct upcalls {
@@ -90,11 +95,17 @@ struct driver {
 
     struct watch *watches; /* uthash, by id */
     int64_t watch_number;
-    int64_t watch_ended_ns; /* when the servers ended all of them last, for another reason than a compaction; */
+    int64_t
+        watch_ended_ns; /* when the servers ended all of them last, for another reason than a compaction; */
     int64_t watch_pause_ns; /* and how long their owners wait before they watch again */
     struct session *sessions;
 
-    struct name *names;       /* uthash, by key */
+    struct key_id key_id; /* of the next claim, without its slot */
+    uint32_t next_slot;   /* of those that are used once */
+    uint64_t
+        busy_slots; /* calls of earlier claims, which may change keys with these, are on their way */
+    unsigned slot_calls[SLOTS];
+    struct name *names; /* uthash, by key */
     size_t claim_count;
     struct claim *backlog;    /* those that wait until fewer calls are on their way */
     struct claim *old_claims; /* ENDED, with calls on their way */
@@ -151,7 +162,8 @@ void watches_end(struct driver *driver);
 /* ---- fault.c -------------------------------------------------------------------------------------- */
 
 /* Fails an op with what the servers said when they refused a call. */
-void fault_refused(struct driver *driver, mortise_op *op, mortise_status status, const struct call *call);
+void fault_refused(struct driver *driver, mortise_op *op, mortise_status status,
+                   const struct call *call);
 /* Fails an op because nobody answers, or because the servers refuse the user. */
 void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status status);
 void fault_memory(struct driver *driver, mortise_op *op, mortise_status status);
@@ -174,10 +186,11 @@ bool patience_is_over(struct driver *driver, int64_t asked_ns);
 /* ---- note.c --------------------------------------------------------------------------------------- */
 
 /* Writes the value of a contender's key and returns its length. downgraded: an exclusive key becomes a shared one. */
-size_t note_write(const struct driver *driver, int64_t base, int64_t time_ms, bool downgraded,
-                  char data[DATA_MAX]);
+size_t note_write(const struct driver *driver, const mortise_grant_id *grant, int64_t base,
+                  int64_t time_ms, bool downgraded, char data[DATA_MAX]);
 int64_t note_time_ms(void); /* the wall clock */
-/* Reads it: who made the key, info->mode (SHARED: it was downgraded), and the base of its tokens; -1: it is none of ours. */
+/* Reads it: who made the key, its grant id (info->owner), info->mode (SHARED: it was downgraded), and the base of its tokens;
+ * -1: it is none of ours. */
 int64_t note_read(struct bytes value, mortise_info *info);
 /* Fills info from the key of a holder. base: for a key that does not say its own. */
 void note_holder(const struct kv *kv, int64_t base, mortise_info *info);

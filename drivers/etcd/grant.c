@@ -83,7 +83,7 @@ static void count_with(struct driver *driver, struct claim *claim, int64_t base)
         return;
     }
     claim_key(claim, &own);
-    size_t size = note_write(driver, base, claim->noted_ms, claim->downgraded, data);
+    size_t size = note_write(driver, &claim->grant, base, claim->noted_ms, claim->downgraded, data);
     struct call *call = claim_begin(driver, claim, noted);
     if (call != NULL) {
         txn_if_modified(&call->grpc.out, key_bytes(&own), claim->modified);

@@ -115,7 +115,7 @@ static void downgrade(struct driver *driver, struct claim *claim, mortise_op *op
         return;
     }
     claim_key(claim, &own);
-    size_t size = note_write(driver, claim->base, claim->noted_ms, true, data);
+    size_t size = note_write(driver, &claim->grant, claim->base, claim->noted_ms, true, data);
     struct call *call = claim_begin(driver, claim, downgraded);
     if (call != NULL) {
         txn_if_created(&call->grpc.out, key_bytes(&own), claim->created);
@@ -277,6 +277,7 @@ static void doubt_held(struct driver *driver, struct claim *claim)
 void lease_down(struct driver *driver)
 {
     struct session *session;
+    claims_begin_series(driver);
     DL_FOREACH (driver->sessions, session)
         session->suspects = true;
     claims_each(driver, doubt_held);

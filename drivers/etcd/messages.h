@@ -24,10 +24,12 @@ const char *method_path(enum method method);
 /* ---- requests --------------------------------------------------------------------------------------------------- */
 
 /* The conditions of a transaction (all must hold). */
-void txn_if_created(struct writer *writer, struct bytes key, int64_t revision); /* 0: there is no such key */
+void txn_if_created(struct writer *writer, struct bytes key,
+                    int64_t revision); /* 0: there is no such key */
 void txn_if_modified(struct writer *writer, struct bytes key, int64_t revision);
 void txn_if_lease(struct writer *writer, struct bytes key, int64_t lease);
-void txn_if_none(struct writer *writer, struct bytes begin, struct bytes end); /* no key in [begin, end) */
+void txn_if_none(struct writer *writer, struct bytes begin,
+                 struct bytes end); /* no key in [begin, end) */
 
 /* What is done if they hold, or if they do not. */
 enum branch { BRANCH_THEN = 2, BRANCH_ELSE = 3 };
@@ -82,8 +84,9 @@ struct kvs {
 
 struct answer {
     struct header header;
-    bool done;                   /* txn: the conditions held */
-    struct kvs ops[TXN_OPS_MAX]; /* txn: of each operation; delete: the one. Of a delete, `total` is how many keys there were */
+    bool done; /* txn: the conditions held */
+    struct kvs ops
+        [TXN_OPS_MAX]; /* txn: of each operation; delete: the one. Of a delete, `total` is how many keys there were */
     size_t op_count;
     int64_t lease, ttl_s;   /* grant, keep-alive */
     struct bytes token;     /* authenticate */

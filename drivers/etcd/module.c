@@ -176,6 +176,7 @@ static mortise_status driver_open(const mortise_open_args *args, void **ctx, mor
     snprintf(driver->note, sizeof(driver->note), "%s", args->note);
     keep_lines(driver->note, NOTE_LINES);
     driver->note_len = strlen(driver->note);
+    driver->host->random(driver->host, driver->key_id.instance, INSTANCE_SIZE);
     driver->sweep_ns = driver->away_due_ns = MORTISE_NEVER;
     driver->away_ns = now_of(driver);
     driver->link.driver = driver;

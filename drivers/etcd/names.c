@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char digits[] = "0123456789ABCDEF";
+static const char digits[] = "0123456789ABCDEF", small_digits[] = "0123456789abcdef";
 
 static bool is_plain(unsigned char c)
 {
@@ -59,31 +59,41 @@ size_t name_read(const char *escaped, size_t length, char *name, size_t size)
     return count;
 }
 
-static void hex_write(const mortise_grant_id *grant, char hex[HEX_SIZE])
+static void hex_write(const uint8_t *bytes, size_t size, char *hex)
 {
-    for (size_t i = 0; i < MORTISE_GRANT_ID_SIZE; i++)
-        snprintf(hex + 2 * i, 3, "%02x", grant->bytes[i]);
+    for (size_t i = 0; i < size; i++) {
+        hex[2 * i] = small_digits[bytes[i] >> 4];
+        hex[2 * i + 1] = small_digits[bytes[i] & 15];
+    }
+    hex[2 * size] = '\0';
 }
 
-size_t contender_write(struct kind kind, const mortise_grant_id *grant, char text[CONTENDER_MAX])
+void grant_write(const mortise_grant_id *grant, char hex[HEX_SIZE])
+{
+    hex_write(grant->bytes, MORTISE_GRANT_ID_SIZE, hex);
+}
+
+size_t contender_write(struct kind kind, const struct key_id *id, char text[CONTENDER_MAX])
 {
     char hex[HEX_SIZE];
-    hex_write(grant, hex);
+    hex_write(id->instance, INSTANCE_SIZE, hex);
+    snprintf(hex + 2 * INSTANCE_SIZE, sizeof(hex) - 2 * INSTANCE_SIZE, "%06x%06x",
+             id->series & 0xffffff, id->slot & 0xffffff);
     int length = kind.shared ? snprintf(text, CONTENDER_MAX, "%c%" PRIu32 "-%s", SHARED_BEGIN,
                                         kind.permits, hex)
                              : snprintf(text, CONTENDER_MAX, "%s", hex);
     return length < 0 ? 0 : (size_t)length;
 }
 
-static bool grant_read(const char *text, size_t length, char grant[HEX_SIZE])
+static bool id_read(const char *text, size_t length, char id[HEX_SIZE])
 {
     if (length != HEX_SIZE - 1)
         return false;
     for (size_t i = 0; i < length; i++)
-        if (text[i] == '\0' || strchr("0123456789abcdef", text[i]) == NULL)
+        if (text[i] == '\0' || strchr(small_digits, text[i]) == NULL)
             return false;
-    memcpy(grant, text, length);
-    grant[length] = '\0';
+    memcpy(id, text, length);
+    id[length] = '\0';
     return true;
 }
 
@@ -92,7 +102,7 @@ struct contender contender_read(const char *text, size_t length)
 {
     struct contender contender = {0};
     char number[12] = "", *rest;
-    if (grant_read(text, length, contender.grant) || length < 3 || text[0] != SHARED_BEGIN)
+    if (id_read(text, length, contender.id) || length < 3 || text[0] != SHARED_BEGIN)
         return contender;
     const char *dash = memchr(text, '-', length);
     size_t size = dash == NULL ? 0 : (size_t)(dash - text) - 1;
@@ -101,7 +111,7 @@ struct contender contender_read(const char *text, size_t length)
     memcpy(number, text + 1, size);
     unsigned long long permits = strtoull(number, &rest, 10);
     if (number[0] < '0' || number[0] > '9' || *rest != '\0' || permits > UINT32_MAX ||
-        !grant_read(dash + 1, length - size - 2, contender.grant))
+        !id_read(dash + 1, length - size - 2, contender.id))
         return contender;
     contender.kind = (struct kind){.shared = true, .permits = (uint32_t)permits};
     return contender;

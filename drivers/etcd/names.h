@@ -8,7 +8,8 @@
 
 #define ESCAPED_MAX (3 * MORTISE_NAME_MAX + 1)
 #define HEX_SIZE (2 * MORTISE_GRANT_ID_SIZE + 1)
-#define CONTENDER_MAX 64 /* "s4294967295-" and a grant id */
+#define INSTANCE_SIZE 10 /* random bytes of an instance of the driver */
+#define CONTENDER_MAX 64 /* "s4294967295-" and a key id */
 #define PREFIX_MAX 256
 #define KEY_MAX (PREFIX_MAX + ESCAPED_MAX + CONTENDER_MAX + 1)
 
@@ -29,12 +30,20 @@ struct kind {
     uint32_t permits; /* shared: at most so many; 0: any number */
 };
 
+void grant_write(const mortise_grant_id *grant, char hex[HEX_SIZE]);
+
+/* The key id: which of its keys an instance of the driver uses. See claim.h, KEYS. */
+struct key_id {
+    uint8_t instance[INSTANCE_SIZE];
+    uint32_t series, slot; /* 24 bits */
+};
+
 /* Writes the last part of a contender's key; returns the length. */
-size_t contender_write(struct kind kind, const mortise_grant_id *grant, char text[CONTENDER_MAX]);
+size_t contender_write(struct kind kind, const struct key_id *id, char text[CONTENDER_MAX]);
 
 struct contender {
     struct kind kind;
-    char grant[HEX_SIZE]; /* "": not of Mortise */
+    char id[HEX_SIZE]; /* "": not of Mortise */
 };
 struct contender contender_read(const char *text, size_t length);
 

@@ -1,4 +1,4 @@
-/* note.c - the text in the keys. The value of a contender's key says "mortise/1 BASE TIME" in its first line and who made it in
+/* note.c - the text in the keys. The value of a contender's key says "mortise/1 BASE TIME GRANT" in its first line and who made it in
  * the next ones; a line "shared" behind these says that the holder has made it shared. The keys of other clients may say
  * anything. %tokens says "BASE CLUSTER".
  *
@@ -22,11 +22,13 @@ int64_t note_time_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / NS_PER_MS;
 }
 
-size_t note_write(const struct driver *driver, int64_t base, int64_t time_ms, bool downgraded,
-                  char data[DATA_MAX])
+size_t note_write(const struct driver *driver, const mortise_grant_id *grant, int64_t base,
+                  int64_t time_ms, bool downgraded, char data[DATA_MAX])
 {
-    int length = snprintf(data, DATA_MAX, MARK "%" PRId64 " %" PRId64 "\n%.*s%s", base, time_ms,
-                          (int)driver->note_len, driver->note, downgraded ? "\n" SHARED : "");
+    char hex[HEX_SIZE];
+    grant_write(grant, hex);
+    int length = snprintf(data, DATA_MAX, MARK "%" PRId64 " %" PRId64 " %s\n%.*s%s", base, time_ms,
+                          hex, (int)driver->note_len, driver->note, downgraded ? "\n" SHARED : "");
     return length < 0 ? 0 : length < DATA_MAX ? (size_t)length : DATA_MAX - 1;
 }
 
@@ -53,8 +55,12 @@ int64_t note_read(struct bytes value, mortise_info *info)
     if (*end != ' ' || base < 0)
         return -1;
     long long time_ms = strtoll(end + 1, &end, 10);
-    if (*end != '\n' || time_ms < 0)
+    size_t grant_len = strspn(end + (*end == ' '), "0123456789abcdef");
+    if (*end != ' ' || grant_len != HEX_SIZE - 1 || end[HEX_SIZE] != '\n' || time_ms < 0)
         return -1;
+    memcpy(info->owner, end + 1, HEX_SIZE - 1);
+    info->owner[HEX_SIZE - 1] = '\0';
+    end += HEX_SIZE;
     info->held_ms = note_time_ms() - time_ms;
     if (info->held_ms < 0)
         info->held_ms = 0;
@@ -80,7 +86,6 @@ void note_holder(const struct kv *kv, int64_t base, mortise_info *info)
     if (contender.kind.shared)
         info->mode = MORTISE_SHARED;
     info->permits = contender.kind.permits;
-    snprintf(info->owner, sizeof(info->owner), "%s", contender.grant);
 }
 
 enum base_kind base_read(const struct kvs *kvs, uint64_t cluster, int64_t *base)

@@ -276,6 +276,48 @@ static void test_acquire_behind_release(void)
     acquire_behind_release(true, MORTISE_LOST);
 }
 
+/* The delete of a lease's key comes late, when the acquire that deletes that key too has been answered long ago. Meanwhile
+ * another lease must not use the key. */
+static void test_late_delete(void)
+{
+    mortise_client *client = client_behind_middle("ttl=30s");
+    const char *name = fresh_name();
+    mortise_lease *lease = take(client, name);
+    middle_rule(
+        &(struct rule){.method = "KV/DeleteRange", .contains = name, .fault = DELAY, .times = 1});
+    EXPECT(OK, mortise_release_nowait(lease, &detail));
+    give_back(take(client, name)); /* covers it */
+    CHECK(middle_hits() == 1);
+    lease = take(client, name);
+    middle_clear();
+    for (int i = 0; i < 3; i++) /* behind the delete */
+        EXPECT(OK, mortise_ping(client, NULL, 0, &detail));
+    CHECK(wait_contenders(client, name, 1));
+    give_back(lease); /* OK: its key is still there */
+    client_end(client);
+}
+
+/* The same for an acquire that deletes the key, too: it is executed when nobody wants it any more. */
+static void test_late_acquire(void)
+{
+    mortise_client *client = client_behind_middle("ttl=30s");
+    const char *name = fresh_name();
+    mortise_lease *lease = take(client, name), *late = NULL;
+    middle_rule(&(struct rule){.method = "KV/Txn", .contains = name, .fault = DELAY, .times = 1});
+    EXPECT(OK, mortise_release_nowait(lease, &detail));
+    mortise_status status =
+        mortise_acquire(client, name, MORTISE_OPTIONS(.wait_ms = 200), &late, &detail);
+    CHECK(status == MORTISE_INDETERMINATE || status == MORTISE_TIMEDOUT);
+    CHECK(middle_hits() == 1);
+    lease = take(client, name);
+    middle_clear();
+    for (int i = 0; i < 3; i++)
+        EXPECT(OK, mortise_ping(client, NULL, 0, &detail));
+    CHECK(wait_contenders(client, name, 1));
+    give_back(lease);
+    client_end(client);
+}
+
 /* The streams of all watches are reset while somebody waits. */
 static void test_watches_reset(void)
 {
@@ -305,6 +347,8 @@ const CU_TestInfo call_tests[] = {
     {"a release that is refused, and done", test_release_refused},
     {"given up while it is on its way", test_given_up},
     {"an acquire behind a release", test_acquire_behind_release},
+    {"a late delete", test_late_delete},
+    {"a late acquire", test_late_acquire},
     {"nobody answers", test_no_answer},
     {"the watches are reset", test_watches_reset},
     CU_TEST_INFO_NULL,

@@ -79,6 +79,33 @@ static void test_waiting_key_deleted(void)
     client_end(holder);
 }
 
+/* The key of the name at this moment. */
+static void key_of_lease(mortise_client *client, const char *name, char *key)
+{
+    mortise_lease *lease = take(client, name);
+    CU_ASSERT_FATAL(own_key(name, key, KEYS_SIZE));
+    give_back(lease);
+}
+
+/* Servers remember all keys, so a name has few. After a connection was lost a late delete may come, so it has others. */
+static void test_key_reused(void)
+{
+    static char keys[3][KEYS_SIZE];
+    mortise_client *client = client_behind_proxy("ttl=30s");
+    const char *name = fresh_name();
+    mortise_lease *kept = take(client, fresh_name());
+    key_of_lease(client, name, keys[0]);
+    key_of_lease(client, name, keys[1]);
+    CHECK(test_proxy_say(&stage.proxy, "cut"));
+    CHECK(wait_state(kept, MORTISE_STATE_HELD, TEST_PATIENCE_MS));
+    EXPECT(OK, mortise_ping(client, NULL, 0, &detail));
+    key_of_lease(client, name, keys[2]);
+    CU_ASSERT_STRING_EQUAL(keys[0], keys[1]);
+    CU_ASSERT_STRING_NOT_EQUAL(keys[1], keys[2]);
+    give_back(kept);
+    client_end(client);
+}
+
 /* The session's key: it is put again, and acquires go on. */
 static void test_session_key_deleted(void)
 {
@@ -233,6 +260,7 @@ const CU_TestInfo lease_tests[] = {
     {"a lease is revoked by hand", test_revoked},
     {"the own key is deleted", test_own_key_deleted},
     {"the key of a waiter is deleted", test_waiting_key_deleted},
+    {"a key is used again", test_key_reused},
     {"the key of the session is deleted", test_session_key_deleted},
     {"the base of the tokens is deleted", test_base_deleted},
     {"the base is another cluster's", test_other_cluster},

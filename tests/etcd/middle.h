@@ -13,8 +13,9 @@ enum fault {
     RESET,      /* the call is done; its stream is reset in place of the answer */
     REFUSE,     /* the call is done, and answered with `status` and `text` */
     REFUSE_NOT, /* the same, and it is not done */
-    GO_AWAY,    /* the call is done, but GOAWAY comes before the answer, and then the connection ends */
-    HOLD,       /* the call is done; its answer comes when middle_clear() was called */
+    GO_AWAY, /* the call is done, but GOAWAY comes before the answer, and then the connection ends */
+    HOLD,    /* the call is done; its answer comes when middle_clear() was called */
+    DELAY,   /* the call is done only when middle_clear() was called */
     OTHER_MEMBER /* the answer is of another member of the cluster, as behind a balancer of calls */
 };
 

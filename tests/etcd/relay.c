@@ -95,6 +95,18 @@ static void set_length(struct text *text)
         text->data[4 - i] = (uint8_t)(size >> (8 * i));
 }
 
+/* What is in it from there on once more. */
+static void add_again(struct text *text, size_t at)
+{
+    size_t size = text->size - at;
+    uint8_t *part = malloc(size);
+    if (part == NULL)
+        abort();
+    memcpy(part, text->data + at, size);
+    add(text, part, size);
+    free(part);
+}
+
 /* The answer of one call, as a whole. */
 static void make_noise(struct stream *stream)
 {
@@ -117,14 +129,7 @@ static void make_noise(struct stream *stream)
         set_length(text);
         return;
     case 3: /* a part twice */
-        add(text, text->data + at, 0);
-        {
-            size_t size = text->size - at;
-            uint8_t *part = malloc(size);
-            memcpy(part, text->data + at, size);
-            add(text, part, size);
-            free(part);
-        }
+        add_again(text, at);
         set_length(text);
         return;
     case 4: /* another length */
@@ -175,6 +180,13 @@ static void begin_answer(struct stream *stream)
                             stream->answered.count, &provider);
 }
 
+/* They are all of the answer. */
+static void answer_headers(struct stream *stream)
+{
+    nghttp2_submit_response(stream->pair->down, stream->down, stream->answered.all,
+                            stream->answered.count, NULL);
+}
+
 static void answer_status(struct stream *stream)
 {
     char number[16];
@@ -185,8 +197,7 @@ static void answer_status(struct stream *stream)
     add_header(&stream->answered, "grpc-status", 11, number,
                (size_t)snprintf(number, sizeof number, "%d", rule->status));
     add_header(&stream->answered, "grpc-message", 12, rule->text, strlen(rule->text));
-    nghttp2_submit_response(stream->pair->down, stream->down, stream->answered.all,
-                            stream->answered.count, NULL);
+    answer_headers(stream);
 }
 
 /* The server has answered a call as a whole. */
@@ -224,8 +235,7 @@ static void answer_call(struct stream *stream)
     make_noise(stream);
     if (stream->trailers.count ==
         0) /* the status came with the headers, and there is nothing else */
-        nghttp2_submit_response(pair->down, stream->down, stream->answered.all,
-                                stream->answered.count, NULL);
+        answer_headers(stream);
     else
         begin_answer(stream);
 }
@@ -260,13 +270,14 @@ static void ask_server(struct stream *stream)
 static void take_call(struct stream *stream)
 {
     choose_rule(stream);
-    if (!stream->is_ruled || stream->rule.fault < DROP ||
-        (stream->rule.fault != DROP && stream->rule.fault != REFUSE_NOT))
-        ask_server(stream);
-    else if (stream->rule.fault == DROP)
+    if (stream->is_ruled && stream->rule.fault == DROP)
         stream->pair->ends = true;
-    else
+    else if (stream->is_ruled && stream->rule.fault == REFUSE_NOT)
         answer_status(stream);
+    else if (stream->is_ruled && stream->rule.fault == DELAY)
+        stream->is_delayed = true;
+    else
+        ask_server(stream);
 }
 
 /* ---- what comes ----------------------------------------------------------------------------------------- */
@@ -441,6 +452,10 @@ void relay_obey(struct pair *pair)
         if (stream->is_held && !orders.has_rule && stream->down != 0) {
             stream->is_held = false;
             begin_answer(stream);
+        }
+        if (stream->is_delayed && !orders.has_rule && stream->down != 0) {
+            stream->is_delayed = false;
+            ask_server(stream);
         }
         if (stream->is_watch && orders.wants_reset && stream->down != 0) {
             orders.resets++;

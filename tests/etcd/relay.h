@@ -27,7 +27,7 @@ struct stream {
     char path[100];
     struct headers asked, answered, trailers;
     struct text request, answer;
-    bool asked_all, is_watch, has_begun, is_done, is_held, no_more;
+    bool asked_all, is_watch, has_begun, is_done, is_held, is_delayed, no_more;
     bool is_ruled;
     struct rule rule;
 };

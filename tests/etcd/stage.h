@@ -21,9 +21,10 @@ struct stage {
     char ca[256], cert[256], key[256], user[64], password[64];
     int ports[SERVERS_MAX];
     int count;
-    int middle;             /* the port of the proxy for calls */
+    int middle;              /* the port of the proxy for calls */
     struct test_proxy proxy; /* in front of the first */
-    struct test_proxy ways[SERVERS_MAX]; /* before the port on which the others reach it; cluster tests only */
+    struct test_proxy
+        ways[SERVERS_MAX]; /* before the port on which the others reach it; cluster tests only */
 };
 extern struct stage stage;
 
@@ -71,7 +72,7 @@ struct waiter {
     mortise_status status;
     mortise_lease *lease;
     struct test_count done;
-    mortise_lease *other;           /* checked when it is granted: */
+    mortise_lease *other;            /* checked when it is granted: */
     mortise_lease_state other_state; /* nobody else may hold then */
 };
 void waiter_start(struct waiter *waiter, mortise_client *client, const char *name);

@@ -43,28 +43,28 @@ static void test_names(void)
 static struct contender read_back(struct kind kind, const char *wanted)
 {
     char text[CONTENDER_MAX];
-    mortise_grant_id grant = {{0x01, 0xab}};
-    size_t length = contender_write(kind, &grant, text);
+    struct key_id id = {.instance = {0x01, 0xab}, .series = 0x1000002, .slot = 63};
+    size_t length = contender_write(kind, &id, text);
     CU_ASSERT_STRING_EQUAL(text, wanted);
     return contender_read(text, length);
 }
 
-#define HEX "01ab0000000000000000000000000000"
+#define HEX "01ab000000000000000000000200003f"
 
 static void test_contenders(void)
 {
     struct contender contender = read_back((struct kind){0}, HEX);
-    CU_ASSERT(!contender.kind.shared && strcmp(contender.grant, HEX) == 0);
+    CU_ASSERT(!contender.kind.shared && strcmp(contender.id, HEX) == 0);
     contender = read_back((struct kind){.shared = true}, "s0-" HEX);
     CU_ASSERT(contender.kind.shared && contender.kind.permits == 0);
     contender = read_back((struct kind){.shared = true, .permits = UINT32_MAX}, "s4294967295-" HEX);
-    CU_ASSERT(contender.kind.permits == UINT32_MAX && strcmp(contender.grant, HEX) == 0);
+    CU_ASSERT(contender.kind.permits == UINT32_MAX && strcmp(contender.id, HEX) == 0);
     static const char *const others[] = {
         "694d8a5b1c2d3e4f", "s-" HEX, "s4294967296-" HEX, "s1-", "s1" HEX,
         "sx-" HEX,          "",       "s 1-" HEX};
     for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
         contender = contender_read(others[i], strlen(others[i]));
-        CU_ASSERT(!contender.kind.shared && contender.grant[0] == '\0');
+        CU_ASSERT(!contender.kind.shared && contender.id[0] == '\0');
     }
     size_t length;
     const char *last = key_last((struct bytes){(const uint8_t *)"a/b/cd", 6}, &length);
@@ -108,25 +108,32 @@ static void test_endpoints(void)
 
 /* ---- the text in keys ---------------------------------------------------------------------------------------- */
 
+#define GRANT "01ab0000000000000000000000000000"
+
 static void test_notes(void)
 {
     static struct driver driver = {.note = "host\n4711\nprogram"};
     char data[DATA_MAX];
+    mortise_grant_id grant = {{0x01, 0xab}};
     mortise_info info = {.size = sizeof(info)};
     driver.note_len = strlen(driver.note);
-    size_t size = note_write(&driver, 12, note_time_ms(), false, data);
+    size_t size = note_write(&driver, &grant, 12, note_time_ms(), false, data);
     CU_ASSERT_EQUAL(note_read(bytes_of(data, size), &info), 12);
     CU_ASSERT(strcmp(info.host, "host") == 0 && info.pid == 4711);
     CU_ASSERT(strcmp(info.program, "program") == 0 && info.mode != MORTISE_SHARED);
-    size = note_write(&driver, INT64_MAX, 1, true, data);
+    CU_ASSERT_STRING_EQUAL(info.owner, GRANT);
+    size = note_write(&driver, &grant, INT64_MAX, 1, true, data);
     CU_ASSERT_EQUAL(note_read(bytes_of(data, size), &info), INT64_MAX);
     CU_ASSERT_EQUAL(info.mode, MORTISE_SHARED);
     static const char *const others[] = {"",
-                                         "mortise/2 1 1\n",
-                                         "mortise/1 -1 1\n",
+                                         "mortise/2 1 1 " GRANT "\n",
+                                         "mortise/1 -1 1 " GRANT "\n",
                                          "mortise/1 x",
                                          "mortise/1 1 1",
-                                         "mortise/1 1 -1\n",
+                                         "mortise/1 1 1\n",
+                                         "mortise/1 1 1 " GRANT,
+                                         "mortise/1 1 1 " GRANT "0\n",
+                                         "mortise/1 1 -1 " GRANT "\n",
                                          "somebody"};
     for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
         CU_ASSERT_EQUAL(note_read(bytes_of(others[i], strlen(others[i])), &info), -1);
@@ -179,7 +186,7 @@ static void test_exclusive_queue(void)
     CU_ASSERT_FALSE(queue_look(&both, 2, (struct kind){0}, keys[0].key, &view));
 }
 
-#define OPENED "mortise/1 0 1\nhost\n1\nprogram\nshared"
+#define OPENED "mortise/1 0 1 " GRANT "\nhost\n1\nprogram\nshared"
 
 static void test_shared_queue(void)
 {
