@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define MAX_TTL_MS 60000 /* the longest that a worker asks for */
+
 static int64_t jumped_back_ms;
 
 static char program[4096];
@@ -53,7 +55,9 @@ static void write_redlock(FILE *config)
 {
     fprintf(config, "[redlock]\n");
     write_servers(config, "nodes");
-    fprintf(config, "node_persistent = %s\n", run_world.plan.keeps_data ? "yes" : "no");
+    fprintf(config, "node_persistent = %s\nmax_ttl = %dms\nnode_timeout = %lldms\n",
+            run_world.plan.keeps_data ? "yes" : "no", MAX_TTL_MS,
+            (long long)run_world.plan.command_timeout_ms / 3);
 }
 
 static void set_arguments(struct server *server)
@@ -89,6 +93,9 @@ static void begin(void)
     for (int s = 0; s < plan->servers; s++) {
         server_prepare(&net.servers[s], run_world.folder, s, plan->schedule);
         set_arguments(&net.servers[s]);
+        net.servers[s].age_ns = (MAX_TTL_MS + 10000) * NS_PER_MS;
+        net.servers[s].wall_offset_ns = plan->wall_offset_ms[s] * NS_PER_MS;
+        net.servers[s].drift_ppm = plan->drift_ppm[s];
         server_start(&net.servers[s]);
     }
     net_begin(&settings);
@@ -107,7 +114,7 @@ static void restart(const struct step *step)
     net_kill_server(step->server);
     usleep((useconds_t)step->ms * 1000);
     net_start_server(step->server);
-    if (!run_world.plan.keeps_data)
+    if (run_world.plan.losses)
         run_world.lost_ns = sched_now();
 }
 
@@ -145,9 +152,12 @@ static void end_faults(void)
     net_repair();
 }
 
+/* A node that has lost its data does not vote for max_ttl. */
 static void calm(void)
 {
     net_repair();
+    if (run_world.plan.driver == PLAN_REDLOCK && !run_world.plan.keeps_data)
+        usleep((MAX_TTL_MS + 2000) * 1000);
 }
 
 /* ---- the end ---- */

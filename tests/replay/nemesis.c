@@ -46,6 +46,9 @@ void nemesis_run(void)
 void nemesis_calm(void)
 {
     sched_end_stalls();
+    for (int p = 1; p <= run_world.plan.processes; p++)
+        while (sched_is_dying(p))
+            usleep(1000);
     run_world.backend->calm();
     run_world.calm = true;
     record_calm();

@@ -47,7 +47,7 @@ static struct piece *earliest(struct connection **of, enum net_way *its_way)
 }
 
 /* Not for the timer itself: what it fires sets its own next instant. */
-static void set_timer(void)
+void net_set_timer(void)
 {
     struct connection *of;
     enum net_way way;
@@ -58,13 +58,6 @@ static void set_timer(void)
     net.timer.due_ns = piece ? piece->due_ns : SCHED_NEVER;
     if (piece)
         sched_add_timer(&net.timer);
-}
-
-bool net_is_quiet(void)
-{
-    struct connection *of;
-    enum net_way way;
-    return earliest(&of, &way) == NULL;
 }
 
 /* ---- pieces ---- */
@@ -131,7 +124,7 @@ void net_put(struct connection *connection, enum net_way way, enum net_piece wha
     put_one(connection, way, what, bytes, first, after_ns);
     if (first < size)
         put_one(connection, way, what, (const char *)bytes + first, size - first, after_ns);
-    set_timer();
+    net_set_timer();
 }
 
 static void take_first(struct way *road)
@@ -175,7 +168,7 @@ void net_truncate(struct connection *connection, enum net_way way, size_t kept)
         piece = next;
     }
     road->last_ns = road->last ? road->last->due_ns : 0;
-    set_timer();
+    net_set_timer();
 }
 
 /* ---- the program's end ---- */

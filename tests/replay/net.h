@@ -107,8 +107,8 @@ void net_truncate(struct connection *connection, enum net_way way, size_t kept);
 size_t net_bytes(const struct connection *connection, enum net_way way);
 /* All that the servers have to say is put on its way. */
 void net_collect(int server);
-/* Nothing travels. */
-bool net_is_quiet(void);
+/* After an instant of arrival was changed. */
+void net_set_timer(void);
 struct connection *net_of(int fd);
 
 /* ---- net.c, for calls_net.c ---- */

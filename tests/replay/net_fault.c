@@ -63,6 +63,7 @@ void net_stop_server(int server, int64_t until_ns)
             else
                 break;
     }
+    net_set_timer();
 }
 
 void net_kill_server(int server)
@@ -95,8 +96,24 @@ void net_end_process(int process)
     }
 }
 
+/* Who has not heard yet that a connection is cut hears it now. */
+static void tell_at_last(struct way *road)
+{
+    int64_t at_ns = sched_now() + 1000000;
+    for (struct piece *piece = road->first; piece; piece = piece->next) {
+        if (piece->due_ns > sched_now() + KEEPALIVE_NS / 2)
+            piece->due_ns = road->last_ns = at_ns;
+        if (at_ns <= piece->due_ns)
+            at_ns = piece->due_ns + 1;
+    }
+}
+
 void net_repair(void)
 {
+    for (int i = 0; i < net.count; i++)
+        for (enum net_way way = 0; way < NET_WAYS; way++)
+            tell_at_last(&net.connections[i]->ways[way]);
+    net_set_timer();
     memset(net.blocked_until_ns, 0, sizeof net.blocked_until_ns);
     memset(net.stopped_until_ns, 0, sizeof net.stopped_until_ns);
     net.settings.slow_one_in = 0;

@@ -46,8 +46,26 @@ static void choose_acquire(const struct plan *plan, struct step *step)
     step->release_now = step->what == STEP_ACQUIRE_ASYNC && one_in(4);
 }
 
+/* One lease after the other, so that somebody of the process always waits. */
+static void add_turn(struct plan *plan, int worker)
+{
+    struct step *acquire = plan_add(plan, worker, STEP_ACQUIRE);
+    acquire->slot = 0;
+    acquire->wait_ms = 3000;
+    acquire->ttl_ms = plan->ttl_ms;
+    acquire->callback = CALLBACK_NOTE;
+    struct step *work = plan_add(plan, worker, STEP_WORK);
+    work->ms = PICK_MS(0, 5, 40, 200, 900);
+    struct step *release = plan_add(plan, worker, STEP_RELEASE_NOWAIT);
+    release->slot = 0;
+}
+
 static void add_worker_step(struct plan *plan, int worker)
 {
+    if (plan->doubts && !one_in(6)) {
+        add_turn(plan, worker);
+        return;
+    }
     static const enum plan_what whats[] = {
         STEP_ACQUIRE,       STEP_ACQUIRE,       STEP_ACQUIRE,        STEP_ACQUIRE,
         STEP_ACQUIRE,       STEP_ACQUIRE_ASYNC, STEP_ACQUIRE_ASYNC,  STEP_ACQUIRE_MANY,
@@ -104,8 +122,26 @@ static void choose_fault(const struct plan *plan, struct step *step)
                                   : SIM_CANCEL_IGNORED;
 }
 
+/* The backend forgets, and for a while no renewal says so. */
+static void add_doubt(struct plan *plan)
+{
+    struct step *slow = plan_add(plan, -1, STEP_FAULT);
+    slow->kinds = SIM_OP(MORTISE_OP_RENEW);
+    slow->fate = one_in(3) ? SIM_LOSE_REPLY : SIM_PASS;
+    slow->status = MORTISE_INDETERMINATE;
+    slow->times = 1 + (int)plan_draw(6);
+    slow->reply_ms = 300 + (int64_t)plan_draw((uint64_t)plan->ttl_ms);
+    plan_add(plan, -1, STEP_LOSE);
+    struct step *pause = plan_add(plan, -1, STEP_PAUSE);
+    pause->ms = PICK_MS(200, 700, 1500);
+}
+
 static void add_nemesis_step(struct plan *plan)
 {
+    if (plan->doubts && one_in(3)) {
+        add_doubt(plan);
+        return;
+    }
     static const enum plan_what whats[] = {STEP_FAULT, STEP_FAULT, STEP_FAULT, STEP_FAULT,
                                            STEP_NEWS,  STEP_DEAF,  STEP_DOUBT, STEP_DOUBT,
                                            STEP_WALL,  STEP_STOP};
@@ -143,6 +179,16 @@ static void choose_schedule(struct plan *plan)
     plan->stall_ms = one_in(2) ? 250 : plan->lasting ? 2000 : plan->ttl_ms * 2;
 }
 
+static void choose_doubts(struct plan *plan)
+{
+    plan->doubts = true;
+    plan->names = 1;
+    plan->ttl_ms = 3000;
+    plan->latency_ms = PICK_MS(0, 0, 5);
+    plan->handover_window_ms = PICK_MS(1000, 10000);
+    plan->handover_max = 64;
+}
+
 static void choose_settings(struct plan *plan)
 {
     plan->processes = 1 + (int)plan_draw(3);
@@ -170,6 +216,8 @@ static void choose_settings(struct plan *plan)
         plan->ttl_ms = 30000;
     if (plan->driver != PLAN_SIM)
         plan_net_settings(plan);
+    else if (plan->losses && one_in(2))
+        choose_doubts(plan);
 }
 
 void plan_reschedule(struct plan *plan, uint64_t schedule)

@@ -7,7 +7,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PLAN_PROCESSES = 4, PLAN_WORKERS = 8, PLAN_STEPS = 256, PLAN_SLOTS = 2, PLAN_NAMES = 3 };
+enum {
+    PLAN_PROCESSES = 4,
+    PLAN_WORKERS = 8,
+    PLAN_STEPS = 512,
+    PLAN_SLOTS = 2,
+    PLAN_NAMES = 3,
+    PLAN_SERVERS = 5
+};
 
 #define PLAN_WHAT_MAP(X)                                                                           \
     X(ACQUIRE, "acquire")                                                                          \
@@ -86,12 +93,14 @@ struct plan {
     int process_of[PLAN_WORKERS];
     bool dispatches[PLAN_PROCESSES]; /* its callbacks run in mortise_dispatch() */
     bool faults, stalls, losses; /* losses: the backend may forget claims, and doubts them then */
-    bool lasting;                /* the ttl is so long that nothing is mended by it */
+    bool doubts;  /* many losses are followed by slow renewals, among local waiters */
+    bool lasting; /* the ttl is so long that nothing is mended by it */
     /* the clients' settings */
     bool notify, queue, log;
     int64_t latency_ms, handover_window_ms, handover_max, unreachable_ms, close_ms, ttl_ms;
     /* the servers and their network; latency_ms: how long a message travels at most */
     int servers;
+    int64_t wall_offset_ms[PLAN_SERVERS], drift_ppm[PLAN_SERVERS];
     enum plan_layout layout;
     bool keeps_data; /* a server that is restarted has its data still */
     uint32_t slow_one_in, split_one_in;

@@ -1,8 +1,20 @@
 /* plan_net.c - plans for drivers that have servers and a network. See plan.h.
  *
- * A plan keeps to what the driver promises: unless it has losses, servers keep their data when they are killed, and their
- * clocks never jump forward. */
+ * A plan keeps to what the driver promises. With redis: unless the plan has losses, the server keeps its data when it is
+ * killed, and its clock never jumps forward. With redlock: nodes may forget (node_persistent = no). */
 #include "plan_draw.h"
+
+/* Nodes may have clocks that differ and drift. If they forget, tokens follow their clocks. */
+static void choose_nodes(struct plan *plan)
+{
+    plan->servers = one_in(3) ? 5 : 3;
+    plan->losses = false;
+    plan->keeps_data = !one_in(3);
+    for (int s = 0; s < plan->servers; s++) {
+        plan->wall_offset_ms[s] = plan->keeps_data ? PICK_MS(0, -300, 300, 2000, 3600000) : 0;
+        plan->drift_ppm[s] = PICK_MS(0, -4000, 4000);
+    }
+}
 
 void plan_net_settings(struct plan *plan)
 {
@@ -10,9 +22,11 @@ void plan_net_settings(struct plan *plan)
                                                LAYOUT_HASH, LAYOUT_WATCH};
     plan->layout = plan->driver == PLAN_REDIS ? PICK(layouts) : LAYOUT_STRING;
     plan->queue = plan->driver == PLAN_REDIS && plan->layout != LAYOUT_WATCH && !one_in(3);
-    plan->servers = plan->driver == PLAN_REDIS ? 1 : one_in(3) ? 5 : 3;
+    plan->servers = 1;
     plan->ttl_ms = plan->lasting ? 30000 : PICK_MS(1000, 1000, 3000);
     plan->keeps_data = !plan->losses;
+    if (plan->driver == PLAN_REDLOCK)
+        choose_nodes(plan);
     plan->latency_ms = PICK_MS(1, 1, 1, 5, 30);
     plan->slow_one_in = plan->faults ? (uint32_t)PICK_MS(0, 0, 100, 20) : 0;
     plan->slow_ms = PICK_MS(50, 1000, 5000);
@@ -43,6 +57,8 @@ void plan_net_step(struct plan *plan)
         STEP_BLOCK, STEP_BLOCK,       STEP_BLOCK,  STEP_SERVER_STOP, STEP_RESTART, STEP_RESTART,
         STEP_FLUSH, STEP_SERVER_WALL, STEP_HANGUP, STEP_SERVER_STOP};
     enum plan_what what = one_in(6) ? (one_in(2) ? STEP_STOP : STEP_WALL) : PICK(whats);
+    if (what == STEP_SERVER_WALL && !plan->losses && !plan->keeps_data)
+        what = STEP_CUT; /* its tokens may follow its clock */
     if (plan->processes > 1 && one_in(20) && !plan->lasting)
         what = STEP_KILL;
     struct step *step = plan_add(plan, -1, what);

@@ -36,7 +36,7 @@ static struct {
     const char *keep;
     const char *modules;
     enum plan_driver driver;
-    int jobs, fresh_s;
+    int jobs, fresh_s, processor;
     bool trace, points, plan, shrink, first_only;
 } wanted = {.jobs = 1, .modules = REPLAY_MODULES};
 
@@ -47,7 +47,7 @@ static void use_processor(int number)
     cpu_set_t set;
     long count = sysconf(_SC_NPROCESSORS_ONLN);
     CPU_ZERO(&set);
-    CPU_SET((unsigned)(number % (int)(count > 0 ? count : 1)), &set);
+    CPU_SET((unsigned)((wanted.processor + number) % (int)(count > 0 ? count : 1)), &set);
     sched_setaffinity(0, sizeof set, &set); /* if it is refused, the run is only slower */
 }
 
@@ -271,6 +271,7 @@ int main(int argc, char **argv)
                         "       replay --fresh SECONDS [--jobs N]\n");
         return 64;
     }
+    wanted.processor = sched_getcpu(); /* several of these programs may run at once */
     mallopt(M_ARENA_MAX, 1);
     mallopt(M_PERTURB, 0xA5); /* freed memory does not look alive */
     load_modules();

@@ -454,6 +454,11 @@ bool sched_is_killed(int process)
     return sched.processes[process].killed;
 }
 
+bool sched_is_dying(int process)
+{
+    return sched.processes[process].killing;
+}
+
 void sched_end_stalls(void)
 {
     sched.stalls = false;

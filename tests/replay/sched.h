@@ -113,6 +113,8 @@ void sched_stop(int process, int64_t until_ns);
 /* None of its threads runs ever again, from the next instant on at which all of them wait. */
 void sched_kill(int process);
 bool sched_is_killed(int process);
+/* sched_kill() was called, and the instant has not come yet. */
+bool sched_is_dying(int process);
 /* No thread stands still by chance any more. */
 void sched_end_stalls(void);
 

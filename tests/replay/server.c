@@ -41,8 +41,10 @@ void server_prepare(struct server *server, const char *folder, int number, uint6
 
 static void set_clock(struct server *server)
 {
+    int64_t since_ns = sched_now() - SCHED_START_NS;
     server->puppet->steady_ns = sched_now();
-    server->puppet->wall_ns = CALLS_WALL_NS + sched_now() + server->wall_offset_ns;
+    server->puppet->wall_ns = CALLS_WALL_NS + sched_now() + server->wall_offset_ns +
+                              since_ns / 1000000 * server->drift_ppm;
 }
 
 static void has_ended(struct server *server)
@@ -69,6 +71,14 @@ static void wait_until_idle(struct server *server)
     sched_fail("server %d hangs", server->number);
 }
 
+void server_turn(struct server *server)
+{
+    set_clock(server);
+    atomic_store(&server->puppet->turn, TURN_SERVER);
+    real()->syscall(SYS_futex, &server->puppet->turn, FUTEX_WAKE, 1, NULL, NULL, 0);
+    wait_until_idle(server);
+}
+
 static void become_server(const struct server *server)
 {
     char number[16], preload[4096];
@@ -91,14 +101,19 @@ static void become_server(const struct server *server)
 void server_start(struct server *server)
 {
     server->starts++;
-    server->puppet->seed = server->seed * 1000 + server->starts;
+    server->puppet->seed = (server->seed * 16 + (uint64_t)server->number) * 1000 + server->starts;
     server->puppet->pid = 1000 + server->number * 100 + (int)server->starts;
     atomic_store(&server->puppet->turn, TURN_SERVER);
     set_clock(server);
+    if (server->starts == 1) {
+        server->puppet->steady_ns -= server->age_ns;
+        server->puppet->wall_ns -= server->age_ns;
+    }
     server->pid = (pid_t)real()->syscall(SYS_fork);
     if (server->pid == 0)
         become_server(server);
     wait_until_idle(server);
+    server_turn(server);
 }
 
 void server_kill(struct server *server)
@@ -108,14 +123,6 @@ void server_kill(struct server *server)
     kill(server->pid, SIGKILL);
     waitpid(server->pid, NULL, 0);
     server->pid = 0;
-}
-
-void server_turn(struct server *server)
-{
-    set_clock(server);
-    atomic_store(&server->puppet->turn, TURN_SERVER);
-    real()->syscall(SYS_futex, &server->puppet->turn, FUTEX_WAKE, 1, NULL, NULL, 0);
-    wait_until_idle(server);
 }
 
 int server_connect(struct server *server)

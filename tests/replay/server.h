@@ -16,6 +16,8 @@ struct server {
     int number;
     uint64_t seed;
     int64_t wall_offset_ns;
+    int64_t drift_ppm; /* its time of day runs faster by this */
+    int64_t age_ns;    /* how long it has been running when the run begins */
     int memory;
     struct puppet *puppet;
     char folder[280], socket[300];           /* its own folder; where it listens */
