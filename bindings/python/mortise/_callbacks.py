@@ -29,9 +29,13 @@ class Callbacks:
         self._thread = threading.Thread(target=_run, args=(self._sink, self._leases, self._ended),
                                         name="mortise-callbacks", daemon=True)
 
+    @property
+    def started(self) -> bool:
+        return self._thread.ident is not None
+
     def start(self) -> None:
         """Starts the thread, if it has not been started."""
-        if self._thread.ident is None and not self._ended.is_set():
+        if not self.started and not self._ended.is_set():
             self._thread.start()
 
     def new_lease(self, client: Client, name: bytes, key: int, on_loss: OnLoss) -> Lease:

@@ -311,11 +311,13 @@ class Client(Scope):
     def _new_lease(self, name: bytes, on_loss: OnLoss | None) -> Lease:
         if on_loss is None:
             return Lease(self, name, ffi.NULL, 0, None)
-        if self._callbacks is None:
+        callbacks = self._callbacks
+        if callbacks is None or not callbacks.started:  # a signal handler may have raised between making and starting it
+            self._check_usable()  # not the lock of the parent process: another thread may have held it
             with self._lock:
                 callbacks = self._callbacks = self._callbacks or Callbacks(self)
                 callbacks.start()
-        return self._callbacks.new_lease(self, name, next(_keys), on_loss)
+        return callbacks.new_lease(self, name, next(_keys), on_loss)
 
     def _acquire(self, name: bytes, options: Any, request: Request, on_loss: OnLoss | None) -> Lease:
         """`request` keeps alive what the options point to."""

@@ -105,8 +105,8 @@ int mpy_acquire_start(mortise_client *client, mpy_slot *slot, const char *name,
 static bool outcome(mpy_slot *slot, int *status)
 {
     pthread_mutex_lock(&mpy_lock);
-    bool there = (slot->what & MPY_ACQUIRED) != 0;
-    slot->what &= ~MPY_ACQUIRED;
+    bool there = slot->decided;
+    slot->decided = false;
     *status = slot->status;
     pthread_mutex_unlock(&mpy_lock);
     return there;

@@ -328,11 +328,10 @@ void slot_on_acquired(mortise_status status, mortise_lease *lease, const mortise
     } else {
         atomic_store(&slot->lease, lease);
         slot_go_locked(slot, lease != NULL ? HELD : IDLE);
+        slot->decided = !slot->to_sink;
         if (slot->to_sink)
             slot_queue_locked(slot, MPY_ACQUIRED);
         else
-            slot->what |= MPY_ACQUIRED;
-        if (!slot->to_sink)
             signal_fd(atomic_load(&mpy_main_wake));
     }
     bool unwatched = slot->watched && (left || lease == NULL);

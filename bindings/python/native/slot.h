@@ -40,6 +40,7 @@ struct mpy_slot {
     mpy_slot *next;
     int what; /* not collected yet */
     bool queued, watched, to_sink;
+    bool decided; /* for mpy_await(): not a bit of `what`, which a collector of the sink takes */
     int status, lease_state;
     mortise_client *client;
     /* The last one, also after its release: one may still ask its handle, and hears LOST. */
@@ -49,8 +50,8 @@ struct mpy_slot {
 };
 
 extern pthread_mutex_t mpy_lock;
-extern _Atomic int
-    mpy_main_wake; /* eventfd or -1: something that the main thread waits for has happened */
+/* eventfd or -1: something that the main thread waits for has happened. */
+extern _Atomic int mpy_main_wake;
 
 /* Whether this process made it, not the parent. made_in: the field `epoch`. */
 bool is_ours(unsigned made_in);

@@ -10,6 +10,8 @@ import pytest
 from conftest import wait_until, waiters
 
 import mortise
+from mortise import _callbacks, _values
+from mortise._native import lib
 
 
 def test_block(client, other):
@@ -124,6 +126,36 @@ def test_on_loss_exits(client, other, caplog):
         with pytest.raises(mortise.Lost):
             lease.release()
     wait_until(lambda: caplog.text.count("on_loss of") == 2)
+
+
+def test_lost_before_it_is_awaited(client, other):
+    """The thread for on_loss collects the loss first. The main thread must hear of the acquire all the same."""
+    told, request = [], _values.request(None, 0.5, False, 0, None, True, None)
+    lease = client._new_lease(b"a", told.append)
+    assert lib.mpy_acquire_start(client._handle, lease._slot, b"a", request.options, True, False) == 0
+    wait_until(lambda: other.inspect("a").held)
+    wait_until(lambda: client.stats().acquires)
+    other.break_("a", other.inspect("a").token)
+    wait_until(lambda: told)
+    assert lib.mpy_await(client._handle, lease._slot, client._poll_fd(), 100) == 0
+    lease._drop()
+
+
+def test_on_loss_after_an_interrupt(client, other, monkeypatch):
+    """A signal comes before the thread for on_loss has started: the next acquire starts it."""
+    told = []
+    with monkeypatch.context() as changed, pytest.raises(KeyboardInterrupt):
+        changed.setattr(_callbacks.Callbacks, "start", interrupted)
+        client.acquire("a", on_loss=print)
+    lease = client.acquire("a", ttl=0.5, on_loss=told.append)
+    other.break_("a", lease.token)
+    wait_until(lambda: told)
+    with pytest.raises(mortise.Lost):
+        lease.release()
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
 
 
 def test_close_while_an_on_loss_runs(where, other):
