@@ -1,5 +1,7 @@
 /* dispatch.c - takes ops in, keeps them while there is no connection or too much is under way, sends them and cancels them.
  * redis.h has their states. */
+#include "seats.h"
+#include "sending.h"
 #include "shared.h"
 
 #include <stdio.h>
@@ -70,32 +72,26 @@ static void send_op(struct driver *driver, mortise_op *op)
     }
 }
 
-static mortise_op *take_from(mortise_op **list, mortise_op *op)
-{
-    DL_DELETE2(*list, op, previous, next);
-    op_set(op, OP_NEW, NULL);
-    return op;
-}
-
 static bool hold_back(struct driver *driver, mortise_op *op)
 {
     if (op->kind != MORTISE_OP_ACQUIRE || has_room(driver))
         return false;
-    op_set(op, OP_HELD_BACK, NULL);
-    op->next = op->previous = NULL;
-    DL_APPEND2(driver->held_back, op, previous, next);
+    op_set(op, OP_HELD_BACK, driver);
+    op_append(&driver->held_back, op);
     return true;
 }
 
 void dispatch_turn(struct driver *driver)
 {
     while (driver->held_back != NULL && has_room(driver) && link_is_up(&driver->link))
-        send_op(driver, take_from(&driver->held_back, driver->held_back));
+        send_op(driver, op_take(&driver->held_back, driver->held_back));
 }
 
-/* Renewals have deadlines: those of a mode go together, before all else. A downgrade goes alone. */
+/* Renewals have deadlines: those of a mode go together, before all else. A downgrade goes alone. In a cluster each has a
+ * script call of its own, because the keys of a call must be in one slot. */
 static void send_renewals(struct driver *driver)
 {
+    size_t most = driver->in_cluster ? 1 : RENEW_MAX;
     mortise_op *renewals[2][RENEW_MAX], *op, *next;
     size_t count[2] = {0};
     DL_FOREACH_SAFE2(driver->waiting, op, next, next)
@@ -103,10 +99,10 @@ static void send_renewals(struct driver *driver)
         if (op->kind != MORTISE_OP_RENEW || (op->flags & MORTISE_OP_DOWNGRADE) != 0)
             continue;
         bool shared = op->mode == MORTISE_SHARED;
-        renewals[shared][count[shared]++] = take_from(&driver->waiting, op);
-        if (count[shared] < RENEW_MAX)
+        renewals[shared][count[shared]++] = op_take(&driver->waiting, op);
+        if (count[shared] < most)
             continue;
-        renewal_start(driver, renewals[shared], RENEW_MAX);
+        renewal_start(driver, renewals[shared], most);
         count[shared] = 0;
     }
     for (int shared = 0; shared < 2; shared++)
@@ -118,7 +114,7 @@ static void send_waiting(struct driver *driver)
 {
     send_renewals(driver);
     while (driver->waiting != NULL) {
-        mortise_op *op = take_from(&driver->waiting, driver->waiting);
+        mortise_op *op = op_take(&driver->waiting, driver->waiting);
         if (!hold_back(driver, op))
             send_op(driver, op);
     }
@@ -147,21 +143,22 @@ static void end_strays(struct driver *driver)
     mortise_op *op, *next;
     DL_FOREACH_SAFE2(driver->waiting, op, next, next)
     if (uncertain_is_stray(driver, op))
-        end_stray(driver, take_from(&driver->waiting, op));
+        end_stray(driver, op_take(&driver->waiting, op));
 }
 
-void dispatch_start(struct driver *driver, mortise_op **ops, size_t n)
+void dispatch_take(struct driver *driver, mortise_op *op)
 {
+    if (!is_possible(driver, op))
+        return;
     /* A connection that is being made may settle what is stray: then it is looked at again. */
-    bool up = link_is_up(&driver->link);
-    for (size_t i = 0; i < n; i++) {
-        if (!is_possible(driver, ops[i]))
-            continue;
-        if (up && uncertain_is_stray(driver, ops[i]))
-            end_stray(driver, ops[i]);
-        else
-            op_wait(driver, ops[i]);
-    }
+    if (link_is_up(&driver->link) && uncertain_is_stray(driver, op))
+        end_stray(driver, op);
+    else
+        op_wait(driver, op);
+}
+
+void dispatch_go(struct driver *driver)
+{
     if (driver->waiting == NULL)
         return;
     link_look(&driver->link);
@@ -171,13 +168,20 @@ void dispatch_start(struct driver *driver, mortise_op **ops, size_t n)
         link_want(&driver->link);
 }
 
+void dispatch_start(struct driver *driver, mortise_op **ops, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        dispatch_take(driver, ops[i]);
+    dispatch_go(driver);
+}
+
 /* ---- canceled --------------------------------------------------------------------------------------- */
 
 /* It is under way: the reply is dropped. */
-static void cancel_request(struct driver *driver, mortise_op *op)
+static void cancel_request(mortise_op *op)
 {
     struct request *request = data_of(op)->request;
-    op_complete(driver, op, MORTISE_INDETERMINATE);
+    op_complete(request->driver, op, MORTISE_INDETERMINATE);
     request->op = NULL;
 }
 
@@ -187,36 +191,41 @@ static void cancel_unsent(struct driver *driver, mortise_op *op)
     op_complete(driver, op, unsure ? MORTISE_INDETERMINATE : MORTISE_CANCELED);
 }
 
-void dispatch_cancel(struct driver *driver, mortise_op *op)
+void dispatch_cancel(mortise_op *op)
 {
+    struct driver *driver;
     switch (data_of(op)->state) {
     case OP_NEW:
+    case OP_UNROUTED: /* these two: cluster.c */
+    case OP_GATHERED:
         break;
     case OP_WAITING:
-        cancel_unsent(driver, take_from(&driver->waiting, op));
+        driver = data_of(op)->driver;
+        cancel_unsent(driver, op_take(&driver->waiting, op));
         break;
     case OP_HELD_BACK:
-        cancel_unsent(driver, take_from(&driver->held_back, op));
+        driver = data_of(op)->driver;
+        cancel_unsent(driver, op_take(&driver->held_back, op));
         break;
     case OP_SEATED:
-        cancel_unsent(driver, op);
+        cancel_unsent(data_of(op)->seat->driver, op);
         break;
     case OP_SENT:
-        cancel_request(driver, op);
+        cancel_request(op);
         break;
     case OP_RENEWING:
-        renewal_cancel(driver, op);
+        renewal_cancel(op);
         break;
     case OP_LISTING:
-        list_cancel(driver, op);
+        list_cancel(op);
         break;
     case OP_WATCHED:
-        transaction_cancel(driver, op);
+        transaction_cancel(op);
         break;
     case OP_UNCONFIRMED:
     case OP_CONFIRMING:
     case OP_UNDOING:
-        replicas_cancel(driver, op);
+        replicas_cancel(op);
         break;
     }
 }
@@ -226,6 +235,10 @@ void dispatch_cancel(struct driver *driver, mortise_op *op)
 static void up(struct link *link, void *owner)
 {
     struct driver *driver = owner;
+    if (link->clustered && !driver->in_cluster && driver->routes != NULL) {
+        driver->routes->discovered(driver);
+        return;
+    }
     memset(driver->known, 0, sizeof(driver->known));
     if (link_settled(link))
         uncertain_forget(driver);
@@ -243,8 +256,10 @@ static void up(struct link *link, void *owner)
 static void down(struct link *link, void *owner, const struct link_fault *fault)
 {
     struct driver *driver = owner;
+    if (driver->in_cluster)
+        driver->routes->doubted(driver);
     while (driver->held_back != NULL)
-        op_wait(driver, take_from(&driver->held_back, driver->held_back));
+        op_wait(driver, op_take(&driver->held_back, driver->held_back));
     if (link->broke) {
         failover_broke(driver);
         /* The server may come back empty, or another one in its place, and grant what is held here to somebody else before
@@ -254,7 +269,7 @@ static void down(struct link *link, void *owner, const struct link_fault *fault)
         return;
     }
     while (driver->waiting != NULL)
-        op_fail(driver, take_from(&driver->waiting, driver->waiting), fault);
+        op_fail(driver, op_take(&driver->waiting, driver->waiting), fault);
     queue_lose_all(driver, fault);
     if (!failover_is_restless(driver))
         link_unwant(link);

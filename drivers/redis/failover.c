@@ -78,6 +78,12 @@ static void not_found(void *owner, const struct link_fault *fault)
     each_link(owner, give_up, fault);
 }
 
+static void clustered(void *owner)
+{
+    struct driver *driver = owner;
+    driver->routes->discovered(driver);
+}
+
 static void leave(struct link *link, const void *why)
 {
     link_leave(link, why);
@@ -93,8 +99,10 @@ bool failover_open(struct driver *driver, const char *list, const char *sentinel
 {
     static const struct primary_callbacks callbacks = {
         .found = found, .not_found = not_found, .moved = moved};
-    driver->primary =
-        primary_open(driver->host, list, sentinel_name, like, &callbacks, driver, problem);
+    static const struct primary_callbacks curious = {
+        .found = found, .not_found = not_found, .moved = moved, .clustered = clustered};
+    driver->primary = primary_open(driver->host, list, sentinel_name, like,
+                                   driver->routes != NULL ? &curious : &callbacks, driver, problem);
     snprintf(driver->settings.endpoint.text, sizeof(driver->settings.endpoint.text), "the primary");
     return driver->primary != NULL;
 }
@@ -103,20 +111,27 @@ bool failover_open(struct driver *driver, const char *list, const char *sentinel
 
 static uint64_t clock_at(const struct driver *driver, int64_t ns)
 {
-    return driver->clock_us + (uint64_t)((ns - driver->clock_ns) / NS_PER_US);
+    return driver->clock->us + (uint64_t)((ns - driver->clock->ns) / NS_PER_US);
 }
 
 /* The furthest clock that this client saw goes on by this machine's clock. */
-static void compare_clocks(struct driver *driver, const struct link *link)
+void failover_compare(struct driver *driver)
 {
+    const struct link *link = &driver->link;
     if (link->clock_us == 0)
         return;
     driver->clock_behind =
-        driver->clock_us != 0 && link->clock_us < clock_at(driver, link->clock_ns);
+        driver->clock->us != 0 && link->clock_us < clock_at(driver, link->clock_ns);
     if (driver->clock_behind)
         return;
-    driver->clock_us = link->clock_us;
-    driver->clock_ns = link->clock_ns;
+    driver->clock->us = link->clock_us;
+    driver->clock->ns = link->clock_ns;
+}
+
+/* Nobody else looks for another server while nothing is asked. */
+static bool looks_around(const struct driver *driver)
+{
+    return driver->primary != NULL || driver->in_cluster;
 }
 
 uint64_t failover_floor(const struct driver *driver, const mortise_op *op)
@@ -135,7 +150,7 @@ bool failover_up(struct driver *driver)
     bool may_be_another = driver->was_up && !same; /* or the user may not ask which it is */
     driver->was_up = true;
     memcpy(driver->run_id, link->run_id, sizeof(driver->run_id));
-    compare_clocks(driver, link);
+    failover_compare(driver);
     if (may_be_another)
         driver->host->doubt(driver->host, NULL, 0);
     return may_be_another;
@@ -161,7 +176,7 @@ bool failover_leads_elsewhere(struct driver *driver)
 
 void failover_note(struct driver *driver, const mortise_op *op)
 {
-    if (driver->primary == NULL || (op->kind != MORTISE_OP_ACQUIRE && op->kind != MORTISE_OP_RENEW))
+    if (!looks_around(driver) || (op->kind != MORTISE_OP_ACQUIRE && op->kind != MORTISE_OP_RENEW))
         return;
     int64_t until_ns = op->from_ns + op->ttl_ms * NS_PER_MS;
     if (op->ttl_ms > driver->longest_ms)
@@ -175,7 +190,8 @@ int64_t failover_look_due_ns(const struct driver *driver)
 {
     if (driver->leases_until_ns <= driver->looked_ns)
         return MORTISE_NEVER;
-    bool busy = link_is_connecting(&driver->link) || primary_is_busy(driver->primary);
+    bool busy = link_is_connecting(&driver->link) ||
+                (driver->primary != NULL && primary_is_busy(driver->primary));
     return driver->looked_ns + (busy ? HURRY_NS : LOOK_NS);
 }
 
@@ -190,7 +206,7 @@ bool failover_looks(struct driver *driver)
 
 void failover_broke(struct driver *driver)
 {
-    if (driver->primary != NULL)
+    if (looks_around(driver))
         driver->restless_until_ns = now_of(driver) + driver->longest_ms * NS_PER_MS;
 }
 

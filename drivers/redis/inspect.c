@@ -1,5 +1,6 @@
 /* inspect.c - reads one lock, and pings the server. The lock's value, how long it still lives and the server's time are read
  * as one step. */
+#include "sending.h"
 #include "shared.h"
 
 #include <stdio.h>

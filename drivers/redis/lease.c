@@ -1,4 +1,6 @@
 /* lease.c - what is sent for an acquire, a release and a break. protocol.md says what the server does then. */
+#include "seats.h"
+#include "sending.h"
 #include "shared.h"
 
 #include <time.h>

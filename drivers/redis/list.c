@@ -9,6 +9,7 @@
  *   The op is canceled: the next answer frees the list.
  *   The connection breaks: the op fails, and the list is freed. */
 #include "pages.h"
+#include "sending.h"
 #include "shared.h"
 
 #include <stdio.h>
@@ -96,6 +97,15 @@ static int compare(const void *a, const void *b)
     return order != 0 ? order : (one->name_len > two->name_len) - (one->name_len < two->name_len);
 }
 
+static void emit(const struct list *list, const mortise_info *info)
+{
+    mortise_host *host = list->driver->host;
+    if (op_is_own(list->driver, list->op))
+        list->op->emitted(list->op, info);
+    else
+        host->emit(host, list->op, info);
+}
+
 static void tell(struct list *list)
 {
     struct driver *driver = list->driver;
@@ -110,7 +120,7 @@ static void tell(struct list *list)
     qsort(all, n, sizeof(struct found *), compare);
     for (size_t i = 0; i < n; i++)
         if (i == 0 || compare(&all[i - 1], &all[i]) != 0) /* SCAN may name a key twice */
-            driver->host->emit(driver->host, list->op, &all[i]->info);
+            emit(list, &all[i]->info);
     free(all);
     op_complete(driver, list->op, MORTISE_OK);
 }
@@ -331,10 +341,11 @@ void list_start(struct driver *driver, mortise_op *op)
     scan(list);
 }
 
-void list_cancel(struct driver *driver, mortise_op *op)
+void list_cancel(mortise_op *op)
 {
-    data_of(op)->list->op = NULL;
-    op_complete(driver, op, MORTISE_CANCELED);
+    struct list *list = data_of(op)->list;
+    list->op = NULL;
+    op_complete(list->driver, op, MORTISE_CANCELED);
 }
 
 static void lost(struct link_call *call, enum link_loss loss, const struct link_fault *fault)

@@ -3,18 +3,18 @@
  * One connection for all that a client asks; a second one for its waiters; with min_replicas a third one, on which it waits
  * for replicas. redis.h says which file does what and what can go wrong; protocol.md has the requests. */
 #include "../lib/redis/settings.h"
-#include "redis.h"
+#include "cluster.h"
+#include "sending.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-
-#define LINKS_MAX (4 + PRIMARY_CANDIDATES)
 
 enum option {
     OPTION_SERVERS,
     OPTION_SENTINEL,
     OPTION_SENTINEL_USERNAME,
     OPTION_SENTINEL_PASSWORD,
+    OPTION_CLUSTER,
     OPTION_USERNAME,
     OPTION_PASSWORD,
     OPTION_DATABASE,
@@ -36,6 +36,7 @@ enum option {
     OPTION_COUNT
 };
 
+enum { CLUSTER_NO, CLUSTER_YES, CLUSTER_AUTO };               /* the choices of `cluster` */
 enum { TLS_NO, TLS_YES, TLS_NOTHING, TLS_REDIS, TLS_REDISS }; /* the choices of `tls` */
 
 static const mortise_option options[OPTION_COUNT] = {
@@ -58,6 +59,12 @@ static const mortise_option options[OPTION_COUNT] = {
                                   .flags = MORTISE_OPTION_SECRET,
                                   .help = "the password for the sentinels; they do not get the "
                                           "servers' password"},
+    [OPTION_CLUSTER] = {.key = "cluster",
+                        .type = MORTISE_OPTION_CHOICE,
+                        .default_text = "auto",
+                        .choices = "no|yes|auto",
+                        .help = "servers are nodes of a Redis Cluster: each lock is at the node "
+                                "that has its slot; auto: the servers say whether they are"},
     SETTINGS_USERNAME_ROW,
     [OPTION_PASSWORD] = {.key = "password",
                          .type = MORTISE_OPTION_TEXT,
@@ -222,6 +229,24 @@ static mortise_status read_mode(struct driver *driver, mortise_error *error)
                : settings_explain(error, MORTISE_NOMEM, "out of memory");
 }
 
+/* Sentinels know no clusters. */
+static mortise_status read_cluster(const struct driver *driver, mortise_error *error)
+{
+    const mortise_value *values = driver->values;
+    const char *problem = NULL;
+    if (values[OPTION_CLUSTER].number != CLUSTER_YES)
+        return MORTISE_OK;
+    if (values[OPTION_SENTINEL].given)
+        problem = "cluster = yes and sentinel exclude each other";
+    else if (driver->settings.database != 0)
+        problem = "a cluster has no database but 0";
+    else if (values[OPTION_ATOMICITY].number == 1)
+        problem = "atomicity = watch does not work with a cluster";
+    return problem == NULL
+               ? MORTISE_OK
+               : settings_explain(error, MORTISE_CONFIG, "[%s] %s", driver->section, problem);
+}
+
 static mortise_status read_settings(struct driver *driver, const char *note, mortise_error *error)
 {
     const mortise_value *values = driver->values;
@@ -243,47 +268,52 @@ static mortise_status read_settings(struct driver *driver, const char *note, mor
     if (status == MORTISE_OK)
         status = values[OPTION_SENTINEL].given ? read_sentinels(driver, error)
                                                : read_servers(driver, error);
+    if (status == MORTISE_OK)
+        status = read_cluster(driver, error);
     return status == MORTISE_OK ? read_mode(driver, error) : status;
 }
 
 /* ---- the slots ------------------------------------------------------------------------------------------- */
 
-static void free_driver(struct driver *driver)
+static struct cluster *new_cluster(struct driver *driver)
 {
-    requests_free(driver);
-    uncertain_forget(driver);
-    free(driver->transaction);
-    primary_close(driver->primary);
-    free(driver);
+    const mortise_value *values = driver->values;
+    bool looks = values[OPTION_CLUSTER].number != CLUSTER_NO && !values[OPTION_SENTINEL].given;
+    return cluster_open(driver, values[OPTION_SERVERS].text, looks,
+                        values[OPTION_CLUSTER].number == CLUSTER_YES);
 }
 
 /* Does not connect yet: the first op does. */
 static mortise_status open_driver(const mortise_open_args *args, void **ctx, mortise_error *error)
 {
     struct driver *driver = calloc(1, sizeof(*driver));
-    if (driver == NULL)
-        return settings_explain(error, MORTISE_NOMEM, "out of memory");
-    driver->host = args->host;
-    driver->values = args->values;
-    driver->dispatch = &dispatch_calls;
-    snprintf(driver->section, sizeof(driver->section), "%s", args->section);
-    mortise_status status = read_settings(driver, args->note, error);
-    if (status != MORTISE_OK) {
-        free_driver(driver);
-        return status;
+    struct cluster *cluster = NULL;
+    mortise_status status = MORTISE_NOMEM;
+    if (driver != NULL) {
+        driver->host = args->host;
+        driver->values = args->values;
+        driver->dispatch = &dispatch_calls;
+        snprintf(driver->section, sizeof(driver->section), "%s", args->section);
+        snprintf(driver->inbox, sizeof(driver->inbox), "mortise:inbox:%.32s", args->client_id);
+        cluster = new_cluster(driver);
     }
-    snprintf(driver->inbox, sizeof(driver->inbox), "mortise:inbox:%.32s", args->client_id);
-    link_init(&driver->link, driver->host, &driver->settings, &dispatch_callbacks, driver);
-    pubsub_open(driver, &queue_inbox);
-    replicas_open(driver, args->values[OPTION_MIN_REPLICAS].number,
-                  args->values[OPTION_REPLICA_TIMEOUT].number);
-    *ctx = driver;
-    return MORTISE_OK;
+    if (cluster == NULL) {
+        free(driver);
+        return settings_explain(error, status, "out of memory");
+    }
+    status = read_settings(driver, args->note, error);
+    node_open(driver, args->values[OPTION_MIN_REPLICAS].number,
+              args->values[OPTION_REPLICA_TIMEOUT].number);
+    if (status == MORTISE_OK)
+        *ctx = cluster;
+    else
+        cluster_close(cluster);
+    return status;
 }
 
 static uint32_t capabilities_of(void *ctx)
 {
-    const struct driver *driver = ctx;
+    const struct driver *driver = ((const struct cluster *)ctx)->alone;
     uint32_t capabilities =
         MORTISE_CAP_LEASE | MORTISE_CAP_NOTIFY | MORTISE_CAP_INSPECT | MORTISE_CAP_LIST;
     if (driver->fencing)
@@ -299,69 +329,37 @@ static uint32_t capabilities_of(void *ctx)
 
 static void start(void *ctx, mortise_op **ops, size_t n)
 {
-    dispatch_start(ctx, ops, n);
+    cluster_start(ctx, ops, n);
 }
 
 static void cancel(void *ctx, mortise_op *op)
 {
-    dispatch_cancel(ctx, op);
+    cluster_cancel(ctx, op);
 }
 
 static void watch(void *ctx, const char *name, size_t name_len)
 {
-    pubsub_watch(ctx, name, name_len);
+    cluster_watch(ctx, name, name_len);
 }
 
 static void unwatch(void *ctx, const char *name, size_t name_len)
 {
-    pubsub_unwatch(ctx, name, name_len);
+    cluster_unwatch(ctx, name, name_len);
 }
 
 static size_t interest(void *ctx, struct pollfd *fds, size_t capacity, int64_t *due_ns)
 {
-    const struct driver *driver = ctx;
-    size_t n = link_interest(&driver->link, fds, capacity, due_ns);
-    n += link_interest(&driver->news, fds + n, capacity - n, due_ns);
-    n += link_interest(&driver->replicas.link, fds + n, capacity - n, due_ns);
-    if (driver->primary != NULL)
-        n += primary_interest(driver->primary, fds + n, capacity - n, due_ns);
-    if (failover_look_due_ns(driver) < *due_ns)
-        *due_ns = failover_look_due_ns(driver);
-    if (queue_due_ns(driver) < *due_ns)
-        *due_ns = queue_due_ns(driver);
-    return n;
+    return cluster_interest(ctx, fds, capacity, due_ns);
 }
 
 static void turn(void *ctx, const struct pollfd *ready, size_t n)
 {
-    struct driver *driver = ctx;
-    struct pollfd fds[LINKS_MAX];
-    int64_t due_ns = MORTISE_NEVER;
-    if (driver->primary != NULL && failover_looks(driver)) {
-        n = interest(ctx, fds, LINKS_MAX, &due_ns);
-        ready = poll(fds, (nfds_t)n, 0) > 0 ? fds : NULL;
-        n = ready != NULL ? n : 0;
-    }
-    link_turn(&driver->link, ready, n);
-    queue_turn(driver); /* early: a waiter that does not ask in time loses its place */
-    dispatch_turn(driver);
-    link_turn(&driver->news, ready, n);
-    link_turn(&driver->replicas.link, ready, n);
-    if (driver->primary != NULL)
-        primary_turn(driver->primary, ready, n);
-    replicas_turn(driver);
-    link_flush(&driver->link);
-    link_flush(&driver->news);
-    link_flush(&driver->replicas.link);
+    cluster_turn(ctx, ready, n);
 }
 
 static void close_driver(void *ctx)
 {
-    struct driver *driver = ctx;
-    pubsub_close(driver);
-    link_close(&driver->replicas.link);
-    link_close(&driver->link);
-    free_driver(driver);
+    cluster_close(ctx);
 }
 
 const mortise_module mortise_module_v1 = {

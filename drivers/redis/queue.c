@@ -97,11 +97,14 @@
  *     clock is behind) gets a larger one, because it has been told of none yet. A message is believed only from the server
  *     that is asked, for a place that it was asked for. A hand-on before the waiters have come here passes over them, because
  *     nobody listens; they sit down as they come, and their order is lost.
+ *   Its slot moves to another node of a cluster (cluster.c): the op goes there with its F, and asks "again". A place moves with
+ *     the slot, but its push is believed only if its stamp is of a request to this node (seat->since_ns).
  *   Too many wait at once for one connection (it is back): they ask in turn, as answers make room (has_room).
  *   Neighbours without the queue take what is free, and do not hand on what they release: waiters notice when they ask, with
  *     foreign = poll soon, else when the holder's remaining time is over. Never two hold: the lock is the same key.
  *   The server's clock jumps forward: locks end early, as everywhere, and places look old: they are taken anew. Back: places
  *     look fresh for longer. */
+#include "seats.h"
 #include "shared.h"
 
 #include <stdlib.h>
@@ -130,7 +133,7 @@ enum wish queue_wish(struct request *request, char text[WISH_SIZE])
     if (!may_wait(driver, op) || !driver->inbox_ready)
         return WISH_NONE;
     if (request->seat == NULL)
-        request->seat = seat_new(driver, op);
+        request->seat = seat_new(driver, op, request->call.sent_ns);
     struct seat *seat = request->seat;
     if (seat == NULL)
         return WISH_NONE;
@@ -179,7 +182,7 @@ bool queue_keep(struct driver *driver, mortise_op *op, enum wish wish, int64_t a
     if (!may_wait(driver, op))
         return false;
     if (seat == NULL)
-        seat = seat_new(driver, op);
+        seat = seat_new(driver, op, sent_ns);
     if (seat == NULL)
         return false;
     op_set(op, OP_SEATED, seat);
@@ -286,7 +289,7 @@ static void told(struct driver *driver, const char *text, size_t length)
         return;
     HASH_FIND(hh, driver->seated, &grant, sizeof(grant), seat);
     if (seat == NULL || !seat->placed || stamp_ns < seat->op->first_sent_ns ||
-        stamp_ns > now_of(driver))
+        stamp_ns < seat->since_ns || stamp_ns > now_of(driver))
         return;
     mortise_op *op = seat->op;
     struct request *request = data_of(op)->state == OP_SENT ? data_of(op)->request : NULL;

@@ -1,5 +1,5 @@
 /* record.c - small named records, which outlive clients: "<version> <bytes>" beside the name. */
-#include "redis.h"
+#include "sending.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,9 @@
  * protocol.md has the requests, their keys and replies, and what the client may believe afterwards. A file uses the files
  * below its own line only, so no two need each other:
  *
- *   module.c       the module's table and options; opens, turns and closes an instance
+ *   module.c       the module's table and options; opens an instance
+ *   cluster.c      leads each op to the node that has its slot; gather.c: lists and pings of all nodes (cluster.h)
+ *   node.c         opens, turns and closes what a client has at one server
  *   dispatch.c     takes ops in, keeps them while there is no connection, sends and cancels them
  *   lease.c        acquire, release, break; renewal.c: renewals, many in one script; list.c, pages.c: lists; record.c: small named
  *                  records
@@ -15,14 +17,17 @@
  *   replicas.c     min_replicas: a third connection, on which the driver waits for replicas
  *   pubsub.c       the second connection: tells waiters of releases
  *   request.c      a request of an op, from its sending to its reply or loss; how ops end
- *   seats.c        the ops that wait in the queue
+ *   seats.c        the ops that wait in the queue (seats.h)
  *   failover.c     which of several servers is the primary, and what follows if it is another one
  *   uncertain.c    grants of which requests may be executed yet
  *   holder.c       who holds a lock, read from its value; keys.c: names of keys and channels; script.c: calls of scripts
  *   scripts/       what is executed in the server. A script is one atomic step
  *
- * A part that must call a part above it gets a table of functions: `dispatch` (send, start, cancel) and `inbox` (queue.c)
- * in struct driver; the release that replicas.c makes has `done`, as every op.
+ * A part that must call a part above it gets a table of functions: `routes` (cluster.c), `dispatch` (send, start, cancel) and
+ * `inbox` (queue.c) in struct driver; the release that replicas.c makes has `done`, as every op.
+ *
+ * `struct driver` is what a client has at one server: its connections, requests, doubts, seats, subscriptions. Without a
+ * cluster there is one, with a cluster there is one for each node that is in use.
  *
  * In the server there is for a lock named N (with the namespace before it; a cluster hashes what is in braces):
  *
@@ -37,6 +42,8 @@
  *
  *   state        it is in                             leaves it for
  *   NEW          nothing yet                          WAITING; or it fails at once
+ *   UNROUTED     cluster->unrouted                    WAITING at a node, when the map says which, or a pause is over; fails
+ *   GATHERED     a gather (gather.c)                  its end, when each node has answered
  *   WAITING      driver->waiting                      HELD_BACK, SENT, RENEWING, LISTING, WATCHED when the link is up; fails
  *                                                     with UNREACHABLE if the attempt to connect fails: nothing was sent
  *   HELD_BACK    driver->held_back: ASKING_MAX        SENT when an answer makes room; WAITING if the connection breaks
@@ -115,6 +122,8 @@ struct driver;
 
 enum op_state {
     OP_NEW,
+    OP_UNROUTED,
+    OP_GATHERED,
     OP_WAITING,
     OP_HELD_BACK,
     OP_SENT,
@@ -130,13 +139,22 @@ enum op_state {
 /* What the driver keeps in op->driver_data. */
 struct __attribute__((may_alias)) op_data {
     enum op_state state;
-    bool asked_again; /* it changes nothing, and was sent on a connection that broke: not a third time */
+    bool
+        asked_again; /* it changes nothing, and was sent on a connection that broke: not a third time */
+    bool asking;     /* ASKING comes first: its slot is on its way to this node */
+    bool
+        placed; /* it may have a place in the queue, though it has no seat: it comes from another node */
+    unsigned char redirects;
     union {
+        struct driver *driver;   /* OP_WAITING, OP_HELD_BACK, OP_UNCONFIRMED, OP_CONFIRMING */
+        struct gather *gather;   /* OP_GATHERED */
+        int64_t due_ns;          /* OP_UNROUTED; MORTISE_NEVER: when a map is there */
         struct request *request; /* OP_SENT */
         struct batch *batch;     /* OP_RENEWING */
         struct list *list;       /* OP_LISTING */
         struct seat *seat;       /* OP_SEATED */
         struct undo *undo;       /* OP_UNDOING */
+        struct transaction *transaction; /* OP_WATCHED */
         void *of;
     };
 };
@@ -154,23 +172,39 @@ static inline void op_set(mortise_op *op, enum op_state state, void *of)
     data_of(op)->of = of;
 }
 
+/* Puts an op that is in no list at the end of one. */
+static inline void op_append(mortise_op **list, mortise_op *op)
+{
+    op->next = op->previous = NULL;
+    DL_APPEND2(*list, op, previous, next);
+}
+
+/* Takes it out; it is NEW then. */
+static inline mortise_op *op_take(mortise_op **list, mortise_op *op)
+{
+    DL_DELETE2(*list, op, previous, next);
+    op_set(op, OP_NEW, NULL);
+    return op;
+}
+
 /* ---- the instance ----------------------------------------------------------------------------------- */
 
 /* A request under way for an op. */
 struct request {
-    struct link_call call; /* first */
+    struct link_call call;   /* first */
+    struct link_call asking; /* ASKING, before it */
     struct driver *driver;
     struct request *next_free;
     mortise_op *op; /* NULL: canceled, or it has ended */
     mortise_grant_id grant;
     mortise_op_kind kind;
     int64_t ttl_ms;
-    struct seat *seat;  /* of the op, while that is SENT; or NULL */
-    enum script script; /* SCRIPT_COUNT: none */
-    bool by_text;       /* the script's */
-    enum wish wish;     /* for a place in the queue */
-    bool goes_on;       /* with another call */
-    bool takes_errors;  /* an error reply is an answer, too */
+    struct seat *seat;      /* of the op, while that is SENT; or NULL */
+    enum script script;     /* SCRIPT_COUNT: none */
+    bool by_text;           /* the script's */
+    enum wish wish;         /* for a place in the queue */
+    bool goes_on;           /* with another call */
+    bool takes_errors;      /* an error reply is an answer, too */
     mortise_status verdict; /* of a release, if it is the primary that says so */
     /* The last reply, which is no error. The op is still there; it must be completed, or sent on. */
     void (*answer)(struct request *request, redisReply *reply);
@@ -202,7 +236,24 @@ struct replicas {
 struct dispatch_calls {
     void (*send)(struct driver *driver, mortise_op *op);
     void (*start)(struct driver *driver, mortise_op **ops, size_t n);
-    void (*cancel)(struct driver *driver, mortise_op *op);
+    void (*cancel)(mortise_op *op);
+};
+
+/* What cluster.c does for the parts below it. */
+struct route_calls {
+    /* The server is a node of a cluster. */
+    void (*discovered)(struct driver *driver);
+    /* A node of a cluster refused a request with this error, so nothing was done for the op, which has no request. True:
+     * the op was sent on, or ended. False: the error says nothing of slots. */
+    bool (*redirected)(struct driver *driver, mortise_op *op, const redisReply *reply);
+    /* A connection broke, or could not be made: the slots of this node may be elsewhere. */
+    void (*doubted)(struct driver *driver);
+};
+
+/* The furthest clock of a server that this client saw, and when. */
+struct seen_clock {
+    uint64_t us;
+    int64_t ns;
 };
 
 /* What queue.c does when something about the inbox has changed. */
@@ -218,6 +269,11 @@ struct driver {
     struct link_settings settings;
     struct link link;
     const struct dispatch_calls *dispatch;
+    const struct route_calls *routes; /* NULL: no cluster is looked for */
+    struct cluster *cluster;
+    struct driver *next_node;
+    bool in_cluster; /* it is a node of one, */
+    int server;      /* with this index in the map */
 
     enum layout layout;
     bool fencing;
@@ -237,8 +293,9 @@ struct driver {
     struct lost_grant *strays; /* a release may be executed yet */
     bool all_stray;            /* one could not be noted */
 
-    struct seat *seats, *seated;     /* in the order of their timers; by grant */
-    struct transaction *transaction; /* atomicity = watch: the one under way, kept for the next; else NULL */
+    struct seat *seats, *seated; /* in the order of their timers; by grant */
+    struct transaction
+        *transaction; /* atomicity = watch: the one under way, kept for the next; else NULL */
 
     /* pubsub.c */
     struct link news;
@@ -261,9 +318,8 @@ struct driver {
     int64_t leases_until_ns; /* there may be leases */
     int64_t looked_ns;
     int64_t restless_until_ns;
-    uint64_t clock_us; /* the furthest of a server's that was seen, */
-    int64_t clock_ns;  /* and when */
-    bool clock_behind; /* that of this server is */
+    struct seen_clock *clock; /* of all nodes */
+    bool clock_behind;        /* that of this server is behind it */
 
     struct replicas replicas;
 };
@@ -284,7 +340,10 @@ static inline int64_t now_of(const struct driver *driver)
 extern const struct dispatch_calls dispatch_calls;
 extern const struct link_callbacks dispatch_callbacks; /* of the main connection */
 void dispatch_start(struct driver *driver, mortise_op **ops, size_t n);
-void dispatch_cancel(struct driver *driver, mortise_op *op);
+/* The two halves of it: takes an op in, or fails it; sends what waits, or connects. */
+void dispatch_take(struct driver *driver, mortise_op *op);
+void dispatch_go(struct driver *driver);
+void dispatch_cancel(mortise_op *op);
 /* Sends acquires that were held back, as far as there is room. */
 void dispatch_turn(struct driver *driver);
 
@@ -306,6 +365,12 @@ void request_go_on(struct request *request,
 /* Begins a script call of the request: the keys and the other arguments follow. */
 void request_script(struct request *request, enum script script, unsigned keys, unsigned arguments);
 void requests_free(struct driver *driver);
+
+/* An op that the driver itself made. */
+static inline bool op_is_own(const struct driver *driver, const mortise_op *op)
+{
+    return op->issuer == (const void *)driver->values;
+}
 
 /* A request of the op is about to be sent. */
 void op_sent(mortise_op *op, const struct link_call *call);
@@ -330,26 +395,6 @@ void op_lose(struct driver *driver, mortise_op *op, enum link_loss loss,
 void op_wait(struct driver *driver, mortise_op *op);
 /* Puts an op that changes nothing among those that wait; false: it was lost before. */
 bool op_wait_again(struct driver *driver, mortise_op *op);
-
-/* ---- seats.c ---------------------------------------------------------------------------------------- */
-
-/* An op that waits in the queue, or is about to. It has at most one request under way. */
-struct seat {
-    UT_hash_handle hh;
-    struct seat *next, *previous; /* in the order of due_ns, which is not NEVER */
-    mortise_op *op;
-    int64_t due_ns;
-    bool placed; /* there may be a place in the server */
-};
-
-/* Of the op, or NULL. */
-struct seat *seat_of(const mortise_op *op);
-/* NULL without memory. */
-struct seat *seat_new(struct driver *driver, mortise_op *op);
-void seat_set_due(struct driver *driver, struct seat *seat, int64_t due_ns);
-void seat_leave(struct driver *driver, mortise_op *op);
-/* It may have a place, or the lock, in the server. */
-bool seat_is_placed(const mortise_op *op);
 
 /* ---- uncertain.c ------------------------------------------------------------------------------------ */
 
@@ -402,6 +447,8 @@ bool failover_leads_elsewhere(struct driver *driver);
 /* The answer to ROLE is a primary's; and what to say if not. */
 bool failover_is_primary(const redisReply *reply);
 void failover_fault(const struct driver *driver, struct link_fault *fault);
+/* Compares the server's clock with the furthest one. */
+void failover_compare(struct driver *driver);
 /* A claim was granted or renewed. */
 void failover_note(struct driver *driver, const mortise_op *op);
 /* When the connections must be looked at though nobody polls them; whether that is now. */
@@ -432,7 +479,7 @@ void pubsub_close(struct driver *driver);
 void replicas_open(struct driver *driver, int64_t wanted, int64_t timeout_ms);
 /* What was granted or renewed is confirmed first. False: nothing is to be confirmed. */
 bool replicas_take(struct driver *driver, mortise_op *op);
-void replicas_cancel(struct driver *driver, mortise_op *op);
+void replicas_cancel(mortise_op *op);
 /* At the end of each turn. */
 void replicas_turn(struct driver *driver);
 
@@ -449,50 +496,5 @@ void answer_busy(struct driver *driver, mortise_op *op, int64_t remaining_ms);
 void answer_released(struct driver *driver, mortise_op *op, int64_t answer);
 /* '2' done, '1' another's, '0' not there, '3' the server refuses to tell. */
 void answer_renewed(struct driver *driver, mortise_op *op, char digit, int64_t sent_ns);
-
-/* ---- queue.c ---------------------------------------------------------------------------------------- */
-
-extern const struct inbox_calls queue_inbox;
-/* What an acquire that is sent at that instant asks for, and the argument that says so. */
-enum wish queue_wish(struct request *request, char text[WISH_SIZE]);
-/* The op has to wait, and to ask again in so long at the latest; with a wish it has a place now. True: it is kept. */
-bool queue_keep(struct driver *driver, mortise_op *op, enum wish wish, int64_t at_latest_ms,
-                int64_t sent_ns);
-/* A connection is back: they ask, as many at a time as there is room for. */
-void queue_ask_all(struct driver *driver);
-int64_t queue_due_ns(const struct driver *driver);
-void queue_turn(struct driver *driver);
-/* The connection cannot be made anew. */
-void queue_lose_all(struct driver *driver, const struct link_fault *fault);
-
-/* ---- what is sent for an op: lease.c, renewal.c, inspect.c, list.c, record.c, transaction.c --------- */
-
-void lease_acquire(struct driver *driver, mortise_op *op);
-void lease_release(struct driver *driver, mortise_op *op);
-
-void renewal_start(struct driver *driver, mortise_op **ops, size_t n);
-void renewal_cancel(struct driver *driver, mortise_op *op);
-
-void inspect_start(struct driver *driver, mortise_op *op);
-void inspect_ping(struct driver *driver, mortise_op *op);
-/* Reads a lock as one step: MULTI, GETRANGE or HGETALL, PTTL, TIME, with a queue its length, EXEC. So many replies, of which
- * the last is EXEC's. */
-void inspect_put(struct driver *driver, const char *key, size_t key_len);
-unsigned inspect_replies(const struct driver *driver);
-/* Of the answer to EXEC. False: it makes no sense, or is no lock. */
-bool inspect_take(const struct driver *driver, const redisReply *reply, mortise_info *info);
-
-void list_start(struct driver *driver, mortise_op *op);
-void list_cancel(struct driver *driver, mortise_op *op);
-
-void record_read(struct driver *driver, mortise_op *op);
-void record_write(struct driver *driver, mortise_op *op);
-
-bool transaction_open(struct driver *driver);
-/* Begins the next one if none is under way: takes its op from driver->waiting. */
-void transaction_next(struct driver *driver);
-void transaction_cancel(struct driver *driver, mortise_op *op);
-/* An EXEC is about to be sent. True: behind UNWATCH, because a key that this connection watches could make it fail. */
-bool transaction_disturb(struct driver *driver);
 
 #endif

@@ -1,5 +1,5 @@
 /* renewal.c - renewals: many in one script, each with its own result. */
-#include "redis.h"
+#include "sending.h"
 
 #include <stdlib.h>
 
@@ -84,9 +84,10 @@ void renewal_start(struct driver *driver, mortise_op **ops, size_t n)
     link_call_end(&driver->link, &batch->call, 1);
 }
 
-void renewal_cancel(struct driver *driver, mortise_op *op)
+void renewal_cancel(mortise_op *op)
 {
     struct batch *batch = data_of(op)->batch;
+    struct driver *driver = batch->driver;
     for (size_t i = 0; i < batch->count; i++)
         if (batch->ops[i] == op)
             batch->ops[i] = NULL;
@@ -107,6 +108,15 @@ static void send_text(struct batch *batch)
         renewal_start(batch->driver, batch->ops, n);
 }
 
+static bool was_redirected(const struct batch *batch, mortise_op *op, const redisReply *reply)
+{
+    struct driver *driver = batch->driver;
+    if (!driver->in_cluster || reply->type != REDIS_REPLY_ERROR)
+        return false;
+    op_set(op, OP_NEW, NULL);
+    return driver->routes->redirected(driver, op, reply);
+}
+
 static void refused(struct batch *batch, const redisReply *reply)
 {
     struct link_fault fault;
@@ -116,7 +126,9 @@ static void refused(struct batch *batch, const redisReply *reply)
         return;
     }
     for (size_t i = 0; i < batch->count; i++)
-        if (batch->ops[i] != NULL && reply->type == REDIS_REPLY_ERROR)
+        if (batch->ops[i] != NULL && was_redirected(batch, batch->ops[i], reply))
+            continue;
+        else if (batch->ops[i] != NULL && reply->type == REDIS_REPLY_ERROR)
             op_fail(batch->driver, batch->ops[i], &fault);
         else if (batch->ops[i] != NULL)
             op_fail_odd(batch->driver, batch->ops[i]);

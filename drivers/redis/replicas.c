@@ -12,6 +12,8 @@
  * channel of nobody's) and WAIT behind it. One WAIT is under way at a time, for all grants that were known when it was sent;
  * later ones go with the next.
  *
+ *   In a cluster PUBLISH is not replicated: the write is a key beside one of those locks, which expires at once. Its slot may
+ *     have left this node meanwhile: an error, and nothing is confirmed.
  *   There are more replicas than min_replicas: any of them counts, and one that had not acknowledged may be promoted. The
  *     log says so, once for each number of replicas.
  *   The two connections lead to different servers (a failover in between): the run ids differ, and nothing is confirmed.
@@ -31,7 +33,7 @@
 
 /* The release of an acquire that was not confirmed: the driver's own op. */
 struct undo {
-    mortise_op op; /* first; issuer is the driver */
+    mortise_op op; /* first; op_is_own() */
     struct driver *driver;
     mortise_op *of; /* NULL: canceled */
     struct link_fault fault;
@@ -91,7 +93,7 @@ static struct undo *new_undo(struct driver *driver, mortise_op *of, const struct
     undo->op.token = of->token;
     undo->op.mode = of->mode;
     undo->op.permits = of->permits;
-    undo->op.issuer = driver;
+    undo->op.issuer = (void *)(uintptr_t)driver->values; /* own */
     undo->op.done = undone;
     return undo;
 }
@@ -138,11 +140,27 @@ bool replicas_take(struct driver *driver, mortise_op *op)
     if (strcmp(replicas->run_id, driver->link.run_id) != 0)
         refuse_text(driver, &replicas->waiting, "another server is the primary now");
     memcpy(replicas->run_id, driver->link.run_id, sizeof(replicas->run_id));
-    op_set(op, OP_UNCONFIRMED, NULL);
-    op->next = op->previous = NULL;
-    DL_APPEND2(replicas->waiting, op, previous, next);
+    op_set(op, OP_UNCONFIRMED, driver);
+    op_append(&replicas->waiting, op);
     link_want(&replicas->link);
     return true;
+}
+
+static void put_write(struct driver *driver, const mortise_op *op)
+{
+    struct link *link = &driver->replicas.link;
+    link_command(link, driver->in_cluster ? 5 : 3);
+    if (!driver->in_cluster) {
+        link_text(link, "PUBLISH");
+        link_text(link, CHANNEL);
+        link_text(link, "");
+        return;
+    }
+    link_text(link, "SET");
+    key_put_side(link, op->name, op->name_len, "sync");
+    link_text(link, "");
+    link_text(link, "PX");
+    link_text(link, "1");
 }
 
 static void ask(struct driver *driver)
@@ -155,15 +173,12 @@ static void ask(struct driver *driver)
     replicas->failed = false;
     DL_FOREACH2(replicas->asked, op, next)
     {
-        op_set(op, OP_CONFIRMING, NULL);
+        op_set(op, OP_CONFIRMING, driver);
     }
     replicas->call.replied = replied;
     replicas->call.lost = lost;
     link_call_begin(link, &replicas->call);
-    link_command(link, 3);
-    link_text(link, "PUBLISH");
-    link_text(link, CHANNEL);
-    link_text(link, "");
+    put_write(driver, replicas->asked);
     link_command(link, 3);
     link_text(link, "WAIT");
     link_number(link, replicas->wanted);
@@ -330,18 +345,18 @@ void replicas_open(struct driver *driver, int64_t wanted, int64_t timeout_ms)
     replicas->link.beside = &driver->link;
 }
 
-void replicas_cancel(struct driver *driver, mortise_op *op)
+void replicas_cancel(mortise_op *op)
 {
-    struct replicas *replicas = &driver->replicas;
-    enum op_state state = data_of(op)->state;
-    if (state == OP_UNCONFIRMED) {
-        DL_DELETE2(replicas->waiting, op, previous, next);
-    } else if (state == OP_CONFIRMING) {
-        DL_DELETE2(replicas->asked, op, previous, next);
+    struct op_data *data = data_of(op);
+    struct undo *undo = data->state == OP_UNDOING ? data->undo : NULL;
+    struct driver *driver = undo != NULL ? undo->driver : data->driver;
+    if (data->state == OP_UNCONFIRMED) {
+        DL_DELETE2(driver->replicas.waiting, op, previous, next);
+    } else if (data->state == OP_CONFIRMING) {
+        DL_DELETE2(driver->replicas.asked, op, previous, next);
     } else {
-        struct undo *undo = data_of(op)->undo;
         undo->of = NULL;
-        driver->dispatch->cancel(driver, &undo->op);
+        driver->dispatch->cancel(&undo->op);
     }
     op_end(driver, op, MORTISE_INDETERMINATE);
 }

@@ -1,5 +1,5 @@
 /* request.c - a request of an op: from its sending to its last reply, or its loss; and how ops end. */
-#include "redis.h"
+#include "seats.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +43,30 @@ void requests_free(struct driver *driver)
     }
 }
 
+/* An error would be followed by one of the request itself. */
+static void asked(struct link_call *call, unsigned index, redisReply *reply)
+{
+    (void)call;
+    (void)index;
+    (void)reply;
+}
+
+static void not_asked(struct link_call *call, enum link_loss loss, const struct link_fault *fault)
+{
+    (void)call;
+    (void)loss;
+    (void)fault;
+}
+
+static void put_asking(struct request *request)
+{
+    struct link *link = &request->driver->link;
+    link_call_begin(link, &request->asking);
+    link_command(link, 1);
+    link_text(link, "ASKING");
+    link_call_end(link, &request->asking, 1);
+}
+
 struct request *request_begin(struct driver *driver, mortise_op *op,
                               void (*answer)(struct request *request, redisReply *reply))
 {
@@ -60,6 +84,8 @@ struct request *request_begin(struct driver *driver, mortise_op *op,
     request->wish = WISH_NONE;
     request->call.replied = replied;
     request->call.lost = lost;
+    request->asking.replied = asked;
+    request->asking.lost = not_asked;
     driver->asking += op->kind == MORTISE_OP_ACQUIRE;
     op_set(op, OP_SENT, request);
     request_go_on(request, answer);
@@ -73,6 +99,8 @@ void request_go_on(struct request *request,
     request->script = SCRIPT_COUNT;
     request->goes_on = true;
     request->takes_errors = false;
+    if (data_of(request->op)->asking)
+        put_asking(request);
     link_call_begin(&request->driver->link, &request->call);
     op_sent(request->op, &request->call);
 }
@@ -110,6 +138,17 @@ static void nothing_done(struct request *request)
         request->seat->placed = false;
 }
 
+static bool changes(mortise_op_kind kind)
+{
+    return kind == MORTISE_OP_ACQUIRE || kind == MORTISE_OP_RELEASE || kind == MORTISE_OP_WRITE;
+}
+
+/* The script ended half-way, because its slot is on its way to another node: it may have written. */
+static bool op_is_half_done(const struct request *request, const redisReply *reply)
+{
+    return changes(request->kind) && link_error_of(reply->str, reply->len) == LINK_ERROR_SPLIT;
+}
+
 static void refused(struct request *request, const redisReply *reply)
 {
     struct driver *driver = request->driver;
@@ -125,7 +164,17 @@ static void refused(struct request *request, const redisReply *reply)
         driver->dispatch->send(driver, let_go(request));
         return;
     }
+    if (driver->in_cluster && !op_is_half_done(request, reply)) {
+        mortise_op *op = let_go(request);
+        if (driver->routes->redirected(driver, op, reply))
+            return;
+        link_fault_reply(&driver->link, reply, &fault);
+        op_fail(driver, op, &fault);
+        return;
+    }
     link_fault_reply(&driver->link, reply, &fault);
+    if (op_is_half_done(request, reply))
+        fault.status = MORTISE_INDETERMINATE;
     op_fail(driver, request->op, &fault);
     request->op = NULL;
 }
@@ -141,11 +190,6 @@ static void replied(struct link_call *call, unsigned index, redisReply *reply)
         request->answer(request, reply);
     if (last && !request->goes_on)
         free_request(request);
-}
-
-static bool changes(mortise_op_kind kind)
-{
-    return kind == MORTISE_OP_ACQUIRE || kind == MORTISE_OP_RELEASE || kind == MORTISE_OP_WRITE;
 }
 
 static void lost(struct link_call *call, enum link_loss loss, const struct link_fault *fault)
@@ -166,9 +210,8 @@ static void lost(struct link_call *call, enum link_loss loss, const struct link_
 
 void op_wait(struct driver *driver, mortise_op *op)
 {
-    op_set(op, OP_WAITING, NULL);
-    op->next = op->previous = NULL;
-    DL_APPEND2(driver->waiting, op, previous, next);
+    op_set(op, OP_WAITING, driver);
+    op_append(&driver->waiting, op);
 }
 
 bool op_wait_again(struct driver *driver, mortise_op *op)
@@ -182,7 +225,7 @@ bool op_wait_again(struct driver *driver, mortise_op *op)
 
 void op_end(struct driver *driver, mortise_op *op, mortise_status status)
 {
-    if (op->issuer != driver) {
+    if (!op_is_own(driver, op)) {
         driver->host->complete(driver->host, op, status);
         return;
     }
@@ -206,7 +249,9 @@ void op_complete(struct driver *driver, mortise_op *op, mortise_status status)
 static void fail(struct driver *driver, mortise_op *op, mortise_status status, int native,
                  bool retryable, const char *text)
 {
-    if (op->issuer == driver) {
+    if (op_is_own(driver, op)) {
+        if (op->error != NULL)
+            snprintf(op->error->message, sizeof(op->error->message), "%s", text);
         op_end(driver, op, status);
         return;
     }

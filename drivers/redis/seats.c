@@ -1,5 +1,5 @@
 /* seats.c - the ops that wait in the queue, by their grants and by when each has to ask again. queue.c has the protocol. */
-#include "redis.h"
+#include "seats.h"
 
 #include <stdlib.h>
 
@@ -27,19 +27,23 @@ void seat_set_due(struct driver *driver, struct seat *seat, int64_t due_ns)
         DL_APPEND_ELEM2(driver->seats, after, seat, previous, next);
 }
 
-struct seat *seat_new(struct driver *driver, mortise_op *op)
+struct seat *seat_new(struct driver *driver, mortise_op *op, int64_t sent_ns)
 {
     struct seat *seat = calloc(1, sizeof(*seat));
     if (seat == NULL)
         return NULL;
+    seat->driver = driver;
     seat->op = op;
     seat->due_ns = MORTISE_NEVER;
-    seat->placed = (op->flags & MORTISE_OP_REPEAT) != 0;
+    seat->since_ns = driver->in_cluster ? sent_ns : 0;
+    seat->placed = (op->flags & MORTISE_OP_REPEAT) != 0 || data_of(op)->placed;
     HASH_ADD_KEYPTR(hh, driver->seated, &op->grant, sizeof(op->grant), seat);
-    if (seat->hh.tbl != NULL)
-        return seat;
-    free(seat);
-    return NULL;
+    if (seat->hh.tbl == NULL) {
+        free(seat);
+        return NULL;
+    }
+    data_of(op)->placed = false;
+    return seat;
 }
 
 void seat_leave(struct driver *driver, mortise_op *op)
@@ -59,5 +63,5 @@ void seat_leave(struct driver *driver, mortise_op *op)
 bool seat_is_placed(const mortise_op *op)
 {
     const struct seat *seat = seat_of(op);
-    return seat != NULL && seat->placed;
+    return data_of(op)->placed || (seat != NULL && seat->placed);
 }

@@ -8,6 +8,8 @@
  *     release of a claim that may have been downgraded: first as exclusive, then as shared, because a claim goes that way only. */
 #include "shared.h"
 
+#include "seats.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -19,6 +19,7 @@
  *   An op is canceled while READING: it is taken out. While WRITING: its result is dropped.
  *   A key expires between the reading and EXEC: PEXPIRE and DEL answer 0, so the grant is LOST.
  *   PUBLISH is sent behind EXEC, not inside, so that a release succeeds where an ACL forbids PUBLISH. */
+#include "sending.h"
 #include "transaction_part.h"
 
 #include <stdlib.h>
@@ -194,7 +195,7 @@ static void take_op(struct transaction *t, mortise_op *op)
     DL_DELETE2(t->driver->waiting, op, previous, next);
     t->kind = op->kind;
     t->parts[t->count++] = (struct part){.op = op, .grant = op->grant, .ttl_ms = op->ttl_ms};
-    op_set(op, OP_WATCHED, NULL);
+    op_set(op, OP_WATCHED, t);
 }
 
 /* One op whose key others change must not hold up the rest: the first is tried alone, the others wait again. */
@@ -204,7 +205,7 @@ static void try_again(struct transaction *t)
     drop_ended(t);
     while (t->count > 1) {
         mortise_op *op = t->parts[--t->count].op;
-        op_set(op, OP_WAITING, NULL);
+        op_set(op, OP_WAITING, t->driver);
         op->next = op->previous = NULL;
         DL_PREPEND2(t->driver->waiting, op, previous, next);
     }
@@ -314,14 +315,14 @@ void transaction_next(struct driver *driver)
     t->running = false;
 }
 
-void transaction_cancel(struct driver *driver, mortise_op *op)
+void transaction_cancel(mortise_op *op)
 {
-    struct transaction *t = driver->transaction;
+    struct transaction *t = data_of(op)->transaction;
     for (size_t i = 0; i < t->count; i++)
         if (t->parts[i].op == op)
             t->parts[i].op = NULL;
     bool unsure = t->state == WRITING || (op->flags & MORTISE_OP_REPEAT) != 0;
-    op_complete(driver, op, unsure ? MORTISE_INDETERMINATE : MORTISE_CANCELED);
+    op_complete(t->driver, op, unsure ? MORTISE_INDETERMINATE : MORTISE_CANCELED);
 }
 
 bool transaction_disturb(struct driver *driver)

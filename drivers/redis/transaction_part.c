@@ -1,5 +1,6 @@
 /* transaction_part.c - one op of a transaction: what is read for it, what that means, what is written, and what EXEC says. */
 #include "transaction_part.h"
+#include "sending.h"
 #include "shared.h"
 
 #include <inttypes.h>

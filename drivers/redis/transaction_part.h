@@ -17,7 +17,8 @@ struct part {
     mortise_grant_id grant;
     int64_t ttl_ms;
     int64_t remaining_ms; /* as PTTL says it */
-    uint64_t number;      /* to be written: the token of an acquire, the version of a record; 0: no token is left */
+    uint64_t
+        number; /* to be written: the token of an acquire, the version of a record; 0: no token is left */
 };
 
 /* The caller completes the op. */

@@ -15,20 +15,23 @@ static const struct {
     {"READONLY", LINK_ERROR_READONLY},
     {"LOADING", LINK_ERROR_LOADING},
     {"MASTERDOWN", LINK_ERROR_READONLY},
-    {"CLUSTERDOWN", LINK_ERROR_LOADING},
+    {"CLUSTERDOWN", LINK_ERROR_DOWN},
     {"BUSY", LINK_ERROR_BUSY},
     {"OOM", LINK_ERROR_OOM},
     {"MISCONF", LINK_ERROR_MISCONF},
     {"NOREPLICAS", LINK_ERROR_MISCONF},
     {"MOVED", LINK_ERROR_MOVED},
-    {"ASK", LINK_ERROR_MOVED},
-    {"CROSSSLOT", LINK_ERROR_MOVED},
+    {"ASK", LINK_ERROR_ASK},
+    {"TRYAGAIN", LINK_ERROR_TRYAGAIN},
+    {"CROSSSLOT", LINK_ERROR_CROSSSLOT},
     {"NOAUTH", LINK_ERROR_NOAUTH},
     {"WRONGPASS", LINK_ERROR_NOAUTH},
     {"DENIED", LINK_ERROR_NOAUTH},
     {"NOPERM", LINK_ERROR_NOPERM},
     {"WRONGTYPE", LINK_ERROR_WRONGTYPE},
 };
+
+#define CLUSTER_ADVICE "this is a node of a cluster; a single primary is needed"
 
 static const struct {
     mortise_status status;
@@ -42,8 +45,12 @@ static const struct {
     [LINK_ERROR_BUSY] = {MORTISE_UNREACHABLE, true, NULL},
     [LINK_ERROR_OOM] = {MORTISE_BACKEND, true, NULL},
     [LINK_ERROR_MISCONF] = {MORTISE_BACKEND, true, NULL},
-    [LINK_ERROR_MOVED] = {MORTISE_BACKEND, false,
-                          "this is a node of a cluster; a single primary is needed"},
+    [LINK_ERROR_MOVED] = {MORTISE_BACKEND, false, CLUSTER_ADVICE},
+    [LINK_ERROR_ASK] = {MORTISE_BACKEND, false, CLUSTER_ADVICE},
+    [LINK_ERROR_TRYAGAIN] = {MORTISE_UNREACHABLE, true, NULL},
+    [LINK_ERROR_DOWN] = {MORTISE_UNREACHABLE, true, NULL},
+    [LINK_ERROR_CROSSSLOT] = {MORTISE_BACKEND, false, CLUSTER_ADVICE},
+    [LINK_ERROR_SPLIT] = {MORTISE_UNREACHABLE, true, NULL},
     [LINK_ERROR_NOAUTH] = {MORTISE_BACKEND, false, NULL},
     [LINK_ERROR_NOPERM] = {MORTISE_BACKEND, false, NULL},
     [LINK_ERROR_WRONGTYPE] = {MORTISE_BACKEND, false, "the key is used for something else"},
@@ -72,6 +79,8 @@ enum link_error link_error_of(const char *text, size_t length)
         return error;
     if (memmem(text, length, "unknown command", 15) != NULL)
         return LINK_ERROR_UNKNOWN;
+    if (memmem(text, length, "Script attempted to ", 20) != NULL)
+        return LINK_ERROR_SPLIT;
     if (memmem(text, length, "The user executing the script can't", 35) != NULL)
         return LINK_ERROR_NOPERM; /* Redis 7, of a command or key inside a script */
     /* before Redis 7 a script's error is inside: "ERR Error running script (call to f_…): @user_script:3:

@@ -120,7 +120,7 @@ void link_greet(struct link *link)
     link->run_id[0] = '\0';
     link->uptime_s = -1;
     link->clock_us = 0;
-    link->role_told = false;
+    link->role_told = link->clustered = false;
     begin(link);
     if (settings->password != NULL) {
         step(link, &count, STEP_AUTH, settings->username != NULL ? 3 : 2, "AUTH");
@@ -205,6 +205,8 @@ static void take_role(struct link *link, const redisReply *reply)
 {
     bool told = reply->type == REDIS_REPLY_ARRAY && reply->elements > 0;
     link->role_told = told;
+    if (link->clustered && link->settings->any_of_cluster)
+        return;
     if (!told && !link->greeting_failed && !link->settings->role_optional)
         fail(link, reply);
     if (!told || link->greeting_failed || text_is(reply->element[0], "master"))
@@ -227,6 +229,7 @@ static void take_time(struct link *link, const redisReply *reply)
 static void take(struct link *link, enum step which, redisReply *reply)
 {
     bool refused = reply->type == REDIS_REPLY_ERROR;
+    char mode[16];
     if (refused && (which == STEP_AUTH || which == STEP_SELECT || is_hopeless(reply)))
         fail(link, reply);
     else if (which == STEP_ID && reply->type == REDIS_REPLY_INTEGER)
@@ -234,6 +237,8 @@ static void take(struct link *link, enum step which, redisReply *reply)
     else if (which == STEP_INFO && reply->type == REDIS_REPLY_STRING) {
         link_info(reply, "run_id:", link->run_id, sizeof(link->run_id));
         link_info(reply, "redis_version:", link->version, sizeof(link->version));
+        link_info(reply, "redis_mode:", mode, sizeof(mode));
+        link->clustered = strcmp(mode, "cluster") == 0;
         read_uptime(link, reply);
     } else if (which == STEP_ROLE)
         take_role(link, reply);

@@ -39,16 +39,26 @@ static bool find_tag(const char *name, size_t length, const char **tag, size_t *
     return *tag_len > 0;
 }
 
-/* CRC16 of the Redis Cluster specification (XMODEM), of which a slot is the low 14 bits. */
+/* CRC16 of the Redis Cluster specification (XMODEM), half a byte at a time; a slot is its low 14 bits. */
 static unsigned slot_of(const char *text, size_t length)
 {
+    static const unsigned short table[16] = {0x0000, 0x1021, 0x2042, 0x3063, 0x4084, 0x50a5,
+                                             0x60c6, 0x70e7, 0x8108, 0x9129, 0xa14a, 0xb16b,
+                                             0xc18c, 0xd1ad, 0xe1ce, 0xf1ef};
     unsigned crc = 0;
     for (size_t i = 0; i < length; i++) {
-        crc ^= (unsigned)(unsigned char)text[i] << 8;
-        for (int bit = 0; bit < 8; bit++)
-            crc = (crc & 0x8000 ? crc << 1 ^ 0x1021 : crc << 1) & 0xffff;
+        unsigned byte = (unsigned char)text[i];
+        crc = (crc << 4 ^ table[crc >> 12 ^ byte >> 4]) & 0xffff;
+        crc = (crc << 4 ^ table[crc >> 12 ^ (byte & 15)]) & 0xffff;
     }
     return crc & 0x3fff;
+}
+
+unsigned key_slot(const char *name, size_t length)
+{
+    const char *tag;
+    size_t tag_len;
+    return find_tag(name, length, &tag, &tag_len) ? slot_of(tag, tag_len) : slot_of(name, length);
 }
 
 /* Four letters of '@' to 'O' that have the slot of `name`. A CRC is linear: to flip one of the four low bits of a letter
@@ -56,8 +66,9 @@ static unsigned slot_of(const char *text, size_t length)
  * only: flips[bit], with the low bits of the last letter in the lowest four. */
 static void make_slot_tag(const char *name, size_t length, char tag[SLOT_TAG_LENGTH])
 {
-    static const unsigned short flips[14] = {0x1afa, 0x06ed, 0x277b, 0x110c, 0x2a91, 0x39c0, 0x1f63,
-                                             0x277f, 0x1104, 0x2208, 0x1bea, 0x04cd, 0x233b, 0x198c};
+    static const unsigned short flips[14] = {0x1afa, 0x06ed, 0x277b, 0x110c, 0x2a91,
+                                             0x39c0, 0x1f63, 0x277f, 0x1104, 0x2208,
+                                             0x1bea, 0x04cd, 0x233b, 0x198c};
     static const unsigned slot_of_base = 0x3639; /* of "@@@@" */
     unsigned wanted = slot_of(name, length) ^ slot_of_base, low_bits = 0;
     for (unsigned bit = 0; bit < 14; bit++)

@@ -13,6 +13,9 @@ struct key_parts {
     unsigned count;
     char slot_tag[SLOT_TAG_LENGTH];
 };
+/* The slot of a cluster in which the lock is, with all keys beside it. */
+#define KEY_SLOTS 16384
+unsigned key_slot(const char *name, size_t length);
 void key_add(struct key_parts *parts, const void *data, size_t length);
 void key_add_text(struct key_parts *parts, const char *text);
 /* A key beside the lock `name`, in the slot of a cluster in which the lock is (keys.c has the three forms). The parts refer

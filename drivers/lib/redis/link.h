@@ -86,12 +86,17 @@ bool endpoint_set(struct endpoint *endpoint, const char *host, size_t host_len, 
 enum link_error {
     LINK_ERROR_OTHER,
     LINK_ERROR_NOSCRIPT,
-    LINK_ERROR_READONLY,  /* a replica */
-    LINK_ERROR_LOADING,   /* reading its data; or a cluster that is down */
-    LINK_ERROR_BUSY,      /* in somebody's script */
-    LINK_ERROR_OOM,       /* maxmemory */
-    LINK_ERROR_MISCONF,   /* it cannot write to its disk, or too few replicas: it refuses writes */
-    LINK_ERROR_MOVED,     /* a node of a cluster */
+    LINK_ERROR_READONLY, /* a replica */
+    LINK_ERROR_LOADING,  /* reading its data */
+    LINK_ERROR_BUSY,     /* in somebody's script */
+    LINK_ERROR_OOM,      /* maxmemory */
+    LINK_ERROR_MISCONF,  /* it cannot write to its disk, or too few replicas: it refuses writes */
+    LINK_ERROR_MOVED,    /* of a cluster: another node has the slot */
+    LINK_ERROR_ASK, /* another node may have the key already, because the slot is on its way there */
+    LINK_ERROR_TRYAGAIN,  /* some of the keys are on their way to another node */
+    LINK_ERROR_DOWN,      /* the cluster is down, or nobody has the slot */
+    LINK_ERROR_CROSSSLOT, /* the keys are in several slots */
+    LINK_ERROR_SPLIT,     /* a script ended half-way, because a key is at another node */
     LINK_ERROR_NOAUTH,    /* it wants a password, or another one */
     LINK_ERROR_NOPERM,    /* ACL */
     LINK_ERROR_WRONGTYPE, /* the key is something else */
@@ -149,8 +154,10 @@ struct link_settings {
     bool tls;
     const char *tls_ca, *tls_cert, *tls_key; /* NULL: the system's, none */
     int64_t connect_timeout_ms, command_timeout_ms;
-    bool primary;       /* a server that is no primary is refused, and left when it becomes a replica */
+    bool primary; /* a server that is no primary is refused, and left when it becomes a replica */
     bool role_optional; /* a server that does not permit or know ROLE passes for a primary */
+    bool
+        any_of_cluster; /* so does every node of a cluster: the owner sees that it is `clustered` */
     char client_name[64];
 };
 
@@ -213,14 +220,14 @@ struct link {
     redisContext *context; /* wraps fd: reader and TLS */
     bool blocked;          /* the kernel took not all: POLLOUT */
     redisReplyObjectFunctions functions,
-        plain;          /* the reader's, with our bounds; and hiredis's own */
+        plain;           /* the reader's, with our bounds; and hiredis's own */
     size_t elements;     /* announced by the reply that is being read, in all its arrays */
     size_t reply_bytes;  /* read since the last whole reply */
     const char *refusal; /* it is beyond the bounds: which; or NULL */
-    void *tls_context;  /* an SSL_CTX, or NULL: made by the next attempt with TLS */
-    void *tls;          /* an SSL, or NULL */
-    bool tls_pending;   /* TLS has something to write still */
-    bool reading;       /* replies are being told: if it breaks now, that is done afterwards: */
+    void *tls_context;   /* an SSL_CTX, or NULL: made by the next attempt with TLS */
+    void *tls;           /* an SSL, or NULL */
+    bool tls_pending;    /* TLS has something to write still */
+    bool reading;        /* replies are being told: if it breaks now, that is done afterwards: */
     bool breaks;
     bool rejected; /* it is of no use, however long it lasted */
     bool demoted;  /* it is a replica by now: to be left when all is answered */
@@ -239,6 +246,7 @@ struct link {
     char version[16];
     int64_t uptime_s;  /* of the server, when this connection was made; -1 unknown */
     bool role_told;    /* it answers ROLE */
+    bool clustered;    /* it says that it is a node of a cluster */
     uint64_t clock_us; /* TIME as it was told (settings->primary); 0 unknown */
     int64_t clock_ns;  /* when that was heard */
     struct link_past pasts[LINK_PASTS]; /* the oldest first; one for each process */

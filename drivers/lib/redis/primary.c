@@ -104,7 +104,7 @@ static int64_t now_of(const struct primary *primary)
 static void begin(struct primary *primary)
 {
     primary->looking = true;
-    primary->again = false;
+    primary->again = primary->clustered = false;
     primary->ends_ns = now_of(primary) + primary->patience_ms * LINK_NS_PER_MS;
     for (size_t i = 0; i < primary->count; i++) {
         struct scout *scout = &primary->scouts[i];
@@ -211,6 +211,10 @@ static void end(struct primary *primary)
     end_scouts(primary);
     note_sentinels(primary);
     primary->looking = false;
+    if (primary->clustered && primary->callbacks->clustered != NULL) {
+        primary->callbacks->clustered(primary->owner);
+        return;
+    }
     if (primary->again) {
         begin(primary);
         return;
@@ -255,6 +259,7 @@ static struct scout *scout_of(struct link_call *call)
 static void scout_up(struct link *link, void *owner)
 {
     struct scout *scout = owner;
+    scout->primary->clustered |= link->clustered;
     scout->call.replied = replied;
     scout->call.lost = lost;
     link_call_begin(link, &scout->call);

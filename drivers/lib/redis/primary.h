@@ -49,6 +49,8 @@ struct primary_callbacks {
     void (*not_found)(void *owner, const struct link_fault *fault);
     /* Sentinels name another primary than the one that was found last. */
     void (*moved)(void *owner);
+    /* If set: instead of found and not_found, because a server is a node of a cluster. */
+    void (*clustered)(void *owner);
 };
 
 /* Looks among the servers in the list or, if a sentinel_name is given, asks the sentinels in it. `like` is how to connect to
@@ -100,7 +102,7 @@ struct primary {
     const struct primary_callbacks *callbacks;
     void *owner;
     char name[PRIMARY_NAME_MAX + 1]; /* that the sentinels know it by; "": servers are asked */
-    bool looking, again;
+    bool looking, again, clustered;
     bool telling;    /* only the subscription asks */
     int64_t ends_ns; /* of this look */
     int64_t patience_ms;

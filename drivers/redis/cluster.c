@@ -1,0 +1,430 @@
+/* cluster.c - leads each op to the node that has its slot, and on to another one if the slot has moved; cluster.h has the tables
+ * of states. */
+#include "cluster.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define REDIRECTS_FAST 3
+#define REDIRECTS_MAX 20
+#define PAUSE_MIN_MS 5
+#define PAUSE_MAX_MS 100
+#define IDLE_NS (5000 * NS_PER_MS) /* a node without slots stays connected for so long */
+
+static int64_t now_in(const struct cluster *cluster)
+{
+    return cluster->host->now(cluster->host);
+}
+
+/* ---- nodes -------------------------------------------------------------------------------------------- */
+
+static bool has_slots(const struct driver *node)
+{
+    return node->cluster->topology->servers[node->server].slots > 0;
+}
+
+static void remove_node(struct cluster *cluster, struct driver *node)
+{
+    LL_DELETE2(cluster->nodes, node, next_node);
+    cluster->node_of[node->server] = NULL;
+    cluster->node_count--;
+    node_free(node);
+}
+
+/* Makes room for further nodes. */
+static void remove_idle(struct cluster *cluster)
+{
+    struct driver *node, *next;
+    LL_FOREACH_SAFE2(cluster->nodes, node, next, next_node)
+    {
+        if (node->link.state == LINK_DOWN && node->news.state == LINK_DOWN && !has_slots(node) &&
+            node_is_idle(node))
+            remove_node(cluster, node);
+    }
+}
+
+/* NULL: too many, or no memory. */
+struct driver *cluster_node(struct cluster *cluster, int server)
+{
+    if (cluster->node_of[server] != NULL)
+        return cluster->node_of[server];
+    struct driver *node = cluster->node_count < CLUSTER_NODES_MAX
+                              ? node_new(cluster->alone, &cluster->topology->servers[server].at)
+                              : NULL;
+    if (node == NULL)
+        return NULL;
+    node->server = server;
+    cluster->node_of[server] = node;
+    cluster->node_count++;
+    LL_PREPEND2(cluster->nodes, node, next_node);
+    return node;
+}
+
+/* ---- an op without a node ------------------------------------------------------------------------------- */
+
+/* due_ns: MORTISE_NEVER until there is a map. */
+static void keep_unrouted(struct cluster *cluster, mortise_op *op, int64_t due_ns)
+{
+    op_set(op, OP_UNROUTED, NULL);
+    data_of(op)->due_ns = due_ns;
+    op_append(&cluster->unrouted, op);
+}
+
+static void fail_op(struct cluster *cluster, mortise_op *op, mortise_status status, bool retryable,
+                    const char *text)
+{
+    op_fail_as(cluster->alone, op, status, retryable, text);
+}
+
+/* ---- to its node ------------------------------------------------------------------------------------------ */
+
+int cluster_owner(const struct cluster *cluster, const mortise_op *op)
+{
+    return topology_owner(cluster->topology, key_slot(op->name, op->name_len));
+}
+
+void cluster_send(struct cluster *cluster, int server, mortise_op *op)
+{
+    struct driver *node = cluster_node(cluster, server);
+    if (node != NULL)
+        dispatch_take(node, op);
+    else
+        fail_op(cluster, op, MORTISE_BACKEND, false,
+                "a cluster of more than 20 masters is not supported, or memory is out");
+}
+
+void cluster_route(struct cluster *cluster, mortise_op *op)
+{
+    struct topology *topology = cluster->topology;
+    int server = topology->known && !is_of_all(op) ? cluster_owner(cluster, op) : -1;
+    if (cluster->refusal != NULL)
+        fail_op(cluster, op, MORTISE_CONFIG, false, cluster->refusal);
+    else if (topology->known && is_of_all(op))
+        gather_start(cluster, op);
+    else if (server >= 0)
+        cluster_send(cluster, server, op);
+    else {
+        keep_unrouted(cluster, op, MORTISE_NEVER);
+        topology_want(topology);
+    }
+}
+
+/* What was given to the nodes is sent, in one write each. */
+static void send_all(struct cluster *cluster)
+{
+    struct driver *node;
+    LL_FOREACH2(cluster->nodes, node, next_node)
+    {
+        dispatch_go(node);
+    }
+}
+
+/* ---- when there is a map ------------------------------------------------------------------------------------ */
+
+static void changed(void *owner)
+{
+    struct cluster *cluster = owner;
+    cluster->moved = true;
+}
+
+/* A look has ended. */
+static void looked(void *owner, const struct link_fault *fault)
+{
+    struct cluster *cluster = owner;
+    mortise_op *op, *next;
+    char text[100];
+    cluster->moved = true;
+    DL_FOREACH_SAFE2(cluster->unrouted, op, next, next)
+    {
+        bool waits = data_of(op)->due_ns == MORTISE_NEVER;
+        if (!waits || (fault == NULL && (is_of_all(op) || cluster_owner(cluster, op) >= 0)))
+            continue;
+        op_take(&cluster->unrouted, op);
+        snprintf(text, sizeof(text), "the cluster is down: no node has slot %u",
+                 key_slot(op->name, op->name_len));
+        if (fault != NULL)
+            op_fail(cluster->alone, op, fault);
+        else
+            fail_op(cluster, op, MORTISE_UNREACHABLE, true, text);
+    }
+}
+
+/* Those whose pause is over, or for which there is a map. */
+static void route_due(struct cluster *cluster)
+{
+    int64_t now = now_in(cluster);
+    mortise_op *op, *next;
+    DL_FOREACH_SAFE2(cluster->unrouted, op, next, next)
+    {
+        bool waits = data_of(op)->due_ns == MORTISE_NEVER;
+        bool ready =
+            waits ? cluster->topology->known && (is_of_all(op) || cluster_owner(cluster, op) >= 0)
+                  : data_of(op)->due_ns <= now;
+        if (ready)
+            cluster_route(cluster, op_take(&cluster->unrouted, op));
+    }
+}
+
+/* ---- redirects ------------------------------------------------------------------------------------------ */
+
+static void pause_op(struct cluster *cluster, mortise_op *op)
+{
+    int64_t ms = (int64_t)PAUSE_MIN_MS << (data_of(op)->redirects / 2);
+    ms = ms < PAUSE_MAX_MS ? ms : PAUSE_MAX_MS;
+    keep_unrouted(cluster, op, now_in(cluster) + ms * NS_PER_MS);
+}
+
+/* MOVED or ASK. */
+static void follow(struct driver *from, mortise_op *op, const redisReply *reply, bool asking)
+{
+    struct cluster *cluster = from->cluster;
+    struct endpoint to;
+    unsigned slot;
+    bool read = topology_read_redirect(reply, &from->link.endpoint, &slot, &to);
+    int server = read ? topology_index(cluster->topology, &to) : -1;
+    if (server >= 0 && !asking)
+        topology_moved(cluster->topology, slot, server);
+    if (server < 0 || data_of(op)->redirects > REDIRECTS_FAST) {
+        pause_op(cluster, op);
+        return;
+    }
+    data_of(op)->asking = asking;
+    cluster_send(cluster, server, op);
+}
+
+static bool redirected(struct driver *from, mortise_op *op, const redisReply *reply)
+{
+    struct cluster *cluster = from->cluster;
+    enum link_error error = link_error_of(reply->str, reply->len);
+    bool follows = error == LINK_ERROR_MOVED || error == LINK_ERROR_ASK;
+    if (error == LINK_ERROR_DOWN)
+        topology_want(cluster->topology);
+    if (!follows && error != LINK_ERROR_TRYAGAIN && error != LINK_ERROR_SPLIT)
+        return false;
+    cluster->moved = true; /* to be sent at the end of the turn */
+    move_out(from, op);
+    data_of(op)->asking = false;
+    if (++data_of(op)->redirects > REDIRECTS_MAX) {
+        char text[480];
+        snprintf(text, sizeof(text), "%s: %.100s, again and again: the slot is on its way",
+                 from->link.endpoint.text, reply->str);
+        fail_op(cluster, op, MORTISE_UNREACHABLE, true, text);
+    } else if (follows)
+        follow(from, op, reply, error == LINK_ERROR_ASK);
+    else
+        pause_op(cluster, op);
+    return true;
+}
+
+static void doubted(struct driver *driver)
+{
+    topology_want(driver->cluster->topology);
+}
+
+/* ---- a cluster is found ----------------------------------------------------------------------------------- */
+
+static void discovered(struct driver *driver)
+{
+    struct cluster *cluster = driver->cluster;
+    if (cluster->state == CLUSTER_ALONE)
+        cluster->state = CLUSTER_FOUND;
+}
+
+/* From FOUND to ROUTED; without memory it is tried again. */
+static bool find_ways(struct cluster *cluster)
+{
+    static const struct topology_callbacks told = {.changed = changed, .looked = looked};
+    struct driver *alone = cluster->alone;
+    const char *problem;
+    if (cluster->state == CLUSTER_ROUTED)
+        return true;
+    cluster->topology =
+        topology_open(alone->host, cluster->list, &alone->settings, &told, cluster, &problem);
+    if (cluster->topology == NULL)
+        return false;
+    cluster->state = CLUSTER_ROUTED;
+    if (alone->transaction != NULL)
+        cluster->refusal = "atomicity = watch does not work with a cluster; set atomicity = lua";
+    topology_want(cluster->topology);
+    return true;
+}
+
+/* What waits at the server of which the driver did not know that it is a node. Nothing was sent there. */
+static void leave_alone(struct cluster *cluster)
+{
+    struct driver *alone = cluster->alone;
+    while (alone->waiting != NULL)
+        cluster_route(cluster, op_take(&alone->waiting, alone->waiting));
+    while (alone->held_back != NULL)
+        cluster_route(cluster, op_take(&alone->held_back, alone->held_back));
+    move_seats(alone, true);
+    if (alone->link.first == NULL && !alone->replicas.under_way)
+        node_rest(alone);
+}
+
+/* ---- the calls of the module ------------------------------------------------------------------------------ */
+
+struct cluster *cluster_open(struct driver *alone, const char *list, bool looks, bool sure)
+{
+    static const struct route_calls routes = {
+        .discovered = discovered, .redirected = redirected, .doubted = doubted};
+    struct cluster *cluster = calloc(1, sizeof(*cluster));
+    if (cluster == NULL)
+        return NULL;
+    cluster->host = alone->host;
+    cluster->list = list;
+    cluster->alone = alone;
+    cluster->state = sure ? CLUSTER_FOUND : CLUSTER_ALONE;
+    alone->cluster = cluster;
+    alone->clock = &cluster->clock;
+    alone->routes = looks ? &routes : NULL;
+    alone->settings.any_of_cluster = looks;
+    return cluster;
+}
+
+void cluster_close(struct cluster *cluster)
+{
+    struct driver *node, *next;
+    LL_FOREACH_SAFE2(cluster->nodes, node, next, next_node)
+    {
+        remove_node(cluster, node);
+    }
+    node_free(cluster->alone);
+    topology_close(cluster->topology);
+    free(cluster);
+}
+
+void cluster_start(struct cluster *cluster, mortise_op **ops, size_t n)
+{
+    if (cluster->state == CLUSTER_ALONE) {
+        dispatch_start(cluster->alone, ops, n);
+        return;
+    }
+    bool knows = find_ways(cluster);
+    for (size_t i = 0; i < n; i++)
+        if (knows)
+            cluster_route(cluster, ops[i]);
+        else
+            op_fail_memory(cluster->alone, ops[i]);
+    send_all(cluster);
+}
+
+void cluster_cancel(struct cluster *cluster, mortise_op *op)
+{
+    if (data_of(op)->state == OP_GATHERED)
+        gather_cancel(op);
+    else if (data_of(op)->state == OP_UNROUTED) {
+        op_take(&cluster->unrouted, op);
+        bool unsure = (op->flags & MORTISE_OP_REPEAT) != 0 || data_of(op)->placed;
+        op_complete(cluster->alone, op, unsure ? MORTISE_INDETERMINATE : MORTISE_CANCELED);
+    } else
+        dispatch_cancel(op);
+}
+
+void cluster_watch(struct cluster *cluster, const char *name, size_t name_len)
+{
+    int owner = cluster->state == CLUSTER_ROUTED
+                    ? topology_owner(cluster->topology, key_slot(name, name_len))
+                    : -1;
+    struct driver *node = owner >= 0 ? cluster_node(cluster, owner) : NULL;
+    pubsub_watch(node != NULL ? node : cluster->alone, name, name_len);
+}
+
+void cluster_unwatch(struct cluster *cluster, const char *name, size_t name_len)
+{
+    struct driver *node;
+    pubsub_unwatch(cluster->alone, name, name_len);
+    LL_FOREACH2(cluster->nodes, node, next_node)
+    {
+        pubsub_unwatch(node, name, name_len);
+    }
+}
+
+static int64_t due_of(const struct cluster *cluster)
+{
+    int64_t due_ns = MORTISE_NEVER;
+    mortise_op *op;
+    DL_FOREACH2(cluster->unrouted, op, next)
+    {
+        if (data_of(op)->due_ns < due_ns)
+            due_ns = data_of(op)->due_ns;
+    }
+    return cluster->moved ? 0 : due_ns;
+}
+
+size_t cluster_interest(const struct cluster *cluster, struct pollfd *fds, size_t capacity,
+                        int64_t *due_ns)
+{
+    const struct driver *node;
+    size_t n = node_interest(cluster->alone, fds, capacity, due_ns);
+    if (cluster->state != CLUSTER_ROUTED)
+        return n;
+    LL_FOREACH2(cluster->nodes, node, next_node)
+    {
+        n += node_interest(node, fds + n, capacity - n, due_ns);
+    }
+    n += topology_interest(cluster->topology, fds + n, capacity - n, due_ns);
+    int64_t due = due_of(cluster);
+    if (due < *due_ns)
+        *due_ns = due;
+    return n;
+}
+
+static bool looks(struct cluster *cluster)
+{
+    struct driver *node;
+    bool any = failover_looks(cluster->alone);
+    LL_FOREACH2(cluster->nodes, node, next_node)
+    {
+        any |= failover_looks(node);
+    }
+    return any;
+}
+
+static void turn_nodes(struct cluster *cluster, const struct pollfd *ready, size_t n)
+{
+    struct driver *node;
+    node_turn(cluster->alone, ready, n);
+    LL_FOREACH2(cluster->nodes, node, next_node)
+    {
+        node_turn(node, ready, n);
+    }
+    if (cluster->state == CLUSTER_ALONE || !find_ways(cluster))
+        return;
+    topology_turn(cluster->topology, ready, n);
+    leave_alone(cluster);
+    if (cluster->moved)
+        move_all(cluster);
+    route_due(cluster);
+    send_all(cluster);
+}
+
+/* Idle nodes without slots are closed. */
+static void flush_nodes(struct cluster *cluster)
+{
+    struct driver *node;
+    int64_t now = cluster->nodes != NULL ? now_in(cluster) : 0;
+    node_flush(cluster->alone);
+    LL_FOREACH2(cluster->nodes, node, next_node)
+    {
+        node_flush(node);
+        if (!has_slots(node) && node->link.state != LINK_DOWN &&
+            now - node->link.progress_ns > IDLE_NS && node_is_idle(node))
+            node_rest(node);
+    }
+}
+
+void cluster_turn(struct cluster *cluster, const struct pollfd *ready, size_t n)
+{
+    struct pollfd fds[NODE_LINKS * (CLUSTER_NODES_MAX + 1) + PRIMARY_CANDIDATES + 1];
+    int64_t due_ns = MORTISE_NEVER;
+    if (looks(cluster)) {
+        n = cluster_interest(cluster, fds, sizeof(fds) / sizeof(fds[0]), &due_ns);
+        ready = poll(fds, (nfds_t)n, 0) > 0 ? fds : NULL;
+        n = ready != NULL ? n : 0;
+    }
+    if (cluster->node_count == CLUSTER_NODES_MAX)
+        remove_idle(cluster);
+    turn_nodes(cluster, ready, n);
+    flush_nodes(cluster);
+}

@@ -1,0 +1,127 @@
+/* cluster.h - leads each op to the server that has its lock. Without a cluster that is one server (or the primary of several).
+ * In a Redis Cluster the lock's slot says which node it is; ../lib/redis/topology.h has the map of slots.
+ *
+ * THE STATES OF A CLIENT.
+ *
+ *   state   event                                                   what follows                                     next
+ *   ALONE   the greeting says "redis_mode:cluster" (cluster=auto)   nothing is sent on that connection               FOUND
+ *   ALONE   cluster = yes: the first op comes                       the map is wanted                                ROUTED
+ *   FOUND   the end of the turn                                     its ops, seats and watches wait for the map      ROUTED
+ *   ROUTED  a map was read, or a slot has moved                     what waits goes to its slot's node     ROUTED
+ *
+ * THE STATES OF A NODE (struct driver with in_cluster) are those of its links, and what it has of slots:
+ *
+ *   has slots, or was named by ASK     it is connected when an op needs it
+ *   has none, something is in flight   it stays until all is answered or lost
+ *   has none, it is idle               its connections are closed; the struct stays, for the case that it comes back
+ *   has none, a doubt is open          it stays until the doubt is settled, or its ttl has passed
+ *
+ * A REQUEST THAT IS REDIRECTED. All of these are refusals: the node has done nothing. The op keeps its grant id and F.
+ *
+ *   reply                       what follows
+ *   MOVED slot node             the map learns it, a look is wanted; the op goes to that node
+ *   ASK slot node               the op goes to that node, behind ASKING, as long as it waits there; the map stays
+ *   TRYAGAIN                    some keys of the lock are here, some there: a pause, then again by the map
+ *   CLUSTERDOWN                 UNREACHABLE, a look is wanted; the core asks again with its own pauses
+ *   CROSSSLOT                   BACKEND: a defect of the key names, never seen
+ *   "Script attempted to …"     a script met a key that is at another node, and ended there. An acquire, release or write may have
+ *                               written: INDETERMINATE. The others: as TRYAGAIN
+ *   more than REDIRECTS_FAST    with a growing pause before each
+ *   more than REDIRECTS_MAX     UNREACHABLE
+ *
+ * THE HOLES:
+ *
+ *   The reply is lost: INDETERMINATE, and a doubt at *that* node (uncertain.c). The core asks again under the same grant, and the
+ *     map says where. Another node owns the slot now:
+ *       after a failover, either it got the claim by replication: found. Or it never gets it, because a master takes in nothing
+ *         from the former one. So what it says is sure, whatever the former master still executes: that is thrown away.
+ *       after a migration, the former owner executes nothing more: all keys of the slot are gone from it, so a late request is
+ *         refused (MOVED, ASK, TRYAGAIN).
+ *     The same node still owns it: its new connection ends the old one there first, as without a cluster.
+ *   A slot is on its way: keys that are still at the source are served there. A script that names several keys is executed only
+ *     if all of them are at one node, else TRYAGAIN: acquires and releases of that slot wait until it has arrived. Renewals
+ *     name one key and go on.
+ *   A script at the source deletes a key, and then needs it again: see "Script attempted" above. A place can be lost with it;
+ *     its waiter takes another one at its next refresh.
+ *   A master fails: its connection breaks or is silent (command_timeout), a look is wanted, and every lease is renewed at once
+ *     (host->doubt). A claim that the new master has is found; one that it does not have is LOST. While there are leases,
+ *     the driver looks at its connections even if nobody asks anything (failover.c).
+ *   A master is cut off with this client: it answers until cluster-node-timeout, then CLUSTERDOWN. Meanwhile the others have a
+ *     new master: two holders are possible, as after each failover without min_replicas (docs/promises.md).
+ *   Tokens: the last one moves with its slot. After a failover that lost it, the new token is not below the furthest clock of any
+ *     node that this client saw (failover.c).
+ *   A waiter has a place, and its slot moves: the op leaves its seat, and asks the new node "again".
+ *   A waiter without a queue is subscribed at the old node: moving.c subscribes it at the new one, and the confirmation is news.
+ *   The inbox: each node publishes to those that are connected to it, and only those count; so the inbox is subscribed to at each
+ *     node at which this client waits. The cluster's nodes pass messages on to each other: a message that another node
+ *     passed on finds no seat here.
+ *   An op is canceled while it has no node: nothing was sent since, but it may have a place, or an earlier try. */
+#ifndef MORTISE_DRIVERS_REDIS_CLUSTER_H
+#define MORTISE_DRIVERS_REDIS_CLUSTER_H
+
+#include "node.h"
+
+#include "../lib/redis/topology.h"
+
+#define CLUSTER_NODES_MAX 20 /* connections to more of them do not fit into the pump */
+
+enum cluster_state { CLUSTER_ALONE, CLUSTER_FOUND, CLUSTER_ROUTED };
+
+struct cluster {
+    mortise_host *host;
+    const char *list; /* of servers, as configured */
+    enum cluster_state state;
+    struct driver *alone;      /* its settings are those of all nodes */
+    struct topology *topology; /* ROUTED */
+    struct driver *nodes;      /* by next_node */
+    unsigned node_count;
+    struct driver *node_of[TOPOLOGY_SERVERS]; /* by the index of the map */
+    struct seen_clock clock;
+    mortise_op *unrouted;
+    bool moved;          /* the map has changed: moving.c */
+    const char *refusal; /* the settings do not fit to a cluster */
+};
+
+/* Takes `alone` over, whose settings may follow. looks: a server that is a node of a cluster is treated as one; sure: it is a
+ * cluster. NULL without memory. */
+struct cluster *cluster_open(struct driver *alone, const char *list, bool looks, bool sure);
+void cluster_close(struct cluster *cluster);
+void cluster_start(struct cluster *cluster, mortise_op **ops, size_t n);
+void cluster_cancel(struct cluster *cluster, mortise_op *op);
+void cluster_watch(struct cluster *cluster, const char *name, size_t name_len);
+void cluster_unwatch(struct cluster *cluster, const char *name, size_t name_len);
+size_t cluster_interest(const struct cluster *cluster, struct pollfd *fds, size_t capacity,
+                        int64_t *due_ns);
+void cluster_turn(struct cluster *cluster, const struct pollfd *ready, size_t n);
+
+/* To the node of this index of the map. It is sent when the turn, or the start, ends. */
+void cluster_send(struct cluster *cluster, int server, mortise_op *op);
+
+/* To the node that has its slot; or it waits for the map. */
+void cluster_route(struct cluster *cluster, mortise_op *op);
+static inline bool is_of_all(const mortise_op *op)
+{
+    return op->kind == MORTISE_OP_LIST || op->kind == MORTISE_OP_PING;
+}
+
+/* The index of the node that has the op's slot; or -1. */
+int cluster_owner(const struct cluster *cluster, const mortise_op *op);
+/* NULL: too many, or no memory. */
+struct driver *cluster_node(struct cluster *cluster, int server);
+
+/* ---- moving.c ------------------------------------------------------------------------------------------- */
+
+/* After a change of the map. */
+void move_all(struct cluster *cluster);
+/* The op leaves its seat, if it has one, but it may have a place. */
+void move_out(struct driver *node, mortise_op *op);
+/* all: also those whose slot is at this node. */
+void move_seats(struct driver *node, bool all);
+
+/* ---- gather.c ------------------------------------------------------------------------------------------- */
+
+/* A list or a ping: asked of all nodes that have slots, of which there is one at least. */
+void gather_start(struct cluster *cluster, mortise_op *op);
+void gather_cancel(mortise_op *op);
+
+#endif

@@ -1,0 +1,80 @@
+/* moving.c - slots have other owners: what waits at a node for such a slot goes to its new owner. What was sent has its own
+ * answer. */
+#include "cluster.h"
+
+#include "seats.h"
+
+/* The op leaves its seat, but it may have a place. */
+void move_out(struct driver *node, mortise_op *op)
+{
+    bool placed = seat_is_placed(op);
+    seat_leave(node, op);
+    data_of(op)->placed = placed;
+}
+
+static bool is_elsewhere(const struct driver *node, const mortise_op *op)
+{
+    int owner = is_of_all(op) || data_of(op)->asking ? -1 : cluster_owner(node->cluster, op);
+    return owner >= 0 && (!node->in_cluster || owner != node->server);
+}
+
+static void move_list(struct driver *node, mortise_op **list)
+{
+    mortise_op *op, *next;
+    DL_FOREACH_SAFE2(*list, op, next, next)
+    {
+        if (is_elsewhere(node, op))
+            cluster_route(node->cluster, op_take(list, op));
+    }
+}
+
+void move_seats(struct driver *node, bool all)
+{
+    struct seat *seat, *next;
+    HASH_ITER (hh, node->seated, seat, next) {
+        mortise_op *op = seat->op;
+        if (data_of(op)->state != OP_SEATED || (!all && !is_elsewhere(node, op)))
+            continue;
+        move_out(node, op);
+        cluster_route(node->cluster, op);
+    }
+}
+
+static void move_watches(struct driver *node)
+{
+    struct cluster *cluster = node->cluster;
+    struct channel *channel = node->watched, *next;
+    for (; channel != NULL; channel = next) {
+        next = channel->hh.next;
+        int owner = topology_owner(cluster->topology, key_slot(channel->name, channel->name_len));
+        struct driver *to = owner >= 0 ? cluster_node(cluster, owner) : NULL;
+        if (to == NULL || to == node)
+            continue;
+        pubsub_watch(to, channel->name, channel->name_len);
+        pubsub_unwatch(node, channel->name, channel->name_len);
+    }
+}
+
+static void move_node(struct driver *node)
+{
+    move_list(node, &node->waiting);
+    move_list(node, &node->held_back);
+    move_seats(node, false);
+    move_watches(node);
+}
+
+/* What waits goes to the node that has its slot now. */
+void move_all(struct cluster *cluster)
+{
+    struct driver *node, *next;
+    cluster->moved = false;
+    LL_FOREACH2(cluster->nodes, node, next_node)
+    {
+        failover_compare(node);
+    }
+    move_node(cluster->alone);
+    LL_FOREACH_SAFE2(cluster->nodes, node, next, next_node)
+    {
+        move_node(node);
+    }
+}

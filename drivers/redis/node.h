@@ -1,0 +1,24 @@
+/* node.h - what a client has at one server, as a whole; see node.c. */
+#ifndef MORTISE_DRIVERS_REDIS_NODE_H
+#define MORTISE_DRIVERS_REDIS_NODE_H
+
+#include "redis.h"
+
+#define NODE_LINKS 3
+
+/* Its settings are complete. It connects when the first op comes. */
+void node_open(struct driver *driver, int64_t min_replicas, int64_t replica_timeout_ms);
+/* A node of a cluster, with the settings of `like`; NULL without memory. */
+struct driver *node_new(const struct driver *like, const struct endpoint *at);
+void node_free(struct driver *driver);
+
+size_t node_interest(const struct driver *driver, struct pollfd *fds, size_t capacity,
+                     int64_t *due_ns);
+void node_turn(struct driver *driver, const struct pollfd *ready, size_t n);
+void node_flush(struct driver *driver);
+/* Nothing is asked, waits, or is in doubt there. */
+bool node_is_idle(const struct driver *driver);
+/* Closes its connections, of which nobody misses an answer. */
+void node_rest(struct driver *driver);
+
+#endif

@@ -1,0 +1,37 @@
+/* sending.h - what is sent for an op, by its kind. The link is up. */
+#ifndef MORTISE_DRIVERS_REDIS_SENDING_H
+#define MORTISE_DRIVERS_REDIS_SENDING_H
+
+#include "redis.h"
+
+/* ---- what is sent for an op: lease.c, renewal.c, inspect.c, list.c, record.c, transaction.c --------- */
+
+void lease_acquire(struct driver *driver, mortise_op *op);
+void lease_release(struct driver *driver, mortise_op *op);
+
+void renewal_start(struct driver *driver, mortise_op **ops, size_t n);
+void renewal_cancel(mortise_op *op);
+
+void inspect_start(struct driver *driver, mortise_op *op);
+void inspect_ping(struct driver *driver, mortise_op *op);
+/* Reads a lock as one step: MULTI, GETRANGE or HGETALL, PTTL, TIME, with a queue its length, EXEC. So many replies, of which
+ * the last is EXEC's. */
+void inspect_put(struct driver *driver, const char *key, size_t key_len);
+unsigned inspect_replies(const struct driver *driver);
+/* Of the answer to EXEC. False: it makes no sense, or is no lock. */
+bool inspect_take(const struct driver *driver, const redisReply *reply, mortise_info *info);
+
+void list_start(struct driver *driver, mortise_op *op);
+void list_cancel(mortise_op *op);
+
+void record_read(struct driver *driver, mortise_op *op);
+void record_write(struct driver *driver, mortise_op *op);
+
+bool transaction_open(struct driver *driver);
+/* Begins the next one if none is under way: takes its op from driver->waiting. */
+void transaction_next(struct driver *driver);
+void transaction_cancel(mortise_op *op);
+/* An EXEC is about to be sent. True: behind UNWATCH, because a key that this connection watches could make it fail. */
+bool transaction_disturb(struct driver *driver);
+
+#endif
