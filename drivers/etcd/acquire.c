@@ -56,54 +56,15 @@ static void meet_permits(struct driver *driver, struct claim *claim, const struc
     claim_drop(driver, claim);
 }
 
-static void watch_key(struct driver *driver, struct claim *claim, struct bytes begin,
-                      struct bytes end, int64_t revision, bool puts)
-{
-    int64_t watch = watch_start(driver, WATCHES_BLOCKER, claim, begin, end, revision + 1, puts);
-    if (watch == 0)
-        claim_retry(driver, claim, WATCH_AGAIN_NS);
-    claim->watches[claim->watch_count++] = watch;
-}
-
-/* The permits are used up: watches as many contenders before it as there are permits. */
-static void watch_crowd(struct driver *driver, struct claim *claim, const struct kvs *crowd,
-                        int64_t revision)
-{
-    struct keys keys;
-    keys_of(driver, claim, &keys);
-    if (claim->kind.permits > CROWD_MAX) {
-        watch_key(driver, claim, keys.borders.shared_begin, keys.borders.shared_end, revision,
-                  false);
-        return;
-    }
-    for (size_t i = 0; i < crowd->count; i++)
-        if (crowd->all[i].created < claim->created)
-            watch_key(driver, claim, crowd->all[i].key, (struct bytes){0}, revision, false);
-}
-
-static void wait_behind(struct driver *driver, struct claim *claim, const struct queue_view *view,
-                        int64_t revision)
-{
-    size_t count = view->before != NULL              ? 1
-                   : claim->kind.permits > CROWD_MAX ? 1
-                                                     : view->crowd->count;
-    claim_become(driver, claim, CLAIM_WAITING);
-    claim->watches = calloc(count, sizeof(*claim->watches));
-    if (claim->watches == NULL)
-        claim_retry(driver, claim, WATCH_AGAIN_NS);
-    else if (view->before != NULL)
-        watch_key(driver, claim, view->before->key, (struct bytes){0}, revision,
-                  claim->kind.shared);
-    else
-        watch_crowd(driver, claim, view->crowd, revision);
-}
-
 /* It has a key, and this is the queue. ops: the answers to what queue_ask() asked for. */
 static void decide(struct driver *driver, struct claim *claim, const struct call *call,
                    const struct kvs *tokens, const struct kvs *ops, size_t count)
 {
     struct key own;
     struct queue_view view;
+    bool is_good = base_read(tokens, call->answer.header.cluster, &claim->queue_base) == BASE_GOOD;
+    if (!is_good)
+        claim->queue_base = -1;
     claim_key(claim, &own);
     if (!queue_look(ops, count, claim->kind, key_bytes(&own), &view))
         link_break(&driver->link, "an answer makes no sense");
@@ -115,7 +76,7 @@ static void decide(struct driver *driver, struct claim *claim, const struct call
     } else if (is_try(claim))
         meet(driver, claim, view.somebody);
     else
-        wait_behind(driver, claim, &view, call->answer.header.revision);
+        claim_wait(driver, claim, &view, call->answer.header.revision);
 }
 
 /* ---- looks ------------------------------------------------------------------------------------------------ */

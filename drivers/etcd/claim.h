@@ -33,7 +33,8 @@
  *   UNCERTAIN   -                                     ASKING b      DOUBTFUL     IDLE
  *   QUEUED      first: FIRST; blocked: WAITING, a     QUEUED        DELETING     IDLE d
  *               try: DELETING c; no key: IDLE
- *   WAITING     event: QUEUED; watch canceled: QUEUED QUEUED        DELETING     IDLE d
+ *   WAITING     event: QUEUED; its turn: FIRST;       QUEUED        DELETING     IDLE d
+ *               watch canceled: QUEUED
  *   FIRST       written: READY; other base or note:   QUEUED        DELETING     IDLE d
  *               QUEUED
  *   READY       proven: HELD                          QUEUED        DELETING     IDLE d
@@ -82,7 +83,8 @@
  *     that key, too (*covers* it). What its answer says decides whether the covered claim was LOST: had the acquire deleted
  *     the key, it was there; had it not, the answer to the delete counts, which is sent again until the acquire is answered.
  *     If that answer is lost, the covered claim is REDELETING.
- *   - The event comes, and the own key has gone meanwhile. The look after the event shows the own key, or that it is not there.
+ *   - The event comes, and the own key has gone meanwhile. The look after the event shows the own key, or that it is not there. A
+ *     turn needs no look: its watch tells of the own key, too (wait.c).
  *   - Somebody deletes the own key. A waiting claim sees that when it looks next. A held one watches its key, from a tenth of a second
  *     on, and the core is told to look (host->doubt).
  *   - The caller gives up without a connection. The claim stays until a server said that there is no key, or that the session
@@ -161,6 +163,7 @@ struct claim {
     uint64_t move_step;        /* answers to earlier moves mean nothing: the key tells */
     int64_t created, modified; /* revisions of its key */
     int64_t seen_at;           /* the revision at which its key was last seen */
+    int64_t queue_base;        /* of the tokens, as its last look has read it; -1: it was none */
     int64_t noted_base;        /* the base of the tokens in its key; -1: not known */
     int64_t noted_ms;          /* the wall clock in it */
     int64_t base;              /* with which it counts */
@@ -288,11 +291,19 @@ void claims_go_late(struct driver *driver);
 /* It has a key: looks at the queue. */
 void claim_look(struct driver *driver, struct claim *claim);
 
+/* ---- wait.c --------------------------------------------------------------------------------------- */
+
+/* Others block it, as a look of that revision shows: watches them. */
+void claim_wait(struct driver *driver, struct claim *claim, const struct queue_view *view,
+                int64_t revision);
+
 /* ---- grant.c -------------------------------------------------------------------------------------- */
 
 /* It is the first of its queue: gets its token, and then the grant. tokens: as the look has read them. */
 void claim_be_first(struct driver *driver, struct claim *claim, const struct kvs *tokens,
                     uint64_t cluster);
+/* The only key before its own was deleted then; what its value was. */
+void claim_turn(struct driver *driver, struct claim *claim, int64_t revision, struct bytes before);
 /* READY or HELD: answers the acquire, if the session is proven for long enough. */
 void claim_grant(struct driver *driver, struct claim *claim);
 void tokens_key(const struct driver *driver, struct key *key);

@@ -7,6 +7,7 @@
  *   lease.c      what the core's ops and the sessions' events mean for the claims
  *   move.c       moves the claims of a session that was left to the next one
  *   acquire.c    the way of a claim to the head of its queue; grant.c: from there to the grant
+ *   wait.c       what a claim watches while others block it
  *   release.c    ends a claim that nobody wants any more
  *   claim.c      the claims and their states (claim.h has the table)
  *   inspect.c    inspect, break and list; record.c: ping and the small records
@@ -67,6 +68,8 @@ struct upcalls {
     /* watch.c: for blockers and own keys, `target` is a claim, else a session */
     void (*watched)(struct driver *driver, enum watch_target kind, void *target,
                     enum watch_event event);
+    /* watch.c: see wait.c, THE TURN */
+    void (*turn)(struct driver *driver, struct claim *claim, int64_t revision, struct bytes before);
     /* acquire.c: its key was seen, and its lease may be one that proves nothing */
     void (*seen)(struct driver *driver, struct claim *claim);
     /* session.c */
@@ -153,6 +156,9 @@ static inline struct bytes bytes_of(const char *text, size_t size)
  * number; 0: there is no memory, or no connection. */
 int64_t watch_start(struct driver *driver, enum watch_target kind, void *target, struct bytes begin,
                     struct bytes end, int64_t from_revision, bool puts);
+/* Watches both keys of a claim, its own and the only one before it, for their deletion. See wait.c, THE TURN. */
+int64_t watch_turn(struct driver *driver, struct claim *claim, struct bytes own,
+                   struct bytes before, int64_t from_revision);
 /* 0 and numbers of watches that have ended are ignored. */
 void watch_stop(struct driver *driver, int64_t number);
 bool watch_message(struct driver *driver, struct bytes message);

@@ -124,6 +124,27 @@ static void raise_base(struct driver *driver, struct claim *claim, const struct 
     claim_send(driver, claim, call);
 }
 
+/* See wait.c, THE TURN. */
+void claim_turn(struct driver *driver, struct claim *claim, int64_t revision, struct bytes before)
+{
+    mortise_info info = {.size = sizeof(info)};
+    int64_t base = claim->queue_base, noted = note_read(before, &info);
+    if (claim->state != CLAIM_WAITING)
+        return;
+    base = noted > base ? noted : base;
+    uint64_t created = (uint64_t)claim->created;
+    if (before.size == 0 || created > (uint64_t)(INT64_MAX - base) ||
+        created + (uint64_t)base < claim->token_floor) {
+        claim_look(driver, claim);
+        return;
+    }
+    claim->seen_at = revision;
+    claim->from_ns = now_of(driver);
+    claim_become(driver, claim, CLAIM_FIRST);
+    claim->step++;
+    count_with(driver, claim, base);
+}
+
 void claim_be_first(struct driver *driver, struct claim *claim, const struct kvs *tokens,
                     uint64_t cluster)
 {

@@ -127,7 +127,7 @@ void write_user(struct writer *writer, const char *name, const char *password)
 }
 
 void write_watch(struct writer *writer, int64_t id, struct bytes begin, struct bytes end,
-                 int64_t from_revision, bool puts)
+                 int64_t from_revision, bool puts, bool values)
 {
     static const uint8_t no_puts = 0;
     size_t mark = write_begin(writer, 1);
@@ -137,6 +137,7 @@ void write_watch(struct writer *writer, int64_t id, struct bytes begin, struct b
     write_number(writer, 3, (uint64_t)from_revision);
     if (!puts)
         write_bytes(writer, 5, &no_puts, sizeof(no_puts)); /* filters, packed: NOPUT */
+    write_number(writer, 6, values);
     write_number(writer, 7, (uint64_t)id);
     write_end(writer, mark);
 }
@@ -344,4 +345,31 @@ bool watch_answer_read(struct bytes message, struct watch_answer *answer)
     }
     answer->kind = canceled ? WATCH_CANCELED : made ? WATCH_MADE : WATCH_EVENTS;
     return is_good && !reader.failed;
+}
+
+bool watch_deletion(struct bytes message, struct bytes key, int64_t *revision, struct bytes *value)
+{
+    struct reader reader = reader_of(message);
+    struct field field, part;
+    while (read_field(&reader, &field)) {
+        struct kv kv = {0}, before = {0};
+        bool deleted = false;
+        if (field.number != 11 || !field.is_bytes)
+            continue;
+        struct reader event = reader_of(field.bytes);
+        while (read_field(&event, &part)) {
+            if (part.number == 1)
+                deleted = part.value == 1;
+            else if (part.number == 2 && part.is_bytes)
+                kv_read(part.bytes, &kv);
+            else if (part.number == 3 && part.is_bytes)
+                kv_read(part.bytes, &before);
+        }
+        if (!deleted || kv.key.size != key.size || memcmp(kv.key.data, key.data, key.size) != 0)
+            continue;
+        *revision = kv.modified;
+        *value = before.value;
+        return true;
+    }
+    return false;
 }

@@ -57,9 +57,9 @@ void write_delete(struct writer *writer, struct bytes key);
 void write_grant(struct writer *writer, int64_t lease, int64_t ttl_s);
 void write_lease(struct writer *writer, int64_t lease); /* keep-alive, revoke */
 void write_user(struct writer *writer, const char *name, const char *password);
-/* puts: changes of the key too; else only that it is deleted */
+/* puts: changes of the key too; else only that it is deleted. values: with what a deleted key had */
 void write_watch(struct writer *writer, int64_t id, struct bytes begin, struct bytes end,
-                 int64_t from_revision, bool puts);
+                 int64_t from_revision, bool puts, bool values);
 void write_unwatch(struct writer *writer, int64_t id);
 
 /* ---- answers: what they contain points into the message ------------------------------------------------------------ */
@@ -109,5 +109,8 @@ struct watch_answer {
 bool answer_read(enum method method, struct bytes message, struct answer *answer);
 void answer_free(struct answer *answer);
 bool watch_answer_read(struct bytes message, struct watch_answer *answer);
+/* The deletion of a key in a message of a watch that was read before. False: there is none. revision: of the deletion. value: what
+ * the key had, if the watch asked for that, and the server still knows it. */
+bool watch_deletion(struct bytes message, struct bytes key, int64_t *revision, struct bytes *value);
 
 #endif

@@ -69,6 +69,7 @@ static void watched(struct driver *driver, enum watch_target kind, void *target,
 
 static const struct upcalls upcalls = {
     .watched = watched,
+    .turn = claim_turn,
     .seen = claim_move,
     .ready = lease_ready,
     .proven = lease_proven,

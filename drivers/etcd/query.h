@@ -14,9 +14,9 @@ struct query {
     mortise_op *op; /* NULL: answered; the query is freed when nothing is pending */
     int64_t asked_ns;
     query_begin *begin;
-    uint64_t step;    /* answers to calls of earlier steps mean nothing */
-    unsigned pending; /* calls on their way */
-    bool written;     /* a write was sent */
+    uint64_t step;                     /* answers to calls of earlier steps mean nothing */
+    unsigned pending;                  /* calls on their way */
+    bool written;                      /* a write was sent */
     struct listing *listing;           /* of inspect.c, */
     void (*drop)(struct query *query); /* which frees it, once it is there */
 };
@@ -37,7 +37,8 @@ bool query_send(struct driver *driver, struct query *query, struct call *call);
 /* An answer is here: its query; NULL: it means nothing any more, or it was a failure and the query has dealt with it. */
 struct query *query_answer(struct driver *driver, struct call *call);
 void query_complete(struct driver *driver, struct query *query, mortise_status status);
-void query_fail(struct driver *driver, struct query *query, mortise_status status, const char *what);
+void query_fail(struct driver *driver, struct query *query, mortise_status status,
+                const char *what);
 
 /* ---- inspect.c, dead.c, record.c -------------------------------------------------------------------------- */
 

@@ -14,7 +14,7 @@ size_t queue_ask(struct writer *writer, enum branch branch, const struct borders
     struct range nearest = {.order = ORDER_NEWEST, .made_by = created, .begin = borders->begin};
     if (!kind.shared) {
         nearest.end = borders->end;
-        nearest.limit = 2; /* its own, and the one before it */
+        nearest.limit = 3; /* its own, and two before it */
         nearest.keys_only = true;
         txn_range(writer, branch, &nearest);
         return 1;
@@ -98,7 +98,9 @@ bool queue_look(const struct kvs *ops, size_t count, struct kind kind, struct by
         return false;
     if (kind.shared)
         look_shared(ops, kind, key, view);
-    else
+    else {
         view->somebody = view->before = other(&ops[0], key);
+        view->is_second = view->before != NULL && ops[0].count == 2;
+    }
     return true;
 }

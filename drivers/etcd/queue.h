@@ -38,10 +38,13 @@ size_t queue_ask(struct writer *writer, enum branch branch, const struct borders
 
 /* What they show. The pointers are keys of the answer; NULL: there is none. */
 struct queue_view {
-    const struct kv *before;        /* the key that blocks it, and is exclusive; NULL: it may hold, or */
-    const struct kvs *crowd;        /* the permits are used up: these block it (one of them may be its own) */
-    const struct kv *other_permits; /* the first contender, if it holds with another number of permits */
-    const struct kv *somebody;      /* a holder, perhaps: for a caller that does not wait */
+    bool is_second;          /* `before` is the only contender before an exclusive one */
+    const struct kv *before; /* the key that blocks it, and is exclusive; NULL: it may hold, or */
+    const struct kvs
+        *crowd; /* the permits are used up: these block it (one of them may be its own) */
+    const struct kv
+        *other_permits;        /* the first contender, if it holds with another number of permits */
+    const struct kv *somebody; /* a holder, perhaps: for a caller that does not wait */
 };
 /* ops: the answers to those ranges. key: its own; empty: it has none. False: the answer makes no sense. */
 bool queue_look(const struct kvs *ops, size_t count, struct kind kind, struct bytes key,

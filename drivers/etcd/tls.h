@@ -15,7 +15,8 @@ struct tls_context;
 struct tls;
 
 /* NULL: `problem` says why. */
-struct tls_context *tls_context_new(const struct tls_settings *settings, char *problem, size_t size);
+struct tls_context *tls_context_new(const struct tls_settings *settings, char *problem,
+                                    size_t size);
 void tls_context_free(struct tls_context *context);
 
 /* host: a name or an address, which the certificate must have. NULL: no memory. */

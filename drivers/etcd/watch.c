@@ -8,7 +8,11 @@
  * revision nearly always comes between a look and the watch, so a release soon after it would be heard of late. Therefore a
  * watch of one key that blocks a claim begins at the server's present revision. If that is above what its owner has read, the
  * key is read once more, after the server said that the watch is made: either the read shows the change, or the watch
- * does. */
+ * does.
+ *
+ * TURNS (wait.c). The watch of a claim's turn is a prompt one, of the range from one of its two keys to the other. Messages of one
+ * watch come in the order of revisions, and all that happened at one revision comes in one message. What lies between the two keys
+ * means nothing. */
 #include "driver.h"
 
 #include <stdlib.h>
@@ -25,8 +29,19 @@ struct watch {
     int64_t from_revision; /* its owner knows what was before */
     bool puts;
     size_t key_size; /* 0: it begins at from_revision, and needs no read */
+    size_t own_size; /* > 0: the watch of a turn; behind the key is the own key of the claim */
     uint8_t key[];
 };
+
+static struct bytes key_of(const struct watch *watch)
+{
+    return (struct bytes){watch->key, watch->key_size};
+}
+
+static struct bytes own_of(const struct watch *watch)
+{
+    return (struct bytes){watch->key + watch->key_size, watch->own_size};
+}
 
 static struct watch *watch_of(struct driver *driver, int64_t number)
 {
@@ -41,30 +56,73 @@ static void forget(struct driver *driver, struct watch *watch)
     free(watch);
 }
 
-int64_t watch_start(struct driver *driver, enum watch_target kind, void *target, struct bytes begin,
-                    struct bytes end, int64_t from_revision, bool puts)
+/* key: what is read again when it is made; own: of a turn; or empty. */
+static struct watch *watch_new(struct driver *driver, enum watch_target kind, void *target,
+                               struct bytes key, struct bytes own, int64_t from_revision)
 {
-    size_t mark, key_size = kind == WATCHES_BLOCKER && end.size == 0 ? begin.size : 0;
-    struct watch *watch = is_connected(driver) ? calloc(1, sizeof(*watch) + key_size) : NULL;
+    struct watch *watch =
+        is_connected(driver) ? calloc(1, sizeof(*watch) + key.size + own.size) : NULL;
     if (watch == NULL)
-        return 0;
+        return NULL;
     watch->number = ++driver->watch_number;
     watch->kind = kind;
     watch->target = target;
     watch->from_revision = from_revision;
-    watch->puts = puts;
-    watch->key_size = key_size;
-    if (key_size > 0)
-        memcpy(watch->key, begin.data, key_size);
+    watch->key_size = key.size;
+    watch->own_size = own.size;
+    if (key.size > 0)
+        memcpy(watch->key, key.data, key.size);
+    if (own.size > 0)
+        memcpy(watch->key + key.size, own.data, own.size);
     HASH_ADD(hh, driver->watches, number, sizeof(watch->number), watch);
-    if (watch->hh.tbl == NULL) {
-        free(watch);
+    if (watch->hh.tbl != NULL)
+        return watch;
+    free(watch);
+    return NULL;
+}
+
+int64_t watch_start(struct driver *driver, enum watch_target kind, void *target, struct bytes begin,
+                    struct bytes end, int64_t from_revision, bool puts)
+{
+    size_t mark;
+    bool is_prompt = kind == WATCHES_BLOCKER && end.size == 0;
+    struct watch *watch = watch_new(driver, kind, target, is_prompt ? begin : (struct bytes){0},
+                                    (struct bytes){0}, from_revision);
+    if (watch == NULL)
         return 0;
-    }
+    watch->puts = puts;
     struct writer *out = link_watch_begin(&driver->link, &mark);
-    write_watch(out, watch->number, begin, end, key_size > 0 ? 0 : from_revision, puts);
+    write_watch(out, watch->number, begin, end, is_prompt ? 0 : from_revision, puts, false);
     link_watch_end(&driver->link, mark);
-    return driver->watch_number;
+    return watch->number;
+}
+
+/* Their order as keys. */
+static bool is_less(struct bytes one, struct bytes two)
+{
+    size_t size = one.size < two.size ? one.size : two.size;
+    int order = memcmp(one.data, two.data, size);
+    return order != 0 ? order < 0 : one.size < two.size;
+}
+
+int64_t watch_turn(struct driver *driver, struct claim *claim, struct bytes own,
+                   struct bytes before, int64_t from_revision)
+{
+    uint8_t end[KEY_MAX + 1];
+    size_t mark;
+    struct bytes first = is_less(own, before) ? own : before;
+    struct bytes last = is_less(own, before) ? before : own;
+    struct watch *watch =
+        last.size > KEY_MAX ? NULL
+                            : watch_new(driver, WATCHES_BLOCKER, claim, before, own, from_revision);
+    if (watch == NULL)
+        return 0;
+    memcpy(end, last.data, last.size);
+    end[last.size] = '\0'; /* the first key behind it */
+    struct writer *out = link_watch_begin(&driver->link, &mark);
+    write_watch(out, watch->number, first, (struct bytes){end, last.size + 1}, 0, false, true);
+    link_watch_end(&driver->link, mark);
+    return watch->number;
 }
 
 void watch_stop(struct driver *driver, int64_t number)
@@ -105,14 +163,16 @@ static void tell(struct driver *driver, const struct watch *watch, enum watch_ev
     driver->upcalls->watched(driver, watch->kind, watch->target, event);
 }
 
-/* The key as it was when the watch had been made. */
+/* The keys as they were when the watch had been made. */
 static void checked(struct driver *driver, struct call *call)
 {
     const struct watch *watch = watch_of(driver, (int64_t)call->to.step);
     if (watch == NULL || call->end == CALL_LOST)
         return;
-    const struct kvs *found = &call->answer.ops[0];
-    if (call->end == CALL_REFUSED) /* its owner finds out why */
+    const struct kvs *found = &call->answer.ops[0], *own = &call->answer.ops[1];
+    bool own_gone =
+        watch->own_size > 0 && (own->count == 0 || own->all[0].created >= watch->from_revision);
+    if (call->end == CALL_REFUSED || own_gone) /* its owner finds out why */
         tell(driver, watch, WATCH_CHANGED);
     else if (found->count == 0 || found->all[0].created >= watch->from_revision)
         tell(driver, watch, WATCH_DELETED);
@@ -129,12 +189,26 @@ static void made(struct driver *driver, const struct watch *watch, int64_t revis
                    (struct reply_to){.answered = checked, .step = (uint64_t)watch->number});
     if (call != NULL)
         txn_range(&call->grpc.out, BRANCH_THEN,
-                  &(struct range){.begin = {watch->key, watch->key_size}, .keys_only = true});
+                  &(struct range){.begin = key_of(watch), .keys_only = true});
+    if (call != NULL && watch->own_size > 0)
+        txn_range(&call->grpc.out, BRANCH_THEN,
+                  &(struct range){.begin = own_of(watch), .keys_only = true});
     if (call == NULL || !link_send(&driver->link, call))
         tell(driver, watch, WATCH_CHANGED);
 }
 
 /* ---- messages ------------------------------------------------------------------------------------------ */
+
+/* Something between the two keys of a turn was deleted. */
+static void turn_message(struct driver *driver, const struct watch *watch, struct bytes message)
+{
+    int64_t revision;
+    struct bytes value;
+    if (watch_deletion(message, own_of(watch), &revision, &value))
+        tell(driver, watch, WATCH_CHANGED);
+    else if (watch_deletion(message, key_of(watch), &revision, &value))
+        driver->upcalls->turn(driver, watch->target, revision, value);
+}
 
 bool watch_message(struct driver *driver, struct bytes message)
 {
@@ -150,6 +224,10 @@ bool watch_message(struct driver *driver, struct bytes message)
     }
     if (answer.kind == WATCH_CANCELED && answer.compacted == 0) {
         restart(driver);
+        return true;
+    }
+    if (answer.kind == WATCH_EVENTS && watch->own_size > 0) {
+        turn_message(driver, watch, message);
         return true;
     }
     enum watch_target kind = watch->kind;

@@ -318,6 +318,39 @@ static void test_late_acquire(void)
     client_end(client);
 }
 
+static bool is_done_or_hit(void *argument)
+{
+    return test_count_get(argument) > 0 || middle_hits() > 0;
+}
+
+/* Whoever is behind the holder needs no answer but the event. If its watch is late it does look. */
+static bool needs_no_read(mortise_client *holder, mortise_client *client)
+{
+    const char *name = fresh_name();
+    struct waiter waiter = {0};
+    mortise_lease *lease = take(holder, name);
+    waiter_start(&waiter, client, name);
+    CHECK(wait_waiting(holder, client, name));
+    middle_rule(&(struct rule){.method = "KV/Txn", .contains = name, .fault = HOLD, .times = 1000});
+    give_back(lease);
+    CHECK(test_poll(is_done_or_hit, &waiter.done, TEST_PATIENCE_MS));
+    bool needs_none = middle_clear() == 0;
+    CHECK(waiter_join(&waiter) == MORTISE_OK);
+    give_back(waiter.lease);
+    return needs_none;
+}
+
+static void test_turn(void)
+{
+    mortise_client *holder = client_direct("ttl=30s"), *client = client_behind_middle("ttl=30s");
+    int tries = 1;
+    while (tries < 5 && !needs_no_read(holder, client))
+        tries++;
+    CHECK(tries < 5);
+    client_end(client);
+    client_end(holder);
+}
+
 /* The streams of all watches are reset while somebody waits. */
 static void test_watches_reset(void)
 {
@@ -349,6 +382,7 @@ const CU_TestInfo call_tests[] = {
     {"an acquire behind a release", test_acquire_behind_release},
     {"a late delete", test_late_delete},
     {"a late acquire", test_late_acquire},
+    {"a turn needs no read", test_turn},
     {"nobody answers", test_no_answer},
     {"the watches are reset", test_watches_reset},
     CU_TEST_INFO_NULL,

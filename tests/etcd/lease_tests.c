@@ -87,6 +87,58 @@ static void key_of_lease(mortise_client *client, const char *name, char *key)
     give_back(lease);
 }
 
+/* The key of the holder and that of the waiter go in one step: it is not the waiter's turn, because it has no key. */
+static void test_both_keys_deleted(void)
+{
+    char below[80];
+    mortise_client *holder = client_direct("ttl=4s"), *client = client_direct("ttl=30s");
+    const char *name = fresh_name();
+    mortise_lease *lease = take(holder, name);
+    struct waiter waiter = {0};
+    waiter_start(&waiter, client, name);
+    CHECK(wait_waiting(holder, client, name));
+    snprintf(below, sizeof below, "mortise/%s/", name);
+    CHECK(CTL("del", "--prefix", below));
+    CHECK(waiter_join(&waiter) == MORTISE_OK);
+    CHECK(wait_contenders(holder, name, 1));
+    CHECK(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
+    EXPECT(LOST, mortise_release(lease, &detail));
+    give_back(waiter.lease);
+    client_end(client);
+    client_end(holder);
+}
+
+/* The holder counts with a larger base than the one that the waiter has read: so does the waiter, which reads nothing more. If its
+ * watch is late it looks, and sees the base of all. */
+static bool has_base_of_holder(mortise_client *holder, mortise_client *client)
+{
+    char key[KEYS_SIZE];
+    const char *name = fresh_name();
+    mortise_lease *lease = take(holder, name);
+    struct waiter waiter = {0};
+    CU_ASSERT_FATAL(own_key(name, key, sizeof key));
+    waiter_start(&waiter, client, name);
+    CHECK(wait_waiting(holder, client, name));
+    CHECK(CTL("put", "--ignore-lease", key,
+              "mortise/1 6000000000 1 0123456789abcdef0123456789abcdef\nhost\n1\nprogram"));
+    give_back(lease);
+    CHECK(waiter_join(&waiter) == MORTISE_OK);
+    bool has = waiter.lease != NULL && mortise_token(waiter.lease) > 6000000000;
+    give_back(waiter.lease);
+    return has;
+}
+
+static void test_base_of_holder(void)
+{
+    mortise_client *holder = client_direct("ttl=30s"), *client = client_direct("ttl=30s");
+    int tries = 1;
+    while (tries < 5 && !has_base_of_holder(holder, client))
+        tries++;
+    SAFE(tries < 5);
+    client_end(client);
+    client_end(holder);
+}
+
 /* Servers remember all keys, so a name has few. After a connection was lost a late delete may come, so it has others. */
 static void test_key_reused(void)
 {
@@ -260,6 +312,8 @@ const CU_TestInfo lease_tests[] = {
     {"a lease is revoked by hand", test_revoked},
     {"the own key is deleted", test_own_key_deleted},
     {"the key of a waiter is deleted", test_waiting_key_deleted},
+    {"both keys are deleted", test_both_keys_deleted},
+    {"the base of the holder", test_base_of_holder},
     {"a key is used again", test_key_reused},
     {"the key of the session is deleted", test_session_key_deleted},
     {"the base of the tokens is deleted", test_base_deleted},

@@ -297,6 +297,14 @@ void let_pass(int64_t ms)
     test_poll(is_past, &until_ms, ms + TEST_PATIENCE_MS);
 }
 
+bool wait_waiting(mortise_client *holder, mortise_client *waiter, const char *name)
+{
+    bool is_good = wait_contenders(holder, name, 2);
+    for (int i = 0; i < 5 && is_good; i++)
+        is_good = mortise_ping(waiter, NULL, 0, &detail) == MORTISE_OK;
+    return is_good;
+}
+
 struct awaited {
     mortise_lease *lease;
     mortise_lease_state state;

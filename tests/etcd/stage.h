@@ -55,6 +55,8 @@ mortise_lease *take(mortise_client *client, const char *name);
 void give_back(mortise_lease *lease);
 /* How many hold the name or wait for it, as this client sees it; waits until there are so many. */
 bool wait_contenders(mortise_client *client, const char *name, int count);
+/* Two contend, and the second one's watch is most likely made: after some calls on its connection. */
+bool wait_waiting(mortise_client *holder, mortise_client *waiter, const char *name);
 /* Where time itself is the event: something ends by then. */
 void let_pass(int64_t ms);
 bool wait_state(mortise_lease *lease, mortise_lease_state state, int64_t timeout_ms);

@@ -118,13 +118,13 @@ static void test_requests(void)
     IS(&writer, "\x0a\x02me\x12\0");
     write_unwatch(&writer, 5);
     IS(&writer, "\x12\x02\x08\x05");
-    write_watch(&writer, 5, bytes("a"), (struct bytes){0}, 9, false);
+    write_watch(&writer, 5, bytes("a"), (struct bytes){0}, 9, false, false);
     IS(&writer, "\x0a\x0a\x0a\x01"
                 "a\x18\x09\x2a\x01\0\x38\x05");
-    write_watch(&writer, 5, bytes("a"), bytes("b"), 9, true);
-    IS(&writer, "\x0a\x0a\x0a\x01"
+    write_watch(&writer, 5, bytes("a"), bytes("b"), 9, true, true);
+    IS(&writer, "\x0a\x0c\x0a\x01"
                 "a\x12\x01"
-                "b\x18\x09\x38\x05");
+                "b\x18\x09\x30\x01\x38\x05");
     write_delete(&writer, bytes("k"));
     IS(&writer, "\x0a\x01k");
 }
@@ -178,6 +178,24 @@ static bool read_part(enum method method, const char *text, size_t size, struct 
     *copy = malloc(size + 1);
     memcpy(*copy, text, size);
     return answer_read(method, (struct bytes){*copy, size}, answer);
+}
+
+/* A put of "k", deletions of "j" and "k" (which had "v", and the revision 4), in one message. */
+static void test_deletions(void)
+{
+    static const char events[] = "\x5a\x07\x12\x05\x0a\x01k\x18\x05"
+                                 "\x5a\x09\x08\x01\x12\x05\x0a\x01j\x18\x06"
+                                 "\x5a\x19\x08\x01\x12\x05\x0a\x01k\x18\x07"
+                                 "\x1a\x0e\x0a\x01k\x10\x03\x18\x04\x20\x01\x2a\x01v\x30\x09";
+    int64_t revision = 0;
+    struct bytes value, message = {(const uint8_t *)events, sizeof(events) - 1};
+    CU_ASSERT_TRUE(watch_deletion(message, bytes("k"), &revision, &value));
+    CU_ASSERT(revision == 7 && value.size == 1 && value.data[0] == 'v');
+    CU_ASSERT_TRUE(watch_deletion(message, bytes("j"), &revision, &value));
+    CU_ASSERT(revision == 6 && value.size == 0);
+    CU_ASSERT_FALSE(watch_deletion(message, bytes("i"), &revision, &value));
+    message.size = 9;
+    CU_ASSERT_FALSE(watch_deletion(message, bytes("k"), &revision, &value));
 }
 
 static void test_txn_answer(void)
@@ -268,6 +286,7 @@ int main(void)
         {"a transaction's answer", test_txn_answer},
         {"other answers", test_answers},
         {"events", test_watch_answers},
+        {"deletions", test_deletions},
         CU_TEST_INFO_NULL,
     };
     return run_etcd_tests("etcd messages", tests);

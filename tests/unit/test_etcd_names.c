@@ -181,7 +181,10 @@ static void test_exclusive_queue(void)
     CU_ASSERT_TRUE(queue_look(&own, 1, (struct kind){0}, keys[0].key, &view));
     CU_ASSERT(view.before == NULL && view.crowd == NULL);
     CU_ASSERT_TRUE(queue_look(&both, 1, (struct kind){0}, keys[0].key, &view));
-    CU_ASSERT_PTR_EQUAL(view.before, &keys[1]);
+    CU_ASSERT(view.before == &keys[1] && view.is_second);
+    struct kv three[] = {keys[0], keys[1], kv_of("n/third", 3, "")};
+    CU_ASSERT_TRUE(queue_look(&(struct kvs){three, 3, 3}, 1, (struct kind){0}, keys[0].key, &view));
+    CU_ASSERT(view.before == &three[1] && !view.is_second);
     CU_ASSERT_FALSE(queue_look(&both, 0, (struct kind){0}, keys[0].key, &view));
     CU_ASSERT_FALSE(queue_look(&both, 2, (struct kind){0}, keys[0].key, &view));
 }
