@@ -95,7 +95,7 @@ static bool soon(const char *sql, const char *answer)
     "DO SLEEP"                                                                                     \
     "(600)"
 
-/* Sessions of clients; those that sleep in a fault, which have the rights of the superuser meanwhile. */
+/* Sessions of clients; those that sleep in a fault. */
 #define SESSIONS "FROM information_schema.processlist WHERE user = 'mortise'"
 #define SLEEPERS "FROM information_schema.processlist WHERE state = 'User sleep'"
 
@@ -113,7 +113,8 @@ static inline void row_fault(const char *name, int times, const char *action)
     char sql[800];
     snprintf(sql, sizeof sql,
              "CREATE OR REPLACE SEQUENCE faults;; "
-             "CREATE OR REPLACE TRIGGER fault BEFORE UPDATE ON mortise_lock FOR EACH ROW BEGIN "
+             "CREATE OR REPLACE DEFINER = mortise@'%%' TRIGGER fault BEFORE UPDATE ON mortise_lock "
+             "FOR EACH ROW BEGIN "
              "IF OLD.name = '%s' AND NEXTVAL(faults) <= %d THEN %s; END IF; END;; SELECT 'armed'",
              name, times, action);
     CU_ASSERT_STRING_EQUAL(ask(sql), "armed");

@@ -1,7 +1,5 @@
 /* test_mysql.c - the MySQL driver and faults of its server: crashes, killed sessions and statements, connections that break,
- * locked rows, deadlocks, a clock that is set, rows that somebody changes. On a private server; the fault proxy is in front of
- * it for tests that break connections. */
-#define SERVER_SETTINGS "faketime=yes\n"
+ * and what its waiters ask for. On a private server; the fault proxy is in front of it for tests that break connections. */
 #include "mysql_server.h"
 
 /* ---- crashes and sessions ---------------------------------------------------------------------- */
@@ -203,17 +201,19 @@ static void test_killed_renewal(void)
 
 /* ---- connections ------------------------------------------------------------------------------- */
 
-/* The connection breaks while an acquire waits in the server. Its session acquires the lock later, for nobody, perhaps when it
- * is killed. So the driver ends it before it believes a release, and the name is free long before the ttl is over. */
+/* The connection breaks while an acquire is busy in the server. Its session acquires the lock later, for nobody, perhaps when
+ * it is killed. So the driver ends it before it believes a release, and the name is free long before the ttl is over. A session
+ * that computes does not look at its connection, so nothing else ends it. */
 static void test_ghost(void)
 {
+    static const char busy[] = "SELECT count(*) " SESSIONS " AND command <> 'Sleep'";
     mortise_client *client = open_proxied("", "command_timeout = 600s");
     mortise_client *other = open_client("", "");
     give(take(client, "ghost", HOLD_MS));
-    row_fault("ghost", 1, SLEEPS);
-    give_up_when(client, "ghost", "SELECT count(*) " SLEEPERS, "1");
+    row_fault("ghost", 1, "DO BENCHMARK(1000000000000, MD5('x'))");
+    give_up_when(client, "ghost", busy, "1");
     CU_ASSERT(test_proxy_say(&proxy, "cut"));
-    CU_ASSERT(soon("SELECT count(*) " SLEEPERS, "0"));
+    CU_ASSERT(soon(busy, "0"));
     row_fault_end();
     mortise_status status = try_for(other, "ghost", PATIENCE_MS);
     if (status != MORTISE_OK)
@@ -307,160 +307,6 @@ static void test_max_connections(void)
     mortise_close(patient, NULL);
 }
 
-/* ---- rows that are locked ---------------------------------------------------------------------- */
-
-static bool is_locked(void *client)
-{
-    return try_for(client, "row", 0) == MORTISE_UNREACHABLE &&
-           strstr(detail.message, "keeps the row locked") != NULL;
-}
-
-/* The call returns in time and says why; others go on. When the row is free again, so is the name. */
-static void test_row_locked(void)
-{
-    struct test_process session;
-    mortise_client *client = open_client("unreachable_timeout = 3s", "lock_timeout = 100ms");
-    give(take(client, "row", 0));
-    CU_ASSERT_FATAL(
-        session_begin(&session, "SELECT 1 FROM mortise_lock WHERE name = 'row' FOR UPDATE"));
-    CU_ASSERT(test_poll(is_locked, client, PATIENCE_MS));
-    for (int i = 0; i < 5; i++) {
-        CU_ASSERT_EQUAL(try_for(client, "beside", PATIENCE_MS), MORTISE_OK);
-        CU_ASSERT(is_locked(client)); /* not for a second in the server, this time */
-    }
-    session_end(&session);
-    CU_ASSERT_EQUAL(try_for(client, "row", PATIENCE_MS), MORTISE_OK);
-    mortise_close(client, NULL);
-}
-
-/* Five failures of a kind are overcome; more are reported. */
-static void test_deadlocks(void)
-{
-    static const struct {
-        const char *action, *words;
-    } faults[] = {
-        {"SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'x'", "deadlocks"},
-        {"SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1020, MESSAGE_TEXT = 'x'", "serialization"},
-    };
-    mortise_client *client = open_client("unreachable_timeout = 3s", "");
-    give(take(client, "deadlock", 0));
-    for (size_t i = 0; i < 2; i++) {
-        row_fault("deadlock", 5, faults[i].action);
-        CU_ASSERT_EQUAL(try_for(client, "deadlock", 0), MORTISE_OK);
-        row_fault_end();
-        row_fault("deadlock", 1000000, faults[i].action);
-        CU_ASSERT_EQUAL(try_for(client, "deadlock", 0), MORTISE_UNREACHABLE);
-        says(faults[i].words);
-        row_fault_end();
-    }
-    row_fault("deadlock", 1, "SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'x'");
-    CU_ASSERT_EQUAL(try_for(client, "deadlock", 0), MORTISE_BACKEND);
-    says("the server's disk is full");
-    row_fault_end();
-    mortise_close(client, NULL);
-}
-
-/* One of a group fails; the others are done. */
-static void test_group(void)
-{
-    enum { CALLERS = 12 };
-    static struct caller callers[CALLERS];
-    static char names[CALLERS][16];
-    mortise_client *client = open_client("", "");
-    for (int i = 0; i < CALLERS; i++) {
-        snprintf(names[i], sizeof names[i], "group-%d", i);
-        give(take(client, names[i], 0));
-    }
-    row_fault("group-5", 3, "SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'x'");
-    for (int round = 0; round < 3; round++) {
-        for (int i = 0; i < CALLERS; i++)
-            call_begin(&callers[i], client, names[i], NULL);
-        for (int i = 0; i < CALLERS; i++)
-            CU_ASSERT_EQUAL(call_end(&callers[i]), MORTISE_OK);
-    }
-    row_fault_end();
-    CU_ASSERT_STRING_EQUAL(ask("SELECT count(*) FROM mortise_lock WHERE name LIKE 'group-%' "
-                               "AND grants IS NOT NULL"),
-                           "0");
-    mortise_close(client, NULL);
-}
-
-/* ---- clocks, rows ------------------------------------------------------------------------------ */
-
-static void set_clock(const char *offset)
-{
-    char path[300], new_path[320];
-    snprintf(path, sizeof path, "%s/faketime", folder);
-    snprintf(new_path, sizeof new_path, "%s.new", path); /* it is read at any time: never empty */
-    CU_ASSERT_FATAL(test_file_write(new_path, offset) && chmod(new_path, 0644) == 0 &&
-                    rename(new_path, path) == 0);
-}
-
-/* Forward: claims end early, their holders are told by the next renewal, and have smaller tokens. Back:
- * tokens grow nevertheless. */
-static void test_clock(void)
-{
-    mortise_client *client = open_client("renew_every = 100ms", ""), *other = open_client("", "");
-    mortise_lease *lease = take(client, "clock", 60000);
-    uint64_t token = mortise_token(lease);
-    set_clock("+1h\n");
-    mortise_lease *next = take(other, "clock", HOLD_MS);
-    CU_ASSERT(mortise_token(next) > token + UINT64_C(3500000000));
-    token = mortise_token(next);
-    while (mortise_state(lease) != MORTISE_STATE_LOST)
-        sched_yield();
-    CU_ASSERT_EQUAL(mortise_release(lease, &detail), MORTISE_LOST);
-    give(next);
-    set_clock("-1h\n");
-    lease = take(client, "clock", 30000);
-    CU_ASSERT(mortise_token(lease) > token);
-    give(lease);
-    set_clock("+0\n");
-    mortise_close(client, NULL);
-    mortise_close(other, NULL);
-}
-
-/* The claim ended in the database, and another had it: its holder is told so by the release. */
-static void test_expired_there(void)
-{
-    mortise_client *client = open_client("", ""), *other = open_client("", "");
-    mortise_lease *lease = take(client, "expired", HOLD_MS);
-    uint64_t token = mortise_token(lease);
-    ask("UPDATE mortise_lock SET expires_at = 1 WHERE name = 'expired'");
-    mortise_lease *next = take(other, "expired", HOLD_MS);
-    CU_ASSERT(mortise_token(next) > token);
-    CU_ASSERT_EQUAL(mortise_release(lease, &detail), MORTISE_LOST);
-    CU_ASSERT_EQUAL(try_for(client, "expired", 0), MORTISE_BUSY);
-    give(next);
-    CU_ASSERT_EQUAL(try_for(client, "expired", 0), MORTISE_OK);
-    mortise_close(client, NULL);
-    mortise_close(other, NULL);
-}
-
-/* Rows that are free for a day go; one that is held, or was used today, stays. One client in sixteen does it. */
-static void test_swept(void)
-{
-    static const char unswept[] = "SELECT count(*) > 1 FROM mortise_lock WHERE version = 1";
-    mortise_client *client = open_client("", "");
-    CU_ASSERT_EQUAL(try_for(client, "sweeper", PATIENCE_MS), MORTISE_OK); /* the tables are there */
-    mortise_close(client, NULL);
-    ask("INSERT INTO mortise_lock(name, version, acquired_at, expires_at, revision) VALUES "
-        "('old1', 1, 0, 0, 0), ('old2', 1, 0, 0, 0), ('old''3', 1, 0, 0, 0), (0xff00, 1, 0, 0, 0)");
-    ask("INSERT INTO mortise_lock(name, version, grants, acquired_at, expires_at, revision) "
-        "VALUES ('kept', 1, '0123456789abcdef', 1, 9000000000000000, 1)");
-    for (int i = 0; i < 1000 && strcmp(ask(unswept), "1") == 0; i++) {
-        ask("UPDATE mortise_meta SET value = '0' WHERE name = 'swept'"); /* long ago */
-        for (int k = 0; k < 8; k++) {
-            client = open_client("", "");
-            CU_ASSERT_EQUAL(try_for(client, "sweeper", PATIENCE_MS), MORTISE_OK);
-            CU_ASSERT_EQUAL(mortise_close(client, &detail), MORTISE_OK);
-        }
-    }
-    CU_ASSERT_STRING_EQUAL(ask("SELECT name FROM mortise_lock WHERE version = 1"), "kept");
-    CU_ASSERT_STRING_EQUAL(ask("SELECT count(*) FROM mortise_lock WHERE name = 'sweeper'"), "1");
-    ask("DELETE FROM mortise_lock WHERE name = 'kept'");
-}
-
 /* ---- waiters ----------------------------------------------------------------------------------- */
 
 /* It looks less and less often. However slow the machine is, it does not look more often. */
@@ -526,12 +372,6 @@ int main(int argc, char **argv)
         {"a client that is stopped", test_client_stopped},
         {"idle for wait_timeout", test_wait_timeout},
         {"too many connections", test_max_connections},
-        {"a row that is locked", test_row_locked},
-        {"deadlocks, no disk left", test_deadlocks},
-        {"one of a group fails", test_group},
-        {"the server's clock is set", test_clock},
-        {"expired in the database", test_expired_there},
-        {"rows that are free for long", test_swept},
         {"looks of a waiter", test_looks},
         {"many leases and waiters, two connections", test_two_connections},
         CU_TEST_INFO_NULL,
