@@ -77,8 +77,14 @@ static void set_arguments(struct server *server)
                                      "1",       "--activerehashing",
                                      "no",      "--auto-aof-rewrite-percentage",
                                      "0",       NULL};
-    for (int i = 0; arguments[i]; i++)
-        server->arguments[i] = arguments[i];
+    int count = 0;
+    for (; arguments[count]; count++)
+        server->arguments[count] = arguments[count];
+    if (run_world.plan.no_kill) {
+        server->arguments[count++] = "--rename-command";
+        server->arguments[count++] = "CLIENT";
+        server->arguments[count++] = "";
+    }
 }
 
 static void begin(void)
@@ -162,9 +168,10 @@ static void calm(void)
 
 /* ---- the end ---- */
 
+/* Without CLIENT KILL an old connection may bring an acquire that nobody waits for. */
 static void check_left(int claims)
 {
-    if (claims > 0)
+    if (claims > 0 && !run_world.plan.no_kill)
         sched_fail("left in the servers: %d claims", claims);
 }
 

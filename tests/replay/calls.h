@@ -43,5 +43,9 @@ int calls_epoll_wait(int epoll, struct epoll_event *events, int capacity, int64_
 /* What read() does with a descriptor that the simulated network has. False: it has another. */
 bool calls_net_read(int fd, void *buffer, size_t size, int flags, ssize_t *count);
 bool calls_net_write(int fd, const void *buffer, size_t size, ssize_t *count);
+/* In the child of a fork: from now on the child ends with this exit code when it touches a connection. To close its
+ * descriptor is no such touch. */
+#define CALLS_TOUCHED 32
+void calls_net_forked(void);
 
 #endif

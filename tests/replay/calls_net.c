@@ -8,6 +8,23 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <unistd.h>
+
+static bool forked;
+
+void calls_net_forked(void)
+{
+    forked = true;
+}
+
+/* NULL: the descriptor is none of the simulated network's. */
+static struct connection *find(int fd)
+{
+    struct connection *connection = sched_on() || forked ? net_of(fd) : NULL;
+    if (connection && forked)
+        _exit(CALLS_TOUCHED);
+    return connection;
+}
 
 int socket(int domain, int type, int protocol)
 {
@@ -18,7 +35,7 @@ int socket(int domain, int type, int protocol)
 
 int connect(int fd, const struct sockaddr *address, socklen_t length)
 {
-    struct connection *connection = sched_on() ? net_of(fd) : NULL;
+    struct connection *connection = find(fd);
     if (!connection)
         return real()->connect(fd, address, length);
     const struct sockaddr_in *to = (const void *)address;
@@ -31,7 +48,7 @@ int connect(int fd, const struct sockaddr *address, socklen_t length)
 
 bool calls_net_write(int fd, const void *buffer, size_t size, ssize_t *count)
 {
-    struct connection *connection = sched_on() ? net_of(fd) : NULL;
+    struct connection *connection = find(fd);
     if (!connection)
         return false;
     *count = net_send(connection, buffer, size);
@@ -43,7 +60,7 @@ bool calls_net_write(int fd, const void *buffer, size_t size, ssize_t *count)
 
 bool calls_net_read(int fd, void *buffer, size_t size, int flags, ssize_t *count)
 {
-    struct connection *connection = sched_on() ? net_of(fd) : NULL;
+    struct connection *connection = find(fd);
     if (!connection)
         return false;
     sched_point(POINT_FILE);
@@ -68,7 +85,7 @@ ssize_t recv(int fd, void *buffer, size_t size, int flags)
 
 int getsockopt(int fd, int level, int option, void *restrict value, socklen_t *restrict size)
 {
-    struct connection *connection = sched_on() ? net_of(fd) : NULL;
+    struct connection *connection = find(fd);
     if (!connection || level != SOL_SOCKET || option != SO_ERROR)
         return real()->getsockopt(fd, level, option, value, size);
     *(int *)value = connection->problem;
@@ -78,7 +95,7 @@ int getsockopt(int fd, int level, int option, void *restrict value, socklen_t *r
 
 int setsockopt(int fd, int level, int option, const void *value, socklen_t size)
 {
-    struct connection *connection = sched_on() ? net_of(fd) : NULL;
+    struct connection *connection = find(fd);
     if (!connection)
         return real()->setsockopt(fd, level, option, value, size);
     if (level == SOL_SOCKET && option == SO_LINGER)

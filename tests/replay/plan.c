@@ -330,10 +330,10 @@ void plan_print(const struct plan *plan)
            (long long)plan->close_ms);
     if (plan->driver != PLAN_SIM)
         printf("servers=%d layout=%d slow=1/%u %lld ms split=1/%u command=%lld connect=%lld "
-               "keeps=%d; ",
+               "keeps=%d no-kill=%d; ",
                plan->servers, (int)plan->layout, plan->slow_one_in, (long long)plan->slow_ms,
                plan->split_one_in, (long long)plan->command_timeout_ms,
-               (long long)plan->connect_timeout_ms, plan->keeps_data);
+               (long long)plan->connect_timeout_ms, plan->keeps_data, plan->no_kill);
     printf("switch 1/%u change 1/%u jitter %lld ns stall 1/%u spurious 1/%u\n", plan->switch_one_in,
            plan->change_one_in, (long long)plan->jitter_ns, plan->stall_one_in,
            plan->spurious_one_in);

@@ -47,7 +47,8 @@ enum {
     X(RESTART, "restart")                                                                          \
     X(FLUSH, "flush-scripts")                                                                      \
     X(SERVER_WALL, "server-wall")                                                                  \
-    X(HANGUP, "hang-up")
+    X(HANGUP, "hang-up")                                                                           \
+    X(FORK, "fork")
 enum plan_what {
 #define PLAN_WHAT_ENUM(name, word) STEP_##name,
     PLAN_WHAT_MAP(PLAN_WHAT_ENUM)
@@ -102,6 +103,7 @@ struct plan {
     int servers;
     int64_t wall_offset_ms[PLAN_SERVERS], drift_ppm[PLAN_SERVERS];
     enum plan_layout layout;
+    bool no_kill;    /* the server has no command to end an old connection */
     bool keeps_data; /* a server that is restarted has its data still */
     uint32_t slow_one_in, split_one_in;
     int64_t slow_ms, command_timeout_ms, connect_timeout_ms;

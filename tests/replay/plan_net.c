@@ -27,6 +27,7 @@ void plan_net_settings(struct plan *plan)
     plan->keeps_data = !plan->losses;
     if (plan->driver == PLAN_REDLOCK)
         choose_nodes(plan);
+    plan->no_kill = plan->faults && one_in(6);
     plan->latency_ms = PICK_MS(1, 1, 1, 5, 30);
     plan->slow_one_in = plan->faults ? (uint32_t)PICK_MS(0, 0, 100, 20) : 0;
     plan->slow_ms = PICK_MS(50, 1000, 5000);
@@ -37,6 +38,8 @@ void plan_net_settings(struct plan *plan)
 
 void plan_net_restrict(const struct plan *plan, struct step *step)
 {
+    if (one_in(40))
+        step->what = STEP_FORK;
     if (plan->layout != LAYOUT_HASH)
         step->owner = false;
     if (plan->layout == LAYOUT_WATCH || plan->driver == PLAN_REDLOCK) /* no permits */

@@ -4,7 +4,7 @@
     planted.py --work FOLDER [NAME …]      the patches of tests/replay/planted/ with these names; all without one
 
 Each patch begins with lines "What: …" (the mistake), "Finds: REGEX" (what a failing run prints), and "Seeds: N" (it must be
-found with the seeds 1 to N). The core is built in FOLDER as the build folder has it, with -fsanitize=thread and without
+found with the seeds 1 to N), and "Driver: NAME" if it is not the sim. The core and the driver are built in FOLDER as the build folder has them, with -fsanitize=thread and without
 the sanitizer's library, so that each atomic operation is a point of the scheduler (tests/replay/calls_atomic.c). First the
 core without any patch must pass the same seeds.
 
@@ -23,7 +23,14 @@ import time
 SOURCE = os.environ.get("MORTISE_SOURCE_DIR") or os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
 BUILD = os.environ.get("MORTISE_BUILD_DIR") or os.path.join(SOURCE, "build-test")
 SONAME = os.path.basename(os.path.realpath(os.path.join(BUILD, "lib", "libmortise.so")))
-PARTS = {"core": "core", "sim": os.path.join("tests", "sim")}
+
+# What is built: its folders, and the objects' folder in the build folder. Drivers that speak Redis share one folder.
+PARTS = {
+    "core": (["core"], "core/CMakeFiles/mortise_core.dir/"),
+    "sim": (["tests/sim"], "tests/sim/CMakeFiles/module_sim.dir/"),
+    "redis": (["drivers/redis", "drivers/lib"], "drivers/redis/CMakeFiles/module_redis.dir/"),
+    "redlock": (["drivers/redlock", "drivers/lib"], "drivers/redlock/CMakeFiles/module_redlock.dir/"),
+}
 
 
 class Patch:
@@ -33,10 +40,11 @@ class Patch:
         self.path, self.name = path, os.path.basename(path)[:-len(".patch")]
         with open(path, encoding="utf-8") as file:
             text = file.read()
-        fields = dict(re.findall(r"^(What|Finds|Seeds): (.*)$", text, re.M))
+        fields = dict(re.findall(r"^(What|Finds|Seeds|Driver): (.*)$", text, re.M))
         self.what, self.finds, self.seeds = fields["What"], re.compile(fields["Finds"]), int(fields["Seeds"])
         self.files = re.findall(r"^\+\+\+ b/(\S+)", text, re.M)
-        self.part = "core" if self.files[0].startswith("core/") else "sim"
+        self.driver = fields.get("Driver", "sim")
+        self.part = "core" if self.files[0].startswith("core/") else self.driver
 
 
 def commands_of(part):
@@ -46,7 +54,7 @@ def commands_of(part):
     found = {}
     for entry in entries:
         path = os.path.relpath(os.path.realpath(os.path.join(entry["directory"], entry["file"])), SOURCE)
-        if path.startswith(PARTS[part] + os.sep) and path not in found:
+        if PARTS[part][1] in entry["command"] and not path.startswith(".."):
             found[path] = (shlex.split(entry["command"]), entry["directory"])
     return found
 
@@ -54,19 +62,19 @@ def commands_of(part):
 class Tree:
     """A copy of the parts, with their objects."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, parts):
         self.folder = folder
-        self.commands = {part: commands_of(part) for part in PARTS}
+        self.commands = {part: commands_of(part) for part in parts}
 
     def copy(self):
         shutil.rmtree(self.folder, ignore_errors=True)
-        for part in PARTS.values():
-            shutil.copytree(os.path.join(SOURCE, part), os.path.join(self.folder, part))
+        for name in sorted({name for part in self.commands for name in PARTS[part][0]}):
+            shutil.copytree(os.path.join(SOURCE, name), os.path.join(self.folder, name))
+        shutil.copytree(os.path.join(BUILD, "tests", "modules"), os.path.join(self.folder, "modules"))
         os.makedirs(os.path.join(self.folder, "lib"))
-        os.makedirs(os.path.join(self.folder, "modules"))
 
-    def object_of(self, path):
-        return os.path.join(self.folder, path[:-2] + ".o")
+    def object_of(self, part, path):
+        return os.path.join(self.folder, "objects", part, path[:-2] + ".o")
 
     def compile(self, part, path):
         arguments, directory = self.commands[part][path]
@@ -76,8 +84,9 @@ class Tree:
                 skip = argument in ("-o", "-MF", "-MT") and not skip
                 continue
             kept.append(argument)
-        here = os.path.join(self.folder, PARTS[part])
-        extra = ["-O1", "-w", "-fsanitize=thread", "-c", os.path.join(self.folder, path), "-o", self.object_of(path)]
+        here = os.path.join(self.folder, PARTS[part][0][0])
+        os.makedirs(os.path.dirname(self.object_of(part, path)), exist_ok=True)
+        extra = ["-O1", "-w", "-fsanitize=thread", "-c", os.path.join(self.folder, path), "-o", self.object_of(part, path)]
         includes = [f"-I{here}"] if part == "core" else []
         at = next(i for i, argument in enumerate(kept) if argument.startswith("-"))
         subprocess.run(kept[:at] + includes + kept[at:] + extra, cwd=directory, check=True)
@@ -87,15 +96,18 @@ class Tree:
             list(pool.map(lambda path: self.compile(part, path), paths))
 
     def link(self, part):
-        objects = [self.object_of(path) for path in self.commands[part]]
+        objects = [self.object_of(part, path) for path in self.commands[part]]
         compiler = next(a for a in next(iter(self.commands[part].values()))[0] if "ccache" not in a)
         if part == "core":
             script = os.path.join(SOURCE, "core", "libmortise.map")
             target = [os.path.join(self.folder, "lib", SONAME), f"-Wl,-soname,{SONAME}",
                       f"-Wl,--version-script={script}", "-linih", "-lpthread", "-ldl"]
         else:
-            target = [os.path.join(self.folder, "modules", "sim.so")]
-            shutil.copy2(os.path.join(BUILD, "tests", "modules", "recorder.so"), os.path.join(self.folder, "modules"))
+            target = [os.path.join(self.folder, "modules", part + ".so")]
+            if part != "sim":
+                target += ["-lhiredis"]
+            if any("MORTISE_REDIS_TLS" in argument for argument in next(iter(self.commands[part].values()))[0]):
+                target += ["-lhiredis_ssl", "-lssl", "-lcrypto"]
         subprocess.run([compiler, "-shared", "-fPIC", *objects, "-o", *target], check=True)
 
     def build(self):
@@ -114,10 +126,11 @@ class Tree:
         self.compile_all(patch.part, self.affected(patch))
         self.link(patch.part)
 
-    def replay(self, *arguments):
+    def replay(self, driver, *arguments):
         environment = dict(os.environ, LD_PRELOAD=os.path.join(self.folder, "lib", SONAME))
         program = os.path.join(BUILD, "tests", "replay", "replay")
-        run = subprocess.run([program, "--modules", os.path.join(self.folder, "modules"), *arguments], env=environment,
+        run = subprocess.run([program, "--modules", os.path.join(self.folder, "modules"), "--driver", driver,
+                              *arguments], env=environment,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         return run.returncode, run.stdout.decode("utf-8", "replace")
 
@@ -127,18 +140,28 @@ def first_seed(output):
     return int(match[1]) if match else 0
 
 
-def look_for(tree, patch):
+def shortest(tree, patch, seed):
+    """What --shrink makes of it."""
+    _, output = tree.replay(patch.driver, "--seed", str(seed), "--shrink")
+    steps = re.search(r"^.*: (\d+ of \d+ steps) are left", output, re.M)
+    events = len(re.findall(r"^ *\d+\.\d+ ms  p", output, re.M))
+    command = re.search(r"^replay --.*", output, re.M)
+    return f"  {steps[1] if steps else output[-300:]}, {events} events: {command[0] if command else ''}"
+
+
+def look_for(tree, patch, shrink):
     began = time.monotonic()
     tree.plant(patch)
     try:
-        code, output = tree.replay("--seeds", f"1-{patch.seeds}", "--first", "--jobs", "2")
+        code, output = tree.replay(patch.driver, "--seeds", f"1-{patch.seeds}", "--first", "--jobs", "2")
+        short = shortest(tree, patch, first_seed(output)) if code and shrink else ""
     finally:
         tree.plant(patch, back=True)
     found = code != 0 and patch.finds.search(output) is not None
     finding = re.search(r".*(?:FINDING|: [a-z-]+: ).*|.*fails \((?!1\)).*", output)
     print(f"{patch.name}: {patch.what}: " + (f"seed {first_seed(output)}: {finding[0][:200] if finding else ''}" if code else
                                              "NOT FOUND") + ("" if found or not code else ": NOT WHAT WAS EXPECTED") +
-          f" ({time.monotonic() - began:.0f} s)", flush=True)
+          f" ({time.monotonic() - began:.0f} s)" + ("\n" + short if short else ""), flush=True)
     return found
 
 
@@ -146,18 +169,23 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--work", required=True)
     parser.add_argument("--trust", action="store_true", help="leave out the run without a patch")
+    parser.add_argument("--shrink", action="store_true", help="print the shortest plan that fails, too")
     parser.add_argument("names", nargs="*")
     settings = parser.parse_args()
     folder = os.path.join(SOURCE, "tests", "replay", "planted")
     names = settings.names or sorted(name[:-len(".patch")] for name in os.listdir(folder) if name.endswith(".patch"))
     patches = [Patch(os.path.join(folder, name + ".patch")) for name in names]
-    tree = Tree(os.path.realpath(settings.work))
+    drivers = sorted({patch.driver for patch in patches})
+    tree = Tree(os.path.realpath(settings.work), ["core", *drivers])
     tree.build()
-    most = max(patch.seeds for patch in patches)
-    code, output = (0, "") if settings.trust else tree.replay("--seeds", f"1-{most}", "--jobs", "2")
-    if code != 0:
-        print("without a patch:\n" + output)
-    return all([look_for(tree, patch) for patch in patches]) and code == 0
+    sound = True
+    for driver in [] if settings.trust else drivers:
+        most = max(patch.seeds for patch in patches if patch.driver == driver)
+        code, output = tree.replay(driver, "--seeds", f"1-{most}", "--jobs", "2")
+        if code != 0:
+            print(f"{driver}, without a patch:\n" + output)
+            sound = False
+    return all([look_for(tree, patch, settings.shrink) for patch in patches]) and sound
 
 
 if __name__ == "__main__":

@@ -274,6 +274,7 @@ int main(int argc, char **argv)
     wanted.processor = sched_getcpu(); /* several of these programs may run at once */
     mallopt(M_ARENA_MAX, 1);
     mallopt(M_PERTURB, 0xA5); /* freed memory does not look alive */
+    forks_begin();
     load_modules();
     calls_find_static_data();
     return wanted.first == wanted.last ? run_one() : run_seeds();

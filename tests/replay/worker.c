@@ -375,6 +375,9 @@ static void do_step(struct worker *worker, const struct step *step)
     case STEP_CLOSE:
         client_close(client_of(worker->process));
         break;
+    case STEP_FORK:
+        forks_try(client_of(worker->process), slot, name_text(step->name));
+        break;
     default:
         use(slot, step);
     }

@@ -138,6 +138,12 @@ void check_status(enum call call, mortise_status status, const struct opened *op
 struct opened *client_of(int process);
 void client_close(struct opened *opened);
 
+/* ---- forks.c ---- */
+
+/* Before the library is used. */
+void forks_begin(void);
+void forks_try(const struct opened *opened, const struct slot *slot, const char *name);
+
 /* ---- nemesis.c ---- */
 
 void nemesis_run(void);
