@@ -48,12 +48,12 @@ struct driver *cluster_node(struct cluster *cluster, int server)
 {
     if (cluster->node_of[server] != NULL)
         return cluster->node_of[server];
-    struct driver *node = cluster->node_count < CLUSTER_NODES_MAX
-                              ? node_new(cluster->alone, &cluster->topology->servers[server].at)
-                              : NULL;
+    struct driver *node =
+        cluster->node_count < CLUSTER_NODES_MAX
+            ? node_new(cluster->alone, &cluster->topology->servers[server].at, server)
+            : NULL;
     if (node == NULL)
         return NULL;
-    node->server = server;
     cluster->node_of[server] = node;
     cluster->node_count++;
     LL_PREPEND2(cluster->nodes, node, next_node);

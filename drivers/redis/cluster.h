@@ -52,9 +52,9 @@
  *     node that this client saw (failover.c).
  *   A waiter has a place, and its slot moves: the op leaves its seat, and asks the new node "again".
  *   A waiter without a queue is subscribed at the old node: moving.c subscribes it at the new one, and the confirmation is news.
- *   The inbox: each node publishes to those that are connected to it, and only those count; so the inbox is subscribed to at each
- *     node at which this client waits. The cluster's nodes pass messages on to each other: a message that another node
- *     passed on finds no seat here.
+ *   The inbox: each node publishes to those that are connected to it, and only those count; so there is an inbox for each node
+ *     at which this client waits. The nodes pass messages on to each other, so a client would hear of a grant that a
+ *     script took back because nobody listened *here*: in a cluster the scripts publish only if somebody does (PUBSUB NUMSUB).
  *   An op is canceled while it has no node: nothing was sent since, but it may have a place, or an earlier try. */
 #ifndef MORTISE_DRIVERS_REDIS_CLUSTER_H
 #define MORTISE_DRIVERS_REDIS_CLUSTER_H

@@ -12,7 +12,17 @@ void node_open(struct driver *driver, int64_t min_replicas, int64_t replica_time
     replicas_open(driver, min_replicas, replica_timeout_ms);
 }
 
-struct driver *node_new(const struct driver *like, const struct endpoint *at)
+/* Only this node publishes to it, and only to a client that listens here (scripts/include/queue: tell). */
+static void name_inbox(struct driver *driver)
+{
+    static const char digits[] = "0123456789abcdef";
+    char *id = strrchr(driver->inbox, ':') + 1;
+    id[0] = 'n';
+    id[1] = digits[driver->server >> 4 & 15];
+    id[2] = digits[driver->server & 15];
+}
+
+struct driver *node_new(const struct driver *like, const struct endpoint *at, int server)
 {
     struct driver *driver = calloc(1, sizeof(*driver));
     if (driver == NULL)
@@ -35,6 +45,8 @@ struct driver *node_new(const struct driver *like, const struct endpoint *at)
     driver->retry_ms = like->retry_ms;
     driver->clock = like->clock;
     memcpy(driver->inbox, like->inbox, sizeof(driver->inbox));
+    driver->server = server;
+    name_inbox(driver);
     node_open(driver, like->replicas.wanted, like->replicas.timeout_ms);
     return driver;
 }

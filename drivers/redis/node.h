@@ -9,7 +9,7 @@
 /* Its settings are complete. It connects when the first op comes. */
 void node_open(struct driver *driver, int64_t min_replicas, int64_t replica_timeout_ms);
 /* A node of a cluster, with the settings of `like`; NULL without memory. */
-struct driver *node_new(const struct driver *like, const struct endpoint *at);
+struct driver *node_new(const struct driver *like, const struct endpoint *at, int server);
 void node_free(struct driver *driver);
 
 size_t node_interest(const struct driver *driver, struct pollfd *fds, size_t capacity,

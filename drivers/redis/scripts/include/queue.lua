@@ -97,8 +97,13 @@ local function sit(queue, now, grant, wish, note, remaining)
     least = tonumber(least)
     return refused or -(remaining >= 0 and remaining < least and remaining + 1 or least)
 end
--- False: its client is gone.
+-- False: its client is gone. In a cluster (the inbox is "…:n…") clients at other nodes hear what is published here, too. They
+-- must not hear of a grant that is taken back, so it is published only if its client listens here.
 local function tell(place, token)
-    local told = redis.pcall('publish', sub(place, 127, 172), grant_of(place) .. ' ' .. token .. ' ' .. sub(place, 90, 108))
+    local inbox = sub(place, 127, 172)
+    if sub(inbox, 15, 15) == 'n' and (redis.pcall('pubsub', 'numsub', inbox)[2] or 0) == 0 then
+        return false
+    end
+    local told = redis.pcall('publish', inbox, grant_of(place) .. ' ' .. token .. ' ' .. sub(place, 90, 108))
     return type(told) == 'number' and told > 0
 end
