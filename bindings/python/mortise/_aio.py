@@ -19,7 +19,7 @@ from . import _errors, _values
 from ._block import AsyncBlock, AsyncScope, Waiter
 from ._client import _keys
 from ._lease import HELD, RELEASED, BaseLease, Leases, OnLoss, drop_all
-from ._lock import Left, forget
+from ._lock import Left, drop_lost, forget, give_up
 from ._native import ffi, lib
 
 if TYPE_CHECKING:
@@ -343,28 +343,27 @@ class AsyncLockMany(AsyncBlock):
         try:
             futures = [lease._start_acquire(options) for lease in leases]
             found = [lease._acquired(await future) for lease, future in zip(leases, futures)]
-            if not any(found):
-                return leases
             failures = [lease._failure(status) for lease, status in zip(leases, found) if status != _errors.OK]
+            if not give_up(leases, failures, self._request.wait_ms):
+                return leases
         except BaseException:
             drop_all(leases)
             raise
         drop_all(leases)
-        for failure in failures:
-            if not isinstance(failure, _errors.Busy) or self._request.wait_ms == 0:
-                raise failure
         return None
 
     async def _in_order(self) -> Leases[AsyncLease]:
         """Waits for each name while it holds only smaller ones, so that nobody waits in a circle."""
-        left, found = Left(self._request.wait_ms), dict[bytes, AsyncLease]()
+        left, found, order = Left(self._request.wait_ms), list[AsyncLease](), sorted(self._names)
         try:
-            for name in sorted(self._names):
+            while len(found) < len(order):
                 options = self._request.with_wait(left.wait_ms())
-                found[name] = await acquire(self._client, name, options, self._on_loss)
-            return Leases([found[name] for name in self._names])
+                found.append(await acquire(self._client, order[len(found)], options, self._on_loss))
+                drop_lost(found, left)
+            by_name = dict(zip(order, found))
+            return Leases([by_name[name] for name in self._names])
         except BaseException:
-            drop_all(tuple(found.values()))
+            drop_all(found)
             raise
 
     async def __aenter__(self) -> Leases[AsyncLease]:

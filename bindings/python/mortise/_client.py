@@ -1,14 +1,11 @@
 """The client: a connection to the backend that a config names, and everything that begins with it."""
 from __future__ import annotations
 
-import atexit
 import builtins
 import itertools
 import os
 import threading
-import time
 import warnings
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,8 +14,9 @@ from . import _errors, _values
 from . import _log as _log
 from ._block import Scope
 from ._callbacks import Callbacks
+from ._exit import open_clients, stay_if_exiting
 from ._lease import HELD, Lease, Leases, OnLoss, drop_all
-from ._lock import Left, Lock, LockMany
+from ._lock import Left, Lock, LockMany, drop_lost, give_up
 from ._native import ffi, lib
 from ._values import Duration, Info, Name, Owner, Request, Stats, Where
 
@@ -31,7 +29,6 @@ SLICE_MS = 100  # how soon the main thread looks for a signal that another threa
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _keys = itertools.count(1)
-_open_clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
 class Client(Scope):
@@ -57,7 +54,7 @@ class Client(Scope):
             if status != _errors.OK:
                 raise _errors.from_native(status, detail)
             self._handle = room[0]
-            _open_clients.add(self)
+            open_clients.add(self)
             self._closed = self._detached = False
         except BaseException:  # a KeyboardInterrupt
             if room[0]:
@@ -99,7 +96,7 @@ class Client(Scope):
                 fd, self._fd = self._fd, -1
             if fd >= 0:
                 os.close(fd)
-            _open_clients.discard(self)
+            open_clients.discard(self)
         self._detached = True  # if a signal handler raises before, the next close() does it again
 
     def __enter__(self) -> Client:
@@ -335,7 +332,7 @@ class Client(Scope):
                 lease._phase = HELD
                 return lease
             if status == _errors.CLOSED:
-                _stay_if_exiting()
+                stay_if_exiting()
             raise lease._failure(status)
         except BaseException:
             lease._drop()
@@ -361,7 +358,7 @@ class Client(Scope):
         status = lib.mpy_acquire_many(self._handle, [lease._slot for lease in leases], texts, len(texts), request.options,
                                       detail)
         if status == _errors.CLOSED:
-            _stay_if_exiting()
+            stay_if_exiting()
         if status != _errors.OK:
             raise _errors.from_native(status, detail)
 
@@ -370,7 +367,7 @@ class Client(Scope):
         wait; then nothing is held."""
         fd = self._poll_fd()
         options = request.with_wait(0)
-        busy: _errors.Error | None = None
+        failures: builtins.list[_errors.Error] = []
         for lease, name in zip(leases, names):
             status = lib.mpy_acquire_start(self._handle, lease._slot, name, options, watch, False)
             if status != _errors.OK:
@@ -379,26 +376,24 @@ class Client(Scope):
             status = _errors.PENDING
             while status == _errors.PENDING:
                 status = lib.mpy_await(self._handle, lease._slot, fd, SLICE_MS)
-            if status == _errors.BUSY:
-                busy = busy or lease._failure(status)
-            elif status != _errors.OK:
-                raise lease._failure(status)
-        if busy is None:
+            if status != _errors.OK:
+                failures.append(lease._failure(status))
+        if not give_up(leases, failures, request.wait_ms):
             return True
         drop_all(leases)
-        if request.wait_ms == 0:
-            raise busy
         return False
 
     def _acquire_in_order(self, names: Sequence[bytes], request: Request, on_loss: OnLoss | None) -> Leases[Lease]:
         """Waits for each name while it holds only smaller ones, so that nobody waits in a circle."""
-        left, found = Left(request.wait_ms), dict[bytes, Lease]()
+        left, found, order = Left(request.wait_ms), builtins.list[Lease](), sorted(names)
         try:
-            for name in sorted(names):
-                found[name] = self._acquire(name, request.with_wait(left.wait_ms()), request, on_loss)
-            return Leases([found[name] for name in names])
+            while len(found) < len(order):
+                found.append(self._acquire(order[len(found)], request.with_wait(left.wait_ms()), request, on_loss))
+                drop_lost(found, left)
+            by_name = dict(zip(order, found))
+            return Leases([by_name[name] for name in names])
         except BaseException:
-            drop_all(tuple(found.values()))
+            drop_all(found)
             raise
 
     # ---- questions ----
@@ -484,30 +479,3 @@ def open(where: Where | None = None) -> Client:
     An unreachable server is no error here; the calls that need it raise Unreachable. Raises ConfigError.
     """
     return Client(where)
-
-
-_exiting = False
-
-
-def _stay_if_exiting() -> None:
-    """A daemon thread that waits at the end of the program goes on waiting, and ends with it: an exception of its own would
-    only be printed."""
-    while _exiting and threading.current_thread().daemon:
-        time.sleep(60)
-
-
-def _close_all() -> None:
-    """At the end of the program: releases what is held. `close_timeout` bounds it for each client."""
-    global _exiting
-    _exiting = True
-    try:
-        for client in list(_open_clients):
-            try:
-                client.close()
-            except _errors.Error:
-                pass
-    finally:
-        lib.mpy_log_off()
-
-
-atexit.register(_close_all)

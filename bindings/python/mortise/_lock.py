@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _errors, _values
 from ._block import Block
-from ._lease import Lease, Leases, OnLoss, drop_all, release_all
+from ._lease import AnyLease, BaseLease, Lease, Leases, OnLoss, drop_all, release_all
 
 if TYPE_CHECKING:
     from ._client import Client
@@ -114,3 +114,33 @@ class Left:
         if self._wait_ms < 0:
             return self._wait_ms
         return max(1, int((self._until - time.monotonic()) * 1000) + 1)
+
+    def is_over(self) -> bool:
+        return 0 <= self._wait_ms and self._until <= time.monotonic()
+
+
+def _lost_meanwhile(status: int, lease: BaseLease) -> _errors.Error:
+    return _errors.make(status, f"the lease of {lease.name!r} was lost while the others were missing")
+
+
+def give_up(leases: Sequence[BaseLease], failures: list[_errors.Error], wait_ms: int) -> bool:
+    """After a try of several names at once: False if all are held; True if waiting may mend what is missing; else raises."""
+    if not failures:
+        failures = [_lost_meanwhile(_errors.BUSY, lease) for lease in leases if not lease.held]
+    for failure in failures:
+        passes = isinstance(failure, (_errors.Busy, _errors.Unreachable, _errors.Indeterminate)) or (
+            isinstance(failure, _errors.BackendError) and failure.retryable)
+        if wait_ms == 0 or not passes:
+            raise failure
+    return bool(failures)
+
+
+def drop_lost(found: list[AnyLease], left: Left) -> None:
+    """One was lost while the call waited for a larger name: that one and those behind it are acquired again."""
+    for i, lease in enumerate(found):
+        if not lease.held:
+            if left.is_over():
+                raise _lost_meanwhile(_errors.TIMEDOUT, lease)
+            drop_all(found[i:])
+            del found[i:]
+            return

@@ -194,6 +194,23 @@ def test_many(client, other, run):
     run(main())
 
 
+def test_many_one_is_lost_meanwhile(client, other, run):
+    """a ends while the call waits for b. It is acquired again: the block begins with both."""
+
+    async def main():
+        async with other.alock("b"):
+            task = asyncio.create_task(client.alock_many(["b", "a"], ttl=2, renew=False, timeout=60).acquire())
+            await eventually(lambda: other.inspect("a").held)
+            await asyncio.sleep(other.inspect("a").remaining)
+            await eventually(lambda: not other.inspect("a").held)
+        leases = await task
+        assert leases.held and other.inspect("a").token == leases[1].token
+        for lease in leases:
+            await lease.release()
+
+    run(main())
+
+
 def test_many_canceled_while_it_releases(client, other, run):
     """All releases have begun, so that none of the leases stays held."""
 

@@ -1,4 +1,4 @@
-"""Locks without asyncio: acquire, release, errors, several names, shared leases, threads, callbacks."""
+"""Locks without asyncio: acquire, release, errors, shared leases, threads, callbacks."""
 import datetime
 import gc
 import logging
@@ -284,80 +284,6 @@ def test_the_rest(client):
     assert "fencing" in client.capabilities and client.ping() and client.source.split(":")[0] in ("sqlite", "redis")
     assert mortise.__version__.count(".") == 2
     assert "mortise.Client" in repr(client) and "'a'" in repr(client.lock("a"))
-
-
-# ---- several names ----
-
-
-def run_in(kind, function):
-    """In the main thread, which hears signals while it waits, or in another one."""
-    if kind == "main":
-        function()
-        return
-    failures = []
-
-    def run():
-        try:
-            function()
-        except BaseException as failure:
-            failures.append(failure)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if failures:
-        raise failures[0]
-
-
-@pytest.mark.parametrize("kind", ["main", "thread"])
-def test_many(client, other, kind):
-    def many():
-        with client.lock_many(["b", "a", "c"]) as leases:
-            assert [lease.name for lease in leases] == ["b", "a", "c"] and leases.held and len(leases) == 3
-            assert leases[0].token > 0 and len(leases[1:]) == 2
-            leases.check()
-            assert [info.name for info in other.list()] == ["a", "b", "c"]
-        assert other.list() == []
-        with other.lock("b"):
-            for timeout, kind_of in ((0, mortise.Busy), (0.05, mortise.TimedOut)):
-                with pytest.raises(kind_of, match="b"):
-                    client.lock_many(["a", "b", "c"], timeout=timeout).acquire()
-            wait_until(lambda: [info.name for info in other.list()] == ["b"])  # all or none
-
-    run_in(kind, many)
-
-
-@pytest.mark.parametrize("kind", ["main", "thread"])
-def test_many_wait(client, other, kind):
-    held = other.acquire("b")
-
-    def many():
-        with client.lock_many(["a", "b"], timeout=60, on_loss=print) as leases:
-            assert leases.held
-
-    thread = threading.Thread(target=lambda: (waiters(other, "b"), held.release()))
-    thread.start()
-    run_in(kind, many)
-    thread.join()
-
-
-def test_many_in_circles(where):
-    """Each wants what the other has."""
-    count = []
-
-    def work(names):
-        with mortise.open(where) as client:
-            for _ in range(10):
-                with client.lock_many(names, timeout=60) as leases:
-                    leases.check()
-                    count.append(1)
-
-    threads = [threading.Thread(target=work, args=(names,)) for names in (["a", "b"], ["b", "a"])]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(count) == 20
 
 
 # ---- threads ----

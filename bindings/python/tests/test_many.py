@@ -1,0 +1,110 @@
+"""Several names without asyncio: all or none."""
+import threading
+
+import pytest
+from conftest import wait_until, waiters
+
+import mortise
+from mortise._lock import Left, drop_lost, give_up
+
+
+def run_in(kind, function):
+    """In the main thread, which hears signals while it waits, or in another one."""
+    if kind == "main":
+        function()
+        return
+    failures = []
+
+    def run():
+        try:
+            function()
+        except BaseException as failure:
+            failures.append(failure)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if failures:
+        raise failures[0]
+
+
+def test_many_one_is_lost_meanwhile(client, other):
+    """a ends while the call waits for b. It is acquired again: the block begins with both."""
+    holder = other.acquire("b")
+
+    def give():
+        wait_until(lambda: other.inspect("a").held)
+        threading.Event().wait(other.inspect("a").remaining)
+        wait_until(lambda: not other.inspect("a").held)
+        holder.release()
+
+    giver = threading.Thread(target=give)
+    giver.start()
+    with client.lock_many(["b", "a"], ttl=2, renew=False, timeout=60) as leases:
+        assert leases.held and other.inspect("a").token == leases[1].token
+    giver.join()
+
+
+def test_many_when_it_gives_up(client):
+    """A server that is away may come back, within the timeout."""
+    unreachable, invalid = mortise.Unreachable("away"), mortise.Invalid("bad")
+    with client.lock("a") as lease:
+        assert give_up([lease], [], 0) is False and give_up([lease], [unreachable], 5000) is True
+        for failures, wait_ms, failure in (([unreachable], 0, mortise.Unreachable), ([unreachable, invalid], 5000, mortise.Invalid)):
+            with pytest.raises(failure):
+                give_up([lease], failures, wait_ms)
+    with pytest.raises(mortise.Busy, match="was lost while"):
+        give_up([lease], [], 0)
+    with pytest.raises(mortise.TimedOut, match="was lost while"):
+        drop_lost([lease], Left(0))
+
+
+@pytest.mark.parametrize("kind", ["main", "thread"])
+def test_many(client, other, kind):
+    def many():
+        with client.lock_many(["b", "a", "c"]) as leases:
+            assert [lease.name for lease in leases] == ["b", "a", "c"] and leases.held and len(leases) == 3
+            assert leases[0].token > 0 and len(leases[1:]) == 2
+            leases.check()
+            assert [info.name for info in other.list()] == ["a", "b", "c"]
+        assert other.list() == []
+        with other.lock("b"):
+            for timeout, kind_of in ((0, mortise.Busy), (0.05, mortise.TimedOut)):
+                with pytest.raises(kind_of, match="b"):
+                    client.lock_many(["a", "b", "c"], timeout=timeout).acquire()
+            wait_until(lambda: [info.name for info in other.list()] == ["b"])  # all or none
+
+    run_in(kind, many)
+
+
+@pytest.mark.parametrize("kind", ["main", "thread"])
+def test_many_wait(client, other, kind):
+    held = other.acquire("b")
+
+    def many():
+        with client.lock_many(["a", "b"], timeout=60, on_loss=print) as leases:
+            assert leases.held
+
+    thread = threading.Thread(target=lambda: (waiters(other, "b"), held.release()))
+    thread.start()
+    run_in(kind, many)
+    thread.join()
+
+
+def test_many_in_circles(where):
+    """Each wants what the other has."""
+    count = []
+
+    def work(names):
+        with mortise.open(where) as client:
+            for _ in range(10):
+                with client.lock_many(names, timeout=60) as leases:
+                    leases.check()
+                    count.append(1)
+
+    threads = [threading.Thread(target=work, args=(names,)) for names in (["a", "b"], ["b", "a"])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(count) == 20
