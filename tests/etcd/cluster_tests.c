@@ -1,11 +1,59 @@
-/* cluster_tests.c - three members: the leader is stopped, killed, or goes on when there is another one; no member reaches another. */
+/* cluster_tests.c - three members: the leader is stopped, killed, cut off from the others, or goes on when there is another one; no
+ * member reaches another. */
 #include "stage.h"
 
 #include <stdio.h>
+#include <sys/resource.h>
 
-static void mend(const char *fault, int leader)
+enum fault_of_leader { STOPPED, KILLED, CUT_OFF };
+
+static void say_ways(const char *command)
 {
-    CHECK(stage_server(fault[0] == 'f' ? "thaw" : "start", leader));
+    for (int i = 0; i < stage.count; i++)
+        CHECK(test_proxy_say(&stage.ways[i], "%s", command));
+}
+
+/* From now on that member can open no more descriptors, or some again. */
+static bool limit_descriptors(int member, bool limited)
+{
+    char path[300];
+    int pid = 0;
+    struct rlimit limit;
+    snprintf(path, sizeof path, "%s/%d.pid", stage.folder, member);
+    FILE *file = fopen(path, "r");
+    bool is_good = file != NULL && fscanf(file, "%d", &pid) == 1;
+    if (file != NULL)
+        fclose(file);
+    if (!is_good || prlimit(pid, RLIMIT_NOFILE, NULL, &limit) != 0)
+        return false;
+    limit.rlim_cur = limited ? 3 : limit.rlim_max;
+    return prlimit(pid, RLIMIT_NOFILE, &limit, NULL) == 0;
+}
+
+/* The member is cut off from the others, and its clients keep their connections. The others' way to it is closed. Its own
+ * connections to them are cut; the others make theirs again, and it cannot, because it has no descriptors left. */
+static bool cut_off(int member)
+{
+    bool is_good =
+        limit_descriptors(member, true) && test_proxy_say(&stage.ways[member - 1], "refuse");
+    say_ways("cut");
+    return is_good;
+}
+
+static void break_leader(enum fault_of_leader fault, int leader)
+{
+    CHECK(fault == CUT_OFF ? cut_off(leader)
+                           : stage_server(fault == STOPPED ? "freeze" : "kill", leader));
+}
+
+static void mend(enum fault_of_leader fault, int leader)
+{
+    if (fault != CUT_OFF) {
+        CHECK(stage_server(fault == STOPPED ? "thaw" : "start", leader));
+        return;
+    }
+    CHECK(limit_descriptors(leader, false));
+    CHECK(test_proxy_say(&stage.ways[leader - 1], "accept"));
 }
 
 static bool leads_another(void *leader)
@@ -15,7 +63,7 @@ static bool leads_another(void *leader)
 }
 
 /* A client of all members: it holds on, and the next one gets it after the release. */
-static void live_through(const char *fault)
+static void live_through(enum fault_of_leader fault)
 {
     mortise_client *holder = client_direct("ttl=30s&timeout=1s&connect_timeout=20s"),
                    *client = client_direct("ttl=30s&timeout=1s&connect_timeout=20s");
@@ -26,7 +74,7 @@ static void live_through(const char *fault)
     waiter_start(&waiter, client, name);
     CHECK(wait_contenders(holder, name, 2));
     int leader = stage_leader();
-    CHECK(stage_server(fault, leader));
+    break_leader(fault, leader);
     CHECK(test_poll(leads_another, &leader, 3 * TEST_PATIENCE_MS));
     CHECK(wait_contenders(holder, name, 2));
     CHECK(wait_state(lease, MORTISE_STATE_HELD, TEST_PATIENCE_MS));
@@ -43,18 +91,17 @@ static void live_through(const char *fault)
 
 static void test_stopped(void)
 {
-    live_through("freeze");
+    live_through(STOPPED);
 }
 
 static void test_killed(void)
 {
-    live_through("kill");
+    live_through(KILLED);
 }
 
-static void say_ways(const char *command)
+static void test_leader_cut_off(void)
 {
-    for (int i = 0; i < stage.count; i++)
-        CHECK(test_proxy_say(&stage.ways[i], "%s", command));
+    live_through(CUT_OFF);
 }
 
 /* Nobody has a majority: what is held is LOST at its deadline, and nobody gets anything. */
@@ -82,7 +129,7 @@ static void test_cut_off(void)
 }
 
 /* A client of the leader alone: LOST at its deadline, and nobody has the lock earlier. */
-static void lose(const char *fault)
+static void lose(enum fault_of_leader fault)
 {
     int leader = stage_leader(), another = leader % 3 + 1;
     mortise_client *holder = client_of(leader, "ttl=2s&timeout=10s&connect_timeout=1s"),
@@ -92,7 +139,7 @@ static void lose(const char *fault)
     struct waiter waiter = {.other = lease};
     waiter_start(&waiter, client, name);
     CHECK(wait_contenders(client, name, 2));
-    CHECK(stage_server(fault, leader));
+    break_leader(fault, leader);
     CHECK(waiter_join(&waiter) == MORTISE_OK);
     SAFE(waiter.other_state == MORTISE_STATE_LOST);
     mend(fault, leader);
@@ -105,12 +152,17 @@ static void lose(const char *fault)
 
 static void test_stopped_alone(void)
 {
-    lose("freeze");
+    lose(STOPPED);
 }
 
 static void test_killed_alone(void)
 {
-    lose("kill");
+    lose(KILLED);
+}
+
+static void test_cut_off_alone(void)
+{
+    lose(CUT_OFF);
 }
 
 /* etcd 12528: a leader that was stopped for longer than the leases last ends them when it goes on, although the next leader keeps
@@ -129,7 +181,7 @@ static void test_goes_on(void)
     let_pass(6000); /* the lease lasts for four seconds */
     bool was_held = mortise_state(lease) == MORTISE_STATE_HELD;
     CHECK(was_held);
-    mend("freeze", leader);
+    mend(STOPPED, leader);
     let_pass(2000); /* it looks for ended leases twice a second */
     if (was_held) {
         CHECK(mortise_state(lease) == MORTISE_STATE_HELD);
@@ -145,9 +197,11 @@ static void test_goes_on(void)
 const CU_TestInfo cluster_tests[] = {
     {"the leader is stopped", test_stopped},
     {"the leader is killed", test_killed},
+    {"the leader is cut off", test_leader_cut_off},
     {"the members are cut off", test_cut_off},
     {"the only endpoint is a stopped leader", test_stopped_alone},
     {"the only endpoint is a killed leader", test_killed_alone},
+    {"the only endpoint is a leader that is cut off", test_cut_off_alone},
     {"etcd 12528: a stopped leader goes on", test_goes_on},
     CU_TEST_INFO_NULL,
 };
