@@ -4,6 +4,7 @@
 
 #include <CUnit/Basic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* A set of tests on one stage. */
@@ -21,11 +22,15 @@ static const char *const small[] = {QUICK, "quota=16777216", NULL};
 static const char *const users[] = {QUICK, "user=locker", "password=secret", "tokens=1", NULL};
 static const char *const secure[] = {QUICK, "tls=yes", "clients=yes", NULL};
 
+static const char disk_key[] = "disk=" SLOW_DISK;
+static const char *const slow[] = {QUICK, disk_key, NULL};
+
 static const struct set sets[] = {
     {"calls", 1, false, quick, call_tests},  {"leases", 1, false, quick, lease_tests},
     {"cuts", 1, false, quick, cut_tests},    {"noise", 1, false, quick, noise_tests},
     {"users", 1, false, users, user_tests},  {"tls", 1, false, secure, tls_tests},
     {"space", 1, false, small, space_tests}, {"cluster", 3, true, quick, cluster_tests},
+    {"disk", 1, false, slow, disk_tests},
 };
 
 static int run_set(const struct set *set, const char *only)
@@ -33,6 +38,8 @@ static int run_set(const struct set *set, const char *only)
     static CU_TestInfo chosen[64];
     CU_SuiteInfo suites[2] = {{.pName = set->name, .pTests = chosen}, CU_SUITE_INFO_NULL};
     int n = 0;
+    if (set->keys == slow && system(SLOW_DISK " --probe") != 0)
+        return test_skip("etcd", "this kernel does not permit seccomp user notifications");
     for (const CU_TestInfo *test = set->tests; test->pName; test++)
         if (!only || strstr(test->pName, only))
             chosen[n++] = *test;

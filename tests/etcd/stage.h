@@ -81,6 +81,6 @@ void waiter_start(struct waiter *waiter, mortise_client *client, const char *nam
 mortise_status waiter_join(struct waiter *waiter);
 
 extern const CU_TestInfo call_tests[], lease_tests[], cut_tests[], noise_tests[], user_tests[],
-    tls_tests[], cluster_tests[], space_tests[];
+    tls_tests[], cluster_tests[], space_tests[], disk_tests[];
 
 #endif

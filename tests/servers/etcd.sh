@@ -14,6 +14,7 @@
 #   tokens=SECONDS     how long an unused token of a user lives
 #   tls=yes            clients use TLS: CA is the file of the certificate that signed those of the servers
 #   clients=yes        with tls: clients need a certificate of that CA, too: CERT and KEY
+#   disk=PROGRAM       starts each server: tests/etcd/slow_disk.c; FOLDER/NAME.disk says how slow its disk is
 #   arg=WORD           an argument of etcd, for each server; may be given more than once
 #   way=N:PORT         the others reach the peer port of server N by PORT, the caller's proxy; likewise. (A peer has one address
 #                      for all others, so there is no proxy for each pair)
@@ -23,7 +24,7 @@
 # shellcheck shell=sh disable=SC2034,SC2154 # the variables are servers.sh's
 
 kind_programs='etcd etcdctl timeout'
-kind_keys='nodes heartbeat election sync quota user password rights tokens tls clients arg way'
+kind_keys='nodes heartbeat election sync quota user password rights tokens tls clients disk arg way'
 kind_patience_s=60
 
 kind_members() {
@@ -81,6 +82,7 @@ etcd_cluster() {
 }
 
 kind_run() {
+    etcd_name=$1
     etcd_url=$(etcd_scheme)://127.0.0.1:$(server_port "$1")
     set -- --name "m$1" --data-dir "$FOLDER/$1/data" --logger zap --log-level warn --log-outputs stderr \
         --listen-client-urls "$etcd_url" --advertise-client-urls "$etcd_url" \
@@ -98,6 +100,7 @@ kind_run() {
     for etcd_word in $(settings arg); do
         set -- "$@" "$etcd_word"
     done
+    [ -z "$(setting disk)" ] || exec "$(setting disk)" "$FOLDER/$etcd_name.disk" etcd "$@"
     exec etcd "$@"
 }
 
