@@ -19,7 +19,7 @@ from . import _errors, _values
 from ._block import AsyncBlock, AsyncScope, Waiter
 from ._client import _keys
 from ._lease import HELD, RELEASED, BaseLease, Leases, OnLoss, drop_all
-from ._lock import Left, drop_lost, forget, give_up
+from ._lock import Left, call_back, drop_lost, forget, give_up, quietly
 from ._native import ffi, lib
 
 if TYPE_CHECKING:
@@ -339,11 +339,12 @@ class AsyncLockMany(AsyncBlock):
         """At the same time. None: one is busy, and the call may wait; then nothing is held."""
         sink = self._client._loop_sink(asyncio.get_running_loop())
         options = self._request.with_wait(0)
-        leases = Leases([AsyncLease(self._client, name, sink, self._on_loss) for name in self._names])
+        leases = Leases([AsyncLease(self._client, name, sink, quietly(self._on_loss)) for name in self._names])
         try:
             futures = [lease._start_acquire(options) for lease in leases]
             found = [lease._acquired(await future) for lease, future in zip(leases, futures)]
             failures = [lease._failure(status) for lease, status in zip(leases, found) if status != _errors.OK]
+            call_back(leases, self._on_loss)
             if not give_up(leases, failures, self._request.wait_ms):
                 return leases
         except BaseException:
@@ -358,7 +359,8 @@ class AsyncLockMany(AsyncBlock):
         try:
             while len(found) < len(order):
                 options = self._request.with_wait(left.wait_ms())
-                found.append(await acquire(self._client, order[len(found)], options, self._on_loss))
+                found.append(await acquire(self._client, order[len(found)], options, quietly(self._on_loss)))
+                call_back(found, self._on_loss if len(found) == len(order) else quietly(self._on_loss))
                 drop_lost(found, left)
             by_name = dict(zip(order, found))
             return Leases([by_name[name] for name in self._names])

@@ -16,7 +16,7 @@ from ._block import Scope
 from ._callbacks import Callbacks
 from ._exit import open_clients, stay_if_exiting
 from ._lease import HELD, Lease, Leases, OnLoss, drop_all
-from ._lock import Left, Lock, LockMany, drop_lost, give_up
+from ._lock import Left, Lock, LockMany, call_back, drop_lost, give_up, quietly
 from ._native import ffi, lib
 from ._values import Duration, Info, Name, Owner, Request, Stats, Where
 
@@ -339,11 +339,11 @@ class Client(Scope):
             raise
 
     def _acquire_many(self, names: Sequence[bytes], request: Request, on_loss: OnLoss | None) -> Leases[Lease]:
-        leases = Leases([self._new_lease(name, on_loss) for name in names])
+        leases = Leases([self._new_lease(name, quietly(on_loss)) for name in names])
         try:
             if on_loss is None and threading.get_ident() != threading.main_thread().ident:
                 self._acquire_together(leases, names, request)
-            elif not self._try_many(leases, names, request, on_loss is not None):
+            elif not self._try_many(leases, names, request, on_loss):
                 return self._acquire_in_order(names, request, on_loss)
             for lease in leases:
                 lease._phase = HELD
@@ -362,14 +362,15 @@ class Client(Scope):
         if status != _errors.OK:
             raise _errors.from_native(status, detail)
 
-    def _try_many(self, leases: Sequence[Lease], names: Sequence[bytes], request: Request, watch: bool) -> bool:
+    def _try_many(self, leases: Sequence[Lease], names: Sequence[bytes], request: Request,
+                  on_loss: OnLoss | None) -> bool:
         """Tries all of them at once, so that the main thread still hears signals. False: one is busy, and the call may
         wait; then nothing is held."""
         fd = self._poll_fd()
         options = request.with_wait(0)
         failures: builtins.list[_errors.Error] = []
         for lease, name in zip(leases, names):
-            status = lib.mpy_acquire_start(self._handle, lease._slot, name, options, watch, False)
+            status = lib.mpy_acquire_start(self._handle, lease._slot, name, options, on_loss is not None, False)
             if status != _errors.OK:
                 raise lease._failure(status)
         for lease in leases:
@@ -378,6 +379,7 @@ class Client(Scope):
                 status = lib.mpy_await(self._handle, lease._slot, fd, SLICE_MS)
             if status != _errors.OK:
                 failures.append(lease._failure(status))
+        call_back(leases, on_loss)
         if not give_up(leases, failures, request.wait_ms):
             return True
         drop_all(leases)
@@ -388,7 +390,9 @@ class Client(Scope):
         left, found, order = Left(request.wait_ms), builtins.list[Lease](), sorted(names)
         try:
             while len(found) < len(order):
-                found.append(self._acquire(order[len(found)], request.with_wait(left.wait_ms()), request, on_loss))
+                options = request.with_wait(left.wait_ms())
+                found.append(self._acquire(order[len(found)], options, request, quietly(on_loss)))
+                call_back(found, on_loss if len(found) == len(order) else quietly(on_loss))
                 drop_lost(found, left)
             by_name = dict(zip(order, found))
             return Leases([by_name[name] for name in names])

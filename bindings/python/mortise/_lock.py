@@ -119,6 +119,21 @@ class Left:
         return 0 <= self._wait_ms and self._until <= time.monotonic()
 
 
+def quietly(on_loss: OnLoss | None) -> OnLoss | None:
+    """For the leases of several names, until all are there: the program does not know them yet."""
+    return None if on_loss is None else _ignore
+
+
+def _ignore(lease: BaseLease) -> None:
+    pass
+
+
+def call_back(leases: Sequence[BaseLease], on_loss: OnLoss | None) -> None:
+    """What was lost before this is told to nobody, so look at them afterwards."""
+    for lease in leases:
+        lease._on_loss = on_loss
+
+
 def _lost_meanwhile(status: int, lease: BaseLease) -> _errors.Error:
     return _errors.make(status, f"the lease of {lease.name!r} was lost while the others were missing")
 

@@ -1,4 +1,5 @@
 """Several names without asyncio: all or none."""
+import contextlib
 import threading
 
 import pytest
@@ -29,8 +30,8 @@ def run_in(kind, function):
 
 
 def test_many_one_is_lost_meanwhile(client, other):
-    """a ends while the call waits for b. It is acquired again: the block begins with both."""
-    holder = other.acquire("b")
+    """a ends while the call waits for b. It is acquired again: the block begins with both, and on_loss has not heard of it."""
+    holder, told = other.acquire("b"), []
 
     def give():
         wait_until(lambda: other.inspect("a").held)
@@ -40,9 +41,22 @@ def test_many_one_is_lost_meanwhile(client, other):
 
     giver = threading.Thread(target=give)
     giver.start()
-    with client.lock_many(["b", "a"], ttl=2, renew=False, timeout=60) as leases:
+    with client.lock_many(["b", "a"], ttl=2, renew=False, timeout=60, on_loss=told.append) as leases:
         assert leases.held and other.inspect("a").token == leases[1].token
+        assert told == []
     giver.join()
+
+
+def test_many_lost_afterwards(client, other):
+    """on_loss hears of it, however the leases were acquired."""
+    told = []
+    with contextlib.suppress(mortise.Lost), client.lock_many(["a", "b"], ttl=0.5, on_loss=told.append) as leases:
+        other.break_("b", leases[1].token)
+        wait_until(lambda: told == [leases[1]])
+    client._try_many = lambda *_: False
+    with contextlib.suppress(mortise.Lost), client.lock_many(["a", "b"], ttl=0.5, on_loss=told.append) as leases:
+        other.break_("b", leases[1].token)
+        wait_until(lambda: told[1:] == [leases[1]])
 
 
 def test_many_when_it_gives_up(client):
