@@ -130,8 +130,9 @@ static mortise_status check_content(const char *path, const mortise_module *modu
         return failed(error, MORTISE_CONFIG, "%s: %s is missing, which every %s must have", path,
                       missing, module_kind_word(module->kind));
     if (!module_name_sound(module->name, strlen(module->name)))
-        return failed(error, MORTISE_CONFIG, "%s: name is not 1 to %d letters, digits, '_' and '-'",
-                      path, MODULE_NAME_MAX);
+        return failed(error, MORTISE_CONFIG,
+                      "%s: name is not 1 to %d letters, digits, '_', '-' and '+'", path,
+                      MODULE_NAME_MAX);
     if (module->option_count > OPTION_COUNT_MAX)
         return failed(error, MORTISE_CONFIG, "%s: option_count is %zu, expected at most %d", path,
                       module->option_count, OPTION_COUNT_MAX);
@@ -149,7 +150,8 @@ mortise_status handshake(const char *path, const mortise_module *found, mortise_
         return status;
     memset(module, 0, sizeof(*module));
     memcpy(module, found, found->module_size);
-    if (found->op_size < END_OF(mortise_op, permits)) /* it would take a shared claim for an exclusive one */
+    if (found->op_size <
+        END_OF(mortise_op, permits)) /* it would take a shared claim for an exclusive one */
         module->capabilities &= ~(uint32_t)(MORTISE_CAP_SHARED | MORTISE_CAP_PERMITS);
     return check_content(path, module, error);
 }

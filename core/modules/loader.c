@@ -100,7 +100,7 @@ static mortise_status library_load(const struct config *config, const char *sect
 
     if (!module_name_sound(name, strlen(name)) || strcmp(name, CORE_NAME) == 0)
         return failed(error, MORTISE_CONFIG,
-                      "%s: bad module name %s: expected 1 to %d letters, digits, '_' and '-'",
+                      "%s: bad module name %s: expected 1 to %d letters, digits, '_', '-' and '+'",
                       config_source(config), quote_name(name, strlen(name), quoted, sizeof(quoted)),
                       MODULE_NAME_MAX);
     mortise_status status = folders_make(config, &folders, error);

@@ -31,7 +31,7 @@ mortise_status folders_lack(const struct folders *folders, const struct config *
                             const char *section, const char *name, mortise_error *error);
 /* Whether the name of a file is one of a module; for scandir(). */
 int is_module_file(const struct dirent *entry);
-/* Whether a module may be called so: 1 to MODULE_NAME_MAX letters, digits, '_' and '-'. */
+/* Whether a module may be called so: 1 to MODULE_NAME_MAX letters, digits, '_', '-' and '+'. */
 bool module_name_sound(const char *name, size_t length);
 /* Whether nobody else may write there but root, the running user, and who may change this library itself;
  * else *error says so. real: the same without symbolic links, which nobody else can replace after that. A path that is not

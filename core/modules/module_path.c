@@ -40,7 +40,7 @@ bool module_name_sound(const char *name, size_t length)
     for (size_t i = 0; i < length; i++) {
         char c = name[i];
         if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-              c == '_' || c == '-'))
+              c == '_' || c == '-' || c == '+'))
             return false;
     }
     return length > 0 && length <= MODULE_NAME_MAX;

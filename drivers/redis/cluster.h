@@ -60,6 +60,7 @@
 #define MORTISE_DRIVERS_REDIS_CLUSTER_H
 
 #include "node.h"
+#include "oplist.h"
 
 #include "../lib/redis/topology.h"
 

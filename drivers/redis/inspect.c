@@ -20,9 +20,26 @@ static void put_of_key(struct link *link, const char *word, const char *key, siz
     link_argument(link, key, key_len);
 }
 
-void inspect_put(struct driver *driver, const char *key, size_t key_len)
+/* In a cluster: a script, with its text if it is the first of a call. */
+static void put_script(struct driver *driver, bool first, const char *key, size_t key_len)
 {
     struct link *link = &driver->link;
+    if (first)
+        driver->known[SCRIPT_LOOK] = false;
+    script_put(driver, SCRIPT_LOOK, 1, driver->queued ? 2 : 1);
+    link_argument(link, key, key_len);
+    link_text(link, driver->layout == LAYOUT_STRING ? "string" : "hash");
+    if (driver->queued)
+        key_put_of(link, key, key_len, KEY_QUEUE);
+}
+
+void inspect_put(struct driver *driver, bool first, const char *key, size_t key_len)
+{
+    struct link *link = &driver->link;
+    if (driver->in_cluster) {
+        put_script(driver, first, key, key_len);
+        return;
+    }
     if (transaction_disturb(driver))
         put_word(link, "UNWATCH");
     put_word(link, "MULTI");
@@ -46,12 +63,15 @@ void inspect_put(struct driver *driver, const char *key, size_t key_len)
 
 unsigned inspect_replies(const struct driver *driver)
 {
+    if (driver->in_cluster)
+        return 1;
     return driver->queued || driver->transaction != NULL ? 6 : 5;
 }
 
 bool inspect_take(const struct driver *driver, const redisReply *reply, mortise_info *info)
 {
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != (driver->queued ? 4 : 3))
+    size_t parts = driver->queued || driver->in_cluster ? 4 : 3;
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != parts)
         return false;
     const redisReply *held = reply->element[0], *remaining = reply->element[1];
     uint64_t now_us = text_time_us(reply->element[2]);
@@ -87,7 +107,7 @@ static void ask(struct request *request)
 {
     const mortise_op *op = request->op;
     request_go_on(request, inspected);
-    inspect_put(request->driver, op->name, op->name_len);
+    inspect_put(request->driver, true, op->name, op->name_len);
     link_call_end(&request->driver->link, &request->call, inspect_replies(request->driver));
 }
 

@@ -72,7 +72,7 @@ static void looked(struct request *request, redisReply *reply)
     struct driver *driver = request->driver;
     mortise_op *op = request->op;
     char hex[GRANT_HEX + 1];
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3) {
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 3) {
         op_fail_odd(driver, op);
         return;
     }
@@ -98,7 +98,7 @@ static void looked(struct request *request, redisReply *reply)
 static void look(struct request *request)
 {
     request_go_on(request, looked);
-    inspect_put(request->driver, request->op->name, request->op->name_len);
+    inspect_put(request->driver, true, request->op->name, request->op->name_len);
     link_call_end(&request->driver->link, &request->call, inspect_replies(request->driver));
 }
 
@@ -241,10 +241,12 @@ void lease_release(struct driver *driver, mortise_op *op)
     }
     const struct family *family = family_of(driver);
     bool breaks = (op->flags & MORTISE_OP_BREAK) != 0;
+    const char *verb = pubsub_verb(driver);
     bool names_owner = driver->layout == LAYOUT_REDISSON && !breaks;
     unsigned keys =
         driver->queued ? 3 : 1; /* to hand the lock on, the script needs the token and the queue */
-    request_script(request, breaks ? family->breaks : family->release, keys, names_owner ? 4 : 2);
+    request_script(request, breaks ? family->breaks : family->release, keys,
+                   (names_owner ? 4 : 2) + (verb != NULL));
     put_keys(driver, op, keys);
     if (breaks)
         link_number(link, (int64_t)op->token);
@@ -253,5 +255,7 @@ void lease_release(struct driver *driver, mortise_op *op)
     key_put_channel(link, driver, op);
     if (names_owner)
         key_put_owner(link, op);
+    if (verb != NULL)
+        link_text(link, verb);
     link_call_end(link, &request->call, 1);
 }

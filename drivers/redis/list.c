@@ -60,10 +60,28 @@ static void fail_list(struct list *list, const struct link_fault *fault)
     free_list(list);
 }
 
+/* A key has left this node since SCAN named it: the core lists again. */
+static bool is_on_its_way(const struct list *list, const redisReply *reply)
+{
+    enum link_error error = link_error_of(reply->str, reply->len);
+    return list->driver->in_cluster && (error == LINK_ERROR_MOVED || error == LINK_ERROR_ASK ||
+                                        error == LINK_ERROR_TRYAGAIN || error == LINK_ERROR_SPLIT);
+}
+
+static void explain(const struct list *list, const redisReply *reply, struct link_fault *fault)
+{
+    struct link *link = &list->driver->link;
+    if (reply->type == REDIS_REPLY_ERROR && is_on_its_way(list, reply))
+        link_fault_set(fault, MORTISE_UNREACHABLE, true, 0,
+                       "%s: locks are on their way to other nodes", link->endpoint.text);
+    else
+        link_fault_reply(link, reply, fault);
+}
+
 static void refuse_list(struct list *list, const redisReply *reply)
 {
     struct link_fault fault;
-    link_fault_reply(&list->driver->link, reply, &fault);
+    explain(list, reply, &fault);
     fail_list(list, &fault);
 }
 
@@ -221,7 +239,7 @@ static void holders_told(struct link_call *call, unsigned index, redisReply *rep
     bool last = index + 1 == call->expected;
     if (reply->type == REDIS_REPLY_ERROR && list->op != NULL) {
         struct link_fault fault;
-        link_fault_reply(&list->driver->link, reply, &fault);
+        explain(list, reply, &fault);
         op_fail(list->driver, list->op, &fault);
         list->op = NULL;
     }
@@ -251,16 +269,31 @@ static void ask_who_shares(struct list *list)
 
 /* ---- a page ------------------------------------------------------------------------------------------------- */
 
+/* A node of a cluster may be asked for a key whose slot is on its way to it. */
+static void put_look(struct list *list, bool first, const redisReply *key)
+{
+    if (list->driver->in_cluster) {
+        link_command(&list->driver->link, 1);
+        link_text(&list->driver->link, "ASKING");
+    }
+    inspect_put(list->driver, first, key->str, key->len);
+}
+
+static unsigned replies_for_key(const struct list *list)
+{
+    return inspect_replies(list->driver) + list->driver->in_cluster;
+}
+
 static void looked(struct link_call *call, unsigned index, redisReply *reply)
 {
     struct list *list = (struct list *)call;
     bool last = index + 1 == call->expected;
     const redisReply *keys = list->page->element[1];
-    unsigned each = inspect_replies(list->driver);
+    unsigned each = replies_for_key(list);
     /* a key of another type is refused inside EXEC, which is no failure; an error here is one */
     if (reply->type == REDIS_REPLY_ERROR && list->op != NULL) {
         struct link_fault fault;
-        link_fault_reply(&list->driver->link, reply, &fault);
+        explain(list, reply, &fault);
         op_fail(list->driver, list->op, &fault);
         list->op = NULL;
     }
@@ -295,9 +328,9 @@ static void look_at_page(struct list *list)
     }
     begin(list, looked);
     for (size_t i = 0; i < keys->elements; i++)
-        inspect_put(list->driver, keys->element[i]->str, keys->element[i]->len);
+        put_look(list, i == 0, keys->element[i]);
     link_call_end(&list->driver->link, &list->call,
-                  (unsigned)keys->elements * inspect_replies(list->driver));
+                  (unsigned)keys->elements * replies_for_key(list));
 }
 
 static void scanned(struct link_call *call, unsigned index, redisReply *reply)

@@ -36,8 +36,9 @@ enum option {
     OPTION_COUNT
 };
 
-enum { CLUSTER_NO, CLUSTER_YES, CLUSTER_AUTO };               /* the choices of `cluster` */
-enum { TLS_NO, TLS_YES, TLS_NOTHING, TLS_REDIS, TLS_REDISS }; /* the choices of `tls` */
+/* The choices of `cluster` and of `tls`. */
+enum { CLUSTER_NO, CLUSTER_YES, CLUSTER_AUTO };
+enum { TLS_NO, TLS_YES, TLS_NOTHING, TLS_REDIS, TLS_REDISS, TLS_REDIS_CLUSTER, TLS_REDISS_CLUSTER };
 
 static const mortise_option options[OPTION_COUNT] = {
     [OPTION_SERVERS] = {.key = "servers",
@@ -63,8 +64,10 @@ static const mortise_option options[OPTION_COUNT] = {
                         .type = MORTISE_OPTION_CHOICE,
                         .default_text = "auto",
                         .choices = "no|yes|auto",
-                        .help = "servers are nodes of a Redis Cluster: each lock is at the node "
-                                "that has its slot; auto: the servers say whether they are"},
+                        .help =
+                            "servers are nodes of a Redis Cluster: each lock is at the node "
+                            "that has its slot; auto: the servers say whether they are; the scheme "
+                            "redis+cluster means yes"},
     SETTINGS_USERNAME_ROW,
     [OPTION_PASSWORD] = {.key = "password",
                          .type = MORTISE_OPTION_TEXT,
@@ -75,7 +78,7 @@ static const mortise_option options[OPTION_COUNT] = {
                     .type = MORTISE_OPTION_CHOICE,
                     .flags = MORTISE_OPTION_URL_SCHEME,
                     .default_text = "no",
-                    .choices = "no|yes||redis|rediss",
+                    .choices = "no|yes||redis|rediss|redis+cluster|rediss+cluster",
                     .help = "yes (or the scheme rediss): encrypt, and check the server's "
                             "certificate; needs a build with TLS"},
     SETTINGS_TLS_FILE_ROWS,
@@ -229,12 +232,19 @@ static mortise_status read_mode(struct driver *driver, mortise_error *error)
                : settings_explain(error, MORTISE_NOMEM, "out of memory");
 }
 
+static bool is_cluster(const mortise_value *values)
+{
+    int64_t choice = values[OPTION_CLUSTER].number, tls = values[OPTION_TLS].number;
+    bool scheme = tls == TLS_REDIS_CLUSTER || tls == TLS_REDISS_CLUSTER;
+    return choice == CLUSTER_YES || (scheme && choice == CLUSTER_AUTO);
+}
+
 /* Sentinels know no clusters. */
 static mortise_status read_cluster(const struct driver *driver, mortise_error *error)
 {
     const mortise_value *values = driver->values;
     const char *problem = NULL;
-    if (values[OPTION_CLUSTER].number != CLUSTER_YES)
+    if (!is_cluster(values))
         return MORTISE_OK;
     if (values[OPTION_SENTINEL].given)
         problem = "cluster = yes and sentinel exclude each other";
@@ -256,7 +266,9 @@ static mortise_status read_settings(struct driver *driver, const char *note, mor
     settings->database = values[OPTION_DATABASE].number;
     settings->connect_timeout_ms = values[OPTION_CONNECT_TIMEOUT].number;
     settings->command_timeout_ms = values[OPTION_COMMAND_TIMEOUT].number;
-    settings->tls = values[OPTION_TLS].number == TLS_YES || values[OPTION_TLS].number == TLS_REDISS;
+    settings->tls = values[OPTION_TLS].number == TLS_YES ||
+                    values[OPTION_TLS].number == TLS_REDISS ||
+                    values[OPTION_TLS].number == TLS_REDISS_CLUSTER;
     settings->tls_ca = values[OPTION_TLS_CA].text;
     settings->tls_cert = values[OPTION_TLS_CERT].text;
     settings->tls_key = values[OPTION_TLS_KEY].text;
@@ -279,8 +291,7 @@ static struct cluster *new_cluster(struct driver *driver)
 {
     const mortise_value *values = driver->values;
     bool looks = values[OPTION_CLUSTER].number != CLUSTER_NO && !values[OPTION_SENTINEL].given;
-    return cluster_open(driver, values[OPTION_SERVERS].text, looks,
-                        values[OPTION_CLUSTER].number == CLUSTER_YES);
+    return cluster_open(driver, values[OPTION_SERVERS].text, looks, is_cluster(values));
 }
 
 /* Does not connect yet: the first op does. */

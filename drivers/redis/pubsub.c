@@ -2,7 +2,7 @@
  * releases. The driver is subscribed to the channel of a name as long as a caller of this process waits for the name.
  *
  * The confirmation of a subscription is news too, because a release before it was not heard. The same holds for a
- * subscription that is made anew after the connection broke.
+ * subscription that is made anew after the connection broke, or at another node of a cluster after the slot has moved.
  *
  * If subscribing is refused, waiters ask every `retry` instead: all of them, if the driver may not listen to its inbox
  * (then nobody queues), else the waiters of that name. A refusal does not say what it is about, but every request has one
@@ -32,13 +32,27 @@ void pubsub_open(struct driver *driver, const struct inbox_calls *inbox_calls)
     driver->news.beside = &driver->link;
 }
 
+/* In a cluster, from Redis 7 on, channels of names belong to the slot: only the nodes that have it pass messages on, and the
+ * server says when the slot leaves. Redisson publishes to all nodes. */
+static bool is_of_slot(const struct driver *driver, const struct link *link)
+{
+    bool old = link->version[1] == '.' && link->version[0] < '7';
+    return driver->in_cluster && driver->layout != LAYOUT_REDISSON && !old;
+}
+
+const char *pubsub_verb(const struct driver *driver)
+{
+    return is_of_slot(driver, &driver->link) ? "SPUBLISH" : NULL;
+}
+
+/* command: of a slot, with an S before it. */
 static void say(struct driver *driver, const char *command, struct watched *watched)
 {
     struct link *link = &driver->news;
     if (!link_is_up(link))
         return; /* up() subscribes to everything */
     watched->said = ++driver->said;
-    channel_say(link, command, &watched->channel);
+    channel_say(link, command + !is_of_slot(driver, link), &watched->channel);
 }
 
 static void set_refused(struct driver *driver, struct watched *watched, bool refused)
@@ -65,7 +79,7 @@ void pubsub_watch(struct driver *driver, const char *name, size_t name_len)
         channel_add(&driver->watched, sizeof(struct watched), &parts, name, name_len);
     if (channel == NULL)
         return;
-    say(driver, "SUBSCRIBE", (struct watched *)channel);
+    say(driver, "SSUBSCRIBE", (struct watched *)channel);
     link_want(&driver->news);
     link_flush(&driver->news);
 }
@@ -75,7 +89,7 @@ void pubsub_unwatch(struct driver *driver, const char *name, size_t name_len)
     struct watched *watched = find_name(driver, name, name_len);
     if (watched == NULL)
         return;
-    say(driver, "UNSUBSCRIBE", watched);
+    say(driver, "SUNSUBSCRIBE", watched);
     set_refused(driver, watched, false);
     channel_remove(&driver->watched, &watched->channel);
     if (driver->watched == NULL && !driver->inbox_wanted)
@@ -125,7 +139,7 @@ static void up(struct link *link, void *owner)
     if (driver->inbox_wanted)
         say_inbox(driver);
     for (struct channel *each = driver->watched; each != NULL; each = each->hh.next)
-        say(driver, "SUBSCRIBE", (struct watched *)each);
+        say(driver, "SSUBSCRIBE", (struct watched *)each);
 }
 
 static void down(struct link *link, void *owner, const struct link_fault *fault)
@@ -163,6 +177,8 @@ static void refused(struct driver *driver, const redisReply *reply)
     struct link_fault fault;
     bool known = driver->deaf || driver->refusals > 0;
     link_fault_reply(&driver->news, reply, &fault);
+    if (driver->in_cluster)
+        driver->routes->doubted(driver);
     if (fault.error != LINK_ERROR_NOPERM && fault.error != LINK_ERROR_UNKNOWN) {
         link_reject(&driver->news, &fault); /* again, on another connection, after the backoff */
         return;
@@ -185,7 +201,7 @@ static void say_again(struct driver *driver)
         say_inbox(driver);
     for (struct channel *each = driver->watched; each != NULL; each = each->hh.next)
         if (((struct watched *)each)->refused)
-            say(driver, "SUBSCRIBE", (struct watched *)each);
+            say(driver, "SSUBSCRIBE", (struct watched *)each);
     link_flush(&driver->news);
 }
 
@@ -220,6 +236,14 @@ static void take_inbox(struct driver *driver, enum push kind, const redisReply *
         driver->inbox_calls->told(driver, text->str, text->len);
 }
 
+/* The server itself ended a subscription, because the slot has left it: the waiters ask, and are led to the new node. */
+static void check_slot(struct driver *driver, const redisReply *text)
+{
+    struct channel *channel = channel_find(driver->watched, text->str, text->len);
+    if (channel != NULL && is_of_slot(driver, &driver->news))
+        driver->host->news(driver->host, channel->name, channel->name_len);
+}
+
 static void push(struct link *link, void *owner, redisReply *reply)
 {
     struct driver *driver = owner;
@@ -229,6 +253,8 @@ static void push(struct link *link, void *owner, redisReply *reply)
         kind == PUSH_REFUSED || kind == PUSH_SUBSCRIBED || kind == PUSH_UNSUBSCRIBED;
     if (kind == PUSH_REFUSED)
         refused(driver, reply);
+    if (kind == PUSH_UNSUBSCRIBED)
+        check_slot(driver, reply->element[1]);
     if (kind != PUSH_SUBSCRIBED && kind != PUSH_MESSAGE)
         return;
     if (driver->queued && text_is(reply->element[1], driver->inbox)) {

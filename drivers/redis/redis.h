@@ -84,7 +84,7 @@
  *   INFO is refused: after a reconnection it is not known whether the server is the same process: all held locks are renewed.
  *   A release is published between a waiter's BUSY and its subscription: the confirmation of the subscription is news, so
  *     the waiter tries again then. The same holds when a broken subscription is made anew.
- *   Another server becomes the primary: failover.c. */
+ *   Another server becomes the primary: failover.c. A slot of a cluster moves: cluster.h. */
 #ifndef MORTISE_DRIVERS_REDIS_REDIS_H
 #define MORTISE_DRIVERS_REDIS_REDIS_H
 
@@ -111,7 +111,7 @@
 
 enum layout { LAYOUT_STRING, LAYOUT_HASH, LAYOUT_REDISSON };
 
-/* What an acquire asks for if it has to wait: nothing, a place, a place where it may have one already. */
+/* What an acquire that has to wait asks for: nothing, a place, a place where it may have one already. */
 enum wish { WISH_NONE, WISH_NEW, WISH_AGAIN };
 
 enum key { KEY_LOCK, KEY_TOKEN, KEY_NEWS, KEY_QUEUE, KEY_RECORD };
@@ -170,21 +170,6 @@ static inline void op_set(mortise_op *op, enum op_state state, void *of)
 {
     data_of(op)->state = state;
     data_of(op)->of = of;
-}
-
-/* Puts an op that is in no list at the end of one. */
-static inline void op_append(mortise_op **list, mortise_op *op)
-{
-    op->next = op->previous = NULL;
-    DL_APPEND2(*list, op, previous, next);
-}
-
-/* Takes it out; it is NEW then. */
-static inline mortise_op *op_take(mortise_op **list, mortise_op *op)
-{
-    DL_DELETE2(*list, op, previous, next);
-    op_set(op, OP_NEW, NULL);
-    return op;
 }
 
 /* ---- the instance ----------------------------------------------------------------------------------- */
@@ -472,6 +457,8 @@ void pubsub_suspect(struct driver *driver, const struct link_fault *fault);
 void pubsub_want_inbox(struct driver *driver);
 /* Nobody will tell of a release of this lock: its waiters must ask. */
 bool pubsub_is_refused(struct driver *driver, const mortise_op *op);
+/* How a release is published, if not by PUBLISH; or NULL. */
+const char *pubsub_verb(const struct driver *driver);
 void pubsub_close(struct driver *driver);
 
 /* ---- replicas.c ------------------------------------------------------------------------------------- */

@@ -24,7 +24,7 @@
  *   The op is canceled meanwhile: INDETERMINATE too.
  *   The replicas are slow: the core gives a renewal up after a sixth of the ttl.
  *   It takes longer than the ttl: the core finds that the deadline has passed, and releases. */
-#include "redis.h"
+#include "oplist.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* request.c - a request of an op: from its sending to its last reply, or its loss; and how ops end. */
+#include "oplist.h"
 #include "seats.h"
 
 #include <stdio.h>

@@ -14,9 +14,9 @@ void renewal_cancel(mortise_op *op);
 
 void inspect_start(struct driver *driver, mortise_op *op);
 void inspect_ping(struct driver *driver, mortise_op *op);
-/* Reads a lock as one step: MULTI, GETRANGE or HGETALL, PTTL, TIME, with a queue its length, EXEC. So many replies, of which
- * the last is EXEC's. */
-void inspect_put(struct driver *driver, const char *key, size_t key_len);
+/* Reads a lock as one step: MULTI, GETRANGE or HGETALL, PTTL, TIME, with a queue its length, EXEC. In a cluster a script does that;
+ * first: of a call. So many replies, of which the last is EXEC's. */
+void inspect_put(struct driver *driver, bool first, const char *key, size_t key_len);
 unsigned inspect_replies(const struct driver *driver);
 /* Of the answer to EXEC. False: it makes no sense, or is no lock. */
 bool inspect_take(const struct driver *driver, const redisReply *reply, mortise_info *info);

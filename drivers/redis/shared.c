@@ -134,6 +134,8 @@ static void put_news(struct driver *driver, const mortise_op *op)
     key_put_channel(&driver->link, driver, op);
     put_layout(driver);
     link_text(&driver->link, driver->queued ? "queue" : "news");
+    if (pubsub_verb(driver) != NULL)
+        link_text(&driver->link, pubsub_verb(driver));
 }
 
 void shared_release(struct request *request)
@@ -141,7 +143,7 @@ void shared_release(struct request *request)
     struct driver *driver = request->driver;
     const mortise_op *op = request->op;
     request_go_on(request, released);
-    put_script(request, SCRIPT_SHARED_RELEASE, 4);
+    put_script(request, SCRIPT_SHARED_RELEASE, 4 + (pubsub_verb(driver) != NULL));
     if ((op->flags & MORTISE_OP_BREAK) != 0) {
         char text[32];
         snprintf(text, sizeof(text), "token:%" PRIu64, op->token);
@@ -167,7 +169,7 @@ void shared_downgrade(struct driver *driver, mortise_op *op)
     struct request *request = request_begin(driver, op, downgraded);
     if (request == NULL)
         return;
-    put_script(request, SCRIPT_SHARED_DOWNGRADE, 5);
+    put_script(request, SCRIPT_SHARED_DOWNGRADE, 5 + (pubsub_verb(driver) != NULL));
     key_put_grant(&driver->link, op);
     link_number(&driver->link, op->ttl_ms);
     put_news(driver, op);

@@ -56,7 +56,7 @@ static void test_handshake(void)
     refused_size("older_infos", ": info_size is %zu, expected %zu of a plugin",
                  offsetof(mortise_info, mode), info);
     refused("bad_kind", ": kind is 4, expected 1 to 3");
-    refused("bad_name", ": name is not 1 to 31 letters, digits, '_' and '-'");
+    refused("bad_name", ": name is not 1 to 31 letters, digits, '_', '-' and '+'");
     refused("no_turn", ": turn is missing, which every driver must have");
     refused("no_summary", ": summary is missing, which every driver must have");
     refused("no_options", ": options is missing, which every driver must have");
@@ -89,7 +89,7 @@ static void refused_name(const char *name, const char *quoted)
 {
     char wanted[256];
     snprintf(wanted, sizeof(wanted),
-             "mortise.conf: bad module name %s: expected 1 to 31 letters, digits, '_' and '-'",
+             "mortise.conf: bad module name %s: expected 1 to 31 letters, digits, '_', '-' and '+'",
              quoted);
     open_bad(FILE_NAME, name, 0, MORTISE_CONFIG, wanted);
 }

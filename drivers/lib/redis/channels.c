@@ -84,8 +84,10 @@ enum push push_of(const redisReply *reply)
         reply->element[1]->type != REDIS_REPLY_STRING)
         return PUSH_ODD;
     const redisReply *kind = reply->element[0];
-    return text_is(kind, "message")       ? PUSH_MESSAGE
-           : text_is(kind, "subscribe")   ? PUSH_SUBSCRIBED
-           : text_is(kind, "unsubscribe") ? PUSH_UNSUBSCRIBED
-                                          : PUSH_ODD;
+    if (text_is(kind, "message") || text_is(kind, "smessage"))
+        return PUSH_MESSAGE;
+    if (text_is(kind, "subscribe") || text_is(kind, "ssubscribe"))
+        return PUSH_SUBSCRIBED;
+    return text_is(kind, "unsubscribe") || text_is(kind, "sunsubscribe") ? PUSH_UNSUBSCRIBED
+                                                                         : PUSH_ODD;
 }

@@ -23,7 +23,7 @@ struct channel *channel_find(struct channel *table, const char *text, size_t len
 struct channel *channel_find_parts(struct channel *table, const struct key_parts *text);
 void channel_remove(struct channel **table, struct channel *channel);
 void channels_free(struct channel **table);
-/* SUBSCRIBE or UNSUBSCRIBE. */
+/* SUBSCRIBE or UNSUBSCRIBE, or (of a slot) SSUBSCRIBE or SUNSUBSCRIBE. */
 void channel_say(struct link *link, const char *command, const struct channel *channel);
 
 enum push {

@@ -1,5 +1,5 @@
 -- Ends the hold that has this token, with all its grants.
--- KEYS: lock. ARGV: token, channel. 2 done, 1 another's, 0 not there.
+-- KEYS: lock. ARGV: token, channel; how to publish, if not by PUBLISH. 2 done, 1 another's, 0 not there.
 local token = redis.call('hget', KEYS[1], 't')
 if not token then
     return 0
@@ -8,5 +8,5 @@ if token ~= ARGV[1] then
     return 1
 end
 redis.call('del', KEYS[1])
-redis.pcall('publish', ARGV[2], '')
+redis.pcall(ARGV[3] or 'publish', ARGV[2], '')
 return 2

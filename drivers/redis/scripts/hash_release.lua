@@ -1,6 +1,6 @@
 -- Gives one grant back. The lock is free, and who waits is told, when it was the last; else it expires with
 -- the last of the others.
--- KEYS: lock. ARGV: grant, channel. 2 done, 1 another's, 0 not there.
+-- KEYS: lock. ARGV: grant, channel; how to publish, if not by PUBLISH. 2 done, 1 another's, 0 not there.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local fields, mine, last = redis.call('hgetall', KEYS[1]), nil, 0
@@ -20,6 +20,6 @@ if last > now then
     redis.call('pexpireat', KEYS[1], string.format('%.0f', last))
 else
     redis.call('del', KEYS[1])
-    redis.pcall('publish', ARGV[2], '')
+    redis.pcall(ARGV[3] or 'publish', ARGV[2], '')
 end
 return mine > now and 2 or 0

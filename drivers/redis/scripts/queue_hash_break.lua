@@ -1,5 +1,5 @@
 -- Ends the hold that has this token, with all its grants, and hands the lock on.
--- KEYS: lock, token, queue. ARGV: token, channel. 2 done, 1 another's, 0 not there.
+-- KEYS: lock, token, queue. ARGV: token, channel; how to publish, if not by PUBLISH. 2 done, 1 another's, 0 not there.
 -- include queue
 -- include shared
 -- include hand_on
@@ -13,6 +13,6 @@ if token ~= ARGV[1] then
 end
 local time = call('time')
 if not hand_on_hash(KEYS[1], KEYS[2], KEYS[3], time[1] .. sub('00000' .. time[2], -6), nil) then
-    redis.pcall('publish', ARGV[2], '')
+    redis.pcall(ARGV[3] or 'publish', ARGV[2], '')
 end
 return 2

@@ -1,5 +1,5 @@
 -- Gives one grant back; the lock is handed on when it was the last; a grant that only waits leaves the queue.
--- KEYS: lock, token, queue. ARGV: grant, channel. 2 done, 1 another's, 0 not there.
+-- KEYS: lock, token, queue. ARGV: grant, channel; how to publish, if not by PUBLISH. 2 done, 1 another's, 0 not there.
 local time = redis.call('time')
 local now = time[1] .. string.sub('00000' .. time[2], -6)
 local now_ms = math.floor(now / 1000)
@@ -32,7 +32,7 @@ if last > now_ms then
     redis.call('pexpireat', KEYS[1], text(last))
 else
     if not hand_on_hash(KEYS[1], KEYS[2], KEYS[3], now, nil) then
-        redis.pcall('publish', ARGV[2], '')
+        redis.pcall(ARGV[3] or 'publish', ARGV[2], '')
     end
 end
 return mine > now_ms and 2 or 0

@@ -1,5 +1,5 @@
 -- Ends the grant that has this token, whosever it is, and hands the lock on.
--- KEYS: lock, token, queue. ARGV: token, channel. 2 done, 1 another's, 0 not there.
+-- KEYS: lock, token, queue. ARGV: token, channel; how to publish, if not by PUBLISH. 2 done, 1 another's, 0 not there.
 -- include queue
 -- include shared
 -- include hand_on
@@ -14,6 +14,6 @@ end
 local time = call('time')
 local now = time[1] .. sub('00000' .. time[2], -6)
 if not hand_on(KEYS[1], KEYS[2], KEYS[3], call('lpop', KEYS[3]), now, nil, taker(KEYS[1], now)) then
-    redis.pcall('publish', ARGV[2], '')
+    redis.pcall(ARGV[3] or 'publish', ARGV[2], '')
 end
 return 2

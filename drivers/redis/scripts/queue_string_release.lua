@@ -1,5 +1,5 @@
 -- Gives a lock back where it is under this grant, and hands it on; a grant that only waits leaves the queue.
--- KEYS: lock, token, queue. ARGV: grant, channel. 2 done, 1 another's, 0 not there.
+-- KEYS: lock, token, queue. ARGV: grant, channel; how to publish, if not by PUBLISH. 2 done, 1 another's, 0 not there.
 local call, sub = redis.call, string.sub
 local held = call('get', KEYS[1])
 local mine = held and sub(held, 1, 32) == ARGV[1]
@@ -8,7 +8,7 @@ if mine then
     place = call('lpop', KEYS[3])
     if not place then
         call('del', KEYS[1])
-        redis.pcall('publish', ARGV[2], '')
+        redis.pcall(ARGV[3] or 'publish', ARGV[2], '')
         return 2
     end
     -- what happens most where many wait, in few words: the first of them is there, and the tokens go by the clock; the
@@ -48,6 +48,6 @@ if not mine then
     return held and 1 or 0
 end
 if not hand_on(KEYS[1], KEYS[2], KEYS[3], place, now, nil, taker(KEYS[1], now)) then
-    redis.pcall('publish', ARGV[2], '')
+    redis.pcall(ARGV[3] or 'publish', ARGV[2], '')
 end
 return 2

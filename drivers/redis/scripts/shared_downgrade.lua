@@ -39,6 +39,6 @@ else
     redis.pcall('set', (string.gsub(KEYS[3], '}:mortise:queue', '}:mortise:bar', 1)), 'open', 'px', '500')
 end
 if not given then
-    redis.pcall('publish', ARGV[3], '')
+    redis.pcall(ARGV[6] or 'publish', ARGV[3], '')
 end
 return 2

@@ -37,7 +37,7 @@ if ARGV[4] == 'queue' and call('exists', KEYS[3]) == 1 then
     end
 end
 if mine and not handed then
-    redis.pcall('publish', ARGV[2], '')
+    redis.pcall(ARGV[5] or 'publish', ARGV[2], '')
 end
 if mine then
     return 2

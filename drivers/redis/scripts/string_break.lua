@@ -1,5 +1,5 @@
 -- Ends the grant that has this token, whosever it is.
--- KEYS: lock. ARGV: token, channel. 2 done, 1 another's, 0 not there.
+-- KEYS: lock. ARGV: token, channel; how to publish, if not by PUBLISH. 2 done, 1 another's, 0 not there.
 local held = redis.call('get', KEYS[1])
 if not held then
     return 0
@@ -8,5 +8,5 @@ if string.match(held, '^%x+ (%d+) ') ~= ARGV[1] then
     return 1
 end
 redis.call('del', KEYS[1])
-redis.pcall('publish', ARGV[2], '')
+redis.pcall(ARGV[3] or 'publish', ARGV[2], '')
 return 2

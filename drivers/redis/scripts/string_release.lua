@@ -1,9 +1,9 @@
 -- Gives a lock back where it is under this grant, and says so to who waits.
--- KEYS: lock. ARGV: grant, channel. 2 done, 1 another's, 0 not there.
+-- KEYS: lock. ARGV: grant, channel; how to publish, if not by PUBLISH. 2 done, 1 another's, 0 not there.
 local held = redis.call('getrange', KEYS[1], '0', '31')
 if held ~= ARGV[1] then
     return held == '' and 0 or 1
 end
 redis.call('del', KEYS[1])
-redis.pcall('publish', ARGV[2], '')
+redis.pcall(ARGV[3] or 'publish', ARGV[2], '')
 return 2
