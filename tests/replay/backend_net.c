@@ -135,6 +135,9 @@ static void cause(const struct step *step)
     case STEP_BLOCK:
         net_block(step->process, step->server, step->ways, until_ns);
         break;
+    case STEP_HOLD:
+        net_hold(step->process, step->server, until_ns);
+        break;
     case STEP_SERVER_STOP:
         net_stop_server(step->server, until_ns);
         break;

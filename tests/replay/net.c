@@ -88,6 +88,8 @@ static int64_t arrives_ns(const struct connection *connection, enum net_way way,
     int64_t at_ns = leaves_ns(connection, way) + after_ns + journey_ns();
     if (way == NET_TO_SERVER && at_ns < net.stopped_until_ns[connection->server])
         at_ns = net.stopped_until_ns[connection->server];
+    if (way == NET_TO_SERVER && at_ns < connection->held_until_ns)
+        at_ns = connection->held_until_ns;
     if (at_ns <= connection->ways[way].last_ns)
         at_ns = connection->ways[way].last_ns + 1;
     return at_ns;
@@ -357,10 +359,12 @@ static void arrive(struct connection *connection, enum net_way way)
     struct way *road = &connection->ways[way];
     struct piece *piece = road->first;
     static const char *const words[] = {"connect", "accepted", "refused", "data", "end", "reset"};
-    bool whole = true;
+    bool whole = true, tracing = sched_tracing;
+    sched_tracing &= net.traced; /* it is part of the hash in any case */
     sched_trace("net: %s %s: p%d connection %u of server %d, %zu bytes", words[piece->what],
                 way == NET_TO_SERVER ? "arrives" : "comes back", connection->process,
                 connection->number, connection->server, piece->size - piece->done);
+    sched_tracing = tracing;
     if (way == NET_TO_CLIENT)
         whole = arrive_at_client(connection, piece);
     else

@@ -68,6 +68,7 @@ struct connection {
     int problem;            /* for SO_ERROR */
     bool abortive;          /* SO_LINGER with no time: what is not sent yet is lost at close() */
     bool dead;              /* it was cut: nothing that is sent from now on travels */
+    int64_t held_until_ns;  /* nothing that is sent arrives before */
     struct way ways[NET_WAYS];
 };
 
@@ -79,7 +80,7 @@ struct net_settings {
 };
 
 struct net {
-    bool on;
+    bool on, traced; /* traced: the trace tells of each piece that arrives */
     struct net_settings settings;
     struct server servers[NET_SERVERS];
     int server_count;
@@ -126,6 +127,8 @@ void net_leave(struct connection *connection, bool abortive);
 
 /* One connection of the process, chosen by the seed, or all of them. */
 void net_cut(int process, int server, bool all);
+/* What the connections of now have sent, or send, arrives at the server then. New connections are as usual. */
+void net_hold(int process, int server, int64_t until_ns);
 void net_block(int process, int server, unsigned ways, int64_t until_ns);
 void net_stop_server(int server, int64_t until_ns);
 void net_kill_server(int server);

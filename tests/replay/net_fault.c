@@ -49,20 +49,31 @@ void net_block(int process, int server, unsigned ways, int64_t until_ns)
                 net.blocked_until_ns[process][s][way] = until_ns;
 }
 
+/* In their order. */
+static void delay_until(struct way *road, int64_t at_ns)
+{
+    for (struct piece *piece = road->first; piece && piece->due_ns <= at_ns; piece = piece->next)
+        road->last_ns = piece->due_ns = at_ns++;
+}
+
+void net_hold(int process, int server, int64_t until_ns)
+{
+    for (int i = 0; i < net.count; i++) {
+        struct connection *connection = net.connections[i];
+        if (!matches(connection, process, server) || connection->dead)
+            continue;
+        connection->held_until_ns = until_ns;
+        delay_until(&connection->ways[NET_TO_SERVER], until_ns);
+    }
+    net_set_timer();
+}
+
 void net_stop_server(int server, int64_t until_ns)
 {
     net.stopped_until_ns[server] = until_ns;
-    for (int i = 0; i < net.count; i++) {
-        struct way *road = &net.connections[i]->ways[NET_TO_SERVER];
-        int64_t at_ns = until_ns;
-        if (net.connections[i]->server != server)
-            continue;
-        for (struct piece *piece = road->first; piece; piece = piece->next)
-            if (piece->due_ns <= at_ns)
-                road->last_ns = piece->due_ns = at_ns++;
-            else
-                break;
-    }
+    for (int i = 0; i < net.count; i++)
+        if (net.connections[i]->server == server)
+            delay_until(&net.connections[i]->ways[NET_TO_SERVER], until_ns);
     net_set_timer();
 }
 
@@ -110,9 +121,11 @@ static void tell_at_last(struct way *road)
 
 void net_repair(void)
 {
-    for (int i = 0; i < net.count; i++)
+    for (int i = 0; i < net.count; i++) {
+        net.connections[i]->held_until_ns = 0;
         for (enum net_way way = 0; way < NET_WAYS; way++)
             tell_at_last(&net.connections[i]->ways[way]);
+    }
     net_set_timer();
     memset(net.blocked_until_ns, 0, sizeof net.blocked_until_ns);
     memset(net.stopped_until_ns, 0, sizeof net.stopped_until_ns);

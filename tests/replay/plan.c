@@ -62,7 +62,7 @@ static void add_turn(struct plan *plan, int worker)
 
 static void add_worker_step(struct plan *plan, int worker)
 {
-    if (plan->doubts && !one_in(6)) {
+    if (plan->turns && !one_in(6)) {
         add_turn(plan, worker);
         return;
     }
@@ -181,7 +181,7 @@ static void choose_schedule(struct plan *plan)
 
 static void choose_doubts(struct plan *plan)
 {
-    plan->doubts = true;
+    plan->doubts = plan->turns = true;
     plan->names = 1;
     plan->ttl_ms = 3000;
     plan->latency_ms = PICK_MS(0, 0, 5);

@@ -48,6 +48,7 @@ enum {
     X(FLUSH, "flush-scripts")                                                                      \
     X(SERVER_WALL, "server-wall")                                                                  \
     X(HANGUP, "hang-up")                                                                           \
+    X(HOLD, "hold")                                                                                \
     X(FORK, "fork")
 enum plan_what {
 #define PLAN_WHAT_ENUM(name, word) STEP_##name,
@@ -94,8 +95,9 @@ struct plan {
     int process_of[PLAN_WORKERS];
     bool dispatches[PLAN_PROCESSES]; /* its callbacks run in mortise_dispatch() */
     bool faults, stalls, losses; /* losses: the backend may forget claims, and doubts them then */
-    bool doubts;  /* many losses are followed by slow renewals, among local waiters */
-    bool lasting; /* the ttl is so long that nothing is mended by it */
+    bool doubts;                 /* many losses are followed by slow renewals */
+    bool turns;                  /* workers hold one lease after the other: somebody always waits */
+    bool lasting;                /* the ttl is so long that nothing is mended by it */
     /* the clients' settings */
     bool notify, queue, log;
     int64_t latency_ms, handover_window_ms, handover_max, unreachable_ms, close_ms, ttl_ms;

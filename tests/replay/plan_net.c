@@ -34,6 +34,12 @@ void plan_net_settings(struct plan *plan)
     plan->split_one_in = (uint32_t)PICK_MS(0, 10, 100);
     plan->command_timeout_ms = PICK_MS(300, 1000, 3000);
     plan->connect_timeout_ms = PICK_MS(300, 1000, 3000);
+    if (plan->no_kill) { /* what old connections bring meets new requests */
+        plan->names = 1;
+        plan->turns = true;
+        plan->command_timeout_ms = 300;
+        plan->ttl_ms = plan->lasting ? 30000 : 3000;
+    }
 }
 
 void plan_net_restrict(const struct plan *plan, struct step *step)
@@ -56,12 +62,15 @@ static void choose_jump(const struct plan *plan, struct step *step)
 void plan_net_step(struct plan *plan)
 {
     static const enum plan_what whats[] = {
-        STEP_CUT,   STEP_CUT,         STEP_CUT,    STEP_CUT,         STEP_CUT_ALL, STEP_CUT_ALL,
-        STEP_BLOCK, STEP_BLOCK,       STEP_BLOCK,  STEP_SERVER_STOP, STEP_RESTART, STEP_RESTART,
-        STEP_FLUSH, STEP_SERVER_WALL, STEP_HANGUP, STEP_SERVER_STOP};
+        STEP_CUT,         STEP_CUT,     STEP_CUT,   STEP_CUT,         STEP_CUT_ALL,
+        STEP_CUT_ALL,     STEP_BLOCK,   STEP_BLOCK, STEP_BLOCK,       STEP_SERVER_STOP,
+        STEP_RESTART,     STEP_RESTART, STEP_FLUSH, STEP_SERVER_WALL, STEP_HANGUP,
+        STEP_SERVER_STOP, STEP_HOLD,    STEP_HOLD,  STEP_HOLD,        STEP_HOLD};
     enum plan_what what = one_in(6) ? (one_in(2) ? STEP_STOP : STEP_WALL) : PICK(whats);
     if (what == STEP_SERVER_WALL && !plan->losses && !plan->keeps_data)
         what = STEP_CUT; /* its tokens may follow its clock */
+    if (plan->no_kill && one_in(3))
+        what = STEP_HOLD;
     if (plan->processes > 1 && one_in(20) && !plan->lasting)
         what = STEP_KILL;
     struct step *step = plan_add(plan, -1, what);
@@ -69,7 +78,10 @@ void plan_net_step(struct plan *plan)
     step->server = (int)plan_draw((uint64_t)plan->servers);
     step->ms = PICK_MS(0, 5, 50, 300, 1500);
     step->ways = 1 + (unsigned)plan_draw(3);
-    if (what == STEP_STOP || what == STEP_BLOCK || what == STEP_SERVER_STOP)
+    if (what == STEP_HOLD) {
+        step->ms = 200 + (int64_t)plan_draw(plan->no_kill ? 2500 : 6000);
+        step->server = one_in(2) ? -1 : step->server;
+    } else if (what == STEP_STOP || what == STEP_BLOCK || what == STEP_SERVER_STOP)
         step->ms = (int64_t)plan_draw(plan->lasting ? 5000 : (uint64_t)plan->ttl_ms * 2);
     else if (what == STEP_WALL)
         step->ms = PICK_MS(-86400000, -3600000, 3600000, 86400000);

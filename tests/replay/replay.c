@@ -8,6 +8,7 @@
  * --schedule N  the seed of the interleaving, if it is not that of the plan
  * --keep LIST   the only steps of the plan that are executed: "3,7,9-12"
  * --plan        prints the plan and ends
+ * --net         with --trace: prints what arrives at clients and servers
  * --points      with --trace: prints every point of the scheduler
  * --fresh S      seeds that nobody has tried, for S seconds; prints where they begin
  * --modules DIR  where modules are looked for first; for planted bugs
@@ -18,6 +19,7 @@
  * Exit code 0: no run failed; 1: a run failed; 64: usage. docs/replay.md explains more. */
 #include "backend.h"
 #include "calls.h"
+#include "net.h"
 #include "real.h"
 #include "shrink.h"
 #include "world.h"
@@ -223,6 +225,7 @@ static bool set_argument(const char *key, const char *value)
     bool *flag = strcmp(key, "--trace") == 0    ? &wanted.trace
                  : strcmp(key, "--points") == 0 ? &wanted.points
                  : strcmp(key, "--plan") == 0   ? &wanted.plan
+                 : strcmp(key, "--net") == 0    ? &net.traced
                  : strcmp(key, "--shrink") == 0 ? &wanted.shrink
                  : strcmp(key, "--first") == 0  ? &wanted.first_only
                                                 : NULL;
@@ -253,7 +256,7 @@ static bool set_argument(const char *key, const char *value)
 static bool takes_value(const char *key)
 {
     return strcmp(key, "--trace") != 0 && strcmp(key, "--points") != 0 &&
-           strcmp(key, "--plan") != 0 && strcmp(key, "--first") != 0 &&
+           strcmp(key, "--net") != 0 && strcmp(key, "--plan") != 0 && strcmp(key, "--first") != 0 &&
            strcmp(key, "--shrink") != 0;
 }
 
