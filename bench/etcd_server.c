@@ -9,51 +9,21 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define METRICS_MAX (1 << 20)
 
-static char script[1024];
 static struct etcd_server *started;
-
-/* servers.sh; its first line that begins with `begin`, without it. */
-static void run(const struct etcd_server *server, const char *verb, const char *words,
-                const char *begin, char *value, size_t size)
-{
-    char command[2048], line[256];
-    snprintf(command, sizeof(command), "sh '%s' %s etcd '%s' %s", script, verb, server->folder,
-             words);
-    FILE *output = popen(command, "r");
-    if (output == NULL)
-        bench_die("%s", command);
-    while (fgets(line, sizeof(line), output) != NULL)
-        if (value != NULL && strncmp(line, begin, strlen(begin)) == 0)
-            snprintf(value, size, "%.*s", (int)strcspn(line + strlen(begin), "\n"),
-                     line + strlen(begin));
-    int status = pclose(output);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) /* servers.sh says why */
-        exit(77);
-    if (status != 0)
-        bench_die("no etcd server: %s", command);
-}
 
 static void server_end(void)
 {
-    run(started, "end", "", "", NULL, 0);
+    bench_servers_end(&started->servers);
 }
 
 void etcd_server_begin(struct etcd_server *server, const char *keys)
 {
-    const char *source = getenv("MORTISE_SOURCE_DIR");
-    char words[256], command[600];
-    snprintf(script, sizeof(script), "%s/tests/servers.sh", source != NULL ? source : SOURCE_DIR);
-    snprintf(server->folder, sizeof(server->folder), "%.400s/etcd", bench_folder());
-    snprintf(command, sizeof(command), "mkdir '%s'", server->folder);
-    if (system(command) != 0)
-        bench_die("%s", command);
-    snprintf(words, sizeof(words), "guard=%d %s", (int)getpid(), keys);
-    run(server, "start", words, "SERVERS=", server->address, sizeof(server->address));
+    bench_servers_begin(&server->servers, "etcd", "etcd", keys, "SERVERS=", server->address,
+                        sizeof(server->address));
     started = server;
     atexit(server_end);
     snprintf(server->url, sizeof(server->url), "etcd://%s/bench", server->address);

@@ -2,8 +2,10 @@
 #ifndef MORTISE_BENCH_ETCD_SERVER_H
 #define MORTISE_BENCH_ETCD_SERVER_H
 
+#include "servers.h"
+
 struct etcd_server {
-    char folder[512];
+    struct bench_servers servers;
     char address[64]; /* HOST:PORT */
     char url[128];    /* for the driver */
 };

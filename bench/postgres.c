@@ -6,6 +6,7 @@
  * The floor of a cycle is postgres_floor.h's: the driver's own two statements. */
 #include "common.h"
 #include "postgres_floor.h"
+#include "servers.h"
 
 #include <poll.h>
 #include <stdatomic.h>
@@ -20,51 +21,28 @@
 /* One server, and who talks to it. */
 struct place {
     int cpu;
-    char folder[512], url[128];
+    struct bench_servers servers;
+    char url[128];
     PGconn *bare, *other;
     mortise_client *client;
 };
 
-static char script[1024];
 static struct place on_one = {.cpu = BENCH_ANY_CPU}, at_large = {.cpu = BENCH_ANY_CPU};
 
 /* ---- the servers ------------------------------------------------------------------------------- */
 
-/* The shell's command; its first line that begins with `begin`, without it. */
-static void server(const struct place *place, const char *verb, const char *words,
-                   const char *begin, char *value, size_t size)
-{
-    char command[2048], line[256];
-    snprintf(command, sizeof(command), "sh '%s' %s postgres '%s' %s", script, verb, place->folder,
-             words);
-    FILE *output = popen(command, "r");
-    if (output == NULL)
-        bench_die("%s", command);
-    while (fgets(line, sizeof(line), output) != NULL)
-        if (value != NULL && strncmp(line, begin, strlen(begin)) == 0)
-            snprintf(value, size, "%.*s", (int)strcspn(line + strlen(begin), "\n"),
-                     line + strlen(begin));
-    if (pclose(output) != 0)
-        bench_die("no PostgreSQL server: %s", command);
-}
-
 static void servers_end(void)
 {
-    server(&on_one, "end", "", "", NULL, 0);
-    server(&at_large, "end", "", "", NULL, 0);
+    bench_servers_end(&on_one.servers);
+    bench_servers_end(&at_large.servers);
 }
 
 /* What it starts is where this thread is. */
 static void server_begin(struct place *place, const char *name)
 {
-    char words[64], port[16] = "", command[600];
-    snprintf(place->folder, sizeof(place->folder), "%.400s/%s", bench_folder(), name);
-    snprintf(command, sizeof(command), "mkdir '%s'", place->folder);
-    if (system(command) != 0)
-        bench_die("%s", command);
-    snprintf(words, sizeof(words), "guard=%d", (int)getpid());
+    char port[16] = "";
     bench_pin(place->cpu);
-    server(place, "start", words, "PORT=", port, sizeof(port));
+    bench_servers_begin(&place->servers, "postgres", name, "", "PORT=", port, sizeof(port));
     snprintf(place->url, sizeof(place->url), "postgresql://mortise@127.0.0.1:%s/mortise", port);
 }
 
@@ -290,8 +268,6 @@ static double lease_handover_ns(struct bench_case *self, double seconds)
 
 static void begin_all(void)
 {
-    const char *source = getenv("MORTISE_SOURCE_DIR");
-    snprintf(script, sizeof(script), "%s/tests/servers.sh", source != NULL ? source : SOURCE_DIR);
     on_one.cpu = bench.cpu != BENCH_ANY_CPU ? bench.cpu : bench_first_cpu();
     at_large.cpu = bench.cpu;
     server_begin(&on_one, "one");
