@@ -2,7 +2,6 @@
  * another member. */
 #include "stage.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -229,128 +228,6 @@ static void test_no_answer(void)
     client_end(client);
 }
 
-struct releaser {
-    pthread_t thread;
-    mortise_lease *lease;
-    mortise_status status;
-    atomic_bool is_done;
-};
-
-static void *releaser_main(void *argument)
-{
-    struct releaser *releaser = argument;
-    releaser->status = mortise_release(releaser->lease, NULL);
-    atomic_store(&releaser->is_done, true);
-    return NULL;
-}
-
-/* A release whose delete is done and not yet answered, and an acquire of the same client behind it: the acquire does not wait for
- * that answer, which still says whether the key was there. */
-static void acquire_behind_release(bool is_deleted_by_hand, mortise_status expected)
-{
-    mortise_client *client = client_behind_middle("ttl=30s");
-    const char *name = fresh_name();
-    char prefix[128];
-    snprintf(prefix, sizeof(prefix), "mortise/%s/", name);
-    struct releaser releaser = {.lease = take(client, name)};
-    middle_rule(
-        &(struct rule){.method = "KV/DeleteRange", .contains = name, .fault = HOLD, .times = 1});
-    if (is_deleted_by_hand)
-        CHECK(CTL("del", "--prefix", prefix));
-    pthread_create(&releaser.thread, NULL, releaser_main, &releaser);
-    while (middle_hits() == 0 && !atomic_load(&releaser.is_done))
-        let_pass(1);
-    mortise_lease *lease = take(client, name);
-    if (!is_deleted_by_hand) /* else the driver may have heard of it before */
-        CHECK(middle_hits() == 1 && !atomic_load(&releaser.is_done));
-    middle_clear();
-    pthread_join(releaser.thread, NULL);
-    CHECK(releaser.status == expected);
-    give_back(lease);
-    client_end(client);
-}
-
-static void test_acquire_behind_release(void)
-{
-    acquire_behind_release(false, MORTISE_OK);
-    acquire_behind_release(true, MORTISE_LOST);
-}
-
-/* The delete of a lease's key comes late, when the acquire that deletes that key too has been answered long ago. Meanwhile
- * another lease must not use the key. */
-static void test_late_delete(void)
-{
-    mortise_client *client = client_behind_middle("ttl=30s");
-    const char *name = fresh_name();
-    mortise_lease *lease = take(client, name);
-    middle_rule(
-        &(struct rule){.method = "KV/DeleteRange", .contains = name, .fault = DELAY, .times = 1});
-    EXPECT(OK, mortise_release_nowait(lease, &detail));
-    give_back(take(client, name)); /* covers it */
-    CHECK(middle_hits() == 1);
-    lease = take(client, name);
-    middle_clear();
-    for (int i = 0; i < 3; i++) /* behind the delete */
-        EXPECT(OK, mortise_ping(client, NULL, 0, &detail));
-    CHECK(wait_contenders(client, name, 1));
-    give_back(lease); /* OK: its key is still there */
-    client_end(client);
-}
-
-/* The same for an acquire that deletes the key, too: it is executed when nobody wants it any more. */
-static void test_late_acquire(void)
-{
-    mortise_client *client = client_behind_middle("ttl=30s");
-    const char *name = fresh_name();
-    mortise_lease *lease = take(client, name), *late = NULL;
-    middle_rule(&(struct rule){.method = "KV/Txn", .contains = name, .fault = DELAY, .times = 1});
-    EXPECT(OK, mortise_release_nowait(lease, &detail));
-    mortise_status status =
-        mortise_acquire(client, name, MORTISE_OPTIONS(.wait_ms = 200), &late, &detail);
-    CHECK(status == MORTISE_INDETERMINATE || status == MORTISE_TIMEDOUT);
-    CHECK(middle_hits() == 1);
-    lease = take(client, name);
-    middle_clear();
-    for (int i = 0; i < 3; i++)
-        EXPECT(OK, mortise_ping(client, NULL, 0, &detail));
-    CHECK(wait_contenders(client, name, 1));
-    give_back(lease);
-    client_end(client);
-}
-
-static bool is_done_or_hit(void *argument)
-{
-    return test_count_get(argument) > 0 || middle_hits() > 0;
-}
-
-/* Whoever is behind the holder needs no answer but the event. If its watch is late it does look. */
-static bool needs_no_read(mortise_client *holder, mortise_client *client)
-{
-    const char *name = fresh_name();
-    struct waiter waiter = {0};
-    mortise_lease *lease = take(holder, name);
-    waiter_start(&waiter, client, name);
-    CHECK(wait_waiting(holder, client, name));
-    middle_rule(&(struct rule){.method = "KV/Txn", .contains = name, .fault = HOLD, .times = 1000});
-    give_back(lease);
-    CHECK(test_poll(is_done_or_hit, &waiter.done, TEST_PATIENCE_MS));
-    bool needs_none = middle_clear() == 0;
-    CHECK(waiter_join(&waiter) == MORTISE_OK);
-    give_back(waiter.lease);
-    return needs_none;
-}
-
-static void test_turn(void)
-{
-    mortise_client *holder = client_direct("ttl=30s"), *client = client_behind_middle("ttl=30s");
-    int tries = 1;
-    while (tries < 5 && !needs_no_read(holder, client))
-        tries++;
-    CHECK(tries < 5);
-    client_end(client);
-    client_end(holder);
-}
-
 /* The streams of all watches are reset while somebody waits. */
 static void test_watches_reset(void)
 {
@@ -379,10 +256,6 @@ const CU_TestInfo call_tests[] = {
     {"refused, and not done", test_refused},
     {"a release that is refused, and done", test_release_refused},
     {"given up while it is on its way", test_given_up},
-    {"an acquire behind a release", test_acquire_behind_release},
-    {"a late delete", test_late_delete},
-    {"a late acquire", test_late_acquire},
-    {"a turn needs no read", test_turn},
     {"nobody answers", test_no_answer},
     {"the watches are reset", test_watches_reset},
     CU_TEST_INFO_NULL,

@@ -46,6 +46,11 @@ static void break_leader(enum fault_of_leader fault, int leader)
                            : stage_server(fault == STOPPED ? "freeze" : "kill", leader));
 }
 
+static bool answers(void *member)
+{
+    return ctl_at(*(int *)member, (const char *const[]){"get", "anything", NULL}, NULL, 0);
+}
+
 static void mend(enum fault_of_leader fault, int leader)
 {
     if (fault != CUT_OFF) {
@@ -54,6 +59,7 @@ static void mend(enum fault_of_leader fault, int leader)
     }
     CHECK(limit_descriptors(leader, false));
     CHECK(test_proxy_say(&stage.ways[leader - 1], "accept"));
+    CHECK(test_poll(answers, &leader, 3 * TEST_PATIENCE_MS));
 }
 
 static bool leads_another(void *leader)

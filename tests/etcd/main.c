@@ -2,7 +2,6 @@
  * time. */
 #include "stage.h"
 
-#include <CUnit/Basic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,7 @@ struct set {
     int servers;
     bool ways;
     const char *const *keys;
-    const CU_TestInfo *tests;
+    const CU_TestInfo *tests[2];
 };
 
 #define QUICK "heartbeat=50", "election=500"
@@ -26,34 +25,31 @@ static const char disk_key[] = "disk=" SLOW_DISK;
 static const char *const slow[] = {QUICK, disk_key, NULL};
 
 static const struct set sets[] = {
-    {"calls", 1, false, quick, call_tests},  {"leases", 1, false, quick, lease_tests},
-    {"cuts", 1, false, quick, cut_tests},    {"noise", 1, false, quick, noise_tests},
-    {"users", 1, false, users, user_tests},  {"tls", 1, false, secure, tls_tests},
-    {"space", 1, false, small, space_tests}, {"cluster", 3, true, quick, cluster_tests},
-    {"disk", 1, false, slow, disk_tests},
+    {"calls", 1, false, quick, {call_tests, cover_tests}},
+    {"leases", 1, false, quick, {lease_tests}},
+    {"cuts", 1, false, quick, {cut_tests}},
+    {"noise", 1, false, quick, {noise_tests}},
+    {"users", 1, false, users, {user_tests}},
+    {"tls", 1, false, secure, {tls_tests}},
+    {"space", 1, false, small, {space_tests}},
+    {"cluster", 3, true, quick, {cluster_tests}},
+    {"disk", 1, false, slow, {disk_tests}},
 };
 
 static int run_set(const struct set *set, const char *only)
 {
-    static CU_TestInfo chosen[64];
-    CU_SuiteInfo suites[2] = {{.pName = set->name, .pTests = chosen}, CU_SUITE_INFO_NULL};
-    int n = 0;
+    CU_SuiteInfo suites[3] = {CU_SUITE_INFO_NULL, CU_SUITE_INFO_NULL, CU_SUITE_INFO_NULL};
+    for (int i = 0; i < 2 && set->tests[i]; i++)
+        suites[i] = (CU_SuiteInfo){.pName = i == 0 ? set->name : "more",
+                                   .pTests = scene_choose(set->tests[i], only)};
     if (set->keys == slow && system(SLOW_DISK " --probe") != 0)
         return test_skip("etcd", "this kernel does not permit seccomp user notifications");
-    for (const CU_TestInfo *test = set->tests; test->pName; test++)
-        if (!only || strstr(test->pName, only))
-            chosen[n++] = *test;
     int code = stage_begin(set->servers, set->ways, set->keys);
     if (code != 0)
         return code;
-    if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
-        return 1;
-    CU_basic_set_mode(CU_BRM_VERBOSE);
-    CU_basic_run_tests();
-    unsigned failed = CU_get_number_of_failures();
-    CU_cleanup_registry();
+    code = scene_run(suites);
     stage_end();
-    return failed == 0 ? 0 : 1;
+    return code;
 }
 
 int main(int argc, char **argv)

@@ -106,7 +106,7 @@ static void *run(void *argument)
         for (size_t i = 0; i < PAIRS; i++)
             if (pairs[i].down_fd >= 0)
                 attend(&pairs[i], fds[2 * i].revents != 0, fds[2 * i + 1].revents != 0);
-        orders.wants_reset = false;
+        orders.wants_reset = orders.does_delayed = false;
         if (fds[2 * PAIRS].revents)
             take_connection();
         stops = middle.stops;
@@ -155,6 +155,13 @@ void middle_rule(const struct rule *rule)
     orders.rule = *rule;
     orders.has_rule = true;
     orders.hits = 0;
+    pthread_mutex_unlock(&middle.lock);
+}
+
+void middle_do_delayed(void)
+{
+    pthread_mutex_lock(&middle.lock);
+    orders.does_delayed = true;
     pthread_mutex_unlock(&middle.lock);
 }
 

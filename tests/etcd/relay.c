@@ -453,7 +453,8 @@ void relay_obey(struct pair *pair)
             stream->is_held = false;
             begin_answer(stream);
         }
-        if (stream->is_delayed && !orders.has_rule && stream->down != 0) {
+        bool may_pass = !orders.has_rule || orders.does_delayed;
+        if (stream->is_delayed && may_pass && stream->down != 0) {
             stream->is_delayed = false;
             ask_server(stream);
         }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
+
 #include <unistd.h>
 
 struct stage stage;
@@ -22,8 +22,9 @@ static void keep(char *to, size_t size, const char *line, const char *name)
         snprintf(to, size, "%s", line + length + 1);
 }
 
-static void read_value(const char *line)
+static void read_value(const char *line, void *argument)
 {
+    (void)argument;
     char name[16], port[16];
     for (int i = 0; i < SERVERS_MAX; i++) {
         port[0] = '\0';
@@ -40,34 +41,11 @@ static void read_value(const char *line)
     keep(stage.password, sizeof stage.password, line, "PASSWORD");
 }
 
-struct reader {
-    void (*each)(const char *line);
-    char *said;
-    size_t size;
-};
-
-/* Runs servers.sh; its lines go to the reader. Its exit code. */
-static int run(const char *verb, const char *const *words, const struct reader *reader)
+/* Runs servers.sh; its lines go to `each`. Its exit code. */
+static int run(const char *verb, const char *const *words,
+               void (*each)(const char *line, void *argument), void *argument)
 {
-    struct test_process script;
-    char path[512], line[2048];
-    const char *argv[32] = {"/bin/sh", path, verb, "etcd", stage.folder};
-    int n = 5;
-    snprintf(path, sizeof path, "%s/tests/servers.sh", getenv("MORTISE_SOURCE_DIR"));
-    while (words && *words && n < 31)
-        argv[n++] = *words++;
-    if (!test_spawn(&script, argv))
-        return -1;
-    while (test_hear(&script, line, sizeof line, 4 * TEST_PATIENCE_MS)) {
-        if (reader && reader->each)
-            reader->each(line);
-        size_t length = reader && reader->said ? strlen(reader->said) : 0;
-        if (reader && reader->said && length + 2 < reader->size)
-            snprintf(reader->said + length, reader->size - length, "%s\n", line);
-    }
-    int status = test_reap(&script, 4 * TEST_PATIENCE_MS);
-    test_kill(&script);
-    return status >= 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return scene_servers("etcd", stage.folder, verb, words, each, argument);
 }
 
 bool stage_server(const char *verb, int only)
@@ -75,7 +53,7 @@ bool stage_server(const char *verb, int only)
     char word[16];
     const char *const words[] = {word, NULL};
     snprintf(word, sizeof word, "only=%d", only);
-    return run(verb, only > 0 ? words : NULL, NULL) == 0;
+    return run(verb, only > 0 ? words : NULL, NULL, NULL) == 0;
 }
 
 bool stage_server_with(int only, const char *const *keys)
@@ -85,13 +63,14 @@ bool stage_server_with(int only, const char *const *keys)
     snprintf(word, sizeof word, "only=%d", only);
     for (int n = 1; *keys && n < 15; n++)
         words[n] = *keys++;
-    return run("start", words, NULL) == 0;
+    return run("start", words, NULL, NULL) == 0;
 }
 
 static int leading;
 
-static void read_role(const char *line)
+static void read_role(const char *line, void *argument)
 {
+    (void)argument;
     if (strncmp(line, "ROLE", 4) == 0 && strstr(line, "=leader"))
         leading = line[4] == '=' ? 1 : line[4] - '0';
 }
@@ -100,13 +79,26 @@ static bool somebody_leads(void *argument)
 {
     (void)argument;
     leading = 0;
-    run("values", NULL, &(struct reader){.each = read_role});
+    run("values", NULL, read_role, NULL);
     return leading > 0;
 }
 
 int stage_leader(void)
 {
     return test_poll(somebody_leads, NULL, 3 * TEST_PATIENCE_MS) ? leading : 0;
+}
+
+struct said {
+    char *text;
+    size_t size;
+};
+
+static void read_said(const char *line, void *argument)
+{
+    const struct said *said = argument;
+    size_t length = strlen(said->text);
+    if (length + 2 < said->size)
+        snprintf(said->text + length, said->size - length, "%s\n", line);
 }
 
 bool ctl_at(int only, const char *const *words, char *said, size_t size)
@@ -118,7 +110,7 @@ bool ctl_at(int only, const char *const *words, char *said, size_t size)
         all[n] = *words++;
     if (said)
         said[0] = '\0';
-    return run("ask", all, &(struct reader){.said = said, .size = size}) == 0;
+    return run("ask", all, said ? read_said : NULL, &(struct said){said, size}) == 0;
 }
 
 /* A free port, before anybody listens there. */
@@ -168,7 +160,7 @@ int stage_begin(int count, bool ways, const char *const *keys)
         return 1;
     if (ways && !begin_ways(words, n, way_keys))
         return 1;
-    int code = run("start", words, &(struct reader){.each = read_value});
+    int code = run("start", words, read_value, NULL);
     if (code != 0)
         return code == TEST_SKIP_CODE ? test_skip("etcd", "there is no etcd here") : 1;
     stage.middle = middle_start(stage.ports[0]);
@@ -185,7 +177,7 @@ void stage_end(void)
         if (stage.ways[i].port > 0)
             test_proxy_end(&stage.ways[i]);
     middle_end();
-    run("end", NULL, NULL);
+    run("end", NULL, NULL, NULL);
     test_folder_remove(stage.folder);
 }
 
@@ -243,15 +235,6 @@ void client_end(mortise_client *client)
         EXPECT(OK, mortise_close(client, &detail));
 }
 
-const char *fresh_name(void)
-{
-    static char names[16][32];
-    static atomic_uint number;
-    unsigned n = atomic_fetch_add(&number, 1);
-    snprintf(names[n % 16], sizeof names[0], "name-%u", n);
-    return names[n % 16];
-}
-
 mortise_lease *take(mortise_client *client, const char *name)
 {
     mortise_lease *lease = NULL;
@@ -305,23 +288,6 @@ bool wait_waiting(mortise_client *holder, mortise_client *waiter, const char *na
     return is_good;
 }
 
-struct awaited {
-    mortise_lease *lease;
-    mortise_lease_state state;
-};
-
-static bool state_is(void *argument)
-{
-    const struct awaited *awaited = argument;
-    return mortise_state(awaited->lease) == awaited->state;
-}
-
-bool wait_state(mortise_lease *lease, mortise_lease_state state, int64_t timeout_ms)
-{
-    struct awaited awaited = {lease, state};
-    return test_poll(state_is, &awaited, timeout_ms);
-}
-
 bool keys_below(const char *prefix, char *keys, size_t size)
 {
     return ctl_at(1, (const char *const[]){"get", "--prefix", "--keys-only", prefix, NULL}, keys,
@@ -347,32 +313,4 @@ bool revoke_all_leases(void)
          lease = strtok_r(NULL, "\n", &rest))
         CTL("lease", "revoke", lease); /* one that has ended meanwhile is no failure */
     return is_good;
-}
-
-/* ---- waiters ----------------------------------------------------------------------------------------- */
-
-static void *wait_main(void *argument)
-{
-    struct waiter *waiter = argument;
-    waiter->status =
-        mortise_acquire(waiter->client, waiter->name,
-                        MORTISE_OPTIONS(.wait_ms = 3 * TEST_PATIENCE_MS), &waiter->lease, NULL);
-    if (waiter->other)
-        waiter->other_state = mortise_state(waiter->other);
-    test_count_add(&waiter->done, 1);
-    return NULL;
-}
-
-void waiter_start(struct waiter *waiter, mortise_client *client, const char *name)
-{
-    *waiter = (struct waiter){
-        .client = client, .name = name, .done = TEST_COUNT_INIT, .other = waiter->other};
-    if (pthread_create(&waiter->thread, NULL, wait_main, waiter) != 0)
-        CU_FAIL_FATAL("no thread");
-}
-
-mortise_status waiter_join(struct waiter *waiter)
-{
-    pthread_join(waiter->thread, NULL);
-    return waiter->status;
 }

@@ -5,13 +5,8 @@
 
 #include "middle.h"
 
-#include <expect.h>
-#include <mortise/mortise.h>
 #include <proxy.h>
-#include <support.h>
-
-#include <CUnit/CUnit.h>
-#include <pthread.h>
+#include <scene.h>
 
 #define SERVERS_MAX 3
 
@@ -49,8 +44,6 @@ mortise_client *client_behind_middle(const char *settings);
 mortise_client *client_of(int server, const char *settings);
 void client_end(mortise_client *client);
 
-/* Returns an unused name. Valid for 16 calls. */
-const char *fresh_name(void);
 mortise_lease *take(mortise_client *client, const char *name);
 void give_back(mortise_lease *lease);
 /* How many hold the name or wait for it, as this client sees it; waits until there are so many. */
@@ -59,28 +52,13 @@ bool wait_contenders(mortise_client *client, const char *name, int count);
 bool wait_waiting(mortise_client *holder, mortise_client *waiter, const char *name);
 /* Where time itself is the event: something ends by then. */
 void let_pass(int64_t ms);
-bool wait_state(mortise_lease *lease, mortise_lease_state state, int64_t timeout_ms);
 /* The whole keys below `prefix`, one a line. */
 bool keys_below(const char *prefix, char *keys, size_t size);
 /* The leases that the servers have: hexadecimal, one a line. */
 bool leases_of_servers(char *leases, size_t size);
 bool revoke_all_leases(void);
 
-/* An acquire that waits on a thread of its own. */
-struct waiter {
-    pthread_t thread;
-    mortise_client *client;
-    const char *name;
-    mortise_status status;
-    mortise_lease *lease;
-    struct test_count done;
-    mortise_lease *other;            /* checked when it is granted: */
-    mortise_lease_state other_state; /* nobody else may hold then */
-};
-void waiter_start(struct waiter *waiter, mortise_client *client, const char *name);
-mortise_status waiter_join(struct waiter *waiter);
-
-extern const CU_TestInfo call_tests[], lease_tests[], cut_tests[], noise_tests[], user_tests[],
-    tls_tests[], cluster_tests[], space_tests[], disk_tests[];
+extern const CU_TestInfo call_tests[], cover_tests[], lease_tests[], cut_tests[], noise_tests[],
+    user_tests[], tls_tests[], cluster_tests[], space_tests[], disk_tests[];
 
 #endif

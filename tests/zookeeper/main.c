@@ -2,22 +2,8 @@
  * the first of them behind the proxy, so sets can run at the same time. */
 #include "stage.h"
 
-#include <CUnit/Basic.h>
 #include <stdio.h>
 #include <string.h>
-
-static CU_TestInfo *chosen(const CU_TestInfo *tests, const char *only)
-{
-    static CU_TestInfo some[8][64];
-    static int used;
-    CU_TestInfo *to = some[used++];
-    int n = 0;
-    for (; tests->pName; tests++)
-        if (!only || strstr(tests->pName, only))
-            to[n++] = *tests;
-    to[n] = (CU_TestInfo)CU_TEST_INFO_NULL;
-    return to;
-}
 
 /* A set of tests on one stage. */
 struct set {
@@ -54,19 +40,14 @@ static int run_set(const struct set *set, const char *only)
     char names[6][32];
     for (int i = 0; set->tests[i]; i++) {
         snprintf(names[i], sizeof names[i], "%s %d", set->name, i + 1);
-        suites[i] = (CU_SuiteInfo){.pName = names[i], .pTests = chosen(set->tests[i], only)};
+        suites[i] = (CU_SuiteInfo){.pName = names[i], .pTests = scene_choose(set->tests[i], only)};
     }
     int code = stage_begin(set->servers, set->keys);
     if (code != 0)
         return code;
-    if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
-        return 1;
-    CU_basic_set_mode(CU_BRM_VERBOSE);
-    CU_basic_run_tests();
-    unsigned failed = CU_get_number_of_failures();
-    CU_cleanup_registry();
+    code = scene_run(suites);
     stage_end();
-    return failed == 0 ? 0 : 1;
+    return code;
 }
 
 int main(int argc, char **argv)

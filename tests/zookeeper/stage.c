@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define ROOT "/faults"
@@ -15,8 +14,9 @@ struct stage stage;
 
 /* ---- servers ------------------------------------------------------------------------------------- */
 
-static void read_value(const char *line)
+static void read_value(const char *line, void *argument)
 {
+    (void)argument;
     char key[16];
     for (int i = 1; i <= 3; i++) {
         int length = snprintf(key, sizeof key, i == 1 ? "PORT=" : "PORT%d=", i);
@@ -28,23 +28,10 @@ static void read_value(const char *line)
 }
 
 /* Runs servers.sh; its lines go to `each`. Its exit code. */
-static int run(const char *verb, const char *const *words, void (*each)(const char *line))
+static int run(const char *verb, const char *const *words,
+               void (*each)(const char *line, void *argument))
 {
-    struct test_process script;
-    char path[512], line[1024];
-    const char *argv[24] = {"/bin/sh", path, verb, "zookeeper", stage.folder};
-    int n = 5;
-    snprintf(path, sizeof path, "%s/tests/servers.sh", getenv("MORTISE_SOURCE_DIR"));
-    while (words && *words && n < 23)
-        argv[n++] = *words++;
-    if (!test_spawn(&script, argv))
-        return -1;
-    while (test_hear(&script, line, sizeof line, 4 * TEST_PATIENCE_MS))
-        if (each)
-            each(line);
-    int status = test_reap(&script, 4 * TEST_PATIENCE_MS);
-    test_kill(&script);
-    return status >= 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return scene_servers("zookeeper", stage.folder, verb, words, each, NULL);
 }
 
 bool stage_server(const char *verb, int only)
@@ -77,8 +64,9 @@ int stage_quorum_port(int only)
 
 static int leading;
 
-static void read_role(const char *line)
+static void read_role(const char *line, void *argument)
 {
+    (void)argument;
     if (strncmp(line, "ROLE", 4) == 0 && strstr(line, "=leader"))
         leading = line[4] == '=' ? 1 : line[4] - '0';
 }
@@ -196,15 +184,6 @@ int64_t session_of(mortise_client *client)
     EXPECT(OK, mortise_ping(client, text, sizeof text, &detail));
     const char *place = strstr(text, "session 0x");
     return place ? (int64_t)strtoull(place + 10, NULL, 16) : 0;
-}
-
-const char *fresh_name(void)
-{
-    static char names[16][32];
-    static unsigned next;
-    char *name = names[next % 16];
-    snprintf(name, sizeof names[0], "name%u", next++);
-    return name;
 }
 
 mortise_lease *take(mortise_client *client, const char *name)
@@ -343,58 +322,4 @@ int64_t deadline_of(mortise_lease *lease)
 {
     int64_t now_ms = test_now_ms(), left_ms = mortise_remaining_ms(lease);
     return left_ms > 0 ? now_ms + left_ms : 0;
-}
-
-struct awaited {
-    mortise_lease *lease;
-    mortise_lease_state state;
-};
-
-static bool state_is(void *argument)
-{
-    const struct awaited *awaited = argument;
-    return mortise_state(awaited->lease) == awaited->state;
-}
-
-bool wait_state(mortise_lease *lease, mortise_lease_state state, int64_t timeout_ms)
-{
-    struct awaited awaited = {lease, state};
-    return test_poll(state_is, &awaited, timeout_ms);
-}
-
-/* ---- waiters ----------------------------------------------------------------------------------------- */
-
-static void *wait_main(void *argument)
-{
-    struct waiter *waiter = argument;
-    waiter->status =
-        mortise_acquire(waiter->client, waiter->name,
-                        MORTISE_OPTIONS(.wait_ms = waiter->wait_ms, .mode = waiter->mode,
-                                        .permits = waiter->permits),
-                        &waiter->lease, NULL);
-    if (waiter->other)
-        waiter->other_state = mortise_state(waiter->other);
-    waiter->granted_ms = test_now_ms();
-    test_count_add(&waiter->done, 1);
-    return NULL;
-}
-
-void waiter_start(struct waiter *waiter, mortise_client *client, const char *name)
-{
-    *waiter =
-        (struct waiter){.client = client,
-                        .name = name,
-                        .wait_ms = waiter->wait_ms > 0 ? waiter->wait_ms : 3 * TEST_PATIENCE_MS,
-                        .mode = waiter->mode,
-                        .permits = waiter->permits,
-                        .done = TEST_COUNT_INIT,
-                        .other = waiter->other};
-    if (pthread_create(&waiter->thread, NULL, wait_main, waiter) != 0)
-        CU_FAIL_FATAL("no thread");
-}
-
-mortise_status waiter_join(struct waiter *waiter)
-{
-    pthread_join(waiter->thread, NULL);
-    return waiter->status;
 }

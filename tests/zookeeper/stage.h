@@ -3,13 +3,9 @@
 #ifndef MORTISE_TESTS_ZOOKEEPER_STAGE_H
 #define MORTISE_TESTS_ZOOKEEPER_STAGE_H
 
-#include <expect.h>
-#include <mortise/mortise.h>
 #include <proxy.h>
-#include <support.h>
+#include <scene.h>
 
-#include <CUnit/CUnit.h>
-#include <pthread.h>
 #include <zookeeper/zookeeper.h>
 
 /* The timeout of sessions that must not end, however busy the machine is. */
@@ -48,8 +44,6 @@ mortise_client *client_direct(const char *settings);
 mortise_client *client_at(int server, const char *settings);
 void client_end(mortise_client *client);
 
-/* Returns an unused name. Valid for 16 calls. */
-const char *fresh_name(void);
 mortise_lease *take(mortise_client *client, const char *name);
 
 /* Returns how many contenders the servers have for the name; finds the n-th of them in the order of their numbers. */
@@ -72,25 +66,6 @@ int64_t session_of(mortise_client *client);
 bool session_close_by_hand(int64_t session);
 /* Returns the instant at which it will be LOST without a renewal. 0: it is LOST already. */
 int64_t deadline_of(mortise_lease *lease);
-bool wait_state(mortise_lease *lease, mortise_lease_state state, int64_t timeout_ms);
-
-/* An acquire that waits on a thread of its own. */
-struct waiter {
-    pthread_t thread;
-    mortise_client *client;
-    const char *name;
-    int64_t wait_ms, granted_ms; /* wait_ms 0: as long as a test is patient */
-    mortise_mode mode;
-    uint32_t permits;
-    mortise_status status;
-    mortise_lease *lease;
-    struct test_count done;
-    /* checked when it is granted: nobody else may hold then */
-    mortise_lease *other;
-    mortise_lease_state other_state;
-};
-void waiter_start(struct waiter *waiter, mortise_client *client, const char *name);
-mortise_status waiter_join(struct waiter *waiter);
 
 extern const CU_TestInfo cut_tests[], node_tests[], crowd_tests[], session_tests[],
     ensemble_tests[], follower_tests[], fifo_tests[], op_tests[], memory_tests[], state_tests[],
