@@ -19,7 +19,7 @@ from . import _errors, _values
 from ._block import AsyncBlock, AsyncScope, Waiter
 from ._client import _keys
 from ._lease import HELD, RELEASED, BaseLease, Leases, OnLoss, drop_all
-from ._lock import Left, call_back, drop_lost, forget, give_up, quietly
+from ._lock import Left, call_back, drop_lost, failures_of, forget, give_up, quietly
 from ._native import ffi, lib
 
 if TYPE_CHECKING:
@@ -343,7 +343,7 @@ class AsyncLockMany(AsyncBlock):
         try:
             futures = [lease._start_acquire(options) for lease in leases]
             found = [lease._acquired(await future) for lease, future in zip(leases, futures)]
-            failures = [lease._failure(status) for lease, status in zip(leases, found) if status != _errors.OK]
+            failures = failures_of(leases, found)
             call_back(leases, self._on_loss)
             if not give_up(leases, failures, self._request.wait_ms):
                 return leases
@@ -355,18 +355,22 @@ class AsyncLockMany(AsyncBlock):
 
     async def _in_order(self) -> Leases[AsyncLease]:
         """Waits for each name while it holds only smaller ones, so that nobody waits in a circle."""
-        left, found, order = Left(self._request.wait_ms), list[AsyncLease](), sorted(self._names)
+        found = list[AsyncLease]()
         try:
-            while len(found) < len(order):
-                options = self._request.with_wait(left.wait_ms())
-                found.append(await acquire(self._client, order[len(found)], options, quietly(self._on_loss)))
-                call_back(found, self._on_loss if len(found) == len(order) else quietly(self._on_loss))
-                drop_lost(found, left)
-            by_name = dict(zip(order, found))
-            return Leases([by_name[name] for name in self._names])
+            return await self._fill(found)  # a function without a try: see failures_of()
         except BaseException:
             drop_all(found)
             raise
+
+    async def _fill(self, found: list[AsyncLease]) -> Leases[AsyncLease]:
+        left, order = Left(self._request.wait_ms), sorted(self._names)
+        while len(found) < len(order):
+            options = self._request.with_wait(left.wait_ms())
+            found.append(await acquire(self._client, order[len(found)], options, quietly(self._on_loss)))
+            call_back(found, self._on_loss if len(found) == len(order) else quietly(self._on_loss))
+            drop_lost(found, left)
+        by_name = dict(zip(order, found))
+        return Leases([by_name[name] for name in self._names])
 
     async def __aenter__(self) -> Leases[AsyncLease]:
         leases = await self.acquire()

@@ -387,18 +387,23 @@ class Client(Scope):
 
     def _acquire_in_order(self, names: Sequence[bytes], request: Request, on_loss: OnLoss | None) -> Leases[Lease]:
         """Waits for each name while it holds only smaller ones, so that nobody waits in a circle."""
-        left, found, order = Left(request.wait_ms), builtins.list[Lease](), sorted(names)
+        found = builtins.list[Lease]()
         try:
-            while len(found) < len(order):
-                options = request.with_wait(left.wait_ms())
-                found.append(self._acquire(order[len(found)], options, request, quietly(on_loss)))
-                call_back(found, on_loss if len(found) == len(order) else quietly(on_loss))
-                drop_lost(found, left)
-            by_name = dict(zip(order, found))
-            return Leases([by_name[name] for name in names])
+            return self._fill(found, names, request, on_loss)  # a function without a try: see failures_of()
         except BaseException:
             drop_all(found)
             raise
+
+    def _fill(self, found: builtins.list[Lease], names: Sequence[bytes], request: Request,
+              on_loss: OnLoss | None) -> Leases[Lease]:
+        left, order = Left(request.wait_ms), sorted(names)
+        while len(found) < len(order):
+            options = request.with_wait(left.wait_ms())
+            found.append(self._acquire(order[len(found)], options, request, quietly(on_loss)))
+            call_back(found, on_loss if len(found) == len(order) else quietly(on_loss))
+            drop_lost(found, left)
+        by_name = dict(zip(order, found))
+        return Leases([by_name[name] for name in names])
 
     # ---- questions ----
 

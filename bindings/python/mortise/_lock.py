@@ -138,6 +138,11 @@ def _lost_meanwhile(status: int, lease: BaseLease) -> _errors.Error:
     return _errors.make(status, f"the lease of {lease.name!r} was lost while the others were missing")
 
 
+def failures_of(leases: Sequence[BaseLease], found: Sequence[int]) -> list[_errors.Error]:
+    """By the statuses. A function of its own: a signal at the end of such a loop passes by a `try` around it in Python 3.13."""
+    return [lease._failure(status) for lease, status in zip(leases, found) if status != _errors.OK]
+
+
 def give_up(leases: Sequence[BaseLease], failures: list[_errors.Error], wait_ms: int) -> bool:
     """After a try of several names at once: False if all are held; True if waiting may mend what is missing; else raises."""
     if not failures:
