@@ -88,22 +88,31 @@ void dispatch_turn(struct driver *driver)
         send_op(driver, op_take(&driver->held_back, driver->held_back));
 }
 
-/* Renewals have deadlines: those of a mode go together, before all else. A downgrade goes alone. In a cluster each has a
- * script call of its own, because the keys of a call must be in one slot. */
+/* A downgrade is a request of its own. In a cluster so is a shared lock, which has several keys, and one that may have moved. */
+static bool goes_alone(const struct driver *driver, const mortise_op *op)
+{
+    return driver->in_cluster && (op->mode == MORTISE_SHARED || data_of(op)->redirects > 0);
+}
+
+/* Renewals have deadlines: those of a mode go together, before all else. */
 static void send_renewals(struct driver *driver)
 {
-    size_t most = driver->in_cluster ? 1 : RENEW_MAX;
     mortise_op *renewals[2][RENEW_MAX], *op, *next;
     size_t count[2] = {0};
     DL_FOREACH_SAFE2(driver->waiting, op, next, next)
     {
         if (op->kind != MORTISE_OP_RENEW || (op->flags & MORTISE_OP_DOWNGRADE) != 0)
             continue;
-        bool shared = op->mode == MORTISE_SHARED;
-        renewals[shared][count[shared]++] = op_take(&driver->waiting, op);
-        if (count[shared] < most)
+        op_take(&driver->waiting, op);
+        if (goes_alone(driver, op)) {
+            renewal_start(driver, &op, 1);
             continue;
-        renewal_start(driver, renewals[shared], most);
+        }
+        bool shared = op->mode == MORTISE_SHARED;
+        renewals[shared][count[shared]++] = op;
+        if (count[shared] < RENEW_MAX)
+            continue;
+        renewal_start(driver, renewals[shared], RENEW_MAX);
         count[shared] = 0;
     }
     for (int shared = 0; shared < 2; shared++)

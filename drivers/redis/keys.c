@@ -9,7 +9,8 @@ void key_put(struct link *link, const mortise_op *op, enum key key)
 void key_put_of(struct link *link, const char *name, size_t name_len, enum key key)
 {
     static const char *const words[] = {
-        [KEY_TOKEN] = "token", [KEY_NEWS] = "news", [KEY_QUEUE] = "queue", [KEY_RECORD] = "record"};
+        [KEY_TOKEN] = "token",   [KEY_NEWS] = "news",       [KEY_QUEUE] = "queue",
+        [KEY_RECORD] = "record", [KEY_HOLDERS] = "holders", [KEY_SHARES] = "shares"};
     if (key == KEY_LOCK)
         link_argument(link, name, name_len);
     else

@@ -114,7 +114,7 @@ enum layout { LAYOUT_STRING, LAYOUT_HASH, LAYOUT_REDISSON };
 /* What an acquire that has to wait asks for: nothing, a place, a place where it may have one already. */
 enum wish { WISH_NONE, WISH_NEW, WISH_AGAIN };
 
-enum key { KEY_LOCK, KEY_TOKEN, KEY_NEWS, KEY_QUEUE, KEY_RECORD };
+enum key { KEY_LOCK, KEY_TOKEN, KEY_NEWS, KEY_QUEUE, KEY_RECORD, KEY_HOLDERS, KEY_SHARES };
 
 struct driver;
 

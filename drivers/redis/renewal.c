@@ -9,6 +9,7 @@ struct batch {
     struct driver *driver;
     enum script script;
     bool by_text;
+    bool asks; /* ASKING comes first, which has a reply, too */
     size_t count;
     mortise_op *ops[]; /* NULL: canceled */
 };
@@ -18,12 +19,32 @@ static void lost(struct link_call *call, enum link_loss loss, const struct link_
 
 /* ---- sending ---------------------------------------------------------------------------------------- */
 
+/* One lock, in a cluster: as in shared.c, but for the queue, which may not be there. */
+static void put_shared_of_slot(struct batch *batch)
+{
+    struct driver *driver = batch->driver;
+    struct link *link = &driver->link;
+    const mortise_op *op = batch->ops[0];
+    batch->by_text = script_put(driver, batch->script, 3, 4);
+    key_put(link, op, KEY_LOCK);
+    key_put(link, op, KEY_HOLDERS);
+    key_put(link, op, KEY_SHARES);
+    link_text(link, driver->layout == LAYOUT_HASH ? "hash" : "string");
+    key_put_grant(link, op);
+    link_number(link, op->ttl_ms);
+    key_put(link, op, KEY_QUEUE);
+}
+
 static void put_shared(struct batch *batch)
 {
     struct driver *driver = batch->driver;
     struct link *link = &driver->link;
     unsigned n = (unsigned)batch->count;
     batch->script = SCRIPT_SHARED_RENEW;
+    if (driver->in_cluster) {
+        put_shared_of_slot(batch);
+        return;
+    }
     batch->by_text = script_put(driver, batch->script, 2 * n, 1 + 2 * n);
     for (unsigned i = 0; i < n; i++) {
         key_put(link, batch->ops[i], KEY_LOCK);
@@ -50,8 +71,13 @@ static void put(struct batch *batch)
         put_shared(batch);
         return;
     }
+    unsigned arguments = redisson ? 4 * n : 2 * n;
     batch->script = scripts[driver->layout];
-    batch->by_text = script_put(driver, batch->script, n, redisson ? 4 * n : 2 * n);
+    if (driver->in_cluster && n > 1) { /* of several slots: scripts/include/any_slot */
+        batch->by_text = script_put(driver, batch->script, 0, 1 + n + arguments);
+        link_number(link, n);
+    } else
+        batch->by_text = script_put(driver, batch->script, n, arguments);
     for (unsigned i = 0; i < n; i++)
         key_put(link, batch->ops[i], KEY_LOCK);
     for (unsigned i = 0; i < n; i++) {
@@ -74,14 +100,19 @@ void renewal_start(struct driver *driver, mortise_op **ops, size_t n)
     batch->count = n;
     batch->call.replied = replied;
     batch->call.lost = lost;
+    batch->asks = n == 1 && data_of(ops[0])->asking;
     link_call_begin(&driver->link, &batch->call);
+    if (batch->asks) {
+        link_command(&driver->link, 1);
+        link_text(&driver->link, "ASKING");
+    }
     for (size_t i = 0; i < n; i++) {
         batch->ops[i] = ops[i];
         op_set(ops[i], OP_RENEWING, batch);
         op_sent(ops[i], &batch->call);
     }
     put(batch);
-    link_call_end(&driver->link, &batch->call, 1);
+    link_call_end(&driver->link, &batch->call, batch->asks ? 2 : 1);
 }
 
 void renewal_cancel(mortise_op *op)
@@ -134,15 +165,33 @@ static void refused(struct batch *batch, const redisReply *reply)
             op_fail_odd(batch->driver, batch->ops[i]);
 }
 
+/* Of a batch of many slots. */
+static bool may_have_moved(const struct batch *batch, char digit)
+{
+    return batch->driver->in_cluster && batch->count > 1 && digit == '3';
+}
+
+/* The server says then where it is, or what is wrong. */
+static void ask_alone(const struct batch *batch, size_t which)
+{
+    mortise_op *op = batch->ops[which];
+    data_of(op)->redirects++;
+    op_set(op, OP_NEW, NULL);
+    batch->driver->dispatch->start(batch->driver, &op, 1);
+}
+
 static void replied(struct link_call *call, unsigned index, redisReply *reply)
 {
     struct batch *batch = (struct batch *)call;
     bool answer = reply->type == REDIS_REPLY_STRING && (size_t)reply->len == batch->count;
-    (void)index;
+    if (batch->asks && index == 0)
+        return;
     if (!answer)
         refused(batch, reply);
     for (size_t i = 0; answer && i < batch->count; i++)
-        if (batch->ops[i] != NULL)
+        if (batch->ops[i] != NULL && may_have_moved(batch, reply->str[i]))
+            ask_alone(batch, i);
+        else if (batch->ops[i] != NULL)
             answer_renewed(batch->driver, batch->ops[i], reply->str[i], call->sent_ns);
     free(batch);
 }

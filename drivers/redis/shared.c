@@ -23,13 +23,14 @@ static void put_layout(struct driver *driver)
     link_text(&driver->link, driver->layout == LAYOUT_HASH ? "hash" : "string");
 }
 
+/* In a cluster the server must know all keys, lest it executes the script while some of them are on their way. */
 static void put_script(struct request *request, enum script script, unsigned arguments)
 {
-    struct link *link = &request->driver->link;
-    request_script(request, script, 3, arguments);
-    key_put(link, request->op, KEY_LOCK);
-    key_put(link, request->op, KEY_TOKEN);
-    key_put(link, request->op, KEY_QUEUE);
+    static const enum key keys[] = {KEY_LOCK, KEY_TOKEN, KEY_QUEUE, KEY_HOLDERS, KEY_SHARES};
+    unsigned count = request->driver->in_cluster ? 5 : 3;
+    request_script(request, script, count, arguments);
+    for (unsigned i = 0; i < count; i++)
+        key_put(&request->driver->link, request->op, keys[i]);
 }
 
 /* ---- acquire ---------------------------------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 -- Renews many locks of Redisson's layout, each where its hold stands; never shortens what is there.
 -- KEYS: locks. ARGV: for each grant, ttl (ms), owner's field, 1 if shared.
 -- For each a digit: 2 renewed, 1 another's, 0 gone, 3 it cannot be told.
+-- include any_slot
 local time, out = redis.call('time'), {}
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 for i = 1, #KEYS do

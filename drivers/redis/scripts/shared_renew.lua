@@ -1,19 +1,25 @@
 -- Renews shared holders of many locks, each where it stands; never shortens what is there.
 -- KEYS: for each lock, queue. ARGV: layout; for each grant, ttl (ms).
+-- In a cluster, one lock, and only what is there for sure. KEYS: lock, holders, shares. ARGV: layout, grant, ttl, queue.
 -- For each a digit: 2 renewed, 1 the lock is another's, 0 gone, 3 it cannot be told.
 -- include queue
 -- include shared
 local time, out = call('time'), {}
 local now = time[1] .. sub('00000' .. time[2], -6)
-for i = 1, #KEYS / 2 do
-    local share = shared(KEYS[2 * i - 1], KEYS[2 * i], ARGV[1] == 'hash', now)
+local function renew(lock, queue, grant, ttl)
+    local share = shared(lock, queue, ARGV[1] == 'hash', now)
     local state = share.open()
     if share.refused then
-        out[i] = string.find(share.refused.err, 'WRONGTYPE') and '1' or '3'
-    elseif share.renew(ARGV[2 * i], ARGV[2 * i + 1]) then
-        out[i] = '2'
-    else
-        out[i] = state == 'other' and '1' or '0'
+        return string.find(share.refused.err, 'WRONGTYPE') and '1' or '3'
+    elseif share.renew(grant, ttl) then
+        return '2'
     end
+    return state == 'other' and '1' or '0'
+end
+if #ARGV == 4 then
+    return renew(KEYS[1], ARGV[4], ARGV[2], ARGV[3])
+end
+for i = 1, #KEYS / 2 do
+    out[i] = renew(KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i], ARGV[2 * i + 1])
 end
 return table.concat(out)

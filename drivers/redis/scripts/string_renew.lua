@@ -1,2 +1,3 @@
 -- Renews many locks, each where it is still under its grant.
+-- include any_slot
 -- include renew_strings
