@@ -347,7 +347,8 @@ bool watch_answer_read(struct bytes message, struct watch_answer *answer)
     return is_good && !reader.failed;
 }
 
-bool watch_deletion(struct bytes message, struct bytes key, int64_t *revision, struct bytes *value)
+bool watch_deletion(struct bytes message, struct bytes key, int64_t from, int64_t *revision,
+                    struct bytes *value)
 {
     struct reader reader = reader_of(message);
     struct field field, part;
@@ -365,7 +366,8 @@ bool watch_deletion(struct bytes message, struct bytes key, int64_t *revision, s
             else if (part.number == 3 && part.is_bytes)
                 kv_read(part.bytes, &before);
         }
-        if (!deleted || kv.key.size != key.size || memcmp(kv.key.data, key.data, key.size) != 0)
+        if (!deleted || kv.modified < from || kv.key.size != key.size ||
+            memcmp(kv.key.data, key.data, key.size) != 0)
             continue;
         *revision = kv.modified;
         *value = before.value;

@@ -109,8 +109,9 @@ struct watch_answer {
 bool answer_read(enum method method, struct bytes message, struct answer *answer);
 void answer_free(struct answer *answer);
 bool watch_answer_read(struct bytes message, struct watch_answer *answer);
-/* The deletion of a key in a message of a watch that was read before. False: there is none. revision: of the deletion. value: what
- * the key had, if the watch asked for that, and the server still knows it. */
-bool watch_deletion(struct bytes message, struct bytes key, int64_t *revision, struct bytes *value);
+/* The deletion of a key at the revision `from` or later, in a message of a watch that was read before. False: there is none. revision: of
+ * the deletion. value: what the key had, if the watch asked for that, and the server still knows it. */
+bool watch_deletion(struct bytes message, struct bytes key, int64_t from, int64_t *revision,
+                    struct bytes *value);
 
 #endif

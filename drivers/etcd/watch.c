@@ -12,7 +12,9 @@
  *
  * TURNS (wait.c). The watch of a claim's turn is a prompt one, of the range from one of its two keys to the other. Messages of one
  * watch come in the order of revisions, and all that happened at one revision comes in one message. What lies between the two keys
- * means nothing. */
+ * means nothing. The watch is *sure* when it was made at a revision that its owner knows, or when the read has shown both keys:
+ * before that, somebody may have deleted the own key unseen. A deletion that is earlier than what its owner knows is of an earlier
+ * life of the key (a member that is behind, as a balancer of calls may choose it). */
 #include "driver.h"
 
 #include <stdlib.h>
@@ -29,6 +31,7 @@ struct watch {
     int64_t from_revision; /* its owner knows what was before */
     bool puts;
     size_t key_size; /* 0: it begins at from_revision, and needs no read */
+    bool is_sure;    /* of a turn */
     size_t own_size; /* > 0: the watch of a turn; behind the key is the own key of the claim */
     uint8_t key[];
 };
@@ -166,7 +169,7 @@ static void tell(struct driver *driver, const struct watch *watch, enum watch_ev
 /* The keys as they were when the watch had been made. */
 static void checked(struct driver *driver, struct call *call)
 {
-    const struct watch *watch = watch_of(driver, (int64_t)call->to.step);
+    struct watch *watch = watch_of(driver, (int64_t)call->to.step);
     if (watch == NULL || call->end == CALL_LOST)
         return;
     const struct kvs *found = &call->answer.ops[0], *own = &call->answer.ops[1];
@@ -178,11 +181,14 @@ static void checked(struct driver *driver, struct call *call)
         tell(driver, watch, WATCH_DELETED);
     else if (watch->puts && found->all[0].modified >= watch->from_revision)
         tell(driver, watch, WATCH_CHANGED);
+    else
+        watch->is_sure = true;
 }
 
-static void made(struct driver *driver, const struct watch *watch, int64_t revision)
+static void made(struct driver *driver, struct watch *watch, int64_t revision)
 {
-    if (watch->key_size == 0 || revision < watch->from_revision)
+    watch->is_sure = revision < watch->from_revision;
+    if (watch->key_size == 0 || watch->is_sure)
         return;
     struct call *call =
         link_begin(&driver->link, METHOD_TXN,
@@ -202,12 +208,16 @@ static void made(struct driver *driver, const struct watch *watch, int64_t revis
 /* Something between the two keys of a turn was deleted. */
 static void turn_message(struct driver *driver, const struct watch *watch, struct bytes message)
 {
-    int64_t revision;
+    int64_t from = watch->from_revision, revision;
     struct bytes value;
-    if (watch_deletion(message, own_of(watch), &revision, &value))
+    if (watch_deletion(message, own_of(watch), from, &revision, &value))
         tell(driver, watch, WATCH_CHANGED);
-    else if (watch_deletion(message, key_of(watch), &revision, &value))
+    else if (!watch_deletion(message, key_of(watch), from, &revision, &value))
+        return;
+    else if (watch->is_sure)
         driver->upcalls->turn(driver, watch->target, revision, value);
+    else
+        tell(driver, watch, WATCH_DELETED);
 }
 
 bool watch_message(struct driver *driver, struct bytes message)

@@ -117,6 +117,19 @@ static void release_delayed(struct releaser *releaser, mortise_client *client, c
     CHECK(test_poll(was_hit, NULL, TEST_PATIENCE_MS));
 }
 
+/* When everything has passed. */
+static void both_succeed(struct releaser *releaser, struct waiter *waiter)
+{
+    for (int i = 0; i < 3; i++)
+        EXPECT(OK, mortise_ping(waiter->client, NULL, 0, &detail));
+    middle_clear();
+    pthread_join(releaser->thread, NULL);
+    CHECK(releaser->status == MORTISE_OK);
+    CHECK(waiter_join(waiter) == MORTISE_OK);
+    give_back(waiter->lease);
+    client_end(waiter->client);
+}
+
 /* The delete comes behind the acquire that has deleted the key, and is answered first: no key. That is no loss. */
 static void test_answered_first(void)
 {
@@ -129,14 +142,7 @@ static void test_answered_first(void)
     waiter_start(&waiter, client, name);
     CHECK(test_poll(was_hit, NULL, TEST_PATIENCE_MS));
     middle_do_delayed();
-    for (int i = 0; i < 3; i++)
-        EXPECT(OK, mortise_ping(client, NULL, 0, &detail));
-    middle_clear();
-    pthread_join(releaser.thread, NULL);
-    CHECK(releaser.status == MORTISE_OK);
-    CHECK(waiter_join(&waiter) == MORTISE_OK);
-    give_back(waiter.lease);
-    client_end(client);
+    both_succeed(&releaser, &waiter);
 }
 
 /* The acquire that has deleted the key is refused, so it does not say whether the key was there. */
@@ -155,14 +161,7 @@ static void test_refused_cover(void)
                                .text = "etcdserver: mvcc: database space exceeded"});
     waiter_start(&waiter, client, name);
     CHECK(test_poll(was_hit, NULL, TEST_PATIENCE_MS));
-    for (int i = 0; i < 3; i++)
-        EXPECT(OK, mortise_ping(client, NULL, 0, &detail));
-    middle_clear();
-    pthread_join(releaser.thread, NULL);
-    CHECK(releaser.status == MORTISE_OK);
-    CHECK(waiter_join(&waiter) == MORTISE_OK);
-    give_back(waiter.lease);
-    client_end(client);
+    both_succeed(&releaser, &waiter);
 }
 
 /* The session of the acquire that has deleted the key is over before that is answered; the acquire begins anew in another one. */

@@ -57,6 +57,10 @@ static void fuzz_watch(struct bytes message)
     struct watch_answer answer;
     if (watch_answer_read(message, &answer))
         check_inside(answer.reason, message);
+    int64_t revision;
+    struct bytes value;
+    if (watch_deletion(message, (struct bytes){(const uint8_t *)"a", 1}, 0, &revision, &value))
+        check_inside(value, message);
 }
 
 static void fuzz_name(struct bytes text)

@@ -189,13 +189,14 @@ static void test_deletions(void)
                                  "\x1a\x0e\x0a\x01k\x10\x03\x18\x04\x20\x01\x2a\x01v\x30\x09";
     int64_t revision = 0;
     struct bytes value, message = {(const uint8_t *)events, sizeof(events) - 1};
-    CU_ASSERT_TRUE(watch_deletion(message, bytes("k"), &revision, &value));
+    CU_ASSERT_TRUE(watch_deletion(message, bytes("k"), 7, &revision, &value));
     CU_ASSERT(revision == 7 && value.size == 1 && value.data[0] == 'v');
-    CU_ASSERT_TRUE(watch_deletion(message, bytes("j"), &revision, &value));
+    CU_ASSERT_TRUE(watch_deletion(message, bytes("j"), 6, &revision, &value));
     CU_ASSERT(revision == 6 && value.size == 0);
-    CU_ASSERT_FALSE(watch_deletion(message, bytes("i"), &revision, &value));
+    CU_ASSERT_FALSE(watch_deletion(message, bytes("k"), 8, &revision, &value));
+    CU_ASSERT_FALSE(watch_deletion(message, bytes("i"), 0, &revision, &value));
     message.size = 9;
-    CU_ASSERT_FALSE(watch_deletion(message, bytes("k"), &revision, &value));
+    CU_ASSERT_FALSE(watch_deletion(message, bytes("k"), 0, &revision, &value));
 }
 
 static void test_txn_answer(void)
