@@ -144,6 +144,8 @@ void move_end(struct move *move)
 void move_slot(struct fleet *fleet, unsigned slot, int to)
 {
     struct move move;
+    if (slot_owner(fleet, to, slot) == to)
+        return;
     move_begin(&move, fleet, slot, to);
     move_end(&move);
 }
@@ -197,7 +199,7 @@ static bool all_serve(void *fleet)
 /* As if it had been moved: a node tells all others at once of a slot that it has imported, and of an added one in its own time. */
 void slot_give(struct fleet *fleet, unsigned slot, int node)
 {
-    DO(fleet, node, "CLUSTER SETSLOT %u IMPORTING %s", slot, fleet->id[(node + 1) % FLEET]);
+    DO(fleet, node, "CLUSTER SETSLOT %u IMPORTING %s", slot, fleet->id[(node + 1) % MASTERS]);
     DO(fleet, node, "CLUSTER SETSLOT %u NODE %s", slot, fleet->id[node]);
     CHECK(wait_owner(fleet, slot, node));
     CHECK(test_poll(all_serve, fleet, TEST_PATIENCE_MS));

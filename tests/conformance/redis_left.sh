@@ -20,7 +20,7 @@ return left"
 
 # All that is asked in one connection; a line "--- WHAT" stands before each answer.
 left_questions() {
-    echo 'echo "--- keys"'
+    printf '%s\n' 'readonly' 'echo "--- keys"' # of a cluster's replica, too; elsewhere an error
     printf 'eval "%s" 0\n' "$(printf %s "$left_keys" | tr '\n' ' ')"
     printf '%s\n' 'echo "--- channels"' 'pubsub channels' \
         'echo "--- shards"' 'pubsub shardchannels' 'echo "--- patterns"' 'pubsub numpat' 'echo "--- own"' 'client id' \

@@ -1,0 +1,205 @@
+/* test_failover.c - a master goes away, and its replica takes over: leases are renewed there, or reported LOST. With min_replicas
+ * nothing that was granted is forgotten. */
+#include "fleet.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct fleet fleet;
+
+#define HELD_MS 600000 /* no renewal is due */
+#define QUICK "renew_every = 200ms\n"
+static const char timeouts[] = "connect_timeout = 1s\ncommand_timeout = 1s\n";
+static const char one_replica[] =
+    "connect_timeout = 1s\ncommand_timeout = 1s\nmin_replicas = 1\nreplica_timeout = 500ms\n";
+
+static mortise_lease *hold(mortise_client *client, const char *name, struct told *told)
+{
+    mortise_lease *lease = NULL;
+    EXPECT(OK, mortise_acquire(client, name,
+                               MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS, .ttl_ms = HELD_MS,
+                                               .on_state = note_state, .user_data = told),
+                               &lease, &detail));
+    return lease;
+}
+
+static void check_kept(mortise_client *client, mortise_lease *lease, const char *name,
+                       struct told *told, uint64_t renewals)
+{
+    struct server *now = &fleet.node[REPLICA(1)];
+    CHECK(wait_renewals(client, renewals));
+    CHECK(wait_state(lease, MORTISE_STATE_HELD, TEST_PATIENCE_MS));
+    CHECK(holds(now, name) == 1 && is_covered(now, name, lease));
+    CHECK(test_count_get(&told->lost) == 0);
+}
+
+/* The lease goes on at the new master, before its renewal would be due; its waiter gets it there. */
+static void test_killed(void)
+{
+    struct told told = TOLD_INIT;
+    struct pending pending = PENDING_INIT;
+    char name[48];
+    mortise_client *client = fleet_open(&fleet, NULL, timeouts),
+                   *other = fleet_open(&fleet, NULL, timeouts);
+    name_on(&fleet, 1, "kept", name);
+    mortise_lease *lease = hold(client, name, &told);
+    uint64_t token = mortise_token(lease);
+    pending_start(&pending, other, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    CHECK(wait_queue(&fleet.node[1], name, 1));
+    CHECK(wait_replicated(&fleet, 1, 1));
+    fleet_do(&fleet, "kill", 1);
+    fleet_promote(&fleet, REPLICA(1));
+    check_kept(client, lease, name, &told, 1);
+    give(lease);
+    EXPECT(OK, pending_join(&pending));
+    SAFE(mortise_token(pending.lease) > token);
+    CHECK(holds(&fleet.node[REPLICA(1)], name) == 1);
+    fleet_do(&fleet, "start", 1);
+    fleet_mend(&fleet);
+    give(pending.lease);
+    CHECK(holds(&fleet.node[1], name) == 0);
+    close_client(other);
+    close_client(client);
+}
+
+/* What the replica never had is reported LOST at once, not when the next renewal is due. */
+static void test_unreplicated(void)
+{
+    struct told told = TOLD_INIT;
+    char name[48];
+    mortise_client *client = fleet_open(&fleet, NULL, timeouts);
+    name_on(&fleet, 1, "unseen", name);
+    give(take(client, name));
+    CHECK(wait_replicated(&fleet, 1, 1));
+    fleet_strand(&fleet, REPLICA(1), true);
+    mortise_lease *lease = hold(client, name, &told);
+    CHECK(holds(&fleet.node[1], name) == 1);
+    fleet_do(&fleet, "kill", 1);
+    fleet_promote(&fleet, REPLICA(1));
+    fleet_strand(&fleet, REPLICA(1), false);
+    CHECK(test_count_wait(&told.lost, 1));
+    mortise_lease *next = take(client, name);
+    SAFE(mortise_token(next) > mortise_token(lease));
+    EXPECT(LOST, mortise_release(lease, &detail));
+    CHECK(holds(&fleet.node[REPLICA(1)], name) == 1);
+    give(next);
+    fleet_do(&fleet, "start", 1);
+    fleet_mend(&fleet);
+    close_client(client);
+}
+
+/* It is stopped with a request in its buffers, and goes on when another node is the master. */
+static void test_stopped(void)
+{
+    struct told told = TOLD_INIT;
+    struct pending pending = PENDING_INIT;
+    char name[48], asked[48];
+    mortise_client *client = fleet_open(&fleet, QUICK, timeouts),
+                   *late = fleet_open(&fleet, NULL, timeouts);
+    name_on(&fleet, 1, "stopped", name);
+    name_on(&fleet, 1, "asked", asked);
+    mortise_lease *lease = hold(client, name, &told);
+    CHECK(wait_replicated(&fleet, 1, 1));
+    fleet_do(&fleet, "freeze", 1);
+    pending_start(&pending, client, asked, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    CHECK(test_count_wait(&told.suspect, 1));
+    uint64_t before = stats_of(client).renewals;
+    fleet_promote(&fleet, REPLICA(1));
+    EXPECT(OK, pending_join(&pending));
+    CHECK(holds(&fleet.node[REPLICA(1)], asked) == 1);
+    check_kept(client, lease, name, &told, before + 2); /* a request may have been under way */
+    fleet_do(&fleet, "thaw", 1);
+    EXPECT(BUSY, try_once(late, asked));
+    EXPECT(BUSY, try_once(late, name));
+    fleet_mend(&fleet);
+    CHECK(holds(&fleet.node[1], asked) == 1);
+    give(lease);
+    EXPECT(OK, try_once(late, name));
+    give(pending.lease);
+    EXPECT(OK, try_once(late, asked));
+    close_client(late);
+    close_client(client);
+}
+
+/* Only this client is cut off from it. */
+static void test_cut_off(void)
+{
+    struct told told = TOLD_INIT;
+    char name[48];
+    mortise_client *client = fleet_open_by(&fleet, QUICK, timeouts);
+    name_on(&fleet, 1, "cut-off", name);
+    mortise_lease *lease = hold(client, name, &told);
+    CHECK(wait_replicated(&fleet, 1, 1));
+    fleet_say(&fleet, 1u << 1, "hold");
+    CHECK(test_count_wait(&told.suspect, 1));
+    uint64_t before = stats_of(client).renewals;
+    fleet_promote(&fleet, REPLICA(1));
+    check_kept(client, lease, name, &told, before + 2);
+    give(lease);
+    CHECK(holds(&fleet.node[REPLICA(1)], name) == 0);
+    fleet_say(&fleet, 1u << 1, "pass");
+    fleet_mend(&fleet);
+    close_client(client);
+}
+
+/* ---- min_replicas ------------------------------------------------------------------------------------------------- */
+
+/* The master is killed as soon as the lock is granted: the replica has it. */
+static void test_replicated(void)
+{
+    struct told told = TOLD_INIT;
+    char name[48];
+    mortise_client *client = fleet_open(&fleet, NULL, one_replica),
+                   *other = fleet_open(&fleet, NULL, timeouts);
+    name_on(&fleet, 1, "replicated", name);
+    mortise_lease *lease = hold(client, name, &told);
+    fleet_do(&fleet, "kill", 1);
+    fleet_promote(&fleet, REPLICA(1));
+    CHECK(holds(&fleet.node[REPLICA(1)], name) == 1);
+    EXPECT(BUSY, try_once(other, name));
+    fleet_do(&fleet, "start", 1);
+    fleet_mend(&fleet);
+    CHECK(mortise_state(lease) != MORTISE_STATE_LOST);
+    give(lease);
+    EXPECT(OK, try_once(client, name));
+    close_client(other);
+    close_client(client);
+}
+
+/* The replica of another master does not count. */
+static void test_not_acknowledged(void)
+{
+    char name[48];
+    mortise_lease *lease = NULL;
+    mortise_client *client = fleet_open(&fleet, NULL, one_replica);
+    name_on(&fleet, 1, "alone", name);
+    EXPECT(OK, try_once(client, name));
+    fleet_do(&fleet, "freeze", REPLICA(1));
+    CHECK(not_reached(mortise_acquire(
+        client, name, MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = LONG_MS), &lease, &detail)));
+    SAYS("0 of 1 replicas");
+    CHECK(wait_holds(&fleet.node[1], name, 0));
+    EXPECT(OK, try_once(client, name_on(&fleet, 0, "not-alone", name)));
+    fleet_do(&fleet, "thaw", REPLICA(1));
+    CHECK(wait_replicated(&fleet, 1, 1));
+    EXPECT(OK, try_once(client, name_on(&fleet, 1, "alone", name)));
+    close_client(client);
+}
+
+static const CU_TestInfo tests[] = {
+    {"a master is killed", test_killed},
+    {"killed with what its replica never had", test_unreplicated},
+    {"a master is stopped, and goes on", test_stopped},
+    {"cut off from a master", test_cut_off},
+    {"min_replicas: killed at once", test_replicated},
+    {"min_replicas: nobody acknowledges", test_not_acknowledged},
+    CU_TEST_INFO_NULL,
+};
+
+int main(int argc, char **argv)
+{
+    int code = fleet_start(&fleet, true, NULL);
+    if (code == 0)
+        code = run_tests("cluster: failover", tests, argc, argv);
+    return !fleet_end(&fleet) && code == 0 ? 1 : code;
+}

@@ -1,0 +1,197 @@
+/* test_masters.c - several masters under one client: it finds all of them by any, lists all of them, and renews at each what is there,
+ * in few requests. One that does not answer takes only its own names with it. */
+#include "fleet.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct fleet fleet;
+
+#define QUICK "renew_every = 100ms\n"
+#define TIMEOUTS "connect_timeout = 1s\ncommand_timeout = 1s\n"
+#define MANY 60
+
+static void name_number(char name[24], int i)
+{
+    snprintf(name, 24, "listed-%03d", i);
+}
+
+/* ---- finding them ------------------------------------------------------------------------------------------------ */
+
+static void check_all_work(mortise_client *client)
+{
+    char name[48];
+    for (int i = 0; i < MASTERS; i++) {
+        mortise_lease *lease = take(client, name_on(&fleet, i, "found", name));
+        CHECK(holds(&fleet.node[i], name) == 1);
+        give(lease);
+    }
+}
+
+/* One address is enough, a replica's too; a server that is not there does no harm. */
+static void test_found(void)
+{
+    char list[80];
+    mortise_client *client = NULL;
+    for (int i = 2; i < 4; i++) {
+        snprintf(list, sizeof list, "127.0.0.1:1,127.0.0.1:%d", fleet.node[i].port);
+        if (!EXPECT(OK, fleet_open_list(&fleet, list, NULL, NULL, &client)))
+            continue;
+        check_all_work(client);
+        close_client(client);
+    }
+}
+
+/* ---- listing ------------------------------------------------------------------------------------------------------ */
+
+struct listed {
+    int count;
+    bool in_order;
+    char last[64];
+};
+
+static bool note(const mortise_info *info, void *argument)
+{
+    struct listed *listed = argument;
+    listed->in_order &= strcmp(listed->last, info->name) < 0;
+    snprintf(listed->last, sizeof listed->last, "%s", info->name);
+    listed->count++;
+    return true;
+}
+
+static mortise_status list_all(mortise_client *client, struct listed *listed)
+{
+    *listed = (struct listed){.in_order = true};
+    return mortise_list(client, "listed-", note, listed, &detail);
+}
+
+/* Each name once and in order, whichever master has it, also when its slot has moved. A list without one master would be wrong. */
+static void test_list(void)
+{
+    static mortise_lease *leases[MANY];
+    struct listed listed;
+    struct move move;
+    char name[24];
+    mortise_client *client = fleet_open(&fleet, NULL, TIMEOUTS);
+    mortise_client *hurried = fleet_open(&fleet, "unreachable_timeout = 1s\n", TIMEOUTS);
+    unsigned nodes = 0;
+    for (int i = 0; i < MANY; i++) {
+        name_number(name, i);
+        leases[i] = take(client, name);
+        nodes |= 1u << slot_owner(&fleet, 0, slot_of(&fleet, name));
+    }
+    CHECK(nodes == (1u << MASTERS) - 1);
+    EXPECT(OK, list_all(client, &listed));
+    CHECK(listed.count == MANY && listed.in_order);
+    unsigned slot = slot_of(&fleet, name);
+    int from = slot_owner(&fleet, 0, slot);
+    move_begin(&move, &fleet, slot, (from + 1) % MASTERS);
+    move_keys(&move);
+    move_end(&move);
+    EXPECT(OK, list_all(hurried, &listed));
+    CHECK(listed.count == MANY && listed.in_order);
+    fleet_do(&fleet, "freeze", 2);
+    EXPECT(UNREACHABLE, list_all(hurried, &listed));
+    fleet_do(&fleet, "thaw", 2);
+    EXPECT(OK, list_all(client, &listed));
+    CHECK(listed.count == MANY && listed.in_order);
+    for (int i = 0; i < MANY; i++)
+        give(leases[i]);
+    move_slot(&fleet, slot, from);
+    close_client(hurried);
+    close_client(client);
+}
+
+/* ---- renewals ------------------------------------------------------------------------------------------------------ */
+
+static int64_t reads_on(int node)
+{
+    return info_number(&fleet.node[node], "stats", "total_reads_processed");
+}
+
+/* What is due together goes to each master in one piece: it reads far less often than it renews. */
+static void test_renewals(void)
+{
+    static mortise_lease *leases[MANY];
+    int64_t reads[MASTERS], all = 0;
+    char name[24];
+    mortise_client *client = fleet_open(&fleet, QUICK, NULL);
+    for (int i = 0; i < MANY; i++) {
+        name_number(name, i);
+        leases[i] = take(client, name);
+    }
+    CHECK(wait_renewals(client, stats_of(client).renewals + 2 * MANY));
+    uint64_t before = stats_of(client).renewals;
+    for (int i = 0; i < MASTERS; i++)
+        reads[i] = reads_on(i);
+    CHECK(wait_renewals(client, before + 20 * MANY));
+    for (int i = 0; i < MASTERS; i++) {
+        reads[i] = reads_on(i) - reads[i];
+        all += reads[i];
+        CHECK(reads[i] > 10);
+    }
+    uint64_t renewals = stats_of(client).renewals - before;
+    if (!CHECK((uint64_t)all < renewals / 4))
+        fprintf(stderr, "%lld reads for %llu renewals\n", (long long)all,
+                (unsigned long long)renewals);
+    for (int i = 0; i < MANY; i++) {
+        CHECK(mortise_state(leases[i]) == MORTISE_STATE_HELD);
+        give(leases[i]);
+    }
+    close_client(client);
+}
+
+/* ---- one of them is away --------------------------------------------------------------------------------------------- */
+
+/* Names of the others are acquired, renewed and released. */
+static void test_one_away(void)
+{
+    struct told told = TOLD_INIT, away = TOLD_INIT;
+    char here[48], there[48], new[48];
+    mortise_lease *kept = NULL, *suspect = NULL;
+    mortise_client *client = fleet_open(&fleet, QUICK, TIMEOUTS);
+    mortise_client *hurried = fleet_open(&fleet, "unreachable_timeout = 1s\n", TIMEOUTS);
+    name_on(&fleet, 0, "here", here);
+    name_on(&fleet, 1, "there", there);
+    name_on(&fleet, 2, "new", new);
+    EXPECT(OK, mortise_acquire(client, here,
+                               MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = LONG_MS,
+                                               .on_state = note_state, .user_data = &told),
+                               &kept, &detail));
+    EXPECT(OK, mortise_acquire(client, there,
+                               MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = LONG_MS,
+                                               .on_state = note_state, .user_data = &away),
+                               &suspect, &detail));
+    EXPECT(BUSY, try_once(hurried, there));
+    fleet_do(&fleet, "freeze", 1);
+    CHECK(test_count_wait(&away.suspect, 1));
+    CHECK(wait_renewals(client, stats_of(client).renewals + 3));
+    EXPECT(OK, try_once(client, new));
+    CHECK(not_reached(try_once(hurried, there)));
+    EXPECT(OK, try_once(hurried, new));
+    CHECK(test_count_get(&told.suspect) == 0);
+    fleet_do(&fleet, "thaw", 1);
+    CHECK(wait_state(suspect, MORTISE_STATE_HELD, TEST_PATIENCE_MS));
+    CHECK(test_count_get(&away.lost) == 0);
+    give(suspect);
+    give(kept);
+    close_client(hurried);
+    close_client(client);
+}
+
+static const CU_TestInfo tests[] = {
+    {"found by any of them", test_found},
+    {"a list of all", test_list},
+    {"renewals at each", test_renewals},
+    {"one is away", test_one_away},
+    CU_TEST_INFO_NULL,
+};
+
+int main(int argc, char **argv)
+{
+    int code = fleet_start(&fleet, false, NULL);
+    if (code == 0)
+        code = run_tests("cluster: masters", tests, argc, argv);
+    return !fleet_end(&fleet) && code == 0 ? 1 : code;
+}

@@ -1,0 +1,236 @@
+/* test_slots.c - where a lock is: its keys, redirects while its slot moves and when it has moved, and a cluster that is down. */
+#include "fleet.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct fleet fleet;
+
+#define QUICK "renew_every = 100ms\n"
+
+/* ---- keys ------------------------------------------------------------------------------------------------------ */
+
+/* The keys of all nodes' masters, one a line, in no order. */
+static void all_keys(char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < MASTERS; i++) {
+        redisReply *keys = ask(&fleet.node[i], "KEYS *");
+        for (size_t k = 0; keys && k < keys->elements; k++)
+            used += (size_t)snprintf(text + used, used < size ? size - used : 0, "%s\n",
+                                     keys->element[k]->str);
+        freeReplyObject(keys);
+    }
+}
+
+/* What other clients of the same locks rely on: the key is the name, and what is beside it has its slot. */
+static void test_keys(void)
+{
+    static const char *const names[][2] = {
+        {"plain", "{mortise:plain}:mortise:token"},
+        {"a{tag}b", "{tag}:mortise:token:mortise:a{tag}b"},
+        {"a{b", "{mortise:a{b}:mortise:token"},
+        {"a}b", "}:mortise:token:mortise:a}b"},   /* four letters of the same slot, in braces */
+        {"a{}b", "}:mortise:token:mortise:a{}b"}, /* likewise */
+        {"}", "}:mortise:token:mortise:}"},
+        {"{", "{mortise:{}:mortise:token"},
+    };
+    static char before[4000], now[4000];
+    mortise_client *client = fleet_open(&fleet, NULL, NULL);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char line[100];
+        mortise_lease *lease = take(client, names[i][0]);
+        int owner = slot_owner(&fleet, 0, slot_of(&fleet, names[i][0]));
+        CHECK(holds(&fleet.node[owner], names[i][0]) == 1);
+        CHECK(is_covered(&fleet.node[owner], names[i][0], lease));
+        all_keys(now, sizeof now);
+        snprintf(line, sizeof line, "%s\n", names[i][1]);
+        CHECK(strstr(now, line) != NULL && strstr(before, line) == NULL);
+        memcpy(before, now, sizeof before);
+        give(lease);
+        CHECK(holds(&fleet.node[owner], names[i][0]) == 0);
+    }
+    close_client(client);
+}
+
+/* ---- redirects -------------------------------------------------------------------------------------------------- */
+
+/* It has moved since the client asked where it is, with nothing in it, and with a lease. */
+static void test_moved(void)
+{
+    char name[48];
+    mortise_client *client = fleet_open(&fleet, QUICK, NULL);
+    name_on(&fleet, 0, "moved", name);
+    unsigned slot = slot_of(&fleet, name);
+    give(take(client, name));
+    move_slot(&fleet, slot, 1);
+    mortise_lease *lease = take(client, name);
+    uint64_t token = mortise_token(lease);
+    CHECK(holds(&fleet.node[1], name) == 1);
+    move_slot(&fleet, slot, 2);
+    CHECK(wait_renewals(client, stats_of(client).renewals + 3));
+    CHECK(mortise_state(lease) == MORTISE_STATE_HELD);
+    CHECK(is_covered(&fleet.node[2], name, lease));
+    EXPECT(BUSY, try_once(client, name));
+    move_slot(&fleet, slot, 0);
+    give(lease);
+    CHECK(holds(&fleet.node[0], name) == 0);
+    lease = take(client, name);
+    SAFE(mortise_token(lease) > token);
+    give(lease);
+    close_client(client);
+}
+
+/* Some keys of the name are here, some there: nobody can be asked. A lease lives through it, an acquire waits. */
+static void test_try_again(void)
+{
+    struct told told = TOLD_INIT;
+    struct pending pending = PENDING_INIT;
+    struct move move;
+    char name[48], key[64];
+    mortise_lease *lease = NULL;
+    mortise_client *client = fleet_open(&fleet, QUICK, NULL),
+                   *other = fleet_open(&fleet, NULL, NULL);
+    name_on(&fleet, 2, "torn", name);
+    EXPECT(OK, mortise_acquire(client, name,
+                               MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = LONG_MS,
+                                               .on_state = note_state, .user_data = &told),
+                               &lease, &detail));
+    uint64_t token = mortise_token(lease);
+    snprintf(key, sizeof key, "mortise:%s", name);
+    move_begin(&move, &fleet, slot_of(&fleet, name), 0);
+    CHECK(move_key(&move, key));
+    CHECK(not_reached(
+        mortise_acquire(other, name, MORTISE_OPTIONS(.wait_ms = 0), &pending.lease, &detail)));
+    SAYS("TRYAGAIN");
+    CHECK(detail.retryable);
+    pending_start(&pending, other, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    move_end(&move);
+    CHECK(wait_renewals(client, stats_of(client).renewals + 3));
+    CHECK(wait_state(lease, MORTISE_STATE_HELD, TEST_PATIENCE_MS));
+    CHECK(test_count_get(&told.lost) == 0 && test_count_get(&pending.calls) == 0);
+    give(lease);
+    EXPECT(OK, pending_join(&pending));
+    SAFE(mortise_token(pending.lease) > token);
+    give(pending.lease);
+    move_slot(&fleet, move.slot, 2);
+    close_client(other);
+    close_client(client);
+}
+
+/* ---- a slot that moves twice while a request is in flight ------------------------------------------------------------ */
+
+static bool has_taken(void *argument)
+{
+    return test_proxy_count(argument, "up_taken") > test_proxy_count(argument, "up");
+}
+
+static bool is_granted(void *name)
+{
+    return holds(&fleet.node[0], name) == 1;
+}
+
+enum flight { NOT_SENT, NOT_ANSWERED, ANSWER_LOST };
+
+/* The request, or its answer, is on the way while the slot goes to another node, and to a third one, or back. */
+static void fly(enum flight flight, int last)
+{
+    static const char *const orders[] = {"hold-up", "hold-down", "lose"};
+    struct pending pending = PENDING_INIT;
+    static char name[48];
+    char what[24];
+    mortise_client *client = fleet_open_by(&fleet, QUICK, NULL),
+                   *other = fleet_open(&fleet, NULL, NULL);
+    snprintf(what, sizeof what, "flight-%d-%d", flight, last);
+    name_on(&fleet, 0, what, name);
+    unsigned slot = slot_of(&fleet, name);
+    mortise_lease *lease = take(client, name);
+    uint64_t token = mortise_token(lease);
+    give(lease);
+    fleet_say(&fleet, 1u << 0, orders[flight]);
+    pending_start(&pending, client, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    if (flight == NOT_SENT)
+        CHECK(test_poll(has_taken, &fleet.proxy[0], TEST_PATIENCE_MS));
+    else
+        CHECK(test_poll(is_granted, name, TEST_PATIENCE_MS));
+    move_slot(&fleet, slot, 1);
+    move_slot(&fleet, slot, last);
+    fleet_say(&fleet, 1u << 0, "pass");
+    EXPECT(OK, pending_join(&pending));
+    SAFE(mortise_token(pending.lease) > token);
+    CHECK(holds(&fleet.node[last], name) == 1);
+    CHECK(wait_renewals(client, stats_of(client).renewals + 2));
+    CHECK(mortise_state(pending.lease) == MORTISE_STATE_HELD);
+    EXPECT(BUSY, try_once(other, name));
+    give(pending.lease);
+    EXPECT(OK, try_once(other, name));
+    move_slot(&fleet, slot, 0);
+    close_client(other);
+    close_client(client);
+}
+
+static void test_twice(void)
+{
+    fly(NOT_ANSWERED, 2);
+    fly(NOT_SENT, 2);
+    fly(ANSWER_LOST, 0);
+}
+
+/* ---- down and back ------------------------------------------------------------------------------------------------------ */
+
+/* A slot that nobody serves: the whole cluster is down, whatever is asked for. */
+static void test_down(void)
+{
+    struct told told = TOLD_INIT;
+    struct pending pending = PENDING_INIT;
+    char name[48];
+    mortise_lease *lease = NULL;
+    mortise_client *client = fleet_open(&fleet, QUICK, NULL),
+                   *other = fleet_open(&fleet, NULL, NULL);
+    mortise_client *hurried = fleet_open(&fleet, "unreachable_timeout = 1s\n", NULL);
+    name_on(&fleet, 1, "down", name);
+    unsigned missing = slot_of(&fleet, "another");
+    int owner = slot_owner(&fleet, 0, missing);
+    EXPECT(OK, mortise_acquire(client, name,
+                               MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = LONG_MS,
+                                               .on_state = note_state, .user_data = &told),
+                               &lease, &detail));
+    EXPECT(BUSY, try_once(other, name));
+    EXPECT(BUSY, try_once(hurried, name));
+    slot_remove(&fleet, missing);
+    CHECK(test_count_wait(&told.suspect, 1));
+    EXPECT(UNREACHABLE, try_once(other, name));
+    SAYS("CLUSTERDOWN");
+    CHECK(detail.retryable);
+    EXPECT(UNREACHABLE, mortise_acquire(hurried, name, MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS),
+                                        &pending.lease, &detail));
+    SAYS("CLUSTERDOWN");
+    pending_start(&pending, other, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    slot_give(&fleet, missing, owner);
+    CHECK(wait_state(lease, MORTISE_STATE_HELD, TEST_PATIENCE_MS));
+    CHECK(test_count_get(&told.lost) == 0 && test_count_get(&pending.calls) == 0);
+    give(lease);
+    EXPECT(OK, pending_join(&pending));
+    give(pending.lease);
+    close_client(hurried);
+    close_client(other);
+    close_client(client);
+}
+
+static const CU_TestInfo tests[] = {
+    {"keys", test_keys},
+    {"the slot has moved", test_moved},
+    {"some keys here, some there", test_try_again},
+    {"twice while a request is in flight", test_twice},
+    {"down and back", test_down},
+    CU_TEST_INFO_NULL,
+};
+
+int main(int argc, char **argv)
+{
+    int code = fleet_start(&fleet, true, NULL);
+    if (code == 0)
+        code = run_tests("cluster: slots", tests, argc, argv);
+    return !fleet_end(&fleet) && code == 0 ? 1 : code;
+}
