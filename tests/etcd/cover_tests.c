@@ -141,7 +141,7 @@ static void test_answered_first(void)
     middle_rule(&(struct rule){.method = "KV/Txn", .contains = name, .fault = HOLD, .times = 1});
     waiter_start(&waiter, client, name);
     CHECK(test_poll(was_hit, NULL, TEST_PATIENCE_MS));
-    middle_do_delayed();
+    middle_pass();
     both_succeed(&releaser, &waiter);
 }
 
@@ -224,6 +224,45 @@ static void test_turn(void)
     client_end(holder);
 }
 
+/* The waiter's key is deleted before it watches it: it is not its turn when the holder goes. is_read: it has read that by then. */
+static void deleted_unwatched(bool is_read)
+{
+    mortise_client *holder = client_direct("ttl=30s"), *client = client_behind_middle("ttl=30s");
+    const char *name = fresh_name();
+    char first[200], second[200];
+    const struct rule hold = {.method = "KV/Txn", .contains = name, .fault = HOLD, .times = 1};
+    mortise_lease *lease = take(holder, name);
+    struct waiter waiter = {0};
+    CU_ASSERT_FATAL(key_of_name(name, "", first, sizeof first));
+    middle_rule(&hold); /* the answer to the acquire, */
+    waiter_start(&waiter, client, name);
+    CHECK(test_poll(was_hit, NULL, TEST_PATIENCE_MS));
+    CU_ASSERT_FATAL(key_of_name(name, first, second, sizeof second));
+    CHECK(CTL("del", second));
+    if (is_read)
+        middle_clear();
+    else { /* and that to the read of both keys */
+        middle_rule(&hold);
+        middle_pass();
+        CHECK(test_poll(was_hit, NULL, TEST_PATIENCE_MS));
+    }
+    if (is_read) /* then it begins anew */
+        CHECK(wait_waiting(holder, client, name));
+    give_back(lease);
+    CHECK(waiter_join(&waiter) == MORTISE_OK);
+    CHECK(wait_contenders(holder, name, 1));
+    middle_clear();
+    give_back(waiter.lease);
+    client_end(client);
+    client_end(holder);
+}
+
+static void test_deleted_unwatched(void)
+{
+    deleted_unwatched(true);
+    deleted_unwatched(false);
+}
+
 const CU_TestInfo cover_tests[] = {
     {"an acquire behind a release", test_acquire_behind_release},
     {"the release is answered first", test_answered_first},
@@ -232,5 +271,6 @@ const CU_TestInfo cover_tests[] = {
     {"a late delete", test_late_delete},
     {"a late acquire", test_late_acquire},
     {"a turn needs no read", test_turn},
+    {"deleted before it is watched", test_deleted_unwatched},
     CU_TEST_INFO_NULL,
 };

@@ -28,23 +28,13 @@ static void test_revoked(void)
     client_end(holder);
 }
 
-/* The first key of the name. */
-static bool own_key(const char *name, char *key, size_t size)
-{
-    char prefix[80];
-    snprintf(prefix, sizeof prefix, "mortise/%s/", name);
-    bool found = keys_below(prefix, key, size) && key[0] != '\0';
-    key[strcspn(key, "\n")] = '\0';
-    return found;
-}
-
 static void test_own_key_deleted(void)
 {
     char key[KEYS_SIZE];
     mortise_client *client = client_direct("ttl=30s");
     const char *name = fresh_name();
     mortise_lease *lease = take(client, name);
-    CU_ASSERT_FATAL(own_key(name, key, sizeof key));
+    CU_ASSERT_FATAL(key_of_name(name, "", key, sizeof key));
     CHECK(CTL("del", key));
     CHECK(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
     EXPECT(LOST, mortise_release(lease, &detail));
@@ -56,20 +46,15 @@ static void test_own_key_deleted(void)
 /* The key of a waiting claim: it begins anew, behind those that came meanwhile. */
 static void test_waiting_key_deleted(void)
 {
-    char keys[KEYS_SIZE], prefix[80], *second;
+    char first[KEYS_SIZE], second[KEYS_SIZE];
     mortise_client *holder = client_direct("ttl=30s"), *client = client_direct("ttl=30s");
     const char *name = fresh_name();
     mortise_lease *lease = take(holder, name);
     struct waiter waiter = {0};
-    CU_ASSERT_FATAL(own_key(name, prefix, sizeof prefix));
+    CU_ASSERT_FATAL(key_of_name(name, "", first, sizeof first));
     waiter_start(&waiter, client, name);
     CHECK(wait_contenders(holder, name, 2));
-    char below[80];
-    snprintf(below, sizeof below, "mortise/%s/", name);
-    CU_ASSERT_FATAL(keys_below(below, keys, sizeof keys));
-    for (second = strtok(keys, "\n"); second && strcmp(second, prefix) == 0;)
-        second = strtok(NULL, "\n");
-    CU_ASSERT_PTR_NOT_NULL_FATAL(second);
+    CU_ASSERT_FATAL(key_of_name(name, first, second, sizeof second));
     CHECK(CTL("del", second));
     give_back(lease);
     CHECK(waiter_join(&waiter) == MORTISE_OK);
@@ -83,7 +68,7 @@ static void test_waiting_key_deleted(void)
 static void key_of_lease(mortise_client *client, const char *name, char *key)
 {
     mortise_lease *lease = take(client, name);
-    CU_ASSERT_FATAL(own_key(name, key, KEYS_SIZE));
+    CU_ASSERT_FATAL(key_of_name(name, "", key, KEYS_SIZE));
     give_back(lease);
 }
 
@@ -116,7 +101,7 @@ static bool has_base_of_holder(mortise_client *holder, mortise_client *client)
     const char *name = fresh_name();
     mortise_lease *lease = take(holder, name);
     struct waiter waiter = {0};
-    CU_ASSERT_FATAL(own_key(name, key, sizeof key));
+    CU_ASSERT_FATAL(key_of_name(name, "", key, sizeof key));
     waiter_start(&waiter, client, name);
     CHECK(wait_waiting(holder, client, name));
     CHECK(CTL("put", "--ignore-lease", key,
@@ -243,7 +228,7 @@ static void test_compacted(void)
     const char *name = fresh_name();
     mortise_lease *lease = take(client, name);
     struct waiter waiter = {0};
-    CU_ASSERT_FATAL(own_key(name, key, sizeof key));
+    CU_ASSERT_FATAL(key_of_name(name, "", key, sizeof key));
     waiter_start(&waiter, other, name);
     CHECK(wait_contenders(other, name, 2));
     for (int i = 0; i < 2; i++) {

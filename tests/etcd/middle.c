@@ -106,7 +106,7 @@ static void *run(void *argument)
         for (size_t i = 0; i < PAIRS; i++)
             if (pairs[i].down_fd >= 0)
                 attend(&pairs[i], fds[2 * i].revents != 0, fds[2 * i + 1].revents != 0);
-        orders.wants_reset = orders.does_delayed = false;
+        orders.wants_reset = orders.passes = false;
         if (fds[2 * PAIRS].revents)
             take_connection();
         stops = middle.stops;
@@ -158,10 +158,10 @@ void middle_rule(const struct rule *rule)
     pthread_mutex_unlock(&middle.lock);
 }
 
-void middle_do_delayed(void)
+void middle_pass(void)
 {
     pthread_mutex_lock(&middle.lock);
-    orders.does_delayed = true;
+    orders.passes = true;
     pthread_mutex_unlock(&middle.lock);
 }
 

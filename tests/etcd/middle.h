@@ -15,7 +15,7 @@ enum fault {
     REFUSE_NOT, /* the same, and it is not done */
     GO_AWAY, /* the call is done, but GOAWAY comes before the answer, and then the connection ends */
     HOLD,    /* the call is done; its answer comes when middle_clear() was called */
-    DELAY,   /* the call is done only when middle_clear() or middle_do_delayed() was called */
+    DELAY,   /* the call is done only when middle_clear() or middle_pass() was called */
     OTHER_MEMBER /* the answer is of another member of the cluster, as behind a balancer of calls */
 };
 
@@ -35,8 +35,8 @@ void middle_end(void);
 void middle_rule(const struct rule *rule);
 /* Everything passes again, and what was held is answered. Returns how often the rule was applied. */
 int middle_clear(void);
-/* What was delayed until now is done, whatever the rule is. */
-void middle_do_delayed(void);
+/* What was delayed or held until now passes, whatever the rule is. */
+void middle_pass(void);
 /* How often it was applied until now. */
 int middle_hits(void);
 /* Resets the watch streams that are open. Returns how many there were. */

@@ -449,11 +449,11 @@ void relay_obey(struct pair *pair)
 {
     struct stream *stream, *next;
     DL_FOREACH_SAFE (pair->streams, stream, next) {
-        if (stream->is_held && !orders.has_rule && stream->down != 0) {
+        bool may_pass = !orders.has_rule || orders.passes;
+        if (stream->is_held && may_pass && stream->down != 0) {
             stream->is_held = false;
             begin_answer(stream);
         }
-        bool may_pass = !orders.has_rule || orders.does_delayed;
         if (stream->is_delayed && may_pass && stream->down != 0) {
             stream->is_delayed = false;
             ask_server(stream);

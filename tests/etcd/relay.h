@@ -45,7 +45,7 @@ struct orders {
     bool has_rule;
     struct rule rule;
     int hits, resets;
-    bool wants_reset, does_delayed;
+    bool wants_reset, passes;
     uint64_t random;
     unsigned rate;
 };

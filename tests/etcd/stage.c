@@ -294,6 +294,18 @@ bool keys_below(const char *prefix, char *keys, size_t size)
                   size);
 }
 
+bool key_of_name(const char *name, const char *except, char *key, size_t size)
+{
+    char prefix[80], keys[8192], *rest;
+    snprintf(prefix, sizeof prefix, "mortise/%s/", name);
+    if (!keys_below(prefix, keys, sizeof keys))
+        return false;
+    for (char *line = strtok_r(keys, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+        if (strcmp(line, except) != 0)
+            return snprintf(key, size, "%s", line) < (int)size;
+    return false;
+}
+
 /* "found N leases", and then one a line. */
 bool leases_of_servers(char *leases, size_t size)
 {

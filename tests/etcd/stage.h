@@ -54,6 +54,8 @@ bool wait_waiting(mortise_client *holder, mortise_client *waiter, const char *na
 void let_pass(int64_t ms);
 /* The whole keys below `prefix`, one a line. */
 bool keys_below(const char *prefix, char *keys, size_t size);
+/* A key of the name, but not that one. */
+bool key_of_name(const char *name, const char *except, char *key, size_t size);
 /* The leases that the servers have: hexadecimal, one a line. */
 bool leases_of_servers(char *leases, size_t size);
 bool revoke_all_leases(void);
