@@ -216,9 +216,10 @@ static bool redirected(struct driver *from, mortise_op *op, const redisReply *re
     return true;
 }
 
-static void doubted(struct driver *driver)
+static bool doubted(struct driver *driver)
 {
     topology_want(driver->cluster->topology);
+    return has_slots(driver);
 }
 
 /* ---- a cluster is found ----------------------------------------------------------------------------------- */
@@ -258,7 +259,8 @@ static void leave_alone(struct cluster *cluster)
     while (alone->held_back != NULL)
         cluster_route(cluster, op_take(&alone->held_back, alone->held_back));
     move_seats(alone, true);
-    if (alone->link.first == NULL && !alone->replicas.under_way)
+    bool closed = alone->link.state == LINK_DOWN && alone->news.state == LINK_DOWN;
+    if (!closed && alone->link.first == NULL && !alone->replicas.under_way)
         node_rest(alone);
 }
 
@@ -399,7 +401,16 @@ static void turn_nodes(struct cluster *cluster, const struct pollfd *ready, size
     send_all(cluster);
 }
 
-/* Idle nodes without slots are closed. */
+/* A node without slots is not connected to again, and closed after a while. */
+static void dismiss(struct driver *node, int64_t now)
+{
+    if (node_is_quiet(node))
+        node_unwant(node);
+    if (node->link.state != LINK_DOWN && now - node->link.progress_ns > IDLE_NS &&
+        node_is_idle(node))
+        node_rest(node);
+}
+
 static void flush_nodes(struct cluster *cluster)
 {
     struct driver *node;
@@ -408,9 +419,8 @@ static void flush_nodes(struct cluster *cluster)
     LL_FOREACH2(cluster->nodes, node, next_node)
     {
         node_flush(node);
-        if (!has_slots(node) && node->link.state != LINK_DOWN &&
-            now - node->link.progress_ns > IDLE_NS && node_is_idle(node))
-            node_rest(node);
+        if (!has_slots(node))
+            dismiss(node, now);
     }
 }
 

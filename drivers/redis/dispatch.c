@@ -266,8 +266,7 @@ static void up(struct link *link, void *owner)
 static void down(struct link *link, void *owner, const struct link_fault *fault)
 {
     struct driver *driver = owner;
-    if (driver->in_cluster)
-        driver->routes->doubted(driver);
+    bool useful = !driver->in_cluster || driver->routes->doubted(driver);
     while (driver->held_back != NULL)
         op_wait(driver, op_take(&driver->held_back, driver->held_back));
     if (link->broke) {
@@ -281,7 +280,7 @@ static void down(struct link *link, void *owner, const struct link_fault *fault)
     while (driver->waiting != NULL)
         op_fail(driver, op_take(&driver->waiting, driver->waiting), fault);
     queue_lose_all(driver, fault);
-    if (!failover_is_restless(driver))
+    if (!useful || !failover_is_restless(driver))
         link_unwant(link);
 }
 

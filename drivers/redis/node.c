@@ -101,15 +101,26 @@ void node_flush(struct driver *driver)
 
 /* ---- at rest -------------------------------------------------------------------------------------------- */
 
+bool node_is_quiet(const struct driver *driver)
+{
+    bool asks = driver->link.first != NULL || driver->waiting != NULL ||
+                driver->held_back != NULL || driver->seated != NULL || driver->watched != NULL;
+    return !asks && driver->replicas.waiting == NULL && !driver->replicas.under_way;
+}
+
 bool node_is_idle(const struct driver *driver)
 {
     const struct link *link = &driver->link;
-    bool asks = link->first != NULL || driver->waiting != NULL || driver->held_back != NULL ||
-                driver->seated != NULL || driver->watched != NULL;
-    bool confirms = driver->replicas.waiting != NULL || driver->replicas.under_way;
     bool doubts = driver->doubts != NULL || driver->all_doubtful || driver->strays != NULL ||
                   driver->all_stray || link->past_count > 0 || link->blind;
-    return !asks && !confirms && !doubts;
+    return node_is_quiet(driver) && !doubts;
+}
+
+void node_unwant(struct driver *driver)
+{
+    link_unwant(&driver->link);
+    link_unwant(&driver->news);
+    driver->inbox_wanted = false;
 }
 
 void node_rest(struct driver *driver)

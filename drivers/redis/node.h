@@ -16,8 +16,12 @@ size_t node_interest(const struct driver *driver, struct pollfd *fds, size_t cap
                      int64_t *due_ns);
 void node_turn(struct driver *driver, const struct pollfd *ready, size_t n);
 void node_flush(struct driver *driver);
-/* Nothing is asked, waits, or is in doubt there. */
+/* Nothing is asked or waits there. */
+bool node_is_quiet(const struct driver *driver);
+/* Nor is anything in doubt. */
 bool node_is_idle(const struct driver *driver);
+/* Its connections are not made anew if they break. */
+void node_unwant(struct driver *driver);
 /* Closes its connections, of which nobody misses an answer. */
 void node_rest(struct driver *driver);
 

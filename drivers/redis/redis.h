@@ -231,8 +231,9 @@ struct route_calls {
     /* A node of a cluster refused a request with this error, so nothing was done for the op, which has no request. True:
      * the op was sent on, or ended. False: the error says nothing of slots. */
     bool (*redirected)(struct driver *driver, mortise_op *op, const redisReply *reply);
-    /* A connection broke, or could not be made: the slots of this node may be elsewhere. */
-    void (*doubted)(struct driver *driver);
+    /* A connection broke, or could not be made: the slots of this node may be elsewhere. False: it has none, as far as the map
+     * says. */
+    bool (*doubted)(struct driver *driver);
 };
 
 /* The furthest clock of a server that this client saw, and when. */

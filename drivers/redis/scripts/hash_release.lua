@@ -20,6 +20,8 @@ if last > now then
     redis.call('pexpireat', KEYS[1], string.format('%.0f', last))
 else
     redis.call('del', KEYS[1])
-    redis.pcall(ARGV[3] or 'publish', ARGV[2], '')
+    if not ARGV[3] or redis.pcall('pubsub', 'shardnumsub', ARGV[2])[2] ~= 0 then
+        redis.pcall(ARGV[3] or 'publish', ARGV[2], '')
+    end
 end
 return mine > now and 2 or 0

@@ -13,6 +13,8 @@ if token ~= ARGV[1] then
 end
 local time = call('time')
 if not hand_on_hash(KEYS[1], KEYS[2], KEYS[3], time[1] .. sub('00000' .. time[2], -6), nil) then
-    redis.pcall(ARGV[3] or 'publish', ARGV[2], '')
+    if not ARGV[3] or redis.pcall('pubsub', 'shardnumsub', ARGV[2])[2] ~= 0 then
+        redis.pcall(ARGV[3] or 'publish', ARGV[2], '')
+    end
 end
 return 2

@@ -32,7 +32,9 @@ if last > now_ms then
     redis.call('pexpireat', KEYS[1], text(last))
 else
     if not hand_on_hash(KEYS[1], KEYS[2], KEYS[3], now, nil) then
-        redis.pcall(ARGV[3] or 'publish', ARGV[2], '')
+        if not ARGV[3] or redis.pcall('pubsub', 'shardnumsub', ARGV[2])[2] ~= 0 then
+            redis.pcall(ARGV[3] or 'publish', ARGV[2], '')
+        end
     end
 end
 return mine > now_ms and 2 or 0

@@ -14,6 +14,8 @@ end
 local time = call('time')
 local now = time[1] .. sub('00000' .. time[2], -6)
 if not hand_on(KEYS[1], KEYS[2], KEYS[3], call('lpop', KEYS[3]), now, nil, taker(KEYS[1], now)) then
-    redis.pcall(ARGV[3] or 'publish', ARGV[2], '')
+    if not ARGV[3] or redis.pcall('pubsub', 'shardnumsub', ARGV[2])[2] ~= 0 then
+        redis.pcall(ARGV[3] or 'publish', ARGV[2], '')
+    end
 end
 return 2

@@ -8,7 +8,9 @@ if mine then
     place = call('lpop', KEYS[3])
     if not place then
         call('del', KEYS[1])
-        redis.pcall(ARGV[3] or 'publish', ARGV[2], '')
+        if not ARGV[3] or redis.pcall('pubsub', 'shardnumsub', ARGV[2])[2] ~= 0 then
+            redis.pcall(ARGV[3] or 'publish', ARGV[2], '')
+        end
         return 2
     end
     -- what happens most where many wait, in few words: the first of them is there, and the tokens go by the clock; the
@@ -48,6 +50,8 @@ if not mine then
     return held and 1 or 0
 end
 if not hand_on(KEYS[1], KEYS[2], KEYS[3], place, now, nil, taker(KEYS[1], now)) then
-    redis.pcall(ARGV[3] or 'publish', ARGV[2], '')
+    if not ARGV[3] or redis.pcall('pubsub', 'shardnumsub', ARGV[2])[2] ~= 0 then
+        redis.pcall(ARGV[3] or 'publish', ARGV[2], '')
+    end
 end
 return 2

@@ -39,6 +39,8 @@ else
     redis.pcall('set', (string.gsub(KEYS[3], '}:mortise:queue', '}:mortise:bar', 1)), 'open', 'px', '500')
 end
 if not given then
-    redis.pcall(ARGV[6] or 'publish', ARGV[3], '')
+    if not ARGV[6] or redis.pcall('pubsub', 'shardnumsub', ARGV[3])[2] ~= 0 then
+        redis.pcall(ARGV[6] or 'publish', ARGV[3], '')
+    end
 end
 return 2

@@ -37,7 +37,9 @@ if ARGV[4] == 'queue' and call('exists', KEYS[3]) == 1 then
     end
 end
 if mine and not handed then
-    redis.pcall(ARGV[5] or 'publish', ARGV[2], '')
+    if not ARGV[5] or redis.pcall('pubsub', 'shardnumsub', ARGV[2])[2] ~= 0 then
+        redis.pcall(ARGV[5] or 'publish', ARGV[2], '')
+    end
 end
 if mine then
     return 2

@@ -8,5 +8,7 @@ if string.match(held, '^%x+ (%d+) ') ~= ARGV[1] then
     return 1
 end
 redis.call('del', KEYS[1])
-redis.pcall(ARGV[3] or 'publish', ARGV[2], '')
+if not ARGV[3] or redis.pcall('pubsub', 'shardnumsub', ARGV[2])[2] ~= 0 then
+    redis.pcall(ARGV[3] or 'publish', ARGV[2], '')
+end
 return 2

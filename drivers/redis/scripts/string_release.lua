@@ -5,5 +5,7 @@ if held ~= ARGV[1] then
     return held == '' and 0 or 1
 end
 redis.call('del', KEYS[1])
-redis.pcall(ARGV[3] or 'publish', ARGV[2], '')
+if not ARGV[3] or redis.pcall('pubsub', 'shardnumsub', ARGV[2])[2] ~= 0 then
+    redis.pcall(ARGV[3] or 'publish', ARGV[2], '')
+end
 return 2
