@@ -54,6 +54,7 @@ struct driver *cluster_node(struct cluster *cluster, int server)
             : NULL;
     if (node == NULL)
         return NULL;
+    node->had_slots = has_slots(node);
     cluster->node_of[server] = node;
     cluster->node_count++;
     LL_PREPEND2(cluster->nodes, node, next_node);
@@ -287,6 +288,9 @@ struct cluster *cluster_open(struct driver *alone, const char *list, bool looks,
 void cluster_close(struct cluster *cluster)
 {
     struct driver *node, *next;
+    while (cluster->unrouted != NULL) /* those that the driver itself made */
+        op_complete(cluster->alone, op_take(&cluster->unrouted, cluster->unrouted),
+                    MORTISE_CANCELED);
     LL_FOREACH_SAFE2(cluster->nodes, node, next, next_node)
     {
         remove_node(cluster, node);

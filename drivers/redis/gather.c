@@ -134,12 +134,29 @@ static void fill(struct gather *gather, struct part *part)
     part->op.emitted = emitted;
 }
 
+/* What the others know would not be all. */
+static void fail_partial(struct cluster *cluster, mortise_op *op, unsigned slots)
+{
+    char text[100];
+    snprintf(text, sizeof(text), "the cluster is down: no node has %u of its %d slots",
+             KEY_SLOTS - slots, KEY_SLOTS);
+    topology_want(cluster->topology);
+    op_fail_as(cluster->alone, op, MORTISE_UNREACHABLE, true, text);
+}
+
 void gather_start(struct cluster *cluster, mortise_op *op)
 {
     const struct topology *topology = cluster->topology;
     size_t count = 0;
-    for (int i = 0; i < topology->server_count; i++)
+    unsigned slots = 0;
+    for (int i = 0; i < topology->server_count; i++) {
         count += topology->servers[i].slots > 0;
+        slots += topology->servers[i].slots;
+    }
+    if (slots < KEY_SLOTS) {
+        fail_partial(cluster, op, slots);
+        return;
+    }
     struct gather *gather = calloc(1, sizeof(*gather) + count * sizeof(gather->parts[0]));
     if (gather == NULL) {
         op_fail_memory(cluster->alone, op);

@@ -63,6 +63,15 @@ static void move_node(struct driver *node)
     move_watches(node);
 }
 
+/* All its slots are elsewhere: that may be a failover, so every lease is renewed there at once. */
+static void look_for_failover(struct driver *node)
+{
+    bool has_slots = node->cluster->topology->servers[node->server].slots > 0;
+    if (node->had_slots && !has_slots)
+        node->host->doubt(node->host, NULL, 0);
+    node->had_slots = has_slots;
+}
+
 /* What waits goes to the node that has its slot now. */
 void move_all(struct cluster *cluster)
 {
@@ -71,6 +80,7 @@ void move_all(struct cluster *cluster)
     LL_FOREACH2(cluster->nodes, node, next_node)
     {
         failover_compare(node);
+        look_for_failover(node);
     }
     move_node(cluster->alone);
     LL_FOREACH_SAFE2(cluster->nodes, node, next, next_node)

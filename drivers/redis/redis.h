@@ -260,6 +260,7 @@ struct driver {
     struct driver *next_node;
     bool in_cluster; /* it is a node of one, */
     int server;      /* with this index in the map */
+    bool had_slots;  /* when the map changed last */
 
     enum layout layout;
     bool fencing;
