@@ -97,6 +97,7 @@ void redis_pipeline_open(struct redis_pipeline *pipeline, const struct redis_ser
                          const struct redis_cycle *cycle)
 {
     pipeline->context = redis_server_connect(server);
+    pipeline->in_flight = REDIS_IN_FLIGHT;
     for (unsigned i = 0; i < REDIS_IN_FLIGHT; i++)
         pipeline->cycles[i] = redis_request_for(cycle, i);
 }
@@ -143,16 +144,30 @@ static void take_all(struct redis_pipeline *pipeline)
         bench_die("the floor: %s", context->errstr);
 }
 
-void redis_pipeline_cycles(void *context, size_t n)
+void redis_pipeline_begin(struct redis_pipeline *pipeline, size_t n)
 {
-    struct redis_pipeline *pipeline = context;
     pipeline->to_begin = pipeline->to_end = n;
-    for (unsigned i = 0; i < REDIS_IN_FLIGHT && pipeline->to_begin > 0; i++)
+    for (unsigned i = 0; i < pipeline->in_flight && pipeline->to_begin > 0; i++)
         begin(pipeline, i);
-    while (pipeline->to_end > 0) {
-        write_all(pipeline->context);
-        take_all(pipeline);
-    }
+}
+
+void redis_pipeline_send(struct redis_pipeline *pipeline)
+{
+    write_all(pipeline->context);
+}
+
+bool redis_pipeline_take(struct redis_pipeline *pipeline)
+{
+    take_all(pipeline);
+    return pipeline->to_end > 0;
+}
+
+void redis_pipeline_cycles(void *pipeline, size_t n)
+{
+    redis_pipeline_begin(pipeline, n);
+    do
+        redis_pipeline_send(pipeline);
+    while (redis_pipeline_take(pipeline));
 }
 
 void redis_pipeline_close(struct redis_pipeline *pipeline)

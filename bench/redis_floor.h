@@ -5,6 +5,8 @@
 
 #include "redis_request.h"
 
+#include <stdbool.h>
+
 #define REDIS_IN_FLIGHT 64
 
 /* One after the other on one connection, each reply waited for. */
@@ -25,6 +27,7 @@ void redis_blocking_close(struct redis_blocking *blocking);
  * written together. A release and the next acquire of its name go out together. */
 struct redis_pipeline {
     redisContext *context;
+    size_t in_flight; /* of the cycles */
     struct redis_cycle cycles[REDIS_IN_FLIGHT];
     /* Whose replies come, in their order: a number of a cycle; with the release's mark. */
     unsigned expected[2 * REDIS_IN_FLIGHT];
@@ -35,6 +38,10 @@ struct redis_pipeline {
 void redis_pipeline_open(struct redis_pipeline *pipeline, const struct redis_server *server,
                          const struct redis_cycle *cycle);
 void redis_pipeline_cycles(void *pipeline, size_t n); /* likewise */
+/* The same for a loop that has several of them: begin, then send, and take what has come as long as there is more to come. */
+void redis_pipeline_begin(struct redis_pipeline *pipeline, size_t n);
+void redis_pipeline_send(struct redis_pipeline *pipeline);
+bool redis_pipeline_take(struct redis_pipeline *pipeline);
 void redis_pipeline_close(struct redis_pipeline *pipeline);
 
 #endif

@@ -9,7 +9,7 @@ set -eu
 }
 figures=$1 page=$2
 first='<!-- figures: written by bench/report.sh -->' last='<!-- end of figures -->'
-programs='state cycle handover leases command redis redis_renew redis_queue redis_kinds witness redlock postgres mysql etcd etcd_counts'
+programs='state cycle handover leases command redis redis_renew redis_queue redis_kinds redis_cluster redis_cluster_renew witness redlock postgres mysql etcd etcd_counts'
 perhaps='zookeeper zookeeper_unforced zookeeper_one' # left out where there is no server
 
 for program in $programs $perhaps; do

@@ -11,7 +11,7 @@
 # is left out where there is none). Fails if a program does, or with --check if it misses a target.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
-programs='state cycle handover leases command redis redis_renew redis_queue redis_kinds witness redlock postgres mysql etcd etcd_counts'
+programs='state cycle handover leases command redis redis_renew redis_queue redis_kinds redis_cluster redis_cluster_renew witness redlock postgres mysql etcd etcd_counts'
 
 usage() {
     sed -n '2,12s/^# \{0,1\}//p' "$0"
