@@ -5,7 +5,7 @@ docs/migrating.md, and verifies afterwards what happened.
     drill.py [KEY=VALUE …]
 
 KEYs:
-    from=redis      the backend that the fleet leaves: redis, zookeeper or etcd
+    from=redis      the backend that the fleet leaves: redis, cluster (a Redis Cluster of three masters), zookeeper or etcd
     to=zookeeper    the backend that it moves to; another one
     workers=12      the number of workers
     faults=no       yes: kill workers (SIGKILL), and kill or stop and restart servers, at random points
@@ -58,9 +58,12 @@ presence = {presence}
 [{observe}]
 {where}
 """
-SERVER_KEYS = {"redis": ["aof=yes"], "zookeeper": [], "etcd": []}
+SERVER_KEYS = {"redis": ["aof=yes"], "cluster": ["cluster=3", "aof=yes"], "zookeeper": [], "etcd": []}
+SERVER_KIND = {"cluster": "redis"}  # of tests/servers.sh; the others have its name
+SECTION = {"cluster": "redis:cluster"}  # likewise
 SERVER_CONFIG = {
     "redis": "servers = 127.0.0.1:{port}",
+    "cluster": "servers = 127.0.0.1:{port},127.0.0.1:{port2}\ncluster = yes",
     "zookeeper": "servers = 127.0.0.1:{port}\nsession_timeout = {presence}",
     "etcd": "endpoints = 127.0.0.1:{port}",
 }
@@ -83,13 +86,14 @@ class Server:
     def __init__(self, kind, folder):
         self.kind, self.folder = kind, f"{folder}/{kind}"
         os.mkdir(self.folder)
+        self.section = SECTION.get(kind, kind)
         values = self.do("start", f"guard={os.getpid()}", *SERVER_KEYS[kind])
-        self.port = dict(line.split("=", 1) for line in values.splitlines())["PORT"]
+        self.values = dict(line.split("=", 1) for line in values.splitlines())
         self.up = True
 
     def do(self, verb, *words):
-        done = subprocess.run(["sh", f"{SOURCE}/tests/servers.sh", verb, self.kind, self.folder, *words],
-                              stdout=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(["sh", f"{SOURCE}/tests/servers.sh", verb, SERVER_KIND.get(self.kind, self.kind), self.folder,
+                               *words], stdout=subprocess.PIPE, text=True, check=False)
         if done.returncode == 77:
             sys.exit(77)
         if done.returncode != 0:
@@ -97,7 +101,7 @@ class Server:
         return done.stdout
 
     def config(self, presence, **_):
-        return SERVER_CONFIG[self.kind].format(port=self.port, presence=presence)
+        return SERVER_CONFIG[self.kind].format(port=self.values["PORT"], port2=self.values.get("PORT2"), presence=presence)
 
     def stop(self, verb="stop"):
         self.do(verb)
@@ -274,7 +278,7 @@ class Drill:
         # short with faults: a killed worker blocks the others, and the step, for this long
         times = {"ttl": "6s", "presence": "6s"} if self.faults else {"ttl": "10s", "presence": "10s"}
         with open(self.config, "w", encoding="utf-8") as file:
-            file.write(CONFIG.format(observe=observe, where=where, old=self.old.kind, new=self.new.kind,
+            file.write(CONFIG.format(observe=observe, where=where, old=self.old.section, new=self.new.section,
                                      old_server=self.old.config(**times), new_server=self.new.config(**times), **times))
         os.chmod(self.config, 0o600)
         open(self.store, "w", encoding="utf-8").close()
@@ -323,7 +327,7 @@ class Drill:
             worker.child.kill()
             worker.child.communicate()
         for kind in (self.settings["from"], self.settings["to"]):
-            subprocess.run(["sh", f"{SOURCE}/tests/servers.sh", "end", kind, f"{self.folder}/{kind}"],
+            subprocess.run(["sh", f"{SOURCE}/tests/servers.sh", "end", SERVER_KIND.get(kind, kind), f"{self.folder}/{kind}"],
                            check=False)
         self.log.close()
         self.marks.close()

@@ -94,10 +94,11 @@ class ClusterFaults(ServerFaults):
             self.say(member, "client", "kill", "type", "replica")
 
     def end_failover(self, _members):
-        """… and all are masters. What was there before them stays away."""
+        """… and all are masters. Those before them come back, and are replicas."""
         for member in range(1, self.masters() + 1):
             self.server.do("kill", f"only={member}")
             self.take_over(member + self.masters())
+        self.server.do("start")
 
     # ---- slots move ------------------------------------------------------------------------------------
 
