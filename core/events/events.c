@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 #include <utlist.h>
 
@@ -22,7 +21,7 @@ bool events_inside(void)
 
 void events_init(struct events *events, const struct events_upcalls *upcalls, bool manual)
 {
-    *events = (struct events){.upcalls = upcalls, .manual = manual, .fd = -1, .event = -1};
+    *events = (struct events){.upcalls = upcalls, .manual = manual, .wakeup = WAKEUP_CLOSED};
     events->epoch = atomic_load(&fork_epoch);
     pthread_mutex_init(&events->lock, NULL);
     pthread_condattr_t monotonic;
@@ -38,29 +37,12 @@ void events_destroy(struct events *events)
         pthread_detach(events->thread);
     else if (events->thread_made)
         pthread_join(events->thread, NULL);
-    if (events->fd >= 0) {
-        close(events->fd);
-        close(events->event);
-    }
+    wakeup_close(&events->wakeup);
     pthread_cond_destroy(&events->cond);
     pthread_mutex_destroy(&events->lock);
 }
 
 /* ---- the queue ---- */
-
-/* An eventfd is always writable: whether the epoll set is asked to say so is the signal. Nothing is written: the number may be
- * another file's by now, if the application has closed descriptors that are not its own. */
-static bool ask_for_event(struct events *events, uint32_t wanted)
-{
-    struct epoll_event event = {.events = wanted, .data.fd = events->event};
-    return epoll_ctl(events->fd, EPOLL_CTL_MOD, events->event, &event) == 0;
-}
-
-static void signal_fd_locked(struct events *events)
-{
-    if (!events->signaled)
-        events->signaled = ask_for_event(events, EPOLLOUT);
-}
 
 static void push_locked(struct events *events, struct notice *notice)
 {
@@ -69,10 +51,10 @@ static void push_locked(struct events *events, struct notice *notice)
     notice->queued = true;
     DL_APPEND2(events->queue, notice, previous, next);
     events->count++;
-    if (events->fd < 0)
+    if (events->wakeup.epoll < 0)
         pthread_cond_broadcast(&events->cond);
     else if (events->dispatchers == 0) /* else a dispatcher looks before it leaves */
-        signal_fd_locked(events);
+        wakeup_raise(&events->wakeup);
 }
 
 static bool calls_back(const struct notice *notice)
@@ -161,7 +143,7 @@ static void *thread_main(void *argument)
     pthread_setname_np(pthread_self(), "mortise-notify");
     pthread_mutex_lock(&events->lock);
     for (;;) {
-        bool runs = events->fd < 0 || events->closed_inside;
+        bool runs = events->wakeup.epoll < 0 || events->closed_inside;
         enum ran ran = runs ? run_first_locked(events) : RAN_NOTHING;
         if (ran == RAN_FORKED)
             return NULL;
@@ -178,7 +160,7 @@ static void *thread_main(void *argument)
 static bool start_locked(struct events *events)
 {
     sigset_t all, before; /* signals are for the application's threads */
-    if (events->fd >= 0 || events->thread_made || events->manual)
+    if (events->wakeup.epoll >= 0 || events->thread_made || events->manual)
         return true;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -244,35 +226,45 @@ bool events_last_here(struct events *events)
 
 /* ---- the application's descriptor ---- */
 
-static bool add(int epoll, int fd, uint32_t events)
+static bool watch_other(const struct events *events)
 {
-    struct epoll_event event = {.events = events, .data.fd = fd};
-    return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = events->other};
+    return epoll_ctl(events->wakeup.epoll, EPOLL_CTL_ADD, events->other, &event) == 0;
 }
 
 static void open_fd_locked(struct events *events, int other)
 {
-    int epoll = epoll_create1(EPOLL_CLOEXEC);
-    int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (epoll >= 0 && event >= 0 && add(epoll, other, EPOLLIN) && add(epoll, event, 0)) {
-        events->fd = epoll;
-        events->event = event;
-        if (events->queue != NULL)
-            signal_fd_locked(events);
+    events->other = other;
+    if (!wakeup_open(&events->wakeup))
         return;
+    if (!watch_other(events))
+        wakeup_close(&events->wakeup);
+    else if (events->queue != NULL)
+        wakeup_raise(&events->wakeup);
+}
+
+/* For an application that polls the descriptor edge-triggered. The kernel keeps a list of what was ready, and what is on it
+ * already wakes nobody. To ask takes off it what is not ready any more; what still is gets out of the set and back, which
+ * wakes. */
+static void show_edge_locked(struct events *events)
+{
+    struct epoll_event ready[2];
+    int count = epoll_wait(events->wakeup.epoll, ready, 2, 0);
+    for (int i = 0; i < count; i++) {
+        int fd = ready[i].data.fd;
+        struct epoll_event event = {.events = fd == events->other ? EPOLLIN : EPOLLOUT,
+                                    .data.fd = fd};
+        if (epoll_ctl(events->wakeup.epoll, EPOLL_CTL_DEL, fd, NULL) == 0)
+            epoll_ctl(events->wakeup.epoll, EPOLL_CTL_ADD, fd, &event);
     }
-    if (epoll >= 0)
-        close(epoll);
-    if (event >= 0)
-        close(event);
 }
 
 int events_open_fd(struct events *events, int other)
 {
     pthread_mutex_lock(&events->lock);
-    if (events->fd < 0)
+    if (events->wakeup.epoll < 0)
         open_fd_locked(events, other);
-    int fd = events->fd;
+    int fd = events->wakeup.epoll;
     pthread_mutex_unlock(&events->lock);
     return fd;
 }
@@ -280,7 +272,7 @@ int events_open_fd(struct events *events, int other)
 bool events_dispatch_begin(struct events *events)
 {
     pthread_mutex_lock(&events->lock);
-    bool may = events->fd >= 0;
+    bool may = events->wakeup.epoll >= 0;
     events->dispatchers += may;
     pthread_mutex_unlock(&events->lock);
     return may;
@@ -307,9 +299,10 @@ void events_dispatch_end(struct events *events)
     pthread_mutex_lock(&events->lock);
     events->dispatchers--;
     if (events->queue != NULL)
-        signal_fd_locked(events);
-    else if (events->signaled)
-        events->signaled = !ask_for_event(events, 0);
+        wakeup_raise(&events->wakeup);
+    else
+        wakeup_lower(&events->wakeup);
+    show_edge_locked(events);
     pthread_cond_broadcast(&events->cond);
     pthread_mutex_unlock(&events->lock);
 }
@@ -339,7 +332,7 @@ void events_closing(struct events *events)
 /* Callbacks whose end comes without the thread that closes. */
 static bool others_run_locked(const struct events *events)
 {
-    bool run = events->fd < 0 ? events->thread_made : events->dispatchers > 0;
+    bool run = events->wakeup.epoll < 0 ? events->thread_made : events->dispatchers > 0;
     return events->running || (events->queue != NULL && run);
 }
 

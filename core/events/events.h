@@ -8,6 +8,8 @@
 #ifndef MORTISE_CORE_EVENTS_H
 #define MORTISE_CORE_EVENTS_H
 
+#include "base/wakeup.h"
+
 #include <mortise/mortise.h>
 
 #include <pthread.h>
@@ -55,8 +57,8 @@ struct events {
     _Atomic bool ready; /* events_ready() has returned true */
     bool thread_made;   /* `thread` was started; it is neither joined nor detached */
     pthread_t thread;
-    int fd, event; /* an epoll of `event`, an eventfd, and of the caller's descriptor; or -1: the thread runs callbacks */
-    bool signaled; /* `fd` reports `event` */
+    struct wakeup wakeup; /* raised: callbacks wait. Its epoll set is the application's descriptor; not open: the thread runs callbacks */
+    int other;            /* the caller's descriptor, in the set */
     unsigned dispatchers;
 
     bool closed_inside; /* the callback that runs closes its client: its thread runs the callbacks that are left */

@@ -1,15 +1,9 @@
 /* interest.c - the descriptors that the stack wants to be polled, kept in an epoll set that is made when
- * somebody first has to poll; and the poke that wakes who does. See pump.h.
- *
- * The application may close descriptors that are not its own, as a daemon does, and have others under their numbers. So the
- * poke is no write to its eventfd, which may be a file of the application by now. An eventfd is always writable: the poke asks
- * the epoll set to say so, and is over when the set is not asked any more. Of any other two descriptors the kernel refuses
- * that. */
+ * somebody first has to poll; and the poke that wakes who does. See pump.h. */
 #include "pump/pump_internal.h"
 
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 /* Where the kernel refuses, the entry is left without events: it is tried again when next looked at. */
@@ -18,14 +12,14 @@ static void set_epoll(struct pump *pump, struct pollfd *fd, bool known)
     struct epoll_event event = {.events = (uint32_t)fd->events, .data.fd = fd->fd};
     int first = known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD,
         second = EPOLL_CTL_ADD + EPOLL_CTL_MOD - first;
-    if (epoll_ctl(pump->epoll, first, fd->fd, &event) < 0 &&
-        epoll_ctl(pump->epoll, second, fd->fd, &event) < 0)
+    if (epoll_ctl(pump->wakeup.epoll, first, fd->fd, &event) < 0 &&
+        epoll_ctl(pump->wakeup.epoll, second, fd->fd, &event) < 0)
         fd->events = 0;
 }
 
 static void sync_epoll_locked(struct pump *pump, struct pollfd *fds, size_t count)
 {
-    if (pump->epoll < 0)
+    if (pump->wakeup.epoll < 0)
         return;
     for (size_t i = 0; i < count; i++) {
         size_t k = 0;
@@ -40,7 +34,7 @@ static void sync_epoll_locked(struct pump *pump, struct pollfd *fds, size_t coun
         while (i < count && fds[i].fd != pump->interest[k].fd)
             i++;
         if (i == count)
-            epoll_ctl(pump->epoll, EPOLL_CTL_DEL, pump->interest[k].fd, NULL);
+            epoll_ctl(pump->wakeup.epoll, EPOLL_CTL_DEL, pump->interest[k].fd, NULL);
     }
 }
 
@@ -73,20 +67,10 @@ void pump_update_interest_locked(struct pump *pump)
 /* The epoll set, made when somebody first has to poll. pump lock held */
 bool pump_open_epoll_locked(struct pump *pump)
 {
-    if (pump->epoll >= 0)
+    if (pump->wakeup.epoll >= 0)
         return true;
-    int epoll = epoll_create1(EPOLL_CLOEXEC);
-    int poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    struct epoll_event event = {.events = 0, .data.fd = poke};
-    if (epoll < 0 || poke < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, poke, &event) < 0) {
-        if (epoll >= 0)
-            close(epoll);
-        if (poke >= 0)
-            close(poke);
+    if (!wakeup_open(&pump->wakeup))
         return false;
-    }
-    pump->epoll = epoll;
-    pump->poke = poke;
     size_t count = pump->interest_count;
     pump->interest_count = 0;
     struct pollfd fds[PUMP_FDS];
@@ -97,30 +81,11 @@ bool pump_open_epoll_locked(struct pump *pump)
     return true;
 }
 
-static bool ask_for_poke(struct pump *pump, uint32_t events)
-{
-    struct epoll_event event = {.events = events, .data.fd = pump->poke};
-    return epoll_ctl(pump->epoll, EPOLL_CTL_MOD, pump->poke, &event) == 0;
-}
-
 /* Wakes the thread that sleeps in epoll_wait, if there is one. pump lock held */
 void pump_poke_locked(struct pump *pump)
 {
-    if (pump->polling && !pump->poked && pump->poke >= 0)
-        pump->poked = ask_for_poke(pump, EPOLLOUT);
-}
-
-void pump_end_poke_locked(struct pump *pump)
-{
-    if (pump->poked && ask_for_poke(pump, 0))
-        pump->poked = false;
-}
-
-/* They are not closed: the numbers may be another's. */
-void pump_forget_epoll_locked(struct pump *pump)
-{
-    pump->epoll = pump->poke = -1;
-    pump->poked = false;
+    if (pump->polling)
+        wakeup_raise(&pump->wakeup);
 }
 
 void pump_closing_fd(struct pump *pump, int fd)
@@ -129,8 +94,8 @@ void pump_closing_fd(struct pump *pump, int fd)
     for (size_t i = 0; i < pump->interest_count; i++) {
         if (pump->interest[i].fd != fd)
             continue;
-        if (pump->epoll >= 0)
-            epoll_ctl(pump->epoll, EPOLL_CTL_DEL, fd, NULL);
+        if (pump->wakeup.epoll >= 0)
+            epoll_ctl(pump->wakeup.epoll, EPOLL_CTL_DEL, fd, NULL);
         pump->interest[i] = pump->interest[--pump->interest_count];
         break;
     }

@@ -42,7 +42,7 @@ void pump_init(struct pump *pump, const struct pump_upcalls *upcalls, struct loa
     memset(pump, 0, sizeof(*pump));
     pump->upcalls = upcalls;
     pump->loader = loader;
-    pump->epoll = pump->poke = -1;
+    pump->wakeup = WAKEUP_CLOSED;
     pump->due_ns = MORTISE_NEVER;
     pump->posted_end = &pump->posted;
     pump->done_end = &pump->done;
@@ -57,10 +57,7 @@ void pump_init(struct pump *pump, const struct pump_upcalls *upcalls, struct loa
 
 void pump_destroy(struct pump *pump)
 {
-    if (pump->epoll >= 0)
-        close(pump->epoll);
-    if (pump->poke >= 0)
-        close(pump->poke);
+    wakeup_close(&pump->wakeup);
     while (pump->posted != NULL) {
         struct posted *posted = pump->posted;
         pump->posted = posted->next;

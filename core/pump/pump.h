@@ -26,6 +26,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "base/wakeup.h"
 #include "modules/loader.h"
 
 #include <pthread.h>
@@ -117,8 +118,7 @@ struct pump {
     unsigned unattended; /* tasks and async waiters outstanding that no caller sleeps for */
     uint64_t started;    /* tasks given to the driver: a counter for mortise_stats */
 
-    int epoll, poke;                  /* -1 until needed */
-    bool poked;                       /* `epoll` reports `poke` */
+    struct wakeup wakeup;             /* the epoll set, not open until it is needed, and the poke */
     bool poke_wanted;                 /* by the thread inside, when it leaves */
     struct pollfd interest[PUMP_FDS]; /* what `epoll` knows */
     size_t interest_count;

@@ -21,8 +21,6 @@ void pump_serve_locked(struct pump *pump);
 void pump_update_interest_locked(struct pump *pump);
 bool pump_open_epoll_locked(struct pump *pump);
 void pump_poke_locked(struct pump *pump);
-void pump_end_poke_locked(struct pump *pump); /* who was poked is awake */
-void pump_forget_epoll_locked(struct pump *pump);
 
 /* pump.c; inside */
 void pump_wake_later(struct pump *pump, _Atomic uint32_t *word);

@@ -126,7 +126,7 @@ static int epoll_wait_ns(int epoll, struct epoll_event *events, int capacity, in
         !atomic_load_explicit(&absent, memory_order_relaxed)) {
         struct timespec timeout = {timeout_ns / NS_PER_S, timeout_ns % NS_PER_S};
         long n = syscall(SYS_epoll_pwait2, epoll, events, capacity, &timeout, NULL, 0);
-        if (n >= 0 || errno == EINTR || errno == EBADF)
+        if (n >= 0 || (errno != ENOSYS && errno != EPERM))
             return (int)n;
         atomic_store_explicit(&absent, true, memory_order_relaxed);
     }
@@ -165,7 +165,7 @@ void pump_poll_locked(struct pump *pump, int64_t until_ns)
     pump->polling = true;
     pump->polling_until_ns = wake_ns;
     int64_t left = wake_ns == MORTISE_NEVER ? 60 * NS_PER_S : remaining_ns(wake_ns);
-    int epoll = pump->epoll;
+    int epoll = pump->wakeup.epoll;
     pthread_mutex_unlock(&pump->lock);
     int count = epoll_wait_ns(epoll, events, PUMP_FDS, left);
     /* It is not ours any more: the application has closed it. The next look makes another one. */
@@ -173,9 +173,9 @@ void pump_poll_locked(struct pump *pump, int64_t until_ns)
     pthread_mutex_lock(&pump->lock);
     pump->polling = false;
     if (is_gone)
-        pump_forget_epoll_locked(pump);
+        wakeup_forget(&pump->wakeup);
     pump->looks++;
-    pump_end_poke_locked(pump);
+    wakeup_lower(&pump->wakeup);
     note_ready_locked(pump, events, count);
     pthread_cond_broadcast(&pump->left);
 }
@@ -184,12 +184,12 @@ bool pump_peek_locked(struct pump *pump)
 {
     struct epoll_event events[PUMP_FDS];
     pump->looks++;
-    if (pump->epoll >= 0 && !pump->turn_wanted) {
-        int count = epoll_wait(pump->epoll, events, PUMP_FDS, 0);
+    if (pump->wakeup.epoll >= 0 && !pump->turn_wanted) {
+        int count = epoll_wait(pump->wakeup.epoll, events, PUMP_FDS, 0);
         note_ready_locked(pump, events, count);
     }
     if (!pump->polling) /* else it is meant for who polls */
-        pump_end_poke_locked(pump);
+        wakeup_lower(&pump->wakeup);
     if (pump->due_ns <= clock_now())
         pump->turn_wanted = true;
     return pump_has_work_locked(pump);
@@ -334,7 +334,7 @@ void pump_turn(struct pump *pump)
 int pump_epoll(struct pump *pump)
 {
     pthread_mutex_lock(&pump->lock);
-    int epoll = pump_open_epoll_locked(pump) ? pump->epoll : -1;
+    int epoll = pump_open_epoll_locked(pump) ? pump->wakeup.epoll : -1;
     pthread_mutex_unlock(&pump->lock);
     return epoll;
 }

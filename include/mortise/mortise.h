@@ -374,7 +374,8 @@ MORTISE_API mortise_status mortise_acquire_async(mortise_client *client, const c
 MORTISE_API mortise_status mortise_cancel(mortise_client *client, mortise_request request);
 
 /* For event loops. From the first call on, callbacks run in mortise_dispatch(), not on a thread of the library. Returns
- * a descriptor that polls readable when mortise_dispatch() has something to do. The client owns it; never read from it.
+ * a descriptor that polls readable when mortise_dispatch() has something to do; it may be polled edge-triggered, too, if
+ * mortise_dispatch() is called at each edge. The client owns it; never read from it.
  * On failure returns -1 and sets *status (may be NULL) to CLOSED, FORKED or NOMEM. Leases are renewed even if the
  * program does not call mortise_dispatch(). */
 MORTISE_API int mortise_fd(mortise_client *client, mortise_status *status);

@@ -52,8 +52,8 @@ static void take_numbers(void)
     file = memfd_create("the application's", MFD_CLOEXEC);
     CU_ASSERT_FATAL(file >= 0);
     pthread_mutex_lock(&pump_of_rig()->lock);
-    taken[0] = put_under(pump_of_rig()->epoll);
-    taken[1] = put_under(pump_of_rig()->poke);
+    taken[0] = put_under(pump_of_rig()->wakeup.epoll);
+    taken[1] = put_under(pump_of_rig()->wakeup.event);
     pthread_mutex_unlock(&pump_of_rig()->lock);
     CU_ASSERT_FATAL(taken[0] >= 0 && taken[1] >= 0);
 }
@@ -92,6 +92,39 @@ static void test_poke(void)
     finish();
 }
 
+/* Only the poke's: the set is ours, and another poke is made in it. */
+static void test_poke_gone(void)
+{
+    pthread_t thread;
+    mortise_status status;
+    for (int is_closed = 0; is_closed < 2; is_closed++) {
+        start(true);
+        launch(&thread, &status);
+        struct pump *pump = pump_of_rig();
+        pthread_mutex_lock(&pump->lock);
+        file = memfd_create("the application's", MFD_CLOEXEC);
+        uint64_t looks = pump->looks;
+        int number = pump->wakeup.event;
+        CU_ASSERT(number >= 500); /* not among the first that a program gets */
+        CU_ASSERT(put_under(number) == number);
+        if (is_closed)
+            syscall(SYS_close, number);
+        pump_poke_locked(pump);
+        while (pump->looks == looks) /* who polls has woken up */
+            pthread_cond_wait(&pump->left, &pump->lock);
+        CU_ASSERT(pump->wakeup.event != number || is_closed);
+        pthread_mutex_unlock(&pump->lock);
+        send_byte();
+        pthread_join(thread, NULL);
+        CU_ASSERT_EQUAL(status, MORTISE_OK);
+        CU_ASSERT(is_closed || is_untouched(number));
+        if (!is_closed)
+            syscall(SYS_close, number);
+        close(file);
+        finish();
+    }
+}
+
 /* The next one that polls makes new ones, hears the driver's descriptor, and can be woken. */
 static void test_new_ones(void)
 {
@@ -112,7 +145,7 @@ static void test_new_ones(void)
         pthread_join(thread, NULL);
         CU_ASSERT_EQUAL(status, MORTISE_OK);
     }
-    CU_ASSERT(pump_of_rig()->epoll != taken[0] && pump_of_rig()->poke != taken[1]);
+    CU_ASSERT(pump_of_rig()->wakeup.epoll != taken[0] && pump_of_rig()->wakeup.event != taken[1]);
     give_numbers_back();
     finish();
 }
@@ -142,6 +175,7 @@ int main(void)
 {
     static const CU_TestInfo tests[] = {
         {"a poke writes nothing to another's file", test_poke},
+        {"the poke's descriptor is gone", test_poke_gone},
         {"others are under the numbers", test_new_ones},
         {"nothing is under the numbers", test_closed},
         CU_TEST_INFO_NULL,

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <semaphore.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -40,7 +41,7 @@ static void begin(void)
 
 static void end(void)
 {
-    int fd = executor.fd, event = executor.event;
+    int fd = executor.wakeup.epoll, event = executor.wakeup.event;
     events_closing(&executor);
     CU_ASSERT_EQUAL(events_stop(&executor, MORTISE_NEVER), EVENTS_OVER);
     events_destroy(&executor);
@@ -113,6 +114,43 @@ static void push_one_more(mortise_lease *lease, mortise_lease_state state, void 
 {
     on_state(lease, state, user_data);
     events_push(&executor, &chained);
+}
+
+/* An edge-triggered poller is woken by each notice, also by one that a callback queues, and by the other descriptor. */
+static void test_edges(void)
+{
+    begin();
+    int other = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int outer = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event edge = {.events = EPOLLIN | EPOLLET}, seen_edge;
+    CU_ASSERT_EQUAL_FATAL(epoll_ctl(outer, EPOLL_CTL_ADD, events_open_fd(&executor, other), &edge),
+                          0);
+    struct notice change = notice_of(1, MORTISE_STATE_HELD);
+    struct notice chains = change;
+    chains.on_state = push_one_more;
+    chained = notice_of(2, MORTISE_STATE_LOST);
+    uint64_t one = 1;
+    for (int round = 0; round < 3; round++) {
+        events_push(&executor, &change);
+        CU_ASSERT_EQUAL(epoll_wait(outer, &seen_edge, 1, 0), 1);
+        CU_ASSERT_EQUAL(dispatch(), 1);
+        CU_ASSERT_EQUAL(epoll_wait(outer, &seen_edge, 1, 0), 0);
+        events_push(&executor, &chains);
+        CU_ASSERT_EQUAL(epoll_wait(outer, &seen_edge, 1, 0), 1);
+        CU_ASSERT_EQUAL(dispatch(), 1);
+        CU_ASSERT_EQUAL(epoll_wait(outer, &seen_edge, 1, 0), 1);
+        CU_ASSERT_EQUAL(dispatch(), 1);
+        CU_ASSERT_EQUAL(write(other, &one, sizeof(one)), (ssize_t)sizeof(one));
+        CU_ASSERT_EQUAL(epoll_wait(outer, &seen_edge, 1, 0), 1);
+        CU_ASSERT_EQUAL(dispatch(), 0);
+        CU_ASSERT_EQUAL(epoll_wait(outer, &seen_edge, 1, 0), 1); /* nobody has read it yet */
+        CU_ASSERT_EQUAL(read(other, &one, sizeof(one)), (ssize_t)sizeof(one));
+        CU_ASSERT_EQUAL(dispatch(), 0);
+        CU_ASSERT_EQUAL(epoll_wait(outer, &seen_edge, 1, 0), 0);
+    }
+    end();
+    close(outer);
+    close(other);
 }
 
 static void test_pushed_inside(void)
@@ -302,6 +340,7 @@ int main(void)
     static const CU_TestInfo tests[] = {
         {"order and merging", test_order_and_merging},
         {"pushed inside a callback", test_pushed_inside},
+        {"polled edge-triggered", test_edges},
         {"no descriptor", test_no_descriptor},
         {"a notice is used again", test_copy},
         {"the callback of an acquire", test_acquired},

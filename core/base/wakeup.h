@@ -1,0 +1,28 @@
+/* wakeup.h - an epoll set, and an event of it that is raised and lowered without a write.
+ *
+ * The application may close descriptors that are not its own, as a daemon does, and have others under their numbers. So the
+ * event is no write to a descriptor, which may be a file of the application by now: an eventfd is always writable, and the epoll
+ * set is asked to report that, or not to. And both have high numbers, which a program that closes everything does not get next:
+ * an epoll set of the application under the one number, with a descriptor of it under the other, could not be told from ours. */
+#ifndef MORTISE_CORE_BASE_WAKEUP_H
+#define MORTISE_CORE_BASE_WAKEUP_H
+
+#include <stdbool.h>
+
+struct wakeup {
+    int epoll, event; /* -1: not open */
+    bool raised;      /* the set reports `event` */
+};
+
+#define WAKEUP_CLOSED ((struct wakeup){.epoll = -1, .event = -1})
+
+/* False: the system gives no descriptors. */
+bool wakeup_open(struct wakeup *wakeup);
+void wakeup_close(struct wakeup *wakeup);
+/* Its numbers may be another's: nothing is closed. */
+void wakeup_forget(struct wakeup *wakeup);
+/* Wakes a thread in epoll_wait(), and each later one until the event is lowered. If the eventfd is gone, another one is made. */
+void wakeup_raise(struct wakeup *wakeup);
+void wakeup_lower(struct wakeup *wakeup);
+
+#endif
