@@ -7,7 +7,7 @@
  *   ALONE   the greeting says "redis_mode:cluster" (cluster=auto)   nothing is sent on that connection               FOUND
  *   ALONE   cluster = yes: the first op comes                       the map is wanted                                ROUTED
  *   FOUND   the end of the turn                                     its ops, seats and watches wait for the map      ROUTED
- *   ROUTED  a map was read, or a slot has moved                     what waits goes to its slot's node     ROUTED
+ *   ROUTED  a map was read, or a slot has moved                     what waits goes to its slot's node               ROUTED
  *
  * THE STATES OF A NODE (struct driver with in_cluster) are those of its links, and what it has of slots:
  *

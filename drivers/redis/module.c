@@ -1,7 +1,7 @@
-/* module.c - the Redis driver as a module: its table, its options, how an instance is opened, turned and closed.
+/* module.c - the Redis driver as a module: its table, its options, how an instance is opened.
  *
  * One connection for all that a client asks; a second one for its waiters; with min_replicas a third one, on which it waits
- * for replicas. redis.h says which file does what and what can go wrong; protocol.md has the requests. */
+ * for replicas. In a cluster, those to each node in use. redis.h says which file does what and what can go wrong; protocol.md has the requests. */
 #include "../lib/redis/settings.h"
 #include "cluster.h"
 #include "sending.h"

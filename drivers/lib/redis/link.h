@@ -10,8 +10,8 @@
  *   fault.c      tells error replies apart
  *   endpoint.c   "host:port", "[::1]:6379", "/path/of/socket"
  *
- * Beside it: primary.h, which of several servers is the primary; channels.h, subscriptions; keys.h, holder.h, script.h, text.h:
- * keys, values, scripts and texts in replies.
+ * Beside it: primary.h, which of several servers is the primary; topology.h, which node of a cluster has a slot; channels.h,
+ * subscriptions; keys.h, holder.h, script.h, text.h: keys, values, scripts and texts in replies.
  *
  *           wanted           where it is             addresses             connected
  *   DOWN ──────────▶ SEEKING ────────────▶ RESOLVING ─────────▶ CONNECTING ──────────▶ GREETING ──▶ UP
