@@ -246,6 +246,34 @@ static void test_compacted(void)
     client_end(other);
 }
 
+/* While its client is away, the key is deleted and comes again, and what the watch would begin with is compacted: it is another key.
+ * is_watched: the client has watched its key before. (If it had not, it forgot to: until the ttl had passed.) */
+static void replace_key(bool is_watched)
+{
+    char key[KEYS_SIZE];
+    mortise_client *client = client_behind_proxy(is_watched ? "ttl=20s" : "ttl=60s");
+    const char *name = fresh_name();
+    mortise_lease *lease = take(client, name);
+    if (is_watched)
+        let_pass(500);
+    CHECK(test_proxy_say(&stage.proxy, "refuse"));
+    CU_ASSERT_FATAL(key_of_name(name, "", key, sizeof key));
+    CHECK(CTL("del", key));
+    CHECK(CTL("put", key, "by hand"));
+    compact();
+    CHECK(test_proxy_say(&stage.proxy, "accept"));
+    CHECK(wait_state(lease, MORTISE_STATE_LOST, TEST_PATIENCE_MS));
+    EXPECT(LOST, mortise_release(lease, &detail));
+    CHECK(CTL("del", key));
+    client_end(client);
+}
+
+static void test_key_replaced(void)
+{
+    replace_key(false);
+    replace_key(true);
+}
+
 /* Killed, and started again: what was held is held, and who waits gets it. */
 static void restart(const char *verb)
 {
@@ -305,6 +333,7 @@ const CU_TestInfo lease_tests[] = {
     {"the base is another cluster's", test_other_cluster},
     {"the base makes no sense", test_nonsense},
     {"compacted", test_compacted},
+    {"the own key is replaced", test_key_replaced},
     {"the server is stopped", test_stopped},
     {"the server is killed", test_killed},
     {"the server is restarted", test_restarted},
