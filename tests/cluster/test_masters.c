@@ -32,7 +32,7 @@ static void check_all_work(mortise_client *client)
 /* One address is enough, a replica's too; a server that is not there does no harm. */
 static void test_found(void)
 {
-    char list[80];
+    char list[80], text[256], url[100];
     mortise_client *client = NULL;
     for (int i = 2; i < 4; i++) {
         snprintf(list, sizeof list, "127.0.0.1:1,127.0.0.1:%d", fleet.node[i].port);
@@ -41,6 +41,12 @@ static void test_found(void)
         check_all_work(client);
         close_client(client);
     }
+    snprintf(url, sizeof url, "redis+cluster://127.0.0.1:%d,127.0.0.1:1", fleet.node[1].port);
+    if (!EXPECT(OK, mortise_open(url, &client, &detail)))
+        return;
+    EXPECT(OK, mortise_ping(client, text, sizeof text, &detail));
+    check_all_work(client);
+    close_client(client);
 }
 
 /* ---- listing ------------------------------------------------------------------------------------------------------ */
@@ -66,7 +72,7 @@ static mortise_status list_all(mortise_client *client, struct listed *listed)
     return mortise_list(client, "listed-", note, listed, &detail);
 }
 
-/* Each name once and in order, whichever master has it, also when its slot has moved. A list without one master would be wrong. */
+/* Each name once and in order, whichever master has it, also while its slot is on its way. A list without one master would be wrong. */
 static void test_list(void)
 {
     static mortise_lease *leases[MANY];
@@ -88,6 +94,8 @@ static void test_list(void)
     int from = slot_owner(&fleet, 0, slot);
     move_begin(&move, &fleet, slot, (from + 1) % MASTERS);
     move_keys(&move);
+    EXPECT(OK, list_all(client, &listed));
+    CHECK(listed.count == MANY && listed.in_order);
     move_end(&move);
     EXPECT(OK, list_all(hurried, &listed));
     CHECK(listed.count == MANY && listed.in_order);

@@ -1,0 +1,165 @@
+/* test_resharding.c - slots are on their way from master to master: what a holder and fifty waiters see of that. */
+#include "fleet.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct fleet fleet;
+
+#define QUICK "renew_every = 100ms\n"
+
+/* ---- only the new node may be asked ------------------------------------------------------------------------------- */
+
+static bool is_there(int node, const char *name)
+{
+    freeReplyObject(ask(&fleet.node[node], "ASKING"));
+    return ask_number(&fleet.node[node], "EXISTS mortise:%s", name) == 1;
+}
+
+/* The slot is on its way, and only the new node may be asked, with ASKING. A lock of one key can be acquired there; for several keys,
+ * all must be there already. */
+static void test_asked(void)
+{
+    struct move move;
+    char name[48];
+    mortise_client *client = fleet_open(&fleet, QUICK, NULL);
+    mortise_client *plain = fleet_open(&fleet, QUICK, "fencing = off\nqueue = no\n");
+    name_on(&fleet, 1, "asked", name);
+    mortise_lease *lease = take(client, "elsewhere");
+    give(lease);
+    lease = take(plain, "elsewhere");
+    give(lease);
+    move_begin(&move, &fleet, slot_of(&fleet, name), 2);
+    lease = take(plain, name);
+    CHECK(is_there(2, name) && holds(&fleet.node[1], name) != 1);
+    CHECK(wait_renewals(plain, stats_of(plain).renewals + 3));
+    CHECK(mortise_state(lease) == MORTISE_STATE_HELD);
+    give(lease);
+    CHECK(!is_there(2, name));
+    move_end(&move);
+    lease = take(client, name);
+    move_begin(&move, &fleet, move.slot, 0);
+    move_keys(&move);
+    CHECK(wait_renewals(client, stats_of(client).renewals + 3));
+    CHECK(mortise_state(lease) == MORTISE_STATE_HELD && is_there(0, name));
+    SAFE(try_once(plain, name) != MORTISE_OK);
+    move_end(&move);
+    EXPECT(BUSY, try_once(plain, name));
+    give(lease);
+    CHECK(holds(&fleet.node[0], name) == 0);
+    move_slot(&fleet, move.slot, 1);
+    close_client(plain);
+    close_client(client);
+}
+
+/* ---- resharding beside a crowd ---------------------------------------------------------------------------------------- */
+
+#define WAITERS 50
+/* A place that is lost with a move is taken again after a third of it. */
+#define TURN_MS 12000
+
+static struct crowd {
+    pthread_mutex_t lock;
+    int holding, had;
+    uint64_t token; /* the last one */
+    mortise_lease *lease;
+    struct test_count granted;
+} crowd = {.lock = PTHREAD_MUTEX_INITIALIZER, .granted = TEST_COUNT_INIT};
+
+static void has_turn(mortise_status status, mortise_lease *lease, const mortise_error *error,
+                     void *unused)
+{
+    (void)unused;
+    if (status != MORTISE_OK)
+        detail = *error;
+    EXPECT(OK, status);
+    if (status != MORTISE_OK)
+        return;
+    pthread_mutex_lock(&crowd.lock);
+    SAFE(crowd.holding++ == 0);
+    SAFE(mortise_token(lease) >=
+         crowd.token); /* within a client it is handed over with its token */
+    crowd.token = mortise_token(lease);
+    crowd.lease = lease;
+    crowd.had++;
+    pthread_mutex_unlock(&crowd.lock);
+    test_count_add(&crowd.granted, 1);
+}
+
+static void end_turn(void)
+{
+    pthread_mutex_lock(&crowd.lock);
+    mortise_lease *lease = crowd.lease;
+    crowd.lease = NULL;
+    crowd.holding--;
+    pthread_mutex_unlock(&crowd.lock);
+    CHECK(mortise_state(lease) != MORTISE_STATE_LOST);
+    EXPECT(OK, mortise_release(lease, &detail));
+}
+
+/* Each fifth holder has the lock while the slot moves: its release comes before the move, in the middle of it, or behind it. */
+static void take_turns(const char *name)
+{
+    struct move move;
+    unsigned slot = slot_of(&fleet, name);
+    for (int turn = 1; turn <= WAITERS; turn++) {
+        if (!CHECK(test_count_wait(&crowd.granted, turn)))
+            return;
+        if (turn % 5 != 0) {
+            end_turn();
+            continue;
+        }
+        move_begin(&move, &fleet, slot, (slot_owner(&fleet, 0, slot) + 1) % MASTERS);
+        if (turn % 15 == 0)
+            move_keys(&move);
+        if (turn % 10 == 0) {
+            move_end(&move);
+            end_turn();
+        } else {
+            end_turn();
+            move_end(&move);
+        }
+    }
+}
+
+static void test_crowd(void)
+{
+    char name[48];
+    mortise_error error;
+    mortise_client *holder = fleet_open(&fleet, QUICK, NULL), *clients[5];
+    name_on(&fleet, 0, "crowd", name);
+    unsigned slot = slot_of(&fleet, name);
+    mortise_lease *lease = take(holder, name);
+    crowd.token = mortise_token(lease);
+    for (int i = 0; i < 5; i++)
+        clients[i] = fleet_open(&fleet, QUICK, NULL);
+    for (int i = 0; i < WAITERS; i++)
+        EXPECT(OK, mortise_acquire_async(clients[i % 5], name,
+                                         MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = TURN_MS),
+                                         has_turn, NULL, NULL, &error));
+    CHECK(wait_queue(&fleet.node[0], name, 5));
+    move_slot(&fleet, slot, 1);
+    CHECK(queue_length(&fleet.node[1], name) == 5);
+    CHECK(mortise_state(lease) != MORTISE_STATE_LOST);
+    give(lease);
+    take_turns(name);
+    CHECK(crowd.had == WAITERS);
+    for (int i = 0; i < 5; i++)
+        close_client(clients[i]);
+    close_client(holder);
+    move_slot(&fleet, slot, 0);
+}
+
+static const CU_TestInfo tests[] = {
+    {"the slot is on its way", test_asked},
+    {"a holder and fifty waiters", test_crowd},
+    CU_TEST_INFO_NULL,
+};
+
+int main(int argc, char **argv)
+{
+    int code = fleet_start(&fleet, false, NULL);
+    if (code == 0)
+        code = run_tests("cluster: resharding", tests, argc, argv);
+    return !fleet_end(&fleet) && code == 0 ? 1 : code;
+}
