@@ -93,6 +93,8 @@ struct child child_begin(const struct plan *plan, bool trace, int processor)
         close(ends[0]);
         close(ends[1]);
         use_processor(processor);
+        if (trace)
+            setvbuf(stdout, NULL, _IOLBF, 0); /* a run that crashes leaves its trace */
         int code = run_plan(plan, trace, wanted.points);
         fflush(stdout);
         _exit(code);
