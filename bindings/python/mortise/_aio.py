@@ -74,7 +74,8 @@ class LoopSink:
         self.releases: dict[int, Outcome] = {}  # of their own: an acquire that is told twice must not end a release
         self.watched: weakref.WeakValueDictionary[int, AsyncLease] = weakref.WeakValueDictionary()
         self._batch = ffi.new("mpy_batch *")
-        self.sink = client._new_sink()
+        self._room = client._new_sink()
+        self.sink = self._room[0]
 
     def start(self) -> None:
         self.loop.add_reader(lib.mpy_sink_client_fd(self.sink), self.collect)

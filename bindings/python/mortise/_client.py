@@ -41,6 +41,7 @@ class Client(Scope):
         self._handle: Any = ffi.NULL
         self._pid = os.getpid()
         self._fd = -1
+        self._fd_room = ffi.new("int *", -1)  # has it before _fd has: a signal handler may raise in between
         self._closed = self._detached = True
         self._lock = threading.RLock()  # guards what is made when it is first needed; a signal handler may come in between
         self._callbacks: Callbacks | None = None
@@ -93,9 +94,8 @@ class Client(Scope):
             for sink in list(self._loops.values()):
                 sink.stop()
             with self._lock:
-                fd, self._fd = self._fd, -1
-            if fd >= 0:
-                os.close(fd)
+                self._fd = -1
+                lib.mpy_fd_close(self._fd_room)
             open_clients.discard(self)
         self._detached = True  # if a signal handler raises before, the next close() does it again
 
@@ -283,27 +283,20 @@ class Client(Scope):
         if self._fd < 0:
             self._check_usable()
             with self._lock:
-                fd = self._new_fd() if self._fd < 0 else -1
-                if self._fd < 0:
-                    self._fd = fd
-                elif fd >= 0:  # a signal handler was faster
-                    os.close(fd)
+                status = lib.mpy_fd(self._handle, self._fd_room)
+                self._fd = self._fd_room[0]
+            if status != _errors.OK:
+                raise _errors.make(status, "there is no descriptor for the client's events")
         return self._fd
 
-    def _new_fd(self) -> int:
-        status = ffi.new("int *")
-        fd = int(lib.mpy_fd(self._handle, status))
-        if fd < 0:
-            raise _errors.make(status[0], "there is no descriptor for the client's events")
-        return fd
-
     def _new_sink(self) -> Any:
-        status = ffi.new("int *")
+        """The memory that has the sink, and that must live as long: the sink is its [0]."""
         self._poll_fd()  # callbacks come by dispatching from now on
-        sink = ffi.gc(lib.mpy_sink_new(self._handle, status), lib.mpy_sink_drop)
-        if not sink:
-            raise _errors.make(status[0], "there is no descriptor for the client's events")
-        return sink
+        room = ffi.gc(ffi.new("mpy_sink **"), lib.mpy_sink_drop)  # before there is a sink: a signal handler may raise
+        status = lib.mpy_sink_new(self._handle, room)
+        if status != _errors.OK:
+            raise _errors.make(status, "there is no descriptor for the client's events")
+        return room
 
     def _new_lease(self, name: bytes, on_loss: OnLoss | None) -> Lease:
         if on_loss is None:

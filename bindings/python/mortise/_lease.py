@@ -23,14 +23,15 @@ _log = logging.getLogger("mortise")
 class BaseLease:
     """What a lease is, whoever waits for it: Lease and AsyncLease."""
 
-    __slots__ = ("_client", "_slot", "_name", "_phase", "_on_loss", "__weakref__")
+    __slots__ = ("_client", "_room", "_slot", "_name", "_phase", "_on_loss", "__weakref__")
 
     def __init__(self, client: Client, name: bytes, sink: Any, key: int, on_loss: OnLoss | None) -> None:
         self._phase = NEW
-        slot = lib.mpy_slot_new(sink, key)
-        if not slot:
+        # Before there is a slot, and freed in C: so a signal handler that raises, here or in __del__, does not lose it.
+        self._room = ffi.gc(ffi.new("mpy_slot **"), lib.mpy_slot_free)
+        if not lib.mpy_slot_new(sink, key, self._room):
             raise MemoryError
-        self._slot = ffi.gc(slot, lib.mpy_slot_free)  # in C: a signal handler that raises in __del__ does not skip it
+        self._slot = self._room[0]
         self._client = client
         self._name = name
         self._on_loss = on_loss

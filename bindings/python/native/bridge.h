@@ -8,6 +8,9 @@
  * KeyboardInterrupt between two steps of Python loses no lease: whoever leaves the slot releases it.
  * A *sink* is a queue of the slots of one event loop, or of the thread that calls on_loss.
  *
+ * Python owns the memory that a new slot, sink or descriptor is written to, before it is made: so an interrupt in between
+ * loses none either.
+ *
  * Every function may be called from any thread, and in a child after fork, where it returns FORKED or does nothing. A
  * slot must not be used after it was freed, nor a sink after it was dropped. */
 #ifndef MORTISE_PYTHON_BRIDGE_H
@@ -44,15 +47,18 @@ int mpy_open(const char *where, mortise_client **client, mortise_error *error);
 int mpy_close(mortise_client *client, mortise_error *error);
 /* Log lines go to stderr again, and stay there. Returns when no line is on its way to Python. */
 void mpy_log_off(void);
-/* A duplicate of the descriptor of mortise_fd(), which the caller closes; or -1, and *status says why. */
-int mpy_fd(mortise_client *client, int *status);
+/* Writes a duplicate of the descriptor of mortise_fd() to *room, unless one is there already (it is -1 before). Returns OK, or
+ * why there is none. */
+int mpy_fd(mortise_client *client, int *room);
+/* Closes it. */
+void mpy_fd_close(int *room);
 
 /* ---- sinks ---- */
 
-/* NULL: *status says why. */
-mpy_sink *mpy_sink_new(mortise_client *client, int *status);
+/* Writes the sink to *room, which is NULL before. Returns OK, or why there is none. */
+int mpy_sink_new(mortise_client *client, mpy_sink **room);
 /* Later events of its slots are forgotten, and a lease that comes is released. */
-void mpy_sink_drop(mpy_sink *sink);
+void mpy_sink_drop(mpy_sink **room);
 /* Polls readable while events wait for mpy_collect(), or those of its last batch for mpy_collected(), and for ever after
  * mpy_sink_end(). So whoever is interrupted in between is called again. */
 int mpy_sink_fd(mpy_sink *sink);
@@ -72,13 +78,14 @@ void mpy_sink_end(mpy_sink *sink);
 
 /* ---- slots ---- */
 
-/* sink: gets the events of the slot; NULL: it has none. `key` comes with each event. NULL: out of memory. */
-mpy_slot *mpy_slot_new(mpy_sink *sink, uint64_t key);
+/* Writes the slot to *room, which is NULL before. sink: gets the events of the slot; NULL: it has none. `key` comes with each
+ * event. False: out of memory. */
+bool mpy_slot_new(mpy_sink *sink, uint64_t key, mpy_slot **room);
 /* Ends what is under way: cancels the acquire, and releases the lease without waiting for the answer. The slot may still be
  * asked, because other threads may do that at this moment. */
 void mpy_slot_leave(mpy_slot *slot);
 /* Leaves the slot and gives it up: no thread may use it any more. */
-void mpy_slot_free(mpy_slot *slot);
+void mpy_slot_free(mpy_slot **room);
 /* What the last failure said. */
 const mortise_error *mpy_slot_error(mpy_slot *slot);
 

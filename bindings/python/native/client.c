@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 void mpy_log(int level, char *line, void *user_data); /* in Python: see build.py */
 
@@ -53,17 +54,24 @@ void mpy_log_off(void)
     mortise_on_log(NULL, NULL);
 }
 
-int mpy_fd(mortise_client *client, int *status)
+int mpy_fd(mortise_client *client, int *room)
 {
-    mortise_status found = MORTISE_OK;
-    int fd = mortise_fd(client, &found);
-    *status = found;
+    if (*room >= 0)
+        return MORTISE_OK;
+    mortise_status status = MORTISE_OK;
+    int fd = mortise_fd(client, &status);
     if (fd < 0)
-        return -1;
-    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    if (copy < 0)
-        *status = MORTISE_NOMEM;
-    return copy;
+        return status;
+    *room = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    return *room < 0 ? MORTISE_NOMEM : MORTISE_OK;
+}
+
+void mpy_fd_close(int *room)
+{
+    int fd = *room;
+    *room = -1;
+    if (fd >= 0)
+        close(fd);
 }
 
 /* ---- questions ---- */

@@ -130,23 +130,27 @@ void slot_queue_locked(mpy_slot *slot, int what)
 
 /* ---- sinks ---- */
 
-mpy_sink *mpy_sink_new(mortise_client *client, int *status)
+int mpy_sink_new(mortise_client *client, mpy_sink **room)
 {
     mpy_sink *sink = calloc(1, sizeof(*sink));
-    *status = MORTISE_NOMEM;
+    int status = MORTISE_NOMEM;
     if (sink == NULL)
-        return NULL;
+        return status;
     sink->client = client;
     sink->references = 1;
     sink->epoch = atomic_load(&epoch);
     sink->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    sink->fd = sink->event < 0 ? -1 : mpy_fd(client, status);
-    if (sink->fd >= 0)
-        return sink;
+    sink->fd = -1;
+    if (sink->event >= 0)
+        status = mpy_fd(client, &sink->fd);
+    if (status == MORTISE_OK) {
+        *room = sink;
+        return MORTISE_OK;
+    }
     if (sink->event >= 0)
         close(sink->event);
     free(sink);
-    return NULL;
+    return status;
 }
 
 static bool take_locked(mpy_sink *sink, mpy_event *event)
@@ -179,9 +183,11 @@ void mpy_sink_deaf(mpy_sink *sink)
         close(fd);
 }
 
-void mpy_sink_drop(mpy_sink *sink)
+void mpy_sink_drop(mpy_sink **room)
 {
     mpy_event event;
+    mpy_sink *sink = *room;
+    *room = NULL;
     if (sink == NULL)
         return;
     if (!is_ours(sink->epoch)) {
@@ -259,11 +265,11 @@ void mpy_sink_end(mpy_sink *sink)
 
 /* ---- slots ---- */
 
-mpy_slot *mpy_slot_new(mpy_sink *sink, uint64_t key)
+bool mpy_slot_new(mpy_sink *sink, uint64_t key, mpy_slot **room)
 {
     mpy_slot *slot = malloc(sizeof(*slot));
     if (slot == NULL)
-        return NULL;
+        return false;
     memset(slot, 0, offsetof(mpy_slot, error));
     slot->error.status = MORTISE_OK;
     slot->error.message[0] = '\0';
@@ -276,7 +282,8 @@ mpy_slot *mpy_slot_new(mpy_sink *sink, uint64_t key)
         sink->references++;
         pthread_mutex_unlock(&mpy_lock);
     }
-    return slot;
+    *room = slot;
+    return true;
 }
 
 const mortise_error *mpy_slot_error(mpy_slot *slot)
@@ -375,8 +382,10 @@ void mpy_slot_leave(mpy_slot *slot)
         mortise_dispatch(client);
 }
 
-void mpy_slot_free(mpy_slot *slot)
+void mpy_slot_free(mpy_slot **room)
 {
+    mpy_slot *slot = *room;
+    *room = NULL;
     if (slot == NULL || !is_ours(slot->epoch))
         return; /* the parent's: a little memory in the child */
     mpy_slot_leave(slot);

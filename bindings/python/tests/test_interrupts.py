@@ -3,6 +3,7 @@ were entered."""
 import _thread
 import asyncio
 import contextlib
+import gc
 import os
 import pathlib
 import sys
@@ -12,7 +13,7 @@ import pytest
 from conftest import PATIENCE_S
 
 import mortise
-from mortise import _aio
+from mortise import _aio, _callbacks
 
 PACKAGE = str(pathlib.Path(mortise.__file__).parent)
 EVERY = int(os.environ.get("MORTISE_INTERRUPT_EVERY", 5))  # every so many steps, from a first one that differs from run to run
@@ -215,6 +216,35 @@ def test_told_twice(client, monkeypatch):
         loop.run_until_complete(task)
     with pytest.raises(mortise.Lost):
         loop.run_until_complete(task)
+    loop.close()
+
+
+@pytest.mark.parametrize("kind", ["loop", "thread", "client"])
+def test_descriptors(client, sqlite_where, kind, monkeypatch):
+    """Nothing is lost between the function in C that makes it and the object in Python that owns it: what is counted is the
+    descriptors, of which a sink has two, and a slot keeps its sink."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)  # pytest's keeps the object whose __del__ is interrupted
+    loop = asyncio.new_event_loop()
+
+    def make():
+        if kind == "loop":
+            _aio.AsyncLease(client, b"a", _aio.LoopSink(client, loop), None)
+        elif kind == "thread":
+            _callbacks.Callbacks(client).new_lease(client, b"a", 1, print)
+        else:
+            with mortise.open(sqlite_where) as opened:
+                opened._poll_fd()
+
+    def count():
+        return len(os.listdir("/proc/self/fd"))
+
+    make()
+    gc.collect()
+    before = count()
+    for at in steps(make, every=1):
+        if count() != before:
+            gc.collect()
+            assert count() == before, at
     loop.close()
 
 
