@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _errors, _values
-from ._block import AsyncBlock, AsyncScope, Waiter
+from ._block import AsyncBlock, AsyncScope, Waiter, call_on_loss
 from ._client import _keys
 from ._lease import HELD, RELEASED, BaseLease, Leases, OnLoss, drop_all
 from ._lock import Left, call_back, drop_lost, failures_of, forget, give_up, quietly
@@ -64,8 +64,9 @@ class LoopSink:
         in the sink's queue       | the sink's descriptor is readable     | mpy_collect() moves it to the batch
         in the batch, from `done` | the sink's descriptor is readable yet | Outcome.tell() has returned, and `done` is counted
         in the loop               | the loop has the wake-up of the task  | the task runs
+        a loss, in `losses`       | the sink's descriptor is readable yet | call_on_loss() has returned
 
-    If it is told twice, the second time wakes nobody: see native/block.c.
+    If it is told twice, the second time wakes nobody, and calls no on_loss: see native/block.c.
     """
 
     def __init__(self, client: Client, loop: asyncio.AbstractEventLoop) -> None:
@@ -73,6 +74,7 @@ class LoopSink:
         self.acquires: dict[int, Outcome] = {}
         self.releases: dict[int, Outcome] = {}  # of their own: an acquire that is told twice must not end a release
         self.watched: weakref.WeakValueDictionary[int, AsyncLease] = weakref.WeakValueDictionary()
+        self.losses: dict[int, AsyncLease] = {}  # for on_loss
         self._batch = ffi.new("mpy_batch *")
         self._room = client._new_sink()
         self.sink = self._room[0]
@@ -100,8 +102,15 @@ class LoopSink:
                 if lease is not None:
                     lease._is_lost()
             batch.done += 1
-        if count > 0:
+        if self.losses:
+            self.loop.call_soon(self._tell_losses)  # behind the tasks: they know their leases then
+        else:
             lib.mpy_collected(self.sink)
+
+    def _tell_losses(self) -> None:
+        for key, lease in list(self.losses.items()):
+            lease._tell()
+            self.losses.pop(key, None)
 
     @staticmethod
     def _tell(waiting: dict[int, Outcome], key: int, status: int) -> None:
@@ -111,9 +120,10 @@ class LoopSink:
             waiting.pop(key, None)
 
     def detach(self) -> None:
-        """The client is closed, or the loop. Until the end of it the sink's descriptor is readable, so that the loop comes
-        again if it was interrupted."""
+        """The client is closed, or the loop. If the loop is interrupted here, it comes again: at the latest after stop(), because
+        the sink's descriptor is readable from there on, and is heard until the last step."""
         if not self.loop.is_closed():
+            self._tell_losses()
             for waiting in (self.acquires, self.releases):
                 for key in list(waiting):
                     self._tell(waiting, key, _errors.CLOSED)
@@ -125,6 +135,7 @@ class LoopSink:
                 self.loop.remove_reader(fd)
         self.acquires.clear()
         self.releases.clear()
+        self.losses.clear()
         lib.mpy_sink_deaf(self.sink)
         if not self.loop.is_closed():
             self.loop.remove_reader(lib.mpy_sink_fd(self.sink))
@@ -170,16 +181,16 @@ class AsyncLease(BaseLease, AsyncScope):
     def _is_lost(self) -> None:
         if self._phase == RELEASED:
             return
-        if self._on_loss is not None:  # a call of its own: what it raises is not ours
-            self._sink.loop.call_soon(self._tell)
+        if self._on_loss is not None:
+            self._sink.losses[self._key] = self
         if self._lost_event is not None:
             self._lost_event.set()
 
     def _tell(self) -> None:
-        if self._on_loss is None or self._phase == RELEASED:
+        if self._phase == RELEASED:
             return
         try:
-            self._on_loss(self)
+            call_on_loss(self)
         except Exception:
             _log.exception("on_loss of %r failed", self.name)
 

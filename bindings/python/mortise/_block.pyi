@@ -1,4 +1,4 @@
-# The module in C (native/block.c): methods that end a block, and that a signal handler cannot skip.
+# The module in C (native/block.c): what a signal handler must not interrupt.
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from types import TracebackType
@@ -13,6 +13,8 @@ class AsyncScope:
 
 class Block(Scope): ...
 class AsyncBlock(AsyncScope): ...
+
+def call_on_loss(lease: Any, /) -> object: ...
 
 class Waiter:
     _wake: Callable[[Any], object] | None

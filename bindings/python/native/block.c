@@ -1,5 +1,5 @@
-/* block.c - the module mortise._block: what a signal handler must not interrupt: __exit__, __aexit__, and
- * what puts a task to sleep.
+/* block.c - the module mortise._block: what a signal handler must not interrupt: __exit__, __aexit__,
+ * what puts a task to sleep, and the call of on_loss.
  *
  * Python handles signals at the first step of a function, so a KeyboardInterrupt may come at the entry of an __exit__ that is
  * written in Python, before any `try` of it: the block would end, and its lease would be renewed for ever. No signal is
@@ -18,7 +18,10 @@
  *
  * Waiter: a base class for a future (Outcome in _aio.py). asyncio calls add_done_callback() while it puts a task to sleep; if
  * that raised, the task would sleep for ever. It wraps the callback, so that only the first of several calls has an effect,
- * and keeps it as _wake, beside its _context. Then it calls _register(): a wake-up that may have got lost can be repeated. */
+ * and keeps it as _wake, beside its _context. Then it calls _register(): a wake-up that may have got lost can be repeated.
+ *
+ * call_on_loss(lease) takes the function out of lease._on_loss and calls it. In between there is no step of Python. So whoever
+ * was interrupted before the function began may repeat the call, and the function is called once. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <string.h>
@@ -26,7 +29,7 @@
 enum { TRIES = 3 }; /* of what a signal may interrupt */
 
 static PyObject *word_leave, *word_drop, *word_held, *word_key, *word_register, *word_context,
-    *word_wake;
+    *word_wake, *word_on_loss;
 
 /* Keeps the exception that is set. entry: NULL if the object itself is dropped. */
 static void drop(PyObject *self, PyObject *entry)
@@ -169,6 +172,19 @@ static PyObject *add_waiter(PyObject *self, PyObject *arguments, PyObject *words
     return result;
 }
 
+static PyObject *call_on_loss(PyObject *module, PyObject *lease)
+{
+    (void)module;
+    PyObject *function = PyObject_GetAttr(lease, word_on_loss);
+    if (function == NULL || function == Py_None)
+        return function;
+    PyObject *result = NULL;
+    if (PyObject_SetAttr(lease, word_on_loss, Py_None) == 0)
+        result = PyObject_CallFunctionObjArgs(function, lease, NULL);
+    Py_DECREF(function);
+    return result;
+}
+
 static int add_type(PyObject *module, const char *name, PyMethodDef *methods)
 {
     PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, NULL}};
@@ -196,7 +212,7 @@ static int fill(PyObject *module)
     } words[] = {{&word_leave, "_leave"},       {&word_drop, "_drop"},
                  {&word_held, "_held"},         {&word_key, "_key"},
                  {&word_register, "_register"}, {&word_context, "_context"},
-                 {&word_wake, "_wake"}};
+                 {&word_wake, "_wake"},         {&word_on_loss, "_on_loss"}};
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         if ((*words[i].word = PyUnicode_InternFromString(words[i].text)) == NULL)
             return -1;
@@ -209,8 +225,10 @@ static int fill(PyObject *module)
 
 PyMODINIT_FUNC PyInit__block(void)
 {
+    static PyMethodDef functions[] = {
+        {"call_on_loss", call_on_loss, METH_O, "Calls lease._on_loss(lease), once."}, {0}};
     static struct PyModuleDef definition = {
-        PyModuleDef_HEAD_INIT, "mortise._block", NULL, -1, NULL, NULL, NULL, NULL, NULL};
+        PyModuleDef_HEAD_INIT, "mortise._block", NULL, -1, functions, NULL, NULL, NULL, NULL};
     PyObject *module = PyModule_Create(&definition);
     if (module != NULL && fill(module) < 0)
         Py_CLEAR(module);

@@ -59,8 +59,8 @@ void mpy_fd_close(int *room);
 int mpy_sink_new(mortise_client *client, mpy_sink **room);
 /* Later events of its slots are forgotten, and a lease that comes is released. */
 void mpy_sink_drop(mpy_sink **room);
-/* Polls readable while events wait for mpy_collect(), or those of its last batch for mpy_collected(), and for ever after
- * mpy_sink_end(). So whoever is interrupted in between is called again. */
+/* Polls readable from the first event that waits for mpy_collect() until mpy_collected(), and for ever after mpy_sink_end().
+ * So whoever is interrupted in between is called again. */
 int mpy_sink_fd(mpy_sink *sink);
 /* Polls readable when mpy_collect() has something to dispatch. Or -1. */
 int mpy_sink_client_fd(mpy_sink *sink);
@@ -69,7 +69,7 @@ void mpy_sink_deaf(mpy_sink *sink);
 /* Dispatches the client, and moves events from the sink to the batch, unless the batch is not done yet. Returns its count; a
  * negative status if the client was closed and no event is left. */
 int mpy_collect(mpy_sink *sink, mpy_batch *batch);
-/* The batch is done. */
+/* The batch is done, and so is all that it began. */
 void mpy_collected(mpy_sink *sink);
 /* Waits until there is something to collect. */
 void mpy_sink_wait(mpy_sink *sink);

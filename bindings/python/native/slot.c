@@ -227,10 +227,8 @@ int mpy_collect(mpy_sink *sink, mpy_batch *batch)
         if (batch->events[count].what != 0)
             count++;
     batch->count = count;
-    if (count > 0)
-        sink_signal_locked(sink); /* until mpy_collected() */
-    else
-        sink_rest_locked(sink);
+    if (count > 0) /* until mpy_collected() */
+        sink_signal_locked(sink);
     if (sink->ended) /* perhaps after the dispatch */
         status = MORTISE_CLOSED;
     pthread_mutex_unlock(&mpy_lock);

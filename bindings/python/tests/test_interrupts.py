@@ -10,7 +10,7 @@ import sys
 import threading
 
 import pytest
-from conftest import PATIENCE_S
+from conftest import PATIENCE_S, wait_until
 
 import mortise
 from mortise import _aio, _callbacks
@@ -216,6 +216,35 @@ def test_told_twice(client, monkeypatch):
         loop.run_until_complete(task)
     with pytest.raises(mortise.Lost):
         loop.run_until_complete(task)
+    loop.close()
+
+
+def test_on_loss(client):
+    """In a loop that is interrupted and runs again, each on_loss is called, and once. Also in the steps of asyncio itself."""
+    told, left = [], []
+    loop = asyncio.new_event_loop()
+
+    def one_round():
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+
+    def run():
+        for _ in range(3):
+            one_round()
+
+    def lose():
+        lock = client.alock("a", ttl=0.05, renew=False, on_loss=told.append)  # which has no step of its own in Python
+        left[:] = [loop.run_until_complete(lock.acquire())]
+        wait_until(lambda: not left[0].held)
+        told.clear()
+
+    lose()
+    asyncio_frames = [asyncio.BaseEventLoop.call_soon, asyncio.BaseEventLoop._call_soon, asyncio.Handle._run]
+    for at in steps(run, *asyncio_frames):
+        wait_until(lambda: one_round() or told, f"on_loss, at {at},")
+        run()
+        assert told == left, at
+        lose()
     loop.close()
 
 
