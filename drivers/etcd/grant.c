@@ -2,8 +2,10 @@
  *
  * THE TOKEN is the create revision of the claim's key plus a base. Revisions grow with every change in the cluster. The base is in
  * the key %tokens. It makes tokens larger than a floor that an op asks for: a claim raises it, by compare and set, before it is
- * granted. Each claim reads the base in the very transaction that shows it as first, so it counts with at least what every former
- * holder of its name has read or written. A claim writes the base that it counts with into its key, for inspect and break.
+ * granted. Each claim reads the base in the very transaction that shows it as first. A turn reads nothing: it takes the larger of the
+ * base that its last look has read, and the one in the key of the only claim that can have held the name since. So each counts with
+ * at least what every former holder of its name has counted with. Another name may be ahead. A claim writes the base that it counts
+ * with into its key, for turns, inspect and break.
  *
  * A cluster that was made of a snapshot has the revisions of that snapshot, so it would give tokens a second time. It also has
  * another id, and %tokens names the cluster for which its base is good. The first claim that finds another cluster there raises
@@ -77,7 +79,9 @@ static void count_with(struct driver *driver, struct claim *claim, int64_t base)
 {
     char data[DATA_MAX];
     struct key own;
-    driver->base = claim->base = base;
+    claim->base = base;
+    if (base > driver->base) /* that of a turn may be older */
+        driver->base = base;
     if (claim->noted_base == base) {
         be_ready(driver, claim);
         return;

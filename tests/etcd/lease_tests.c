@@ -1,6 +1,7 @@
 /* lease_tests.c - what an operator does: ends leases, deletes keys, compacts, restarts the server. One server. */
 #include "stage.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,19 +157,24 @@ static void test_session_key_deleted(void)
     client_end(client);
 }
 
-/* A base that a migration has raised is deleted: who knew it goes on above it. */
-static void test_base_deleted(void)
+/* As a migration does. */
+static void raise_base(int64_t base)
 {
-    char said[KEYS_SIZE], *id;
-    mortise_client *client = client_direct("ttl=30s");
-    give_back(take(client, fresh_name()));
+    char said[KEYS_SIZE], value[100], *id;
     CHECK(ctl_at(1, (const char *const[]){"get", "--print-value-only", "mortise/%tokens", NULL},
                  said, sizeof said));
     id = strchr(said, ' ');
     CU_ASSERT_PTR_NOT_NULL_FATAL(id);
-    char value[100];
-    snprintf(value, sizeof value, "5000000000%.*s", (int)strcspn(id, "\n"), id);
+    snprintf(value, sizeof value, "%" PRId64 "%.*s", base, (int)strcspn(id, "\n"), id);
     CHECK(CTL("put", "mortise/%tokens", value));
+}
+
+/* A base that a migration has raised is deleted: who knew it goes on above it. */
+static void test_base_deleted(void)
+{
+    mortise_client *client = client_direct("ttl=30s");
+    give_back(take(client, fresh_name()));
+    raise_base(5000000000);
     mortise_lease *lease = take(client, fresh_name());
     uint64_t token = mortise_token(lease);
     SAFE(token > 5000000000);
@@ -178,6 +184,34 @@ static void test_base_deleted(void)
     SAFE(mortise_token(lease) > token);
     give_back(lease);
     client_end(client);
+}
+
+/* The same, and whoever knew it has waited since before it was raised: its turn counts with the base of its look. The next name
+ * counts with the larger one nevertheless. */
+static void test_base_of_turn(void)
+{
+    char other[64];
+    mortise_client *holder = client_direct("ttl=30s"), *client = client_direct("ttl=30s");
+    give_back(take(client, fresh_name()));
+    snprintf(other, sizeof other, "%s", fresh_name());
+    const char *name = fresh_name();
+    mortise_lease *lease = take(holder, name);
+    struct waiter waiter = {0};
+    waiter_start(&waiter, client, name);
+    CHECK(wait_waiting(holder, client, name));
+    raise_base(8000000000);
+    mortise_lease *first = take(client, other);
+    uint64_t token = mortise_token(first);
+    give_back(first);
+    give_back(lease);
+    CHECK(waiter_join(&waiter) == MORTISE_OK);
+    give_back(waiter.lease);
+    CHECK(CTL("del", "mortise/%tokens"));
+    first = take(client, other);
+    SAFE(token > 8000000000 && mortise_token(first) > token);
+    give_back(first);
+    client_end(client);
+    client_end(holder);
 }
 
 /* A base of another cluster: as if this one was made of a snapshot. */
@@ -330,6 +364,7 @@ const CU_TestInfo lease_tests[] = {
     {"a key is used again", test_key_reused},
     {"the key of the session is deleted", test_session_key_deleted},
     {"the base of the tokens is deleted", test_base_deleted},
+    {"the base of a turn", test_base_of_turn},
     {"the base is another cluster's", test_other_cluster},
     {"the base makes no sense", test_nonsense},
     {"compacted", test_compacted},
