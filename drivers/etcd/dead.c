@@ -30,7 +30,7 @@ static void found(struct driver *driver, struct call *call)
             txn_if_created(&next->grpc.out, kv->key, kv->created);
             txn_delete(&next->grpc.out, BRANCH_THEN, kv->key);
         }
-        query->written = query_send(driver, query, next);
+        query_send_write(driver, query, next);
         return;
     }
     query_complete(driver, query, MORTISE_LOST);

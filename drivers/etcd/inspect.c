@@ -196,7 +196,7 @@ static void finish_break(struct driver *driver, struct query *query, const struc
             txn_delete(&call->grpc.out, BRANCH_THEN, kvs->all[k].key);
             break; /* no two keys have the same: each acquire is a transaction of its own */
         }
-    query->written = query_send(driver, query, call);
+    query_send_write(driver, query, call);
 }
 
 static void name_asked(struct driver *driver, struct call *call)

@@ -50,13 +50,24 @@ struct call *query_call(struct driver *driver, struct query *query, reply_handle
     return link_begin(&driver->link, METHOD_TXN, to);
 }
 
-bool query_send(struct driver *driver, struct query *query, struct call *call)
+static bool send_call(struct driver *driver, struct query *query, struct call *call)
 {
     bool sent = call != NULL && link_send(&driver->link, call);
     query->pending += sent;
     if (!sent && is_connected(driver))
         query_fail(driver, query, query->written ? MORTISE_INDETERMINATE : MORTISE_NOMEM, NULL);
     return sent;
+}
+
+void query_send(struct driver *driver, struct query *query, struct call *call)
+{
+    send_call(driver, query, call);
+}
+
+void query_send_write(struct driver *driver, struct query *query, struct call *call)
+{
+    if (send_call(driver, query, call))
+        query->written = true;
 }
 
 struct query *query_answer(struct driver *driver, struct call *call)

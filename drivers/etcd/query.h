@@ -32,8 +32,10 @@ void queries_free(struct driver *driver);
 /* For the files below: */
 /* A transaction of the next step of a query. NULL: no memory. */
 struct call *query_call(struct driver *driver, struct query *query, reply_handler *answered);
-/* Sends it. False: it was not sent, and the query has failed, or waits for a connection. */
-bool query_send(struct driver *driver, struct query *query, struct call *call);
+/* Sends it, if that is possible. Else the query has failed, and may be freed, or waits for a connection. */
+void query_send(struct driver *driver, struct query *query, struct call *call);
+/* The same for a write: the query has no other one. */
+void query_send_write(struct driver *driver, struct query *query, struct call *call);
 /* An answer is here: its query; NULL: it means nothing any more, or it was a failure and the query has dealt with it. */
 struct query *query_answer(struct driver *driver, struct call *call);
 void query_complete(struct driver *driver, struct query *query, mortise_status status);

@@ -76,7 +76,7 @@ void record_write(struct driver *driver, struct query *query)
         txn_put(&call->grpc.out, BRANCH_THEN,
                 &(struct put){.key = own, .value = {op->record, op->record_size}});
     }
-    query->written = query_send(driver, query, call);
+    query_send_write(driver, query, call);
 }
 
 static void pinged(struct driver *driver, struct call *call)
