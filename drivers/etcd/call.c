@@ -7,6 +7,7 @@
 #include <utlist.h>
 
 #define TOKEN_TRIES 2
+#define SPENT "the connection is used up: it has no number for another call"
 
 /* ---- the end of a call ---------------------------------------------------------------------------------- */
 
@@ -91,8 +92,12 @@ static bool start(struct call *call)
     bool with_token = link->token_state == TOKEN_THERE && call->method != METHOD_AUTHENTICATE;
     call->token_number = link->token_number;
     call->parked = false;
-    return grpc_start(&link->grpc, &call->grpc, method_path(call->method),
-                      with_token ? link->token : NULL, call->timeout_ns / NS_PER_MS);
+    if (grpc_start(&link->grpc, &call->grpc, method_path(call->method),
+                   with_token ? link->token : NULL, call->timeout_ns / NS_PER_MS))
+        return true;
+    if (grpc_is_spent(&link->grpc))
+        link_break_later(link, SPENT);
+    return false;
 }
 
 bool link_send_within(struct link *link, struct call *call, int64_t timeout_ns)
@@ -303,7 +308,7 @@ void link_watch_end(struct link *link, size_t mark)
     else if (is_sent)
         is_sent = grpc_start(&link->grpc, &link->watch, method_path(METHOD_WATCH), token, 0);
     if (!is_sent)
-        link_break(link, "out of memory");
+        link_break_later(link, grpc_is_spent(&link->grpc) ? SPENT : "out of memory");
 }
 
 void link_watch_stop(struct link *link)

@@ -8,6 +8,7 @@
 
 #define STREAM_WINDOW (1 << 20)
 #define CONNECTION_WINDOW (4 << 20)
+#define STREAM_OLD (1u << 30) /* the numbers of streams are odd, and end at 2^31 */
 
 static void give_up(struct grpc *grpc, const char *why)
 {
@@ -300,6 +301,16 @@ bool grpc_start(struct grpc *grpc, struct grpc_call *call, const char *path, con
     int32_t stream = nghttp2_submit_request(grpc->session, NULL, headers, count, &provider, call);
     call->stream = stream > 0 ? stream : 0;
     return stream > 0;
+}
+
+bool grpc_is_old(const struct grpc *grpc)
+{
+    return nghttp2_session_get_next_stream_id(grpc->session) > STREAM_OLD;
+}
+
+bool grpc_is_spent(const struct grpc *grpc)
+{
+    return nghttp2_session_get_next_stream_id(grpc->session) > INT32_MAX;
 }
 
 void grpc_push(struct grpc *grpc, struct grpc_call *call)

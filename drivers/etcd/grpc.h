@@ -76,11 +76,15 @@ void grpc_close(struct grpc *grpc);
 /* A message begins behind its prefix: writes go between these two. */
 void grpc_begin(struct grpc_call *call, size_t *mark);
 void grpc_end(struct grpc_call *call, size_t mark);
-/* Starts it with what `out` has. token: of the user, or NULL. timeout_ms 0: none. False: no memory. */
+/* Starts it with what `out` has. token: of the user, or NULL. timeout_ms 0: none. False: no memory, or the connection is spent. */
 bool grpc_start(struct grpc *grpc, struct grpc_call *call, const char *path, const char *token,
                 int64_t timeout_ms);
 /* A stream: sends what was added to `out`. */
 void grpc_push(struct grpc *grpc, struct grpc_call *call);
+/* Each call uses up a number of its connection, and of these there are 2^30. Old: half of them are used up. Spent: all are, and no
+ * call can be started any more. */
+bool grpc_is_old(const struct grpc *grpc);
+bool grpc_is_spent(const struct grpc *grpc);
 /* It is told nothing more. */
 void grpc_cancel(struct grpc *grpc, struct grpc_call *call);
 void grpc_call_free(struct grpc_call *call);

@@ -115,6 +115,17 @@ void link_break(struct link *link, const char *format, ...)
         go_down(link);
 }
 
+void link_break_later(struct link *link, const char *format, ...)
+{
+    va_list arguments;
+    if (link->state == LINK_DOWN || link->breaks)
+        return;
+    va_start(arguments, format);
+    set_trouble(link, format, arguments);
+    va_end(arguments);
+    link->breaks = true;
+}
+
 /* ---- an attempt ---------------------------------------------------------------------------------------------- */
 
 static void status_told(struct link *link, struct call *call)
@@ -324,6 +335,10 @@ void link_flush(struct link *link)
     ssize_t size = 0;
     if (link->state != LINK_GREETING && link->state != LINK_UP)
         return;
+    if (link->breaks) {
+        go_down(link);
+        return;
+    }
     answer_ping(link);
     if (grpc_wants_to_send(&link->grpc))
         plan_look(link, LOOK_FIRST_NS);
@@ -403,6 +418,8 @@ void link_turn(struct link *link, const struct pollfd *ready, size_t n)
         link_break(link, "no connection within the time");
     else if (calls_are_overdue(link, now_ns))
         link_break(link, "no answer within the time");
+    else if (link->state == LINK_UP && link->open == 0 && grpc_is_old(&link->grpc))
+        link_break(link, "half of what the connection can do is done: another one is made");
 }
 
 void link_settle(struct link *link, int64_t timeout_ms)

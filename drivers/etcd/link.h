@@ -20,10 +20,12 @@
  *   GOAWAY, nonsense            -            -            -             -           DOWN d      DOWN f
  *   a call fails, and does not
  *     say that it was not done  -            -            -             -           DOWN d      DOWN f
+ *   old, and no call is open    -            -            -             -           -           DOWN f
+ *   spent, and a call begins    -            -            -             -           -           DOWN g
  *
  *   a: the next endpoint of the list. b: GREETING without TLS. c: a learner, or older than 3.4. d: with a pause, when all
  *   endpoints have been tried. e: the next address of the endpoint; DOWN after the last one. f: without a pause if it lasted
- *   for a second.
+ *   for a second. g: the same, at the next link_flush(); the call is not sent.
  *
  * One way to fail. Whatever goes wrong, the whole connection is given up, and every call without an answer is LOST: it may be
  * executed, now or later. Three kinds of answers are no failure of the connection: the call was done; the server says
@@ -41,6 +43,8 @@
  *   - GOAWAY while calls are on their way: they are LOST, although some may be answered yet.
  *   - A balancer sends the calls of one connection to several members: the term of one says nothing about another. So a second
  *     member is nonsense.
+ *   - A connection has numbers for 2^30 calls (grpc.h). When half of them are used up it is old, and given up as soon as nothing is
+ *     on its way. If something always is, it is spent in the end: the calls on their way are LOST, as always.
  *   - A message without an end, or larger than GRPC_MESSAGE_MAX: nonsense.
  *
  * LOOKS. The core polls the descriptor only while an op is outstanding. What the driver does by itself (beats, moves, a connection
@@ -180,6 +184,9 @@ static inline bool link_is_up(const struct link *link)
 }
 /* Gives the connection up, because of what the format says. */
 void link_break(struct link *link, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same for whoever was asked to send something: it is not UP any more, but those who use it are told by link_flush(). */
+void link_break_later(struct link *link, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* "127.0.0.1:2379" */
 const char *link_endpoint(const struct link *link);
 
