@@ -5,8 +5,8 @@
  * its events: each whole message, and then, once, that the call has ended. The events are called inside grpc_receive();
  * they may start, push and cancel calls, and must not close the connection.
  *
- * A PING of the server is not answered at once, but when grpc_ping_answer() is called: see link.h. If a second one comes before
- * that, both are.
+ * A PING of the server is not answered at once, but when grpc_ping_answer() is called: see link.h. If another one comes before
+ * that, the first is answered then, and the other one waits.
  *
  * Whatever the server sends, memory is bounded: a message has GRPC_MESSAGE_MAX bytes at most, a header block what nghttp2
  * permits (64 KB), and what is beyond ends the connection. */
