@@ -99,6 +99,10 @@ static void spend(int left)
     waiter_start(&waiter, client, name);
     CHECK(test_poll(was_hit, NULL, TEST_PATIENCE_MS));
     atomic_store(&jumps_to, NUMBER_LAST - 2 * (left - 1));
+    if (left == 1) {
+        EXPECT(OK, mortise_ping(client, NULL, 0, &detail));
+        EXPECT(OK, mortise_downgrade(held, &detail));
+    }
     for (int i = 0; i < 10; i++)
         give_back(take(client, fresh_name()));
     CHECK(atomic_load(&connections) == before + 1);
@@ -113,7 +117,8 @@ static void spend(int left)
 static void test_spent(void)
 {
     spend(4); /* the next would be an acquire, */
-    spend(5); /* or a release */
+    spend(5); /* or a release, */
+    spend(1); /* or a downgrade */
 }
 
 /* ---- memory -------------------------------------------------------------------------------------------------- */
