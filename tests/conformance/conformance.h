@@ -27,6 +27,7 @@ struct subject {
     const char *hooks; /* a script, "sim" for the sim driver's own, or NULL */
     unsigned can;      /* HOOK_… */
     bool processes;    /* other processes see the locks */
+    bool lingers;      /* nobody can know when a request that was sent on a lost connection is done */
     int64_t ttl_ms;    /* a short one, for tests in which time must pass */
     int64_t slack_ms;  /* how late a call may be in the best of several tries; see soon() */
     int64_t killed_ms; /* how long the claim of a killed holder lasts; 0: its ttl */

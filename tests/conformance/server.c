@@ -171,7 +171,9 @@ static void test_frozen(void)
     CU_ASSERT_FATAL(subject_hook("thaw"));
     CU_ASSERT(test_poll(works, client, TEST_PATIENCE_MS));
     give(take(subject.looker, name, 0));
-    close_client(client);
+    /* An acquire that was sent to the frozen server may still be executed when its ttl is over, on a machine that is slow. */
+    mortise_status status = mortise_close(client, &detail);
+    CU_ASSERT(status == MORTISE_OK || (subject.lingers && status == MORTISE_UNREACHABLE));
 }
 
 /* mortise_close() does not wait for a server that does not answer, and reports what it left: a claim of 3 s. */

@@ -11,6 +11,7 @@
  *   can=VERBS       further verbs of the script: restart,freeze,lose
  *   stage3=SECTION  a migration that is complete: its register, in that section's backend, admits phase new
  *   processes=no    other processes do not see the locks
+ *   lingers=yes     nobody can know when a request that was sent on a lost connection is done: a close may say so
  *   ttl=MS names=N waiters=N taker=PROGRAM
  *   slack=MS        how late a call may return in the best of several tries
  *   killed=MS       how long the claim of a killed holder lasts (its ttl, if this is not given)
@@ -44,6 +45,7 @@ static const char usage[] =
     "  can=VERBS      further verbs of the script: restart (stop, start), freeze (and thaw), lose "
     "(and pass)\n"
     "  processes=no   other processes do not see the locks\n"
+    "  lingers=yes    nobody can know when a request that was sent on a lost connection is done\n"
     "  stage3=SECTION before the tests, write the register that admits phase new to that section's "
     "backend\n"
     "  ttl=MS names=N waiters=N      the ttl of leases that must expire, and the sizes of crowds\n"
@@ -238,6 +240,8 @@ static bool set_key(const char *key, const char *value)
         stage3_section = value;
     else if (strcmp(key, "processes") == 0)
         subject.processes = strcmp(value, "no") != 0;
+    else if (strcmp(key, "lingers") == 0)
+        subject.lingers = strcmp(value, "no") != 0;
     else if (strcmp(key, "ttl") == 0)
         return set_number(value, &subject.ttl_ms);
     else if (strcmp(key, "slack") == 0)

@@ -118,7 +118,7 @@ def check_conformance():
     source = read("tests", "conformance", "subject.c")
     accepted = set(re.findall(r'strcmp\(key, "(\w+)"\)', source)) | {"only"}
     same("conformance", "its page", "its source", re.findall(r"Cm (\w+) Ns =", text), accepted)
-    same("conformance", "its --help", "its source", re.findall(r"\b([a-z0-9]+)=[A-Zn]", help_of(program)), accepted)
+    same("conformance", "its --help", "its source", re.findall(r"\b([a-z0-9]+)=(?:[A-Z]|no|yes)", help_of(program)), accepted)
     numbers = dict(re.findall(r"\.(\w+) = (\d+)", re.search(r"(?s)struct subject subject = \{(.*?)\}", source).group(1)))
     for key, number in numbers.items():
         if not re.search(rf"[( ]{number}[,)]", text):
