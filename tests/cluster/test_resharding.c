@@ -86,7 +86,8 @@ static void has_turn(mortise_status status, mortise_lease *lease, const mortise_
     test_count_add(&crowd.granted, 1);
 }
 
-static void end_turn(void)
+/* moving: the slot is on its way. If that takes longer than the caller waits, the release is repeated in the background. */
+static void end_turn(bool moving)
 {
     pthread_mutex_lock(&crowd.lock);
     mortise_lease *lease = crowd.lease;
@@ -94,7 +95,9 @@ static void end_turn(void)
     crowd.holding--;
     pthread_mutex_unlock(&crowd.lock);
     CHECK(mortise_state(lease) != MORTISE_STATE_LOST);
-    EXPECT(OK, mortise_release(lease, &detail));
+    mortise_status status = mortise_release(lease, &detail);
+    if (!moving || (status != MORTISE_INDETERMINATE && status != MORTISE_UNREACHABLE))
+        EXPECT(OK, status);
 }
 
 /* Each fifth holder has the lock while the slot moves: its release comes before the move, in the middle of it, or behind it. */
@@ -106,7 +109,7 @@ static void take_turns(const char *name)
         if (!CHECK(test_count_wait(&crowd.granted, turn)))
             return;
         if (turn % 5 != 0) {
-            end_turn();
+            end_turn(false);
             continue;
         }
         move_begin(&move, &fleet, slot, (slot_owner(&fleet, 0, slot) + 1) % MASTERS);
@@ -114,9 +117,9 @@ static void take_turns(const char *name)
             move_keys(&move);
         if (turn % 10 == 0) {
             move_end(&move);
-            end_turn();
+            end_turn(false);
         } else {
-            end_turn();
+            end_turn(true);
             move_end(&move);
         }
     }
