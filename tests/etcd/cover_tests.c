@@ -27,6 +27,12 @@ static void *releaser_main(void *argument)
     return NULL;
 }
 
+static bool no_key_below(void *prefix)
+{
+    char keys[256];
+    return keys_below(prefix, keys, sizeof(keys)) && keys[0] == '\0';
+}
+
 /* A release whose delete is done and not yet answered, and an acquire of the same client behind it: the acquire does not wait for
  * that answer, which still says whether the key was there. */
 static void acquire_behind_release(bool is_deleted_by_hand, mortise_status expected)
@@ -43,6 +49,8 @@ static void acquire_behind_release(bool is_deleted_by_hand, mortise_status expec
     pthread_create(&releaser.thread, NULL, releaser_main, &releaser);
     while (middle_hits() == 0 && !atomic_load(&releaser.is_done))
         let_pass(1);
+    CHECK(test_poll(no_key_below, prefix,
+                    TEST_PATIENCE_MS)); /* else the acquire might delete it first */
     mortise_lease *lease = take(client, name);
     if (!is_deleted_by_hand) /* else the driver may have heard of it before */
         CHECK(middle_hits() == 1 && !atomic_load(&releaser.is_done));
