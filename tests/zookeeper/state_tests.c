@@ -254,14 +254,12 @@ static void test_refused_by_auth(void)
     static struct rig one;
     struct folder folder = {"refused", 1};
     CU_ASSERT_FATAL(rig_load());
-    rig_open(&one, "00000000000000000000000000000016"); /* everybody may see its folder */
-    mortise_op op = rig_acquire("refused", 1, 0);
-    rig_start(&one, &op);
-    CU_ASSERT_EQUAL_FATAL(rig_finish(&one, NULL, &op), MORTISE_OK);
-    rig_release(&one, &op);
-    rig_close(&one);
+    /* A folder that everybody may see, and that stays: the servers would remove an empty one of the driver's. */
+    zoo_create(stage.peek, "/ops", "", 0, &ZOO_OPEN_ACL_UNSAFE, 0, NULL, 0);
+    CU_ASSERT_EQUAL_FATAL(
+        zoo_create(stage.peek, "/ops/refused", "", 0, &ZOO_OPEN_ACL_UNSAFE, 0, NULL, 0), ZOK);
     rig_open_as(&one, "00000000000000000000000000000017", "digest:me:secret");
-    op = rig_acquire("refused", 2, 0);
+    mortise_op op = rig_acquire("refused", 2, 0);
     rig_start(&one, &op);
     CU_ASSERT_EQUAL_FATAL(rig_finish(&one, NULL, &op), MORTISE_OK);
     restart(false);
