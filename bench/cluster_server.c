@@ -26,13 +26,20 @@ static void find_others(struct cluster_server *cluster)
     redisFree(context);
 }
 
+static struct bench_servers servers;
+
+static void end_servers(void)
+{
+    bench_servers_end(&servers);
+}
+
 void cluster_server_start(struct cluster_server *cluster, int cpu)
 {
-    static struct bench_servers servers;
     char keys[32], port[16];
     snprintf(keys, sizeof(keys), "cluster=%d", CLUSTER_NODES);
     bench_pin(cpu); /* the servers are where this thread is */
     bench_servers_begin(&servers, "redis", "cluster", keys, "PORT=", port, sizeof(port));
+    atexit(end_servers);
     bench_pin(bench.cpu);
     cluster->nodes[0].port = (int)strtol(port, NULL, 10);
     find_others(cluster);
