@@ -1,6 +1,6 @@
-/* floor_etcd.c - the bare floor on etcd, as an adapter (adapter.h): a transaction puts a key (the grant), a
- * request deletes it, each answer waited for (../etcd_floor.h), on a connection for each thread. No client asks who is first: it is no
- * lock. The address is HOST:PORT. */
+/* floor_etcd.c - the bare floor on etcd, as an adapter (adapter.h): a transaction puts a key (the grant), and a
+ * request deletes it (../etcd_floor.h). Each thread has a connection, and waits for each answer. No client asks who is first, so this
+ * is no lock. The address is HOST:PORT. */
 #include "../common.h"
 #include "../etcd_floor.h"
 #include "adapter.h"

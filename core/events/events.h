@@ -19,8 +19,9 @@
  * zero: one that has no callback. */
 struct notice {
     struct notice *next, *previous;
-    bool queued;          /* events lock; while it is set, only functions of this header write to the notice */
-    mortise_lease *lease; /* given to the callback */
+    /* Events lock. While it is set, only functions of this header write to the notice. */
+    bool queued;
+    mortise_lease *lease;            /* given to the callback */
     mortise_state_callback on_state; /* either this ... */
     mortise_lease_state state;
     mortise_acquire_callback on_acquired; /* ... or this ... */
@@ -57,12 +58,14 @@ struct events {
     _Atomic bool ready; /* events_ready() has returned true */
     bool thread_made;   /* `thread` was started; it is neither joined nor detached */
     pthread_t thread;
-    struct wakeup wakeup; /* raised: callbacks wait. Its epoll set is the application's descriptor; not open: the thread runs callbacks */
-    int other;            /* the caller's descriptor, in the set */
+    /* Raised: callbacks wait. Its epoll set is the application's descriptor. Not open: the thread runs callbacks. */
+    struct wakeup wakeup;
+    int other; /* the caller's descriptor, in the set */
     unsigned dispatchers;
 
-    bool closed_inside; /* the callback that runs closes its client: its thread runs the callbacks that are left */
-    bool stopping;      /* the thread ends when no callback waits */
+    /* The callback that runs closes its client: its thread runs the callbacks that are left. */
+    bool closed_inside;
+    bool stopping; /* the thread ends when no callback waits */
 };
 
 void events_init(struct events *events, const struct events_upcalls *upcalls, bool manual);
@@ -111,7 +114,9 @@ void events_closing(struct events *events);
 /* After events_closing(), when no notice is pushed any more: lets the thread end, and waits until until_ns for the
  * callbacks. After events_open_fd() it waits only for threads that dispatch, because no other thread runs callbacks. */
 enum events_end events_stop(struct events *events, int64_t until_ns);
-bool events_over(struct events *events);      /* no callback runs, and none waits */
-bool events_last_here(struct events *events); /* this thread runs a callback, and no other one waits */
+/* No callback runs, and none waits. */
+bool events_over(struct events *events);
+/* This thread runs a callback, and no other one waits. */
+bool events_last_here(struct events *events);
 
 #endif

@@ -1,5 +1,5 @@
 /* interest.c - the descriptors that the stack wants to be polled, kept in an epoll set that is made when
- * somebody first has to poll; and the poke that wakes who does. See pump.h. */
+ * somebody first has to poll; and the poke that wakes the thread that polls. See pump.h. */
 #include "pump/pump_internal.h"
 
 #include <string.h>

@@ -94,7 +94,7 @@ struct pump {
     struct loader *loader; /* opens the modules below a plugin */
     bool logs;             /* lines of modules are written to the log */
     atomic_uint doubts;    /* counts the calls of `doubt` */
-    struct instance *top; /* NULL: nothing is started any more */
+    struct instance *top;  /* NULL: nothing is started any more */
 
     struct task_list starts;
     struct task *cancels;

@@ -184,7 +184,7 @@ static inline bool link_is_up(const struct link *link)
 }
 /* Gives the connection up, because of what the format says. */
 void link_break(struct link *link, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same for whoever was asked to send something: it is not UP any more, but those who use it are told by link_flush(). */
+/* The same, for a function that was asked to send something: the link is not UP any more, but link_flush() tells its users. */
 void link_break_later(struct link *link, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* "127.0.0.1:2379" */

@@ -1,5 +1,5 @@
 /* cover_tests.c - an acquire behind a release of the same client: it deletes the released key, too (it *covers* it), so what the answers
- * say, and when, decides what the caller of the release is told. And the turn of whoever is behind a holder. */
+ * say, and when, decides the status of the release. And the turn of the waiter behind a holder. */
 #include "stage.h"
 
 #include <stdatomic.h>

@@ -18,7 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Returns the descriptor on which the calls are told; negative: not permitted. */
+/* Returns the descriptor from which the calls can be read; negative: not permitted. */
 static int install(void)
 {
     struct sock_filter code[] = {

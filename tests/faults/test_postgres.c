@@ -326,7 +326,7 @@ static void set_clock(const char *offset)
                     rename(new_path, path) == 0);
 }
 
-/* Forward: claims end early, their holders are told by the next renewal, and have smaller tokens. Back:
+/* Forward: claims end early, the next renewal of each holder finds that out, and the next holder has a larger token. Back:
  * tokens grow nevertheless. */
 static void test_clock(void)
 {
@@ -350,7 +350,7 @@ static void test_clock(void)
     mortise_close(other, NULL);
 }
 
-/* The claim ended in the database, and another had it: its holder is told so by the release (Spring#9291), and
+/* The claim ended in the database, and another had it: the release of its holder says so (Spring#9291), and
  * nothing of it is left in this process (Spring#1888). */
 static void test_expired_there(void)
 {

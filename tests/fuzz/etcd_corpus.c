@@ -43,8 +43,11 @@ const struct sample corpus[] = {
     SAMPLE(AS_NAME, "s12-0123456789abcdef0123456789abcdef"),
     SAMPLE(AS_NAME, "0123456789abcdef0123456789abcdef"),
     SAMPLE(AS_NAME, "694d8a5b1c2d3e4f"),
-    SAMPLE(AS_NOTE, "mortise/1 12 1795512345678 01ab0000000000000000000000000000\nhost\n4711\nprogram"),
-    SAMPLE(AS_NOTE, "mortise/1 12 1795512345678 01ab0000000000000000000000000000\nhost\n4711\nprogram\nshared"),
+    SAMPLE(AS_NOTE,
+           "mortise/1 12 1795512345678 01ab0000000000000000000000000000\nhost\n4711\nprogram"),
+    SAMPLE(
+        AS_NOTE,
+        "mortise/1 12 1795512345678 01ab0000000000000000000000000000\nhost\n4711\nprogram\nshared"),
     SAMPLE(AS_NOTE, "1099511627776 7"),
 };
 const size_t corpus_count = sizeof corpus / sizeof *corpus;

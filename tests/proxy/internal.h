@@ -63,8 +63,8 @@ struct link {
     struct link *prev, *next;
     int fds[WAYS]; /* where each way comes from: the client's, the server's (-1: not yet) */
     bool connected, lost;
-    bool cutting; /* as soon as what was forwarded has left */
-    bool over;    /* closed; to be freed at the end of the round */
+    bool cutting;              /* as soon as what was forwarded has left */
+    bool over;                 /* closed; to be freed at the end of the round */
     char partial[PARTIAL_MAX]; /* from the server: it may be the beginning of a port */
     size_t partial_size;
     struct flow flows[WAYS];

@@ -66,13 +66,13 @@ class LoopSink:
         in the loop               | the loop has the wake-up of the task  | the task runs
         a loss, in `losses`       | the sink's descriptor is readable yet | call_on_loss() has returned
 
-    If it is told twice, the second time wakes nobody, and calls no on_loss: see native/block.c.
+    A repeated outcome wakes no task, and calls no on_loss: see native/block.c.
     """
 
     def __init__(self, client: Client, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.acquires: dict[int, Outcome] = {}
-        self.releases: dict[int, Outcome] = {}  # of their own: an acquire that is told twice must not end a release
+        self.releases: dict[int, Outcome] = {}  # apart: a repeated outcome of an acquire must not end a release
         self.watched: weakref.WeakValueDictionary[int, AsyncLease] = weakref.WeakValueDictionary()
         self.losses: dict[int, AsyncLease] = {}  # for on_loss
         self._batch = ffi.new("mpy_batch *")

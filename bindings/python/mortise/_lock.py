@@ -129,7 +129,7 @@ def _ignore(lease: BaseLease) -> None:
 
 
 def call_back(leases: Sequence[BaseLease], on_loss: OnLoss | None) -> None:
-    """What was lost before this is told to nobody, so look at them afterwards."""
+    """This reports no loss that came before it, so look at the leases afterwards."""
     for lease in leases:
         lease._on_loss = on_loss
 

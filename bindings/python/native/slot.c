@@ -100,7 +100,7 @@ static void sink_signal_locked(mpy_sink *sink)
     sink->signaled = true;
 }
 
-/* Nothing is left to do, unless the client was closed: that is told until nobody listens any more. */
+/* Nothing is left to do. The close of the client stays readable until nobody listens any more. */
 static void sink_rest_locked(mpy_sink *sink)
 {
     if (sink->first != NULL || sink->ended || !sink->signaled)
