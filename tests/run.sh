@@ -47,12 +47,33 @@ case ${MORTISE_REQUIRE_ALL:-0} in
 *) require_all=ON ;;
 esac
 
-total=0 skipped=0 failures=''
+total=0 skipped=0 failures='' ahead=''
 
 # count WHAT FILE: a number from the head of a JUnit report, 0 if there is none.
 count() {
     number=$(sed -n "s/^[[:space:]]*$1=\"\([0-9][0-9]*\)\".*/\1/p" "$2" 2>/dev/null | head -n 1)
     echo "${number:-0}"
+}
+
+# build_ahead: builds the trees of both sanitizers in the background, with the processor time that the plain tests leave.
+build_ahead() {
+    # shellcheck disable=SC2016 # the inner shell expands these
+    setsid nice -n 19 sh -c 'root=$1 require_all=$2; . "$root/cmake/build.sh"
+        build_tree "$root/build-test-asan" asan-ubsan "-DMORTISE_REQUIRE_ALL=$require_all"
+        build_tree "$root/build-test-tsan" tsan "-DMORTISE_REQUIRE_ALL=$require_all"' \
+        sh "$root" "$require_all" </dev/null >/dev/null 2>&1 &
+    ahead=$!
+    trap 'end_build_ahead' EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+}
+
+# end_build_ahead: what is not built by now is built in the foreground. A busy machine leaves the background no time.
+end_build_ahead() {
+    [ -n "$ahead" ] || return 0
+    kill -TERM -- "-$ahead" 2>/dev/null || true
+    wait "$ahead" 2>/dev/null || true
+    ahead=''
 }
 
 # seconds_since INSTANT, of `date +%s`
@@ -80,6 +101,9 @@ run_suite() {
         return 0
     fi
     build_seconds=$(seconds_since "$began")
+    if [ "$name" = plain ] && [ "$sanitize" = yes ]; then
+        build_ahead
+    fi
     echo "== $name: testing"
     began=$(date +%s)
     report=$folder/report.xml log=$folder/ctest.log
@@ -118,6 +142,7 @@ jobs=${MORTISE_TEST_JOBS:-$((6 * $(getconf _NPROCESSORS_ONLN)))}
 # shellcheck disable=SC2086 # words
 run_suite plain debug "$root/build-test" ctest $tier "$@"
 if [ "$sanitize" = yes ]; then
+    end_build_ahead
     if [ "${MORTISE_NIGHTLY:-0}" = 1 ]; then # two seeds of a torture, not six: sanitizers find what is wrong in each of them
         export MORTISE_TORTURE_SEEDS="${MORTISE_TORTURE_SEEDS:-1}"
     fi
