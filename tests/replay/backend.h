@@ -9,6 +9,9 @@
 
 struct backend {
     const char *module; /* the name of the driver and its file */
+    bool copies; /* each process has a copy of the file of its own: in the folders p0 to p3 */
+    bool
+        shares_memory; /* a process that is killed in the middle of its work would harm the others */
     /* The module was loaded. */
     void (*loaded)(void *library);
     void (*write_section)(FILE *config);
@@ -28,6 +31,6 @@ struct backend {
     int64_t (*patience_ms)(void);
     void (*end)(void);
 };
-extern const struct backend backend_sim, backend_redis, backend_redlock;
+extern const struct backend backend_sim, backend_redis, backend_redlock, backend_sqlite;
 
 #endif

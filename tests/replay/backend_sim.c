@@ -101,6 +101,7 @@ static int64_t patience_ms(void)
 }
 
 const struct backend backend_sim = {.module = "sim",
+                                    .shares_memory = true,
                                     .loaded = loaded,
                                     .write_section = write_section,
                                     .begin = nothing,

@@ -38,6 +38,26 @@ void calls_set_wall(int process, int64_t offset_ns);
 /* timeout_ns -1: for ever. */
 int calls_epoll_wait(int epoll, struct epoll_event *events, int capacity, int64_t timeout_ns);
 
+/* ---- calls_disk.c ---- */
+
+/* NS: on the scheduler's clock. */
+struct calls_disk_faults {
+    int64_t flush_ns;      /* how long a flush takes */
+    int64_t slow_until_ns; /* it takes up to slow_ns more */
+    int64_t slow_ns;
+    int64_t full_until_ns; /* no file grows */
+    int64_t bad_until_ns;  /* one write or flush in so many fails */
+    uint32_t bad_one_in;
+};
+/* From now on descriptors and locks of files belong to the processes of the run. */
+void calls_disk_begin(void);
+void calls_disk_set(const struct calls_disk_faults *wanted);
+/* Of a process that was killed. */
+void calls_disk_end_process(int process);
+/* Returns fd. */
+int calls_disk_opened(int fd);
+void calls_disk_closing(int fd);
+
 /* ---- calls_net.c ---- */
 
 /* What read() does with a descriptor that the simulated network has. False: it has another. */

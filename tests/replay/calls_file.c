@@ -134,6 +134,7 @@ int close(int fd)
         sched_remove_timer(&timer->timer);
         timer->fd = 0;
     }
+    calls_disk_closing(fd);
     if (sched_on() && net_of(fd))
         net_close(net_of(fd));
     int result = real()->close(fd);

@@ -29,7 +29,7 @@ static struct connection *find(int fd)
 int socket(int domain, int type, int protocol)
 {
     if (!sched_on() || !net.on || domain != AF_INET || (type & 0xf) != SOCK_STREAM)
-        return real()->socket(domain, type, protocol);
+        return calls_disk_opened(real()->socket(domain, type, protocol));
     return net_socket();
 }
 

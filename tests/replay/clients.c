@@ -27,14 +27,29 @@ static void *dispatch(void *argument)
 
 /* ---- opening ---- */
 
+/* A backend that is looked for when the client is opened may be away then. */
+static mortise_client *open_handle(int process)
+{
+    char config[300];
+    mortise_client *handle;
+    mortise_error error;
+    mortise_status status;
+    run_config_of(process, config, sizeof config);
+    while ((status = mortise_open(config, &handle, &error)) != MORTISE_OK) {
+        bool away = status == MORTISE_UNREACHABLE || status == MORTISE_BACKEND;
+        if (!away || !run_world.may_be_away || run_world.calm)
+            sched_fail("mortise_open: %s", error.message);
+        sched_trace("open: %s", mortise_status_name(status));
+        usleep(20000);
+    }
+    return handle;
+}
+
 static struct opened *open_client(int process)
 {
     struct opened *opened = calloc(1, sizeof *opened);
-    mortise_error error;
     pthread_t thread;
-    mortise_status status = mortise_open(run_world.config, &opened->handle, &error);
-    if (status != MORTISE_OK)
-        sched_fail("mortise_open: %s", error.message);
+    opened->handle = open_handle(process);
     opened->process = process;
     opened->dispatches = run_world.plan.dispatches[process];
     sched_trace("the client is open");

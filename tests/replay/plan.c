@@ -16,6 +16,14 @@ uint64_t plan_draw(uint64_t below)
     return (x ^ (x >> 31)) % below;
 }
 
+/* What depends on the driver. */
+struct part {
+    void (*settings)(struct plan *plan);
+    void (*add_step)(struct plan *plan); /* of the nemesis */
+    void (*restrict_step)(const struct plan *plan, struct step *step);
+};
+static const struct part parts[PLAN_DRIVERS];
+
 /* ---- workers ---- */
 
 struct step *plan_add(struct plan *plan, int worker, enum plan_what what)
@@ -81,8 +89,7 @@ static void add_worker_step(struct plan *plan, int worker)
         choose_acquire(plan, step);
     else if (what == STEP_EXTEND)
         step->ttl_ms = PICK_MS(0, 100, 500, 2000);
-    if (plan->driver != PLAN_SIM)
-        plan_net_restrict(plan, step);
+    parts[plan->driver].restrict_step(plan, step);
 }
 
 /* ---- the nemesis ---- */
@@ -189,6 +196,24 @@ static void choose_doubts(struct plan *plan)
     plan->handover_max = 64;
 }
 
+static void sim_settings(struct plan *plan)
+{
+    if (plan->losses && one_in(2))
+        choose_doubts(plan);
+}
+
+static void restrict_nothing(const struct plan *plan, struct step *step)
+{
+    (void)plan;
+    (void)step;
+}
+
+static const struct part parts[PLAN_DRIVERS] = {
+    [PLAN_SIM] = {sim_settings, add_nemesis_step, restrict_nothing},
+    [PLAN_REDIS] = {plan_net_settings, plan_net_step, plan_net_restrict},
+    [PLAN_REDLOCK] = {plan_net_settings, plan_net_step, plan_net_restrict},
+    [PLAN_SQLITE] = {plan_disk_settings, plan_disk_step, restrict_nothing}};
+
 static void choose_settings(struct plan *plan)
 {
     plan->processes = 1 + (int)plan_draw(3);
@@ -214,10 +239,7 @@ static void choose_settings(struct plan *plan)
     plan->lasting = !plan->losses && one_in(4);
     if (plan->lasting)
         plan->ttl_ms = 30000;
-    if (plan->driver != PLAN_SIM)
-        plan_net_settings(plan);
-    else if (plan->losses && one_in(2))
-        choose_doubts(plan);
+    parts[plan->driver].settings(plan);
 }
 
 void plan_reschedule(struct plan *plan, uint64_t schedule)
@@ -241,10 +263,7 @@ void plan_make(struct plan *plan, enum plan_driver driver, uint64_t seed, uint64
     }
     int count = plan->faults ? (int)plan_draw(16) : 0;
     for (int i = 0; i < count; i++)
-        if (plan->driver == PLAN_SIM)
-            add_nemesis_step(plan);
-        else
-            plan_net_step(plan);
+        parts[plan->driver].add_step(plan);
     choose_schedule(plan);
 }
 
@@ -328,7 +347,11 @@ void plan_print(const struct plan *plan)
            (long long)plan->ttl_ms, (long long)plan->handover_window_ms,
            (long long)plan->handover_max, (long long)plan->unreachable_ms,
            (long long)plan->close_ms);
-    if (plan->driver != PLAN_SIM)
+    if (plan->driver == PLAN_SQLITE)
+        printf("flushes=%d slow=%lld ms busy=%lld reserve=%lld; ", plan->flushes,
+               (long long)plan->slow_ms, (long long)plan->command_timeout_ms,
+               (long long)plan->reserve_ms);
+    else if (plan->driver != PLAN_SIM)
         printf("servers=%d layout=%d slow=1/%u %lld ms split=1/%u command=%lld connect=%lld "
                "keeps=%d no-kill=%d; ",
                plan->servers, (int)plan->layout, plan->slow_one_in, (long long)plan->slow_ms,

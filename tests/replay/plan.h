@@ -49,14 +49,17 @@ enum {
     X(SERVER_WALL, "server-wall")                                                                  \
     X(HANGUP, "hang-up")                                                                           \
     X(HOLD, "hold")                                                                                \
-    X(FORK, "fork")
+    X(FORK, "fork")                                                                                \
+    X(DISK_SLOW, "slow-disk")                                                                      \
+    X(DISK_FULL, "full-disk")                                                                      \
+    X(DISK_BAD, "bad-disk")
 enum plan_what {
 #define PLAN_WHAT_ENUM(name, word) STEP_##name,
     PLAN_WHAT_MAP(PLAN_WHAT_ENUM)
 #undef PLAN_WHAT_ENUM
 };
 
-enum plan_driver { PLAN_SIM, PLAN_REDIS, PLAN_REDLOCK };
+enum plan_driver { PLAN_SIM, PLAN_REDIS, PLAN_REDLOCK, PLAN_SQLITE, PLAN_DRIVERS };
 enum plan_layout { LAYOUT_STRING, LAYOUT_HASH, LAYOUT_WATCH }; /* of redis: mode, atomicity */
 
 /* What the application does in the on_state callback of a lease, or in the callback of an async acquire. */
@@ -97,7 +100,8 @@ struct plan {
     bool faults, stalls, losses; /* losses: the backend may forget claims, and doubts them then */
     bool doubts;                 /* many losses are followed by slow renewals */
     bool turns;                  /* workers hold one lease after the other: somebody always waits */
-    bool lasting;                /* the ttl is so long that nothing is mended by it */
+    unsigned no_end; /* bits: these workers end with their steps, and do not get each name then */
+    bool lasting;    /* the ttl is so long that nothing is mended by it */
     /* the clients' settings */
     bool notify, queue, log;
     int64_t latency_ms, handover_window_ms, handover_max, unreachable_ms, close_ms, ttl_ms;
@@ -109,6 +113,9 @@ struct plan {
     bool keeps_data; /* a server that is restarted has its data still */
     uint32_t slow_one_in, split_one_in;
     int64_t slow_ms, command_timeout_ms, connect_timeout_ms;
+    /* the file; latency_ms: how long four flushes take, slow_ms: one while the disk is slow */
+    bool flushes; /* each commit is flushed */
+    int64_t reserve_ms;
     /* the scheduler's */
     uint32_t switch_one_in, change_one_in, stall_one_in, spurious_one_in;
     int64_t jitter_ns, stall_ms;

@@ -25,6 +25,11 @@ static inline int64_t pick_ms(const int64_t *choices, size_t count)
 /* The next step; the nemesis is worker -1. */
 struct step *plan_add(struct plan *plan, int worker, enum plan_what what);
 
+/* ---- plan_disk.c: the driver with a file ---- */
+
+void plan_disk_settings(struct plan *plan);
+void plan_disk_step(struct plan *plan);
+
 /* ---- plan_net.c: drivers with servers and a network ---- */
 
 void plan_net_settings(struct plan *plan);

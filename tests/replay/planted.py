@@ -30,7 +30,17 @@ PARTS = {
     "sim": (["tests/sim"], "tests/sim/CMakeFiles/module_sim.dir/"),
     "redis": (["drivers/redis", "drivers/lib"], "drivers/redis/CMakeFiles/module_redis.dir/"),
     "redlock": (["drivers/redlock", "drivers/lib"], "drivers/redlock/CMakeFiles/module_redlock.dir/"),
+    "sqlite": (["drivers/sqlite", "drivers/lib"], "drivers/sqlite/CMakeFiles/module_sqlite.dir/"),
 }
+
+
+PROCESSES = 4  # of a run; with sqlite each has a copy of the driver and of SQLite
+
+
+def cached(name):
+    """A variable of the build folder."""
+    with open(os.path.join(BUILD, "CMakeCache.txt"), encoding="utf-8") as file:
+        return re.search(rf"^{name}:\w+=(.*)$", file.read(), re.M)[1]
 
 
 class Patch:
@@ -102,13 +112,22 @@ class Tree:
             script = os.path.join(SOURCE, "core", "libmortise.map")
             target = [os.path.join(self.folder, "lib", SONAME), f"-Wl,-soname,{SONAME}",
                       f"-Wl,--version-script={script}", "-linih", "-lpthread", "-ldl"]
+        elif part == "sqlite":
+            target = [os.path.join(self.folder, "modules", "p0", "sqlite.so"), cached("REPLAY_SQLITE_ARCHIVE"), "-lm",
+                      "-lpthread", "-ldl", "-Wl,-Bsymbolic", "-Wl,--exclude-libs,ALL"]
         else:
             target = [os.path.join(self.folder, "modules", part + ".so")]
             if part != "sim":
                 target += ["-lhiredis"]
             if any("MORTISE_REDIS_TLS" in argument for argument in next(iter(self.commands[part].values()))[0]):
                 target += ["-lhiredis_ssl", "-lssl", "-lcrypto"]
+        os.makedirs(os.path.dirname(target[0]), exist_ok=True)
         subprocess.run([compiler, "-shared", "-fPIC", *objects, "-o", *target], check=True)
+        if part == "sqlite":
+            for process in range(1, PROCESSES):
+                copy = os.path.join(self.folder, "modules", f"p{process}", "sqlite.so")
+                os.makedirs(os.path.dirname(copy), exist_ok=True)
+                shutil.copy(target[0], copy)
 
     def build(self):
         self.copy()

@@ -34,6 +34,16 @@
     X(ssize_t, read, (int, void *, size_t))                                                        \
     X(ssize_t, write, (int, const void *, size_t))                                                 \
     X(int, close, (int))                                                                           \
+    X(int, openat, (int, const char *, int, ...))                                                  \
+    X(int, unlink, (const char *))                                                                 \
+    X(int, fcntl, (int, int, ...))                                                                 \
+    X(int, flock, (int, int))                                                                      \
+    X(ssize_t, pread64, (int, void *, size_t, off_t))                                              \
+    X(ssize_t, pwrite64, (int, const void *, size_t, off_t))                                       \
+    X(int, ftruncate64, (int, off_t))                                                              \
+    X(int, fdatasync, (int))                                                                       \
+    X(int, fsync, (int))                                                                           \
+    X(ssize_t, sendto, (int, const void *, size_t, int, const struct sockaddr *, socklen_t))       \
     X(int, socket, (int, int, int))                                                                \
     X(int, connect, (int, const struct sockaddr *, socklen_t))                                     \
     X(ssize_t, send, (int, const void *, size_t, int))                                             \

@@ -4,9 +4,10 @@
  *     replay --seeds A-B         many, each in a process of its own; prints those that fail
  *     replay --seed N --trace    prints what happens
  *
- * --driver NAME sim (if it is not given), redis, redlock
+ * --driver NAME sim (if it is not given), sqlite, redis, redlock
  * --schedule N  the seed of the interleaving, if it is not that of the plan
  * --keep LIST   the only steps of the plan that are executed: "3,7,9-12"
+ * --no-end MASK leaves out what these workers do after the faults: they acquire each name; 5: worker0 and worker2
  * --plan        prints the plan and ends
  * --net         with --trace: prints what arrives at clients and servers
  * --points      with --trace: prints every point of the scheduler
@@ -40,6 +41,7 @@ static struct {
     enum plan_driver driver;
     int jobs, fresh_s, processor;
     bool trace, points, plan, shrink, first_only;
+    unsigned no_end;
 } wanted = {.jobs = 1, .modules = REPLAY_MODULES};
 
 /* ---- a run in a process of its own ---- */
@@ -70,13 +72,34 @@ static void *load_module(const char *name)
     return library;
 }
 
+static void load_copies(void)
+{
+    const char *const folders[] = {wanted.modules, REPLAY_COPIES};
+    char name[64];
+    for (size_t i = 0; i < sizeof folders / sizeof *folders && !run_world.copies[0]; i++) {
+        char file[4096];
+        snprintf(file, sizeof file, "%s/p0/%s.so", folders[i], run_world.backend->module);
+        if (access(file, R_OK) == 0)
+            snprintf(run_world.copies, sizeof run_world.copies, "%s", folders[i]);
+    }
+    wanted.modules = run_world.copies;
+    for (int p = 0; p < PLAN_PROCESSES; p++) {
+        snprintf(name, sizeof name, "p%d/%s", p, run_world.backend->module);
+        load_module(name);
+    }
+}
+
 static void load_modules(void)
 {
-    char path[8192];
-    run_world.backend->loaded(load_module(run_world.backend->module));
-    load_module("recorder");
+    static char path[12288];
     snprintf(path, sizeof path, "%s:%s:%s", wanted.modules, REPLAY_MODULES, REPLAY_DRIVERS);
-    setenv("MORTISE_MODULE_PATH", path, 1);
+    run_world.module_path = path;
+    load_module("recorder");
+    if (run_world.backend->copies)
+        load_copies();
+    else
+        run_world.backend->loaded(load_module(run_world.backend->module));
+    unsetenv("MORTISE_MODULE_PATH");
     unsetenv("MORTISE_CONFIG");
 }
 
@@ -127,6 +150,7 @@ int child_end(struct child *child, char **output)
 static void make(struct plan *plan, uint64_t seed)
 {
     plan_make(plan, wanted.driver, seed, wanted.schedule);
+    plan->no_end = wanted.no_end;
     if (wanted.keep && !plan_keep(plan, wanted.keep)) {
         fprintf(stderr, "replay: --keep %s: not a list\n", wanted.keep);
         exit(64);
@@ -212,8 +236,9 @@ static bool set_driver(const char *name)
 {
     static const struct backend *const backends[] = {[PLAN_SIM] = &backend_sim,
                                                      [PLAN_REDIS] = &backend_redis,
-                                                     [PLAN_REDLOCK] = &backend_redlock};
-    for (enum plan_driver driver = PLAN_SIM; driver <= PLAN_REDLOCK; driver++)
+                                                     [PLAN_REDLOCK] = &backend_redlock,
+                                                     [PLAN_SQLITE] = &backend_sqlite};
+    for (enum plan_driver driver = PLAN_SIM; driver < PLAN_DRIVERS; driver++)
         if (strcmp(name, backends[driver]->module) == 0) {
             wanted.driver = driver;
             run_world.backend = backends[driver];
@@ -239,6 +264,8 @@ static bool set_argument(const char *key, const char *value)
         return set_seeds(value);
     if (strcmp(key, "--schedule") == 0)
         return (wanted.schedule = strtoull(value, NULL, 10)) > 0;
+    if (strcmp(key, "--no-end") == 0)
+        return (wanted.no_end = (unsigned)strtoul(value, NULL, 10)) > 0;
     if (strcmp(key, "--keep") == 0)
         return (wanted.keep = value) != NULL;
     if (strcmp(key, "--modules") == 0)

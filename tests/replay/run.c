@@ -16,19 +16,36 @@ int check_main(int argc, char **argv); /* of tests/torture/check.c */
 
 /* ---- the folder ---- */
 
-static void write_config(void)
+char *run_config_of(int process, char *path, size_t size)
+{
+    snprintf(path, size, "%s/p%d.conf", run_world.folder, process);
+    return path;
+}
+
+static void write_module_path(FILE *file, int process)
+{
+    fprintf(file, "module_path = ");
+    if (run_world.copies[0])
+        fprintf(file, "%s/p%d:", run_world.copies, process);
+    fprintf(file, "%s\n", run_world.module_path);
+}
+
+static void write_config(int process)
 {
     const struct plan *plan = &run_world.plan;
-    FILE *file = fopen(run_world.config, "w");
-    if (!file)
+    char path[300];
+    FILE *file = fopen(run_config_of(process, path, sizeof path), "w");
+    if (!file || fchmod(fileno(file), 0600) != 0)
         abort();
     fprintf(file,
             "[mortise]\ndriver = %s\nobserve = recorder\nlog = %s\nttl = %lldms\n"
             "handover_window = %lldms\nhandover_max = %lld\nunreachable_timeout = %lldms\n"
-            "close_timeout = %lldms\n[recorder]\nfolder = %s\n",
+            "close_timeout = %lldms\n",
             run_world.backend->module, plan->log ? "stderr" : "none", (long long)plan->ttl_ms,
             (long long)plan->handover_window_ms, (long long)plan->handover_max,
-            (long long)plan->unreachable_ms, (long long)plan->close_ms, run_world.folder);
+            (long long)plan->unreachable_ms, (long long)plan->close_ms);
+    write_module_path(file, process);
+    fprintf(file, "[recorder]\nfolder = %s\n", run_world.folder);
     run_world.backend->write_section(file);
     fclose(file);
 }
@@ -39,8 +56,8 @@ static void make_folder(void)
     snprintf(run_world.folder, sizeof run_world.folder, "%s/replay.XXXXXX", where);
     if (!mkdtemp(run_world.folder))
         abort();
-    snprintf(run_world.config, sizeof run_world.config, "%s/replay.conf", run_world.folder);
-    write_config();
+    for (int p = 0; p < PLAN_PROCESSES; p++)
+        write_config(p);
 }
 
 static int remove_one(const char *path, const struct stat *status, int type, struct FTW *where)
@@ -250,6 +267,7 @@ int run_plan(const struct plan *plan, bool tracing, bool points)
                                       .stall_one_in = plan->stall_one_in,
                                       .stall_ns = plan->stall_ms * NS_PER_MS,
                                       .spurious_one_in = plan->spurious_one_in,
+                                      .kills_anywhere = !run_world.backend->shares_memory,
                                       .step_limit = 400000,
                                       .time_limit_ns = INT64_C(300000) * NS_PER_MS,
                                       .trace_points = points,

@@ -10,8 +10,9 @@
  * OVER              | never                                               | freed by the join
  *
  * A thread of a stopped process runs only while it holds a mutex that all processes share. A thread of a killed process
- * never runs: a process is killed at the first instant at which each of its threads waits for something else than a
- * mutex, so it leaves no mutex locked that another process needs. */
+ * never runs. It leaves no mutex locked that another process needs: it is killed when none of its threads has locked one
+ * of those that all processes share. If processes share more than that, it is killed at the first instant at which each
+ * of its threads waits for something else than a mutex. */
 #include "real.h"
 #include "sched_internal.h"
 
@@ -82,11 +83,16 @@ static bool waits_idly(const struct thread *thread)
     return thread->wait != WAIT_NOTHING && thread->wait != WAIT_MUTEX;
 }
 
-static void kill_if_idle(int number)
+static bool may_be_killed(const struct thread *thread)
+{
+    return sched.settings.kills_anywhere ? thread->shared_held == 0 : waits_idly(thread);
+}
+
+static void kill_if_possible(int number)
 {
     struct process *process = &sched.processes[number];
     for (unsigned i = 0; i < sched.count; i++)
-        if (sched.threads[i]->process == number && !waits_idly(sched.threads[i]))
+        if (sched.threads[i]->process == number && !may_be_killed(sched.threads[i]))
             return;
     process->killing = false;
     process->killed = true;
@@ -103,7 +109,7 @@ static unsigned find_runnable(struct thread **runnable)
     if (sched.killing)
         for (int i = 0; i < SCHED_PROCESSES; i++)
             if (sched.processes[i].killing)
-                kill_if_idle(i);
+                kill_if_possible(i);
     for (unsigned i = 0; i < sched.count; i++)
         if (may_run(sched.threads[i]) && is_woken(sched.threads[i]))
             runnable[count++] = sched.threads[i];
@@ -186,7 +192,7 @@ static bool stall(void)
     int64_t for_ns = (int64_t)sched_draw((uint32_t)(sched.settings.stall_ns / 1000)) * 1000;
     sched_trace("stands still for %lld us", (long long)for_ns / 1000);
     sched_self->due_ns = sched.now_ns + for_ns;
-    sched_self->wait = WAIT_MUTEX; /* as if it waited for a mutex: it cannot be killed here */
+    sched_self->wait = WAIT_MUTEX; /* as if it waited for a mutex: it may not be killed here */
     sched_self->address = NULL;
     sched_self->holds = NULL;
     return true;

@@ -60,6 +60,7 @@ struct sched_settings {
     uint32_t stall_one_in;    /* one point in so many, the thread stands still; 0: never */
     int64_t stall_ns;         /* for less than this */
     uint32_t spurious_one_in; /* waits that end without a reason; 0: never */
+    bool kills_anywhere;      /* see sched_kill() */
     uint64_t step_limit;      /* points until the run fails */
     int64_t time_limit_ns;    /* likewise, of virtual time */
     bool trace_points;        /* print every point */
@@ -110,7 +111,8 @@ int sched_process(void);
 void sched_set_process(int process); /* of the calling thread */
 /* None of its threads runs until then, except to leave mutexes that all processes share. */
 void sched_stop(int process, int64_t until_ns);
-/* None of its threads runs ever again, from the next instant on at which all of them wait. */
+/* None of its threads runs ever again, from the next instant on at which none of them has locked a mutex that all
+ * processes share; if not kills_anywhere, from the next one at which all of them wait for something else than a mutex. */
 void sched_kill(int process);
 bool sched_is_killed(int process);
 /* sched_kill() was called, and the instant has not come yet. */

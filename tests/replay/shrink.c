@@ -2,6 +2,9 @@
  * so on. A plan that is shorter has other interleavings, so each is tried with several. */
 #include "shrink.h"
 
+#include "backend.h"
+#include "world.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,6 +97,35 @@ static void shorten(struct plan *best, const char *wanted)
         }
 }
 
+/* What all workers do at the end, or else one of them after the other. */
+static void leave_out_ends(struct plan *best, const char *wanted)
+{
+    for (int worker = -1; worker < best->workers && best->no_end + 1 != 1u << best->workers;
+         worker++) {
+        struct plan candidate = *best;
+        candidate.no_end |= worker < 0 ? (1u << best->workers) - 1 : 1u << worker;
+        if (candidate.no_end != best->no_end && fails(&candidate, wanted, NULL, SCHEDULES))
+            *best = candidate;
+    }
+}
+
+static void print_command(const struct plan *plan)
+{
+    const char *comma = "";
+    printf("replay --driver %s --seed %llu --schedule %llu --keep ", run_world.backend->module,
+           (unsigned long long)plan->seed, (unsigned long long)plan->schedule);
+    for (int i = 0; i < plan->count; i++)
+        if (!plan->steps[i].dropped) {
+            printf("%s%d", comma, i);
+            comma = ",";
+        }
+    if (!*comma)
+        printf("-");
+    if (plan->no_end)
+        printf(" --no-end %u", plan->no_end);
+    printf("\n");
+}
+
 int shrink(const struct plan *plan)
 {
     struct plan best = *plan;
@@ -102,10 +134,12 @@ int shrink(const struct plan *plan)
         printf("the plan does not fail\n");
         return 0;
     }
+    leave_out_ends(&best, wanted);
     int before = kept(&best), now = before + 1;
     while (kept(&best) < now) {
         now = kept(&best);
         shorten(&best, wanted);
+        leave_out_ends(&best, wanted);
     }
     printf("%s: %d of %d steps are left\n", wanted, kept(&best), before);
     plan_print(&best);
@@ -113,14 +147,6 @@ int shrink(const struct plan *plan)
     child_end(&child, &output);
     fputs(output, stdout);
     free(output);
-    printf("replay --seed %llu --schedule %llu --keep ", (unsigned long long)best.seed,
-           (unsigned long long)best.schedule);
-    const char *comma = "";
-    for (int i = 0; i < best.count; i++)
-        if (!best.steps[i].dropped) {
-            printf("%s%d", comma, i);
-            comma = ",";
-        }
-    printf("%s\n", *comma ? "" : "-");
+    print_command(&best);
     return 1;
 }

@@ -423,7 +423,8 @@ void *worker_main(void *argument)
     worker->done_steps = true;
     while (!run_world.calm)
         usleep(50000);
-    finish(worker);
+    if (!(plan->no_end & 1u << worker->number))
+        finish(worker);
     worker->done = true;
     return NULL;
 }

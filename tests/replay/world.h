@@ -86,7 +86,10 @@ struct process {
 
 struct world {
     struct plan plan;
-    char folder[256], config[300];
+    char folder[256];
+    const char *module_path; /* folders, with colons in between */
+    char copies
+        [4096]; /* the folder in which p0 to p3 have copies of the module; empty: they share one */
     const struct backend *backend;
     struct process processes[PLAN_PROCESSES];
     struct worker workers[PLAN_WORKERS];
@@ -152,6 +155,8 @@ void nemesis_calm(void);
 
 /* ---- run.c ---- */
 
+/* Returns path. */
+char *run_config_of(int process, char *path, size_t size);
 /* In a process of its own. Returns the exit code: 0: the promises held. */
 int run_plan(const struct plan *plan, bool tracing, bool points);
 
