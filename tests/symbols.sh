@@ -1,7 +1,7 @@
 #!/bin/sh
 # symbols.sh HEADER[:HEADER] LIBRARY MODULE… - the library exports what the HEADERs declare, each symbol with a version, and a module
 # exports the one symbol that it is loaded by. Any other symbol could collide with one of the application or of another
-# module, and would be ABI by accident.
+# module, and would be ABI by accident. And the library is small: no large table of zeros is in its file.
 set -eu
 
 # The names that FILE defines for others, without versions. The names of versions and the linker's own are left out.
@@ -39,6 +39,12 @@ done
 # An unversioned symbol would be found by any program, however old or new.
 unversioned=$(nm -D --defined-only "$library" | awk '$2 != "A" && $NF !~ /@@MORTISE_[0-9.]+$/ { print $NF }')
 [ -z "$unversioned" ] || complain "$library exports without a version: $(echo $unversioned)"
+
+# What is left of the file when its symbols and debug information are stripped: code, constants, and data that are not zero.
+most=307200
+size=$(size -B "$library" | awk 'NR == 2 { print $1 + $2 }')
+[ "${size:-$most}" -lt "$most" ] ||
+    complain "$library has ${size:-an unknown number of} bytes of code and data, and $most are too many"
 
 [ $# -gt 0 ] || complain "no module was given"
 for module in "$@"; do

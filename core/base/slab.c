@@ -32,7 +32,7 @@ static void grow_locked(struct slab *slab)
         slab->free = slot;
     }
     slab->count += SLAB_CHUNK;
-    atomic_store_explicit(&slab->chunks[chunk_index], chunk, memory_order_release);
+    atomic_store_explicit(&(*slab->chunks)[chunk_index], chunk, memory_order_release);
 }
 
 void *slab_take(struct slab *slab)
@@ -65,7 +65,7 @@ void *slab_find(struct slab *slab, const void *handle)
     if (index / SLAB_CHUNK >= SLAB_CHUNKS)
         return NULL;
     struct slot *chunk =
-        atomic_load_explicit(&slab->chunks[index / SLAB_CHUNK], memory_order_acquire);
+        atomic_load_explicit(&(*slab->chunks)[index / SLAB_CHUNK], memory_order_acquire);
     return chunk == NULL ? NULL : slot_at(slab, chunk, index);
 }
 

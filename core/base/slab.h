@@ -24,13 +24,22 @@ struct slot {
     struct slot *next_free;
 };
 
+typedef struct slot *_Atomic slab_chunks[SLAB_CHUNKS];
+
 struct slab {
     size_t size; /* of a slot with what follows it */
     pthread_mutex_t lock;
     struct slot *free;
     uint32_t count;
-    struct slot *_Atomic chunks[SLAB_CHUNKS];
+    slab_chunks *chunks;
 };
+
+/* Defines a slab of this type. Its table of chunks is a variable of its own because it is 512 KiB of zeros: inside the
+ * slab, which has other values than zero, it would be in the file of the library. */
+#define SLAB_DEFINE(name, type)                                                                    \
+    static slab_chunks name##_chunks;                                                              \
+    struct slab name = {                                                                           \
+        .size = sizeof(type), .lock = PTHREAD_MUTEX_INITIALIZER, .chunks = &name##_chunks}
 
 /* Counts the forks that led to this process: what was made before the last one is the parent's (R8). */
 extern _Atomic uint32_t fork_epoch;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct slab client_slab = {.size = sizeof(struct client), .lock = PTHREAD_MUTEX_INITIALIZER};
+SLAB_DEFINE(client_slab, struct client);
 
 /* ---- calls in flight ---- */
 

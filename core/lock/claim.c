@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct slab claim_slab = {.size = sizeof(struct claim), .lock = PTHREAD_MUTEX_INITIALIZER};
+SLAB_DEFINE(claim_slab, struct claim);
 
 struct claim *claim_new_locked(struct locks *locks, const char *owner, size_t owner_len)
 {
