@@ -100,7 +100,7 @@ void cluster_route(struct cluster *cluster, mortise_op *op)
     int server = topology->known && !is_of_all(op) ? cluster_owner(cluster, op) : -1;
     if (cluster->refusal != NULL)
         fail_op(cluster, op, MORTISE_CONFIG, false, cluster->refusal);
-    else if (topology->known && is_of_all(op))
+    else if (is_of_all(op))
         gather_start(cluster, op);
     else if (server >= 0)
         cluster_send(cluster, server, op);
@@ -135,10 +135,11 @@ static void looked(void *owner, const struct link_fault *fault)
     mortise_op *op, *next;
     char text[100];
     cluster->moved = true;
+    gather_looked(cluster, cluster->topology->begun, fault);
     DL_FOREACH_SAFE2(cluster->unrouted, op, next, next)
     {
         bool waits = data_of(op)->due_ns == MORTISE_NEVER;
-        if (!waits || (fault == NULL && (is_of_all(op) || cluster_owner(cluster, op) >= 0)))
+        if (!waits || (fault == NULL && cluster_owner(cluster, op) >= 0))
             continue;
         op_take(&cluster->unrouted, op);
         snprintf(text, sizeof(text), "the cluster is down: no node has slot %u",
@@ -158,9 +159,8 @@ static void route_due(struct cluster *cluster)
     DL_FOREACH_SAFE2(cluster->unrouted, op, next, next)
     {
         bool waits = data_of(op)->due_ns == MORTISE_NEVER;
-        bool ready =
-            waits ? cluster->topology->known && (is_of_all(op) || cluster_owner(cluster, op) >= 0)
-                  : data_of(op)->due_ns <= now;
+        bool ready = waits ? cluster->topology->known && cluster_owner(cluster, op) >= 0
+                           : data_of(op)->due_ns <= now;
         if (ready)
             cluster_route(cluster, op_take(&cluster->unrouted, op));
     }

@@ -79,6 +79,7 @@ struct cluster {
     struct driver *node_of[TOPOLOGY_SERVERS]; /* by the index of the map */
     struct seen_clock clock;
     mortise_op *unrouted;
+    struct gather *gathers;
     bool moved;          /* the map has changed: moving.c */
     const char *refusal; /* the settings do not fit to a cluster */
 };
@@ -121,8 +122,10 @@ void move_seats(struct driver *node, bool all);
 
 /* ---- gather.c ------------------------------------------------------------------------------------------- */
 
-/* A list or a ping: asked of all nodes that have slots, of which there is one at least. */
+/* A list or a ping: asked of all nodes that have slots. */
 void gather_start(struct cluster *cluster, mortise_op *op);
+/* The look of this number has ended. */
+void gather_looked(struct cluster *cluster, uint64_t number, const struct link_fault *fault);
 void gather_cancel(mortise_op *op);
 
 #endif

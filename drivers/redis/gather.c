@@ -1,39 +1,68 @@
 /* gather.c - a list or a ping of a cluster: one op for each node that has slots, all at the same time.
  *
- *   GATHERED ──all have answered──▶ its end: the names of all in order; or the lines of all
- *      │ one fails: its failure is kept, and the end waits for the others
- *      │ canceled: the ops of the nodes are canceled
+ *   state     event                                      what follows                                   next
+ *   (new)     a ping, and the map is known               each node is asked                             ASKS
+ *   (new)     otherwise                                  the map is read anew: the client may not have  LOOKS
+ *                                                        heard of a master that was added, or promoted
+ *   LOOKS     the map                                    each node is asked                             ASKS
+ *   LOOKS     no map, or slots without a node            it fails
+ *   ASKS      one fails                                  the others are waited for; it fails
+ *   ASKS      all have answered, a ping                  the lines of all
+ *   ASKS      all have answered, a list                  each is asked how many keys came from others   COUNTS
+ *   COUNTS    one fails                                  as above
+ *   COUNTS    all have answered                          the map is read once more                      CHECKS
+ *   CHECKS    nothing has moved                          the names of all in order
+ *   CHECKS    keys have moved, or slots                  all are asked once more; names are added       ASKS
+ *   CHECKS    a key has left between SCAN and the look   likewise; but after PASSES_MAX it fails
+ *   any       canceled                                   the ops of the nodes are canceled
  *
- *   A slot moves meanwhile: a node refuses a look at a key that has left it, and the list fails as UNREACHABLE; the core lists
- *     again. A lock that moves from a node that was not read yet to one that was is missed (docs/redis.md). */
+ *   A lock moves from a node that was not read yet to one that was: either its slot has another owner at the end, or that node
+ *     has got a key since it was asked. The next pass begins behind that, and finds the lock where it is then. If it was on its
+ *     way for the second time, the first pass has found it. What was found once is told, though it may be free by then: a list is
+ *     not of one instant.
+ *   The user may not ask for INFO: a key that came is not noticed (docs/redis.md). */
 #include "cluster.h"
+#include "sending.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #define LINE_SIZE 160
+#define PASSES_MAX 8
 
 struct part {
     mortise_op op; /* first; op_is_own() */
     mortise_error error;
     struct gather *gather;
     char line[LINE_SIZE];
+    int server;
+    uint64_t arrived; /* a list: keys from other nodes, so far */
     bool under_way;
 };
 
+enum gather_state { GATHER_LOOKS, GATHER_ASKS, GATHER_COUNTS, GATHER_CHECKS };
+
 struct gather {
+    struct gather *previous, *next; /* of the cluster */
     struct cluster *cluster;
+    enum gather_state state;
+    uint64_t look;    /* LOOKS, CHECKS: the number of the one that it waits for */
+    uint64_t changes; /* of the map, when the nodes were asked */
+    unsigned passes;
     mortise_op *of; /* NULL: canceled */
-    struct part *failed;
+    struct part *parts, *failed;
     size_t count, left;
     mortise_info *infos;
     size_t info_count, info_room;
+    bool missed;  /* in this pass a key has left a node before it was looked at, */
+    bool arrived; /* or has come to one */
     bool no_memory;
-    struct part parts[];
 };
 
 static void free_gather(struct gather *gather)
 {
+    DL_DELETE2(gather->cluster->gathers, gather, previous, next);
+    free(gather->parts);
     free(gather->infos);
     free(gather);
 }
@@ -68,19 +97,18 @@ static void tell_lines(const struct gather *gather)
     }
 }
 
-static void end(struct gather *gather)
+/* The map is read: gather_looked() goes on. */
+static void look(struct gather *gather, enum gather_state state)
+{
+    gather->state = state;
+    gather->look = topology_read(gather->cluster->topology);
+}
+
+static void tell(struct gather *gather)
 {
     struct driver *alone = gather->cluster->alone;
     mortise_op *of = gather->of;
-    const struct part *failed = gather->failed;
-    if (of == NULL) {
-        free_gather(gather);
-        return;
-    }
-    if (failed != NULL)
-        op_fail_as(alone, of, failed->op.status, failed->op.status != MORTISE_BACKEND,
-                   failed->error.message);
-    else if (gather->no_memory)
+    if (gather->no_memory)
         op_fail_memory(alone, of);
     else {
         if (of->kind == MORTISE_OP_LIST)
@@ -92,15 +120,42 @@ static void end(struct gather *gather)
     free_gather(gather);
 }
 
+static void ask(struct gather *gather, enum gather_state state);
+
+/* All have answered. */
+static void answered(struct gather *gather)
+{
+    mortise_op *of = gather->of;
+    const struct part *failed = gather->failed;
+    if (of != NULL && failed == NULL) {
+        if (of->kind != MORTISE_OP_LIST || gather->no_memory)
+            tell(gather);
+        else if (gather->state == GATHER_ASKS)
+            ask(gather, GATHER_COUNTS);
+        else
+            look(gather, GATHER_CHECKS);
+        return;
+    }
+    if (of != NULL)
+        op_fail_as(gather->cluster->alone, of, failed->op.status,
+                   failed->op.status != MORTISE_BACKEND, failed->error.message);
+    free_gather(gather);
+}
+
 static void done(mortise_op *op)
 {
     struct part *part = (struct part *)op;
     struct gather *gather = part->gather;
     part->under_way = false;
+    if (gather->state == GATHER_ASKS) {
+        gather->missed |= op->kind == MORTISE_OP_LIST && !op->sure;
+        part->arrived = op->token;
+    } else
+        gather->arrived |= part->arrived != op->token;
     if (op->status != MORTISE_OK && gather->failed == NULL)
         gather->failed = part;
     if (--gather->left == 0)
-        end(gather);
+        answered(gather);
 }
 
 static void emitted(mortise_op *op, const mortise_info *info)
@@ -121,8 +176,8 @@ static void emitted(mortise_op *op, const mortise_info *info)
 static void fill(struct gather *gather, struct part *part)
 {
     const mortise_op *of = gather->of;
-    part->gather = gather;
     part->under_way = true;
+    part->op = (mortise_op){.flags = gather->state == GATHER_COUNTS ? LIST_COUNTS : 0};
     part->op.kind = of->kind;
     part->op.name = of->name;
     part->op.name_len = of->name_len;
@@ -134,48 +189,114 @@ static void fill(struct gather *gather, struct part *part)
     part->op.emitted = emitted;
 }
 
-/* What the others know would not be all. */
-static void fail_partial(struct cluster *cluster, mortise_op *op, unsigned slots)
+/* ASKS, COUNTS: each part. */
+static void ask(struct gather *gather, enum gather_state state)
 {
+    gather->state = state;
+    gather->left = 1; /* until all have begun */
+    for (size_t i = 0; i < gather->count; i++) {
+        struct part *part = &gather->parts[i];
+        fill(gather, part);
+        gather->left++;
+        cluster_send(gather->cluster, part->server, &part->op);
+    }
+    if (--gather->left == 0)
+        answered(gather);
+}
+
+static void fail(struct gather *gather, mortise_status status, const char *text)
+{
+    op_fail_as(gather->cluster->alone, gather->of, status, true, text);
+    free_gather(gather);
+}
+
+/* False: it has failed. What some nodes know would not be all. */
+static bool count_nodes(struct gather *gather, const struct topology *topology)
+{
+    unsigned slots = 0;
     char text[100];
+    gather->count = 0;
+    for (int i = 0; i < topology->server_count; i++) {
+        gather->count += topology->servers[i].slots > 0;
+        slots += topology->servers[i].slots;
+    }
+    if (slots == KEY_SLOTS)
+        return true;
     snprintf(text, sizeof(text), "the cluster is down: no node has %u of its %d slots",
              KEY_SLOTS - slots, KEY_SLOTS);
-    topology_want(cluster->topology);
-    op_fail_as(cluster->alone, op, MORTISE_UNREACHABLE, true, text);
+    topology_want(gather->cluster->topology);
+    fail(gather, MORTISE_UNREACHABLE, text);
+    return false;
+}
+
+static void ask_nodes(struct gather *gather)
+{
+    struct cluster *cluster = gather->cluster;
+    const struct topology *topology = cluster->topology;
+    if (!count_nodes(gather, topology))
+        return;
+    free(gather->parts);
+    gather->parts = calloc(gather->count, sizeof(gather->parts[0]));
+    if (gather->parts == NULL) {
+        fail(gather, MORTISE_NOMEM, "out of memory");
+        return;
+    }
+    gather->changes = topology->changes;
+    gather->passes++;
+    gather->missed = gather->arrived = false;
+    struct part *part = gather->parts;
+    for (int i = 0; i < topology->server_count; i++)
+        if (topology->servers[i].slots > 0)
+            *part++ = (struct part){.gather = gather, .server = i};
+    ask(gather, GATHER_ASKS);
+}
+
+/* The map was read once more. */
+static void check(struct gather *gather)
+{
+    bool moved = gather->changes != gather->cluster->topology->changes;
+    bool again = gather->missed || (gather->passes == 1 && (moved || gather->arrived));
+    if (!again)
+        tell(gather);
+    else if (gather->passes < PASSES_MAX)
+        ask_nodes(gather);
+    else
+        fail(gather, MORTISE_UNREACHABLE, "locks are on their way to other nodes, again and again");
+}
+
+void gather_looked(struct cluster *cluster, uint64_t number, const struct link_fault *fault)
+{
+    struct gather *gather, *next;
+    DL_FOREACH_SAFE2(cluster->gathers, gather, next, next)
+    {
+        bool waits = gather->state == GATHER_LOOKS || gather->state == GATHER_CHECKS;
+        if (!waits || gather->look > number)
+            continue;
+        if (fault != NULL) {
+            op_fail(cluster->alone, gather->of, fault);
+            free_gather(gather);
+        } else if (gather->state == GATHER_LOOKS)
+            ask_nodes(gather);
+        else
+            check(gather);
+    }
 }
 
 void gather_start(struct cluster *cluster, mortise_op *op)
 {
-    const struct topology *topology = cluster->topology;
-    size_t count = 0;
-    unsigned slots = 0;
-    for (int i = 0; i < topology->server_count; i++) {
-        count += topology->servers[i].slots > 0;
-        slots += topology->servers[i].slots;
-    }
-    if (slots < KEY_SLOTS) {
-        fail_partial(cluster, op, slots);
-        return;
-    }
-    struct gather *gather = calloc(1, sizeof(*gather) + count * sizeof(gather->parts[0]));
+    struct gather *gather = calloc(1, sizeof(*gather));
     if (gather == NULL) {
         op_fail_memory(cluster->alone, op);
         return;
     }
     gather->cluster = cluster;
     gather->of = op;
-    gather->left = 1; /* until all have begun */
+    DL_APPEND2(cluster->gathers, gather, previous, next);
     op_set(op, OP_GATHERED, gather);
-    for (int i = 0; i < topology->server_count; i++) {
-        if (topology->servers[i].slots == 0)
-            continue;
-        struct part *part = &gather->parts[gather->count++];
-        fill(gather, part);
-        gather->left++;
-        cluster_send(cluster, i, &part->op);
-    }
-    if (--gather->left == 0)
-        end(gather);
+    if (op->kind == MORTISE_OP_PING && cluster->topology->known)
+        ask_nodes(gather);
+    else
+        look(gather, GATHER_LOOKS);
 }
 
 void gather_cancel(mortise_op *op)
@@ -183,12 +304,16 @@ void gather_cancel(mortise_op *op)
     struct gather *gather = data_of(op)->gather;
     struct cluster *cluster = gather->cluster;
     gather->of = NULL;
+    op_set(op, OP_NEW, NULL);
+    op_complete(cluster->alone, op, MORTISE_CANCELED);
+    if (gather->state == GATHER_LOOKS || gather->state == GATHER_CHECKS) {
+        free_gather(gather);
+        return;
+    }
     gather->left++;
     for (size_t i = 0; i < gather->count; i++)
         if (gather->parts[i].under_way)
             cluster_cancel(cluster, &gather->parts[i].op);
-    op_set(op, OP_NEW, NULL);
-    op_complete(cluster->alone, op, MORTISE_CANCELED);
     if (--gather->left == 0)
         free_gather(gather);
 }

@@ -5,6 +5,9 @@
  *   SCAN ──page──▶ a look at each of its keys ──▶ SCAN … cursor 0 ──▶ ROLE ──▶ sorted, emitted
  *                    └─ who shares those that are shared ─┘
  *
+ * A node of a cluster is asked first how many keys it has got from other nodes (INFO commandstats): that is the `token` of the op.
+ * With LIST_COUNTS it is asked nothing else (gather.c). If a key has left it between SCAN and the look at it, the list is not `sure`.
+ *
  *   The server becomes a replica: the listing fails, even if only the ROLE at its end shows it.
  *   The op is canceled: the next answer frees the list.
  *   The connection breaks: the op fails, and the list is freed. */
@@ -60,7 +63,7 @@ static void fail_list(struct list *list, const struct link_fault *fault)
     free_list(list);
 }
 
-/* A key has left this node since SCAN named it: the core lists again. */
+/* A key has left this node since SCAN named it. */
 static bool is_on_its_way(const struct list *list, const redisReply *reply)
 {
     enum link_error error = link_error_of(reply->str, reply->len);
@@ -68,21 +71,24 @@ static bool is_on_its_way(const struct list *list, const redisReply *reply)
                                         error == LINK_ERROR_TRYAGAIN || error == LINK_ERROR_SPLIT);
 }
 
-static void explain(const struct list *list, const redisReply *reply, struct link_fault *fault)
-{
-    struct link *link = &list->driver->link;
-    if (reply->type == REDIS_REPLY_ERROR && is_on_its_way(list, reply))
-        link_fault_set(fault, MORTISE_UNREACHABLE, true, 0,
-                       "%s: locks are on their way to other nodes", link->endpoint.text);
-    else
-        link_fault_reply(link, reply, fault);
-}
-
 static void refuse_list(struct list *list, const redisReply *reply)
 {
     struct link_fault fault;
-    explain(list, reply, &fault);
+    link_fault_reply(&list->driver->link, reply, &fault);
     fail_list(list, &fault);
+}
+
+/* The answer to a look at a key is an error. */
+static void refuse_look(struct list *list, const redisReply *reply)
+{
+    struct link_fault fault;
+    if (is_on_its_way(list, reply)) {
+        list->op->sure = false;
+        return;
+    }
+    link_fault_reply(&list->driver->link, reply, &fault);
+    op_fail(list->driver, list->op, &fault);
+    list->op = NULL;
 }
 
 static void begin(struct list *list, void (*replied)(struct link_call *, unsigned, redisReply *))
@@ -237,12 +243,8 @@ static void holders_told(struct link_call *call, unsigned index, redisReply *rep
 {
     struct list *list = (struct list *)call;
     bool last = index + 1 == call->expected;
-    if (reply->type == REDIS_REPLY_ERROR && list->op != NULL) {
-        struct link_fault fault;
-        explain(list, reply, &fault);
-        op_fail(list->driver, list->op, &fault);
-        list->op = NULL;
-    }
+    if (reply->type == REDIS_REPLY_ERROR && list->op != NULL)
+        refuse_look(list, reply);
     struct found *found = list->looks;
     shared_take(list->driver, reply, 0, &found->info);
     found->shared = false;
@@ -291,12 +293,8 @@ static void looked(struct link_call *call, unsigned index, redisReply *reply)
     const redisReply *keys = list->page->element[1];
     unsigned each = replies_for_key(list);
     /* a key of another type is refused inside EXEC, which is no failure; an error here is one */
-    if (reply->type == REDIS_REPLY_ERROR && list->op != NULL) {
-        struct link_fault fault;
-        explain(list, reply, &fault);
-        op_fail(list->driver, list->op, &fault);
-        list->op = NULL;
-    }
+    if (reply->type == REDIS_REPLY_ERROR && list->op != NULL)
+        refuse_look(list, reply);
     if (index % each == each - 1 && list->op != NULL) {
         const redisReply *key = keys->element[list->at++];
         if (reply->type == REDIS_REPLY_ARRAY && !take(list, key, reply)) {
@@ -360,6 +358,42 @@ static void scan(struct list *list)
     link_call_end(link, &list->call, 1);
 }
 
+/* ---- what comes from other nodes ------------------------------------------------------------------------------ */
+
+/* 0: none, or the user may not ask. */
+static uint64_t read_arrivals(const redisReply *reply)
+{
+    char text[24] = "";
+    if (reply->type == REDIS_REPLY_STRING)
+        link_info(reply, "cmdstat_restore-asking:calls=", text, sizeof(text));
+    return text_digits(text, strlen(text));
+}
+
+static void arrivals_told(struct link_call *call, unsigned index, redisReply *reply)
+{
+    struct list *list = (struct list *)call;
+    (void)index;
+    if (list->op != NULL)
+        list->op->token = read_arrivals(reply);
+    if (list->op != NULL && (list->op->flags & LIST_COUNTS) == 0) {
+        scan(list);
+        return;
+    }
+    if (list->op != NULL)
+        op_complete(list->driver, list->op, MORTISE_OK);
+    free_list(list);
+}
+
+static void ask_arrivals(struct list *list)
+{
+    struct link *link = &list->driver->link;
+    begin(list, arrivals_told);
+    link_command(link, 2);
+    link_text(link, "INFO");
+    link_text(link, "commandstats");
+    link_call_end(link, &list->call, 1);
+}
+
 void list_start(struct driver *driver, mortise_op *op)
 {
     struct list *list = calloc(1, sizeof(*list));
@@ -371,7 +405,11 @@ void list_start(struct driver *driver, mortise_op *op)
     list->op = op;
     memcpy(list->cursor, "0", 2);
     op_set(op, OP_LISTING, list);
-    scan(list);
+    op->sure = true;
+    if (driver->in_cluster)
+        ask_arrivals(list);
+    else
+        scan(list);
 }
 
 void list_cancel(mortise_op *op)

@@ -21,6 +21,7 @@ unsigned inspect_replies(const struct driver *driver);
 /* Of the answer to EXEC. False: it makes no sense, or is no lock. */
 bool inspect_take(const struct driver *driver, const redisReply *reply, mortise_info *info);
 
+#define LIST_COUNTS (1u << 31) /* a flag of an op of the driver's own: see list.c */
 void list_start(struct driver *driver, mortise_op *op);
 void list_cancel(mortise_op *op);
 

@@ -104,6 +104,11 @@ static void test_list(void)
     fleet_do(&fleet, "thaw", 2);
     EXPECT(OK, list_all(client, &listed));
     CHECK(listed.count == MANY && listed.in_order);
+    CHECK(wait_replicated(&fleet, 2, 1));
+    fleet_promote(&fleet, REPLICA(2)); /* the former master still answers, as a replica */
+    EXPECT(OK, list_all(hurried, &listed));
+    CHECK(listed.count == MANY && listed.in_order);
+    fleet_mend(&fleet);
     for (int i = 0; i < MANY; i++)
         give(leases[i]);
     move_slot(&fleet, slot, from);

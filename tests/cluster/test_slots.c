@@ -177,6 +177,69 @@ static void test_twice(void)
     fly(ANSWER_LOST, 0);
 }
 
+/* ---- a list while a lock moves ------------------------------------------------------------------------------------------ */
+
+struct listing {
+    mortise_client *client;
+    mortise_status status;
+    int count;
+};
+
+static bool note_one(const mortise_info *info, void *argument)
+{
+    (void)info;
+    ((struct listing *)argument)->count++;
+    return true;
+}
+
+static void *list_once(void *argument)
+{
+    struct listing *listing = argument;
+    mortise_error error;
+    listing->count = 0;
+    listing->status = mortise_list(listing->client, "wanderer", note_one, listing, &error);
+    return NULL;
+}
+
+struct asked_so_far {
+    int node;
+    int64_t calls;
+};
+
+/* ROLE ends what is asked of a node. */
+static bool has_been_read(void *argument)
+{
+    const struct asked_so_far *asked = argument;
+    return fleet_calls(&fleet, asked->node, "role") > asked->calls;
+}
+
+/* It goes from a master that was not read yet to one that was. */
+static void test_wanderer(void)
+{
+    char name[48];
+    pthread_t thread;
+    struct move move;
+    mortise_client *client = fleet_open_by(&fleet, NULL, NULL);
+    struct listing listing = {.client = client};
+    mortise_lease *lease = take(client, name_on(&fleet, 0, "wanderer", name));
+    list_once(&listing);
+    CHECK(listing.status == MORTISE_OK && listing.count == 1);
+    struct asked_so_far asked = {1, fleet_calls(&fleet, 1, "role")};
+    fleet_say(&fleet, 1u << 0, "hold-up");
+    if (!CHECK(pthread_create(&thread, NULL, list_once, &listing) == 0))
+        return;
+    CHECK(test_poll(has_been_read, &asked, TEST_PATIENCE_MS));
+    move_begin(&move, &fleet, slot_of(&fleet, name), 1);
+    move_keys(&move);
+    fleet_say(&fleet, 1u << 0, "pass");
+    pthread_join(thread, NULL);
+    CHECK(listing.status == MORTISE_OK && listing.count == 1);
+    move_end(&move);
+    move_slot(&fleet, move.slot, 0);
+    give(lease);
+    close_client(client);
+}
+
 /* ---- down and back ------------------------------------------------------------------------------------------------------ */
 
 /* A slot that nobody serves: the whole cluster is down, whatever is asked for. */
@@ -223,6 +286,7 @@ static const CU_TestInfo tests[] = {
     {"the slot has moved", test_moved},
     {"some keys here, some there", test_try_again},
     {"twice while a request is in flight", test_twice},
+    {"a list while a lock moves", test_wanderer},
     {"down and back", test_down},
     CU_TEST_INFO_NULL,
 };

@@ -129,6 +129,7 @@ static bool give(struct topology *topology, unsigned slot, unsigned server)
     if (server < TOPOLOGY_SERVERS)
         topology->servers[server].slots++;
     topology->slot[slot] = (uint16_t)server;
+    topology->changes++;
     return true;
 }
 
@@ -251,6 +252,9 @@ static void ask_next(struct topology *topology)
     topology->hedge_ns = MORTISE_NEVER;
     for (size_t i = 0; i < TOPOLOGY_SCOUTS && topology->asked < topology->candidate_count; i++) {
         struct map_scout *scout = &topology->scouts[i];
+        if (!scout->asks && scout->link.state != LINK_DOWN)
+            topology->hedge_ns =
+                now_of(topology); /* of an earlier look: topology_turn() closes it */
         if (scout->asks || scout->link.state != LINK_DOWN)
             continue;
         link_rest(&scout->link); /* no backoff: it is another server */
@@ -282,6 +286,7 @@ static void set_state(struct topology *topology, enum topology_state state)
     if (state != TOPOLOGY_LOOKS)
         return;
     topology->again = false;
+    topology->begun++;
     topology->asked = 0;
     link_fault_set(&topology->fault, MORTISE_UNREACHABLE, true, 0,
                    "no server of the cluster answered in time");
@@ -298,6 +303,17 @@ void topology_want(struct topology *topology)
     set_state(topology, rested ? TOPOLOGY_LOOKS : TOPOLOGY_PAUSES);
 }
 
+uint64_t topology_read(struct topology *topology)
+{
+    uint64_t number = topology->begun + 1;
+    topology->hurry_for = number;
+    if (topology->state == TOPOLOGY_LOOKS)
+        topology->again = true;
+    else
+        set_state(topology, TOPOLOGY_LOOKS);
+    return number;
+}
+
 static void end_look(struct topology *topology, bool useful)
 {
     for (size_t i = 0; i < TOPOLOGY_SCOUTS; i++) {
@@ -306,7 +322,9 @@ static void end_look(struct topology *topology, bool useful)
     }
     int64_t longer = 2 * topology->pause_ms;
     topology->pause_ms = useful ? PAUSE_MIN_MS : longer < PAUSE_MAX_MS ? longer : PAUSE_MAX_MS;
-    topology->rests_until_ns = now_of(topology) + topology->pause_ms * LINK_NS_PER_MS;
+    topology->rests_until_ns = now_of(topology);
+    if (topology->hurry_for <= topology->begun)
+        topology->rests_until_ns += topology->pause_ms * LINK_NS_PER_MS;
     topology->next++; /* another server begins next time */
     set_state(topology, topology->again ? TOPOLOGY_PAUSES : TOPOLOGY_RESTS);
 }

@@ -8,6 +8,7 @@
  *   RESTS    wanted earlier                                 nothing                                      PAUSES
  *   PAUSES   the pause is over                              the first scout asks                         LOOKS
  *   LOOKS    wanted                                         one more look follows this one               LOOKS
+ *   any      somebody waits for a look                      no pause comes before it                     LOOKS, or after this one
  *   LOOKS    no answer for HEDGE_MS, or a scout failed      the next scout asks another server           LOOKS
  *   LOOKS    an answer                                      it is the map; `changed`, `looked`           RESTS, or PAUSES
  *   LOOKS    every known server failed, or time is over     `looked` with the fault                      RESTS, or PAUSES
@@ -57,9 +58,12 @@ struct topology {
     const struct topology_callbacks *callbacks;
     void *owner;
     enum topology_state state;
-    bool known, again; /* again: wanted during a look */
-    int64_t due_ns;    /* PAUSES: when the look begins; LOOKS: when it fails */
-    int64_t hedge_ns;  /* LOOKS: when the next scout asks */
+    bool known, again;  /* again: wanted during a look */
+    uint64_t begun;     /* looks so far, with the one under way */
+    uint64_t changes;   /* of slots' owners so far */
+    uint64_t hurry_for; /* the number of a look for which somebody waits */
+    int64_t due_ns;     /* PAUSES: when the look begins; LOOKS: when it fails */
+    int64_t hedge_ns;   /* LOOKS: when the next scout asks */
     int64_t rests_until_ns, pause_ms, patience_ms;
     struct link_fault fault; /* LOOKS: why the last scout failed */
     struct map_scout scouts[TOPOLOGY_SCOUTS];
@@ -80,6 +84,9 @@ void topology_close(struct topology *topology);
 
 /* The map may be old: it is read as soon as the pause permits. */
 void topology_want(struct topology *topology);
+/* The map is read at once. Returns the number of a look that begins from now on: it has ended when `looked` is called while
+ * `begun` is not below that number. */
+uint64_t topology_read(struct topology *topology);
 /* The index of the owner of the slot; or -1. */
 int topology_owner(const struct topology *topology, unsigned slot);
 /* The index of a server, which is added if it is new; -1: there are too many. */
