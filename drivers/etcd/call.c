@@ -40,8 +40,12 @@ void calls_lost(struct link *link)
         struct call *call = lost;
         DL_DELETE(lost, call);
         link->open--;
-        call->end = CALL_LOST;
-        snprintf(call->text, sizeof(call->text), "the connection is lost");
+        /* What waited for a token was not executed. */
+        bool is_refused = call->parked && link->refused;
+        call->end = is_refused ? CALL_REFUSED : CALL_LOST;
+        call->code = is_refused ? GRPC_UNAUTHENTICATED : 0;
+        snprintf(call->text, sizeof(call->text), "%s",
+                 is_refused ? link->refusal : "the connection is lost");
         if (call->to.answered != NULL)
             call->to.answered(link->driver, call);
         call_free(call);
@@ -151,6 +155,7 @@ static void authenticated(struct driver *driver, struct call *call)
     if (call->end == CALL_REFUSED && !is_text(call, "authentication is not enabled")) {
         link->token_state = TOKEN_NONE;
         link->refused = true;
+        memcpy(link->refusal, call->text, sizeof(link->refusal));
         link_break(link, "%s", call->text);
         return;
     }

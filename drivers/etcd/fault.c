@@ -50,12 +50,14 @@ void fault_refused(struct driver *driver, mortise_op *op, mortise_status status,
                        advice_of(driver, call), verb_of(op), quoted(driver, op, name));
 }
 
+/* A server that refuses the next connection says nothing of a request that was sent before: that one stays in doubt. */
 void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status status)
 {
     char name[QUOTED_SIZE];
     const struct link *link = &driver->link;
     bool is_refused = link->refused && link->state != LINK_UP;
-    driver->host->fail(driver->host, op, is_refused ? MORTISE_BACKEND : status, 0, !is_refused,
+    bool is_final = is_refused && status == MORTISE_UNREACHABLE;
+    driver->host->fail(driver->host, op, is_final ? MORTISE_BACKEND : status, 0, !is_final,
                        "etcd %.200s: %s%s%s (%s%s)", driver->values[OPTION_ENDPOINTS].text,
                        is_refused ? "refused" : "no connection",
                        link->trouble[0] != '\0' ? "; " : "", link->trouble, verb_of(op),

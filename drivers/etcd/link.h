@@ -170,8 +170,9 @@ struct link {
     unsigned token_number;
     char *token;
     char version[32];
-    char trouble[300]; /* why it is not UP, or was given up last */
-    bool refused;      /* the servers refuse us, for example the password */
+    char trouble[300];           /* why it is not UP, or was given up last */
+    char refusal[GRPC_TEXT_MAX]; /* why the user was refused last */
+    bool refused;                /* the servers refuse us, for example the password */
 };
 
 void link_open(struct link *link);

@@ -1,6 +1,8 @@
 /* user_tests.c - a server with users: tokens that expire or are outdated, a wrong password, a missing right. */
 #include "stage.h"
 
+#include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 
 /* A token that nobody uses for a second has expired. */
@@ -92,8 +94,46 @@ static void test_refused(void)
     refused_as("locker", "secret", "elsewhere", "the right readwrite on the prefix");
 }
 
+static bool is_held_up(void *argument)
+{
+    (void)argument;
+    return middle_hits() == 1;
+}
+
+static void *downgrade(void *lease)
+{
+    return (void *)(intptr_t)mortise_downgrade(lease, NULL);
+}
+
+/* The user goes while a downgrade is on its way. It may have been executed, so it is asked again when the user is back. */
+static void test_refused_behind_a_request(void)
+{
+    char user[160];
+    mortise_client *client = client_behind_middle("ttl=60s");
+    const char *name = fresh_name();
+    mortise_lease *lease = take(client, name), *other = NULL;
+    pthread_t thread;
+    void *status;
+    middle_rule(&(struct rule){.method = "KV/Txn", .contains = name, .fault = HOLD, .times = 1});
+    CU_ASSERT_FATAL(pthread_create(&thread, NULL, downgrade, lease) == 0);
+    CHECK(test_poll(is_held_up, NULL, TEST_PATIENCE_MS));
+    CHECK(CTL("user", "delete", stage.user));
+    EXPECT(BACKEND, mortise_acquire(client, fresh_name(),
+                                    MORTISE_OPTIONS(.wait_ms = TEST_PATIENCE_MS), &other, &detail));
+    SAYS("authentication failed");
+    snprintf(user, sizeof user, "%s:%s", stage.user, stage.password);
+    CHECK(CTL("user", "add", user));
+    CHECK(CTL("user", "grant-role", stage.user, "locks"));
+    middle_clear();
+    pthread_join(thread, &status);
+    CHECK((intptr_t)status == MORTISE_OK);
+    give_back(lease);
+    client_end(client);
+}
+
 const CU_TestInfo user_tests[] = {
     {"expired", test_expired}, {"expired while somebody waits", test_expired_while_waiting},
     {"outdated", test_old},    {"forgotten", test_restarted},
-    {"refused", test_refused}, CU_TEST_INFO_NULL,
+    {"refused", test_refused}, {"refused behind a request", test_refused_behind_a_request},
+    CU_TEST_INFO_NULL,
 };
