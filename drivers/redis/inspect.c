@@ -133,6 +133,10 @@ static void inspected(struct request *request, redisReply *reply)
     struct driver *driver = request->driver;
     mortise_op *op = request->op;
     mortise_info *info = op->info;
+    if (reply->type != REDIS_REPLY_ARRAY) {
+        op_fail_odd(driver, op);
+        return;
+    }
     info->held = false;
     info->waiters = -1;
     info->held_ms = info->remaining_ms = 0;

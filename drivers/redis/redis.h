@@ -188,7 +188,7 @@ struct request {
     enum script script;     /* SCRIPT_COUNT: none */
     bool by_text;           /* the script's */
     enum wish wish;         /* for a place in the queue */
-    bool goes_on;           /* with another call */
+    bool goes_on;           /* a call has begun, of which no reply has come */
     bool takes_errors;      /* an error reply is an answer, too */
     mortise_status verdict; /* of a release, if it is the primary that says so */
     /* The last reply, which is no error. The op is still there; it must be completed, or sent on. */
@@ -346,7 +346,7 @@ static inline bool has_room(const struct driver *driver)
 /* A request of the op, its call begun; NULL: out of memory, and the op was failed. */
 struct request *request_begin(struct driver *driver, mortise_op *op,
                               void (*answer)(struct request *request, redisReply *reply));
-/* The same request goes on with another call. */
+/* The same request goes on with another call; or its first call, to which nothing was put yet, has another answer. */
 void request_go_on(struct request *request,
                    void (*answer)(struct request *request, redisReply *reply));
 /* Begins a script call of the request: the keys and the other arguments follow. */

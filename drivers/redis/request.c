@@ -87,6 +87,7 @@ struct request *request_begin(struct driver *driver, mortise_op *op,
     request->call.lost = lost;
     request->asking.replied = asked;
     request->asking.lost = not_asked;
+    request->goes_on = false;
     driver->asking += op->kind == MORTISE_OP_ACQUIRE;
     op_set(op, OP_SENT, request);
     request_go_on(request, answer);
@@ -96,10 +97,13 @@ struct request *request_begin(struct driver *driver, mortise_op *op,
 void request_go_on(struct request *request,
                    void (*answer)(struct request *request, redisReply *reply))
 {
+    bool begun = request->goes_on; /* nothing was put yet */
     request->answer = answer;
     request->script = SCRIPT_COUNT;
     request->goes_on = true;
     request->takes_errors = false;
+    if (begun)
+        return;
     if (data_of(request->op)->asking)
         put_asking(request);
     link_call_begin(&request->driver->link, &request->call);

@@ -52,6 +52,45 @@ static void test_asked(void)
     close_client(client);
 }
 
+/* Requests of more than one step follow ASK too, and what is asked behind them on that connection has its own answers. */
+static void test_steps(void)
+{
+    mortise_info info = {.size = sizeof info};
+    mortise_error error;
+    struct move move;
+    char name[48], other[48];
+    mortise_client *client = fleet_open(&fleet, NULL, NULL),
+                   *holder = fleet_open(&fleet, NULL, NULL);
+    name_on(&fleet, 1, "steps", name);
+    name_on(&fleet, 2, "other", other);
+    mortise_lease *lease = take(holder, name), *held = take(holder, other), *shared = NULL;
+    EXPECT(BUSY, try_once(client, other));
+    move_begin(&move, &fleet, slot_of(&fleet, name), 2);
+    move_keys(&move);
+    for (int i = 0; i < 2; i++) {
+        EXPECT(OK, mortise_inspect(client, name, &info, &error));
+        CHECK(info.held && info.token == mortise_token(lease));
+        EXPECT(BUSY, try_once(client, other));
+    }
+    move_end(&move);
+    give(lease);
+    EXPECT(OK,
+           mortise_acquire(client, name,
+                           MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = LONG_MS, .mode = MORTISE_SHARED),
+                           &shared, &detail));
+    move_begin(&move, &fleet, move.slot, 1);
+    move_keys(&move);
+    EXPECT(OK, mortise_release_nowait(shared, &error));
+    EXPECT(OK, mortise_inspect(client, other, &info, &error));
+    CHECK(info.held && info.token == mortise_token(held));
+    move_end(&move);
+    CHECK(wait_holds(&fleet.node[1], name, 0));
+    EXPECT(BUSY, try_once(client, other));
+    give(held);
+    close_client(holder);
+    close_client(client);
+}
+
 /* ---- resharding beside a crowd ---------------------------------------------------------------------------------------- */
 
 #define WAITERS 50
@@ -155,6 +194,7 @@ static void test_crowd(void)
 
 static const CU_TestInfo tests[] = {
     {"the slot is on its way", test_asked},
+    {"the slot is on its way, requests of two steps", test_steps},
     {"a holder and fifty waiters", test_crowd},
     CU_TEST_INFO_NULL,
 };

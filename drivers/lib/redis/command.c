@@ -83,6 +83,7 @@ void link_raw(struct link *link, const char *data, size_t length)
 void link_command(struct link *link, unsigned arguments)
 {
     struct link_bytes *bytes = &link->out;
+    link->put++;
     if (!make_room(bytes, HEAD_MAX))
         bytes->failed = true;
     else
@@ -140,6 +141,7 @@ void link_call_begin(struct link *link, struct link_call *call)
 {
     call->begins_at = stream_position(link);
     call->sent_ns = link->host->now(link->host);
+    link->put = 0;
 }
 
 bool link_copy(struct link *link, const struct link *from, const struct link_call *call)
@@ -153,11 +155,19 @@ bool link_copy(struct link *link, const struct link *from, const struct link_cal
         return false;
     memcpy(link->out.data + link->out.length, bytes->data + at, bytes->length - at);
     link->out.length += bytes->length - at;
+    link->put += call->expected;
     return true;
 }
 
+/* Were the numbers different, or one call in the list twice, then each later reply would go to another request, which could take
+ * it for a grant. That would be a defect of a driver: the connection breaks instead. */
 void link_call_end(struct link *link, struct link_call *call, unsigned replies)
 {
+    if (link->put != replies || link->last_call == &call->next)
+        link->out.failed = true;
+    link->put = 0;
+    if (link->last_call == &call->next)
+        return;
     call->next = NULL;
     call->expected = replies;
     call->got = 0;
