@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 struct backend {
-    const char *module; /* the name of the driver and its file */
+    const char *name, *module; /* of --driver; of the driver's file */
     bool copies; /* each process has a copy of the file of its own: in the folders p0 to p3 */
     bool
         shares_memory; /* a process that is killed in the middle of its work would harm the others */
@@ -31,6 +31,7 @@ struct backend {
     int64_t (*patience_ms)(void);
     void (*end)(void);
 };
-extern const struct backend backend_sim, backend_redis, backend_redlock, backend_sqlite;
+extern const struct backend backend_sim, backend_redis, backend_redlock, backend_failover,
+    backend_forgets, backend_sqlite;
 
 #endif

@@ -1,5 +1,6 @@
 /* backend_net.c - the drivers redis and redlock: real redis-server processes behind the simulated network. */
 #include "backend.h"
+#include "failover.h"
 #include "net.h"
 #include "world.h"
 
@@ -46,6 +47,7 @@ static void write_redis(FILE *config)
     const struct plan *plan = &run_world.plan;
     fprintf(config, "[redis]\n");
     write_servers(config, "servers");
+    fprintf(config, "min_replicas = %d\nreplica_timeout = 100ms\n", plan->min_replicas);
     fprintf(config, "mode = %s\natomicity = %s\nqueue = %s\n",
             plan->layout == LAYOUT_HASH ? "hash" : "string",
             plan->layout == LAYOUT_WATCH ? "watch" : "lua", plan->queue ? "yes" : "no");
@@ -85,6 +87,8 @@ static void set_arguments(struct server *server)
         server->arguments[count++] = "CLIENT";
         server->arguments[count++] = "";
     }
+    if (run_world.plan.replica)
+        failover_arguments(server);
 }
 
 static void begin(void)
@@ -105,6 +109,8 @@ static void begin(void)
         server_start(&net.servers[s]);
     }
     net_begin(&settings);
+    if (plan->replica)
+        failover_begin();
 }
 
 static void end(void)
@@ -127,6 +133,8 @@ static void restart(const struct step *step)
 static void cause(const struct step *step)
 {
     int64_t until_ns = sched_now() + step->ms * NS_PER_MS;
+    if (failover_cause(step))
+        return;
     switch (step->what) {
     case STEP_CUT:
     case STEP_CUT_ALL:
@@ -165,6 +173,8 @@ static void end_faults(void)
 static void calm(void)
 {
     net_repair();
+    if (run_world.plan.replica)
+        failover_calm();
     if (run_world.plan.driver == PLAN_REDLOCK && !run_world.plan.keeps_data)
         usleep((MAX_TTL_MS + 2000) * 1000);
 }
@@ -178,16 +188,21 @@ static void check_left(int claims)
         sched_fail("left in the servers: %d claims", claims);
 }
 
+/* A release that the replica had not got before the failover is forgotten: the claim lasts for its ttl there. */
 static int64_t patience_ms(void)
 {
-    return jumped_back_ms;
+    const struct plan *plan = &run_world.plan;
+    return jumped_back_ms + (plan->replica ? 2 * plan->ttl_ms : 0);
 }
 
-#define BACKEND(name, section)                                                                     \
+#define BACKEND(text, file, section)                                                               \
     {                                                                                              \
-        .module = (name), .loaded = loaded, .write_section = (section), .begin = begin,            \
-        .cause = cause, .end_faults = end_faults, .calm = calm, .process_killed = net_end_process, \
-        .check_left = check_left, .patience_ms = patience_ms, .end = end                           \
+        .name = (text), .module = (file), .loaded = loaded, .write_section = (section),            \
+        .begin = begin, .cause = cause, .end_faults = end_faults, .calm = calm,                    \
+        .process_killed = net_end_process, .check_left = check_left, .patience_ms = patience_ms,   \
+        .end = end                                                                                 \
     }
-const struct backend backend_redis = BACKEND("redis", write_redis);
-const struct backend backend_redlock = BACKEND("redlock", write_redlock);
+const struct backend backend_redis = BACKEND("redis", "redis", write_redis);
+const struct backend backend_redlock = BACKEND("redlock", "redlock", write_redlock);
+const struct backend backend_failover = BACKEND("redis-failover", "redis", write_redis);
+const struct backend backend_forgets = BACKEND("redis-forgets", "redis", write_redis);

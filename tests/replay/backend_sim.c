@@ -100,7 +100,8 @@ static int64_t patience_ms(void)
     return 0;
 }
 
-const struct backend backend_sim = {.module = "sim",
+const struct backend backend_sim = {.name = "sim",
+                                    .module = "sim",
                                     .shares_memory = true,
                                     .loaded = loaded,
                                     .write_section = write_section,

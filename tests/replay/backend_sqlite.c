@@ -70,7 +70,8 @@ static void nothing(void)
 {
 }
 
-const struct backend backend_sqlite = {.module = "sqlite",
+const struct backend backend_sqlite = {.name = "sqlite",
+                                       .module = "sqlite",
                                        .copies = true,
                                        .loaded = loaded,
                                        .write_section = write_section,

@@ -121,7 +121,8 @@ void net_put(struct connection *connection, enum net_way way, enum net_piece wha
     size_t first = size;
     if (connection->dead)
         return;
-    if (size > 1 && net.settings.split_one_in > 0 && sched_draw(net.settings.split_one_in) == 0)
+    if (size > 1 && net.settings.split_one_in > 0 && connection->client == 0 &&
+        sched_draw(net.settings.split_one_in) == 0)
         first = 1 + sched_draw((uint32_t)size - 1);
     put_one(connection, way, what, bytes, first, after_ns);
     if (first < size)
@@ -207,7 +208,8 @@ static void answer_connect(struct connection *connection, enum net_piece what)
     connection->problem = what == PIECE_ACCEPTED  ? 0
                           : what == PIECE_REFUSED ? ECONNREFUSED
                                                   : ECONNRESET;
-    drain(connection);
+    if (connection->client == 0)
+        drain(connection);
     if (what != PIECE_ACCEPTED)
         close_far(connection);
 }
@@ -223,7 +225,7 @@ static void end(struct connection *connection, enum net_piece what)
 }
 
 /* Returns whether the piece has arrived as a whole. */
-static bool arrive_at_client(struct connection *connection, struct piece *piece)
+static bool arrive_at_program(struct connection *connection, struct piece *piece)
 {
     if (piece->what == PIECE_ACCEPTED || piece->what == PIECE_REFUSED)
         answer_connect(connection, piece->what);
@@ -240,6 +242,17 @@ static bool arrive_at_client(struct connection *connection, struct piece *piece)
         }
     }
     return true;
+}
+
+static bool arrive_at_client(struct connection *connection, struct piece *piece)
+{
+    int client = connection->client - 1;
+    bool whole = arrive_at_program(connection, piece);
+    if (client >= 0 && net.servers[client].pid > 0) {
+        server_turn(&net.servers[client]);
+        net_collect(client);
+    }
+    return whole;
 }
 
 /* ---- the server's end ---- */
@@ -270,6 +283,7 @@ static ssize_t read_answers(struct connection *connection)
 void net_collect(int server)
 {
     bool more = true;
+    net_collect_links(server);
     while (more) {
         struct pollfd fds[NET_CONNECTIONS];
         struct connection *of[NET_CONNECTIONS];
@@ -451,7 +465,8 @@ ssize_t net_receive(struct connection *connection, void *bytes, size_t size, int
 void net_leave(struct connection *connection, bool abortive)
 {
     bool began = connection->state != NET_FRESH && connection->state != NET_REFUSED;
-    net.by_fd[connection->fd] = NULL;
+    if (connection->fd >= 0)
+        net.by_fd[connection->fd] = NULL;
     connection->fd = -1;
     close_far(connection);
     connection->state = NET_CLOSED;

@@ -3,6 +3,7 @@
  *
  *   net.c        connections and what travels on them
  *   net_fault.c  what the plan does to them
+ *   net_link.c   connections of one server to another
  *   calls_net.c  the calls of a program
  *
  * A connection has a pair of sockets here: the program has one end (fd), the network the other (far). It also has a real
@@ -64,6 +65,7 @@ struct connection {
     enum net_state state;
     unsigned number;
     int process, server;
+    int client;             /* 0: a program; n + 1: the server n */
     int fd, far, at_server; /* -1: none */
     int problem;            /* for SO_ERROR */
     bool abortive;          /* SO_LINGER with no time: what is not sent yet is lost at close() */
@@ -80,7 +82,8 @@ struct net_settings {
 };
 
 struct net {
-    bool on, traced; /* traced: the trace tells of each piece that arrives */
+    bool on, links,
+        traced; /* links: servers have connections of their own. traced: the trace tells of each piece that arrives */
     struct net_settings settings;
     struct server servers[NET_SERVERS];
     int server_count;
@@ -112,6 +115,16 @@ void net_collect(int server);
 void net_set_timer(void);
 struct connection *net_of(int fd);
 
+/* ---- net_link.c ---- */
+
+#define NET_LINKS 8 /* the links of server n belong to process NET_LINKS + n */
+/* From now on servers may connect to each other, and do their chores though nothing arrives. */
+void net_links_begin(const char *folder);
+/* All that the server has to say as a client is put on its way. */
+void net_collect_links(int client);
+/* The server was killed. */
+void net_end_links(int client);
+
 /* ---- net.c, for calls_net.c ---- */
 
 int net_socket(void); /* -1: errno */
@@ -139,5 +152,7 @@ void net_end_process(int process);
 void net_repair(void);
 /* Sends a line to the server, outside of the simulated network. */
 void net_tell(int server, const char *line);
+/* Likewise; whether the answer has this text. */
+bool net_ask(int server, const char *line, const char *text);
 
 #endif

@@ -22,8 +22,10 @@ static void cut(struct connection *connection)
         return;
     int64_t server_hears_ns = sched_draw(3) == 0 ? KEEPALIVE_NS : 1;
     int64_t client_hears_ns = sched_draw(3) == 0 ? KEEPALIVE_NS : 1;
-    for (enum net_way way = 0; way < NET_WAYS; way++)
-        net_truncate(connection, way, sched_draw((uint32_t)net_bytes(connection, way) + 1));
+    for (enum net_way way = 0; way < NET_WAYS; way++) {
+        size_t bytes = net_bytes(connection, way);
+        net_truncate(connection, way, connection->client > 0 ? 0 : sched_draw((uint32_t)bytes + 1));
+    }
     sched_trace("net: connection %u of p%d is cut", connection->number, connection->process);
     net_put(connection, NET_TO_SERVER, PIECE_END, NULL, 0, server_hears_ns);
     net_put(connection, NET_TO_CLIENT, PIECE_RESET, NULL, 0, client_hears_ns);
@@ -80,6 +82,7 @@ void net_stop_server(int server, int64_t until_ns)
 void net_kill_server(int server)
 {
     server_kill(&net.servers[server]);
+    net_end_links(server);
     for (int i = 0; i < net.count; i++) {
         struct connection *connection = net.connections[i];
         if (connection->server != server || connection->at_server < 0)
@@ -134,17 +137,23 @@ void net_repair(void)
         net_start_server(s);
 }
 
-void net_tell(int server, const char *line)
+bool net_ask(int server, const char *line, const char *text)
 {
     if (net.servers[server].pid == 0)
-        return;
+        return false;
     int fd = server_connect(&net.servers[server]);
-    char answer[256];
+    char answer[16384];
     real()->send(fd, line, strlen(line), MSG_NOSIGNAL);
     server_turn(&net.servers[server]);
-    while (real()->recv(fd, answer, sizeof answer, MSG_DONTWAIT) > 0)
-        ;
+    ssize_t size = real()->recv(fd, answer, sizeof answer - 1, MSG_DONTWAIT);
+    answer[size > 0 ? size : 0] = '\0';
     real()->close(fd);
     server_turn(&net.servers[server]);
     net_collect(server);
+    return strstr(answer, text) != NULL;
+}
+
+void net_tell(int server, const char *line)
+{
+    net_ask(server, line, "");
 }

@@ -212,6 +212,8 @@ static const struct part parts[PLAN_DRIVERS] = {
     [PLAN_SIM] = {sim_settings, add_nemesis_step, restrict_nothing},
     [PLAN_REDIS] = {plan_net_settings, plan_net_step, plan_net_restrict},
     [PLAN_REDLOCK] = {plan_net_settings, plan_net_step, plan_net_restrict},
+    [PLAN_FAILOVER] = {plan_failover_settings, plan_failover_step, plan_net_restrict},
+    [PLAN_FORGETS] = {plan_failover_settings, plan_failover_step, plan_net_restrict},
     [PLAN_SQLITE] = {plan_disk_settings, plan_disk_step, restrict_nothing}};
 
 static void choose_settings(struct plan *plan)

@@ -50,6 +50,9 @@ enum {
     X(HANGUP, "hang-up")                                                                           \
     X(HOLD, "hold")                                                                                \
     X(FORK, "fork")                                                                                \
+    X(FAILOVER, "failover")                                                                        \
+    X(LINK_BLOCK, "block-link")                                                                    \
+    X(LINK_CUT, "cut-link")                                                                        \
     X(DISK_SLOW, "slow-disk")                                                                      \
     X(DISK_FULL, "full-disk")                                                                      \
     X(DISK_BAD, "bad-disk")
@@ -59,7 +62,15 @@ enum plan_what {
 #undef PLAN_WHAT_ENUM
 };
 
-enum plan_driver { PLAN_SIM, PLAN_REDIS, PLAN_REDLOCK, PLAN_SQLITE, PLAN_DRIVERS };
+enum plan_driver {
+    PLAN_SIM,
+    PLAN_REDIS,
+    PLAN_REDLOCK,
+    PLAN_SQLITE,
+    PLAN_FAILOVER,
+    PLAN_FORGETS,
+    PLAN_DRIVERS
+};
 enum plan_layout { LAYOUT_STRING, LAYOUT_HASH, LAYOUT_WATCH }; /* of redis: mode, atomicity */
 
 /* What the application does in the on_state callback of a lease, or in the callback of an async acquire. */
@@ -109,7 +120,10 @@ struct plan {
     int servers;
     int64_t wall_offset_ms[PLAN_SERVERS], drift_ppm[PLAN_SERVERS];
     enum plan_layout layout;
-    bool no_kill;    /* the server has no command to end an old connection */
+    bool late;    /* what old connections bring meets new requests */
+    bool no_kill; /* the server has no command to end an old connection */
+    bool replica; /* server 1 is a replica of server 0 */
+    int min_replicas;
     bool keeps_data; /* a server that is restarted has its data still */
     uint32_t slow_one_in, split_one_in;
     int64_t slow_ms, command_timeout_ms, connect_timeout_ms;

@@ -34,6 +34,8 @@ void plan_disk_step(struct plan *plan);
 
 void plan_net_settings(struct plan *plan);
 void plan_net_step(struct plan *plan);
+void plan_failover_settings(struct plan *plan);
+void plan_failover_step(struct plan *plan);
 /* What the driver cannot do is left out of a worker's step. */
 void plan_net_restrict(const struct plan *plan, struct step *step);
 

@@ -54,7 +54,8 @@ class Patch:
         self.what, self.finds, self.seeds = fields["What"], re.compile(fields["Finds"]), int(fields["Seeds"])
         self.files = re.findall(r"^\+\+\+ b/(\S+)", text, re.M)
         self.driver = fields.get("Driver", "sim")
-        self.part = "core" if self.files[0].startswith("core/") else self.driver
+        self.module = self.driver.split("-")[0]
+        self.part = "core" if self.files[0].startswith("core/") else self.module
 
 
 def commands_of(part):
@@ -195,7 +196,7 @@ def main():
     names = settings.names or sorted(name[:-len(".patch")] for name in os.listdir(folder) if name.endswith(".patch"))
     patches = [Patch(os.path.join(folder, name + ".patch")) for name in names]
     drivers = sorted({patch.driver for patch in patches})
-    tree = Tree(os.path.realpath(settings.work), ["core", *drivers])
+    tree = Tree(os.path.realpath(settings.work), ["core", *sorted({patch.module for patch in patches})])
     tree.build()
     sound = True
     for driver in [] if settings.trust else drivers:

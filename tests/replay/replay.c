@@ -4,7 +4,8 @@
  *     replay --seeds A-B         many, each in a process of its own; prints those that fail
  *     replay --seed N --trace    prints what happens
  *
- * --driver NAME sim (if it is not given), sqlite, redis, redlock
+ * --driver NAME sim (if it is not given), sqlite, redis, redlock;
+ *               redis-failover: a primary and a replica, min_replicas = 1; redis-forgets: min_replicas = 0
  * --schedule N  the seed of the interleaving, if it is not that of the plan
  * --keep LIST   the only steps of the plan that are executed: "3,7,9-12"
  * --no-end MASK leaves out what these workers do after the faults: they acquire each name; 5: worker0 and worker2
@@ -234,12 +235,12 @@ static bool set_seeds(const char *text)
 
 static bool set_driver(const char *name)
 {
-    static const struct backend *const backends[] = {[PLAN_SIM] = &backend_sim,
-                                                     [PLAN_REDIS] = &backend_redis,
-                                                     [PLAN_REDLOCK] = &backend_redlock,
-                                                     [PLAN_SQLITE] = &backend_sqlite};
+    static const struct backend *const backends[] = {
+        [PLAN_SIM] = &backend_sim,           [PLAN_REDIS] = &backend_redis,
+        [PLAN_REDLOCK] = &backend_redlock,   [PLAN_SQLITE] = &backend_sqlite,
+        [PLAN_FAILOVER] = &backend_failover, [PLAN_FORGETS] = &backend_forgets};
     for (enum plan_driver driver = PLAN_SIM; driver < PLAN_DRIVERS; driver++)
-        if (strcmp(name, backends[driver]->module) == 0) {
+        if (strcmp(name, backends[driver]->name) == 0) {
             wanted.driver = driver;
             run_world.backend = backends[driver];
             return true;

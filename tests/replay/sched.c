@@ -451,6 +451,9 @@ void sched_stop(int process, int64_t until_ns)
 
 void sched_kill(int process)
 {
+    if (sched.processes[process]
+            .killed) /* another process may have made a thread for it since, which never runs */
+        return;
     sched.processes[process].killing = sched.killing = true;
     sched_point(POINT_YIELD);
 }

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { SERVER_ARGUMENTS = 48 };
+enum { SERVER_ARGUMENTS = 64 };
 
 struct puppet;
 struct server {

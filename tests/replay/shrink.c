@@ -112,7 +112,7 @@ static void leave_out_ends(struct plan *best, const char *wanted)
 static void print_command(const struct plan *plan)
 {
     const char *comma = "";
-    printf("replay --driver %s --seed %llu --schedule %llu --keep ", run_world.backend->module,
+    printf("replay --driver %s --seed %llu --schedule %llu --keep ", run_world.backend->name,
            (unsigned long long)plan->seed, (unsigned long long)plan->schedule);
     for (int i = 0; i < plan->count; i++)
         if (!plan->steps[i].dropped) {
