@@ -12,6 +12,9 @@
  *     So what B says of a grant is sure, whatever A still executes: that changes A's data only, which A throws away when it
  *     becomes a replica. If A is the primary again with its own data, because it came back while nobody else was, then this
  *     driver ends its old connection there first; what A executed before that lasts for a ttl.
+ *   A waiter is at A, which becomes a replica and keeps its connections: what it asks is BUSY, so nothing is written and
+ *     nobody says READONLY. Its subscription goes on there, or is refused when it is made anew: then the main connection
+ *     leaves, too.
  *   A release says that nothing is there: a replica that lags says so too. ROLE is asked on the same connection first.
  *   Nothing is asked of the driver, but leases run and nobody polls its connections: it looks at them by a timer, twice a
  *     second as long as there may be leases. While there is no primary it looks for one for as long as the longest ttl; when
@@ -41,10 +44,21 @@ static void each_link(struct driver *driver, void (*run)(struct link *link, cons
 
 /* ---- seeking -------------------------------------------------------------------------------------------- */
 
+/* The other connection was refused where the main one is. A waiter that only looks would never be told READONLY. */
+static bool is_at_replica(const struct driver *driver, const struct link *other)
+{
+    return other != &driver->link && other->is_replica && link_is_up(&driver->link) &&
+           strcmp(other->endpoint.text, driver->link.endpoint.text) == 0;
+}
+
 /* The other connections go where the main one is. */
 void failover_seek(struct link *link, void *owner)
 {
     struct driver *driver = owner;
+    if (is_at_replica(driver, link)) {
+        link->is_replica = false; /* it was said; the next greeting tells */
+        link_leave(&driver->link, "the server is a replica now");
+    }
     bool known = link != &driver->link && link_is_up(&driver->link);
     if (driver->primary == NULL || known)
         link_found(link);

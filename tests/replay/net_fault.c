@@ -97,8 +97,10 @@ void net_kill_server(int server)
 
 void net_start_server(int server)
 {
-    if (net.servers[server].pid == 0)
-        server_start(&net.servers[server]);
+    if (net.servers[server].pid != 0)
+        return;
+    server_start(&net.servers[server]);
+    net_collect(server);
 }
 
 void net_end_process(int process)

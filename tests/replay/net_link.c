@@ -44,12 +44,27 @@ void net_links_begin(const char *folder)
     sched_add_timer(&tick);
 }
 
-static void accept_all(int client)
+static int server_behind(int fd)
+{
+    struct ucred who = {.pid = 0};
+    socklen_t size = sizeof who;
+    real()->getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size);
+    for (int s = 0; s < net.server_count; s++)
+        if (who.pid > 0 && net.servers[s].pid == who.pid)
+            return s;
+    return -1; /* it was killed meanwhile */
+}
+
+static void accept_all(void)
 {
     for (int s = 0; s < net.server_count; s++) {
         int fd = accept4(doors[s], NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0)
+        int client = fd < 0 ? -1 : server_behind(fd);
+        if (client < 0) {
+            if (fd >= 0)
+                real()->close(fd);
             continue;
+        }
         struct connection *link = calloc(1, sizeof *link);
         if (!link || net.count == NET_CONNECTIONS)
             sched_fail("too many connections");
@@ -86,7 +101,7 @@ void net_collect_links(int client)
 {
     if (!net.links)
         return;
-    accept_all(client);
+    accept_all();
     for (int i = 0; i < net.count; i++)
         if (net.connections[i]->client == client + 1 && net.connections[i]->state == NET_OPEN)
             read_link(net.connections[i]);

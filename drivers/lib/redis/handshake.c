@@ -120,7 +120,7 @@ void link_greet(struct link *link)
     link->run_id[0] = '\0';
     link->uptime_s = -1;
     link->clock_us = 0;
-    link->role_told = link->clustered = false;
+    link->role_told = link->clustered = link->is_replica = false;
     begin(link);
     if (settings->password != NULL) {
         step(link, &count, STEP_AUTH, settings->username != NULL ? 3 : 2, "AUTH");
@@ -212,6 +212,7 @@ static void take_role(struct link *link, const redisReply *reply)
     if (!told || link->greeting_failed || text_is(reply->element[0], "master"))
         return;
     bool sentinel = text_is(reply->element[0], "sentinel");
+    link->is_replica = !sentinel;
     link->greeting_failed = true;
     link_fault_set(&link->greeting_fault, MORTISE_UNREACHABLE, !sentinel, 0, "%s is %s",
                    link->endpoint.text,

@@ -247,6 +247,7 @@ struct link {
     char version[16];
     int64_t uptime_s;  /* of the server, when this connection was made; -1 unknown */
     bool role_told;    /* it answers ROLE */
+    bool is_replica;   /* the last greeting said so */
     bool clustered;    /* it says that it is a node of a cluster */
     uint64_t clock_us; /* TIME as it was told (settings->primary); 0 unknown */
     int64_t clock_ns;  /* when that was heard */
