@@ -32,7 +32,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define PUMP_FDS 64
+#define PUMP_FDS 256
 
 /* A thread that waits for an outcome. On its stack; whoever decides the outcome calls sleeper_wake. */
 struct sleeper {

@@ -9,7 +9,8 @@
 #define REDIRECTS_MAX 20
 #define PAUSE_MIN_MS 5
 #define PAUSE_MAX_MS 100
-#define IDLE_NS (5000 * NS_PER_MS) /* a node without slots stays connected for so long */
+#define IDLE_NS (5000 * NS_PER_MS)  /* a node without slots stays connected for so long */
+#define KEEP_NS (60000 * NS_PER_MS) /* and is known for so long, while there is room */
 
 static int64_t now_in(const struct cluster *cluster)
 {
@@ -27,20 +28,9 @@ static void remove_node(struct cluster *cluster, struct driver *node)
 {
     LL_DELETE2(cluster->nodes, node, next_node);
     cluster->node_of[node->server] = NULL;
+    cluster->topology->servers[node->server].kept = false;
     cluster->node_count--;
     node_free(node);
-}
-
-/* Makes room for further nodes. */
-static void remove_idle(struct cluster *cluster)
-{
-    struct driver *node, *next;
-    LL_FOREACH_SAFE2(cluster->nodes, node, next, next_node)
-    {
-        if (node->link.state == LINK_DOWN && node->news.state == LINK_DOWN && !has_slots(node) &&
-            node_is_idle(node))
-            remove_node(cluster, node);
-    }
 }
 
 /* NULL: too many, or no memory. */
@@ -56,6 +46,7 @@ struct driver *cluster_node(struct cluster *cluster, int server)
         return NULL;
     node->had_slots = has_slots(node);
     cluster->node_of[server] = node;
+    cluster->topology->servers[server].kept = true;
     cluster->node_count++;
     LL_PREPEND2(cluster->nodes, node, next_node);
     return node;
@@ -84,14 +75,32 @@ int cluster_owner(const struct cluster *cluster, const mortise_op *op)
     return topology_owner(cluster->topology, key_slot(op->name, op->name_len));
 }
 
+/* Former nodes make room soon. */
+static void fail_for_room(struct cluster *cluster, mortise_op *op)
+{
+    const struct topology *topology = cluster->topology;
+    char text[100];
+    int masters = 0;
+    for (int i = 0; i < topology->server_count; i++)
+        masters += topology->servers[i].slots > 0;
+    if (masters > CLUSTER_NODES_MAX) {
+        snprintf(text, sizeof(text), "the cluster has %d masters: more than %d are not supported",
+                 masters, CLUSTER_NODES_MAX);
+        fail_op(cluster, op, MORTISE_BACKEND, false, text);
+    } else if (cluster->node_count >= CLUSTER_NODES_MAX)
+        fail_op(cluster, op, MORTISE_UNREACHABLE, true,
+                "connections to former masters of the cluster are not closed yet");
+    else
+        op_fail_memory(cluster->alone, op);
+}
+
 void cluster_send(struct cluster *cluster, int server, mortise_op *op)
 {
     struct driver *node = cluster_node(cluster, server);
     if (node != NULL)
         dispatch_take(node, op);
     else
-        fail_op(cluster, op, MORTISE_BACKEND, false,
-                "a cluster of more than 20 masters is not supported, or memory is out");
+        fail_for_room(cluster, op);
 }
 
 void cluster_route(struct cluster *cluster, mortise_op *op)
@@ -223,6 +232,11 @@ static bool doubted(struct driver *driver)
     return has_slots(driver);
 }
 
+static bool serves(const struct driver *driver, const char *name, size_t name_len)
+{
+    return topology_owner(driver->cluster->topology, key_slot(name, name_len)) == driver->server;
+}
+
 /* ---- a cluster is found ----------------------------------------------------------------------------------- */
 
 static void discovered(struct driver *driver)
@@ -270,7 +284,7 @@ static void leave_alone(struct cluster *cluster)
 struct cluster *cluster_open(struct driver *alone, const char *list, bool looks, bool sure)
 {
     static const struct route_calls routes = {
-        .discovered = discovered, .redirected = redirected, .doubted = doubted};
+        .discovered = discovered, .redirected = redirected, .doubted = doubted, .serves = serves};
     struct cluster *cluster = calloc(1, sizeof(*cluster));
     if (cluster == NULL)
         return NULL;
@@ -405,11 +419,22 @@ static void turn_nodes(struct cluster *cluster, const struct pollfd *ready, size
     send_all(cluster);
 }
 
-/* A node without slots is not connected to again, and closed after a while. */
+/* A node without slots is not connected to again, closed after a while, and forgotten when it cannot matter any more. */
 static void dismiss(struct driver *node, int64_t now)
 {
-    if (node_is_quiet(node))
-        node_unwant(node);
+    struct cluster *cluster = node->cluster;
+    int64_t keep_ns = cluster->node_count < CLUSTER_NODES_MAX ? KEEP_NS : 0;
+    if (!node_is_quiet(node)) {
+        node->quiet_ns = 0;
+        return;
+    }
+    if (node->quiet_ns == 0)
+        node->quiet_ns = now;
+    node_unwant(node);
+    if (now - node->quiet_ns >= keep_ns && node_is_gone(node, now - node->quiet_ns)) {
+        remove_node(cluster, node);
+        return;
+    }
     if (node->link.state != LINK_DOWN && now - node->link.progress_ns > IDLE_NS &&
         node_is_idle(node))
         node_rest(node);
@@ -417,28 +442,29 @@ static void dismiss(struct driver *node, int64_t now)
 
 static void flush_nodes(struct cluster *cluster)
 {
-    struct driver *node;
+    struct driver *node, *next;
     int64_t now = cluster->nodes != NULL ? now_in(cluster) : 0;
     node_flush(cluster->alone);
-    LL_FOREACH2(cluster->nodes, node, next_node)
+    LL_FOREACH_SAFE2(cluster->nodes, node, next, next_node)
     {
         node_flush(node);
-        if (!has_slots(node))
+        if (has_slots(node))
+            node->quiet_ns = 0;
+        else
             dismiss(node, now);
     }
 }
 
 void cluster_turn(struct cluster *cluster, const struct pollfd *ready, size_t n)
 {
-    struct pollfd fds[NODE_LINKS * (CLUSTER_NODES_MAX + 1) + PRIMARY_CANDIDATES + 1];
+    struct pollfd
+        fds[NODE_LINKS * (CLUSTER_NODES_MAX + 1) + PRIMARY_CANDIDATES + 1 + TOPOLOGY_SCOUTS];
     int64_t due_ns = MORTISE_NEVER;
     if (looks(cluster)) {
         n = cluster_interest(cluster, fds, sizeof(fds) / sizeof(fds[0]), &due_ns);
         ready = poll(fds, (nfds_t)n, 0) > 0 ? fds : NULL;
         n = ready != NULL ? n : 0;
     }
-    if (cluster->node_count == CLUSTER_NODES_MAX)
-        remove_idle(cluster);
     turn_nodes(cluster, ready, n);
     flush_nodes(cluster);
 }

@@ -13,8 +13,9 @@
  *
  *   has slots, or was named by ASK     it is connected when an op needs it
  *   has none, something is in flight   it stays until all is answered or lost
- *   has none, it is idle               its connections are closed; the struct stays, for the case that it comes back
- *   has none, a doubt is open          it stays until the doubt is settled, or its ttl has passed
+ *   has none, it is idle               its connections are closed; the struct stays for a while, for the case that it comes back
+ *   has none, a doubt is open          it stays until the doubt is settled, or the longest ttl has passed: a server that has died
+ *                                      may never come back at that address
  *
  * A REQUEST THAT IS REDIRECTED. All of these are refusals: the node has done nothing. The op keeps its grant id and F.
  *
@@ -40,7 +41,7 @@
  *     The same node still owns it: its new connection ends the old one there first, as without a cluster.
  *   A slot is on its way: keys that are still at the source are served there. A script that names several keys is executed only
  *     if all of them are at one node, else TRYAGAIN: acquires and releases of that slot wait until it has arrived. Renewals
- *     name one key and go on.
+ *     of exclusive leases name one key and go on; those of shared ones name three.
  *   A script at the source deletes a key, and then needs it again: see "Script attempted" above. A place can be lost with it;
  *     its waiter takes another one at its next refresh.
  *   A master fails: its connection breaks or is silent (command_timeout), a look is wanted, and every lease is renewed at once
@@ -64,7 +65,7 @@
 
 #include "../lib/redis/topology.h"
 
-#define CLUSTER_NODES_MAX 20 /* connections to more of them do not fit into the pump */
+#define CLUSTER_NODES_MAX 75 /* connections to more of them do not fit into the pump */
 
 enum cluster_state { CLUSTER_ALONE, CLUSTER_FOUND, CLUSTER_ROUTED };
 

@@ -238,12 +238,12 @@ static struct found *next_shared(struct found *found)
     return found;
 }
 
-/* If nobody shares it any more, the name is told with what was seen first. */
+/* If nobody shares it any more, or some of its keys are at another node, the name is told with what was seen first. */
 static void holders_told(struct link_call *call, unsigned index, redisReply *reply)
 {
     struct list *list = (struct list *)call;
     bool last = index + 1 == call->expected;
-    if (reply->type == REDIS_REPLY_ERROR && list->op != NULL)
+    if (reply->type == REDIS_REPLY_ERROR && list->op != NULL && !is_on_its_way(list, reply))
         refuse_look(list, reply);
     struct found *found = list->looks;
     shared_take(list->driver, reply, 0, &found->info);

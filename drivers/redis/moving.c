@@ -48,6 +48,8 @@ static void move_watches(struct driver *node)
         next = channel->hh.next;
         int owner = topology_owner(cluster->topology, key_slot(channel->name, channel->name_len));
         struct driver *to = owner >= 0 ? cluster_node(cluster, owner) : NULL;
+        if (to == node)
+            pubsub_stay(node, channel);
         if (to == NULL || to == node)
             continue;
         pubsub_watch(to, channel->name, channel->name_len);

@@ -105,15 +105,28 @@ bool node_is_quiet(const struct driver *driver)
 {
     bool asks = driver->link.first != NULL || driver->waiting != NULL ||
                 driver->held_back != NULL || driver->seated != NULL || driver->watched != NULL;
-    return !asks && driver->replicas.waiting == NULL && !driver->replicas.under_way;
+    return !asks && driver->replicas.waiting == NULL && !driver->replicas.under_way &&
+           driver->replicas.undoing == 0;
 }
 
-bool node_is_idle(const struct driver *driver)
+bool node_is_idle(struct driver *driver)
 {
     const struct link *link = &driver->link;
+    uncertain_drop(driver, now_of(driver));
     bool doubts = driver->doubts != NULL || driver->all_doubtful || driver->strays != NULL ||
                   driver->all_stray || link->past_count > 0 || link->blind;
     return node_is_quiet(driver) && !doubts;
+}
+
+/* What was lost there is forgotten when the longest ttl has passed: the server may never come back. */
+bool node_is_gone(struct driver *driver, int64_t quiet_for_ns)
+{
+    uncertain_drop(driver, now_of(driver));
+    bool closed = driver->link.state == LINK_DOWN && driver->news.state == LINK_DOWN &&
+                  driver->replicas.link.state == LINK_DOWN;
+    bool unsure = driver->all_doubtful || driver->strays != NULL || driver->all_stray;
+    return closed && driver->doubts == NULL &&
+           (!unsure || quiet_for_ns > driver->longest_ms * NS_PER_MS);
 }
 
 void node_unwant(struct driver *driver)

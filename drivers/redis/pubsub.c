@@ -16,6 +16,7 @@ struct watched {
     struct channel channel; /* first */
     uint64_t said;          /* the number of the last request about it */
     bool refused;
+    bool ended; /* by the server, because the slot left it */
 };
 
 static void up(struct link *link, void *owner);
@@ -52,6 +53,7 @@ static void say(struct driver *driver, const char *command, struct watched *watc
     if (!link_is_up(link))
         return; /* up() subscribes to everything */
     watched->said = ++driver->said;
+    watched->ended = false;
     channel_say(link, command + !is_of_slot(driver, link), &watched->channel);
 }
 
@@ -89,6 +91,7 @@ void pubsub_unwatch(struct driver *driver, const char *name, size_t name_len)
     struct watched *watched = find_name(driver, name, name_len);
     if (watched == NULL)
         return;
+    driver->unsaid += link_is_up(&driver->news);
     say(driver, "SUNSUBSCRIBE", watched);
     set_refused(driver, watched, false);
     channel_remove(&driver->watched, &watched->channel);
@@ -135,7 +138,7 @@ static void up(struct link *link, void *owner)
         link_reject(link, &fault); /* again, after the backoff */
         return;
     }
-    driver->said = driver->answered = 0;
+    driver->said = driver->answered = driver->unsaid = 0;
     if (driver->inbox_wanted)
         say_inbox(driver);
     for (struct channel *each = driver->watched; each != NULL; each = each->hh.next)
@@ -240,8 +243,28 @@ static void take_inbox(struct driver *driver, enum push kind, const redisReply *
 static void check_slot(struct driver *driver, const redisReply *text)
 {
     struct channel *channel = channel_find(driver->watched, text->str, text->len);
-    if (channel != NULL && is_of_slot(driver, &driver->news))
-        driver->host->news(driver->host, channel->name, channel->name_len);
+    if (channel == NULL || !is_of_slot(driver, &driver->news))
+        return;
+    ((struct watched *)channel)->ended = true;
+    driver->routes->doubted(driver);
+    driver->host->news(driver->host, channel->name, channel->name_len);
+}
+
+/* An answer to what was said; or the server's own. */
+static void take_unsubscribed(struct driver *driver, const redisReply *text)
+{
+    if (driver->unsaid > 0) {
+        driver->unsaid--;
+        driver->answered++;
+    }
+    check_slot(driver, text);
+}
+
+void pubsub_stay(struct driver *driver, struct channel *channel)
+{
+    if (((struct watched *)channel)->ended)
+        say(driver, "SSUBSCRIBE", (struct watched *)channel);
+    link_flush(&driver->news);
 }
 
 static void push(struct link *link, void *owner, redisReply *reply)
@@ -249,12 +272,11 @@ static void push(struct link *link, void *owner, redisReply *reply)
     struct driver *driver = owner;
     enum push kind = push_of(reply);
     (void)link;
-    driver->answered +=
-        kind == PUSH_REFUSED || kind == PUSH_SUBSCRIBED || kind == PUSH_UNSUBSCRIBED;
+    driver->answered += kind == PUSH_REFUSED || kind == PUSH_SUBSCRIBED;
     if (kind == PUSH_REFUSED)
         refused(driver, reply);
     if (kind == PUSH_UNSUBSCRIBED)
-        check_slot(driver, reply->element[1]);
+        take_unsubscribed(driver, reply->element[1]);
     if (kind != PUSH_SUBSCRIBED && kind != PUSH_MESSAGE)
         return;
     if (driver->queued && text_is(reply->element[1], driver->inbox)) {

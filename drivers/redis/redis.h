@@ -215,6 +215,9 @@ struct replicas {
     struct link_call count; /* of the replicas, once for each connection */
     bool counting;
     int64_t warned; /* that there are so many */
+    size_t undoing; /* releases under way, here or at another node of the cluster */
+    unsigned tries; /* of a write in a cluster: so many were refused */
+    bool elsewhere; /* the last one */
 };
 
 /* What dispatch.c does for the parts below it. */
@@ -234,6 +237,8 @@ struct route_calls {
     /* A connection broke, or could not be made: the slots of this node may be elsewhere. False: it has none, as far as the map
      * says. */
     bool (*doubted)(struct driver *driver);
+    /* The node has the slot of this name, as far as the map says. */
+    bool (*serves)(const struct driver *driver, const char *name, size_t name_len);
 };
 
 /* The furthest clock of a server that this client saw, and when. */
@@ -258,9 +263,10 @@ struct driver {
     const struct route_calls *routes; /* NULL: no cluster is looked for */
     struct cluster *cluster;
     struct driver *next_node;
-    bool in_cluster; /* it is a node of one, */
-    int server;      /* with this index in the map */
-    bool had_slots;  /* when the map changed last */
+    bool in_cluster;  /* it is a node of one, */
+    int server;       /* with this index in the map */
+    bool had_slots;   /* when the map changed last */
+    int64_t quiet_ns; /* since when it has no slots, and nothing is asked there; 0: not so */
 
     enum layout layout;
     bool fencing;
@@ -294,6 +300,7 @@ struct driver {
     unsigned refusals;       /* names to which subscribing is refused */
     int64_t refused_ns;      /* the last time, or when it was asked again */
     uint64_t said, answered; /* requests on this connection */
+    uint64_t unsaid;         /* those that end a subscription, and have no answer yet */
     uint64_t inbox_said;     /* which of them it was */
 
     /* failover.c */
@@ -451,6 +458,8 @@ uint64_t failover_floor(const struct driver *driver, const mortise_op *op);
 void pubsub_open(struct driver *driver, const struct inbox_calls *inbox_calls);
 void pubsub_watch(struct driver *driver, const char *name, size_t name_len);
 void pubsub_unwatch(struct driver *driver, const char *name, size_t name_len);
+/* The slot of this channel is at this node, still or again. */
+void pubsub_stay(struct driver *driver, struct channel *channel);
 /* The main connection is UP: the subscriptions must be at the same server. */
 void pubsub_follow(struct driver *driver, bool may_be_another);
 /* The main connection broke: this one may have, too. */

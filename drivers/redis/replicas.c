@@ -13,7 +13,8 @@
  * later ones go with the next.
  *
  *   In a cluster PUBLISH is not replicated: the write is a key beside one of those locks, which expires at once. Its slot may
- *     have left this node meanwhile: an error, and nothing is confirmed.
+ *     be on its way, or have left this node: refused, and then the key is one of another slot of this node. (A claim whose slot
+ *     has moved since is at another node, whose replicas may not have it yet: docs/promises.md.)
  *   There are more replicas than min_replicas: any of them counts, and one that had not acknowledged may be promoted. The
  *     log says so, once for each number of replicas.
  *   The two connections lead to different servers (a failover in between): the run ids differ, and nothing is confirmed.
@@ -27,9 +28,13 @@
 #include "oplist.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define CHANNEL "mortise:sync"
+#define TRIES_MAX 4
+#define SUFFIX_SIZE 16
+#define SUFFIXES 2000 /* a node has one slot of so many, at least */
 
 /* The release of an acquire that was not confirmed: the driver's own op. */
 struct undo {
@@ -61,6 +66,7 @@ static void fail_unsure(struct driver *driver, mortise_op *op, const struct link
 static void undone(mortise_op *op)
 {
     struct undo *undo = (struct undo *)op;
+    undo->driver->replicas.undoing--;
     bool gone = op->status == MORTISE_OK ||
                 ((op->status == MORTISE_LOST || op->status == MORTISE_NOTOWNER) && op->sure);
     if (undo->of != NULL && op->status == MORTISE_INDETERMINATE)
@@ -110,6 +116,7 @@ static void refuse(struct driver *driver, mortise_op *op, const struct link_faul
         return;
     }
     mortise_op *release = &undo->op;
+    driver->replicas.undoing++;
     op_set(op, OP_UNDOING, undo);
     driver->dispatch->start(driver, &release, 1);
 }
@@ -146,35 +153,47 @@ bool replicas_take(struct driver *driver, mortise_op *op)
     return true;
 }
 
+/* A name like that one, whose slot is at this node. Those after the first are of other slots. False: none was found. */
+static bool find_slot(const struct driver *driver, const mortise_op *op, unsigned which, char *name,
+                      size_t *name_len)
+{
+    memcpy(name, op->name, op->name_len);
+    *name_len = op->name_len;
+    for (unsigned i = 0; which > 0 && i < SUFFIXES; i++) {
+        *name_len = op->name_len + (size_t)snprintf(name + op->name_len, SUFFIX_SIZE, "#%u", i);
+        which -= driver->routes->serves(driver, name, *name_len) &&
+                 key_slot(name, *name_len) != key_slot(op->name, op->name_len);
+    }
+    return which == 0;
+}
+
 static void put_write(struct driver *driver, const mortise_op *op)
 {
     struct link *link = &driver->replicas.link;
-    link_command(link, driver->in_cluster ? 5 : 3);
+    char name[MORTISE_NAME_MAX + SUFFIX_SIZE];
+    size_t name_len;
     if (!driver->in_cluster) {
+        link_command(link, 3);
         link_text(link, "PUBLISH");
         link_text(link, CHANNEL);
         link_text(link, "");
         return;
     }
+    find_slot(driver, op, driver->replicas.tries, name, &name_len);
+    link_command(link, 5);
     link_text(link, "SET");
-    key_put_side(link, op->name, op->name_len, "sync");
+    key_put_side(link, name, name_len, "sync");
     link_text(link, "");
     link_text(link, "PX");
     link_text(link, "1");
 }
 
-static void ask(struct driver *driver)
+static void put(struct driver *driver)
 {
     struct replicas *replicas = &driver->replicas;
     struct link *link = &replicas->link;
-    mortise_op *op;
-    replicas->asked = replicas->waiting;
-    replicas->waiting = NULL;
-    replicas->failed = false;
-    DL_FOREACH2(replicas->asked, op, next)
-    {
-        op_set(op, OP_CONFIRMING, driver);
-    }
+    replicas->under_way = true;
+    replicas->failed = replicas->elsewhere = false;
     replicas->call.replied = replied;
     replicas->call.lost = lost;
     link_call_begin(link, &replicas->call);
@@ -184,6 +203,20 @@ static void ask(struct driver *driver)
     link_number(link, replicas->wanted);
     link_number(link, replicas->timeout_ms);
     link_call_end(link, &replicas->call, 2);
+}
+
+static void ask(struct driver *driver)
+{
+    struct replicas *replicas = &driver->replicas;
+    mortise_op *op;
+    replicas->asked = replicas->waiting;
+    replicas->waiting = NULL;
+    replicas->tries = 0;
+    DL_FOREACH2(replicas->asked, op, next)
+    {
+        op_set(op, OP_CONFIRMING, driver);
+    }
+    put(driver);
 }
 
 void replicas_turn(struct driver *driver)
@@ -198,10 +231,8 @@ void replicas_turn(struct driver *driver)
     } else if (strcmp(link->run_id, replicas->run_id) != 0) {
         refuse_text(driver, &replicas->waiting, "another server is the primary now");
         link_leave(link, "another server is the primary now");
-    } else {
-        replicas->under_way = true;
+    } else
         ask(driver);
-    }
 }
 
 /* ---- answers ---------------------------------------------------------------------------------------------- */
@@ -214,6 +245,9 @@ static void fail_call(struct driver *driver, const redisReply *reply)
         return;
     replicas->failed = true;
     link_fault_reply(&replicas->link, reply, fault);
+    replicas->elsewhere =
+        driver->in_cluster && (fault->error == LINK_ERROR_MOVED || fault->error == LINK_ERROR_ASK ||
+                               fault->error == LINK_ERROR_TRYAGAIN);
     if (fault->error == LINK_ERROR_NOPERM || fault->error == LINK_ERROR_UNKNOWN)
         return;
     fault->status = MORTISE_UNREACHABLE;
@@ -251,6 +285,10 @@ static void replied(struct link_call *call, unsigned index, redisReply *reply)
     if (index + 1 < call->expected)
         return;
     replicas->under_way = false;
+    if (replicas->elsewhere && replicas->asked != NULL && replicas->tries++ < TRIES_MAX) {
+        put(driver);
+        return;
+    }
     if (!replicas->failed)
         count(driver, reply);
     if (replicas->failed)

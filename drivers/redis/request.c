@@ -204,6 +204,9 @@ static void lost(struct link_call *call, enum link_loss loss, const struct link_
     mortise_op *op = request->op;
     if (request->kind == MORTISE_OP_ACQUIRE && loss == LINK_LOST)
         uncertain_add(driver, &request->grant, request->ttl_ms);
+    if (request->kind == MORTISE_OP_RELEASE && loss == LINK_LOST && op != NULL &&
+        op_is_own(driver, op))
+        uncertain_add_stray(driver, &request->grant); /* replicas.c knows only where it began */
     if (op != NULL && loss == LINK_NOT_SENT)
         nothing_done(request);
     if (op != NULL && (changes(request->kind) || !op_wait_again(driver, op)))

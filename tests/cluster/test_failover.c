@@ -186,6 +186,28 @@ static void test_not_acknowledged(void)
     close_client(client);
 }
 
+/* The lock's own slot is on its way: it is renewed and confirmed, where it still is, and where it has come. */
+static void test_confirmed_moving(void)
+{
+    struct told told = TOLD_INIT;
+    struct move move;
+    char name[48];
+    mortise_client *client = fleet_open(&fleet, QUICK, one_replica);
+    name_on(&fleet, 1, "confirmed", name);
+    mortise_lease *lease = hold(client, name, &told);
+    move_begin(&move, &fleet, slot_of(&fleet, name), 2);
+    CHECK(wait_renewals(client, stats_of(client).renewals + 3));
+    move_keys(&move);
+    CHECK(wait_renewals(client, stats_of(client).renewals + 3));
+    CHECK(mortise_state(lease) == MORTISE_STATE_HELD);
+    move_end(&move);
+    CHECK(wait_renewals(client, stats_of(client).renewals + 3));
+    CHECK(test_count_get(&told.suspect) == 0);
+    give(lease);
+    move_slot(&fleet, move.slot, 1);
+    close_client(client);
+}
+
 static const CU_TestInfo tests[] = {
     {"a master is killed", test_killed},
     {"killed with what its replica never had", test_unreplicated},
@@ -193,6 +215,7 @@ static const CU_TestInfo tests[] = {
     {"cut off from a master", test_cut_off},
     {"min_replicas: killed at once", test_replicated},
     {"min_replicas: nobody acknowledges", test_not_acknowledged},
+    {"min_replicas: the slot is on its way", test_confirmed_moving},
     CU_TEST_INFO_NULL,
 };
 

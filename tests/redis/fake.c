@@ -30,6 +30,8 @@ static const char *greeting(const struct fake *fake, const redisReply *command)
         return info;
     if (is_word(command, 0, "ROLE"))
         return "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n";
+    if (fake->slots && is_word(command, 0, "CLUSTER"))
+        return fake->slots;
     if (fake->time && is_word(command, 0, "TIME"))
         return fake->time;
     return NULL;
@@ -169,6 +171,13 @@ void fake_answer(struct fake *fake, const char *answer, int times, const char *a
     fake->answer = answer;
     fake->times = times;
     fake->afterwards = afterwards;
+    pthread_mutex_unlock(&fake->lock);
+}
+
+void fake_map(struct fake *fake, const char *slots)
+{
+    pthread_mutex_lock(&fake->lock);
+    fake->slots = slots;
     pthread_mutex_unlock(&fake->lock);
 }
 

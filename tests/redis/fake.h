@@ -18,7 +18,8 @@ struct fake {
     int times;
     bool
         seats; /* who asks for a place is told that it has one, for ten minutes; `answer` is for the others */
-    const char *time; /* what it says to TIME; then it is a primary, too. NULL: as to everything */
+    const char *slots; /* what it says to CLUSTER SLOTS; NULL: as to everything */
+    const char *time;  /* what it says to TIME; then it is a primary, too. NULL: as to everything */
     atomic_bool stops;
     atomic_bool silent;   /* scripts have no answer, as long as the connection lasts */
     atomic_bool cuts;     /* its connections are to be closed, once */
@@ -33,6 +34,8 @@ void fake_answer(struct fake *fake, const char *answer, int times, const char *a
 void fake_seat(struct fake *fake);
 /* Closes its connections; from then on it is silent, or not. */
 void fake_cut(struct fake *fake, bool silent);
+/* Its map of slots from now on. */
+void fake_map(struct fake *fake, const char *slots);
 void fake_end(struct fake *fake);
 
 #endif

@@ -25,19 +25,19 @@ static int64_t now_of(const struct topology *topology)
 
 /* ---- opening and closing ------------------------------------------------------------------------------ */
 
-static void add_candidate(struct topology *topology, const struct endpoint *at)
+static void add_candidate(struct topology *topology, const struct endpoint *at, size_t room)
 {
     for (size_t i = 0; i < topology->candidate_count; i++)
         if (strcmp(topology->candidates[i].text, at->text) == 0)
             return;
-    if (topology->candidate_count < TOPOLOGY_CANDIDATES)
+    if (topology->candidate_count < room)
         topology->candidates[topology->candidate_count++] = *at;
 }
 
 static void add_seeds(struct topology *topology)
 {
     for (size_t i = 0; i < topology->seed_count; i++)
-        add_candidate(topology, &topology->seeds[i]);
+        add_candidate(topology, &topology->seeds[i], TOPOLOGY_CANDIDATES);
 }
 
 static const char *read_seeds(struct topology *topology, const char *list)
@@ -105,17 +105,32 @@ int topology_owner(const struct topology *topology, unsigned slot)
     return server < TOPOLOGY_SERVERS ? (int)server : -1;
 }
 
+/* -1: all are in use. */
+static int find_room(const struct topology *topology)
+{
+    if (topology->server_count < TOPOLOGY_SERVERS)
+        return topology->server_count;
+    for (int i = 0; i < TOPOLOGY_SERVERS; i++)
+        if (topology->servers[i].slots == 0 && !topology->servers[i].kept &&
+            topology->servers[i].named != topology->begun)
+            return i;
+    return -1;
+}
+
 int topology_index(struct topology *topology, const struct endpoint *at)
 {
-    for (int i = 0; i < topology->server_count; i++)
-        if (strcmp(topology->servers[i].at.text, at->text) == 0)
-            return i;
-    if (topology->server_count == TOPOLOGY_SERVERS)
-        return -1;
-    struct topology_server *server = &topology->servers[topology->server_count];
-    server->at = *at;
-    server->slots = 0;
-    return topology->server_count++;
+    int i = 0;
+    while (i < topology->server_count && strcmp(topology->servers[i].at.text, at->text) != 0)
+        i++;
+    if (i == topology->server_count) {
+        i = find_room(topology);
+        if (i < 0)
+            return -1;
+        topology->servers[i] = (struct topology_server){.at = *at};
+        topology->server_count += i == topology->server_count;
+    }
+    topology->servers[i].named = topology->begun;
+    return i;
 }
 
 /* The only one that changes the owner of a slot. server: TOPOLOGY_SERVERS for nobody. */
@@ -214,7 +229,7 @@ static void add_replicas(struct topology *topology, const redisReply *range,
     struct endpoint at;
     for (size_t i = 3; i < range->elements; i++)
         if (read_server(range->element[i], from, &at))
-            add_candidate(topology, &at);
+            add_candidate(topology, &at, TOPOLOGY_CANDIDATES - topology->seed_count);
 }
 
 /* True: a slot has another owner than before. */
@@ -232,7 +247,7 @@ static bool take_map(struct topology *topology, const redisReply *reply,
         int server = read_server(range->element[2], from, &at) ? topology_index(topology, &at) : -1;
         if (server < 0)
             continue;
-        add_candidate(topology, &at);
+        add_candidate(topology, &at, TOPOLOGY_CANDIDATES - topology->seed_count);
         for (int64_t slot = range->element[0]->integer; slot <= range->element[1]->integer; slot++)
             owner[slot] = (uint16_t)server;
     }
@@ -332,6 +347,7 @@ static void end_look(struct topology *topology, bool useful)
 static void fail_look(struct topology *topology)
 {
     struct link_fault fault = topology->fault;
+    topology->next += topology->asked > 0 ? topology->asked - 1 : 0; /* those were asked */
     end_look(topology, false);
     topology->callbacks->looked(topology->owner, &fault);
 }

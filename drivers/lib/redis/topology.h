@@ -20,6 +20,7 @@
  *     does not answer. Then the map is read again, from the next server in turn.
  *   The answer is older than a MOVED that came during the look: the request is redirected once more, and one more look follows.
  *   All servers of the map are gone: the servers of the configuration are asked too.
+ *   Servers come and go with new addresses, for years: see topology_index().
  *   A slot has no owner: requests for it fail, and the map is read again.
  *   The server does not say its own address (""): it is the address at which it was asked. */
 #ifndef MORTISE_DRIVERS_LIB_REDIS_TOPOLOGY_H
@@ -41,6 +42,8 @@ struct topology_callbacks {
 struct topology_server {
     struct endpoint at;
     unsigned slots; /* that it has; 0: it is no master, as far as the map says */
+    bool kept;      /* the owner has something at it: its index stays */
+    uint64_t named; /* in this look */
 };
 
 enum topology_state { TOPOLOGY_RESTS, TOPOLOGY_PAUSES, TOPOLOGY_LOOKS };
@@ -89,7 +92,8 @@ void topology_want(struct topology *topology);
 uint64_t topology_read(struct topology *topology);
 /* The index of the owner of the slot; or -1. */
 int topology_owner(const struct topology *topology, unsigned slot);
-/* The index of a server, which is added if it is new; -1: there are too many. */
+/* The index of a server, which is added if it is new, in place of one that has no slots and is not kept if there is no room;
+ * -1: there are too many. */
 int topology_index(struct topology *topology, const struct endpoint *at);
 /* Reads "MOVED 3999 127.0.0.1:6381", or ASK, that a server at `from` answered. False: it makes no sense. */
 bool topology_read_redirect(const redisReply *reply, const struct endpoint *from, unsigned *slot,
