@@ -13,8 +13,8 @@
 #include <string.h>
 
 #define HELD 1000
-#define BEATS 10 /* in one timeout of a session */
 #define TIMEOUT_MS 4000
+#define WATCHED_MS 9250 /* nine steps of a session, or eight */
 
 static zhandle_t *second;
 
@@ -200,8 +200,9 @@ static void cycles_nowait(void *client, size_t n)
             bench_die("not released");
 }
 
-/* The changes that the ensemble sees in so many beats while HELD locks are held and nothing is done. */
-static double writes_per_beat(const char *url)
+/* The changes that the ensemble sees in a timeout while HELD locks are held and nothing is done. The spell begins when the
+ * watches are set. */
+static double writes_per_timeout(const char *url)
 {
     static mortise_lease *leases[HELD];
     mortise_client *client = bench_open(url);
@@ -213,14 +214,14 @@ static double writes_per_beat(const char *url)
     zookeeper_create();
     int64_t before = zookeeper_made_zxid();
     zookeeper_delete();
-    bench_sleep_until_ns(bench_now_ns() + 2 * TIMEOUT_MS * INT64_C(1000000));
+    bench_sleep_until_ns(bench_now_ns() + WATCHED_MS * INT64_C(1000000));
     zookeeper_create();
     double writes = (double)(zookeeper_made_zxid() - before - 2); /* less its own two */
     zookeeper_delete();
     for (int i = 0; i < HELD; i++)
         mortise_release_nowait(leases[i], NULL);
     bench_close(client);
-    return writes / (2 * BEATS);
+    return writes * TIMEOUT_MS / WATCHED_MS;
 }
 
 /* ---- all ------------------------------------------------------------------------------------------------ */
@@ -262,10 +263,12 @@ static void checks(struct bench_series *const *s, bool forced)
 /* When no other session beats. */
 static void count_writes(const char *url)
 {
-    struct bench_series *series = bench_series("writes", "writes per beat, 1,000 locks held", "");
-    bench_add(series, writes_per_beat(url));
-    bench_check("writes_per_beat", "writes per beat, 1,000 locks held", series, NULL, BENCH_AT_MOST,
-                1.2);
+    struct bench_series *series =
+        bench_series("writes", "writes in a session's timeout, 1,000 locks held", "");
+    bench_add(series, writes_per_timeout(url));
+    /* 1.3 times the three pings of other libraries */
+    bench_check("writes_in_a_timeout", "writes in a session's timeout, 1,000 locks held", series,
+                NULL, BENCH_AT_MOST, 3.9);
 }
 
 static void measure(const struct kind *kind, const char *url)

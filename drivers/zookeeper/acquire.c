@@ -291,10 +291,13 @@ void claim_list(struct driver *driver, struct claim *claim, enum look look)
     claim->look = look;
     if (claim_is_wanted(claim) && claim->node[0] != '\0' && claim->state != CLAIM_UNCERTAIN)
         claim_become(driver, claim, CLAIM_QUEUED);
+    if (look == LOOK_SURE)
+        beats_look(driver); /* it is the barrier then */
     bool sent = (look != LOOK_SYNCED || send_sync(driver, (struct reply_to){0})) &&
                 (look != LOOK_SURE || send_barrier(driver)) &&
                 send_list(driver, claim->name->folder, claim_reply(claim, listed));
-    claim_sent(driver, claim, sent);
+    if (claim_sent(driver, claim, sent))
+        beats_look(driver);
 }
 
 /* ---- making ------------------------------------------------------------------------------------------------ */
@@ -434,8 +437,9 @@ static void make(struct driver *driver, struct claim *claim)
         return;
     claim->made_in = driver->session->number;
     claim_become(driver, claim, CLAIM_MAKING);
-    if (list_above(driver, claim) && claim_read_number(driver, claim))
-        claim_sent(driver, claim, send_list(driver, folder, claim_reply(claim, listed)));
+    if (list_above(driver, claim) && claim_read_number(driver, claim) &&
+        claim_sent(driver, claim, send_list(driver, folder, claim_reply(claim, listed))))
+        beats_look(driver);
 }
 
 /* ---- what is next ------------------------------------------------------------------------------------------ */
@@ -456,12 +460,11 @@ static void go_now(struct driver *driver, struct claim *claim)
 {
     switch (claim->state) {
     case CLAIM_IDLE:
-        if (!claim_is_try(claim) || claim_is_sent(claim)) {
+        if (claim_is_try(claim) && !claim_is_sent(claim)) {
+            claim_become(driver, claim, CLAIM_LOOKING);
+            claim_list(driver, claim, LOOK_SYNCED);
+        } else
             make(driver, claim);
-            return;
-        }
-        claim_become(driver, claim, CLAIM_LOOKING);
-        claim_list(driver, claim, LOOK_SYNCED);
         return;
     case CLAIM_UNCERTAIN:
     case CLAIM_QUEUED:

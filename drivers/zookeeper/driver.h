@@ -10,7 +10,8 @@
  *   claim.c     the claims and their states (claim.h has the table)
  *   inspect.c   inspect, break and list; record.c: ping and the small records
  *   query.c     what inspect.c and record.c have in common
- *   session.c   the session and its beats (session.h has the table)
+ *   session.c   the session (session.h has the table)
+ *   beat.c      its beats (beat.h has the table); pace.c: when it beats
  *   proof.c     until when the session is proven to live
  *   servers.c   the list of servers: looks names up, joins addresses
  *   request.c   requests, and the mailbox of the library's threads

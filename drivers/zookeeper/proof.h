@@ -1,8 +1,8 @@
 /* proof.h - until when the session is proven to live in the servers.
  *
  * Only the servers expire a session, and they do not tell a client that is cut off. A follower tells its leader once in
- * half a tick which sessions it has heard from. So the session *beats*: it writes to a node of its own, every tenth of its
- * timeout, one beat after the other. When the beats P, Q and R were answered, Q sent half a tick or more after the answer
+ * half a tick which sessions it has heard from. So the session *beats*: it writes to a node of its own, one beat after the
+ * other (beat.h), four or more times in a timeout while anything is held or wanted (pace.h). When the beats P, Q and R were answered, Q sent half a tick or more after the answer
  * to P, and R sent after the answer to Q, then the leader has heard of the session after P was sent:
  *   - A leader with a quorum committed P. It pings the follower within half a tick of that commit: before Q reaches it, and
  *     before it answers Q to the follower (one link, in order).
@@ -11,6 +11,11 @@
  *   - R was committed: the leader had read the answer to the ping, and still had a quorum.
  * Hence the session expires no earlier than the sending of P + timeout. A later leader starts all sessions with their full
  * timeout, after a quorum has left the leader that committed R.
+ *
+ * Nothing in this depends on how far the beats are apart, or on what was sent between them: any three beats of one connection
+ * with these two distances are a proof, and without them there is none. So a pace can be chosen freely, and an extra
+ * beat at any time is safe. Three are needed: without P's answer nobody knows that there was a leader then; without the
+ * answer to Q the ping may still be on its way to the follower; without R its answer may be on its way to the leader.
  *
  * The making of a session is a write of the leader: it counts at once, from before it was asked for.
  *

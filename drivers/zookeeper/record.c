@@ -131,7 +131,7 @@ static void pinged(struct driver *driver, struct request *request)
     snprintf(query->op->buffer, query->op->buffer_size,
              "ZooKeeper at %.100s, session 0x%llx, timeout %lld ms",
              fault_server(driver, server, sizeof(server)), (unsigned long long)driver->session->id,
-             (long long)(driver->session->proof.timeout_ns / NS_PER_MS));
+             (long long)(driver->session->beats.proof.timeout_ns / NS_PER_MS));
     query_complete(driver, query, MORTISE_OK);
 }
 

@@ -12,8 +12,6 @@
 #define LOOK_UP_NS                                                                                 \
     (10 * 1000 * NS_PER_MS) /* until names are looked up again, while nobody answers */
 
-static void beat(struct driver *driver, int64_t now_ns);
-
 /* The one place where the state changes. */
 static void become(struct session *session, enum session_state state)
 {
@@ -51,9 +49,7 @@ static void make(struct driver *driver, int64_t now_ns)
         session->driver = driver;
         session->state = SESSION_CONNECTING;
         session->number = ++driver->session_number;
-        session->beat_due_ns = now_ns;
-        session->beat_failures = 1;
-        proof_begin(&session->proof, now_ns);
+        beats_begin(session, now_ns);
         session->zh = open_handle(driver, session, servers);
     }
     if (session != NULL && session->zh != NULL) {
@@ -203,13 +199,6 @@ static bool authenticate(struct driver *driver)
                         (int)strlen(driver->auth_text), NULL, NULL) == ZOK;
 }
 
-/* The next beat was planned with the timeout that was asked for; the servers may have granted a shorter one. */
-static void beat_by(struct driver *driver, int64_t at_ns)
-{
-    if (at_ns < driver->session->beat_due_ns)
-        driver->session->beat_due_ns = at_ns;
-}
-
 static void connected(struct driver *driver)
 {
     struct session *session = driver->session;
@@ -222,16 +211,14 @@ static void connected(struct driver *driver)
         become(session, SESSION_CONNECTED);
     driver->calls++; /* barriers of an earlier connection do not count */
     session->id = zoo_client_id(session->zh)->client_id;
-    proof_connected(&session->proof, zoo_recv_timeout(session->zh),
+    proof_connected(&session->beats.proof, zoo_recv_timeout(session->zh),
                     driver->values[OPTION_TICK].given ? driver->values[OPTION_TICK].number : 0);
     driver->away_ns = 0;
     driver->refused = 0;
     driver->trouble[0] = '\0';
     if (session->since_ns == 0)
         session->since_ns = now_ns;
-    beat_by(driver, now_ns + session_timeout_ns(driver) / BEATS_PER_TIMEOUT);
-    if (session->beat_sent_ns == 0)
-        beat(driver, now_ns);
+    beats_connected(driver, now_ns);
     driver->upcalls->connected(driver);
 }
 
@@ -240,6 +227,8 @@ static void suspend(struct driver *driver)
     struct session *session = driver->session;
     become(session, session->state == SESSION_CONNECTED ? SESSION_SUSPENDED : SESSION_ASLEEP);
     driver->away_ns = now_of(driver);
+    if (session->state == SESSION_SUSPENDED)
+        beats_suspended(driver, driver->away_ns);
     look_by(driver, driver->away_ns + patience_ns(driver));
     driver->upcalls->suspended(driver);
 }
@@ -282,7 +271,7 @@ void session_event(struct driver *driver, int state)
 /* Nothing was proven for a third longer than the timeout: see ENDED OR ABANDONED. */
 static bool is_hopeless(const struct session *session, int64_t now_ns)
 {
-    const struct proof *proof = &session->proof;
+    const struct proof *proof = &session->beats.proof;
     if (session->state != SESSION_CONNECTED && session->state != SESSION_SUSPENDED)
         return false;
     int64_t good_ns = session->since_ns + proof->timeout_ns; /* the making may have taken long */
@@ -308,66 +297,7 @@ static bool may_leave(const struct driver *driver)
            !driver->upcalls->is_asking(driver);
 }
 
-/* ---- beats ---------------------------------------------------------------------------------------- */
-
-int64_t session_timeout_ns(const struct driver *driver)
-{
-    const struct session *session = driver->session;
-    return session->proof.timeout_ns != 0
-               ? session->proof.timeout_ns
-               : driver->values[OPTION_SESSION_TIMEOUT].number * NS_PER_MS;
-}
-
-/* The leader executed or refused the write: either way it has heard of the session. */
-static bool is_written(int rc)
-{
-    return rc == ZOK || rc == ZNONODE || rc == ZNODEEXISTS || rc == ZNOAUTH;
-}
-
-static void note_time(struct session *session, const struct request *request)
-{
-    if (request->rc != ZOK || request->stat.mtime <= 0)
-        return;
-    session->servers_ms = request->stat.mtime;
-    session->servers_at_ns = request->sent_ns;
-}
-
-static void beat_answered(struct driver *driver, struct request *request)
-{
-    struct session *session = request->mail.session;
-    int64_t now_ns = now_of(driver), deadline_ns = session->proof.deadline_ns;
-    session->beat_sent_ns = 0;
-    if (!is_written(request->rc) || session != driver->session || !is_connected(driver)) {
-        proof_unanswered(&session->proof, request->sent_ns);
-        return;
-    }
-    note_time(session, request);
-    proof_answered(&session->proof, request->sent_ns, now_ns);
-    if (request->rc == ZNONODE)
-        session->beat_failures += session->beat_failures < 8;
-    else
-        session->beat_failures = 0;
-    if (session->beat_failures > 0 && session->beat_failures < 4)
-        session->beat_due_ns = now_ns;
-    if (session->proof.deadline_ns != deadline_ns)
-        driver->upcalls->proven(driver);
-}
-
-/* Writes to the node of the session. Makes the node the first time and if it is gone, and its folder if that is missing. */
-static void beat(struct driver *driver, int64_t now_ns)
-{
-    struct session *session = driver->session;
-    struct reply_to to = {.answered = beat_answered};
-    if (session->beat_failures > 1 && is_connected(driver))
-        send_root(driver, "%sessions");
-    const char *folder = "%sessions", *node = driver->client_id;
-    bool sent =
-        session->beat_failures == 0
-            ? send_set(driver, folder, node, driver->note, driver->note_len, -1, to)
-            : send_create(driver, folder, node, driver->note, driver->note_len, ZOO_EPHEMERAL, to);
-    session->beat_sent_ns = sent ? now_ns : 0;
-    session->beat_due_ns = now_ns + session_timeout_ns(driver) / BEATS_PER_TIMEOUT;
-}
+/* ---- resting -------------------------------------------------------------------------------------- */
 
 /* Nothing was held or asked for a timeout: no more beats. Not while the session has no node to beat with. */
 static bool rest(struct driver *driver, int64_t now_ns)
@@ -375,7 +305,7 @@ static bool rest(struct driver *driver, int64_t now_ns)
     struct session *session = driver->session;
     if (driver->names != NULL || driver->queries != NULL || session->busy_ns == 0)
         session->busy_ns = now_ns;
-    if (session->beat_failures > 0)
+    if (session->beats.failures > 0)
         return false;
     if (now_ns - session->busy_ns > session_timeout_ns(driver)) {
         if (session->state == SESSION_CONNECTED)
@@ -386,7 +316,7 @@ static bool rest(struct driver *driver, int64_t now_ns)
     bool rests = session->state == SESSION_RESTING || session->state == SESSION_ASLEEP ||
                  session->state == SESSION_LEAVING;
     if (rests)
-        session->beat_due_ns = MORTISE_NEVER;
+        pace_rest(&session->beats.pace);
     return rests;
 }
 
@@ -394,15 +324,12 @@ static bool rest(struct driver *driver, int64_t now_ns)
 
 int64_t session_deadline(const struct driver *driver)
 {
-    return driver->session == NULL ? 0 : driver->session->proof.deadline_ns;
+    return driver->session == NULL ? 0 : driver->session->beats.proof.deadline_ns;
 }
 
 bool session_is_well(const struct driver *driver, int64_t now_ns)
 {
-    const struct session *session = driver->session;
-    return is_connected(driver) &&
-           !(session->beat_sent_ns != 0 &&
-             now_ns - session->beat_sent_ns > session_timeout_ns(driver) / 4);
+    return is_connected(driver) && !beats_are_late(driver, now_ns);
 }
 
 int64_t session_patience(struct driver *driver)
@@ -437,7 +364,7 @@ void session_turn(struct driver *driver, int64_t now_ns)
         driver->upcalls->away(driver);
     }
     if (session != NULL)
-        session->look_ns = now_ns + session_timeout_ns(driver) / BEATS_PER_TIMEOUT;
+        session->look_ns = now_ns + session_timeout_ns(driver) / 10;
     if (session != NULL && is_hopeless(session, now_ns)) {
         driver->host->log(driver->host, 4, "nothing was heard for longer than a session lasts");
         session_abandon(driver);
@@ -445,9 +372,8 @@ void session_turn(struct driver *driver, int64_t now_ns)
     }
     if (session == NULL && now_ns >= driver->begin_ns)
         begin(driver, now_ns);
-    else if (session != NULL && session->beat_sent_ns == 0 && now_ns >= session->beat_due_ns &&
-             !rest(driver, now_ns))
-        beat(driver, now_ns);
+    else if (session != NULL && beats_are_due(session, now_ns) && !rest(driver, now_ns))
+        beats_turn(driver, now_ns);
     if (session != NULL && driver->away_ns != 0 && now_ns - driver->away_ns > LOOK_UP_NS &&
         now_ns - driver->lookup_ns > LOOK_UP_NS && !servers_asking(driver))
         servers_ask(driver);
@@ -456,9 +382,9 @@ void session_turn(struct driver *driver, int64_t now_ns)
 void session_due(const struct driver *driver, int64_t *due_ns)
 {
     const struct session *session = driver->session;
-    int64_t at_ns = session == NULL              ? driver->begin_ns
-                    : session->beat_sent_ns != 0 ? session->look_ns
-                                                 : session->beat_due_ns;
+    int64_t at_ns = session == NULL                    ? driver->begin_ns
+                    : session->beats.state == BEAT_OUT ? session->look_ns
+                                                       : beats_due(session);
     if (may_leave(driver))
         at_ns = 0;
     if (driver->away_due_ns < at_ns)

@@ -35,12 +35,13 @@
  *
  * RESTING. A client without a claim needs no deadline. When it has had none for a timeout, it stops to beat. The library's
  * pings keep the session alive, and the servers answer those without a write. The proof grows old meanwhile, and a new one
- * takes half a timeout. So the next claim gets a new session, because the making of one is a proof at once. Queries that
+ * takes half a tick at the least. So the next claim gets a new session, because the making of one is a proof at once. Queries that
  * are open in the old session are answered first (LEAVING): if it ended earlier, a list would begin anew, and nobody would
  * know whether a break was done. A query that comes meanwhile waits for the new session.
  *
- * THE DEADLINE of all leases is what the beats prove; proof.h has the argument. A renewal is answered from it without a
- * request, unless the connection is lost or a beat is overdue: then it fails, and the lease is SUSPECT.
+ * THE DEADLINE of all leases is what the beats prove; proof.h has the argument, beat.h the events, pace.h how many beats there
+ * are. A renewal is answered from it without a request, unless the connection is lost or a beat is overdue: then it fails,
+ * and the lease is SUSPECT.
  *
  * CLOSING. zookeeper_close() may wait for seconds, and joins the library's threads. So a session is closed on a thread of
  * its own, and the last one in close(), which also joins those threads: nothing posts after it. Requests that the library
@@ -48,10 +49,9 @@
 #ifndef MORTISE_ZOOKEEPER_SESSION_H
 #define MORTISE_ZOOKEEPER_SESSION_H
 
+#include "beat.h"
 #include "driver.h"
-#include "proof.h"
 
-#define BEATS_PER_TIMEOUT 10
 #define OPEN_MAX 256 /* requests on their way, about: a beat waits behind them */
 
 enum session_state {
@@ -74,13 +74,10 @@ struct session {
     struct request *requests; /* that are not answered */
     unsigned open;            /* how many */
     int64_t id;
-    int64_t since_ns;       /* when it was connected first; 0: never */
-    int64_t busy_ns;        /* when there was a claim or a query, last */
-    int64_t beat_sent_ns;   /* the beat that is on its way; 0: none */
-    int64_t beat_due_ns;    /* the next one */
-    unsigned beat_failures; /* how often there was no node to beat with */
-    int64_t look_ns;        /* while a beat is on its way: when to read the mailbox, whatever was posted */
-    struct proof proof;
+    int64_t since_ns; /* when it was connected first; 0: never */
+    int64_t busy_ns;  /* when there was a claim or a query, last */
+    int64_t look_ns; /* while a beat is on its way: when to read the mailbox, whatever was posted */
+    struct beats beats;
     int64_t servers_ms, servers_at_ns; /* the wall clock of the servers, and when it was read */
     pthread_t closer;
 };
@@ -99,6 +96,13 @@ static inline bool is_ready(const struct driver *driver)
     return is_connected(driver) && driver->session->state != SESSION_LEAVING;
 }
 
+/* As the servers granted it; before the connection as the config wants it. */
+static inline int64_t session_timeout_ns(const struct driver *driver)
+{
+    int64_t granted_ns = driver->session->beats.proof.timeout_ns;
+    return granted_ns != 0 ? granted_ns : driver->values[OPTION_SESSION_TIMEOUT].number * NS_PER_MS;
+}
+
 void session_event(struct driver *driver, int state);
 void session_servers_known(struct driver *driver);
 void session_turn(struct driver *driver, int64_t now_ns);
@@ -108,7 +112,6 @@ void session_close_all(struct driver *driver);
 void session_abandon(struct driver *driver);
 /* A claim is about to begin and needs a session that is proven: a session that rests makes room for another. */
 void session_wake(struct driver *driver);
-int64_t session_timeout_ns(const struct driver *driver);
 /* Until when the session is proven to live; 0: nothing is proven. */
 int64_t session_deadline(const struct driver *driver);
 /* The session is connected, and no beat is overdue. */

@@ -76,8 +76,10 @@ void claim_grant(struct driver *driver, struct claim *claim)
 {
     mortise_op *op = claim->op;
     int64_t now_ns = now_of(driver), until_ns = session_deadline(driver);
-    if (until_ns - now_ns < session_timeout_ns(driver) / BEATS_PER_TIMEOUT)
-        return; /* the next beat proves more, and calls again */
+    if (until_ns - now_ns < session_timeout_ns(driver) / 10) {
+        beats_need(driver); /* the next beat proves more, and calls again */
+        return;
+    }
     if (claim->state == CLAIM_READY && claim->kind.shared && claim->gate != NULL)
         return; /* when it has left the gate, so that others may come */
     if (claim->state == CLAIM_READY) {

@@ -1,6 +1,7 @@
 /* test_zookeeper_proof.c - the deadline that beats prove, against a model of the ensemble: a follower that tells its
  * leader with each ping which clients it has heard from, links that keep the order but are slow, a cut at any
  * instant. Whatever happens, the leader expires the session after the deadline, not before. */
+#include "pace.h"
 #include "proof.h"
 
 #include <CUnit/Basic.h>
@@ -77,6 +78,159 @@ static void test_tick_unknown(void)
     CU_ASSERT_EQUAL(proof.deadline_ns, proven(2000, 6000));
 }
 
+/* ---- the pace ---------------------------------------------------------------------------------------- */
+
+static uint64_t state;
+
+static int64_t random_below(int64_t limit)
+{
+    state = state * UINT64_C(6364136223846793005) + 1442695040888963407;
+    return (int64_t)((state >> 33) % (uint64_t)limit);
+}
+
+/* More than 0; random_below() has 31 bits. */
+static int64_t random_ns(int64_t limit_ns)
+{
+    return 1 + random_below(1000000) * (limit_ns / 1000000);
+}
+
+/* A client that beats at its pace, and what came of it. All servers work, and answers take a while. */
+struct life {
+    struct pace pace;
+    struct proof proof;
+    int64_t now_ns,
+        answer_ns;    /* answer_ns: when the beat that is out is answered; NEVER: none is */
+    int64_t delay_ns; /* of an answer, at most */
+    int64_t least_ns; /* the least that a lease was good for */
+    int beats;
+};
+
+static void life_beat(struct life *life)
+{
+    if (life->answer_ns != NEVER || pace_due(&life->pace) > life->now_ns)
+        return;
+    pace_sent(&life->pace, true, life->proof.timeout_ns, life->proof.half_tick_ns, life->now_ns);
+    life->answer_ns = life->now_ns + random_ns(life->delay_ns);
+    life->beats++;
+}
+
+static void life_begin(struct life *life, int64_t timeout_ms, int64_t tick_ms, int64_t delay_ns)
+{
+    *life = (struct life){.now_ns = 1000 * MS, .answer_ns = NEVER, .delay_ns = delay_ns};
+    proof_begin(&life->proof, life->now_ns);
+    pace_begin(&life->pace, life->now_ns);
+    proof_connected(&life->proof, timeout_ms, tick_ms);
+    pace_connected(&life->pace, false, life->proof.timeout_ns, life->now_ns);
+    life_beat(life);
+}
+
+/* Until then; looks_ns > 0: a claim looks at the end of a random time up to that, again and again. */
+static void life_goes_on(struct life *life, int64_t until_ns, int64_t looks_ns)
+{
+    int64_t look_ns = looks_ns > 0 ? life->now_ns + random_ns(looks_ns) : NEVER;
+    life->least_ns = NEVER;
+    life->beats = 0;
+    while (life->now_ns < until_ns) {
+        int64_t next_ns = life->answer_ns != NEVER ? life->answer_ns : pace_due(&life->pace);
+        life->now_ns = next_ns < look_ns ? next_ns : look_ns;
+        if (life->proof.deadline_ns - life->now_ns < life->least_ns)
+            life->least_ns = life->proof.deadline_ns - life->now_ns;
+        if (life->now_ns == life->answer_ns) {
+            proof_answered(&life->proof, life->pace.sent_ns, life->now_ns);
+            pace_answered(&life->pace, life->proof.timeout_ns, life->proof.half_tick_ns,
+                          life->now_ns);
+            life->answer_ns = NEVER;
+        }
+        if (life->now_ns == look_ns) {
+            pace_look(&life->pace, life->proof.timeout_ns, life->now_ns);
+            look_ns += random_ns(looks_ns);
+        }
+        life_beat(life);
+    }
+}
+
+#define LIFE_MS 30000
+
+/* Whether claims look often, now and then, or never; whether the tick is known or not; with answers that are late. */
+static void test_pace_keeps_a_fifth(void)
+{
+    static const int64_t delays_ms[] = {1, 40, 400}, looks_ms[] = {0, 50, 2000, 8000, 40000};
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        struct life life;
+        int64_t delay_ns = delays_ms[seed % 3] * MS, looks_ns = looks_ms[seed % 5] * MS;
+        state = seed * 2 + 1;
+        life_begin(&life, LIFE_MS, seed % 2 == 0 ? 0 : 2000, delay_ns);
+        life_goes_on(&life, life.now_ns + 20 * LIFE_MS * MS, looks_ns);
+        CU_ASSERT(life.least_ns > LIFE_MS * MS / 5 - 3 * delay_ns);
+    }
+}
+
+/* Of 1.3 times the pings of a client that sends three in a timeout. */
+static void test_quiet_pace(void)
+{
+    struct life life;
+    life_begin(&life, LIFE_MS, 0, MS);
+    life_goes_on(&life, life.now_ns + 2 * LIFE_MS * MS, 100 * MS);
+    CU_ASSERT(life.beats >= 2 * 9 && life.beats <= 2 * 14);
+    life_goes_on(&life, life.now_ns + 100 * LIFE_MS * MS, 0);
+    CU_ASSERT(life.beats <= 390);
+    CU_ASSERT(life.beats >= 380);
+}
+
+/* A look after a quiet time: with its answer the session is proven for almost half of the timeout. */
+static void test_look_after_quiet(void)
+{
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        struct life life;
+        state = seed * 2 + 1;
+        life_begin(&life, LIFE_MS, seed % 2 == 0 ? 0 : 2000, MS);
+        life_goes_on(&life, life.now_ns + LIFE_MS * MS + random_ns(9 * LIFE_MS * MS), 0);
+        life.now_ns += random_ns(LIFE_MS * MS / 4);
+        if (life.answer_ns != NEVER || life.now_ns >= pace_due(&life.pace) ||
+            life.now_ns < life.pace.sent_ns + LIFE_MS * MS / 10)
+            continue;
+        pace_look(&life.pace, life.proof.timeout_ns, life.now_ns);
+        CU_ASSERT_EQUAL(pace_due(&life.pace), life.now_ns);
+        pace_sent(&life.pace, true, life.proof.timeout_ns, life.proof.half_tick_ns, life.now_ns);
+        proof_answered(&life.proof, life.now_ns, life.now_ns + MS);
+        CU_ASSERT(life.proof.deadline_ns - life.now_ns > LIFE_MS * MS * 47 / 100 - 10 * MS);
+    }
+}
+
+/* A session that is shorter than two ticks, whose half a tick is 0.45 of it. */
+static void test_pace_of_a_short_session(void)
+{
+    struct life life;
+    life_begin(&life, 2000, 1800, MS);
+    life_goes_on(&life, life.now_ns + 100 * 2000 * MS, 0);
+    CU_ASSERT(life.least_ns > 2000 * MS / 5);
+}
+
+static void test_pace_without_connection(void)
+{
+    struct pace pace;
+    const int64_t timeout_ns = LIFE_MS * MS, tenth_ns = timeout_ns / 10;
+    pace_begin(&pace, MS);
+    pace_sent(&pace, true, timeout_ns, timeout_ns / 4, MS);
+    pace_answered(&pace, timeout_ns, timeout_ns / 4, 2 * MS);
+    pace_suspended(&pace, 9 * MS);
+    CU_ASSERT_EQUAL(pace_due(&pace), 9 * MS);
+    pace_sent(&pace, false, timeout_ns, timeout_ns / 4, 9 * MS);
+    CU_ASSERT_EQUAL(pace_due(&pace), 9 * MS + tenth_ns);
+    pace_connected(&pace, true, timeout_ns, 10 * MS);
+    CU_ASSERT_EQUAL(pace_due(&pace), 9 * MS + tenth_ns);
+    pace_answered(&pace, timeout_ns, timeout_ns / 4, 11 * MS); /* a Q before that is of no use */
+    CU_ASSERT_EQUAL(pace_due(&pace), 11 * MS + timeout_ns / 4);
+    pace_connected(&pace, false, timeout_ns, 20 * MS);
+    CU_ASSERT_EQUAL(pace_due(&pace), 20 * MS);
+    pace_again(&pace, 20 * MS);
+    pace_rest(&pace);
+    CU_ASSERT_EQUAL(pace_due(&pace), PACE_NEVER);
+    pace_sent(&pace, true, timeout_ns, timeout_ns / 4, 30 * MS);
+    pace_need(&pace, timeout_ns);
+    CU_ASSERT_EQUAL(pace_due(&pace), 30 * MS + tenth_ns);
+}
+
 /* ---- the model ------------------------------------------------------------------------------------- */
 
 enum message { BEAT, PING, TOUCH };
@@ -96,14 +250,6 @@ struct model {
     int64_t next_ping_ms;
     int64_t beat_sent_ms, next_beat_ms; /* beat_sent < 0: none is on its way */
 };
-
-static uint64_t state;
-
-static int64_t random_below(int64_t limit)
-{
-    state = state * UINT64_C(6364136223846793005) + 1442695040888963407;
-    return (int64_t)((state >> 33) % (uint64_t)limit);
-}
 
 /* Links between the two servers carry nothing after the cut; what was on its way is lost. */
 static void put(struct model *model, enum link link, enum message message, int64_t delay_ms)
@@ -215,6 +361,11 @@ static CU_TestInfo tests[] = {
     {"the making of a session counts at once", test_making_counts_at_once},
     {"three beats", test_three_beats},
     {"a reconnection needs a beat", test_reconnection_needs_a_beat},
+    {"the pace keeps a fifth", test_pace_keeps_a_fifth},
+    {"the pace of a client that only holds", test_quiet_pace},
+    {"a look after a quiet time", test_look_after_quiet},
+    {"the pace of a session shorter than two ticks", test_pace_of_a_short_session},
+    {"the pace without a connection", test_pace_without_connection},
     {"the tick is unknown", test_tick_unknown},
     {"cut off at any instant", test_cut_off_at_any_instant},
     CU_TEST_INFO_NULL,

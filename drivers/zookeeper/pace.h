@@ -1,0 +1,73 @@
+/* pace.h - when a session beats. proof.h says what beats prove; this file says how often a client sends them.
+ *
+ * Any beats are safe: the proof looks at those that were answered, however far they are apart. The pace decides only how long
+ * a lease is good for at the least. With beats P, Q, R at equal distances, the answer to R proves P, and just before the
+ * next answer P is three distances old. So a request more in a timeout is bought with time that a lease lasts without any
+ * answer:
+ *
+ *   beats in a timeout   a lease is good for, at the least
+ *   10                   0.69 of the timeout (0.49, if the servers' tick is not known)
+ *   3.9                  0.21
+ *   3 (the pings of other libraries)   nothing
+ *
+ * A client that only holds or waits makes *steps*, 3.9 in a timeout. Two steps are half a tick apart at least, counted
+ * from the answer to the first, because the second is of no use as a Q before. While claims look at their folders, the
+ * client also makes *extra* beats, up to ten in a timeout, each in the flight of such a look. So a lease that begins after a
+ * quiet time has almost half of the timeout proven, as soon as that flight is answered. An extra beat does not move the
+ * next step, so extra beats never make a proof worse: between two steps that are near enough to prove each other, they
+ * can only be a later Q, or a later P.
+ *
+ *   event                                    next step                       next extra beat
+ *   a step was sent                          0.2575 of the timeout later     none
+ *   a step was answered                      half a tick later at least      -
+ *   an extra beat was sent                   -                               none
+ *   a claim looks at its folder              -                               at once, if a tenth of the timeout has passed
+ *                                                                            since the last beat
+ *   a claim needs more proof for its grant   -                               a tenth of the timeout after the last beat
+ *   the beat found no node to write to       -                               at once
+ *   the connection is lost                   at once: its instant may count  none
+ *   a beat without a connection              a tenth of the timeout later    none
+ *   a connection, and no beat is out         at once                         -
+ *   a connection, and one is out             a step later at most            -
+ *   the client rests                         never                           none
+ *
+ * A session that is shorter than two ticks has no steps, because two of them prove nothing: it beats ten times in a timeout.
+ * A beat that is sent half a tick after the answer to the last step is a step, whatever it was sent for. One beat is on its way
+ * at a time: what is due meanwhile is sent behind its answer.
+ *
+ * Pure arithmetic on instants of CLOCK_BOOTTIME; beat.c sends. unit.zookeeper_proof tries this pace on its model. */
+#ifndef MORTISE_ZOOKEEPER_PACE_H
+#define MORTISE_ZOOKEEPER_PACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct pace {
+    int64_t sent_ns;          /* the last beat; 0: none */
+    int64_t step_answered_ns; /* the answer to the last step */
+    int64_t step_due_ns;
+    int64_t extra_due_ns;
+    bool is_step; /* the last beat was one */
+};
+
+/* Instants that never come, as in MORTISE_NEVER. */
+#define PACE_NEVER INT64_MAX
+
+/* The first beat is due. */
+void pace_begin(struct pace *pace, int64_t now_ns);
+/* When the next beat is due, of either kind. */
+int64_t pace_due(const struct pace *pace);
+/* The timeout and half a tick as they are known (proof.h). */
+void pace_sent(struct pace *pace, bool connected, int64_t timeout_ns, int64_t half_tick_ns,
+               int64_t now_ns);
+void pace_answered(struct pace *pace, int64_t timeout_ns, int64_t half_tick_ns, int64_t now_ns);
+void pace_look(struct pace *pace, int64_t timeout_ns, int64_t now_ns);
+void pace_need(struct pace *pace, int64_t timeout_ns);
+/* The beat is to be repeated. */
+void pace_again(struct pace *pace, int64_t now_ns);
+/* is_out: a beat is on its way, from before the connection. */
+void pace_connected(struct pace *pace, bool is_out, int64_t timeout_ns, int64_t now_ns);
+void pace_suspended(struct pace *pace, int64_t now_ns);
+void pace_rest(struct pace *pace);
+
+#endif
