@@ -157,7 +157,7 @@ def check_chinese(readme, chinese):
     sections = [re.split(r"(?m)^## .*$", text) for text in (readme, chinese)]
     check(len(sections[0]) == len(sections[1]), "README.zh-CN.md has another number of sections")
     for number, (here, there) in enumerate(zip(*sections)):
-        here, there = language_free(here), language_free(there.replace("README.md", "README.zh-CN.md"))
+        here, there = language_free(here), language_free(re.sub(r"(?<!/)README\.md", "README.zh-CN.md", there))
         for what in here:
             check(here[what] == there[what], f"{what} of section {number}: README.md has {here[what]}, "
                                              f"README.zh-CN.md {there[what]}")
