@@ -78,6 +78,7 @@ static void api_lose_all(void)
 {
     sim_lock();
     store_each(lose_one, NULL);
+    flight_lose_grants();
     sim_unlock(NULL);
 }
 

@@ -200,6 +200,25 @@ bool flight_may_come(const mortise_grant_id *grant)
     return false;
 }
 
+static void lose_grants(struct flight *list)
+{
+    struct flight *flight;
+    DL_FOREACH (list, flight) {
+        if (flight->stage == RETURNING && flight->op->kind == MORTISE_OP_ACQUIRE &&
+            flight->answer == MORTISE_OK)
+            flight->answer = MORTISE_INDETERMINATE;
+    }
+}
+
+void flight_lose_grants(void)
+{
+    struct instance *instance;
+    DL_FOREACH (sim_instances, instance) {
+        lose_grants(instance->timed);
+        lose_grants(instance->parked);
+    }
+}
+
 /* ---- start, cancel, turn ---------------------------------------------------------------------- */
 
 static void start_planned(struct instance *instance, mortise_op *op, int64_t now_ns)

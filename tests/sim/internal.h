@@ -154,6 +154,7 @@ void flight_reset(void);
 uint64_t flight_count(int kind);
 uint64_t flight_held(int rule);
 void flight_let_go(int rule);
+void flight_lose_grants(void);
 
 /* ---- ghost.c. sim_lock is held. ------------------------------------------------------------------ */
 

@@ -74,7 +74,8 @@ typedef struct sim_api {
 
     /* Removes the name's claim (as if it expired, or an operator deleted it), without news. False: there was none. */
     bool (*lose)(const char *name);
-    /* Removes every claim, as a server does that came back empty. Tokens go on. */
+    /* Removes every claim, as a server does that came back empty. Tokens go on. What it granted before and has not been
+     * told yet is never told: a driver has lost that connection. Those acquires are INDETERMINATE. */
     void (*lose_all)(void);
     /* Makes a stranger hold the name until the instant (MORTISE_NEVER: forever). Returns its token. */
     uint64_t (*seize)(const char *name, int64_t expires_ns);
