@@ -54,11 +54,10 @@ enum ghost_answer ghost_take(struct request *request, const struct session *sess
 static bool send_drop(struct request *request)
 {
     struct my_request *mine = my_request(request);
-    const char *begin = sql_texts[TEXT_SWEEP_DROP].text;
     MYSQL_ROW row;
     size_t count = 0;
     text_clear(&mine->text);
-    text_add(&mine->text, begin, strlen(begin));
+    text_string(&mine->text, sql_texts[TEXT_SWEEP_DROP].text);
     while (mine->rows != NULL && (row = mysql_fetch_row(mine->rows)) != NULL) {
         const unsigned long *lengths = mysql_fetch_lengths(mine->rows);
         if (row[0] == NULL || lengths == NULL)
@@ -66,7 +65,7 @@ static bool send_drop(struct request *request)
         text_add(&mine->text, ",", count++ > 0);
         text_hex(&mine->text, row[0], lengths[0]);
     }
-    text_add(&mine->text, sql_sweep_end, strlen(sql_sweep_end));
+    text_string(&mine->text, sql_sweep_end);
     if (count == 0 || mine->text.failed)
         return false;
     mine->id = TEXT_SWEEP_DROP;

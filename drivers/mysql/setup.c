@@ -17,11 +17,6 @@ static void refuse(struct link *link, mortise_status status, bool retryable, con
     link_failed_why(link, status, retryable, why);
 }
 
-static void add_text(struct text *out, const char *text)
-{
-    text_add(out, text, strlen(text));
-}
-
 static void write_identify(struct link *link)
 {
     struct values values = {.count = 0};
@@ -29,29 +24,29 @@ static void write_identify(struct link *link)
     value_number(&values, 1);
     value_number(&values, statement_s);
     text_fill(&my_link(link)->out, sql_settings, &values);
-    add_text(&my_link(link)->out, ";");
-    add_text(&my_link(link)->out, sql_identify);
+    text_string(&my_link(link)->out, ";");
+    text_string(&my_link(link)->out, sql_identify);
 }
 
 static void write_make(struct link *link)
 {
     for (size_t i = 0; i < sql_make_count; i++) {
-        add_text(&my_link(link)->out, i > 0 ? ";" : "");
-        add_text(&my_link(link)->out, sql_make[i]);
+        text_string(&my_link(link)->out, i > 0 ? ";" : "");
+        text_string(&my_link(link)->out, sql_make[i]);
     }
 }
 
 static void write_layout(struct link *link)
 {
     if (driver_of(link)->repeatable) {
-        add_text(&my_link(link)->out, sql_repeatable);
-        add_text(&my_link(link)->out, ";");
+        text_string(&my_link(link)->out, sql_repeatable);
+        text_string(&my_link(link)->out, ";");
     }
     if (my_link(link)->galera) {
-        add_text(&my_link(link)->out, sql_galera);
-        add_text(&my_link(link)->out, ";");
+        text_string(&my_link(link)->out, sql_galera);
+        text_string(&my_link(link)->out, ";");
     }
-    add_text(&my_link(link)->out, sql_layout);
+    text_string(&my_link(link)->out, sql_layout);
 }
 
 static bool begin(struct link *link, enum setup_phase phase)

@@ -207,6 +207,7 @@ bool flight_done(struct link *link)
     link->failures = 0;
     if (link->group_count > 0)
         link->heard_ns = remote_now(link->remote);
+    link_expect(link, 0);
     if (!group.failed) {
         committed(&group);
         return link->state == LINK_READY;

@@ -17,6 +17,7 @@
 #define BACKOFF_STEPS 6 /* doublings, to 1.3 s */
 #define LOOK_FIRST_NS (NS_PER_MS / 2)
 #define LOOK_LAST_NS (64 * NS_PER_MS)
+#define SHORT_NS (2 * NS_PER_MS)     /* before a look for fewer bytes than expected */
 #define SHARES_MAX 3                 /* of connect_timeout, for the addresses */
 #define STOOD_NS (10000 * NS_PER_MS) /* a connection that lasted for so long was no failure */
 
@@ -55,6 +56,7 @@ static void finish(struct link *link)
     link_poll_no_more(link);
     link->remote->dialect->close(link);
     link->share_ns = link->look_ns = MORTISE_NEVER;
+    link->expected = 0;
     memset(&link->session, 0, sizeof(link->session));
 }
 
@@ -269,6 +271,20 @@ void link_look_soon(struct link *link)
     link->look_ns = now_ns(link) + link->look_step_ns;
 }
 
+/* At the end of the stream poll() wakes, however few bytes are left. */
+void link_expect(struct link *link, size_t bytes)
+{
+    int least = bytes > 0 ? (int)bytes : 1;
+    if (bytes > 0) {
+        link->look_step_ns = SHORT_NS;
+        link->look_ns = now_ns(link) + link->look_step_ns;
+    }
+    if (link->expected == bytes || link->fd < 0)
+        return;
+    setsockopt(link->fd, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof(least));
+    link->expected = bytes;
+}
+
 enum link_peek link_peek(const struct link *link)
 {
     char byte;
@@ -295,11 +311,13 @@ static short glance(struct link *link, short events)
     if (link->fd < 0 || events != 0 || !due)
         return events;
     struct pollfd fd = link_pollfd(link);
-    bool goes_on = link->state != LINK_READY || flight_has_own(link);
+    bool goes_on = link->state != LINK_READY || flight_has_own(link) || link->expected > 0;
     if (link->look_step_ns < LOOK_LAST_NS)
         link->look_step_ns *= 2;
     link->look_ns = goes_on ? now + link->look_step_ns : MORTISE_NEVER;
-    return poll(&fd, 1, 0) == 1 ? fd.revents : 0;
+    if (poll(&fd, 1, 0) == 1)
+        return fd.revents;
+    return link->expected > 0 && link_peek(link) == PEEK_BYTES ? POLLIN : 0;
 }
 
 static short events_of(const struct link *link, const struct pollfd *ready, size_t n)

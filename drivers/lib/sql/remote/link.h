@@ -116,6 +116,7 @@ struct link {
     int64_t heard_ns; /* when a group came back, last */
     int64_t look_ns;  /* read then, whatever poll says. NEVER */
     int64_t look_step_ns;
+    size_t expected; /* bytes: poll keeps quiet about fewer. 0: about none */
 };
 
 /* ---- link.c ------------------------------------------------------------------------------------- */
@@ -144,6 +145,10 @@ void link_ready(struct link *link);
 void link_close(struct link *link);
 /* An answer will come that the core does not poll for. */
 void link_look_soon(struct link *link);
+/* So many bytes are to come, unless a statement fails. poll() sleeps until they are there: to wake this process for each
+ * answer in a group costs the server a quarter of the statement. After 2 ms, and then less and less often, fewer are looked
+ * for. So a number that is too large makes answers late, but loses none. 0: poll() as usual. */
+void link_expect(struct link *link, size_t bytes);
 /* What is in its socket: bytes, nothing, the end of file. */
 enum link_peek { PEEK_NOTHING, PEEK_BYTES, PEEK_END };
 enum link_peek link_peek(const struct link *link);

@@ -45,6 +45,11 @@ void text_add(struct text *text, const char *bytes, size_t len)
         memcpy(to, bytes, len);
 }
 
+void text_string(struct text *text, const char *string)
+{
+    text_add(text, string, strlen(string));
+}
+
 void text_hex(struct text *text, const void *bytes, size_t len)
 {
     static const char digits[] = "0123456789abcdef";

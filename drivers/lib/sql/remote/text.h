@@ -33,6 +33,7 @@ struct values {
 void text_free(struct text *text);
 void text_clear(struct text *text); /* keeps its memory */
 void text_add(struct text *text, const char *bytes, size_t len);
+void text_string(struct text *text, const char *string);
 void text_hex(struct text *text, const void *bytes, size_t len);
 /* A template in which $a is the first value, $b the second one, and so on. */
 void text_fill(struct text *text, const char *format, const struct values *values);
