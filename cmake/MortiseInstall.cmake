@@ -14,6 +14,11 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/mortise" DESTINATION "${CMAKE_I
 set(man_dir "${PROJECT_SOURCE_DIR}/docs/man")
 install(FILES "${man_dir}/mortise.1" "${man_dir}/mortise-run.1" "${man_dir}/mortise-witness.1" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1"
         COMPONENT command)
+if(TARGET mortise-serve)
+    set_target_properties(mortise-serve PROPERTIES INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
+    install(TARGETS mortise-serve RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT serve)
+    install(FILES "${man_dir}/mortise-serve.1" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT serve)
+endif()
 install(FILES "${man_dir}/libmortise.3" DESTINATION "${CMAKE_INSTALL_MANDIR}/man3" COMPONENT dev)
 install(FILES "${man_dir}/mortise.conf.5" DESTINATION "${CMAKE_INSTALL_MANDIR}/man5" COMPONENT command)
 if(TARGET conformance)
@@ -37,6 +42,13 @@ foreach(who IN ITEMS system user)
     configure_file("${unit_dir}/mortise-witness.service.in" "${unit}" @ONLY)
     install(FILES "${unit}" "${unit_dir}/mortise-witness.socket" DESTINATION "lib/systemd/${who}" COMPONENT command)
 endforeach()
+
+# The page, as a service of the system.
+if(TARGET mortise-serve)
+    set(unit "${PROJECT_BINARY_DIR}/systemd/system/mortise-serve.service")
+    configure_file("${unit_dir}/mortise-serve.service.in" "${unit}" @ONLY)
+    install(FILES "${unit}" "${unit_dir}/mortise-serve.socket" DESTINATION "lib/systemd/system" COMPONENT serve)
+endif()
 
 # CMake package
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/Mortise")

@@ -3,6 +3,7 @@
 #   libmortise0.2         the library; named by its soname, as Debian does
 #   libmortise-dev        headers, CMake package, pkg-config file, libmortise(3)
 #   mortise               the command, its pages and its completion
+#   mortise-serve         the page of the held locks, which needs an HTTP library
 #   mortise-driver-NAME   a driver, which needs its client library
 #   mortise-plugins       trace, chaos, metrics, …
 #   mortise-conformance   the suite for drivers, where the tests are built
@@ -82,6 +83,11 @@ mortise_package(command NAME mortise SECTION utils MULTI_ARCH foreign DEPENDS "$
     RECOMMENDS "mortise-driver-${MORTISE_DEFAULT_DRIVER}"
     SUMMARY "distributed locks: run a command under one"
     TEXT "This is the command: it runs others under a lock, and shows who holds\nwhich.")
+if(TARGET mortise-serve)
+    mortise_package(serve NAME mortise-serve SECTION utils MULTI_ARCH foreign DEPENDS "${same_library}, mortise (= ${PROJECT_VERSION}-1)"
+        SUMMARY "distributed locks: a web page of the held ones"
+        TEXT "This is the program behind \"mortise serve\": a read-only page that shows who\nholds which lock, with metrics for Prometheus.")
+endif()
 get_property(drivers GLOBAL PROPERTY MORTISE_DRIVERS_BUILT)
 foreach(driver IN LISTS drivers)
     mortise_package(driver_${driver} NAME mortise-driver-${driver} SECTION libs MULTI_ARCH same DEPENDS "${same_library}"
@@ -121,6 +127,9 @@ mortise_package_documents(dev libmortise-dev PAGES cxx.md driver-guide.md fencin
     EXAMPLES hello.c EXAMPLE_FOLDERS driver-skeleton event-loops)
 mortise_package_documents(command mortise PAGES ../README.md choosing.md configuration.md etcd.md migrating.md mysql.md postgres.md recipes.md redis.md redlock.md)
 mortise_package_documents(plugins mortise-plugins PAGES plugins.md EXAMPLES grafana-dashboard.json)
+if(TARGET mortise-serve)
+    mortise_package_documents(serve mortise-serve PAGES operating.md)
+endif()
 if(TARGET adapter-mortise)
     mortise_package_documents(bench mortise-bench PAGES benchmarking.md)
 endif()

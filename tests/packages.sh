@@ -21,6 +21,7 @@ libpq-dev       module    libpq
 libnghttp2-dev  module    libnghttp2
 libssl-dev      module    openssl
 libmariadb-dev  module    libmariadb
+libmicrohttpd-dev module  libmicrohttpd
 '
 packages_to_test='
 g++             command   g++
@@ -59,6 +60,8 @@ lintian         command   lintian
 dpkg-dev        command   dpkg-gensymbols
 man-db          command   man
 iproute2        command   ip
+chromium        command   chromium
+prometheus      command   promtool
 cppcheck        command   cppcheck
 shellcheck      command   shellcheck
 '

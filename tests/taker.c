@@ -20,7 +20,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-enum { LEASES_MAX = 64, WORDS_MAX = 8 };
+enum { LEASES_MAX = 8192, WORDS_MAX = 8 };
 
 static mortise_client *client;
 static mortise_lease *leases[LEASES_MAX];

@@ -13,6 +13,7 @@ int command_check(int argc, char **argv);
 int command_drivers(int argc, char **argv);
 int command_schema(int argc, char **argv);
 int command_migrate(int argc, char **argv);
+int command_serve(int argc, char **argv);
 int command_bench(int argc, char **argv);
 int command_witness(int argc, char **argv);
 

@@ -25,6 +25,7 @@ static const struct command commands[] = {
     {"break", command_break},     {"watch", command_watch},   {"check", command_check},
     {"drivers", command_drivers}, {"schema", command_schema}, {"migrate", command_migrate},
     {"bench", command_bench},     {"witness", command_witness},
+    {"serve", command_serve},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
@@ -44,6 +45,7 @@ static const char help[] =
     "                            show the installed modules and their config keys\n"
     "  mortise schema NAME       print the SQL that creates a driver's table\n"
     "  mortise witness           release the locks of processes that crash, at once\n"
+    "  mortise serve             show the held locks on a web page, with metrics\n"
     "  mortise migrate …         move a fleet from one backend to another\n"
     "  mortise bench …           compare the drivers (needs mortise-bench)\n"
     "\n"

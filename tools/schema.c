@@ -1,6 +1,7 @@
 /* schema.c - `mortise schema`, and the commands that live in programs of their own.
  *
- * schema prints the statements that a driver needs in its database; bench hands over to mortise-bench. */
+ * schema prints the statements that a driver needs in its database. bench and serve execute mortise-bench and
+ * mortise-serve. */
 #include "commands.h"
 #include "connect.h"
 #include "exit_code.h"
@@ -50,19 +51,29 @@ int command_schema(int argc, char **argv)
     return finish_output(exit_code_of(status));
 }
 
-/* Looks beside this very program first (a build folder, another prefix), then in the PATH. */
-static void exec_bench(char **argv)
+/* Looks beside this very program first (a build folder, another prefix). */
+static void exec_beside(const char *program, char **argv)
 {
     char path[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", path, sizeof path - sizeof "mortise-bench");
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 64);
 
     if (length > 0) {
         path[length] = '\0';
         char *slash = strrchr(path, '/');
-        memcpy(slash + 1, "mortise-bench", sizeof "mortise-bench");
+        snprintf(slash + 1, 64, "%s", program);
         execv(path, argv);
     }
-    execvp("mortise-bench", argv);
+}
+
+static int exec_failed(const char *command, const char *program)
+{
+    const int error = errno;
+
+    if (error == ENOENT)
+        say("%s needs the program %s, which is not installed", command, program);
+    else
+        say("cannot run %s: %s", program, strerror(error));
+    return error == ENOENT ? EXIT_BACKEND_AWAY : EXIT_SYSTEM;
 }
 
 int command_bench(int argc, char **argv)
@@ -73,10 +84,20 @@ int command_bench(int argc, char **argv)
     if (config_where != NULL)
         setenv("MORTISE_CONFIG", config_where, 1);
     argv[0] = name;
-    exec_bench(argv);
-    if (errno == ENOENT)
-        say("bench needs the program mortise-bench, which is not installed");
-    else
-        say("cannot run mortise-bench: %s", strerror(errno));
-    return errno == ENOENT ? EXIT_BACKEND_AWAY : EXIT_SYSTEM;
+    exec_beside(name, argv);
+    execvp(name, argv);
+    return exec_failed("bench", name);
+}
+
+/* The program belongs to this one, so it is not looked for in the PATH. */
+int command_serve(int argc, char **argv)
+{
+    static char name[] = "mortise-serve";
+
+    (void)argc;
+    if (config_where != NULL)
+        setenv("MORTISE_CONFIG", config_where, 1);
+    argv[0] = name;
+    exec_beside(name, argv);
+    return exec_failed("serve", name);
 }

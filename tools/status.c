@@ -1,6 +1,8 @@
 /* status.c - `mortise status` and `mortise list`: who holds these locks, and which are held.
  *
  * status asks about names, one by one; list asks the backend for all names that begin with a prefix. */
+#include "backend_metrics.h"
+#include "clock.h"
 #include "commands.h"
 #include "connect.h"
 #include "exit_code.h"
@@ -31,17 +33,25 @@ static const char status_help[] =
     "Exit code: 0 answered (held or not), 64 usage, 69 backend unreachable, 78 config.\n";
 
 static const char list_help[] =
-    "Usage: mortise list [--json] [PREFIX]\n"
+    "Usage: mortise list [--json | --prometheus] [PREFIX]\n"
     "Lists the held locks whose names begin with PREFIX, in byte order. Of a shared lock it\n"
     "shows the oldest holder; `mortise status NAME` shows all.\n"
     "\n"
     "      --json                print an array of objects, as `mortise status` does\n"
+    "      --prometheus          print metrics: held names, waiters and the oldest holder, by the\n"
+    "                            part of the name up to its first / or :. If the backend does not\n"
+    "                            answer, they say so, and the exit code is 69\n"
     "  -C, --config FILE|URL     config file or URL\n"
     "\n"
     "Exit code: 0 answered, 64 usage, 69 backend unreachable or cannot list, 78 config.\n";
 
+enum { OPTION_PROMETHEUS = OPTION_PRIVATE };
 static const struct option options[] = {
     {"json", no_argument, NULL, OPTION_JSON}, COMMON_OPTIONS, {0}};
+static const struct option list_options[] = {{"json", no_argument, NULL, OPTION_JSON},
+                                             {"prometheus", no_argument, NULL, OPTION_PROMETHEUS},
+                                             COMMON_OPTIONS,
+                                             {0}};
 
 /* Where answers go: into a table that is printed at the end, or out as JSON at once. */
 struct sink {
@@ -137,14 +147,18 @@ static int sink_end(struct sink *sink, int code)
     return finish_output(code);
 }
 
-static bool read_options(int argc, char **argv, const char *help, bool *as_json, int *code)
+/* as_metrics is NULL for status, which has no such option. */
+static bool read_options(int argc, char **argv, bool *as_json, bool *as_metrics, int *code)
 {
+    const struct option *own = as_metrics != NULL ? list_options : options;
     int option;
 
-    while ((option = getopt_long(argc, argv, ":C:", options, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, ":C:", own, NULL)) != -1) {
         if (option == OPTION_JSON)
             *as_json = true;
-        else if (option_common(option, argv, help, code))
+        else if (option == OPTION_PROMETHEUS)
+            *as_metrics = true;
+        else if (option_common(option, argv, as_metrics != NULL ? list_help : status_help, code))
             return false;
     }
     return true;
@@ -170,7 +184,7 @@ int command_status(int argc, char **argv)
     bool as_json = false;
     int code = EXIT_DONE;
 
-    if (!read_options(argc, argv, status_help, &as_json, &code))
+    if (!read_options(argc, argv, &as_json, NULL, &code))
         return code;
     if (optind >= argc)
         return bad_usage(argv[0], "no lock named");
@@ -187,29 +201,59 @@ int command_status(int argc, char **argv)
     return code;
 }
 
+static int list_names(mortise_client *client, const char *prefix, bool as_json)
+{
+    struct sink sink;
+    mortise_error error;
+
+    witness_ask_begin(client);
+    sink_begin(&sink, as_json);
+    mortise_status status = mortise_list(client, prefix, sink_put, &sink, &error);
+    if (status != MORTISE_OK)
+        say_error(&error);
+    return sink_end(&sink, exit_code_of(status));
+}
+
+static bool add_to_tally(const mortise_info *info, void *user_data)
+{
+    tally_add(user_data, info);
+    return true;
+}
+
+static int list_metrics(mortise_client *client, const char *prefix)
+{
+    struct tally tally;
+    mortise_error error;
+
+    tally_begin(&tally);
+    const int64_t began_ns = boottime_ns();
+    mortise_status status = mortise_list(client, prefix, add_to_tally, &tally, &error);
+    const int64_t took_ms = (boottime_ns() - began_ns) / 1000000;
+    if (status != MORTISE_OK)
+        say_error(&error);
+    metrics_write(stdout, client, status == MORTISE_OK ? &tally : NULL, took_ms);
+    tally_end(&tally);
+    return finish_output(exit_code_of(status));
+}
+
 int command_list(int argc, char **argv)
 {
-    bool as_json = false;
+    bool as_json = false, as_metrics = false;
     int code = EXIT_DONE;
 
-    if (!read_options(argc, argv, list_help, &as_json, &code))
+    if (!read_options(argc, argv, &as_json, &as_metrics, &code))
         return code;
     if (argc - optind > 1)
         return bad_usage(argv[0], "only one prefix can be given");
+    if (as_json && as_metrics)
+        return bad_usage(argv[0], "--json and --prometheus exclude each other");
     const char *prefix = optind < argc ? argv[optind] : "";
     if (strlen(prefix) > MORTISE_NAME_MAX)
         return bad_usage(argv[0], "the prefix is longer than %d bytes", MORTISE_NAME_MAX);
     mortise_client *client = open_client(&code);
     if (client == NULL)
         return code;
-    struct sink sink;
-    mortise_error error;
-    witness_ask_begin(client);
-    sink_begin(&sink, as_json);
-    mortise_status status = mortise_list(client, prefix, sink_put, &sink, &error);
-    if (status != MORTISE_OK)
-        say_error(&error);
-    code = sink_end(&sink, exit_code_of(status));
+    code = as_metrics ? list_metrics(client, prefix) : list_names(client, prefix, as_json);
     mortise_close(client, NULL);
     return code;
 }

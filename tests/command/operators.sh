@@ -196,7 +196,7 @@ complete_words() { # WORDS…: what is offered for the last one
         _mortise; printf "%s\n" "${COMPREPLY[@]}"' x \
         "$(dirname "$0")/../../tools/completion/mortise.bash" "$@" | sort | xargs
 }
-same "commands" "schema status" "$(complete_words mortise s)"
+same "commands" "schema serve status" "$(complete_words mortise s)"
 yes "options of run" [ "$(complete_words "$BIN" run --on)" = "--on-loss" ]
 same "values" "kill warn" "$(complete_words "$BIN" run --on-loss '')"
 hold "${N}complete-me"

@@ -59,6 +59,10 @@ for file in include/mortise/mortise.h include/mortise/driver.h include/mortise/w
     share/man/man1/mortise-conformance.1 share/man/man3/libmortise.3 share/man/man5/mortise.conf.5 share/bash-completion/completions/mortise; do
     [ -f "$prefix/$file" ] || fail "$file was not installed"
 done
+[ ! -x "$build/bin/mortise-serve" ] || for file in bin/mortise-serve share/man/man1/mortise-serve.1 lib/systemd/system/mortise-serve.socket \
+    lib/systemd/system/mortise-serve.service; do
+    [ -f "$prefix/$file" ] || fail "$file was not installed"
+done
 for alias in "$libdir"/mortise/*.so; do
     [ -f "$alias" ] || fail "$alias leads nowhere"
     [ ! -L "$alias" ] || case $(readlink "$alias") in

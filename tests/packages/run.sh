@@ -43,6 +43,7 @@ library=$(printf '%s\n' "$soname" | sed 's/\.so\.//')
 {
     printf '%s\n' "$library" libmortise-dev mortise mortise-plugins mortise-conformance
     [ ! -x "$build/bench/mortise-bench-digest" ] || echo mortise-bench
+    [ ! -x "$build/bin/mortise-serve" ] || echo mortise-serve
     for driver in "$@"; do
         echo "mortise-driver-$driver"
     done

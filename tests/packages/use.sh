@@ -34,6 +34,7 @@ if [ "$how" = root ]; then
     ldconfig -p | grep -F libmortise.so.
     man -w mortise mortise-run mortise-witness mortise.conf libmortise mortise-conformance
     [ ! -x /usr/bin/mortise-bench ] || man -w mortise-bench
+    [ ! -x /usr/bin/mortise-serve ] || man -w mortise-serve
     flags=$(pkg-config --cflags --libs mortise)
 else
     usr=$work/unpacked/usr libs=$work/unpacked/usr/lib
@@ -49,6 +50,7 @@ fi
 
 [ "$(command -v mortise)" = "$usr/bin/mortise" ]
 mortise --version
+[ ! -x "$usr/bin/mortise-serve" ] || mortise serve --version # it finds the library
 # every module of the packages loads, and comes from there (/lib may be another name of /usr/lib)
 mortise drivers >"$work/drivers"
 find "$usr/lib" -path '*/mortise/*.so' -type f | while read -r module; do

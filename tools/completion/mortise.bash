@@ -51,14 +51,14 @@ _mortise() {
             return
             ;;
         -C | --config | -w | --wait | -E | --conflict-exit-code | --ttl | --grace | --on-loss | \
-            --token | --interval | --section | --permits | --socket) i=$((i + 1)) ;;
+            --token | --interval | --section | --permits | --socket | --listen | --token-file) i=$((i + 1)) ;;
         -*) ;;
         *) if [ -z "$command" ]; then command=${COMP_WORDS[i]}; else names=$((names + 1)); fi ;;
         esac
     done
 
     case $before in
-    -C | --config | --socket)
+    -C | --config | --socket | --token-file)
         mapfile -t COMPREPLY < <(compgen -f -- "$word")
         return
         ;;
@@ -68,6 +68,10 @@ _mortise() {
         ;;
     -w | --wait)
         mapfile -t COMPREPLY < <(compgen -W '10s 1m forever' -- "$word")
+        return
+        ;;
+    --listen)
+        mapfile -t COMPREPLY < <(compgen -W '127.0.0.1:9750' -- "$word")
         return
         ;;
     --token)
@@ -82,19 +86,20 @@ _mortise() {
     local words=''
     case $command in
     '')
-        words="run status list break watch check drivers schema migrate witness bench $common"
+        words="run status list break watch check drivers schema migrate witness serve bench $common"
         ;;
     run)
         words="--shared --permits --nonblock --wait --ttl --grace --on-loss --hide-config --conflict-exit-code --command $common --"
         [[ $word == -* ]] || words+=" $(_mortise_names "$word")"
         ;;
     status) words="--json $common $(_mortise_names "$word")" ;;
-    list) words="--json $common $(_mortise_names "$word")" ;;
+    list) words="--json --prometheus $common $(_mortise_names "$word")" ;;
     watch) words="--json --interval $common $(_mortise_names "$word")" ;;
     break) words="--token $common $(_mortise_names "$word")" ;;
     check) words="--json $common" ;;
     drivers) words="--json --options $common $(_mortise_modules)" ;;
     witness) words="--socket $common" ;;
+    serve) words="--listen --token-file --interval $common $(_mortise_names "$word")" ;;
     schema) words="$common $(_mortise_modules)" ;;
     migrate) words="status plan advance --back --wait --nonblock --section --json $common" ;;
     esac

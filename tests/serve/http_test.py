@@ -1,0 +1,270 @@
+"""http_test.py - `mortise serve` by HTTP: what it shows, whom it lets read, and what visitors cannot do to it."""
+import base64
+import os
+import re
+import socket
+import subprocess
+import time
+
+from rig import COMMAND, Holder, Redis, Serve, listed, main, steady, until
+
+CSP = ("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; "
+       "form-action 'none'; frame-ancestors 'none'")
+TOKEN = "a-token-of-24-characters"
+
+
+def sqlite(folder):
+    return "sqlite:" + os.path.join(folder, "locks.db")
+
+
+def refused(where, *words):
+    """The exit code and the message of a serve that does not start."""
+    done = subprocess.run([COMMAND, "-C", where, "serve", *words], capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stderr
+
+
+def shows_what_list_shows(folder):
+    where, holder = sqlite(folder), Holder(sqlite(folder))
+    names = ["jobs/nightly", "<script>alert(1)</script>", b"\xff\x01\n", "shared", 'q"\\', "\u202eevil"]
+    for name in names:
+        holder.acquire(name, more="shared permits=5" if name == "shared" else "")
+    waiter = Holder(where)
+    waiter.say("acquire jobs/nightly -1 30000")
+    until("a waiter", lambda: any(lock["waiters"] for lock in listed(where)))
+    serve = Serve(folder, where)
+    until("an answer", lambda: serve.json()["state"] == "up")
+    shown = serve.json()
+    assert steady(shown["locks"]) == steady(listed(where)), shown["locks"]
+    assert (shown["held"], shown["waiting"], shown["expired"]) == (6, 1, 0)
+    assert all(0 <= lock["held_ms"] < 60000 and 0 <= lock["remaining_ms"] <= 30000 for lock in shown["locks"])
+    assert len(shown["history"]["held"]) == 120 and shown["history"]["held"][-1] == 6
+    # by prefix: "<script>alert(1)</" ends with its slash
+    assert 'prefix="jobs/"} 1\n' in serve.ask("/metrics")[2].decode()
+    only = Serve(folder, where, "jobs/")
+    until("an answer", lambda: only.json()["state"] == "up")
+    assert [lock["name"] for lock in only.json()["locks"]] == ["jobs/nightly"]
+    assert only.end() == 0 and serve.end() == 0
+    holder.kill(), waiter.kill()
+
+
+def every_response_is_closed_to_others(folder):
+    serve = Serve(folder, sqlite(folder))
+    until("an answer", lambda: serve.ask("/healthz")[0] == 200)
+    for path in ("/", "/page.css", "/page.js", "/icon.svg", "/locks.json", "/metrics", "/healthz", "/nothing", "/../etc/passwd"):
+        status, headers, body = serve.ask(path, Origin="http://evil.example")
+        assert status == (404 if "n" in path[1:3] or ".." in path else 200), (path, status)
+        assert headers["content-security-policy"] == CSP and headers["cache-control"] == "no-store", (path, headers)
+        assert headers["x-content-type-options"] == "nosniff" and headers["x-frame-options"] == "DENY"
+        assert headers["cross-origin-resource-policy"] == "same-origin" and headers["connection"] == "close"
+        assert not [h for h in headers if h.startswith("access-control")], headers
+        head = serve.ask(path, "HEAD")
+        assert head[0] == status and head[2] == b"" and int(head[1]["content-length"]) == len(serve.ask(path)[2])
+    for method in ("POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "BREAK"):
+        status, headers, body = serve.ask("/locks.json", method)
+        assert status == 405 and headers["allow"] == "GET, HEAD", (method, status)
+    # a query changes nothing, and a very long one is refused
+    assert serve.ask("/?prefix=x")[0] == 200 and serve.ask("/" + "x" * 20000)[0] in (414, 431)
+    html = serve.ask("/")[2].decode()
+    assert "style=" not in html and not re.search(r"<script(?! src)|\son\w+=", html)  # the policy would refuse it
+    serve.end()
+
+
+def a_name_of_another_site_is_refused(folder):
+    serve = Serve(folder, sqlite(folder))
+    for host in ("localhost", "LocalHost:80", "127.0.0.1", "127.0.0.1:9750", "127.255.1.1", "[::1]", "[::1]:9750"):
+        assert serve.ask("/", Host=host)[0] == 200, host
+    for host in ("evil.example", "evil.example:9750", "127.0.0.1.evil.example", "localhost.evil.example", "localhost:80.evil.example",
+                 "127.evil.example", "10.0.0.1", "[::2]", "localhost@evil.example", "", "0.0.0.0"):
+        for path in ("/", "/locks.json", "/healthz"):
+            assert serve.ask(path, Host=host)[0] == 403, host
+    assert serve.ask("/", Host=None)[0] in (400, 403)
+    serve.end()
+
+
+def the_token(folder):
+    where, path = sqlite(folder), os.path.join(folder, "token")
+
+    def write(text, mode=0o600):
+        if os.path.exists(path):
+            os.remove(path)
+        with open(path, "w") as file:
+            file.write(text)
+        os.chmod(path, mode)
+
+    for text, mode, why in ((TOKEN, 0o640, "other users can read it"), (TOKEN, 0o604, "other users can read it"), ("short", 0o600, "16 to 512"),
+                            ("x" * 513, 0o600, "16 to 512"), ("with a blank in it", 0o600, "printable ASCII"), ("", 0o600, "16 to 512"),
+                            ("\nthe-token-is-in-line-two", 0o600, "16 to 512"), ("kölnkölnkölnkölnköln", 0o600, "printable ASCII")):
+        write(text, mode)
+        code, says = refused(where, "--listen", "127.0.0.1:0", "--token-file", path)
+        assert code == 78 and why in says, (text, code, says)
+        assert not text or text not in says
+    assert refused(where, "--listen", "127.0.0.1:0", "--token-file", path + ".none")[0] == 78
+    assert refused(where, "--listen", "127.0.0.1:0", "--token-file", folder)[0] == 78
+    for listen in ("0.0.0.0:0", "[::]:0"):
+        code, says = refused(where, "--listen", listen)
+        assert code == 64 and "needs --token-file" in says, (code, says)
+
+    write(TOKEN + "\n")
+    serve = Serve(folder, where, "--token-file", path)
+    basic = lambda text: "Basic " + base64.b64encode(text.encode()).decode()
+    for good in ("Bearer " + TOKEN, "bearer " + TOKEN, basic("me:" + TOKEN), basic(":" + TOKEN)):
+        assert serve.ask("/locks.json", Authorization=good)[0] == 200, good
+    for bad in (None, "", TOKEN, "Bearer", "Bearer ", "Bearer " + TOKEN[:-1], "Bearer " + TOKEN + "x", "Bearer " + TOKEN * 2, "Bearer X" + TOKEN[1:],
+                basic(TOKEN), basic("me:"), basic("me:x" + TOKEN), basic("me:" + TOKEN + TOKEN), "Basic !!!", "Basic " + "QUJD" * 3000, "Digest x"):
+        for where_to in ("/", "/locks.json", "/metrics", "/nothing"):
+            status, headers, body = serve.ask(where_to, Authorization=bad)
+            assert status in (401, 431) and b"locks" not in body, (bad, status)
+    assert serve.ask("/")[1]["www-authenticate"].startswith("Basic ")
+    assert serve.ask("/healthz")[0] in (200, 503)  # a probe has no token
+    assert serve.ask("/locks.json", Authorization="Bearer " + TOKEN, Host="evil.example")[0] == 403
+    serve.end()
+
+
+def one_listing_for_all(folder):
+    """An hour between two listings: whatever visitors do, they see the first one."""
+    where, holder = sqlite(folder), Holder(sqlite(folder))
+    serve = Serve(folder, where, "--interval", "1h")
+    first = until("an answer", lambda: serve.json()["at_ms"])
+    holder.acquire("later")
+    for _ in range(50):
+        shown = serve.json()
+        assert shown["at_ms"] == first and shown["held"] == 0, shown
+    quick = Serve(folder, where, "--interval", "200ms")
+    until("the next listing", lambda: quick.json()["held"] == 1)
+    holder.say("release")
+    until("the one after", lambda: quick.json()["held"] == 0)
+    assert quick.json()["expired"] == 0  # a release is none
+    serve.end(), quick.end(), holder.kill()
+
+
+def many_and_slow_visitors(folder):
+    serve = Serve(folder, sqlite(folder))
+    until("an answer", lambda: serve.ask("/healthz")[0] == 200)
+    silent = [serve.connect() for _ in range(30)]
+    halfway = [serve.connect(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ") for _ in range(30)]
+    assert serve.ask("/locks.json")[0] == 200
+    for connection in silent + halfway:
+        connection.close()
+    until("their places are free", lambda: serve.ask("/healthz")[0] == 200)
+    for garbage in (b"\0" * 100, b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n",
+                    b"\x16\x03\x01\x02\x00\x01\x00", b"GET /" + b"%" * 500 + b" HTTP/1.1\r\n\r\n",
+                    b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n"):
+        serve.connect(garbage).close()
+    assert serve.ask("/healthz")[0] == 200
+    # it ends at once, with visitors in the middle
+    waiting = serve.connect(b"GET / HTTP/1.1\r\n")
+    assert serve.end() == 0
+    try:
+        assert waiting.recv(10) == b""
+    except ConnectionResetError:
+        pass
+
+
+def the_backend_goes(folder):
+    redis = Redis(folder)
+    where = os.path.join(folder, "mortise.conf")
+    with open(where, "w") as file:
+        file.write("[mortise]\ndriver = redis\nunreachable_timeout = 300ms\nclose_timeout = 300ms\n[redis]\nservers = 127.0.0.1:%s\n" % redis.port)
+    holder = Holder(where)
+    holder.acquire("kept")
+    serve = Serve(folder, where, "--interval", "200ms")
+    until("an answer", lambda: serve.ask("/healthz")[0] == 200)
+    assert serve.metric("mortise_backend_up") == 1 and serve.metric("mortise_backend_held") == 1
+    redis.do("kill")
+    until("it is seen", lambda: serve.ask("/healthz")[0] == 503)
+    assert re.fullmatch(r"the backend does not answer, since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\n", serve.ask("/healthz")[2].decode())
+    shown = serve.json()
+    assert shown["state"] == "down" and shown["error"] and shown["since_ms"] <= time.time() * 1000
+    assert [lock["name"] for lock in shown["locks"]] == ["kept"] and shown["at_ms"] <= shown["since_ms"], shown
+    assert shown["history"]["down"][-1] == 1
+    assert serve.metric("mortise_backend_up") == 0 and serve.metric("mortise_backend_held") is None
+    listing = subprocess.run([COMMAND, "-C", where, "list", "--prometheus"], capture_output=True, text=True)
+    assert listing.returncode == 69 and re.search(r"^mortise_backend_up\{.*\} 0$", listing.stdout, re.M), listing
+    since = shown["since_ms"]
+    until("another try", lambda: serve.json()["since_ms"] == since)
+    redis.do("start")
+    until("it answers again", lambda: serve.ask("/healthz")[0] == 200)
+    assert serve.json()["since_ms"] > since and serve.json()["error"] == ""
+    assert "the backend answers again" in serve.says()
+    assert serve.end() == 0
+    holder.kill()
+
+
+def an_expired_claim_is_counted(folder):
+    where, holder, other = sqlite(folder), Holder(sqlite(folder)), Holder(sqlite(folder))
+    holder.acquire("dies", 2000)
+    other.acquire("lives", 2000)
+    serve = Serve(folder, where, "--interval", "200ms")
+    until("both are held", lambda: serve.json()["held"] == 2)
+    holder.kill()
+    until("its time is over", lambda: serve.json()["held"] == 1)
+    shown = serve.json()
+    assert shown["expired"] == 1 and sum(shown["history"]["expired"]) == 1, shown
+    assert serve.metric("mortise_backend_expired_total") == 1
+    serve.end(), other.kill()
+
+
+def a_socket_from_systemd(folder):
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    shell = 'exec 3<&%d; export LISTEN_PID=$$ LISTEN_FDS=1; exec "$@"' % listener.fileno()
+    process = subprocess.Popen(["bash", "-c", shell, "serve", COMMAND, "-C", sqlite(folder), "serve"], pass_fds=[listener.fileno()],
+                               stderr=subprocess.PIPE, text=True)
+    assert process.stderr.readline() == "mortise: serve: http://127.0.0.1:%d/\n" % port
+    with socket.create_connection(("127.0.0.1", port)) as visitor:
+        visitor.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert visitor.recv(15) == b"HTTP/1.1 200 OK"
+    process.terminate()
+    assert process.wait(60) == 0
+    process.stderr.close(), listener.close()
+
+
+def what_is_refused_at_the_start(folder):
+    where = sqlite(folder)
+    for listen in ("", "9750", "localhost", "localhost:", "::1:9750", "[::1]", "127.0.0.1:65536", "127.0.0.1:http", ":9750", "[]:1"):
+        code, says = refused(where, "--listen", listen)
+        assert code == 64 and ("HOST:PORT" in says or "empty" in says), (listen, code, says)
+    for words, code in ((["--interval", "1ms"], 64), (["--interval", "2h"], 64), (["a", "b"], 64), (["x" * 513], 64), (["--nothing"], 64)):
+        assert refused(where, *words)[0] == code, words
+    assert refused("nodriver:x", "--listen", "127.0.0.1:0")[0] == 78
+    serve = Serve(folder, where)
+    code, says = refused(where, "--listen", "127.0.0.1:%d" % serve.port)
+    assert code == 75 and "another program listens there" in says, (code, says)
+    serve.end()
+
+
+def metrics_are_few_and_valid(folder):
+    """300 prefixes: the hundred largest, and the others together. The same by the command."""
+    try:
+        from prometheus_client.parser import text_string_to_metric_families as parse
+    except ImportError:
+        parse = None
+    where, holder = sqlite(folder), Holder(sqlite(folder))
+    for i in range(300):
+        holder.acquire("p%03d/one" % i)
+    for i in range(10):
+        holder.acquire("p%03d/two" % i)
+    holder.acquire('odd"\\\n/x'), holder.acquire("plain"), holder.acquire(b"\xff:x")
+    serve = Serve(folder, where)
+    until("an answer", lambda: serve.json()["state"] == "up")
+    command = subprocess.run([COMMAND, "-C", where, "list", "--prometheus"], capture_output=True, check=True, text=True).stdout
+    for text in (serve.ask("/metrics")[2].decode(), command):
+        held = re.findall(r'^mortise_backend_held\{.*prefix="(.*)"\} (\d+)$', text, re.M)
+        assert len(held) == 101 and sum(int(n) for _, n in held) == 313, held
+        assert ("other", "203") in held and ("p003/", "2") in held
+        if parse:
+            families = {f.name: f for f in parse(text)}
+            assert len(families["mortise_backend_held"].samples) == 101 and "mortise_backend_oldest_seconds" in families
+    subset = subprocess.run([COMMAND, "-C", where, "list", "--prometheus", "odd"], capture_output=True, check=True, text=True).stdout
+    # a backslash for Prometheus before each of what the command prints: \\ and \n
+    assert 'prefix="odd\\"\\\\\\\\\\\\n/"} 1\n' in subset, subset
+    if parse:
+        sample = {f.name: f for f in parse(subset)}["mortise_backend_held"].samples[0]
+        assert sample.labels["prefix"] == 'odd"\\\\\\n/', sample
+    assert subprocess.run([COMMAND, "-C", where, "list", "--prometheus", "--json"], capture_output=True).returncode == 64
+    serve.end(), holder.kill()
+
+
+main([shows_what_list_shows, every_response_is_closed_to_others, a_name_of_another_site_is_refused, the_token, one_listing_for_all,
+      many_and_slow_visitors, the_backend_goes, an_expired_claim_is_counted, a_socket_from_systemd, what_is_refused_at_the_start,
+      metrics_are_few_and_valid])

@@ -1,0 +1,217 @@
+/* ask.c - the thread that asks the backend for the held names, and makes the texts of each answer.
+ *
+ * One listing serves all visitors. The pause after a listing is at least four times as long as the listing took, so that
+ * a large backend spends at most a fifth of the time on it. */
+#include "serve.h"
+
+#include "clock.h"
+#include "exit_code.h"
+#include "holders.h"
+#include "json.h"
+#include "output.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+struct asker {
+    mortise_client *client;
+    const char *prefix;
+    int64_t interval_ms;
+    int news, stop; /* eventfds: an answer has come; the thread must end */
+    pthread_t thread;
+    struct expiry *expiry; /* of the thread */
+    pthread_mutex_t lock;
+    int64_t asks_since_ns; /* under lock */
+    bool fresh;            /* under lock */
+    struct answer newest;  /* under lock */
+};
+
+void answer_free(struct answer *answer)
+{
+    free(answer->locks);
+    tally_end(&answer->tally);
+    *answer = (struct answer){0};
+}
+
+struct listing {
+    mortise_info *infos;
+    size_t count, capacity;
+};
+
+static bool add(const mortise_info *info, void *user_data)
+{
+    struct listing *listing = user_data;
+
+    if (listing->count == listing->capacity) {
+        listing->capacity = listing->capacity ? listing->capacity * 2 : 64;
+        listing->infos =
+            must_have(reallocarray(listing->infos, listing->capacity, sizeof *listing->infos));
+    }
+    listing->infos[listing->count++] = *info;
+    return true;
+}
+
+/* The same objects as `mortise list --json` prints. */
+static void write_locks(const struct listing *listing, struct answer *answer)
+{
+    struct json json = {.out = must_have(open_memstream(&answer->locks, &answer->locks_length))};
+
+    json_open(&json, '[');
+    for (size_t i = 0; i < listing->count; i++) {
+        json_open(&json, '{');
+        holders_json(&json, &listing->infos[i]);
+        json_close(&json, '}');
+    }
+    json_close(&json, ']');
+    if (fclose(json.out) != 0)
+        must_have(NULL);
+}
+
+static int64_t wall_ms(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_REALTIME, &time);
+    return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
+}
+
+static void list(struct asker *asker, struct answer *answer)
+{
+    struct listing listing = {0};
+
+    answer->began_ns = boottime_ns();
+    answer->status = mortise_list(asker->client, asker->prefix, add, &listing, &answer->error);
+    const int64_t ended_ns = boottime_ns();
+    answer->took_ms = (ended_ns - answer->began_ns) / 1000000;
+    answer->at_ms = wall_ms();
+    if (answer->status != MORTISE_OK) {
+        free(listing.infos);
+        return;
+    }
+    write_locks(&listing, answer);
+    tally_begin(&answer->tally);
+    for (size_t i = 0; i < listing.count; i++)
+        tally_add(&answer->tally, &listing.infos[i]);
+    answer->expired = expiry_next(asker->expiry, listing.infos, listing.count, ended_ns);
+}
+
+static void set_asking(struct asker *asker, int64_t since_ns)
+{
+    pthread_mutex_lock(&asker->lock);
+    asker->asks_since_ns = since_ns;
+    pthread_mutex_unlock(&asker->lock);
+}
+
+static void publish(struct asker *asker, struct answer *answer)
+{
+    pthread_mutex_lock(&asker->lock);
+    if (asker->fresh)
+        answer->expired += asker->newest.expired;
+    answer_free(&asker->newest);
+    asker->newest = *answer;
+    asker->fresh = true;
+    asker->asks_since_ns = 0;
+    pthread_mutex_unlock(&asker->lock);
+    eventfd_write(asker->news, 1);
+}
+
+static bool is_over(struct asker *asker, int64_t took_ms)
+{
+    struct pollfd fd = {.fd = asker->stop, .events = POLLIN};
+    const int64_t pause_ms = took_ms * 4 > asker->interval_ms ? took_ms * 4 : asker->interval_ms;
+
+    return poll(&fd, 1, (int)pause_ms) > 0;
+}
+
+static void *ask(void *argument)
+{
+    struct asker *asker = argument;
+    int64_t took_ms;
+
+    do {
+        struct answer answer = {0};
+        set_asking(asker, boottime_ns());
+        list(asker, &answer);
+        took_ms = (boottime_ns() - answer.began_ns) / 1000000;
+        publish(asker, &answer);
+    } while (!is_over(asker, took_ms));
+    return NULL;
+}
+
+/* Signals are for the main thread, which reads them from a descriptor. */
+static int start_thread(struct asker *asker)
+{
+    sigset_t everything, before;
+
+    sigfillset(&everything);
+    pthread_sigmask(SIG_SETMASK, &everything, &before);
+    int error = pthread_create(&asker->thread, NULL, ask, asker);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+struct asker *asker_start(mortise_client *client, const char *prefix, int64_t interval_ms)
+{
+    struct asker *asker = must_have(calloc(1, sizeof *asker));
+
+    *asker = (struct asker){.client = client, .prefix = prefix, .interval_ms = interval_ms};
+    asker->expiry = expiry_new();
+    pthread_mutex_init(&asker->lock, NULL);
+    asker->news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    asker->stop = eventfd(0, EFD_CLOEXEC);
+    if (asker->news >= 0 && asker->stop >= 0) {
+        errno = start_thread(asker);
+        if (errno == 0)
+            return asker;
+    }
+    say("cannot start a thread: %s", strerror(errno));
+    exit(EXIT_SYSTEM);
+}
+
+void asker_stop(struct asker *asker)
+{
+    eventfd_write(asker->stop, 1);
+    pthread_join(asker->thread, NULL);
+    close(asker->stop);
+    close(asker->news);
+    answer_free(&asker->newest);
+    expiry_free(asker->expiry);
+    pthread_mutex_destroy(&asker->lock);
+    free(asker);
+}
+
+int asker_fd(const struct asker *asker)
+{
+    return asker->news;
+}
+
+bool asker_take(struct asker *asker, struct answer *answer)
+{
+    eventfd_t count;
+
+    eventfd_read(asker->news, &count);
+    pthread_mutex_lock(&asker->lock);
+    const bool fresh = asker->fresh;
+    if (fresh) {
+        *answer = asker->newest;
+        asker->newest = (struct answer){0};
+        asker->fresh = false;
+    }
+    pthread_mutex_unlock(&asker->lock);
+    return fresh;
+}
+
+int64_t asker_asks_since_ns(struct asker *asker)
+{
+    pthread_mutex_lock(&asker->lock);
+    const int64_t since_ns = asker->asks_since_ns;
+    pthread_mutex_unlock(&asker->lock);
+    return since_ns;
+}
