@@ -59,7 +59,7 @@ done
 awk -F '\t' 'NR > 1 { print $6 }' "$work/drivers" >"$work/files"
 absent grep -v "^$libs" "$work/files"
 for file in libmortise-dev/driver-guide.md libmortise-dev/examples/driver-skeleton/module.c \
-    mortise-plugins/examples/grafana-dashboard.json; do
+    mortise-plugins/examples/grafana-dashboard.json mortise-plugins/examples/prometheus-rules.yml; do
     [ -s "$usr/share/doc/$file" ]
 done
 url=sqlite:$work/locks.db
