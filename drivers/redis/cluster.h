@@ -25,8 +25,8 @@
  *   TRYAGAIN                    some keys of the lock are here, some there: a pause, then again by the map
  *   CLUSTERDOWN                 UNREACHABLE, a look is wanted; the core asks again with its own pauses
  *   CROSSSLOT                   BACKEND: a defect of the key names, never seen
- *   "Script attempted to …"     a script met a key that is at another node, and ended there. An acquire, release or write may have
- *                               written: INDETERMINATE. The others: as TRYAGAIN
+ *   "Script attempted to …"     a script met a key that is at another node, and ended there ("Lua script attempted to …" before
+ *                               Redis 7). An acquire, release or write may have written: INDETERMINATE. The others: as TRYAGAIN
  *   more than REDIRECTS_FAST    with a growing pause before each
  *   more than REDIRECTS_MAX     UNREACHABLE
  *

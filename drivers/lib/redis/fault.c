@@ -79,7 +79,8 @@ enum link_error link_error_of(const char *text, size_t length)
         return error;
     if (memmem(text, length, "unknown command", 15) != NULL)
         return LINK_ERROR_UNKNOWN;
-    if (memmem(text, length, "Script attempted to ", 20) != NULL)
+    if (memmem(text, length, "Script attempted to ", 20) != NULL ||
+        memmem(text, length, "Lua script attempted to ", 24) != NULL) /* before Redis 7 */
         return LINK_ERROR_SPLIT;
     if (memmem(text, length, "The user executing the script can't", 35) != NULL)
         return LINK_ERROR_NOPERM; /* Redis 7, of a command or key inside a script */
