@@ -32,11 +32,10 @@ static mortise_status read_mode(const struct client *client, const mortise_optio
                       "driver %s: no shared locks %s; an exclusive lock is safe in their place",
                       driver, where(client, MORTISE_CAP_SHARED));
     if (options->permits > 0 && (client->capabilities & MORTISE_CAP_PERMITS) == 0)
-        return failed(
-            error, MORTISE_NOTSUP,
-            "driver %s: no permits %s; use exclusive locks on %u names instead, and try "
-            "one after the other",
-            driver, where(client, MORTISE_CAP_PERMITS), options->permits);
+        return failed(error, MORTISE_NOTSUP,
+                      "driver %s: no permits %s; use exclusive locks on %u names instead, and try "
+                      "one after the other",
+                      driver, where(client, MORTISE_CAP_PERMITS), options->permits);
     return MORTISE_OK;
 }
 
@@ -247,6 +246,7 @@ static mortise_status acquire(struct client *client, const struct full_name *nam
     sleeper_init(&waiter->sleeper, &client->pump);
     pthread_mutex_lock(&locks->lock);
     mortise_status status = call_join_locked(locks, name, waiter);
+    waiter->sleeper.patient = waiter->waitlist != NULL && waiter->waitlist->first != waiter;
     locks_unlock(locks, START_NOW);
     if (status != MORTISE_OK)
         return status;

@@ -63,6 +63,17 @@ static void give_room_locked(struct locks *locks, struct holder_room *room)
     locks->free_rooms = room;
 }
 
+/* A caller of this client holds the name, and its release will follow. A name has few claims, mostly; of many, the first
+ * ones do. */
+static bool is_next_locked(const struct waitlist *list)
+{
+    const struct claim *claim = list->name->claims;
+    for (unsigned i = 0; claim != NULL && i < 4; claim = claim->next, i++)
+        if (claim->state == CLAIM_HELD && claim->leased && claim->mode == MORTISE_EXCLUSIVE)
+            return true;
+    return false;
+}
+
 void waitlist_ask_locked(struct waitlist *list)
 {
     struct locks *locks = list->locks;
@@ -86,7 +97,8 @@ void waitlist_ask_locked(struct waitlist *list)
     claim_go_locked(claim, CLAIM_ASKING);
     claim_fill_op(claim, &claim->ask, MORTISE_OP_ACQUIRE, ask_done);
     mortise_op *op = &claim->ask.op;
-    op->flags = (list->alone ? MORTISE_OP_TRY : 0u) | (claim->maybe ? MORTISE_OP_REPEAT : 0u);
+    op->flags = (list->alone ? MORTISE_OP_TRY : 0u) | (claim->maybe ? MORTISE_OP_REPEAT : 0u) |
+                (is_next_locked(list) ? MORTISE_OP_NEXT : 0u);
     op->info = &claim->room->info;
     op->first_sent_ns = claim->first_sent_ns;
     claim->ask_out = true;
@@ -184,6 +196,8 @@ static void granted_locked(struct waitlist *list, const mortise_op *op, unsigned
         claims_doubt_locked(name, clock_now());
     list->failing_ns = 0;
     list->failures = list->busy_count = 0;
+    if (!head->async && list->count > 1 && claim->mode == MORTISE_EXCLUSIVE)
+        pump_depend(locks->pump, &head->sleeper, list->count - 1);
     if (name->waitlist != NULL)
         waitlist_join_owners_locked(name->waitlist, claim->owner, claim->owner_len);
     if (!serve_locked(list, head))
@@ -191,6 +205,8 @@ static void granted_locked(struct waitlist *list, const mortise_op *op, unsigned
     while (claim_join_locked(claim, list->first, claim->granted_ns))
         if (!serve_locked(list, list->first))
             return;
+    if (!list->first->async)
+        pump_expect(locks->pump, &list->first->sleeper);
     waitlist_ask_locked(list); /* for the next head: its place among the processes */
 }
 

@@ -9,7 +9,7 @@
  *   callers become one batch by themselves.
  * - *Leader.* Of the threads that wait for an outcome, one polls the stack's descriptors; the others
  *   (followers) sleep until their outcome is there or they are named leader. A leader that leaves
- *   names the next. A lone caller makes its system calls itself and meets no other thread.
+ *   names the next: first one whose outcome is expected soon (pump_expect). A lone caller makes its system calls itself and meets no other thread.
  * - *Service thread.* Where something is outstanding that no caller waits for (async acquires, renewals,
  *   releases not waited for, timers of a driver), a thread of the client's leads, if nobody else has
  *   turned the stack for GRACE_NS; and it makes a turn in place of a leader that makes none although
@@ -38,8 +38,13 @@
 struct sleeper {
     _Atomic uint32_t word; /* a futex: enum sleeper_word in wait.c */
     struct pump *pump;
-    bool aside;                      /* never leads */
-    struct sleeper *next, *previous; /* among the followers; pump lock */
+    bool aside;   /* never leads */
+    bool patient; /* follows, where one leads or is expected to */
+    /* pump lock: */
+    bool follows;                    /* is among the followers, */
+    bool expected;                   /* among those whose outcome is expected next */
+    unsigned dependents;             /* pump_depend(); 0: none */
+    struct sleeper *next, *previous; /* there */
 };
 
 /* op.core_state of a task that is not in the stack: nothing may complete it. (Ops of plugins have 0.) */
@@ -112,7 +117,9 @@ struct pump {
     bool led;     /* a leader exists: a sleeper, or the service thread */
     bool polling; /* it sleeps in epoll_wait, until polling_until_ns */
     int64_t polling_until_ns;
-    struct sleeper *followers;
+    struct sleeper *followers[2]; /* [1]: those who are expected */
+    unsigned follower_count;
+    bool rested;         /* a leader has left and named nobody (pump_depend) */
     uint64_t turns;      /* how often the inside was left */
     uint64_t looks;      /* how often the descriptors were looked at */
     unsigned unattended; /* tasks and async waiters outstanding that no caller sleeps for */
@@ -172,6 +179,13 @@ void pump_attention(struct pump *pump, int change);
 void sleeper_init(struct sleeper *sleeper, struct pump *pump);
 /* Sleeps, leading or following, until the sleeper is woken or `until_ns`. True: woken. */
 bool pump_wait(struct pump *pump, struct sleeper *sleeper, int64_t until_ns);
+/* Its outcome is expected before that of others: it leads before them, so that it reads the answer itself. It is not decided
+ * yet, and cannot be meanwhile. */
+void pump_expect(struct pump *pump, struct sleeper *sleeper);
+/* The sleeper is about to be decided, and so many others wait for what only comes after a further request of its thread. If no
+ * others follow, it names no successor when it leaves: it will lead again for that request. Should that be late, the service
+ * thread leads. */
+void pump_depend(struct pump *pump, struct sleeper *sleeper, unsigned count);
 /* The same, but enters the stack only if the system gives no service thread. */
 bool pump_wait_aside(struct pump *pump, struct sleeper *sleeper, int64_t until_ns);
 /* Once; any thread, any lock. The sleeper may be gone as soon as this is called. */

@@ -59,6 +59,8 @@ void service_attend_locked(struct pump *pump, bool timer);
 void service_guard_locked(struct pump *pump);
 /* A leader left without a successor: the service thread that was looking on is to look now. */
 void service_follow_up_locked(struct pump *pump);
+/* A leader left, will come back soon, and has no successor: the service thread looks whether it does. */
+void service_stand_by_locked(struct pump *pump);
 /* Has the service thread do what is on the lists at once; false: there is none. */
 bool service_take_over_locked(struct pump *pump);
 

@@ -12,7 +12,7 @@
 
 static bool needed_locked(const struct pump *pump)
 {
-    return pump->unattended > 0 || pump->followers != NULL;
+    return pump->unattended > 0 || pump->followers[0] != NULL || pump->followers[1] != NULL;
 }
 
 /* Nothing is outstanding: sleeps until the driver's timer, which a caller may have run by then. If a thread is inside, it
@@ -37,8 +37,11 @@ static void guard_locked(struct pump *pump, int64_t *tick_ns)
 {
     uint64_t turns = pump->turns, looks = pump->looks;
     pump->service_guards = true;
-    if (pump->unattended == 0)
+    if (pump->rested)
+        *tick_ns = GRACE_NS; /* soon nobody may lead */
+    else if (pump->unattended == 0)
         *tick_ns = GUARD_MAX_NS; /* callers wait for one another, as they often do for a moment */
+    pump->rested = false;
     pump_cond_wait_locked(pump, &pump->service_cond, clock_now() + *tick_ns);
     pump->service_guards = false;
     if (pump->turns != turns || pump->looks != looks || pump->inside || pump->stopping)
@@ -147,6 +150,13 @@ void service_guard_locked(struct pump *pump)
         pump->service_sleeps = false;
         pthread_cond_signal(&pump->service_cond);
     }
+}
+
+void service_stand_by_locked(struct pump *pump)
+{
+    if (!pump->rested && pump->service_guards)
+        pthread_cond_signal(&pump->service_cond);
+    pump->rested = true;
 }
 
 void service_follow_up_locked(struct pump *pump)

@@ -19,7 +19,8 @@ void sleeper_init(struct sleeper *sleeper, struct pump *pump)
 {
     atomic_init(&sleeper->word, AWAKE);
     sleeper->pump = pump;
-    sleeper->aside = false;
+    sleeper->aside = sleeper->patient = sleeper->follows = sleeper->expected = false;
+    sleeper->dependents = 0;
     sleeper->next = sleeper->previous = NULL;
 }
 
@@ -218,32 +219,57 @@ static void lead_locked(struct pump *pump, struct sleeper *sleeper, int64_t unti
     move(sleeper, LEADING, AWAKE);
 }
 
-/* Names the next leader: the first follower that still sleeps. pump lock held */
-void pump_name_next_locked(struct pump *pump)
+/* The first of them that still sleeps is named, or one was. *word: of who is to be woken, without the lock; it may be gone by
+ * then. pump lock held */
+static bool name_one_of(struct sleeper *next, _Atomic uint32_t **word)
 {
-    for (struct sleeper *next = pump->followers; next != NULL; next = next->next) {
+    for (; next != NULL; next = next->next) {
         if (next->aside)
             continue;
         if (move(next, ASLEEP, NAMED)) {
-            wake_futex(&next->word);
-            return;
+            *word = &next->word;
+            return true;
         }
         if (atomic_load(&next->word) == NAMED)
-            return;
+            return true;
     }
+    return false;
+}
+
+static void wake_named(_Atomic uint32_t *word)
+{
+    if (word != NULL)
+        wake_futex(word);
+}
+
+/* Names the next leader. *word: as above. pump lock held */
+static void name_next_locked(struct pump *pump, _Atomic uint32_t **word)
+{
+    if (name_one_of(pump->followers[1], word) || name_one_of(pump->followers[0], word))
+        return;
     service_follow_up_locked(pump);
     service_attend_locked(pump, true);
+}
+
+void pump_name_next_locked(struct pump *pump)
+{
+    _Atomic uint32_t *word = NULL;
+    name_next_locked(pump, &word);
+    wake_named(word);
 }
 
 /* ---- followers ---- */
 
 static void add_follower_locked(struct pump *pump, struct sleeper *sleeper)
 {
+    struct sleeper **followers = &pump->followers[sleeper->expected];
     sleeper->previous = NULL;
-    sleeper->next = pump->followers;
-    if (pump->followers != NULL)
-        pump->followers->previous = sleeper;
-    pump->followers = sleeper;
+    sleeper->next = *followers;
+    if (*followers != NULL)
+        (*followers)->previous = sleeper;
+    *followers = sleeper;
+    sleeper->follows = true;
+    pump->follower_count++;
 }
 
 static void remove_follower_locked(struct pump *pump, struct sleeper *sleeper)
@@ -251,18 +277,44 @@ static void remove_follower_locked(struct pump *pump, struct sleeper *sleeper)
     if (sleeper->previous != NULL)
         sleeper->previous->next = sleeper->next;
     else
-        pump->followers = sleeper->next;
+        pump->followers[sleeper->expected] = sleeper->next;
     if (sleeper->next != NULL)
         sleeper->next->previous = sleeper->previous;
+    sleeper->follows = false;
+    pump->follower_count--;
 }
 
-static void follow_locked(struct pump *pump, struct sleeper *sleeper, int64_t until_ns)
+void pump_expect(struct pump *pump, struct sleeper *sleeper)
 {
-    if (!move(sleeper, AWAKE, ASLEEP))
+    pthread_mutex_lock(&pump->lock);
+    bool follows = sleeper->follows;
+    if (follows)
+        remove_follower_locked(pump, sleeper);
+    sleeper->expected = true;
+    if (follows)
+        add_follower_locked(pump, sleeper);
+    pthread_mutex_unlock(&pump->lock);
+}
+
+void pump_depend(struct pump *pump, struct sleeper *sleeper, unsigned count)
+{
+    pthread_mutex_lock(&pump->lock);
+    sleeper->dependents = count;
+    pthread_mutex_unlock(&pump->lock);
+}
+
+/* named: of who is to be woken first, or NULL. */
+static void follow_locked(struct pump *pump, struct sleeper *sleeper, int64_t until_ns,
+                          _Atomic uint32_t *named)
+{
+    if (!move(sleeper, AWAKE, ASLEEP)) {
+        wake_named(named);
         return;
+    }
     add_follower_locked(pump, sleeper);
     service_guard_locked(pump); /* who leads may stand still */
     pthread_mutex_unlock(&pump->lock);
+    wake_named(named); /* it would wait for the lock else */
     struct timespec timeout, *limit = NULL;
     if (until_ns != MORTISE_NEVER) {
         int64_t left = remaining_ns(until_ns);
@@ -276,11 +328,18 @@ static void follow_locked(struct pump *pump, struct sleeper *sleeper, int64_t un
         move(sleeper, NAMED, AWAKE);
 }
 
-static void wait_locked(struct pump *pump, struct sleeper *sleeper, int64_t until_ns)
+/* Returns who is to be woken without the lock, or NULL. */
+static _Atomic uint32_t *wait_locked(struct pump *pump, struct sleeper *sleeper, int64_t until_ns)
 {
+    _Atomic uint32_t *word = NULL;
     while (!sleeper_done(sleeper) && (until_ns == MORTISE_NEVER || clock_now() < until_ns)) {
         if (pump->led && !pump->service_leads) {
-            follow_locked(pump, sleeper, until_ns);
+            follow_locked(pump, sleeper, until_ns, NULL);
+            continue;
+        }
+        if (sleeper->patient && !pump->led && name_one_of(pump->followers[1], &word)) {
+            follow_locked(pump, sleeper, until_ns, word);
+            word = NULL;
             continue;
         }
         if (pump->service_leads) { /* it steps back for a caller, who can do it without a hop */
@@ -292,10 +351,15 @@ static void wait_locked(struct pump *pump, struct sleeper *sleeper, int64_t unti
         pump->led = false;
     }
     if (pump->led)
-        return;
+        return NULL;
     if (!pump->inside && pump_has_work_locked(pump))
         pump_go_inside_locked(pump); /* somebody left it to the leader that this was */
-    pump_name_next_locked(pump);
+    if (sleeper->dependents > 0 && pump->unattended == 0 && pump->service_runs &&
+        pump->follower_count <= sleeper->dependents)
+        service_stand_by_locked(pump);
+    else
+        name_next_locked(pump, &word);
+    return word;
 }
 
 bool pump_wait(struct pump *pump, struct sleeper *sleeper, int64_t until_ns)
@@ -303,8 +367,9 @@ bool pump_wait(struct pump *pump, struct sleeper *sleeper, int64_t until_ns)
     if (sleeper_done(sleeper))
         return true;
     pthread_mutex_lock(&pump->lock);
-    wait_locked(pump, sleeper, until_ns);
+    _Atomic uint32_t *word = wait_locked(pump, sleeper, until_ns);
     pthread_mutex_unlock(&pump->lock);
+    wake_named(word);
     return sleeper_done(sleeper);
 }
 
@@ -313,9 +378,9 @@ bool pump_wait_aside(struct pump *pump, struct sleeper *sleeper, int64_t until_n
     pthread_mutex_lock(&pump->lock);
     sleeper->aside = service_start_locked(pump);
     if (!sleeper->aside) /* a test drives the pump by hand, or the system gives no thread */
-        wait_locked(pump, sleeper, until_ns);
+        wake_named(wait_locked(pump, sleeper, until_ns));
     while (!sleeper_done(sleeper) && clock_now() < until_ns)
-        follow_locked(pump, sleeper, until_ns);
+        follow_locked(pump, sleeper, until_ns, NULL);
     pthread_mutex_unlock(&pump->lock);
     return sleeper_done(sleeper);
 }

@@ -122,9 +122,11 @@ enum {
     MORTISE_OP_REPEAT = 1u << 1, /* the same request may have been executed already (its reply was lost) */
     MORTISE_OP_BREAK = 1u << 2,  /* RELEASE: by token, for operators */
     MORTISE_OP_DOWNGRADE = 1u << 3, /* RENEW: exclusive becomes shared; RELEASE: a downgrade may have been executed */
-    MORTISE_OP_DEAD = 1u << 4 /* RELEASE: of a claim that another client asked for or held, whose process has ended. Look
+    MORTISE_OP_DEAD = 1u << 4, /* RELEASE: of a claim that another client asked for or held, whose process has ended. Look
                                * for it in the server, also for its place in a queue; `sure` is about this client's
                                * requests only. A driver that keeps all it needs in the server can ignore the flag */
+    MORTISE_OP_NEXT = 1u << 5 /* ACQUIRE: this client holds the name, exclusively, and this is its next caller. A driver may
+                               * keep the op for a few milliseconds, to send it together with the RELEASE */
 };
 
 typedef struct mortise_op mortise_op;
