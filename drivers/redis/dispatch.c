@@ -44,7 +44,8 @@ static void send_op(struct driver *driver, mortise_op *op)
 {
     switch (op->kind) {
     case MORTISE_OP_ACQUIRE:
-        lease_acquire(driver, op);
+        if (!turn_keep(driver, op))
+            lease_acquire(driver, op);
         break;
     case MORTISE_OP_RENEW:
         if ((op->flags & MORTISE_OP_DOWNGRADE) != 0)

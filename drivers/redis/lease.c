@@ -239,6 +239,8 @@ void lease_release(struct driver *driver, mortise_op *op)
         shared_release(request);
         return;
     }
+    if (turn_take_along(request))
+        return;
     const struct family *family = family_of(driver);
     bool breaks = (op->flags & MORTISE_OP_BREAK) != 0;
     const char *verb = pubsub_verb(driver);

@@ -20,6 +20,7 @@
  *   release, break              The lock is deleted, then hand-on. If nobody took it: a message to the channel of the
  *                               name, for waiters without a queue. A release under a grant that does not hold removes
  *                               its place from the queue.
+ *   turn (queue_string_turn)    A release, and the first acquire of the same client's next caller, as one step (turn.c).
  *   join (hash)                 Waiters of the owner that just got the lock hold it too, at once.
  *   renew                       As without a queue: extends the claim of this grant, or says that it is gone.
  *
@@ -130,6 +131,8 @@ enum wish queue_wish(struct request *request, char text[WISH_SIZE])
 {
     struct driver *driver = request->driver;
     mortise_op *op = request->op;
+    if (request->seat != NULL)
+        seat_unkeep(driver, request->seat);
     if (!may_wait(driver, op) || !driver->inbox_ready)
         return WISH_NONE;
     if (request->seat == NULL)

@@ -13,6 +13,7 @@
  *   transaction.c  acquire, renew and release by WATCH and MULTI, where scripts are forbidden; transaction_part.c: one op of it
  *   shared.c       shared holders: acquire, release, downgrade; who they are; what bars them (shared.h)
  *   queue.c        waits for a turn in the queue that is in the server
+ *   turn.c         a release that takes the next caller's acquire along
  *   answer.c       what the server's answer means for an op
  *   replicas.c     min_replicas: a third connection, on which the driver waits for replicas
  *   pubsub.c       the second connection: tells waiters of releases
@@ -178,6 +179,8 @@ static inline void op_set(mortise_op *op, enum op_state state, void *of)
 struct request {
     struct link_call call;   /* first */
     struct link_call asking; /* ASKING, before it */
+    struct request
+        *along; /* answered and lost with this one, whose call is not used (turn.c); or NULL */
     struct driver *driver;
     struct request *next_free;
     mortise_op *op; /* NULL: canceled, or it has ended */
@@ -287,6 +290,7 @@ struct driver {
     bool all_stray;            /* one could not be noted */
 
     struct seat *seats, *seated; /* in the order of their timers; by grant */
+    struct seat *kept;           /* by name: for the release to take along (turn.c) */
     struct transaction
         *transaction; /* atomicity = watch: the one under way, kept for the next; else NULL */
 
@@ -356,6 +360,10 @@ struct request *request_begin(struct driver *driver, mortise_op *op,
 /* The same request goes on with another call; or its first call, to which nothing was put yet, has another answer. */
 void request_go_on(struct request *request,
                    void (*answer)(struct request *request, redisReply *reply));
+/* A request of the op that goes along with `request`, whose call was begun. NULL: out of memory, and the op is as it was. */
+struct request *request_along(struct request *request, mortise_op *op);
+/* The op has another request from now on, or none. */
+mortise_op *request_let_go(struct request *request);
 /* Begins a script call of the request: the keys and the other arguments follow. */
 void request_script(struct request *request, enum script script, unsigned keys, unsigned arguments);
 void requests_free(struct driver *driver);

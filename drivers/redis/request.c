@@ -68,14 +68,13 @@ static void put_asking(struct request *request)
     link_call_end(link, &request->asking, 1);
 }
 
-struct request *request_begin(struct driver *driver, mortise_op *op,
-                              void (*answer)(struct request *request, redisReply *reply))
+/* Of the op; its call is not begun. NULL: out of memory. */
+static struct request *make_request(struct driver *driver, mortise_op *op)
 {
     struct request *request = new_request(driver);
-    if (request == NULL) {
-        op_fail_memory(driver, op);
+    if (request == NULL)
         return NULL;
-    }
+    request->along = NULL;
     request->driver = driver;
     request->op = op;
     request->grant = op->grant;
@@ -90,8 +89,32 @@ struct request *request_begin(struct driver *driver, mortise_op *op,
     request->goes_on = false;
     driver->asking += op->kind == MORTISE_OP_ACQUIRE;
     op_set(op, OP_SENT, request);
+    return request;
+}
+
+struct request *request_begin(struct driver *driver, mortise_op *op,
+                              void (*answer)(struct request *request, redisReply *reply))
+{
+    struct request *request = make_request(driver, op);
+    if (request == NULL) {
+        op_fail_memory(driver, op);
+        return NULL;
+    }
     request_go_on(request, answer);
     return request;
+}
+
+struct request *request_along(struct request *request, mortise_op *op)
+{
+    struct request *along = make_request(request->driver, op);
+    if (along == NULL)
+        return NULL;
+    along->script = SCRIPT_COUNT;
+    along->goes_on = along->takes_errors = false;
+    along->call.sent_ns = request->call.sent_ns;
+    op_sent(op, &along->call);
+    request->along = along;
+    return along;
 }
 
 void request_go_on(struct request *request,
@@ -124,8 +147,7 @@ void op_sent(mortise_op *op, const struct link_call *call)
 
 /* ---- replies ---------------------------------------------------------------------------------------- */
 
-/* The op has another request from now on, or none. */
-static mortise_op *let_go(struct request *request)
+mortise_op *request_let_go(struct request *request)
 {
     mortise_op *op = request->op;
     request->op = NULL;
@@ -166,11 +188,11 @@ static void refused(struct request *request, const redisReply *reply)
         return;
     nothing_done(request);
     if (unknown) { /* once more, with the text */
-        driver->dispatch->send(driver, let_go(request));
+        driver->dispatch->send(driver, request_let_go(request));
         return;
     }
     if (driver->in_cluster && !op_is_half_done(request, reply)) {
-        mortise_op *op = let_go(request);
+        mortise_op *op = request_let_go(request);
         if (driver->routes->redirected(driver, op, reply))
             return;
         link_fault_reply(&driver->link, reply, &fault);
@@ -191,10 +213,13 @@ static void replied(struct link_call *call, unsigned index, redisReply *reply)
     request->goes_on = false;
     if (reply->type == REDIS_REPLY_ERROR && !request->takes_errors)
         refused(request, reply);
-    else if (last && request->op != NULL)
+    else if (last && (request->op != NULL || request->along != NULL))
         request->answer(request, reply);
-    if (last && !request->goes_on)
-        free_request(request);
+    if (!last || request->goes_on)
+        return;
+    if (request->along != NULL)
+        free_request(request->along);
+    free_request(request);
 }
 
 static void lost(struct link_call *call, enum link_loss loss, const struct link_fault *fault)
@@ -202,6 +227,8 @@ static void lost(struct link_call *call, enum link_loss loss, const struct link_
     struct request *request = (struct request *)call;
     struct driver *driver = request->driver;
     mortise_op *op = request->op;
+    if (request->along != NULL)
+        lost(&request->along->call, loss, fault);
     if (request->kind == MORTISE_OP_ACQUIRE && loss == LINK_LOST)
         uncertain_add(driver, &request->grant, request->ttl_ms);
     if (request->kind == MORTISE_OP_RELEASE && loss == LINK_LOST && op != NULL &&

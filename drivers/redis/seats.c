@@ -46,6 +46,27 @@ struct seat *seat_new(struct driver *driver, mortise_op *op, int64_t sent_ns)
     return seat;
 }
 
+struct seat *seat_kept(const struct driver *driver, const mortise_op *op)
+{
+    struct seat *seat = NULL;
+    HASH_FIND(hh_kept, driver->kept, op->name, op->name_len, seat);
+    return seat;
+}
+
+void seat_keep(struct driver *driver, struct seat *seat)
+{
+    const mortise_op *op = seat->op;
+    HASH_ADD_KEYPTR(hh_kept, driver->kept, op->name, op->name_len, seat);
+    seat->kept = seat->hh_kept.tbl != NULL;
+}
+
+void seat_unkeep(struct driver *driver, struct seat *seat)
+{
+    if (seat->kept)
+        HASH_DELETE(hh_kept, driver->kept, seat);
+    seat->kept = false;
+}
+
 void seat_leave(struct driver *driver, mortise_op *op)
 {
     struct seat *seat = seat_of(op);
@@ -56,6 +77,7 @@ void seat_leave(struct driver *driver, mortise_op *op)
     else
         op_set(op, OP_NEW, NULL);
     HASH_DELETE(hh, driver->seated, seat);
+    seat_unkeep(driver, seat);
     seat_set_due(driver, seat, MORTISE_NEVER);
     free(seat);
 }

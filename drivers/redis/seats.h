@@ -8,13 +8,14 @@
 
 /* An op that waits in the queue, or is about to. It has at most one request under way. */
 struct seat {
-    UT_hash_handle hh;
+    UT_hash_handle hh, hh_kept;
     struct seat *next, *previous; /* in the order of due_ns, which is not NEVER */
     struct driver *driver;
     mortise_op *op;
     int64_t due_ns;
     int64_t since_ns; /* in a cluster: when its first request was sent to this node; else 0 */
     bool placed;      /* there may be a place in the server */
+    bool kept;        /* in driver->kept */
 };
 
 /* Of the op, or NULL. */
@@ -23,6 +24,11 @@ struct seat *seat_of(const mortise_op *op);
 struct seat *seat_new(struct driver *driver, mortise_op *op, int64_t sent_ns);
 void seat_set_due(struct driver *driver, struct seat *seat, int64_t due_ns);
 void seat_leave(struct driver *driver, mortise_op *op);
+/* For the release of its name to take along; until it is sent, or leaves. */
+void seat_keep(struct driver *driver, struct seat *seat);
+void seat_unkeep(struct driver *driver, struct seat *seat);
+/* That is kept of the op's name, or NULL. */
+struct seat *seat_kept(const struct driver *driver, const mortise_op *op);
 /* It may have a place, or the lock, in the server. */
 bool seat_is_placed(const mortise_op *op);
 
@@ -40,5 +46,12 @@ int64_t queue_due_ns(const struct driver *driver);
 void queue_turn(struct driver *driver);
 /* The connection cannot be made anew. */
 void queue_lose_all(struct driver *driver, const struct link_fault *fault);
+
+/* ---- turn.c ----------------------------------------------------------------------------------------- */
+
+/* An acquire is kept for the release that comes. False: it is to be sent. */
+bool turn_keep(struct driver *driver, mortise_op *op);
+/* The request is a release, and its call was begun. True: it was sent, and takes an acquire along. */
+bool turn_take_along(struct request *request);
 
 #endif

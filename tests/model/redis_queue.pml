@@ -28,6 +28,10 @@
  * Two clients go through everything; of three, one only tries, or none does, nobody renews (NO_RENEW), and delays are
  * counted; states are told apart by a hash there (HC4). Clients that are alike begin in the order of their numbers.
  *
+ * With TURNS clients 0 and 1 are callers of one process. One that lets go may take the other along (turn.c): the release of
+ * its grant and the first acquire of the other are one request, one step in the server, and two answers. They are lost
+ * together, and die together. The server may refuse the step ("nothing was done"), and both are asked for apart then.
+ *
  * Each plant is a mistake that must be found, or the model is an idle one:
  *
  *   BUG_ARRIVAL      the deadline of a push counts from its arrival
@@ -38,6 +42,10 @@
  *   BUG_BARGE        a try takes a free lock, whoever is queued
  *   BUG_NO_REFRESH   a waiter does not ask again by itself
  *   BUG_OVERTAKEN    a push is believed while a refresh is under way
+ *   BUG_TURN_BARGES  who is taken along gets the lock before those who wait
+ *   BUG_TURN_UNHEARD a turn gives the lock to an inbox that nobody hears, and leaves it there
+ *   BUG_TURN_SILENT  who is taken along and gives up meanwhile is taken for one that was never sent
+ *   BUG_TURN_HALF    of a turn that was refused only the release is asked for again
  *
  * HOLDERS_ONLY leaves out token_grows and is_wanted, which a false deadline can offend first.
  *
@@ -47,6 +55,11 @@
  *     check nightly two-hang     -DCLIENTS=2 -DFAULTS=1 -DDELAYS=3 -DLIVENESS
  *     check nightly three        -DCLIENTS=3 -DFAULTS=0 -DDELAYS=3 -DNO_RENEW -DHC4
  *     check nightly three-trier  -DCLIENTS=3 -DFAULTS=0 -DDELAYS=2 -DNO_RENEW -DTRIER -DHC4
+ *     check quick   turn         -DCLIENTS=2 -DFAULTS=1 -DTURNS -DNO_RENEW
+ *     check nightly turn-renew   -DCLIENTS=2 -DFAULTS=1 -DTURNS
+ *     check nightly turn-hang    -DCLIENTS=2 -DFAULTS=1 -DDELAYS=3 -DTURNS -DLIVENESS
+ *     check nightly turn-three   -DCLIENTS=3 -DFAULTS=0 -DDELAYS=3 -DTURNS -DNO_RENEW -DHC4
+ *     check nightly turn-faults  -DCLIENTS=3 -DFAULTS=1 -DDELAYS=1 -DTURNS -DNO_RENEW -DHC4
  *     plant quick   arrival      no_two_holders -DCLIENTS=2 -DBUG_ARRIVAL -DHOLDERS_ONLY
  *     plant nightly no-stamp     no_two_holders -DCLIENTS=2 -DBUG_NO_STAMP -DHOLDERS_ONLY
  *     plant nightly yours-moves  no_two_holders -DCLIENTS=2 -DBUG_YOURS_MOVES -DHOLDERS_ONLY
@@ -55,6 +68,10 @@
  *     plant nightly unheard      is_heard       -DCLIENTS=2 -DBUG_UNHEARD
  *     plant nightly barge        in_order       -DCLIENTS=3 -DFAULTS=0 -DTRIER -DNO_RENEW -DDELAYS=3 -DBUG_BARGE
  *     plant quick   overtaken    is_wanted      -DCLIENTS=2 -DBUG_OVERTAKEN
+ *     plant nightly turn-barges  in_order       -DCLIENTS=3 -DFAULTS=0 -DDELAYS=1 -DTURNS -DNO_RENEW -DBUG_TURN_BARGES
+ *     plant nightly turn-unheard in_order       -DCLIENTS=3 -DFAULTS=1 -DDELAYS=1 -DTURNS -DNO_RENEW -DBUG_TURN_UNHEARD
+ *     plant quick   turn-silent  is_wanted      -DCLIENTS=2 -DFAULTS=0 -DTURNS -DNO_RENEW -DBUG_TURN_SILENT
+ *     plant quick   turn-half    invalid        -DCLIENTS=2 -DFAULTS=0 -DDELAYS=1 -DTURNS -DBUG_TURN_HALF
  *     plant quick   no-refresh   cycle          -DCLIENTS=2 -DDELAYS=1 -DLIVENESS -DBUG_NO_REFRESH
  */
 
@@ -105,7 +122,9 @@
 #define RENEWED 10
 #define GONE 11
 #define RELEASED 12
-#define IS_REQUEST(x) ((x) >= TRY && (x) <= RELEASE)
+#define ALONG 13 /* on the request of the other, which is a TURN */
+#define TURN 14 /* RELEASE, and SEAT for the other */
+#define IS_REQUEST(x) (((x) >= TRY && (x) <= RELEASE) || (x) >= ALONG)
 
 /* The server. */
 byte lock = NOBODY, left; /* thirds of the ttl until it expires */
@@ -141,7 +160,7 @@ byte newest = NOBODY;
 bool before[GRANTS]; /* given before the server lost its data */
 
 hidden byte k, m, g, s, n, answer, first;
-hidden byte handed, told, found;
+hidden byte handed, told, found, turned;
 hidden byte no_two_holders, token_grows, in_order, passed_on, is_heard, is_wanted, nothing_left;
 
 /* ---- include/queue ---- */
@@ -354,6 +373,78 @@ inline execute(request, grant, stamp)
     fi
 }
 
+#ifdef TURNS
+#define OTHER(i) (1 - (i))
+
+/* queue_string_turn. `turned`: it was done; else nothing was. */
+inline queue_turn(grant, next, stamp)
+{
+    turned = false;
+    if
+    :: lock == grant && places == 0 ->
+        turned = true;
+        give(next);
+        answer = TAKEN
+#ifdef BUG_TURN_BARGES
+    :: lock == grant && places > 0 ->
+        turned = true;
+        look_who_is_first(NOBODY);
+        handed = false;
+        give(next);
+        check_order();
+        answer = TAKEN
+#else
+    :: lock == grant && places > 0 && place_seen[0] < FRESH ->
+        turned = true;
+        sit(next, false, stamp);
+        lock = NOBODY;
+        left = 0;
+        look_who_is_first(NOBODY);
+#ifdef BUG_TURN_UNHEARD
+        g = place_grant[0];
+        s = place_stamp[0];
+        take_out(0);
+        give(g);
+        tell(g, s);
+        handed = true;
+#else
+        hand_on(NOBODY);
+#endif
+        check_order();
+        answer = QUEUED
+#endif
+    :: else
+    fi
+}
+
+/* Both answers, or both are asked for apart. */
+inline answer_turn(i, j)
+{
+    if
+    :: turned ->
+        wire[i] = (orphan[i] -> NOTHING : RELEASED);
+        orphan[i] = false;
+        if
+        :: wire[j] == ALONG && orphan[j] -> wire[j] = NOTHING; orphan[j] = false; sent[j] = 0
+        :: wire[j] == ALONG && !orphan[j] -> wire[j] = answer
+        :: else
+        fi
+    :: else ->
+        wire[i] = (orphan[i] -> NOTHING : RELEASE);
+        orphan[i] = false;
+        if
+#ifdef BUG_TURN_HALF
+        :: wire[j] == ALONG && !orphan[j] -> skip /* never answered */
+#else
+        :: wire[j] == ALONG && !orphan[j] -> wire[j] = RESEAT; sent[j] = 0
+#endif
+        :: wire[j] == ALONG && orphan[j] -> wire[j] = NOTHING; orphan[j] = false; sent[j] = 0
+        :: else
+        fi
+    fi
+}
+#endif
+
 /* ---- the client ---- */
 
 inline drop_push(i)
@@ -536,19 +627,29 @@ inline pushed(i)
     fi
 }
 
-inline die(i)
+inline end_client(i)
 {
-    faults--;
     begin_release(i);
     forget(i);
     ready[i] = false;
     state[i] = DEAD
 }
 
-/* What was on it is lost, or was executed already, or, UNSETTLED, may be executed later. */
-inline break_connection(i)
+inline die(i)
 {
     faults--;
+    end_client(i);
+#ifdef TURNS
+    if
+    :: i < 2 && state[OTHER(i)] < DONE -> end_client(OTHER(i)); n = OTHER(i)
+    :: else -> n = i
+    fi
+#endif
+}
+
+/* What was on it is lost, or was executed already, or, UNSETTLED, may be executed later. */
+inline break_wire(i)
+{
 #ifdef UNSETTLED
     if
     :: wire[i] != NOTHING && wire[i] != RENEW && wire[i] != RELEASE && wire[i] < RENEWED ->
@@ -570,6 +671,18 @@ inline break_connection(i)
     :: state[i] == WAITS -> state[i] = AGAIN; placed[i] = true
     :: else
     fi
+}
+
+inline break_connection(i)
+{
+    faults--;
+#ifdef TURNS
+    if
+    :: wire[i] >= ALONG -> break_wire(OTHER(i))
+    :: else
+    fi;
+#endif
+    break_wire(i)
 }
 
 #ifdef DELAYS
@@ -606,7 +719,7 @@ end:
             send_acquire(i);
             printf("client %d: refresh, %d\n", i, wire[i]) }
     /* the server, and what it answers */
-    :: d_step { IS_REQUEST(wire[i]) ->
+    :: d_step { IS_REQUEST(wire[i]) && wire[i] < ALONG ->
             printf("server: request %d of client %d, sent %d ago\n", wire[i], i, sent[i]);
             execute(wire[i], ON_WIRE(i), sent[i]);
             printf("server: answer %d; lock %d, left %d, places %d\n", answer, lock, left, places);
@@ -615,7 +728,7 @@ end:
                 orphan[i] = false; wire[i] = NOTHING; sent[i] = 0
             :: else -> wire[i] = answer; sent[i] = (answer < BUSY || answer == RENEWED -> sent[i] : 0)
             fi }
-    :: d_step { wire[i] > RELEASE ->
+    :: d_step { wire[i] > RELEASE && wire[i] < ALONG ->
             printf("client %d: answer %d, asked %d ago\n", i, wire[i], sent[i]);
             answered(i);
             printf("client %d: state %d, belief %d\n", i, state[i], belief[i]) }
@@ -640,6 +753,9 @@ end:
     :: d_step { state[i] == WAITS && !trying[i] ->
             printf("client %d: gives up\n", i);
             if
+#ifdef BUG_TURN_SILENT
+            :: wire[i] == ALONG -> let_be(i); end_round(i)
+#endif
             :: wire[i] != NOTHING || placed[i] -> begin_release(i)
             :: else -> end_round(i)
             fi }
@@ -664,13 +780,34 @@ end:
     :: d_step { state[i] == LETS_GO && wire[i] == NOTHING ->
             wire[i] = RELEASE; sent[i] = 0;
             printf("client %d: release\n", i) }
+#ifdef TURNS
+    :: d_step { i < 2 && state[i] == LETS_GO && wire[i] == NOTHING && state[OTHER(i)] == IDLE &&
+            wire[OTHER(i)] == NOTHING ->
+            wire[i] = TURN; sent[i] = 0;
+            state[OTHER(i)] = WAITS; first_sent[OTHER(i)] = 0; wire[OTHER(i)] = ALONG; sent[OTHER(i)] = 0;
+            placed[OTHER(i)] = true; ready[OTHER(i)] = true; listened[OTHER(i)] = true;
+            printf("client %d: release, and acquire of client %d\n", i, OTHER(i)) }
+    :: d_step { wire[i] == TURN ->
+            printf("server: turn of client %d, sent %d ago\n", i, sent[OTHER(i)]);
+            queue_turn(ON_WIRE(i), ON_WIRE(OTHER(i)), sent[OTHER(i)]);
+            answer_turn(i, OTHER(i));
+            printf("server: turned %d; lock %d, left %d, places %d\n", turned, lock, left, places) }
+    :: d_step { wire[i] == TURN ->
+            turned = false;
+            answer_turn(i, OTHER(i));
+            printf("server: refuses the turn\n") }
+#endif
     /* faults */
     :: d_step { faults > 0 && state[i] != IDLE && state[i] < DONE ->
             printf("client %d: dies, without a word\n", i);
             die(i) }
     :: d_step { faults > 0 && state[i] != IDLE && state[i] < DONE && listened[i] ->
             printf("client %d: dies\n", i);
-            die(i); listened[i] = false }
+            die(i); listened[i] = false;
+#ifdef TURNS
+            listened[n] = false
+#endif
+            }
     :: d_step { faults > 0 && wire[i] != NOTHING && state[i] != DEAD ->
             printf("client %d: the connection breaks\n", i);
             break_connection(i) }
@@ -712,7 +849,8 @@ inline pass_third()
         :: else
         fi;
         if
-        :: wire[k] != NOTHING && wire[k] != RELEASE && !orphan[k] && wire[k] <= QUEUED || wire[k] == RENEWED ->
+        :: wire[k] != NOTHING && wire[k] != RELEASE && !orphan[k] && wire[k] <= QUEUED || wire[k] == RENEWED ||
+           (wire[k] == ALONG && !orphan[k]) ->
             OLDER(sent[k])
         :: else
         fi;
