@@ -177,8 +177,8 @@ def look_for(tree, patch, shrink):
         short = shortest(tree, patch, first_seed(output)) if code and shrink else ""
     finally:
         tree.plant(patch, back=True)
-    found = code != 0 and patch.finds.search(output) is not None
     finding = re.search(r".*(?:FINDING|: [a-z-]+: ).*|.*fails \((?!1\)).*", output)
+    found = finding is not None and patch.finds.search(finding[0]) is not None
     print(f"{patch.name}: {patch.what}: " + (f"seed {first_seed(output)}: {finding[0][:200] if finding else ''}" if code else
                                              "NOT FOUND") + ("" if found or not code else ": NOT WHAT WAS EXPECTED") +
           f" ({time.monotonic() - began:.0f} s)" + ("\n" + short if short else ""), flush=True)
