@@ -253,3 +253,35 @@ void fleet_strand(struct fleet *fleet, int replica, bool stranded)
         CHECK(ask_number(&fleet->node[master], "CLIENT KILL TYPE replica") >= 0);
     }
 }
+
+/* The node alone speaks TLS on the bus. What is open must be closed; to close what is not open would end the server. */
+void fleet_isolate(struct fleet *fleet, int node, bool isolated)
+{
+    DO(fleet, node, "CONFIG SET tls-cluster %s", isolated ? "yes" : "no");
+    redisReply *links = isolated ? ask(&fleet->node[node], "CLUSTER LINKS") : NULL;
+    for (size_t i = 0; links && i < links->elements; i++) {
+        const redisReply *link = links->element[i]; /* "direction", it, "node", it, … */
+        if (CHECK(link->elements > 3))
+            DO(fleet, node, "DEBUG CLUSTERLINK KILL %s %s", link->element[1]->str,
+               link->element[3]->str);
+    }
+    CHECK(!isolated || links != NULL);
+    freeReplyObject(links);
+}
+
+static bool is_elected(void *argument)
+{
+    const struct follower *follower = argument;
+    unsigned slot = (unsigned)(SLOTS * follower->master / MASTERS);
+    for (int i = 0; i < FLEET; i++)
+        if (i != follower->master && runs(follower->fleet, i) &&
+            slot_owner(follower->fleet, i, slot) != REPLICA(follower->master))
+            return false;
+    return true;
+}
+
+bool wait_elected(struct fleet *fleet, int master)
+{
+    struct follower follower = {.fleet = fleet, .master = master};
+    return test_poll(is_elected, &follower, TEST_PATIENCE_MS);
+}

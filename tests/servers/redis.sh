@@ -15,7 +15,8 @@
 #   cluster=N         a cluster of N masters, with replicas=N for each of them: the replicas of master 1 are N+1, 2N+1 …
 #                     Slots are shared out evenly. Nodes suspect each other after node_timeout=MS (30000: never, on a
 #                     busy machine). A replica takes over only if it is told to (CLUSTER FAILOVER), or with
-#                     failover=auto. A restarted node has the role that it had last. Needs Redis 7
+#                     failover=auto. A restarted node has the role that it had last. Needs Redis 7.
+#                     bus=cut: a test can cut nodes off from the others (fleet_isolate in tests/cluster)
 #   aof=yes           appendonly, appendfsync always: a restart keeps everything; everysec: appendfsync everysec
 #   maxclients=N, maxmemory=N
 #   faketime=yes      the clock of server 1 is what FOLDER/faketime says ("+0", "+1h", "-90s", "+0 x1.5";
@@ -27,7 +28,7 @@
 
 kind_programs='redis-server redis-cli timeout'
 kind_keys='password user rights socket ipv6 replicas nodes aof maxclients maxmemory faketime conf'
-kind_keys="$kind_keys disk sentinels down_after sentinel_password cluster node_timeout failover"
+kind_keys="$kind_keys disk sentinels down_after sentinel_password cluster node_timeout failover bus"
 kind_patience_s=120
 kind_in_turn=yes # a replica that finds no primary tries again after a second only
 
@@ -84,6 +85,10 @@ kind_check() {
     if [ "$(setting ipv6)" = yes ] &&
         ! grep -q '^00000000000000000000000000000001 ' /proc/net/if_inet6 2>/dev/null; then
         echo 'this host has no ::1'
+        return 1
+    fi
+    if [ "$(setting bus)" = cut ] && ! command -v openssl >/dev/null; then
+        echo 'openssl is not installed'
         return 1
     fi
     if is_cluster && ! redis_at_least 7 0; then
@@ -156,6 +161,19 @@ repl-diskless-sync yes
 repl-diskless-sync-delay 0
 CONF
     [ "$(setting failover)" = auto ] || echo 'cluster-replica-no-failover yes'
+    if [ "$(setting bus)" = cut ]; then
+        for redis_file in cert key ca-cert; do
+            echo "tls-$redis_file-file \"$FOLDER/bus.pem\""
+        done
+        echo 'enable-debug-command local'
+    fi
+}
+
+# One file for both: nobody checks it.
+redis_bus_pem() {
+    [ -f "$FOLDER/bus.pem" ] || (umask 077 && cd "$FOLDER" &&
+        openssl req -x509 -newkey rsa:2048 -nodes -days 7 -subj /CN=bus -keyout bus.key -out bus.crt 2>/dev/null &&
+        cat bus.key bus.crt >bus.pem)
 }
 
 # What nodes say of themselves.
@@ -234,6 +252,7 @@ kind_prepare() {
     [ -f "$FOLDER/faketime" ] || echo +0 >"$FOLDER/faketime"
     (umask 077 && redis_conf "$1" >"$FOLDER/$1/redis.conf")
     if is_cluster; then
+        [ "$(setting bus)" != cut ] || redis_bus_pem || return 1
         kind_in_turn=no # none is ready before all are there
         if [ ! -f "$FOLDER/ready" ] || [ ! -f "$FOLDER/$1/nodes.conf" ]; then
             (cluster_nodes "$1" >"$FOLDER/$1/nodes.conf")

@@ -347,6 +347,7 @@ static void end_look(struct topology *topology, bool useful)
 static void fail_look(struct topology *topology)
 {
     struct link_fault fault = topology->fault;
+    topology->epoch = 0;
     topology->next += topology->asked > 0 ? topology->asked - 1 : 0; /* those were asked */
     end_look(topology, false);
     topology->callbacks->looked(topology->owner, &fault);
@@ -378,11 +379,15 @@ static void scout_up(struct link *link, void *owner)
     struct map_scout *scout = owner;
     scout->call.replied = replied;
     scout->call.lost = lost;
+    scout->epoch = 0;
     link_call_begin(link, &scout->call);
     link_command(link, 2);
     link_text(link, "CLUSTER");
+    link_text(link, "INFO");
+    link_command(link, 2);
+    link_text(link, "CLUSTER");
     link_text(link, "SLOTS");
-    link_call_end(link, &scout->call, 1);
+    link_call_end(link, &scout->call, 2);
 }
 
 static void refuse(struct map_scout *scout, const redisReply *reply)
@@ -397,17 +402,44 @@ static void refuse(struct map_scout *scout, const redisReply *reply)
     scout_failed(scout, &fault);
 }
 
+static void refuse_old(struct map_scout *scout)
+{
+    struct link_fault fault;
+    link_fault_set(&fault, MORTISE_UNREACHABLE, true, 0,
+                   "%s: it is cut off from the other nodes of the cluster",
+                   scout->link.endpoint.text);
+    scout_failed(scout, &fault);
+}
+
+/* The user may not be permitted to ask. */
+static void read_epoch(struct map_scout *scout, const redisReply *reply)
+{
+    char text[24] = "";
+    if (reply->type == REDIS_REPLY_STRING)
+        link_info(reply, "cluster_current_epoch:", text, sizeof(text));
+    scout->epoch = text_digits(text, strlen(text));
+}
+
 static void replied(struct link_call *call, unsigned index, redisReply *reply)
 {
     struct map_scout *scout = scout_of(call);
     struct topology *topology = scout->topology;
-    (void)index;
     if (!scout->asks)
         return;
+    if (index == 0) {
+        read_epoch(scout, reply);
+        return;
+    }
     if (!is_map(reply)) {
         refuse(scout, reply);
         return;
     }
+    if (scout->epoch != 0 && scout->epoch < topology->epoch) {
+        refuse_old(scout);
+        return;
+    }
+    if (scout->epoch != 0)
+        topology->epoch = scout->epoch;
     bool changed = take_map(topology, reply, &scout->link.endpoint);
     end_look(topology, changed);
     if (changed)

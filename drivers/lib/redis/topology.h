@@ -16,8 +16,10 @@
  *   Many requests are redirected at once: there is one look at a time. A pause follows each look: PAUSE_MIN_MS, and twice as
  *     long, up to PAUSE_MAX_MS, after each look that failed or changed nothing.
  *   A server is frozen or cut off: the next one is asked after HEDGE_MS. At most TOPOLOGY_SCOUTS ask at the same time.
- *   A server's map is old, because it is cut off from the others: its map sends requests to a server that answers MOVED, or
- *     does not answer. Then the map is read again, from the next server in turn.
+ *   A server's map is old, because it is cut off from the others: the cluster's epoch (CLUSTER INFO), as it knows it, is below the one
+ *     that this client has seen. Then the next server is asked. If all are so, the cluster was made anew: the look fails, and the
+ *     next one believes them. Where the user may not ask for the epoch, such a map sends requests to a server that answers MOVED
+ *     or CLUSTERDOWN, and the map is read again, from the next server in turn.
  *   The answer is older than a MOVED that came during the look: the request is redirected once more, and one more look follows.
  *   All servers of the map are gone: the servers of the configuration are asked too.
  *   Servers come and go with new addresses, for years: see topology_index().
@@ -54,6 +56,7 @@ struct map_scout {
     struct link_call call;
     struct topology *topology;
     bool asks;
+    uint64_t epoch; /* as this server knows it; 0: it does not say */
 };
 
 struct topology {
@@ -63,6 +66,7 @@ struct topology {
     enum topology_state state;
     bool known, again;  /* again: wanted during a look */
     uint64_t begun;     /* looks so far, with the one under way */
+    uint64_t epoch;     /* the highest one; 0: none was told */
     uint64_t changes;   /* of slots' owners so far */
     uint64_t hurry_for; /* the number of a look for which somebody waits */
     int64_t due_ns;     /* PAUSES: when the look begins; LOOKS: when it fails */
