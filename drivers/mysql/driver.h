@@ -61,8 +61,10 @@ struct my_link {
     /* setup.c */
     enum setup_phase phase;
     size_t setup_at;
-    unsigned tables, seen;
+    unsigned seen;
     bool galera;
+    bool lacks_tables; /* or what is in them at first */
+    bool made_tables;
     /* group.c: the group in flight */
     size_t request_at;    /* whose result comes next */
     unsigned part_at;     /* and of which of its statements */

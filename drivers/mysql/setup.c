@@ -1,5 +1,5 @@
 /* setup.c - a new connection: its settings, which server it is, whether the tables are there and are ours. Two round trips;
- * one more, once in the life of a database, to make the tables. See SETUP in protocol.md for what is refused, and why. */
+ * one or two more, once in the life of a database, to make the tables. See SETUP in protocol.md for what is refused, and why. */
 #include "driver.h"
 
 #include <stdio.h>
@@ -71,9 +71,8 @@ static bool begin(struct link *link, enum setup_phase phase)
 void setup_begin(struct link *link)
 {
     link_set_up(link, false);
-    my_link(link)->tables = 0;
     my_link(link)->seen = 0;
-    my_link(link)->galera = false;
+    my_link(link)->galera = my_link(link)->lacks_tables = my_link(link)->made_tables = false;
     begin(link, SETUP_IDENTIFY);
 }
 
@@ -174,17 +173,21 @@ static bool take_variables(struct link *link, MYSQL_RES *rows)
     return false;
 }
 
+/* Another client may be making them, or was stopped while it did: they are made in this order, the row of the layout last.
+ * So if one is missing before `mortise_meta`, somebody has dropped it: a new one would forget who holds what. */
 static bool take_tables(struct link *link, MYSQL_RES *rows)
 {
     MYSQL_ROW row;
+    bool meta = false;
     while ((row = mysql_fetch_row(rows)) != NULL) {
-        if (row[1] == NULL || strcmp(row[1], "InnoDB") != 0) {
+        if (row[0] == NULL || row[1] == NULL || strcmp(row[1], "InnoDB") != 0) {
             refuse(link, MORTISE_BACKEND, false, "the tables are not in InnoDB");
             return false;
         }
-        my_link(link)->tables++;
+        meta = meta || strcmp(row[0], "mortise_meta") == 0;
     }
-    if (my_link(link)->tables == 0 || my_link(link)->tables == TABLES)
+    my_link(link)->lacks_tables = mysql_num_rows(rows) < TABLES;
+    if (!meta || !my_link(link)->lacks_tables)
         return true;
     refuse(link, MORTISE_BACKEND, false,
            "some of the tables are missing, or of another program (see `mortise schema mysql`)");
@@ -194,6 +197,9 @@ static bool take_tables(struct link *link, MYSQL_RES *rows)
 static bool take_layout(struct link *link, MYSQL_ROW row)
 {
     char text[200];
+    my_link(link)->lacks_tables = row == NULL;
+    if (row == NULL && !my_link(link)->made_tables)
+        return true;
     if (row != NULL && row[0] != NULL && strcmp(row[0], LAYOUT_VERSION) == 0)
         return true;
     snprintf(text, sizeof(text),
@@ -251,20 +257,22 @@ static bool failed(struct link *link)
 
 static bool phase_done(struct link *link)
 {
+    struct my_link *mine = my_link(link);
     unsigned needed = SEEN_IDENTITY | SEEN_VARIABLES | SEEN_TABLES;
-    if (my_link(link)->phase == SETUP_LAYOUT)
+    if (mine->phase == SETUP_LAYOUT)
         needed |= SEEN_LAYOUT;
-    if ((my_link(link)->seen & needed) != needed) {
+    if ((mine->seen & needed) != needed) {
         refuse(link, MORTISE_UNREACHABLE, true, "answers are missing");
         return false;
     }
-    if (my_link(link)->phase == SETUP_LAYOUT) {
+    bool make = mine->lacks_tables && !mine->made_tables;
+    if (mine->phase == SETUP_LAYOUT && !make) {
         link_ready(link);
         return link->state == LINK_READY;
     }
-    return begin(link, my_link(link)->phase == SETUP_IDENTIFY && my_link(link)->tables == 0
-                           ? SETUP_MAKE
-                           : SETUP_LAYOUT);
+    mine->made_tables = mine->made_tables || make;
+    mine->seen &= ~(unsigned)SEEN_LAYOUT;
+    return begin(link, make ? SETUP_MAKE : SETUP_LAYOUT);
 }
 
 bool setup_event(struct link *link, enum conn_event event)
