@@ -237,13 +237,19 @@ static void try_address(struct link *link)
     connect_next(link);
 }
 
+static struct look_up *look_up_of(struct link *link)
+{
+    return &link->look_ups[link->endpoints.at];
+}
+
 static void resolved(void *ctx, void *argument, const struct addrinfo *addresses,
                      const char *problem)
 {
-    struct link *link = argument;
+    struct look_up *look_up = argument;
+    struct link *link = look_up->link;
     (void)ctx;
-    link->resolving = false;
-    if (link->state != LINK_RESOLVING)
+    look_up->is_under_way = false;
+    if (link->state != LINK_RESOLVING || look_up != look_up_of(link))
         return;
     link->address_count = addresses_take(addresses, link->addresses);
     link->address_at = 0;
@@ -256,16 +262,16 @@ static void resolved(void *ctx, void *argument, const struct addrinfo *addresses
 static void attempt(struct link *link)
 {
     int64_t patience_ns = link->settings->connect_timeout_ms * NS_PER_MS;
-    if (link->resolving) { /* of an attempt that was given up: its answer is awaited */
-        link->due_ns = now_of(link) + PAUSE_FIRST_NS;
-        return;
-    }
+    struct look_up *look_up = look_up_of(link);
     become(link, LINK_RESOLVING);
     link->due_ns = now_of(link) + (link->endpoints.count > 1 ? patience_ns / 2 : patience_ns);
     struct endpoint *endpoint = endpoint_of(link);
-    link->resolving =
-        link->host->resolve(link->host, endpoint->host, endpoint->port, resolved, link);
-    if (!link->resolving)
+    if (look_up->is_under_way) /* for an attempt that was given up: its answer serves this one */
+        return;
+    look_up->link = link;
+    look_up->is_under_way =
+        link->host->resolve(link->host, endpoint->host, endpoint->port, resolved, look_up);
+    if (!look_up->is_under_way)
         link_break(link, "out of memory");
 }
 

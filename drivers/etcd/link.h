@@ -36,7 +36,8 @@
  *   - The member is stopped, or its machine: no answer within the time of a call. Without calls nobody notices, and nobody
  *     needs to: the first call, which may be a beat, finds it out.
  *   - The member is cut off from the others: every call says `hasleader`, so it fails at once, or is not answered.
- *   - A resolver hangs: it runs on a thread of the core; another look-up of this endpoint is not begun before it has ended.
+ *   - A resolver hangs: it runs on a thread of the core. After half of the time to connect the next endpoint is tried; another
+ *     look-up of this one is not begun before the old one has ended.
  *   - The server closes each connection after the greeting: `f` counts that as a failed attempt.
  *   - Two requests for a token at once: calls that are refused meanwhile wait for the one that is on its way. A token that is
  *     refused twice for one call fails the call.
@@ -135,6 +136,12 @@ struct link_events {
 
 enum token_state { TOKEN_NONE, TOKEN_ASKED, TOKEN_THERE };
 
+/* The answer comes for certain, though perhaps long after the attempt that asked was given up. */
+struct look_up {
+    struct link *link;
+    bool is_under_way;
+};
+
 struct link {
     struct driver *driver;
     mortise_host *host;
@@ -143,11 +150,11 @@ struct link {
     struct endpoints endpoints;
     enum link_state state;
     bool wanted;
-    bool resolving;    /* a look-up is under way; its answer will come */
-    unsigned attempts; /* since it was last UP for a while */
-    int64_t due_ns;    /* DOWN: the next attempt; else: until when the attempt must be UP */
-    int64_t up_ns;     /* since when it is, or was, UP */
-    int64_t look_ns;   /* when to look whether an answer has come: see LOOKS */
+    struct look_up look_ups[ENDPOINTS_MAX]; /* one for each endpoint */
+    unsigned attempts;                      /* since it was last UP for a while */
+    int64_t due_ns;  /* DOWN: the next attempt; else: until when the attempt must be UP */
+    int64_t up_ns;   /* since when it is, or was, UP */
+    int64_t look_ns; /* when to look whether an answer has come: see LOOKS */
     int64_t look_step_ns;
     int64_t ping_ns; /* when the next PING may be answered */
     struct address addresses[ENDPOINT_ADDRESSES];

@@ -2,7 +2,10 @@
  * another member. */
 #include "stage.h"
 
+#include <dlfcn.h>
+#include <netdb.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #define BACKEND_TEXT "etcdserver: mvcc: database space exceeded"
@@ -247,6 +250,38 @@ static void test_watches_reset(void)
     client_end(holder);
 }
 
+/* ---- a resolver that hangs ---- */
+
+static struct test_count hanging = TEST_COUNT_INIT, gate = TEST_COUNT_INIT;
+
+/* In place of the system's, also for the library. Names below hangs.test have no answer before the gate opens. */
+__attribute__((visibility("default"))) int getaddrinfo(const char *node, const char *port,
+                                                       const struct addrinfo *hints,
+                                                       struct addrinfo **found)
+{
+    int (*next)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    void *symbol = dlsym(RTLD_NEXT, "getaddrinfo");
+    memcpy(&next, &symbol, sizeof(next));
+    if (strstr(node, "hangs.test") == NULL || (hints->ai_flags & AI_NUMERICHOST) != 0)
+        return next(node, port, hints, found);
+    test_count_add(&hanging, 1);
+    test_count_wait(&gate, 1);
+    return EAI_AGAIN;
+}
+
+/* Two names cannot be looked up; the third endpoint needs no look-up. The two stay under way, and are begun once each. */
+static void test_resolver_hangs(void)
+{
+    char endpoints[200];
+    snprintf(endpoints, sizeof endpoints, "a.hangs.test,b.hangs.test,%s", stage.servers);
+    mortise_client *client = client_at(endpoints, "ttl=30s&connect_timeout=1s");
+    mortise_lease *lease = take(client, fresh_name());
+    CHECK(test_count_get(&hanging) >= 1 && test_count_get(&hanging) <= 2);
+    test_count_add(&gate, 1);
+    give_back(lease);
+    client_end(client);
+}
+
 const CU_TestInfo call_tests[] = {
     {"each call in each way", test_each_call},
     {"beats", test_beats},
@@ -258,5 +293,6 @@ const CU_TestInfo call_tests[] = {
     {"given up while it is on its way", test_given_up},
     {"nobody answers", test_no_answer},
     {"the watches are reset", test_watches_reset},
+    {"a resolver hangs", test_resolver_hangs},
     CU_TEST_INFO_NULL,
 };
