@@ -124,8 +124,10 @@ bool node_is_gone(struct driver *driver, int64_t quiet_for_ns)
     uncertain_drop(driver, now_of(driver));
     bool closed = driver->link.state == LINK_DOWN && driver->news.state == LINK_DOWN &&
                   driver->replicas.link.state == LINK_DOWN;
+    bool looks_up = driver->link.looking_up || driver->news.looking_up ||
+                    driver->replicas.link.looking_up; /* the answer will come */
     bool unsure = driver->all_doubtful || driver->strays != NULL || driver->all_stray;
-    return closed && driver->doubts == NULL &&
+    return closed && !looks_up && driver->doubts == NULL &&
            (!unsure || quiet_for_ns > driver->longest_ms * NS_PER_MS);
 }
 

@@ -108,6 +108,10 @@ static void test_refusals(void)
         {"-MASTERDOWN Link with MASTER is down\r\n", MORTISE_UNREACHABLE, true, "MASTERDOWN"},
         {"-READONLY You can't write against a read only replica.\r\n", MORTISE_UNREACHABLE, true,
          "READONLY"},
+        {"-ERR Error running script (call to f_64b2): @user_script:1: @user_script: 1: Lua script "
+         "attempted to access a non "
+         "local key in a cluster node\r\n",
+         MORTISE_INDETERMINATE, true, "script attempted"},
         {"-ERR Script attempted to access a non local key in a cluster node\r\n",
          MORTISE_INDETERMINATE, true, "Script attempted"},
     };

@@ -1,7 +1,9 @@
 /* address.c - the addresses of a server: the path of a socket, or what the host resolves its name to, outside of the pump. */
 #include "link.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
 
@@ -43,6 +45,19 @@ static bool is_beside(const struct link *link)
            strcmp(link->beside->endpoint.text, link->endpoint.text) == 0;
 }
 
+/* Digits need no look-up, which could hang on the resolver. False: it is a name. */
+static bool read_digits(struct link *link, const struct endpoint *endpoint)
+{
+    struct sockaddr_in four = {.sin_family = AF_INET};
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6};
+    four.sin_port = six.sin6_port = htons((uint16_t)strtoul(endpoint->port, NULL, 10));
+    if (inet_pton(AF_INET, endpoint->host, &four.sin_addr) == 1)
+        add_address(link, &four, sizeof(four));
+    else if (inet_pton(AF_INET6, endpoint->host, &six.sin6_addr) == 1)
+        add_address(link, &six, sizeof(six));
+    return link->address_count > 0;
+}
+
 void link_look_up(struct link *link)
 {
     const struct endpoint *endpoint = &link->endpoint;
@@ -56,6 +71,10 @@ void link_look_up(struct link *link)
         struct sockaddr_un path = {.sun_family = AF_UNIX};
         memcpy(path.sun_path, endpoint->host, strlen(endpoint->host));
         add_address(link, &path, sizeof(path));
+        link->ends->addressed(link);
+        return;
+    }
+    if (read_digits(link, endpoint)) {
         link->ends->addressed(link);
         return;
     }

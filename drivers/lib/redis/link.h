@@ -50,7 +50,7 @@
  *     then the link leaves. The next attempt seeks the primary, or looks the name up again, because another server may
  *     be behind the address by now. Attempts that find a replica have the backoff.
  *   The server closes each connection soon after the greeting, without an answer: a failed attempt, with its backoff.
- *   The resolver hangs: it has its own thread; a second look-up is not begun before the first has ended.
+ *   The resolver hangs: it has its own thread; a second look-up is not begun before the first has ended. Numbers need none.
  *
  * All of it runs in the pump (driver.h). SIGPIPE never arises. */
 #ifndef MORTISE_DRIVERS_LIB_REDIS_LINK_H

@@ -262,24 +262,35 @@ static bool take_map(struct topology *topology, const redisReply *reply,
 
 /* ---- a look --------------------------------------------------------------------------------------------- */
 
+/* One that waits for a resolver is the last choice. NULL: all are in use. */
+static struct map_scout *find_scout(struct topology *topology)
+{
+    struct map_scout *found = NULL;
+    for (size_t i = 0; i < TOPOLOGY_SCOUTS; i++) {
+        struct map_scout *scout = &topology->scouts[i];
+        bool closed = scout->link.state == LINK_DOWN;
+        if (!scout->asks && !closed) /* of an earlier look: topology_turn() closes it */
+            topology->hedge_ns = now_of(topology);
+        if (!scout->asks && closed && (found == NULL || found->link.looking_up))
+            found = scout;
+    }
+    return found;
+}
+
 static void ask_next(struct topology *topology)
 {
     topology->hedge_ns = MORTISE_NEVER;
-    for (size_t i = 0; i < TOPOLOGY_SCOUTS && topology->asked < topology->candidate_count; i++) {
-        struct map_scout *scout = &topology->scouts[i];
-        if (!scout->asks && scout->link.state != LINK_DOWN)
-            topology->hedge_ns =
-                now_of(topology); /* of an earlier look: topology_turn() closes it */
-        if (scout->asks || scout->link.state != LINK_DOWN)
-            continue;
-        link_rest(&scout->link); /* no backoff: it is another server */
-        size_t which = (topology->next + topology->asked++) % topology->candidate_count;
-        scout->settings.endpoint = topology->candidates[which];
-        scout->asks = true;
-        topology->hedge_ns = now_of(topology) + HEDGE_MS * LINK_NS_PER_MS;
-        link_want(&scout->link);
+    if (topology->asked >= topology->candidate_count)
         return;
-    }
+    struct map_scout *scout = find_scout(topology);
+    if (scout == NULL)
+        return;
+    link_rest(&scout->link); /* no backoff: it is another server */
+    size_t which = (topology->next + topology->asked++) % topology->candidate_count;
+    scout->settings.endpoint = topology->candidates[which];
+    scout->asks = true;
+    topology->hedge_ns = now_of(topology) + HEDGE_MS * LINK_NS_PER_MS;
+    link_want(&scout->link);
 }
 
 static bool anybody_asks(const struct topology *topology)
