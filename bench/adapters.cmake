@@ -22,7 +22,7 @@ function(bench_adapter NAME)
     bench_part(adapter-${NAME})
 endfunction()
 
-bench_adapter(mortise)
+bench_adapter(mortise SOURCES adapter/scale.c)
 bench_adapter(flock)
 add_executable(mortise-bench-digest adapter/digest.c adapter/histogram.c)
 bench_part(mortise-bench-digest)

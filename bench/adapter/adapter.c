@@ -234,6 +234,32 @@ static bool do_wait(void)
     return true;
 }
 
+/* ---- many of something ---- */
+
+static bool do_many_of(void)
+{
+    unsigned count = (unsigned)order.count;
+    if (adapter->crowd == NULL)
+        return false;
+    if (strcmp(order.verb, "crowd") == 0)
+        adapter->crowd(order.name, count);
+    else if (strcmp(order.verb, "clients") == 0)
+        adapter->clients(order.name, count, order.ttl_ms);
+    else
+        adapter->touch(order.name, count);
+    puts("done");
+    return true;
+}
+
+static bool do_instant(void)
+{
+    if (adapter->crowd == NULL)
+        return false;
+    int64_t at_ns = strcmp(order.verb, "free") == 0 ? adapter->free() : adapter->first();
+    printf("done ns=%lld\n", (long long)at_ns);
+    return true;
+}
+
 /* ---- lines ---- */
 
 static bool understood(char *word)
@@ -281,9 +307,10 @@ static bool obey(void)
     static const struct {
         const char *verb;
         bool (*act)(void);
-    } verbs[] = {{"turns", do_turns},  {"pulse", do_pulse},   {"many", do_batches},
-                 {"loop", do_batches}, {"state", do_batches}, {"hold", do_hold},
-                 {"wait", do_wait}};
+    } verbs[] = {{"turns", do_turns},   {"pulse", do_pulse},   {"many", do_batches},
+                 {"loop", do_batches},  {"state", do_batches}, {"hold", do_hold},
+                 {"wait", do_wait},     {"crowd", do_many_of}, {"clients", do_many_of},
+                 {"touch", do_many_of}, {"free", do_instant},  {"first", do_instant}};
     for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
         if (strcmp(order.verb, verbs[i].verb) == 0)
             return verbs[i].act();

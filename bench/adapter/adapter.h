@@ -11,6 +11,11 @@
  *             a cycle is due every P, whether or not the one before has ended. Told: done
  *   hold name=N count=M ttl_ms=T      holds N/0 to N/M-1 from now on. Told when they are held: done
  *   wait name=N count=W               W clients wait for N from now on. Told when they have begun: done
+ *   crowd name=N count=W              W callers of the one client wait for N, and give it back. Told when they have begun
+ *   clients name=N count=M ttl_ms=T   M further clients, each holds N/i. Told when all hold
+ *   touch name=N count=M              takes N/0 to N/M-1 and gives them back, so that the server knows them. Told: done
+ *   free                              gives the last that it holds back. Told: done ns=(the instant before)
+ *   first                             waits for the first grant of a crowd. Told: done ns=(its instant)
  *   state name=N                      what it costs to ask a held lease for its state. Told: done count=… ns=…
  *   quit                              gives back what it holds, and ends
  *
@@ -50,6 +55,12 @@ struct adapter {
     void (*loop)(const char *name, size_t count);
     void (*hold)(const char *name, unsigned count, int64_t ttl_ms);
     void (*wait)(const char *name, unsigned count);
+    /* Many of something. The last two return an instant. */
+    void (*crowd)(const char *name, unsigned count);
+    void (*clients)(const char *name, unsigned count, int64_t ttl_ms);
+    void (*touch)(const char *name, unsigned count);
+    int64_t (*free)(void);
+    int64_t (*first)(void);
     /* So many looks at a held lease. */
     void (*state)(const char *name, size_t count);
     void (*close)(void);

@@ -3,6 +3,7 @@
 #include "../common.h"
 #include "../flights.h"
 #include "adapter.h"
+#include "scale.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,17 +98,43 @@ static void ask(mortise_client *of, const char *name, const mortise_options *opt
 static void hold(const char *name, unsigned count, int64_t ttl_ms)
 {
     char one[160];
-    held.leases = room(count);
-    held.count = 0;
+    unsigned before = held.count;
+    held.leases = realloc(held.leases, (before + count) * sizeof(held.leases[0]));
+    if (held.leases == NULL)
+        bench_die("out of memory");
     for (unsigned i = 0; i < count; i++) {
         snprintf(one, sizeof(one), "%s/%u", name, i);
         ask(client, one, MORTISE_OPTIONS(.wait_ms = MORTISE_WAIT_FOREVER, .ttl_ms = ttl_ms),
             on_held);
     }
     pthread_mutex_lock(&held.lock);
-    while (held.count < count)
+    while (held.count < before + count)
         pthread_cond_wait(&held.changed, &held.lock);
     pthread_mutex_unlock(&held.lock);
+}
+
+static int64_t free_last(void)
+{
+    int64_t now_ns = bench_now_ns();
+    bench_release(held.leases[--held.count]);
+    return now_ns;
+}
+
+/* ---- many ---- */
+
+static void crowd(const char *name, unsigned count)
+{
+    scale_crowd(client, name, count);
+}
+
+static void clients(const char *name, unsigned count, int64_t ttl_ms)
+{
+    scale_clients(address, name, count, ttl_ms);
+}
+
+static void touch(const char *name, unsigned count)
+{
+    scale_touch(client, name, count);
 }
 
 /* ---- waiting ---- */
@@ -153,6 +180,7 @@ static void close_clients(void)
     for (unsigned i = 0; i < waiting.count; i++)
         mortise_close(waiting.clients[i], NULL);
     free(waiting.clients);
+    scale_close();
     if (flying != NULL)
         mortise_close(flying, NULL);
     mortise_close(client, NULL);
@@ -169,6 +197,11 @@ int main(int argc, char **argv)
                                           .many = many,
                                           .hold = hold,
                                           .wait = wait_for,
+                                          .crowd = crowd,
+                                          .clients = clients,
+                                          .touch = touch,
+                                          .free = free_last,
+                                          .first = scale_first_ns,
                                           .state = state,
                                           .close = close_clients});
 }

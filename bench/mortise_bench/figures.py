@@ -34,6 +34,9 @@ KNOWN = {
     "server_cpu": ("ms/s", "less", "processor time of the server"),
     "client_cpu": ("ms/s", "less", "processor time of the client"),
     "memory": ("bytes", "less", "memory of the client for each"),
+    "server_memory": ("bytes", "less", "memory of the server for each"),
+    "set_up": ("µs", "less", "to set up, for each"),
+    "set_up_cpu": ("µs", "less", "processor time of the client to set up, for each"),
     "to_grant": ("ms", "less", "until the next grant"),
     "before_p50": ("ms", "less", "before: half within"),
     "during_p50": ("ms", "less", "during: half within"),
@@ -41,7 +44,8 @@ KNOWN = {
     "after_p50": ("ms", "less", "after: half within"),
 }
 # The figure by which subjects are compared.
-MAIN = {"cycle": "rate", "contend": "rate", "state": "look", "wait": "requests", "renew": "requests", "fail": "to_grant"}
+MAIN = {"cycle": "rate", "contend": "rate", "state": "look", "wait": "requests", "renew": "requests", "fail": "to_grant",
+        "scale": "set_up"}
 TAILS = ("p99", "p999", "handover_p99", "longest_wait")  # chance has its hand in them: of all rounds together, or of one turn
 NO_RATIO = ("jain", "least_share", "overlaps", "overtakes", "changes", "refused")
 

@@ -21,7 +21,7 @@ def arguments():
     parser.add_argument("-C", dest="configs", metavar="CONFIG|URL", action="append", default=[],
                         help="measure this backend (may be repeated) instead of private servers")  # fmt: skip
     parser.add_argument("--workload", metavar="NAME,…", action="append", default=[],
-                        help=f"only these: {', '.join(run.WORKLOADS)}")  # fmt: skip
+                        help=f"only these: {', '.join(run.WORKLOADS)} ({', '.join(run.ASKED_FOR)}: only if named)")  # fmt: skip
     parser.add_argument("--backend", metavar="NAME,…", action="append", default=[],
                         help=f"only these: {', '.join(subjects.KINDS)}")  # fmt: skip
     parser.add_argument("--place", metavar="NAME,…", action="append", default=[],
@@ -75,6 +75,20 @@ def print_targets(result):
         print(f"left out: {entry['what']}: {entry['why']}")
 
 
+def print_curves(result):
+    """Totals of the least and the largest size, the slope between them, where it bends, and what 10,000 hosts come to."""
+    for curve in result.get("curves", []):
+        print(f"\nscale, {curve['backend']}, {curve['words']}: up to {curve['largest']:,}")
+        for found in curve["figures"]:
+            unit, _, words = figures.KNOWN[found["figure"]]
+            (few, less), (many, more) = found["points"][0], found["points"][-1]
+            bends = "" if found["bends"] is None else f"; more than linear from {found['bends']:,} on"
+            print(
+                f"  {words.removesuffix(' for each').removesuffix(', for each')[:34]:34} {number(less)} at {few:,} to "
+                f"{number(more)} {unit} at {many:,}; slope {found['slope']:.2f}{bends}; 10,000: {number(found['hosts'])} {unit}"
+            )
+
+
 def end_by_signals():
     """An exception, so that what was started is ended too. A second one does not disturb that."""
 
@@ -93,7 +107,7 @@ def outputs(options, result):
         yield "the figures", lambda: figures.write(options.json, result)
     if options.html:
         yield "the report", lambda: page.write(options.html, result)
-    yield "the tables", lambda: (print_cases(result), print_targets(result))
+    yield "the tables", lambda: (print_cases(result), print_curves(result), print_targets(result))
 
 
 def write_all(options, result):
@@ -115,6 +129,8 @@ def all_well(result):
 def main():
     parser, options = arguments()
     wanted = chosen(parser, "--workload", options.workload, run.WORKLOADS)
+    if not options.workload:
+        wanted = [name for name in wanted if name not in run.ASKED_FOR]
     backends = chosen(parser, "--backend", options.backend, list(subjects.KINDS))
     first = min(os.sched_getaffinity(0))
     places = {"one": {first}, "free": None}

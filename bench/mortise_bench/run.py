@@ -10,12 +10,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import adapter, costs, failures, figures, machine, servers, subjects, targets, workloads
+from . import adapter, costs, failures, figures, machine, scale, servers, subjects, targets, workloads
 from .servers import NotHere, Servers
 
 ROUNDS = {"cycle": workloads.cycle, "contend": workloads.contend, "state": workloads.state}
-ONCE = {"wait": costs.wait, "renew": costs.renew, "fail": failures.fail}
+ONCE = {"wait": costs.wait, "renew": costs.renew, "fail": failures.fail, "scale": scale.scale}
 WORKLOADS = (*ROUNDS, *ONCE)
+ASKED_FOR = ("scale",)  # not among those that are measured where none is named
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -33,16 +34,21 @@ class Settings:
     held: tuple
     kills: int
     long_s: float  # of a contended round that shows shares; 0: none
+    scale: dict  # sizes, by curve
+    scale_s: float  # how long setting up one size of a curve may take
 
 
+DECADES = (100, 1000, 10000, 100000, 1000000)
 QUICK = Settings(
     {"cycle": 2, "contend": 2, "state": 2}, 0.05, False,
-    {"cycle": 0.1, "contend": 0.2, "state": 0.05, "wait": 0.5, "renew": 1, "fail": 3}, (4,), 2, 2, (0,), (5,), (50,), 1, 0.3,
+    {"cycle": 0.1, "contend": 0.2, "state": 0.05, "wait": 0.5, "renew": 1, "fail": 3, "scale": 0.3}, (4,), 2, 2, (0,), (5,), (50,), 1, 0.3,
+    {"hold": (10, 40), "crowd": (10, 40), "clients": (2, 4), "touch": (20, 80)}, 10,
 )  # fmt: skip
 FULL = Settings(
     {"cycle": 5, "contend": 3, "state": 5}, 0.25, True,
-    {"cycle": 0.25, "contend": 0.6, "state": 0.1, "wait": 1.5, "renew": 3, "fail": 9}, (8, 64), 8, 8, (0, 1000), (10, 100),
+    {"cycle": 0.25, "contend": 0.6, "state": 0.1, "wait": 1.5, "renew": 3, "fail": 9, "scale": 3}, (8, 64), 8, 8, (0, 1000), (10, 100),
     (1000,), 5, 10,
+    {"hold": DECADES[:5], "crowd": DECADES[:4], "clients": (10, 30, 100, 300, 1000, 2000), "touch": DECADES[:5]}, 20,
 )  # fmt: skip
 
 
@@ -156,6 +162,8 @@ class Run:
             one_s = seconds * (1 + workloads.SETTLE) + case.lead_s() + (0.2 if case.processes > 1 else 0)
             warm_s = 2 * settings.warm_s + (1.2 * case.compile_s() if settings.compiles else 0)
             return settings.rounds[workload] * one_s + warm_s + 0.1 + 0.1 * case.processes + 1.2 * long_s
+        if workload == "scale":
+            return seconds + 4
         if isinstance(case, failures.KilledLongTtl) and not isinstance(case, failures.Witnessed):
             return 40
         return 7 if isinstance(case, failures.Killed) else (2 if workload == "wait" else 1) * seconds + 2
@@ -302,6 +310,7 @@ class Run:
             "servers": self.described,
             "left_out": self.left_out,
             "cases": self.cases,
+            "curves": scale.curves(self.cases),
         }
         result["targets"] = targets.rows(result)
         return result

@@ -33,7 +33,7 @@ class Subject:
 JAVA_S, V8_S = 5, 1
 RENEWING = "turns threads contend hold renew wait"  # a rival that renews by itself
 FLYING_RENEWING = "turns flights contend hold renew wait"  # one with promises in place of threads
-MORTISE = frozenset("turns threads many contend hold renew wait state pulse".split())
+MORTISE = frozenset("turns threads many contend hold renew wait state pulse scale".split())
 
 # Servers that servers.sh is to start, and their settings.
 KINDS = {

@@ -15,7 +15,7 @@ BENCH = Path(sys.argv.pop())
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(BENCH))
 
-from mortise_bench import failures, figures, main, markdown, page, pictures, tables, targets  # noqa: E402
+from mortise_bench import failures, figures, main, markdown, page, pictures, scale, tables, targets  # noqa: E402
 
 
 def case(subject, kind, rates, shape="1 caller", **more):
@@ -47,6 +47,53 @@ def result():
         "servers": {"redis": {"version": "7", "settings": "none"}},
     }  # fmt: skip
     return {**told, "targets": targets.rows(told)}
+
+
+def sizes(name, values):
+    """A curve of the clients' memory or requests, by size."""
+    return [
+        case("mortise", "driver", [1], f"held in one client: {count}", workload="scale", curve="hold", count=count,
+             figures={name: figures.figure(name, [value])})
+        for count, value in values.items()
+    ]  # fmt: skip
+
+
+class Curves(unittest.TestCase):
+    def grown(self, name, values):
+        curves = scale.curves(sizes(name, values))
+        self.assertEqual(len(curves), 1)
+        return curves[0]["figures"][0] if curves[0]["figures"] else None, targets.grown(curves[0])
+
+    def test_linear(self):
+        found, row = self.grown("requests", {100: 10, 1000: 100, 10000: 1000, 100000: 10000})
+        self.assertEqual((found["slope"], found["bends"], found["hosts"]), (1, None, 1000))
+        self.assertTrue(row["met"])
+
+    def test_bend(self):
+        found, row = self.grown("requests", {100: 10, 1000: 100, 10000: 10000})
+        self.assertEqual((found["slope"], found["steps"], found["bends"]), (1.5, [1, 2], 1000))
+        self.assertFalse(row["met"])
+
+    def test_for_each_is_a_total(self):
+        found, row = self.grown("memory", {10000: 2000, 100000: 20000})
+        self.assertEqual((found["points"], found["slope"]), ([[10000, 2e7], [100000, 2e9]], 2))
+        self.assertFalse(row["met"])
+
+    def test_scatter_is_linear(self):
+        self.assertTrue(self.grown("requests", {1000: 100, 2000: 280, 20000: 2900})[1]["met"])
+        self.assertFalse(self.grown("requests", {1000: 100, 2000: 310})[1]["met"])
+
+    def test_times_of_the_clock_are_told(self):
+        found, row = self.grown("to_grant", {1000: 1, 10000: 100})
+        self.assertEqual((found["bends"], row["met"]), (1000, True))
+
+    def test_less_than_noise_is_no_point(self):
+        self.assertIsNone(self.grown("requests", {100: 0.1, 1000: 3})[0])
+        self.assertTrue(self.grown("requests", {100: 0.1, 1000: 10, 10000: 100})[1]["met"])
+
+    def test_more_hosts_than_measured(self):
+        found, _ = self.grown("requests", {100: 10, 1000: 100})
+        self.assertEqual(found["hosts"], 1000)
 
 
 class Ratios(unittest.TestCase):

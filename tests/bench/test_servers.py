@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""test_servers.py BENCH MORTISE-BENCH - runs it briefly on a Redis server: what is measured once (wait, renew, fail), and
-cycle and contend with each rival that is installed. Checks that nothing is left out and that each has its figures; never
+"""test_servers.py BENCH MORTISE-BENCH - runs it briefly on a Redis server: what is measured once (wait, renew, fail), how it
+grows (scale), and cycle and contend with each rival that is installed. Checks that nothing is left out and that each has its figures; never
 how fast anything was. BENCH is the folder bench/ of the tree."""
 
 import json
@@ -49,6 +49,32 @@ class Once(unittest.TestCase):
         restarted = cases["fail", "server restarted", "mortise"]
         self.assertEqual([what for _, what in restarted["events"]], ["killed", "server answers"])
         self.assertGreater(len(restarted["timeline"]), 1)
+
+
+class Scale(unittest.TestCase):
+    """The curves of scale, each of two small sizes."""
+
+    def test_all_sizes_are_there(self):
+        result, cases = measured("--no-rivals", "--workload", "scale")
+        shapes = [
+            f"{words}: {count}"
+            for words, counts in (
+                ("held in one client", (10, 40)),
+                ("waiting in one client", (10, 40)),
+                ("clients with a lock", (2, 4)),
+                ("names in the server", (20, 80)),
+            )
+            for count in counts
+        ]
+        self.assertEqual(result["left_out"], [])
+        self.assertEqual(list(cases), [("scale", shape, "mortise") for shape in shapes])
+        for case in cases.values():
+            wanted = {"requests", "server_cpu", "client_cpu", "memory", "server_memory", "set_up", "set_up_cpu", "to_grant"}
+            self.assertLessEqual(wanted, set(case["figures"]))
+            self.assertGreater(case["figures"]["to_grant"]["median"], 0)
+        self.assertEqual([(curve["curve"], curve["largest"]) for curve in result["curves"]],
+                         [("hold", 40), ("crowd", 40), ("clients", 4), ("touch", 80)])  # fmt: skip
+        self.assertEqual(len(result["targets"]), 4)
 
 
 class Rivals(unittest.TestCase):
