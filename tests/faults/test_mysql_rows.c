@@ -3,6 +3,8 @@
 #define SERVER_SETTINGS "faketime=yes\n"
 #include "mysql_server.h"
 
+#include "clock_tests.h"
+
 /* ---- rows that are locked ---------------------------------------------------------------------- */
 
 static bool is_locked(void *client)
@@ -83,54 +85,9 @@ static void test_group(void)
 
 /* ---- clocks, rows ------------------------------------------------------------------------------ */
 
-static void set_clock(const char *offset)
-{
-    char path[300], new_path[320];
-    snprintf(path, sizeof path, "%s/faketime", folder);
-    snprintf(new_path, sizeof new_path, "%s.new", path); /* it is read at any time: never empty */
-    CU_ASSERT_FATAL(test_file_write(new_path, offset) && chmod(new_path, 0644) == 0 &&
-                    rename(new_path, path) == 0);
-}
-
-/* Forward: claims end early, the next renewal of each holder finds that out, and the next holder has a larger token. Back:
- * tokens grow nevertheless. */
-static void test_clock(void)
-{
-    mortise_client *client = open_client("renew_every = 100ms", ""), *other = open_client("", "");
-    mortise_lease *lease = take(client, "clock", 60000);
-    uint64_t token = mortise_token(lease);
-    set_clock("+1h\n");
-    mortise_lease *next = take(other, "clock", HOLD_MS);
-    CU_ASSERT(mortise_token(next) > token + UINT64_C(3500000000));
-    token = mortise_token(next);
-    while (mortise_state(lease) != MORTISE_STATE_LOST)
-        sched_yield();
-    CU_ASSERT_EQUAL(mortise_release(lease, &detail), MORTISE_LOST);
-    give(next);
-    set_clock("-1h\n");
-    lease = take(client, "clock", 30000);
-    CU_ASSERT(mortise_token(lease) > token);
-    give(lease);
-    set_clock("+0\n");
-    mortise_close(client, NULL);
-    mortise_close(other, NULL);
-}
-
-/* The claim ended in the database, and another had it: the release of its holder says so. */
 static void test_expired_there(void)
 {
-    mortise_client *client = open_client("", ""), *other = open_client("", "");
-    mortise_lease *lease = take(client, "expired", HOLD_MS);
-    uint64_t token = mortise_token(lease);
-    ask("UPDATE mortise_lock SET expires_at = 1 WHERE name = 'expired'");
-    mortise_lease *next = take(other, "expired", HOLD_MS);
-    CU_ASSERT(mortise_token(next) > token);
-    CU_ASSERT_EQUAL(mortise_release(lease, &detail), MORTISE_LOST);
-    CU_ASSERT_EQUAL(try_for(client, "expired", 0), MORTISE_BUSY);
-    give(next);
-    CU_ASSERT_EQUAL(try_for(client, "expired", 0), MORTISE_OK);
-    mortise_close(client, NULL);
-    mortise_close(other, NULL);
+    is_expired_by("UPDATE mortise_lock SET expires_at = 1 WHERE name = 'expired'");
 }
 
 /* Rows that are free for a day go; one that is held, or was used today, stays. One client in sixteen does it. */
@@ -157,6 +114,25 @@ static void test_swept(void)
     ask("DELETE FROM mortise_lock WHERE name = 'kept'");
 }
 
+/* Another client makes the tables just now, or was stopped while it did. */
+static void test_half_made(void)
+{
+    static const char *const steps[] = {
+        "CREATE DATABASE half", "DROP TABLE half.mortise_record, half.mortise_meta",
+        "DROP TABLE half.mortise_meta", "DELETE FROM half.mortise_meta"};
+    char host[64];
+    snprintf(host, sizeof host, "127.0.0.1:%s", port);
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        ask(steps[i]);
+        mortise_client *client = open_at(host, "", "user = root\ndatabase = half");
+        CU_ASSERT_EQUAL(try_for(client, "half", 0), MORTISE_OK);
+        CU_ASSERT_STRING_EQUAL(ask("SELECT value FROM half.mortise_meta WHERE name = 'layout'"),
+                               "1");
+        mortise_close(client, NULL);
+    }
+    ask("DROP DATABASE half");
+}
+
 /* ---- main -------------------------------------------------------------------------------------- */
 
 int main(int argc, char **argv)
@@ -168,6 +144,7 @@ int main(int argc, char **argv)
         {"the server's clock is set", test_clock},
         {"expired in the database", test_expired_there},
         {"rows that are free for long", test_swept},
+        {"tables that are half made", test_half_made},
         CU_TEST_INFO_NULL,
     };
     return server_run(tests, argc, argv);

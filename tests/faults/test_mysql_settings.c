@@ -306,22 +306,6 @@ static void test_socket(void)
 
 /* ---- rights and tables ------------------------------------------------------------------------- */
 
-/* Another client makes the tables just now, or was stopped while it did. */
-static void test_half_made(const char *host)
-{
-    static const char *const steps[] = {"DROP TABLE bare.mortise_record, bare.mortise_meta",
-                                        "DROP TABLE bare.mortise_meta",
-                                        "DELETE FROM bare.mortise_meta"};
-    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
-        ask(steps[i]);
-        mortise_client *client = open_at(host, "", "user = root\ndatabase = bare");
-        CU_ASSERT_EQUAL(try_for(client, "half", 0), MORTISE_OK);
-        CU_ASSERT_STRING_EQUAL(ask("SELECT value FROM bare.mortise_meta WHERE name = 'layout'"),
-                               "1");
-        mortise_close(client, NULL);
-    }
-}
-
 static void test_rights(void)
 {
     char host[64];
@@ -336,7 +320,6 @@ static void test_rights(void)
     CU_ASSERT_EQUAL(try_for(owner, "poor", 0), MORTISE_OK);
     CU_ASSERT_EQUAL(try_for(client, "poor", 0), MORTISE_OK);
     mortise_close(owner, NULL);
-    test_half_made(host);
     ask("UPDATE bare.mortise_meta SET value = '2' WHERE name = 'layout'; KILL USER poor");
     CU_ASSERT_EQUAL(try_for(client, "poor", 0), MORTISE_BACKEND);
     says("layout of its tables is \"2\"");
