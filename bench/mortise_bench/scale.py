@@ -149,7 +149,8 @@ LEAST = {
     "memory": 8 << 20, "server_memory": 8 << 20, "set_up": 2e4, "set_up_cpu": 5e4, "requests": 4, "server_cpu": 10,
     "client_cpu": 10, "to_grant": 1,
 }  # fmt: skip
-SCATTER = 1.5  # how much more than linear a step may be, as two measurements scatter
+SCATTER = 2  # how many times linear a step may be, as two measurements scatter,
+STEP = 3  # if it is to so many times as much at least
 
 
 def total(case, name):
@@ -164,7 +165,10 @@ def slope(few, many):
     return math.log(many[1] / few[1]) / math.log(many[0] / few[0])
 
 
-def is_steep(few, many):
+def is_steep(at, points):
+    """Whether it grows faster than linearly from this point to the next one that is far enough."""
+    few = points[at]
+    many = next((point for point in points[at + 1 :] if point[0] >= STEP * few[0]), few)
     return many[1] / few[1] > SCATTER * many[0] / few[0]
 
 
@@ -176,7 +180,7 @@ def curve_of(cases, name):
     if len(points) < 2:
         return None
     steps = [slope(*pair) for pair in zip(points, points[1:])]
-    bends = next((few[0] for few, many in zip(points, points[1:]) if is_steep(few, many)), None)
+    bends = next((points[at][0] for at in range(len(points)) if is_steep(at, points)), None)
     count, value = points[-1]
     return {
         "figure": name, "points": [[count, rounded(value, 4)] for count, value in points],
