@@ -39,7 +39,7 @@ struct sleeper {
     _Atomic uint32_t word; /* a futex: enum sleeper_word in wait.c */
     struct pump *pump;
     bool aside;   /* never leads */
-    bool patient; /* follows, where one leads or is expected to */
+    bool patient; /* follows, where one leads or is expected to, unless it is expected itself */
     /* pump lock: */
     bool follows;                    /* is among the followers, */
     bool expected;                   /* among those whose outcome is expected next */

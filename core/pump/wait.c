@@ -337,7 +337,9 @@ static _Atomic uint32_t *wait_locked(struct pump *pump, struct sleeper *sleeper,
             follow_locked(pump, sleeper, until_ns, NULL);
             continue;
         }
-        if (sleeper->patient && !pump->led && name_one_of(pump->followers[1], &word)) {
+        /* Who is expected leads itself: two of them would name each other for ever. */
+        if (sleeper->patient && !sleeper->expected && !pump->led &&
+            name_one_of(pump->followers[1], &word)) {
             follow_locked(pump, sleeper, until_ns, word);
             word = NULL;
             continue;

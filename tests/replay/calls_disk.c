@@ -235,7 +235,8 @@ static int call_open(int folder, const char *path, int flags, mode_t mode)
 #define MODE_OF(last)                                                                              \
     va_list list;                                                                                  \
     va_start(list, last);                                                                          \
-    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(list, mode_t) : 0;                        \
+    bool makes = flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE;                              \
+    mode_t mode = makes ? va_arg(list, mode_t) : 0;                                                \
     va_end(list)
 
 int open(const char *path, int flags, ...)
