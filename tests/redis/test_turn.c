@@ -19,6 +19,7 @@ struct contest {
     bool gives_up;       /* every second caller waits for a moment only */
     _Atomic int holders; /* in the section */
     _Atomic int finished, held;
+    _Atomic int last, changes; /* the client that held it last; how often it was another */
     _Atomic uint64_t token;
     int until; /* of the thread that disturbs */
 };
@@ -30,11 +31,13 @@ struct caller {
 };
 
 /* One alone is in here. */
-static void hold(struct contest *contest, mortise_lease *lease)
+static void hold(struct contest *contest, int client, mortise_lease *lease)
 {
     uint64_t token = mortise_token(lease);
     CHECK(atomic_fetch_add(&contest->holders, 1) == 0);
     CHECK(atomic_exchange(&contest->token, token) < token);
+    if (atomic_exchange(&contest->last, client) != client)
+        atomic_fetch_add(&contest->changes, 1);
     atomic_fetch_sub(&contest->holders, 1);
     atomic_fetch_add(&contest->held, 1);
 }
@@ -55,7 +58,7 @@ static void call(void *argument)
             continue;
         if (!EXPECT(OK, status))
             break;
-        hold(contest, lease);
+        hold(contest, caller->number % CLIENTS, lease);
         status = mortise_release(lease, &detail);
         CHECK(status == MORTISE_OK || status == MORTISE_INDETERMINATE); /* a connection was ended */
     }
@@ -107,6 +110,8 @@ static void test_turns(void)
     CHECK(ask_is(&server, "OK", "CONFIG RESETSTAT"));
     run(&contest, NULL);
     CHECK(contest.held == CALLERS * contest.rounds);
+    CHECK(2 * contest.changes >
+          contest.held); /* in strict order nobody goes twice while others wait */
     int64_t called = scripts_called();
     CHECK(called > 0 && called < 2 * contest.held);
 }
