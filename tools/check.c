@@ -1,10 +1,11 @@
 /* check.c - `mortise check`: whether the configuration is right, the modules can be loaded and the server answers.
  *
  * Prints a line for each check: "ok", or what is wrong. The exit code says the same to a script. Takes no lock. */
+#include "check.h"
+
 #include "commands.h"
 #include "connect.h"
 #include "exit_code.h"
-#include "json.h"
 #include "options.h"
 #include "output.h"
 #include "text.h"
@@ -26,27 +27,34 @@ static const char help[] =
     "Exit code: 0 all checks passed, 64 usage, 69 the server does not answer, 78 config or\n"
     "modules.\n";
 
+enum { PING_SIZE = 2048 };
 static const struct option options[] = {
     {"json", no_argument, NULL, OPTION_JSON}, COMMON_OPTIONS, {0}};
 
-struct report {
-    bool as_json;
-    struct json json;
-};
-
-static void line(struct report *report, const char *what, bool ok, const char *detail)
+void report_line(struct report *report, const char *what, enum level level, const char *detail)
 {
+    static const char *const words[] = {"ok", "note", "risk", "wrong"};
+    static const char *const colours[] = {"\033[32m", "\033[36m", "\033[33m", "\033[31m"};
+
+    report->counts[level]++;
     if (report->as_json) {
         json_open(&report->json, '{');
         json_text(&report->json, "what", what);
-        json_bool(&report->json, "ok", ok);
+        if (report->with_level)
+            json_text(&report->json, "level", words[level]);
+        json_bool(&report->json, "ok", level < LEVEL_RISK);
         json_text(&report->json, "detail", detail);
         json_close(&report->json, '}');
         return;
     }
     const bool colour = with_colour();
-    const char *begin = !colour ? "" : ok ? "\033[32m" : "\033[31m";
-    printf("%-8s %s%-5s%s %s\n", what, begin, ok ? "ok" : "wrong", colour ? "\033[0m" : "", detail);
+    printf("%-8s %s%-5s%s %s\n", what, colour ? colours[level] : "", words[level],
+           colour ? "\033[0m" : "", detail);
+}
+
+static void line(struct report *report, const char *what, bool ok, const char *detail)
+{
+    report_line(report, what, ok ? LEVEL_OK : LEVEL_WRONG, detail);
 }
 
 static void append_capabilities(uint32_t capabilities, char *text, size_t size)
@@ -96,9 +104,20 @@ static int64_t now_us(void)
     return (int64_t)time.tv_sec * 1000000 + time.tv_nsec / 1000;
 }
 
-static int check_server(struct report *report, mortise_client *client)
+static void cut_findings(char *text, char *findings, size_t size)
 {
-    char text[1024] = "", shown[1200], detail[2048];
+    char *risk = strstr(text, " | risk: "), *note = strstr(text, " | note: ");
+    char *first = risk == NULL || (note != NULL && note < risk) ? note : risk;
+
+    snprintf(findings, size, "%s", first != NULL ? first : "");
+    if (first != NULL)
+        *first = '\0';
+}
+
+/* The findings at the end of the line are for doctor. */
+static int check_server(struct report *report, mortise_client *client, check_more more)
+{
+    char text[PING_SIZE] = "", shown[4 * PING_SIZE], detail[5 * PING_SIZE], findings[PING_SIZE];
     mortise_error error;
     int64_t begin = now_us();
     mortise_status status = mortise_ping(client, text, sizeof text, &error);
@@ -108,13 +127,16 @@ static int check_server(struct report *report, mortise_client *client)
         line(report, "server", false, error.message);
         return exit_code_of(status);
     }
+    cut_findings(text, findings, sizeof findings);
     snprintf(detail, sizeof detail, "%s, answered in %" PRId64 ".%02" PRId64 " ms",
              printable(text, shown, sizeof shown), took / 1000, took % 1000 / 10);
     line(report, "server", true, detail);
+    if (more != NULL)
+        more(report, client, findings, took);
     return EXIT_DONE;
 }
 
-static int check_all(struct report *report)
+int check_all(struct report *report, check_more more)
 {
     mortise_client *client;
     mortise_error error;
@@ -127,7 +149,7 @@ static int check_all(struct report *report)
     line(report, "config", true, mortise_config_source(client));
     check_modules(report, client);
     show_kinds(report, client);
-    int code = check_server(report, client);
+    int code = check_server(report, client, more);
     status = mortise_close(client, &error);
     if (status != MORTISE_OK && code == EXIT_DONE) {
         line(report, "close", false, error.message);
@@ -151,7 +173,7 @@ int command_check(int argc, char **argv)
         return bad_usage(argv[0], "it takes no arguments");
     if (report.as_json)
         json_open(&report.json, '[');
-    code = check_all(&report);
+    code = check_all(&report, NULL);
     if (report.as_json) {
         json_close(&report.json, ']');
         putchar('\n');

@@ -10,6 +10,7 @@ int command_list(int argc, char **argv);
 int command_break(int argc, char **argv);
 int command_watch(int argc, char **argv);
 int command_check(int argc, char **argv);
+int command_doctor(int argc, char **argv);
 int command_drivers(int argc, char **argv);
 int command_schema(int argc, char **argv);
 int command_migrate(int argc, char **argv);

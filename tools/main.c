@@ -25,7 +25,7 @@ static const struct command commands[] = {
     {"break", command_break},     {"watch", command_watch},   {"check", command_check},
     {"drivers", command_drivers}, {"schema", command_schema}, {"migrate", command_migrate},
     {"bench", command_bench},     {"witness", command_witness},
-    {"serve", command_serve},
+    {"serve", command_serve},     {"doctor", command_doctor},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
@@ -41,6 +41,7 @@ static const char help[] =
     "  mortise break NAME --token T\n"
     "                            take the lock from its holder, if the token is still T\n"
     "  mortise check             check the configuration and the connection to the server\n"
+    "  mortise doctor            the same, and what the settings mean for the promises\n"
     "  mortise drivers [NAME --options]\n"
     "                            show the installed modules and their config keys\n"
     "  mortise schema NAME       print the SQL that creates a driver's table\n"

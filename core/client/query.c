@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PING_SIZE 1024
+#define PING_SIZE 2048
 
 static size_t bytes_of(mortise_op_kind kind)
 {

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define EPOCH_US INT64_C(946684800000000) /* 2000-01-01, PostgreSQL's, since 1970 */
 
@@ -152,7 +153,7 @@ static void send_record_write(struct request *request, struct args *args)
 
 static void send_ping(struct request *request, struct args *args)
 {
-    (void)args;
+    args_int8(args, (int64_t)time(NULL));
     statement_send(request, TEXT_PING, LANE_READING);
 }
 
@@ -243,10 +244,11 @@ static void take_ping(struct request *request)
     if (op == NULL)
         return;
     snprintf(
-        op->buffer, op->buffer_size, "PostgreSQL %s, %s, %s, database %s, schema %s, layout %s",
+        op->buffer, op->buffer_size, "PostgreSQL %s, %s, %s, database %s, schema %s, layout %s%s",
         there ? PQgetvalue(result, 0, 0) : "?",
         connection_where(request->link, where, sizeof(where)), PQsslInUse(conn) ? "TLS" : "no TLS",
-        PQdb(conn), driver_of(request->link)->schema, there ? PQgetvalue(result, 0, 1) : "?");
+        PQdb(conn), driver_of(request->link)->schema, there ? PQgetvalue(result, 0, 1) : "?",
+        there ? PQgetvalue(result, 0, 2) : "");
 }
 
 static void take_result(struct request *request, struct sql_result *to)

@@ -141,6 +141,27 @@ const char sql_in_time[] =
 #define SHORT_WAITERS "substr(waiters, 1, 3073)"
 #define SHORT_RECORD "substr(value, 1, 4097)"
 #define SHORT_LAYOUT "left(value, 31)"
+
+/* For `mortise doctor`: driver.h, MORTISE_OP_PING. */
+#define FINDING(condition, text) "CASE WHEN " condition " THEN ' | " text "' ELSE '' END"
+#define FINDINGS                                                                                   \
+    FINDING("current_setting('fsync') = 'off'",                                                    \
+            "risk: fsync is off: after a crash of its machine the server may have forgotten grants, "   \
+            "and grant them again")                                                                \
+    " || " FINDING("current_setting('full_page_writes') = 'off'",                                  \
+                   "risk: full_page_writes is off: after a crash of its machine the tables may be " \
+                   "damaged")                                                                      \
+    " || " FINDING("current_setting('synchronous_standby_names') = '' "                            \
+                   "AND EXISTS (SELECT FROM pg_stat_replication)",                                 \
+                   "risk: it has standbys, but synchronous_standby_names is empty: after a "       \
+                   "failover a held lock may be granted again")                                    \
+    " || " FINDING("(SELECT count(*) FROM pg_class WHERE relname = 'mortise_lock' "                \
+                   "AND relkind = 'r') > 1",                                                       \
+                   "note: several schemas have tables of Mortise: all clients should name one "   \
+                   "with the option schema")                                                       \
+    " || " FINDING("abs(date_part('epoch', clock_timestamp()) - $1) > 2",                          \
+                   "note: the clocks of the server and of this host differ by more than two "      \
+                   "seconds: leases do not depend on it, but the times in logs differ")
 #define ROW_READ                                                                                   \
     "version, substr(owner, 1, 513), substr(grants, 1, 24577), acquired_at, "                      \
     "expires_at, " SHORT_WAITERS ", substr(note, 1, 257)"
@@ -229,9 +250,10 @@ const struct sql_text sql_texts[TEXT_COUNT] = {
                    "WHERE name >= $1 AND ($2 IS NULL OR name < $2) "
                    "AND expires_at > clock_timestamp() AND grants IS NOT NULL ORDER BY name",
                    "mortise_list", "bb"},
-    [TEXT_PING] = {"SELECT current_setting('server_version'), " SHORT_LAYOUT " FROM mortise_meta "
+    [TEXT_PING] = {"SELECT current_setting('server_version'), " SHORT_LAYOUT ", " FINDINGS
+                   " FROM mortise_meta "
                    "WHERE key = 'layout'",
-                   "mortise_ping", ""},
+                   "mortise_ping", "n"},
     /* The lock on the row is a write of its own: the commit waits until the standby has what was read. It
      * conflicts with no other statement of this driver. */
     [TEXT_RECORD_READ] = {"WITH written AS (SELECT name FROM mortise_record WHERE name = $1 "

@@ -10,6 +10,7 @@
  *   lease.c        acquire, release, break; renewal.c: renewals, many in one script; list.c, pages.c: lists; record.c: small named
  *                  records
  *   inspect.c      reads one lock; ping
+ *   findings.c     what a ping says about the server's settings
  *   transaction.c  acquire, renew and release by WATCH and MULTI, where scripts are forbidden; transaction_part.c: one op of it
  *   shared.c       shared holders: acquire, release, downgrade; who they are; what bars them (shared.h)
  *   queue.c        waits for a turn in the queue that is in the server

@@ -14,6 +14,8 @@ void renewal_cancel(mortise_op *op);
 
 void inspect_start(struct driver *driver, mortise_op *op);
 void inspect_ping(struct driver *driver, mortise_op *op);
+/* Goes on with a ping whose line is in op->buffer, and completes it. */
+void findings_ask(struct request *request);
 /* Reads a lock as one step: MULTI, GETRANGE or HGETALL, PTTL, TIME, with a queue its length, EXEC. In a cluster a script does that;
  * first: of a call. So many replies, of which the last is EXEC's. */
 void inspect_put(struct driver *driver, bool first, const char *key, size_t key_len);

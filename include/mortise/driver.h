@@ -113,7 +113,9 @@ typedef enum mortise_op_kind {
      * the new version. BUSY: the version was different, and nothing was written. If a write was executed, its
      * repeat is BUSY; the caller then reads the record. */
     MORTISE_OP_WRITE = 7,
-    /* Checks that the server answers. OK: buffer holds a line of text about it (NUL-terminated). */
+    /* Checks that the server answers. OK: buffer holds a line of text about it (NUL-terminated). What weakens the promises
+     * may follow in the line, each as " | risk: sentence" (a setting would prevent it) or " | note: sentence", for
+     * `mortise doctor`. */
     MORTISE_OP_PING = 8
 } mortise_op_kind;
 

@@ -430,7 +430,8 @@ MORTISE_API mortise_status mortise_holders(mortise_client *client, const char *n
 MORTISE_API mortise_status mortise_break(mortise_client *client, const char *name, uint64_t token,
                                          mortise_error *error);
 
-/* Checks that the backend answers. OK: text is one line about it (name, version, address). */
+/* Checks that the backend answers. OK: text is one line about it (name, version, address), and what
+ * the driver found out about its settings, each after " | risk: " or " | note: ". */
 MORTISE_API mortise_status mortise_ping(mortise_client *client, char *text, size_t size,
                                         mortise_error *error);
 

@@ -86,7 +86,7 @@ _mortise() {
     local words=''
     case $command in
     '')
-        words="run status list break watch check drivers schema migrate witness serve bench $common"
+        words="run status list break watch check doctor drivers schema migrate witness serve bench $common"
         ;;
     run)
         words="--shared --permits --nonblock --wait --ttl --grace --on-loss --hide-config --conflict-exit-code --command $common --"
@@ -96,7 +96,7 @@ _mortise() {
     list) words="--json --prometheus $common $(_mortise_names "$word")" ;;
     watch) words="--json --interval $common $(_mortise_names "$word")" ;;
     break) words="--token $common $(_mortise_names "$word")" ;;
-    check) words="--json $common" ;;
+    check | doctor) words="--json $common" ;;
     drivers) words="--json --options $common $(_mortise_modules)" ;;
     witness) words="--socket $common" ;;
     serve) words="--listen --token-file --interval $common $(_mortise_names "$word")" ;;

@@ -1,0 +1,30 @@
+/* check.h - the lines that `mortise check` and `mortise doctor` print. */
+#ifndef MORTISE_TOOLS_CHECK_H
+#define MORTISE_TOOLS_CHECK_H
+
+#include "json.h"
+
+#include <mortise/mortise.h>
+
+#include <stdbool.h>
+
+/* NOTE: a promise that the setup does not make. RISK: in some event two holders are possible, or locks are lost, and a setting
+ * would prevent that. */
+enum level { LEVEL_OK, LEVEL_NOTE, LEVEL_RISK, LEVEL_WRONG };
+
+struct report {
+    bool as_json;
+    bool with_level; /* in JSON: doctor */
+    struct json json;
+    unsigned counts[4]; /* lines of each level */
+};
+void report_line(struct report *report, const char *what, enum level level, const char *detail);
+
+/* What a driver found out about its server, with the answer of a ping: after the first line, each " | risk: text" or
+ * " | note: text". */
+typedef void (*check_more)(struct report *report, mortise_client *client, const char *findings,
+                           int64_t took_us);
+/* All checks; if `more` is given, it is called when the server has answered. Returns the exit code. */
+int check_all(struct report *report, check_more more);
+
+#endif
