@@ -70,7 +70,7 @@ def most_waited(lock):
 def contention_and_a_loss(folder):
     where, holder, other = sqlite(folder), Holder(sqlite(folder)), Holder(sqlite(folder))
     other.acquire("quiet")
-    holder.acquire("busy", 2000), other.acquire("pool", more="shared permits=5")
+    holder.acquire("busy", 8000), other.acquire("pool", more="shared permits=5")
     waiters = [Holder(where) for _ in range(3)]
     for waiter in waiters:
         waiter.say("acquire busy -1 30000")
@@ -94,7 +94,7 @@ def contention_and_a_loss(folder):
     serve.end()
     # the page outlives the server, and says so
     assert browser.until("document.getElementById('state').textContent == 'No connection'")
-    assert "does not answer this page" in text("trouble")
+    assert "has not answered this page" in text("trouble")
 
 
 def names_that_try_to_be_html(folder):
@@ -170,7 +170,7 @@ def the_backend_goes(folder):
     open_page(serve)
     redis.do("kill")
     assert browser.until("document.getElementById('state').textContent == 'Backend down'")
-    assert re.match(r"The backend does not answer since .*\. The list is of .*\d:\d\d", text("trouble")), text("trouble")
+    assert re.match(r"The backend has not answered since .*\. The list is of .*\d:\d\d", text("trouble")), text("trouble")
     assert [row["Name"] for row in rows()] == ["kept"]
     redis.do("start")
     assert browser.until("document.getElementById('state').textContent == 'Live' && document.getElementById('trouble').hidden")

@@ -147,7 +147,7 @@ static void write_health(FILE *out, const struct board *board)
     else if (board->state == STARTING)
         fputs("waiting for the first answer of the backend\n", out);
     else
-        fprintf(out, "the backend does not answer, since %s\n", instant);
+        fprintf(out, "the backend has not answered since %s\n", instant);
 }
 
 static void replace(struct MHD_Response **response, const char *type, char *text, size_t length)

@@ -208,11 +208,11 @@ function figure(id, text, mark) {
 function trouble() {
     const data = state.data;
     if (state.awaySince)
-        return 'mortise serve does not answer this page since ' + clock(state.awaySince) + '. ' + (data ? 'The list is as it was then.' : '');
+        return 'mortise serve has not answered this page since ' + clock(state.awaySince) + '. ' + (data ? 'The list is as it was then.' : '');
     if (data.state !== 'down')
         return '';
     const last = data.at_ms === null ? 'It has not answered yet.' : 'The list is of ' + clock(data.at_ms) + '.';
-    return 'The backend does not answer since ' + clock(data.since_ms) + ' (' + duration(state.now - data.since_ms) + '). ' + last + ' ' + visible(data.error);
+    return 'The backend has not answered since ' + clock(data.since_ms) + ' (' + duration(state.now - data.since_ms) + '). ' + last + ' ' + visible(data.error);
 }
 
 function drawState() {
