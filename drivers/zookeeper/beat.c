@@ -68,7 +68,8 @@ static void beat_answered(struct driver *driver, struct request *request)
     }
     note_time(session, request);
     proof_answered(&beats->proof, request->sent_ns, now_ns);
-    pace_answered(&beats->pace, beats->proof.timeout_ns, beats->proof.half_tick_ns, now_ns);
+    pace_answered(&beats->pace, driver->held_claims > 0, beats->proof.timeout_ns,
+                  beats->proof.half_tick_ns, now_ns);
     if (request->rc == ZNONODE)
         beats->failures += beats->failures < FAILURES_MAX;
     else

@@ -170,6 +170,8 @@ void claim_become(struct driver *driver, struct claim *claim, enum claim_state s
 {
     driver->refused_claims += (state == CLAIM_REFUSED);
     driver->refused_claims -= (claim->state == CLAIM_REFUSED);
+    driver->held_claims += (state == CLAIM_HELD);
+    driver->held_claims -= (claim->state == CLAIM_HELD);
     claim->state = state;
     if (claim->downgrade != NULL && state != CLAIM_HELD) {
         mortise_op *op = claim->downgrade;

@@ -104,6 +104,7 @@ struct driver {
     struct claim *backlog;    /* those that wait until fewer requests are on their way */
     struct claim *old_claims; /* ENDED, with requests on their way */
     unsigned refused_claims;  /* how many are REFUSED */
+    unsigned held_claims;     /* how many are HELD: the session beats more often (pace.h) */
     int64_t sweep_ns;         /* when to look at all claims */
     bool suspects;            /* the core was told to doubt what is held, and not yet that all is well */
     int64_t base;             /* of the tokens, as last read */

@@ -43,8 +43,16 @@ void pace_sent(struct pace *pace, bool connected, int64_t timeout_ns, int64_t ha
         pace->step_due_ns = now_ns + (is_quiet ? step_ns(timeout_ns) : short_ns(timeout_ns));
 }
 
-void pace_answered(struct pace *pace, int64_t timeout_ns, int64_t half_tick_ns, int64_t now_ns)
+void pace_need(struct pace *pace, int64_t timeout_ns)
 {
+    pace->extra_due_ns = earlier(pace->extra_due_ns, pace->sent_ns + short_ns(timeout_ns));
+}
+
+void pace_answered(struct pace *pace, bool holds, int64_t timeout_ns, int64_t half_tick_ns,
+                   int64_t now_ns)
+{
+    if (holds)
+        pace_need(pace, timeout_ns);
     if (!pace->is_step)
         return;
     pace->step_answered_ns = now_ns;
@@ -56,11 +64,6 @@ void pace_look(struct pace *pace, int64_t timeout_ns, int64_t now_ns)
 {
     if (now_ns >= pace->sent_ns + short_ns(timeout_ns))
         pace->extra_due_ns = now_ns;
-}
-
-void pace_need(struct pace *pace, int64_t timeout_ns)
-{
-    pace->extra_due_ns = earlier(pace->extra_due_ns, pace->sent_ns + short_ns(timeout_ns));
 }
 
 void pace_again(struct pace *pace, int64_t now_ns)

@@ -10,9 +10,10 @@
  *   3.9                  0.21
  *   3 (the pings of other libraries)   nothing
  *
- * A client that only holds or waits makes *steps*, 3.9 in a timeout. Two steps are half a tick apart at least, counted
- * from the answer to the first, because the second is of no use as a Q before. While claims look at their folders, the
- * client also makes *extra* beats, up to ten in a timeout, each in the flight of such a look. So a lease that begins after a
+ * A client that only waits makes *steps*, 3.9 in a timeout. Two steps are half a tick apart at least, counted
+ * from the answer to the first, because the second is of no use as a Q before. While something is held, the client also makes
+ * *extra* beats, so that there are ten in a timeout: a holder must outlive the election of a leader. While claims look
+ * at their folders, each look has an extra beat in its flight, up to ten in a timeout. So a lease that begins after a
  * quiet time has almost half of the timeout proven, as soon as that flight is answered. An extra beat does not move the
  * next step, so extra beats never make a proof worse: between two steps that are near enough to prove each other, they
  * can only be a later Q, or a later P.
@@ -24,6 +25,7 @@
  *   a claim looks at its folder              -                               at once, if a tenth of the timeout has passed
  *                                                                            since the last beat
  *   a claim needs more proof for its grant   -                               a tenth of the timeout after the last beat
+ *   answered, and something is held          -                               a tenth of the timeout after the last beat
  *   the beat found no node to write to       -                               at once
  *   the connection is lost                   at once: its instant may count  none
  *   a beat without a connection              a tenth of the timeout later    none
@@ -60,7 +62,9 @@ int64_t pace_due(const struct pace *pace);
 /* The timeout and half a tick as they are known (proof.h). */
 void pace_sent(struct pace *pace, bool connected, int64_t timeout_ns, int64_t half_tick_ns,
                int64_t now_ns);
-void pace_answered(struct pace *pace, int64_t timeout_ns, int64_t half_tick_ns, int64_t now_ns);
+/* holds: something is held. */
+void pace_answered(struct pace *pace, bool holds, int64_t timeout_ns, int64_t half_tick_ns,
+                   int64_t now_ns);
 void pace_look(struct pace *pace, int64_t timeout_ns, int64_t now_ns);
 void pace_need(struct pace *pace, int64_t timeout_ns);
 /* The beat is to be repeated. */

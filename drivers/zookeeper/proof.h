@@ -2,8 +2,9 @@
  *
  * Only the servers expire a session, and they do not tell a client that is cut off. A follower tells its leader once in
  * half a tick which sessions it has heard from. So the session *beats*: it writes to a node of its own, one beat after the
- * other (beat.h), four or more times in a timeout while anything is held or wanted (pace.h). When the beats P, Q and R were answered, Q sent half a tick or more after the answer
- * to P, and R sent after the answer to Q, then the leader has heard of the session after P was sent:
+ * other (beat.h), ten times in a timeout while anything is held, four times while something is wanted (pace.h). When the beats
+ * P, Q and R were answered, Q sent half a tick or more after the answer to P, and R sent after the answer to Q, then the leader
+ * has heard of the session after P was sent:
  *   - A leader with a quorum committed P. It pings the follower within half a tick of that commit: before Q reaches it, and
  *     before it answers Q to the follower (one link, in order).
  *   - So the follower has answered that ping, which names the session, before it answered Q to the client, and before it

@@ -103,6 +103,7 @@ struct life {
     int64_t delay_ns; /* of an answer, at most */
     int64_t least_ns; /* the least that a lease was good for */
     int beats;
+    bool holds;
 };
 
 static void life_beat(struct life *life)
@@ -137,8 +138,8 @@ static void life_goes_on(struct life *life, int64_t until_ns, int64_t looks_ns)
             life->least_ns = life->proof.deadline_ns - life->now_ns;
         if (life->now_ns == life->answer_ns) {
             proof_answered(&life->proof, life->pace.sent_ns, life->now_ns);
-            pace_answered(&life->pace, life->proof.timeout_ns, life->proof.half_tick_ns,
-                          life->now_ns);
+            pace_answered(&life->pace, life->holds, life->proof.timeout_ns,
+                          life->proof.half_tick_ns, life->now_ns);
             life->answer_ns = NEVER;
         }
         if (life->now_ns == look_ns) {
@@ -162,6 +163,24 @@ static void test_pace_keeps_a_fifth(void)
         life_begin(&life, LIFE_MS, seed % 2 == 0 ? 0 : 2000, delay_ns);
         life_goes_on(&life, life.now_ns + 20 * LIFE_MS * MS, looks_ns);
         CU_ASSERT(life.least_ns > LIFE_MS * MS / 5 - 3 * delay_ns);
+    }
+}
+
+/* From a timeout after the first grant on; with late answers, too. */
+static void test_holder_keeps_half(void)
+{
+    static const int64_t delays_ms[] = {1, 40, 400}, looks_ms[] = {0, 50, 2000, 8000, 40000};
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        struct life life;
+        int64_t delay_ns = delays_ms[seed % 3] * MS, looks_ns = looks_ms[seed % 5] * MS;
+        int64_t least_ns = LIFE_MS * MS * (seed % 2 == 0 ? 46 : 65) / 100;
+        state = seed * 2 + 1;
+        life_begin(&life, LIFE_MS, seed % 2 == 0 ? 0 : 2000, delay_ns);
+        life.holds = true;
+        life_goes_on(&life, life.now_ns + LIFE_MS * MS, looks_ns);
+        life_goes_on(&life, life.now_ns + 20 * LIFE_MS * MS, looks_ns);
+        CU_ASSERT(life.least_ns > least_ns - 3 * delay_ns);
+        CU_ASSERT(life.beats <= 20 * 14);
     }
 }
 
@@ -212,14 +231,15 @@ static void test_pace_without_connection(void)
     const int64_t timeout_ns = LIFE_MS * MS, tenth_ns = timeout_ns / 10;
     pace_begin(&pace, MS);
     pace_sent(&pace, true, timeout_ns, timeout_ns / 4, MS);
-    pace_answered(&pace, timeout_ns, timeout_ns / 4, 2 * MS);
+    pace_answered(&pace, false, timeout_ns, timeout_ns / 4, 2 * MS);
     pace_suspended(&pace, 9 * MS);
     CU_ASSERT_EQUAL(pace_due(&pace), 9 * MS);
     pace_sent(&pace, false, timeout_ns, timeout_ns / 4, 9 * MS);
     CU_ASSERT_EQUAL(pace_due(&pace), 9 * MS + tenth_ns);
     pace_connected(&pace, true, timeout_ns, 10 * MS);
     CU_ASSERT_EQUAL(pace_due(&pace), 9 * MS + tenth_ns);
-    pace_answered(&pace, timeout_ns, timeout_ns / 4, 11 * MS); /* a Q before that is of no use */
+    pace_answered(&pace, false, timeout_ns, timeout_ns / 4,
+                  11 * MS); /* a Q before that is of no use */
     CU_ASSERT_EQUAL(pace_due(&pace), 11 * MS + timeout_ns / 4);
     pace_connected(&pace, false, timeout_ns, 20 * MS);
     CU_ASSERT_EQUAL(pace_due(&pace), 20 * MS);
@@ -362,7 +382,8 @@ static CU_TestInfo tests[] = {
     {"three beats", test_three_beats},
     {"a reconnection needs a beat", test_reconnection_needs_a_beat},
     {"the pace keeps a fifth", test_pace_keeps_a_fifth},
-    {"the pace of a client that only holds", test_quiet_pace},
+    {"a holder keeps half", test_holder_keeps_half},
+    {"the pace of a client that only waits", test_quiet_pace},
     {"a look after a quiet time", test_look_after_quiet},
     {"the pace of a session shorter than two ticks", test_pace_of_a_short_session},
     {"the pace without a connection", test_pace_without_connection},
