@@ -4,7 +4,15 @@
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 . "$(dirname "$0")/common"
 servers=$(dirname "$0")/../servers.sh
-trap 'cleanup; [ "$BASHPID" != $$ ] || for kind in redis postgres; do [ ! -d "$DIR.$kind" ] || { sh "$servers" end $kind "$DIR.$kind"; rm -rf "$DIR.$kind"; }; done' EXIT
+end_servers() {
+    cleanup
+    [ "$BASHPID" = $$ ] || return 0
+    local kind
+    for kind in redis postgres; do
+        [ ! -d "$DIR.$kind" ] || { sh "$servers" end "$kind" "$DIR.$kind" && rm -rf "$DIR.$kind"; }
+    done
+}
+trap end_servers EXIT
 
 # doctor TEXT WANTED-CODE [PATTERN…]: of WHERE; a pattern with a ! before it must not match
 doctor() {
@@ -76,7 +84,7 @@ what "postgres"
 mkdir "$DIR.postgres"
 chmod a+x "$DIR.postgres"
 if values=$(sh "$servers" start postgres "$DIR.postgres" "guard=$$"); then
-    WHERE=postgres://mortise@127.0.0.1:$(sed -n 's/^PORT=//p' <<<"$values")/mortise?sslmode=disable
+    WHERE="postgres://mortise@127.0.0.1:$(sed -n 's/^PORT=//p' <<<"$values")/mortise?sslmode=disable"
     ask() {
         sh "$servers" ask postgres "$DIR.postgres" -c "$1" >/dev/null || wrong "$1"
     }

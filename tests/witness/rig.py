@@ -175,8 +175,8 @@ class Peer:
 
     def __init__(self, folder):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.connect(folder.file("w"))  # before the time-out, with which a full backlog is an error
         self.socket.settimeout(PATIENCE_S)
-        self.socket.connect(folder.file("w"))
 
     def send(self, data, fds=()):
         extra = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
