@@ -158,25 +158,33 @@ int check_all(struct report *report, check_more more)
     return code;
 }
 
-int command_check(int argc, char **argv)
+int check_command(int argc, char **argv, const char *text, struct report *report, check_more more)
 {
-    struct report report = {.json = {.out = stdout}};
     int option, code = EXIT_DONE;
 
     while ((option = getopt_long(argc, argv, ":C:", options, NULL)) != -1) {
         if (option == OPTION_JSON)
-            report.as_json = true;
-        else if (option_common(option, argv, help, &code))
+            report->as_json = true;
+        else if (option_common(option, argv, text, &code))
             return code;
     }
     if (optind < argc)
         return bad_usage(argv[0], "it takes no arguments");
-    if (report.as_json)
-        json_open(&report.json, '[');
-    code = check_all(&report, NULL);
-    if (report.as_json) {
-        json_close(&report.json, ']');
+    report->json.out = stdout;
+    if (report->as_json)
+        json_open(&report->json, '[');
+    code = check_all(report, more);
+    if (report->as_json) {
+        json_close(&report->json, ']');
         putchar('\n');
     }
+    if (code == EXIT_DONE && report->counts[LEVEL_RISK] > 0)
+        code = EXIT_NOTHING_DONE;
     return finish_output(code);
+}
+
+int command_check(int argc, char **argv)
+{
+    struct report report = {.as_json = false};
+    return check_command(argc, argv, help, &report, NULL);
 }

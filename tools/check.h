@@ -26,5 +26,7 @@ typedef void (*check_more)(struct report *report, mortise_client *client, const 
                            int64_t took_us);
 /* All checks; if `more` is given, it is called when the server has answered. Returns the exit code. */
 int check_all(struct report *report, check_more more);
+/* The whole command: its options, its JSON, its exit code. text: what --help prints. */
+int check_command(int argc, char **argv, const char *text, struct report *report, check_more more);
 
 #endif

@@ -36,9 +36,6 @@ static const char help[] =
     "config\n"
     "or modules.\n";
 
-static const struct option options[] = {
-    {"json", no_argument, NULL, OPTION_JSON}, COMMON_OPTIONS, {0}};
-
 /* ---- What the driver says -------------------------------------------------------------------- */
 
 static void show_findings(struct report *report, const char *findings)
@@ -159,25 +156,6 @@ static void more(struct report *report, mortise_client *client, const char *find
 
 int command_doctor(int argc, char **argv)
 {
-    struct report report = {.json = {.out = stdout}, .with_level = true};
-    int option, code = EXIT_DONE;
-
-    while ((option = getopt_long(argc, argv, ":C:", options, NULL)) != -1) {
-        if (option == OPTION_JSON)
-            report.as_json = true;
-        else if (option_common(option, argv, help, &code))
-            return code;
-    }
-    if (optind < argc)
-        return bad_usage(argv[0], "it takes no arguments");
-    if (report.as_json)
-        json_open(&report.json, '[');
-    code = check_all(&report, more);
-    if (report.as_json) {
-        json_close(&report.json, ']');
-        putchar('\n');
-    }
-    if (code == EXIT_DONE && report.counts[LEVEL_RISK] > 0)
-        code = EXIT_NOTHING_DONE;
-    return finish_output(code);
+    struct report report = {.with_level = true};
+    return check_command(argc, argv, help, &report, more);
 }

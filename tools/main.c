@@ -21,11 +21,11 @@ struct command {
 };
 
 static const struct command commands[] = {
-    {"run", command_run},         {"status", command_status}, {"list", command_list},
-    {"break", command_break},     {"watch", command_watch},   {"check", command_check},
-    {"drivers", command_drivers}, {"schema", command_schema}, {"migrate", command_migrate},
-    {"bench", command_bench},     {"witness", command_witness},
-    {"serve", command_serve},     {"doctor", command_doctor},
+    {"run", command_run},         {"status", command_status},   {"list", command_list},
+    {"break", command_break},     {"watch", command_watch},     {"check", command_check},
+    {"drivers", command_drivers}, {"schema", command_schema},   {"migrate", command_migrate},
+    {"bench", command_bench},     {"witness", command_witness}, {"serve", command_serve},
+    {"doctor", command_doctor},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 

@@ -1,4 +1,4 @@
-/* scale.c - many of something in one process. See scale.h. */
+/* scale.c - the workload `scale` in one process. See scale.h. */
 #include "scale.h"
 
 #include "../common.h"

@@ -1,4 +1,4 @@
-/* scale.h - many of something in one process, for the workload `scale`: callers that wait, clients, names. */
+/* scale.h - the workload `scale` in one process: many callers that wait, many clients, or many names. */
 #ifndef MORTISE_BENCH_SCALE_H
 #define MORTISE_BENCH_SCALE_H
 

@@ -2,7 +2,7 @@
 
 A curve has a case for each of its sizes: held locks in one client, callers of one client that wait for one name, clients with a
 lock each, names that the server knows. Each case has processes of its own and names of its own, and begins when the one
-before has ended. A curve ends early when its next size would take too long to set up; that is told."""
+before has ended. A curve ends early when its next size would take too long to set up; the report says so."""
 
 import math
 import os

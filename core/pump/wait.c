@@ -219,8 +219,8 @@ static void lead_locked(struct pump *pump, struct sleeper *sleeper, int64_t unti
     move(sleeper, LEADING, AWAKE);
 }
 
-/* The first of them that still sleeps is named, or one was. *word: of who is to be woken, without the lock; it may be gone by
- * then. pump lock held */
+/* Names the first follower that still sleeps, unless one is named already. False: all are awake. *word: the futex to wake
+ * after the lock was released; its sleeper may be gone by then. pump lock held */
 static bool name_one_of(struct sleeper *next, _Atomic uint32_t **word)
 {
     for (; next != NULL; next = next->next) {
@@ -303,7 +303,7 @@ void pump_depend(struct pump *pump, struct sleeper *sleeper, unsigned count)
     pthread_mutex_unlock(&pump->lock);
 }
 
-/* named: of who is to be woken first, or NULL. */
+/* named: the futex of a leader that was named, which is woken first; or NULL. */
 static void follow_locked(struct pump *pump, struct sleeper *sleeper, int64_t until_ns,
                           _Atomic uint32_t *named)
 {
@@ -328,7 +328,7 @@ static void follow_locked(struct pump *pump, struct sleeper *sleeper, int64_t un
         move(sleeper, NAMED, AWAKE);
 }
 
-/* Returns who is to be woken without the lock, or NULL. */
+/* Returns the futex to wake after the lock was released, or NULL. */
 static _Atomic uint32_t *wait_locked(struct pump *pump, struct sleeper *sleeper, int64_t until_ns)
 {
     _Atomic uint32_t *word = NULL;
@@ -337,7 +337,7 @@ static _Atomic uint32_t *wait_locked(struct pump *pump, struct sleeper *sleeper,
             follow_locked(pump, sleeper, until_ns, NULL);
             continue;
         }
-        /* Who is expected leads itself: two of them would name each other for ever. */
+        /* An expected caller leads by itself. Otherwise two of them would name each other for ever. */
         if (sleeper->patient && !sleeper->expected && !pump->led &&
             name_one_of(pump->followers[1], &word)) {
             follow_locked(pump, sleeper, until_ns, word);

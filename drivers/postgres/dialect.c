@@ -243,12 +243,12 @@ static void take_ping(struct request *request)
     PGconn *conn = pg_link(request->link)->conn;
     if (op == NULL)
         return;
-    snprintf(
-        op->buffer, op->buffer_size, "PostgreSQL %s, %s, %s, database %s, schema %s, layout %s%s",
-        there ? PQgetvalue(result, 0, 0) : "?",
-        connection_where(request->link, where, sizeof(where)), PQsslInUse(conn) ? "TLS" : "no TLS",
-        PQdb(conn), driver_of(request->link)->schema, there ? PQgetvalue(result, 0, 1) : "?",
-        there ? PQgetvalue(result, 0, 2) : "");
+    snprintf(op->buffer, op->buffer_size,
+             "PostgreSQL %s, %s, %s, database %s, schema %s, layout %s%s",
+             there ? PQgetvalue(result, 0, 0) : "?",
+             connection_where(request->link, where, sizeof(where)),
+             PQsslInUse(conn) ? "TLS" : "no TLS", PQdb(conn), driver_of(request->link)->schema,
+             there ? PQgetvalue(result, 0, 1) : "?", there ? PQgetvalue(result, 0, 2) : "");
 }
 
 static void take_result(struct request *request, struct sql_result *to)

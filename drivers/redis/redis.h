@@ -180,8 +180,7 @@ static inline void op_set(mortise_op *op, enum op_state state, void *of)
 struct request {
     struct link_call call;   /* first */
     struct link_call asking; /* ASKING, before it */
-    struct request
-        *along; /* answered and lost with this one, whose call is not used (turn.c); or NULL */
+    struct request *along;   /* an acquire that shares this call (turn.c); or NULL */
     struct driver *driver;
     struct request *next_free;
     mortise_op *op; /* NULL: canceled, or it has ended */

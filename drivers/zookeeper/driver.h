@@ -32,8 +32,8 @@
 
 #define NS_PER_MS INT64_C(1000000)
 #define ROOT_MAX 512
-#define DATA_MAX (MORTISE_NOTE_MAX + 64)                 /* in a node of ours */
-#define QUOTED_SIZE 160                                  /* a name in a message */
+#define DATA_MAX (MORTISE_NOTE_MAX + 64) /* in a node of ours */
+#define QUOTED_SIZE 160                  /* a name in a message */
 
 enum option {
     OPTION_SERVERS,
@@ -58,11 +58,13 @@ struct upcalls {
     /* session.c */
     void (*connected)(struct driver *driver);
     void (*suspended)(struct driver *driver); /* the connection is lost */
-    void (*away)(struct driver *driver);      /* some call may have waited long enough for a connection */
-    void (*proven)(struct driver *driver);    /* the deadline has moved */
+    void (*away)(
+        struct driver *driver); /* some call may have waited long enough for a connection */
+    void (*proven)(struct driver *driver); /* the deadline has moved */
     /* The session has ended. abandoned: the servers may not know that yet, and its nodes may still be there. */
     void (*over)(struct driver *driver, bool abandoned);
-    bool (*is_asking)(const struct driver *driver); /* a query waits for an answer of this session */
+    bool (*is_asking)(
+        const struct driver *driver); /* a query waits for an answer of this session */
 };
 
 /* What is known of the base of the tokens; see tokens.c. */
@@ -94,11 +96,11 @@ struct driver {
     struct session *session; /* NULL: there is none */
     struct session *retired; /* those that are being closed */
     unsigned session_number; /* of the last session that was made */
-    int64_t begin_ns;        /* when to make a session; NEVER: there is one, or names are looked up */
-    int64_t away_ns;         /* since when there is no connection; 0: there is one */
-    int64_t away_due_ns;     /* when to look for calls that have waited long enough for one */
-    int refused;             /* why the servers refuse us (a code of the library); 0: they do not */
-    char trouble[160];       /* why there is no session, in words */
+    int64_t begin_ns;    /* when to make a session; NEVER: there is one, or names are looked up */
+    int64_t away_ns;     /* since when there is no connection; 0: there is one */
+    int64_t away_due_ns; /* when to look for calls that have waited long enough for one */
+    int refused;         /* why the servers refuse us (a code of the library); 0: they do not */
+    char trouble[160];   /* why there is no session, in words */
 
     struct name *names;       /* uthash, by folder */
     struct claim *backlog;    /* those that wait until fewer requests are on their way */
@@ -106,9 +108,9 @@ struct driver {
     unsigned refused_claims;  /* how many are REFUSED */
     unsigned held_claims;     /* how many are HELD: the session beats more often (pace.h) */
     int64_t sweep_ns;         /* when to look at all claims */
-    bool suspects;            /* the core was told to doubt what is held, and not yet that all is well */
-    int64_t base;             /* of the tokens, as last read */
-    int32_t base_version;     /* of its node; -1: there is none */
+    bool suspects; /* the core was told to doubt what is held, and not yet that all is well */
+    int64_t base;  /* of the tokens, as last read */
+    int32_t base_version; /* of its node; -1: there is none */
     enum base_state base_state;
     uint64_t base_step;
     int64_t base_changed_ns; /* 0: never */

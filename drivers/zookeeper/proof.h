@@ -42,8 +42,8 @@ struct proof {
     int64_t half_tick_ns; /* a follower reports to its leader at least this often */
     int64_t deadline_ns;  /* 0: nothing is proven */
     int64_t newest_ns;    /* when the newest beat was sent that was answered or lost */
-    int64_t resumed_ns;   /* what the first beat answered on this connection will prove; 0: nothing */
-    size_t count;         /* of beats on this connection; the last ones are kept in: */
+    int64_t resumed_ns; /* what the first beat answered on this connection will prove; 0: nothing */
+    size_t count;       /* of beats on this connection; the last ones are kept in: */
     struct {
         int64_t sent_ns, answered_ns;
     } beats[PROOF_BEATS];

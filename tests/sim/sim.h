@@ -28,10 +28,10 @@ typedef enum sim_fate {
     SIM_PASS = 0,   /* executed and answered */
     SIM_REFUSE,     /* not executed, answered with `status` */
     SIM_LOSE_REPLY, /* executed, answered with `status`, for example INDETERMINATE */
-    SIM_GHOST,      /* answered with `status` when the reply is due; the request is still under way and
+    SIM_GHOST,  /* answered with `status` when the reply is due; the request is still under way and
                          * is executed when it arrives, like one in the buffers of a dead connection. Until
                          * then no release of its grant is `sure`. */
-    SIM_SILENT,     /* not executed, never answered */
+    SIM_SILENT, /* not executed, never answered */
     SIM_SILENT_EXECUTED /* executed, never answered */
 } sim_fate;
 

@@ -52,10 +52,10 @@ enum {
 /* What one listing said. */
 struct answer {
     mortise_status status;
-    mortise_error error;  /* valid unless status is OK */
-    int64_t began_ns;     /* CLOCK_BOOTTIME */
+    mortise_error error;    /* valid unless status is OK */
+    int64_t began_ns;       /* CLOCK_BOOTTIME */
     int64_t at_ms, took_ms; /* when it ended (wall clock), and how long it took */
-    char *locks;          /* a JSON array; NULL unless status is OK */
+    char *locks;            /* a JSON array; NULL unless status is OK */
     size_t locks_length;
     struct tally tally;
     uint64_t expired; /* claims that have ended without a release since the answer before */
@@ -104,7 +104,7 @@ struct board {
     struct answer last; /* the newest one that succeeded; locks NULL: none yet */
     uint64_t expired;   /* since the start */
     struct bucket buckets[BUCKETS];
-    int64_t newest_bucket; /* its number since the boot; 0: none */
+    int64_t newest_bucket;                        /* its number since the boot; 0: none */
     struct MHD_Response *json, *metrics, *health; /* as of now */
 };
 void board_begin(struct board *board);
@@ -118,13 +118,15 @@ void board_end(struct board *board);
 
 /* Who may read. */
 struct access {
-    bool check_host;  /* it listens on loopback: a page of another site may reach it by a name of its own */
-    char token[513];  /* "": none is needed */
+    bool
+        check_host; /* it listens on loopback: a page of another site may reach it by a name of its own */
+    char token[513]; /* "": none is needed */
 };
 /* Reads the file; false: it has said why not. */
 bool access_read_token(struct access *access, const char *path, int *code);
 /* 0, or the HTTP status of the refusal. */
-unsigned access_check(const struct access *access, struct MHD_Connection *connection, bool open_to_all);
+unsigned access_check(const struct access *access, struct MHD_Connection *connection,
+                      bool open_to_all);
 
 struct http;
 struct http *http_start(int listener, const struct access *access, const struct board *board);
@@ -140,8 +142,8 @@ struct MHD_Response *http_response(const char *type, char *text, size_t length);
 
 struct listener {
     int fd;
-    bool loopback; /* reached from this host only */
-    bool local;    /* a Unix socket */
+    bool loopback;   /* reached from this host only */
+    bool local;      /* a Unix socket */
     char shown[128]; /* "http://127.0.0.1:9750/" */
 };
 /* A socket from systemd if there is one, else `where`: HOST:PORT. Returns false if it has said why not. */
