@@ -401,24 +401,21 @@ static void scout_up(struct link *link, void *owner)
     link_call_end(link, &scout->call, 2);
 }
 
-static void refuse(struct map_scout *scout, const redisReply *reply)
+static void refuse_why(struct map_scout *scout, const char *why)
 {
     struct link_fault fault;
-    if (reply->type == REDIS_REPLY_ERROR)
-        link_fault_reply(&scout->link, reply, &fault);
-    else
-        link_fault_set(&fault, MORTISE_UNREACHABLE, true, 0,
-                       "%s: its cluster has no slots yet (CLUSTER SLOTS)",
-                       scout->link.endpoint.text);
+    link_fault_set(&fault, MORTISE_UNREACHABLE, true, 0, "%s: %s", scout->link.endpoint.text, why);
     scout_failed(scout, &fault);
 }
 
-static void refuse_old(struct map_scout *scout)
+static void refuse(struct map_scout *scout, const redisReply *reply)
 {
     struct link_fault fault;
-    link_fault_set(&fault, MORTISE_UNREACHABLE, true, 0,
-                   "%s: it is cut off from the other nodes of the cluster",
-                   scout->link.endpoint.text);
+    if (reply->type != REDIS_REPLY_ERROR) {
+        refuse_why(scout, "its cluster has no slots yet (CLUSTER SLOTS)");
+        return;
+    }
+    link_fault_reply(&scout->link, reply, &fault);
     scout_failed(scout, &fault);
 }
 
@@ -446,7 +443,7 @@ static void replied(struct link_call *call, unsigned index, redisReply *reply)
         return;
     }
     if (scout->epoch != 0 && scout->epoch < topology->epoch) {
-        refuse_old(scout);
+        refuse_why(scout, "it is cut off from the other nodes of the cluster");
         return;
     }
     if (scout->epoch != 0)
