@@ -21,6 +21,7 @@
  * Exit code 0: no run failed; 1: a run failed; 64: usage. docs/replay.md explains more. */
 #include "backend.h"
 #include "calls.h"
+#include "folder.h"
 #include "net.h"
 #include "real.h"
 #include "shrink.h"
@@ -29,9 +30,11 @@
 #include <dlfcn.h>
 #include <malloc.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -104,14 +107,24 @@ static void load_modules(void)
     unsetenv("MORTISE_CONFIG");
 }
 
+/* If somebody kills the program, its jobs and their runs do not go on. */
+static void end_with_parent(void)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
 struct child child_begin(const struct plan *plan, bool trace, int processor)
 {
     int ends[2];
+    struct child child;
     fflush(stdout);
     if (pipe(ends) != 0)
         abort();
-    pid_t pid = fork();
-    if (pid == 0) {
+    child.lock = folder_make(child.folder, sizeof child.folder);
+    child.pid = fork();
+    if (child.pid == 0) {
+        end_with_parent();
+        snprintf(run_world.folder, sizeof run_world.folder, "%s", child.folder);
         dup2(ends[1], 1);
         dup2(ends[1], 2);
         close(ends[0]);
@@ -124,7 +137,8 @@ struct child child_begin(const struct plan *plan, bool trace, int processor)
         _exit(code);
     }
     close(ends[1]);
-    return (struct child){.pid = pid, .output = ends[0]};
+    child.output = ends[0];
+    return child;
 }
 
 /* The output, to be freed. Returns the exit code; 128 and more: the run crashed. */
@@ -142,6 +156,7 @@ int child_end(struct child *child, char **output)
     text[size] = '\0';
     close(child->output);
     waitpid(child->pid, &status, 0);
+    folder_remove(child->folder, child->lock);
     *output = text;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
@@ -191,8 +206,10 @@ static int run_seeds(void)
     for (int job = 0; job < wanted.jobs; job++) {
         fflush(stdout);
         jobs[job] = fork();
-        if (jobs[job] == 0)
+        if (jobs[job] == 0) {
+            end_with_parent();
             exit(run_job(job));
+        }
     }
     for (int job = 0; job < wanted.jobs; job++) {
         waitpid(jobs[job], &status, 0);
@@ -307,6 +324,7 @@ int main(int argc, char **argv)
     wanted.processor = sched_getcpu(); /* several of these programs may run at once */
     mallopt(M_ARENA_MAX, 1);
     mallopt(M_PERTURB, 0xA5); /* freed memory does not look alive */
+    folder_remove_left();
     forks_begin();
     load_modules();
     calls_find_static_data();

@@ -5,7 +5,6 @@
 #include "world_settings.h"
 
 #include <dirent.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,27 +49,10 @@ static void write_config(int process)
     fclose(file);
 }
 
-static void make_folder(void)
+static void write_configs(void)
 {
-    const char *where = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-    snprintf(run_world.folder, sizeof run_world.folder, "%s/replay.XXXXXX", where);
-    if (!mkdtemp(run_world.folder))
-        abort();
     for (int p = 0; p < PLAN_PROCESSES; p++)
         write_config(p);
-}
-
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *where)
-{
-    (void)status;
-    (void)type;
-    (void)where;
-    return remove(path);
-}
-
-static void remove_folder(void)
-{
-    nftw(run_world.folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 /* ---- the checker ---- */
@@ -244,7 +226,6 @@ static void process_killed(int process, int64_t at_ns)
 static void give_up(void)
 {
     run_world.backend->end();
-    remove_folder();
 }
 
 static void begin(const struct plan *plan)
@@ -254,7 +235,7 @@ static void begin(const struct plan *plan)
     run_world.all_clean = true;
     for (int p = 0; p < PLAN_PROCESSES; p++)
         pthread_mutex_init(&run_world.processes[p].lock, NULL);
-    make_folder();
+    write_configs();
     record_begin(run_world.folder);
 }
 
@@ -293,7 +274,6 @@ int run_plan(const struct plan *plan, bool tracing, bool points)
         record_open_histories();
     record_end();
     int code = check();
-    remove_folder();
     printf("points=%llu switches=%llu virtual=%lld ms\nhash %016llx\n", (unsigned long long)steps,
            (unsigned long long)switches, (long long)(took_ns / NS_PER_MS),
            (unsigned long long)hash);

@@ -9,9 +9,12 @@
 struct child {
     pid_t pid;
     int output;
+    int lock; /* of its folder */
+    char folder[256];
 };
 
-/* replay.c: a run in a process of its own. child_end() waits for its end; the output is to be freed. */
+/* replay.c: a run in a process of its own. child_end() waits for its end and removes its folder; the output is to be
+ * freed. */
 struct child child_begin(const struct plan *plan, bool trace, int processor);
 int child_end(struct child *child, char **output);
 
