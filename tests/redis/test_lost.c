@@ -120,7 +120,7 @@ static void cut_releases_of(struct way *way, mortise_client *other,
                             mortise_status (*release)(mortise_lease *, mortise_error *))
 {
     bool cut = true;
-    char text[256];
+    mortise_info info;
     mortise_lease *lease = NULL;
     int stays = way->variant->owner != NULL;
     mortise_lease *stay = stays ? take_as(other, way->name, way->variant->owner, LONG_MS) : NULL;
@@ -135,9 +135,10 @@ static void cut_releases_of(struct way *way, mortise_client *other,
         /* If another lease of the owner stays, the repeat cannot tell whether ours was released or lost. */
         mortise_status status = release(lease, &detail);
         CHECK(status == MORTISE_OK || (stays && status == MORTISE_INDETERMINATE));
-        /* behind it on the same connection: what was not waited for has its answer then, or is cut */
-        if (mortise_ping(way->client, text, sizeof text, &detail) != MORTISE_OK)
-            EXPECT(OK, mortise_ping(way->client, text, sizeof text, &detail));
+        /* Behind it on the same connection: what was not waited for has its answer then, or is cut. Its reply is short: that
+         * of a ping has ten thousand bytes, and each would be tried. */
+        if (mortise_inspect(way->client, way->name, &info, &detail) != MORTISE_OK)
+            EXPECT(OK, mortise_inspect(way->client, way->name, &info, &detail));
         CHECK(wait_holds(&server, way->name, stays));
         cut = was_cut(way, connections);
     }
