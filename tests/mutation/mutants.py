@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """mutants.py [--count N] [--seed N] [--only ID,…] [--tests REGEX] [--stages N] [--minutes N] [--trust] [--list] [--jobs N]
-[--folder FOLDER] - breaks the code on purpose, one small change at a time, and counts how many of these mutants the tests notice.
+[--folder FOLDER] [--state FILE] - breaks the code on purpose, one small change at a time, and counts how many of these mutants the tests notice.
 
 A mutant is one change in one line of the core or of a part that drivers share: a comparison is flipped, a call or an
 assignment is dropped, a constant is changed, `true` becomes `false`. It is built in a copy of the tree. Then the tests of its
@@ -22,6 +22,8 @@ free and of pthread functions. A test can hardly notice these; the sanitizers no
 --list    prints the mutants and runs none
 --jobs    how many at a time, each in its own copy of the tree (one for each processor)
 --folder  where the copies and their builds are kept (build-mutants beside the sources), so that the next run is faster
+--state   a file with the verdicts of earlier runs, one a line: these mutants are not tried again (but with --only), and count
+          in the score. Each verdict is added at once, so that a run that was ended goes on where it was
 
 Prints a line for each mutant, the change of each that survives, and the score. Exits 0 if every survivor is in survivors.txt,
 1 if not, 2 if the tree does not pass before any change."""
@@ -79,8 +81,29 @@ class Round:
         self.copies = [Copy(ROOT, f"{options.folder}/{number + 1}", self.memory) for number in range(options.jobs)]
         self.commit, self.until = commit(), float("inf")
         self.work, self.printing, self.trouble = queue.SimpleQueue(), threading.Lock(), None
+        earlier = self.read_state()
         for mutant in self.in_turn():
-            self.work.put(mutant)
+            if mutant.id in earlier:
+                self.count(mutant, earlier[mutant.id].split()[0])
+            else:
+                self.work.put(mutant)
+
+    def read_state(self):
+        """{id: verdict} of earlier runs; the last word counts."""
+        if self.options.only or not self.options.state or not os.path.exists(self.options.state):
+            return {}
+        with open(self.options.state, encoding="utf-8") as file:
+            return dict(line.rstrip("\n").split(" ", 1) for line in file if " " in line)
+
+    def write_state(self, mutant, verdict):
+        if self.options.state:
+            with open(self.options.state, "a", encoding="utf-8") as file:
+                file.write(f"{mutant.id} {verdict} ({self.commit})\n")
+
+    def count(self, mutant, kind):
+        self.verdicts[kind] += 1
+        if kind == "survived" and mutant.id not in self.known:
+            self.survivors.append(mutant)
 
     def in_turn(self):
         """If there may be no time for all: in an order of chance, which begins elsewhere each day."""
@@ -104,12 +127,11 @@ class Round:
         verdict, output = copy.verdict(mutant, self.sources, self.options)
         kind = verdict.split()[0]
         with self.printing:
-            self.verdicts[kind] += 1
+            self.count(mutant, kind)
+            self.write_state(mutant, verdict)
             known = " (known)" if kind == "survived" and mutant.id in self.known else ""
             print(f"{mutant.id} {mutant.path}:{mutant.number + 1}: {mutant.what}: {verdict}{known} "
                   f"({time.monotonic() - began:.0f} s)", flush=True)
-            if kind == "survived" and not known:
-                self.survivors.append(mutant)
             if self.options.only or kind == "survived" and not known:
                 print(self.sources.diff(mutant), flush=True)
             if self.options.only:
@@ -172,6 +194,7 @@ def main():
     parser.add_argument("--minutes", type=int, default=0)
     parser.add_argument("--trust", action="store_true")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--state")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--folder", default=f"{ROOT}/build-mutants")
     options = parser.parse_args()
