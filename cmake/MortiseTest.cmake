@@ -13,16 +13,22 @@ file(MAKE_DIRECTORY "${MORTISE_TEST_HOME}")
 set(MORTISE_TEST_MODULES "${PROJECT_BINARY_DIR}/tests/modules")
 set(MORTISE_TEST_FIXTURES "${PROJECT_BINARY_DIR}/tests/fixtures")
 
-# The tests that compute (BUSY, and these) begin first, with two of the long tests that wait beside them. Then come the other
-# long ones. The short ones are left for the end, so that no processor waits for one long test.
+# The order: tests that compute begin first (BUSY, and these), with two of the long tests that wait beside them; then the other
+# long ones, a minute and half a minute; then the rest of the families that start servers or processes. The short ones
+# are left for the end, so that no processor waits for one long test.
 set(MORTISE_LONG_TESTS docs.commands migration.drill-faults migration.drill)
 set(MORTISE_LONG_WAITS conformance.zookeeper.1 conformance.zookeeper.2 conformance.etcd.1 conformance.etcd.2
     conformance.mysql.1 conformance.mysql.2 conformance.postgres.1 conformance.postgres.2 conformance.postgres-pooler
     conformance.postgres-pgbouncer conformance.redlock conformance.redlock-plain conformance.chaos-sqlite conformance.chaos-redis
     conformance.migrate-redis-zookeeper-both conformance.migrate-sqlite-postgres-both conformance.migrate-sqlite-sqlite-old
-    conformance.migrate-sqlite-sqlite-new faults.postgres faults.postgres_rows faults.postgres_stops faults.mysql
-    faults.mysql_settings zookeeper.sessions zookeeper.rests zookeeper.cuts zookeeper.nodes zookeeper.follower redis.sentinel command.run_end
-    command.run_loss interop.rights torture.redis-power torture.migrate torture.migrate-old torture.migrate-new)
+    conformance.migrate-sqlite-sqlite-new conformance.redis-cluster conformance.trace-sqlite faults.postgres faults.postgres_rows
+    faults.postgres_stops faults.mysql faults.mysql_settings zookeeper.sessions zookeeper.rests zookeeper.cuts zookeeper.nodes
+    zookeeper.follower zookeeper.ensemble zookeeper.interop etcd.leases cluster.failover cluster.masters cluster.resharding
+    cluster.slots redis.sentinel redlock.shared faults.postgres_failover faults.postgres_shared faults.postgres_links
+    faults.postgres_ways command.run_end command.run_loss command.migrate_refusals interop.rights torture.redis-power
+    torture.redlock-clock torture.migrate torture.migrate-old torture.migrate-new torture.mysql torture.zookeeper
+    plugins.migrate plugins.migrate_floor python.suite docs.tutorial serve.page unit.stuck)
+set(MORTISE_LONG_FAMILIES conformance redis redlock zookeeper etcd faults interop hostile torture witness command servers)
 
 # mortise_test(NAME LABEL family COMMAND … [TIER fast|nightly] [SANITIZERS all|address|none]
 #              [NIGHTLY_SANITIZERS address|thread …] [BUSY] [SERIAL] [TIMEOUT seconds] [ENVIRONMENT VAR=text …])
@@ -80,6 +86,8 @@ function(mortise_test NAME)
         set_tests_properties("${NAME}" PROPERTIES COST 100)
     elseif(NAME IN_LIST MORTISE_LONG_WAITS)
         set_tests_properties("${NAME}" PROPERTIES COST 90)
+    elseif(arg_LABEL IN_LIST MORTISE_LONG_FAMILIES)
+        set_tests_properties("${NAME}" PROPERTIES COST 50)
     endif()
     if(NOT MORTISE_REQUIRE_ALL)
         set_tests_properties("${NAME}" PROPERTIES SKIP_RETURN_CODE 77)
