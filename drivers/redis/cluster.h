@@ -14,6 +14,7 @@
  *   has slots, or was named by ASK     it is connected when an op needs it
  *   has none, something is in flight   it stays until all is answered or lost
  *   has none, it is idle               its connections are closed; the struct stays for a while, for the case that it comes back
+ *   has none, its name is looked up    it stays until the look-up has ended: its answer comes to the links
  *   has none, a doubt is open          it stays until the doubt is settled, or the longest ttl has passed: a server that has died
  *                                      may never come back at that address
  *

@@ -118,16 +118,20 @@ bool node_is_idle(struct driver *driver)
     return node_is_quiet(driver) && !doubts;
 }
 
+/* Nor will it be told of a name that was looked up. */
+static bool is_closed(const struct link *link)
+{
+    return link->state == LINK_DOWN && link_count_look_ups(link) == 0;
+}
+
 /* What was lost there is forgotten when the longest ttl has passed: the server may never come back. */
 bool node_is_gone(struct driver *driver, int64_t quiet_for_ns)
 {
     uncertain_drop(driver, now_of(driver));
-    bool closed = driver->link.state == LINK_DOWN && driver->news.state == LINK_DOWN &&
-                  driver->replicas.link.state == LINK_DOWN;
-    bool looks_up = driver->link.looking_up || driver->news.looking_up ||
-                    driver->replicas.link.looking_up; /* the answer will come */
+    bool closed =
+        is_closed(&driver->link) && is_closed(&driver->news) && is_closed(&driver->replicas.link);
     bool unsure = driver->all_doubtful || driver->strays != NULL || driver->all_stray;
-    return closed && !looks_up && driver->doubts == NULL &&
+    return closed && driver->doubts == NULL &&
            (!unsure || quiet_for_ns > driver->longest_ms * NS_PER_MS);
 }
 

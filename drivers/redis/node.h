@@ -20,7 +20,8 @@ void node_flush(struct driver *driver);
 bool node_is_quiet(const struct driver *driver);
 /* Nor is anything in doubt. */
 bool node_is_idle(struct driver *driver);
-/* It is not connected, has been quiet for so long, and nothing that was lost there counts any more. */
+/* It is not connected, no look-up of its name is under way, it has been quiet for so long, and nothing that was lost there counts any
+ * more: it may be freed. */
 bool node_is_gone(struct driver *driver, int64_t quiet_for_ns);
 /* Its connections are not made anew if they break. */
 void node_unwant(struct driver *driver);

@@ -1,11 +1,8 @@
-/* address.c - the addresses of a server: the path of a socket, or what the host resolves its name to, outside of the pump. */
+/* address.c - the addresses of a server: those of its endpoint, or what the host resolves its name to, outside of the pump. */
 #include "link.h"
 
-#include <arpa/inet.h>
 #include <netdb.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/un.h>
 
 static void add_address(struct link *link, const void *address, size_t length)
 {
@@ -15,16 +12,24 @@ static void add_address(struct link *link, const void *address, size_t length)
     link->addresses[link->address_count++].length = (socklen_t)length;
 }
 
+/* ---- by name ------------------------------------------------------------------------------------------ */
+
+static bool is_for_attempt(const struct link_look_up *look_up)
+{
+    return strcmp(look_up->text, look_up->link->endpoint.text) == 0;
+}
+
 static void resolved(void *ctx, void *argument, const struct addrinfo *addresses,
                      const char *problem)
 {
-    struct link *link = argument;
+    struct link_look_up *look_up = argument;
+    struct link *link = look_up->link;
     (void)ctx;
-    link->looking_up = false;
+    look_up->under_way = false;
     if (link->state != LINK_RESOLVING)
-        return;                         /* that attempt has ended */
-    if (link->looked_up != link->aim) { /* it was for another server */
-        link_look_up(link);
+        return; /* that attempt has ended */
+    if (!is_for_attempt(look_up)) {
+        link_look_up(link); /* there may have been no room for it */
         return;
     }
     if (addresses == NULL) {
@@ -38,6 +43,47 @@ static void resolved(void *ctx, void *argument, const struct addrinfo *addresses
     link->ends->addressed(link);
 }
 
+unsigned link_count_look_ups(const struct link *link)
+{
+    unsigned count = 0;
+    for (size_t i = 0; i < LINK_LOOK_UPS; i++)
+        count += link->look_ups[i].under_way;
+    return count;
+}
+
+/* NULL: it is under way, and its answer serves this attempt; or there is no room. */
+static struct link_look_up *new_look_up(struct link *link)
+{
+    struct link_look_up *free = NULL;
+    for (size_t i = 0; i < LINK_LOOK_UPS; i++) {
+        struct link_look_up *look_up = &link->look_ups[i];
+        if (!look_up->under_way)
+            free = look_up;
+        else if (is_for_attempt(look_up))
+            return NULL;
+    }
+    return free;
+}
+
+static void look_up_name(struct link *link)
+{
+    const struct endpoint *endpoint = &link->endpoint;
+    struct link_look_up *look_up = new_look_up(link);
+    if (look_up == NULL)
+        return;
+    look_up->link = link;
+    look_up->under_way = true;
+    memcpy(look_up->text, endpoint->text, sizeof(look_up->text));
+    if (link->host->resolve(link->host, endpoint->host, endpoint->port, resolved, look_up))
+        return;
+    look_up->under_way = false;
+    link_fault_set(&link->last, MORTISE_NOMEM, true, 0, "%s: out of memory or threads",
+                   endpoint->text);
+    link->ends->failed(link);
+}
+
+/* ---- at once ------------------------------------------------------------------------------------------ */
+
 /* A name may have several addresses, and each may be another server. */
 static bool is_beside(const struct link *link)
 {
@@ -45,47 +91,20 @@ static bool is_beside(const struct link *link)
            strcmp(link->beside->endpoint.text, link->endpoint.text) == 0;
 }
 
-/* Digits need no look-up, which could hang on the resolver. False: it is a name. */
-static bool read_digits(struct link *link, const struct endpoint *endpoint)
-{
-    struct sockaddr_in four = {.sin_family = AF_INET};
-    struct sockaddr_in6 six = {.sin6_family = AF_INET6};
-    four.sin_port = six.sin6_port = htons((uint16_t)strtoul(endpoint->port, NULL, 10));
-    if (inet_pton(AF_INET, endpoint->host, &four.sin_addr) == 1)
-        add_address(link, &four, sizeof(four));
-    else if (inet_pton(AF_INET6, endpoint->host, &six.sin6_addr) == 1)
-        add_address(link, &six, sizeof(six));
-    return link->address_count > 0;
-}
-
 void link_look_up(struct link *link)
 {
-    const struct endpoint *endpoint = &link->endpoint;
+    struct sockaddr_storage address;
+    socklen_t length = 0;
     if (is_beside(link)) {
         link->addresses[0] = link->beside->addresses[link->beside->address_at];
         link->address_count = 1;
-        link->ends->addressed(link);
-        return;
+    } else {
+        length = endpoint_address(&link->endpoint, &address);
+        if (length > 0)
+            add_address(link, &address, length);
     }
-    if (endpoint->port[0] == '\0') {
-        struct sockaddr_un path = {.sun_family = AF_UNIX};
-        memcpy(path.sun_path, endpoint->host, strlen(endpoint->host));
-        add_address(link, &path, sizeof(path));
+    if (link->address_count > 0)
         link->ends->addressed(link);
-        return;
-    }
-    if (read_digits(link, endpoint)) {
-        link->ends->addressed(link);
-        return;
-    }
-    if (link->looking_up) /* the answer to the earlier look-up serves this attempt */
-        return;
-    link->looking_up = true;
-    link->looked_up = link->aim;
-    if (link->host->resolve(link->host, endpoint->host, endpoint->port, resolved, link))
-        return;
-    link->looking_up = false;
-    link_fault_set(&link->last, MORTISE_NOMEM, true, 0, "%s: out of memory or threads",
-                   endpoint->text);
-    link->ends->failed(link);
+    else
+        look_up_name(link);
 }

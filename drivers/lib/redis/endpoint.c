@@ -1,7 +1,9 @@
 /* endpoint.c - where a server is, as text: "host", "host:port", "[::1]:6379", "/path/of/socket". */
 #include "link.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
 
@@ -84,6 +86,30 @@ static void describe(struct endpoint *endpoint)
         snprintf(text, size, "[%s]:%s", endpoint->host, endpoint->port);
     else
         snprintf(text, size, "%s:%s", endpoint->host, endpoint->port);
+}
+
+socklen_t endpoint_address(const struct endpoint *endpoint, struct sockaddr_storage *address)
+{
+    struct sockaddr_un path = {.sun_family = AF_UNIX};
+    struct sockaddr_in four = {.sin_family = AF_INET};
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6};
+    in_port_t port = htons((uint16_t)strtoul(endpoint->port, NULL, 10));
+    if (endpoint->port[0] == '\0') {
+        memcpy(path.sun_path, endpoint->host, strlen(endpoint->host));
+        memcpy(address, &path, sizeof(path));
+        return sizeof(path);
+    }
+    if (inet_pton(AF_INET, endpoint->host, &four.sin_addr) == 1) {
+        four.sin_port = port;
+        memcpy(address, &four, sizeof(four));
+        return sizeof(four);
+    }
+    if (inet_pton(AF_INET6, endpoint->host, &six.sin6_addr) == 1) {
+        six.sin6_port = port;
+        memcpy(address, &six, sizeof(six));
+        return sizeof(six);
+    }
+    return 0;
 }
 
 bool endpoint_set(struct endpoint *endpoint, const char *host, size_t host_len, const char *port,

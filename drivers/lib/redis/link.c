@@ -208,17 +208,9 @@ void link_unwant(struct link *link)
     link->wanted = false;
 }
 
-static void take_aim(struct link *link)
-{
-    if (strcmp(link->endpoint.text, link->settings->endpoint.text) == 0)
-        return;
-    link->endpoint = link->settings->endpoint;
-    link->aim++;
-}
-
 static void begin_connecting(struct link *link)
 {
-    take_aim(link);
+    link->endpoint = link->settings->endpoint;
     link->state = LINK_RESOLVING;
     link->address_count = link->address_at = 0;
     link->attempt_end_ns = now_of(link) + link->settings->connect_timeout_ms * LINK_NS_PER_MS;

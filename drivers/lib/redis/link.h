@@ -50,7 +50,12 @@
  *     then the link leaves. The next attempt seeks the primary, or looks the name up again, because another server may
  *     be behind the address by now. Attempts that find a replica have the backoff.
  *   The server closes each connection soon after the greeting, without an answer: a failed attempt, with its backoff.
- *   The resolver hangs: it has its own thread; a second look-up is not begun before the first has ended. Numbers need none.
+ *   The resolver hangs: each look-up has its own thread, and the attempt ends by connect_timeout. A numeric address needs no look-up.
+ *     The next attempt may have another name: that is looked up beside the first, and answers that come late for a name of an
+ *     earlier attempt are dropped. An attempt with the same name waits for the look-up that is under way. A link has room for
+ *     LINK_LOOK_UPS names: if all of them hang, an attempt with one more name waits until one ends.
+ *   The owner frees the link while a look-up is under way: the answer would come to freed memory. It must not, unless the
+ *     instance is closed, because then nobody is told any more: see link_count_look_ups().
  *
  * All of it runs in the pump (driver.h). SIGPIPE never arises. */
 #ifndef MORTISE_DRIVERS_LIB_REDIS_LINK_H
@@ -62,6 +67,7 @@
 #include <sys/socket.h>
 
 #define LINK_ADDRESSES 8
+#define LINK_LOOK_UPS 4
 #define LINK_NS_PER_MS INT64_C(1000000)
 #define LINK_PORT "6379"
 
@@ -79,6 +85,10 @@ bool endpoint_next(const char **list, const char *port, struct endpoint *endpoin
 /* Made of a host and a port as a server names them. False: they are none. */
 bool endpoint_set(struct endpoint *endpoint, const char *host, size_t host_len, const char *port,
                   size_t port_len);
+
+/* Writes its address if it needs no look-up, because it is numeric or the path of a socket. Returns the length; 0: it has a
+ * name. */
+socklen_t endpoint_address(const struct endpoint *endpoint, struct sockaddr_storage *address);
 
 /* ---- faults (fault.c) ----------------------------------------------------------------------------- */
 
@@ -185,6 +195,13 @@ struct link_past {
     int64_t id;                    /* there; 0: it cannot be ended */
 };
 
+/* Of a name; its answer will come. */
+struct link_look_up {
+    struct link *link;
+    bool under_way;
+    char text[sizeof(((struct endpoint *)0)->text)]; /* of the endpoint that has the name */
+};
+
 struct link {
     mortise_host *host;
     const struct link_settings *settings;
@@ -196,11 +213,9 @@ struct link {
 
     enum link_state state;
     struct endpoint endpoint; /* of this attempt */
-    unsigned aim;             /* counts the endpoints that were another */
-    unsigned looked_up;       /* for which of them the look-up is */
     bool wanted;              /* should be UP as soon as possible */
-    bool looking_up;          /* a look-up is under way; its answer will come */
     bool closed;
+    struct link_look_up look_ups[LINK_LOOK_UPS];
     int64_t due_ns;         /* when to connect again, or to give this address or attempt up */
     int64_t attempt_end_ns; /* of this attempt */
     int64_t progress_ns;    /* when something was last read */
@@ -282,6 +297,8 @@ void link_rest(struct link *link);
 /* If the server has closed an idle connection meanwhile, breaks it now, while nothing is outstanding, and not by the next
  * call. Cheap unless it was idle for a while. */
 void link_look(struct link *link);
+/* Look-ups under way, also those of attempts that have ended. While there is one, the link must not be freed. */
+unsigned link_count_look_ups(const struct link *link);
 /* The server that it is connected to cannot execute any request of an earlier connection any more. */
 bool link_settled(const struct link *link);
 /* Breaks it: as if the server had closed it. */

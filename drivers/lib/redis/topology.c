@@ -3,7 +3,6 @@
 
 #include "text.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -155,80 +154,14 @@ void topology_moved(struct topology *topology, unsigned slot, int server)
     topology_want(topology);
 }
 
-/* "host:port", where the host may have colons, or be empty or "?": then it is that of `from`. */
-static bool read_address(const char *text, size_t length, const struct endpoint *from,
-                         struct endpoint *to)
-{
-    const char *colon = memrchr(text, ':', length);
-    if (colon == NULL)
-        return false;
-    size_t host_len = (size_t)(colon - text);
-    size_t port_len = length - host_len - 1;
-    if (host_len == 0 || (host_len == 1 && text[0] == '?')) {
-        text = from->host;
-        host_len = strlen(from->host);
-    }
-    return endpoint_set(to, text, host_len, colon + 1, port_len);
-}
-
-bool topology_read_redirect(const redisReply *reply, const struct endpoint *from, unsigned *slot,
-                            struct endpoint *to)
-{
-    const char *text = reply->str, *end = reply->str + reply->len;
-    size_t word_len, slot_len, at_len;
-    text_part(&text, end, ' ', &word_len);
-    const char *number = text_part(&text, end, ' ', &slot_len);
-    const char *at = text_part(&text, end, ' ', &at_len);
-    uint64_t which = text_number(number, slot_len);
-    if (slot_len == 0 || which >= KEY_SLOTS || at_len == 0)
-        return false;
-    *slot = (unsigned)which;
-    return read_address(at, at_len, from, to);
-}
-
 /* ---- CLUSTER SLOTS ------------------------------------------------------------------------------------ */
-
-/* {host, port, …} */
-static bool read_server(const redisReply *reply, const struct endpoint *from, struct endpoint *at)
-{
-    char port[8];
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 2 ||
-        reply->element[1]->type != REDIS_REPLY_INTEGER || reply->element[1]->integer <= 0 ||
-        reply->element[1]->integer > 65535)
-        return false;
-    const redisReply *host = reply->element[0];
-    bool named = host->type == REDIS_REPLY_STRING && host->len > 0 && !text_is(host, "?");
-    const char *name = named ? host->str : from->host;
-    int length = snprintf(port, sizeof(port), "%d", (int)reply->element[1]->integer);
-    return endpoint_set(at, name, named ? host->len : strlen(name), port, (size_t)length);
-}
-
-/* {first slot, last slot, master, replica …} */
-static bool is_range(const redisReply *reply)
-{
-    return reply->type == REDIS_REPLY_ARRAY && reply->elements >= 3 &&
-           reply->element[0]->type == REDIS_REPLY_INTEGER &&
-           reply->element[1]->type == REDIS_REPLY_INTEGER && reply->element[0]->integer >= 0 &&
-           reply->element[0]->integer <= reply->element[1]->integer &&
-           reply->element[1]->integer < KEY_SLOTS;
-}
-
-static bool is_map(const redisReply *reply)
-{
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements == 0)
-        return false;
-    for (size_t i = 0; i < reply->elements; i++)
-        if (!is_range(reply->element[i]))
-            return false;
-    return true;
-}
 
 static void add_replicas(struct topology *topology, const redisReply *range,
                          const struct endpoint *from)
 {
     struct endpoint at;
     for (size_t i = 3; i < range->elements; i++)
-        if (read_server(range->element[i], from, &at))
+        if (topology_read_server(range->element[i], from, &at))
             add_candidate(topology, &at, TOPOLOGY_CANDIDATES - topology->seed_count);
 }
 
@@ -244,7 +177,8 @@ static bool take_map(struct topology *topology, const redisReply *reply,
     topology->candidate_count = 0;
     for (size_t i = 0; i < reply->elements; i++) {
         const redisReply *range = reply->element[i];
-        int server = read_server(range->element[2], from, &at) ? topology_index(topology, &at) : -1;
+        int server =
+            topology_read_server(range->element[2], from, &at) ? topology_index(topology, &at) : -1;
         if (server < 0)
             continue;
         add_candidate(topology, &at, TOPOLOGY_CANDIDATES - topology->seed_count);
@@ -262,7 +196,7 @@ static bool take_map(struct topology *topology, const redisReply *reply,
 
 /* ---- a look --------------------------------------------------------------------------------------------- */
 
-/* One that waits for a resolver is the last choice. NULL: all are in use. */
+/* NULL: all are in use. */
 static struct map_scout *find_scout(struct topology *topology)
 {
     struct map_scout *found = NULL;
@@ -271,10 +205,31 @@ static struct map_scout *find_scout(struct topology *topology)
         bool closed = scout->link.state == LINK_DOWN;
         if (!scout->asks && !closed) /* of an earlier look: topology_turn() closes it */
             topology->hedge_ns = now_of(topology);
-        if (!scout->asks && closed && (found == NULL || found->link.looking_up))
+        if (!scout->asks && closed && found == NULL)
             found = scout;
     }
     return found;
+}
+
+/* The next that was not asked in this look; there is one. If the resolver is slow, numeric addresses come first. */
+static size_t choose(const struct topology *topology)
+{
+    struct sockaddr_storage address;
+    size_t first = TOPOLOGY_CANDIDATES;
+    unsigned look_ups = 0;
+    for (size_t i = 0; i < TOPOLOGY_SCOUTS; i++)
+        look_ups += link_count_look_ups(&topology->scouts[i].link);
+    for (size_t i = 0; i < topology->candidate_count; i++) {
+        size_t which = (topology->next + i) % topology->candidate_count;
+        if (topology->was_asked[which])
+            continue;
+        if (look_ups < TOPOLOGY_SCOUTS - 1 ||
+            endpoint_address(&topology->candidates[which], &address) > 0)
+            return which;
+        if (first == TOPOLOGY_CANDIDATES)
+            first = which;
+    }
+    return first;
 }
 
 static void ask_next(struct topology *topology)
@@ -286,7 +241,9 @@ static void ask_next(struct topology *topology)
     if (scout == NULL)
         return;
     link_rest(&scout->link); /* no backoff: it is another server */
-    size_t which = (topology->next + topology->asked++) % topology->candidate_count;
+    size_t which = choose(topology);
+    topology->asked++;
+    topology->was_asked[which] = true;
     scout->settings.endpoint = topology->candidates[which];
     scout->asks = true;
     topology->hedge_ns = now_of(topology) + HEDGE_MS * LINK_NS_PER_MS;
@@ -314,6 +271,7 @@ static void set_state(struct topology *topology, enum topology_state state)
     topology->again = false;
     topology->begun++;
     topology->asked = 0;
+    memset(topology->was_asked, 0, sizeof(topology->was_asked));
     link_fault_set(&topology->fault, MORTISE_UNREACHABLE, true, 0,
                    "no server of the cluster answered in time");
     ask_next(topology);
@@ -438,7 +396,7 @@ static void replied(struct link_call *call, unsigned index, redisReply *reply)
         read_epoch(scout, reply);
         return;
     }
-    if (!is_map(reply)) {
+    if (!topology_is_map(reply)) {
         refuse(scout, reply);
         return;
     }

@@ -16,6 +16,8 @@
  *   Many requests are redirected at once: there is one look at a time. A pause follows each look: PAUSE_MIN_MS, and twice as
  *     long, up to PAUSE_MAX_MS, after each look that failed or changed nothing.
  *   A server is frozen or cut off: the next one is asked after HEDGE_MS. At most TOPOLOGY_SCOUTS ask at the same time.
+ *   The resolver hangs: a scout that waits for it asks nobody. While TOPOLOGY_SCOUTS - 1 look-ups are under way, also those of
+ *     earlier looks, candidates with numeric addresses are asked first: a scout is left for them.
  *   A server's map is old, because it is cut off from the others: the cluster's epoch (CLUSTER INFO), as it knows it, is below the one
  *     that this client has seen. Then the next server is asked. If all are so, the cluster was made anew: the look fails, and the
  *     next one believes them. Where the user may not ask for the epoch, such a map sends requests to a server that answers MOVED
@@ -75,6 +77,7 @@ struct topology {
     struct link_fault fault; /* LOOKS: why the last scout failed */
     struct map_scout scouts[TOPOLOGY_SCOUTS];
     size_t seed_count, candidate_count, next, asked;
+    bool was_asked[TOPOLOGY_CANDIDATES]; /* in this look */
     struct endpoint seeds[16];
     struct endpoint candidates[TOPOLOGY_CANDIDATES]; /* masters, replicas, seeds */
     uint16_t server_count;
@@ -99,6 +102,11 @@ int topology_owner(const struct topology *topology, unsigned slot);
 /* The index of a server, which is added if it is new, in place of one that has no slots and is not kept if there is no room;
  * -1: there are too many. */
 int topology_index(struct topology *topology, const struct endpoint *at);
+/* Whether it is an answer to CLUSTER SLOTS: ranges of {first slot, last slot, master, replica …}. */
+bool topology_is_map(const redisReply *reply);
+/* Reads a server of a range, {host, port, …}, that a server at `from` answered. False: it has no address. */
+bool topology_read_server(const redisReply *reply, const struct endpoint *from,
+                          struct endpoint *at);
 /* Reads "MOVED 3999 127.0.0.1:6381", or ASK, that a server at `from` answered. False: it makes no sense. */
 bool topology_read_redirect(const redisReply *reply, const struct endpoint *from, unsigned *slot,
                             struct endpoint *to);
