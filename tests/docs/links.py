@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """links.py - every file and heading that a text names is there: links in Markdown, `docs/NAME.md` and the like in any text, and each
-page of docs/ stands in docs/README.md."""
+page of docs/ is in docs/README.md, whose table has no two rows for the same pages."""
 import os
 import re
 import sys
@@ -51,6 +51,15 @@ index = read(os.path.join(root, "docs", "README.md"))
 for page in sorted(name for name in os.listdir(os.path.join(root, "docs")) if name.endswith(".md") and name != "README.md"):
     if f"({page})" not in index:
         problems.append(f"docs/README.md does not name {page}")
+
+seen = {}
+for row in re.findall(r"(?m)^\| (?!you want to |---).*$", index):
+    named = frozenset(re.findall(r"\]\(([^)]+)\)", row))
+    if not named or named in seen:
+        problems.append(f"docs/README.md has two rows for the same pages, or one without a page: {row}")
+    seen[named] = row
+if len(seen) < 10:
+    problems.append("docs/README.md: the table of tasks was not found")
 
 print("\n".join(problems) or "all links, names of files and pages are there")
 sys.exit(1 if problems else 0)

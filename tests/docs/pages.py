@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """pages.py - the man pages agree with the programs: a synopsis has exactly the options of its command; the pages have the
 command's exit codes, those of tools/exit_code.h, and the environment variables that Mortise reads; also the keys and
-defaults of the conformance suite, and the options of mortise-bench. Needs the build."""
+defaults of the conformance suite, and the options of mortise-bench. Needs the build. And each driver has a page docs/NAME.md
+with the same headings in the same order, answers to the same questions, and the keys and defaults of docs/configuration.md."""
 import glob
 import os
 import re
@@ -139,6 +140,52 @@ def check_bench():
          page_options("\n".join(re.findall(r"(?m)^\.It Fl .*$", told["DESCRIPTION"]))) - COMMON, set().union(*rows))
 
 
+HEADINGS = ["Set up", "Share with other clients", "Settings that matter", "What happens when …", "Limits"]
+QUESTIONS = ["the server restarts", "there is a failover", "the network is cut", "a clock jumps", "the holder is stopped",
+             "the holder crashes", "a waiter crashes or is stopped"]
+
+
+def rows(text):
+    """The first two cells of the rows of its first table, without the head."""
+    table = re.search(r"(?m)(?:^\|.*\n)+", text)
+    cells = [[cell.strip() for cell in row.split("|")[1:3]] for row in table.group(0).splitlines()] if table else []
+    return cells[2:]
+
+
+def configured():
+    """{section: {key: default}} of docs/configuration.md"""
+    parts = re.split(r"(?m)^## \[(\w+)\].*\n", read("docs", "configuration.md"))
+    return {name: {key: default for keys, default in re.findall(r"(?m)^\| (`[^|]*) \| [^|]* \| .*? \| (`[^|]*`)? *\|", text)
+                   for key in re.findall(r"`(\w+)`", keys)} for name, text in zip(parts[1::2], parts[2::2])}
+
+
+def check_backend(driver, keys):
+    name = f"docs/{driver}.md"
+    parts = re.split(r"(?m)^## (.*)\n", re.sub(r"(?ms)^```.*?^```$", "", read("docs", f"{driver}.md")))
+    if parts[1::2] != HEADINGS:
+        problems.append(f"{name} has the headings {parts[1::2]}, not {HEADINGS}")
+        return
+    chapters = dict(zip(parts[1::2], parts[2::2]))
+    answered = [row[0] for row in rows(chapters["What happens when …"])]
+    if answered[:len(QUESTIONS)] != QUESTIONS:
+        problems.append(f"{name}: the table of what happens begins with {answered[:len(QUESTIONS)]}, not {QUESTIONS}")
+    settings = rows(chapters["Settings that matter"])
+    if len(settings) < 5:
+        problems.append(f"{name}: the table of the settings that matter was not found")
+    for key, default in settings:
+        if keys.get(key.strip("`")) != default:
+            problems.append(f"{name}: the default of {key} is {keys.get(key.strip('`'))}, not {default}")
+
+
+def check_backends():
+    sections = configured()
+    for driver in sorted(os.path.basename(os.path.dirname(path)) for path in glob.glob(f"{root}/drivers/*/module.c")):
+        if os.path.exists(os.path.join(root, "docs", f"{driver}.md")):
+            check_backend(driver, {**sections["mortise"], **sections[driver]})
+        else:
+            problems.append(f"docs/{driver}.md is missing")
+
+
 commands = sorted(set(re.findall(r"(?m)^  mortise (\w+)", help_of("mortise"))))
 if len(commands) < 9:
     problems.append(f"`mortise --help` names only {commands}")
@@ -149,6 +196,7 @@ check_codes([command for command in commands if command != "bench"])
 check_environment()
 check_conformance()
 check_bench()
+check_backends()
 for problem in problems:
     print("pages:", problem, file=sys.stderr)
 sys.exit(1 if problems else 0)
