@@ -27,7 +27,7 @@ static const char help[] =
     "Exit code: 0 all checks passed, 64 usage, 69 the server does not answer, 78 config or\n"
     "modules.\n";
 
-enum { PING_SIZE = 2048 };
+enum { PING_SIZE = 8192 };
 static const struct option options[] = {
     {"json", no_argument, NULL, OPTION_JSON}, COMMON_OPTIONS, {0}};
 
@@ -96,7 +96,7 @@ static void show_kinds(struct report *report, mortise_client *client)
         line(report, "locks", true, "exclusive, shared, permits");
 }
 
-static int64_t now_us(void)
+int64_t check_now_us(void)
 {
     struct timespec time;
 
@@ -119,9 +119,9 @@ static int check_server(struct report *report, mortise_client *client, check_mor
 {
     char text[PING_SIZE] = "", shown[4 * PING_SIZE], detail[5 * PING_SIZE], findings[PING_SIZE];
     mortise_error error;
-    int64_t begin = now_us();
+    int64_t begin = check_now_us();
     mortise_status status = mortise_ping(client, text, sizeof text, &error);
-    int64_t took = now_us() - begin;
+    int64_t took = check_now_us() - begin;
 
     if (status != MORTISE_OK) {
         line(report, "server", false, error.message);

@@ -24,6 +24,7 @@ void report_line(struct report *report, const char *what, enum level level, cons
  * " | note: text". */
 typedef void (*check_more)(struct report *report, mortise_client *client, const char *findings,
                            int64_t took_us);
+int64_t check_now_us(void); /* CLOCK_MONOTONIC */
 /* All checks; if `more` is given, it is called when the server has answered. Returns the exit code. */
 int check_all(struct report *report, check_more more);
 /* The whole command: its options, its JSON, its exit code. text: what --help prints. */

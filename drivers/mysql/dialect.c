@@ -155,19 +155,24 @@ static void take_ping(const struct request *request)
 {
     const struct driver *driver = driver_of(request->link);
     mortise_op *op = request->base.op;
+    MYSQL_RES *rows = my_request_const(request)->rows;
     struct cells cells;
     char where[200];
-    bool there = next_cells(my_request_const(request)->rows, 2, &cells);
+    bool all = rows != NULL && mysql_num_fields(rows) == SETTING_COUNT;
+    unsigned columns = all ? SETTING_COUNT : SETTING_ALL_HAVE;
+    bool there = next_cells(rows, columns, &cells);
     if (op == NULL)
         return;
     snprintf(op->buffer, op->buffer_size,
              "MySQL protocol, server %.80s, %s, %s, database %.64s, layout %.20s%s%s",
-             there && cells.texts[0] != NULL ? cells.texts[0] : "?",
+             there && cells.texts[SETTING_VERSION] != NULL ? cells.texts[SETTING_VERSION] : "?",
              connection_where(request->link, where, sizeof(where)),
              conn_has_tls(&my_link(request->link)->conn) ? "TLS" : "no TLS",
              my_link(request->link)->conn.target.database,
-             there && cells.texts[1] != NULL ? cells.texts[1] : "?",
+             there && cells.texts[SETTING_LAYOUT] != NULL ? cells.texts[SETTING_LAYOUT] : "?",
              driver->durable[0] != '\0' ? ", not durable: " : "", driver->durable);
+    if (there)
+        findings_add(op, (const char *const *)cells.texts, columns);
 }
 
 /* False: the server is read-only by now. */

@@ -11,6 +11,7 @@
  *   conn.c        a conversation by libmariadb's non-blocking calls; handshake.c:
  *                 one with TLS is made on a thread
  *   sql.c         the texts of the statements
+ *   findings.c    what a ping adds for `mortise doctor`
  *   fault.c       the server's errors as statuses and messages */
 #ifndef MORTISE_MYSQL_DRIVER_H
 #define MORTISE_MYSQL_DRIVER_H
@@ -119,6 +120,11 @@ void target_describe(const struct driver *driver, size_t i, struct conn_target *
 extern const struct sql_dialect mysql_dialect;
 
 void fault_read(MYSQL *mysql, struct fault *fault);
+
+/* ---- findings.c -------------------------------------------------------------------------------- */
+
+/* Adds what the settings mean to the answer of a ping; a text per enum setting, of which there are `count`. */
+void findings_add(const mortise_op *op, const char *const *settings, unsigned count);
 
 /* ---- chores.c: slots of struct remote_dialect --------------------------------------------------- */
 

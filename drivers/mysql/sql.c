@@ -87,6 +87,15 @@ const char sql_galera[] = "SET SESSION wsrep_sync_wait=7";
 
 const char sql_no_wait[] = "/*M!100303 SET STATEMENT innodb_lock_wait_timeout=0 FOR */ ";
 
+/* For `mortise doctor`: findings.c. Only MariaDB shows the last three to every user. */
+#define STATUS_OF(name)                                                                            \
+    "(SELECT variable_value FROM information_schema.global_status WHERE variable_name='" name "')"
+#define SETTINGS                                                                                   \
+    "@@global.innodb_flush_log_at_trx_commit,CONCAT(@@global.log_bin),@@global.sync_binlog,"       \
+    "CONCAT(@@global.innodb_doublewrite)," NOW_US ","                                              \
+    "(SELECT COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%')"      \
+    "/*M!100303 ," STATUS_OF("SLAVES_CONNECTED") "," STATUS_OF(                                    \
+        "RPL_SEMI_SYNC_MASTER_STATUS") ",@@global.rpl_semi_sync_master_timeout */"
 #define COLUMNS "version,owner,grants,acquired_at,expires_at,waiters,note"
 #define TAKE                                                                                       \
     "UPDATE mortise_lock SET version=LAST_INSERT_ID(GREATEST(version+1," NOW_US ",$b)),"           \
@@ -131,7 +140,8 @@ const struct sql_text sql_texts[TEXT_COUNT] = {
                     "AND ($b IS NULL OR name<$b) AND expires_at>" NOW_US
                     " AND grants IS NOT NULL ORDER BY name",
                     1, false},
-    [TEXT_VERSION] = {"SELECT VERSION(),value FROM mortise_meta WHERE name='layout'", 1, false},
+    [TEXT_VERSION] = {"SELECT VERSION(),value," SETTINGS " FROM mortise_meta WHERE name='layout'",
+                      1, false},
     /* The row is written, and so locked, first: what is read then is as durable as this commit. */
     [TEXT_RECORD_LOOK] = {"UPDATE mortise_record SET looks=looks+1 WHERE name=$a AND " WRITABLE
                           ";SELECT version,value," WRITABLE " FROM mortise_record WHERE name=$a",

@@ -15,7 +15,7 @@ enum text_id {
     TEXT_SWAP,   /* likewise; then the old version and the old revision -> touched */
     TEXT_BAR,    /* name, the owner of shared holders -> touched: they are barred */
     TEXT_NAMES, /* from, before (or null) -> name, then as TEXT_LOOK without `writable` and the revision */
-    TEXT_VERSION,     /* -> server version, layout */
+    TEXT_VERSION,     /* -> server version, layout, then the settings: enum setting */
     TEXT_RECORD_LOOK, /* name -> version, value, writable */
     TEXT_RECORD_MAKE, /* name, value -> touched */
     TEXT_RECORD_SWAP, /* name, value, version -> touched */
@@ -33,6 +33,23 @@ struct sql_text {
     const char *text;
     unsigned parts; /* statements; more than one are one transaction */
     bool writes;
+};
+
+/* The columns of TEXT_VERSION. MySQL has none behind SETTING_DUMPS. */
+enum setting {
+    SETTING_VERSION,
+    SETTING_LAYOUT,
+    SETTING_FLUSH,
+    SETTING_BINLOG,
+    SETTING_SYNC,
+    SETTING_DOUBLEWRITE,
+    SETTING_CLOCK, /* us since 1970 */
+    SETTING_DUMPS, /* connections of replicas that this user may see */
+    SETTING_ALL_HAVE,
+    SETTING_REPLICAS = SETTING_ALL_HAVE,
+    SETTING_SEMI_SYNC,
+    SETTING_SEMI_SYNC_MS,
+    SETTING_COUNT
 };
 
 extern const struct sql_text sql_texts[TEXT_COUNT];

@@ -234,6 +234,23 @@ static void take_list(struct request *request)
                            (size_t)PQgetlength(result, i, 0), now_us);
 }
 
+/* What the connection says of itself, as a finding (driver.h, MORTISE_OP_PING). With `pooler = no` the driver takes any server
+ * process for its own, whatever the pooler in between does. */
+static const char *pooler_finding(struct link *link)
+{
+    bool trusted = driver_of(link)->values[OPTION_POOLER].number == POOLER_NO;
+    if (pg_link(link)->pooled)
+        return " | note: the connection is through a pooler that shares connections: waiters look "
+               "at the lock again and again, so a release is seen late, and clients without the "
+               "pooler get the lock first; connect all clients in the same way";
+    if (trusted && link->session.id != 0 &&
+        link->session.id != (int64_t)PQbackendPID(pg_link(link)->conn))
+        return " | note: the connection is through a pooler, and pooler = no: that is right in "
+               "session mode only, because in transaction mode settings and requests reach the "
+               "sessions of others; without session mode, remove pooler = no";
+    return "";
+}
+
 static void take_ping(struct request *request)
 {
     const PGresult *result = pg_request(request)->result;
@@ -244,11 +261,12 @@ static void take_ping(struct request *request)
     if (op == NULL)
         return;
     snprintf(op->buffer, op->buffer_size,
-             "PostgreSQL %s, %s, %s, database %s, schema %s, layout %s%s",
+             "PostgreSQL %s, %s, %s, database %s, schema %s, layout %s%s%s",
              there ? PQgetvalue(result, 0, 0) : "?",
              connection_where(request->link, where, sizeof(where)),
              PQsslInUse(conn) ? "TLS" : "no TLS", PQdb(conn), driver_of(request->link)->schema,
-             there ? PQgetvalue(result, 0, 1) : "?", there ? PQgetvalue(result, 0, 2) : "");
+             there ? PQgetvalue(result, 0, 1) : "?", there ? PQgetvalue(result, 0, 2) : "",
+             pooler_finding(request->link));
 }
 
 static void take_result(struct request *request, struct sql_result *to)

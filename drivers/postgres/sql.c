@@ -142,26 +142,35 @@ const char sql_in_time[] =
 #define SHORT_RECORD "substr(value, 1, 4097)"
 #define SHORT_LAYOUT "left(value, 31)"
 
-/* For `mortise doctor`: driver.h, MORTISE_OP_PING. */
+/* For `mortise doctor`: driver.h, MORTISE_OP_PING. dialect.c has those about the connection. */
 #define FINDING(condition, text) "CASE WHEN " condition " THEN ' | " text "' ELSE '' END"
 #define FINDINGS                                                                                   \
     FINDING("current_setting('fsync') = 'off'",                                                    \
-            "risk: fsync is off: after a crash of its machine the server may have forgotten grants, "   \
-            "and grant them again")                                                                \
+            "risk: fsync is off: after a crash of its machine the server may have forgotten "      \
+            "grants, and grant them again; set fsync = on")                                        \
     " || " FINDING("current_setting('full_page_writes') = 'off'",                                  \
-                   "risk: full_page_writes is off: after a crash of its machine the tables may be " \
-                   "damaged")                                                                      \
+                   "risk: full_page_writes is off: after a crash of its machine the tables may "   \
+                   "be damaged, and grants forgotten; set it to on")                               \
+    " || " FINDING("EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('mortise_lock') "         \
+                   "AND relpersistence = 'u')",                                                    \
+                   "risk: the table mortise_lock is UNLOGGED: a crash of the server empties it, "  \
+                   "and held locks are granted again; ALTER TABLE mortise_lock SET LOGGED")        \
     " || " FINDING("current_setting('synchronous_standby_names') = '' "                            \
                    "AND EXISTS (SELECT FROM pg_stat_replication)",                                 \
                    "risk: it has standbys, but synchronous_standby_names is empty: after a "       \
-                   "failover a held lock may be granted again")                                    \
+                   "failover a held lock may be granted again; name the standbys there")           \
+    " || " FINDING("current_setting('synchronous_standby_names') <> '' "                           \
+                   "AND current_setting('synchronous_commit') = 'local'",                          \
+                   "risk: synchronous_commit is local: commits do not wait for the standby, so "   \
+                   "after a failover a held lock may be granted again; set it to on")              \
     " || " FINDING("(SELECT count(*) FROM pg_class WHERE relname = 'mortise_lock' "                \
-                   "AND relkind = 'r') > 1",                                                       \
-                   "note: several schemas have tables of Mortise: all clients should name one "   \
-                   "with the option schema")                                                       \
+                   "AND relkind IN ('r', 'p') AND relpersistence <> 't') > 1",                     \
+                   "note: several schemas have tables of Mortise: clients with different schemas " \
+                   "do not exclude each other; set the option schema to the same in all of them")  \
     " || " FINDING("abs(date_part('epoch', clock_timestamp()) - $1) > 2",                          \
                    "note: the clocks of the server and of this host differ by more than two "      \
-                   "seconds: leases do not depend on it, but the times in logs differ")
+                   "seconds: leases do not depend on it, but the times in logs differ, and "       \
+                   "behind a pooler requests may fail; synchronise both (NTP)")
 #define ROW_READ                                                                                   \
     "version, substr(owner, 1, 513), substr(grants, 1, 24577), acquired_at, "                      \
     "expires_at, " SHORT_WAITERS ", substr(note, 1, 257)"

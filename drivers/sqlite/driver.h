@@ -104,12 +104,15 @@ mortise_status path_find(struct driver *driver, mortise_error *error);
 /* Opens (makes) the folder of inboxes; the descriptor or -1 with errno. */
 int path_open_wake_folder(const struct driver *driver);
 mortise_status filesystem_check(const char *folder, mortise_error *error);
+/* Adds what the file system means to the answer of a ping, as driver.h (MORTISE_OP_PING) says. */
+void filesystem_findings(const struct driver *driver, char *text, size_t size);
 mortise_status trust_check_folder(const struct driver *driver, const char *folder,
                                   mortise_error *error);
 bool trust_accepts_owner(const struct driver *driver, uid_t owner);
 /* The file, what SQLite keeps beside it, and the folder of inboxes; those that exist. */
 mortise_status trust_check_files(const struct driver *driver, mortise_error *error);
 mortise_status clock_open(struct driver *driver, mortise_error *error);
+bool clock_boot_is_own(void); /* of a container: another program shows this process its boot id */
 /* The clock that all processes of the host agree on, and wall time, in µs. */
 void clock_read(const struct driver *driver, int64_t *now_us, int64_t *wall_us);
 int64_t clock_host_ns(const struct driver *driver, int64_t us); /* of the database's µs */

@@ -79,6 +79,7 @@ static mortise_op *call_end(struct call *call)
         claim_leave(call->claim);
     DL_DELETE2(call->migrate->calls, call, previous, next);
     upper->driver_data[0] = NULL;
+    free(call->lines);
     free(call);
     return upper;
 }

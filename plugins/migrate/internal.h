@@ -194,11 +194,11 @@ struct call {
     int64_t floored_us;   /* when the floor was computed */
     int64_t first_had_us; /* when leg 1 was granted */
     bool has_error;
+    char *lines; /* a ping: the answers of both sides */
     /* from here on not zeroed */
     mortise_error error;
     char second_name[MORTISE_NAME_MAX + 1];
     mortise_info second_info; /* an inspect: of leg 2 */
-    char lines[SIDES][112];
 };
 
 /* A name that is watched on leg 2. */

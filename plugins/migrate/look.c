@@ -7,7 +7,10 @@
 #include "internal.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+enum { LINE_SIZE = 4000 }; /* of one side's answer to a ping */
 
 /* ---- list ---------------------------------------------------------------------------------------- */
 
@@ -40,14 +43,18 @@ static void start_list(struct call *call)
 static void start_ping(struct call *call)
 {
     struct migrate *migrate = call->migrate;
+    call->lines = calloc(SIDES, LINE_SIZE);
+    if (call->lines == NULL) {
+        call_complete(call, MORTISE_NOMEM);
+        return;
+    }
     for (size_t i = 0; i < migrate->leg_count; i++) {
         enum migrate_side side = migrate->legs[i];
         struct ask *ask = call_prepare(call, side, MORTISE_OP_PING);
-        call->lines[side][0] = '\0';
         ask->op.name = NULL;
         ask->op.name_len = 0;
-        ask->op.buffer = call->lines[side];
-        ask->op.buffer_size = sizeof(call->lines[side]);
+        ask->op.buffer = call->lines + side * LINE_SIZE;
+        ask->op.buffer_size = LINE_SIZE;
         ask_send(ask);
     }
 }
@@ -149,6 +156,13 @@ static void inspected(struct call *call)
         call_fail_kept(call, status);
 }
 
+/* The findings (driver.h, MORTISE_OP_PING) of both sides come behind the facts of both. */
+static int facts_len(const char *line)
+{
+    const char *findings = strstr(line, " | ");
+    return (int)(findings != NULL ? (size_t)(findings - line) : strlen(line));
+}
+
 static void pinged(struct call *call)
 {
     struct migrate *migrate = call->migrate;
@@ -160,12 +174,15 @@ static void pinged(struct call *call)
             return;
         }
     }
-    const char *first = call->lines[migrate->legs[0]], *second = call->lines[migrate->legs[1]];
+    const char *first = call->lines + migrate->legs[0] * LINE_SIZE;
+    const char *second = call->lines + migrate->legs[1] * LINE_SIZE;
+    int first_len = facts_len(first), second_len = facts_len(second);
     if (upper->buffer_size > 0 && migrate->leg_count == 1)
         snprintf(upper->buffer, upper->buffer_size, "phase %s: %s",
                  migrate_phase_word(migrate->phase), first);
     else if (upper->buffer_size > 0)
-        snprintf(upper->buffer, upper->buffer_size, "phase both: from %s; to %s", first, second);
+        snprintf(upper->buffer, upper->buffer_size, "phase both: from %.*s; to %.*s%s%s",
+                 first_len, first, second_len, second, first + first_len, second + second_len);
     call_complete(call, MORTISE_OK);
 }
 

@@ -3,35 +3,31 @@
 # is gone without it.
 [ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
 . "$(dirname "$0")/common"
-servers=$(dirname "$0")/../servers.sh
-end_servers() {
-    cleanup
-    [ "$BASHPID" = $$ ] || return 0
-    local kind
-    for kind in redis postgres; do
-        [ ! -d "$DIR.$kind" ] || { sh "$servers" end "$kind" "$DIR.$kind" && rm -rf "$DIR.$kind"; }
-    done
-}
-trap end_servers EXIT
-
-# doctor TEXT WANTED-CODE [PATTERN…]: of WHERE; a pattern with a ! before it must not match
-doctor() {
-    local text=$1 wanted=$2 got pattern
-    shift 2
-    "$BIN" -C "$WHERE" doctor >"$DIR/out" 2>"$DIR/err"
-    got=$?
-    same "$text: code" "$wanted" $got
-    for pattern in "$@"; do
-        case $pattern in
-        !*) no "$text: no $pattern" holds "$DIR/out" "${pattern#!}" ;;
-        *) has_line "$text" "$DIR/out" "$pattern" ;;
-        esac
-    done
-}
+. "$(dirname "$0")/doctor_common"
 
 what "sqlite"
 WHERE=sqlite:$DIR/doctor.db
-doctor "a file" 0 '^server +ok +SQLite' '^settings +ok' '^witness +' '^clock +(ok|note)' '!risk' '!wrong'
+if [ "$(stat -f -c %T "$DIR")" = tmpfs ]; then
+    printf 'not checked: a file on a disk\n'
+else
+    healthy "a file on a disk"
+fi
+doctor "a file" 0 '^server +ok +SQLite' '^witness +' '^clock +(ok|note)' '!risk' '!wrong'
+if [ "$(stat -f -c %T /dev/shm)" = tmpfs ] && shm=$(mktemp -d /dev/shm/mortise-doctor.XXXXXX); then
+    "$BIN" -C "sqlite:$shm/doctor.db" doctor >"$DIR/out"
+    has_line "a file in memory" "$DIR/out" '^settings +note +the file is in memory'
+    rm -rf "$shm"
+fi
+# A container's boot id is a mount. In a namespace of its own, so does this process see one.
+if unshare -rm true 2>/dev/null; then
+    cat /proc/sys/kernel/random/uuid >"$DIR/boot"
+    # shellcheck disable=SC2016 # for the shell in the namespace
+    unshare -rm sh -c 'mount --bind "$1" /proc/sys/kernel/random/boot_id && "$2" -C "sqlite:$3" doctor' \
+        sh "$DIR/boot" "$BIN" "$DIR/container.db" >"$DIR/out" 2>&1
+    has_line "a boot id of its own" "$DIR/out" '^settings +note +this process sees a boot id of its own'
+else
+    printf 'not checked: a boot id of its own (no namespaces)\n'
+fi
 "$BIN" -C "$WHERE?witness=off" doctor >"$DIR/out"
 has_line "without a witness" "$DIR/out" '^witness +note +off'
 "$BIN" -C "$WHERE" doctor --json >"$DIR/out"
@@ -47,57 +43,47 @@ same "a wrong config" 78 $?
 same "usage" 64 $?
 
 what "redis"
-mkdir "$DIR.redis"
-if values=$(sh "$servers" start redis "$DIR.redis" replicas=1 "guard=$$"); then
-    WHERE=redis://127.0.0.1:$(sed -n 's/^PORT=//p' <<<"$values")
-    set_to() {
-        sh "$servers" ask redis "$DIR.redis" CONFIG SET "$@" >/dev/null || wrong "CONFIG SET $*"
-    }
-    set_to appendonly no
-    seen() { "$BIN" -C "$WHERE" doctor >"$DIR/out"; holds "$DIR/out" '^settings +risk +1 replicas, but min_replicas is 0'; }
-    yes "a replica that no grant waits for" until_true seen
+if start redis redis replicas=1; then
+    WHERE=redis://127.0.0.1:$PORT
+    ask redis CONFIG SET appendonly no
+    soon "a replica that no grant waits for" '^settings +risk +1 replicas, but min_replicas is 0'
     WHERE="$WHERE?min_replicas=1"
     doctor "no AOF" 0 '^settings +note +the server keeps no AOF' '^promises +note +not durable' '!risk' '!maxmemory' '!appendfsync'
-    set_to maxmemory-policy allkeys-lru
+    ask redis CONFIG SET maxmemory-policy allkeys-lru
     doctor "an eviction policy without a limit" 0 '^settings +note +maxmemory-policy is allkeys-lru' '!risk'
-    set_to maxmemory 100mb
+    ask redis CONFIG SET maxmemory 100mb
     doctor "eviction" 1 '^settings +risk +maxmemory-policy is allkeys-lru'
     "$BIN" -C "$WHERE" check >"$DIR/out"
     same "check says nothing of that" 0 $?
     no "nor in its line" holds "$DIR/out" 'maxmemory|risk|note|\|'
-    set_to maxmemory-policy noeviction
-    set_to appendonly yes
-    set_to appendfsync everysec
+    ask redis CONFIG SET maxmemory-policy noeviction
+    ask redis CONFIG SET appendonly yes
+    ask redis CONFIG SET appendfsync everysec
     doctor "appendfsync" 0 '^settings +note +appendfsync is everysec' '!maxmemory' '!no AOF'
-    set_to appendfsync always
-    doctor "nothing to say" 0 '^settings +ok' '!appendfsync'
-    sh "$servers" ask redis "$DIR.redis" ACL SETUSER blind on '>pw' '~*' '&*' +@all -info -config >/dev/null
+    ask redis CONFIG SET appendfsync always
+    healthy "a replica that grants wait for"
+    ask redis ACL SETUSER blind on '>pw' '~*' '&*' +@all -info -config
     WHERE=redis://blind:pw@${WHERE#redis://}
     doctor "a user without INFO" 0 '^settings +note +this user may not run INFO'
-    sh "$servers" kill redis "$DIR.redis"
+    server kill redis
     doctor "no server" 69 '^server +wrong'
-else
-    printf 'not checked: no redis-server\n'
 fi
 
 what "postgres"
-mkdir "$DIR.postgres"
-chmod a+x "$DIR.postgres"
-if values=$(sh "$servers" start postgres "$DIR.postgres" "guard=$$"); then
-    WHERE="postgres://mortise@127.0.0.1:$(sed -n 's/^PORT=//p' <<<"$values")/mortise?sslmode=disable"
-    ask() {
-        sh "$servers" ask postgres "$DIR.postgres" -c "$1" >/dev/null || wrong "$1"
-    }
-    says() { "$BIN" -C "$WHERE" doctor 2>"$DIR/err" | grep -Eq "$1"; }
-    ask 'ALTER SYSTEM SET fsync = off'
-    ask 'SELECT pg_reload_conf()'
-    yes "fsync is off: a risk" until_true says '^settings +risk +fsync is off'
-    ask 'ALTER SYSTEM SET fsync = on'
-    ask 'ALTER SYSTEM SET full_page_writes = on'
-    ask 'SELECT pg_reload_conf()'
-    quiet() { ! says '^settings +risk'; }
-    yes "and none when it is on" until_true quiet
-    ask 'CREATE SCHEMA other; CREATE TABLE other.mortise_lock(x int)'
+if start postgres postgres; then
+    WHERE="postgres://mortise@127.0.0.1:$PORT/mortise?sslmode=disable"
+    healthy "a new server"
+    ask postgres -c 'ALTER SYSTEM SET fsync = off' -c 'ALTER SYSTEM SET full_page_writes = off' -c 'SELECT pg_reload_conf()'
+    soon "fsync is off" '^settings +risk +fsync is off'
+    soon "full_page_writes is off" '^settings +risk +full_page_writes is off'
+    ask postgres -c 'ALTER SYSTEM SET fsync = on' -c 'ALTER SYSTEM SET full_page_writes = on' -c 'SELECT pg_reload_conf()'
+    soon "both are on" '!^settings +risk'
+    ask postgres -c 'ALTER TABLE mortise_lock SET UNLOGGED'
+    doctor "an unlogged table" 1 '^settings +risk +the table mortise_lock is UNLOGGED'
+    ask postgres -c 'ALTER TABLE mortise_lock SET LOGGED'
+    healthy "a logged table"
+    ask postgres -c 'CREATE SCHEMA other; CREATE TABLE other.mortise_lock(x int)'
     WHERE="$WHERE&schema=public"
     doctor "tables in two schemas" 0 '^settings +note +several schemas' '!risk'
 fi
+end
