@@ -113,7 +113,8 @@ static int break_grant(mortise_client *client, const char *name, uint64_t token)
     case MORTISE_NOTOWNER:
         return changed_hands(client, name, shown, token);
     case MORTISE_LOST:
-        say("nobody holds %s; nothing was done", shown);
+        say("nobody holds %s; nothing was done (`mortise list` shows the names that are held)",
+            shown);
         return EXIT_NOTHING_DONE;
     default:
         say_error(&error);

@@ -100,7 +100,10 @@ static int say_start_error(const struct run *run, int number)
 {
     char shown[QUOTED_SIZE];
 
-    say("cannot run %s: %s", quoted(run->command[0], shown, sizeof shown), strerror(number));
+    say("cannot run %s: %s%s", quoted(run->command[0], shown, sizeof shown), strerror(number),
+        number == ENOENT   ? "; is it installed, and in PATH?"
+        : number == EACCES ? "; is it a program, and executable (chmod +x)?"
+                           : "");
     return number == ENOENT || number == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
 }
 

@@ -113,7 +113,8 @@ static bool says_it_would_wait_for_itself(struct run *run)
     for (size_t i = 0; i < run->count; i++) {
         if (!would_wait_for_itself(run, run->names[i]))
             continue;
-        say("%s is held by the mortise run that started this one, which would wait for itself",
+        say("%s is held by the mortise run that started this one, which would wait for itself: use "
+            "another name, or run the command without a second mortise run",
             quoted(run->names[i], shown, sizeof shown));
         return true;
     }
@@ -141,11 +142,18 @@ static void say_not_had(struct run *run)
     char after[64], since[48] = "", others[48], permits[48] = "", shown[QUOTED_SIZE];
     const char *name = run->names[run->asked_for];
     mortise_info info = {.size = sizeof info};
+    mortise_error error;
 
     how_it_ended(run, after, sizeof after);
     quoted(name, shown, sizeof shown);
+    mortise_status status = mortise_inspect(run->client, name, &info, &error);
+    /* A wait that is shorter than the time for a connection ends before the driver gives up. */
+    if (status != MORTISE_OK && status != MORTISE_NOTSUP) {
+        say("%s was not acquired; %s: %s", shown, after, error.message);
+        return;
+    }
     /* The holder may have changed since the wait. */
-    if (mortise_inspect(run->client, name, &info, NULL) != MORTISE_OK || !info.held) {
+    if (status != MORTISE_OK || !info.held) {
         say("%s was held by another; %s", shown, after);
         return;
     }

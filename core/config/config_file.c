@@ -39,7 +39,10 @@ static bool file_failed(int fd, struct file *file, char *reason, size_t size, in
     if (error_number == EFBIG)
         snprintf(reason, size, "is larger than 1 MiB");
     else if (error_number != ENOMEM)
-        snprintf(reason, size, "cannot be read: %s", strerror_r(error_number, text, sizeof(text)));
+        snprintf(reason, size, "cannot be read: %s%s", strerror_r(error_number, text, sizeof(text)),
+                 error_number == ENOENT || error_number == ENOTDIR ? "; is the path right?"
+                 : error_number == EACCES ? "; it must be readable for the user of this process"
+                                          : "");
     if (fd >= 0)
         close(fd);
     file_free(file);

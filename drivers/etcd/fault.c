@@ -35,6 +35,8 @@ static const char *advice_of(const struct driver *driver, const struct call *cal
                "alarm";
     if (strstr(call->text, "user name is empty") != NULL)
         return ": the servers have authentication enabled; set user and password";
+    if (strstr(call->text, "invalid user ID or password") != NULL)
+        return ": check user and password";
     if (call->code == GRPC_PERMISSION_DENIED && driver->settings.user != NULL)
         return ": the user needs the right readwrite on the prefix";
     return "";
@@ -86,7 +88,8 @@ void fault_permits(struct driver *driver, mortise_op *op, uint32_t permits,
         snprintf(who, sizeof(who), "%.200s (pid %" PRId64 ")", holder->host, holder->pid);
     driver->host->fail(driver->host, op, MORTISE_INVALID, 0, false,
                        "etcd: permits = %" PRIu32
-                       " was asked for, but %s holds the name with permits = %" PRIu32 " (%s%s)",
+                       " was asked for, but %s holds the name with permits = %" PRIu32
+                       ": all callers of a name must give the same (%s%s)",
                        op->permits, who, permits, verb_of(op), quoted(driver, op, name));
 }
 

@@ -421,7 +421,7 @@ void link_turn(struct link *link, const struct pollfd *ready, size_t n)
         if (link->wanted && link->due_ns <= now_ns)
             attempt(link);
     } else if (link->state != LINK_UP && link->due_ns <= now_ns)
-        link_break(link, "no connection within the time");
+        link_break(link, "no connection within the time; is it etcd?");
     else if (calls_are_overdue(link, now_ns))
         link_break(link, "no answer within the time");
     else if (link->state == LINK_UP && link->open == 0 && grpc_is_old(&link->grpc))

@@ -14,7 +14,8 @@
 
 static bool fail(struct socket *sock, int error)
 {
-    snprintf(sock->problem, sizeof(sock->problem), "%s", strerror(error));
+    snprintf(sock->problem, sizeof(sock->problem), "%s%s", strerror(error),
+             error == ECONNREFUSED ? "; does a server run there?" : "");
     return false;
 }
 

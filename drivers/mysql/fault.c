@@ -4,13 +4,14 @@
 
 #include <errmsg.h>
 #include <stdio.h>
+#include <string.h>
 
 static const struct {
     unsigned number;
     mortise_status status;
     bool retryable;
     unsigned flags;
-    const char *text; /* NULL: the server's own */
+    const char *text; /* NULL: the server's own; with a ; in front: behind the server's own */
 } faults[] = {
     /* a statement */
     {1213, MORTISE_UNREACHABLE, true, FAULT_AGAIN | FAULT_UNDONE, "too many deadlocks"},
@@ -39,10 +40,16 @@ static const struct {
     {1203, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL},
     {1226, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL},
     {1129, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL},
-    {1045, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL}, /* access denied */
-    {1698, MORTISE_UNREACHABLE, true, FAULT_RESET, NULL},
-    {1044, MORTISE_BACKEND, false, FAULT_RESET, NULL},
-    {1049, MORTISE_BACKEND, false, FAULT_RESET, NULL}, /* no such database */
+    {1045, MORTISE_UNREACHABLE, true, FAULT_RESET, "; check user and password"}, /* access denied */
+    {1698, MORTISE_UNREACHABLE, true, FAULT_RESET, "; check user and password"},
+    {1044, MORTISE_BACKEND, false, FAULT_RESET,
+     "; create the database, or grant the user rights on it"},
+    {1049, MORTISE_BACKEND, false, FAULT_RESET,
+     "; create it, or set database"}, /* no such database */
+    {1142, MORTISE_BACKEND, false, 0,
+     "; grant this user SELECT, INSERT, UPDATE and DELETE on the tables"}, /* command denied for a table */
+    {CR_CONN_HOST_ERROR, MORTISE_UNREACHABLE, true, FAULT_RESET, "; does a server run there?"},
+    {CR_CONNECTION_ERROR, MORTISE_UNREACHABLE, true, FAULT_RESET, "; does a server run there?"},
 };
 
 void fault_read(MYSQL *mysql, struct fault *fault)
@@ -62,8 +69,12 @@ void fault_read(MYSQL *mysql, struct fault *fault)
         fault->base.status = faults[i].status;
         fault->base.retryable = faults[i].retryable;
         fault->flags = faults[i].flags;
+        size_t used = 0;
+        if (faults[i].text != NULL && faults[i].text[0] == ';')
+            used = strlen(fault->base.text);
         if (faults[i].text != NULL)
-            snprintf(fault->base.text, sizeof(fault->base.text), "%s", faults[i].text);
+            snprintf(fault->base.text + used, sizeof(fault->base.text) - used, "%s",
+                     faults[i].text);
         return;
     }
 }

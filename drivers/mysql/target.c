@@ -56,7 +56,8 @@ mortise_status target_find(struct driver *driver, mortise_error *error)
     if (database != NULL && *database == '/')
         database++;
     if (database == NULL || *database == '\0')
-        return explain(driver, error, "database: the name of the database with the tables");
+        return explain(driver, error,
+                       "database is missing: set the name of the database with the tables");
     if ((hosts != NULL) == (socket != NULL))
         return explain(driver, error, "say either host or socket");
     if (socket != NULL && tls)

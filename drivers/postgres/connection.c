@@ -44,9 +44,18 @@ static void take_notice(void *arg, const PGresult *result)
         mine->unconfirmed = true;
 }
 
+/* If the server itself refuses the connection, one of these is wrong. */
 void connection_failed(struct link *link)
 {
-    link_failed_why(link, MORTISE_UNREACHABLE, true, PQerrorMessage(pg_link(link)->conn));
+    char text[400];
+    const char *said = PQerrorMessage(pg_link(link)->conn);
+    const char *end = said + strlen(said);
+    while (end > said && (end[-1] == '\n' || end[-1] == ' '))
+        end--;
+    bool refused = link->state == LINK_CONNECTING && strstr(said, "FATAL:") != NULL;
+    snprintf(text, sizeof(text), "%.*s%s", (int)(end - said < 320 ? end - said : 320), said,
+             refused ? "; check the user, the password and the database of conninfo" : "");
+    link_failed_why(link, MORTISE_UNREACHABLE, true, text);
 }
 
 static bool poll_for(struct link *link, short events)

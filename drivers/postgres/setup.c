@@ -177,7 +177,9 @@ static bool take_schema(struct link *link, const PGresult *result)
         snprintf(text, sizeof(text),
                  "the role's search_path names no schema that exists: say schema = …");
     else if (asked && !usable)
-        snprintf(text, sizeof(text), "schema \"%.63s\" does not exist, or this role may not use it",
+        snprintf(text, sizeof(text),
+                 "schema \"%.63s\" does not exist, or this role may not use it: create it, or "
+                 "grant the role its use",
                  schema);
     else if (asked && pg_link(link)->tables_missing && count > 0)
         snprintf(text, sizeof(text),
@@ -253,10 +255,13 @@ static bool refused(struct link *link, const PGresult *result)
              no_right ? ": the tables are not there, and this role may not make them; run what "
                         "`mortise schema postgres` prints as one that may"
                       : "");
+    const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    bool denied = state != NULL && strcmp(state, "42501") == 0;
     if (fault.base.native != 0 && pg_link(link)->phase == SETUP_PREPARE &&
         (fault.flags & FAULT_RESET) == 0)
-        snprintf(text, sizeof(text), "%s; was the layout of its tables changed?", fault.base.text);
-    const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+        snprintf(text, sizeof(text), "%s; %s", fault.base.text,
+                 denied ? "grant this role SELECT, INSERT, UPDATE and DELETE on the tables"
+                        : "was the layout of its tables changed?");
     if (pg_link(link)->phase == SETUP_MAKE && state != NULL && strcmp(state, "22012") == 0)
         snprintf(text, sizeof(text), "another client has made the tables in another schema");
     fault.base.retryable = fault.base.retryable || (fault.flags & FAULT_AGAIN) != 0;

@@ -304,15 +304,32 @@ void op_fail_as(struct driver *driver, mortise_op *op, mortise_status status, bo
     fail(driver, op, status, 0, retryable, text);
 }
 
+/* What to do about an error reply of this kind with these words: the first row that fits. */
+static const char *advice_of(const struct link_fault *fault)
+{
+    static const struct {
+        enum link_error error;
+        const char *words, *advice;
+    } rows[] = {
+        {LINK_ERROR_NOAUTH, "NOAUTH",
+         "; set password_file (or password), and username for a user of an ACL"},
+        {LINK_ERROR_NOAUTH, "WRONGPASS", " Check username and password"},
+        {LINK_ERROR_NOPERM, "'eval", "; where scripts are forbidden, set atomicity = watch"},
+        {LINK_ERROR_NOPERM, "", "; give this right to the user (docs/redis.md lists all)"},
+        {LINK_ERROR_OTHER, "DB index", "; the server has fewer databases: set database"},
+        {LINK_ERROR_OTHER, "without any password",
+         " The server has no password: remove it from the configuration"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].error == fault->error && strstr(fault->text, rows[i].words) != NULL)
+            return rows[i].advice;
+    return "";
+}
+
 void op_fail(struct driver *driver, mortise_op *op, const struct link_fault *fault)
 {
-    const char *advice = "";
     char text[480];
-    if (fault->error == LINK_ERROR_NOAUTH && strstr(fault->text, "NOAUTH") != NULL)
-        advice = "; set password_file (or password), and username for a user of an ACL";
-    if (fault->error == LINK_ERROR_NOPERM && strstr(fault->text, "'eval") != NULL)
-        advice = "; where scripts are forbidden, set atomicity = watch";
-    snprintf(text, sizeof(text), "%s%s", fault->text, advice);
+    snprintf(text, sizeof(text), "%s%s", fault->text, advice_of(fault));
     fail(driver, op, fault->status, fault->native, fault->retryable, text);
 }
 

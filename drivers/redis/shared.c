@@ -63,7 +63,7 @@ bool shared_mismatch(struct request *request, const redisReply *reply)
     holder_of_string(reply->element[2]->str, reply->element[2]->len, 0, &info);
     snprintf(text, sizeof(text),
              "permits = %" PRIu32 " was asked for, but %s (pid %" PRId64
-             ") holds it with permits = %" PRIu64,
+             ") holds it with permits = %" PRIu64 ": all callers of a name must give the same",
              op->permits, info.host, info.pid,
              text_number(reply->element[1]->str, reply->element[1]->len));
     if (request->seat != NULL)

@@ -38,7 +38,7 @@ static const struct {
     {SQLITE_FULL, MORTISE_BACKEND, true, "the disk is full"},
     {SQLITE_IOERR, MORTISE_INDETERMINATE, true, "I/O error"},
     {SQLITE_CORRUPT, MORTISE_BACKEND, false, "the database is corrupt"},
-    {SQLITE_NOTADB, MORTISE_BACKEND, false, "this is no SQLite database, or it is corrupt"},
+    {SQLITE_NOTADB, MORTISE_BACKEND, false, "this is no SQLite database, or it is corrupt; use another path"},
     {SQLITE_READONLY, MORTISE_BACKEND, false, "the database cannot be written"},
     {SQLITE_CANTOPEN, MORTISE_BACKEND, true, "the database or its log cannot be opened"},
     {SQLITE_PERM, MORTISE_BACKEND, false, "access to the database is denied"},

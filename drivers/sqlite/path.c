@@ -15,7 +15,10 @@
 
 static mortise_status wrong(mortise_error *error, int code, const char *what, const char *path)
 {
-    return fault_error(error, MORTISE_CONFIG, code, false, "%s %s: %s", what, path, strerror(code));
+    return fault_error(error, MORTISE_CONFIG, code, false, "%s %s: %s%s", what, path,
+                       strerror(code),
+                       code == ENOENT ? "; make the folder, or set another path"
+                                      : "; use another path, or permit it to this user");
 }
 
 static mortise_status fits(int length, size_t size, mortise_error *error)

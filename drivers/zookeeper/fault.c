@@ -92,9 +92,10 @@ void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status sta
         return;
     }
     driver->host->fail(driver->host, op, status, ZCONNECTIONLOSS, true,
-                       "ZooKeeper %.200s: no connection%s%s (%s%s)",
-                       driver->values[OPTION_SERVERS].text, driver->trouble[0] != '\0' ? "; " : "",
-                       driver->trouble, verb_of(op), quoted(driver, op, name));
+                       "ZooKeeper %.200s: no connection; %s (%s%s)",
+                       driver->values[OPTION_SERVERS].text,
+                       driver->trouble[0] != '\0' ? driver->trouble : "does ZooKeeper run there?",
+                       verb_of(op), quoted(driver, op, name));
 }
 
 void fault_permits(struct driver *driver, mortise_op *op, uint32_t permits,
@@ -105,7 +106,8 @@ void fault_permits(struct driver *driver, mortise_op *op, uint32_t permits,
         snprintf(who, sizeof(who), "%.200s (pid %" PRId64 ")", holder->host, holder->pid);
     driver->host->fail(driver->host, op, MORTISE_INVALID, 0, false,
                        "ZooKeeper: permits = %" PRIu32
-                       " was asked for, but %s holds the name with permits = %" PRIu32 " (%s%s)",
+                       " was asked for, but %s holds the name with permits = %" PRIu32
+                       ": all callers of a name must give the same (%s%s)",
                        op->permits, who, permits, verb_of(op), quoted(driver, op, name));
 }
 

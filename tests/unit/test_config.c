@@ -68,9 +68,9 @@ static void test_other_section(void)
     expect_source("a#b", "a#b", "whole");
     expect_source("a#b#c", "a#b", "c");
     expect_source("a#c", "a", "c");
-    LOAD_BAD("#c", "#c: cannot be read: No such file or directory");
-    LOAD_BAD("no#c", "no: cannot be read: No such file or directory");
-    LOAD_BAD("no#c/x", "no#c/x: cannot be read: No such file or directory");
+    LOAD_BAD("#c", "#c: cannot be read: No such file or directory; is the path right?");
+    LOAD_BAD("no#c", "no: cannot be read: No such file or directory; is the path right?");
+    LOAD_BAD("no#c/x", "no#c/x: cannot be read: No such file or directory; is the path right?");
 }
 
 static void test_unreadable(void)
@@ -80,8 +80,9 @@ static void test_unreadable(void)
     CU_ASSERT_PTR_NOT_NULL_FATAL(large);
     memset(large, '\n', 1024 * 1024 + 1);
 
-    LOAD_BAD("none.conf", "none.conf: cannot be read: No such file or directory");
-    LOAD_BAD("/dev/null/x", "/dev/null/x: cannot be read: Not a directory");
+    LOAD_BAD("none.conf",
+             "none.conf: cannot be read: No such file or directory; is the path right?");
+    LOAD_BAD("/dev/null/x", "/dev/null/x: cannot be read: Not a directory; is the path right?");
     mkdir("folder", 0700);
     LOAD_BAD("folder", "folder: cannot be read: Is a directory");
     LOAD_BAD("/proc/self/mem", "/proc/self/mem: cannot be read: Input/output error");
@@ -95,7 +96,9 @@ static void test_unreadable(void)
     if (geteuid() != 0) {
         put("closed.conf", "");
         chmod("closed.conf", 0);
-        snprintf(wanted, sizeof(wanted), "closed.conf: cannot be read: Permission denied");
+        snprintf(wanted, sizeof(wanted),
+                 "closed.conf: cannot be read: Permission denied; it must be readable for the user "
+                 "of this process");
         LOAD_BAD("closed.conf", wanted);
     }
 }
@@ -103,13 +106,18 @@ static void test_unreadable(void)
 /* A mistyped URL is taken as a path. Its password is not shown. */
 static void test_mistyped_url(void)
 {
-    LOAD_BAD("redis//u:SECRET@h", "redis//u:@h: cannot be read: No such file or directory");
-    LOAD_BAD("redis//u:SE#CRET@h", "redis//u:@h: cannot be read: No such file or directory");
-    LOAD_BAD("./u:SEC@RET@h", "./u:@h: cannot be read: No such file or directory");
-    LOAD_BAD("redis//:SECRET@h?x=y", "redis//:@h?...: cannot be read: No such file or directory");
+    LOAD_BAD("redis//u:SECRET@h",
+             "redis//u:@h: cannot be read: No such file or directory; is the path right?");
+    LOAD_BAD("redis//u:SE#CRET@h",
+             "redis//u:@h: cannot be read: No such file or directory; is the path right?");
+    LOAD_BAD("./u:SEC@RET@h",
+             "./u:@h: cannot be read: No such file or directory; is the path right?");
+    LOAD_BAD("redis//:SECRET@h?x=y",
+             "redis//:@h?...: cannot be read: No such file or directory; is the path right?");
     LOAD_BAD("redis//h?password=SECRET@x",
-             "redis//h?...: cannot be read: No such file or directory");
-    LOAD_BAD("./no:such", "./no:such: cannot be read: No such file or directory");
+             "redis//h?...: cannot be read: No such file or directory; is the path right?");
+    LOAD_BAD("./no:such",
+             "./no:such: cannot be read: No such file or directory; is the path right?");
 }
 
 /* A long path is cut at its front: the end of the message matters more. */
@@ -186,8 +194,10 @@ static void test_search(void)
     expect_source(NULL, "url://h/x", "url");
     expect_source("named.conf", "named.conf", "named"); /* what the program says goes first */
     setenv("MORTISE_CONFIG", "/none/named.conf", 1);
-    LOAD_BAD(NULL, "/none/named.conf: cannot be read: No such file or directory (named by "
-                   "$MORTISE_CONFIG)");
+    LOAD_BAD(
+        NULL,
+        "/none/named.conf: cannot be read: No such file or directory; is the path right? (named by "
+        "$MORTISE_CONFIG)");
     unsetenv("MORTISE_CONFIG");
     put("xdg/mortise/mortise.conf", "x");
     snprintf(source, sizeof(source),

@@ -137,15 +137,19 @@ static void test_not_found(void)
              "[layer]\nbelow = zokeeper:b\n[zokeeper:b]\n",
              test_folder);
     put(FILE_NAME, text);
-    snprintf(tried, sizeof(tried), "zookeeper; tried %s/some/redi.so, /nowhere/redi.so, %s/redi.so",
-             test_folder, MORTISE_MODULE_DIR);
+    snprintf(tried, sizeof(tried),
+             "zookeeper); tried %s/some/redi.so, /nowhere/redi.so, %s/redi.so", test_folder,
+             MORTISE_MODULE_DIR);
     lacks(FILE_NAME, "redi",
-          "mortise.conf:3: [mortise] driver: no module \"redi\" (did you mean \"redis\"?): there "
-          "are ",
+          "mortise.conf:3: [mortise] driver: no module \"redi\" (did you mean \"redis\"?): install "
+          "its "
+          "package",
           tried);
-    lacks(FILE_NAME, "loud", "mortise.conf:4: [mortise] observe: no module \"loud\": there are ",
+    lacks(FILE_NAME, "loud",
+          "mortise.conf:4: [mortise] observe: no module \"loud\": install its package",
           "redis, zookeeper");
-    lacks(FILE_NAME, "none", "mortise.conf: no module \"none\": there are ", "redis, zookeeper");
+    lacks(FILE_NAME, "none", "mortise.conf: no module \"none\": install its package",
+          "redis, zookeeper");
     snprintf(text, sizeof(text),
              "[mortise]\nmodule_path = ${FIXTURES}:%s/some\n[layer]\nbelow = zokeeper:b\n"
              "[zokeeper:b]\n",
@@ -153,7 +157,7 @@ static void test_not_found(void)
     put(FILE_NAME, text);
     lacks(FILE_NAME, "layer",
           "mortise.conf:4: [layer] below: no module \"zokeeper\" (did you mean \"zookeeper\"?): "
-          "there ",
+          "install ",
           "tried " FIXTURES "/zokeeper.so");
     lacks("redi:/x", "redi", "redi:/x: no module \"redi\"", "tried ");
     put("mortise.conf", "[mortise]\nmodule_path = ${FIXTURES}/sink.so:${FIXTURES}:${FIXTURES}\n");

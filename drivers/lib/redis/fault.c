@@ -43,7 +43,7 @@ static const struct {
     [LINK_ERROR_READONLY] = {MORTISE_UNREACHABLE, true, "this is a replica, not the primary"},
     [LINK_ERROR_LOADING] = {MORTISE_UNREACHABLE, true, NULL},
     [LINK_ERROR_BUSY] = {MORTISE_UNREACHABLE, true, NULL},
-    [LINK_ERROR_OOM] = {MORTISE_BACKEND, true, NULL},
+    [LINK_ERROR_OOM] = {MORTISE_BACKEND, true, "raise maxmemory, or remove other keys"},
     [LINK_ERROR_MISCONF] = {MORTISE_BACKEND, true, NULL},
     [LINK_ERROR_MOVED] = {MORTISE_BACKEND, false, CLUSTER_ADVICE},
     [LINK_ERROR_ASK] = {MORTISE_BACKEND, false, CLUSTER_ADVICE},

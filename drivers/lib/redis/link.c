@@ -266,8 +266,8 @@ static void connect_next(struct link *link)
 
 static void connect_failed(struct link *link, int problem)
 {
-    link_fault_set(&link->last, MORTISE_UNREACHABLE, true, problem, "%s: %s", link->endpoint.text,
-                   strerror(problem));
+    link_fault_set(&link->last, MORTISE_UNREACHABLE, true, problem, "%s: %s%s", link->endpoint.text,
+                   strerror(problem), problem == ECONNREFUSED ? "; does a server run there?" : "");
     link_unwrap(link);
     link->address_at++;
     connect_next(link);

@@ -114,7 +114,7 @@ struct sql_request {
     struct rowlease_answer answer;
     size_t waiter_count, gone_count; /* waiter_count: in all, of which the first few are here */
     struct rowlease_inbox waiters[SQL_WAKE_MAX], gone[SQL_WAKE_MAX];
-    char trouble[200]; /* answer.trouble in more words, or empty */
+    char trouble[280]; /* answer.trouble in more words, or empty */
 };
 
 /* Of the step that was executed; zero before it. Pointers need to be valid until locks_step() returns. */

@@ -135,7 +135,7 @@ static void explain_permits(struct sql_request *request, int64_t now_us)
     locks->host->quote(info.host, strlen(info.host), quoted, sizeof(quoted));
     snprintf(request->trouble, sizeof(request->trouble),
              "permits = %" PRIu32 " was asked for, but %.100s (pid %" PRId64
-             ") holds it with permits = %" PRIu32,
+             ") holds it with permits = %" PRIu32 ": all callers of a name must give the same",
              request->op->permits, quoted, info.pid, info.permits);
 }
 

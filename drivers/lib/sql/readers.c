@@ -100,7 +100,8 @@ struct rowlease_answer readers_admit(struct rowlease_row *row, const mortise_op 
     }
     if (head.permits != op->permits)
         return (struct rowlease_answer){.status = MORTISE_INVALID,
-                                        .trouble = "its holders gave another number of permits"};
+                                        .trouble = "its holders gave another number of permits: "
+                                                   "all callers of a name must give the same"};
     if (head.barred_us > time.now_us)
         return answer_busy(row, op, time, head.barred_us, inbox);
     uint32_t places = free_places(row, time.now_us);

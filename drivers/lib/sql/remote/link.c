@@ -335,7 +335,8 @@ static void time_out(struct link *link)
     bool (*pass_by)(struct link *) = link->remote->dialect->pass_by;
     bool passed = pass_by != NULL && pass_by(link);
     if (pass_by == NULL || link->deadline_ns <= now_ns(link)) {
-        link_failed_why(link, MORTISE_UNREACHABLE, true, "no connection within connect_timeout");
+        link_failed_why(link, MORTISE_UNREACHABLE, true,
+                        "no connection within connect_timeout; are host and port right?");
         return;
     }
     link->share_ns = MORTISE_NEVER;
