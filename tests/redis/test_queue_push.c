@@ -439,6 +439,63 @@ static void test_many_wait(void)
     fake_end(&fake);
 }
 
+/* ---- two ears -------------------------------------------------------------------------------------------------------- */
+
+static redisContext *listen_to(const char *inbox)
+{
+    redisContext *ear = redisConnect("127.0.0.1", server.port);
+    redisReply *reply = ear != NULL ? redisCommand(ear, "SUBSCRIBE %s", inbox) : NULL;
+    CHECK(reply != NULL && reply->type == REDIS_REPLY_ARRAY);
+    freeReplyObject(reply);
+    return ear;
+}
+
+/* A fresh place, of the grant 0…01. */
+static void put_place(const char *name, const char *inbox)
+{
+    char place[256];
+    redisReply *time = ask(&server, "TIME");
+    long long now =
+        CHECK(time && time->elements == 2) ? strtoll(time->element[0]->str, NULL, 10) * 1000000 : 0;
+    freeReplyObject(time);
+    snprintf(place, sizeof place, "%032d %016lld %010d %016lld %010d %019d %016d %s\n", 1, now,
+             LONG_MS, now + 2000LL * LONG_MS, LONG_MS, 1, 1, inbox);
+    freeReplyObject(ask(&server, "RPUSH {mortise:%s}:mortise:queue %s", name, place));
+}
+
+static bool is_first_ones(void *name)
+{
+    return ask_is(&server, "00000000000000000000000000000001", "GETRANGE mortise:%s 0 31",
+                  (const char *)name);
+}
+
+/* In a cluster: the connection of the first one broke, it listens again on another one, and the server has not noticed yet.
+ * Nevertheless it is its turn. The second time the release mostly takes along an acquire of the same client. */
+static void test_two_ears(void)
+{
+    static const char inbox[] = "mortise:inbox:n0000000000000000000000000000001",
+                      name[] = "two-ears";
+    mortise_client *client = open_at(&server, NULL, "handover_max = 0", NULL);
+    redisContext *ears[] = {listen_to(inbox), listen_to(inbox)};
+    for (int turn = 0; turn < 2; turn++) {
+        struct pending next = PENDING_INIT;
+        mortise_lease *lease = take(client, name);
+        put_place(name, inbox);
+        if (turn)
+            pending_start(&next, client, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+        give(lease);
+        CHECK(test_poll(is_first_ones, (void *)(uintptr_t)name, TEST_PATIENCE_MS));
+        mortise_info info = {.size = sizeof info};
+        EXPECT(OK, mortise_inspect(client, name, &info, &detail));
+        EXPECT(OK, mortise_break(client, name, info.token, &detail));
+        if (turn && EXPECT(OK, pending_join(&next)))
+            give(next.lease);
+    }
+    for (int i = 0; i < 2; i++)
+        redisFree(ears[i]);
+    close_client(client);
+}
+
 static const CU_TestInfo tests[] = {
     {"the deadline of what is handed over, every leg late", test_late},
     {"a push so late that the lock has gone on", test_too_late},
@@ -446,6 +503,7 @@ static const CU_TestInfo tests[] = {
     {"an old push, and nonsense", test_old_push},
     {"a push lost with its connection", test_lost},
     {"a push lost alone", test_lost_alone},
+    {"who has two subscriptions gets its turn", test_two_ears},
     {"the server is emptied while they wait", test_emptied},
     {"the server is restarted while they wait", test_restarted},
     {"more acquires than are let on the way", test_many},

@@ -24,7 +24,7 @@ if mine then
         call('set', KEYS[1], grant .. now .. ' ' .. now .. '\n' .. sub(place, 174), 'px', ttl)
         -- the inbox of a cluster: see tell() in include/queue
         local inbox, told = sub(place, 127, 172), nil
-        if sub(inbox, 15, 15) ~= 'n' or redis.pcall('pubsub', 'numsub', inbox)[2] == 1 then
+        if sub(inbox, 15, 15) ~= 'n' or (redis.pcall('pubsub', 'numsub', inbox)[2] or 0) > 0 then
             told = redis.pcall('publish', inbox, grant .. now .. sub(place, 89, 108))
         end
         if type(told) == 'number' and told > 0 then
