@@ -14,7 +14,7 @@ CONFIG is a template, in which @DIR@, @HOST@, the @PORT…@s and @SEED@ are repl
     faults=WORD,WORD…   the kinds of faults (see plan.py); a word given twice is twice as frequent; none
     seconds=N           how long there are faults, rate=N of them a second, each for up to `longest` times the ttl (2.5);
                         the `first` comes after 0.2 seconds
-    calm=N              for how many seconds the run goes on without faults (2, at night 10), with the ttl calm_ttl=MS
+    calm=N              for how many seconds the run goes on without faults (2, at night 4), with the ttl calm_ttl=MS
                         (20000), so that no claim expires. Then nobody may wait longer than patience=MS (8000), or fail
                         after that time. The default is less than the time after which a SQL driver polls (10000), and
                         five times the longest wait on a machine that was far too busy
@@ -39,8 +39,8 @@ CONFIG is a template, in which @DIR@, @HOST@, the @PORT…@s and @SEED@ are repl
 
 Environment: MORTISE_TORTURE, MORTISE_CHECK, MORTISE_PROXY, MORTISE_COMMAND, MORTISE_SOURCE_DIR. If they are set,
 $MORTISE_TORTURE_SECONDS is the length of a run, and $MORTISE_TORTURE_SEEDS the number of fresh seeds after the given one;
-with MORTISE_NIGHTLY=1 half a minute and five. At night each kind of fault must have occurred, and at least one fault in twenty
-seconds. MORTISE_TORTURE_KEEP=1 keeps the histories. The counts of faults are added to $MORTISE_TORTURE_REPORT/NAME, which
+with MORTISE_NIGHTLY=1 twelve seconds (a load: half a minute or one) and four. If all runs of a row together last for five minutes, each
+kind of fault must have occurred, and at least one fault in twenty seconds; report.py looks at all rows of a shorter night. MORTISE_TORTURE_KEEP=1 keeps the histories. The counts of faults are added to $MORTISE_TORTURE_REPORT/NAME, which
 report.py sums up.
 Exit code 0: all is well; 1: not, and the directory with the histories is kept and printed; 77: no server."""
 import os
@@ -174,9 +174,9 @@ def main():
     usual, seen = (settings["seconds"], settings["fresh"]), Seen()
     at_night = os.environ.get("MORTISE_NIGHTLY") == "1"
     if at_night:
-        usual = 60 if settings["load"] else 30, 5
+        usual = max(30, settings["seconds"]) if settings["load"] else 12, 4
         if not settings["load"]:
-            settings["calm"] = 10
+            settings["calm"] = 4
     settings["seconds"] = float(os.environ.get("MORTISE_TORTURE_SECONDS", usual[0]))
     fresh = 0 if settings["load"] else int(os.environ.get("MORTISE_TORTURE_SEEDS", usual[1]))
     seeds += [fresh_seed() for _ in range(fresh)]
