@@ -125,7 +125,7 @@ function(mortise_package_documents COMPONENT PACKAGE)
 endfunction()
 mortise_package_documents(dev libmortise-dev PAGES cxx.md driver-guide.md fencing.md promises.md threading.md
     EXAMPLES hello.c EXAMPLE_FOLDERS driver-skeleton event-loops)
-mortise_package_documents(command mortise PAGES ../README.md choosing.md configuration.md etcd.md migrating.md mysql.md postgres.md recipes.md redis.md redlock.md sqlite.md zookeeper.md)
+mortise_package_documents(command mortise PAGES ../README.md choosing.md configuration.md etcd.md migrating.md mysql.md postgres.md recipes.md redis.md redlock.md sqlite.md upgrading.md zookeeper.md)
 mortise_package_documents(plugins mortise-plugins PAGES plugins.md operating.md EXAMPLES grafana-dashboard.json prometheus-rules.yml)
 if(TARGET mortise-serve)
     mortise_package_documents(serve mortise-serve PAGES operating.md)
