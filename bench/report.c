@@ -1,5 +1,4 @@
-/* report.c - a benchmark's figures as a table for people and as JSON for report.sh. One JSON object per
- * line below the head, so that awk is enough to read it. Computes nothing. */
+/* report.c - a benchmark's figures as a table for people, and as JSON for mortise-bench. Computes nothing. */
 #include "report.h"
 
 #include <stdio.h>
@@ -26,11 +25,18 @@ static void print_row(const char *label, struct report_figure figure, const char
            figure_text(figure.most, most, sizeof(most)), unit);
 }
 
+static const char *verdict_text(enum report_verdict verdict)
+{
+    static const char *const texts[] = {
+        [REPORT_MET] = "met", [REPORT_MISSED] = "missed", [REPORT_NOT_DECIDED] = "not decided"};
+    return texts[verdict];
+}
+
 static void print_check(const struct report_check *check)
 {
     char target[64] = "";
     if (check->series == NULL) {
-        printf("  %-52s %10s %33s\n", check->label, "", check->met ? "holds" : "DOES NOT HOLD");
+        printf("  %-52s %10s %33s\n", check->label, "", check->verdict == REPORT_MET ? "holds" : "DOES NOT HOLD");
         return;
     }
     if (check->bound == BENCH_TOLD) {
@@ -40,7 +46,7 @@ static void print_check(const struct report_check *check)
     snprintf(target, sizeof(target), "(at %s %g%s%s) %s",
              check->bound == BENCH_AT_MOST ? "most" : "least", check->target,
              check->over == NULL ? " " : "", check->over == NULL ? check->series->unit : "",
-             check->met ? "met" : "MISSED");
+             verdict_text(check->verdict));
     print_row(check->label, check->figure, target);
 }
 
@@ -156,7 +162,9 @@ static void write_check(FILE *file, const struct report_check *check)
     if (check->series != NULL && check->bound != BENCH_TOLD)
         fprintf(file, ", \"bound\": \"at %s\", \"target\": %g",
                 check->bound == BENCH_AT_MOST ? "most" : "least", check->target);
-    fprintf(file, ", \"met\": %s}", check->met ? "true" : "false");
+    fprintf(file, ", ");
+    write_text(file, "verdict", verdict_text(check->verdict));
+    fputc('}', file);
 }
 
 static void write_all_series(FILE *file, const struct report *report)

@@ -6,7 +6,11 @@
 
 struct report_figure {
     double median, least, most;
+    double low, high; /* the median of more rounds lies between these in nine cases of ten */
 };
+
+/* Not decided: the target lies between low and high. */
+enum report_verdict { REPORT_MET, REPORT_MISSED, REPORT_NOT_DECIDED };
 
 struct report_check {
     const char *key, *label;
@@ -15,7 +19,7 @@ struct report_check {
     double target;
     bool measured; /* else there is nothing to tell */
     struct report_figure figure;
-    bool met;
+    enum report_verdict verdict;
 };
 
 struct report {

@@ -2,7 +2,7 @@
  * costs beside the create that it is made of, a cycle beside the same requests one after the other, a
  * hand-over beside a delete and the event that tells of it; and what many held locks cost.
  *
- * zookeeper.sh starts the servers; $MORTISE_BENCH_ZOOKEEPER is HOST:PORT of one. $MORTISE_BENCH_KIND says which it
+ * `mortise-bench --workload floors` starts the servers; $MORTISE_BENCH_ZOOKEEPER is HOST:PORT of one. $MORTISE_BENCH_KIND says which it
  * is: it waits for its disk ("zookeeper", the default: all figures), it does not ("zookeeper_unforced"), or it does
  * not and shares a processor with the program ("zookeeper_one"): in the latter two cycles alone. */
 #include "common.h"
@@ -313,7 +313,7 @@ int main(int argc, char **argv)
     char url[256];
     bench_begin(argc, argv, kind->name, kind->title, 0.5);
     if (server == NULL)
-        bench_die("run it by zookeeper.sh, which starts a server");
+        bench_die("run it by mortise-bench --workload floors, which starts a server");
     snprintf(url, sizeof(url), "zookeeper://%s/bench?session_timeout=%dms&handover_max=0", server,
              TIMEOUT_MS);
     zookeeper_bare = zookeeper_connect(server);

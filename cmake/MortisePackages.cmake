@@ -102,7 +102,6 @@ if(TARGET conformance)
 endif()
 if(TARGET adapter-mortise)
     mortise_package(bench NAME mortise-bench SECTION utils MULTI_ARCH foreign DEPENDS "${same_library}, python3"
-        RECOMMENDS "gnuplot-nox"
         SUMMARY "distributed locks: compare the drivers"
         TEXT "This measures the drivers beside bare clients of their servers, and other\nlocks, and writes a report.")
 endif()

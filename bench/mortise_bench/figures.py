@@ -6,6 +6,7 @@ A *case* is one subject doing one workload in one place: {"workload", "place", "
 median, quartiles, least and most are told: what else the machine did meets both alike."""
 
 import json
+import math
 import statistics
 
 FORMAT = "mortise-bench/1"
@@ -98,6 +99,26 @@ def main_figure(case):
     return next((name for name in names if name in case["figures"]), None)
 
 
+SURE = 0.9  # how sure it is that the median of all rounds that there could be lies between "low_sure" and "high_sure"
+
+
+def sure_rank(count):
+    """The largest k for which the median lies between the k-th least and the k-th most of `count` rounds with a probability of
+    SURE (order statistics: a round is below the median like a coin falls on tails). 1, if there are too few rounds."""
+    outside, rank = 2 * 0.5**count, 1
+    while 1 - outside - 2 * math.comb(count, rank) * 0.5**count >= SURE and 2 * (rank + 1) <= count:
+        outside += 2 * math.comb(count, rank) * 0.5**count
+        rank += 1
+    return rank
+
+
+def sure(rounds):
+    """[low, high] of the median."""
+    values = sorted(rounds)
+    rank = sure_rank(len(values))
+    return [values[rank - 1], values[-rank]]
+
+
 def ratio(rounds, over):
     """Of each round; None where neither round can be compared."""
     ratios = [mine / other for mine, other in zip(rounds, over) if mine is not None and other]
@@ -184,4 +205,6 @@ def read(path):
         result = json.load(file)
     if result.get("format") != FORMAT:
         raise ValueError(f"{path}: not of the form {FORMAT}")
+    for row in result.get("targets", ()):  # written before there were four verdicts
+        row.setdefault("verdict", {True: "met", False: "missed", None: "not judged"}[row["met"]])
     return result

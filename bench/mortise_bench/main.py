@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 
-from . import figures, page, pictures, run, subjects
+from . import figures, floors, page, run, subjects
 from .tables import number, target_cells
 
 
@@ -17,7 +17,7 @@ def arguments():
     )
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--quick", action="store_true", help="few and short rounds: does everything run (default)")
-    how.add_argument("--full", action="store_true", help="enough rounds for figures that you can use: about 18 minutes")
+    how.add_argument("--full", action="store_true", help="enough rounds for figures that you can use: about an hour")
     parser.add_argument("-C", dest="configs", metavar="CONFIG|URL", action="append", default=[],
                         help="measure this backend (may be repeated) instead of private servers")  # fmt: skip
     parser.add_argument("--workload", metavar="NAME,…", action="append", default=[],
@@ -30,10 +30,8 @@ def arguments():
     parser.add_argument("--check", action="store_true",
                         help="the exit status is 1 if a target was missed or not judged, or anything was left out")  # fmt: skip
     parser.add_argument("--json", metavar="FILE", help="write the figures to FILE")
-    parser.add_argument("--html", metavar="FILE", help="write the report to FILE; needs gnuplot")
+    parser.add_argument("--html", metavar="FILE", help="write the report to FILE")
     options = parser.parse_args()
-    if options.html and not pictures.available(): # not after half an hour of measuring
-        parser.error("--html needs gnuplot, which is not installed: apt-get install gnuplot-nox")
     return parser, options
 
 
@@ -66,11 +64,19 @@ def print_cases(result):
         )
 
 
+def print_floors(result):
+    """As bench/NAME prints it by itself, without its series."""
+    for told in result["floors"]:
+        print("\n" + ", ".join(floors.title_of(told)))
+        for label, median, spread, target, verdict in floors.table_rows(told):
+            print(f"  {label[:52]:52} {median:>14} {spread:>22}  {f'({target}) {verdict}' if target else ''}".rstrip())
+
+
 def print_targets(result):
     print("\ntargets" if result["targets"] else "")
     for row in result["targets"]:
         met, where, what, bound, found = target_cells(row)
-        print(f"  {met:10} {where:16} {what:32} {bound}: {found}")
+        print(f"  {met:12} {where:16} {what:32} {bound}: {found}")
     for entry in result["left_out"]:
         print(f"left out: {entry['what']}: {entry['why']}")
 
@@ -107,7 +113,7 @@ def outputs(options, result):
         yield "the figures", lambda: figures.write(options.json, result)
     if options.html:
         yield "the report", lambda: page.write(options.html, result)
-    yield "the tables", lambda: (print_cases(result), print_curves(result), print_targets(result))
+    yield "the tables", lambda: (print_cases(result), print_curves(result), print_floors(result), print_targets(result))
 
 
 def write_all(options, result):
@@ -130,7 +136,8 @@ def main():
     parser, options = arguments()
     wanted = chosen(parser, "--workload", options.workload, run.WORKLOADS)
     if not options.workload:
-        wanted = [name for name in wanted if name not in run.ASKED_FOR]
+        unwanted = {*run.ASKED_FOR, *([run.FLOORS] if options.backend or options.place or options.configs else [])}
+        wanted = [name for name in wanted if name not in unwanted]
     backends = chosen(parser, "--backend", options.backend, list(subjects.KINDS))
     first = min(os.sched_getaffinity(0))
     places = {"one": {first}, "free": None}
@@ -146,6 +153,6 @@ def main():
         result = everything.everything()
     except KeyboardInterrupt as signalled:
         return 128 + (signalled.args[0] if signalled.args else signal.SIGINT)
-    if not write_all(options, result) or not result["cases"]:
+    if not write_all(options, result) or not (result["cases"] or result["floors"]):
         return 1
     return 0 if not options.check or all_well(result) else 1

@@ -1,12 +1,16 @@
-"""What docs/performance.md tells of a run: tables in Markdown, between two marks of the page."""
+"""What the pages of docs/ tell of a run, in Markdown, each block between two marks: a summary for five minutes, and all tables."""
 
 import re
 
-from .figures import group_of
-from .tables import TARGETS, number, spread, target_cells, targets_note, versions, warm_up
+from . import floors
+from .figures import KNOWN, group_of
+from .tables import BACKENDS, TARGETS, number, spread, target_cells, targets_note, versions, warm_up
+from .targets import MET, MISSED, NOT_DECIDED, NOT_JUDGED, strict, witnessed
 
-FIRST = "<!-- comparison: written by bench/page -->"
-LAST = "<!-- end of comparison -->"
+
+def marks(block):
+    """The lines between which a block of a page lies."""
+    return f"<!-- {block}: written by bench/page -->", f"<!-- end of {block} -->"
 
 
 def row(cells):
@@ -74,10 +78,100 @@ def targets(result):
     return "\n".join([row(TARGETS), "|---|---|---|---|---|", *rows])
 
 
-def text(result):
+# ---- the summary -------------------------------------------------------------------------------------------------------
+
+
+def machine_text(machine):
+    return f"{machine['processor']}, {machine['cores']} cores, {machine['system']}, {machine['kernel']}, {machine['date']}"
+
+
+def found_of(cases, place, workload, accepts):
+    """The driver's case of one backend that fits; None if there is none."""
+    fitting = (
+        case for case in cases
+        if case["kind"] == "driver" and (case["workload"], case["place"]) == (workload, place) and accepts(case)
+    )  # fmt: skip
+    return next(fitting, None)
+
+
+def both(cases, cell, workload, accepts):
+    """A cell for each place in which there is such a case."""
+    found = ((place, found_of(cases, place, workload, accepts)) for place in ("one", "free"))
+    return ", ".join(f"{cell(case)} {place}" for place, case in found if case and cell(case))
+
+
+def summary_row(cases):
+    def of_floor(case):
+        return ratio_text(case, "rate")
+
+    def of_rival(case):
+        ratio = case["of_rival"].get("rate")
+        return f"{ratio['median']:.3g}" if ratio else ""
+
+    def to_grant(case):
+        found = case["figures"].get("to_grant")
+        return f"{number(found['median'])} ms" if found else ""
+
+    killed = found_of(cases, "free", "fail", witnessed)
+    return (
+        BACKENDS[cases[0]["backend"]],
+        both(cases, of_floor, "cycle", lambda case: case["shape"] == "1 caller"),
+        both(cases, of_rival, "cycle", lambda case: case["shape"] == "1 caller"),
+        both(cases, of_rival, "contend", lambda case: strict(case) and case["shape"].endswith(", empty")),
+        both(cases, of_rival, "contend", lambda case: not strict(case) and case["shape"].endswith(", empty")),
+        to_grant(killed) if killed else "",
+    )
+
+
+SUMMARY = (
+    "", "one caller, of the floor's rate", "of the best rival's rate", "64 callers in strict order, of the best rival's",
+    "64 callers with hand-over in the process, which no rival has, of the best rival's", "from a kill to the next grant, with a witness",
+)  # fmt: skip
+
+
+def verdict_lines(rows):
+    """What is missed, and what this run does not decide."""
+    lines = []
+    for verdict, title in ((MISSED, "Missed"), (NOT_DECIDED, "Not decided by this run"), (NOT_JUDGED, "Not judged")):
+        of_it = [row for row in rows if row["verdict"] == verdict]
+        lines += [f"\n**{title}:**\n"] if of_it else []
+        lines += [f"- {where}, {what}: {bound}. Measured: {found}." for _, where, what, bound, found in map(target_cells, of_it)]
+    return "\n".join(lines).strip()
+
+
+def summary(result):
+    by_backend = {}
+    for case in result["cases"]:
+        by_backend.setdefault(case["backend"], []).append(case)
+    rows = result["targets"]
+    counts = ", ".join(
+        f"{sum(row['verdict'] == verdict for row in rows)} {verdict}" for verdict in (MET, MISSED, NOT_DECIDED, NOT_JUDGED)
+    )
+    table_lines = [row(SUMMARY), "|---|" + "---|" * (len(SUMMARY) - 1), *(row(summary_row(cases)) for cases in by_backend.values())]
+    parts = [f"{machine_text(result['machine'])}. Of {len(rows)} targets: {counts}.", "\n".join(table_lines), verdict_lines(rows)]
+    return "\n\n".join(filter(None, parts))
+
+
+# ---- all of it ---------------------------------------------------------------------------------------------------------
+
+
+def floor_tables(result):
+    """Of the programs of bench/."""
+    parts = [f"{machine_text(result['machine'])}."]
+    for told in result.get("floors", ()):
+        name, title = floors.title_of(told)
+        lines = [f"**`{name}`**: {title}.", "", row(("", "median", "least to most", "target", "")), "|---|---|---|---|---|"]
+        for label, median, between, target, verdict in floors.table_rows(told):
+            bold = f"**{label}**" if target else label
+            lines.append(row((bold, median, between, target, verdict if verdict in ("", MET) else f"**{verdict}**")))
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def comparison(result):
     machine, method = result["machine"], result["method"]
     parts = [
-        f"{machine['processor']}, {machine['cores']} cores, {machine['system']}, {machine['kernel']}, {machine['date']}; "
+        f"{machine_text(machine)}; "
         f"median of the rounds ({', '.join(f'{name} {count}' for name, count in method['rounds'].items())}; of holders "
         f"{method['kills']} are killed, the rest is measured once), beside it the least and the most of them; "
         f"{warm_up(method)}. *one*: client and server on one processor; *free*: not pinned. *Closed loop*: each caller asks again "
@@ -96,11 +190,34 @@ def text(result):
     return "\n\n".join(parts)
 
 
+def scale_table(result):
+    """How each curve begins and ends, its slope, and what it comes to for many hosts."""
+    lines = [row(("", "", "least size", "largest size", "slope", "steeper than linear from", "for 10,000")), "|---|---|---|---|---|---|---|"]
+    for told in result.get("curves", ()):
+        for found in told["figures"]:
+            unit, _, words = KNOWN[found["figure"]]
+            (few, less), (many, more) = found["points"][0], found["points"][-1]
+            what = f"{words.removesuffix(' for each').removesuffix(', for each')}, {unit}"
+            bends = "" if found["bends"] is None else f"{found['bends']:,}"
+            ends = (f"{number(less)} at {few:,}", f"{number(more)} at {many:,}", f"{found['slope']:.3g}", bends, number(found["hosts"]))
+            lines.append(row((f"{BACKENDS[told['backend']]}, {told['words']}", what, *ends)))
+    return f"{machine_text(result['machine'])}.\n\n" + "\n".join(lines)
+
+
+BLOCKS = {"summary": summary, "comparison": comparison, "floors": floor_tables, "scale": scale_table}
+
+
 def write(path, result):
+    """Each block that the page has; an error if it has none."""
     with open(path, encoding="utf-8") as file:
         page = file.read()
-    between = re.compile(f"^{re.escape(FIRST)}$.*^{re.escape(LAST)}$", re.M | re.S)
-    if not between.search(page):
-        raise ValueError(f"{path} lacks the lines \"{FIRST}\" and \"{LAST}\"")
+    written = 0
+    for block, text in BLOCKS.items():
+        first, last = marks(block)
+        between = re.compile(f"^{re.escape(first)}$.*^{re.escape(last)}$", re.M | re.S)
+        page, count = between.subn(lambda _, lines=(first, text(result), last): "\n\n".join(lines), page)
+        written += count
+    if not written:
+        raise ValueError(f"{path} has no block between lines like \"{marks('summary')[0]}\" and \"{marks('summary')[1]}\"")
     with open(path, "w", encoding="utf-8") as file:
-        file.write(between.sub(lambda _: f"{FIRST}\n\n{text(result)}\n\n{LAST}", page))
+        file.write(page)

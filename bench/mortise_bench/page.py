@@ -3,22 +3,13 @@
 import html
 from pathlib import Path
 
-from . import pictures
-from .figures import MAIN, group_of
-from .tables import cases_table, summary_table, targets_table, texts_table, versions, warm_up
+from . import floors, pictures
+from .figures import KNOWN, MAIN, group_of
+from .targets import MET, MISSED, NOT_DECIDED, NOT_JUDGED
+from .tables import BACKENDS, cases_table, plain_table, summary_table, targets_table, texts_table, versions, warm_up
 
 KIND_COLOUR = {"driver": 1, "floor": 2, "rival": 3}
 LINE_COLOURS = {"driver": (1, 7), "floor": (2, 8), "rival": (3, 4, 5, 6)}
-BACKENDS = {
-    "sqlite": "SQLite",
-    "redis": "One Redis server",
-    "redlock": "Five Redis servers",
-    "postgres": "PostgreSQL",
-    "mysql": "MySQL",
-    "zookeeper": "ZooKeeper",
-    "etcd": "etcd",
-    "config": "As configured",
-}
 PLACES = {"one": "all on one processor", "free": "not pinned"}
 
 
@@ -71,7 +62,7 @@ def curve(histogram):
     for upper, count in histogram:
         below += count
         above = max(total - below, 0.5) / total
-        found.append((f"{1 / above:.6g}", f"{upper / 1e3:.6g}"))
+        found.append((1 / above, upper / 1e3))
     return found
 
 
@@ -104,8 +95,8 @@ def scaling_pictures(cases):
                 series.append((same[0]["label"], colour[same[0]["subject"]], points))
         if series:
             caption, counts = title_of(group[0]), sorted({count for _, _, points in series for count, _ in points})
-            more = f"set yrange [0:*]\nset xtics ({', '.join(map(str, counts))})"
-            yield figure(caption, pictures.lines(caption, series, "threads", "cycles a second", "x", more=more))
+            drawn = pictures.lines(caption, series, "threads", "cycles a second", "x", from_zero="y", marks=counts)
+            yield figure(caption, drawn)
 
 
 def contend_pictures(cases):
@@ -126,21 +117,41 @@ def wait_pictures(cases):
             points = sorted((int(case["shape"].split()[0]), case["figures"]["requests"]["median"]) for case in same)
             series.append((same[0]["label"], colour[same[0]["subject"]], points))
         caption = BACKENDS[group[0]["backend"]]
-        more = "set yrange [0:*]\nset xrange [0:*]"
-        yield figure(caption, pictures.lines(caption, series, "waiting clients", "requests a second", more=more))
+        yield figure(caption, pictures.lines(caption, series, "waiting clients", "requests a second", from_zero="xy"))
 
 
 def fail_pictures(cases):
     for case in cases:
         if case.get("timeline"):
-            half = [(f"{at:.2f}", max(median, 1e-3)) for at, median, *_ in case["timeline"]]
-            longest = [(f"{at:.2f}", max(most, 1e-3)) for at, _, most, *_ in case["timeline"]]
+            half = [(at, max(median, 1e-3)) for at, median, *_ in case["timeline"]]
+            longest = [(at, max(most, 1e-3)) for at, _, most, *_ in case["timeline"]]
             series = [("half of them within", 1, half), ("longest", 3, longest)]
             caption = f"{BACKENDS[case['backend']]}, {case['shape']}"
             svg = pictures.lines(
                 caption, series, "s, when a cycle was due", "ms until it was done", "y", events=case["events"]
             )
             yield figure(caption, svg)
+
+
+def scale_pictures(curves):
+    """A picture for each figure of each curve, with a line for each backend."""
+    groups = {}
+    for told in curves:
+        for found in told["figures"]:
+            groups.setdefault((told["words"], found["figure"]), []).append((told["backend"], found["points"]))
+    for (words, name), members in groups.items():
+        unit, _, figure_words = KNOWN[name]
+        series = [(BACKENDS[backend], number, points) for number, (backend, points) in enumerate(members, 1)]
+        total = figure_words.removesuffix(" for each").removesuffix(", for each")
+        caption = f"{words}: {total}"
+        yield figure(caption, pictures.lines(caption, series, words, f"{total}, {unit}", "xy"))
+
+
+def scale_part(result):
+    """Curves belong to the whole run, not to one case."""
+    drawn = drawn_of(scale_pictures, result.get("curves") or [])
+    text = "One thing becomes many times as many. Both axes are logarithmic: a straight line that rises by one decade in a decade is linear."
+    return f"<h2>Scale</h2><p class=soft>{text}</p><div class=pictures>{drawn}</div>" if drawn else ""
 
 
 PARTS = (
@@ -170,13 +181,23 @@ PARTS = (
 )  # fmt: skip
 
 
+def floors_part(result):
+    """What the programs of bench/ measured."""
+    tables = ""
+    for told in result.get("floors", ()):
+        name, title = floors.title_of(told)
+        rows = list(floors.table_rows(told))
+        tables += f"<h3>{html.escape(name)}</h3><p class=soft>{html.escape(title)}</p>"
+        tables += plain_table(("", "median", "least to most", "target", ""), rows, (3, 4))
+    text = "Parts of the drivers, beside the same requests by the bare client library in the same program."
+    return f"<h2>What the library adds</h2><p class=soft>{text}</p><details><summary>All programs</summary>{tables}</details>" if tables else ""
+
+
 def drawn_of(draw, cases):
     """What cannot be drawn is told, and the rest stands."""
-    if not pictures.available():
-        return ""
     try:
         return "".join(draw(cases))
-    except (RuntimeError, ValueError, KeyError, IndexError) as error:
+    except (ValueError, KeyError, IndexError) as error:
         return f"<p class=warning>Not drawn: {html.escape(str(error))}</p>"
 
 
@@ -265,12 +286,12 @@ REORDERING = {
 
 def verdict(result):
     """The answer first; then the two words that the tables use without a word."""
-    judged = result["targets"]
-    met = sum(row["met"] is True for row in judged)
-    missed = [row for row in judged if row["met"] is False]
+    rows = result["targets"]
+    counts = {word: sum(row["verdict"] == word for row in rows) for word in (MET, MISSED, NOT_DECIDED, NOT_JUDGED)}
+    missed = [row for row in rows if row["verdict"] == MISSED]
     lines = [
-        f"{met} of {len(judged)} targets are met, {len(missed)} are missed, "
-        f"{len(judged) - met - len(missed)} could not be judged.",
+        f"{counts[MET]} of {len(rows)} targets are met, {counts[MISSED]} are missed, {counts[NOT_DECIDED]} are not decided by "
+        f"this run, {counts[NOT_JUDGED]} could not be judged.",
         *(f"Missed: {row['bound']}." for row in missed[:2]),
         "Place: \"one\" means that client and server share one processor, \"free\" that the system chooses.",
         "Shape: \"8 × 8, empty\" means 8 processes of 8 threads that take one lock and do nothing under it.",
@@ -280,9 +301,7 @@ def verdict(result):
 
 def write(path, result):
     style = (Path(__file__).parent / "style.css").read_text(encoding="utf-8")
-    parts = "".join(part(result, *words) for words in PARTS)
-    if not pictures.available():
-        parts = "<p class=warning>There are no pictures: gnuplot is not installed.</p>" + parts
+    parts = "".join(part(result, *words) for words in PARTS) + scale_part(result) + floors_part(result)
     body = head(result) + verdict(result) + summary_table(result) + targets_table(result) + parts + method_text(result) + left_out(result)
     Path(path).write_text(
         "<!doctype html>\n<html lang=en><head><meta charset=utf-8>"

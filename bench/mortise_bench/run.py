@@ -4,18 +4,20 @@ import contextlib
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import adapter, costs, failures, figures, machine, scale, servers, subjects, targets, workloads
+from . import adapter, costs, failures, figures, floors, machine, scale, servers, subjects, targets, workloads
 from .servers import NotHere, Servers
 
 ROUNDS = {"cycle": workloads.cycle, "contend": workloads.contend, "state": workloads.state}
 ONCE = {"wait": costs.wait, "renew": costs.renew, "fail": failures.fail, "scale": scale.scale}
-WORKLOADS = (*ROUNDS, *ONCE)
+FLOORS = "floors"  # of no backend: programs that choose for themselves
+WORKLOADS = (*ROUNDS, *ONCE, FLOORS)
 ASKED_FOR = ("scale",)  # not among those that are measured where none is named
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -45,8 +47,8 @@ QUICK = Settings(
     {"hold": (10, 40), "crowd": (10, 40), "clients": (2, 4), "touch": (20, 80)}, 10,
 )  # fmt: skip
 FULL = Settings(
-    {"cycle": 5, "contend": 3, "state": 5}, 0.25, True,
-    {"cycle": 0.25, "contend": 0.6, "state": 0.1, "wait": 1.5, "renew": 3, "fail": 9, "scale": 3}, (8, 64), 8, 8, (0, 1000), (10, 100),
+    {"cycle": 5, "contend": 5, "state": 5}, 0.25, True,
+    {"cycle": 0.25, "contend": 3, "state": 0.1, "wait": 1.5, "renew": 3, "fail": 9, "scale": 3}, (8, 64), 8, 8, (0, 1000), (10, 100),
     (1000,), 5, 10,
     {"hold": DECADES[:5], "crowd": DECADES[:4], "clients": (10, 30, 100, 300, 1000, 2000), "touch": DECADES[:5]}, 20,
 )  # fmt: skip
@@ -130,6 +132,7 @@ class Run:
         self.settings, self.places, self.wanted = settings, places, wanted
         self.backends, self.configs, self.with_rivals = backends, configs, with_rivals
         self.cases, self.left_out, self.described, self.spent_s, self.rivaled = [], [], {}, {}, set()
+        self.floors = []
         self.folder = Path(tempfile.mkdtemp(prefix="mortise-bench-"))
         self.folder.chmod(0o711)
         self.progress = Progress(0)
@@ -152,7 +155,7 @@ class Run:
     def workloads_in(self, context):
         """What is counted on the server needs no second place."""
         last = list(self.places)[-1]
-        return [name for name in self.wanted if name in ROUNDS or context.place == last]
+        return [name for name in self.wanted if name in ROUNDS or (name in ONCE and context.place == last)]
 
     def cost_s(self, workload, case):
         """About; of all rounds together."""
@@ -176,7 +179,12 @@ class Run:
             for name in self.workloads_in(context):
                 cases = {**ROUNDS, **ONCE}[name](context)
                 total += sum(self.cost_s(name, case) for case in cases)
+        if FLOORS in self.wanted:
+            total += len(floors.there()) * self.floor_s()
         self.progress.planned_s = total
+
+    def floor_s(self):
+        return floors.QUICK_S if self.settings is QUICK else floors.EXPECTED_S
 
     # ---- doing it ----
 
@@ -270,6 +278,21 @@ class Run:
             if context.servers is not None:
                 context.servers.end()
 
+    def measure_floors(self):
+        """The programs share servers and places with nothing else, so they come last."""
+        cpu = min(next((cpus for cpus in self.places.values() if cpus), [0]))
+        for name in floors.absent():
+            self.leave_out(f"{FLOORS}: {name}", "not in this build (see what cmake says)")
+        for name in floors.there():
+            self.progress.tell(f"{FLOORS}: {name}")
+            began = time.monotonic()
+            try:
+                self.floors.append(floors.measure(name, self.settings is QUICK, self.folder, cpu))
+            except (floors.Failed, NotHere, OSError, ValueError, subprocess.TimeoutExpired) as error:
+                self.leave_out(f"{FLOORS}: {name}", error)
+            self.spent_s[f"{FLOORS}, {name}"] = round(time.monotonic() - began, 1)
+            self.progress.add(self.floor_s())
+
     def clear_away(self):
         """Whatever runs is ended before its folder goes. Not to be interrupted a second time."""
         before = {number: signal.signal(number, signal.SIG_IGN) for number in ENDING}
@@ -289,6 +312,8 @@ class Run:
             for context in self.contexts():
                 self.note_rivals(context)
                 self.measure(context)
+            if FLOORS in self.wanted:
+                self.measure_floors()
         finally:
             self.clear_away()
         figures.add_ratios(self.cases)
@@ -311,6 +336,7 @@ class Run:
             "left_out": self.left_out,
             "cases": self.cases,
             "curves": scale.curves(self.cases),
+            "floors": self.floors,
         }
-        result["targets"] = targets.rows(result)
+        result["targets"] = [*targets.rows(result), *floors.target_rows(self.floors)]
         return result

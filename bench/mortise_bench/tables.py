@@ -4,7 +4,18 @@ import html
 
 from .figures import KNOWN
 from .subjects import JAVA_S, V8_S
-from .targets import ordered, strict
+from .targets import MET, MISSED, NOT_DECIDED, NOT_JUDGED, ordered, strict
+
+BACKENDS = {
+    "sqlite": "SQLite",
+    "redis": "One Redis server",
+    "redlock": "Five Redis servers",
+    "postgres": "PostgreSQL",
+    "mysql": "MySQL",
+    "zookeeper": "ZooKeeper",
+    "etcd": "etcd",
+    "config": "As configured",
+}
 
 
 def number(value):
@@ -149,11 +160,14 @@ def summary_table(result):
 
 
 def target_cells(row):
-    met = {True: "met", False: "missed", None: "not judged"}[row["met"]]
-    return (met, f"{row['backend']}, {row['place']}", row["what"], row["bound"], row["found"])
+    where = ", ".join(filter(None, (row["backend"], row["place"])))
+    return (row["verdict"], where, row["what"], row["bound"], row["found"])
 
 
-HELD = "Ratios to a rival are held by the median of the rounds (least to most), all else by the worst."
+HELD = (
+    "The median of the rounds (least to most) decides a ratio to a rival, the worst round all else. Not decided: the bound lies "
+    "where the median of more rounds may be (nine of ten times it lies between the ranks of the rounds that say so)."
+)
 
 
 def targets_note(rows):
@@ -173,9 +187,9 @@ def targets_table(result):
     rows = result.get("targets")
     if not rows:
         return ""
-    missed = sum(not row["met"] for row in rows)
+    met = sum(row["verdict"] == MET for row in rows)
     table = plain_table(TARGETS, map(target_cells, rows), (1, 2, 3, 4))
-    for word in ("missed", "not judged"):
+    for word in (MISSED, NOT_DECIDED, NOT_JUDGED):
         table = table.replace(f"<td>{word}<", f"<td class=missed>{word}<")
     note = html.escape(targets_note(rows))
-    return f"<h2>Targets</h2><p class=soft>{len(rows) - missed} of {len(rows)} met. {note}</p>{table}"
+    return f"<h2>Targets</h2><p class=soft>{met} of {len(rows)} met. {note}</p>{table}"

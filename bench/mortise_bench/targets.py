@@ -1,11 +1,15 @@
 """The targets of mortise-bench, and whether a run met them. A ratio to a rival is held to its bound by the median of the
-rounds, and told with the spread of them: one round of a third of a second says little of two programs. Shares, waits,
-order and exclusion are held by the worst. A row is {"backend", "place", "what", "bound", "found", "met"}; met is None where it could not be judged."""
+rounds, and shown with their spread. If the bound lies where the true median may be (figures.sure), the verdict is "not
+decided". The worst case decides shares, waits, order and exclusion. A row is {"backend", "place", "what", "bound", "found",
+"verdict", "met"}; met is true or false for MET and MISSED, and None for the other two."""
 
-from .figures import KNOWN, MAIN, comparable, group_of, main_figure
+from .figures import KNOWN, MAIN, comparable, group_of, main_figure, sure
+
+MET, MISSED, NOT_DECIDED, NOT_JUDGED = "met", "missed", "not decided", "not judged"
 
 FAIR = ("redis", "zookeeper", "etcd")  # drivers that promise an order between processes: README.md, "Drivers"
-RIVAL_RATE, STRICT_RATE = 10, 1.5
+RIVAL_RATE, STRICT_RATE = 10, {"redis": 1.8}
+STRICT_RATE_ELSE = 1.5
 SPAWNED = ("sqlite", "etcd")  # whose only rival is a program that is started for each lock: no measure of a rate
 SHARE, WAIT_MS, OVERTAKES = 0.25, 250, 0.01
 WITNESS_MS = 30  # from a kill to the next grant
@@ -20,11 +24,22 @@ def ordered(case):
     return strict(case) and case["backend"] in FAIR
 
 
-def row(case, what, bound, found, met):
+def row(case, what, bound, found, verdict):
+    """verdict: one of the four words, or whether it is met."""
+    if not isinstance(verdict, str):
+        verdict = MET if verdict else MISSED
     return {
         "backend": case["target"] or case["backend"], "place": case["place"], "what": what, "bound": bound, "found": found,
-        "met": None if met is None else bool(met),
+        "verdict": verdict, "met": {MET: True, MISSED: False}.get(verdict),
     }  # fmt: skip
+
+
+def held(rounds, bound, more):
+    """The verdict on a median of which so many rounds are known. more: it has to be at least the bound, not at most."""
+    low, high = sure([value for value in rounds if value is not None])
+    if low >= bound if more else high <= bound:
+        return MET
+    return MISSED if (high < bound if more else low > bound) else NOT_DECIDED
 
 
 def told(value):
@@ -40,8 +55,9 @@ def rate_row(case, bound, words, rivaled):
         return []
     text, found = f"at least {bound:g} × the best rival's rate", case["of_rival"].get("rate")
     if found is None:
-        return [row(case, words, text, "there is no rival's rate", None)] if rivaled else []
-    return [row(case, words, text, f"{spread(found)} × {found['to']}", found["median"] >= bound)]
+        return [row(case, words, text, "there is no rival's rate", NOT_JUDGED)] if rivaled else []
+    of = f" (of {', '.join(found['among'])})" if len(found["among"]) > 1 else ""
+    return [row(case, words, text, f"{spread(found)} × {found['to']}{of}", held(found["rounds"], bound, True))]
 
 
 def contended(case, rivaled):
@@ -49,13 +65,13 @@ def contended(case, rivaled):
     shape, figures = case["shape"].partition(",")[0], case["figures"]
     words = f"contend, {shape}"
     if strict(case):
-        rows = rate_row(case, STRICT_RATE, f"{words}, handover_max = 0", rivaled)
+        rows = rate_row(case, STRICT_RATE.get(case["backend"], STRICT_RATE_ELSE), f"{words}, handover_max = 0", rivaled)
         if ordered(case) and "overtakes" in figures:
             worst = figures["overtakes"]["most"]
             found = f"at most {100 * worst:.3g} % of the grants passed by a process that waited"
             rows.append(row(case, f"{words}, handover_max = 0", f"strict order: at most {OVERTAKES:.0%}", found, worst <= OVERTAKES))
         return rows
-    rows = rate_row(case, RIVAL_RATE, words, rivaled)
+    rows = rate_row(case, RIVAL_RATE, f"{words}, with hand-over within a process, which no rival has", rivaled)
     seconds = case["long"]["seconds"] if case.get("long") else None
     if seconds is not None:
         share, wait_ms = case["long"]["least_share"], max(case["long"]["longest_wait"], figures["longest_wait"]["most"])
@@ -73,8 +89,8 @@ def witnessed(case):
 def freed(case):
     found = case["figures"]["to_grant"]
     text = f"{told(found['median'])} ms ({told(found['least'])} to {told(found['most'])})"
-    return row(case, "fail, holder killed, with a witness", f"median of at most {WITNESS_MS} ms", text,
-               found["median"] <= WITNESS_MS)  # fmt: skip
+    verdict = held(found["rounds"], WITNESS_MS, False)
+    return row(case, "fail, holder killed, with a witness", f"median of at most {WITNESS_MS} ms", text, verdict)
 
 
 def alone(cases):
@@ -83,34 +99,37 @@ def alone(cases):
     return row(cases[0], "contend", "one holder at a time", f"{overlaps + long:g} overlaps", overlaps + long == 0)
 
 
-def late_behind(case, name, rivals):
-    """What there is to say if it is not before them."""
+def beside(case, name, rivals):
+    """(verdict, what there is to say of a shape in which the driver is not surely before all of them)."""
     more, found = KNOWN[name][1] == "more", case["of_rival"].get(name)
     if found is None:  # the best rival has nothing of it: no ratio
         behind = not more and case["figures"][name]["most"] > 0
-        return f"{case['shape']}: {told(case['figures'][name]['most'])}, where {rivals[0]['label']} has none" if behind else None
-    behind = found["median"] < 1 if more else found["median"] > 1
-    return f"{case['shape']}: {spread(found)} × {found['to']}'s" if behind else None
+        words = f"{case['shape']}: {told(case['figures'][name]['most'])}, where {rivals[0]['label']} has none"
+        return (MISSED, words) if behind else (MET, "")
+    verdict = held(found["rounds"], 1, more)
+    return verdict, "" if verdict == MET else f"{case['shape']}: {spread(found)} × {found['to']}'s"
 
 
 def first_in(cases):
-    """In how many shapes there are rivals, and in which of them the driver is not before all of them."""
-    late, seen = [], 0
+    """The verdicts and words of all shapes in which there are rivals."""
+    found = []
     for case in cases:
         name = main_figure(case)
         rivals = comparable(case, cases, name)
-        if case["kind"] != "driver" or strict(case) or not rivals:
-            continue
-        seen += 1
-        late.append(late_behind(case, name, rivals))
-    return seen, list(filter(None, late))
+        if case["kind"] == "driver" and not strict(case) and rivals:
+            found.append(beside(case, name, rivals))
+    return found
+
+
+def worst(verdicts):
+    return next((verdict for verdict in (MISSED, NOT_DECIDED) if verdict in verdicts), MET)
 
 
 def of_group(cases, rivaled):
     drivers = [case for case in cases if case["kind"] == "driver"]
     workload = cases[0]["workload"]
     if workload == "contend":
-        for case in drivers:
+        for case in sorted(drivers, key=lambda case: not strict(case)):  # an order first: rivals know only that work
             if case["shape"].endswith(", empty"):
                 yield from contended(case, rivaled)
         if drivers:
@@ -120,12 +139,14 @@ def of_group(cases, rivaled):
             yield freed(case)
     cases = [case for case in cases if not witnessed(case)]
     drivers = [case for case in drivers if not witnessed(case)]
-    seen, late = first_in(cases)
+    seen = first_in(cases)
+    late = "; ".join(words for _, words in seen if words)
     words = {"rate": "more", "requests": "fewer requests", "to_grant": "sooner had"}.get(MAIN[workload])
     if seen:
-        yield row(drivers[0], workload, f"{words} than each rival, in all shapes", "; ".join(late) or "in all", not late)
+        verdict = worst([verdict for verdict, _ in seen])
+        yield row(drivers[0], workload, f"{words} than each rival, in all shapes", late or "in all", verdict)
     elif rivaled and drivers and MAIN[workload] == "rate":  # there, each rival has something to say
-        yield row(drivers[0], workload, f"{words} than each rival, in all shapes", "there is no rival", None)
+        yield row(drivers[0], workload, f"{words} than each rival, in all shapes", "there is no rival", NOT_JUDGED)
 
 
 WALL = ("set_up", "to_grant")  # what else the machine did is in it; their processor time is held to the bound

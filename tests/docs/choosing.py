@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""choosing.py - each order of magnitude in docs/choosing.md contains the figure that docs/performance.md has measured, and
+"""choosing.py - each order of magnitude in docs/choosing.md contains the figure that docs/performance-tables.md has, and
 each one is checked."""
 import os
 import re
@@ -36,7 +36,7 @@ def number(text):
 
 
 medians = {}
-for bench, table in re.findall(r"(?ms)^\*\*`bench/(\w+)`\*\*(.*?)(?=^\*\*`bench/|^#|\Z)", read("performance.md")):
+for bench, table in re.findall(r"(?ms)^\*\*`bench/(\w+)`\*\*(.*?)(?=^\*\*`bench/|^#|\Z)", read("performance-tables.md")):
     for case, median, unit in re.findall(r"(?m)^\| ([^|*]+) \| ([\d,.]+) (\S+) \|", table):
         medians[bench, case] = number(median) * UNITS.get(unit, 0)
 page = read("choosing.md")

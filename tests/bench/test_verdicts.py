@@ -1,0 +1,311 @@
+#!/usr/bin/env python3
+"""test_verdicts.py BENCH - ratios, curves, targets and the check of two runs, with figures that the test makes up. BENCH is the folder
+bench/ of the tree."""
+
+import copy
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+BENCH = Path(sys.argv.pop())
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(BENCH))
+
+from made_up import case, contended, result, sizes  # noqa: E402
+from mortise_bench import failures, figures, main, scale, tables, targets  # noqa: E402
+
+
+class Curves(unittest.TestCase):
+    def grown(self, name, values):
+        curves = scale.curves(sizes(name, values))
+        self.assertEqual(len(curves), 1)
+        return curves[0]["figures"][0] if curves[0]["figures"] else None, targets.grown(curves[0])
+
+    def test_linear(self):
+        found, row = self.grown("requests", {100: 10, 1000: 100, 10000: 1000, 100000: 10000})
+        self.assertEqual((found["slope"], found["bends"], found["hosts"]), (1, None, 1000))
+        self.assertTrue(row["met"])
+
+    def test_bend(self):
+        found, row = self.grown("requests", {100: 10, 1000: 100, 10000: 10000})
+        self.assertEqual((found["slope"], found["steps"], found["bends"]), (1.5, [1, 2], 1000))
+        self.assertFalse(row["met"])
+
+    def test_for_each_is_a_total(self):
+        found, row = self.grown("memory", {10000: 2000, 100000: 20000})
+        self.assertEqual((found["points"], found["slope"]), ([[10000, 2e7], [100000, 2e9]], 2))
+        self.assertFalse(row["met"])
+
+    def test_scatter_is_linear(self):
+        self.assertTrue(self.grown("requests", {1000: 100, 2000: 280, 20000: 2900})[1]["met"])
+        self.assertFalse(self.grown("requests", {1000: 100, 3000: 700})[1]["met"])
+
+    def test_times_of_the_clock_are_told(self):
+        found, row = self.grown("to_grant", {1000: 1, 10000: 100})
+        self.assertEqual((found["bends"], row["met"]), (1000, True))
+
+    def test_less_than_noise_is_no_point(self):
+        self.assertIsNone(self.grown("requests", {100: 0.1, 1000: 3})[0])
+        self.assertTrue(self.grown("requests", {100: 0.1, 1000: 10, 10000: 100})[1]["met"])
+
+    def test_more_hosts_than_measured(self):
+        found, _ = self.grown("requests", {100: 10, 1000: 100})
+        self.assertEqual(found["hosts"], 1000)
+
+
+class Ratios(unittest.TestCase):
+    def test_median_of_the_rounds_ratios(self):
+        ratio = result()["cases"][0]["ratios"]["rate"]
+        self.assertEqual((ratio["median"], ratio["least"], ratio["most"]), (0.8, 0.5, 0.9))
+
+    def test_no_floor_of_the_shape_no_ratio(self):
+        for at in (1, 4):
+            self.assertEqual(result()["cases"][at]["ratios"], {})
+
+    def test_the_best_rival_of_each_round(self):
+        cases = [
+            case("mortise", "driver", [10, 20, 30]),
+            case("a", "rival", [1, 10, 2]),
+            case("b", "rival", [5, 2, 6]),
+        ]
+        figures.add_ratios(cases)
+        ratio = cases[0]["of_rival"]["rate"]
+        self.assertEqual((ratio["rounds"], ratio["to"]), ([2, 2, 5], "<b>"))
+
+    def test_a_round_without_a_figure(self):
+        found = figures.figure("p50", [None, 4, 2])
+        self.assertEqual((found["rounds"], found["median"]), ([None, 4, 2], 3))
+        self.assertEqual(figures.ratio([None, 4, 2], [1, 2, 0])["rounds"], [2])
+
+    def test_a_tail_of_few_turns_is_not_told(self):
+        self.assertIsNone(figures.sure_quantile([[5, 999]], 0.99))
+        self.assertEqual(figures.sure_quantile([[5, 989], [7, 11]], 0.99), 7)
+
+
+class Targets(unittest.TestCase):
+    """Ratios are held by the median, all else by the worst round."""
+
+    def rows(self, *cases, rivals=()):
+        cases = list(cases)
+        figures.add_ratios(cases)
+        return targets.rows({"cases": cases, "method": {"rivals": rivals}})
+
+    def missed(self, *cases):
+        return [row["bound"] for row in self.rows(*cases) if not row["met"]]
+
+    def test_all_met(self):
+        rival = contended("rival", "rival", [10, 10, 10])
+        self.assertEqual(self.missed(contended("mortise", "driver", [100, 200, 300]), rival), [])
+
+    def verdicts(self, rates, bound="at least 10 × the best rival's rate"):
+        rows = self.rows(contended("mortise", "driver", rates), contended("rival", "rival", [10] * len(rates)))
+        return next(row["verdict"] for row in rows if row["bound"] == bound)
+
+    def test_the_median_misses(self):
+        rival = contended("rival", "rival", [10, 10, 10])
+        self.assertEqual(self.verdicts([100, 200, 300]), targets.MET)
+        self.assertEqual(self.verdicts([97, 98, 99]), targets.MISSED)
+        missed = self.missed(contended("mortise", "driver", [7, 8, 9]), rival)
+        self.assertEqual(missed, ["at least 10 × the best rival's rate", "more than each rival, in all shapes"])
+
+    def test_a_bound_within_the_spread_is_not_decided(self):
+        self.assertEqual(self.verdicts([99, 200, 300]), targets.NOT_DECIDED)
+        self.assertEqual(self.verdicts([99, 50, 101]), targets.NOT_DECIDED)
+        self.assertEqual(self.verdicts([9, 50, 101], "more than each rival, in all shapes"), targets.NOT_DECIDED)
+        told = self.rows(contended("mortise", "driver", [99, 200, 300]), contended("rival", "rival", [10, 10, 10]))
+        self.assertFalse(main.all_well({"left_out": [], "targets": told}))
+
+    def test_one_bad_round_of_many_decides_nothing(self):
+        """Of eight rounds the median lies between the second and the seventh in more than nine cases of ten."""
+        self.assertEqual([figures.sure_rank(count) for count in (1, 3, 5, 7, 8, 10, 11, 15)], [1, 1, 1, 1, 2, 2, 3, 4])
+        self.assertEqual(self.verdicts([1] + [200] * 7), targets.MET)
+        self.assertEqual(self.verdicts([1] + [200] * 6), targets.NOT_DECIDED)
+        self.assertEqual(self.verdicts([500] + [20] * 7), targets.MISSED)
+
+    def test_strict_order_stands_first(self):
+        rows = self.rows(contended("mortise", "driver", [1]), contended("mortise_strict", "driver", [1]), contended("a", "rival", [1]))
+        self.assertEqual([row["bound"] for row in rows if "the best rival's rate" in row["bound"]],
+                         ["at least 1.8 × the best rival's rate", "at least 10 × the best rival's rate"])  # fmt: skip
+
+    def test_who_the_best_is_of(self):
+        rows = self.rows(contended("mortise", "driver", [1]), contended("a", "rival", [1]), contended("b", "rival", [2]))
+        self.assertEqual(rows[0]["found"], "0.5 (0.5 to 0.5) × <b> (of <a>, <b>)")
+
+    def test_no_rival_is_not_judged(self):
+        """Where there ought to be one: it is not installed, or failed. So it is where nobody was to be beside it."""
+        one = contended("mortise", "driver", [100, 200, 300])
+        told = {row["bound"]: row["met"] for row in self.rows(one, rivals=["redis"])}
+        self.assertIsNone(told["at least 10 × the best rival's rate"])
+        self.assertIsNone(told["more than each rival, in all shapes"])
+        self.assertNotIn(None, [row["met"] for row in self.rows(one)])
+
+    def test_a_program_that_is_started_is_no_measure_of_a_rate(self):
+        cases = [contended("mortise", "driver", [100, 200, 300]), contended("flock", "rival", [90, 90, 90])]
+        for one in cases:
+            one["backend"] = "sqlite"
+        told = {row["bound"]: row["met"] for row in self.rows(*cases, rivals=["sqlite"])}
+        self.assertNotIn("at least 10 × the best rival's rate", told)
+        self.assertTrue(told["more than each rival, in all shapes"])
+        self.assertIn("flock(2)", tables.targets_note(self.rows(*cases)))
+
+    def test_requests_where_a_rival_has_none(self):
+        cases = [case("mortise", "driver", [1]), case("rival", "rival", [1])]
+        for one, requests in zip(cases, (3, 0)):
+            one.update(workload="wait", figures={"requests": figures.figure("requests", [requests])})
+        self.assertEqual(self.missed(*cases), ["fewer requests than each rival, in all shapes"])
+
+    def test_shares_and_waits(self):
+        missed = self.missed(contended("mortise", "driver", [1, 1, 1], longest_ms=250, share=0.24))
+        self.assertEqual(missed, ["no process under 0.25 of an even share in 10 s", "no wait of 250 ms"])
+
+    def test_order_is_asked_of_those_that_promise_it(self):
+        strict = contended("mortise_strict", "driver", [1, 1, 1])
+        self.assertEqual(self.missed(strict), ["strict order: at most 1%"])
+        strict["backend"] = "postgres"
+        self.assertEqual(self.missed(strict), [])
+
+    def test_two_holders(self):
+        one = contended("mortise", "driver", [1, 1, 1])
+        one["long"]["overlaps"] = 1
+        self.assertEqual(self.missed(one), ["one holder at a time"])
+
+
+class Well(unittest.TestCase):
+    """What --check makes of it."""
+
+    def test_missed_not_judged_left_out(self):
+        rows = [{"met": True}, {"met": True}]
+        self.assertTrue(main.all_well({"left_out": [], "targets": rows}))
+        self.assertFalse(main.all_well({"left_out": [{"what": "a case", "why": "it failed"}], "targets": rows}))
+        for met in (False, None):
+            self.assertFalse(main.all_well({"left_out": [], "targets": [*rows, {"met": met}]}))
+
+
+class Failures(unittest.TestCase):
+    def test_a_refused_cycle_lasts_until_the_next_that_was_had(self):
+        found = [(0, 1, 2, 3_000_000), (10_000_000, 0, 0, 11_000_000), (20_000_000, 25, 26, 30_000_000), (40_000_000, 0, 0, 41_000_000)]
+        self.assertEqual([took for _, took in failures.lasting_ms(found)], [3, 20, 10, 1])
+
+    def test_a_grant_before_the_holders_end_is_two_holders(self):
+        self.assertEqual(failures.Killed.told([(0, 5, 6, 7)], 6)["overlaps"], 1)
+        self.assertEqual(failures.Killed.told([(0, 2_000_000, 6, 7)], 1_000_000), {"to_grant": 1, "refused": 0, "overlaps": 0})
+        self.assertEqual(failures.Killed.told([(0, 0, 0, 7)], 6), {"refused": 1})
+
+
+class Check(unittest.TestCase):
+    def check(self, change, *words, quick=False, before=lambda cases: None):
+        """change, before: what is done to the cases of the new run, of the one before."""
+        with tempfile.TemporaryDirectory() as folder:
+            base, new = result(), copy.deepcopy(result())
+            change(new["cases"])
+            new["targets"] = targets.rows(new)
+            before(base["cases"])
+            base["targets"] = targets.rows(base)
+            base["method"]["quick"] = quick
+            figures.write(f"{folder}/base", base)
+            figures.write(f"{folder}/new", new)
+            self.assertEqual(figures.read(f"{folder}/base"), json.loads(json.dumps(base)))
+            command = [sys.executable, BENCH / "check", *words, f"{folder}/base", f"{folder}/new"]
+            return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+
+    def test_same_is_not_worse(self):
+        self.assertEqual(self.check(lambda cases: None).returncode, 0)
+
+    def test_a_worse_ratio_is_told(self):
+        def slower(cases):
+            cases[0] = case("mortise", "driver", [8, 11, 5])
+            figures.add_ratios(cases)  # 0.5 0.9 0.8 of the floor before, 0.08 0.11 0.1 now
+
+        done = self.check(slower)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("worse: cycle, one, redis, 1 caller, mortise, rate: 0.8 of the floor before, 0.1 now", done.stdout)
+        self.assertIn("missed: redis, one, cycle, more than each rival, in all shapes", done.stdout)
+
+    def test_a_slower_machine_is_not_worse(self):
+        def all_slower(cases):
+            for one in cases[:4]:
+                one["figures"]["rate"] = figures.figure("rate", [rate / 10 for rate in one["figures"]["rate"]["rounds"]])
+            figures.add_ratios(cases)
+
+        self.assertEqual(self.check(all_slower).returncode, 0)
+
+    def test_beside_the_best_rival_too(self):
+        def rival_is_faster(cases):
+            cases[3] = case("rival", "rival", [40, 80, 80])
+            figures.add_ratios(cases)
+
+        done = self.check(rival_is_faster)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("rate: 4.5 of the best rival before, 1.12 now", done.stdout)
+
+    def test_other_rivals_are_not_comparable(self):
+        """One that is gone would make the best of the others better."""
+
+        def another(cases):
+            cases.append(case("another", "rival", [30, 60, 60]))
+            figures.add_ratios(cases)
+
+        for change in ({"change": lambda cases: None, "before": another}, {"change": another}):
+            done = self.check(**change)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("not comparable: cycle, one, redis, 1 caller, mortise, rate: rivals <", done.stdout)
+            self.assertNotIn("worse:", done.stdout)
+
+    def test_tails_are_left_to_chance(self):
+        """Two runs of the same: p99 and the like have one value each, or are of one turn."""
+
+        def noisy(*values):
+            def make(cases):
+                for one, value in zip((cases[0], cases[2]), values):
+                    for name in ("p99", "p999", "handover_p99", "longest_wait"):
+                        one["figures"][name] = figures.figure(name, [value])
+                figures.add_ratios(cases)
+
+            return make
+
+        for one, other in ((noisy(10, 10), noisy(30, 10)), (noisy(30, 10), noisy(10, 30))):
+            done = self.check(other, before=one)
+            self.assertEqual((done.returncode, done.stdout.count("\n")), (0, 1), done.stdout)
+
+    def test_a_target_that_is_gone_is_told(self):
+        def without_rival(cases):
+            del cases[3]
+            figures.add_ratios(cases)
+
+        done = self.check(without_rival)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("not judged: redis, one, cycle, more than each rival, in all shapes: in all before", done.stdout)
+
+    def test_a_target_whose_row_is_gone_is_told(self):
+        def row_of_sharing(cases):
+            cases.append(contended("mortise", "driver", [1, 1, 1]))
+            figures.add_ratios(cases)
+
+        done = self.check(lambda cases: None, before=row_of_sharing)
+        self.assertIn("not judged: redis, one, contend, one holder at a time: 0 overlaps before", done.stdout)
+
+    def test_two_holders_are_worse_on_any_machine(self):
+        def overlap(cases):
+            cases[0]["figures"]["overlaps"] = figures.figure("overlaps", [0, 1, 0])
+
+        done = self.check(overlap)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("overlaps: 0 before, 1 now", done.stdout)
+
+    def test_a_missing_case_is_told(self):
+        done = self.check(lambda cases: cases.pop(1))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("not measured: cycle, one, redis, 4 threads, mortise", done.stdout)
+
+    def test_quick_runs_only_if_told(self):
+        self.assertEqual(self.check(lambda cases: None, quick=True).returncode, 2)
+        self.assertEqual(self.check(lambda cases: None, "--quick", quick=True).returncode, 0)
+
+    def test_nothing_in_common(self):
+        self.assertEqual(self.check(lambda cases: cases.clear()).returncode, 2)
+
+
+unittest.main(verbosity=2)
