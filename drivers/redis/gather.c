@@ -24,17 +24,19 @@
 #include "cluster.h"
 #include "sending.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define LINE_SIZE 160
+#define LINE_SIZE 2000     /* with the findings about a node */
+#define FINDING_MARK " | " /* driver.h, MORTISE_OP_PING */
 #define PASSES_MAX 8
 
 struct part {
     mortise_op op; /* first; op_is_own() */
     mortise_error error;
     struct gather *gather;
-    char line[LINE_SIZE];
+    char line[LINE_SIZE]; /* a ping */
     int server;
     uint64_t arrived; /* a list: keys from other nodes, so far */
     bool under_way;
@@ -83,18 +85,55 @@ static void tell_names(struct gather *gather)
             host->emit(host, gather->of, &infos[i]);
 }
 
+/* The length of what comes before the next finding. */
+static int to_mark(const char *text)
+{
+    const char *mark = strstr(text, FINDING_MARK);
+    return (int)(mark != NULL ? (size_t)(mark - text) : strlen(text));
+}
+
+static void add(const mortise_op *of, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void add(const mortise_op *of, const char *format, ...)
+{
+    char *text = of->buffer;
+    const size_t used = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + used, of->buffer_size - used, format, arguments);
+    va_end(arguments);
+}
+
+/* Each finding ("risk: …") once, with the node that said it first. */
+static void add_findings(const struct gather *gather, const struct part *part)
+{
+    const struct endpoint *at = &gather->cluster->topology->servers[part->server].at;
+    const char *end = gather->of->buffer;
+    const size_t mark = sizeof(FINDING_MARK) - 1, level = sizeof("risk: ") - 1;
+    for (const char *text = part->line + to_mark(part->line); *text != '\0';) {
+        char finding[LINE_SIZE];
+        text += mark;
+        const int length = to_mark(text);
+        snprintf(finding, sizeof(finding), "%.*s", length, text);
+        text += length;
+        if (strlen(finding) < level)
+            continue;
+        if (strstr(end, finding + level) == NULL)
+            add(gather->of, FINDING_MARK "%.*s%s: %s", (int)level, finding, at->text,
+                finding + level);
+    }
+}
+
 static void tell_lines(const struct gather *gather)
 {
-    char *to = gather->of->buffer;
-    size_t size = gather->of->buffer_size, used = 0;
-    if (to == NULL || size == 0)
+    mortise_op *of = gather->of;
+    if (of->buffer == NULL || of->buffer_size == 0)
         return;
-    int n = snprintf(to, size, "a cluster of %zu masters", gather->count);
-    used = n > 0 ? (size_t)n : 0;
-    for (size_t i = 0; i < gather->count && used < size; i++) {
-        n = snprintf(to + used, size - used, "; %s", gather->parts[i].line);
-        used += n > 0 ? (size_t)n : 0;
-    }
+    snprintf(of->buffer, of->buffer_size, "a cluster of %zu masters", gather->count);
+    for (size_t i = 0; i < gather->count; i++)
+        add(of, "; %.*s", to_mark(gather->parts[i].line), gather->parts[i].line);
+    for (size_t i = 0; i < gather->count; i++)
+        add_findings(gather, &gather->parts[i]);
 }
 
 /* The map is read: gather_looked() goes on. */

@@ -172,8 +172,7 @@ static void pinged(struct request *request, redisReply *reply)
                  version[0] != '\0' ? version : "(unknown version)", driver->settings.endpoint.text,
                  driver->link.run_id[0] != '\0' ? driver->link.run_id : "unknown",
                  driver->primary != NULL ? primary_sentinels(driver->primary) : "");
-    /* The lines of a cluster's nodes become one. */
-    if (op->buffer != NULL && op->buffer_size > 0 && !driver->link.clustered)
+    if (op->buffer != NULL && op->buffer_size > 0)
         findings_ask(request);
     else
         op_complete(driver, op, MORTISE_OK);

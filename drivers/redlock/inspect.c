@@ -1,5 +1,5 @@
 /* inspect.c - INSPECT asks who has a lock; BREAK looks which grant the token names, and releases that one; PING asks the
- * nodes for a sign of life. */
+ * nodes for a sign of life (findings.c goes on from there). */
 #include "redlock.h"
 
 #include <inttypes.h>
@@ -113,9 +113,7 @@ static void inspect_look(struct ballot *ballot, bool over)
 static const struct ballot_kind inspecting = {
     .put = look_put, .take = look_take, .look = inspect_look};
 
-/* NULL: out of memory; the op has failed. */
-static struct ballot *new_look(struct driver *driver, mortise_op *op,
-                               const struct ballot_kind *kind)
+struct ballot *inspect_ballot(struct driver *driver, mortise_op *op, const struct ballot_kind *kind)
 {
     struct claim *claim = claim_new_foreign(op);
     struct ballot *ballot = claim != NULL ? ballot_new(driver, kind, claim) : NULL;
@@ -142,7 +140,7 @@ void inspect_start(struct driver *driver, mortise_op *op)
 {
     op->info->held = false;
     op->info->held_ms = op->info->remaining_ms = 0;
-    ask_all(new_look(driver, op, &inspecting));
+    ask_all(inspect_ballot(driver, op, &inspecting));
 }
 
 /* ---- break ------------------------------------------------------------------------------------------------------- */
@@ -190,7 +188,7 @@ static const struct ballot_kind breaking = {.put = look_put, .take = look_take, 
 
 void break_start(struct driver *driver, mortise_op *op)
 {
-    ask_all(new_look(driver, op, &breaking));
+    ask_all(inspect_ballot(driver, op, &breaking));
 }
 
 /* ---- ping ----------------------------------------------------------------------------------------------------------- */
@@ -260,13 +258,14 @@ static void ping_look(struct ballot *ballot, bool over)
     if (op->buffer != NULL && op->buffer_size > 0) {
         say_votes(driver, answered, op->buffer, op->buffer_size);
         say_silent(ballot, op->buffer, op->buffer_size);
-    }
-    op_complete(driver, op, MORTISE_OK);
+        findings_start(driver, op);
+    } else
+        op_complete(driver, op, MORTISE_OK);
 }
 
 static const struct ballot_kind pinging = {.put = ping_put, .take = ping_take, .look = ping_look};
 
 void ping_start(struct driver *driver, mortise_op *op)
 {
-    ask_all(new_look(driver, op, &pinging));
+    ask_all(inspect_ballot(driver, op, &pinging));
 }

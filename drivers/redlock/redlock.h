@@ -8,6 +8,7 @@
  *   renewal.c    RENEW: many in one request, with the repair of lost votes
  *   release.c    RELEASE
  *   inspect.c    INSPECT, BREAK, PING
+ *   findings.c   what PING adds for `mortise doctor`
  *   list.c       LIST
  *   pubsub.c       wakes waiters when a lock is released
  *   courtesy.c   ... and come before the client that released
@@ -152,6 +153,12 @@ void renewal_node_up(struct driver *driver);
 void inspect_start(struct driver *driver, mortise_op *op);
 void break_start(struct driver *driver, mortise_op *op);
 void ping_start(struct driver *driver, mortise_op *op);
+/* A ballot about the op's name, which the op waits for. NULL: out of memory; the op has failed. */
+struct ballot *inspect_ballot(struct driver *driver, mortise_op *op,
+                              const struct ballot_kind *kind);
+
+/* findings.c: a ping is answered; adds what the settings mean, and completes the op. */
+void findings_start(struct driver *driver, mortise_op *op);
 
 void list_start(struct driver *driver, mortise_op *op);
 void list_cancel(struct driver *driver, mortise_op *op);

@@ -48,7 +48,7 @@ if start redis redis replicas=1; then
     ask redis CONFIG SET appendonly no
     soon "a replica that no grant waits for" '^settings +risk +1 replicas, but min_replicas is 0'
     WHERE="$WHERE?min_replicas=1"
-    doctor "no AOF" 0 '^settings +note +the server keeps no AOF' '^promises +note +not durable' '!risk' '!maxmemory' '!appendfsync'
+    doctor "no AOF" 0 '^settings +note +the server keeps no AOF' '^promises +note +not durable' '!risk' '!maxmemory' '!appendfsync is'
     ask redis CONFIG SET maxmemory-policy allkeys-lru
     doctor "an eviction policy without a limit" 0 '^settings +note +maxmemory-policy is allkeys-lru' '!risk'
     ask redis CONFIG SET maxmemory 100mb

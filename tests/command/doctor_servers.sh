@@ -44,7 +44,89 @@ mysql_plain() {
     doctor "no doublewrite" 1 '^settings +risk +innodb_doublewrite is off' '!sync_binlog' '!replica'
 }
 
-tests=${*:-mysql mysql_plain}
+sentinel() {
+    what "redis with sentinels"
+    start sentinels redis replicas=1 sentinels=3 aof=yes || return 0
+    WHERE="redis://?sentinel=locks@$SENTINELS"
+    soon "a replica" '^settings +risk +1 replicas, but min_replicas is 0'
+    WHERE="redis://?sentinel=locks@${SENTINELS%%,*}&min_replicas=1"
+    doctor "one sentinel" 0 '^settings +note +`sentinel` names 1 of the sentinels' '!risk'
+    WHERE="redis://?sentinel=locks@$SENTINELS&min_replicas=1"
+    healthy "all sentinels"
+    server kill sentinels only=2
+    soon "the replica is gone" '^settings +risk +0 replicas, but min_replicas is 1'
+    WHERE="redis://?sentinel=locks@$SENTINELS"
+    doctor "nobody to take over" 0 '^settings +note +no replica'
+}
+
+cluster() {
+    what "a redis cluster"
+    start cluster redis cluster=3 replicas=1 aof=yes node_timeout=15000 conf='cluster-require-full-coverage no' || return 0
+    WHERE="redis://127.0.0.1:$PORT?cluster=yes"
+    soon "replicas" '^settings +risk +127.0.0.1:[0-9]+: 1 replicas, but min_replicas is 0'
+    same "once, not for each master" 1 "$(grep -c 'min_replicas is 0' "$DIR/out")"
+    WHERE="$WHERE&min_replicas=1"
+    healthy "as many as min_replicas"
+    ask cluster CONFIG SET cluster-require-full-coverage yes
+    doctor "full coverage" 1 "^settings +risk +127.0.0.1:$PORT: cluster-require-full-coverage is yes"
+    ask cluster CONFIG SET cluster-require-full-coverage no
+    ask cluster CONFIG SET cluster-node-timeout 30000
+    doctor "a slow failover" 0 "^settings +note +127.0.0.1:$PORT: cluster-node-timeout is 30000 ms" '!risk'
+    ask cluster CONFIG SET cluster-node-timeout 15000
+    # of one master only: every one of them is asked
+    redis-cli -p "$PORT2" CONFIG SET appendfsync everysec >/dev/null
+    redis-cli -p "$PORT3" CONFIG SET maxmemory-policy allkeys-lfu >/dev/null
+    doctor "another master" 0 "^settings +note +127.0.0.1:$PORT2: appendfsync is everysec" \
+        "^settings +note +127.0.0.1:$PORT3: maxmemory-policy is allkeys-lfu" '!risk'
+    redis-cli -p "$PORT2" CONFIG SET appendfsync always >/dev/null
+    redis-cli -p "$PORT3" CONFIG SET maxmemory-policy noeviction >/dev/null
+    healthy "all masters"
+    server kill cluster only=5
+    soon "a master without its replica" "^settings +risk +127.0.0.1:$PORT2: 0 replicas, but min_replicas is 1"
+    WHERE="redis://127.0.0.1:$PORT?cluster=yes"
+    soon "likewise" "^settings +note +127.0.0.1:$PORT2: no replica"
+}
+
+redlock() {
+    what "redlock"
+    start redlock redis nodes=4 aof=yes faketime=yes || return 0
+    local nodes="127.0.0.1:$PORT,127.0.0.1:$PORT2,127.0.0.1:$PORT3"
+    WHERE="redlock://$nodes?node_persistent=yes"
+    healthy "three nodes that keep what they say"
+    redis-cli -p "$PORT2" CONFIG SET appendfsync everysec >/dev/null
+    doctor "appendfsync" 1 "^settings +risk +127.0.0.1:$PORT2: appendfsync is everysec, but node_persistent"
+    redis-cli -p "$PORT2" CONFIG SET appendonly no >/dev/null
+    redis-cli -p "$PORT2" CONFIG SET appendfsync always >/dev/null
+    doctor "no AOF" 1 "^settings +risk +127.0.0.1:$PORT2: it keeps no AOF, but node_persistent" '!appendfsync'
+    WHERE="redlock://$nodes"
+    doctor "without node_persistent" 0 '^settings +ok' '!AOF'
+    redis-cli -p "$PORT3" CONFIG SET maxmemory-policy allkeys-lru >/dev/null
+    doctor "eviction without a limit" 0 "^settings +note +127.0.0.1:$PORT3: maxmemory-policy is allkeys-lru" '!risk'
+    redis-cli -p "$PORT3" CONFIG SET maxmemory 100mb >/dev/null
+    doctor "eviction" 1 "^settings +risk +127.0.0.1:$PORT3: maxmemory-policy is allkeys-lru"
+    redis-cli -p "$PORT3" CONFIG SET maxmemory-policy noeviction >/dev/null
+    echo +90s >"$DIR.redlock/faketime"
+    doctor "a clock" 0 "^settings +note +127.0.0.1:$PORT: the node's clock is (89|90|91) s ahead"
+    echo +0 >"$DIR.redlock/faketime"
+    healthy "all of that is mended"
+    redis-cli -p "$PORT" ACL SETUSER blind on '>pw' '~*' '&*' +@all -info -config >/dev/null
+    redis-cli -p "$PORT2" ACL SETUSER blind on '>pw' '~*' '&*' +@all -info -config >/dev/null
+    redis-cli -p "$PORT3" ACL SETUSER blind on '>pw' '~*' '&*' +@all -info -config >/dev/null
+    WHERE="redlock://blind:pw@$nodes"
+    doctor "a user without INFO" 0 '^settings +note +this user may not run INFO'
+    WHERE="redlock://127.0.0.1:$PORT,127.0.0.1:$PORT2"
+    doctor "too few nodes" 78 '^config +wrong'
+    WHERE="redlock://127.0.0.1:$PORT,localhost:$PORT,127.0.0.1:$PORT2"
+    doctor "a node that is named twice" 1 '^settings +risk +(localhost|127.0.0.1):[0-9]+ is the same server' \
+        '^settings +risk +2 of 3 nodes answer'
+    redis-cli -p "$PORT4" REPLICAOF 127.0.0.1 "$PORT" >/dev/null
+    WHERE="redlock://$nodes"
+    soon "a node with a replica" "^settings +risk +127.0.0.1:$PORT: the node has replicas"
+    redis-cli -p "$PORT4" REPLICAOF NO ONE >/dev/null
+    soon "without" '!has replicas'
+}
+
+tests=${*:-mysql mysql_plain sentinel cluster redlock}
 for test in $tests; do
     $test
 done

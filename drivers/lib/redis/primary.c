@@ -205,6 +205,11 @@ const char *primary_sentinels(const struct primary *primary)
     return primary->sentinels;
 }
 
+size_t primary_sentinel_count(const struct primary *primary)
+{
+    return has_sentinels(primary) ? primary->count : 0;
+}
+
 static void end(struct primary *primary)
 {
     struct link_fault fault;

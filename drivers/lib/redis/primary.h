@@ -68,6 +68,7 @@ size_t primary_interest(const struct primary *primary, struct pollfd *fds, size_
 void primary_turn(struct primary *primary, const struct pollfd *ready, size_t n);
 /* By the last look: "; 2 of 3 sentinels know it", and for each other "; HOST: why". "" if servers are asked. */
 const char *primary_sentinels(const struct primary *primary);
+size_t primary_sentinel_count(const struct primary *primary); /* that are named */
 void primary_close(struct primary *primary);
 
 /* ---- inside ------------------------------------------------------------------------------------------- */
