@@ -52,6 +52,12 @@ static void choose_acquire(const struct plan *plan, struct step *step)
     if (one_in(60) && !plan->lasting)
         step->callback = CALLBACK_CLOSE;
     step->release_now = step->what == STEP_ACQUIRE_ASYNC && one_in(4);
+    if (plan->readers && step->name != 2 && !one_in(5)) {
+        step->shared = true;
+        step->owner = step->no_renew = false;
+        step->max_hold_ms = 0;
+        step->ttl_ms = plan->ttl_ms;
+    }
 }
 
 /* One lease after the other, so that somebody of the process always waits. */
@@ -68,8 +74,30 @@ static void add_turn(struct plan *plan, int worker)
     release->slot = 0;
 }
 
+/* A claim that is not renewed gets a longer ttl, and maybe a second one. */
+static void add_extensions(struct plan *plan, int worker)
+{
+    struct step *acquire = plan_add(plan, worker, STEP_ACQUIRE);
+    choose_acquire(plan, acquire);
+    acquire->slot = 0;
+    acquire->no_renew = true;
+    parts[plan->driver].restrict_step(plan, acquire);
+    for (int i = 1 + (int)plan_draw(2); i > 0; i--) {
+        struct step *extend = plan_add(plan, worker, one_in(4) ? STEP_COUNT : STEP_EXTEND);
+        extend->slot = 0;
+        extend->ttl_ms = PICK_MS(100, 500, 2000, 5000);
+        extend->ms = PICK_MS(0, 5, 200);
+    }
+    if (!one_in(3))
+        plan_add(plan, worker, STEP_RELEASE)->slot = 0;
+}
+
 static void add_worker_step(struct plan *plan, int worker)
 {
+    if (plan->extends && one_in(2)) {
+        add_extensions(plan, worker);
+        return;
+    }
     if (plan->turns && !one_in(6)) {
         add_turn(plan, worker);
         return;
@@ -216,6 +244,42 @@ static const struct part parts[PLAN_DRIVERS] = {
     [PLAN_FORGETS] = {plan_failover_settings, plan_failover_step, plan_net_restrict},
     [PLAN_SQLITE] = {plan_disk_settings, plan_disk_step, restrict_nothing}};
 
+static void choose_readers(struct plan *plan)
+{
+    plan->readers = true;
+    plan->names = 1;
+    plan->turns = false;
+    plan->handover_window_ms = PICK_MS(1000, 10000);
+    plan->handover_max = 64;
+}
+
+/* The core passes nothing on, so each release takes the next caller along. */
+static void choose_strict_order(struct plan *plan)
+{
+    plan->names = 1;
+    plan->turns = true;
+    plan->handover_max = 0;
+    plan->queue = true;
+    plan->layout = LAYOUT_STRING;
+}
+
+/* A part of the seeds is for what few of the other plans reach. These numbers are drawn apart: so the plans of the other seeds
+ * are what they were before. */
+static void choose_theme(struct plan *plan)
+{
+    uint64_t before = state;
+    state = plan->seed * UINT64_C(0xBF58476D1CE4E5B9) + 11;
+    uint64_t theme = plan_draw(20);
+    bool redis = plan->driver == PLAN_REDIS || plan->driver == PLAN_FAILOVER;
+    if (theme < 2 && plan->layout != LAYOUT_WATCH)
+        choose_readers(plan);
+    else if (theme == 2 && plan->driver != PLAN_FORGETS)
+        plan->extends = true;
+    else if (theme < 6 && redis && !plan->losses)
+        choose_strict_order(plan);
+    state = before;
+}
+
 static void choose_settings(struct plan *plan)
 {
     plan->processes = 1 + (int)plan_draw(3);
@@ -242,6 +306,7 @@ static void choose_settings(struct plan *plan)
     if (plan->lasting)
         plan->ttl_ms = 30000;
     parts[plan->driver].settings(plan);
+    choose_theme(plan);
 }
 
 void plan_reschedule(struct plan *plan, uint64_t schedule)

@@ -111,6 +111,8 @@ struct plan {
     bool faults, stalls, losses; /* losses: the backend may forget claims, and doubts them then */
     bool doubts;                 /* many losses are followed by slow renewals */
     bool turns;                  /* workers hold one lease after the other: somebody always waits */
+    bool readers;    /* most acquires are shared, and may join one claim */
+    bool extends;    /* many leases are not renewed, and extended */
     unsigned no_end; /* bits: these workers end with their steps, and do not get each name then */
     bool lasting;    /* the ttl is so long that nothing is mended by it */
     /* the clients' settings */

@@ -73,8 +73,8 @@ def commands_of(part):
 class Tree:
     """A copy of the parts, with their objects."""
 
-    def __init__(self, folder, parts):
-        self.folder = folder
+    def __init__(self, folder, parts, flags=("-O1", "-fsanitize=thread"), link_flags=()):
+        self.folder, self.flags, self.link_flags = folder, flags, link_flags
         self.commands = {part: commands_of(part) for part in parts}
 
     def copy(self):
@@ -97,7 +97,7 @@ class Tree:
             kept.append(argument)
         here = os.path.join(self.folder, PARTS[part][0][0])
         os.makedirs(os.path.dirname(self.object_of(part, path)), exist_ok=True)
-        extra = ["-O1", "-w", "-fsanitize=thread", "-c", os.path.join(self.folder, path), "-o", self.object_of(part, path)]
+        extra = ["-w", *self.flags, "-c", os.path.join(self.folder, path), "-o", self.object_of(part, path)]
         includes = [f"-I{here}"] if part == "core" else []
         at = next(i for i, argument in enumerate(kept) if argument.startswith("-"))
         subprocess.run(kept[:at] + includes + kept[at:] + extra, cwd=directory, check=True)
@@ -123,7 +123,7 @@ class Tree:
             if any("MORTISE_REDIS_TLS" in argument for argument in next(iter(self.commands[part].values()))[0]):
                 target += ["-lhiredis_ssl", "-lssl", "-lcrypto"]
         os.makedirs(os.path.dirname(target[0]), exist_ok=True)
-        subprocess.run([compiler, "-shared", "-fPIC", *objects, "-o", *target], check=True)
+        subprocess.run([compiler, "-shared", "-fPIC", *self.link_flags, *objects, "-o", *target], check=True)
         if part == "sqlite":
             for process in range(1, PROCESSES):
                 copy = os.path.join(self.folder, "modules", f"p{process}", "sqlite.so")

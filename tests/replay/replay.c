@@ -16,11 +16,13 @@
  * --modules DIR  where modules are looked for first; for planted bugs
  * --first       ends at the first failure
  * --jobs N      how many runs there are at once (1); each has a processor of its own
+ * --cells       with --seeds and the core of coverage.py: prints how often each event came in each state
  * --shrink      prints the shortest plan that still fails
  *
  * Exit code 0: no run failed; 1: a run failed; 64: usage. docs/replay.md explains more. */
 #include "backend.h"
 #include "calls.h"
+#include "cells.h"
 #include "folder.h"
 #include "net.h"
 #include "real.h"
@@ -134,6 +136,8 @@ struct child child_begin(const struct plan *plan, bool trace, int processor)
             setvbuf(stdout, NULL, _IOLBF, 0); /* a run that crashes leaves its trace */
         int code = run_plan(plan, trace, wanted.points);
         fflush(stdout);
+        if (cells_wanted())
+            exit(code); /* a core that counts its lines writes the counts */
         _exit(code);
     }
     close(ends[1]);
@@ -215,6 +219,7 @@ static int run_seeds(void)
         waitpid(jobs[job], &status, 0);
         failed |= status != 0;
     }
+    cells_print();
     printf("seeds %llu-%llu: %s\n", (unsigned long long)wanted.first,
            (unsigned long long)wanted.last, failed ? "some fail" : "all is well");
     return failed;
@@ -276,6 +281,10 @@ static bool set_argument(const char *key, const char *value)
                                                 : NULL;
     if (flag)
         return *flag = true;
+    if (strcmp(key, "--cells") == 0) {
+        cells_begin();
+        return true;
+    }
     if (!value)
         return false;
     if (strcmp(key, "--seed") == 0 || strcmp(key, "--seeds") == 0)
@@ -304,7 +313,7 @@ static bool takes_value(const char *key)
 {
     return strcmp(key, "--trace") != 0 && strcmp(key, "--points") != 0 &&
            strcmp(key, "--net") != 0 && strcmp(key, "--plan") != 0 && strcmp(key, "--first") != 0 &&
-           strcmp(key, "--shrink") != 0;
+           strcmp(key, "--shrink") != 0 && strcmp(key, "--cells") != 0;
 }
 
 int main(int argc, char **argv)
