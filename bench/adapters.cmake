@@ -45,8 +45,9 @@ bench_command("${bench_parts}/installed/mortise-bench" "${CMAKE_INSTALL_FULL_BIN
 install(PROGRAMS "${bench_parts}/installed/mortise-bench" DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT bench)
 install(PROGRAMS check DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/mortise-bench" COMPONENT bench)
 install(DIRECTORY mortise_bench rivals DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/mortise-bench" COMPONENT bench
-        PATTERN __pycache__ EXCLUDE)
-install(FILES "${PROJECT_SOURCE_DIR}/tests/servers.sh"
+        PATTERN __pycache__ EXCLUDE PATTERN install.sh EXCLUDE)
+install(PROGRAMS rivals/install.sh DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/mortise-bench/rivals" COMPONENT bench)
+install(PROGRAMS "${PROJECT_SOURCE_DIR}/tests/servers.sh"
         DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/mortise-bench" COMPONENT bench)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/tests/servers"
         DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/mortise-bench" COMPONENT bench

@@ -2,14 +2,14 @@
 #
 #   libmortise0.2         the library; named by its soname, as Debian does
 #   libmortise-dev        headers, CMake package, pkg-config file, libmortise(3)
-#   mortise               the command, its pages and its completion
+#   mortise               the command, its man pages and its completion, the witness's units, the documentation
 #   mortise-serve         the page of the held locks, which needs an HTTP library
 #   mortise-driver-NAME   a driver, which needs its client library
 #   mortise-plugins       trace, chaos, metrics, …
-#   mortise-conformance   the suite for drivers, where the tests are built
-#   mortise-bench         what compares drivers, where the benchmarks are built
+#   mortise-conformance   the test suite for drivers, if the tests are built
+#   mortise-bench         the comparison of drivers, if the benchmarks are built
 #
-# Any build will do: what its prefix is does not show in them.
+# Every build makes the same packages, whatever its install prefix is. tests/packages/ installs, uses and purges them.
 if(NOT PROJECT_IS_TOP_LEVEL)
     return()
 endif()
@@ -42,13 +42,14 @@ set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 
 set(mortise_library_package "libmortise${MORTISE_SOVERSION}")
 set(same_library "${mortise_library_package} (= ${PROJECT_VERSION}-1)")
-set(about "Mortise takes named locks that processes of many hosts share. Where they
-are kept (a SQLite file, Redis, PostgreSQL, ZooKeeper, etcd) is a driver, loaded
-at run time.")
+set(about "Mortise acquires named locks that processes on many hosts share. A driver,
+loaded at run time, keeps them in a SQLite file, Redis, ZooKeeper, etcd,
+PostgreSQL or MySQL.")
 
 # mortise_package(COMPONENT NAME package SECTION section MULTI_ARCH same|foreign SUMMARY line TEXT text [DEPENDS …]
 #                 [RECOMMENDS …])
-# MULTI_ARCH same: can be installed for several architectures at a time; foreign: that of another architecture does as well.
+# MULTI_ARCH same: can be installed for several architectures at a time. foreign: a package of another architecture serves
+# as well.
 macro(mortise_package COMPONENT)
     cmake_parse_arguments(arg "" "NAME;SECTION;MULTI_ARCH;SUMMARY;TEXT;DEPENDS;RECOMMENDS" "" ${ARGN})
     string(TOUPPER "${COMPONENT}" upper)
@@ -82,31 +83,42 @@ mortise_package(dev NAME libmortise-dev SECTION libdevel MULTI_ARCH same DEPENDS
 mortise_package(command NAME mortise SECTION utils MULTI_ARCH foreign DEPENDS "${same_library}"
     RECOMMENDS "mortise-driver-${MORTISE_DEFAULT_DRIVER}"
     SUMMARY "distributed locks: run a command under one"
-    TEXT "This is the command: it runs others under a lock, and shows who holds\nwhich.")
+    TEXT "This command runs other commands under a lock, and shows who holds which\nlock. The witness frees the locks of processes that crash.")
 if(TARGET mortise-serve)
     mortise_package(serve NAME mortise-serve SECTION utils MULTI_ARCH foreign DEPENDS "${same_library}, mortise (= ${PROJECT_VERSION}-1)"
         SUMMARY "distributed locks: a web page of the held ones"
         TEXT "This is the program behind \"mortise serve\": a read-only page that shows who\nholds which lock, with metrics for Prometheus.")
 endif()
 get_property(drivers GLOBAL PROPERTY MORTISE_DRIVERS_BUILT)
+set(backend_sqlite "a SQLite file")
+set(backend_redis "Redis")
+set(backend_redlock "a majority of Redis servers")
+set(backend_zookeeper "ZooKeeper")
+set(backend_etcd "etcd")
+set(backend_postgres "PostgreSQL")
+set(backend_mysql "MySQL or MariaDB")
 foreach(driver IN LISTS drivers)
+    set(backend "${driver}")
+    if(DEFINED backend_${driver})
+        set(backend "${backend_${driver}}")
+    endif()
     mortise_package(driver_${driver} NAME mortise-driver-${driver} SECTION libs MULTI_ARCH same DEPENDS "${same_library}"
-        SUMMARY "distributed locks: the ${driver} driver" TEXT "This driver keeps them by ${driver}.")
+        SUMMARY "distributed locks: the driver for ${backend}" TEXT "This driver keeps the locks in ${backend}.")
 endforeach()
 mortise_package(plugins NAME mortise-plugins SECTION libs MULTI_ARCH same DEPENDS "${same_library}"
     SUMMARY "distributed locks: plugins"
-    TEXT "These trace what happens, count it for Prometheus, or put faults over\nany driver.")
+    TEXT "The plugins trace events, count them for Prometheus, or inject faults\ninto any driver.")
 if(TARGET conformance)
     mortise_package(conformance NAME mortise-conformance SECTION devel MULTI_ARCH foreign DEPENDS "${same_library}"
-        SUMMARY "distributed locks: the suite that proves a driver" TEXT "This is for who writes a driver.")
+        SUMMARY "distributed locks: the test suite for drivers" TEXT "Authors of drivers run this suite against their driver.")
 endif()
 if(TARGET adapter-mortise)
     mortise_package(bench NAME mortise-bench SECTION utils MULTI_ARCH foreign DEPENDS "${same_library}, python3"
         SUMMARY "distributed locks: compare the drivers"
-        TEXT "This measures the drivers beside bare clients of their servers, and other\nlocks, and writes a report.")
+        TEXT "This program measures the drivers, bare clients of the same servers and other\nlock libraries, and writes a report.")
 endif()
 
-# What who uses a package wants beside it; from the source it is at hand.
+# Pages and examples beside a package. From the source they are at hand.
 function(mortise_package_documents COMPONENT PACKAGE)
     cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "PAGES;EXAMPLES;EXAMPLE_FOLDERS")
     set(doc "${CMAKE_INSTALL_DATADIR}/doc/${PACKAGE}")
@@ -124,7 +136,11 @@ function(mortise_package_documents COMPONENT PACKAGE)
 endfunction()
 mortise_package_documents(dev libmortise-dev PAGES cxx.md driver-guide.md fencing.md promises.md threading.md
     EXAMPLES hello.c EXAMPLE_FOLDERS driver-skeleton event-loops)
-mortise_package_documents(command mortise PAGES ../README.md choosing.md configuration.md etcd.md migrating.md mysql.md postgres.md recipes.md redis.md redlock.md sqlite.md upgrading.md zookeeper.md)
+# All pages, except those for work on Mortise itself, and those of other packages.
+file(GLOB pages CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/docs" "${PROJECT_SOURCE_DIR}/docs/*.md")
+list(REMOVE_ITEM pages README.md architecture.md benchmarking.md changing.md cxx.md driver-guide.md performance.md plugins.md
+     replay.md review.md testing.md threading.md)
+mortise_package_documents(command mortise PAGES ../README.md ${pages})
 mortise_package_documents(plugins mortise-plugins PAGES plugins.md operating.md EXAMPLES grafana-dashboard.json prometheus-rules.yml)
 if(TARGET mortise-serve)
     mortise_package_documents(serve mortise-serve PAGES operating.md)
@@ -135,10 +151,34 @@ endif()
 
 # What the library exports, since which version: checked by tests/packages, shipped for dpkg-shlibdeps.
 set(debian_dir "${PROJECT_SOURCE_DIR}/packaging/debian")
-file(WRITE "${PROJECT_BINARY_DIR}/debian/shlibs"
-     "libmortise ${MORTISE_SOVERSION} ${mortise_library_package} (>= ${PROJECT_VERSION})\n")
-file(WRITE "${PROJECT_BINARY_DIR}/debian/triggers" "activate-noawait ldconfig\n")
-configure_file("${debian_dir}/symbols" "${PROJECT_BINARY_DIR}/debian/symbols" COPYONLY)
-set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA "${PROJECT_BINARY_DIR}/debian/shlibs"
-    "${PROJECT_BINARY_DIR}/debian/symbols" "${PROJECT_BINARY_DIR}/debian/triggers")
+set(made_dir "${PROJECT_BINARY_DIR}/debian")
+file(WRITE "${made_dir}/shlibs" "libmortise ${MORTISE_SOVERSION} ${mortise_library_package} (>= ${PROJECT_VERSION})\n")
+file(WRITE "${made_dir}/triggers" "activate-noawait ldconfig\n")
+configure_file("${debian_dir}/symbols" "${made_dir}/symbols" COPYONLY)
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA "${made_dir}/shlibs" "${made_dir}/symbols" "${made_dir}/triggers")
+install(FILES "${debian_dir}/library.overrides" DESTINATION "${CMAKE_INSTALL_DATADIR}/lintian/overrides"
+        RENAME "${mortise_library_package}" COMPONENT library EXCLUDE_FROM_ALL)
+
+# mortise_package_units(COMPONENT SYSTEM unit… USER unit… SERVICES unit…): scripts that stop the units before a removal, and
+# remove the links of `systemctl enable` with a purge.
+function(mortise_package_units COMPONENT)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SYSTEM;USER;SERVICES")
+    string(REPLACE ";" " " SYSTEM_UNITS "${arg_SYSTEM}")
+    string(REPLACE ";" " " USER_UNITS "${arg_USER}")
+    string(REPLACE ";" " " SERVICES "${arg_SERVICES}")
+    set(scripts "")
+    foreach(script postinst prerm postrm)
+        configure_file("${debian_dir}/units.${script}.in" "${made_dir}/${COMPONENT}/${script}" @ONLY)
+        list(APPEND scripts "${made_dir}/${COMPONENT}/${script}")
+    endforeach()
+    string(TOUPPER "${COMPONENT}" upper)
+    set(CPACK_DEBIAN_${upper}_PACKAGE_CONTROL_EXTRA "${scripts}" PARENT_SCOPE)
+endfunction()
+mortise_package_units(command SYSTEM mortise-witness.socket mortise-witness.service SERVICES mortise-witness.service
+    USER mortise-witness.socket mortise-witness.service)
+if(TARGET mortise-serve)
+    mortise_package_units(serve SYSTEM mortise-serve.socket mortise-serve.service SERVICES mortise-serve.service)
+endif()
+configure_file("${debian_dir}/sqlite.postrm" "${made_dir}/sqlite/postrm" COPYONLY)
+set(CPACK_DEBIAN_DRIVER_SQLITE_PACKAGE_CONTROL_EXTRA "${made_dir}/sqlite/postrm")
 include(CPack)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# use.sh root|folder WORK COMPILER CONFIG_DIR - installs the packages in WORK/debs and uses them without knowledge of the
-# build: by their names alone. Called by run.sh. "root": the script may change /.
+# use.sh root|folder WORK COMPILER CONFIG_DIR - installs the packages in WORK/debs, uses them without knowledge of the build,
+# by their names alone, and purges them. Called by run.sh. "root": the script may change /.
 set -eux
 how=$1 work=$2 compiler=$3 config_dir=$4
 for name in $(env | sed -n 's/^\(MORTISE_[A-Z_]*\|XDG_CONFIG_HOME\|LD_LIBRARY_PATH\|PKG_CONFIG_PATH\)=.*/\1/p'); do
@@ -16,15 +16,18 @@ absent() {
     fi
 }
 
-# What bears our name on this machine.
+# What bears our name on this machine. bare.sh compares the whole file system.
 named() {
-    find /usr /etc -name '*mortise*' | sort
+    find /usr /etc /var/lib /run -name '*mortise*' ! -path "$work*" | sort
 }
 
 if [ "$how" = root ]; then
     PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
     usr=/usr libs='\(/usr\)\{0,1\}/lib'
     absent command -v mortise # else this proves nothing
+    rm -rf /var/lib/mortise # this machine's, if it has one
+    wants=/etc/systemd/system/sockets.target.wants
+    mkdir -p "$wants"
     named >"$work/before"
     # less what costs most and is not ours: flushing the disk, and a new index of all man pages
     dpkg --force-unsafe-io --no-triggers -i "$work"/debs/*.deb
@@ -33,6 +36,12 @@ if [ "$how" = root ]; then
     dpkg -V $(dpkg-query -W -f '${Package}\n' | grep -E '^(lib)?mortise')
     ldconfig -p | grep -F libmortise.so.
     man -w mortise mortise-run mortise-witness mortise.conf libmortise mortise-conformance
+    # each command that `mortise --help` names has a page: its own, or a part of mortise(1)
+    mortise --help | sed -n 's/^  mortise \([a-z][a-z]*\) .*/\1/p' >"$work/verbs"
+    [ "$(wc -l <"$work/verbs")" -ge 13 ]
+    while read -r verb; do
+        man -w "mortise-$verb" || man mortise | col -b | grep -E "^ {3,}mortise $verb"
+    done <"$work/verbs"
     [ ! -x /usr/bin/mortise-bench ] || man -w mortise-bench
     [ ! -x /usr/bin/mortise-serve ] || man -w mortise-serve
     flags=$(pkg-config --cflags --libs mortise)
@@ -84,7 +93,12 @@ if [ "$how" = root ] && [ ! -e "$config_dir" ]; then
     rm -r -- "$config_dir"
 fi
 
-if [ "$how" = root ]; then # and they go as they came
+if [ "$how" = root ]; then # a purge leaves nothing
+    mortise -C sqlite: run nightly -- true
+    [ -s /var/lib/mortise/locks.db ]
+    for unit in mortise-witness.socket mortise-serve.socket; do # as systemctl enable
+        [ ! -e "/lib/systemd/system/$unit" ] || ln -s "/lib/systemd/system/$unit" "$wants/$unit"
+    done
     # shellcheck disable=SC2046 # words
     dpkg --force-unsafe-io --no-triggers -P $(dpkg-query -W -f '${Package}\n' | grep -E '^(lib)?mortise')
     named >"$work/after"
