@@ -36,11 +36,12 @@ if [ "$how" = root ]; then
     dpkg -V $(dpkg-query -W -f '${Package}\n' | grep -E '^(lib)?mortise')
     ldconfig -p | grep -F libmortise.so.
     man -w mortise mortise-run mortise-witness mortise.conf libmortise mortise-conformance
-    # each command that `mortise --help` names has a page: its own, or a part of mortise(1)
+    # mortise(1) has each command that `mortise --help` names
     mortise --help | sed -n 's/^  mortise \([a-z][a-z]*\) .*/\1/p' >"$work/verbs"
     [ "$(wc -l <"$work/verbs")" -ge 13 ]
+    man mortise | col -b >"$work/page"
     while read -r verb; do
-        man -w "mortise-$verb" || man mortise | col -b | grep -E "^ {3,}mortise $verb"
+        grep -q -E "^ +mortise.* $verb( |\$|,)" "$work/page"
     done <"$work/verbs"
     [ ! -x /usr/bin/mortise-bench ] || man -w mortise-bench
     [ ! -x /usr/bin/mortise-serve ] || man -w mortise-serve
