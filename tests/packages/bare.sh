@@ -82,7 +82,7 @@ dpkg-query -W -f '${db:Status-Abbrev} ${Package}\n' '*mortise*' 2>/dev/null | gr
 END
 # The libraries that the packages need are there before, because they stay.
 # shellcheck disable=SC2016 # expanded there
-inside "hardened packages, installed" 'mkdir -p /etc/systemd/system/sockets.target.wants /etc/systemd/user/sockets.target.wants /app
+inside "hardened packages, installed" 'mkdir /app
 needed=$(for deb in build-quickstart/*.deb; do dpkg-deb -f $deb Depends; done | tr , "\n" | sed "s/[|(].*//; s/ //g" |
     grep -v mortise | sort -u)
 apt-get install -y --no-install-recommends $needed
@@ -115,6 +115,7 @@ wait'
 # shellcheck disable=SC2016 # expanded there
 inside "a purge leaves nothing" 'test -s /var/lib/mortise/locks.db
 for instance in system user; do
+    mkdir -p /etc/systemd/$instance/sockets.target.wants
     ln -s /lib/systemd/$instance/mortise-witness.socket /etc/systemd/$instance/sockets.target.wants/mortise-witness.socket
 done
 ln -s /lib/systemd/system/mortise-serve.socket /etc/systemd/system/sockets.target.wants/mortise-serve.socket
