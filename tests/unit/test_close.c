@@ -5,6 +5,8 @@
  * close_timeout is short; bounds of time are so large that only a failure reaches them. */
 #include "close_test.h"
 
+#include <fcntl.h>
+
 static struct outcome got;
 
 /* ---- what is held, what waits ---------------------------------------------------------------------- */
@@ -86,7 +88,11 @@ static void test_twice(void)
     CU_ASSERT_EQUAL(error.status, MORTISE_CLOSED);
     CU_ASSERT_EQUAL(mortise_acquire(client, "a", TRY, &lease, NULL), MORTISE_CLOSED);
     CU_ASSERT_PTR_NULL(lease);
+    mortise_error refused = {.status = MORTISE_OK};
     CU_ASSERT_EQUAL(mortise_close(NULL, NULL), MORTISE_INVALID);
+    CU_ASSERT_EQUAL(mortise_close(NULL, &refused), MORTISE_INVALID);
+    CU_ASSERT_EQUAL(refused.status, MORTISE_INVALID);
+    CU_ASSERT_PTR_NOT_NULL(strstr(refused.message, "NULL"));
 }
 
 /* ---- a driver in trouble --------------------------------------------------------------------------- */
@@ -274,6 +280,34 @@ static void test_old_trouble(void)
     rig_close(&rig);
 }
 
+static int descriptors(void)
+{
+    int count = 0;
+    for (int fd = 0; fd < 256; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+static bool are_as_before(void *argument)
+{
+    return descriptors() == *(int *)argument;
+}
+
+static void test_descriptors(void)
+{
+    rig_open_real(&rig, ""); /* what a process opens once */
+    rig_close(&rig);
+    int before = descriptors();
+    rig_open_real(&rig, "");
+    mortise_lease *lease = take(&rig, "a", NULL), *none;
+    CU_ASSERT_EQUAL(mortise_acquire(rig.handle, "a", MORTISE_OPTIONS(.wait_ms = 50), &none, NULL),
+                    MORTISE_TIMEDOUT);
+    CU_ASSERT(descriptors() > before);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    rig_close(&rig);
+    CU_ASSERT(test_poll(are_as_before, &before, TEST_PATIENCE_MS));
+}
+
 static void test_failed_open(void)
 {
     mortise_error error = {.message = ""};
@@ -300,6 +334,7 @@ int main(void)
         {"a release that is refused for good", test_refused_for_good},
         {"a release sent at its second try", test_release_sent_at_second_try},
         {"old trouble", test_old_trouble},
+        {"no descriptor is left", test_descriptors},
         {"an open that failed", test_failed_open},
         CU_TEST_INFO_NULL,
     };

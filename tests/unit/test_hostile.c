@@ -469,6 +469,14 @@ static void test_message_is_one_line(void)
            "a\nb\x1b \xe2\x80\xae \xe2\x80\xa8 \xe2\x81\xa6 \xd8\x9c \xc2\x85 %s",
            "\xc3\xa9\xe2\x82\xac");
     CU_ASSERT_STRING_EQUAL(error.message, "a b  ??? ??? ??? ?? ?? \xc3\xa9\xe2\x82\xac");
+    /* the first and the last of each range, and their neighbours, which stay */
+    failed(&error, MORTISE_BACKEND, "%s",
+           "\xc2\x80\xc2\x9f \xc2\xa0 \xe2\x80\x8e\xe2\x80\x8f \xe2\x80\x8d\xe2\x80\x90 "
+           "\xe2\x80\xa8\xe2\x80\xae \xe2\x80\xa7\xe2\x80\xaf \xe2\x81\xa6\xe2\x81\xa9 "
+           "\xe2\x81\xa5\xe2\x81\xaa");
+    CU_ASSERT_STRING_EQUAL(error.message,
+                           "???? \xc2\xa0 ?????? \xe2\x80\x8d\xe2\x80\x90 "
+                           "?????? \xe2\x80\xa7\xe2\x80\xaf ?????? \xe2\x81\xa5\xe2\x81\xaa");
     failed(&error, MORTISE_BACKEND, "cut: \xe2\x80");
     CU_ASSERT_STRING_EQUAL(error.message, "cut: \xe2\x80");
 }

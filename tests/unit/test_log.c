@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -295,6 +296,39 @@ static void test_no_stderr(void)
     rig_close(&rig);
 }
 
+static bool no_thread_logs(void *argument)
+{
+    char path[512], name[32];
+    DIR *folder = opendir("/proc/self/task");
+    bool none = folder != NULL;
+    (void)argument;
+    for (struct dirent *entry; none && (entry = readdir(folder)) != NULL;) {
+        snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
+        FILE *file = fopen(path, "re");
+        if (file == NULL)
+            continue;
+        none = fgets(name, sizeof(name), file) == NULL || strcmp(name, "mortise-log\n") != 0;
+        fclose(file);
+    }
+    if (folder != NULL)
+        closedir(folder);
+    return none;
+}
+
+/* The thread that writes ends behind the last line: a program that says nothing has none. */
+static void test_thread_ends(void)
+{
+    char line[256] = "";
+    rig_open(&rig, "");
+    catch_stderr(false);
+    log_line(4, "mortise: once");
+    CU_ASSERT(next_line(ends[0], line, sizeof(line)));
+    CU_ASSERT(test_poll(no_thread_logs, NULL, TEST_PATIENCE_MS));
+    let_stderr_go();
+    close(ends[0]);
+    rig_close(&rig);
+}
+
 /* ---- a fork ------------------------------------------------------------------------------------------ */
 
 #ifndef __SANITIZE_THREAD__ /* which cannot follow a fork of many threads */
@@ -338,6 +372,7 @@ int main(int argc, char **argv)
         {"a callback", test_callback},
         {"the end of a callback", test_callback_ends},
         {"a program without stderr", test_no_stderr},
+        {"the thread ends", test_thread_ends},
         {"the end of a program", test_end_of_a_program},
         {"the end of a program that can have no thread", test_end_without_a_thread},
 #ifndef __SANITIZE_THREAD__

@@ -110,6 +110,30 @@ static void test_infos_of_an_older_driver(void)
     rig_close(&rig);
 }
 
+/* All that the driver says of a holder is in the list, too. */
+static void test_list_tells_all(void)
+{
+    mortise_info seen = {.size = 0}, asked = {.size = sizeof(asked)};
+    rig_open(&rig, "");
+    mortise_lease *one = take(&rig, "a", MORTISE_OPTIONS(.owner = "both"));
+    mortise_lease *two = take(&rig, "a", MORTISE_OPTIONS(.owner = "both"));
+    CU_ASSERT_EQUAL(mortise_list(rig.handle, NULL, see_held, &seen, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_inspect(rig.handle, "a", &asked, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(seen.leases, 2);
+    CU_ASSERT_EQUAL(seen.leases, asked.leases);
+    CU_ASSERT_EQUAL(seen.held, asked.held);
+    CU_ASSERT_EQUAL(seen.mode, asked.mode);
+    CU_ASSERT_EQUAL(seen.holders, asked.holders);
+    CU_ASSERT_EQUAL(seen.pid, asked.pid);
+    CU_ASSERT_EQUAL(seen.token, asked.token);
+    CU_ASSERT_STRING_EQUAL(seen.owner, "both");
+    CU_ASSERT_STRING_EQUAL(seen.host, asked.host);
+    CU_ASSERT_STRING_EQUAL(seen.program, asked.program);
+    CU_ASSERT_EQUAL(mortise_release(one, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(mortise_release(two, NULL), MORTISE_OK);
+    rig_close(&rig);
+}
+
 /* ---- zeroed memory --------------------------------------------------------------------------------- */
 
 static void test_zero_is_lost(void)
@@ -128,6 +152,7 @@ int main(void)
         {"options of a later version", test_later_options},
         {"options of 0.1", test_options_of_0_1},
         {"infos of an older driver", test_infos_of_an_older_driver},
+        {"a list tells all", test_list_tells_all},
         {"zeroed memory is lost", test_zero_is_lost},
         CU_TEST_INFO_NULL,
     };
