@@ -213,13 +213,15 @@ static bool redirected(struct driver *from, mortise_op *op, const redisReply *re
         return false;
     cluster->moved = true; /* to be sent at the end of the turn */
     move_out(from, op);
+    /* It was asked for one key (script_call_asking), so this node may have others: by the map it is asked for all. */
+    bool knows_one = error == LINK_ERROR_ASK && data_of(op)->asking;
     data_of(op)->asking = false;
     if (++data_of(op)->redirects > REDIRECTS_MAX) {
         char text[480];
         snprintf(text, sizeof(text), "%s: %.100s, again and again: the slot is on its way",
                  from->link.endpoint.text, reply->str);
         fail_op(cluster, op, MORTISE_UNREACHABLE, true, text);
-    } else if (follows)
+    } else if (follows && !knows_one)
         follow(from, op, reply, error == LINK_ERROR_ASK);
     else
         pause_op(cluster, op);

@@ -22,7 +22,9 @@
  *
  *   reply                       what follows
  *   MOVED slot node             the map learns it, a look is wanted; the op goes to that node
- *   ASK slot node               the op goes to that node, behind ASKING, as long as it waits there; the map stays
+ *   ASK slot node               the op goes to that node, behind ASKING, as long as it waits there; the map stays. The node that
+ *                               answers has none of the op's keys, so what is said there names one key (script_call_asking)
+ *   ASK behind ASKING           that slot moves on already: a pause, then by the map, with all keys
  *   TRYAGAIN                    some keys of the lock are here, some there: a pause, then again by the map
  *   CLUSTERDOWN                 UNREACHABLE, a look is wanted; the core asks again with its own pauses
  *   CROSSSLOT                   BACKEND: a defect of the key names, never seen
@@ -40,9 +42,11 @@
  *       after a migration, the former owner executes nothing more: all keys of the slot are gone from it, so a late request is
  *         refused (MOVED, ASK, TRYAGAIN).
  *     The same node still owns it: its new connection ends the old one there first, as without a cluster.
- *   A slot is on its way: keys that are still at the source are served there. A script that names several keys is executed only
- *     if all of them are at one node, else TRYAGAIN: acquires and releases of that slot wait until it has arrived. Renewals
- *     of exclusive leases name one key and go on; those of shared ones name three.
+ *   A slot is on its way: keys that are still at the source are served there. A script that names several keys is executed there
+ *     only if all of them exist there; else TRYAGAIN, if some do, and acquires and releases wait until the keys of that lock have
+ *     left; or ASK, if none does. No key comes into being at the source any more, so all that this lock has is at the target then,
+ *     where the script goes on, whether the rest of the slot has arrived or not. Renewals of exclusive leases name one key, and
+ *     never wait; those of shared ones name three.
  *   A script at the source deletes a key, and then needs it again: see "Script attempted" above. A place can be lost with it;
  *     its waiter takes another one at its next refresh.
  *   A master fails: its connection breaks or is silent (command_timeout), a look is wanted, and every lease is renewed at once

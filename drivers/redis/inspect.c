@@ -26,7 +26,7 @@ static void put_script(struct driver *driver, bool first, const char *key, size_
     struct link *link = &driver->link;
     if (first)
         driver->known[SCRIPT_LOOK] = false;
-    script_put(driver, SCRIPT_LOOK, 1, driver->queued ? 2 : 1);
+    script_put(driver, SCRIPT_LOOK, 1, driver->queued ? 2 : 1, false);
     link_argument(link, key, key_len);
     link_text(link, driver->layout == LAYOUT_STRING ? "string" : "hash");
     if (driver->queued)
@@ -143,7 +143,7 @@ static void inspected(struct request *request, redisReply *reply)
     inspect_take(driver, reply, info);
     if (info->held && driver_shares(driver) && shared_is_marker(reply->element[0])) {
         request_go_on(request, holders_told);
-        shared_put_look(driver, true, op->name, op->name_len);
+        shared_put_look(driver, true, data_of(op)->asking, op->name, op->name_len);
         link_call_end(&driver->link, &request->call, 1);
         return;
     }

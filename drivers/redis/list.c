@@ -265,7 +265,7 @@ static void ask_who_shares(struct list *list)
     list->sharing = 0;
     begin(list, holders_told);
     for (struct found *found = list->looks; found != NULL; found = next_shared(found->next))
-        shared_put_look(list->driver, found == list->looks, found->name, found->name_len);
+        shared_put_look(list->driver, found == list->looks, false, found->name, found->name_len);
     link_call_end(link, &list->call, count);
 }
 

@@ -424,7 +424,8 @@ void key_put_grant(struct link *link, const mortise_op *op);
 void key_put_owner(struct link *link, const mortise_op *op);
 
 /* Begins a call: the keys and the other arguments follow. True: it has the text of the script. */
-bool script_put(struct driver *driver, enum script script, unsigned keys, unsigned arguments);
+bool script_put(struct driver *driver, enum script script, unsigned keys, unsigned arguments,
+                bool asking);
 
 /* Of the fields of a hash, as HGETALL returns them. False: it is no lock. */
 bool holder_of_hash(const struct driver *driver, const redisReply *fields, uint64_t now_us,

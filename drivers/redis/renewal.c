@@ -25,7 +25,7 @@ static void put_shared_of_slot(struct batch *batch)
     struct driver *driver = batch->driver;
     struct link *link = &driver->link;
     const mortise_op *op = batch->ops[0];
-    batch->by_text = script_put(driver, batch->script, 3, 4);
+    batch->by_text = script_put(driver, batch->script, 3, 4, false);
     key_put(link, op, KEY_LOCK);
     key_put(link, op, KEY_HOLDERS);
     key_put(link, op, KEY_SHARES);
@@ -45,7 +45,7 @@ static void put_shared(struct batch *batch)
         put_shared_of_slot(batch);
         return;
     }
-    batch->by_text = script_put(driver, batch->script, 2 * n, 1 + 2 * n);
+    batch->by_text = script_put(driver, batch->script, 2 * n, 1 + 2 * n, false);
     for (unsigned i = 0; i < n; i++) {
         key_put(link, batch->ops[i], KEY_LOCK);
         key_put(link, batch->ops[i], KEY_QUEUE);
@@ -74,10 +74,10 @@ static void put(struct batch *batch)
     unsigned arguments = redisson ? 4 * n : 2 * n;
     batch->script = scripts[driver->layout];
     if (driver->in_cluster && n > 1) { /* of several slots: scripts/include/any_slot */
-        batch->by_text = script_put(driver, batch->script, 0, 1 + n + arguments);
+        batch->by_text = script_put(driver, batch->script, 0, 1 + n + arguments, false);
         link_number(link, n);
     } else
-        batch->by_text = script_put(driver, batch->script, n, arguments);
+        batch->by_text = script_put(driver, batch->script, n, arguments, false);
     for (unsigned i = 0; i < n; i++)
         key_put(link, batch->ops[i], KEY_LOCK);
     for (unsigned i = 0; i < n; i++) {

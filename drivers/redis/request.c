@@ -136,7 +136,8 @@ void request_go_on(struct request *request,
 void request_script(struct request *request, enum script script, unsigned keys, unsigned arguments)
 {
     request->script = script;
-    request->by_text = script_put(request->driver, script, keys, arguments);
+    request->by_text =
+        script_put(request->driver, script, keys, arguments, data_of(request->op)->asking);
 }
 
 void op_sent(mortise_op *op, const struct link_call *call)

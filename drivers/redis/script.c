@@ -5,7 +5,12 @@ static const struct link_script scripts[SCRIPT_COUNT] = {
 #include "scripts.inc"
 };
 
-bool script_put(struct driver *driver, enum script script, unsigned keys, unsigned arguments)
+bool script_put(struct driver *driver, enum script script, unsigned keys, unsigned arguments,
+                bool asking)
 {
+    if (asking && keys > 1) {
+        script_call_asking(&driver->link, &scripts[script], keys, arguments);
+        return true;
+    }
     return script_call(&driver->link, &scripts[script], &driver->known[script], keys, arguments);
 }

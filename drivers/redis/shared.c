@@ -179,11 +179,12 @@ void shared_downgrade(struct driver *driver, mortise_op *op)
 
 /* ---- who they are --------------------------------------------------------------------------------------- */
 
-void shared_put_look(struct driver *driver, bool first, const char *key, size_t key_len)
+void shared_put_look(struct driver *driver, bool first, bool asking, const char *key,
+                     size_t key_len)
 {
     if (first)
         driver->known[SCRIPT_SHARED_LOOK] = false;
-    script_put(driver, SCRIPT_SHARED_LOOK, 2, 1);
+    script_put(driver, SCRIPT_SHARED_LOOK, 2, 1, asking);
     key_put_of(&driver->link, key, key_len, KEY_LOCK);
     key_put_of(&driver->link, key, key_len, KEY_QUEUE);
     put_layout(driver);

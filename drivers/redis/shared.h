@@ -4,7 +4,8 @@
 
 #include "redis.h"
 
-#define SHARED_FLOOR UINT64_C(9999999999999999) /* of a shared place; the real one stands in its note */
+#define SHARED_FLOOR                                                                               \
+    UINT64_C(9999999999999999) /* of a shared place; the real one stands in its note */
 
 /* The keys and arguments of an acquire. wish: NULL for none. */
 void shared_put_acquire(struct request *request, const char *wish);
@@ -20,7 +21,8 @@ bool shared_is_marker(const redisReply *held);
 void shared_release(struct request *request);
 void shared_downgrade(struct driver *driver, mortise_op *op);
 /* Asks who shares the lock, as the next command of a call: one reply. With its text, if it is the first of them. */
-void shared_put_look(struct driver *driver, bool first, const char *key, size_t key_len);
+void shared_put_look(struct driver *driver, bool first, bool asking, const char *key,
+                     size_t key_len);
 /* What it answers: info of the holder at `index`. False: there are not so many. */
 bool shared_take(const struct driver *driver, const redisReply *reply, size_t index,
                  mortise_info *info);

@@ -16,8 +16,7 @@ static bool is_there(int node, const char *name)
     return ask_number(&fleet.node[node], "EXISTS mortise:%s", name) == 1;
 }
 
-/* The slot is on its way, and only the new node may be asked, with ASKING. A lock of one key can be acquired there; for several keys,
- * all must be there already. */
+/* The slot is on its way, and only the new node may be asked, with ASKING. */
 static void test_asked(void)
 {
     struct move move;
@@ -42,13 +41,74 @@ static void test_asked(void)
     move_keys(&move);
     CHECK(wait_renewals(client, stats_of(client).renewals + 3));
     CHECK(mortise_state(lease) == MORTISE_STATE_HELD && is_there(0, name));
-    SAFE(try_once(plain, name) != MORTISE_OK);
+    EXPECT(BUSY, try_once(plain, name));
     move_end(&move);
     EXPECT(BUSY, try_once(plain, name));
     give(lease);
     CHECK(holds(&fleet.node[0], name) == 0);
     move_slot(&fleet, move.slot, 1);
     close_client(plain);
+    close_client(client);
+}
+
+static mortise_lease *share(mortise_client *client, const char *name)
+{
+    mortise_lease *lease = NULL;
+    EXPECT(OK,
+           mortise_acquire(client, name,
+                           MORTISE_OPTIONS(.wait_ms = 0, .ttl_ms = LONG_MS, .mode = MORTISE_SHARED),
+                           &lease, &detail));
+    return lease;
+}
+
+/* The former node has none of the lock's keys, so everything goes on at the new one, while some of the keys do not exist. */
+static void use_asked(const char *settings, const char *name)
+{
+    struct pending pending = PENDING_INIT;
+    mortise_info info = {.size = sizeof info};
+    mortise_client *client = fleet_open(&fleet, QUICK, settings),
+                   *other = fleet_open(&fleet, QUICK, settings);
+    mortise_lease *lease = take(client, name);
+    CHECK(is_there(2, name));
+    EXPECT(BUSY, try_once(other, name));
+    pending_start(&pending, other, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    CHECK(wait_renewals(client, stats_of(client).renewals + 3));
+    CHECK(test_count_get(&pending.calls) == 0);
+    give(lease);
+    EXPECT(OK, pending_join(&pending));
+    SAFE(mortise_token(pending.lease) > mortise_token(lease));
+    give(pending.lease);
+    CHECK(!is_there(2, name));
+    lease = share(client, name);
+    mortise_lease *second = share(other, name);
+    EXPECT(OK, mortise_inspect(client, name, &info, &detail));
+    CHECK(info.held && info.holders == 2);
+    EXPECT(BUSY, try_once(client, name));
+    CHECK(wait_renewals(client, stats_of(client).renewals + 3));
+    give(lease);
+    CHECK(is_there(2, name));
+    give(second);
+    CHECK(!is_there(2, name));
+    close_client(other);
+    close_client(client);
+}
+
+static void test_all_asked(void)
+{
+    struct move move;
+    char name[48];
+    mortise_client *client = fleet_open(&fleet, NULL, NULL);
+    name_on(&fleet, 1, "used", name);
+    give(take(client, name)); /* its token is a key that stays */
+    move_begin(&move, &fleet, slot_of(&fleet, name), 2);
+    CHECK(not_reached(try_once(client, name)));
+    SAYS("TRYAGAIN");
+    move_keys(&move);
+    use_asked(NULL, name);
+    use_asked("mode = hash\n", name);
+    EXPECT(OK, try_once(client, name));
+    move_end(&move);
+    move_slot(&fleet, move.slot, 1);
     close_client(client);
 }
 
@@ -194,6 +254,7 @@ static void test_crowd(void)
 
 static const CU_TestInfo tests[] = {
     {"the slot is on its way", test_asked},
+    {"the slot is on its way, all keys have arrived", test_all_asked},
     {"the slot is on its way, requests of two steps", test_steps},
     {"a holder and fifty waiters", test_crowd},
     CU_TEST_INFO_NULL,

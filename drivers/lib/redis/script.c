@@ -2,6 +2,31 @@
  * that it does not know the digest (NOSCRIPT), the caller sends it again. */
 #include "script.h"
 
+#include <stdio.h>
+
+/* For the server, a call of one key: the other keys are arguments, and a command of several keys is one for each. */
+static const char as_one_key[] =
+    "local KEYS, ARGV, call = {KEYS[1], unpack(ARGV, 1, %u)}, {unpack(ARGV, %u)}, redis.call\n"
+    "local redis = setmetatable({call = function(verb, ...)\n"
+    "if verb ~= 'exists' and verb ~= 'del' or select('#', ...) == 1 then return call(verb, ...) "
+    "end\n"
+    "local sum = 0\n"
+    "for _, key in ipairs({...}) do sum = sum + call(verb, key) end\n"
+    "return sum\n"
+    "end}, {__index = redis})\n";
+
+void script_call_asking(struct link *link, const struct link_script *script, unsigned keys,
+                        unsigned arguments)
+{
+    char head[sizeof(as_one_key) + 20];
+    int length = snprintf(head, sizeof(head), as_one_key, keys - 1, keys);
+    const struct link_part parts[] = {{head, (size_t)length}, {script->text, script->length}};
+    link_command(link, 3 + keys + arguments);
+    link_argument(link, "EVAL", 4);
+    link_parts(link, parts, 2);
+    link_number(link, 1);
+}
+
 bool script_call(struct link *link, const struct link_script *script, bool *known, unsigned keys,
                  unsigned arguments)
 {

@@ -18,4 +18,10 @@ struct link_script {
 bool script_call(struct link *link, const struct link_script *script, bool *known, unsigned keys,
                  unsigned arguments);
 
+/* The same behind ASKING, where the slot is on its way: always with the text. The server that has the slot has said (ASK) that it
+ * has none of these keys, and none will come into being there any more. So each of them is here, or nowhere; but for a call of
+ * several keys this server wants them all to exist (TRYAGAIN). */
+void script_call_asking(struct link *link, const struct link_script *script, unsigned keys,
+                        unsigned arguments);
+
 #endif
