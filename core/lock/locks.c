@@ -79,15 +79,28 @@ void locks_ended_locked(struct locks *locks)
 
 /* ---- timers ---- */
 
-void locks_arm_locked(struct locks *locks, int64_t due_ns)
+static bool arm(int timer, int64_t due_ns)
 {
     struct itimerspec at = {.it_value = {0, 1}};
-    locks->watchdog.armed_ns = due_ns;
     if (due_ns == MORTISE_NEVER)
         at.it_value.tv_nsec = 0; /* disarmed */
     else if (due_ns > 0)
         at.it_value = (struct timespec){(time_t)(due_ns / NS_PER_S), (long)(due_ns % NS_PER_S)};
-    timerfd_settime(locks->watchdog.timer, TFD_TIMER_ABSTIME, &at, NULL);
+    return timerfd_settime(timer, TFD_TIMER_ABSTIME, &at, NULL) == 0;
+}
+
+/* If the timer cannot be set, the application has closed it, and its number may be another file's: it is left alone. */
+void locks_arm_locked(struct locks *locks, int64_t due_ns)
+{
+    struct watchdog *watchdog = &locks->watchdog;
+    bool had_timer = watchdog->timer >= 0;
+    watchdog->armed_ns = due_ns;
+    if (arm(watchdog->timer, due_ns))
+        return;
+    watchdog->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    arm(watchdog->timer, due_ns);
+    if (had_timer) /* who sleeps without one looks soon */
+        watchdog->timer_lost(locks);
 }
 
 void locks_set_timer_locked(struct locks *locks, struct timer *timer, int64_t due_ns)

@@ -66,13 +66,17 @@ struct holder_room {
 };
 
 /* The thread that serves the timers. */
+struct watch_thread;
 struct watchdog {
     pthread_t thread;
-    bool runs, stops, made; /* made: and not joined yet */
-    _Atomic uint32_t in;    /* 1: the thread may use the client; a futex of the close */
+    struct watch_thread *self; /* of the thread, while it runs */
+    bool runs, stops, made;    /* made: and neither joined nor detached yet */
+    _Atomic uint32_t in;       /* 1: the thread may use the client; a futex of the close */
     _Atomic bool started;
     int timer; /* a timerfd on CLOCK_BOOTTIME, or -1 */
     int64_t armed_ns;
+    /* The application has closed the timer. There is another one, on which the thread may not be sleeping. */
+    void (*timer_lost)(struct locks *locks);
 };
 
 struct locks {

@@ -12,11 +12,15 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #define SLACK_PARTS 48   /* a renewal may come early by so much of its span: a 16th of its period */
 #define BATCH_TIMERS 256 /* served under one holding of the lock */
+#define HOUR_MS (60 * 60 * 1000)
+#define HOUR_NS (HOUR_MS * NS_PER_MS)
+#define BLIND_NS NS_PER_S /* between two looks if there is no descriptor for a timer */
 
 static struct claim *claim_of(struct timer *timer)
 {
@@ -101,53 +105,142 @@ static int poll_ms(int64_t due_ns)
     int64_t left_ns = due_ns == MORTISE_NEVER ? 0 : due_ns - clock_now();
     if (due_ns == MORTISE_NEVER)
         return -1;
-    return left_ns <= 0           ? 0
-           : left_ns >= INT32_MAX ? INT32_MAX / 1000
-                                  : (int)(left_ns / NS_PER_MS) + 1;
+    return left_ns <= 0 ? 0 : left_ns >= HOUR_NS ? HOUR_MS : (int)(left_ns / NS_PER_MS) + 1;
 }
 
-/* Sleeps until the timer fires, or the witness's connection needs a turn: then true. due_ns: of the timer, in case the
- * program has closed its descriptor. */
-static bool sleep_until_due(const struct locks *locks, int witness, int64_t witness_ns,
-                            int64_t due_ns)
+/* A thread that sleeps on a timer which the application has closed cannot be woken, because poll() keeps that timer. So another
+ * thread takes its place, and it touches nothing of the client any more, should it wake up: the old timer may fire, or the
+ * witness may end. Until then it costs a stack.
+ *
+ *   AWAKE    it serves the timers, and looks at watchdog.timer before it sleeps
+ *   ASLEEP   it touches nothing of the client
+ *   LEFT     another thread has its place, or all stop
+ *
+ *   event                             | AWAKE  | ASLEEP                         | LEFT
+ *   ----------------------------------|--------|--------------------------------|-----
+ *   it goes to sleep (client's lock)  | ASLEEP | -                              | -
+ *   it wakes up                       | -      | AWAKE                          | ends
+ *   the timer is lost (client's lock) | AWAKE  | LEFT; another, unless all stop | -
+ *   all stop, and the timer is there  | ends   | wakes up                       | -    */
+enum watch_state { WATCH_AWAKE, WATCH_ASLEEP, WATCH_LEFT };
+
+struct watch_thread {
+    struct locks *locks;
+    _Atomic uint32_t state;
+};
+
+struct sleep {
+    int timer, witness;
+    int64_t due_ns, witness_ns;
+};
+
+/* Whoever sets the timer from here on finds the thread asleep. */
+static struct sleep go_to_sleep(struct watch_thread *self)
 {
-    struct pollfd fds[] = {{.fd = locks->watchdog.timer, .events = POLLIN},
-                           {.fd = witness, .events = POLLIN}};
-    uint64_t expirations;
-    int ready = poll(fds, 2, poll_ms(witness_ns));
-    if (ready > 0 && (fds[0].revents & POLLNVAL) != 0)
-        poll(NULL, 0, poll_ms(due_ns));
-    else if (ready > 0 && fds[0].revents != 0 &&
-             read(locks->watchdog.timer, &expirations, sizeof(expirations)) < 0)
-        return false; /* it was set again meanwhile */
+    struct locks *locks = self->locks;
+    struct sleep sleep;
+    pthread_mutex_lock(&locks->lock);
+    sleep.due_ns = timer_next_ns(&locks->timers);
+    locks_arm_locked(locks, locks->watchdog.stops ? 0 : sleep.due_ns);
+    sleep.timer = locks->watchdog.timer;
+    sleep.witness = link_fd(&locks->witness);
+    sleep.witness_ns = link_due_ns(&locks->witness);
+    atomic_store(&self->state, WATCH_ASLEEP);
+    pthread_mutex_unlock(&locks->lock);
+    return sleep;
+}
+
+/* False: it is LEFT. */
+static bool wake_up(struct watch_thread *self)
+{
+    uint32_t state = WATCH_ASLEEP;
+    return atomic_compare_exchange_strong(&self->state, &state, WATCH_AWAKE);
+}
+
+/* Sleeps until the timer fires, or the witness's connection needs a turn: then true. (Nothing is read from the timer: its number
+ * may be another file's by now, and setting it anew makes it unreadable.) Without a timer nobody can wake it. */
+static bool sleep_until_due(const struct sleep *sleep)
+{
+    struct pollfd fds[] = {{.fd = sleep->timer, .events = POLLIN},
+                           {.fd = sleep->witness, .events = POLLIN}};
+    int64_t until_ns = sleep->witness_ns;
+    if (sleep->timer < 0) {
+        int64_t most_ns = clock_now() + BLIND_NS;
+        until_ns = sleep->due_ns < until_ns ? sleep->due_ns : until_ns;
+        until_ns = most_ns < until_ns ? most_ns : until_ns;
+    }
+    int ready = poll(fds, 2, poll_ms(until_ns));
     return fds[1].revents != 0 || ready == 0;
+}
+
+/* True: all stop. */
+static bool turn_round(struct locks *locks, bool turn)
+{
+    watchdog_run(locks);
+    pthread_mutex_lock(&locks->lock);
+    if (turn || link_fd(&locks->witness) < 0)
+        witness_turn_locked(locks);
+    bool stops = locks->watchdog.stops;
+    if (stops) {
+        locks->watchdog.runs = false;
+        locks->watchdog.self = NULL;
+    }
+    locks_unlock(locks, START_DETACHED);
+    return stops;
 }
 
 static void *watchdog_main(void *argument)
 {
-    struct locks *locks = argument;
-    bool turn = true;
+    struct watch_thread *self = argument;
+    struct locks *locks = self->locks;
     pthread_setname_np(pthread_self(), "mortise-watch");
-    for (;;) {
-        watchdog_run(locks);
-        pthread_mutex_lock(&locks->lock);
-        if (turn || link_fd(&locks->witness) < 0)
-            witness_turn_locked(locks);
-        int witness = link_fd(&locks->witness);
-        int64_t witness_ns = link_due_ns(&locks->witness);
-        bool stops = locks->watchdog.stops;
-        int64_t due_ns = timer_next_ns(&locks->timers);
-        locks_arm_locked(locks, stops ? 0 : due_ns);
-        if (stops)
-            locks->watchdog.runs = false;
-        locks_unlock(locks, START_DETACHED);
-        if (stops) {
-            atomic_store(&locks->watchdog.in, 0);
-            futex_wake_all(&locks->watchdog.in);
+    for (bool turn = true; !turn_round(locks, turn);) {
+        struct sleep sleep = go_to_sleep(self);
+        turn = sleep_until_due(&sleep);
+        if (!wake_up(self)) {
+            free(self);
             return NULL;
         }
-        turn = sleep_until_due(locks, witness, witness_ns, due_ns);
     }
+    free(self);
+    atomic_store(&locks->watchdog.in, 0);
+    futex_wake_all(&locks->watchdog.in);
+    return NULL;
+}
+
+static bool begin_thread_locked(struct locks *locks)
+{
+    struct watchdog *watchdog = &locks->watchdog;
+    struct watch_thread *self = malloc(sizeof(*self));
+    if (self == NULL)
+        return false;
+    *self = (struct watch_thread){.locks = locks, .state = WATCH_AWAKE};
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    watchdog->runs = pthread_create(&watchdog->thread, NULL, watchdog_main, self) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    watchdog->made = watchdog->runs;
+    atomic_store(&watchdog->in, watchdog->runs); /* it needs the lock to end */
+    if (!watchdog->runs)
+        free(self);
+    watchdog->self = watchdog->runs ? self : NULL;
+    return watchdog->runs;
+}
+
+static void timer_lost_locked(struct locks *locks)
+{
+    struct watchdog *watchdog = &locks->watchdog;
+    uint32_t state = WATCH_ASLEEP;
+    if (watchdog->self == NULL ||
+        !atomic_compare_exchange_strong(&watchdog->self->state, &state, WATCH_LEFT))
+        return;
+    pthread_detach(watchdog->thread);
+    watchdog->runs = watchdog->made = false;
+    watchdog->self = NULL;
+    atomic_store(&watchdog->in, 0);
+    if (!watchdog->stops && !begin_thread_locked(locks))
+        atomic_store(&watchdog->started, false); /* the next acquire tries again */
 }
 
 static bool start_locked(struct locks *locks)
@@ -158,16 +251,10 @@ static bool start_locked(struct locks *locks)
         locks->watchdog.timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     if (locks->watchdog.timer < 0)
         return false;
+    locks->watchdog.timer_lost = timer_lost_locked;
     witness_turn_locked(locks); /* before the first request */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     locks->watchdog.armed_ns = 0;
-    locks->watchdog.runs = pthread_create(&locks->watchdog.thread, NULL, watchdog_main, locks) == 0;
-    locks->watchdog.made = locks->watchdog.runs;
-    atomic_store(&locks->watchdog.in, locks->watchdog.runs); /* it needs the lock to end */
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return locks->watchdog.runs;
+    return begin_thread_locked(locks);
 }
 
 bool watchdog_ready(struct locks *locks)
@@ -194,8 +281,8 @@ bool watchdog_stop(struct locks *locks, int64_t until_ns)
     if (locks->watchdog.made)
         pthread_join(locks->watchdog.thread, NULL);
     locks->watchdog.made = false;
-    if (locks->watchdog.timer >= 0)
-        close(locks->watchdog.timer);
+    if (timerfd_settime(locks->watchdog.timer, 0, &(struct itimerspec){0}, NULL) == 0)
+        close(locks->watchdog.timer); /* else the application has closed it */
     locks->watchdog.timer = -1;
     return true;
 }

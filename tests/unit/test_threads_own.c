@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -145,6 +146,61 @@ static void test_watchdog_ends_once(void)
     close(other);
 }
 
+/* ---- the application closes the watchdog's timer ---- */
+
+static bool is_renewed(void *at_least)
+{
+    return stats_of(&rig).renewals >= *(uint64_t *)at_least;
+}
+
+static void expect_renewals(mortise_lease *lease)
+{
+    uint64_t at_least = stats_of(&rig).renewals + 3;
+    CU_ASSERT(test_poll(is_renewed, &at_least, TEST_PATIENCE_MS));
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_HELD);
+}
+
+/* Returns the number under which there was the timer. other: what is under it now, or -1. The system calls: ThreadSanitizer
+ * would report the thread that polls, which is the point. */
+static int close_timer(int other)
+{
+    struct locks *locks = &rig.client->locks;
+    pthread_mutex_lock(&locks->lock);
+    int timer = locks->watchdog.timer;
+    long done = other < 0 ? syscall(SYS_close, timer) : syscall(SYS_dup3, other, timer, O_CLOEXEC);
+    pthread_mutex_unlock(&locks->lock);
+    CU_ASSERT_EQUAL(done, other < 0 ? 0 : timer);
+    return timer;
+}
+
+/* While nothing is due, and while a renewal is. It is renewed nevertheless, and the file that has come under the number is
+ * neither read nor closed. */
+static void test_timer_closed(void)
+{
+    for (int is_taken = 0; is_taken < 2; is_taken++) {
+        mortise_lease *lease;
+        int file = is_taken ? memfd_create("the application's", MFD_CLOEXEC) : -1;
+        CU_ASSERT(!is_taken || ftruncate(file, 100) == 0);
+        rig_open_real(&rig, "renew_every = 20ms\n");
+        CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
+        CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+        int first = close_timer(file);
+        CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a", TRY, &lease, NULL), MORTISE_OK);
+        expect_renewals(lease);
+        int second = close_timer(file);
+        expect_renewals(lease);
+        CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+        int third = close_timer(file);
+        CU_ASSERT_EQUAL(mortise_close(rig.handle, NULL), MORTISE_OK);
+        if (!is_taken)
+            continue;
+        CU_ASSERT_EQUAL(lseek(file, 0, SEEK_CUR), 0);
+        int numbers[] = {first, second, third, file};
+        for (int i = 0; i < 4; i++)
+            CU_ASSERT_EQUAL(syscall(SYS_close, numbers[i]), 0);
+    }
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
@@ -153,6 +209,7 @@ int main(void)
         {"no descriptor is left for the watchdog", test_no_watchdog},
         {"no descriptor is left for an epoll", test_no_epoll},
         {"the watchdog ends once", test_watchdog_ends_once},
+        {"the application closes the watchdog's timer", test_timer_closed},
         CU_TEST_INFO_NULL,
     };
     return rig_run("threads_own", tests);
