@@ -16,6 +16,7 @@ const char *method_path(enum method method)
         [METHOD_REVOKE] = "/etcdserverpb.Lease/LeaseRevoke",
         [METHOD_AUTHENTICATE] = "/etcdserverpb.Auth/Authenticate",
         [METHOD_STATUS] = "/etcdserverpb.Maintenance/Status",
+        [METHOD_MEMBERS] = "/etcdserverpb.Cluster/MemberList",
         [METHOD_WATCH] = "/etcdserverpb.Watch/Watch",
     };
     return paths[method];
@@ -278,6 +279,17 @@ static void status_field(const struct field *field, struct answer *answer)
             }
 }
 
+static bool member_votes(struct bytes message)
+{
+    struct reader reader = reader_of(message);
+    struct field field;
+    bool is_learner = false;
+    while (read_field(&reader, &field))
+        if (field.number == 5)
+            is_learner = field.value != 0;
+    return !is_learner;
+}
+
 bool answer_read(enum method method, struct bytes message, struct answer *answer)
 {
     struct reader reader = reader_of(message);
@@ -295,6 +307,8 @@ bool answer_read(enum method method, struct bytes message, struct answer *answer
             lease_field(&field, answer);
         else if (method == METHOD_STATUS)
             status_field(&field, answer);
+        else if (method == METHOD_MEMBERS && field.number == 2 && field.is_bytes)
+            answer->members += member_votes(field.bytes);
         else if (method == METHOD_AUTHENTICATE && field.number == 2 && field.is_bytes)
             answer->token = field.bytes;
     }

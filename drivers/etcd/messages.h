@@ -14,6 +14,7 @@ enum method {
     METHOD_REVOKE,
     METHOD_AUTHENTICATE,
     METHOD_STATUS,
+    METHOD_MEMBERS,
     METHOD_WATCH,
     METHOD_COUNT
 };
@@ -93,6 +94,7 @@ struct answer {
     struct bytes version;   /* status */
     bool is_learner;        /* likewise */
     struct bytes alarms[4]; /* likewise */
+    size_t members;         /* members: how many vote */
 };
 
 enum watch_kind { WATCH_MADE, WATCH_CANCELED, WATCH_EVENTS };

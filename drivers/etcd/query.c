@@ -44,10 +44,16 @@ void query_fail(struct driver *driver, struct query *query, mortise_status statu
     free_if_done(driver, query);
 }
 
-struct call *query_call(struct driver *driver, struct query *query, reply_handler *answered)
+struct call *query_call_to(struct driver *driver, struct query *query, enum method method,
+                           reply_handler *answered)
 {
     struct reply_to to = {.answered = answered, .target = query, .step = ++query->step};
-    return link_begin(&driver->link, METHOD_TXN, to);
+    return link_begin(&driver->link, method, to);
+}
+
+struct call *query_call(struct driver *driver, struct query *query, reply_handler *answered)
+{
+    return query_call_to(driver, query, METHOD_TXN, answered);
 }
 
 static bool send_call(struct driver *driver, struct query *query, struct call *call)

@@ -32,6 +32,9 @@ void queries_free(struct driver *driver);
 /* For the files below: */
 /* A transaction of the next step of a query. NULL: no memory. */
 struct call *query_call(struct driver *driver, struct query *query, reply_handler *answered);
+/* The same of another method. */
+struct call *query_call_to(struct driver *driver, struct query *query, enum method method,
+                           reply_handler *answered);
 /* Sends it, if that is possible. Else the query has failed, and may be freed, or waits for a connection. */
 void query_send(struct driver *driver, struct query *query, struct call *call);
 /* The same for a write: the query has no other one. */
@@ -42,7 +45,7 @@ void query_complete(struct driver *driver, struct query *query, mortise_status s
 void query_fail(struct driver *driver, struct query *query, mortise_status status,
                 const char *what);
 
-/* ---- inspect.c, dead.c, record.c -------------------------------------------------------------------------- */
+/* ---- inspect.c, dead.c, record.c, ping.c -------------------------------------------------------------------------- */
 
 query_begin inspect_begin, list_begin, dead_begin, ping_begin, record_read, record_write;
 

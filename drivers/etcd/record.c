@@ -1,7 +1,6 @@
-/* record.c - the small named records, which outlive clients, and ping. */
+/* record.c - the small named records, which outlive clients. */
 #include "query.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -77,28 +76,4 @@ void record_write(struct driver *driver, struct query *query)
                 &(struct put){.key = own, .value = {op->record, op->record_size}});
     }
     query_send_write(driver, query, call);
-}
-
-static void pinged(struct driver *driver, struct call *call)
-{
-    struct query *query = query_answer(driver, call);
-    if (query == NULL)
-        return;
-    snprintf(query->op->buffer, query->op->buffer_size,
-             "etcd %s at %.100s, cluster %" PRIx64 ", member %" PRIx64 ", term %" PRIu64,
-             driver->link.version, link_endpoint(&driver->link), call->answer.header.cluster,
-             call->answer.header.member, call->answer.header.term);
-    query_complete(driver, query, MORTISE_OK);
-}
-
-/* A linearizable read: the member has a leader, and a majority. */
-void ping_begin(struct driver *driver, struct query *query)
-{
-    char text[PREFIX_MAX + 16];
-    int length = snprintf(text, sizeof(text), "%s%%tokens", driver->prefix);
-    struct call *call = query_call(driver, query, pinged);
-    if (call != NULL)
-        txn_range(&call->grpc.out, BRANCH_THEN,
-                  &(struct range){.begin = bytes_of(text, (size_t)length), .keys_only = true});
-    query_send(driver, query, call);
 }

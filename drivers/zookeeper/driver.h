@@ -8,7 +8,7 @@
  *   acquire.c   the way of a claim to the head of its queue; tokens.c: from there to the grant
  *   release.c   ends a claim that nobody wants any more
  *   claim.c     the claims and their states (claim.h has the table)
- *   inspect.c   inspect, break and list; record.c: ping and the small records
+ *   inspect.c   inspect, break and list; record.c: the small records; ping.c: ping
  *   query.c     what inspect.c and record.c have in common
  *   session.c   the session (session.h has the table)
  *   beat.c      its beats (beat.h has the table); pace.c: when it beats

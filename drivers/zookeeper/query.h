@@ -45,7 +45,7 @@ struct query *query_answer(struct driver *driver, struct request *request, bool 
 void query_complete(struct driver *driver, struct query *query, mortise_status status);
 void query_fail(struct driver *driver, struct query *query, mortise_status status, int rc);
 
-/* ---- inspect.c, record.c, dead.c -------------------------------------------------------------------------- */
+/* ---- inspect.c, record.c, ping.c, dead.c -------------------------------------------------------------------------- */
 
 query_begin inspect_begin, ping_begin, record_read, record_write, dead_begin;
 

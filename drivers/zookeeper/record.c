@@ -1,4 +1,4 @@
-/* record.c - the small named records, which outlive clients, and ping. */
+/* record.c - the small named records, which outlive clients. */
 #include "query.h"
 
 #include <stdio.h>
@@ -118,25 +118,4 @@ void record_write(struct driver *driver, struct query *query)
         query_complete(driver, query, MORTISE_BUSY);
     else
         write_now(driver, query);
-}
-
-/* ---- ping ---------------------------------------------------------------------------------------------- */
-
-static void pinged(struct driver *driver, struct request *request)
-{
-    struct query *query = query_answer(driver, request, true);
-    char server[256];
-    if (query == NULL)
-        return;
-    snprintf(query->op->buffer, query->op->buffer_size,
-             "ZooKeeper at %.100s, session 0x%llx, timeout %lld ms",
-             fault_server(driver, server, sizeof(server)), (unsigned long long)driver->session->id,
-             (long long)(driver->session->beats.proof.timeout_ns / NS_PER_MS));
-    query_complete(driver, query, MORTISE_OK);
-}
-
-void ping_begin(struct driver *driver, struct query *query)
-{
-    query->step++;
-    query_sent(driver, query, send_sync(driver, query_reply(query, pinged)));
 }

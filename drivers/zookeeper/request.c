@@ -316,6 +316,12 @@ bool send_get(struct driver *driver, const char *folder, const char *node, struc
     return request != NULL && get(driver, request);
 }
 
+bool send_get_config(struct driver *driver, struct reply_to to)
+{
+    struct request *request = begin(driver, strdup("/zookeeper/config"), to);
+    return request != NULL && get(driver, request);
+}
+
 bool send_get_and_watch(struct driver *driver, const char *folder, const char *node,
                         struct reply_to to)
 {

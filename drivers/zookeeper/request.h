@@ -79,7 +79,9 @@ bool send_delete(struct driver *driver, const char *folder, const char *node, st
 bool send_set(struct driver *driver, const char *folder, const char *node, const char *data,
               size_t size, int version, struct reply_to to);
 bool send_get(struct driver *driver, const char *folder, const char *node, struct reply_to to);
-/* The same, and sets a watch if there is room for it: request->watches tells. */
+/* Of the servers' own node with the members of the ensemble. */
+bool send_get_config(struct driver *driver, struct reply_to to);
+/* As send_get, and sets a watch if there is room for it: request->watches tells. */
 bool send_get_and_watch(struct driver *driver, const char *folder, const char *node,
                         struct reply_to to);
 /* With a watch, also if the node does not exist. */

@@ -126,7 +126,73 @@ redlock() {
     soon "without" '!has replicas'
 }
 
-tests=${*:-mysql mysql_plain sentinel cluster redlock}
+# alarm ACTIVATE|DEACTIVATE NAME: of all members, by etcd's gateway
+alarm() {
+    python3 - "$PORT" "$@" <<'PY' || wrong "alarm $*"
+import json, sys, urllib.request
+url = "http://127.0.0.1:%s/v3/maintenance/" % sys.argv[1]
+def ask(path, **words):
+    return json.load(urllib.request.urlopen(url + path, json.dumps(words).encode(), 30))
+ask("alarm", action=sys.argv[2], memberID=ask("status")["header"]["member_id"], alarm=sys.argv[3])
+PY
+}
+
+etcd() {
+    what "etcd"
+    start etcd etcd || return 0
+    WHERE="etcd://127.0.0.1:$PORT"
+    doctor "one member" 0 '^settings +note +the cluster has one member' '!alarm' '!endpoints'
+    alarm ACTIVATE NOSPACE
+    soon "no space" '^settings +risk +the alarm NOSPACE is set'
+    alarm DEACTIVATE NOSPACE
+    soon "space again" '!the alarm'
+    alarm ACTIVATE CORRUPT
+    soon "a corrupt member" '^settings +risk +the alarm CORRUPT is set'
+    alarm DEACTIVATE CORRUPT
+    soon "none" '!the alarm'
+    server end etcd
+    start pair etcd nodes=2 || return 0
+    WHERE="etcd://$SERVERS"
+    doctor "two members" 0 '^settings +note +the cluster has 2 voting members' '!one member' '!endpoints'
+    server end pair
+    start three etcd nodes=3 || return 0
+    WHERE="etcd://$SERVERS"
+    healthy "three members"
+    WHERE="etcd://127.0.0.1:$PORT2"
+    doctor "one of them" 0 '^settings +note +`endpoints` names one of 3 members'
+    server end three
+    start user etcd user=app password=word rights=mortise/ || return 0
+    WHERE="etcd://app:word@127.0.0.1:$PORT"
+    doctor "a user with rights on locks only" 0 '^server +ok' '!risk'
+}
+
+zookeeper() {
+    what "zookeeper"
+    start zookeeper zookeeper tick=500 clock="$MORTISE_BUILD_DIR/tests/torture/libclock.so" || return 0
+    WHERE="zookeeper://127.0.0.1:$PORT?session_timeout=5s"
+    doctor "one server" 0 '^settings +note +the ensemble has one server' '!grant' "!leader's clock" '!`servers`'
+    WHERE="zookeeper://127.0.0.1:$PORT"
+    doctor "a shorter session" 1 '^settings +risk +the servers grant a session of 10000 ms, not of 30000'
+    WHERE="zookeeper://127.0.0.1:$PORT?session_timeout=600ms&tick=500ms"
+    doctor "a longer session" 0 '^settings +note +the servers grant a session of 1000 ms, not of 600'
+    WHERE="zookeeper://127.0.0.1:$PORT?session_timeout=5s"
+    echo +90 >"$DIR.zookeeper/clock"
+    soon "another clock" "^settings +note +the leader's clock is (89|90|91) s ahead"
+    echo +0 >"$DIR.zookeeper/clock"
+    soon "the same clock" "!leader's clock"
+    server end zookeeper
+    start even zookeeper nodes=2 tick=2000 || return 0
+    WHERE="zookeeper://$SERVERS"
+    doctor "two servers" 0 '^settings +note +the ensemble has 2 voting servers' '!one server'
+    server end even
+    start ensemble zookeeper nodes=3 tick=2000 || return 0
+    WHERE="zookeeper://$SERVERS"
+    healthy "three servers"
+    WHERE="zookeeper://127.0.0.1:$PORT"
+    doctor "one of them" 0 '^settings +note +`servers` names one of 3 servers' '!risk'
+}
+
+tests=${*:-mysql mysql_plain sentinel cluster redlock etcd zookeeper}
 for test in $tests; do
     $test
 done
