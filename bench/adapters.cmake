@@ -52,3 +52,19 @@ install(PROGRAMS "${PROJECT_SOURCE_DIR}/tests/servers.sh"
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/tests/servers"
         DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/mortise-bench" COMPONENT bench
         PATTERN "test_*" EXCLUDE PATTERN CMakeLists.txt EXCLUDE)
+
+# The rivals in C++ that can be found (bench/rivals/install.sh installs them; CMAKE_PREFIX_PATH says where).
+find_path(REDIS_PLUS_PLUS_INCLUDE sw/redis++/redis++.h PATHS "$ENV{HOME}/.local/share/mortise-bench/rivals/prefix/include")
+find_library(REDIS_PLUS_PLUS_LIBRARY redis++ PATHS "$ENV{HOME}/.local/share/mortise-bench/rivals/prefix/lib")
+mark_as_advanced(REDIS_PLUS_PLUS_INCLUDE REDIS_PLUS_PLUS_LIBRARY)
+include(CheckLanguage)
+check_language(CXX)
+if(REDIS_PLUS_PLUS_INCLUDE AND REDIS_PLUS_PLUS_LIBRARY AND CMAKE_CXX_COMPILER)
+    enable_language(CXX)
+    pkg_check_modules(bench_hiredis QUIET IMPORTED_TARGET hiredis)
+    add_executable(adapter-redis_plus_plus adapter/redis_plus_plus.cpp)
+    set_target_properties(adapter-redis_plus_plus PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON)
+    target_include_directories(adapter-redis_plus_plus SYSTEM PRIVATE "${REDIS_PLUS_PLUS_INCLUDE}")
+    target_link_libraries(adapter-redis_plus_plus PRIVATE bench_adapter_common "${REDIS_PLUS_PLUS_LIBRARY}" PkgConfig::bench_hiredis)
+    bench_part(adapter-redis_plus_plus)
+endif()

@@ -172,6 +172,14 @@ def curator(where):
     return [Subject("curator", "rival", "Curator InterProcessMutex", command, where, can, compile_s=JAVA_S)]
 
 
+def redis_plus_plus(where):
+    """Built where the library was found. Two threads that want one name sleep up to 200 ms, so that is not measured."""
+    label, command = "redis-plus-plus RedLockMutex", parts.adapter("redis_plus_plus")
+    if not os.access(command, os.X_OK):
+        return []
+    return [Subject("redis_plus_plus", "rival", label, (command,), where, frozenset({"turns", "threads"}))]
+
+
 def tuned(found, name, label, **environment):
     """The same, looking more often than it does by itself: for a lock that is contended. Nothing, if it is not there."""
     return [
@@ -189,6 +197,7 @@ def known_rivals(backend, ports=(), folder=""):
         redlock = "node-redlock, one node"
         return {
             "redis-py Lock": redis_py + tuned_redis_py,
+            "redis-plus-plus RedLockMutex": redis_plus_plus(addresses),
             "redis-semaphore": node_rival("redis_semaphore", "redis-semaphore", "redis-semaphore", addresses, FLYING_RENEWING),
             redlock: node_rival("redlock", "redlock", redlock, addresses, "turns flights contend hold wait"),
         }

@@ -1,8 +1,8 @@
 #!/bin/sh
 # install.sh [FOLDER] - installs the rivals that mortise-bench compares with: Debian's packages by apt-get, those of
-# JavaScript by npm into FOLDER/node_modules, and Curator's adapter, compiled, into FOLDER/classes. None is required:
-# what cannot be had is told and left out. FOLDER: $MORTISE_BENCH_RIVALS, or mortise-bench/rivals in the user's data
-# folder, where mortise-bench looks.
+# JavaScript by npm into FOLDER/node_modules, Curator's adapter, compiled, into FOLDER/classes, and redis-plus-plus, from its
+# source, into FOLDER/prefix. None is required: what cannot be installed is left out, with a line that says so. FOLDER:
+# $MORTISE_BENCH_RIVALS, or mortise-bench/rivals in the user's data folder, where mortise-bench looks.
 set -eu
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 folder=${1:-${MORTISE_BENCH_RIVALS:-${XDG_DATA_HOME:-$HOME/.local/share}/mortise-bench/rivals}}
@@ -45,6 +45,20 @@ if command -v javac >/dev/null && [ -f "$jars/curator-recipes.jar" ]; then
     javac -d "$folder/classes" -cp "$jars/*" "$here/Curator.java" || left_out 'Curator: its adapter does not compile'
 else
     left_out 'Curator: there is no javac, or no libcurator-recipes-java'
+fi
+# In C++: a library in FOLDER/prefix, where cmake looks for it if FOLDER is the default; else set CMAKE_PREFIX_PATH.
+if command -v git >/dev/null && command -v cmake >/dev/null && command -v g++ >/dev/null; then
+    plus=$folder/redis-plus-plus
+    [ -d "$plus" ] || git clone -q --depth 1 --branch 1.3.15 https://github.com/sewenew/redis-plus-plus "$plus" || true
+    if [ -d "$plus" ] && cmake -S "$plus" -B "$plus/build" -DCMAKE_BUILD_TYPE=Release -DREDIS_PLUS_PLUS_BUILD_TEST=OFF \
+        -DREDIS_PLUS_PLUS_BUILD_SHARED=OFF -DCMAKE_INSTALL_PREFIX="$folder/prefix" >/dev/null &&
+        cmake --build "$plus/build" -j2 >/dev/null && cmake --install "$plus/build" >/dev/null; then
+        echo "redis-plus-plus: configure and build Mortise again, which builds its adapter"
+    else
+        left_out 'redis-plus-plus: git or its build failed'
+    fi
+else
+    left_out 'redis-plus-plus: there is no git, cmake or g++'
 fi
 echo "installed in $folder"
 exit "$missing"
