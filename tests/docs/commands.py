@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""commands.py TREE - runs the commands, programs and configs of README.md, in its order and word by word, in TREE, a fresh
-copy of the source. It changes /usr, /etc and /var, so commands.sh creates a root directory for it. It leaves out only what
-another test does: `sh tests/run.sh`, which runs this one, and cpack (tests/packages). It needs no sudo, because it runs as
-root there."""
+"""commands.py TREE - runs the commands, programs and configs of README.md and docs/install.md, in their order and word by
+word, in TREE, a fresh copy of the source. It changes /usr, /etc and /var, so commands.sh creates a root directory for it. It
+leaves out only what another test does: cpack (tests/packages). It needs no sudo, because it runs as root there."""
 import os
 import re
 import shutil
@@ -13,7 +12,7 @@ tree = sys.argv[1]
 home = os.path.join(tree, "home")
 environment = {"PATH": f"{home}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": home,
                "LANG": "C.UTF-8"}
-LEFT_OUT = {"sh tests/run.sh", "(cd build-quickstart && cpack)"}
+LEFT_OUT = {"(cd build-quickstart && cpack)"}
 STEPS = {
     "sh examples/quickstart.sh": r"(?s)2000 of 2000.*only one of us at a time$",
     "sudo cmake --install build-quickstart && sudo ldconfig": r"libmortise\.so",
@@ -81,8 +80,10 @@ def program(text):
     run(f"{build} && ./a.out", r"^working, token [1-9]", home)
 
 
-with open(os.path.join(tree, "README.md"), encoding="utf-8") as file:
-    readme = file.read()
+readme = ""
+for page in ("README.md", "docs/install.md"):
+    with open(os.path.join(tree, page), encoding="utf-8") as file:
+        readme += file.read()
 write(os.path.join(home, "sudo"), '#!/bin/sh\nexec "$@"\n', 0o755)
 # What is built is not measured: so the compiler takes a third of the time.
 write(os.path.join(home, "cc"), '#!/bin/sh\nexec /usr/bin/cc "$@" -O0 -g0\n', 0o755)
@@ -102,7 +103,7 @@ for language, text in blocks(readme):
         for command in (line.partition("  #")[0].strip() for line in text.splitlines()):
             if command not in LEFT_OUT:
                 run(command, STEPS.pop(command))
-assert sorted(done) == ["", "", "c", "diff", "ini", "python", "sh"] and not STEPS, f"the README has {done}, and not {STEPS}"
+assert sorted(done) == ["", "", "c", "diff", "ini", "python", "sh", "sh"] and not STEPS, f"the pages have {done}, and not {STEPS}"
 url = re.search(r"`(mortise -C sqlite:[^`]* run) …`", readme).group(1)
 run(f"{url} x -- echo held", "^held$")
 redis_url()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""readme.py - checks that README.md is true of this build: its C program, shell lines and configs, with other paths and a
-stand-in for backup.sh, and the C++ program of docs/cxx.md. commands.py repeats this word by word with an installed build.
+"""readme.py - checks that README.md and docs/install.md are true of this build: the C program, shell lines and configs, with
+other paths and a stand-in for backup.sh, and the C++ program of docs/cxx.md. commands.py repeats this word by word with an installed build.
 Also compares the table of drivers with the drivers, checks that the named documents exist, and compares README.zh-CN.md:
 section by section, row by row, everything but the words. Needs the build, $MORTISE_CC, $MORTISE_CXX."""
 import json
@@ -69,20 +69,21 @@ def check_cxx():
     check_program(compiled(os.environ["MORTISE_CXX"], "cxx.cpp", block, "-std=c++17"), r"^working, token [1-9]")
 
 
-def check_shell(readme):
+def check_shell(*pages):
     os.chmod(write("backup.sh", "#!/bin/sh\necho backed up\n"), 0o755)
-    block, = blocks(readme, "sh")
-    for line in block.splitlines():
+    texts = [blocks(page, "sh") for page in pages]
+    check(all(len(text) == 1 for text in texts), f"the pages have {[len(text) for text in texts]} blocks of shell lines")
+    for line in "".join(block for text in texts for block in text).splitlines():
         ran = run("sh", "-c", line)
         check(ran.returncode == 0 and ran.stdout, f"{line}: {ran.returncode} {ran.stdout}")
         check("backup.sh" not in line or ran.stdout == "backed up\n", f"{line}: {ran.stdout}")
 
 
 def changed(config, diff):
-    """The config after the README's change: its removed line is replaced by the first added one, the others are added."""
+    """The config after the page's change: its removed line is replaced by the first added one, the others are added."""
     removed, = re.findall(r"(?m)^-(.*)$", diff)
     added = re.findall(r"(?m)^\+(.*)$", diff)
-    assert re.search(rf"(?m)^{removed}(?= |$)", config), f"the README's config has no line {removed}"
+    assert re.search(rf"(?m)^{removed}(?= |$)", config), f"the config has no line {removed}"
     return re.sub(rf"(?m)^{removed}(?= |$)", added[0], config) + "".join(line + "\n" for line in added[1:])
 
 
@@ -95,14 +96,14 @@ def check_change(config, diff):
               f"the changed config is refused: {ran.stdout}")
 
 
-def check_config(readme):
-    block, = blocks(readme, "ini")
-    diff, = blocks(readme, "diff")
+def check_config(page):
+    block, = blocks(page, "ini")
+    diff, = blocks(page, "diff")
     check_change(block, diff)
     config = block.replace("/var/lib/mortise/", work + "/")
     ran = run("mortise", "-C", write("mortise.conf", config), "check")
     check(config != block and ran.returncode == 0, f"the config is refused: {ran.stdout}")
-    told = re.search(r"`mortise\.conf:(\d+: \[sqlite\] unknown key \"pth\".*?)`", readme).group(1)
+    told = re.search(r"`mortise\.conf:(\d+: \[sqlite\] unknown key \"pth\".*?)`", page).group(1)
     ran = run("mortise", "-C", write("mortise.conf", config.replace("path =", "pth =")), "check")
     check(ran.returncode != 0 and f"mortise.conf:{told}" in ran.stdout, f"a mistake is told as: {ran.stdout}")
     ran = run("mortise", "-C", f"sqlite:{work}/other.db?ttl=10s", "run", "x", "--", "true")
@@ -164,11 +165,11 @@ def check_chinese(readme, chinese):
 
 
 def main():
-    readme, chinese = read("README.md"), read("README.zh-CN.md")
+    readme, chinese, install = read("README.md"), read("README.zh-CN.md"), read("docs/install.md")
     check_c(readme)
     check_cxx()
-    check_shell(readme)
-    check_config(readme)
+    check_shell(readme, install)
+    check_config(install)
     check_drivers(readme, "yes", "no")
     check_drivers(chinese, "是", "否")
     for name in documents(readme):

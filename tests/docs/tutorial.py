@@ -2,7 +2,8 @@
 """tutorial.py - does what docs/tutorial.md says, in its order and word by word, in one shell, and compares what is printed with the
 boxes. It leaves out only the build (the block `sh build`); its port is replaced by a free one. In a box a number stands for any
 number, and "…" for any text. A block `sh again` shows the state of something that was just started, so it is repeated until its box
-fits. A box `text any order` is compared without regard to the order of lines."""
+fits. A box `text any order` is compared without regard to the order of lines. docs/tutorial.zh-CN.md must have the same blocks, and
+as many headings."""
 import os
 import re
 import shutil
@@ -94,12 +95,26 @@ def repeat(shell, commands, box, any_order):
         time.sleep(0.1)  # as a reader would look again
 
 
+def read(name):
+    with open(os.path.join(source, "docs", name), encoding="utf-8") as file:
+        return file.read()
+
+
+def check_translation(text, other):
+    here, there = blocks(text), blocks(other)
+    for one, two in zip(here, there):
+        assert one == two, f"docs/tutorial.zh-CN.md has\n{two[2]}\nand docs/tutorial.md\n{one[2]}"
+    assert len(here) == len(there), f"docs/tutorial.zh-CN.md has {len(there)} blocks, docs/tutorial.md {len(here)}"
+    headings = [len(re.findall(r"(?m)^#+ ", re.sub(r"(?ms)^```.*?^```$", "", page))) for page in (text, other)]
+    assert headings[0] == headings[1], f"docs/tutorial.zh-CN.md has {headings[1]} headings, docs/tutorial.md {headings[0]}"
+
+
 def main():
+    text = read("tutorial.md")
+    check_translation(text, read("tutorial.zh-CN.md"))
     if not shutil.which("redis-server"):
         print("there is no redis-server")
         return 77
-    with open(os.path.join(source, "docs", "tutorial.md"), encoding="utf-8") as file:
-        text = file.read()
     text = text.replace(PORT, free_port())
     home = tempfile.mkdtemp(prefix="mortise-tutorial.")
     prepare(home)
