@@ -50,15 +50,17 @@ static int lock_folder(const char *path)
 
 int folder_make(char *path, size_t size)
 {
-    for (;;) {
+    for (int tries = 0; tries < 100; tries++) {
         snprintf(path, size, "%s/" PREFIX "XXXXXX", parent());
         if (!mkdtemp(path))
-            abort();
+            break;
         int lock = lock_folder(path);
         if (lock >= 0)
             return lock;
         /* another program took it for one that was left */
     }
+    perror("replay: the folder of a run");
+    abort();
 }
 
 void folder_remove(const char *path, int lock)
