@@ -346,6 +346,12 @@ static void test_record_of_any_size(void)
     size_t size = sizeof(record);
     uint64_t version;
     rig_open(&client, "");
+    CU_ASSERT_EQUAL(mortise_record_read(client.handle, "a", record, NULL, &version, NULL),
+                    MORTISE_INVALID);
+    CU_ASSERT_EQUAL(mortise_record_read(client.handle, "a", record, &size, NULL, NULL),
+                    MORTISE_INVALID);
+    CU_ASSERT_EQUAL(mortise_record_read(client.handle, "a", NULL, &size, &version, NULL),
+                    MORTISE_INVALID);
     tap(&client);
     tap_answer = answer_too_much;
     CU_ASSERT_EQUAL(mortise_record_read(client.handle, "a", record, &size, &version, NULL),

@@ -57,6 +57,9 @@ static void test_all(void)
     CU_ASSERT_EQUAL(mortise_release_many(leases, 3, &error), MORTISE_OK);
     CU_ASSERT_EQUAL(tap_count, 3);
     CU_ASSERT_EQUAL(mortise_release_many(leases, 3, &error), MORTISE_INVALID);
+    error.status = MORTISE_OK; /* one alone goes another way */
+    CU_ASSERT_EQUAL(mortise_release_many(leases, 1, &error), MORTISE_INVALID);
+    CU_ASSERT_EQUAL(error.status, MORTISE_INVALID);
     finish();
 }
 

@@ -110,6 +110,26 @@ static void test_infos_of_an_older_driver(void)
     rig_close(&rig);
 }
 
+static bool fill_by_size(mortise_op *op)
+{
+    if (op->kind == MORTISE_OP_INSPECT)
+        CU_ASSERT_EQUAL(op->info->size, sizeof(mortise_info));
+    return false;
+}
+
+/* A driver that is older or newer than the core fills as much of an info as it has room for. */
+static void test_room_for_an_info(void)
+{
+    mortise_info info = {.size = sizeof(info)};
+    rig_open(&rig, "");
+    tap(&rig);
+    tap_answer = fill_by_size;
+    CU_ASSERT_EQUAL(mortise_inspect(rig.handle, "a", &info, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(tap_count, 1);
+    tap_answer = NULL;
+    rig_close(&rig);
+}
+
 /* All that the driver says of a holder is in the list, too. */
 static void test_list_tells_all(void)
 {
@@ -152,6 +172,7 @@ int main(void)
         {"options of a later version", test_later_options},
         {"options of 0.1", test_options_of_0_1},
         {"infos of an older driver", test_infos_of_an_older_driver},
+        {"room for an info", test_room_for_an_info},
         {"a list tells all", test_list_tells_all},
         {"zeroed memory is lost", test_zero_is_lost},
         CU_TEST_INFO_NULL,
