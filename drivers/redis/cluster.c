@@ -142,7 +142,7 @@ static void looked(void *owner, const struct link_fault *fault)
 {
     struct cluster *cluster = owner;
     mortise_op *op, *next;
-    char text[100];
+    char text[160];
     cluster->moved = true;
     gather_looked(cluster, cluster->topology->begun, fault);
     DL_FOREACH_SAFE2(cluster->unrouted, op, next, next)
@@ -151,7 +151,10 @@ static void looked(void *owner, const struct link_fault *fault)
         if (!waits || (fault == NULL && cluster_owner(cluster, op) >= 0))
             continue;
         op_take(&cluster->unrouted, op);
-        snprintf(text, sizeof(text), "the cluster is down: no node has slot %u",
+        snprintf(text, sizeof(text), "%s: no node has slot %u",
+                 cluster->topology->portless
+                     ? "masters of the cluster have no port for connections of this kind (tls)"
+                     : "the cluster is down",
                  key_slot(op->name, op->name_len));
         if (fault != NULL)
             op_fail(cluster->alone, op, fault);
@@ -283,10 +286,18 @@ static void leave_alone(struct cluster *cluster)
 
 /* ---- the calls of the module ------------------------------------------------------------------------------ */
 
+static void cancel_of(struct driver *driver, mortise_op *op)
+{
+    cluster_cancel(driver->cluster, op);
+}
+
 struct cluster *cluster_open(struct driver *alone, const char *list, bool looks, bool sure)
 {
-    static const struct route_calls routes = {
-        .discovered = discovered, .redirected = redirected, .doubted = doubted, .serves = serves};
+    static const struct route_calls routes = {.discovered = discovered,
+                                              .cancel = cancel_of,
+                                              .redirected = redirected,
+                                              .doubted = doubted,
+                                              .serves = serves};
     struct cluster *cluster = calloc(1, sizeof(*cluster));
     if (cluster == NULL)
         return NULL;
@@ -304,9 +315,6 @@ struct cluster *cluster_open(struct driver *alone, const char *list, bool looks,
 void cluster_close(struct cluster *cluster)
 {
     struct driver *node, *next;
-    while (cluster->unrouted != NULL) /* those that the driver itself made */
-        op_complete(cluster->alone, op_take(&cluster->unrouted, cluster->unrouted),
-                    MORTISE_CANCELED);
     LL_FOREACH_SAFE2(cluster->nodes, node, next, next_node)
     {
         remove_node(cluster, node);

@@ -234,6 +234,8 @@ struct dispatch_calls {
 struct route_calls {
     /* The server is a node of a cluster. */
     void (*discovered)(struct driver *driver);
+    /* An op of the driver's own that has no node. */
+    void (*cancel)(struct driver *driver, mortise_op *op);
     /* A node of a cluster refused a request with this error, so nothing was done for the op, which has no request. True:
      * the op was sent on, or ended. False: the error says nothing of slots. */
     bool (*redirected)(struct driver *driver, mortise_op *op, const redisReply *reply);

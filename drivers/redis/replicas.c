@@ -394,7 +394,10 @@ void replicas_cancel(mortise_op *op)
         DL_DELETE2(driver->replicas.asked, op, previous, next);
     } else {
         undo->of = NULL;
-        driver->dispatch->cancel(&undo->op);
+        if (data_of(&undo->op)->state == OP_UNROUTED)
+            driver->routes->cancel(driver, &undo->op);
+        else
+            driver->dispatch->cancel(&undo->op);
     }
     op_end(driver, op, MORTISE_INDETERMINATE);
 }

@@ -147,10 +147,23 @@ static void test_refusals(void)
     fake_end(&master);
 }
 
+/* A cluster with TLS only has port 0 for those that ask without. */
+static void test_portless(void)
+{
+    static char map[100];
+    put_map(map, 0);
+    fake_map(&seed, map);
+    mortise_client *client = open_seeded("&unreachable_timeout=300ms");
+    EXPECT(UNREACHABLE, try_once(client, "portless"));
+    SAYS("no port for connections of this kind (tls)");
+    close_client(client);
+}
+
 static const CU_TestInfo tests[] = {
     {"ninety masters, one after the other", test_generations},
     {"more masters than a client remembers", test_strangers},
     {"what a node refuses", test_refusals},
+    {"masters without a port", test_portless},
     CU_TEST_INFO_NULL,
 };
 

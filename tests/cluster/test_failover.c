@@ -3,6 +3,7 @@
 #include "fleet.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static struct fleet fleet;
@@ -208,6 +209,73 @@ static void test_confirmed_moving(void)
     close_client(client);
 }
 
+/* What min_replicas cannot prevent: the lock has just moved, and its new master dies before its replica has the copy. The
+ * holder's next renewal tells, and tokens say who was first. */
+static void test_just_moved(void)
+{
+    struct told told = TOLD_INIT;
+    char name[48];
+    mortise_client *client = fleet_open(&fleet, "renew_every = 5s\n", one_replica),
+                   *other = fleet_open(&fleet, NULL, one_replica);
+    name_on(&fleet, 1, "just-moved", name);
+    mortise_lease *lease = hold(client, name, &told);
+    fleet_strand(&fleet, REPLICA(2), true);
+    move_slot(&fleet, slot_of(&fleet, name), 2);
+    fleet_do(&fleet, "kill", 2);
+    fleet_promote(&fleet, REPLICA(2));
+    fleet_strand(&fleet, REPLICA(2), false);
+    fleet_do(&fleet, "start", 2);
+    fleet_mend(&fleet);
+    mortise_lease *next = take(other, name);
+    SAFE(mortise_token(next) > mortise_token(lease));
+    CHECK(test_count_wait(&told.lost, 1));
+    EXPECT(LOST, mortise_release(lease, &detail));
+    give(next);
+    move_slot(&fleet, slot_of(&fleet, name), 1);
+    close_client(other);
+    close_client(client);
+}
+
+/* How often the node has answered TRYAGAIN. */
+static int64_t refusals(int node)
+{
+    redisReply *reply = ask(&fleet.node[node], "INFO errorstats");
+    const char *at = reply && reply->str ? strstr(reply->str, "errorstat_TRYAGAIN:count=") : NULL;
+    int64_t count = at ? strtoll(strchr(at, '=') + 1, NULL, 10) : 0;
+    freeReplyObject(reply);
+    return count;
+}
+
+static bool is_refused_more(void *before)
+{
+    return refusals(1) > *(int64_t *)before;
+}
+
+/* The release of an acquire that nobody acknowledged is on its way from node to node when the caller gives up, and closes. */
+static void test_undone_elsewhere(void)
+{
+    struct pending pending = PENDING_INIT;
+    struct move move;
+    char name[48];
+    mortise_client *client = fleet_open_by(&fleet, "close_timeout = 300ms\n", one_replica);
+    EXPECT(OK, try_once(client, name_on(&fleet, 2, "first", name)));
+    EXPECT(OK, try_once(client, name_on(&fleet, 1, "undone", name)));
+    fleet_do(&fleet, "freeze", REPLICA(1));
+    pending_start(&pending, client, name, MORTISE_OPTIONS(.wait_ms = -1, .ttl_ms = LONG_MS));
+    CHECK(wait_holds(&fleet.node[1], name, 1));
+    move_begin(&move, &fleet, slot_of(&fleet, name), 2);
+    int64_t before = refusals(1);
+    CHECK(test_poll(is_refused_more, &before, TEST_PATIENCE_MS));
+    EXPECT(OK, mortise_cancel(client, pending.request));
+    fleet_say(&fleet, 1u << 2, "hold-up");
+    move_end(&move);
+    pending_join(&pending);
+    mortise_close(client, NULL);
+    fleet_say(&fleet, 1u << 2, "pass");
+    fleet_do(&fleet, "thaw", REPLICA(1));
+    move_slot(&fleet, move.slot, 1);
+}
+
 static const CU_TestInfo tests[] = {
     {"a master is killed", test_killed},
     {"killed with what its replica never had", test_unreplicated},
@@ -216,6 +284,8 @@ static const CU_TestInfo tests[] = {
     {"min_replicas: killed at once", test_replicated},
     {"min_replicas: nobody acknowledges", test_not_acknowledged},
     {"min_replicas: the slot is on its way", test_confirmed_moving},
+    {"min_replicas: the slot has just moved", test_just_moved},
+    {"min_replicas: undone elsewhere", test_undone_elsewhere},
     CU_TEST_INFO_NULL,
 };
 

@@ -55,6 +55,12 @@ bool topology_read_server(const redisReply *reply, const struct endpoint *from, 
     return endpoint_set(at, name, named ? host->len : strlen(name), port, (size_t)length);
 }
 
+bool topology_is_portless(const redisReply *server)
+{
+    return server->type == REDIS_REPLY_ARRAY && server->elements >= 2 &&
+           server->element[1]->type == REDIS_REPLY_INTEGER && server->element[1]->integer == 0;
+}
+
 /* {first slot, last slot, master, replica …} */
 static bool is_range(const redisReply *reply)
 {

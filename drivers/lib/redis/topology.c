@@ -175,8 +175,10 @@ static bool take_map(struct topology *topology, const redisReply *reply,
     for (unsigned i = 0; i < KEY_SLOTS; i++)
         owner[i] = TOPOLOGY_SERVERS;
     topology->candidate_count = 0;
+    topology->portless = false;
     for (size_t i = 0; i < reply->elements; i++) {
         const redisReply *range = reply->element[i];
+        topology->portless |= topology_is_portless(range->element[2]);
         int server =
             topology_read_server(range->element[2], from, &at) ? topology_index(topology, &at) : -1;
         if (server < 0)

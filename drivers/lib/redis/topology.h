@@ -67,6 +67,7 @@ struct topology {
     void *owner;
     enum topology_state state;
     bool known, again;  /* again: wanted during a look */
+    bool portless;      /* the map has masters without a port for this kind of connection */
     uint64_t begun;     /* looks so far, with the one under way */
     uint64_t epoch;     /* the highest one; 0: none was told */
     uint64_t changes;   /* of slots' owners so far */
@@ -107,6 +108,8 @@ bool topology_is_map(const redisReply *reply);
 /* Reads a server of a range, {host, port, …}, that a server at `from` answered. False: it has no address. */
 bool topology_read_server(const redisReply *reply, const struct endpoint *from,
                           struct endpoint *at);
+/* It has no port without TLS (or none with it, where that is used): port 0. */
+bool topology_is_portless(const redisReply *server);
 /* Reads "MOVED 3999 127.0.0.1:6381", or ASK, that a server at `from` answered. False: it makes no sense. */
 bool topology_read_redirect(const redisReply *reply, const struct endpoint *from, unsigned *slot,
                             struct endpoint *to);
