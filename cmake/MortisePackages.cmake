@@ -2,6 +2,7 @@
 #
 #   libmortise0.2         the library; named by its soname, as Debian does
 #   libmortise-dev        headers, CMake package, pkg-config file, libmortise(3)
+#   libmortise-doc        the reference of the headers as HTML, with -DMORTISE_API=ON
 #   mortise               the command, its man pages and its completion, the witness's units, the documentation
 #   mortise-serve         the page of the held locks, which needs an HTTP library
 #   mortise-driver-NAME   a driver, which needs its client library
@@ -80,6 +81,11 @@ mortise_package(library NAME ${mortise_library_package} SECTION libs MULTI_ARCH 
     RECOMMENDS "mortise-driver-${MORTISE_DEFAULT_DRIVER}")
 mortise_package(dev NAME libmortise-dev SECTION libdevel MULTI_ARCH same DEPENDS "${same_library}"
     SUMMARY "distributed locks: headers for C and C++" TEXT "These are the headers, for programs and for drivers.")
+if(MORTISE_API AND TARGET api)
+    mortise_package(doc NAME libmortise-doc SECTION doc MULTI_ARCH foreign
+        SUMMARY "distributed locks: reference of the headers" TEXT "This is the reference of the public headers as HTML.")
+    set(CPACK_DEBIAN_DOC_PACKAGE_ARCHITECTURE all)
+endif()
 mortise_package(command NAME mortise SECTION utils MULTI_ARCH foreign DEPENDS "${same_library}"
     RECOMMENDS "mortise-driver-${MORTISE_DEFAULT_DRIVER}"
     SUMMARY "distributed locks: run a command under one"

@@ -56,6 +56,7 @@ python3-venv    python    ensurepip
 python3-pytest  python    pytest
 mypy            python    mypy
 mandoc          command   mandoc
+doxygen         command   doxygen
 lintian         command   lintian
 dpkg-dev        command   dpkg-gensymbols
 man-db          command   man

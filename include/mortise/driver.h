@@ -56,9 +56,9 @@ extern "C" {
 #endif
 
 #define MORTISE_MODULE_MAGIC UINT32_C(0x4d525431) /* "MRT1" */
-#define MORTISE_MODULE_ABI 2
-#define MORTISE_GRANT_ID_SIZE 16
-#define MORTISE_NOTE_MAX 256
+#define MORTISE_MODULE_ABI 2     /* of this interface: see VERSIONS */
+#define MORTISE_GRANT_ID_SIZE 16 /* bytes */
+#define MORTISE_NOTE_MAX 256     /* bytes in a note */
 #define MORTISE_NEVER INT64_MAX /* an instant that never comes */
 
 /* ---- Ops ------------------------------------------------------------------------------------- */
@@ -68,6 +68,7 @@ typedef struct mortise_grant_id {
     unsigned char bytes[MORTISE_GRANT_ID_SIZE];
 } mortise_grant_id;
 
+/* What an op asks for. */
 typedef enum mortise_op_kind {
     /* in: name, grant, mode, permits, owner, ttl_ms, token_floor, note, flags, first_sent_ns.
      * OK: token, from_ns, good_for_ms. The token is larger than any earlier one for the name, and >= token_floor;
@@ -132,6 +133,7 @@ enum {
 };
 
 typedef struct mortise_op mortise_op;
+/* One request to a driver: see OPS. */
 struct mortise_op {
     /* the request: set by the issuer, valid and constant until completion */
     mortise_op_kind kind;
@@ -257,6 +259,7 @@ struct mortise_below {
 
 /* ---- The schema ------------------------------------------------------------------------------- */
 
+/* How a value is parsed. */
 typedef enum mortise_option_type {
     MORTISE_OPTION_TEXT = 1,
     MORTISE_OPTION_INT = 2,      /* decimal; minimum, maximum */
@@ -279,6 +282,7 @@ enum {
     MORTISE_OPTION_URL_WHOLE = 1u << 13      /* the URL without the query keys that Mortise knows */
 };
 
+/* One config key of a module. */
 typedef struct mortise_option {
     const char *key;
     mortise_option_type type;
@@ -313,12 +317,14 @@ typedef struct mortise_value {
     X(DOWNGRADED, 9, "downgraded")    /* used as a shared lease from now on; the backend is not asked yet */ \
     X(JOINED, 10, "joined")           /* shares a claim of its process: same grant id and token */
 
+/* What happened to a lease or a caller. */
 typedef enum mortise_event_kind {
 #define MORTISE_EVENT_ENUM(name, number, word) MORTISE_EVENT_##name = number,
     MORTISE_EVENT_MAP(MORTISE_EVENT_ENUM)
 #undef MORTISE_EVENT_ENUM
 } mortise_event_kind;
 
+/* One event, for `observe`. Valid during the call. */
 typedef struct mortise_event {
     uint32_t size;
     mortise_event_kind kind;
@@ -339,6 +345,7 @@ typedef struct mortise_event {
 
 /* ---- The module -------------------------------------------------------------------------------- */
 
+/* The place of a module in a stack. */
 typedef enum mortise_module_kind {
     MORTISE_KIND_DRIVER = 1,  /* the bottom of a stack */
     MORTISE_KIND_PLUGIN = 2,  /* opens other modules below itself */
@@ -360,6 +367,7 @@ typedef struct mortise_open_args {
     const char *names_begin;     /* the prefix of all names of this client; may be empty */
 } mortise_open_args;
 
+/* The table that a module exports. */
 typedef struct mortise_module {
     /* the handshake: the core checks these fields before it reads anything else */
     uint32_t magic;       /* MORTISE_MODULE_MAGIC */
@@ -420,6 +428,7 @@ typedef struct mortise_module {
     void (*leave)(void *ctx, mortise_op *op);
 } mortise_module;
 
+/* The first fields of a module's table: `.kind` and the others follow. */
 #define MORTISE_MODULE_HEAD                                                                         \
     .magic = MORTISE_MODULE_MAGIC, .abi = MORTISE_MODULE_ABI, .module_size = sizeof(mortise_module),    \
     .op_size = sizeof(mortise_op), .option_size = sizeof(mortise_option),                              \
@@ -427,7 +436,7 @@ typedef struct mortise_module {
 
 /* extern, so that the compiler checks a module's definition against it. */
 MORTISE_API extern const mortise_module mortise_module_v1;
-#define MORTISE_MODULE_SYMBOL "mortise_module_v1"
+#define MORTISE_MODULE_SYMBOL "mortise_module_v1" /* what the core looks for in the file */
 
 #ifdef __cplusplus
 }

@@ -40,9 +40,9 @@
 extern "C" {
 #endif
 
-#define MORTISE_VERSION_MAJOR 0
-#define MORTISE_VERSION_MINOR 2
-#define MORTISE_VERSION_PATCH 0
+#define MORTISE_VERSION_MAJOR 0 /* of these headers, as mortise_version() of the library */
+#define MORTISE_VERSION_MINOR 2 /* before 1.0, another minor version is another ABI */
+#define MORTISE_VERSION_PATCH 0 /* compatible corrections */
 
 #if defined(__GNUC__) && !defined(MORTISE_API)
 #define MORTISE_API __attribute__((visibility("default")))
@@ -81,6 +81,7 @@ extern "C" {
     X(BACKEND, -15, "the backend refused the request")                                              \
     X(CLOSING, -16, "callbacks of the closed client still run or wait")
 
+/* The outcome of a call. */
 typedef enum mortise_status {
 #define MORTISE_STATUS_ENUM(name, code, text) MORTISE_##name = code,
     MORTISE_STATUS_MAP(MORTISE_STATUS_ENUM)
@@ -104,8 +105,8 @@ typedef struct mortise_error {
 
 /* ---- Client ---------------------------------------------------------------------------------- */
 
-typedef struct mortise_client mortise_client;
-typedef struct mortise_lease mortise_lease;
+typedef struct mortise_client mortise_client; /* an opaque handle: mortise_open() to mortise_close() */
+typedef struct mortise_lease mortise_lease;   /* an opaque handle: mortise_acquire() to mortise_release() */
 
 /* Opens a client.
  *
@@ -159,6 +160,7 @@ MORTISE_API mortise_status mortise_close(mortise_client *client, mortise_error *
 
 /* ---- Acquire and release --------------------------------------------------------------------- */
 
+/* Whether you hold a lease: mortise_state(). */
 typedef enum mortise_lease_state {
     MORTISE_STATE_LOST = 0,    /* you do not hold it, or it is uncertain: stop. Final. It is 0, so that zeroed
                                 * memory never reads as held */
@@ -186,9 +188,10 @@ typedef enum mortise_mode {
     MORTISE_SHARED = 1 /* NOTSUP if the driver is not `shared` */
 } mortise_mode;
 
-#define MORTISE_WAIT_FOREVER INT64_C(-1)
+#define MORTISE_WAIT_FOREVER INT64_C(-1) /* no limit */
 #define MORTISE_WAIT_DEFAULT INT64_C(-2) /* the config's `wait` */
 
+/* How to acquire. Fill it by MORTISE_OPTIONS(). */
 typedef struct mortise_options {
     size_t size;       /* sizeof(mortise_options), set by the macro, so that fields can be added later */
     int64_t wait_ms;   /* 0: try once (BUSY). MORTISE_WAIT_FOREVER. MORTISE_WAIT_DEFAULT. Else the longest
@@ -332,6 +335,7 @@ MORTISE_API bool mortise_on_state_runs(mortise_client *client, mortise_lease *le
     for (mortise_lease * mortise_with_##n __attribute__((cleanup(mortise_release_scope))) = (lease),   \
                          *mortise_once_##n = mortise_with_##n;                                      \
          mortise_once_##n != NULL; mortise_once_##n = NULL)
+/* For MORTISE_WITH: releases *lease, which may be NULL. */
 MORTISE_API void mortise_release_scope(mortise_lease **lease);
 
 /* ---- A lease --------------------------------------------------------------------------------- */
@@ -411,9 +415,10 @@ typedef struct mortise_info {
 MORTISE_API mortise_status mortise_inspect(mortise_client *client, const char *name,
                                            mortise_info *info, mortise_error *error);
 
+/* Called for each result; false ends the list early. `info` is valid during the call. */
+typedef bool (*mortise_list_callback)(const mortise_info *info, void *user_data);
 /* Calls `each` on this thread for every held name that begins with prefix (NULL or "": all names), in byte
  * order, after the answer is complete. Stops early if `each` returns false. */
-typedef bool (*mortise_list_callback)(const mortise_info *info, void *user_data);
 MORTISE_API mortise_status mortise_list(mortise_client *client, const char *prefix,
                                         mortise_list_callback each, void *user_data,
                                         mortise_error *error);
@@ -467,6 +472,7 @@ MORTISE_API mortise_status mortise_record_write(mortise_client *client, const ch
     X(SHARED, 10, "shared", "shared leases hold a name together")                                   \
     X(PERMITS, 11, "permits", "at most a given number of shared leases hold a name")
 
+/* Bits of mortise_capabilities(). */
 typedef enum mortise_capability {
 #define MORTISE_CAPABILITY_ENUM(name, bit, word, help) MORTISE_CAP_##name = 1 << bit,
     MORTISE_CAPABILITY_MAP(MORTISE_CAPABILITY_ENUM)
@@ -511,6 +517,7 @@ typedef struct mortise_stats {
     uint64_t waiting;         /* callers waiting now */
     uint64_t joins;           /* shared leases that joined a claim of the process, without a request */
 } mortise_stats;
+/* Fills stats. Set stats->size before. Returns OK, INVALID, CLOSED or FORKED. */
 MORTISE_API mortise_status mortise_stats_get(mortise_client *client, mortise_stats *stats);
 
 /* ---- Modules on this machine, without a client ----------------------------------------------- */
@@ -523,18 +530,20 @@ typedef struct mortise_option_info {
     const void *reserved_too[2];
 } mortise_option_info;
 
-/* Calls `each` for every module in the module path of the config at `where` (see mortise_open(); NULL: the default
- * search). The core's own section comes first, with info->name "mortise" and kind "core". If a file cannot be loaded,
- * `problem` says why and info->path names it. Stops if `each` returns false. `options` has option_count rows. */
+/* Called for each module; false ends the list early. If a file cannot be loaded, `problem` says why and info->path names
+ * it. `options` has option_count rows. */
 typedef bool (*mortise_module_callback)(const mortise_module_info *info,
                                         const mortise_option_info *options, size_t option_count,
                                         const char *problem, void *user_data);
+/* Calls `each` for every module in the module path of the config at `where` (see mortise_open(); NULL: the default
+ * search). The core's own section comes first, with info->name "mortise" and kind "core". */
 MORTISE_API mortise_status mortise_modules(const char *where, mortise_module_callback each,
                                            void *user_data, mortise_error *error);
 
-/* Passes to `write`, in pieces, the statements that create a module's table ("mortise schema postgres"). NOTSUP if the
- * module has none. */
+/* Called with each piece of a text: `length` bytes, without a NUL, valid during the call. */
 typedef void (*mortise_text_callback)(const char *text, size_t length, void *user_data);
+/* Passes to `write`, in pieces, the statements that create a module's table ("mortise schema postgres"). `where` is that of
+ * mortise_open(). NOTSUP if the module has none. */
 MORTISE_API mortise_status mortise_schema(const char *where, const char *module,
                                           mortise_text_callback write, void *user_data,
                                           mortise_error *error);

@@ -69,13 +69,14 @@ extern "C" {
 #endif
 
 #define MORTISE_WITNESS_MAGIC UINT32_C(0x4d525457) /* "MRTW" */
-#define MORTISE_WITNESS_VERSION 1
-#define MORTISE_WITNESS_GRANT_SIZE 16
+#define MORTISE_WITNESS_VERSION 1     /* of the area and the messages */
+#define MORTISE_WITNESS_GRANT_SIZE 16 /* bytes */
 #define MORTISE_WITNESS_SLOTS_MAX 65536 /* in one area; claims beyond that are not witnessed */
-#define MORTISE_WITNESS_TEXT_MAX 4096
+#define MORTISE_WITNESS_TEXT_MAX 4096   /* bytes behind a message */
 
 /* ---- The area ----------------------------------------------------------------------------------- */
 
+/* The state of a slot: see the table. WRITING is an odd sequence number. */
 typedef enum mortise_witness_state {
     MORTISE_WITNESS_FREE = 0, /* a new area is zero */
     MORTISE_WITNESS_ASKED = 1,
@@ -95,6 +96,7 @@ enum {
     MORTISE_WITNESS_EITHER = 1u << 1   /* a downgrade was asked for: the claim may be of either mode */
 };
 
+/* One claim of the client. */
 typedef struct mortise_witness_slot {
     uint32_t sequence; /* odd: WRITING */
     uint32_t state;    /* mortise_witness_state */
@@ -111,6 +113,7 @@ typedef struct mortise_witness_slot {
 
 /* ---- Messages ----------------------------------------------------------------------------------- */
 
+/* The kinds of messages: see THE CONNECTION. */
 typedef enum mortise_witness_kind {
     MORTISE_WITNESS_HELLO = 1,
     MORTISE_WITNESS_WELCOME = 2,
