@@ -105,10 +105,12 @@ mortise status nightly'
 inside "the services run" 'mortise witness & witness=$!
 mortise serve --listen 127.0.0.1:9750 & serve=$!
 until [ -S /run/mortise/witness.sock ]; do kill -0 $witness; done
-until (: </dev/tcp/127.0.0.1/9750) 2>/dev/null; do kill -0 $serve; done
-exec 3<>/dev/tcp/127.0.0.1/9750
-printf "GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n" >&3
-head -n 1 <&3 | grep " 200 "
+ask() {
+    exec 3<>/dev/tcp/127.0.0.1/9750
+    printf "GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n" >&3
+    head -n 1 <&3
+}
+until (ask) 2>/dev/null | grep " 200 "; do kill -0 $serve; done
 kill $witness $serve
 wait'
 # With systemd, `systemctl enable` has made links. A database in use must not go.
