@@ -169,8 +169,8 @@ const char sql_in_time[] =
                    "do not exclude each other; set the option schema to the same in all of them")  \
     " || " FINDING("abs(date_part('epoch', clock_timestamp()) - $1) > 2",                          \
                    "note: the clocks of the server and of this host differ by more than two "      \
-                   "seconds: leases do not depend on it, but the times in logs differ, and "       \
-                   "behind a pooler requests may fail; synchronise both (NTP)")
+                   "seconds: leases do not depend on it, but the times in logs differ; "           \
+                   "synchronise both (NTP)")
 #define ROW_READ                                                                                   \
     "version, substr(owner, 1, 513), substr(grants, 1, 24577), acquired_at, "                      \
     "expires_at, " SHORT_WAITERS ", substr(note, 1, 257)"
