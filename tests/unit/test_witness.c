@@ -535,6 +535,40 @@ static void test_settings(void)
     CU_ASSERT_EQUAL(sim->instances(), 0);
 }
 
+/* What opening with witness = required waits for, and what it says if that does not come. */
+static void test_required(void)
+{
+    char why[200] = "";
+    const int64_t patience_ns = TEST_PATIENCE_MS * NS_PER_MS, soon_ns = 20 * NS_PER_MS;
+    snprintf(path, sizeof(path), "%s/w", rig_folder);
+    snprintf(config, sizeof(config), "witness = %s\n", path);
+    start_listening();
+    rig_open(&rig, config);
+    turn();
+    meet();
+    CU_ASSERT_EQUAL(the_link()->state, LINK_GREETED);
+    CU_ASSERT_FALSE(link_await(the_link(), clock_now() + soon_ns, why, sizeof(why)));
+    CU_ASSERT_STRING_EQUAL(why, "it does not answer");
+    say(MORTISE_WITNESS_WELCOME, "");
+    CU_ASSERT(link_await(the_link(), clock_now() + patience_ns, why, sizeof(why)));
+    CU_ASSERT_EQUAL(the_link()->state, LINK_WATCHED);
+    CU_ASSERT(link_await(the_link(), clock_now(), why, sizeof(why))); /* it knows already */
+    rig_close(&rig);
+    stop_listening();
+
+    start_listening();
+    rig_open(&rig, config);
+    turn();
+    meet();
+    shut(&peer);
+    CU_ASSERT_FALSE(link_await(the_link(), clock_now() + patience_ns, why, sizeof(why)));
+    CU_ASSERT_STRING_EQUAL(why, "it has ended");
+    stop_listening();
+    CU_ASSERT_FALSE(link_await(the_link(), clock_now() + patience_ns, why, sizeof(why)));
+    CU_ASSERT_STRING_EQUAL(why, "nobody listens, or it cannot be used");
+    rig_close(&rig);
+}
+
 /* ---- what a witness does ----------------------------------------------------------------------------- */
 
 static void released(mortise_status status, const mortise_error *error, void *user_data)
@@ -692,6 +726,7 @@ int main(void)
         {"the witness hangs", test_hangs},
         {"descriptors that the program closed", test_closed_by_the_program},
         {"settings", test_settings},
+        {"required", test_required},
         {"a dead holder", test_release_of_a_dead_holder},
         {"a dead caller", test_release_of_a_dead_caller},
         {"the backend is away", test_release_without_a_backend},
