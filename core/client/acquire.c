@@ -186,7 +186,7 @@ mortise_status call_join_locked(struct locks *locks, const struct full_name *ful
                                 struct waiter *waiter)
 {
     if (locks->closing)
-        return failed(waiter->error, MORTISE_CLOSED, "the client was closed");
+        return failed(waiter->error, MORTISE_CLOSED, "the client was closed: open another one");
     waiter->caller = ++locks->callers;
     waiter->spare = claim_new_locked(locks, waiter->owner, waiter->owner_len);
     struct name *name = name_get_locked(locks, full->text, full->length);
@@ -313,7 +313,8 @@ static mortise_status acquire_async(struct client *client, const struct full_nam
     locks_unlock(locks, START_SOON);
     if (status != MORTISE_OK && status != MORTISE_BUSY)
         return failed(error, status, "%s",
-                      status == MORTISE_CLOSED ? "the client was closed" : "out of memory");
+                      status == MORTISE_CLOSED ? "the client was closed: open another one"
+                                               : "out of memory");
     pump_hurry(&client->pump);
     return MORTISE_OK;
 }

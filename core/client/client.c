@@ -55,7 +55,7 @@ mortise_status client_enter(mortise_client *handle, struct client **client, mort
     if (atomic_load(&found->slot.generation) != (uint32_t)((uintptr_t)handle >> 32) ||
         !slot_is(&found->slot, handle)) {
         client_count_out(found);
-        return failed(error, MORTISE_CLOSED, "the client was closed");
+        return failed(error, MORTISE_CLOSED, "the client was closed: open another one");
     }
     if (atomic_load(&found->slot.epoch) != atomic_load(&fork_epoch)) {
         client_count_out(found);

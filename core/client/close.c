@@ -235,7 +235,7 @@ static mortise_status take_over(mortise_client *handle, struct client **client,
                           "close: another thread closes the client; callbacks may still run");
         wait_for_closer(handle, *client, until_ns);
     }
-    return failed(error, MORTISE_CLOSED, "the client was closed");
+    return failed(error, MORTISE_CLOSED, "the client was closed: open another one");
 }
 
 mortise_status mortise_close(mortise_client *handle, mortise_error *error)

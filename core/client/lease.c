@@ -14,7 +14,7 @@ static mortise_status lease_enter(mortise_lease *lease, struct claim **claim,
     mortise_client *handle = atomic_load_explicit(&found->client, memory_order_relaxed);
     if (!slot_is(&found->slot, lease))
         return failed(error, MORTISE_INVALID,
-                      "the lease was released before, or its client closed");
+                      "the lease was released before, or its client closed: use it no more");
     *claim = found;
     return client_enter(handle, client, error);
 }
@@ -47,7 +47,8 @@ static void explain_release(const struct called *called, mortise_status status,
         return;
     quote_name(called->text, called->length, name, sizeof(name));
     if (status == MORTISE_LOST)
-        failed(error, status, "release %s: the lease was lost before", name);
+        failed(error, status,
+               "release %s: the lease was lost before: another holder may have overlapped", name);
     else if (detail->status == status)
         *error = *detail;
     else
@@ -72,7 +73,7 @@ mortise_status call_begin_release(struct release_call *call, mortise_lease *leas
         locks_unlock(locks, START_NOW);
         client_leave(client);
         return failed(call->error, MORTISE_INVALID,
-                      "the lease was released before, or its client closed");
+                      "the lease was released before, or its client closed: use it no more");
     }
     bool calls_back = claim->loss.on_state != NULL;
     struct claim *ending; /* the claim that others shared until now, perhaps */
@@ -172,7 +173,7 @@ static mortise_status end_async(struct claim *claim, struct client *client, mort
     if (!slot_is(&claim->slot, lease)) {
         locks_unlock(locks, START_NOW);
         return failed(error, MORTISE_INVALID,
-                      "the lease was released before, or its client closed");
+                      "the lease was released before, or its client closed: use it no more");
     }
     bool calls_back = claim->loss.on_state != NULL;
     remember_name(&release->called, claim, locks->settings.namespace_len);
@@ -238,7 +239,7 @@ static mortise_status still_held_locked(struct claim *claim, mortise_lease *leas
 {
     if (!slot_is(&claim->slot, lease))
         return failed(error, MORTISE_INVALID,
-                      "the lease was released before, or its client closed");
+                      "the lease was released before, or its client closed: use it no more");
     claim_check_deadline_locked(claim, clock_now());
     if (claim->state != CLAIM_HELD && claim->state != CLAIM_JOINED)
         return failed(error, MORTISE_LOST, "%s: the lease was lost before", verb);

@@ -225,7 +225,7 @@ static mortise_status release_dead(struct client *client, const mortise_witness_
         return MORTISE_OK;
     if (busy)
         return failed(error, MORTISE_BUSY, "release: too many are under way");
-    return closing ? failed(error, MORTISE_CLOSED, "the client was closed")
+    return closing ? failed(error, MORTISE_CLOSED, "the client was closed: open another one")
                    : failed(error, MORTISE_NOMEM, "release: out of memory");
 }
 

@@ -28,16 +28,16 @@ static const char *quoted(struct driver *driver, const mortise_op *op, char *buf
     return buffer;
 }
 
-static const char *advice_of(const struct driver *driver, const struct call *call)
+static const char *advice_of(const struct driver *driver, const char *text, int code)
 {
-    if (strstr(call->text, "database space exceeded") != NULL)
+    if (strstr(text, "database space exceeded") != NULL)
         return ": the no-space alarm is set; compact and defragment the database, then disarm the "
                "alarm";
-    if (strstr(call->text, "user name is empty") != NULL)
+    if (strstr(text, "user name is empty") != NULL)
         return ": the servers have authentication enabled; set user and password";
-    if (strstr(call->text, "invalid user ID or password") != NULL)
+    if (strstr(text, "invalid user ID or password") != NULL)
         return ": check user and password";
-    if (call->code == GRPC_PERMISSION_DENIED && driver->settings.user != NULL)
+    if (code == GRPC_PERMISSION_DENIED && driver->settings.user != NULL)
         return ": the user needs the right readwrite on the prefix";
     return "";
 }
@@ -49,7 +49,8 @@ void fault_refused(struct driver *driver, mortise_op *op, mortise_status status,
     bool passes = call->code == GRPC_RESOURCE_EXHAUSTED;
     driver->host->fail(driver->host, op, status, call->code, passes || status != MORTISE_BACKEND,
                        "etcd %.200s: %s%s (%s%s)", link_endpoint(&driver->link), call->text,
-                       advice_of(driver, call), verb_of(op), quoted(driver, op, name));
+                       advice_of(driver, call->text, call->code), verb_of(op),
+                       quoted(driver, op, name));
 }
 
 /* A server that refuses the next connection says nothing of a request that was sent before: that one stays in doubt. */
@@ -60,10 +61,10 @@ void fault_unreachable(struct driver *driver, mortise_op *op, mortise_status sta
     bool is_refused = link->refused && link->state != LINK_UP;
     bool is_final = is_refused && status == MORTISE_UNREACHABLE;
     driver->host->fail(driver->host, op, is_final ? MORTISE_BACKEND : status, 0, !is_final,
-                       "etcd %.200s: %s%s%s (%s%s)", driver->values[OPTION_ENDPOINTS].text,
+                       "etcd %.200s: %s%s%s%s (%s%s)", driver->values[OPTION_ENDPOINTS].text,
                        is_refused ? "refused" : "no connection",
-                       link->trouble[0] != '\0' ? "; " : "", link->trouble, verb_of(op),
-                       quoted(driver, op, name));
+                       link->trouble[0] != '\0' ? "; " : "", link->trouble,
+                       advice_of(driver, link->trouble, 0), verb_of(op), quoted(driver, op, name));
 }
 
 void fault_memory(struct driver *driver, mortise_op *op, mortise_status status)

@@ -186,8 +186,9 @@ static void secure(struct link *link)
     case SECURED:
         greet(link);
         return;
-    case SECURED_NEVER:
-        link_break(link, "%s", link->socket.problem);
+    case SECURED_NEVER: /* a server without TLS closes the connection: that is no problem of TLS itself */
+        link_break(link, "%s%s", link->socket.problem,
+                   strncmp(link->socket.problem, "TLS", 3) == 0 ? "" : "; does it use TLS?");
         return;
     case SECURED_NOT_YET:
         return;

@@ -155,7 +155,8 @@ static bool take_variables(struct link *link, MYSQL_RES *rows)
     bool said = note_durability(driver, &variables);
     my_link(link)->galera = variables.galera;
     if (variables.read_only) {
-        refuse(link, MORTISE_UNREACHABLE, true, "the server is read-only; is it a replica?");
+        refuse(link, MORTISE_UNREACHABLE, true,
+               "the server is read-only; is it a replica? Name the primary, or all servers");
         return false;
     }
     if (driver->durable[0] == '\0' || driver->values[OPTION_DURABLE].number == 0)
@@ -245,7 +246,7 @@ static bool failed(struct link *link)
     fault_read(my_link(link)->conn.mysql, &fault);
     bool no_right = my_link(link)->phase == SETUP_MAKE && fault.base.native == 1142;
     if (no_right) {
-        snprintf(text, sizeof(text), "%.150s", fault.base.text);
+        snprintf(text, sizeof(text), "%.*s", (int)strcspn(fault.base.text, ";"), fault.base.text);
         snprintf(fault.base.text, sizeof(fault.base.text),
                  "%.150s: the tables are not there, and this user may not make them; run what "
                  "`mortise schema mysql` prints as one that may",

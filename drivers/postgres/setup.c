@@ -214,7 +214,8 @@ static bool take_identity(struct link *link, const PGresult *result)
     pg_link(link)->clock_ns = remote_now(link->remote);
     pg_link(link)->tables_missing = !lock && !meta;
     if (is_true(result, 2)) {
-        link_failed_why(link, MORTISE_UNREACHABLE, true, "the server is a standby, and read-only");
+        link_failed_why(link, MORTISE_UNREACHABLE, true,
+                        "the server is a standby, and read-only: name the primary, or all servers");
         return false;
     }
     if (!take_schema(link, result))

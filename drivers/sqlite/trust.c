@@ -129,7 +129,8 @@ static mortise_status check_file(const struct driver *driver, const char *path,
                                  const struct stat *about, mortise_error *error)
 {
     if (!S_ISREG(about->st_mode))
-        return fault_error(error, MORTISE_CONFIG, 0, false, "%s is not a file", path);
+        return fault_error(error, MORTISE_CONFIG, 0, false,
+                           "%s is not a file; remove it, or set another path", path);
     if (about->st_nlink > 1)
         return fault_error(error, MORTISE_CONFIG, 0, false,
                            "%s has %lu names (hard links): under another name its log would be "

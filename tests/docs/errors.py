@@ -2,8 +2,8 @@
 """errors.py - docs/troubleshooting.md explains each text that a user can meet, and no text that no source has.
 
 A text is a string in a call of CALLS, or one that a definition of DEFINITIONS makes or returns, of two words or more. A string of
-four words or more anywhere else must be in QUIET, so a new function that reports errors cannot be overlooked. `errors.py --list`
-prints the texts that the page lacks, in its form."""
+four words or more anywhere else must be in QUIET, so that a new function that reports errors is not overlooked; what looks like
+code is left aside. `errors.py --list` prints the texts that the page lacks."""
 import ast
 import glob
 import os
@@ -17,23 +17,25 @@ import texts  # noqa: E402
 
 # The functions that take the text of an error, a log line or a message.
 CALLS = set("""
-    answer_refused append bad_usage break_by_errno break_text call_fail cannot config_failed each errand_log explain fail fail_op
-    fail_unsure failed fault_error fault_line fault_stored file_failed give_up hello_refuse host_log line_failed link_break
-    link_break_later link_failed_why link_fault_set link_leave link_lose_why load_named log lose must_break_text no_section op_fail
-    op_fail_as query_fail refuse refuse_file refuse_text refuse_why refused say sentence settings_explain tell trouble url_failed log_line primary_reasons
-    each_link    value_failed witness_say wrong wrong_nodes""".split())
+    PyErr_SetString answer_refused append bad_usage break_by_errno break_text call_fail cannot config_failed each
+    each_link errand_log error explain fail fail_op fail_unsure failed fault_error fault_line fault_stored file_failed
+    give_up hello_refuse host_log line_failed link_break link_break_later link_failed_why link_fault_set link_leave
+    link_lose_why load_named log log_line lose must_break_text no_section op_fail op_fail_as primary_reasons
+    query_fail refuse refuse_file refuse_text refuse_why refused say sentence settings_explain tell trouble url_failed
+    value_failed witness_say wrong wrong_nodes""".split())
 
 # The functions and tables that hold texts, or put them together: the reasons within messages.
 DEFINITIONS = set("""
-    advice_of board_on_time bracket_problem calls_lost cannot check_parts connection_failed consequence count_nodes describe endpoint_next
-    explain_permits fail fail_for_room failed fault_foreign faults file_failed file_open find_ways hello_problem host_problem
-    hosts_read is_possible link_await link_tls_problem link_tls_reason load_failed locks_record looked meanings metrics_open
-    begin mortise_status_text nodes_problem obstacle on_header on_hello on_stream_close op_fail_few op_fail_odd open_client_of plain_read
-    primary_open problem_of process_problem put_dropped read_cluster read_host read_kept read_only read_path read_replies
-    read_seeds read_secret readers_admit redirected refuse refused release request_was_read request_write row_sound run
-    schema_sound send_copy sentinel_choose say_silent shared_mismatch side_write take_layout take_schema take_socket take_variables text_of
-    tls_context_new tls_handshake tls_read too_large topology_open why_busy why_not wrap_tls ask create_array variable
-    note_sentinels unknown_key""".split())
+    advice_of ask begin board_on_time bracket_problem calls_lost cannot check_parts connection_failed consequence
+    count_nodes create_array describe endpoint_next explain_permits fail fail_for_room failed fault_foreign faults
+    file_failed file_open find_ways hello_problem host_problem hosts_read is_possible link_await link_tls_problem
+    link_tls_reason load_failed locks_record looked meanings metrics_open mortise_status_text mpy_slot_error
+    nodes_problem note_sentinels obstacle on_header on_hello on_stream_close op_fail_few op_fail_odd open_client_of
+    plain_read primary_open problem_of process_problem put_dropped read_cluster read_host read_kept read_only
+    read_path read_replies read_secret read_seeds readers_admit redirected refuse refused release request_was_read
+    request_write row_sound run say_silent schema_sound send_copy sentinel_choose shared_mismatch side_write
+    take_layout take_schema take_socket take_variables text_of tls_context_new tls_handshake tls_read too_large
+    topology_open unknown_key variable why_busy why_not wrap_tls""".split())
 
 # What is no error: (call, definition, file) as patterns, with the reason.
 QUIET = [
@@ -52,6 +54,7 @@ QUIET = [
     ("", r"http_response|counter_rows|histogram_rows|walk_failures", "", "HTTP and Prometheus"),
     ("", r"one_to_two|two_to_one|two_to_three|three_to_two|migrate_from_may_go|stages", "", "steps of `mortise migrate plan`"),
     ("", r"foreign_fuse|remote|copy_words|set_text", "", "words within messages that have an entry"),
+    ("", r"once|fill", "bindings/python/native", "the documentation of a method"),
     (r"_Pragma|X", "", "", "headers: the texts of statuses are read below"),
     (r"errand_log", r"", "plugins/trace/ring", "")]
 
@@ -81,6 +84,10 @@ def words(text):
     return len(re.findall(r"[A-Za-z]{2,}|'.'", text))
 
 
+def is_sentence(text):
+    return words(plain(text)) > 3 and plain(text).count(" ") > 2 and not re.search(r"[{}=|@]", text)
+
+
 def is_quiet(call, definition, file):
     return any((not one or re.fullmatch(one, call)) and (not two or re.fullmatch(two, definition)) and three in file
                for one, two, three, _ in QUIET)
@@ -96,7 +103,8 @@ def read(path):
 
 
 def from_c(found, problems):
-    paths = [path for folder in ("core", "drivers", "plugins", "tools") for path in files(folder, ["c", "h"])]
+    paths = [path for folder in ("core", "drivers", "plugins", "tools", "include/mortise", "bindings/python/native")
+             for path in files(folder, ["c", "h", "hpp"])]
     sources = {path: read(path) for path in paths}
     macros = {name: text for source in sources.values() for name, text in texts.defines(source).items()}
     used = set()
@@ -108,7 +116,7 @@ def from_c(found, problems):
                 used.update({call, definition})
                 if not is_quiet("", definition, here) and words(spoken) > 1:
                     found.setdefault(spoken, (here, text))
-            elif words(spoken) > 3 and spoken.count(" ") > 2 and not is_quiet(call, definition, here):
+            elif is_sentence(text) and not is_quiet(call, definition, here):
                 problems.append(f"{here}: {call or 'no call'} in {definition}: is this a text that a user meets? Then name the "
                                 f"function in CALLS or DEFINITIONS of errors.py, else in QUIET: \"{text[:80]}\"")
     for name in sorted((CALLS | DEFINITIONS) - used):
@@ -150,7 +158,7 @@ def main():
     from_python(found)
     for pattern in EXCEPTIONS:
         found = {spoken: where for spoken, where in found.items() if not re.fullmatch(pattern, spoken)}
-    page = read(os.path.join(root, "docs", "troubleshooting.md")) if os.path.exists(os.path.join(root, "docs", "troubleshooting.md")) else ""
+    page = read(os.path.join(root, "docs", "troubleshooting.md"))
     explained = {}
     for heads, rest in entries(page):
         if not re.fullmatch(r"(?s)\s*\S.*\*\*Do:\*\*\s+\S.*", rest):

@@ -9,13 +9,17 @@
 
 For asyncio: `async with client.alock("nightly") as lease:`.
 """
+try:
+    from ._native import ffi as _ffi
+    from ._native import lib as _lib
+except ImportError as _problem:
+    raise ImportError(f"{_problem}: the package mortise has no library for this Python; install its wheel, or build it "
+                      "(docs/python.md)") from _problem
 from ._client import Client, open
 from ._errors import (BackendError, Busy, Canceled, Closed, Closing, ConfigError, Deadlock, Error, Forked, Indeterminate,
                       Invalid, Lost, NoMemory, NotAcquired, NotOwner, NotSupported, TimedOut, Unreachable)
 from ._lease import BaseLease, Lease, Leases
 from ._lock import Lock, LockMany
-from ._native import ffi as _ffi
-from ._native import lib as _lib
 from ._values import THIS_THREAD, Info, State, Stats
 
 TYPE_CHECKING = False

@@ -218,7 +218,7 @@ static void take_role(struct link *link, const redisReply *reply)
                    link->endpoint.text,
                    sentinel ? "a Sentinel, which has no locks: `sentinel = name@address` finds the "
                               "primary through it"
-                            : "a replica, not the primary");
+                            : "a replica, not the primary: name the primary, or all servers");
 }
 
 static void take_time(struct link *link, const redisReply *reply)
