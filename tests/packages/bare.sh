@@ -103,14 +103,15 @@ mortise run nightly -- echo "it ran" | grep "it ran"
 mortise status nightly'
 # shellcheck disable=SC2016 # expanded there
 inside "the services run" 'mortise witness & witness=$!
-mortise serve --listen 127.0.0.1:9750 & serve=$!
+mortise serve --listen 127.0.0.1:0 2>/serve.out & serve=$!
 until [ -S /run/mortise/witness.sock ]; do kill -0 $witness; done
+until port=$(sed -n "s,.*http://127.0.0.1:\([0-9]*\)/.*,\1,p" /serve.out) && [ -n "$port" ]; do kill -0 $serve; done
 ask() {
-    exec 3<>/dev/tcp/127.0.0.1/9750
+    exec 3<>/dev/tcp/127.0.0.1/$port
     printf "GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n" >&3
     head -n 1 <&3
 }
-until (ask) 2>/dev/null | grep " 200 "; do kill -0 $serve; done
+until ask | grep " 200 "; do kill -0 $serve; done # after the first listing
 kill $witness $serve
 wait'
 # With systemd, `systemctl enable` has made links. A database in use must not go.
