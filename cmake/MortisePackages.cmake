@@ -1,4 +1,4 @@
-# What `cpack` makes of a build: .deb files, split as Debian would. A package is a component of the installation:
+# What `cpack` makes of a build: .deb files, and .rpm files with `cpack -G RPM`, split as Debian would. A package is a component of the installation:
 #
 #   libmortise0.2         the library; named by its soname, as Debian does
 #   libmortise-dev        headers, CMake package, pkg-config file, libmortise(3)
@@ -41,6 +41,14 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS "${MORTISE_LIBRARY_DIR}")
 set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 
+set(CPACK_RPM_COMPONENT_INSTALL ON)
+set(CPACK_RPM_FILE_NAME RPM-DEFAULT)
+set(CPACK_RPM_PACKAGE_RELEASE 1)
+set(CPACK_RPM_PACKAGE_LICENSE MIT)
+set(CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION # of other packages
+    /usr/lib/systemd /usr/lib/systemd/system /usr/lib/systemd/user /usr/libexec /usr/share/bash-completion
+    /usr/share/bash-completion/completions /usr/share/man /usr/share/man/man1 /usr/share/man/man3 /usr/share/man/man5)
+
 set(mortise_library_package "libmortise${MORTISE_SOVERSION}")
 set(same_library "${mortise_library_package} (= ${PROJECT_VERSION}-1)")
 set(about "Mortise acquires named locks that processes on many hosts share. A driver,
@@ -62,6 +70,12 @@ macro(mortise_package COMPONENT)
         set(CPACK_DEBIAN_${upper}_PACKAGE_MULTIARCH "${arg_MULTI_ARCH}")
     endif()
     set(CPACK_DEBIAN_${upper}_DESCRIPTION "${arg_SUMMARY}\n${about}\n\n${arg_TEXT}")
+    set(CPACK_RPM_${upper}_PACKAGE_NAME "${arg_NAME}")
+    set(CPACK_RPM_${upper}_PACKAGE_SUMMARY "${arg_SUMMARY}")
+    set(CPACK_RPM_${upper}_PACKAGE_DESCRIPTION "${about}\n\n${arg_TEXT}")
+    if("${arg_DEPENDS}" MATCHES "${mortise_library_package}") # rpm finds the libraries, but not which version of ours
+        set(CPACK_RPM_${upper}_PACKAGE_REQUIRES "${mortise_library_package} = ${PROJECT_VERSION}")
+    endif()
     if(arg_DEPENDS)
         set(CPACK_DEBIAN_${upper}_PACKAGE_DEPENDS "${arg_DEPENDS}")
     endif()

@@ -3,6 +3,19 @@
 #
 # First it looks for what cpack needs: without `file` it fails late and says little, and without dpkg-shlibdeps it makes
 # packages that do not name the libraries which they need.
+# For .rpm files it only removes what Debian alone has; rpmbuild does the rest.
+if(CPACK_GENERATOR STREQUAL "RPM")
+    file(GLOB_RECURSE files LIST_DIRECTORIES true "${CPACK_TEMPORARY_INSTALL_DIRECTORY}/*")
+    foreach(file IN LISTS files)
+        if(file MATCHES "/changelog.Debian$|/share/lintian$")
+            file(REMOVE_RECURSE "${file}")
+        elseif(file MATCHES "/bin/[^/]+$|/libexec/mortise/[^/]+$" AND NOT IS_SYMLINK "${file}" AND NOT IS_DIRECTORY "${file}")
+            file(RPATH_REMOVE FILE "${file}")
+        endif()
+    endforeach()
+    return()
+endif()
+
 find_program(MORTISE_FILE_PROGRAM file)
 find_program(MORTISE_SHLIBDEPS_PROGRAM dpkg-shlibdeps)
 if(NOT MORTISE_FILE_PROGRAM OR NOT MORTISE_SHLIBDEPS_PROGRAM)
