@@ -80,7 +80,7 @@ static void test_list(void)
     struct move move;
     char name[24];
     mortise_client *client = fleet_open(&fleet, NULL, TIMEOUTS);
-    mortise_client *hurried = fleet_open(&fleet, "unreachable_timeout = 1s\n", TIMEOUTS);
+    mortise_client *hurried = fleet_open(&fleet, "unreachable_timeout = 3s\n", TIMEOUTS);
     unsigned nodes = 0;
     for (int i = 0; i < MANY; i++) {
         name_number(name, i);
@@ -164,7 +164,7 @@ static void test_one_away(void)
     char here[48], there[48], new[48];
     mortise_lease *kept = NULL, *suspect = NULL;
     mortise_client *client = fleet_open(&fleet, QUICK, TIMEOUTS);
-    mortise_client *hurried = fleet_open(&fleet, "unreachable_timeout = 1s\n", TIMEOUTS);
+    mortise_client *hurried = fleet_open(&fleet, "unreachable_timeout = 3s\n", TIMEOUTS);
     name_on(&fleet, 0, "here", here);
     name_on(&fleet, 1, "there", there);
     name_on(&fleet, 2, "new", new);

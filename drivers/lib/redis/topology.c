@@ -449,11 +449,15 @@ void topology_turn(struct topology *topology, const struct pollfd *ready, size_t
 {
     for (size_t i = 0; i < TOPOLOGY_SCOUTS; i++) {
         struct map_scout *scout = &topology->scouts[i];
+        if (scout->link.state == LINK_DOWN && !scout->asks)
+            continue;
         link_turn(&scout->link, ready, n);
         link_flush(&scout->link);
         if (!scout->asks && scout->link.state != LINK_DOWN)
             link_rest(&scout->link);
     }
+    if (topology->state == TOPOLOGY_RESTS)
+        return;
     int64_t now = now_of(topology);
     if (topology->state == TOPOLOGY_PAUSES && now >= topology->due_ns)
         set_state(topology, TOPOLOGY_LOOKS);
