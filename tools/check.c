@@ -8,6 +8,7 @@
 #include "exit_code.h"
 #include "options.h"
 #include "output.h"
+#include "ping.h"
 #include "text.h"
 
 #include <getopt.h>
@@ -104,30 +105,19 @@ int64_t check_now_us(void)
     return (int64_t)time.tv_sec * 1000000 + time.tv_nsec / 1000;
 }
 
-static void cut_findings(char *text, char *findings, size_t size)
-{
-    char *risk = strstr(text, " | risk: "), *note = strstr(text, " | note: ");
-    char *first = risk == NULL || (note != NULL && note < risk) ? note : risk;
-
-    snprintf(findings, size, "%s", first != NULL ? first : "");
-    if (first != NULL)
-        *first = '\0';
-}
-
-/* The findings at the end of the line are for doctor. */
 static int check_server(struct report *report, mortise_client *client, check_more more)
 {
     char text[PING_SIZE] = "", shown[4 * PING_SIZE], detail[5 * PING_SIZE], findings[PING_SIZE];
     mortise_error error;
     int64_t begin = check_now_us();
-    mortise_status status = mortise_ping(client, text, sizeof text, &error);
+    mortise_status status =
+        ping_server(client, text, sizeof text, findings, sizeof findings, &error);
     int64_t took = check_now_us() - begin;
 
     if (status != MORTISE_OK) {
         line(report, "server", false, error.message);
         return exit_code_of(status);
     }
-    cut_findings(text, findings, sizeof findings);
     snprintf(detail, sizeof detail, "%s, answered in %" PRId64 ".%02" PRId64 " ms",
              printable(text, shown, sizeof shown), took / 1000, took % 1000 / 10);
     line(report, "server", true, detail);

@@ -8,6 +8,7 @@
 #include "holders.h"
 #include "json.h"
 #include "output.h"
+#include "ping.h"
 #include "table.h"
 #include "text.h"
 
@@ -75,8 +76,8 @@ static void view_side(struct view *view, int role)
     struct side *side = &view->migration->sides[role];
 
     if (side->status == MORTISE_OK)
-        side->status =
-            mortise_ping(side->client, view->server[role], sizeof view->server[role], &side->error);
+        side->status = ping_server(side->client, view->server[role], sizeof view->server[role],
+                                   NULL, 0, &side->error);
     if (side->status == MORTISE_OK)
         side->status = side_list(side, "", &view->infos[role], &side->error);
     bool needed = role != MIGRATE_FROM || !migrate_from_may_be_gone(view->migration);

@@ -9,6 +9,7 @@
 #include "duration.h"
 #include "exit_code.h"
 #include "output.h"
+#include "ping.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -154,7 +155,7 @@ static bool run_is_another(struct waiting *waiting, mortise_status *status, mort
 {
     char run[RUN_SIZE];
 
-    *status = mortise_ping(waiting->side->client, run, sizeof run, error);
+    *status = ping_server(waiting->side->client, run, sizeof run, NULL, 0, error);
     if (*status != MORTISE_OK)
         return false;
     bool another = waiting->run[0] != '\0' && strcmp(run, waiting->run) != 0;

@@ -46,6 +46,7 @@
 #include "connect.h"
 #include "exit_code.h"
 #include "output.h"
+#include "ping.h"
 #include "text.h"
 
 #include <errno.h>
@@ -218,7 +219,7 @@ static void say_default_database(const struct run *run)
     if (strcmp(mortise_config_source(run->client), "built-in defaults") != 0 ||
         isatty(STDERR_FILENO) != 1 || getenv("MORTISE_OWNER") != NULL)
         return;
-    if (mortise_ping(run->client, text, sizeof text, NULL) == MORTISE_OK)
+    if (ping_server(run->client, text, sizeof text, NULL, 0, NULL) == MORTISE_OK)
         say("no config file: using this user's own database (%s)",
             printable(text, shown, sizeof shown));
 }

@@ -5,6 +5,59 @@
 . "$(dirname "$0")/common"
 . "$(dirname "$0")/doctor_common"
 
+postgres() {
+    what "postgres"
+    start postgres postgres standby=yes pooler=yes faketime=yes || return 0
+    local base="postgres://mortise@127.0.0.1"
+    WHERE="$base:$PORT/mortise?sslmode=disable"
+    soon "a standby that nobody waits for" '^settings +risk +it has standbys, but synchronous_standby_names is empty'
+    doctor "and nothing else" 1 '!several' '!pooler' '!clocks of'
+    ask postgres -c "ALTER SYSTEM SET synchronous_standby_names = '*'" -c 'SELECT pg_reload_conf()'
+    soon "a standby that commits wait for" '!risk'
+    healthy "the same"
+    ask postgres -c "ALTER ROLE mortise SET synchronous_commit = 'local'"
+    doctor "commits that do not wait" 1 '^settings +risk +synchronous_commit is local' '!standbys'
+    ask postgres -c 'ALTER ROLE mortise RESET synchronous_commit'
+    healthy "commits that wait"
+    # shellcheck disable=SC2154 # by start
+    WHERE="$base:$PORTpooler/mortise?sslmode=disable"
+    doctor "a pooler" 0 '^settings +note +the connection is through a pooler that shares' '!pooler = no' '!risk'
+    WHERE="$base:$PORTpooler/session?sslmode=disable&pooler=no"
+    doctor "a pooler in session mode, trusted" 0 '^settings +note +the connection is through a pooler, and pooler = no' '!shares'
+    WHERE="$base:$PORT/mortise?sslmode=disable&pooler=no"
+    healthy "no pooler"
+    echo +90s >"$DIR.postgres/faketime"
+    soon "another clock" '^settings +note +the clocks of the server and of this host differ'
+    echo +0 >"$DIR.postgres/faketime"
+    soon "the same clock" '!clocks of'
+}
+
+migrate() {
+    what "a migration, both of whose sides have findings"
+    start left redis aof=everysec && start right redis conf='maxmemory-policy allkeys-lru' || return 0
+    local left right
+    left=$(server values left | sed -n 's/^PORT=//p') right=$(server values right | sed -n 's/^PORT=//p')
+    cat >"$DIR/migrate.conf" <<CONF
+[mortise]
+driver = migrate
+[migrate]
+from = redis:left
+to = redis:right
+phase = both
+[redis:left]
+servers = 127.0.0.1:$left
+[redis:right]
+servers = 127.0.0.1:$right
+CONF
+    WHERE=$DIR/migrate.conf
+    doctor "both sides" 0 "^server +ok +phase both: from .*127.0.0.1:$left.*; to .*127.0.0.1:${right}[^|]*$" \
+        '^settings +note +appendfsync is everysec' '^settings +note +maxmemory-policy is allkeys-lru' '!risk'
+    # what tells one run of a server from the next must not depend on its settings
+    "$BIN" -C "$WHERE" migrate status >"$DIR/out" 2>&1
+    has_line "its status" "$DIR/out" "127.0.0.1:$left, run"
+    no "its status has no findings" holds "$DIR/out" 'note:|appendfsync'
+}
+
 mysql() {
     what "mysql"
     start mysql mysql replica=yes faketime=yes || return 0
@@ -192,7 +245,7 @@ zookeeper() {
     doctor "one of them" 0 '^settings +note +`servers` names one of 3 servers' '!risk'
 }
 
-tests=${*:-mysql mysql_plain sentinel cluster redlock etcd zookeeper}
+tests=${*:-postgres migrate mysql mysql_plain sentinel cluster redlock etcd zookeeper}
 for test in $tests; do
     $test
 done

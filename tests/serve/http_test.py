@@ -1,12 +1,15 @@
 """http_test.py - `mortise serve` by HTTP: what it shows, whom it lets read, and what visitors cannot do to it."""
 import base64
+import http.client
 import os
 import re
+import shutil
 import socket
 import subprocess
+import sys
 import time
 
-from rig import COMMAND, Holder, Redis, Serve, listed, main, steady, until
+from rig import COMMAND, Holder, Redis, Serve, end_started, listed, main, spawned, steady, until
 
 CSP = ("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; "
        "form-action 'none'; frame-ancestors 'none'")
@@ -120,6 +123,72 @@ def the_token(folder):
     serve.end()
 
 
+def of_other_hosts(folder, host):
+    """Of an address that is no loopback one; in a namespace that has it. Called by another_host."""
+    where, path = sqlite(folder), os.path.join(folder, "token")
+    code, says = refused(where, "--listen", host + ":0")
+    assert code == 64 and "needs --token-file" in says, (code, says)
+    with open(path, "w") as file:
+        file.write(TOKEN)
+    os.chmod(path, 0o600)
+    for listen, shown in ((host, host), ("0.0.0.0", "0.0.0.0") if ":" not in host else ("[::]", "[::]")):
+        process = spawned([COMMAND, "-C", where, "serve", "--listen", listen + ":0", "--token-file", path], stderr=subprocess.PIPE, text=True)
+        found = re.fullmatch(r"mortise: serve: http://%s:(\d+)/\n" % re.escape(shown), process.stderr.readline())
+
+        def ask(page, token, name=None):
+            connection = http.client.HTTPConnection(host.strip("[]"), int(found[1]), timeout=60)
+            connection.putrequest("GET", page, skip_host=name is not None)
+            for key, value in (("Authorization", token), ("Host", name)):
+                if value is not None:
+                    connection.putheader(key, value)
+            connection.endheaders()
+            answer = connection.getresponse()
+            body = answer.read()
+            connection.close()
+            return answer.status, body
+
+        for page in ("/", "/locks.json", "/metrics"):
+            for bad in (None, "Bearer x" + TOKEN):
+                status, body = ask(page, bad)
+                assert status == 401 and b"locks" not in body, (page, bad, status, body)
+            assert ask(page, "Bearer " + TOKEN)[0] == 200, page
+            # the program does not know the names of this address, so the token alone decides
+            assert ask(page, "Bearer " + TOKEN, "locks.example")[0] == 200
+            assert ask(page, None, "locks.example")[0] == 401
+        until("a probe, without a token", lambda: ask("/healthz", None)[0] == 200)
+        process.terminate()
+        assert process.wait(60) == 0
+        process.stderr.close()
+    # a unit whose ListenStream= names that address
+    for words, code in (([], 64), (["--token-file", path], 0)):
+        listener = socket.create_server((host.strip("[]"), 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        shell = 'exec 3<&%d; export LISTEN_PID=$$ LISTEN_FDS=1; exec "$@"' % listener.fileno()
+        process = spawned(["bash", "-c", shell, "serve", COMMAND, "-C", where, "serve", *words], pass_fds=[listener.fileno()],
+                          stderr=subprocess.PIPE, text=True)
+        says = process.stderr.readline()
+        assert ("http://%s:" % host if code == 0 else "token-file") in says, says
+        if code == 0:
+            process.terminate()
+        assert process.wait(60) == code, says
+        process.stderr.close(), listener.close()
+
+
+def another_host(folder):
+    """On addresses that other hosts could reach, if this host were in a network: in a namespace of its own, whose loopback
+    interface has them too."""
+    shell = "ip link set lo up && ip address add 192.0.2.1/32 dev lo && { ip -6 address add 2001:db8::1/128 dev lo nodad || six=no; }; echo ${six:-yes}"
+    if subprocess.run(["unshare", "-rn", "sh", "-c", shell], capture_output=True, text=True).returncode != 0:
+        print("not checked: an address of other hosts (no network namespaces)")
+        return
+    for host in ("192.0.2.1", "[2001:db8::1]"):
+        done = subprocess.run(["unshare", "-rn", "sh", "-c", shell + ' && exec "$@"', "sh", sys.executable, os.path.abspath(__file__),
+                               "--of-other-hosts", folder, host], stdout=subprocess.PIPE, text=True, timeout=120)
+        if ":" in host and done.stdout.startswith("no"):
+            print("not checked: an IPv6 address of other hosts")
+        else:
+            assert done.returncode == 0, (host, done.returncode, done.stdout)
+
+
 def one_listing_for_all(folder):
     """An hour between two listings: whatever visitors do, they see the first one."""
     where, holder = sqlite(folder), Holder(sqlite(folder))
@@ -208,8 +277,8 @@ def a_socket_from_systemd(folder):
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     shell = 'exec 3<&%d; export LISTEN_PID=$$ LISTEN_FDS=1; exec "$@"' % listener.fileno()
-    process = subprocess.Popen(["bash", "-c", shell, "serve", COMMAND, "-C", sqlite(folder), "serve"], pass_fds=[listener.fileno()],
-                               stderr=subprocess.PIPE, text=True)
+    process = spawned(["bash", "-c", shell, "serve", COMMAND, "-C", sqlite(folder), "serve"], pass_fds=[listener.fileno()],
+                      stderr=subprocess.PIPE, text=True)
     assert process.stderr.readline() == "mortise: serve: http://127.0.0.1:%d/\n" % port
     with socket.create_connection(("127.0.0.1", port)) as visitor:
         visitor.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -217,6 +286,35 @@ def a_socket_from_systemd(folder):
     process.terminate()
     assert process.wait(60) == 0
     process.stderr.close(), listener.close()
+
+
+def started_by_the_first_visitor(folder):
+    """As by the socket unit: systemd listens, and starts the program when a visitor comes."""
+    activate = shutil.which("systemd-socket-activate")
+    if activate is None:
+        print("not checked: systemd-socket-activate (there is no systemd)")
+        return
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    # activate starts with an empty environment
+    keep = ["-E" + key for key in os.environ if key.startswith(("MORTISE_", "ASAN_", "LSAN_", "UBSAN_", "TSAN_", "HOME", "PATH", "LD_"))]
+    process = spawned([activate, "-l", "127.0.0.1:%d" % port, *keep, COMMAND, "-C", sqlite(folder), "serve"], stderr=subprocess.PIPE, text=True)
+    until("somebody listens", lambda: "Listening on 127.0.0.1:%d" % port in process.stderr.readline())
+
+    def ask(page):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.request("GET", page)
+        answer = connection.getresponse()
+        answer.read()
+        connection.close()
+        return answer.status
+
+    assert ask("/") == 200  # the visitor that started it is served
+    until("it lists the locks", lambda: ask("/healthz") == 200)
+    process.terminate()  # it is the same process
+    assert process.wait(60) == 0
+    assert "mortise: serve: http://127.0.0.1:%d/\n" % port in process.stderr.read()
+    process.stderr.close()
 
 
 def what_is_refused_at_the_start(folder):
@@ -265,6 +363,12 @@ def metrics_are_few_and_valid(folder):
     serve.end(), holder.kill()
 
 
-main([shows_what_list_shows, every_response_is_closed_to_others, a_name_of_another_site_is_refused, the_token, one_listing_for_all,
-      many_and_slow_visitors, the_backend_goes, an_expired_claim_is_counted, a_socket_from_systemd, what_is_refused_at_the_start,
-      metrics_are_few_and_valid])
+if sys.argv[1:2] == ["--of-other-hosts"]:
+    try:
+        of_other_hosts(*sys.argv[2:])
+    finally:
+        end_started()
+    sys.exit()
+main([shows_what_list_shows, every_response_is_closed_to_others, a_name_of_another_site_is_refused, the_token, another_host,
+      one_listing_for_all, many_and_slow_visitors, the_backend_goes, an_expired_claim_is_counted, a_socket_from_systemd,
+      started_by_the_first_visitor, what_is_refused_at_the_start, metrics_are_few_and_valid])

@@ -36,6 +36,13 @@ def until(what, condition):
 started = []  # processes of the test that runs
 
 
+def spawned(words, **popen):
+    """A process that ends with the test, however that ends."""
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, **popen)
+    started.append(process)
+    return process
+
+
 class Holder:
     """One process that holds or waits, see taker.c."""
 
@@ -137,6 +144,14 @@ class Redis:
         return done.stdout
 
 
+def end_started():
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    started.clear()
+
+
 def main(tests):
     """Runs each test with a folder of its own. Then everything that it started has ended."""
     only = sys.argv[1:]
@@ -148,11 +163,7 @@ def main(tests):
         try:
             test(folder)
         finally:
-            for process in started:
-                if process.poll() is None:
-                    process.kill()
-                    process.wait()
-            started.clear()
+            end_started()
             for name in os.listdir(folder):
                 if name == "redis":
                     subprocess.run(["sh", os.path.join(SOURCE, "tests", "servers.sh"), "end", "redis", os.path.join(folder, name)])
