@@ -19,7 +19,7 @@ bool calls_is_static(const void *address);
 void calls_note_locked(const pthread_mutex_t *mutex);
 void calls_note_unlocked(const pthread_mutex_t *mutex);
 /* One process may work in the data of another: the sim wakes the clients that wait. A thread that is created under a mutex
- * is of the process that locked this mutex first. */
+ * is of the process that made this mutex, or locked it first if it is static. */
 int calls_process_of_new_thread(void);
 
 /* ---- calls_time.c ---- */

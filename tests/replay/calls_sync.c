@@ -51,7 +51,7 @@ static void take(pthread_mutex_t *mutex)
     mutex->__data.__count = 1;
     if (is_shared(mutex))
         sched_hold_shared(+1);
-    else if (mutex->__data.__nusers == 0) /* it belongs to the process that locks it first */
+    else if (mutex->__data.__nusers == 0) /* static: it belongs to the process that locks it first */
         mutex->__data.__nusers = (unsigned)sched_process() + 1;
     calls_note_locked(mutex);
 }
@@ -71,6 +71,16 @@ static void lock(pthread_mutex_t *mutex)
     while (is_locked(mutex))
         sched_wait(WAIT_MUTEX, mutex, is_locked, SCHED_NEVER);
     take(mutex);
+}
+
+/* It belongs to the process that makes it: another one may be the first to lock it, because the sim may wake a client that is
+ * just being opened. */
+int pthread_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attributes)
+{
+    int error = real()->pthread_mutex_init(mutex, attributes);
+    if (error == 0 && sched_on() && !is_shared(mutex))
+        mutex->__data.__nusers = (unsigned)sched_process() + 1;
+    return error;
 }
 
 int pthread_mutex_lock(pthread_mutex_t *mutex)

@@ -14,6 +14,7 @@
     X(int, pthread_create, (pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))       \
     X(int, pthread_join, (pthread_t, void **))                                                     \
     X(int, pthread_detach, (pthread_t))                                                            \
+    X(int, pthread_mutex_init, (pthread_mutex_t *, const pthread_mutexattr_t *))                   \
     X(int, pthread_mutex_lock, (pthread_mutex_t *))                                                \
     X(int, pthread_mutex_trylock, (pthread_mutex_t *))                                             \
     X(int, pthread_mutex_unlock, (pthread_mutex_t *))                                              \

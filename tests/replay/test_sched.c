@@ -185,9 +185,34 @@ static void *counts(void *argument)
     return NULL;
 }
 
+static void *tells_process(void *process)
+{
+    *(int *)process = sched_process();
+    return NULL;
+}
+
+/* A thread that one process makes in the data of another is of the process that has made these data. */
+static void check_owner(void)
+{
+    pthread_mutex_t *theirs = malloc(sizeof(*theirs));
+    int process = 0;
+    sched_set_process(1);
+    pthread_mutex_init(theirs, NULL);
+    sched_set_process(2);
+    pthread_mutex_lock(theirs);
+    pthread_t thread = start(tells_process, &process);
+    pthread_mutex_unlock(theirs);
+    pthread_join(thread, NULL);
+    sched_set_process(0);
+    pthread_mutex_destroy(theirs);
+    free(theirs);
+    check(process == 1, "a thread is of the process that locked a mutex first, and not of the one that made it");
+}
+
 static void toy_processes(void)
 {
     static _Atomic int one, two;
+    check_owner();
     pthread_t thread;
     sched_create(&thread, NULL, counts, &one, 1);
     sched_create(&thread, NULL, counts, &two, 2);
