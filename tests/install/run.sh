@@ -47,7 +47,7 @@ library=$(find "$prefix" -name "$soname")
 libdir=$(dirname "$library")
 # The system's config is where the documents say, whatever the prefix.
 documented=$(sed -n 's/^set(MORTISE_CONFIG_DIR "\([^"]*\)".*/\1/p' "$root/CMakeLists.txt")/mortise.conf
-for document in README.md README.zh-CN.md docs/man/mortise.conf.5 docs/recipes.md; do
+for document in docs/install.md docs/man/mortise.conf.5 docs/recipes.md; do
     grep -q -F -e "$documented" "$root/$document" || fail "$document does not name $documented"
 done
 config=$(sed -n 's/^MORTISE_CONFIG_DIR:[A-Z]*=//p' "$build/CMakeCache.txt")/mortise.conf

@@ -120,7 +120,7 @@ static void cut_releases_of(struct way *way, mortise_client *other,
                             mortise_status (*release)(mortise_lease *, mortise_error *))
 {
     bool cut = true;
-    mortise_info info;
+    mortise_info info = {.size = sizeof info};
     mortise_lease *lease = NULL;
     int stays = way->variant->owner != NULL;
     mortise_lease *stay = stays ? take_as(other, way->name, way->variant->owner, LONG_MS) : NULL;

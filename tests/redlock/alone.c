@@ -359,6 +359,9 @@ static bool says_so(void *argument)
     struct call ping = call_of(MORTISE_OP_PING, "");
     call_run(saying->alone, &ping);
     memcpy(saying->last, ping.text, sizeof saying->last);
+    char *findings = strstr(ping.text, " | "); /* for mortise doctor */
+    if (findings)
+        *findings = '\0';
     size_t len = strlen(saying->wanted);
     bool begins = len > 0 && saying->wanted[len - 1] == '*';
     if (begins ? strncmp(ping.text, saying->wanted, len - 1) == 0

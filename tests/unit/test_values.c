@@ -256,7 +256,7 @@ static void test_secret_file(void)
     put_bytes("secret", "hunter\n\0", 8);
     config_free(load_good(FILE_NAME));
     CU_ASSERT_EQUAL(unlink("secret"), 0);
-    bad_secret("cannot be read: No such file or directory");
+    bad_secret("cannot be read: No such file or directory; is the path right?");
     CU_ASSERT_EQUAL(mkdir("secret", 0700), 0);
     bad_secret("cannot be read: Is a directory");
     CU_ASSERT_EQUAL(rmdir("secret"), 0);
