@@ -13,9 +13,10 @@ static void *dispatch(void *argument)
 {
     struct opened *opened = argument;
     sched_name_thread("dispatcher");
+    int hurried = 0; /* a close that did not end is repeated at the end of the run, perhaps a minute later */
     while (!opened->ended) {
         struct pollfd ready = {.fd = opened->fd, .events = POLLIN};
-        poll(&ready, 1, opened->closing ? 1 : 200);
+        poll(&ready, 1, opened->closing && hurried++ < 500 ? 1 : 200);
         int count = opened->ended ? MORTISE_CLOSED : mortise_dispatch(opened->handle);
         if (count == MORTISE_CLOSED)
             break;
