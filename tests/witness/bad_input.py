@@ -115,7 +115,11 @@ def test_descriptors_do_not_leak(folder):
     witness = folder.witness()
     fds = f"/proc/{witness.pid}/fd"
     mine, area = pidfd_open(os.getpid()), area_of()
+    first = Peer(folder)  # its answer says that the witness has all descriptors of its own
+    first.send(message(ASK, pid=1), [mine, area, area])
+    first.hear()
     before = len(os.listdir(fds))
+    first.close()
     for _ in range(500):
         peer = Peer(folder)
         peer.send(message(ASK, pid=1), [mine, area, area])
@@ -123,7 +127,7 @@ def test_descriptors_do_not_leak(folder):
         peer.send(message(HELLO), [area, area])
         peer.hear()
         peer.close()
-    until(lambda: len(os.listdir(fds)) == before, "all descriptors are closed")
+    until(lambda: len(os.listdir(fds)) <= before, "all descriptors are closed")
 
 
 def liar(folder, where, *slots, pidfd=None, **area):
