@@ -36,7 +36,8 @@ static void print_check(const struct report_check *check)
 {
     char target[64] = "";
     if (check->series == NULL) {
-        printf("  %-52s %10s %33s\n", check->label, "", check->verdict == REPORT_MET ? "holds" : "DOES NOT HOLD");
+        printf("  %-52s %10s %33s\n", check->label, "",
+               check->verdict == REPORT_MET ? "holds" : "DOES NOT HOLD");
         return;
     }
     if (check->bound == BENCH_TOLD) {

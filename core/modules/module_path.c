@@ -427,7 +427,8 @@ mortise_status folders_lack(const struct folders *folders, const struct config *
     list_known(folders, &known);
     for (size_t i = 0; i < known.count; i++)
         append(there, sizeof(there), ", ", "%s", known.names[i]);
-    append(details, sizeof(details), "", "install its package, or use one that is installed (%s); tried",
+    append(details, sizeof(details), "",
+           "install its package, or use one that is installed (%s); tried",
            known.count == 0 ? "none" : there);
     for (size_t i = 0; i < folders->count; i++)
         append(details, sizeof(details), i == 0 ? " " : ", ", "%s/%s" MODULE_SUFFIX,

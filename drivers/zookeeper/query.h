@@ -20,9 +20,9 @@ struct query {
     bool written;     /* a write was sent */
     unsigned tries;
     unsigned deleted; /* nodes, by dead.c */
-    bool surely; /* dead.c: the look that is out is behind a barrier */
+    bool surely;      /* dead.c: the look that is out is behind a barrier */
     int folder_rc; /* record.c: why the folder of the records could not be made; ZOK: no reason known */
-    struct listing *listing;            /* of inspect.c, */
+    struct listing *listing;           /* of inspect.c, */
     void (*drop)(struct query *query); /* which frees it, once it is there */
 };
 

@@ -50,7 +50,8 @@ struct reply_to {
     uint64_t step; /* of the target, when the request was sent */
     size_t index;  /* of the part of the target that it is about, */
     size_t part;   /* and of the part of that */
-    bool quiet;    /* the answer wakes nobody: the next request, which is sent at once, wakes the pump for both */
+    bool
+        quiet; /* the answer wakes nobody: the next request, which is sent at once, wakes the pump for both */
 };
 
 /* One request. It lives until it is answered in the pump, exactly once, or until the driver is closed. */
