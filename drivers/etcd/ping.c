@@ -8,25 +8,12 @@
  *   Members  | findings; the ping ends     | nothing is added; the ping ends
  *
  * A lost connection begins it anew, as any query. etcd tells neither its clock nor its shortest lease. */
+#include "../lib/ping.h"
 #include "query.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-static void add(const mortise_op *op, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static void add(const mortise_op *op, const char *format, ...)
-{
-    char *text = op->buffer;
-    const size_t used = strlen(text);
-    va_list arguments;
-
-    va_start(arguments, format);
-    vsnprintf(text + used, op->buffer_size - used, format, arguments);
-    va_end(arguments);
-}
 
 /* A user may be permitted to use locks and not to ask for this. Sets *told if there is an answer. */
 static struct query *answer_if_any(struct driver *driver, struct call *call, bool *told)
@@ -40,20 +27,22 @@ static struct query *answer_if_any(struct driver *driver, struct call *call, boo
 static void add_members(const struct driver *driver, const mortise_op *op, size_t members)
 {
     if (members == 1)
-        add(op,
+        ping_add(
+            op,
             " | note: the cluster has one member: while it is down, locks can neither be acquired "
             "nor renewed, and if its disk is lost, so are they; run three");
     else if (members % 2 == 0 && members > 0)
-        add(op,
+        ping_add(
+            op,
             " | note: the cluster has %zu voting members, and bears no more failures than %zu; run "
             "an odd number",
             members, members - 1);
     if (members > 1 && driver->link.endpoints.count == 1)
-        add(op,
-            " | note: `endpoints` names one of %zu members: if that one fails, held locks are "
-            "lost, "
-            "unless it is the address of a balancer; name all members",
-            members);
+        ping_add(op,
+                 " | note: `endpoints` names one of %zu members: if that one fails, held locks are "
+                 "lost, "
+                 "unless it is the address of a balancer; name all members",
+                 members);
 }
 
 static void members_told(struct driver *driver, struct call *call)
@@ -77,13 +66,16 @@ static void add_alarms(const mortise_op *op, const struct answer *answer)
         snprintf(text, sizeof(text), "%.*s", (int)(alarm->size < 99 ? alarm->size : 99),
                  (const char *)alarm->data);
         if (strstr(text, "CORRUPT") != NULL || strstr(text, "corrupt") != NULL)
-            add(op, " | risk: the alarm CORRUPT is set: members differ in what they store, so two "
-                    "holders are possible; replace the corrupt member, then disarm the alarm");
+            ping_add(op,
+                     " | risk: the alarm CORRUPT is set: members differ in what they store, so two "
+                     "holders are possible; replace the corrupt member, then disarm the alarm");
         else if (strstr(text, "NOSPACE") != NULL || strstr(text, "space") != NULL)
-            add(op, " | risk: the alarm NOSPACE is set: nothing is granted; compact and defragment "
+            ping_add(
+                op, " | risk: the alarm NOSPACE is set: nothing is granted; compact and defragment "
                     "the database, or raise the quota, then disarm the alarm");
         else
-            add(op,
+            ping_add(
+                op,
                 " | risk: the alarm \"%s\" is set: locks may not be granted; look for it in the "
                 "log of the members",
                 text);

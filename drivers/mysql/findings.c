@@ -1,21 +1,15 @@
 /* findings.c - what a ping adds about the server's settings, for `mortise doctor`: each finding is " | risk: …" or
  * " | note: …" at the end of the line (driver.h, MORTISE_OP_PING). */
+#include "../lib/ping.h"
 #include "driver.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #define US_PER_S 1000000
 #define LONG_MS 3600000 /* a failover takes less */
-
-static void add(const mortise_op *op, const char *text)
-{
-    const size_t used = strlen(op->buffer);
-    snprintf((char *)op->buffer + used, op->buffer_size - used, " | %s", text);
-}
 
 static bool is(const char *setting, const char *value)
 {
@@ -36,44 +30,42 @@ static int64_t number(const char *setting)
 static void add_durability(const mortise_op *op, const char *const *settings)
 {
     const bool flush = is(settings[SETTING_FLUSH], "1"), log = !is_off(settings[SETTING_BINLOG]);
-    char text[300];
     if (!flush || (log && !is(settings[SETTING_SYNC], "1"))) {
         const char *value = settings[flush ? SETTING_SYNC : SETTING_FLUSH];
-        snprintf(text, sizeof(text),
-                 "risk: %s is %.10s: after a crash of its machine the server may have forgotten "
+        ping_add(op,
+                 " | risk: %s is %.10s: after a crash of its machine the server may have forgotten "
                  "grants, and grant them again; set it to 1",
                  flush ? "sync_binlog" : "innodb_flush_log_at_trx_commit",
                  value != NULL ? value : "unknown");
-        add(op, text);
     }
     if (is_off(settings[SETTING_DOUBLEWRITE]))
-        add(op, "risk: innodb_doublewrite is off: after a crash of its machine the tables may be "
-                "damaged, and grants forgotten; set it to ON");
+        ping_add(
+            op,
+            " | risk: innodb_doublewrite is off: after a crash of its machine the tables may be "
+            "damaged, and grants forgotten; set it to ON");
 }
 
 static void add_replicas(const mortise_op *op, const char *const *settings, unsigned count)
 {
     int64_t replicas = number(settings[SETTING_DUMPS]);
-    char text[300];
     if (count > SETTING_REPLICAS)
         replicas = number(settings[SETTING_REPLICAS]);
     const bool semi = count > SETTING_REPLICAS && is(settings[SETTING_SEMI_SYNC], "ON");
     if (replicas == 0)
         return;
     if (!semi) {
-        snprintf(text, sizeof(text),
-                 "%s: %" PRId64 " replicas, and commits do not wait for them%s: after a failover a "
+        ping_add(op,
+                 " | %s: %" PRId64
+                 " replicas, and commits do not wait for them%s: after a failover a "
                  "held lock may be granted again; use semi-synchronous replication",
                  count > SETTING_REPLICAS ? "risk" : "note", replicas,
                  count > SETTING_REPLICAS ? "" : " unless replication is semi-synchronous");
-        add(op, text);
     } else if (number(settings[SETTING_SEMI_SYNC_MS]) < LONG_MS) {
-        snprintf(text, sizeof(text),
-                 "note: rpl_semi_sync_master_timeout is %" PRId64
+        ping_add(op,
+                 " | note: rpl_semi_sync_master_timeout is %" PRId64
                  " ms: after that time without a replica commits do not wait for one, and after a "
                  "failover a held lock may be granted again; make it longer than any failover",
                  number(settings[SETTING_SEMI_SYNC_MS]));
-        add(op, text);
     }
 }
 
@@ -81,15 +73,13 @@ static void add_replicas(const mortise_op *op, const char *const *settings, unsi
 static void add_clock(const mortise_op *op, const char *const *settings)
 {
     const int64_t ahead_s = number(settings[SETTING_CLOCK]) / US_PER_S - (int64_t)time(NULL);
-    char text[200];
     if (ahead_s <= 2 && ahead_s >= -2)
         return;
-    snprintf(text, sizeof(text),
-             "note: the server's clock is %" PRId64
+    ping_add(op,
+             " | note: the server's clock is %" PRId64
              " s ahead of this host's: leases do not depend on it, but the times in logs differ; "
              "synchronise both (NTP)",
              ahead_s);
-    add(op, text);
 }
 
 void findings_add(const mortise_op *op, const char *const *settings, unsigned count)

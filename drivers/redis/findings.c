@@ -8,29 +8,15 @@
  *   CONFIG GET | findings; the ping ends                    the ping ends
  *
  * A node of a cluster is asked like a server; gather.c joins the findings of all masters. */
+#include "../lib/ping.h"
 #include "sending.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #define DEFAULT_TTL_MS 30000
-
-static void add(const mortise_op *op, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static void add(const mortise_op *op, const char *format, ...)
-{
-    char *text = op->buffer;
-    const size_t used = strlen(text);
-    va_list arguments;
-
-    va_start(arguments, format);
-    vsnprintf(text + used, op->buffer_size - used, format, arguments);
-    va_end(arguments);
-}
 
 /* -1: the server does not say. */
 static int64_t number_of(const redisReply *info, const char *key)
@@ -47,12 +33,14 @@ static void add_eviction(const mortise_op *op, const redisReply *info)
     if (policy[0] == '\0' || strcmp(policy, "noeviction") == 0)
         return;
     if (number_of(info, "maxmemory:") > 0)
-        add(op,
+        ping_add(
+            op,
             " | risk: maxmemory-policy is %s: when memory is short the server deletes held locks "
             "and grants them again; set noeviction",
             policy);
     else
-        add(op,
+        ping_add(
+            op,
             " | note: maxmemory-policy is %s: with a maxmemory the server would delete held locks; "
             "set "
             "noeviction",
@@ -63,19 +51,22 @@ static void add_replicas(const struct driver *driver, const mortise_op *op, cons
 {
     const int64_t count = number_of(info, "connected_slaves:");
     if (count > driver->replicas.wanted)
-        add(op,
+        ping_add(
+            op,
             " | risk: %" PRId64 " replicas, but min_replicas is %" PRId64
             ": after a failover a held lock may be granted again; set min_replicas to %" PRId64,
             count, driver->replicas.wanted, count);
     if (count >= 0 && count < driver->replicas.wanted)
-        add(op,
+        ping_add(
+            op,
             " | risk: %" PRId64 " replicas, but min_replicas is %" PRId64
             ": nothing is granted or renewed, so held locks are lost; bring the replicas back, or "
             "lower min_replicas in all clients",
             count, driver->replicas.wanted);
     if (count == 0 && driver->replicas.wanted == 0 &&
         (driver->in_cluster || driver->primary != NULL))
-        add(op,
+        ping_add(
+            op,
             " | note: no replica: nobody takes over if this server fails, so its locks cannot be "
             "acquired or renewed until it is back; give it a replica, and set min_replicas");
 }
@@ -85,7 +76,8 @@ static void add_sentinels(const struct driver *driver, const mortise_op *op)
 {
     const size_t count = driver->primary != NULL ? primary_sentinel_count(driver->primary) : 0;
     if (count > 0 && count < 3)
-        add(op,
+        ping_add(
+            op,
             " | note: `sentinel` names %zu of the sentinels: if those fail or are cut off, this "
             "client does not find the new primary; run at least three, and name them all",
             count);
@@ -97,7 +89,8 @@ static void add_clock(const mortise_op *op, const redisReply *info)
     const int64_t server_us = number_of(info, "server_time_usec:");
     const int64_t ahead_s = server_us / 1000000 - (int64_t)time(NULL);
     if (server_us > 0 && (ahead_s > 2 || ahead_s < -2))
-        add(op,
+        ping_add(
+            op,
             " | note: the server's clock is %" PRId64
             " s ahead of this host's: leases do not depend on it, but the times in logs differ; "
             "synchronise both (NTP)",
@@ -107,7 +100,8 @@ static void add_clock(const mortise_op *op, const redisReply *info)
 static void add_fsync(const mortise_op *op, const char *policy)
 {
     if (strcmp(policy, "always") != 0)
-        add(op,
+        ping_add(
+            op,
             " | note: appendfsync is %.16s: after a power failure the server may have forgotten "
             "its last grants, and grant them again; set always",
             policy);
@@ -116,8 +110,9 @@ static void add_fsync(const mortise_op *op, const char *policy)
 static void add_coverage(const mortise_op *op, const char *value)
 {
     if (strcmp(value, "yes") == 0)
-        add(op, " | risk: cluster-require-full-coverage is yes: if one master and its replicas "
-                "fail, the others refuse renewals too, and their locks are lost; set no");
+        ping_add(op,
+                 " | risk: cluster-require-full-coverage is yes: if one master and its replicas "
+                 "fail, the others refuse renewals too, and their locks are lost; set no");
 }
 
 /* The nodes agree that one has failed, and a replica is elected. */
@@ -126,11 +121,11 @@ static void add_failover(const mortise_op *op, const char *value)
     const int64_t timeout_ms = strtoll(value, NULL, 10);
     const int64_t failover_ms = timeout_ms + timeout_ms / 2 + 2000;
     if (failover_ms > DEFAULT_TTL_MS)
-        add(op,
-            " | note: cluster-node-timeout is %" PRId64 " ms: a failover takes up to %" PRId64
-            " ms, and a lock with a shorter ttl is lost by it; use a longer ttl, or a shorter "
-            "cluster-node-timeout",
-            timeout_ms, failover_ms);
+        ping_add(op,
+                 " | note: cluster-node-timeout is %" PRId64 " ms: a failover takes up to %" PRId64
+                 " ms, and a lock with a shorter ttl is lost by it; use a longer ttl, or a shorter "
+                 "cluster-node-timeout",
+                 timeout_ms, failover_ms);
 }
 
 static void told_config(struct request *request, redisReply *reply)
@@ -177,8 +172,9 @@ static void told_info(struct request *request, redisReply *reply)
     struct driver *driver = request->driver;
     mortise_op *op = request->op;
     if (reply->type != REDIS_REPLY_STRING) {
-        add(op, " | note: this user may not run INFO: eviction, persistence and replicas are not "
-                "known");
+        ping_add(op,
+                 " | note: this user may not run INFO: eviction, persistence and replicas are not "
+                 "known");
         op_complete(driver, op, MORTISE_OK);
         return;
     }
@@ -188,8 +184,9 @@ static void told_info(struct request *request, redisReply *reply)
     add_clock(op, reply);
     const int64_t keeps_log = number_of(reply, "aof_enabled:");
     if (keeps_log == 0)
-        add(op, " | note: the server keeps no AOF: after a crash it may have forgotten its locks, "
-                "and grant them again; set appendonly yes and appendfsync always");
+        ping_add(op,
+                 " | note: the server keeps no AOF: after a crash it may have forgotten its locks, "
+                 "and grant them again; set appendonly yes and appendfsync always");
     if (keeps_log == 1 || driver->link.clustered)
         ask_config(request, keeps_log == 1);
     else

@@ -21,10 +21,10 @@
  *     way for the second time, the first pass has found it. What was found once is told, though it may be free by then: a list is
  *     not of one instant.
  *   The user may not ask for INFO: a key that came is not noticed (docs/redis.md). */
+#include "../lib/ping.h"
 #include "cluster.h"
 #include "sending.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -92,18 +92,6 @@ static int to_mark(const char *text)
     return (int)(mark != NULL ? (size_t)(mark - text) : strlen(text));
 }
 
-static void add(const mortise_op *of, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static void add(const mortise_op *of, const char *format, ...)
-{
-    char *text = of->buffer;
-    const size_t used = strlen(text);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text + used, of->buffer_size - used, format, arguments);
-    va_end(arguments);
-}
-
 /* Each finding ("risk: …") once, with the node that said it first. */
 static void add_findings(const struct gather *gather, const struct part *part)
 {
@@ -119,8 +107,8 @@ static void add_findings(const struct gather *gather, const struct part *part)
         if (strlen(finding) < level)
             continue;
         if (strstr(end, finding + level) == NULL)
-            add(gather->of, FINDING_MARK "%.*s%s: %s", (int)level, finding, at->text,
-                finding + level);
+            ping_add(gather->of, FINDING_MARK "%.*s%s: %s", (int)level, finding, at->text,
+                     finding + level);
     }
 }
 
@@ -131,7 +119,7 @@ static void tell_lines(const struct gather *gather)
         return;
     snprintf(of->buffer, of->buffer_size, "a cluster of %zu masters", gather->count);
     for (size_t i = 0; i < gather->count; i++)
-        add(of, "; %.*s", to_mark(gather->parts[i].line), gather->parts[i].line);
+        ping_add(of, "; %.*s", to_mark(gather->parts[i].line), gather->parts[i].line);
     for (size_t i = 0; i < gather->count; i++)
         add_findings(gather, &gather->parts[i]);
 }

@@ -7,28 +7,14 @@
  *   CONFIG GET  | a finding about that node | the op ends
  *
  * A canceled op has left its ballot, and a late node finds it decided: their answers add nothing. */
+#include "../lib/ping.h"
 #include "redlock.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define US_PER_S 1000000
-
-static void add(const mortise_op *op, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static void add(const mortise_op *op, const char *format, ...)
-{
-    char *text = op->buffer;
-    const size_t used = strlen(text);
-    va_list arguments;
-
-    va_start(arguments, format);
-    vsnprintf(text + used, op->buffer_size - used, format, arguments);
-    va_end(arguments);
-}
 
 static const char *where(const struct vote *vote)
 {
@@ -56,13 +42,15 @@ static void add_nodes(const struct driver *driver, const mortise_op *op)
     for (unsigned i = 0; i < driver->count; i++) {
         const struct node *node = &driver->nodes[i];
         if (node->twin)
-            add(op,
+            ping_add(
+                op,
                 " | risk: %s is the same server as another node: fewer nodes vote than are named, "
                 "and held locks are lost when fewer of them fail; name another server",
                 node->settings.endpoint.text);
     }
     if (usable == driver->quorum && usable < driver->count)
-        add(op,
+        ping_add(
+            op,
             " | risk: %u of %u nodes answer: if one more fails, held locks are lost; bring the "
             "others back",
             usable, driver->count);
@@ -77,12 +65,14 @@ static void add_eviction(const mortise_op *op, const struct vote *vote, const re
     if (policy[0] == '\0' || strcmp(policy, "noeviction") == 0)
         return;
     if (number_of(info, "maxmemory:") > 0)
-        add(op,
+        ping_add(
+            op,
             " | risk: %s: maxmemory-policy is %s: when memory is short the node deletes votes of "
             "held locks, and votes again; set noeviction",
             where(vote), policy);
     else
-        add(op,
+        ping_add(
+            op,
             " | note: %s: maxmemory-policy is %s: with a maxmemory the node would delete votes; "
             "set noeviction",
             where(vote), policy);
@@ -93,7 +83,8 @@ static void add_replicas(const mortise_op *op, const struct vote *vote, const re
 {
     const int64_t count = number_of(info, "connected_slaves:");
     if (count > 0)
-        add(op,
+        ping_add(
+            op,
             " | risk: %s: the node has replicas: one that takes over its address lacks its last "
             "votes, and a held lock may be granted again; run nodes without replicas",
             where(vote));
@@ -104,7 +95,8 @@ static void add_clock(const mortise_op *op, const struct vote *vote, const redis
     const int64_t server_us = number_of(info, "server_time_usec:");
     const int64_t ahead_s = server_us / US_PER_S - (int64_t)(clock_wall_us() / US_PER_S);
     if (server_us > 0 && (ahead_s > 2 || ahead_s < -2))
-        add(op,
+        ping_add(
+            op,
             " | note: %s: the node's clock is %" PRId64
             " s ahead of this host's: if it is set right in one step, votes expire early or late; "
             "synchronise both (NTP), without steps",
@@ -120,7 +112,8 @@ static enum vote_state info_take(struct ballot *ballot, struct vote *vote, redis
     add_replicas(op, vote, reply);
     add_clock(op, vote, reply);
     if (is_persistent(ballot->driver) && number_of(reply, "aof_enabled:") == 0)
-        add(op,
+        ping_add(
+            op,
             " | risk: %s: it keeps no AOF, but node_persistent is set: a restart forgets its "
             "votes, "
             "and a held lock may be granted again; set appendonly yes, or remove node_persistent",
@@ -141,7 +134,8 @@ static enum vote_state fsync_take(struct ballot *ballot, struct vote *vote, redi
                       reply->element[1]->type == REDIS_REPLY_STRING;
     if (ballot->state == BALLOT_OPEN && ballot->op != NULL && told &&
         strcmp(reply->element[1]->str, "always") != 0)
-        add(ballot->op,
+        ping_add(
+            ballot->op,
             " | risk: %s: appendfsync is %.16s, but node_persistent is set: after a power failure "
             "it may have forgotten its last votes, and a held lock may be granted again; set "
             "always, or remove node_persistent",
@@ -193,8 +187,9 @@ static void info_look(struct ballot *ballot, bool over)
     if (op == NULL)
         return;
     if (ballot->counts[VOTE_YES] == 0)
-        add(op, " | note: this user may not run INFO: persistence, replicas and eviction are not "
-                "known; permit it");
+        ping_add(op,
+                 " | note: this user may not run INFO: persistence, replicas and eviction are not "
+                 "known; permit it");
     if (is_persistent(driver))
         ask(driver, op, &asking_fsync);
     else

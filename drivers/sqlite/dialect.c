@@ -132,7 +132,7 @@ static int ping(struct driver *driver, struct sql_request *request)
     int layout = rc == SQLITE_ROW ? sqlite3_column_int(statement, 0) : 0;
     snprintf(request->op->buffer, request->op->buffer_size, "SQLite %s, %s, layout %d",
              sqlite3_libversion(), driver->path, layout);
-    filesystem_findings(driver, request->op->buffer, request->op->buffer_size);
+    filesystem_findings(driver, request->op);
     return end_step(statement, rc);
 }
 

@@ -105,7 +105,7 @@ mortise_status path_find(struct driver *driver, mortise_error *error);
 int path_open_wake_folder(const struct driver *driver);
 mortise_status filesystem_check(const char *folder, mortise_error *error);
 /* Adds what the file system means to the answer of a ping, as driver.h (MORTISE_OP_PING) says. */
-void filesystem_findings(const struct driver *driver, char *text, size_t size);
+void filesystem_findings(const struct driver *driver, const mortise_op *op);
 mortise_status trust_check_folder(const struct driver *driver, const char *folder,
                                   mortise_error *error);
 bool trust_accepts_owner(const struct driver *driver, uid_t owner);

@@ -3,6 +3,7 @@
  * SQLite's log needs memory and locks that all processes share which use the file. Over a network they do not,
  * and two hosts would both acquire the lock. So file systems that are known to be on a network, and FUSE except
  * for a few local kinds, are refused. Knows no database. */
+#include "../lib/ping.h"
 #include "driver.h"
 
 #include <errno.h>
@@ -87,38 +88,33 @@ static const char *foreign(int fd, uint32_t magic, char *type, size_t size)
     return magic == FUSE_MAGIC ? foreign_fuse(fd, type, size) : NULL;
 }
 
-static void add(char *text, size_t size, const char *finding)
+void filesystem_findings(const struct driver *driver, const mortise_op *op)
 {
-    const size_t used = strlen(text);
-    snprintf(text + used, size - used, " | %s", finding);
-}
-
-void filesystem_findings(const struct driver *driver, char *text, size_t size)
-{
-    char type[64], folder[PATH_MAX], finding[400];
+    char type[64], folder[PATH_MAX];
     struct statfs about;
     snprintf(folder, sizeof(folder), "%s", driver->path);
     *strrchr(folder, '/') = '\0';
     int fd = open(folder[0] != '\0' ? folder : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0 && fstatfs(fd, &about) == 0) {
         const char *kind = foreign(fd, (uint32_t)about.f_type, type, sizeof(type));
-        if (kind != NULL) {
-            snprintf(finding, sizeof(finding),
-                     "risk: the file is on a file system that other hosts may share (%s): two "
+        if (kind != NULL)
+            ping_add(op,
+                     " | risk: the file is on a file system that other hosts may share (%s): two "
                      "hosts that use it can both hold a lock; choose a path on a local disk",
                      kind);
-            add(text, size, finding);
-        } else if ((uint32_t)about.f_type == TMPFS_MAGIC || (uint32_t)about.f_type == RAMFS_MAGIC)
-            add(text, size,
-                "note: the file is in memory (tmpfs): a restart of the host removes it, records "
+        else if ((uint32_t)about.f_type == TMPFS_MAGIC || (uint32_t)about.f_type == RAMFS_MAGIC)
+            ping_add(
+                op,
+                " | note: the file is in memory (tmpfs): a restart of the host removes it, records "
                 "too, and tokens then grow only if the wall clock was not set back; choose a path "
                 "on a disk");
     }
     if (fd >= 0)
         close(fd);
     if (clock_boot_is_own())
-        add(text, size,
-            "note: this process sees a boot id of its own (a container): a process with another "
+        ping_add(
+            op,
+            " | note: this process sees a boot id of its own (a container): a process with another "
             "boot id cannot open the file while this one has it open; bind-mount the host's "
             "/proc/sys/kernel/random/boot_id into the container");
 }

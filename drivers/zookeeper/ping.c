@@ -7,26 +7,12 @@
  *   members | findings; the ping ends                                 | nothing is added; the ping ends
  *
  * A lost connection begins it anew, as any query. */
+#include "../lib/ping.h"
 #include "query.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
-
-static void add(const mortise_op *op, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static void add(const mortise_op *op, const char *format, ...)
-{
-    char *text = op->buffer;
-    const size_t used = strlen(text);
-    va_list arguments;
-
-    va_start(arguments, format);
-    vsnprintf(text + used, op->buffer_size - used, format, arguments);
-    va_end(arguments);
-}
 
 /* ---- the session ----------------------------------------------------------------------------------------- */
 
@@ -35,13 +21,15 @@ static void add_timeout(const struct driver *driver, const mortise_op *op)
     const int64_t asked_ms = driver->values[OPTION_SESSION_TIMEOUT].number;
     const int64_t granted_ms = driver->session->beats.proof.timeout_ns / NS_PER_MS;
     if (granted_ms < asked_ms)
-        add(op,
+        ping_add(
+            op,
             " | risk: the servers grant a session of %" PRId64 " ms, not of %" PRId64
             ": a pause of that length loses all locks of a client; raise maxSessionTimeout on the "
             "servers, or set session_timeout to it",
             granted_ms, asked_ms);
     if (granted_ms > asked_ms)
-        add(op,
+        ping_add(
+            op,
             " | note: the servers grant a session of %" PRId64 " ms, not of %" PRId64
             ": a crashed holder blocks others for so long; lower minSessionTimeout on the servers, "
             "or set session_timeout to it",
@@ -56,7 +44,8 @@ static void add_clock(const struct driver *driver, const mortise_op *op)
     const int64_t since_ms = (now_of(driver) - session->servers_at_ns) / NS_PER_MS;
     const int64_t ahead_s = (session->servers_ms + since_ms) / 1000 - (int64_t)time(NULL);
     if (session->servers_ms != 0 && (ahead_s > 2 || ahead_s < -2))
-        add(op,
+        ping_add(
+            op,
             " | note: the leader's clock is %" PRId64
             " s ahead of this host's: leases do not depend on it, but the times in logs differ; "
             "synchronise both (NTP)",
@@ -86,16 +75,18 @@ static void members_told(struct driver *driver, struct request *request)
         return;
     const unsigned voters = request->rc == ZOK ? count_voters(request->text) : 0;
     if (voters == 1)
-        add(query->op,
-            " | note: the ensemble has one server: while it is down, locks can neither be "
-            "acquired nor renewed, and if its disk is lost, so are they; run three");
+        ping_add(query->op,
+                 " | note: the ensemble has one server: while it is down, locks can neither be "
+                 "acquired nor renewed, and if its disk is lost, so are they; run three");
     else if (voters > 0 && voters % 2 == 0)
-        add(query->op,
+        ping_add(
+            query->op,
             " | note: the ensemble has %u voting servers, and bears no more failures than %u; run "
             "an odd number",
             voters, voters - 1);
     if (voters > 1 && driver->server_count == 1)
-        add(query->op,
+        ping_add(
+            query->op,
             " | note: `servers` names one of %u servers: if that one fails, held locks are lost, "
             "unless the name has several addresses; name all servers",
             voters);

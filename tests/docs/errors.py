@@ -46,7 +46,7 @@ QUIET = [
     (r"sqlite3_exec|until_not_busy|link_text|put|FINDING", r"", "", "statements for servers, lines of files"),
     ("", r"sql_\w+|apply_settings|is_internal|\w+_layout_texts", "", "SQL"),
     (r"memmem|strstr|strn?cmp|sscanf|fscanf|strcspn|strspn|is_text|take_line", "", "", "what servers and files say"),
-    (r"add|report_line", r"", "", "findings of `mortise doctor`, which explain themselves"),
+    (r"ping_add|report_line", r"", "", "findings of `mortise doctor`, which explain themselves"),
     ("", r"show_promises|show_speed|add_\w+|filesystem_findings|pooler_finding|\w+_finding|take_ping|pinged|say_votes", "",
      "what `mortise doctor` and `check` say of a server"),
     (r"printf|fprintf|fputs|line|table_row", "", "", "the output of a command"),
