@@ -1,0 +1,214 @@
+/* test_witness_slots.c - what a witness sees of a client's claims: each cell of the table of slots in <mortise/witness.h>. */
+#include "witness_test.h"
+
+#include <fcntl.h>
+#include <signal.h>
+
+/* The state of the only slot when the driver is given a request: what was in the area before the request left. */
+static mortise_witness_slot at_start[8];
+static size_t starts;
+
+static bool look_at_start(mortise_op *op)
+{
+    if ((op->kind == MORTISE_OP_ACQUIRE || op->kind == MORTISE_OP_RENEW) && starts < 8)
+        at_start[starts++] = slot(0);
+    return false;
+}
+
+static void test_before_the_request(void)
+{
+    start("");
+    starts = 0;
+    tap_answer = look_at_start;
+    mortise_lease *lease = take(&rig, "orders", MORTISE_OPTIONS(.owner = "me", .ttl_ms = 5000));
+    const mortise_op *op = &tapped(MORTISE_OP_ACQUIRE, 0)->op;
+    CU_ASSERT_EQUAL_FATAL(starts, 1);
+    CU_ASSERT_EQUAL(at_start[0].state, MORTISE_WITNESS_ASKED);
+    CU_ASSERT_EQUAL(at_start[0].name_len, 6);
+    CU_ASSERT_EQUAL(memcmp(at_start[0].name, "orders", 6), 0);
+    CU_ASSERT_EQUAL(at_start[0].owner_len, 2);
+    CU_ASSERT_EQUAL(memcmp(at_start[0].owner, "me", 2), 0);
+    CU_ASSERT_EQUAL(memcmp(at_start[0].grant, op->grant.bytes, sizeof(op->grant)), 0);
+    CU_ASSERT_EQUAL(at_start[0].ttl_ms, 5000);
+    CU_ASSERT_EQUAL(at_start[0].ends_ns, INT64_MAX);
+    CU_ASSERT_EQUAL(slot(0).state, MORTISE_WITNESS_HELD);
+    CU_ASSERT_EQUAL(slot(0).ends_ns, START_NS + 10000 * MS);
+    CU_ASSERT_EQUAL(slot(0).flags, 0);
+    advance_ms(1700); /* renewed */
+    CU_ASSERT_EQUAL_FATAL(starts, 2);
+    CU_ASSERT_EQUAL(at_start[1].state, MORTISE_WITNESS_HELD);
+    CU_ASSERT_EQUAL(at_start[1].ends_ns, tapped(MORTISE_OP_RENEW, 0)->at_ns + 10000 * MS);
+    release(lease);
+    CU_ASSERT_EQUAL(slot(0).state, MORTISE_WITNESS_FREE);
+    finish();
+}
+
+static void test_lost_reply(void)
+{
+    start("");
+    int rule = SCRIPT(.kinds = OP(ACQUIRE), .times = 1, .fate = SIM_LOSE_REPLY,
+                      .status = MORTISE_INDETERMINATE);
+    int hold = SCRIPT(.kinds = OP(ACQUIRE), .hold_request = true);
+    want(&rig, &got, "a", FOREVER);
+    advance_ms(1);
+    CU_ASSERT_EQUAL(sim->hits(rule), 1);
+    mortise_witness_slot asked = slot(0);
+    CU_ASSERT_EQUAL(asked.state, MORTISE_WITNESS_ASKED);
+    sim->let_go(hold);
+    sim->end(hold);
+    settle();
+    CU_ASSERT_EQUAL_FATAL(got.status, MORTISE_OK);
+    CU_ASSERT_EQUAL(slot(0).state,
+                    MORTISE_WITNESS_ASKED); /* the first request may be executed yet */
+    CU_ASSERT_EQUAL(memcmp(slot(0).grant, asked.grant, sizeof(asked.grant)), 0);
+    CU_ASSERT_EQUAL(head().used, 1);
+    release(got.lease);
+    finish();
+}
+
+static void test_busy(void)
+{
+    start("");
+    mortise_lease *lease = take(&rig, "a", NULL);
+    want(&rig, &got, "a", FOREVER);
+    advance_ms(1);
+    CU_ASSERT_EQUAL(count(MORTISE_WITNESS_HELD), 1);
+    CU_ASSERT_EQUAL(count(MORTISE_WITNESS_ASKED), 0); /* it pauses, and nothing of it is there */
+    release(lease);
+    settle();
+    CU_ASSERT_EQUAL_FATAL(got.status, MORTISE_OK);
+    CU_ASSERT_EQUAL(count(MORTISE_WITNESS_HELD), 1);
+    release(got.lease);
+    finish();
+}
+
+static void test_given_up(void)
+{
+    start("");
+    int hold = SCRIPT(.kinds = OP(ACQUIRE), .times = 1, .hold_request = true,
+                      .on_cancel = SIM_CANCEL_IGNORED);
+    int end = SCRIPT(.kinds = OP(RELEASE), .hold_reply = true);
+    want(&rig, &got, "a", FOREVER);
+    CU_ASSERT_EQUAL(mortise_cancel(rig.handle, got.request), MORTISE_OK);
+    settle();
+    CU_ASSERT_EQUAL(count(MORTISE_WITNESS_ASKED), 1); /* LEAVING */
+    sim->let_go(hold);
+    settle();
+    CU_ASSERT_EQUAL(count(MORTISE_WITNESS_ASKED), 1); /* ENDING */
+    sim->let_go(end);
+    sim->end(end);
+    settle();
+    finish();
+}
+
+static void test_downgrade_and_share(void)
+{
+    start("");
+    mortise_lease *lease = take(&rig, "a", NULL);
+    CU_ASSERT_EQUAL(slot(0).flags, 0);
+    CU_ASSERT_EQUAL(mortise_downgrade(lease, NULL), MORTISE_OK);
+    CU_ASSERT_EQUAL(slot(0).flags, MORTISE_WITNESS_EITHER);
+    release(lease);
+    lease = take(&rig, "a", MORTISE_OPTIONS(.mode = MORTISE_SHARED, .permits = 7));
+    CU_ASSERT_EQUAL(slot(0).flags, MORTISE_WITNESS_SHARED);
+    CU_ASSERT_EQUAL(slot(0).permits, 7);
+    release(lease);
+    finish();
+}
+
+static void test_guests(void)
+{
+    start("");
+    rig.client->locks.settings.handover_max = 64;
+    mortise_lease *one = take(&rig, "a", MORTISE_OPTIONS(.mode = MORTISE_SHARED));
+    mortise_lease *two = take(&rig, "a", MORTISE_OPTIONS(.mode = MORTISE_SHARED));
+    CU_ASSERT_EQUAL(stats_of(&rig).joins, 1);
+    CU_ASSERT_EQUAL(IN_USE(), 1);
+    release(one);
+    CU_ASSERT_EQUAL(IN_USE(), 1); /* the guest has it */
+    release(two);
+    finish();
+}
+
+static void test_lost(void)
+{
+    start("");
+    mortise_lease *lease = take(&rig, "a", NULL);
+    sim->lose_all();
+    advance_ms(1100);
+    CU_ASSERT_EQUAL(mortise_state(lease), MORTISE_STATE_LOST);
+    CU_ASSERT_EQUAL(count(MORTISE_WITNESS_HELD),
+                    1); /* its lease is not released; a release finds nothing */
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_LOST);
+    finish();
+}
+
+static void test_many(void)
+{
+    enum { MANY = 300 };
+    mortise_lease *leases[MANY];
+    char name[16];
+    start("");
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < MANY; i++) {
+            snprintf(name, sizeof(name), "%d", i);
+            leases[i] = take(&rig, name, NULL);
+        }
+        CU_ASSERT_EQUAL(head().used, MANY);
+        CU_ASSERT_EQUAL(count(MORTISE_WITNESS_HELD), MANY);
+        for (int i = 0; i < MANY; i++)
+            release(leases[i]);
+        CU_ASSERT_EQUAL(IN_USE(), 0);
+    }
+    CU_ASSERT_EQUAL(fcntl(area, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+    finish();
+}
+
+/* More claims than slots: those are not witnessed, and nothing else changes. */
+static void test_no_slot_left(void)
+{
+    start("");
+    rig.client->locks.area.most = rig.client->locks.area.ready;
+    mortise_lease *leases[20];
+    char name[16];
+    for (int i = 0; i < 20; i++) {
+        snprintf(name, sizeof(name), "%d", i);
+        leases[i] = take(&rig, name, NULL);
+    }
+    CU_ASSERT_EQUAL(IN_USE(), rig.client->locks.area.most);
+    for (int i = 0; i < 20; i++)
+        release(leases[i]);
+    finish();
+}
+
+/* The claims that a client leaves to their ttl when it closes are the witness's when the process ends. */
+static void test_left_by_close(void)
+{
+    start("close_timeout = 0ms\n");
+    take(&rig, "a", NULL);
+    SCRIPT(.kinds = OP(RELEASE), .fate = SIM_REFUSE, .status = MORTISE_UNREACHABLE);
+    CU_ASSERT_EQUAL(rig_close_any(&rig), MORTISE_UNREACHABLE);
+    CU_ASSERT_EQUAL(count(MORTISE_WITNESS_HELD), 1);
+    CU_ASSERT_FALSE(hear()); /* no BYE */
+    stop_listening();
+    sim->lose_all();
+}
+
+int main(void)
+{
+    static const CU_TestInfo tests[] = {
+        {"a slot is whole before its request leaves", test_before_the_request},
+        {"a reply is lost", test_lost_reply},
+        {"BUSY leaves nothing", test_busy},
+        {"a caller gives up", test_given_up},
+        {"a downgrade, and permits", test_downgrade_and_share},
+        {"guests share one slot", test_guests},
+        {"lost by the backend's word", test_lost},
+        {"hundreds of claims", test_many},
+        {"no slot is left", test_no_slot_left},
+        {"a close that leaves a claim behind", test_left_by_close},
+        CU_TEST_INFO_NULL,
+    };
+    signal(SIGPIPE, SIG_IGN);
+    return rig_run("witness_slots", tests);
+}
