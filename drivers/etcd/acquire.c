@@ -5,7 +5,8 @@
 #include <stdlib.h>
 
 #define WATCH_AGAIN_NS                                                                             \
-    (1000 * NS_PER_MS) /* if there is no room for a watch, or the server ends it */
+    (1000 * NS_PER_MS)               /* if there is no room for a watch, or the server ends it */
+#define PERMITS_NS (500 * NS_PER_MS) /* a key that blocks by its permits may be gone by then */
 
 static bool is_try(const struct claim *claim)
 {
@@ -45,15 +46,31 @@ static void meet(struct driver *driver, struct claim *claim, const struct kv *so
     claim_drop(driver, claim);
 }
 
-/* The first contender has another number of permits: the acquire fails, and says who that is. */
-static void meet_permits(struct driver *driver, struct claim *claim, const struct kv *holder)
+static void send_look(struct driver *driver, struct claim *claim, int64_t created);
+
+/* The first contender has another number of permits. Its key may be about to go: that of a caller that was refused for the
+ * same reason is deleted only then. So the acquire fails at the second look that shows this key, and says who that is.
+ * Whoever waits looks again when the key is gone, or after a pause; a try at once. */
+static void meet_permits(struct driver *driver, struct claim *claim, const struct kv *holder,
+                         int64_t revision)
 {
     mortise_info info = {.size = sizeof(info)};
-    note_holder(holder, driver->base, &info);
-    if (claim->op != NULL)
-        fault_permits(driver, claim->op, info.permits, &info);
-    claim->op = NULL;
-    claim_drop(driver, claim);
+    bool is_first_look = claim->met != holder->created;
+    claim->met = holder->created;
+    if (is_first_look && claim->state == CLAIM_LOOKING)
+        send_look(driver, claim, 0);
+    else if (is_first_look && is_try(claim))
+        claim_look(driver, claim);
+    else if (is_first_look) {
+        claim_wait(driver, claim, &(struct queue_view){.before = holder}, revision);
+        claim_retry(driver, claim, PERMITS_NS);
+    } else {
+        note_holder(holder, driver->base, &info);
+        if (claim->op != NULL)
+            fault_permits(driver, claim->op, info.permits, &info);
+        claim->op = NULL;
+        claim_drop(driver, claim);
+    }
 }
 
 /* It has a key, and this is the queue. ops: the answers to what queue_ask() asked for. */
@@ -69,7 +86,7 @@ static void decide(struct driver *driver, struct claim *claim, const struct call
     if (!queue_look(ops, count, claim->kind, key_bytes(&own), &view))
         link_break(&driver->link, "an answer makes no sense");
     else if (view.other_permits != NULL)
-        meet_permits(driver, claim, view.other_permits);
+        meet_permits(driver, claim, view.other_permits, call->answer.header.revision);
     else if (view.before == NULL && view.crowd == NULL) {
         claim->from_ns = call->sent_ns;
         claim_be_first(driver, claim, tokens, call->answer.header.cluster);
@@ -137,7 +154,7 @@ static void looked(struct driver *driver, struct call *call)
                          (struct bytes){0}, &view))
         link_break(&driver->link, "an answer makes no sense");
     else if (view.other_permits != NULL)
-        meet_permits(driver, claim, view.other_permits);
+        meet_permits(driver, claim, view.other_permits, answer->header.revision);
     else if (view.before != NULL || view.crowd != NULL)
         meet(driver, claim, view.somebody);
     else {

@@ -50,11 +50,12 @@
  *   REDELETING  done, no key: ENDED; refused: after   REDELETING    REDELETING   ENDED d
  *               a pause
  *
- *   a: LOOKING for a shared try. b: when its session is joined. c: the op is BUSY, or INVALID if the holders have another number of
- *   permits. d: if a move may have been executed: QUEUED, HELD looks at its own key, and the others delete it.
- *   e: a renewal with MORTISE_OP_DOWNGRADE puts the note of the key again, and is answered when that is; lost:
- *   INDETERMINATE, and the repeat puts the same. f: the write that reaches the limit of the database is executed, although its
- *   answer is the refusal. Any other refusal says that there is no key.
+ *   a: LOOKING for a shared try. b: when its session is joined. c: the op is BUSY. If two looks have shown the same first
+ *   contender, with another number of permits, it is INVALID, whether it is a try or not. Between these looks a claim that
+ *   may wait is WAITING for that key, for half a second at most. d: if a move may have been executed: QUEUED, HELD looks at its own key,
+ *   and the others delete it. e: a renewal with MORTISE_OP_DOWNGRADE puts the note of the key again, and is answered when that
+ *   is; lost: INDETERMINATE, and the repeat puts the same. f: the write that reaches the limit of the database is executed,
+ *   although its answer is the refusal. Any other refusal says that there is no key.
  *
  * MOVES. When a session is LEFT, each of its claims from QUEUED to HELD moves its key to the next session, beside what else it
  * does. The request names the lease that the key has, so it is done once, whenever it is executed: a lease that was left is
@@ -163,6 +164,7 @@ struct claim {
     uint64_t move_step;        /* answers to earlier moves mean nothing: the key tells */
     int64_t created, modified; /* revisions of its key */
     int64_t seen_at;           /* the revision at which its key was last seen */
+    int64_t met;               /* the create revision of the last key met that has other permits */
     int64_t queue_base;        /* of the tokens, as its last look has read it; -1: it was none */
     int64_t noted_base;        /* the base of the tokens in its key; -1: not known */
     int64_t noted_ms;          /* the wall clock in it */

@@ -11,7 +11,7 @@
  * So a shared claim never overtakes an exclusive one, and no herd arises: when an exclusive claim ends, all shared ones
  * behind it go on, and nobody else. With permits, one of *any* P contenders before a claim has to go before it can be
  * admitted, so it is enough to watch P of them, and it does not matter which permits come back, or how many at once. If the
- * first contender is shared with another number of permits, the acquire fails (INVALID).
+ * first contender is shared with another number of permits, and still is at a second look, the acquire fails (INVALID).
  *
  * An exclusive holder that becomes shared keeps its key and its place, and says so in the value of the key (note.c). A shared
  * claim reads the value of the nearest exclusive key before it. If that says so, its holder was the first of all once, so nobody
