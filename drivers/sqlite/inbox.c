@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -192,6 +193,21 @@ static bool outbox_ready(struct driver *driver)
     return driver->outbox_fd >= 0;
 }
 
+/* The kernel counts what was sent and not read yet against the socket that sent it: some hundred messages, wherever they
+ * lie. If that is why it takes no more, another socket does. */
+static bool renew_outbox(struct driver *driver)
+{
+    struct pollfd fd = {.fd = driver->outbox_fd, .events = POLLOUT};
+    if (poll(&fd, 1, 0) != 0) /* it would take more: it is the inbox that is full */
+        return false;
+    int other = open_socket();
+    if (other < 0)
+        return false;
+    close(driver->outbox_fd);
+    driver->outbox_fd = other;
+    return true;
+}
+
 /* ENOENT in a folder that was removed says nothing about the inboxes in the new one. */
 static bool says_gone(struct driver *driver, int code, bool *again)
 {
@@ -199,8 +215,17 @@ static bool says_gone(struct driver *driver, int code, bool *again)
     return !*again && (code == ECONNREFUSED || code == ENOENT);
 }
 
-/* EAGAIN: the process behind it lives, and has more to read than a socket holds; it then asks again for every
- * name that it waits for. Other failures: the inbox is there, but we may not write to it, or cannot now. */
+static bool send_once(const struct driver *driver, const char *id, const char *name,
+                      size_t name_len)
+{
+    struct sockaddr_un address = address_of(driver, id);
+    return sendto(driver->outbox_fd, name, name_len, MSG_NOSIGNAL,
+                  (const struct sockaddr *)&address, sizeof(address)) >= 0;
+}
+
+/* EAGAIN, from a socket with room: the process behind the inbox lives, and has more to read than a socket holds; it then
+ * asks again for every name that it waits for. Other failures: the inbox is there, but we may not write to it, or cannot
+ * now. */
 bool inbox_send(struct driver *driver, const struct rowlease_inbox *to, const char *name,
                 size_t name_len)
 {
@@ -210,10 +235,12 @@ bool inbox_send(struct driver *driver, const struct rowlease_inbox *to, const ch
     if (!outbox_ready(driver))
         return true;
     do {
-        struct sockaddr_un address = address_of(driver, id);
-        if (sendto(driver->outbox_fd, name, name_len, MSG_NOSIGNAL,
-                   (const struct sockaddr *)&address, sizeof(address)) >= 0 ||
-            errno == EAGAIN)
+        bool sent = send_once(driver, id, name, name_len), full = !sent && errno == EAGAIN;
+        if (full && renew_outbox(driver)) {
+            sent = send_once(driver, id, name, name_len);
+            full = !sent && errno == EAGAIN;
+        }
+        if (sent || full)
             return true;
         gone = says_gone(driver, errno, &again);
     } while (again);

@@ -333,6 +333,48 @@ static void test_many_names_at_once(void)
     assert_nothing_left();
 }
 
+/* So many processes do not read what the holder has told them that the kernel takes no more of its socket: another waiter, who
+ * does read, is told nevertheless. */
+static void test_unread_elsewhere(void)
+{
+    enum { CLIENTS = 32, NAMES = 10, N = CLIENTS * NAMES };
+    static struct call held[N], other[N];
+    static char names[N][16];
+    static mortise_op *ops[N];
+    static struct client stopped[CLIENTS];
+    struct client holder, client;
+    struct call last, waits = waiting("last");
+    path = database("unread");
+    OPEN_OK(&holder, "path", path);
+    OPEN_OK(&client, "path", path);
+    CU_ASSERT_EQUAL(acquire(&holder, &last, "last", 0), MORTISE_OK);
+    CU_ASSERT_EQUAL(run(&client, &waits), MORTISE_BUSY);
+    module->watch(client.ctx, "last", 4);
+    for (int i = 0; i < N; i++) {
+        struct client *waiter = &stopped[i / NAMES];
+        if (i % NAMES == 0)
+            OPEN_OK(waiter, "path", path);
+        snprintf(names[i], sizeof(names[i]), "n%d", i);
+        CU_ASSERT_EQUAL(acquire(&holder, &held[i], names[i], 0), MORTISE_OK);
+        other[i] = waiting(names[i]);
+        CU_ASSERT_EQUAL(run(waiter, &other[i]), MORTISE_BUSY);
+        module->watch(waiter->ctx, names[i], strlen(names[i]));
+        held[i] = call_about(MORTISE_OP_RELEASE, &held[i]);
+        ops[i] = &held[i].op;
+    }
+    module->start(holder.ctx, ops, N);
+    CU_ASSERT_EQUAL(release(&holder, &last), MORTISE_OK);
+    CU_ASSERT_TRUE(wait_news(&client, 1, 2000 * MS));
+    module->unwatch(client.ctx, "last", 4);
+    for (int i = 0; i < N; i++)
+        module->unwatch(stopped[i / NAMES].ctx, names[i], strlen(names[i]));
+    for (int i = 0; i < CLIENTS; i++)
+        client_close(&stopped[i]);
+    client_close(&client);
+    client_close(&holder);
+    assert_nothing_left();
+}
+
 /* ---- time namespaces ------------------------------------------------------------------------------ */
 
 static void shifted_try(void *argument)
@@ -386,6 +428,7 @@ int main(void)
         {"released while it queues", test_released_in_between},
         {"a waiter behind its own client", test_own_waiter},
         {"many names at once", test_many_names_at_once},
+        {"what others have not read", test_unread_elsewhere},
         {"another time namespace", test_time_namespace},
         CU_TEST_INFO_NULL,
     };
