@@ -1,5 +1,5 @@
 /* dispatch.c - takes ops in, keeps them while there is no connection or too much is under way, sends them and cancels them.
- * redis.h has their states. */
+ * op.h has their states. */
 #include "oplist.h"
 #include "seats.h"
 #include "sending.h"

@@ -24,7 +24,7 @@
  *   join (hash)                 Waiters of the owner that just got the lock hold it too, at once.
  *   renew                       As without a queue: extends the claim of this grant, or says that it is gone.
  *
- * In the client, an acquire is SENT or SEATED (redis.h):
+ * In the client, an acquire is SENT or SEATED (op.h):
  *
  *          busy, no inbox            subscribed        "queued"
  *   SENT ────────────────▶ SEATED ────────────▶ SENT ────────▶ SEATED ──"<grant> <token> <stamp>"──▶ granted
