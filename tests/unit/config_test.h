@@ -5,8 +5,7 @@
 
 #include "config/config.h"
 #include "base/status.h"
-
-#include <CUnit/Basic.h>
+#include "suite.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,9 +69,8 @@ static inline void load_bad_status(const char *where, mortise_status status, con
 #define LOAD_BAD(where, wanted) load_bad_status(where, MORTISE_CONFIG, wanted, __LINE__)
 
 /* Runs the tests in a new folder, which is removed at the end; returns what main should. */
-static inline int run_tests(const char *suite, CU_TestInfo *tests)
+static inline int run_tests(const char *suite, const CU_TestInfo *tests)
 {
-    CU_SuiteInfo suites[] = {{.pName = suite, .pTests = tests}, CU_SUITE_INFO_NULL};
     char command[128];
 
     snprintf(test_folder, sizeof(test_folder), "/tmp/mortise-test-XXXXXX");
@@ -82,16 +80,11 @@ static inline int run_tests(const char *suite, CU_TestInfo *tests)
     unsetenv("XDG_CONFIG_HOME");
     unsetenv("MORTISE_CONFIG");
     unsetenv("MORTISE_MODULE_PATH");
-    if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
-        return 2;
-    CU_basic_set_mode(CU_BRM_VERBOSE);
-    CU_basic_run_tests();
-    unsigned failures = CU_get_number_of_failures();
-    CU_cleanup_registry();
+    int code = suite_run(suite, tests);
     snprintf(command, sizeof(command), "rm -rf '%s'", test_folder);
     if (chdir("/") != 0 || system(command) != 0)
         return 2;
-    return failures == 0 ? 0 : 1;
+    return code;
 }
 
 #endif

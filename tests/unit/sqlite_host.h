@@ -6,10 +6,10 @@
 #ifndef MORTISE_TESTS_SQLITE_HOST_H
 #define MORTISE_TESTS_SQLITE_HOST_H
 
+#include "suite.h"
+
 #include <mortise/driver.h>
 
-#include <CUnit/Basic.h>
-#include <CUnit/CUnit.h>
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -492,19 +492,13 @@ static inline bool host_begin(void)
     return module != NULL && mkdtemp(folder) != NULL;
 }
 
-static inline int host_run(const char *name, CU_TestInfo *tests)
+static inline int host_run(const char *name, const CU_TestInfo *tests)
 {
-    CU_SuiteInfo suites[] = {{name, NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
     if (!host_begin())
         return 77;
-    if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
-        return 1;
-    CU_basic_set_mode(CU_BRM_VERBOSE);
-    CU_basic_run_tests();
-    unsigned failures = CU_get_number_of_failures();
-    CU_cleanup_registry();
+    int code = suite_run(name, tests);
     remove_tree(folder);
-    return failures == 0 ? 0 : 1;
+    return code;
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* test_etcd_grpc.c - gRPC's framing, against a server of libnghttp2 in memory: messages in pieces of every size, several in one
  * frame, ends without a status, lengths that nobody believes, GOAWAY. */
 #include "etcd/grpc.h"
-#include "etcd_test.h"
+#include "suite.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -209,5 +209,5 @@ int main(void)
         {"pieces", test_pieces},     {"statuses", test_statuses}, {"nonsense", test_nonsense},
         {"canceled", test_canceled}, {"pings", test_pings},       CU_TEST_INFO_NULL,
     };
-    return run_etcd_tests("etcd grpc", tests);
+    return suite_run("etcd grpc", tests);
 }

@@ -1,7 +1,7 @@
 /* test_etcd_messages.c - the encoding of Protocol Buffers, and etcd's messages: bytes that are known from etcd's own client, the
  * ends of numbers, messages that are cut after each byte. */
 #include "etcd/messages.h"
-#include "etcd_test.h"
+#include "suite.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -290,5 +290,5 @@ int main(void)
         {"deletions", test_deletions},
         CU_TEST_INFO_NULL,
     };
-    return run_etcd_tests("etcd messages", tests);
+    return suite_run("etcd messages", tests);
 }

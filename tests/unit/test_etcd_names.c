@@ -1,7 +1,7 @@
 /* test_etcd_names.c - keys, endpoints, the text in keys, and who blocks whom, without a server. */
 #include "etcd/driver.h"
 #include "etcd/queue.h"
-#include "etcd_test.h"
+#include "suite.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -228,5 +228,5 @@ int main(void)
         {"bases", test_bases},         {"exclusive", test_exclusive_queue},
         {"shared", test_shared_queue}, CU_TEST_INFO_NULL,
     };
-    return run_etcd_tests("etcd names", tests);
+    return suite_run("etcd names", tests);
 }

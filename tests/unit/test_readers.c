@@ -2,8 +2,7 @@
  * holder's own end, the bar of an exclusive waiter, places that are kept, downgrade, what older clients see. */
 #include "holders.h"
 #include "readers_test.h"
-
-#include <CUnit/Basic.h>
+#include "suite.h"
 
 /* What a client of version 0.1 does with the row: whether it takes it for sensible, and for held by another owner. */
 static bool taken_for_older_clients(int64_t now)
@@ -360,12 +359,5 @@ int main(void)
         {"downgrade", test_downgrade},
         CU_TEST_INFO_NULL,
     };
-    CU_SuiteInfo suites[] = {{"readers", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
-    if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
-        return 1;
-    CU_basic_set_mode(CU_BRM_VERBOSE);
-    CU_basic_run_tests();
-    int code = CU_get_number_of_failures() > 0;
-    CU_cleanup_registry();
-    return code;
+    return suite_run("readers", tests);
 }

@@ -1,8 +1,7 @@
 /* test_readers_walk.c - members acquire, renew, downgrade and release one row at random, shared and exclusively, with clocks
  * that were read too early: at no instant may two believe what cannot be true together. */
 #include "readers_test.h"
-
-#include <CUnit/Basic.h>
+#include "suite.h"
 
 struct member {
     bool holds;
@@ -113,12 +112,5 @@ int main(void)
         {"a random walk", test_random_walk},
         CU_TEST_INFO_NULL,
     };
-    CU_SuiteInfo suites[] = {{"readers walk", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
-    if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
-        return 1;
-    CU_basic_set_mode(CU_BRM_VERBOSE);
-    CU_basic_run_tests();
-    int code = CU_get_number_of_failures() > 0;
-    CU_cleanup_registry();
-    return code;
+    return suite_run("readers walk", tests);
 }

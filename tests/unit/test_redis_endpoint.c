@@ -1,7 +1,6 @@
 /* test_redis_endpoint.c - where a server is, as a person or a server writes it: what is read, and what is refused. */
 #include "link.h"
-
-#include <CUnit/Basic.h>
+#include "suite.h"
 
 #include <netinet/in.h>
 #include <string.h>
@@ -123,12 +122,5 @@ int main(void)
         {"addresses without a look-up", test_address},
         CU_TEST_INFO_NULL,
     };
-    CU_SuiteInfo suites[] = {{.pName = "redis_endpoint", .pTests = tests}, CU_SUITE_INFO_NULL};
-    if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
-        return 2;
-    CU_basic_set_mode(CU_BRM_VERBOSE);
-    CU_basic_run_tests();
-    unsigned failures = CU_get_number_of_failures();
-    CU_cleanup_registry();
-    return failures == 0 ? 0 : 1;
+    return suite_run("redis_endpoint", tests);
 }

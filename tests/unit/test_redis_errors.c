@@ -1,7 +1,6 @@
 /* test_redis_errors.c - error replies of Redis, in the words of its versions: each means the same to a caller. */
 #include "link.h"
-
-#include <CUnit/Basic.h>
+#include "suite.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -65,12 +64,5 @@ int main(void)
         {"the words of several versions", test_words},
         CU_TEST_INFO_NULL,
     };
-    CU_SuiteInfo suites[] = {{.pName = "redis_errors", .pTests = tests}, CU_SUITE_INFO_NULL};
-    if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
-        return 2;
-    CU_basic_set_mode(CU_BRM_VERBOSE);
-    CU_basic_run_tests();
-    unsigned failures = CU_get_number_of_failures();
-    CU_cleanup_registry();
-    return failures == 0 ? 0 : 1;
+    return suite_run("redis_errors", tests);
 }

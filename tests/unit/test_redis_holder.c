@@ -1,7 +1,6 @@
 /* test_redis_holder.c - what the value of a lock on Redis says of its holder, whatever stands in it. */
 #include "holder.h"
-
-#include <CUnit/Basic.h>
+#include "suite.h"
 
 #include <string.h>
 
@@ -78,12 +77,5 @@ int main(void)
         {"somebody else's", test_not_ours},
         CU_TEST_INFO_NULL,
     };
-    CU_SuiteInfo suites[] = {{.pName = "redis_holder", .pTests = tests}, CU_SUITE_INFO_NULL};
-    if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
-        return 2;
-    CU_basic_set_mode(CU_BRM_VERBOSE);
-    CU_basic_run_tests();
-    unsigned failures = CU_get_number_of_failures();
-    CU_cleanup_registry();
-    return failures == 0 ? 0 : 1;
+    return suite_run("redis_holder", tests);
 }

@@ -1,7 +1,6 @@
 /* test_redis_keys.c - the keys that belong to a lock on Redis: each name has its own, in the same slot of a cluster. */
 #include "keys.h"
-
-#include <CUnit/Basic.h>
+#include "suite.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,12 +129,5 @@ int main(void)
         {"a grant in hex", test_hex},
         CU_TEST_INFO_NULL,
     };
-    CU_SuiteInfo suites[] = {{.pName = "redis_keys", .pTests = tests}, CU_SUITE_INFO_NULL};
-    if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
-        return 2;
-    CU_basic_set_mode(CU_BRM_VERBOSE);
-    CU_basic_run_tests();
-    unsigned failures = CU_get_number_of_failures();
-    CU_cleanup_registry();
-    return failures == 0 ? 0 : 1;
+    return suite_run("redis_keys", tests);
 }

@@ -2,8 +2,8 @@
  * claim is never shortened and that tokens grow, and a random walk over all of them whose every result is checked. */
 #include "note.h"
 #include "rowlease_test.h"
+#include "suite.h"
 
-#include <CUnit/Basic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -455,12 +455,5 @@ int main(void)
         {"a random walk", test_random_walk},
         CU_TEST_INFO_NULL,
     };
-    CU_SuiteInfo suites[] = {{"rowlease", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
-    if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
-        return 1;
-    CU_basic_set_mode(CU_BRM_VERBOSE);
-    CU_basic_run_tests();
-    unsigned failures = CU_get_number_of_failures();
-    CU_cleanup_registry();
-    return failures == 0 ? 0 : 1;
+    return suite_run("rowlease", tests);
 }

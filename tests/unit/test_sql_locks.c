@@ -3,6 +3,7 @@
  * ends. */
 #include "names.h"
 #include "sql_locks_test.h"
+#include "suite.h"
 
 /* ---- the tests ----------------------------------------------------------------------------------- */
 
@@ -389,12 +390,5 @@ int main(void)
         {"released too late", test_released_too_late},
         CU_TEST_INFO_NULL,
     };
-    CU_SuiteInfo suites[] = {{"sql locks", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
-    if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
-        return 1;
-    CU_basic_set_mode(CU_BRM_VERBOSE);
-    CU_basic_run_tests();
-    unsigned failures = CU_get_number_of_failures();
-    CU_cleanup_registry();
-    return failures == 0 ? 0 : 1;
+    return suite_run("sql locks", tests);
 }

@@ -1,6 +1,7 @@
 /* test_sql_shared.c - shared claims and permits in drivers/lib/sql: which step follows which, who is notified, what is
  * answered. What becomes of a row is tested in test_readers.c. */
 #include "sql_locks_test.h"
+#include "suite.h"
 
 /* ---- shared claims --------------------------------------------------------------------------------- */
 
@@ -253,12 +254,5 @@ int main(void)
         {"what is told of shared holders", test_what_is_told},
         CU_TEST_INFO_NULL,
     };
-    CU_SuiteInfo suites[] = {{"sql shared", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
-    if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
-        return 1;
-    CU_basic_set_mode(CU_BRM_VERBOSE);
-    CU_basic_run_tests();
-    unsigned failures = CU_get_number_of_failures();
-    CU_cleanup_registry();
-    return failures == 0 ? 0 : 1;
+    return suite_run("sql shared", tests);
 }

@@ -1,8 +1,8 @@
 /* test_zookeeper_names.c - folders, nodes and queues of the ZooKeeper driver without a server: every byte is encoded
  * and decoded, nodes of other clients, numbers at the end of their range, numbers given twice. */
 #include "queue.h"
+#include "suite.h"
 
-#include <CUnit/Basic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -608,13 +608,5 @@ static CU_TestInfo tests[] = {
 
 int main(void)
 {
-    CU_SuiteInfo suites[] = {{"zookeeper names", NULL, NULL, NULL, NULL, tests},
-                             CU_SUITE_INFO_NULL};
-    if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
-        return 1;
-    CU_basic_set_mode(CU_BRM_VERBOSE);
-    CU_basic_run_tests();
-    unsigned failures = CU_get_number_of_failures();
-    CU_cleanup_registry();
-    return failures == 0 ? 0 : 1;
+    return suite_run("zookeeper names", tests);
 }

@@ -3,8 +3,8 @@
  * instant. Whatever happens, the leader expires the session after the deadline, not before. */
 #include "pace.h"
 #include "proof.h"
+#include "suite.h"
 
-#include <CUnit/Basic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -394,13 +394,5 @@ static CU_TestInfo tests[] = {
 
 int main(void)
 {
-    CU_SuiteInfo suites[] = {{"zookeeper proof", NULL, NULL, NULL, NULL, tests},
-                             CU_SUITE_INFO_NULL};
-    if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
-        return 1;
-    CU_basic_set_mode(CU_BRM_VERBOSE);
-    CU_basic_run_tests();
-    unsigned failures = CU_get_number_of_failures();
-    CU_cleanup_registry();
-    return failures == 0 ? 0 : 1;
+    return suite_run("zookeeper proof", tests);
 }

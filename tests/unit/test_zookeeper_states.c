@@ -4,10 +4,10 @@
  * happens, the claim is granted at the front of the queue, and at the end the servers have nothing of it. So the
  * tests reach each cell of the table in drivers/zookeeper/claim.h, in each order that requests can have. */
 #include "fake_zookeeper.h"
+#include "suite.h"
 
 #include <mortise/driver.h>
 
-#include <CUnit/Basic.h>
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <pthread.h>
@@ -539,14 +539,6 @@ int main(void)
                            {"two faults", test_two_faults},
                            {"found, and gone", test_found_and_gone},
                            CU_TEST_INFO_NULL};
-    CU_SuiteInfo suites[] = {{"zookeeper states", NULL, NULL, NULL, NULL, tests},
-                             CU_SUITE_INFO_NULL};
     now_ns = 1000 * 1000 * MS;
-    if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
-        return 1;
-    CU_basic_set_mode(CU_BRM_VERBOSE);
-    CU_basic_run_tests();
-    unsigned failures = CU_get_number_of_failures();
-    CU_cleanup_registry();
-    return failures == 0 ? 0 : 1;
+    return suite_run("zookeeper states", tests);
 }
