@@ -206,6 +206,20 @@ def one_listing_for_all(folder):
     serve.end(), quick.end(), holder.kill()
 
 
+def soon_after_the_boot(folder):
+    """The page shows the last hour also on a machine that has been up for less than that."""
+    for up_s in (1, 40, 1800):
+        early = ["unshare", "-rT", "--boottime", str(up_s - int(time.clock_gettime(time.CLOCK_BOOTTIME)))]
+        if subprocess.run([*early, "true"], capture_output=True).returncode != 0:
+            print("not checked: soon after the boot (no time namespaces)")
+            return
+        serve = Serve(folder, "sqlite:%s/up-%d.db" % (folder, up_s), before=early)
+        until("an answer", lambda: serve.ask("/healthz")[0] == 200)
+        history = serve.json()["history"]
+        assert len(history["held"]) == 120 and history["held"][-1] == 0 and history["held"][0] is None, history
+        assert serve.end() == 0
+
+
 def many_and_slow_visitors(folder):
     serve = Serve(folder, sqlite(folder))
     until("an answer", lambda: serve.ask("/healthz")[0] == 200)
@@ -370,5 +384,5 @@ if sys.argv[1:2] == ["--of-other-hosts"]:
         end_started()
     sys.exit()
 main([shows_what_list_shows, every_response_is_closed_to_others, a_name_of_another_site_is_refused, the_token, another_host,
-      one_listing_for_all, many_and_slow_visitors, the_backend_goes, an_expired_claim_is_counted, a_socket_from_systemd,
+      one_listing_for_all, soon_after_the_boot, many_and_slow_visitors, the_backend_goes, an_expired_claim_is_counted, a_socket_from_systemd,
       started_by_the_first_visitor, what_is_refused_at_the_start, metrics_are_few_and_valid])

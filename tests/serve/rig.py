@@ -72,10 +72,10 @@ class Holder:
 
 
 class Serve:
-    def __init__(self, folder, where, *words, **popen):
+    def __init__(self, folder, where, *words, before=(), **popen):
         self.log = os.path.join(folder, "serve-%d.log" % time.monotonic_ns())
         with open(self.log, "w") as log:
-            self.process = subprocess.Popen([COMMAND, "-C", where, "serve", "--listen", "127.0.0.1:0", *words],
+            self.process = subprocess.Popen([*before, COMMAND, "-C", where, "serve", "--listen", "127.0.0.1:0", *words],
                                             stderr=log, stdin=subprocess.DEVNULL, **popen)
         started.append(self.process)
         self.port = int(until("it listens", self.listens))

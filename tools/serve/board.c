@@ -21,7 +21,8 @@ static int64_t wall_ms(void)
 
 static struct bucket *bucket_now(struct board *board)
 {
-    const int64_t number = boottime_ns() / 1000000 / BUCKET_MS;
+    /* one hour more than since the boot: the hour before now has no negative number, and none is 0 */
+    const int64_t number = boottime_ns() / 1000000 / BUCKET_MS + BUCKETS;
     int64_t next = board->newest_bucket + 1;
 
     if (board->newest_bucket == 0 || number - board->newest_bucket > BUCKETS)

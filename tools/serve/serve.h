@@ -104,7 +104,7 @@ struct board {
     struct answer last; /* the newest one that succeeded; locks NULL: none yet */
     uint64_t expired;   /* since the start */
     struct bucket buckets[BUCKETS];
-    int64_t newest_bucket;                        /* its number since the boot; 0: none */
+    int64_t newest_bucket;                        /* its number (bucket_now()); 0: none */
     struct MHD_Response *json, *metrics, *health; /* as of now */
 };
 void board_begin(struct board *board);
