@@ -5,12 +5,11 @@
 
 #include "exit_code.h"
 #include "output.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -78,18 +77,6 @@ static void *ask(void *argument)
     return NULL;
 }
 
-/* Signals are for the main thread, which reads them from a descriptor. */
-static int start_thread(struct asker *asker)
-{
-    sigset_t everything, before;
-
-    sigfillset(&everything);
-    pthread_sigmask(SIG_SETMASK, &everything, &before);
-    int error = pthread_create(&asker->thread, NULL, ask, asker);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
-}
-
 struct asker *asker_start(mortise_client *client, const char *prefix, int64_t interval_ms)
 {
     struct asker *asker = must_have(calloc(1, sizeof *asker));
@@ -99,7 +86,7 @@ struct asker *asker_start(mortise_client *client, const char *prefix, int64_t in
     asker->interval_ms = interval_ms;
     pthread_mutex_init(&asker->lock, NULL);
     if (pipe2(asker->ends, O_CLOEXEC | O_NONBLOCK) == 0 && pipe2(asker->stop, O_CLOEXEC) == 0) {
-        errno = start_thread(asker);
+        errno = thread_start(&asker->thread, ask, asker);
         if (errno == 0)
             return asker;
     }

@@ -9,11 +9,10 @@
 #include "holders.h"
 #include "json.h"
 #include "output.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -145,18 +144,6 @@ static void *ask(void *argument)
     return NULL;
 }
 
-/* Signals are for the main thread, which reads them from a descriptor. */
-static int start_thread(struct asker *asker)
-{
-    sigset_t everything, before;
-
-    sigfillset(&everything);
-    pthread_sigmask(SIG_SETMASK, &everything, &before);
-    int error = pthread_create(&asker->thread, NULL, ask, asker);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
-}
-
 struct asker *asker_start(mortise_client *client, const char *prefix, int64_t interval_ms)
 {
     struct asker *asker = must_have(calloc(1, sizeof *asker));
@@ -167,7 +154,7 @@ struct asker *asker_start(mortise_client *client, const char *prefix, int64_t in
     asker->news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     asker->stop = eventfd(0, EFD_CLOEXEC);
     if (asker->news >= 0 && asker->stop >= 0) {
-        errno = start_thread(asker);
+        errno = thread_start(&asker->thread, ask, asker);
         if (errno == 0)
             return asker;
     }
