@@ -372,7 +372,8 @@ static void on_timeout(struct run *run)
 {
     if (watches_killing(run))
         run_watch_killing(run);
-    if (run->ended && !run->rest_told)
+    if (run->ended && !run->rest_told &&
+        boottime_ns() >= atomic_load(&run->keeper.page->ended_ns) + LOOK_AT_REST_MS * MS_NS)
         run_say_rest(run);
     if (expects_renewal(run) && run->resume_wanted)
         resume_if_renewed(run);
@@ -384,7 +385,8 @@ static int timeout_ms(const struct run *run)
 {
     bool wanted = (run->ended && !run->rest_told) || watches_killing(run);
 
-    if (expects_renewal(run) && !run->ended)
+    /* Also when the command has ended: its family goes on under the lock. */
+    if (expects_renewal(run))
         return LOOK_AGAIN_MS;
     return wanted ? LOOK_AT_REST_MS : -1;
 }

@@ -170,6 +170,20 @@ if can_freeze; then
     kill -TERM $WRAPPER
     same "nothing was said" "" "$(grep -v Terminated "$DIR/err")"
     wait $WRAPPER
+
+    what "the command has ended, what it started goes on: a late renewal keeps that, too"
+    "$BIN" run --ttl 12s --grace 4s "${N}z" -- bash -c "bash -c 'trap \"\" TERM; echo \$\$ >$DIR/rest; exec sleep 1000' &
+        while [ ! -s $DIR/rest ]; do sleep 0.01; done" 2>"$DIR/err" &
+    wrapper=$!
+    until_true holds "$DIR/err" 'is still held: the command has ended' || wrong "not said: $(cat "$DIR/err")"
+    freeze
+    until_true holds "$DIR/err" 'could not be renewed in time' || wrong "not late: $(cat "$DIR/err")"
+    thaw # four seconds before KILL
+    yes "it is renewed" until_true holds "$DIR/err" 'was renewed after all'
+    rest=$(cat "$DIR/rest")
+    yes "the rest lives" alive "$rest"
+    kill -KILL "$rest" 2>/dev/null
+    same_code "the code" 76 $wrapper
 else
     printf 'not checked here: a backend that does not answer (no sqlite3 to freeze it with)\n'
 fi
