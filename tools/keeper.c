@@ -251,31 +251,20 @@ static void reap_until_command(struct state *state)
     }
 }
 
-struct reap {
-    pid_t command;
-    bool found, others;
-};
-
-static void reap_child(pid_t child, void *argument)
+static void reap_child(pid_t child, void *command)
 {
-    struct reap *reap = argument;
-
-    if (child == reap->command)
-        reap->found = true;
-    else if (waitpid(child, NULL, WNOHANG) == 0)
-        reap->others = true;
+    if (child != *(const pid_t *)command)
+        waitpid(child, NULL, WNOHANG);
 }
 
-/* The command is dead: waits for the rest, and for it at the very end. */
+/* The command is dead: waits for the rest, and for it at the very end. Only family_alive() decides that nobody is left: the
+ * list of children may miss one while others end, and is empty if there is no /proc. Were the command waited for too
+ * early, nothing would reach the rest of its group any more. */
 static void reap_rest(struct state *state)
 {
-    struct reap reap = {.command = state->command};
-
-    if (family_alive() && !state->command_waited_for) {
-        family_each(getpid(), reap_child, &reap);
-        /* Not found means that there is no /proc to look in: do without the group's name then. */
-        if (reap.others && reap.found)
-            return;
+    if (family_alive()) {
+        family_each(getpid(), reap_child, &state->command);
+        return;
     }
     state->command_waited_for = true;
     pid_t child;

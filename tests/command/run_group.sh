@@ -119,6 +119,26 @@ grep -q libtsan "/proc/$keeper/maps" && threads=2 # the sanitizer's own
 same "the keeper has one thread" $threads "$(ls "/proc/$keeper/task" | wc -l)"
 let_go "$HOLDER"
 
+what "without /proc: a loss kills the rest of the command's group, although the command has ended"
+bare() { # COMMAND…
+    # shellcheck disable=SC2016 # the inner shell reads the words
+    unshare -m sh -c 'id=$(cat /proc/sys/kernel/random/boot_id) && mount -t tmpfs none /proc &&
+        mkdir -p /proc/sys/kernel/random && echo "$id" >/proc/sys/kernel/random/boot_id && exec "$@"' sh "$@"
+}
+if ldd "$BIN" | grep -q 'lib[at]san' || ! (bare true) 2>/dev/null; then
+    printf 'not checked here: a sanitizer needs /proc, or this user cannot hide it\n'
+else
+    bare "$BIN" run --ttl 9s --grace 200ms "${N}p" -- sh -c "sh -c 'trap \"\" TERM; echo \$\$ >$DIR/left; exec sleep 1000' &
+        while [ ! -s $DIR/left ]; do sleep 0.01; done; echo \$\$ >$DIR/command.p" 2>"$DIR/err" &
+    wrapper=$!
+    until_true filled "$DIR/command.p" || wrong "the command did not start: $(cat "$DIR/err")"
+    until_true gone "$(cat "$DIR/command.p")"
+    "$BIN" break "${N}p" --token "$(json "${N}p" token)" 2>"$DIR/break.err" || wrong "$(cat "$DIR/break.err")"
+    yes "it is gone" until_true gone "$(cat "$DIR/left")"
+    kill -KILL "$(cat "$DIR/left")" 2>/dev/null
+    same_code "the code" 76 $wrapper
+fi
+
 what "many processes that come and go leave nothing behind"
 "$BIN" run "${N}a" -- bash -c 'for i in $(seq 200); do (true &) ; done'
 same "two hundred orphans" 0 $?
