@@ -1,12 +1,13 @@
 /* family.c - the children of a process, including the orphans that it gets as their subreaper.
  *
- * Signals go to direct children only. A child keeps its pid until its parent has waited for it, so a signal cannot
- * hit another process; orphans of a dead child become direct children in turn. */
+ * Signals go to direct children, and to the groups that they lead. A child keeps its pid until its parent has waited for
+ * it, so a signal cannot hit another process; orphans of a dead child become direct children in turn. */
 #include "keeper.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,11 +80,26 @@ struct signal_others {
     int number;
 };
 
+/* Dead or alive. */
+static bool is_child(pid_t pid)
+{
+    siginfo_t info;
+
+    return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+/* A child that leads a group, as a daemon does, gets it with its group: the group's number is the child's, so it means no
+ * other one. What else is in that group gets it so. */
 static void signal_other(pid_t child, void *argument)
 {
     const struct signal_others *others = argument;
+    const pid_t own = getpgid(child);
 
-    if (child != others->group && getpgid(child) != others->group)
+    if (child == others->group || own == others->group)
+        return;
+    if (own == child)
+        killpg(child, others->number);
+    else if (!is_child(own))
         kill(child, others->number);
 }
 

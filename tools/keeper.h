@@ -119,7 +119,7 @@ _Noreturn void keeper_main(struct keeper_page *page, int socket, int witness, pi
 pid_t command_start(struct keeper_page *page, const struct keeper_setup *setup, int lease_fd);
 /* family.c: calls `each` for every child of `parent`, dead ones and adopted orphans included. */
 void family_each(pid_t parent, void (*each)(pid_t child, void *argument), void *argument);
-/* Sends the signal to the children that are not in this group. */
+/* Sends the signal to the children that are not in this group, and to the groups that they lead. */
 void family_signal_others(pid_t group, int number);
 /* Whether any child is alive; a stopped child is. The kernel's own answer, so it is exact. */
 bool family_alive(void);

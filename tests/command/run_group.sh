@@ -48,6 +48,17 @@ same_code "the command's code" 0 $WRAPPER
 yes "all are gone" all_gone $FAMILY
 yes "at once ($(($(ms) - begin)) ms)" [ $(($(ms) - begin)) -lt 10000 ]
 
+what "and the child of a daemon, though its parent lives until then"
+"$BIN" run "${N}f" -- sh -c "setsid sh -c 'sh -c \"echo \\\$\\\$ >$DIR/below; exec sleep 1000\"; :' &
+    while [ ! -s $DIR/below ]; do sleep 0.01; done; echo \$\$ >$DIR/command.f" 2>"$DIR/err" &
+wrapper=$!
+until_true filled "$DIR/command.f" || wrong "the daemon did not start: $(cat "$DIR/err")"
+until_true gone "$(cat "$DIR/command.f")"
+kill -TERM $wrapper
+yes "it is gone" until_true gone "$(cat "$DIR/below")"
+kill -KILL "$(cat "$DIR/below")" 2>/dev/null
+same_code "the command's code" 0 $wrapper
+
 what "kill -9 of the wrapper: the keeper ends all at once"
 family 'while :; do sleep 1; done'
 begin=$(ms)
