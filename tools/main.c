@@ -79,6 +79,7 @@ int main(int argc, char **argv)
 {
     int option, code;
 
+    keep_streams();
     setlocale(LC_CTYPE, "");
     while ((option = getopt_long(argc, argv, "+:C:h", options, NULL)) != -1) {
         if (option_common(option == 'h' ? OPTION_HELP : option, argv, help, &code))

@@ -6,6 +6,9 @@
 
 #include <stdbool.h>
 
+/* Call it first. If stdin, stdout or stderr is closed, keeps its number free, so that no connection gets that number and then
+ * what is printed. Reading and writing fail as on a closed stream, and a program that is executed finds it closed. */
+void keep_streams(void);
 /* Prints one line to stderr, "mortise: …", in one write(2). Quote foreign bytes first (text.h). */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void say_error(const mortise_error *error);

@@ -37,6 +37,15 @@ checks "the same by WATCH" 0 '^server +ok' "redis://noscripts:pw@127.0.0.1:$prim
 redis-cli -p "$primary" ACL SETUSER norole on '>pw' '~*' '&*' +@all -role >/dev/null
 checks "a user that may not ask for the role" 0 '^server +ok' "redis://norole:pw@127.0.0.1:$primary"
 
+what "a closed stdout: the connection does not get its number, and so not the output"
+redis-cli -p "$primary" CONFIG RESETSTAT >/dev/null
+"$BIN" -C "redis://127.0.0.1:$primary" status x >&- 2>"$DIR/err"
+same "the code" 71 $?
+has_line "said" "$DIR/err" '^mortise: cannot write the output: Bad file descriptor'
+no "the server got no table" holds <(redis-cli -p "$primary" INFO errorstats) '^errorstat_ERR'
+"$BIN" -C "redis://127.0.0.1:$primary" run x -- sh -c "ls -l /proc/\$\$/fd >$DIR/fds" <&- >&- 2>&-
+no "a command finds closed what is closed" holds "$DIR/fds" ' 0 ->'
+
 what "a replica"
 serve redis-server --save '' --replicaof 127.0.0.1 "$primary"
 checks "read-only" 69 "^server +wrong +127.0.0.1:$PORT is a replica.*primary" "redis://127.0.0.1:$PORT"

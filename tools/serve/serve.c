@@ -203,6 +203,7 @@ int main(int argc, char **argv)
     static char name[] = "serve";
     static struct serve serve = {.where = "127.0.0.1:9750", .board = {.interval_ms = 2000}};
 
+    keep_streams();
     setlocale(LC_CTYPE, "");
     if (argc > 0)
         argv[0] = name; /* for messages: the user typed `mortise serve` */
