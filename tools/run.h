@@ -71,7 +71,7 @@ struct run {
     bool grace_limited; /* the user was told that --grace was cut */
     int64_t lost_ns;    /* when the loss was seen */
     bool rest_told;     /* the user was told that other processes than the command go on */
-    bool stop_alone;    /* TSTP came to the wrapper alone, not to the terminal's group */
+    int64_t stop_ns;    /* when TSTP last came to the wrapper alone, not to the terminal's group; 0: it did not */
     bool had_terminal;  /* the command had the terminal when it died */
     int passed_on;      /* the last of INT and QUIT that the wrapper passed on */
     int wait_status;

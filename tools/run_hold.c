@@ -184,12 +184,21 @@ static bool was_continued(void)
     return sigpending(&pending) == 0 && sigismember(&pending, SIGCONT) == 1;
 }
 
+enum { STOP_COUNTS_MS = 5000 };
+
+/* Whether the command was stopped by the TSTP that the wrapper passed on. A command may ignore that one, and be stopped by
+ * somebody else much later. */
+static bool was_told_to_stop(const struct run *run)
+{
+    return run->stop_ns != 0 && boottime_ns() <= run->stop_ns + STOP_COUNTS_MS * MS_NS;
+}
+
 /* The command was stopped. The wrapper stops too, so that the shell sees its job stopped. */
 static void on_stopped(struct run *run, int number)
 {
-    const bool typed = terminal_is_commands(run), alone = run->stop_alone;
+    const bool typed = terminal_is_commands(run), alone = was_told_to_stop(run);
 
-    run->stop_alone = false;
+    run->stop_ns = 0;
     if ((number == SIGTTIN || number == SIGTTOU) && terminal_is_ours(run)) {
         resume(run); /* `fg` of a running job: it wants the terminal only now */
         return;
@@ -219,7 +228,7 @@ static void on_signal(struct run *run, int number)
         run->leave_wanted = run->lost || run->late;
     }
     if (number == SIGTSTP)
-        run->stop_alone = true;
+        run->stop_ns = boottime_ns();
     if (number == SIGINT || number == SIGQUIT)
         run->passed_on = number;
     keeper_send(&run->keeper, MESSAGE_SIGNAL, number);

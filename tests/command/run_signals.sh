@@ -120,6 +120,21 @@ yes "and so does its lock" is_held "${N}a"
 kill -KILL "$(cat "$DIR/ready")"
 same_code "until it is killed" 137 $wrapper
 
+what "running: a command that ignored TSTP, and is stopped by its pid long after"
+rm -f "$DIR/ready"
+"$BIN" run "${N}a" -- bash -c "trap '' TSTP; echo \$\$ >$DIR/ready; while :; do sleep 0.01; done" &
+wrapper=$!
+until_true filled "$DIR/ready"
+kill -TSTP $wrapper
+sleep 5.5 # a stop that follows within five seconds is the wrapper's own
+kill -STOP "$(cat "$DIR/ready")"
+until_true stopped "$(cat "$DIR/ready")"
+sleep 0.3
+no "the wrapper is not stopped, since nobody would continue it" stopped $wrapper
+kill -KILL "$(cat "$DIR/ready")"
+kill -CONT $wrapper
+same_code "the code" 137 $wrapper
+
 what "running: HUP that was ignored at the start is ignored by the command as well"
 rm -f "$DIR/ready"
 (
