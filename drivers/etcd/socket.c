@@ -78,7 +78,7 @@ static ssize_t plain_read(struct socket *sock, void *to, size_t room)
 {
     ssize_t size;
     do
-        size = recv(sock->fd, to, room, 0);
+        size = recv(sock->fd, to, room, MSG_DONTWAIT);
     while (size < 0 && errno == EINTR);
     if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
         return 0;
@@ -96,8 +96,8 @@ bool socket_flush(struct socket *sock)
     if (sock->out.failed)
         return fail(sock, ENOMEM);
     while (sock->sent < sock->out.size) {
-        ssize_t size =
-            send(sock->fd, sock->out.data + sock->sent, sock->out.size - sock->sent, MSG_NOSIGNAL);
+        ssize_t size = send(sock->fd, sock->out.data + sock->sent, sock->out.size - sock->sent,
+                            MSG_NOSIGNAL | MSG_DONTWAIT);
         if (size < 0 && errno == EINTR)
             continue;
         sock->blocked = size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);

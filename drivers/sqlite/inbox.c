@@ -177,7 +177,7 @@ void inbox_close(struct driver *driver)
 size_t inbox_receive(struct driver *driver, char *name, size_t size)
 {
     while (driver->inbox_fd >= 0) {
-        ssize_t n = recv(driver->inbox_fd, name, size, MSG_TRUNC);
+        ssize_t n = recv(driver->inbox_fd, name, size, MSG_TRUNC | MSG_DONTWAIT);
         if (n > 0 && (size_t)n <= size)
             return (size_t)n;
         if (n < 0 && errno != EINTR)
@@ -219,7 +219,7 @@ static bool send_once(const struct driver *driver, const char *id, const char *n
                       size_t name_len)
 {
     struct sockaddr_un address = address_of(driver, id);
-    return sendto(driver->outbox_fd, name, name_len, MSG_NOSIGNAL,
+    return sendto(driver->outbox_fd, name, name_len, MSG_NOSIGNAL | MSG_DONTWAIT,
                   (const struct sockaddr *)&address, sizeof(address)) >= 0;
 }
 

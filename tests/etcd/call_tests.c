@@ -282,6 +282,17 @@ static void test_resolver_hangs(void)
     client_end(client);
 }
 
+static void test_foreign_socket(void)
+{
+    for (int full = 0; full < 2; full++) {
+        mortise_client *client = client_behind_proxy("ttl=30s&timeout=300ms");
+        mortise_lease *lease = take(client, fresh_name());
+        give_back(lease);
+        put_foreign_socket(client, stage.proxy.port, full);
+        client_end(client);
+    }
+}
+
 const CU_TestInfo call_tests[] = {
     {"each call in each way", test_each_call},
     {"beats", test_beats},
@@ -294,5 +305,6 @@ const CU_TestInfo call_tests[] = {
     {"nobody answers", test_no_answer},
     {"the watches are reset", test_watches_reset},
     {"a resolver hangs", test_resolver_hangs},
+    {"the program's socket under the number of the connection", test_foreign_socket},
     CU_TEST_INFO_NULL,
 };

@@ -37,4 +37,8 @@ void in_parallel(void (*run)(void *argument), void *arguments, size_t size, size
 /* Runs the tests in turn, as one suite; returns the exit code. */
 int run_tests(const char *suite, const CU_TestInfo *tests, int argc, char **argv);
 
+/* foreign.c: the program has a socket of its own, which blocks, under the number of the client's connection to this port on
+ * 127.0.0.1. full: it blocks who sends; else who reads. Checks that the client notices, and connects again. */
+void put_foreign_socket(mortise_client *client, int port, bool full);
+
 #endif

@@ -1,5 +1,5 @@
 /* test_connect.c - ways to connect: a socket, IPv6, a database, users and passwords, a client name that the server
- * shows. What this build does not support is refused at once. */
+ * shows. What this build does not support is refused at once. And a program that closes the connection by mistake. */
 #include "rig.h"
 
 #include <stdio.h>
@@ -175,6 +175,21 @@ static void test_tls(void)
     CHECK(info_number(&server, "stats", "total_commands_processed") == before + 1);
 }
 
+static void test_foreign_socket(void)
+{
+    for (int full = 0; full < 2; full++) {
+        struct test_proxy proxy;
+        snprintf(doing, sizeof doing, "%s", full ? "sending" : "receiving");
+        if (!start_proxy(&server, &proxy))
+            return;
+        mortise_client *client = open_by(&server, &proxy, NULL, "command_timeout = 300ms\n");
+        CHECK(wait_works(client));
+        put_foreign_socket(client, proxy.port, full);
+        close_client(client);
+        test_proxy_end(&proxy);
+    }
+}
+
 static const CU_TestInfo tests[] = {
     {"a unix socket", test_socket},
     {"IPv6", test_ipv6},
@@ -185,6 +200,7 @@ static const CU_TestInfo tests[] = {
     {"settings that are wrong", test_wrong_settings},
     {"the name of the section", test_section_name},
     {"rediss:// is TLS or nothing", test_tls},
+    {"the program's socket under the number of the connection", test_foreign_socket},
     CU_TEST_INFO_NULL,
 };
 

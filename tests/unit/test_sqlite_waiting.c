@@ -5,6 +5,7 @@
 #include "sqlite_talk.h"
 
 #include <sched.h>
+#include <sys/socket.h>
 
 /* As the core does it: BUSY, watch, and at each news or hint again. */
 static mortise_status acquire_waiting(struct client *client, struct call *lock, const char *name)
@@ -333,6 +334,42 @@ static void test_many_names_at_once(void)
     assert_nothing_left();
 }
 
+/* The program closes the inbox by mistake, and has a blocking socket of its own under the number, from which one message can be
+ * read: the module does not wait for a second one. */
+static void test_foreign_socket(void)
+{
+    const struct timeval bound = {.tv_sec = 30}; /* of who blocks */
+    struct client holder, client;
+    struct call held, waits = waiting("a");
+    struct pollfd fd = {.fd = -1};
+    int64_t due_ns = MORTISE_NEVER;
+    int ends[2];
+    path = database("foreign");
+    OPEN_OK(&holder, "path", path);
+    OPEN_OK(&client, "path", path);
+    CU_ASSERT_EQUAL(acquire(&holder, &held, "a", 0), MORTISE_OK);
+    CU_ASSERT_EQUAL(run(&client, &waits), MORTISE_BUSY);
+    module->watch(client.ctx, "a", 1);
+    CU_ASSERT_EQUAL_FATAL(module->interest(client.ctx, &fd, 1, &due_ns), 1);
+    CU_ASSERT_EQUAL_FATAL(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends), 0);
+    CU_ASSERT_EQUAL(setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &bound, sizeof(bound)), 0);
+    CU_ASSERT_EQUAL(send(ends[1], "a", 1, MSG_NOSIGNAL), 1);
+    CU_ASSERT_EQUAL_FATAL(dup3(ends[0], fd.fd, O_CLOEXEC), fd.fd);
+    int64_t from_ns = time_of_waiting();
+    client_turn(&client, time_now() + PATIENCE_NS);
+    CU_ASSERT_TRUE(time_of_waiting() - from_ns < bound.tv_sec * 1000 * MS);
+    CU_ASSERT_EQUAL(client.news, 1);
+    CU_ASSERT_EQUAL(release(&holder, &held), MORTISE_OK);
+    CU_ASSERT_EQUAL(run(&client, &waits), MORTISE_OK);
+    module->unwatch(client.ctx, "a", 1);
+    CU_ASSERT_EQUAL(release(&client, &waits), MORTISE_OK);
+    close(ends[0]);
+    close(ends[1]);
+    client_close(&client);
+    client_close(&holder);
+    assert_nothing_left();
+}
+
 /* So many processes do not read what the holder has told them that the kernel takes no more of its socket: another waiter, who
  * does read, is told nevertheless. */
 static void test_unread_elsewhere(void)
@@ -428,6 +465,7 @@ int main(void)
         {"released while it queues", test_released_in_between},
         {"a waiter behind its own client", test_own_waiter},
         {"many names at once", test_many_names_at_once},
+        {"the program's socket under the number of the inbox", test_foreign_socket},
         {"what others have not read", test_unread_elsewhere},
         {"another time namespace", test_time_namespace},
         CU_TEST_INFO_NULL,

@@ -1,7 +1,10 @@
 /* socket.c - a socket to one address, and what is around it: hiredis's context, whose reader takes replies apart, and TLS if
  * hiredis has it (1.0 and later, with its own SSL layer; the certificate is checked against the server's name).
  *
- * Plain bytes are written with MSG_NOSIGNAL. TLS writes by itself, so this thread blocks SIGPIPE meanwhile. */
+ * Plain bytes are written with MSG_NOSIGNAL. TLS writes by itself, so this thread blocks SIGPIPE meanwhile.
+ *
+ * The program may close the descriptor by mistake, and have a socket of its own under the number, which may block. So plain
+ * bytes are sent and received with MSG_DONTWAIT; read(2) would also take bytes out of a pipe. TLS does what its library does. */
 #include "link.h"
 
 #include <errno.h>
@@ -13,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define READ_SIZE (16 << 10)
 #define ELEMENTS_MAX (1 << 20) /* of one reply, nested ones too: no sane answer has as many */
 #define REPLY_MAX (16 << 20)   /* bytes of one: a page of a list has some hundred kilobytes */
 #define DEPTH_MAX 6            /* lists in lists: ROLE has three */
@@ -55,6 +59,30 @@ int link_socket(const struct link *link)
     close(fd);
     errno = problem;
     return -1;
+}
+
+static int fail_context(redisContext *context, int error, const char *text)
+{
+    context->err = error;
+    snprintf(context->errstr, sizeof(context->errstr), "%s", text);
+    return REDIS_ERR;
+}
+
+/* As redisBufferRead(), which uses read(2). */
+static int read_plain(struct link *link)
+{
+    redisContext *context = link->context;
+    char bytes[READ_SIZE];
+    ssize_t n = recv(link->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+    if (n == 0)
+        return fail_context(context, REDIS_ERR_EOF, "");
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        return REDIS_OK;
+    if (n < 0)
+        return fail_context(context, REDIS_ERR_IO, strerror(errno));
+    if (redisReaderFeed(context->reader, bytes, (size_t)n) != REDIS_OK)
+        return fail_context(context, context->reader->err, context->reader->errstr);
+    return REDIS_OK;
 }
 
 /* ---- TLS ------------------------------------------------------------------------------------------ */
@@ -198,8 +226,7 @@ const char *link_tls_reason(const struct link *link)
 
 static int read_more(struct link *link)
 {
-    return link->settings->tls ? without_sigpipe(read_tls, link->context, NULL)
-                               : redisBufferRead(link->context);
+    return link->settings->tls ? without_sigpipe(read_tls, link->context, NULL) : read_plain(link);
 }
 
 #else
@@ -239,7 +266,7 @@ const char *link_tls_reason(const struct link *link)
 
 static int read_more(struct link *link)
 {
-    return redisBufferRead(link->context);
+    return read_plain(link);
 }
 
 #endif
@@ -293,8 +320,7 @@ static bool is_too_large(struct link *link, size_t more)
     if (link->reply_bytes <= REPLY_MAX)
         return false;
     link->refusal = too_large;
-    link->context->err = REDIS_ERR_PROTOCOL;
-    snprintf(link->context->errstr, sizeof(link->context->errstr), "%s", too_large);
+    fail_context(link->context, REDIS_ERR_PROTOCOL, too_large);
     return true;
 }
 
@@ -340,7 +366,8 @@ ssize_t link_write(struct link *link)
         return write_tls(link);
     ssize_t n;
     do
-        n = send(link->fd, out->data + out->done, out->length - out->done, MSG_NOSIGNAL);
+        n = send(link->fd, out->data + out->done, out->length - out->done,
+                 MSG_NOSIGNAL | MSG_DONTWAIT);
     while (n < 0 && errno == EINTR);
     return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : n;
 }
