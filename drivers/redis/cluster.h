@@ -27,7 +27,7 @@
  *   ASK behind ASKING           that slot moves on already: a pause, then by the map, with all keys
  *   TRYAGAIN                    some keys of the lock are here, some there: a pause, then again by the map
  *   CLUSTERDOWN                 UNREACHABLE, a look is wanted; the core asks again with its own pauses
- *   CROSSSLOT                   BACKEND: a defect of the key names, never seen
+ *   CROSSSLOT                   BACKEND: a proxy changes the names of the keys; never seen
  *   "Script attempted to …"     a script met a key that is at another node, and ended there ("Lua script attempted to …" before
  *                               Redis 7). An acquire, release or write may have written: INDETERMINATE. The others: as TRYAGAIN
  *   more than REDIRECTS_FAST    with a growing pause before each

@@ -101,7 +101,7 @@ static void test_refusals(void)
         const char *says;
     } refusals[] = {
         {"-CROSSSLOT Keys in request don't hash to the same slot\r\n", MORTISE_BACKEND, false,
-         "this is a node of a cluster"},
+         "unless a proxy changes their names"},
         {"-CLUSTERDOWN Hash slot not served\r\n", MORTISE_UNREACHABLE, true, "CLUSTERDOWN"},
         {"-LOADING Redis is loading the dataset in memory\r\n", MORTISE_UNREACHABLE, true,
          "LOADING"},

@@ -31,8 +31,6 @@ static const struct {
     {"WRONGTYPE", LINK_ERROR_WRONGTYPE},
 };
 
-#define CLUSTER_ADVICE "this is a node of a cluster; a single primary is needed"
-
 static const struct {
     mortise_status status;
     bool retryable;
@@ -45,11 +43,15 @@ static const struct {
     [LINK_ERROR_BUSY] = {MORTISE_UNREACHABLE, true, NULL},
     [LINK_ERROR_OOM] = {MORTISE_BACKEND, true, "raise maxmemory, or remove other keys"},
     [LINK_ERROR_MISCONF] = {MORTISE_BACKEND, true, NULL},
-    [LINK_ERROR_MOVED] = {MORTISE_BACKEND, false, CLUSTER_ADVICE},
-    [LINK_ERROR_ASK] = {MORTISE_BACKEND, false, CLUSTER_ADVICE},
+    [LINK_ERROR_MOVED] = {MORTISE_BACKEND, false,
+                          "this is a node of a cluster; a single primary is needed"},
+    [LINK_ERROR_ASK] = {MORTISE_BACKEND, false,
+                        "this is a node of a cluster; a single primary is needed"},
     [LINK_ERROR_TRYAGAIN] = {MORTISE_UNREACHABLE, true, NULL},
     [LINK_ERROR_DOWN] = {MORTISE_UNREACHABLE, true, NULL},
-    [LINK_ERROR_CROSSSLOT] = {MORTISE_BACKEND, false, CLUSTER_ADVICE},
+    [LINK_ERROR_CROSSSLOT] =
+        {MORTISE_BACKEND, false,
+         "all keys of a lock are in one slot, unless a proxy changes their names"},
     [LINK_ERROR_SPLIT] = {MORTISE_UNREACHABLE, true, NULL},
     [LINK_ERROR_NOAUTH] = {MORTISE_BACKEND, false, NULL},
     [LINK_ERROR_NOPERM] = {MORTISE_BACKEND, false, NULL},
