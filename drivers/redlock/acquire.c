@@ -9,6 +9,7 @@
  *   UNDOING      the votes are taken back; the answers say who has the lock
  *
  *   state        event                                       next
+ *   none         this client has the lock itself             end: BUSY. The core is notified in its turn (pubsub.c)
  *   PAUSING      due, q nodes can vote                       ASKING
  *                due, too few can                            end: UNREACHABLE, or INDETERMINATE (1)
  *   ASKING       q yes, q took the proposed token            end: OK. The claim stays WANTED
@@ -136,12 +137,13 @@ static void grant(struct attempt *attempt, uint64_t token, int64_t sent_ns)
 {
     struct driver *driver = attempt->driver;
     attempt->claim->token = driver->fencing ? token : 0;
+    bool alone = !attempt->claim->shared;
     mortise_op *op = conclude(attempt);
     op->token = driver->fencing ? token : 0;
     op->from_ns = sent_ns;
     op->good_for_ms = op->ttl_ms;
     driver->spread_ns /= 2;
-    pubsub_granted(driver, op->name, op->name_len);
+    pubsub_granted(driver, op->name, op->name_len, alone ? sent_ns + op->ttl_ms * NS_PER_MS : 0);
     op_complete(driver, op, MORTISE_OK);
 }
 
@@ -339,6 +341,7 @@ static void round_begin(struct attempt *attempt)
         return;
     }
     enter(attempt, ATTEMPT_ASKING, ballot);
+    claim->mark = claim->shared ? ' ' : pubsub_vote_mark(driver, op->name, op->name_len);
     attempt->rounds++;
     claim_lasts(claim, ballot->sent_ns, op->ttl_ms);
     ballot->ttl_ms = op->ttl_ms;
@@ -436,6 +439,14 @@ static void undo(struct attempt *attempt, bool loud, const struct ballot *failed
 
 /* ---- asked by the core ------------------------------------------------------------------------------------------- */
 
+/* This client has the lock, or gives it back just now: the caller waits as if it had been refused. */
+static int64_t quiet_until(struct driver *driver, const mortise_op *op)
+{
+    bool asks =
+        op->mode == MORTISE_SHARED || (op->flags & (MORTISE_OP_TRY | MORTISE_OP_REPEAT)) != 0;
+    return asks ? 0 : pubsub_quiet_until_ns(driver, op->name, op->name_len);
+}
+
 void acquire_start(struct driver *driver, mortise_op *op)
 {
     struct attempt *attempt = calloc(1, sizeof(*attempt));
@@ -447,8 +458,11 @@ void acquire_start(struct driver *driver, mortise_op *op)
     }
     *attempt = (struct attempt){.driver = driver, .op = op, .claim = claim};
     op_put(op, OP_ATTEMPT, attempt);
-    int64_t due_ns = courtesy_until_ns(driver, op);
-    if (due_ns > now_of(driver))
+    int64_t now = now_of(driver), quiet_until_ns = quiet_until(driver, op),
+            due_ns = courtesy_until_ns(driver, op);
+    if (quiet_until_ns > now)
+        busy(attempt, (quiet_until_ns - now) / NS_PER_MS + 1, true);
+    else if (due_ns > now && !pubsub_hears(driver, op->name, op->name_len))
         pause_until(attempt, due_ns);
     else
         round_begin(attempt);

@@ -14,6 +14,7 @@ static struct claim *claim_new(const mortise_op *op, enum claim_state state)
         return NULL;
     claim->state = state;
     claim->references = 1;
+    claim->mark = ' ';
     claim->shared = op->mode == MORTISE_SHARED;
     claim->name_len = op->name_len;
     if (op->name_len > 0)

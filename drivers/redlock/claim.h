@@ -89,6 +89,7 @@ struct claim {
     unsigned references; /* of attempts, ballots and callers */
     unsigned round;
     bool loud;      /* ENDING: whoever undoes it wakes the waiters */
+    char mark;      /* that its votes bring along: pubsub.c; ' ': none */
     bool shared;    /* its votes are shared, or may be: a downgrade was sent */
     bool unsettled; /* a downgrade was sent, and has not won yet */
     uint64_t token; /* WANTED: of the grant; 0: none yet, or without fencing */

@@ -25,15 +25,26 @@
  *   another node's, after that                          -         -                          COMPLETE
  *
  * Who comes next: a mark says how many releases its waiter has heard in vain, and a message carries the largest mark
- * that the lock had. A waiter that has heard fewer lets that one go first, for a moment. Without this the waiter that
- * hears first would have all votes before the others ask, each time. If tries were split lately, every waiter also waits
- * for a random time. */
+ * that the lock had. A waiter that has heard fewer lets that one go first, a step of time for each release. Without this
+ * the waiter that hears first would have all votes before the others ask, each time. If tries were split lately, every
+ * waiter also waits for a random time.
+ *
+ * A waiter that waits for its turn asks nothing, so it leaves no mark either. The vote of a client whose callers wait
+ * brings one along: the number of releases that it has heard, less one, which is what the next in turn has heard. So
+ * the release is announced, and says whose turn it is. If the next release comes before a waiter's turn, it has heard
+ * one more, and its turn is counted anew. If none comes (the one before it is dead, or keeps the lock), it asks.
+ *
+ * This client's own callers: as long as it has the lock, or has just given it back, the next of them asks nothing
+ * (quiet_until_ns), and waits for the message as every other waiter does. If that does not come, it is notified by time:
+ * OWN_RELEASE_NS after the release, or when the grant would have ended. */
 #include "redlock.h"
 
 #define STRAGGLER_NS                                                                               \
     (INT64_C(3) * NS_PER_MS)                 /* how long the other nodes' messages are waited for */
 #define RELEASE_NS (INT64_C(10) * NS_PER_MS) /* the messages of one release come within this */
-#define STEPS_MAX 3                          /* how many steps a waiter lets others go first */
+#define STEP_TRIPS 4 /* a step is as long as a release, its messages and a vote take */
+#define STEPS_MAX 8  /* how many steps a waiter lets others go first */
+#define OWN_RELEASE_NS (INT64_C(20) * NS_PER_MS) /* its own release is heard within this */
 
 enum release_state { RELEASE_NONE, RELEASE_PARTIAL, RELEASE_COMPLETE };
 
@@ -54,6 +65,9 @@ struct watched {
     char mark;        /* the largest that its messages brought */
     unsigned vain;    /* releases heard since it had the lock, or began to wait */
     int64_t due_ns;   /* when the core is notified */
+    /* This client has the lock, or has just released it: its next caller asks nothing until then, or until the core is
+     * notified. */
+    int64_t quiet_until_ns;
 };
 
 static void up(struct link *link, void *owner);
@@ -86,6 +100,8 @@ static void say_all(struct driver *driver, const char *command, struct watched *
 static struct watched *find_name(struct driver *driver, const char *name, size_t name_len)
 {
     struct key_parts parts = {.count = 0};
+    if (driver->watched == NULL)
+        return NULL;
     key_add_side(&parts, name, name_len, "news");
     return (struct watched *)channel_find_parts(driver->watched, &parts);
 }
@@ -115,23 +131,24 @@ void pubsub_unwatch(struct driver *driver, const char *name, size_t name_len)
         link_unwant(&driver->nodes[i].news); /* it stays open for the next */
 }
 
-static char mark_of(const struct watched *watched)
+static char mark_at(unsigned vain)
 {
-    return (char)(MARK + (watched->vain < MARKS ? watched->vain : MARKS));
+    return (char)(MARK + (vain < MARKS ? vain : MARKS));
 }
 
 char pubsub_mark(struct driver *driver, const char *name, size_t name_len)
 {
     const struct watched *watched = find_name(driver, name, name_len);
-    return watched != NULL ? mark_of(watched) : MARK;
+    return watched != NULL ? mark_at(watched->vain) : MARK;
 }
 
-/* This client's other callers begin anew. */
-void pubsub_granted(struct driver *driver, const char *name, size_t name_len)
+/* The one that waits longest has heard one release less than this client, and will have heard as many after this one's. */
+char pubsub_vote_mark(struct driver *driver, const char *name, size_t name_len)
 {
-    struct watched *watched = find_name(driver, name, name_len);
-    if (watched != NULL)
-        watched->vain = 0;
+    const struct watched *watched = find_name(driver, name, name_len);
+    if (watched == NULL)
+        return ' ';
+    return mark_at(watched->vain > 0 ? watched->vain - 1 : 0);
 }
 
 /* ---- notifying the core ---------------------------------------------------------------------------------------- */
@@ -153,8 +170,8 @@ static void notify_by(struct driver *driver, struct watched *watched, int64_t du
  * lately. The mark that it left on the lock itself is of before this release. */
 static int64_t turn_ns(struct driver *driver, const struct watched *watched)
 {
-    int64_t step_ns = 2 * clock_quorum_trip_ns(driver),
-            steps = watched->mark + 1 - mark_of(watched);
+    int64_t step_ns = STEP_TRIPS * clock_quorum_trip_ns(driver),
+            steps = watched->mark + 1 - mark_at(watched->vain);
     int64_t ns = steps <= 0 ? 0 : step_ns * (steps < STEPS_MAX ? steps : STEPS_MAX);
     if (driver->spread_ns > 0)
         ns += (int64_t)random_below(driver, (uint64_t)driver->spread_ns);
@@ -198,6 +215,50 @@ static void heard(struct driver *driver, struct watched *watched, unsigned node,
     notify_at(driver, watched, now + turn_ns(driver, watched));
 }
 
+/* ---- this client's own holds --------------------------------------------------------------------------------- */
+
+/* This client's other callers begin anew. */
+void pubsub_granted(struct driver *driver, const char *name, size_t name_len, int64_t until_ns)
+{
+    struct watched *watched = find_name(driver, name, name_len);
+    if (watched == NULL)
+        return;
+    watched->vain = 0;
+    watched->quiet_until_ns = until_ns;
+}
+
+/* If the lock had no mark, no message comes: then the core is notified by time. */
+void pubsub_released(struct driver *driver, const char *name, size_t name_len)
+{
+    struct watched *watched = find_name(driver, name, name_len);
+    int64_t now = now_of(driver);
+    if (watched == NULL || watched->quiet_until_ns <= now)
+        return;
+    watched->quiet_until_ns = now + OWN_RELEASE_NS;
+    notify_by(driver, watched, watched->quiet_until_ns);
+}
+
+void pubsub_lost(struct driver *driver, const char *name, size_t name_len)
+{
+    struct watched *watched = find_name(driver, name, name_len);
+    if (watched != NULL && watched->quiet_until_ns > now_of(driver))
+        notify_by(driver, watched, now_of(driver));
+}
+
+bool pubsub_hears(struct driver *driver, const char *name, size_t name_len)
+{
+    const struct watched *watched = find_name(driver, name, name_len);
+    return watched != NULL && count_in_force(driver, watched) >= driver->quorum;
+}
+
+int64_t pubsub_quiet_until_ns(struct driver *driver, const char *name, size_t name_len)
+{
+    const struct watched *watched = find_name(driver, name, name_len);
+    return pubsub_hears(driver, name, name_len) ? watched->quiet_until_ns : 0;
+}
+
+/* ---- subscriptions --------------------------------------------------------------------------------------------- */
+
 /* If the subscription was broken, or is in force only now, a release before this was not heard. */
 static void confirmed(struct driver *driver, struct watched *watched, unsigned node)
 {
@@ -217,6 +278,7 @@ void pubsub_turn(struct driver *driver, int64_t now_ns)
         struct watched *watched = (struct watched *)each;
         if (watched->due_ns <= now_ns) {
             watched->due_ns = MORTISE_NEVER;
+            watched->quiet_until_ns = 0;
             driver->host->news(driver->host, each->name, each->name_len);
         } else if (watched->due_ns < driver->news_due_ns)
             driver->news_due_ns = watched->due_ns;

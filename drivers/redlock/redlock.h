@@ -171,7 +171,18 @@ void pubsub_watch(struct driver *driver, const char *name, size_t name_len);
 void pubsub_unwatch(struct driver *driver, const char *name, size_t name_len);
 /* The mark that a refused caller leaves on the lock. */
 char pubsub_mark(struct driver *driver, const char *name, size_t name_len);
-void pubsub_granted(struct driver *driver, const char *name, size_t name_len);
+/* The mark that a vote leaves on the lock that it takes; ' ': none, because no caller of this client waits. */
+char pubsub_vote_mark(struct driver *driver, const char *name, size_t name_len);
+/* This client has the lock alone until then; 0: not alone. */
+void pubsub_granted(struct driver *driver, const char *name, size_t name_len, int64_t until_ns);
+/* It releases the lock. */
+void pubsub_released(struct driver *driver, const char *name, size_t name_len);
+/* It has lost it. */
+void pubsub_lost(struct driver *driver, const char *name, size_t name_len);
+/* Each release is heard. */
+bool pubsub_hears(struct driver *driver, const char *name, size_t name_len);
+/* A caller that waits need not ask before, because it will be notified; 0: it asks. */
+int64_t pubsub_quiet_until_ns(struct driver *driver, const char *name, size_t name_len);
 /* The node's other connection broke. */
 void pubsub_suspect(struct node *node, const struct link_fault *fault);
 void pubsub_turn(struct driver *driver, int64_t now_ns);

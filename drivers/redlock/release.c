@@ -98,6 +98,7 @@ void release_start(struct driver *driver, mortise_op *op)
                             .link)) /* as far as we know nothing is there: a look does no harm */
             claim_note(claim, i, TRACE_ASKED);
     courtesy_released(driver, op->name, op->name_len);
+    pubsub_released(driver, op->name, op->name_len);
     begin(driver, op, claim);
     claim_unref(driver, claim);
 }

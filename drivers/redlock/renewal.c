@@ -103,6 +103,7 @@ static void renew_lost(struct ballot *ballot)
     struct driver *driver = ballot->driver;
     if (ballot->round == ballot->claim->round)
         undo_all(driver, ballot->claim);
+    pubsub_lost(driver, ballot->claim->name, ballot->claim->name_len);
     if (ballot->op != NULL)
         op_complete(driver, ballot->op,
                     ballot->counts[VOTE_OTHER] > 0 ? MORTISE_NOTOWNER : MORTISE_LOST);

@@ -23,7 +23,7 @@ void undo_put(struct ballot *ballot, struct vote *vote)
     }
     put_grant(vote);
     put_side(vote, "news");
-    link_argument(link, ballot->claim->loud ? "1" : "0", 1);
+    link_argument(link, !ballot->claim->loud ? "0" : ballot->claim->mark == ' ' ? "1" : "2", 1);
     link_argument(link, &ballot->mark, 1);
     if (shared)
         link_text(link, undoers[ballot->undoer]);

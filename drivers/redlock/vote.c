@@ -8,10 +8,11 @@
 /* Without tokens: what other clients of this kind send. */
 static void put_set(const struct ballot *ballot, struct vote *vote)
 {
-    static const char no_token[] = " 0000000000000000 ";
+    static const char no_token[] = "0000000000000000 ";
     struct link *link = &vote->node->link;
     const struct driver *driver = ballot->driver;
     const struct link_part parts[] = {{ballot->hex, GRANT_HEX},
+                                      {&ballot->claim->mark, 1},
                                       {no_token, sizeof(no_token) - 1},
                                       {ballot->digits, TOKEN_DIGITS},
                                       {"\n", 1},
@@ -19,7 +20,7 @@ static void put_set(const struct ballot *ballot, struct vote *vote)
     link_command(link, 6);
     link_argument(link, "SET", 3);
     put_key(vote);
-    link_parts(link, parts, 5);
+    link_parts(link, parts, 6);
     link_argument(link, "NX", 2);
     link_argument(link, "PX", 2);
     link_number(link, ballot->ttl_ms);
@@ -29,7 +30,7 @@ static void put_ask_keys(struct vote *vote)
 {
     const struct claim *claim = vote->ballot->claim;
     bool barred = bar_is_set(vote->ballot->driver, claim->name, claim->name_len);
-    ballot_script(vote, SCRIPT_ASK, barred ? 3 : 2, 4);
+    ballot_script(vote, SCRIPT_ASK, barred ? 3 : 2, 5);
     put_key(vote);
     put_side(vote, "token");
     if (barred)
@@ -61,6 +62,8 @@ void vote_put(struct ballot *ballot, struct vote *vote)
     link_number(&vote->node->link, ballot->ttl_ms);
     link_argument(&vote->node->link, driver->note, driver->note_len);
     put_digits(vote);
+    if (!ballot->claim->shared)
+        link_argument(&vote->node->link, &ballot->claim->mark, 1);
 }
 
 /* The two numbers of a yes whose node did not take the token: one more than the largest that it knew, and its clock. */

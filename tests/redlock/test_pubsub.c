@@ -9,6 +9,8 @@
 #define STRAGGLER_NS MS(3) /* as in pubsub.c */
 #define RELEASE_NS MS(10)
 #define TRIP_NS MS(1)
+#define STEP_NS (4 * TRIP_NS)
+#define OWN_RELEASE_NS MS(20)
 
 static const char name[] = "mortise:news", channel[] = "{mortise:news}:mortise:news";
 static int64_t now_ns;
@@ -252,7 +254,7 @@ static void test_complete(void)
     static const struct {
         const char *mark;
         int64_t turn_ns;
-    } marks[] = {{"+", 0}, {",", 2 * TRIP_NS}, {"-", 4 * TRIP_NS}, {"z", 6 * TRIP_NS}};
+    } marks[] = {{"+", 0}, {",", STEP_NS}, {"-", 2 * STEP_NS}, {"z", 8 * STEP_NS}};
     for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
         begin_from(FROM_PARTIAL);
         announce(3, marks[i].mark); /* the largest counts */
@@ -280,8 +282,109 @@ static void test_stragglers(void)
     CHECK(turned() == 1);
     announce(2, "+");
     CHECK(turned() == 1 && heard() == 1);
-    pubsub_granted(&driver, name, sizeof name - 1);
+    pubsub_granted(&driver, name, sizeof name - 1, 0);
     CHECK(heard() == 0);
+    pubsub_close(&driver);
+}
+
+/* ---- this client's own holds ------------------------------------------------------------------------------------- */
+
+/* A release that all announce, with this mark. */
+static void announce_all(const char *mark)
+{
+    for (unsigned i = 0; i < NODES; i++)
+        announce(i, mark);
+}
+
+static char vote_mark(void)
+{
+    return pubsub_vote_mark(&driver, name, sizeof name - 1);
+}
+
+/* A vote brings a mark along if callers of this client wait: one release less than it has heard. */
+static void test_vote_mark(void)
+{
+    begin();
+    CHECK(vote_mark() == ' ');
+    begin_watching();
+    CHECK(vote_mark() == MARK);
+    for (int i = 1; i < 4; i++) {
+        announce_all("+");
+        CHECK(heard() == i && vote_mark() == MARK + i - 1);
+    }
+    pubsub_granted(&driver, name, sizeof name - 1, 0);
+    CHECK(vote_mark() == MARK);
+    unwatch();
+    CHECK(vote_mark() == ' ');
+    pubsub_close(&driver);
+}
+
+/* Clients that announce their turns by the marks of their votes come one after the other: the one that has heard most
+ * asks at once, the next one a step later, unless it hears another release. */
+static void test_order(void)
+{
+    begin_watching();
+    announce_all("-"); /* others have heard three, and this one the first */
+    now_ns += 2 * STEP_NS - 1;
+    CHECK(turned() == 0);
+    announce_all("-");
+    now_ns += STEP_NS - 1;
+    CHECK(turned() == 0);
+    announce_all("-");
+    CHECK(turned() == 1); /* its turn */
+    pubsub_close(&driver);
+}
+
+static int64_t quiet_ns(void)
+{
+    int64_t until_ns = pubsub_quiet_until_ns(&driver, name, sizeof name - 1);
+    return until_ns > now_ns ? until_ns - now_ns : 0;
+}
+
+/* While this client has the lock, its next caller asks nothing, and after the release until it is notified: by the
+ * message in its turn, or by time if there is none. */
+static void test_quiet(void)
+{
+    for (int heard_of = 0; heard_of < 2; heard_of++) {
+        begin_watching();
+        CHECK(quiet_ns() == 0);
+        pubsub_granted(&driver, name, sizeof name - 1, now_ns + MS(500));
+        CHECK(quiet_ns() == MS(500));
+        now_ns += MS(100);
+        pubsub_released(&driver, name, sizeof name - 1);
+        CHECK(quiet_ns() == OWN_RELEASE_NS);
+        if (heard_of)
+            announce_all(",");
+        now_ns += (heard_of ? STEP_NS : OWN_RELEASE_NS) - 1;
+        CHECK(turned() == 0 && quiet_ns() > 0);
+        now_ns++;
+        CHECK(turned() == 1 && quiet_ns() == 0);
+        pubsub_released(&driver, name, sizeof name - 1); /* once more: nothing is held */
+        CHECK(quiet_ns() == 0 && driver.news_due_ns == MORTISE_NEVER);
+        pubsub_close(&driver);
+    }
+}
+
+/* A caller asks as ever if too few subscriptions are in force, if the lock is lost, or if it is held together with others. */
+static void test_not_quiet(void)
+{
+    begin_watching();
+    pubsub_granted(&driver, name, sizeof name - 1, now_ns + MS(500));
+    for (unsigned i = 0; i < 3; i++)
+        break_node(i);
+    CHECK(quiet_ns() == 0);
+    for (unsigned i = 0; i < 3; i++) {
+        connect_node(i);
+        confirm(i);
+    }
+    CHECK(turned() == 1 && quiet_ns() == 0); /* releases may have been missed */
+    pubsub_granted(&driver, name, sizeof name - 1, now_ns + MS(500));
+    CHECK(quiet_ns() > 0);
+    pubsub_lost(&driver, name, sizeof name - 1);
+    CHECK(turned() == 1 && quiet_ns() == 0);
+    pubsub_granted(&driver, name, sizeof name - 1, now_ns + MS(500));
+    pubsub_granted(&driver, name, sizeof name - 1, 0);
+    CHECK(quiet_ns() == 0);
     pubsub_close(&driver);
 }
 
@@ -344,6 +447,10 @@ static const CU_TestInfo tests[] = {
     {"each message in each state of a release", test_cells},
     {"a release that a majority announces", test_complete},
     {"a release that a minority announces", test_stragglers},
+    {"the mark that a vote brings along", test_vote_mark},
+    {"one after the other, by the marks of votes", test_order},
+    {"quiet while this client has the lock", test_quiet},
+    {"not quiet", test_not_quiet},
     {"in force when a majority has confirmed it", test_in_force},
     {"watched again: an old confirmation does not count", test_watched_again},
     CU_TEST_INFO_NULL,

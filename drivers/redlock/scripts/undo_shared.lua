@@ -1,6 +1,6 @@
 -- As undo, for a claim that may be shared, and for votes that are taken back by a caller that was refused. The marker ends with
 -- the last holder, and that is announced.
--- KEYS: lock, holders, shares, bar. ARGV: grant, channel, whether to tell (1 or 0), mark, and who asks: "-" nobody that was
+-- KEYS: lock, holders, shares, bar. ARGV: grant, channel, whether to tell (as undo), mark, and who asks: "-" nobody that was
 -- refused; "reader"; "writer"; "waiter", a writer that waits, and bars new readers for two seconds if others share the lock.
 -- 2 deleted, 3 and announced; 0 nobody is in the way; else who is: {remaining ms, value, now in us}; for a lock that is
 -- shared, also the number of holders, and one of them as a value.
@@ -12,7 +12,7 @@ local function delete()
     local mark = sub(held, 33, 33)
     call('del', lock, holders, shares)
     held = false
-    if ARGV[3] == '1' and mark ~= ' ' then
+    if ARGV[3] ~= '0' and mark ~= ' ' then
         redis.pcall('publish', ARGV[2], mark)
         return 3
     end
