@@ -18,8 +18,8 @@ SAID = {
     "| `zookeeper`, one server | ": [("zookeeper", "acquire + release")],
     "| `zookeeper`, one server | 700 to 1,500 µs; ": [("zookeeper_unforced", "acquire + release")],
     "each change | ": [("zookeeper", "release_nowait and the next one's acquire")],
-    "a cycle on `postgres` in ": [("postgres", "driver, 64 threads on 64 names, free")],
-    "each, on `redis` in ": [("redis", "64 threads, on one processor")],
+    "takes on average\n": [("postgres", "driver, 64 threads on 64 names, free")],
+    "on `postgres`, and ": [("redis", "64 threads, on one processor")],
     "the server at all, ": [("handover", "hand-over, free")],
 }
 UNITS = {"ns": 1e-3, "us": 1, "µs": 1, "ms": 1e3, "/s": 1, "times": 1}
