@@ -1,5 +1,6 @@
 /* test_migrate_kinds.c - the migrate plugin moves exclusive locks only. In every phase it refuses shared leases and
- * permits before it asks a server, also if both servers have them, and reports the one holder that there is. */
+ * permits before it asks a server, also if both servers have them, and reports the one holder that there is. A lease that
+ * the library does not renew lasts as long as the presence at most. */
 #include "migrate_rig.h"
 
 static struct rig rig;
@@ -24,6 +25,20 @@ static bool count_holder(const mortise_info *info, void *count)
     return true;
 }
 
+/* Its ttl is 60 s, the presence 10 s. */
+static void expect_short(void)
+{
+    mortise_lease *lease = NULL;
+    CU_ASSERT_EQUAL_FATAL(mortise_acquire(rig.handle, "a",
+                                          MORTISE_OPTIONS(.wait_ms = 0, .no_renew = true), &lease,
+                                          NULL),
+                          MORTISE_OK);
+    CU_ASSERT(mortise_remaining_ms(lease) > 0 && mortise_remaining_ms(lease) <= 10000);
+    CU_ASSERT_EQUAL(mortise_extend(lease, 0, NULL), MORTISE_OK);
+    CU_ASSERT(mortise_remaining_ms(lease) > 0 && mortise_remaining_ms(lease) <= 10000);
+    CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+}
+
 static void test_phase(const char *phase)
 {
     int holders = 0;
@@ -39,6 +54,7 @@ static void test_phase(const char *phase)
     CU_ASSERT_EQUAL(mortise_holders(rig.handle, "a", count_holder, &holders, NULL), MORTISE_OK);
     CU_ASSERT_EQUAL(holders, 1);
     CU_ASSERT_EQUAL(mortise_release(lease, NULL), MORTISE_OK);
+    expect_short();
     rig_close(&rig);
     ASSERT_NOTHING_LEFT_ANYWHERE();
 }
