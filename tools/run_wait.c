@@ -89,29 +89,31 @@ static bool look_at_holder(const mortise_info *info, void *user_data)
 }
 
 /* Whether a run around this one holds the same lock: each would wait for the other. If both share the lock, this one still
- * waits behind a writer that waits for the other. Asks only inside another run. The backend decides; if it cannot tell, the
- * environment does. */
-static bool would_wait_for_itself(struct run *run, const char *name)
+ * waits behind a writer that waits for the other. The backend decides; if it cannot tell, the environment does. *answers: set
+ * to false if the backend does not answer. */
+static bool would_wait_for_itself(struct run *run, const char *name, bool *answers)
 {
     const char *outer_name = getenv("MORTISE_NAME");
     bool found = false;
 
-    if (getenv("MORTISE_OWNER") == NULL)
-        return false;
     signals_end_at_once(run);
     mortise_status status = mortise_holders(run->client, name, look_at_holder, &found, NULL);
     signals_held_back(run);
     if (status == MORTISE_NOTSUP)
         return outer_name != NULL && strcmp(outer_name, name) == 0;
+    *answers = status == MORTISE_OK;
     return found;
 }
 
+/* Asks only inside another run; and not once more after a question without an answer, because each takes its time, and -w limits
+ * the time for all names. */
 static bool says_it_would_wait_for_itself(struct run *run)
 {
     char shown[QUOTED_SIZE];
+    bool answers = getenv("MORTISE_OWNER") != NULL;
 
-    for (size_t i = 0; i < run->count; i++) {
-        if (!would_wait_for_itself(run, run->names[i]))
+    for (size_t i = 0; i < run->count && answers; i++) {
+        if (!would_wait_for_itself(run, run->names[i], &answers))
             continue;
         say("%s is held by the mortise run that started this one, which would wait for itself: use "
             "another name, or run the command without a second mortise run",

@@ -30,6 +30,7 @@ checks() { # TEXT CODE PATTERN CONFIG
 what "the primary"
 serve redis-server --save ''
 primary=$PORT
+server=$!
 checks "a primary" 0 '^server +ok +Redis' "redis://127.0.0.1:$primary"
 redis-cli -p "$primary" ACL SETUSER noscripts on '>pw' '~*' '&*' +@all -eval -evalsha -script >/dev/null
 checks "a user that may not run scripts" 69 '^server +wrong .*atomicity = watch' "redis://noscripts:pw@127.0.0.1:$primary"
@@ -45,6 +46,14 @@ has_line "said" "$DIR/err" '^mortise: cannot write the output: Bad file descript
 no "the server got no table" holds <(redis-cli -p "$primary" INFO errorstats) '^errorstat_ERR'
 "$BIN" -C "redis://127.0.0.1:$primary" run x -- sh -c "ls -l /proc/\$\$/fd >$DIR/fds" <&- >&- 2>&-
 no "a command finds closed what is closed" holds "$DIR/fds" ' 0 ->'
+
+what "a run of eight names inside a run, while the server does not answer: it asks for a holder once"
+begin=$(ms)
+kill -STOP "$server"
+MORTISE_OWNER=outer MORTISE_NAME=other "$BIN" -C "redis://127.0.0.1:$primary" run -n 1 2 3 4 5 6 7 8 -- true 2>"$DIR/err"
+same "the code" 69 $?
+soon "$begin" 10000 "soon"
+kill -CONT "$server"
 
 what "a replica"
 serve redis-server --save '' --replicaof 127.0.0.1 "$primary"
