@@ -67,6 +67,8 @@ static _Noreturn void become_command(struct keeper_page *page, const struct keep
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != keeper)
         _exit(EXIT_SYSTEM);
+    /* The keeper does it as well, if it is not killed before. */
+    atomic_store(&page->command_pid, getpid());
     set_environment(page, lease_fd);
     fcntl(lease_fd, F_SETFD, 0);
     if (setup->command_ignores_child)

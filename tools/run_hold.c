@@ -6,6 +6,7 @@
 
 #include "clock.h"
 #include "duration.h"
+#include "exit_code.h"
 #include "output.h"
 
 #include <inttypes.h>
@@ -255,16 +256,18 @@ static void on_keeper_gone(struct run *run)
         on_ended(run);
     if (atomic_load(&page->done))
         return;
+    const bool started = atomic_load(&page->command_pid) != 0;
     say(run->keeper_stuck
             ? "%s: the keeper process does not answer; the command is killed without it"
-            : "%s: the keeper process was killed; the command is killed too",
+        : started ? "%s: the keeper process was killed; the command is killed too"
+                  : "%s: the keeper process was killed; the command was not started",
         run->shown);
     terminal_take(run);
     run_end_family(run);
     run->keeper.pid = 0; /* run_end_family() has waited for it */
     close(run->keeper.socket);
     if (!run->ended)
-        run->wait_status = SIGKILL;
+        run->wait_status = started ? SIGKILL : EXIT_SYSTEM << 8;
 }
 
 static void on_message(struct run *run, const struct message *message)

@@ -118,6 +118,18 @@ let_go "$HOLDER"
 same "the next one gets the lock" 0 $?
 no "its command never ran" [ -e "$DIR/ran" ]
 
+what "kill -9 of the keeper while the wrapper waits"
+hold "${N}g"
+"$BIN" run "${N}g" -- touch "$DIR/ran" 2>"$DIR/err" &
+waiter=$!
+until_true someone_waits "${N}g"
+kill -KILL "$(keeper_of $waiter)"
+let_go "$HOLDER"
+same_code "the code says that no process could be started" 71 $waiter
+no "its command never ran" [ -e "$DIR/ran" ]
+has_line "it says so" "$DIR/err" 'the keeper process was killed; the command was not started'
+yes "the lock is free" is_free "${N}g"
+
 what "the command is in a group of its own, and so is the keeper"
 hold "${N}a"
 group() { sed 's/.*) . [0-9]* \([0-9]*\) .*/\1/' "/proc/$1/stat"; }
