@@ -1,16 +1,12 @@
 /* socket.c - bytes to and from the kernel. See socket.h. SIGPIPE never arises: everything is sent with MSG_NOSIGNAL. */
 #include "socket.h"
+#include "../lib/tcp.h"
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#define KEEPALIVE_IDLE_S 15
-#define KEEPALIVE_EVERY_S 5
-#define KEEPALIVE_TRIES 3
 
 static bool fail(struct socket *sock, int error)
 {
@@ -19,29 +15,13 @@ static bool fail(struct socket *sock, int error)
     return false;
 }
 
-/* A kernel without one of these options does not fail the connection. */
-static void set_options(int fd)
-{
-    static const struct {
-        int level, option, value;
-    } options[] = {
-        {IPPROTO_TCP, TCP_NODELAY, 1},
-        {SOL_SOCKET, SO_KEEPALIVE, 1},
-        {IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S},
-        {IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_EVERY_S},
-        {IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_TRIES},
-    };
-    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
-        setsockopt(fd, options[i].level, options[i].option, &options[i].value, sizeof(int));
-}
-
 bool socket_connect(struct socket *sock, const struct sockaddr *address, socklen_t length)
 {
     *sock = (struct socket){.fd = -1};
     int fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return fail(sock, errno);
-    set_options(fd);
+    tcp_set_options(fd);
     if (connect(fd, address, length) != 0 && errno != EINPROGRESS) {
         int error = errno;
         close(fd);

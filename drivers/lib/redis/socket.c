@@ -5,12 +5,12 @@
  *
  * The program may close the descriptor by mistake, and have a socket of its own under the number, which may block. So plain
  * bytes are sent and received with MSG_DONTWAIT; read(2) would also take bytes out of a pipe. TLS does what its library does. */
+#include "../tcp.h"
 #include "link.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,25 +20,6 @@
 #define ELEMENTS_MAX (1 << 20) /* of one reply, nested ones too: no sane answer has as many */
 #define REPLY_MAX (16 << 20)   /* bytes of one: a page of a list has some hundred kilobytes */
 #define DEPTH_MAX 6            /* lists in lists: ROLE has three */
-#define KEEPALIVE_IDLE_S 15
-#define KEEPALIVE_EVERY_S 5
-#define KEEPALIVE_TRIES 3
-
-/* A kernel without one of these options does not fail the connection. */
-static void set_options(int fd)
-{
-    static const struct {
-        int level, option, value;
-    } options[] = {
-        {IPPROTO_TCP, TCP_NODELAY, 1},
-        {SOL_SOCKET, SO_KEEPALIVE, 1},
-        {IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S},
-        {IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_EVERY_S},
-        {IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_TRIES},
-    };
-    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
-        setsockopt(fd, options[i].level, options[i].option, &options[i].value, sizeof(int));
-}
 
 int link_socket(const struct link *link)
 {
@@ -52,7 +33,7 @@ int link_socket(const struct link *link)
     if (fd < 0)
         return -1;
     if (address->sa_family != AF_UNIX)
-        set_options(fd);
+        tcp_set_options(fd);
     if (connect(fd, address, link->addresses[link->address_at].length) == 0 || errno == EINPROGRESS)
         return fd;
     int problem = errno;
