@@ -18,21 +18,13 @@
 
 #define DEFAULT_TTL_MS 30000
 
-/* -1: the server does not say. */
-static int64_t number_of(const redisReply *info, const char *key)
-{
-    char text[32];
-    link_info(info, key, text, sizeof(text));
-    return text[0] >= '0' && text[0] <= '9' ? (int64_t)strtoull(text, NULL, 10) : -1;
-}
-
 static void add_eviction(const mortise_op *op, const redisReply *info)
 {
     char policy[32];
     link_info(info, "maxmemory_policy:", policy, sizeof(policy));
     if (policy[0] == '\0' || strcmp(policy, "noeviction") == 0)
         return;
-    if (number_of(info, "maxmemory:") > 0)
+    if (link_info_number(info, "maxmemory:") > 0)
         ping_add(
             op,
             " | risk: maxmemory-policy is %s: when memory is short the server deletes held locks "
@@ -49,7 +41,7 @@ static void add_eviction(const mortise_op *op, const redisReply *info)
 
 static void add_replicas(const struct driver *driver, const mortise_op *op, const redisReply *info)
 {
-    const int64_t count = number_of(info, "connected_slaves:");
+    const int64_t count = link_info_number(info, "connected_slaves:");
     if (count > driver->replicas.wanted)
         ping_add(
             op,
@@ -86,7 +78,7 @@ static void add_sentinels(const struct driver *driver, const mortise_op *op)
 /* It need not be exact: a second is all that matters to a reader of two logs. */
 static void add_clock(const mortise_op *op, const redisReply *info)
 {
-    const int64_t server_us = number_of(info, "server_time_usec:");
+    const int64_t server_us = link_info_number(info, "server_time_usec:");
     const int64_t ahead_s = server_us / 1000000 - (int64_t)time(NULL);
     if (server_us > 0 && (ahead_s > 2 || ahead_s < -2))
         ping_add(
@@ -182,7 +174,7 @@ static void told_info(struct request *request, redisReply *reply)
     add_replicas(driver, op, reply);
     add_sentinels(driver, op);
     add_clock(op, reply);
-    const int64_t keeps_log = number_of(reply, "aof_enabled:");
+    const int64_t keeps_log = link_info_number(reply, "aof_enabled:");
     if (keeps_log == 0)
         ping_add(op,
                  " | note: the server keeps no AOF: after a crash it may have forgotten its locks, "

@@ -11,7 +11,6 @@
 #include "redlock.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define US_PER_S 1000000
@@ -19,14 +18,6 @@
 static const char *where(const struct vote *vote)
 {
     return vote->node->link.endpoint.text;
-}
-
-/* -1: the server does not say. */
-static int64_t number_of(const redisReply *info, const char *key)
-{
-    char text[32];
-    link_info(info, key, text, sizeof(text));
-    return text[0] >= '0' && text[0] <= '9' ? (int64_t)strtoull(text, NULL, 10) : -1;
 }
 
 static bool is_persistent(const struct driver *driver)
@@ -64,7 +55,7 @@ static void add_eviction(const mortise_op *op, const struct vote *vote, const re
     link_info(info, "maxmemory_policy:", policy, sizeof(policy));
     if (policy[0] == '\0' || strcmp(policy, "noeviction") == 0)
         return;
-    if (number_of(info, "maxmemory:") > 0)
+    if (link_info_number(info, "maxmemory:") > 0)
         ping_add(
             op,
             " | risk: %s: maxmemory-policy is %s: when memory is short the node deletes votes of "
@@ -81,7 +72,7 @@ static void add_eviction(const mortise_op *op, const struct vote *vote, const re
 /* A replica that was promoted is a process that runs for long, so its vote counts at once. */
 static void add_replicas(const mortise_op *op, const struct vote *vote, const redisReply *info)
 {
-    const int64_t count = number_of(info, "connected_slaves:");
+    const int64_t count = link_info_number(info, "connected_slaves:");
     if (count > 0)
         ping_add(
             op,
@@ -92,7 +83,7 @@ static void add_replicas(const mortise_op *op, const struct vote *vote, const re
 
 static void add_clock(const mortise_op *op, const struct vote *vote, const redisReply *info)
 {
-    const int64_t server_us = number_of(info, "server_time_usec:");
+    const int64_t server_us = link_info_number(info, "server_time_usec:");
     const int64_t ahead_s = server_us / US_PER_S - (int64_t)(clock_wall_us() / US_PER_S);
     if (server_us > 0 && (ahead_s > 2 || ahead_s < -2))
         ping_add(
@@ -111,7 +102,7 @@ static enum vote_state info_take(struct ballot *ballot, struct vote *vote, redis
     add_eviction(op, vote, reply);
     add_replicas(op, vote, reply);
     add_clock(op, vote, reply);
-    if (is_persistent(ballot->driver) && number_of(reply, "aof_enabled:") == 0)
+    if (is_persistent(ballot->driver) && link_info_number(reply, "aof_enabled:") == 0)
         ping_add(
             op,
             " | risk: %s: it keeps no AOF, but node_persistent is set: a restart forgets its "

@@ -172,12 +172,11 @@ void link_info(const redisReply *reply, const char *key, char *to, size_t size)
     to[n] = '\0';
 }
 
-/* -1: it does not say. */
-static void read_uptime(struct link *link, const redisReply *reply)
+int64_t link_info_number(const redisReply *reply, const char *key)
 {
-    char text[24];
-    link_info(reply, "uptime_in_seconds:", text, sizeof(text));
-    link->uptime_s = text[0] < '0' || text[0] > '9' ? -1 : (int64_t)text_digits(text, strlen(text));
+    char text[32];
+    link_info(reply, key, text, sizeof(text));
+    return text[0] < '0' || text[0] > '9' ? -1 : (int64_t)text_digits(text, strlen(text));
 }
 
 static void fail(struct link *link, const redisReply *reply)
@@ -240,7 +239,7 @@ static void take(struct link *link, enum step which, redisReply *reply)
         link_info(reply, "redis_version:", link->version, sizeof(link->version));
         link_info(reply, "redis_mode:", mode, sizeof(mode));
         link->clustered = strcmp(mode, "cluster") == 0;
-        read_uptime(link, reply);
+        link->uptime_s = link_info_number(reply, "uptime_in_seconds:");
     } else if (which == STEP_ROLE)
         take_role(link, reply);
     else if (which == STEP_TIME && reply->type == REDIS_REPLY_ARRAY)

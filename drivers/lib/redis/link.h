@@ -371,6 +371,8 @@ void link_greet(struct link *link);
 void link_remember(struct link *link);
 /* The value of "key:" in the text of INFO. */
 void link_info(const redisReply *reply, const char *key, char *to, size_t size);
+/* The same, of a value that is a number. -1: the server does not say. */
+int64_t link_info_number(const redisReply *reply, const char *key);
 void link_fault_set(struct link_fault *fault, mortise_status status, bool retryable, int native,
                     const char *format, ...) __attribute__((format(printf, 5, 6)));
 
