@@ -126,18 +126,27 @@ static int64_t best_woken_turn_us(mortise_client *waiter, mortise_client *other,
     return best_us;
 }
 
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* If a release meets the mark of a refused caller, the next acquire of the releasing process waits for a moment, so
  * that others may come first: a millisecond at least. It does not if the mark is of its own vote, and nobody hears the
- * release. The best of many turns is hardly delayed by a busy machine, so the kinds of turns are compared by their best. */
+ * release. The kinds of turns are compared by their best; a busy machine delays even that, so it may take more turns. */
 static void test_courtesy(void)
 {
     char woken[] = "woken";
     mortise_client *holder = open_all(), *other = open_all();
-    int64_t marked_us = best_turn_us(holder, other, "courtesy");
-    int64_t plain_us = best_turn_us(holder, NULL, "no courtesy");
-    int64_t woken_us = best_woken_turn_us(holder, other, woken);
-    CHECK(marked_us >= plain_us + 500);
-    CHECK(marked_us >= woken_us + 500);
+    int64_t marked_us = INT64_MAX, plain_us = INT64_MAX, woken_us = INT64_MAX;
+    bool differ = false;
+    for (int i = 0; i < 10 && !differ && !failures; i++) {
+        marked_us = smaller(marked_us, best_turn_us(holder, other, "courtesy"));
+        plain_us = smaller(plain_us, best_turn_us(holder, NULL, "no courtesy"));
+        woken_us = smaller(woken_us, best_woken_turn_us(holder, other, woken));
+        differ = marked_us >= plain_us + 500 && marked_us >= woken_us + 500;
+    }
+    CHECK(differ);
     close_client(holder);
     close_client(other);
 }
