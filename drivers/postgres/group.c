@@ -185,6 +185,21 @@ static void keep_result(struct pg_link *mine, struct group *group, PGresult *res
         PQclear(result);
 }
 
+/* libpq's own: there is no memory for what the server has answered. Nobody knows what that was. */
+static bool is_unread(const PGresult *result)
+{
+    ExecStatusType status = PQresultStatus(result);
+    return (status == PGRES_FATAL_ERROR || status == PGRES_BAD_RESPONSE) &&
+           PQresultErrorField(result, PG_DIAG_SQLSTATE) == NULL;
+}
+
+static bool lose_unread(struct link *link, PGresult *result)
+{
+    link_lose_why(link, PQresultErrorMessage(result));
+    PQclear(result);
+    return false;
+}
+
 bool group_result(struct link *link, PGresult *result)
 {
     struct pg_link *mine = pg_link(link);
@@ -198,6 +213,8 @@ bool group_result(struct link *link, PGresult *result)
         mine->got = false;
         return true;
     }
+    if (is_unread(result))
+        return lose_unread(link, result);
     if (PQresultStatus(result) != PGRES_PIPELINE_SYNC) {
         keep_result(mine, group, result);
         return true;
