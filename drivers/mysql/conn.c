@@ -64,21 +64,25 @@ static enum conn_event ended(struct conn *conn, bool failed)
     return take_answer(conn);
 }
 
-static void set_options(MYSQL *mysql, const struct conn_target *target)
+/* False: no memory. Without the first one libmariadb would end the process; without others a connection could be one
+ * without TLS, or one that any plugin may authenticate. */
+static bool set_options(MYSQL *mysql, const struct conn_target *target)
 {
     const size_t stack_size = STACK_SIZE;
     const unsigned local_infile = 0;
     const my_bool yes = 1;
-    mysql_options(mysql, MYSQL_OPT_NONBLOCK, &stack_size);
-    mysql_options(mysql, MYSQL_OPT_LOCAL_INFILE, &local_infile);
-    mysql_options(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
-    mysql_options(mysql, MARIADB_OPT_RESTRICTED_AUTH, AUTH_PLUGINS);
-    mysql_optionsv(mysql, MYSQL_OPT_CONNECT_ATTR_ADD, "program_name", "mortise");
+    bool set = mysql_options(mysql, MYSQL_OPT_NONBLOCK, &stack_size) == 0 &&
+               mysql_options(mysql, MYSQL_OPT_LOCAL_INFILE, &local_infile) == 0 &&
+               mysql_options(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4") == 0 &&
+               mysql_options(mysql, MARIADB_OPT_RESTRICTED_AUTH, AUTH_PLUGINS) == 0 &&
+               mysql_optionsv(mysql, MYSQL_OPT_CONNECT_ATTR_ADD, "program_name", "mortise") == 0;
     if (!target->tls)
-        return;
-    mysql_ssl_set(mysql, target->tls_key, target->tls_cert, target->tls_ca, NULL, NULL);
-    mysql_options(mysql, MYSQL_OPT_SSL_ENFORCE, &yes);
-    mysql_options(mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &yes);
+        return set;
+    return set &&
+           mysql_ssl_set(mysql, target->tls_key, target->tls_cert, target->tls_ca, NULL, NULL) ==
+               0 &&
+           mysql_options(mysql, MYSQL_OPT_SSL_ENFORCE, &yes) == 0 &&
+           mysql_options(mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &yes) == 0;
 }
 
 static enum conn_event connect_plain(struct conn *conn)
@@ -116,9 +120,13 @@ enum conn_event conn_connect(struct conn *conn, const struct conn_target *target
     conn->mysql = mysql_init(NULL);
     if (conn->mysql == NULL)
         return CONN_FAILED;
+    if (!set_options(conn->mysql, target)) {
+        mysql_close(conn->mysql);
+        conn->mysql = NULL;
+        return CONN_FAILED;
+    }
     conn->target = *target;
     conn->state = CONN_CONNECT;
-    set_options(conn->mysql, target);
     return target->tls ? connect_on_thread(conn, done, argument) : connect_plain(conn);
 }
 
