@@ -149,7 +149,9 @@ const char *hello_problem(int socket, const struct hello *hello, pid_t *pid)
         return "this witness has another version";
     if (hello->no_room)
         return "the witness watches as many processes as it can";
+    /* In nanoseconds, a larger delay would overflow. */
     if (hello->pidfd < 0 || hello->head.crash_delay_ms < 0 ||
+        hello->head.crash_delay_ms > MORTISE_TTL_MAX_MS ||
         strlen(hello->text) != hello->head.text_len)
         return "its message makes no sense";
     if (!claims_are_readable(hello->area))

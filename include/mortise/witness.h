@@ -130,7 +130,7 @@ typedef struct mortise_witness_message {
     int32_t pid;              /* ASK, TELL: in the witness's pid namespace */
     uint32_t count;           /* TELL */
     uint64_t print;           /* HELLO: mortise_config_print() */
-    int64_t crash_delay_ms;   /* HELLO: from the death to the release */
+    int64_t crash_delay_ms;   /* HELLO: from the death to the release; 0 to MORTISE_TTL_MAX_MS */
     uint32_t text_len;        /* the text that follows; without a NUL */
     uint32_t reserved;
 } mortise_witness_message;

@@ -101,6 +101,10 @@ def test_descriptors(folder):
         peer = Peer(folder)
         peer.send(message(HELLO), fds)
         refused(peer, why)
+    for delay_ms in (-1, -(2**63), 2**63 - 1):
+        peer = Peer(folder)
+        peer.send(message(HELLO, delay_ms=delay_ms), [mine, area])
+        refused(peer, "makes no sense")
     peer = Peer(folder)
     peer.send(message(ASK, pid=holder.pid), [mine, area, area, area])  # descriptors that nobody wants
     assert peer.hear()[:2] == (TELL, 1)
