@@ -187,14 +187,12 @@ static int failed_to_acquire(struct run *run)
 
 /* ---- Waiting --------------------------------------------------------------------------------- */
 
-/* Leaves the queue. That takes at most one answer of the backend, and the wait for it is bounded. */
-static int leave(struct run *run, mortise_request request, int number)
+/* Leaves the queue. That takes at most one answer of the backend; after a signal, the wait for it is bounded. */
+static int leave(struct run *run, mortise_request request, const struct bounded_end *end)
 {
-    const struct bounded_end end = {.code = EXIT_SIGNAL_BASE + number, .signalled = true};
-
-    run->interrupted = true;
+    run->interrupted = end->signalled;
     mortise_cancel(run->client, request);
-    signals_bound(run, &end);
+    signals_bound(run, end);
     while (!run->answered) {
         struct pollfd fd = {.fd = run->events, .events = POLLIN};
         poll(&fd, 1, -1);
@@ -202,7 +200,20 @@ static int leave(struct run *run, mortise_request request, int number)
     }
     run_release(run, false, NULL); /* it may have come at the last moment; NULL is allowed */
     signals_held_back(run);
-    return end.code;
+    return end->code;
+}
+
+static int leave_by_signal(struct run *run, mortise_request request, int number)
+{
+    return leave(run, request,
+                 &(struct bounded_end){.code = EXIT_SIGNAL_BASE + number, .signalled = true});
+}
+
+/* Without the keeper no command can be started, and as process 1 the wrapper reaps no orphan that died after the keeper. */
+static int leave_without_keeper(struct run *run, mortise_request request)
+{
+    say("%s: the keeper process was killed; the command was not started", run->shown);
+    return leave(run, request, &(struct bounded_end){.code = EXIT_SYSTEM});
 }
 
 static int next_ending_signal(struct run *run)
@@ -237,8 +248,9 @@ static int wait_once(struct run *run, int64_t wait_ms)
     while (!run->answered) {
         struct pollfd fds[] = {{.fd = run->signals, .events = POLLIN},
                                {.fd = run->events, .events = POLLIN},
-                               {.fd = run->notice_fd, .events = POLLIN}};
-        int ready = poll(fds, 3, run->notice_due ? NOTICE_AFTER_MS : -1);
+                               {.fd = run->notice_fd, .events = POLLIN},
+                               {.fd = run->keeper.socket, .events = POLLIN}};
+        int ready = poll(fds, 4, run->notice_due ? NOTICE_AFTER_MS : -1);
         if (ready < 0)
             continue;
         if (ready == 0 && run->notice_due) {
@@ -247,7 +259,9 @@ static int wait_once(struct run *run, int64_t wait_ms)
         }
         int number = fds[0].revents != 0 ? next_ending_signal(run) : 0;
         if (number != 0)
-            return leave(run, request, number);
+            return leave_by_signal(run, request, number);
+        if (fds[3].revents != 0) /* it has nothing to say yet: this is its end */
+            return leave_without_keeper(run, request);
         mortise_dispatch(run->client);
         if (fds[2].revents != 0 && !run->answered)
             notice_say(run);

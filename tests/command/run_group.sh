@@ -124,8 +124,11 @@ hold "${N}g"
 waiter=$!
 until_true someone_waits "${N}g"
 kill -KILL "$(keeper_of $waiter)"
-let_go "$HOLDER"
+yes "it ends although the lock is held" until_true gone $waiter
 same_code "the code says that no process could be started" 71 $waiter
+yes "it has left the queue" until_true nobody_waits "${N}g"
+yes "the lock is held" is_held "${N}g"
+let_go "$HOLDER"
 no "its command never ran" [ -e "$DIR/ran" ]
 has_line "it says so" "$DIR/err" 'the keeper process was killed; the command was not started'
 yes "the lock is free" is_free "${N}g"
