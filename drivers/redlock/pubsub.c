@@ -245,6 +245,12 @@ void pubsub_lost(struct driver *driver, const char *name, size_t name_len)
         notify_by(driver, watched, now_of(driver));
 }
 
+bool pubsub_listens(const struct node *node, const char *name, size_t name_len)
+{
+    const struct watched *watched = find_name(node->driver, name, name_len);
+    return watched != NULL && watched->subscriptions[node->index] == SUBSCRIPTION_IN_FORCE;
+}
+
 bool pubsub_hears(struct driver *driver, const char *name, size_t name_len)
 {
     const struct watched *watched = find_name(driver, name, name_len);

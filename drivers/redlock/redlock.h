@@ -179,6 +179,8 @@ void pubsub_granted(struct driver *driver, const char *name, size_t name_len, in
 void pubsub_released(struct driver *driver, const char *name, size_t name_len);
 /* It has lost it. */
 void pubsub_lost(struct driver *driver, const char *name, size_t name_len);
+/* A subscription of this client is in force on that node. */
+bool pubsub_listens(const struct node *node, const char *name, size_t name_len);
 /* Each release is heard. */
 bool pubsub_hears(struct driver *driver, const char *name, size_t name_len);
 /* A caller that waits need not ask before, because it will be notified; 0: it asks. */

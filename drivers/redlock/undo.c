@@ -5,6 +5,18 @@
 
 /* ---- the request ------------------------------------------------------------------------------------------------ */
 
+/* Whether the node announces the release (undo.lua). If the vote brought a mark along, the mark does not say that others
+ * wait; who hears the release does. */
+static const char *telling(const struct ballot *ballot, const struct vote *vote)
+{
+    const struct claim *claim = ballot->claim;
+    if (!claim->loud)
+        return "0";
+    if (claim->mark == ' ')
+        return "1";
+    return pubsub_listens(vote->node, claim->name, claim->name_len) ? "3" : "2";
+}
+
 /* undo.lua is for a claim that is exclusive, and for a caller that does not ask who else is there. */
 void undo_put(struct ballot *ballot, struct vote *vote)
 {
@@ -23,7 +35,7 @@ void undo_put(struct ballot *ballot, struct vote *vote)
     }
     put_grant(vote);
     put_side(vote, "news");
-    link_argument(link, !ballot->claim->loud ? "0" : ballot->claim->mark == ' ' ? "1" : "2", 1);
+    link_argument(link, telling(ballot, vote), 1);
     link_argument(link, &ballot->mark, 1);
     if (shared)
         link_text(link, undoers[ballot->undoer]);

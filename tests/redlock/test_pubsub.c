@@ -390,12 +390,20 @@ static void test_not_quiet(void)
 
 /* ---- subscriptions ------------------------------------------------------------------------------------------------ */
 
+static bool listens(unsigned node)
+{
+    return pubsub_listens(&driver.nodes[node], name, sizeof name - 1);
+}
+
 /* In force when q nodes have confirmed it: that is news. A broken one that is confirmed again is news, too. */
 static void test_in_force(void)
 {
     begin();
+    CHECK(!listens(0));
     watch();
+    CHECK(!listens(0));
     confirm(0);
+    CHECK(listens(0) && !listens(1));
     confirm(1);
     CHECK(turned() == 0);
     confirm(2);
@@ -404,13 +412,15 @@ static void test_in_force(void)
     CHECK(turned() == 0);
     break_node(0);
     break_node(4); /* was never confirmed */
-    CHECK(turned() == 0);
+    CHECK(turned() == 0 && !listens(0) && listens(1));
     connect_node(0);
     connect_node(4);
     confirm(4);
     CHECK(turned() == 0);
     confirm(0);
-    CHECK(turned() == 1);
+    CHECK(turned() == 1 && listens(0));
+    unwatch();
+    CHECK(!listens(0));
     pubsub_close(&driver);
 }
 

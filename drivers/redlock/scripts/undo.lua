@@ -1,15 +1,17 @@
 -- Deletes a lock if it is this grant's, and announces it if ARGV 3 asks for that and the lock has a mark: a character
 -- behind the grant that every refused caller leaves. A larger mark has waited for longer; the message is the largest.
 -- Compares marks as bytes, because the alphabet's order is the server's locale's. Leaves a mark on another's lock.
--- KEYS: lock. ARGV: grant, channel, whether to tell (0 no, 1 yes, 2 yes, and the vote brought a mark), mark.
--- 2 deleted, 3 and announced (of 2: to others than the client itself, which listens too); 0 not there; else the holder: {remaining ms, value, now in us}.
+-- KEYS: lock. ARGV: grant, channel, whether to tell (0 no; 1 yes; if the vote brought a mark along: 2, or 3 if the client
+-- itself listens here), mark.
+-- 2 deleted, 3 and announced (of 2 and 3: others than the client itself heard it); 0 not there; else the holder:
+-- {remaining ms, value, now in us}.
 local held = redis.call('getrange', KEYS[1], '0', '32')
 if string.sub(held, 1, 32) == ARGV[1] then
     redis.call('del', KEYS[1])
     local mark = string.sub(held, 33)
     if ARGV[3] ~= '0' and mark ~= ' ' then
         local heard = redis.pcall('publish', ARGV[2], mark)
-        return type(heard) == 'number' and heard < 2 and ARGV[3] == '2' and 2 or 3
+        return type(heard) == 'number' and heard < ARGV[3] - 1 and 2 or 3
     end
     return 2
 elseif held == '' then
