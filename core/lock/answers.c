@@ -229,6 +229,7 @@ static int64_t retry_ms_locked(struct waitlist *list, int64_t hint_ms)
 static void note_holder(struct waitlist *list, const mortise_info *info)
 {
     list->busy_count++;
+    list->holder.held = info->held; /* not said: the one before may have released it long ago */
     if (!info->held)
         return;
     list->holder = *info;

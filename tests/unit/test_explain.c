@@ -33,10 +33,40 @@ static void test_unknown_since(void)
     rig_close(&rig);
 }
 
+static unsigned answers;
+
+/* Names the holder to the first who asks, and nobody later. */
+static bool busy_by_somebody_first(mortise_op *op)
+{
+    if (op->kind != MORTISE_OP_ACQUIRE)
+        return false;
+    op->info->held = answers++ == 0;
+    snprintf(op->info->host, sizeof(op->info->host), "there");
+    op->info->pid = 7;
+    op->info->held_ms = 31000;
+    tapped_host()->complete(tapped_host(), op, MORTISE_BUSY);
+    return true;
+}
+
+/* The last answer does not say who holds it: it need not be the one of before. */
+static void test_unknown_holder(void)
+{
+    rig_open(&rig, "ttl = 3s\n");
+    tap(&rig);
+    tap_answer = busy_by_somebody_first;
+    want(&rig, &got, "a", MORTISE_OPTIONS(.wait_ms = 300));
+    advance_ms(300);
+    CU_ASSERT(answers >= 2);
+    CU_ASSERT_EQUAL(got.status, MORTISE_TIMEDOUT);
+    CU_ASSERT_STRING_EQUAL(got.error.message, "\"a\" is held by another; gave up after 300 ms");
+    rig_close(&rig);
+}
+
 int main(void)
 {
     static const CU_TestInfo tests[] = {
         {"held since an unknown time", test_unknown_since},
+        {"held by an unknown holder", test_unknown_holder},
         CU_TEST_INFO_NULL,
     };
     return rig_run("explain", tests);
