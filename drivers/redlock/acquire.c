@@ -460,9 +460,10 @@ void acquire_start(struct driver *driver, mortise_op *op)
     op_put(op, OP_ATTEMPT, attempt);
     int64_t now = now_of(driver), quiet_until_ns = quiet_until(driver, op),
             due_ns = courtesy_until_ns(driver, op);
-    if (quiet_until_ns > now)
+    if (quiet_until_ns > now) {
+        pubsub_tell_holder(driver, op);
         busy(attempt, (quiet_until_ns - now) / NS_PER_MS + 1, true);
-    else if (due_ns > now && !pubsub_hears(driver, op->name, op->name_len))
+    } else if (due_ns > now && !pubsub_hears(driver, op->name, op->name_len))
         pause_until(attempt, due_ns);
     else
         round_begin(attempt);

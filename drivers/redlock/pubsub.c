@@ -68,6 +68,7 @@ struct watched {
     /* This client has the lock, or has just released it: its next caller asks nothing until then, or until the core is
      * notified. */
     int64_t quiet_until_ns;
+    int64_t held_since_ns; /* this client has had the lock since; 0: it has not */
 };
 
 static void up(struct link *link, void *owner);
@@ -225,6 +226,7 @@ void pubsub_granted(struct driver *driver, const char *name, size_t name_len, in
         return;
     watched->vain = 0;
     watched->quiet_until_ns = until_ns;
+    watched->held_since_ns = now_of(driver);
 }
 
 /* If the lock had no mark, no message comes: then the core is notified by time. */
@@ -232,7 +234,10 @@ void pubsub_released(struct driver *driver, const char *name, size_t name_len)
 {
     struct watched *watched = find_name(driver, name, name_len);
     int64_t now = now_of(driver);
-    if (watched == NULL || watched->quiet_until_ns <= now)
+    if (watched == NULL)
+        return;
+    watched->held_since_ns = 0;
+    if (watched->quiet_until_ns <= now)
         return;
     watched->quiet_until_ns = now + OWN_RELEASE_NS;
     notify_by(driver, watched, watched->quiet_until_ns);
@@ -241,7 +246,10 @@ void pubsub_released(struct driver *driver, const char *name, size_t name_len)
 void pubsub_lost(struct driver *driver, const char *name, size_t name_len)
 {
     struct watched *watched = find_name(driver, name, name_len);
-    if (watched != NULL && watched->quiet_until_ns > now_of(driver))
+    if (watched == NULL)
+        return;
+    watched->held_since_ns = 0;
+    if (watched->quiet_until_ns > now_of(driver))
         notify_by(driver, watched, now_of(driver));
 }
 
@@ -261,6 +269,18 @@ int64_t pubsub_quiet_until_ns(struct driver *driver, const char *name, size_t na
 {
     const struct watched *watched = find_name(driver, name, name_len);
     return pubsub_hears(driver, name, name_len) ? watched->quiet_until_ns : 0;
+}
+
+/* No node is asked, so no node says it. */
+void pubsub_tell_holder(struct driver *driver, const mortise_op *op)
+{
+    const struct watched *watched = find_name(driver, op->name, op->name_len);
+    if (watched == NULL || watched->held_since_ns == 0 || op->info == NULL)
+        return;
+    int64_t now = now_of(driver);
+    holder_set(op->info, "", 0, 0, 0, 0, driver->note, driver->note_len);
+    op->info->held_ms = (now - watched->held_since_ns) / NS_PER_MS;
+    op->info->remaining_ms = (watched->quiet_until_ns - now) / NS_PER_MS;
 }
 
 /* ---- subscriptions --------------------------------------------------------------------------------------------- */

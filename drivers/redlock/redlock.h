@@ -185,6 +185,8 @@ bool pubsub_listens(const struct node *node, const char *name, size_t name_len);
 bool pubsub_hears(struct driver *driver, const char *name, size_t name_len);
 /* A caller that waits need not ask before, because it will be notified; 0: it asks. */
 int64_t pubsub_quiet_until_ns(struct driver *driver, const char *name, size_t name_len);
+/* Fills info of an op that does not ask: this client has the lock, unless it has released it. */
+void pubsub_tell_holder(struct driver *driver, const mortise_op *op);
 /* The node's other connection broke. */
 void pubsub_suspect(struct node *node, const struct link_fault *fault);
 void pubsub_turn(struct driver *driver, int64_t now_ns);

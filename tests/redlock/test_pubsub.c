@@ -365,6 +365,32 @@ static void test_quiet(void)
     }
 }
 
+static mortise_info told(void)
+{
+    mortise_info info = {.size = sizeof info, .held = false, .held_ms = -1};
+    const mortise_op op = {.name = name, .name_len = sizeof name - 1, .info = &info};
+    pubsub_tell_holder(&driver, &op);
+    return info;
+}
+
+/* A caller that asks nothing is told of this client's own hold; after the release, of none. */
+static void test_holder(void)
+{
+    static const char note[] = "here\n7\nprogram";
+    begin_watching();
+    memcpy(driver.note, note, sizeof note);
+    driver.note_len = sizeof note - 1;
+    CHECK(!told().held);
+    pubsub_granted(&driver, name, sizeof name - 1, now_ns + MS(500));
+    now_ns += MS(100);
+    mortise_info info = told();
+    CHECK(info.held && strcmp(info.host, "here") == 0 && info.pid == 7);
+    CHECK(info.held_ms == 100 && info.remaining_ms == 400);
+    pubsub_released(&driver, name, sizeof name - 1);
+    CHECK(quiet_ns() > 0 && !told().held);
+    pubsub_close(&driver);
+}
+
 /* A caller asks as ever if too few subscriptions are in force, if the lock is lost, or if it is held together with others. */
 static void test_not_quiet(void)
 {
@@ -461,6 +487,7 @@ static const CU_TestInfo tests[] = {
     {"one after the other, by the marks of votes", test_order},
     {"quiet while this client has the lock", test_quiet},
     {"not quiet", test_not_quiet},
+    {"who holds it while this client is quiet", test_holder},
     {"in force when a majority has confirmed it", test_in_force},
     {"watched again: an old confirmation does not count", test_watched_again},
     CU_TEST_INFO_NULL,
