@@ -168,11 +168,12 @@ static void notify_by(struct driver *driver, struct watched *watched, int64_t du
 }
 
 /* How long it lets waiters go first that have heard more releases in vain; and a random time, if tries were split
- * lately. The mark that it left on the lock itself is of before this release. */
+ * lately. The mark that it left on the lock itself is of before this release. A mark counts no further than MARKS: who
+ * has heard more is one of the next, and waits for nobody. */
 static int64_t turn_ns(struct driver *driver, const struct watched *watched)
 {
     int64_t step_ns = STEP_TRIPS * clock_quorum_trip_ns(driver),
-            steps = watched->mark + 1 - mark_at(watched->vain);
+            steps = watched->mark - MARK + 1 - (int64_t)watched->vain;
     int64_t ns = steps <= 0 ? 0 : step_ns * (steps < STEPS_MAX ? steps : STEPS_MAX);
     if (driver->spread_ns > 0)
         ns += (int64_t)random_below(driver, (uint64_t)driver->spread_ns);

@@ -335,6 +335,19 @@ static void test_order(void)
     pubsub_close(&driver);
 }
 
+/* The largest mark: who has heard more releases than it counts does not wait for itself. */
+static void test_order_of_many(void)
+{
+    char most[] = {MARK + MARKS, '\0'};
+    begin_watching();
+    for (int i = 0; i < MARKS; i++)
+        announce_all(most);
+    CHECK(turned() == 0 && vote_mark() == MARK + MARKS - 1);
+    announce_all(most);
+    CHECK(turned() == 1 && vote_mark() == MARK + MARKS);
+    pubsub_close(&driver);
+}
+
 static int64_t quiet_ns(void)
 {
     int64_t until_ns = pubsub_quiet_until_ns(&driver, name, sizeof name - 1);
@@ -485,6 +498,7 @@ static const CU_TestInfo tests[] = {
     {"a release that a minority announces", test_stragglers},
     {"the mark that a vote brings along", test_vote_mark},
     {"one after the other, by the marks of votes", test_order},
+    {"one after the other, more than a mark counts", test_order_of_many},
     {"quiet while this client has the lock", test_quiet},
     {"not quiet", test_not_quiet},
     {"who holds it while this client is quiet", test_holder},
