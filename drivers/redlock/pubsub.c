@@ -29,7 +29,7 @@
  * the waiter that hears first would have all votes before the others ask, each time. If tries were split lately, every
  * waiter also waits for a random time.
  *
- * A waiter that waits for its turn asks nothing, so it leaves no mark either. The vote of a client whose callers wait
+ * A waiter that waits for its turn asks nothing, so it leaves no mark either. The vote of a client that had to wait
  * brings one along: the number of releases that it has heard, less one, which is what the next in turn has heard. So
  * the release is announced, and says whose turn it is. If the next release comes before a waiter's turn, it has heard
  * one more, and its turn is counted anew. If none comes (the one before it is dead, or keeps the lock), it asks.

@@ -171,7 +171,7 @@ void pubsub_watch(struct driver *driver, const char *name, size_t name_len);
 void pubsub_unwatch(struct driver *driver, const char *name, size_t name_len);
 /* The mark that a refused caller leaves on the lock. */
 char pubsub_mark(struct driver *driver, const char *name, size_t name_len);
-/* The mark that a vote leaves on the lock that it takes; ' ': none, because no caller of this client waits. */
+/* The mark that a vote leaves on the lock that it takes; ' ': none, because this client did not have to wait. */
 char pubsub_vote_mark(struct driver *driver, const char *name, size_t name_len);
 /* This client has the lock alone until then; 0: not alone. */
 void pubsub_granted(struct driver *driver, const char *name, size_t name_len, int64_t until_ns);

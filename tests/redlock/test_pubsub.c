@@ -26,6 +26,13 @@ static int64_t now(mortise_host *host)
     return now_ns;
 }
 
+/* The largest number. */
+static void fill(mortise_host *host, void *buffer, size_t length)
+{
+    (void)host;
+    memset(buffer, 0xff, length);
+}
+
 static void count_news(mortise_host *host, const char *text, size_t length)
 {
     (void)host;
@@ -119,7 +126,8 @@ static void break_node(unsigned i)
 
 static void begin(void)
 {
-    static mortise_host host = {.size = sizeof host, .now = now, .news = count_news};
+    static mortise_host host = {
+        .size = sizeof host, .now = now, .random = fill, .news = count_news};
     memset(&driver, 0, sizeof driver);
     driver.host = &host;
     driver.count = NODES;
@@ -301,7 +309,7 @@ static char vote_mark(void)
     return pubsub_vote_mark(&driver, name, sizeof name - 1);
 }
 
-/* A vote brings a mark along if callers of this client wait: one release less than it has heard. */
+/* A vote brings a mark along if this client had to wait: one release less than it has heard. */
 static void test_vote_mark(void)
 {
     begin();
@@ -345,6 +353,19 @@ static void test_order_of_many(void)
     CHECK(turned() == 0 && vote_mark() == MARK + MARKS - 1);
     announce_all(most);
     CHECK(turned() == 1 && vote_mark() == MARK + MARKS);
+    pubsub_close(&driver);
+}
+
+/* Eight steps and a random time: at most 64 ms after the release. */
+static void test_longest_turn(void)
+{
+    begin_watching();
+    driver.spread_ns = MS(32); /* the largest: acquire.c */
+    announce_all("z");
+    now_ns += 8 * STEP_NS;
+    CHECK(turned() == 0);
+    now_ns += MS(32);
+    CHECK(turned() == 1);
     pubsub_close(&driver);
 }
 
@@ -499,6 +520,7 @@ static const CU_TestInfo tests[] = {
     {"the mark that a vote brings along", test_vote_mark},
     {"one after the other, by the marks of votes", test_order},
     {"one after the other, more than a mark counts", test_order_of_many},
+    {"the longest turn", test_longest_turn},
     {"quiet while this client has the lock", test_quiet},
     {"not quiet", test_not_quiet},
     {"who holds it while this client is quiet", test_holder},
