@@ -96,13 +96,17 @@ class Cases:
         return not self.redis.execute_command("PUBSUB", "CHANNELS")
 
     def in_the_queue(self):
-        """Longer than to a first refresh; given up."""
+        """Longer than to a first refresh; given up. A client that is late leaves no place behind to be removed, so it may take
+        several tries until one was."""
         first, second = self.taker(), self.taker()
         self.assertEqual(first.word("acquire", self.name, 0, 20000), "OK")
-        second.begin("acquire", self.name, 3000, 300)
-        if "+subscribe" in self.now:
-            until(lambda: "cmdstat_lset" in self.used(), "a refresh")
-        self.assertEqual(second.answer().split()[0], "TIMEDOUT")
+        for _ in range(10):
+            second.begin("acquire", self.name, 3000, 300)
+            if "+subscribe" in self.now:
+                until(lambda: "cmdstat_lset" in self.used(), "a refresh")
+            self.assertEqual(second.answer().split()[0], "TIMEDOUT")
+            if not {"+subscribe", "+lrem"} <= self.now or "cmdstat_lrem" in self.used():
+                break
         self.assertEqual(first.word("release"), "OK")
 
     def one_by_one(self):
