@@ -119,6 +119,7 @@ static void start_again(struct driver *driver, struct claim *claim)
 {
     claim->made = false;
     claim->lease = 0;
+    claim_set_move(claim, NULL); /* it names the key that has gone: it is never done */
     claim_become(driver, claim, CLAIM_IDLE);
     claim_go(driver, claim);
 }

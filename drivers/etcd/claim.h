@@ -40,10 +40,10 @@
  *   READY       proven: HELD                          QUEUED        DELETING     IDLE d
  *   HELD        key deleted: GONE; made shared e      HELD          DELETING     GONE d
  *   GONE        -                                     GONE          ENDED LOST   GONE
- *   UNWANTED    put: DELETING; not put: ENDED;        DOUBTFUL      UNWANTED     ENDED
+ *   UNWANTED    put: DELETING; not put: ENDED;        DOUBTFUL      UNWANTED     ENDED d
  *               has a key: DELETING; lost: DOUBTFUL;
  *               no space: REDELETING f
- *   DOUBTFUL    -                                     REDELETING b  DOUBTFUL     ENDED
+ *   DOUBTFUL    -                                     REDELETING b  DOUBTFUL     ENDED d
  *   DELETING    done: ENDED; no key: ENDED LOST;      DELETING      DELETING     ENDED d
  *               lost: REDELETING; refused: after a
  *               pause
@@ -53,7 +53,7 @@
  *   a: LOOKING for a shared try. b: when its session is joined. c: the op is BUSY. If two looks have shown the same first
  *   contender, with another number of permits, it is INVALID, whether it is a try or not. Between these looks a claim that
  *   may wait is WAITING for that key, for half a second at most. d: if a move may have been executed: QUEUED, HELD looks at its own key,
- *   and the others delete it. e: a renewal with MORTISE_OP_DOWNGRADE puts the note of the key again, and is answered when that
+ *   and the others delete it (REDELETING). e: a renewal with MORTISE_OP_DOWNGRADE puts the note of the key again, and is answered when that
  *   is; lost: INDETERMINATE, and the repeat puts the same. f: the write that reaches the limit of the database is executed,
  *   although its answer is the refusal. Any other refusal says that there is no key.
  *

@@ -341,10 +341,13 @@ static void session_over(struct driver *driver, struct claim *claim)
     claim->retry_ns = 0;
     claim->lease = 0;
     if (claim_is_unwanted(claim)) {
-        if (!has_moved)
+        if (!has_moved) {
             claim_end(driver, claim, MORTISE_OK); /* it was there until then */
-        else
-            claim_go(driver, claim);
+            return;
+        }
+        if (claim->state == CLAIM_UNWANTED || claim->state == CLAIM_DOUBTFUL)
+            claim_become(driver, claim, CLAIM_REDELETING); /* no join of that session comes */
+        claim_go(driver, claim);
     } else if (claim->state == CLAIM_HELD && has_moved) {
         claim_tell(driver, claim);
         look_at_own(driver, claim);
