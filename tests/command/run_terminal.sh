@@ -153,7 +153,7 @@ what "a full-screen program, a shell, a pipe"
 fresh
 line "\$m run ${N}a -- bash --noprofile --norc -i"
 sees "an interactive shell has the terminal" 'bash-[0-9.]+[#$]'
-line "echo sleeping; sleep 1000"
+line "sh -c 'echo sleeping; exec sleep 1000'" # what shows it is the foreground job itself: ^C cannot come before it is
 until_true shows '^sleeping'
 type_keys C-c
 line "echo inner \$?"
