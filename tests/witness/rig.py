@@ -175,7 +175,8 @@ class Peer:
 
     def __init__(self, folder):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.connect(folder.file("w"))  # before the time-out, with which a full backlog is an error
+        self.socket.settimeout(None)  # with a time-out, the default one too, a full backlog is an error
+        self.socket.connect(folder.file("w"))
         self.socket.settimeout(PATIENCE_S)
 
     def send(self, data, fds=()):
