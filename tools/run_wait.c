@@ -88,31 +88,40 @@ static bool look_at_holder(const mortise_info *info, void *user_data)
     return !*found;
 }
 
-/* Whether a run around this one holds the same lock: each would wait for the other. If both share the lock, this one still
- * waits behind a writer that waits for the other. The backend decides; if it cannot tell, the environment does. *answers: set
- * to false if the backend does not answer. */
-static bool would_wait_for_itself(struct run *run, const char *name, bool *answers)
+static bool is_outer_name(const char *name)
 {
     const char *outer_name = getenv("MORTISE_NAME");
+
+    return outer_name != NULL && strcmp(outer_name, name) == 0;
+}
+
+/* Whether a run around this one holds the same lock: each would wait for the other. If both share the lock, this one still
+ * waits behind a writer that waits for the other. The backend decides; if it cannot tell, the environment does: the
+ * backend may answer again by the time that the lock is asked for. *answers: the backend is asked; set to false if it
+ * does not answer. */
+static bool would_wait_for_itself(struct run *run, const char *name, bool *answers)
+{
     bool found = false;
 
+    if (!*answers)
+        return is_outer_name(name);
     signals_end_at_once(run);
     mortise_status status = mortise_holders(run->client, name, look_at_holder, &found, NULL);
     signals_held_back(run);
-    if (status == MORTISE_NOTSUP)
-        return outer_name != NULL && strcmp(outer_name, name) == 0;
-    *answers = status == MORTISE_OK;
-    return found;
+    *answers = status != MORTISE_UNREACHABLE && status != MORTISE_TIMEDOUT;
+    return status == MORTISE_OK ? found : is_outer_name(name);
 }
 
-/* Asks only inside another run; and not once more after a question without an answer, because each takes its time, and -w limits
- * the time for all names. */
+/* Looks only inside another run; and asks not once more after a question without an answer, because each takes its
+ * time, and -w limits the time for all names. */
 static bool says_it_would_wait_for_itself(struct run *run)
 {
     char shown[QUOTED_SIZE];
-    bool answers = getenv("MORTISE_OWNER") != NULL;
+    bool answers = true;
 
-    for (size_t i = 0; i < run->count && answers; i++) {
+    if (getenv("MORTISE_OWNER") == NULL)
+        return false;
+    for (size_t i = 0; i < run->count; i++) {
         if (!would_wait_for_itself(run, run->names[i], &answers))
             continue;
         say("%s is held by the mortise run that started this one, which would wait for itself: use "
@@ -209,7 +218,8 @@ static int leave_by_signal(struct run *run, mortise_request request, int number)
                  &(struct bounded_end){.code = EXIT_SIGNAL_BASE + number, .signalled = true});
 }
 
-/* Without the keeper no command can be started, and as process 1 the wrapper reaps no orphan that died after the keeper. */
+/* Without the keeper no command can be started; and as process 1 the wrapper would reap no orphan that died after the
+ * keeper. */
 static int leave_without_keeper(struct run *run, mortise_request request)
 {
     say("%s: the keeper process was killed; the command was not started", run->shown);

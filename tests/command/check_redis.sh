@@ -53,6 +53,9 @@ kill -STOP "$server"
 MORTISE_OWNER=outer MORTISE_NAME=other "$BIN" -C "redis://127.0.0.1:$primary" run -n 1 2 3 4 5 6 7 8 -- true 2>"$DIR/err"
 same "the code" 69 $?
 soon "$begin" 10000 "soon"
+MORTISE_OWNER=outer MORTISE_NAME=2 "$BIN" -C "redis://127.0.0.1:$primary" run -n 1 2 -- true 2>"$DIR/err"
+same "the outer run's name is among them: the code" 75 $?
+has_line "said" "$DIR/err" '^mortise: "?2"? is held by the mortise run that started this one'
 kill -CONT "$server"
 
 what "a replica"
