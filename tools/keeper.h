@@ -85,15 +85,22 @@ struct keeper_setup {
     int terminal;               /* of /dev/tty, or -1 */
 };
 
+/* No more: each message stands there once, and there are these kinds and less than twenty signals. */
+enum { KEEPER_UNSENT_MAX = 32 };
+
 /* The wrapper's side. */
 struct keeper {
     pid_t pid;
     int socket;
     int witness; /* for the library: on the other end the keeper is the witness of this process */
     struct keeper_page *page;
+    struct message unsent[KEEPER_UNSENT_MAX]; /* the kernel had no memory for them; in their order */
+    size_t unsent_count;
 };
 bool keeper_start(struct keeper *keeper, const struct keeper_setup *setup);
-void keeper_send(const struct keeper *keeper, enum message_kind kind, int32_t value);
+/* Never blocks. What cannot be sent for lack of memory is kept for keeper_send_rest(). */
+void keeper_send(struct keeper *keeper, enum message_kind kind, int32_t value);
+void keeper_send_rest(struct keeper *keeper);
 /* 1: a message; 0: none now; -1: the keeper is dead. */
 int keeper_receive(const struct keeper *keeper, struct message *message);
 /* Ends a keeper whose command was not started, or has ended, and waits for it. The locks are released. */

@@ -4,6 +4,7 @@
 #include "keeper.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -35,12 +36,35 @@ bool keeper_start(struct keeper *keeper, const struct keeper_setup *setup)
     return keeper->pid > 0;
 }
 
-void keeper_send(const struct keeper *keeper, enum message_kind kind, int32_t value)
+/* False: for lack of memory, which may pass. Never blocks: a keeper that does not read its messages is stopped, and must not
+ * stop the wrapper. If the keeper is dead, the wrapper reads end of file. */
+static bool send_now(const struct keeper *keeper, const struct message *message)
 {
-    struct message message = {(int32_t)kind, value};
+    return send(keeper->socket, message, sizeof *message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 ||
+           (errno != ENOMEM && errno != ENOBUFS);
+}
 
-    /* Never blocks: a keeper that does not read its messages is stopped, and must not stop the wrapper. */
-    send(keeper->socket, &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL);
+void keeper_send_rest(struct keeper *keeper)
+{
+    size_t sent = 0;
+
+    while (sent < keeper->unsent_count && send_now(keeper, &keeper->unsent[sent]))
+        sent++;
+    keeper->unsent_count -= sent;
+    memmove(keeper->unsent, keeper->unsent + sent, keeper->unsent_count * sizeof keeper->unsent[0]);
+}
+
+void keeper_send(struct keeper *keeper, enum message_kind kind, int32_t value)
+{
+    const struct message message = {(int32_t)kind, value};
+    bool kept = keeper->unsent_count == KEEPER_UNSENT_MAX;
+
+    /* As with pending signals of the kernel: the same one counts once. */
+    for (size_t i = 0; i < keeper->unsent_count && !kept; i++)
+        kept = memcmp(&keeper->unsent[i], &message, sizeof message) == 0;
+    if (!kept)
+        keeper->unsent[keeper->unsent_count++] = message;
+    keeper_send_rest(keeper);
 }
 
 int keeper_receive(const struct keeper *keeper, struct message *message)

@@ -367,7 +367,21 @@ static void fill_page(struct run *run)
     page->foreground = terminal_is_ours(run);
 }
 
-enum { LOOK_AGAIN_MS = 20, LOOK_AT_REST_MS = 1000 };
+enum { LOOK_AGAIN_MS = 20, LOOK_AT_REST_MS = 1000, START_WITHIN_MS = 2000 };
+
+/* What the kernel had no memory for. Without START there is no command to hold the lock for, nor one that a signal could end:
+ * gives up after a time, as if somebody had killed the keeper. */
+static void send_rest(struct run *run, int64_t begin_ns)
+{
+    struct keeper *keeper = &run->keeper;
+
+    if (keeper->unsent_count == 0)
+        return;
+    keeper_send_rest(keeper);
+    if (keeper->unsent_count > 0 && keeper->unsent[0].kind == MESSAGE_START &&
+        boottime_ns() > begin_ns + START_WITHIN_MS * MS_NS)
+        kill(keeper->pid, SIGKILL);
+}
 
 /* Whether a renewal may be on its way and something waits for it. */
 static bool expects_renewal(const struct run *run)
@@ -398,13 +412,15 @@ static int timeout_ms(const struct run *run)
     bool wanted = (run->ended && !run->rest_told) || watches_killing(run);
 
     /* Also when the command has ended: its family goes on under the lock. */
-    if (expects_renewal(run))
+    if (expects_renewal(run) || run->keeper.unsent_count > 0)
         return LOOK_AGAIN_MS;
     return wanted ? LOOK_AT_REST_MS : -1;
 }
 
 void run_hold(struct run *run)
 {
+    const int64_t begin_ns = boottime_ns();
+
     run_publish(run);
     fill_page(run);
     keeper_send(&run->keeper, MESSAGE_START, 0);
@@ -413,6 +429,7 @@ void run_hold(struct run *run)
                                {.fd = run->events, .events = POLLIN},
                                {.fd = run->keeper.socket, .events = POLLIN}};
         int ready = poll(fds, 3, timeout_ms(run));
+        send_rest(run, begin_ns);
         if (ready == 0)
             on_timeout(run);
         if (ready > 0 && fds[1].revents != 0)

@@ -1,0 +1,48 @@
+/* refuse.c - loaded into the command: system calls that fail for lack of memory.
+ *
+ * MORTISE_REFUSE_SEND="KIND COUNT": so many messages of this kind (tools/keeper.h) between `mortise run` and its keeper.
+ * MORTISE_REFUSE_SETENV=NAME: setting this variable. */
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+static bool is_refused(const void *message, size_t length)
+{
+    static int times;
+    const char *refused = getenv("MORTISE_REFUSE_SEND");
+    int32_t kind;
+    int wanted, count;
+
+    if (refused == NULL || sscanf(refused, "%d %d", &wanted, &count) != 2 ||
+        length != 2 * sizeof kind)
+        return false;
+    memcpy(&kind, message, sizeof kind);
+    return kind == wanted && times++ < count;
+}
+
+ssize_t send(int fd, const void *message, size_t length, int flags)
+{
+    if (!is_refused(message, length))
+        return sendto(fd, message, length, flags, NULL, 0);
+    errno = ENOBUFS;
+    return -1;
+}
+
+int setenv(const char *name, const char *value, int overwrite)
+{
+    const char *refused = getenv("MORTISE_REFUSE_SETENV");
+    char *entry;
+
+    if (getenv(name) != NULL && !overwrite)
+        return 0;
+    if ((refused != NULL && strcmp(refused, name) == 0) ||
+        asprintf(&entry, "%s=%s", name, value) < 0) {
+        errno = ENOMEM;
+        return -1;
+    }
+    return putenv(entry);
+}

@@ -1,0 +1,44 @@
+#!/bin/sh
+# No memory: a message between the wrapper and its keeper, or the command's environment, is refused for it.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@"
+. "$(dirname "$0")/common"
+
+[ -n "${MORTISE_REFUSE:-}" ] || skip "MORTISE_REFUSE is not set: the library of refuse.c"
+START=1 SIGNAL=2
+
+ends() { # PID
+    until_true gone "$1" && return
+    kill -KILL "$1"
+    return 1
+}
+
+what "the message that starts the command: it is sent again"
+LD_PRELOAD=$MORTISE_REFUSE MORTISE_REFUSE_SEND="$START 5" \
+    "$BIN" run "${N}a" -- touch "$DIR/ran" 2>"$DIR/err" &
+refused=$!
+yes "it ends" ends $refused
+same_code "the code" 0 $refused
+yes "the command ran" [ -e "$DIR/ran" ]
+
+what "the same, without end: the lock is not held for nothing"
+begin=$(ms)
+LD_PRELOAD=$MORTISE_REFUSE MORTISE_REFUSE_SEND="$START 1000000" \
+    "$BIN" run "${N}b" -- touch "$DIR/never" 2>"$DIR/err" &
+refused=$!
+yes "it ends" ends $refused
+same_code "the code says that no process could be started" 71 $refused
+soon "$begin" 20000 "soon"
+has_line "it says so" "$DIR/err" 'the keeper process was killed; the command was not started'
+no "the command never ran" [ -e "$DIR/never" ]
+yes "the lock is free" is_free "${N}b"
+
+what "a signal for the command: it is sent again"
+LD_PRELOAD=$MORTISE_REFUSE MORTISE_REFUSE_SEND="$SIGNAL 5" \
+    "$BIN" run "${N}c" -- sh -c "echo >$DIR/started; exec sleep 1000" 2>"$DIR/err" &
+refused=$!
+until_true filled "$DIR/started"
+kill -TERM $refused
+yes "it ends" ends $refused
+same_code "TERM has ended the command" 143 $refused
+
+end
