@@ -55,12 +55,12 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static void tell(struct state *state, enum message_kind kind, int32_t value)
+static bool tell(struct state *state, enum message_kind kind, int32_t value)
 {
     struct message message = {(int32_t)kind, value};
 
     /* A wrapper that is stopped may not read: what matters stands in the page as well. */
-    send(state->socket, &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return send(state->socket, &message, sizeof message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
 }
 
 /* ---- Signals to the family ------------------------------------------------------------------- */
@@ -208,7 +208,9 @@ static void all_gone(struct state *state)
     state->phase = OVER;
     atomic_store(&state->page->done, 1);
     if (!state->wrapper_dead) {
-        tell(state, MESSAGE_DONE, 0);
+        /* Without that message the wrapper would wait for ever, so it gets end of file, and reads the rest from the page. */
+        if (!tell(state, MESSAGE_DONE, 0))
+            shutdown(state->socket, SHUT_WR);
         return;
     }
     give_terminal_back(state);

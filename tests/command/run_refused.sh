@@ -4,7 +4,7 @@
 . "$(dirname "$0")/common"
 
 [ -n "${MORTISE_REFUSE:-}" ] || skip "MORTISE_REFUSE is not set: the library of refuse.c"
-START=1 SIGNAL=2
+START=1 SIGNAL=2 DONE=9
 
 ends() { # PID
     until_true gone "$1" && return
@@ -40,5 +40,12 @@ until_true filled "$DIR/started"
 kill -TERM $refused
 yes "it ends" ends $refused
 same_code "TERM has ended the command" 143 $refused
+
+what "the message that all have ended: the wrapper sees it all the same"
+LD_PRELOAD=$MORTISE_REFUSE MORTISE_REFUSE_SEND="$DONE 1000000" "$BIN" run "${N}d" -- sh -c 'exit 5' 2>"$DIR/err" &
+refused=$!
+yes "it ends" ends $refused
+same_code "the command's code" 5 $refused
+yes "the lock is free" is_free "${N}d"
 
 end
