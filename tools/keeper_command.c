@@ -13,46 +13,51 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-/* Appends a word to a list in the environment. */
-static void append_to(const char *variable, const char *word)
+/* False, here and below: no memory. */
+static bool set(const char *variable, const char *value)
+{
+    return setenv(variable, value, 1) == 0;
+}
+
+static bool set_number(const char *variable, uint64_t value)
+{
+    char text[32];
+
+    snprintf(text, sizeof text, "%" PRIu64, value);
+    return set(variable, text);
+}
+
+/* Appends a word, if there is one, to a list in the environment. */
+static bool append_to(const char *variable, const char *word)
 {
     const char *others = getenv(variable);
     char *list;
 
+    if (word == NULL || word[0] == '\0')
+        return true;
     if (asprintf(&list, "%s%s%s", others ? others : "", others ? " " : "", word) < 0)
-        return;
-    setenv(variable, list, 1);
+        return false;
+    const bool done = set(variable, list);
     free(list);
+    return done;
 }
 
 /* Tells a run inside of this one about the runs around it. */
-static void set_outer(const struct keeper_page *page)
+static bool set_outer(const struct keeper_page *page)
 {
-    const char *outer = getenv("MORTISE_OWNER");
-
-    if (outer != NULL)
-        append_to(OUTER_OWNERS, outer);
-    if (page->other_owners[0] != '\0')
-        append_to(OUTER_OWNERS, page->other_owners);
-    if (page->migrating[0] != '\0')
-        append_to(OUTER_MIGRATING, page->migrating);
+    return append_to(OUTER_OWNERS, getenv("MORTISE_OWNER")) &&
+           append_to(OUTER_OWNERS, page->other_owners) &&
+           append_to(OUTER_MIGRATING, page->migrating);
 }
 
-static void set_environment(const struct keeper_page *page, int lease_fd)
+static bool set_environment(const struct keeper_page *page, int lease_fd)
 {
-    char text[32];
-
     if (page->hide_config)
         unsetenv("MORTISE_CONFIG");
-    set_outer(page);
-    setenv("MORTISE_NAME", page->name, 1);
-    setenv("MORTISE_OWNER", page->owner, 1);
-    setenv("MORTISE_DRIVER", page->driver, 1);
-    snprintf(text, sizeof text, "%" PRIu64, page->token);
-    setenv("MORTISE_TOKEN", text, 1);
-    setenv("MORTISE_TOKENS", page->tokens, 1);
-    snprintf(text, sizeof text, "%d", lease_fd);
-    setenv("MORTISE_LEASE_FD", text, 1);
+    return set_outer(page) && set("MORTISE_NAME", page->name) &&
+           set("MORTISE_OWNER", page->owner) && set("MORTISE_DRIVER", page->driver) &&
+           set_number("MORTISE_TOKEN", page->token) && set("MORTISE_TOKENS", page->tokens) &&
+           set_number("MORTISE_LEASE_FD", (uint64_t)lease_fd);
 }
 
 /* The child, up to exec. It has the keeper's mask until the last moment: every signal is blocked. */
@@ -69,7 +74,10 @@ static _Noreturn void become_command(struct keeper_page *page, const struct keep
         _exit(EXIT_SYSTEM);
     /* The keeper does it as well, if it is not killed before. */
     atomic_store(&page->command_pid, getpid());
-    set_environment(page, lease_fd);
+    if (!set_environment(page, lease_fd)) {
+        atomic_store(&page->start_errno, ENOMEM);
+        _exit(EXIT_SYSTEM);
+    }
     fcntl(lease_fd, F_SETFD, 0);
     if (setup->command_ignores_child)
         signal(SIGCHLD, SIG_IGN);

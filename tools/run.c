@@ -105,6 +105,8 @@ static int say_start_error(const struct run *run, int number)
         number == ENOENT   ? "; is it installed, and in PATH?"
         : number == EACCES ? "; is it a program, and executable (chmod +x)?"
                            : "");
+    if (number == ENOMEM)
+        return EXIT_SYSTEM;
     return number == ENOENT || number == ENOTDIR ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
 }
 

@@ -48,4 +48,12 @@ yes "it ends" ends $refused
 same_code "the command's code" 5 $refused
 yes "the lock is free" is_free "${N}d"
 
+what "the token in the environment: no command without it"
+LD_PRELOAD=$MORTISE_REFUSE MORTISE_REFUSE_SETENV=MORTISE_TOKEN \
+    "$BIN" run "${N}e" -- touch "$DIR/without" 2>"$DIR/err"
+same "the code" 71 $?
+has_line "it says so" "$DIR/err" '^mortise: cannot run .*touch.*: Cannot allocate memory'
+no "the command never ran" [ -e "$DIR/without" ]
+yes "the lock is free" is_free "${N}e"
+
 end
