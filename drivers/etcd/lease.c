@@ -345,8 +345,8 @@ static void session_over(struct driver *driver, struct claim *claim)
             claim_end(driver, claim, MORTISE_OK); /* it was there until then */
             return;
         }
-        if (claim->state == CLAIM_UNWANTED || claim->state == CLAIM_DOUBTFUL)
-            claim_become(driver, claim, CLAIM_REDELETING); /* no join of that session comes */
+        /* No join of that session comes, and an earlier delete may have been executed. */
+        claim_become(driver, claim, CLAIM_REDELETING);
         claim_go(driver, claim);
     } else if (claim->state == CLAIM_HELD && has_moved) {
         claim_tell(driver, claim);
