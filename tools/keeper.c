@@ -316,6 +316,13 @@ static void on_children(struct state *state)
 
 static void start(struct state *state)
 {
+    /* The wrapper was stopped before it sent this: the lock may be another's by now. */
+    if (boottime_ns() >= atomic_load(&state->page->act_ns)) {
+        state->command_waited_for = true;
+        atomic_store(&state->page->late, 1);
+        all_gone(state);
+        return;
+    }
     state->command = command_start(state->page, state->setup, state->lease_read);
     if (state->command < 0) {
         atomic_store(&state->page->start_errno, errno);

@@ -72,7 +72,16 @@ void run_publish(struct run *run)
 
 static const char *consequence(const struct run *run)
 {
+    const struct keeper_page *page = run->keeper.page;
+
+    if (atomic_load(&page->command_pid) == 0 && (run->gone || atomic_load(&page->done)))
+        return "the command was not started";
     return run->warn_only ? "the command goes on without it" : "the command is being ended";
+}
+
+static bool start_is_unsent(const struct keeper *keeper)
+{
+    return keeper->unsent_count > 0 && keeper->unsent[0].kind == MESSAGE_START;
 }
 
 static void look_for_loss(struct run *run)
@@ -84,7 +93,10 @@ static void look_for_loss(struct run *run)
     if (!run->lost || run->lost_told)
         return;
     run->lost_told = true;
-    keeper_send(&run->keeper, MESSAGE_LOST, 0);
+    if (start_is_unsent(&run->keeper))
+        run->gone = true; /* no command without the lock: what is unsent is never sent */
+    else
+        keeper_send(&run->keeper, MESSAGE_LOST, 0);
     say("%s: the lock was lost; %s", run->shown, consequence(run));
 }
 
@@ -375,11 +387,12 @@ static void send_rest(struct run *run, int64_t begin_ns)
 {
     struct keeper *keeper = &run->keeper;
 
-    if (keeper->unsent_count == 0)
+    if (keeper->unsent_count == 0 || run->gone)
         return;
+    if (start_is_unsent(keeper))
+        run_publish(run);
     keeper_send_rest(keeper);
-    if (keeper->unsent_count > 0 && keeper->unsent[0].kind == MESSAGE_START &&
-        boottime_ns() > begin_ns + START_WITHIN_MS * MS_NS)
+    if (start_is_unsent(keeper) && boottime_ns() > begin_ns + START_WITHIN_MS * MS_NS)
         kill(keeper->pid, SIGKILL);
 }
 
@@ -421,20 +434,20 @@ void run_hold(struct run *run)
 {
     const int64_t begin_ns = boottime_ns();
 
-    run_publish(run);
     fill_page(run);
+    run_publish(run); /* last: the keeper starts no command after the time to act */
     keeper_send(&run->keeper, MESSAGE_START, 0);
     while (!run->gone) {
         struct pollfd fds[] = {{.fd = run->signals, .events = POLLIN},
                                {.fd = run->events, .events = POLLIN},
                                {.fd = run->keeper.socket, .events = POLLIN}};
         int ready = poll(fds, 3, timeout_ms(run));
-        send_rest(run, begin_ns);
         if (ready == 0)
             on_timeout(run);
         if (ready > 0 && fds[1].revents != 0)
             mortise_dispatch(run->client);
         look_for_loss(run);
+        send_rest(run, begin_ns);
         if (ready > 0 && fds[2].revents != 0)
             on_keeper(run);
         for (int number; ready > 0 && !run->gone && (number = signals_next(run)) != 0;)

@@ -1,8 +1,10 @@
 /* refuse.c - loaded into the command: system calls that fail for lack of memory.
  *
  * MORTISE_REFUSE_SEND="KIND COUNT": so many messages of this kind (tools/keeper.h) between `mortise run` and its keeper.
- * MORTISE_REFUSE_SETENV=NAME: setting this variable. */
+ * MORTISE_REFUSE_SETENV=NAME: setting this variable.
+ * MORTISE_REFUSE_STOP=KIND: fails nothing, but stops the process before it first sends a message of this kind. */
 #include <errno.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -24,8 +26,23 @@ static bool is_refused(const void *message, size_t length)
     return kind == wanted && times++ < count;
 }
 
+static void stop_before(const void *message, size_t length)
+{
+    static bool stopped;
+    const char *wanted = getenv("MORTISE_REFUSE_STOP");
+    int32_t kind;
+
+    if (wanted == NULL || stopped || length != 2 * sizeof kind)
+        return;
+    memcpy(&kind, message, sizeof kind);
+    stopped = kind == atoi(wanted);
+    if (stopped)
+        raise(SIGSTOP);
+}
+
 ssize_t send(int fd, const void *message, size_t length, int flags)
 {
+    stop_before(message, length);
     if (!is_refused(message, length))
         return sendto(fd, message, length, flags, NULL, 0);
     errno = ENOBUFS;

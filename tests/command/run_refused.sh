@@ -32,6 +32,32 @@ has_line "it says so" "$DIR/err" 'the keeper process was killed; the command was
 no "the command never ran" [ -e "$DIR/never" ]
 yes "the lock is free" is_free "${N}b"
 
+what "a wrapper that is stopped before it starts the command, until another holds the lock: no command without the lock"
+LD_PRELOAD=$MORTISE_REFUSE MORTISE_REFUSE_STOP=$START \
+    "$BIN" run --ttl 1s --on-loss=warn "${N}f" -- touch "$DIR/late" 2>"$DIR/err" &
+refused=$!
+yes "it is stopped" until_true stopped $refused
+hold "${N}f"
+kill -CONT $refused
+yes "it ends" ends $refused
+same_code "the code" 76 $refused
+has_line "it says so" "$DIR/err" 'mortise: .* the lock (was lost|could not be renewed in time); the command '
+no "the command never ran" [ -e "$DIR/late" ]
+yes "the other still holds it" is_held "${N}f"
+let_go "$HOLDER"
+
+what "a lock that is lost before the message that starts the command finds memory"
+LD_PRELOAD=$MORTISE_REFUSE MORTISE_REFUSE_STOP=$START MORTISE_REFUSE_SEND="$START 50" \
+    "$BIN" run --ttl 2s --on-loss=warn "${N}g" -- touch "$DIR/lost" 2>"$DIR/err" &
+refused=$!
+yes "it is stopped" until_true stopped $refused
+"$BIN" break "${N}g" --token "$(json "${N}g" token)" >"$DIR/out" 2>&1
+kill -CONT $refused
+yes "it ends" ends $refused
+same_code "the code" 76 $refused
+has_line "it says so" "$DIR/err" 'the lock was lost; the command was not started'
+no "the command never ran" [ -e "$DIR/lost" ]
+
 what "a signal for the command: it is sent again"
 LD_PRELOAD=$MORTISE_REFUSE MORTISE_REFUSE_SEND="$SIGNAL 5" \
     "$BIN" run "${N}c" -- sh -c "echo >$DIR/started; exec sleep 1000" 2>"$DIR/err" &
