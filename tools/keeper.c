@@ -45,6 +45,7 @@ struct state {
     bool wrapper_dead, lost;
     bool late, late_told; /* ENDING because no renewal came; the command was sent TERM for it */
     int kill_again_ms;
+    bool look_sent;       /* false: for lack of memory; it is sent again */
     int64_t asked_for_ns; /* the ask_ns that LOOK was sent for; the page has another: answered */
     int64_t answer_by_ns; /* if not, by when it should be */
     int64_t kill_at_ns;   /* valid while ENDING */
@@ -374,11 +375,11 @@ static void on_running_time(struct state *state, int64_t now_ns)
         return;
     if (now_ns < ask_ns)
         return;
-    if (state->asked_for_ns != ask_ns) {
+    if (state->asked_for_ns != ask_ns || (!state->look_sent && now_ns < act_ns)) {
         /* Asked late (the machine was suspended): the wrapper gets a moment to answer all the same. */
         state->asked_for_ns = ask_ns;
         state->answer_by_ns = now_ns + ANSWER_MS * 1000000;
-        tell(state, MESSAGE_LOOK, 0);
+        state->look_sent = tell(state, MESSAGE_LOOK, 0);
     } else if (now_ns >= later(act_ns, state->answer_by_ns)) {
         begin_late(state);
     }
@@ -413,6 +414,8 @@ static int64_t next_due(struct state *state)
         if (state->lost)
             break;
         ask_ns = atomic_load(&state->page->ask_ns);
+        if (state->asked_for_ns == ask_ns && !state->look_sent)
+            return state->answer_by_ns;
         if (state->asked_for_ns == ask_ns)
             return later(atomic_load(&state->page->act_ns), state->answer_by_ns);
         return ask_ns;

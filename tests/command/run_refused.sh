@@ -4,7 +4,7 @@
 . "$(dirname "$0")/common"
 
 [ -n "${MORTISE_REFUSE:-}" ] || skip "MORTISE_REFUSE is not set: the library of refuse.c"
-START=1 SIGNAL=2 DONE=9
+START=1 SIGNAL=2 LOOK=4 DONE=9
 
 ends() { # PID
     until_true gone "$1" && return
@@ -66,6 +66,11 @@ until_true filled "$DIR/started"
 kill -TERM $refused
 yes "it ends" ends $refused
 same_code "TERM has ended the command" 143 $refused
+
+what "the question whether a renewal has come: it is asked again, and a healthy command goes on"
+LD_PRELOAD=$MORTISE_REFUSE MORTISE_REFUSE_SEND="$LOOK 1" "$BIN" run --ttl 1s "${N}h" -- sleep 3 2>"$DIR/err"
+same "the command's code" 0 $?
+no "nothing is said: $(cat "$DIR/err")" [ -s "$DIR/err" ]
 
 what "the message that all have ended: the wrapper sees it all the same"
 LD_PRELOAD=$MORTISE_REFUSE MORTISE_REFUSE_SEND="$DONE 1000000" "$BIN" run "${N}d" -- sh -c 'exit 5' 2>"$DIR/err" &
