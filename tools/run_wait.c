@@ -96,9 +96,9 @@ static bool is_outer_name(const char *name)
 }
 
 /* Whether a run around this one holds the same lock: each would wait for the other. If both share the lock, this one still
- * waits behind a writer that waits for the other. The backend decides; if it cannot tell, the environment does: the
- * backend may answer again by the time that the lock is asked for. *answers: the backend is asked; set to false if it
- * does not answer. */
+ * waits behind a writer that waits for the other. The backend decides. If it cannot tell or does not answer (it may by the
+ * time that the lock is asked for), $MORTISE_NAME is all that is known: the first name of the nearest run, and no other.
+ * *answers: the backend is asked; set to false if it does not answer. */
 static bool would_wait_for_itself(struct run *run, const char *name, bool *answers)
 {
     bool found = false;
@@ -109,7 +109,9 @@ static bool would_wait_for_itself(struct run *run, const char *name, bool *answe
     mortise_status status = mortise_holders(run->client, name, look_at_holder, &found, NULL);
     signals_held_back(run);
     *answers = status != MORTISE_UNREACHABLE && status != MORTISE_TIMEDOUT;
-    return status == MORTISE_OK ? found : is_outer_name(name);
+    if (status == MORTISE_OK)
+        return found;
+    return (status == MORTISE_NOTSUP || !*answers) && is_outer_name(name);
 }
 
 /* Looks only inside another run; and asks not once more after a question without an answer, because each takes its

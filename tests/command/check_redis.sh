@@ -58,6 +58,12 @@ same "the outer run's name is among them: the code" 75 $?
 has_line "said" "$DIR/err" '^mortise: "?2"? is held by the mortise run that started this one'
 kill -CONT "$server"
 
+what "a run inside a run, as a user that may not ask: another error than no answer is no sign of the outer run"
+redis-cli -p "$primary" ACL SETUSER nothing on '>pw' '~none*' '&*' +@all >/dev/null
+MORTISE_OWNER=outer MORTISE_NAME=2 "$BIN" -C "redis://nothing:pw@127.0.0.1:$primary" run -n 2 -- true 2>"$DIR/err"
+no "it does not end with the code of a held lock" [ $? = 75 ]
+no "it does not say so" holds "$DIR/err" 'is held by the mortise run'
+
 what "a replica"
 serve redis-server --save '' --replicaof 127.0.0.1 "$primary"
 checks "read-only" 69 "^server +wrong +127.0.0.1:$PORT is a replica.*primary" "redis://127.0.0.1:$PORT"
