@@ -35,7 +35,7 @@ static void stop_before(const void *message, size_t length)
     if (wanted == NULL || stopped || length != 2 * sizeof kind)
         return;
     memcpy(&kind, message, sizeof kind);
-    stopped = kind == atoi(wanted);
+    stopped = kind == strtol(wanted, NULL, 10);
     if (stopped)
         raise(SIGSTOP);
 }
