@@ -57,12 +57,16 @@ void keeper_send_rest(struct keeper *keeper)
 void keeper_send(struct keeper *keeper, enum message_kind kind, int32_t value)
 {
     const struct message message = {(int32_t)kind, value};
-    bool kept = keeper->unsent_count == KEEPER_UNSENT_MAX;
+    size_t others = 0;
 
-    /* As with pending signals of the kernel: the same one counts once. */
-    for (size_t i = 0; i < keeper->unsent_count && !kept; i++)
-        kept = memcmp(&keeper->unsent[i], &message, sizeof message) == 0;
-    if (!kept)
+    /* As with pending signals of the kernel, the same one counts once: where it came last, because a stop and a SIGCONT undo each
+     * other. */
+    for (size_t i = 0; i < keeper->unsent_count; i++) {
+        if (memcmp(&keeper->unsent[i], &message, sizeof message) != 0)
+            keeper->unsent[others++] = keeper->unsent[i];
+    }
+    keeper->unsent_count = others;
+    if (others < KEEPER_UNSENT_MAX)
         keeper->unsent[keeper->unsent_count++] = message;
     keeper_send_rest(keeper);
 }

@@ -67,6 +67,21 @@ kill -TERM $refused
 yes "it ends" ends $refused
 same_code "TERM has ended the command" 143 $refused
 
+what "signals that are kept: the last of a stop and a SIGCONT counts"
+LD_PRELOAD=$MORTISE_REFUSE MORTISE_REFUSE_SEND="$SIGNAL 60" \
+    "$BIN" run "${N}i" -- sh -c "trap 'echo >$DIR/usr1' USR1; echo >$DIR/ready; while :; do sleep 0.1; done" 2>"$DIR/err" &
+refused=$!
+until_true filled "$DIR/ready"
+for signal in CONT TSTP CONT USR1 USR2; do # each is read before the next is sent: pending ones would undo each other
+    until_true holds "/proc/$refused/status" '^ShdPnd:[[:space:]]*0+$'
+    [ $signal = USR2 ] || kill -$signal $refused
+done
+until_true filled "$DIR/usr1" # a wrapper that stops breaks this loop, as bash does when a job stops
+yes "the command runs at the end" filled "$DIR/usr1"
+kill -CONT $refused
+kill -TERM $refused
+yes "it ends" ends $refused
+
 what "the question whether a renewal has come: it is asked again, and a healthy command goes on"
 LD_PRELOAD=$MORTISE_REFUSE MORTISE_REFUSE_SEND="$LOOK 1" "$BIN" run --ttl 1s "${N}h" -- sleep 3 2>"$DIR/err"
 same "the command's code" 0 $?
