@@ -94,7 +94,8 @@ struct keeper {
     int socket;
     int witness; /* for the library: on the other end the keeper is the witness of this process */
     struct keeper_page *page;
-    struct message unsent[KEEPER_UNSENT_MAX]; /* the kernel had no memory for them; in their order */
+    /* The kernel had no memory for these; in their order. */
+    struct message unsent[KEEPER_UNSENT_MAX];
     size_t unsent_count;
 };
 bool keeper_start(struct keeper *keeper, const struct keeper_setup *setup);

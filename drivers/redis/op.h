@@ -48,9 +48,11 @@ enum op_state {
 /* What the driver keeps in op->driver_data. */
 struct __attribute__((may_alias)) op_data {
     enum op_state state;
-    bool asked_again; /* it changes nothing, and was sent on a connection that broke: not a third time */
-    bool asking;      /* ASKING comes first: its slot is on its way to this node */
-    bool placed; /* it may have a place in the queue, though it has no seat: it comes from another node */
+    /* It changes nothing, and was sent on a connection that broke: it is not sent a third time. */
+    bool asked_again;
+    bool asking; /* ASKING comes first: its slot is on its way to this node */
+    /* It may have a place in the queue, though it has no seat: it comes from another node. */
+    bool placed;
     unsigned char redirects;
     union {
         struct driver *driver;   /* OP_WAITING, OP_HELD_BACK, OP_UNCONFIRMED, OP_CONFIRMING */

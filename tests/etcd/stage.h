@@ -60,7 +60,8 @@ bool key_of_name(const char *name, const char *except, char *key, size_t size);
 bool leases_of_servers(char *leases, size_t size);
 bool revoke_all_leases(void);
 
-extern const CU_TestInfo call_tests[], cover_tests[], lease_tests[], permit_tests[], cut_tests[], noise_tests[],
-    user_tests[], tls_tests[], cluster_tests[], space_tests[], disk_tests[], stream_tests[];
+extern const CU_TestInfo call_tests[], cover_tests[], lease_tests[], permit_tests[], cut_tests[],
+    noise_tests[], user_tests[], tls_tests[], cluster_tests[], space_tests[], disk_tests[],
+    stream_tests[];
 
 #endif
