@@ -1,7 +1,8 @@
 /* scene.c - what fault tests of drivers have in common; see scene.h. */
 #include "scene.h"
 
-#include <CUnit/Basic.h>
+#include <suite.h>
+
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,11 +111,5 @@ CU_TestInfo *scene_choose(const CU_TestInfo *tests, const char *only)
 
 int scene_run(CU_SuiteInfo *suites)
 {
-    if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
-        return 1;
-    CU_basic_set_mode(CU_BRM_VERBOSE);
-    CU_basic_run_tests();
-    unsigned failed = CU_get_number_of_failures();
-    CU_cleanup_registry();
-    return failed == 0 ? 0 : 1;
+    return suites_run(suites);
 }

@@ -3,9 +3,9 @@
 #include "cost.h"
 
 #include <mortise/driver.h>
+#include <suite.h>
 #include <support.h>
 
-#include <CUnit/Basic.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -407,16 +407,10 @@ int main(void)
         {"what an event costs", test_cost},
         CU_TEST_INFO_NULL,
     };
-    CU_SuiteInfo suites[] = {{"metrics", NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
     if (!load() || !test_folder_make(folder, sizeof(folder)))
         return 1;
     snprintf(path, sizeof(path), "%s/" STEM ".prom", folder);
-    if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
-        return 1;
-    CU_basic_set_mode(CU_BRM_VERBOSE);
-    CU_basic_run_tests();
-    unsigned failures = CU_get_number_of_failures();
-    CU_cleanup_registry();
+    int code = suite_run("metrics", tests);
     test_folder_remove(folder);
-    return failures == 0 ? 0 : 1;
+    return code;
 }

@@ -4,9 +4,9 @@
 #define TRACE_TEST_H
 
 #include <mortise/driver.h>
+#include <suite.h>
 #include <support.h>
 
-#include <CUnit/Basic.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -211,20 +211,14 @@ static inline bool load(void)
 /* Runs the suite on the built module; for main() to return. */
 static inline int trace_run(const char *name, CU_TestInfo *tests)
 {
-    CU_SuiteInfo suites[] = {{name, NULL, NULL, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
     if (!load() || !test_folder_make(folder, sizeof(folder)))
         return 1;
     snprintf(path, sizeof(path), "%s/trace.json", folder);
     snprintf(other_path, sizeof(other_path), "%s/trace.old", folder);
     signal(SIGXFSZ, SIG_IGN);
-    if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
-        return 1;
-    CU_basic_set_mode(CU_BRM_VERBOSE);
-    CU_basic_run_tests();
-    unsigned failures = CU_get_number_of_failures();
-    CU_cleanup_registry();
+    int code = suite_run(name, tests);
     test_folder_remove(folder);
-    return failures == 0 ? 0 : 1;
+    return code;
 }
 
 #endif

@@ -1,8 +1,7 @@
 /* test_proxy.c - the fault proxy as tests in C use it (support/proxy.h): start, commands, counts, end. tests/proxy
  * tests what the commands do. */
 #include <proxy.h>
-
-#include <CUnit/Basic.h>
+#include <suite.h>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -107,11 +106,5 @@ int main(void)
     CU_TestInfo tests[] = {
         {"use", test_use}, {"two", test_two}, {"what cannot be", test_failures}, CU_TEST_INFO_NULL};
     CU_SuiteInfo suites[] = {{"proxy", open_all, close_all, NULL, NULL, tests}, CU_SUITE_INFO_NULL};
-    if (CU_initialize_registry() != CUE_SUCCESS || CU_register_suites(suites) != CUE_SUCCESS)
-        return 1;
-    CU_basic_set_mode(CU_BRM_VERBOSE);
-    CU_basic_run_tests();
-    unsigned failures = CU_get_number_of_failures();
-    CU_cleanup_registry();
-    return failures != 0;
+    return suites_run(suites);
 }
